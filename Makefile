@@ -1,0 +1,57 @@
+# What a person types. `make help` lists it.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench format format-check lint asan tsan clang docs dist clean
+
+help: ## This list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
+	  awk -F '\t' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+
+setup: ## Debian packages and LibTorch (every target below does it by itself)
+	@scripts/setup.sh
+
+build: setup ## Release build into build/ (headroom and headroom-engine in build/bin/)
+	@scripts/build.sh release
+
+demo: build ## The main job on a simulated box of GPUs: no GPU needed
+	@scripts/demo.sh
+
+test: build ## Build and run every test
+	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+
+bench: build ## Benchmarks: figures with machine and settings, no gates
+	@scripts/bench.sh
+
+format: setup ## Format the C++ code
+	@git ls-files -co --exclude-standard '*.h' '*.cpp' | xargs clang-format-14 -i
+
+format-check: setup ## Fail if `make format` would change something
+	@git ls-files -co --exclude-standard '*.h' '*.cpp' | xargs clang-format-14 --dry-run --Werror
+
+lint: format-check ## clang-format and clang-tidy
+	@scripts/setup.sh clang
+	@scripts/lint.sh
+
+asan: setup ## Build and test with the address and undefined-behaviour sanitizers
+	@scripts/build.sh asan
+	@ctest --test-dir build/asan --output-on-failure --no-tests=error -j $(JOBS)
+
+tsan: setup ## Build and test with the thread sanitizer
+	@scripts/build.sh tsan
+	@ctest --test-dir build/tsan --output-on-failure --no-tests=error -j $(JOBS)
+
+clang: ## Build and test with clang 14
+	@scripts/setup.sh clang
+	@scripts/build.sh clang
+	@ctest --test-dir build/clang --output-on-failure --no-tests=error -j $(JOBS)
+
+docs: build ## Check the docs: links, examples, generated tables
+	@scripts/docs.py
+
+dist: build ## A folder that runs elsewhere: dist/headroom-VERSION
+	@scripts/dist.sh
+
+clean: ## Remove what was built (not .venv)
+	@rm -rf build dist

@@ -1,0 +1,22 @@
+# `cmake --install`: binaries, libraries, headers, completion, and a package for find_package(headroom).
+include(CMakePackageConfigHelpers)
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/headroom")
+install(TARGETS headroom_core EXPORT headroom-core)
+install(TARGETS headroom_cli)
+install(EXPORT headroom-core NAMESPACE headroom:: DESTINATION "${package_dir}")
+if(HEADROOM_BUILD_ENGINE)
+  install(TARGETS headroom EXPORT headroom-engine)
+  install(TARGETS headroom_engine)
+  install(EXPORT headroom-engine NAMESPACE headroom:: DESTINATION "${package_dir}")
+endif()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/headroom" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  FILES_MATCHING PATTERN "*.h" PATTERN "detail" EXCLUDE PATTERN "cli" EXCLUDE)
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/headroomConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/headroomConfig.cmake" INSTALL_DESTINATION "${package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/headroomConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/headroomConfig.cmake"
+  "${PROJECT_BINARY_DIR}/headroomConfigVersion.cmake" "${PROJECT_SOURCE_DIR}/cmake/LibTorch.cmake"
+  DESTINATION "${package_dir}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -1,0 +1,28 @@
+# What every target of ours is compiled with. Warnings are errors in our own code only: an installed
+# header must not break somebody else's build.
+include_guard(GLOBAL)
+
+option(HEADROOM_BUILD_ENGINE "Build the part that needs LibTorch" ON)
+option(HEADROOM_BUILD_TESTS "Build the tests" ON)
+option(HEADROOM_BUILD_BENCH "Build the benchmarks" ON)
+set(HEADROOM_SANITIZE "" CACHE STRING "address, thread, or empty")
+
+find_program(HEADROOM_CCACHE ccache)
+if(HEADROOM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${HEADROOM_CCACHE}")
+endif()
+
+# Defines nothing of the interface: linked PRIVATE by every target of ours.
+add_library(headroom_options INTERFACE)
+target_compile_features(headroom_options INTERFACE cxx_std_20)
+target_compile_options(headroom_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                                                  -Wnon-virtual-dtor -Wold-style-cast -Werror
+# {.need = 10_GiB} leaves the other options at their defaults, which is what it is for.
+                                                  -Wno-missing-field-initializers)
+target_include_directories(headroom_options INTERFACE "${PROJECT_SOURCE_DIR}")
+if(HEADROOM_SANITIZE)
+  add_compile_options(-fsanitize=${HEADROOM_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${HEADROOM_SANITIZE})
+  # g++ 12 sees false positives of these once sanitizers have rewritten the code.
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+endif()

@@ -1,0 +1,16 @@
+# Writes OUTPUT: a C++ file in which NAMESPACE::NAME() returns the content of INPUT. The bytes stand
+# there as numbers, because raw string literals have a length limit in some compilers.
+file(READ "${INPUT}" hex HEX)
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+file(WRITE "${OUTPUT}.new"
+"#include <string_view>
+namespace ${NAMESPACE} {
+namespace {
+constexpr unsigned char kContent[] = {${bytes}0};
+}
+std::string_view ${NAME}() {
+  return {reinterpret_cast<const char*>(kContent), sizeof kContent - 1};
+}
+}  // namespace ${NAMESPACE}
+")
+file(RENAME "${OUTPUT}.new" "${OUTPUT}")

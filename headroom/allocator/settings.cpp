@@ -1,0 +1,321 @@
+#include "headroom/allocator/settings.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+
+#include "headroom/allocator/detail/settings_walk.h"
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+
+namespace headroom::allocator {
+namespace {
+
+using detail::Walk;
+
+// ---- Options: how each is read (the walk stands before its value) and written ----
+
+Bytes whole_mib(std::uint64_t mib) {
+  const auto largest = static_cast<std::uint64_t>(kLargestSize.count >> 20);
+  return Bytes{static_cast<std::int64_t>(std::min(mib, largest)) << 20};
+}
+std::string in_mib(Bytes size) {
+  return std::to_string(size.count >> 20);
+}
+
+// The shortest text that reads back as the same number. Below the smallest normal number only the
+// hexadecimal form does: std::stod calls a rounded decimal there out of range.
+std::string in_digits(double value) {
+  char digits[64];
+  const bool exact_only = value != 0 && !std::isnormal(value);
+  const auto end = exact_only
+                       ? std::to_chars(digits, std::end(digits), value, std::chars_format::hex).ptr
+                       : std::to_chars(digits, std::end(digits), value).ptr;
+  return (exact_only ? "0x" : "") + std::string(digits, end);
+}
+
+template <bool Settings::*field>
+void read_switch(Walk& walk, Settings& settings) {
+  settings.*field = walk.next_switch();
+}
+template <bool Settings::*field>
+std::string write_switch(const Settings& settings) {
+  return settings.*field ? "True" : "False";
+}
+
+void read_backend(Walk& walk, Settings& settings) {
+  const std::string& name = walk.next();
+  if (name != "native" && name != "cudaMallocAsync") walk.refuse(name);
+  const Backend wanted = name == "native" ? Backend::native : Backend::cuda_malloc_async;
+  if (walk.backend_is_fixed && wanted != settings.backend)
+    walk.refuse(name, "the backend the program started with, because it cannot change later");
+  settings.backend = wanted;
+  walk.backend_is_fixed = true;
+}
+std::string write_backend(const Settings& settings) {
+  return settings.backend == Backend::native ? "native" : "cudaMallocAsync";
+}
+
+void read_large_segment_size(Walk& walk, Settings& settings) {
+  const std::uint64_t mib = walk.next_whole_number();
+  if (mib <= 10) walk.refuse(walk.last());
+  settings.large_segment_size = whole_mib(mib);
+}
+std::string write_large_segment_size(const Settings& settings) {
+  return in_mib(settings.large_segment_size);
+}
+
+Bytes next_size_of_a_segment_or_more(Walk& walk, const Settings& settings) {
+  const Bytes size = whole_mib(walk.next_whole_number());
+  if (size < settings.large_segment_size)
+    walk.refuse(walk.last(), "a whole number of MiB, at least large_segment_size_mb, here " +
+                                 in_mib(settings.large_segment_size));
+  return size;
+}
+void read_max_split_size(Walk& walk, Settings& settings) {
+  settings.max_split_size = next_size_of_a_segment_or_more(walk, settings);
+}
+std::string write_max_split_size(const Settings& settings) {
+  return settings.max_split_size ? in_mib(*settings.max_split_size) : "";
+}
+void read_max_non_split_rounding(Walk& walk, Settings& settings) {
+  settings.max_non_split_rounding_size = next_size_of_a_segment_or_more(walk, settings);
+}
+std::string write_max_non_split_rounding(const Settings& settings) {
+  return in_mib(settings.max_non_split_rounding_size);
+}
+
+void read_gc_threshold(Walk& walk, Settings& settings) {
+  const double threshold = walk.next_fraction();
+  if (!(threshold > 0 && threshold < 1)) walk.refuse(walk.last());
+  settings.garbage_collection_threshold = threshold;
+}
+std::string write_gc_threshold(const Settings& settings) {
+  return in_digits(settings.garbage_collection_threshold);
+}
+
+void read_memory_fraction(Walk& walk, Settings& settings) {
+  const double fraction = walk.next_fraction();
+  if (!(fraction >= 0 && fraction <= 1)) walk.refuse(walk.last());
+  settings.per_process_memory_fraction = fraction;
+}
+std::string write_memory_fraction(const Settings& settings) {
+  return in_digits(settings.per_process_memory_fraction);
+}
+
+// One number for all sizes, or a list [MiB:divisions,...,>:divisions]. The first entry of a list
+// also counts for all sizes below it; ">" for all above the entry before it.
+void read_roundup(Walk& walk, Settings& settings) {
+  auto& table = settings.roundup_power2_divisions;
+  if (walk.peek() != "[") {
+    const std::uint64_t divisions = walk.next_whole_number();
+    if (!std::has_single_bit(divisions)) walk.refuse(walk.last());
+    table.fill(divisions);
+    return;
+  }
+  walk.next();
+  bool first = true;
+  std::size_t last_entry = 0;
+  while (walk.peek() != "]") {
+    const std::string from = walk.next();
+    walk.next();  // the colon, unread
+    const std::uint64_t divisions = walk.next_whole_number();
+    if (divisions != 0 && !std::has_single_bit(divisions)) walk.refuse(walk.last());
+    if (from == ">") {
+      std::fill(table.begin() + static_cast<std::ptrdiff_t>(last_entry) + 1, table.end(),
+                divisions);
+    } else {
+      const std::uint64_t mib = walk.whole_number(from);
+      if (!std::has_single_bit(mib)) walk.refuse(from);
+      last_entry = std::min<std::size_t>(std::countr_zero(mib), table.size() - 1);
+      if (first) std::fill_n(table.begin(), last_entry, divisions);
+      first = false;
+      table[last_entry] = divisions;
+    }
+    if (walk.peek() != "]") walk.next();  // the comma, unread
+  }
+  walk.next();
+}
+std::string write_roundup(const Settings& settings) {
+  const auto& table = settings.roundup_power2_divisions;
+  const auto entry = [&](std::size_t i) {
+    return std::to_string(std::uint64_t{1} << i) + ":" + std::to_string(table[i]);
+  };
+  std::size_t low = 0;  // all up to here are equal, and so are all from `high` on
+  while (low + 1 < table.size() && table[low + 1] == table[0]) ++low;
+  std::size_t high = table.size() - 1;
+  while (high > 0 && table[high - 1] == table.back()) --high;
+  if (high == 0) return std::to_string(table[0]);
+  std::vector<std::string> entries;
+  for (std::size_t i = low; i <= high; ++i) entries.push_back(entry(i));
+  if (high + 1 < table.size()) entries.push_back(">:" + std::to_string(table.back()));
+  return "[" + join(entries, ",") + "]";
+}
+
+void read_register_threads(Walk& walk, Settings& settings) {
+  const std::uint64_t threads = walk.next_whole_number();
+  if (!std::has_single_bit(threads) || threads > 128) walk.refuse(walk.last());
+  settings.pinned_num_register_threads = threads;
+}
+std::string write_register_threads(const Settings& settings) {
+  return std::to_string(settings.pinned_num_register_threads);
+}
+void read_reserve_segment(Walk& walk, Settings& settings) {
+  const std::uint64_t mib = walk.next_whole_number();
+  if (mib == 0) walk.refuse(walk.last());
+  settings.pinned_reserve_segment_size = whole_mib(mib);
+}
+std::string write_reserve_segment(const Settings& settings) {
+  return in_mib(settings.pinned_reserve_segment_size);
+}
+
+// 2.11 goes through a text three times: for the segment size, on which other bounds depend; for
+// what all accelerators share; for CUDA's own. Each time it steps over the options of the others.
+enum class Pass { segment, shared, cuda };
+
+struct Option {
+  std::string_view name;
+  Pass pass;
+  void (*read)(Walk&, Settings&);
+  std::string (*write)(const Settings&);
+};
+
+constexpr Option kOptions[] = {
+    {"backend", Pass::cuda, read_backend, write_backend},
+    {"large_segment_size_mb", Pass::segment, read_large_segment_size, write_large_segment_size},
+    {"max_split_size_mb", Pass::shared, read_max_split_size, write_max_split_size},
+    {"max_non_split_rounding_mb", Pass::shared, read_max_non_split_rounding,
+     write_max_non_split_rounding},
+    {"garbage_collection_threshold", Pass::shared, read_gc_threshold, write_gc_threshold},
+    {"roundup_power2_divisions", Pass::shared, read_roundup, write_roundup},
+    {"expandable_segments", Pass::shared, read_switch<&Settings::expandable_segments>,
+     write_switch<&Settings::expandable_segments>},
+    {"per_process_memory_fraction", Pass::cuda, read_memory_fraction, write_memory_fraction},
+    {"release_lock_on_cudamalloc", Pass::cuda, read_switch<&Settings::release_lock_on_cudamalloc>,
+     write_switch<&Settings::release_lock_on_cudamalloc>},
+    {"graph_capture_record_stream_reuse", Pass::cuda,
+     read_switch<&Settings::graph_capture_record_stream_reuse>,
+     write_switch<&Settings::graph_capture_record_stream_reuse>},
+    {"pinned_use_cuda_host_register", Pass::cuda,
+     read_switch<&Settings::pinned_use_cuda_host_register>,
+     write_switch<&Settings::pinned_use_cuda_host_register>},
+    {"pinned_num_register_threads", Pass::cuda, read_register_threads, write_register_threads},
+    {"pinned_use_background_threads", Pass::shared,
+     read_switch<&Settings::pinned_use_background_threads>,
+     write_switch<&Settings::pinned_use_background_threads>},
+    {"pinned_reserve_segment_size_mb", Pass::cuda, read_reserve_segment, write_reserve_segment},
+};
+
+const Option& option_named(std::string_view word) {
+  if (word == "release_lock_on_hipmalloc") word = "release_lock_on_cudamalloc";
+  if (word == "pinned_use_hip_host_register") word = "pinned_use_cuda_host_register";
+  for (const Option& option : kOptions)
+    if (option.name == word) return option;
+  std::vector<std::string> names;
+  for (const Option& option : kOptions) names.emplace_back(option.name);
+  throw UsageError(expectation("parse_settings", "an option of PyTorch 2.11's allocator", word,
+                               nearest(word, names).value_or("one of " + join(names, ", "))));
+}
+
+// ---- Reading a text ----
+
+// The value of an option that is not read now: one word, or a list up to its bracket.
+std::string step_over_value(Walk& walk) {
+  std::string value = walk.next();
+  if (value != "[") return value;
+  while (walk.last() != "]") value += walk.next();
+  return value;
+}
+
+// Looks at every word, not only where an option's name may stand.
+void read_segment_size(std::string_view text, Settings& settings) {
+  Walk walk(text);
+  while (!walk.done()) {
+    const std::string word = walk.next();
+    if (word != "large_segment_size_mb") continue;
+    walk.belongs_to(word);
+    walk.next();  // the colon, unread
+    read_large_segment_size(walk, settings);
+  }
+}
+
+// Calls `visit(option, walk)` with the walk before each option's value.
+template <typename Visit>
+void for_each_option(Walk& walk, Visit visit) {
+  while (!walk.done()) {
+    const Option& option = option_named(walk.next());
+    walk.belongs_to(option.name);
+    walk.next();  // the colon, unread
+    visit(option, walk);
+    if (!walk.done()) walk.next();  // the comma, unread
+  }
+}
+
+void read_options(Walk walk, Pass pass, Settings& settings) {
+  for_each_option(walk, [&](const Option& option, Walk& at_value) {
+    if (option.pass == pass) {
+      option.read(at_value, settings);
+    } else {
+      step_over_value(at_value);
+    }
+  });
+}
+
+void read_shared(std::string_view text, Settings& settings) {
+  settings.max_split_size.reset();
+  settings.roundup_power2_divisions.fill(0);
+  settings.garbage_collection_threshold = 0;
+  read_segment_size(text, settings);
+  settings.max_non_split_rounding_size = settings.large_segment_size;
+  read_options(Walk(text), Pass::shared, settings);
+}
+
+}  // namespace
+
+Settings parse_settings(std::string_view text) {
+  return parse_settings(text, text);
+}
+
+Settings parse_settings(std::string_view shared_text, std::string_view cuda_text) {
+  Settings settings;
+  read_shared(shared_text, settings);
+  // The backend is chosen while the library loads, by the first one named; any other is refused.
+  read_options(Walk(cuda_text), Pass::cuda, settings);
+  return settings;
+}
+
+void apply(Settings& settings, std::string_view text) {
+  Settings changed = settings;
+  read_shared(text, changed);
+  Walk walk(text);
+  walk.backend_is_fixed = true;
+  read_options(std::move(walk), Pass::cuda, changed);
+  settings = changed;
+}
+
+std::string to_string(const Settings& settings) {
+  Settings defaults;
+  defaults.large_segment_size = settings.large_segment_size;
+  defaults.max_non_split_rounding_size = settings.large_segment_size;
+  std::vector<std::string> parts;
+  for (const Option& option : kOptions) {
+    const std::string value = option.write(settings);
+    const bool is_default = option.pass == Pass::segment
+                                ? settings.large_segment_size == Settings{}.large_segment_size
+                                : value == option.write(defaults);
+    if (!is_default) parts.push_back(std::string(option.name) + ":" + value);
+  }
+  return join(parts, ",");
+}
+
+std::vector<NamedValue> named_options(std::string_view text) {
+  std::vector<NamedValue> named;
+  Walk walk(text);
+  for_each_option(walk, [&](const Option& option, Walk& at_value) {
+    named.push_back({std::string(option.name), step_over_value(at_value)});
+  });
+  return named;
+}
+
+}  // namespace headroom::allocator

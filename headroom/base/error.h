@@ -1,0 +1,70 @@
+// The error family. The type says whose fault it is and what a caller can do about it; the command
+// line turns each into one exit code (docs/reference/exit-codes.md).
+//
+// "It does not fit" is never an exception: it is an answer, a value with figures.
+// Every text names what was expected, what came, and what to try: build it with `expectation`.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "headroom/base/bytes.h"
+
+namespace headroom {
+
+// The root: catch this to catch everything Headroom throws on purpose.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The caller asked for something that does not exist or cannot be read: a bad size, option, name.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A file (or other input) does not hold what it should.
+class InputError : public Error {
+ public:
+  using Error::Error;
+};
+
+// The machine lacks what is needed: no driver, no GPU, no LibTorch.
+class UnavailableError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Something cannot be written: full disk, missing folder, no permission.
+class WriteError : public Error {
+ public:
+  using Error::Error;
+};
+
+// What is needed exists but is taken, or could not be looked at in time: try later.
+class BusyError : public Error {
+ public:
+  using Error::Error;
+};
+
+// An assumption of ours is broken: a bug in Headroom, never the user's fault.
+class InternalError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Memory ran out, known for sure. Carries what was asked for.
+class OutOfMemoryError : public Error {
+ public:
+  OutOfMemoryError(const std::string& what, Bytes asked_bytes) : Error(what), asked(asked_bytes) {}
+  Bytes asked;
+};
+
+// "[parse_bytes] expected a size such as 10GiB, received '10 apples'; try 10GiB".
+// `function` is where it was noticed; leave `to_try` empty when there is nothing useful to say.
+[[nodiscard]] std::string expectation(std::string_view function, std::string_view expected,
+                                      std::string_view received, std::string_view to_try = {});
+
+}  // namespace headroom

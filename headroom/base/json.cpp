@@ -1,0 +1,22 @@
+#include "headroom/base/json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+
+namespace headroom {
+
+Json parse_json(std::string_view text, std::string_view source) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw InputError("[parse_json] expected JSON in " + std::string(source) +
+                     ", found something else at byte " + std::to_string(error.byte));
+  }
+}
+
+std::string to_line(const Json& document) {
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headroom

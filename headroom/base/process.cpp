@@ -1,0 +1,202 @@
+#include "headroom/base/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pwd.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+
+extern char** environ;  // NOLINT: POSIX names it so
+
+namespace headroom {
+namespace {
+
+std::string name_of(uid_t uid) {
+  std::array<char, 4096> buffer;  // NOLINT: filled by getpwuid_r
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
+    return entry.pw_name;
+  return std::to_string(uid);
+}
+
+WallTime boot_time(const std::filesystem::path& proc) {
+  const std::string text = read_file(proc / "stat").value_or("");
+  const std::size_t at = text.find("btime ");
+  if (at == std::string::npos) return {};
+  long long seconds = 0;
+  std::from_chars(text.data() + at + 6, text.data() + text.size(), seconds);
+  return WallTime(std::chrono::seconds(seconds));
+}
+
+}  // namespace
+
+ProcessTable::ProcessTable(std::filesystem::path proc)
+    : proc_(std::move(proc)), boot_(boot_time(proc_)) {}
+
+std::optional<ProcessStat> ProcessTable::stat(pid_t pid) const {
+  const auto text = read_file(proc_ / std::to_string(pid) / "stat");
+  if (!text) return {};
+  // The command name stands in parentheses and may itself hold blanks and parentheses.
+  const std::size_t close = text->rfind(')');
+  if (close == std::string::npos || close + 2 >= text->size()) return {};
+  const auto fields = split(std::string_view(*text).substr(close + 2), ' ');
+  // fields[0] is field 3 of proc(5): the state.
+  constexpr std::size_t kParent = 4 - 3, kUserTime = 14 - 3, kSystemTime = 15 - 3, kStart = 22 - 3;
+  if (fields.size() <= kStart || fields[0].empty()) return {};
+  const auto number = [&](std::size_t i) { return to_integer(fields[i]).value_or(0); };
+  return ProcessStat{.identity = {pid, number(kStart)},
+                     .parent = static_cast<pid_t>(number(kParent)),
+                     .state = fields[0][0],
+                     .cpu_ticks = number(kUserTime) + number(kSystemTime)};
+}
+
+std::optional<ProcessFacts> ProcessTable::facts(const ProcessStat& process) const {
+  const auto folder = proc_ / std::to_string(process.identity.pid);
+  struct stat owner {};
+  if (::stat(folder.c_str(), &owner) != 0) return {};
+  std::string command = read_file(folder / "cmdline").value_or("");
+  while (!command.empty() && command.back() == '\0') command.pop_back();
+  std::replace(command.begin(), command.end(), '\0', ' ');
+  // Line breaks and escapes in somebody's arguments must not reach a table or a terminal.
+  std::replace_if(
+      command.begin(), command.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  if (command.empty())
+    command = "[" + std::string(trim(read_file(folder / "comm").value_or("?"))) + "]";
+  const double since_boot = static_cast<double>(process.identity.start_ticks) /
+                            static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return ProcessFacts{
+      .user = name_of(owner.st_uid),
+      .uid = owner.st_uid,
+      .command = std::move(command),
+      .started = boot_ + std::chrono::duration_cast<WallTime::duration>(Seconds(since_boot))};
+}
+
+bool ProcessTable::alive(const ProcessIdentity& identity) const {
+  const auto now = stat(identity.pid);
+  return now && now->identity == identity && now->state != 'Z' && now->state != 'X';
+}
+
+bool ProcessTable::in_first_pid_namespace() const {
+  // The kernel gives the first PID namespace this fixed number (PROC_PID_INIT_INO in
+  // include/linux/proc_ns.h).
+  std::error_code error;
+  const auto link = std::filesystem::read_symlink(proc_ / "self/ns/pid", error);
+  return !error && link == "pid:[4026531836]";
+}
+
+std::optional<bool> ProcessTable::holds_open(pid_t pid, std::string_view prefix) const {
+  std::error_code error;
+  std::filesystem::directory_iterator files(proc_ / std::to_string(pid) / "fd", error);
+  if (error) return {};
+  for (const auto& file : files) {
+    const auto target = std::filesystem::read_symlink(file.path(), error).string();
+    if (!error && target.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+std::vector<pid_t> ProcessTable::all() const {
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(proc_, error))
+    if (const auto pid = to_integer(entry.path().filename().string()))
+      pids.push_back(static_cast<pid_t>(*pid));
+  std::sort(pids.begin(), pids.end());
+  return pids;
+}
+
+ProcessIdentity this_process() {
+  const pid_t pid = ::getpid();
+  const auto stat = ProcessTable().stat(pid);
+  return stat ? stat->identity : ProcessIdentity{pid, 0};
+}
+
+namespace {
+
+// The environment of this process with `extra` in place of what it overrides.
+std::vector<std::string> environment_with(const std::vector<std::string>& extra) {
+  std::vector<std::string> result = extra;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const auto overrides = [&](const std::string& other) { return other.starts_with(name); };
+    if (std::none_of(extra.begin(), extra.end(), overrides)) result.emplace_back(text);
+  }
+  return result;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+CommandResult run_command(const std::vector<std::string>& argv, Seconds limit,
+                          const std::vector<std::string>& extra) {
+  CommandResult result;
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return result;
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::vector<std::string> arguments = argv, variables = environment_with(extra);
+  pid_t child = 0;
+  result.started = !argv.empty() && ::posix_spawnp(&child, argv[0].c_str(), &actions, nullptr, pointers_to(arguments).data(), pointers_to(variables).data()) == 0;
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(pipe[1]);
+  if (!result.started) {
+    ::close(pipe[0]);
+    return result;
+  }
+
+  constexpr std::size_t kKeep = 64 * 1024;
+  const auto deadline = Clock::now() + limit;
+  std::array<char, 4096> buffer;  // NOLINT: filled by read
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd waiting{pipe[0], POLLIN, 0};
+    if (left <= 0 || ::poll(&waiting, 1, static_cast<int>(left)) == 0) {
+      result.timed_out = true;
+      ::kill(child, SIGKILL);
+      break;
+    }
+    const ssize_t got = ::read(pipe[0], buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    if (result.out.size() < kKeep) result.out.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  ::close(pipe[0]);
+
+  // A command may close its output and live on: the limit holds for its end as well.
+  // One that even SIGKILL does not end within a second (stuck in the kernel) is left behind.
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    if (Clock::now() >= deadline + std::chrono::seconds(1)) return result;
+    if (Clock::now() >= deadline && !std::exchange(result.timed_out, true)) ::kill(child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace headroom

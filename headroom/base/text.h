@@ -1,0 +1,30 @@
+// The few things done to text in more than one room.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom {
+
+[[nodiscard]] std::string_view trim(std::string_view text);
+[[nodiscard]] std::string lower(std::string_view text);
+
+// "a,b,,c" at ',' gives a, b, "", c; an empty text gives one empty part.
+[[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+[[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view between);
+
+// A whole text as a number; nothing for anything else ("12x", "", " 1", beyond the range).
+[[nodiscard]] std::optional<long long> to_integer(std::string_view text);
+[[nodiscard]] std::optional<double> to_number(std::string_view text);
+
+// `1 card`, `2 cards`.
+[[nodiscard]] std::string counted(long long n, std::string_view noun);
+
+// The candidate that needs the fewest edits to become `word` (case ignored), or nothing when even
+// that one is too far off to be what somebody meant.
+[[nodiscard]] std::optional<std::string> nearest(std::string_view word,
+                                                 const std::vector<std::string>& candidates);
+
+}  // namespace headroom

@@ -1,0 +1,111 @@
+// `headroom cards`: the catalogue, with what each card is good for - computed, not quoted.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/room.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/gpu/catalogue.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> names;
+  bool json = false;
+};
+
+constexpr formula::Batch kBatch{.batch = 1, .seq = 512};
+
+// An empty card: CUDA's total where it is known, which leaves out the driver's own share.
+std::string good_for(const gpu::CatalogueCard& card) {
+  const Bytes total = card.cuda_total.value_or(card.total);
+  return formula::good_for(room_for_plan(total, gpu::find_profile(card.profile)), kBatch);
+}
+
+Json rate_json(const gpu::Rates& rates) {
+  const auto or_null = [](const std::optional<double>& rate) {
+    return rate ? Json(*rate * 1e12) : Json();
+  };
+  return {{"fp32", or_null(rates.fp32)},
+          {"tf32", or_null(rates.tf32)},
+          {"fp16", or_null(rates.fp16)},
+          {"bf16", or_null(rates.bf16)}};
+}
+
+Json card_json(const gpu::CatalogueCard& card) {
+  return {{"name", card.name},
+          {"short", card.brief},
+          {"class", card.kind},
+          {"architecture", card.architecture},
+          {"compute_capability", card.capability},
+          {"total_bytes", card.total.count},
+          {"cuda_total_bytes", card.cuda_total ? Json(card.cuda_total->count) : Json()},
+          {"bandwidth", card.bandwidth_gb_s * 1e9},
+          {"flops", rate_json(card.rates)},
+          {"link",
+           {{"pcie", card.pcie},
+            {"pcie_bytes_per_s", card.pcie_gb_s * 1e9},
+            {"nvlink_bytes_per_s", card.nvlink_gb_s * 1e9}}},
+          {"power_w", card.power_w ? Json(*card.power_w) : Json()},
+          {"good_for", good_for(card)},
+          {"source", card.sources}};
+}
+
+std::string rate(const std::optional<double>& tflops) {
+  return tflops ? fmt::format("{:.0f}", *tflops) : "-";
+}
+
+std::vector<std::string> row_of(const gpu::CatalogueCard& card) {
+  return {
+      card.brief,
+      to_string(card.total),
+      fmt::format("{:.0f}", card.bandwidth_gb_s),
+      rate(card.rates.bf16),
+      rate(card.rates.fp32),
+      card.nvlink_gb_s > 0 ? fmt::format("NVLink {:.0f}", card.nvlink_gb_s) : "PCIe " + card.pcie,
+      good_for(card)};
+}
+
+ExitCode run(const Options& options) {
+  std::vector<const gpu::CatalogueCard*> cards;
+  for (const std::string& name : options.names) cards.push_back(&gpu::card_named(name));
+  if (cards.empty())
+    for (const auto& card : gpu::catalogue()) cards.push_back(&card);
+  if (options.json) {
+    Json document{{"schema", 1}, {"cards", Json::array()}};
+    for (const auto* card : cards) document["cards"].push_back(card_json(*card));
+    print(to_line(document) + "\n");
+    return kOk;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const auto* card : cards) rows.push_back(row_of(*card));
+  print(
+      table({{"card"},
+             {"memory", true},
+             {"GB/s", true},
+             {"bf16 TF", true},
+             {"fp32 TF", true},
+             {"link"},
+             {"good for (by formula, batch 1, 512 tokens)"}},
+            rows, standard_output()) +
+      "\nMemory as the driver reports it; rates dense, as training uses them. \"trains\": AdamW,\n"
+      "mixed precision, checkpointing. Sources: headroom cards NAME --json.\n");
+  return kOk;
+}
+
+}  // namespace
+
+void add_cards(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add("cards", "The catalogue of GPUs and what each is good for",
+                                   "  headroom cards\n"
+                                   "  headroom cards 4090 \"a100 40gb\"\n"
+                                   "  headroom cards --json");
+  command->add_option("name", options->names, "Only these cards");
+  command->add_flag("--json", options->json, "One JSON document, with the source of each card");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,202 @@
+// `headroom clean`: explains who holds GPU memory; frees only what is ours; ends only what it is
+// told.
+#include <unistd.h>
+
+#include <csignal>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/json.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/interrupt.h"
+#include "headroom/cli/core/leftovers.h"
+#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/gpu/holders.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  std::string gpus;
+  std::vector<pid_t> end;
+  bool stats_only = false;
+  bool force = false;
+  bool json = false;
+};
+
+Json holder_json(const gpu::HolderReport& report) {
+  const bool on_card = report.card_index >= 0;
+  return {{"uuid", on_card ? Json(to_string(report.card)) : Json()},
+          {"pid", report.process ? Json(report.process->pid) : Json()},
+          {"user", report.user ? Json(*report.user) : Json()},
+          {"command", report.command ? Json(*report.command) : Json()},
+          {"used_bytes", report.used ? Json(report.used->count) : Json()},
+          {"age_s", report.age ? Json(report.age->count()) : Json()},
+          {"class", to_string(report.holder_class)},
+          {"why", report.why},
+          {"action", report.action}};
+}
+
+std::string holder_text(const gpu::HolderReport& report, const Terminal& terminal) {
+  std::string text = report.card_index >= 0 ? "GPU " + std::to_string(report.card_index) : "GPU ?";
+  text += "  " + (report.used ? to_string(*report.used) : std::string("? bytes"));
+  if (report.process) text += "  PID " + std::to_string(report.process->pid);
+  if (report.user) text += " " + *report.user;
+  if (report.age) text += ", " + duration_text(*report.age);
+  text += "  " + terminal.paint(to_string(report.holder_class), Colour::bold) + "\n";
+  if (report.command) text += "    " + fitted(*report.command, 72, terminal) + "\n";
+  return text + "    why: " + report.why + "\n    do:  " + report.action + "\n";
+}
+
+// Ends a process that may be ended: first asked to, after 5 s forced to.
+bool end_process(const ProcessStat& process, const ProcessTable& processes) {
+  ::kill(process.identity.pid, SIGTERM);
+  for (int tenths = 0; tenths < 100; ++tenths) {
+    if (!processes.alive(process.identity)) return true;
+    if (tenths == 50) ::kill(process.identity.pid, SIGKILL);
+    ::usleep(100'000);
+  }
+  return !processes.alive(process.identity);
+}
+
+// The named processes must hold GPU memory: this is no general kill.
+std::vector<ProcessStat> named_holders(const std::vector<pid_t>& pids,
+                                       const std::vector<gpu::HolderReport>& reports,
+                                       const ProcessTable& processes) {
+  std::vector<ProcessStat> named;
+  for (const pid_t pid : pids) {
+    const auto holds = [&](const auto& r) { return r.process && r.process->pid == pid; };
+    const auto stat = processes.stat(pid);
+    if (!stat || std::none_of(reports.begin(), reports.end(), holds))
+      throw UsageError(expectation("--end", "a PID that headroom clean lists", std::to_string(pid),
+                                   "headroom clean"));
+    named.push_back(*stat);
+  }
+  return named;
+}
+
+// Watches the processes for 10 s, then ends those that did nothing. False if any was spared.
+bool end_idle(const std::vector<ProcessStat>& named, const Options& options,
+              const ProcessTable& processes) {
+  {
+    const Interrupt interrupt;
+    ProgressLine line(2);
+    for (int left = static_cast<int>(gpu::kWatched.count()); left > 0; --left) {
+      line.show("watching " + counted(static_cast<long long>(named.size()), "process") +
+                (named.size() == 1 ? "" : "es") + " for progress, " + std::to_string(left) + " s");
+      if (!sleep_for(1, interrupt.token())) return false;
+    }
+  }
+  const Look after = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
+  bool all_ended = true;
+  for (const ProcessStat& process : named) {
+    const std::string name = "PID " + std::to_string(process.identity.pid);
+    if (const auto spare = reason_to_spare(after.machine, processes, process)) {
+      print_error("headroom clean: not ending " + name + ": " + *spare + "\n");
+      all_ended = false;
+    } else if (!end_process(process, processes)) {
+      print_error("headroom clean: " + name + " does not end\n");
+      all_ended = false;
+    } else {
+      print_error("headroom clean: ended " + name + "\n");
+    }
+  }
+  return all_ended;
+}
+
+// Asks on a terminal about each process that looks left over; elsewhere nobody is asked.
+std::vector<pid_t> ask_about(const std::vector<gpu::HolderReport>& reports,
+                             const Options& options) {
+  std::vector<pid_t> yes;
+  const bool can_ask = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+  if (!options.force || options.json || !can_ask) return yes;
+  for (const auto& report : reports) {
+    const bool left_over = report.holder_class == gpu::HolderClass::orphan ||
+                           report.holder_class == gpu::HolderClass::stopped;
+    if (!left_over || !report.process) continue;
+    print("End PID " + std::to_string(report.process->pid) + " (" + to_string(report.holder_class) +
+          ", " + report.command.value_or("?") + ")? [y/N] ");
+    std::string answer;
+    if (std::getline(std::cin, answer) && (answer == "y" || answer == "yes"))
+      yes.push_back(report.process->pid);
+  }
+  return yes;
+}
+
+Bytes used_by_all(const gpu::Machine& machine) {
+  Bytes used{0};
+  for (const gpu::Card& card : machine.cards)
+    if (card.memory && !card.slice) used += card.memory->used;
+  return used;
+}
+
+std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& reports,
+                        const Terminal& terminal) {
+  std::string out;
+  for (const auto& report : reports) out += holder_text(report, terminal);
+  if (reports.empty()) out += "Nobody holds GPU memory.\n";
+  for (const std::string& warning : look.warnings)
+    out += std::string(terminal.warning()) + " " + warning + "\n";
+  return out;
+}
+
+ExitCode run(const Options& options) {
+  const ProcessTable processes;
+  const Look look = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
+  const auto reports = explain_holders(look.machine, processes, options.force);
+  const Terminal terminal = standard_output();
+  if (!options.json) print(report_text(look, reports, terminal));
+
+  Bytes returned{0};
+  bool all_ended = true;
+  if (!options.stats_only) {
+    const Leftovers leftovers = remove_leftovers(processes, options.force);
+    returned += leftovers.returned;
+    for (const std::string& line : leftovers.done) print_error("headroom clean: " + line + "\n");
+    std::vector<pid_t> pids = options.end;
+    for (const pid_t pid : ask_about(reports, options)) pids.push_back(pid);
+    if (!pids.empty()) {
+      all_ended = end_idle(named_holders(pids, reports, processes), options, processes);
+      const Look after = look_at_machine(options.gpus);
+      returned += std::max(Bytes{0}, used_by_all(look.machine) - used_by_all(after.machine));
+    }
+  }
+  if (options.json) {
+    Json document{{"schema", 1}, {"holders", Json::array()}, {"returned_bytes", returned.count}};
+    for (const auto& report : reports) document["holders"].push_back(holder_json(report));
+    print(to_line(document) + "\n");
+  } else if (!options.stats_only) {
+    print("Returned: " + to_string(returned) +
+          ". Clearing in one process frees nothing in another: a running job gives memory back\n"
+          "only by itself (empty its cache, delete tensors) or by ending.\n");
+  }
+  return all_ended ? kOk : kFailed;
+}
+
+}  // namespace
+
+void add_clean(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add(
+      "clean", "Explain who holds GPU memory, and free what is left over",
+      "  headroom clean                 explain every holder; remove our own leftovers only\n"
+      "  headroom clean --stats-only    explain, touch nothing\n"
+      "  headroom clean --force         search harder: hidden holders, shared memory of the dead\n"
+      "  headroom clean --end 4242      end a process of yours that does nothing\n\n"
+      "A process is ended only if you name it (or say yes on a terminal), it is yours, it\n"
+      "showed no GPU activity and no CPU progress for 10 s, and its parent job is gone.\n"
+      "A GPU is never reset.");
+  add_gpus_option(command, options->gpus);
+  auto* stats = command->add_flag("--stats-only", options->stats_only, "Explain, touch nothing");
+  auto* force = command->add_flag("--force", options->force,
+                                  "Search harder, and return what needs no signal");
+  auto* end = command->add_option("--end", options->end, "End these processes, if they are idle");
+  stats->excludes(force)->excludes(end);
+  command->add_flag("--json", options->json, "One JSON document");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,65 @@
+// `headroom completion bash`: completion written from the commands themselves, so it cannot be
+// behind.
+#include "headroom/base/error.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+
+namespace headroom::cli {
+namespace {
+
+std::string options_of(const CLI::App& command) {
+  std::string words;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) words += "--" + name + " ";
+  return words;
+}
+
+std::string bash_script(const CLI::App& app) {
+  std::string names, cases;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names += command->get_name() + " ";
+    cases += "    " + command->get_name() + ") words=\"" + options_of(*command) + "\" ;;\n";
+  }
+  return "# bash completion for headroom:  source <(headroom completion bash)\n"
+         "_headroom() {\n"
+         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" words\n"
+         "  case \"$before\" in\n"
+         "    --gpus) COMPREPLY=($(compgen -W \"auto all cpu sim:\" -- \"$word\")); return ;;\n"
+         "    --format) COMPREPLY=($(compgen -W \"csv ndjson prometheus\" -- \"$word\")); return "
+         ";;\n"
+         "    --order) COMPREPLY=($(compgen -W \"most-free least-loaded index\" -- \"$word\"));"
+         " return ;;\n"
+         "    --ids) COMPREPLY=($(compgen -W \"index uuid\" -- \"$word\")); return ;;\n"
+         "    --out|--bundle) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+         "  esac\n"
+         "  case \"${COMP_WORDS[1]}\" in\n" +
+         cases + "    *) words=\"" + names + options_of(app) +
+         "\" ;;\n"
+         "  esac\n"
+         "  [ \"$COMP_CWORD\" -eq 1 ] && words=\"" +
+         names + options_of(app) +
+         "\"\n"
+         "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+         "}\n"
+         "complete -F _headroom headroom\n";
+}
+
+}  // namespace
+
+void add_completion(Registry& registry) {
+  auto shell = std::make_shared<std::string>("bash");
+  CLI::App* command = registry.add("completion", "Print the completion script for a shell",
+                                   "  source <(headroom completion bash)\n"
+                                   "  headroom completion bash > "
+                                   "~/.local/share/bash-completion/completions/headroom");
+  command->add_option("shell", *shell, "bash")->capture_default_str();
+  command->callback([&registry, shell] {
+    registry.chosen = [&registry, shell] {
+      if (*shell != "bash") throw UsageError(expectation("completion", "bash", *shell, "bash"));
+      print(bash_script(registry.app));
+      return kOk;
+    };
+  });
+}
+
+}  // namespace headroom::cli

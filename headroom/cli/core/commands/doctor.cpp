@@ -1,0 +1,93 @@
+// `headroom doctor`: is everything here that GPU work needs, and if not, what is to be done.
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/file.h"
+#include "headroom/base/json.h"
+#include "headroom/cli/core/doctor_checks.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/version.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  bool json = false;
+  std::string bundle;
+};
+
+const char* name_of(Status status) {
+  switch (status) {
+    case Status::pass:
+      return "pass";
+    case Status::warn:
+      return "warn";
+    case Status::fail:
+      return "fail";
+  }
+  return "";
+}
+
+Json document(const std::vector<Check>& checks) {
+  Json json{{"schema", 1}, {"version", kVersion}, {"checks", Json::array()}};
+  for (const Check& check : checks)
+    json["checks"].push_back({{"name", check.name},
+                              {"status", name_of(check.status)},
+                              {"found", check.found},
+                              {"try", check.to_try.empty() ? Json() : Json(check.to_try)}});
+  return json;
+}
+
+std::string report(const std::vector<Check>& checks, const Terminal& terminal) {
+  std::string out;
+  for (const Check& check : checks) {
+    const Colour colour = check.status == Status::pass   ? Colour::green
+                          : check.status == Status::warn ? Colour::yellow
+                                                         : Colour::red;
+    out += terminal.paint(name_of(check.status), colour) + "  " +
+           terminal.paint(check.name, Colour::bold) + ": " + check.found + "\n";
+    if (!check.to_try.empty()) out += "      try: " + check.to_try + "\n";
+  }
+  return out;
+}
+
+// A report to send to somebody: the checks without the names of this user and machine.
+std::string scrubbed(std::string text) {
+  const auto replace = [&](const std::string& secret, const std::string& by) {
+    for (std::size_t at = 0; secret.size() > 2 && (at = text.find(secret, at)) != std::string::npos;
+         at += by.size())
+      text.replace(at, secret.size(), by);
+  };
+  replace(environment("HOME").value_or(""), "~");
+  replace(environment("USER").value_or(""), "USER");
+  replace(environment("HOSTNAME").value_or(""), "HOST");
+  return text;
+}
+
+ExitCode run(const Options& options) {
+  const auto checks = run_checks();
+  const Json json = document(checks);
+  if (!options.bundle.empty()) write_file_atomically(options.bundle, scrubbed(json.dump(2)) + "\n");
+  print(options.json ? to_line(json) + "\n" : report(checks, standard_output()));
+  for (const Check& check : checks)
+    if (check.status == Status::fail) return kFailed;
+  return kOk;
+}
+
+}  // namespace
+
+void add_doctor(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      registry.add("doctor", "Check driver, CUDA, settings and LibTorch",
+                   "  headroom doctor\n"
+                   "  headroom doctor --json\n"
+                   "  headroom doctor --bundle report.json   to send to somebody\n\n"
+                   "Exit: 0 all pass or warn, 1 a check failed.");
+  command->add_flag("--json", options->json, "One JSON document");
+  command->add_option("--bundle", options->bundle,
+                      "Also write the report to a file, without user and machine names");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

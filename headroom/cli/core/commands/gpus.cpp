@@ -1,0 +1,121 @@
+// `headroom gpus`: every card with every figure, as a table or as JSON.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/view/machine_view.h"
+#include "headroom/watch/gpus_json.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  std::string gpus;
+  bool json = false;
+  bool processes = false;
+};
+
+template <typename T>
+std::string or_unknown(const std::optional<T>& value, const char* unit) {
+  return value ? fmt::format("{}{}", *value, unit) : "?";
+}
+
+std::string size_or_unknown(std::optional<Bytes> size) {
+  return size ? to_string(*size) : "?";
+}
+
+std::vector<std::string> row_of(const gpu::Card& card) {
+  const auto part = [&](Bytes gpu::CardMemory::*member) {
+    return card.memory ? to_string((*card.memory).*member) : std::string("?");
+  };
+  const auto old = age(card, Clock::now());
+  const bool stale = !old || *old > gpu::kFreshFor;
+  return {card.slice ? "" : std::to_string(card.index),
+          card.name,
+          card.pci.empty() ? "-" : card.pci,
+          short_text(card.uuid),
+          part(&gpu::CardMemory::total),
+          part(&gpu::CardMemory::used),
+          card.memory ? size_or_unknown(card.memory->reserved) : "?",
+          part(&gpu::CardMemory::free),
+          stale ? "stale" : size_or_unknown(usable_now(card)),
+          or_unknown(card.utilization, " %"),
+          or_unknown(card.temperature_c, " C"),
+          card.power_w ? fmt::format("{:.0f} W", *card.power_w) : "?"};
+}
+
+std::string cards_table(const gpu::Machine& machine, const Terminal& terminal) {
+  std::vector<std::vector<std::string>> rows;
+  for (const gpu::Card& card : machine.cards) rows.push_back(row_of(card));
+  return table({{"GPU", true},
+                {"name"},
+                {"PCI"},
+                {"UUID"},
+                {"total", true},
+                {"used", true},
+                {"driver", true},
+                {"free", true},
+                {"usable", true},
+                {"util", true},
+                {"temp", true},
+                {"power", true}},
+               rows, terminal);
+}
+
+std::string process_table(const gpu::Machine& machine, const Terminal& terminal) {
+  std::vector<std::vector<std::string>> rows;
+  for (const gpu::Card& card : machine.cards) {
+    for (const auto& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
+      const auto since = [&] {
+        return duration_text(std::chrono::system_clock::now() - *process.started);
+      };
+      rows.push_back({card.slice ? short_text(card.uuid) : std::to_string(card.index),
+                      process.pid ? std::to_string(*process.pid) : "?", process.user.value_or("?"),
+                      size_or_unknown(process.used), process.started ? since() : "?",
+                      to_string(process.kind),
+                      fitted(process.command.value_or("?"), 60, terminal)});
+    }
+  }
+  if (rows.empty()) return "\nno processes\n";
+  return "\n" + table({{"GPU", true},
+                       {"PID", true},
+                       {"user"},
+                       {"used", true},
+                       {"age", true},
+                       {"kind"},
+                       {"command"}},
+                      rows, terminal);
+}
+
+ExitCode run(const Options& options) {
+  const Look look = look_at_machine(options.gpus);
+  if (options.json) {
+    print(to_line(watch::gpus_document(look.machine, {look.warnings, look.advice.lines})) + "\n");
+    return kOk;
+  }
+  const Terminal terminal = standard_output();
+  std::string out = machine_title(look.machine, terminal);
+  if (!look.machine.cards.empty()) out += "\n" + cards_table(look.machine, terminal);
+  if (options.processes) out += process_table(look.machine, terminal);
+  print(out + notes(look, look.warnings.size(), terminal));
+  return kOk;
+}
+
+}  // namespace
+
+void add_gpus(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add("gpus", "Every GPU with memory, load and who uses it",
+                                   "  headroom gpus\n"
+                                   "  headroom gpus --processes\n"
+                                   "  headroom gpus --json | jq '.gpus[].usable_bytes'\n"
+                                   "  headroom gpus --gpus sim:8x31.36GiB");
+  add_gpus_option(command, options->gpus);
+  command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
+  command->add_flag("--processes", options->processes, "List the processes on each card");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

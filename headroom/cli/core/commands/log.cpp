@@ -1,0 +1,172 @@
+// `headroom log`: samples at an interval, as CSV, NDJSON or a Prometheus text file.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/cli/core/interrupt.h"
+#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/watch/csv.h"
+#include "headroom/watch/gpus_json.h"
+#include "headroom/watch/prometheus.h"
+#include "headroom/watch/rotating_file.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  std::string gpus, format = "csv", out, interval = "1s", rotate = "0";
+  long long count = 0;
+  int keep = 3;
+  bool processes = false;
+};
+
+// Where samples go: appended to a file that rotates, printed, or - Prometheus reads one state, not
+// a history - written over.
+class Sink {
+ public:
+  explicit Sink(const Options& options) : options_(options) {
+    const Bytes limit = parse_bytes(options.rotate);
+    if (is_prometheus() && limit > Bytes{0})
+      throw UsageError(expectation("--rotate",
+                                   "no rotation with --format prometheus, whose file "
+                                   "holds one sample",
+                                   options.rotate));
+    const std::string header = options.format == "csv" ? watch::csv_header(options.processes) : "";
+    if (options.out.empty()) {
+      if (limit > Bytes{0})
+        throw UsageError(expectation("--rotate", "a file to rotate (--out)", options.rotate));
+      print(header);
+    } else if (!is_prometheus()) {
+      file_ = std::make_unique<watch::RotatingFile>(options.out, header,
+                                                    watch::RotationOptions{limit, options.keep});
+    }
+  }
+
+  void write(const gpu::Machine& machine) {
+    const std::string text = text_of(machine);
+    if (file_) {
+      file_->append(text);
+    } else if (options_.out.empty()) {
+      print(text);
+    } else {
+      write_file_atomically(options_.out, text);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool is_prometheus() const { return options_.format == "prometheus"; }
+
+  [[nodiscard]] std::string text_of(const gpu::Machine& machine) const {
+    const auto now = std::chrono::system_clock::now();
+    if (options_.format == "csv") return watch::csv_rows(machine, now, options_.processes);
+    if (is_prometheus()) return watch::prometheus_text(machine, options_.processes);
+    Json document{{"timestamp", utc_timestamp(now)}};
+    document.update(watch::gpus_document(machine, {watch::data_warnings(machine), {}}));
+    return to_line(document) + "\n";
+  }
+
+  const Options& options_;
+  std::unique_ptr<watch::RotatingFile> file_;
+};
+
+Seconds interval_of(const Options& options) {
+  const Seconds interval = parse_duration(options.interval);
+  if (interval < Seconds(0.05))
+    throw UsageError(expectation("--interval",
+                                 "at least 50ms: the driver serialises its callers, "
+                                 "and asking more often slows the jobs",
+                                 options.interval, "1s"));
+  return interval;
+}
+
+void check(const Options& options) {
+  if (options.format != "csv" && options.format != "ndjson" && options.format != "prometheus")
+    throw UsageError(expectation("--format", "csv, ndjson or prometheus", options.format));
+  if (options.count < 0)
+    throw UsageError(
+        expectation("--count", "how many samples, 0 for no end", std::to_string(options.count)));
+}
+
+// Says once what is wrong with the data, and again when it changes.
+class Complaints {
+ public:
+  void about(const gpu::Machine& machine) {
+    std::string kind = machine.why_no_driver;
+    for (const gpu::Card& card : machine.cards) {
+      const auto old = age(card, Clock::now());
+      if (!old || *old > gpu::kFreshFor) kind += label(card) + " ";
+      kind += card.trouble;
+    }
+    if (kind == said_) return;
+    said_ = kind;
+    for (const std::string& warning : watch::data_warnings(machine))
+      print_error("headroom log: " + warning + "\n");
+  }
+
+ private:
+  std::string said_;
+};
+
+ExitCode run(const Options& options) {
+  check(options);
+  const Seconds interval = interval_of(options);
+  const gpu::Devices devices = gpu::devices_from(options.gpus);
+  const Interrupt interrupt;  // before the sampler's thread
+  Sink sink(options);
+  gpu::Sampler sampler(gpu::make_source(devices),
+                       {.interval = interval,
+                        .process_interval = std::max(interval, Seconds(1)),
+                        .processes = options.processes || options.format == "ndjson"});
+  Complaints complaints;
+  const auto narrow = [&](gpu::Machine machine) {
+    // A driver that hangs has not told its cards yet; the listed ones may still come.
+    return machine.silent ? machine : narrowed(std::move(machine), devices, {});
+  };
+  gpu::Machine machine = narrow(sampler.fresh());
+  auto next = Clock::now();
+  for (long long n = 0; options.count == 0 || n < options.count; ++n) {
+    if (n > 0) {
+      next += std::chrono::duration_cast<Clock::duration>(interval);
+      if (!sleep_for(Seconds(next - Clock::now()).count(), interrupt.token()))
+        return interrupt.exit_code();
+      machine = narrow(sampler.snapshot());
+    }
+    complaints.about(machine);
+    sink.write(machine);
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_log(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      registry.add("log", "Sample the GPUs at an interval: CSV, NDJSON or a Prometheus file",
+                   "  headroom log --interval 1s --count 60 > gpus.csv\n"
+                   "  headroom log --format ndjson --out gpus.ndjson --rotate 100MiB --keep 5\n"
+                   "  headroom log --processes --interval 5s\n"
+                   "  headroom log --format prometheus --out /var/lib/node_exporter/headroom.prom");
+  add_gpus_option(command, options->gpus);
+  command->add_option("--interval", options->interval, "Time between samples")
+      ->capture_default_str();
+  command->add_option("--count", options->count, "How many samples (0: until Ctrl-C)")
+      ->capture_default_str();
+  command->add_flag("--processes", options->processes, "One line for each process of each card");
+  command->add_option("--format", options->format, "csv, ndjson or prometheus")
+      ->capture_default_str();
+  command->add_option("--out", options->out, "A file instead of standard output");
+  command
+      ->add_option("--rotate", options->rotate,
+                   "Start a new file at this size (FILE.1, FILE.2, ...); 0: never")
+      ->capture_default_str();
+  command->add_option("--keep", options->keep, "How many old files to keep")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,147 @@
+// `headroom pick`: the numbers of the cards that have enough room, now or as soon as they have.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/json.h"
+#include "headroom/cli/core/interrupt.h"
+#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/gpu/recent_ends.h"
+#include "headroom/gpu/wait.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  std::string gpus, need, order = "most-free", ids = "index", timeout = "60m", interval = "30s";
+  int count = 1;
+  bool wait = false;
+  bool json = false;
+};
+
+gpu::DeviceRequest request_from(const Options& options) {
+  gpu::DeviceRequest request;
+  request.need = parse_bytes(options.need);
+  request.count = options.count;
+  request.order = gpu::parse_order(options.order);
+  if (options.count < 1)
+    throw UsageError(
+        expectation("--count", "a number of cards, at least 1", std::to_string(options.count)));
+  if (options.ids != "index" && options.ids != "uuid")
+    throw UsageError(expectation("--ids", "index or uuid", options.ids));
+  return request;
+}
+
+// A slice has no number of its own that CUDA would take.
+std::string name_of(const gpu::Card& card, const Options& options) {
+  return options.ids == "uuid" || card.slice ? to_string(card.uuid) : std::to_string(card.index);
+}
+
+Json document(const gpu::WaitResult& result, const gpu::DeviceRequest& request) {
+  const gpu::Selection& selection = result.selection;
+  Json json{{"schema", 1}, {"picked", Json::array()}, {"need_bytes", request.need.count}};
+  for (const auto& pick : selection.picked)
+    json["picked"].push_back({{"index", pick.card.index},
+                              {"uuid", to_string(pick.card.uuid)},
+                              {"usable_bytes", pick.usable.count}});
+  const bool done = !selection.picked.empty();
+  json["shortfall_bytes"] = done                  ? Json(0)
+                            : selection.shortfall ? Json(selection.shortfall->count)
+                                                  : Json();
+  json["holders"] = Json::array();
+  for (const gpu::Holder& holder : selection.holders) {
+    const auto& p = holder.process;
+    json["holders"].push_back({{"uuid", to_string(holder.card)},
+                               {"pid", p.pid ? Json(*p.pid) : Json()},
+                               {"user", p.user ? Json(*p.user) : Json()},
+                               {"command", p.command ? Json(*p.command) : Json()},
+                               {"used_bytes", p.used ? Json(p.used->count) : Json()}});
+  }
+  json["waited_s"] = result.waited.count();
+  return json;
+}
+
+// "need 10.00 GiB; best is GPU 2 with 7.00 GiB usable, short by 3.00 GiB; held by ...; 12 s of 60
+// m"
+std::string progress_text(const gpu::WaitProgress& progress) {
+  return progress.selection.sentence + "; waiting " + duration_text(progress.elapsed) + " of " +
+         duration_text(progress.timeout);
+}
+
+std::string picked_text(const gpu::Selection& selection, const Options& options) {
+  std::string text;
+  for (const auto& pick : selection.picked)
+    text += (text.empty() ? "" : ",") + name_of(pick.card, options);
+  return text + "\n";
+}
+
+ExitCode run(const Options& options) {
+  const gpu::DeviceRequest request = request_from(options);
+  const gpu::Devices devices = gpu::devices_from(options.gpus);
+  if (devices.kind == gpu::Devices::Kind::cpu)
+    throw UsageError(expectation("--gpus", "GPUs to pick from", "cpu", "--gpus all"));
+  gpu::WaitOptions wait;
+  if (options.wait) wait.timeout = parse_duration(options.timeout);
+  wait.interval = std::max(Seconds(0.2), parse_duration(options.interval));
+  const auto environment = gpu::CudaEnvironment::current();
+  wait.narrow = [&](gpu::Machine machine) {
+    return narrowed(std::move(machine), devices, environment);
+  };
+  wait.recent_ends = [](const gpu::Machine& machine) { return gpu::note_processes(machine); };
+
+  const Interrupt interrupt;  // before the sampler's thread
+  wait.cancel = interrupt.token();
+  ProgressLine line(wait.interval.count());
+  wait.progress = [&](const gpu::WaitProgress& progress) { line.show(progress_text(progress)); };
+  gpu::Sampler sampler(gpu::make_source(devices), {.keep_sampling = false});
+  const gpu::WaitResult result = wait_for_gpu(sampler, request, wait);
+  line.clear();
+
+  if (interrupt.happened()) return interrupt.exit_code();
+  if (options.json) print(to_line(document(result, request)) + "\n");
+  const gpu::Selection& selection = result.selection;
+  if (!selection.picked.empty()) {
+    if (!options.json) print(picked_text(selection, options));
+    return kOk;
+  }
+  print_error("headroom pick: " + selection.sentence + "\n");
+  const gpu::Machine machine = sampler.snapshot();
+  const auto view = cuda_view(machine, environment);
+  if (!machine.cards.empty() && !view.why_empty.empty() &&
+      devices.kind == gpu::Devices::Kind::automatic)
+    print_error("headroom pick: " + view.why_empty + "\n");
+  return machine.cards.empty() && !machine.silent ? kUnavailable : kBusy;
+}
+
+}  // namespace
+
+void add_pick(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add(
+      "pick", "Print the GPUs that have enough free memory",
+      "  headroom pick --need 10GiB\n"
+      "  export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$(headroom pick --need 10GiB)\n"
+      "  headroom pick --need 20GiB --count 2 --wait --timeout 2h\n"
+      "  headroom pick --need 10GiB --order least-loaded --ids uuid\n\n"
+      "Numbers are the driver's (nvidia-smi's); CUDA counts the same way with\n"
+      "CUDA_DEVICE_ORDER=PCI_BUS_ID. Exit: 0 printed, 75 none has room (in time), 69 no GPU.\n"
+      "Advisory: two callers may get the same answer.");
+  add_gpus_option(command, options->gpus);
+  command->add_option("--need", options->need, "Memory needed on each card: 512MiB, 10GiB, 24GB")
+      ->required();
+  command->add_option("--count", options->count, "How many cards")->capture_default_str();
+  command->add_option("--order", options->order, "most-free, least-loaded or index")
+      ->capture_default_str();
+  command->add_option("--ids", options->ids, "Print index or uuid (slices: always uuid)")
+      ->capture_default_str();
+  command->add_flag("--wait", options->wait, "Wait until there is room");
+  command->add_option("--timeout", options->timeout, "Longest wait")->capture_default_str();
+  command->add_option("--interval", options->interval, "Time between looks")->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON document");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,48 @@
+// `headroom version`: this program, its engine and the LibTorch that it would use.
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/json.h"
+#include "headroom/cli/core/engine.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/version.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  bool json = false;
+};
+
+ExitCode run(const Options& options) {
+  const auto engine = find_engine();
+  const auto torch = find_torch();
+  if (options.json) {
+    print(to_line({{"schema", 1},
+                   {"version", kVersion},
+                   {"compiler", kCompiler},
+                   {"build", kBuildType},
+                   {"engine", engine ? Json(engine->string()) : Json()},
+                   {"torch", torch ? Json(torch->version) : Json()},
+                   {"torch_folder", torch ? Json(torch->folder.string()) : Json()}}) +
+          "\n");
+    return kOk;
+  }
+  print(std::string("headroom ") + kVersion + " (" + kCompiler + ", " + kBuildType + ")\n" +
+        "engine   " + (engine ? engine->string() : "not built") + "\n" + "torch    " +
+        (torch ? torch->version + " in " + torch->folder.string() : "not found") + "\n");
+  return kOk;
+}
+
+}  // namespace
+
+void add_version(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add("version", "This version, the engine, and LibTorch",
+                                   "  headroom version\n"
+                                   "  headroom version --json");
+  command->add_flag("--json", options->json, "One JSON document");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

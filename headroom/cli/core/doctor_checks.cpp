@@ -1,0 +1,249 @@
+#include "headroom/cli/core/doctor_checks.h"
+
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "headroom/allocator/settings.h"
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/json.h"
+#include "headroom/base/process.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/engine.h"
+#include "headroom/gpu/nvml.h"
+#include "headroom/gpu/sampler.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace headroom::literals;
+
+constexpr Seconds kLimit{3.0};
+
+struct Facts {
+  gpu::Machine machine;
+  gpu::CudaView cuda;
+  gpu::CudaEnvironment environment;
+  std::optional<TorchWheel> torch;
+};
+
+bool exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool in_container() {
+  return exists("/.dockerenv") || exists("/run/.containerenv") ||
+         environment("container").has_value();
+}
+
+Check driver_check(const Facts& facts) {
+  const gpu::Machine& machine = facts.machine;
+  if (machine.driver && machine.cards.empty())
+    return {"driver", Status::fail, "driver " + *machine.driver + ", but it sees no GPU",
+            "lspci | grep -i nvidia; dmesg | grep -i nvrm"};
+  if (machine.driver) {
+    std::string cuda;
+    if (machine.cuda_driver)
+      cuda = ", CUDA " + std::to_string(*machine.cuda_driver / 1000) + "." +
+             std::to_string(*machine.cuda_driver % 1000 / 10);
+    return {"driver", Status::pass,
+            "driver " + *machine.driver + cuda + ", " +
+                counted(static_cast<long long>(machine.cards.size()), "device"),
+            ""};
+  }
+  if (machine.silent)
+    return {"driver", Status::fail, machine.why_no_driver,
+            "dmesg | grep -i -e nvrm -e xid; a driver that hangs mostly needs a reboot"};
+  return {"driver", Status::warn, machine.why_no_driver,
+          "without a GPU everything works on simulated cards: headroom --gpus sim:8x24GiB"};
+}
+
+// The one reason that comes first, in the order in which CUDA would stumble over them.
+std::optional<Check> why_no_cuda(const Facts& facts) {
+  const auto because = [](std::string found, std::string to_try) {
+    return Check{"cuda", Status::fail, std::move(found), std::move(to_try)};
+  };
+  const auto& torch = facts.torch;
+  const gpu::Machine& machine = facts.machine;
+  if ((torch && torch->hip) || (!machine.driver && exists("/dev/kfd")))
+    return because("an AMD GPU or a ROCm build of torch: Headroom does not support them",
+                   "use an NVIDIA GPU, or simulated cards");
+  const std::string platform = read_file("/proc/device-tree/compatible").value_or("");
+  if (platform.find("apple,") != std::string::npos)
+    return because("an Apple GPU: Headroom does not support it", "simulated cards");
+  if (!machine.driver && !machine.silent) {
+    if (in_container() && !exists("/dev/nvidiactl"))
+      return because("a container without the driver: neither its library nor /dev/nvidia* is here",
+                     "start it with --gpus all (NVIDIA Container Toolkit)");
+    if (exists("/proc/driver/nvidia/version") && !exists("/dev/nvidiactl"))
+      return because("the kernel module is loaded, but the device nodes /dev/nvidia* are missing",
+                     "run nvidia-modprobe -u -c=0, or nvidia-smi once, as root");
+    return Check{"cuda", Status::warn, "no NVIDIA driver on this machine",
+                 "nothing, if it has no NVIDIA GPU"};
+  }
+  if (machine.cards.empty()) return because("the driver sees no GPU", "nvidia-smi -L");
+  if (!facts.cuda.why_empty.empty())
+    return because(facts.cuda.why_empty,
+                   "unset CUDA_VISIBLE_DEVICES, or list a GPU of this machine");
+  if (torch && !torch->cuda)
+    return because("torch " + torch->version + " is a build for the CPU only",
+                   "pip install torch==2.11.0 from PyPI, which is built for CUDA 13");
+  if (torch && machine.cuda_driver) {
+    const auto wanted = to_integer(split(*torch->cuda, '.')[0]);
+    if (wanted && *machine.cuda_driver / 1000 < *wanted)
+      return because("the driver runs CUDA " + std::to_string(*machine.cuda_driver / 1000) + "." +
+                         std::to_string(*machine.cuda_driver % 1000 / 10) +
+                         ", torch is built for CUDA " + *torch->cuda,
+                     "a newer driver (580 or later for CUDA 13)");
+  }
+  return {};
+}
+
+Check cuda_check(const Facts& facts) {
+  if (auto reason = why_no_cuda(facts)) return *reason;
+  const auto& cards = facts.cuda.cards;
+  return {"cuda", Status::pass,
+          counted(static_cast<long long>(cards.size()), "GPU") + " visible to CUDA, cuda:0 is " +
+              label(facts.machine.cards[cards.front()]),
+          ""};
+}
+
+Check order_check(const Facts& facts) {
+  const auto& order = facts.environment.device_order;
+  const auto& visible = facts.environment.visible_devices;
+  const std::string found = "CUDA_DEVICE_ORDER=" + order.value_or("(unset)") +
+                            " CUDA_VISIBLE_DEVICES=" + visible.value_or("(unset)");
+  if (!facts.cuda.warnings.empty())
+    return {"device order", Status::warn, found + ": " + facts.cuda.warnings[0],
+            "export CUDA_DEVICE_ORDER=PCI_BUS_ID"};
+  if (order != "PCI_BUS_ID" && facts.machine.cards.size() > 1)
+    return {"device order", Status::pass, found + ": cards of one kind, numbered by PCI address",
+            ""};
+  return {"device order", Status::pass, found, ""};
+}
+
+Check persistence_check(const Facts& facts) {
+  for (const gpu::Card& card : facts.machine.cards)
+    if (card.persistence == false && !card.slice)
+      return {"persistence", Status::warn, "off: every look at the GPUs wakes the driver anew",
+              "nvidia-smi -pm 1 (as root)"};
+  return {"persistence", Status::pass, facts.machine.cards.empty() ? "no GPU" : "on", ""};
+}
+
+Check allocator_check(const Facts& facts) {
+  try {
+    const auto now = allocator::effective_settings(
+        [](const std::string& name) { return environment(name.c_str()); });
+    const auto name = now.source.variable;
+    std::string found = name ? *name + "=" + now.source.text : "PyTorch's defaults";
+    std::optional<Bytes> total;
+    for (const gpu::Card& card : facts.machine.cards)
+      if (card.memory) total = card.memory->total;
+    const std::string ours = engine_allocator_settings(total);
+    if (ours != now.source.text) found += "; headroom-engine runs with " + ours;
+    if (!now.caching) found += "; caching is switched off: slow, for debugging only";
+    if (!now.notes.empty())
+      return {"allocator settings", Status::warn, found + "; " + now.notes[0], "keep one variable"};
+    return {"allocator settings", now.caching ? Status::pass : Status::warn, found, ""};
+  } catch (const UsageError& error) {
+    return {"allocator settings", Status::fail, error.what(),
+            "correct it: PyTorch refuses to start with it"};
+  }
+}
+
+Check blocking_check() {
+  const std::string value = environment("CUDA_LAUNCH_BLOCKING").value_or("");
+  if (value.empty() || value == "0") return {"CUDA_LAUNCH_BLOCKING", Status::pass, "not set", ""};
+  return {"CUDA_LAUNCH_BLOCKING", Status::warn,
+          value + ": every kernel waits for the one before, which costs much speed",
+          "unset it when the debugging is over"};
+}
+
+Check hidden_check(const Facts& facts) {
+  long long hidden = 0;
+  for (const gpu::Card& card : facts.machine.cards)
+    for (const auto& process : card.processes.value_or(std::vector<gpu::GpuProcess>{}))
+      if (process.kind == gpu::ProcessKind::other_namespace) ++hidden;
+  const bool first = ProcessTable().in_first_pid_namespace();
+  if (hidden > 0)
+    return {"hidden processes", Status::warn,
+            counted(hidden, "holder") + " of GPU memory cannot be seen from here" +
+                (first ? "" : " (this is a container)"),
+            first ? "look as root" : "start the container with --pid=host"};
+  return {"hidden processes", Status::pass,
+          first ? "none" : "none (a container: others would show without a name)", ""};
+}
+
+Check limits_check() {
+  std::vector<std::string> found;
+  std::string to_try;
+  struct statvfs shm {};
+  if (::statvfs("/dev/shm", &shm) == 0) {
+    const Bytes size{static_cast<std::int64_t>(shm.f_frsize) *
+                     static_cast<std::int64_t>(shm.f_blocks)};
+    found.push_back("/dev/shm " + to_string(size));
+    // Docker's default of 64 MiB stops data loaders with a bus error.
+    if (size < 1_GiB) to_try = "a larger /dev/shm (docker run --shm-size=8g): data loaders use it";
+  }
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    found.push_back("open files " + std::to_string(files.rlim_cur));
+    if (files.rlim_cur < 1024) to_try = "ulimit -n 65536";
+  }
+  return {"limits", to_try.empty() ? Status::pass : Status::warn, join(found, ", "), to_try};
+}
+
+Check libtorch_check(const Facts& facts) {
+  const auto& torch = facts.torch;
+  if (!find_engine())
+    return {"LibTorch", Status::warn,
+            "headroom-engine is not beside headroom: only the core is here", "make build"};
+  if (!torch)
+    return {"LibTorch", Status::fail,
+            "no torch found (HEADROOM_TORCH, virtual environment, python3)",
+            "pip install torch==2.11.0, or set HEADROOM_TORCH to its torch folder"};
+  const std::string where = "torch " + torch->version + " in " + torch->folder.string();
+  if (!torch->version.starts_with("2.11."))
+    return {"LibTorch", Status::fail, where + ": headroom-engine needs 2.11",
+            "pip install torch==2.11.0"};
+  const CommandResult run = run_engine({"version", "--json"}, "", kLimit);
+  if (run.timed_out)
+    return {"LibTorch", Status::fail, where + " does not start within 3 s",
+            "try again; look at the disk"};
+  if (run.exit_code != 0)
+    return {"LibTorch", Status::fail, where + ": headroom-engine does not start with it",
+            "run headroom-engine version and read what it says"};
+  return {"LibTorch", Status::pass, where, ""};
+}
+
+Check state_check() {
+  const fs::path folder = state_dir();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error && ::access(folder.c_str(), W_OK) == 0)
+    return {"state folder", Status::pass, folder.string(), ""};
+  return {"state folder", Status::warn, folder.string() + " cannot be written",
+          "set HEADROOM_STATE_DIR to a folder of yours"};
+}
+
+}  // namespace
+
+std::vector<Check> run_checks() {
+  Facts facts;
+  gpu::Sampler sampler(gpu::make_nvml_source(), {.keep_sampling = false});
+  facts.machine = sampler.fresh(kLimit);
+  facts.environment = gpu::CudaEnvironment::current();
+  facts.cuda = cuda_view(facts.machine, facts.environment);
+  facts.torch = find_torch();
+  return {driver_check(facts),    cuda_check(facts), order_check(facts),  persistence_check(facts),
+          allocator_check(facts), blocking_check(),  hidden_check(facts), limits_check(),
+          libtorch_check(facts),  state_check()};
+}
+
+}  // namespace headroom::cli

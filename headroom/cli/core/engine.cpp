@@ -1,0 +1,105 @@
+#include "headroom/cli/core/engine.h"
+
+#include <algorithm>
+
+#include "headroom/allocator/settings.h"
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path own_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+// `name = 'value'` of version.py; nothing for None.
+std::optional<std::string> python_value(const std::string& source, const std::string& name) {
+  for (const std::string_view line : split(source, '\n')) {
+    const bool assigns = line.starts_with(name) && (line.size() > name.size()) &&
+                         (line[name.size()] == ' ' || line[name.size()] == ':');
+    const std::size_t open = line.find('\''), close = line.rfind('\'');
+    if (assigns && open != std::string_view::npos && close > open)
+      return std::string(line.substr(open + 1, close - open - 1));
+  }
+  return {};
+}
+
+std::optional<TorchWheel> wheel_in(const fs::path& folder) {
+  const auto source = read_file(folder / "version.py");
+  std::error_code error;
+  if (!source || !fs::exists(folder / "lib/libtorch_cpu.so", error)) return {};
+  return TorchWheel{.folder = folder,
+                    .version = python_value(*source, "__version__").value_or("?"),
+                    .cuda = python_value(*source, "cuda"),
+                    .hip = python_value(*source, "hip")};
+}
+
+std::optional<TorchWheel> wheel_in_environment(const fs::path& venv) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(venv / "lib", error))
+    if (entry.path().filename().string().starts_with("python3"))
+      if (auto wheel = wheel_in(entry.path() / "site-packages/torch")) return wheel;
+  return {};
+}
+
+std::optional<TorchWheel> wheel_of_python() {
+  constexpr const char* kAsk =
+      "import importlib.util as u; s = u.find_spec('torch'); "
+      "print(s.submodule_search_locations[0] if s else '')";
+  const CommandResult result = run_command({"python3", "-c", kAsk}, Seconds(3));
+  const std::string_view folder = trim(result.out);
+  if (result.exit_code != 0 || folder.empty()) return {};
+  return wheel_in(fs::path(folder));
+}
+
+}  // namespace
+
+std::optional<TorchWheel> find_torch() {
+  if (const auto named = environment("HEADROOM_TORCH"); named && !named->empty())
+    return wheel_in(*named);
+  if (const auto venv = environment("VIRTUAL_ENV"))
+    if (auto wheel = wheel_in_environment(*venv)) return wheel;
+  // build/bin/headroom or build/asan/bin/headroom of a checkout.
+  for (const char* up : {"../../.venv", "../../../.venv"})
+    if (auto wheel = wheel_in_environment(own_folder() / up)) return wheel;
+  return wheel_of_python();
+}
+
+std::optional<fs::path> find_engine() {
+  const fs::path engine = own_folder() / "headroom-engine";
+  std::error_code error;
+  if (!fs::exists(engine, error)) return {};
+  return engine;
+}
+
+std::string engine_allocator_settings(std::optional<Bytes> card_total) {
+  const auto now = allocator::effective_settings(
+      [](const std::string& name) { return environment(name.c_str()); });
+  allocator::Facts facts;
+  facts.user_text = now.source.text;
+  facts.card_total = card_total;
+  facts.variable_lengths = true;
+  return allocator::merged_environment_value(now.source.text, recommend(facts).settings);
+}
+
+CommandResult run_engine(const std::vector<std::string>& arguments,
+                         const std::string& allocator_settings, Seconds limit) {
+  const auto engine = find_engine();
+  if (!engine) return {};
+  std::vector<std::string> command{engine->string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> extra;
+  if (const auto torch = find_torch()) {
+    const std::string before = environment("LD_LIBRARY_PATH").value_or("");
+    extra.push_back("LD_LIBRARY_PATH=" + (torch->folder / "lib").string() +
+                    (before.empty() ? "" : ":" + before));
+  }
+  if (!allocator_settings.empty()) extra.push_back("PYTORCH_CUDA_ALLOC_CONF=" + allocator_settings);
+  return run_command(command, limit, extra);
+}
+
+}  // namespace headroom::cli

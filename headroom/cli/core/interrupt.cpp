@@ -1,0 +1,57 @@
+#include "headroom/cli/core/interrupt.h"
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <ctime>
+#include <mutex>
+
+namespace headroom::cli {
+namespace {
+
+sigset_t our_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  const sigset_t signals = our_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  watcher_ = std::thread([this] { watch(); });
+}
+
+Interrupt::~Interrupt() {
+  done_ = true;
+  watcher_.join();
+  const sigset_t signals = our_signals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+void Interrupt::watch() {
+  const sigset_t signals = our_signals();
+  const timespec tick{.tv_sec = 0, .tv_nsec = 50'000'000};
+  while (!done_) {
+    const int signal = sigtimedwait(&signals, nullptr, &tick);
+    if (signal <= 0) continue;
+    // A second Ctrl-C means now.
+    if (signal_ != 0) std::_Exit(128 + signal);
+    signal_ = signal;
+    stop_.request_stop();
+  }
+}
+
+bool sleep_for(double seconds, const std::stop_token& token) {
+  std::mutex guard;
+  std::condition_variable_any sleeper;
+  std::unique_lock lock(guard);
+  sleeper.wait_for(lock, token, std::chrono::duration<double>(seconds), [] { return false; });
+  return !token.stop_requested();
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,39 @@
+// SIGINT and SIGTERM as a request to stop, instead of a sudden end: loops look at the token, leave
+// nothing half-written, and exit with 128 + signal.
+//
+// Must be made before any other thread: the signals are blocked, and threads inherit that.
+#pragma once
+
+#include <atomic>
+#include <stop_token>
+#include <thread>
+
+#include "headroom/cli/core/exit_code.h"
+
+namespace headroom::cli {
+
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
+  [[nodiscard]] bool happened() const { return signal_ != 0; }
+  // 128 + the signal, 130 for Ctrl-C.
+  [[nodiscard]] ExitCode exit_code() const { return 128 + signal_; }
+
+ private:
+  void watch();
+
+  std::stop_source stop_;
+  std::atomic<int> signal_{0};
+  std::atomic<bool> done_{false};
+  std::thread watcher_;
+};
+
+// Sleeps, unless interrupted meanwhile. True if the whole time passed.
+bool sleep_for(double seconds, const std::stop_token& token);
+
+}  // namespace headroom::cli

@@ -1,0 +1,97 @@
+#include "headroom/cli/core/leftovers.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void remove_file(const fs::path& path, Leftovers& leftovers) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error || !fs::remove(path, error)) return;
+  leftovers.returned += Bytes{static_cast<std::int64_t>(size)};
+  leftovers.done.push_back("removed " + path.string() + " (" +
+                           to_string(Bytes{static_cast<std::int64_t>(size)}) + ")");
+}
+
+// The writer of "NAME.<pid>-<n>.tmp" (write_file_atomically); nothing for any other file.
+std::optional<pid_t> writer_of(const std::string& name) {
+  if (!name.ends_with(".tmp")) return {};
+  const std::string_view stem = std::string_view(name).substr(0, name.size() - 4);
+  const std::size_t dot = stem.rfind('.');
+  if (dot == std::string_view::npos) return {};
+  const auto parts = split(stem.substr(dot + 1), '-');
+  const auto pid = to_integer(parts[0]);
+  if (parts.size() != 2 || !pid || !to_integer(parts[1])) return {};
+  return static_cast<pid_t>(*pid);
+}
+
+// "torch_<pid>_<random>_<n>": how PyTorch names its shared memory (torch/csrc, filename strategy).
+std::optional<pid_t> torch_maker_of(const std::string& name) {
+  const auto parts = split(name, '_');
+  if (parts.size() < 3 || parts[0] != "torch") return {};
+  const auto pid = to_integer(parts[1]);
+  if (!pid || *pid <= 0) return {};
+  return static_cast<pid_t>(*pid);
+}
+
+// Files of the folder that some process has mapped; nothing if a process may not be looked at, for
+// then nobody can tell.
+std::optional<std::set<std::string>> mapped_files(const ProcessTable& processes,
+                                                  const fs::path& folder) {
+  std::set<std::string> mapped;
+  for (const pid_t pid : processes.all()) {
+    const auto path = "/proc/" + std::to_string(pid) + "/maps";
+    const auto maps = read_file(path);
+    if (!maps) {
+      if (processes.stat(pid)) return {};
+      continue;
+    }
+    for (const std::string_view line : split(*maps, '\n'))
+      if (const std::size_t at = line.find(folder.string() + "/"); at != std::string_view::npos)
+        mapped.emplace(line.substr(at));
+  }
+  return mapped;
+}
+
+void remove_shared_memory(const ProcessTable& processes, const fs::path& folder,
+                          Leftovers& leftovers) {
+  const auto mapped = mapped_files(processes, folder);
+  if (!mapped) {
+    leftovers.done.push_back(
+        "left shared memory alone: other users' processes may use it, and only root can see that");
+    return;
+  }
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder, error)) {
+    const auto maker = torch_maker_of(file.path().filename().string());
+    struct stat facts {};
+    if (!maker || processes.stat(*maker) || mapped->contains(file.path().string())) continue;
+    if (::stat(file.path().c_str(), &facts) != 0 || facts.st_uid != ::geteuid()) continue;
+    remove_file(file.path(), leftovers);
+  }
+}
+
+}  // namespace
+
+Leftovers remove_leftovers(const ProcessTable& processes, bool search_harder,
+                           const fs::path& shared_memory) {
+  Leftovers leftovers;
+  std::error_code error;
+  for (const auto& file : fs::recursive_directory_iterator(state_dir(), error)) {
+    const auto writer = writer_of(file.path().filename().string());
+    if (writer && !processes.stat(*writer)) remove_file(file.path(), leftovers);
+  }
+  if (search_harder) remove_shared_memory(processes, shared_memory, leftovers);
+  return leftovers;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,31 @@
+// One look at the machine, as most commands take it: which cards `--gpus` means, a fresh sample of
+// them, how CUDA numbers them, and what is to be warned of.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headroom/gpu/advice.h"
+#include "headroom/gpu/cuda_order.h"
+#include "headroom/gpu/devices.h"
+#include "headroom/gpu/sampler.h"
+
+namespace headroom::cli {
+
+// The option every such command has.
+void add_gpus_option(CLI::App* command, std::string& gpus);
+
+struct Look {
+  gpu::Devices devices;
+  std::shared_ptr<gpu::Sampler> sampler;
+  gpu::Machine machine;  // all cards, or the listed ones
+  gpu::CudaView cuda;    // of a real machine
+  std::vector<std::string> warnings;
+  gpu::Advice advice;
+};
+
+[[nodiscard]] Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options = {});
+
+}  // namespace headroom::cli

@@ -1,0 +1,113 @@
+// `headroom`: reads the command line, runs one command, turns what goes wrong into a sentence on
+// standard error and an exit code.
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/version.h"
+
+namespace headroom::cli {
+namespace {
+
+ExitCode complain(const std::string& what, ExitCode code) {
+  print_error("headroom: " + what + "\n");
+  return code;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  const auto close = nearest(word, known);
+  return close ? "; did you mean '" + *close + "'?" : "";
+}
+
+// CLI11's own sentences name neither the nearest command nor the nearest option.
+ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
+  const CLI::App* command = &app;
+  for (const CLI::App* parsed : app.get_subcommands()) command = parsed;
+  const std::string help =
+      command == &app ? "headroom --help" : "headroom " + command->get_name() + " --help";
+  for (const std::string& word : command->remaining(true)) {
+    const std::string name = word.substr(0, word.find('='));
+    if (word.starts_with("-"))
+      return complain("unknown option '" + name + "'" + did_you_mean(name, option_names(*command)) +
+                          " (" + help + ")",
+                      kUsage);
+    if (command == &app)
+      return complain("unknown command '" + word + "'" + did_you_mean(word, command_names(app)) +
+                          " (" + help + ")",
+                      kUsage);
+    return complain("unexpected argument '" + word + "' (" + help + ")", kUsage);
+  }
+  return complain(std::string(error.what()) + " (" + help + ")", kUsage);
+}
+
+ExitCode run_chosen(const std::function<ExitCode()>& chosen) {
+  try {
+    return chosen();
+  } catch (const UsageError& error) {
+    return complain(error.what(), kUsage);
+  } catch (const InputError& error) {
+    return complain(error.what(), kBadInput);
+  } catch (const UnavailableError& error) {
+    return complain(error.what(), kUnavailable);
+  } catch (const WriteError& error) {
+    return complain(error.what(), kCannotWrite);
+  } catch (const BusyError& error) {
+    return complain(error.what(), kBusy);
+  } catch (const OutOfMemoryError& error) {
+    return complain(error.what(), kOutOfMemory);
+  } catch (const std::exception& error) {
+    return complain(std::string("this is a bug in Headroom: ") + error.what(), kInternal);
+  }
+}
+
+ExitCode run(int argc, char** argv) {
+  CLI::App app{"Headroom keeps deep-learning training from dying of GPU memory."};
+  app.name("headroom");
+  app.set_version_flag("--version", std::string("headroom ") + kVersion);
+  app.footer(
+      "Without a command: a picture of the machine.\n"
+      "`headroom COMMAND --help` shows examples. No GPU? --gpus sim:8x24GiB simulates some.");
+  app.get_formatter()->column_width(34);
+  std::string gpus;
+  app.add_option("--gpus", gpus, "Which GPUs to look at (as in the commands)");
+  Registry registry{.app = app, .chosen = {}};
+  registry.chosen = [&gpus] { return run_overview(gpus); };
+  add_gpus(registry);
+  add_pick(registry);
+  add_log(registry);
+  add_clean(registry);
+  add_doctor(registry);
+  add_cards(registry);
+  add_models(registry);
+  add_version(registry);
+  add_completion(registry);
+  app.require_subcommand(0, 1);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    return explain(error, app);
+  }
+  return run_chosen(registry.chosen);
+}
+
+}  // namespace
+}  // namespace headroom::cli
+
+int main(int argc, char** argv) {
+  return headroom::cli::run(argc, argv);
+}

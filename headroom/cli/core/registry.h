@@ -1,0 +1,48 @@
+// How a command comes into the program: it adds its subcommand to the app and says what to run.
+// main() parses, runs the one that was chosen and turns its errors into an exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "headroom/cli/core/exit_code.h"
+
+namespace headroom::cli {
+
+struct Registry {
+  CLI::App& app;
+  std::function<ExitCode()> chosen;  // set by parsing
+
+  // A subcommand with examples at the end of its help.
+  CLI::App* add(const std::string& name, const std::string& description,
+                const std::string& examples) const {
+    CLI::App* command = app.add_subcommand(name, description);
+    command->footer("Examples:\n" + examples);
+    return command;
+  }
+
+  template <typename Options>
+  void run(CLI::App* command, std::shared_ptr<Options> options,
+           ExitCode (*function)(const Options&)) {
+    command->callback([this, options = std::move(options), function] {
+      chosen = [options, function] { return function(*options); };
+    });
+  }
+};
+
+void add_gpus(Registry& registry);
+void add_pick(Registry& registry);
+void add_log(Registry& registry);
+void add_clean(Registry& registry);
+void add_doctor(Registry& registry);
+void add_cards(Registry& registry);
+void add_models(Registry& registry);
+void add_version(Registry& registry);
+void add_completion(Registry& registry);
+
+// `headroom` without a command.
+[[nodiscard]] ExitCode run_overview(const std::string& gpus);
+
+}  // namespace headroom::cli

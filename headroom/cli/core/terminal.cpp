@@ -1,0 +1,176 @@
+#include "headroom/cli/core/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/base/time.h"
+
+namespace headroom::cli {
+namespace {
+
+Terminal describe(int descriptor) {
+  Terminal terminal;
+  terminal.is_terminal = ::isatty(descriptor) == 1;
+  const bool dumb = environment("TERM").value_or("dumb") == "dumb";
+  const bool no_colour = !environment("NO_COLOR").value_or("").empty();
+  terminal.colour = terminal.is_terminal && !dumb && !no_colour;
+  // The first of these that is set and not empty decides (locale(7)).
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string locale = lower(environment(name).value_or(""));
+    if (locale.empty()) continue;
+    terminal.unicode =
+        locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+    break;
+  }
+  winsize size{};
+  if (terminal.is_terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    terminal.width = size.ws_col;
+  } else if (const auto columns = to_integer(environment("COLUMNS").value_or(""));
+             columns && *columns > 0) {
+    terminal.width = static_cast<int>(std::min<long long>(*columns, 1000));
+  }
+  return terminal;
+}
+
+const char* escape_of(Colour colour) {
+  switch (colour) {
+    case Colour::plain:
+      return "";
+    case Colour::bold:
+      return "\033[1m";
+    case Colour::dim:
+      return "\033[2m";
+    case Colour::red:
+      return "\033[31m";
+    case Colour::green:
+      return "\033[32m";
+    case Colour::yellow:
+      return "\033[33m";
+    case Colour::blue:
+      return "\033[34m";
+  }
+  return "";
+}
+
+double now_s() {
+  return Seconds(Clock::now().time_since_epoch()).count();
+}
+
+bool begins_character(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
+
+}  // namespace
+
+std::string Terminal::paint(std::string_view text, Colour how) const {
+  if (!colour || how == Colour::plain) return std::string(text);
+  return escape_of(how) + std::string(text) + "\033[0m";
+}
+
+std::string Terminal::bar(double share, int cells_wide) const {
+  static constexpr std::array<const char*, 8> kEighths{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const double filled = std::clamp(share, 0.0, 1.0) * cells_wide;
+  // What is used at all shows, what is not full does not look full.
+  int eighths = static_cast<int>(std::lround(filled * 8));
+  if (share > 0) eighths = std::max(eighths, 1);
+  if (share < 1) eighths = std::min(eighths, cells_wide * 8 - 1);
+  const int whole = unicode ? eighths / 8 : (eighths + 7) / 8;
+  const int part = unicode ? eighths % 8 : 0;
+  std::string used, rest;
+  for (int i = 0; i < whole; ++i) used += unicode ? "█" : "#";
+  used += kEighths.at(static_cast<std::size_t>(part));
+  for (int i = whole + (part > 0 ? 1 : 0); i < cells_wide; ++i) rest += unicode ? "░" : ".";
+  const Colour level = share >= 0.9 ? Colour::red : share >= 0.75 ? Colour::yellow : Colour::green;
+  return paint(used, level) + paint(rest, Colour::dim);
+}
+
+Terminal standard_output() {
+  return describe(STDOUT_FILENO);
+}
+Terminal standard_error() {
+  return describe(STDERR_FILENO);
+}
+
+void print(std::string_view text) {
+  write_all(STDOUT_FILENO, text, "standard output");
+}
+
+void print_error(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::size_t cells(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
+}
+
+std::string fitted(std::string_view text, std::size_t width, const Terminal& terminal) {
+  if (cells(text) <= width) return std::string(text);
+  const std::string_view dots = terminal.unicode ? "…" : "...";
+  if (width <= cells(dots)) return std::string(width, '.');
+  std::size_t left = width - cells(dots), end = 0;
+  while (end < text.size() && (left > 0 || !begins_character(text[end]))) {
+    if (begins_character(text[end])) --left;
+    ++end;
+  }
+  while (end < text.size() && !begins_character(text[end])) ++end;
+  return std::string(text.substr(0, end)) + std::string(dots);
+}
+
+std::string table(const std::vector<Column>& columns,
+                  const std::vector<std::vector<std::string>>& rows, const Terminal& terminal) {
+  std::vector<std::size_t> widths;
+  for (const Column& column : columns) widths.push_back(cells(column.title));
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], cells(row[i]));
+
+  const auto line = [&](const auto& text_of) {
+    std::string out;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const std::string text = text_of(i);
+      const std::string padding(widths[i] - cells(text), ' ');
+      out += (i == 0 ? "" : "  ") + (columns[i].right ? padding + text : text + padding);
+    }
+    while (out.ends_with(' ')) out.pop_back();
+    return out;
+  };
+  std::string out =
+      terminal.paint(line([&](std::size_t i) { return columns[i].title; }), Colour::bold) + "\n";
+  for (const auto& row : rows) out += line([&](std::size_t i) { return row[i]; }) + "\n";
+  return out;
+}
+
+ProgressLine::ProgressLine(double quiet_s) : terminal_(standard_error()), quiet_s_(quiet_s) {}
+
+ProgressLine::~ProgressLine() {
+  clear();
+}
+
+void ProgressLine::show(const std::string& text) {
+  if (terminal_.is_terminal) {
+    print_error("\r\033[K" +
+                fitted(text, static_cast<std::size_t>(terminal_.width - 1), terminal_));
+    drawn_ = true;
+    return;
+  }
+  const double now = now_s();
+  if (last_s_ && now - *last_s_ < quiet_s_) return;
+  last_s_ = now;
+  print_error(local_timestamp(std::chrono::system_clock::now()) + " " + text + "\n");
+}
+
+void ProgressLine::clear() {
+  if (drawn_) print_error("\r\033[K");
+  drawn_ = false;
+}
+
+}  // namespace headroom::cli

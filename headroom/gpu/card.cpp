@@ -1,0 +1,42 @@
+#include "headroom/gpu/card.h"
+
+#include <algorithm>
+
+namespace headroom::gpu {
+
+const char* to_string(ProcessKind kind) {
+  switch (kind) {
+    case ProcessKind::compute:
+      return "compute";
+    case ProcessKind::graphics:
+      return "graphics";
+    case ProcessKind::other_namespace:
+      return "other-namespace";
+  }
+  return "";
+}
+
+std::optional<Seconds> age(const Card& card, Clock::time_point now) {
+  if (!card.sampled) return {};
+  return std::max(Seconds(0), Seconds(now - *card.sampled));
+}
+
+std::optional<Bytes> usable_now(const Card& card) {
+  if (!card.memory || card.stuck) return {};
+  if (card.mig_enabled || card.compute_mode == ComputeMode::prohibited) return Bytes{0};
+  const bool exclusive = card.compute_mode == ComputeMode::exclusive_process ||
+                         card.compute_mode == ComputeMode::exclusive_thread;
+  if (exclusive) {
+    if (!card.processes) return {};
+    const auto holds_context = [](const GpuProcess& p) { return p.kind != ProcessKind::graphics; };
+    if (std::any_of(card.processes->begin(), card.processes->end(), holds_context)) return Bytes{0};
+  }
+  return card.memory->free;
+}
+
+std::string label(const Card& card) {
+  const std::string text = "GPU " + std::to_string(card.index);
+  return card.slice ? text + " slice " + short_text(card.uuid) : text;
+}
+
+}  // namespace headroom::gpu

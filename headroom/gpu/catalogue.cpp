@@ -1,0 +1,148 @@
+#include "headroom/gpu/catalogue.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/gpu/detail/embedded.h"
+
+namespace headroom::gpu {
+namespace {
+
+Bytes mebibytes(const Json& n) {
+  return Bytes{n.get<std::int64_t>() << 20};
+}
+
+std::optional<double> number_or_none(const Json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end() || at->is_null()) return {};
+  return at->get<double>();
+}
+
+// "A datasheet; an issue": the titles of a card's sources, each once.
+std::string titles(const Json& card, const Json& sources) {
+  std::vector<std::string> found;
+  for (const Json& id : card.at("source")) {
+    if (!id.is_string()) continue;
+    const auto title = sources.at(id.get<std::string>()).at("what").get<std::string>();
+    if (std::find(found.begin(), found.end(), title) == found.end()) found.push_back(title);
+  }
+  return join(found, "; ");
+}
+
+CatalogueCard card_from(const Json& json, const Json& sources) {
+  CatalogueCard card;
+  card.name = json.at("name");
+  card.brief = json.at("short");
+  card.aliases = json.at("aliases").get<std::vector<std::string>>();
+  card.kind = json.at("class");
+  card.architecture = json.at("architecture");
+  card.capability = json.at("compute_capability");
+  card.total = mebibytes(json.at("memory_mib"));
+  if (const Json& cuda = json.at("cuda_total_mib"); !cuda.is_null())
+    card.cuda_total = mebibytes(cuda);
+  card.bandwidth_gb_s = json.at("bandwidth_gb_s");
+  const Json& rates = json.at("tflops");
+  card.rates = {.fp32 = number_or_none(rates, "fp32"),
+                .tf32 = number_or_none(rates, "tf32"),
+                .fp16 = number_or_none(rates, "fp16"),
+                .bf16 = number_or_none(rates, "bf16")};
+  card.pcie = json.at("pcie");
+  card.pcie_gb_s = number_or_none(json, "pcie_gb_s").value_or(0);
+  card.nvlink_gb_s = number_or_none(json, "nvlink_gb_s").value_or(0);
+  card.power_w = number_or_none(json, "power_w");
+  card.profile = json.at("profile");
+  card.sources = titles(json, sources);
+  return card;
+}
+
+std::vector<CatalogueCard> load() {
+  const Json file = parse_json(embedded::cards_json(), "cards.json");
+  std::vector<CatalogueCard> cards;
+  for (const Json& card : file.at("cards")) cards.push_back(card_from(card, file.at("sources")));
+  return cards;
+}
+
+// The words that say something: "nvidia geforce rtx 4090" -> {rtx, 4090}.
+std::vector<std::string> words_of(std::string_view name) {
+  static constexpr std::array<std::string_view, 5> kVendorWords{"nvidia", "geforce", "tesla",
+                                                                "quadro", "gpu"};
+  std::vector<std::string> words(1);
+  for (const unsigned char c : name) {
+    // The dot counts: "1g.5gb" is one word.
+    if (std::isalnum(c) || c == '.') {
+      words.back() += static_cast<char>(std::tolower(c));
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  std::erase_if(words, [](const std::string& word) {
+    return word.empty() ||
+           std::find(kVendorWords.begin(), kVendorWords.end(), word) != kVendorWords.end();
+  });
+  return words;
+}
+
+std::string squeezed(std::string_view name) {
+  return join(words_of(name), "");
+}
+
+std::vector<std::string> spellings(const CatalogueCard& card) {
+  std::vector<std::string> all{card.name, card.brief};
+  all.insert(all.end(), card.aliases.begin(), card.aliases.end());
+  return all;
+}
+
+bool called_exactly(const CatalogueCard& card, const std::string& squeezed_name) {
+  const auto names = spellings(card);
+  return std::any_of(names.begin(), names.end(),
+                     [&](const auto& spelling) { return squeezed(spelling) == squeezed_name; });
+}
+
+// Every word of the question is a word of the card, or its size ("a100 40gb", "3080 10gb").
+bool has_words(const CatalogueCard& card, const std::vector<std::string>& question) {
+  std::set<std::string> words;
+  for (const std::string& spelling : spellings(card))
+    for (std::string& word : words_of(spelling)) words.insert(std::move(word));
+  words.insert(std::to_string(std::lround(card.total.gib())) + "gb");
+  const bool asks_for_slice = std::find(question.begin(), question.end(), "mig") != question.end();
+  if ((card.kind == "mig") != asks_for_slice) return false;
+  return std::all_of(question.begin(), question.end(),
+                     [&](const std::string& word) { return words.contains(word); });
+}
+
+}  // namespace
+
+const std::vector<CatalogueCard>& catalogue() {
+  static const std::vector<CatalogueCard> cards = load();
+  return cards;
+}
+
+const CatalogueCard* find_card(std::string_view name) {
+  const std::vector<std::string> question = words_of(name);
+  if (question.empty()) return nullptr;
+  const std::string whole = join(question, "");
+  const auto& cards = catalogue();
+  auto found = std::find_if(cards.begin(), cards.end(),
+                            [&](const auto& card) { return called_exactly(card, whole); });
+  // Several may fit ("A100"): the data file lists the most usual one first.
+  if (found == cards.end())
+    found = std::find_if(cards.begin(), cards.end(),
+                         [&](const auto& card) { return has_words(card, question); });
+  return found == cards.end() ? nullptr : &*found;
+}
+
+const CatalogueCard& card_named(std::string_view name) {
+  if (const CatalogueCard* card = find_card(name)) return *card;
+  std::vector<std::string> known;
+  for (const CatalogueCard& card : catalogue()) known.push_back(card.brief);
+  const auto close = nearest(name, known);
+  throw UsageError(expectation("card_named", "a GPU of the catalogue (headroom cards lists them)",
+                               name, close.value_or("\"RTX 4090\"")));
+}
+
+}  // namespace headroom::gpu

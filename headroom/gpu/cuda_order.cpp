@@ -1,0 +1,193 @@
+#include "headroom/gpu/cuda_order.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/gpu/catalogue.h"
+
+namespace headroom::gpu {
+namespace {
+
+// Positions of what CUDA can open, in the driver's order: whole cards, not slices. A card cut into
+// slices counts as one device, which is its first slice.
+std::vector<std::size_t> whole_cards(const Machine& machine) {
+  std::vector<std::size_t> positions;
+  for (std::size_t i = 0; i < machine.cards.size(); ++i)
+    if (!machine.cards[i].slice) positions.push_back(i);
+  return positions;
+}
+
+// Larger is faster. Cards of one name compare equal, which keeps them in PCI order.
+auto speed(const Card& card) {
+  const CatalogueCard* known = find_card(card.name);
+  return std::tuple(known != nullptr ? known->rates.fp32.value_or(0) : 0.0,
+                    card.capability.value_or(std::array<int, 2>{}));
+}
+
+std::vector<std::size_t> in_cuda_order(const Machine& machine, const CudaEnvironment& environment) {
+  std::vector<std::size_t> order = whole_cards(machine);
+  if (environment.device_order == "PCI_BUS_ID") return order;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return speed(machine.cards[a]) > speed(machine.cards[b]);
+  });
+  return order;
+}
+
+bool all_of_one_name(const Machine& machine) {
+  return std::all_of(machine.cards.begin(), machine.cards.end(), [&](const Card& card) {
+    return card.slice || card.name == machine.cards.front().name;
+  });
+}
+
+// The number a text begins with: "+1gpu" is 1, "gpu", "" and a lone sign are none. PyTorch answers
+// -1 for none and stops at a lone sign with an exception; both end the list here.
+std::optional<long long> leading_number(std::string_view text) {
+  const std::size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
+  const std::size_t end = std::min(text.find_first_not_of("0123456789", sign), text.size());
+  if (end == sign) return {};
+  const auto number = to_integer(text.substr(sign, end - sign));
+  if (!number) return {};  // more digits than any machine has cards
+  return text[0] == '-' ? -*number : *number;
+}
+
+struct Choice {
+  std::vector<std::size_t> cards;
+  std::string stopped;  // why the list ended early, or is empty
+};
+
+// Two passes, as PyTorch does it: a number repeated anywhere before the end of the list empties it,
+// even behind one that no card has.
+Choice choose_by_number(const std::string& list, const std::vector<std::size_t>& order) {
+  Choice choice;
+  std::vector<long long> numbers;
+  for (const std::string_view element : split(list, ',')) {
+    const auto number = leading_number(trim(element));
+    const std::string named = "'" + std::string(element) + "'";
+    if (number && std::find(numbers.begin(), numbers.end(), *number) != numbers.end())
+      return {.cards = {}, .stopped = named + " stands there twice, which hides every card"};
+    if (!number || *number < 0) {
+      choice.stopped = named + " ends the list";
+      break;
+    }
+    numbers.push_back(*number);
+  }
+  for (const long long number : numbers) {
+    if (number >= static_cast<long long>(order.size())) {
+      choice.stopped = "there is no card " + std::to_string(number) + ", which ends the list";
+      break;
+    }
+    choice.cards.push_back(order[static_cast<std::size_t>(number)]);
+  }
+  return choice;
+}
+
+Choice choose_by_uuid(const std::string& list, const std::string& prefix, const Machine& machine) {
+  Choice choice;
+  std::vector<std::string_view> elements;
+  for (const std::string_view element : split(list, ',')) {
+    if (std::find(elements.begin(), elements.end(), element) != elements.end())
+      return {.cards = {}, .stopped = "an entry stands there twice, which hides every card"};
+    if (!element.starts_with(prefix)) {
+      choice.stopped =
+          "'" + std::string(element) + "' does not begin with " + prefix + ", which ends the list";
+      break;
+    }
+    elements.push_back(element);
+  }
+  const bool wants_slices = prefix == "MIG-";
+  for (const std::string_view element : elements) {
+    std::vector<std::size_t> matches;
+    for (std::size_t i = 0; i < machine.cards.size(); ++i)
+      if (machine.cards[i].slice.has_value() == wants_slices &&
+          to_string(machine.cards[i].uuid).starts_with(element))
+        matches.push_back(i);
+    if (matches.size() != 1) {
+      choice.stopped =
+          std::string(matches.empty() ? "no card is called '" : "several cards are '") +
+          std::string(element) + "', which ends the list";
+      return choice;
+    }
+    if (std::find(choice.cards.begin(), choice.cards.end(), matches[0]) != choice.cards.end())
+      return {.cards = {}, .stopped = "one card stands there twice, which hides every card"};
+    choice.cards.push_back(matches[0]);
+  }
+  return choice;
+}
+
+Choice choose(const Machine& machine, const CudaEnvironment& environment,
+              const std::vector<std::size_t>& order) {
+  if (!environment.visible_devices) return {.cards = order, .stopped = {}};
+  const std::string& list = *environment.visible_devices;
+  if (list.empty()) return {.cards = {}, .stopped = "it is empty, which hides every card"};
+  for (const char* prefix : {"GPU-", "MIG-"})
+    if (list.starts_with(prefix)) return choose_by_uuid(list, prefix, machine);
+  return choose_by_number(list, order);
+}
+
+// A card in MIG mode is never opened itself: CUDA takes its first slice, and of slices only one.
+void replace_by_slices(CudaView& view, const Machine& machine) {
+  for (std::size_t& position : view.cards) {
+    if (!machine.cards[position].mig_enabled) continue;
+    const auto first = std::find_if(machine.cards.begin(), machine.cards.end(), [&](const Card& c) {
+      return c.slice && c.slice->parent == machine.cards[position].uuid;
+    });
+    if (first != machine.cards.end())
+      position = static_cast<std::size_t>(first - machine.cards.begin());
+  }
+  const auto is_slice = [&](std::size_t p) { return machine.cards[p].slice.has_value(); };
+  const auto first = std::find_if(view.cards.begin(), view.cards.end(), is_slice);
+  if (first == view.cards.end() || view.cards.size() == 1) return;
+  view.warnings.push_back("CUDA opens one MIG slice a process and no other card beside it: of " +
+                          std::to_string(view.cards.size()) + " only " +
+                          label(machine.cards[*first]) + " will be seen");
+  view.cards = {*first};
+}
+
+void warn_of_other_numbers(CudaView& view, const Machine& machine) {
+  for (std::size_t n = 0; n < view.cards.size(); ++n) {
+    const Card& card = machine.cards[view.cards[n]];
+    if (card.slice || card.index == static_cast<int>(n)) continue;
+    view.warnings.push_back(
+        "nvidia-smi and CUDA count differently here: cuda:" + std::to_string(n) + " is GPU " +
+        std::to_string(card.index) + " (" + card.name + ")");
+    return;
+  }
+}
+
+}  // namespace
+
+CudaEnvironment CudaEnvironment::current() {
+  return {.device_order = headroom::environment("CUDA_DEVICE_ORDER"),
+          .visible_devices = headroom::environment("CUDA_VISIBLE_DEVICES")};
+}
+
+CudaView cuda_view(const Machine& machine, const CudaEnvironment& environment) {
+  CudaView view;
+  const auto order = in_cuda_order(machine, environment);
+  if (order.empty()) return view;
+  const Choice choice = choose(machine, environment, order);
+  view.cards = choice.cards;
+  view.order_is_estimated = environment.device_order != "PCI_BUS_ID" && !all_of_one_name(machine);
+  const auto& asked_order = environment.device_order;
+  if (asked_order && *asked_order != "PCI_BUS_ID" && *asked_order != "FASTEST_FIRST")
+    view.warnings.push_back("CUDA_DEVICE_ORDER='" + *asked_order +
+                            "' is neither PCI_BUS_ID nor FASTEST_FIRST: CUDA takes FASTEST_FIRST");
+  if (!choice.stopped.empty()) {
+    const std::string sentence = "CUDA_VISIBLE_DEVICES='" +
+                                 environment.visible_devices.value_or("") + "': " + choice.stopped;
+    (view.cards.empty() ? view.why_empty : view.warnings.emplace_back()) = sentence;
+  }
+  replace_by_slices(view, machine);
+  warn_of_other_numbers(view, machine);
+  return view;
+}
+
+std::optional<int> cuda_number(const CudaView& view, std::size_t position) {
+  const auto found = std::find(view.cards.begin(), view.cards.end(), position);
+  if (found == view.cards.end()) return {};
+  return static_cast<int>(found - view.cards.begin());
+}
+
+}  // namespace headroom::gpu

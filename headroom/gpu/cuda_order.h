@@ -1,0 +1,43 @@
+// Which card CUDA will call 0: the driver's numbers (nvidia-smi) and CUDA's are not the same, and
+// CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES change CUDA's.
+//
+// The lists are read by PyTorch's own rules (torch/cuda/__init__.py, _parse_visible_devices, of
+// 2.11), which imitate the driver's: numbers are read as far as they go ("1gpu" is 1), a negative
+// or unreadable entry ends the list, a repeated one empties it, UUIDs may be shortened, an unknown
+// or ambiguous one ends the list.
+//
+//   CudaView view = cuda_view(machine, CudaEnvironment::current());
+//   view.cards[0]   // position in machine.cards of the card that is cuda:0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/gpu/card.h"
+
+namespace headroom::gpu {
+
+struct CudaEnvironment {
+  std::optional<std::string> device_order;     // CUDA_DEVICE_ORDER
+  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
+
+  [[nodiscard]] static CudaEnvironment current();
+};
+
+struct CudaView {
+  std::vector<std::size_t> cards;  // cards[n] is cuda:n, as a position in Machine::cards
+  // CUDA's default order puts the fastest card first, by a rule NVIDIA does not publish. Among
+  // different cards it is our estimate (rates of the catalogue, then compute capability).
+  bool order_is_estimated = false;
+  std::string why_empty;  // one sentence when CUDA sees no card although the driver has some
+  std::vector<std::string> warnings;
+};
+
+[[nodiscard]] CudaView cuda_view(const Machine& machine, const CudaEnvironment& environment);
+
+// The number CUDA gives to the card at `position` of machine.cards; nothing if CUDA does not see
+// it.
+[[nodiscard]] std::optional<int> cuda_number(const CudaView& view, std::size_t position);
+
+}  // namespace headroom::gpu

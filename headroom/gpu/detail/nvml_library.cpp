@@ -1,0 +1,248 @@
+#include "headroom/gpu/detail/nvml_library.h"
+
+#include <dlfcn.h>
+
+namespace headroom::gpu::nvml {
+
+template <typename Function>
+Function* Library::find(std::initializer_list<const char*> names) const {
+  for (const char* name : names)
+    if (void* symbol = ::dlsym(handle_, name)) return reinterpret_cast<Function*>(symbol);
+  return nullptr;
+}
+
+// The common form of NVML: Return f(arguments..., T* result).
+template <typename T, typename... Before>
+Answer<T> Library::ask(std::initializer_list<const char*> names, Before... before) const {
+  auto* function = find<Return(Before..., T*)>(names);
+  if (function == nullptr) return kFunctionNotFound;
+  T value{};
+  const Return code = function(before..., &value);
+  if (code != kSuccess) return code;
+  return value;
+}
+
+Answer<std::string> Library::ask_text(const char* name, Device device, unsigned int size) const {
+  auto* function = find<Return(Device, char*, unsigned int)>({name});
+  if (function == nullptr) return kFunctionNotFound;
+  std::string text(size, '\0');
+  const Return code = function(device, text.data(), size);
+  if (code != kSuccess) return code;
+  text.resize(text.find('\0') == std::string::npos ? size : text.find('\0'));
+  return text;
+}
+
+std::variant<Library, std::string> Library::load(const std::string& path) {
+  // RTLD_NODELETE: a thread may still hang in the library when everything else is gone.
+  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) return "no NVIDIA driver here: " + std::string(::dlerror());
+  const Library library(handle);
+  auto* init = library.find<Return()>({"nvmlInit_v2", "nvmlInit"});
+  if (init == nullptr) return path + " is not NVIDIA's management library (it has no nvmlInit)";
+  if (const Return code = init(); code != kSuccess)
+    return "the NVIDIA driver cannot be used: " + library.describe(code);
+  return library;
+}
+
+std::string Library::describe(Return code) const {
+  auto* function = find<const char*(Return)>({"nvmlErrorString"});
+  const char* text = function == nullptr ? nullptr : function(code);
+  return text != nullptr ? std::string(text) : "NVML error " + std::to_string(code);
+}
+
+Answer<std::string> Library::driver_version() const {
+  auto* function = find<Return(char*, unsigned int)>({"nvmlSystemGetDriverVersion"});
+  if (function == nullptr) return kFunctionNotFound;
+  std::string text(kVersionSize, '\0');
+  if (const Return code = function(text.data(), kVersionSize); code != kSuccess) return code;
+  return std::string(text.c_str());
+}
+
+Answer<int> Library::cuda_driver_version() const {
+  return ask<int>({"nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"});
+}
+
+Answer<unsigned int> Library::device_count() const {
+  return ask<unsigned int>({"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
+}
+
+Answer<Device> Library::device(unsigned int index) const {
+  return ask<Device>({"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"}, index);
+}
+
+Answer<std::string> Library::name(Device device) const {
+  return ask_text("nvmlDeviceGetName", device, kNameSize);
+}
+
+Answer<std::string> Library::uuid(Device device) const {
+  return ask_text("nvmlDeviceGetUUID", device, kUuidSize);
+}
+
+Answer<std::string> Library::pci(Device device) const {
+  // _v2 fills only the short form of the address, _v3 both.
+  const auto info = ask<PciInfo>({"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2"}, device);
+  if (!info) return info.code();
+  const std::string_view full(info->bus_id, sizeof info->bus_id);
+  const std::string_view brief(info->legacy_bus_id, sizeof info->legacy_bus_id);
+  const std::string_view text = full[0] != '\0' ? full : brief;
+  return std::string(text.substr(0, text.find('\0')));
+}
+
+Answer<MemoryReading> Library::memory(Device device) const {
+  if (auto* v2 = find<Return(Device, MemoryV2*)>({"nvmlDeviceGetMemoryInfo_v2"})) {
+    MemoryV2 reading{.version = kMemoryV2, .total = 0, .reserved = 0, .free = 0, .used = 0};
+    const Return code = v2(device, &reading);
+    if (code == kSuccess)
+      return MemoryReading{reading.total, reading.free, reading.used, reading.reserved};
+    // Drivers around R470 have the function and refuse its structure: those still know the first.
+    if (code != kNotSupported && code != kInvalidArgument && code != kFunctionNotFound) return code;
+  }
+  const auto v1 = ask<Memory>({"nvmlDeviceGetMemoryInfo"}, device);
+  if (!v1) return v1.code();
+  return MemoryReading{v1->total, v1->free, v1->used, {}};
+}
+
+Answer<Utilization> Library::utilization(Device device) const {
+  return ask<Utilization>({"nvmlDeviceGetUtilizationRates"}, device);
+}
+
+Answer<unsigned int> Library::temperature(Device device) const {
+  return ask<unsigned int>({"nvmlDeviceGetTemperature"}, device, kTemperatureOfGpu);
+}
+
+Answer<unsigned int> Library::power_mw(Device device) const {
+  return ask<unsigned int>({"nvmlDeviceGetPowerUsage"}, device);
+}
+
+Answer<unsigned int> Library::persistence(Device device) const {
+  return ask<unsigned int>({"nvmlDeviceGetPersistenceMode"}, device);
+}
+
+Answer<unsigned int> Library::compute_mode(Device device) const {
+  return ask<unsigned int>({"nvmlDeviceGetComputeMode"}, device);
+}
+
+Answer<std::pair<int, int>> Library::capability(Device device) const {
+  auto* function = find<Return(Device, int*, int*)>({"nvmlDeviceGetCudaComputeCapability"});
+  if (function == nullptr) return kFunctionNotFound;
+  int major = 0, minor = 0;
+  if (const Return code = function(device, &major, &minor); code != kSuccess) return code;
+  return std::pair(major, minor);
+}
+
+namespace {
+
+// NVML's way to return lists: ask with a buffer, and again with a larger one if it was too small.
+// Processes come and go meanwhile, hence the slack and the limited number of tries.
+template <typename Entry, typename Function>
+Answer<std::vector<Entry>> read_list(Function* function, Device device) {
+  std::vector<Entry> entries(32);
+  for (int tries = 0; tries < 4; ++tries) {
+    auto count = static_cast<unsigned int>(entries.size());
+    const Return code = function(device, &count, entries.data());
+    if (code == kSuccess) {
+      entries.resize(count);
+      return entries;
+    }
+    if (code != kInsufficientSize) return code;
+    entries.resize(2 * static_cast<std::size_t>(count) + 8);
+  }
+  return kInsufficientSize;
+}
+
+template <typename T>
+std::optional<T> known(T value, T not_available) {
+  if (value == not_available) return {};
+  return value;
+}
+
+}  // namespace
+
+Answer<std::vector<ProcessReading>> Library::processes(const char* v3, const char* v2,
+                                                       const char* v1, Device device) const {
+  std::vector<ProcessReading> readings;
+  if (auto* newer = find<Return(Device, unsigned int*, ProcessV2*)>({v3, v2})) {
+    const auto entries = read_list<ProcessV2>(newer, device);
+    if (!entries) return entries.code();
+    for (const ProcessV2& entry : *entries)
+      readings.push_back(
+          {entry.pid, known(entry.used, kNotAvailable), known(entry.gpu_instance, kNoInstance)});
+  } else if (auto* old = find<Return(Device, unsigned int*, ProcessV1*)>({v1})) {
+    const auto entries = read_list<ProcessV1>(old, device);
+    if (!entries) return entries.code();
+    for (const ProcessV1& entry : *entries)
+      readings.push_back({entry.pid, known(entry.used, kNotAvailable), {}});
+  } else {
+    return kFunctionNotFound;
+  }
+  return readings;
+}
+
+Answer<std::vector<ProcessReading>> Library::compute_processes(Device device) const {
+  return processes("nvmlDeviceGetComputeRunningProcesses_v3",
+                   "nvmlDeviceGetComputeRunningProcesses_v2",
+                   "nvmlDeviceGetComputeRunningProcesses", device);
+}
+
+Answer<std::vector<ProcessReading>> Library::graphics_processes(Device device) const {
+  return processes("nvmlDeviceGetGraphicsRunningProcesses_v3",
+                   "nvmlDeviceGetGraphicsRunningProcesses_v2",
+                   "nvmlDeviceGetGraphicsRunningProcesses", device);
+}
+
+bool Library::accounting_enabled(Device device) const {
+  const auto mode = ask<unsigned int>({"nvmlDeviceGetAccountingMode"}, device);
+  return mode && *mode == 1;
+}
+
+Answer<unsigned long long> Library::peak_memory(Device device, unsigned int pid) const {
+  const auto stats = ask<AccountingStats>({"nvmlDeviceGetAccountingStats"}, device, pid);
+  if (!stats) return stats.code();
+  if (stats->max_memory == kNotAvailable) return kNotSupported;
+  return stats->max_memory;
+}
+
+Answer<std::vector<ProcessUtilization>> Library::process_utilization(Device device) const {
+  using Function = Return(Device, ProcessUtilization*, unsigned int*, unsigned long long);
+  auto* function = find<Function>({"nvmlDeviceGetProcessUtilization"});
+  if (function == nullptr) return kFunctionNotFound;
+  constexpr unsigned long long kWholeBuffer = 0;
+  std::vector<ProcessUtilization> samples(128);
+  auto count = static_cast<unsigned int>(samples.size());
+  Return code = function(device, samples.data(), &count, kWholeBuffer);
+  if (code == kInsufficientSize) {
+    samples.resize(count);
+    code = function(device, samples.data(), &count, kWholeBuffer);
+  }
+  // "Not found" is the driver's way to say that nobody was active.
+  if (code == kNotFound) return std::vector<ProcessUtilization>{};
+  if (code != kSuccess) return code;
+  samples.resize(count);
+  return samples;
+}
+
+bool Library::mig_enabled(Device device) const {
+  auto* function = find<Return(Device, unsigned int*, unsigned int*)>({"nvmlDeviceGetMigMode"});
+  unsigned int current = 0, pending = 0;
+  return function != nullptr && function(device, &current, &pending) == kSuccess && current == 1;
+}
+
+std::vector<Device> Library::mig_devices(Device device) const {
+  std::vector<Device> devices;
+  const auto most = ask<unsigned int>({"nvmlDeviceGetMaxMigDeviceCount"}, device);
+  // Slices keep their place when others are removed, so an empty place does not end the list.
+  for (unsigned int i = 0; most && i < *most; ++i)
+    if (const auto slice = ask<Device>({"nvmlDeviceGetMigDeviceHandleByIndex"}, device, i))
+      devices.push_back(*slice);
+  return devices;
+}
+
+Answer<unsigned int> Library::gpu_instance(Device mig_device) const {
+  return ask<unsigned int>({"nvmlDeviceGetGpuInstanceId"}, mig_device);
+}
+
+Answer<unsigned int> Library::compute_instance(Device mig_device) const {
+  return ask<unsigned int>({"nvmlDeviceGetComputeInstanceId"}, mig_device);
+}
+
+}  // namespace headroom::gpu::nvml

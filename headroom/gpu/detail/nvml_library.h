@@ -1,0 +1,94 @@
+// NVML as a set of C++ calls: a result or the reason there is none, newest version first.
+// Thread-safe, as NVML itself is. Never unloaded: a thread may hang inside it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "headroom/gpu/detail/nvml_abi.h"
+
+namespace headroom::gpu::nvml {
+
+// A value, or NVML's reason why there is none.
+template <typename T>
+class Answer {
+ public:
+  Answer(T value) : value_(std::move(value)) {}  // NOLINT: as transparent as std::optional
+  Answer(Return code) : code_(code) {}           // NOLINT
+
+  explicit operator bool() const { return value_.has_value(); }
+  const T& operator*() const { return *value_; }
+  const T* operator->() const { return &*value_; }
+  [[nodiscard]] Return code() const { return code_; }
+  // For facts whose absence needs no explanation.
+  [[nodiscard]] std::optional<T> optional() const { return value_; }
+
+ private:
+  std::optional<T> value_;
+  Return code_ = kSuccess;
+};
+
+struct MemoryReading {
+  unsigned long long total, free, used;
+  std::optional<unsigned long long> reserved;  // empty before R510, then `used` contains it
+};
+
+struct ProcessReading {
+  unsigned int pid;
+  std::optional<unsigned long long> used;
+  std::optional<unsigned int> gpu_instance;
+};
+
+class Library {
+ public:
+  // Loads and starts NVML. A std::string is the sentence why that did not work.
+  static std::variant<Library, std::string> load(const std::string& path);
+
+  [[nodiscard]] std::string describe(Return code) const;
+
+  [[nodiscard]] Answer<std::string> driver_version() const;
+  [[nodiscard]] Answer<int> cuda_driver_version() const;
+  [[nodiscard]] Answer<unsigned int> device_count() const;
+  [[nodiscard]] Answer<Device> device(unsigned int index) const;
+
+  [[nodiscard]] Answer<std::string> name(Device device) const;
+  [[nodiscard]] Answer<std::string> uuid(Device device) const;
+  [[nodiscard]] Answer<std::string> pci(Device device) const;
+  [[nodiscard]] Answer<MemoryReading> memory(Device device) const;
+  [[nodiscard]] Answer<Utilization> utilization(Device device) const;
+  [[nodiscard]] Answer<unsigned int> temperature(Device device) const;
+  [[nodiscard]] Answer<unsigned int> power_mw(Device device) const;
+  [[nodiscard]] Answer<unsigned int> persistence(Device device) const;
+  [[nodiscard]] Answer<unsigned int> compute_mode(Device device) const;
+  [[nodiscard]] Answer<std::pair<int, int>> capability(Device device) const;
+  [[nodiscard]] Answer<std::vector<ProcessReading>> compute_processes(Device device) const;
+  [[nodiscard]] Answer<std::vector<ProcessReading>> graphics_processes(Device device) const;
+  // The most memory a process ever used, where root has switched accounting on.
+  [[nodiscard]] Answer<unsigned long long> peak_memory(Device device, unsigned int pid) const;
+  [[nodiscard]] bool accounting_enabled(Device device) const;
+  // Samples of the driver's own buffer (some seconds long), all processes mixed.
+  [[nodiscard]] Answer<std::vector<ProcessUtilization>> process_utilization(Device device) const;
+
+  [[nodiscard]] bool mig_enabled(Device device) const;
+  [[nodiscard]] std::vector<Device> mig_devices(Device device) const;
+  [[nodiscard]] Answer<unsigned int> gpu_instance(Device mig_device) const;
+  [[nodiscard]] Answer<unsigned int> compute_instance(Device mig_device) const;
+
+ private:
+  explicit Library(void* handle) : handle_(handle) {}
+
+  // The function under its newest name that this driver has; null if it has none of them.
+  template <typename Function>
+  Function* find(std::initializer_list<const char*> names) const;
+  template <typename T, typename... Before>
+  Answer<T> ask(std::initializer_list<const char*> names, Before... before) const;
+  Answer<std::string> ask_text(const char* name, Device device, unsigned int size) const;
+  Answer<std::vector<ProcessReading>> processes(const char* v3, const char* v2, const char* v1,
+                                                Device device) const;
+
+  void* handle_;
+};
+
+}  // namespace headroom::gpu::nvml

@@ -1,0 +1,228 @@
+#include "headroom/gpu/holders.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace headroom::gpu {
+namespace {
+
+using namespace headroom::literals;
+
+// Less than this unexplained is rounding and the driver's own bookkeeping, not a holder.
+constexpr Bytes kWorthNaming = 64_MiB;
+
+bool names_program(const std::string& command, std::string_view program) {
+  const std::string first = command.substr(0, command.find(' '));
+  return first.substr(first.rfind('/') + 1).starts_with(program);
+}
+
+bool is_one_of(const std::string& command, std::initializer_list<std::string_view> programs) {
+  return std::any_of(programs.begin(), programs.end(),
+                     [&](std::string_view program) { return names_program(command, program); });
+}
+
+bool is_display(const GpuProcess& process) {
+  if (process.kind == ProcessKind::graphics) return true;
+  return process.command && is_one_of(*process.command, {"Xorg", "Xwayland", "X ", "gnome-shell",
+                                                         "kwin", "sway", "gdm", "sddm"});
+}
+
+// Shells, terminals and session leaders outlive what is started from them; being their child is no
+// sign of a job that waits. pid 1 and subreapers (systemd --user) adopt what lost its parent.
+bool adopts_orphans(const ProcessFacts& parent, pid_t pid) {
+  return pid <= 1 || is_one_of(parent.command, {"systemd", "init", "docker-init", "tini",
+                                                "dumb-init", "containerd-shim"});
+}
+
+bool is_interactive(const ProcessFacts& parent) {
+  return is_one_of(parent.command,
+                   {"bash", "-bash", "zsh", "-zsh", "fish", "sh", "-sh", "dash", "ksh", "tcsh",
+                    "csh", "tmux", "screen", "SCREEN", "sshd", "login", "su", "sudo"});
+}
+
+struct Parent {
+  pid_t pid = 0;
+  std::optional<ProcessFacts> facts;
+};
+
+Parent parent_of(const ProcessStat& process, const ProcessTable& processes) {
+  Parent parent{.pid = process.parent};
+  if (const auto stat = processes.stat(parent.pid)) parent.facts = processes.facts(*stat);
+  return parent;
+}
+
+bool is_orphan(const Parent& parent) {
+  return parent.pid <= 1 || !parent.facts || adopts_orphans(*parent.facts, parent.pid);
+}
+
+void say(HolderReport& report, HolderClass holder_class, std::string why, std::string action) {
+  report.holder_class = holder_class;
+  report.why = std::move(why);
+  report.action = std::move(action);
+}
+
+std::string end_hint(const HolderReport& report) {
+  return "headroom clean --end " + std::to_string(report.process->pid);
+}
+
+void classify_own(HolderReport& report, const ProcessStat& stat, const ProcessTable& processes) {
+  const Parent parent = parent_of(stat, processes);
+  const std::string parent_text = "PID " + std::to_string(parent.pid);
+  if (stat.state == 'Z' || stat.state == 'X') {
+    say(report, HolderClass::zombie,
+        "it has ended, but " + parent_text +
+            " has not collected it, and a child or a driver call "
+            "keeps its memory",
+        "end or fix its parent, " + parent_text);
+  } else if (stat.state == 'T' || stat.state == 't') {
+    say(report, HolderClass::stopped, "it is stopped (Ctrl-Z or a debugger) and holds everything",
+        "continue it (kill -CONT " + std::to_string(stat.identity.pid) +
+            ") or end it: " + end_hint(report));
+  } else if (is_orphan(parent)) {
+    say(report, HolderClass::orphan,
+        "what started it is gone; a data loader or rank left behind looks like this, and so does a "
+        "job started with nohup",
+        "if it is left over: " + end_hint(report));
+  } else {
+    say(report, HolderClass::running,
+        "it is running; clearing in one process frees nothing in another",
+        "clear inside it (empty the cache, delete tensors), or wait for its end");
+  }
+}
+
+HolderReport report_on(const Card& card, const GpuProcess& process, const ProcessTable& processes) {
+  HolderReport report{.card = card.uuid,
+                      .card_index = card.index,
+                      .user = process.user,
+                      .command = process.command,
+                      .used = process.used};
+  if (process.pid) report.process = ProcessIdentity{*process.pid, process.start_ticks};
+  if (process.started) report.age = Seconds(std::chrono::system_clock::now() - *process.started);
+
+  const auto stat = process.pid ? processes.stat(*process.pid) : std::nullopt;
+  const auto facts = stat ? processes.facts(*stat) : std::nullopt;
+  if (process.kind == ProcessKind::other_namespace || !stat || !facts) {
+    say(report, HolderClass::other_namespace,
+        "the driver names a process that is not to be seen from here: another container, or one "
+        "that is just ending",
+        "look from the host, or ask whoever runs the container");
+  } else if (process.command && names_program(*process.command, "nvidia-cuda-mps")) {
+    say(report, HolderClass::mps_server,
+        "it is the server of CUDA MPS: the memory of its clients is counted on it",
+        "end the clients; the server gives the memory back");
+  } else if (is_display(process)) {
+    say(report, HolderClass::display, "it draws on this card", "leave it, or move the display");
+  } else if (facts->uid != ::geteuid()) {
+    say(report, HolderClass::other_user, "it belongs to " + facts->user, "ask " + facts->user);
+  } else {
+    classify_own(report, *stat, processes);
+  }
+  return report;
+}
+
+std::optional<HolderReport> unexplained(const Card& card) {
+  if (!card.memory || !card.processes) return {};
+  Bytes named{0};
+  bool all_known = true;
+  for (const GpuProcess& process : *card.processes) {
+    all_known = all_known && process.used.has_value();
+    named += process.used.value_or(Bytes{0});
+  }
+  const Bytes rest = card.memory->used - named;
+  if (!all_known || rest < kWorthNaming) return {};
+  HolderReport report{.card = card.uuid, .card_index = card.index, .used = rest};
+  say(report, HolderClass::unattributed,
+      card.processes->empty()
+          ? "in use, and no process is listed: a job that ended a moment ago and is still being "
+            "cleared, another container, or a driver that lost count"
+          : "in use beyond what the listed processes own: contexts, another container, or a job "
+            "that is still being cleared",
+      "look again in some seconds; if it stays, headroom clean --force searches for hidden "
+      "holders");
+  return report;
+}
+
+// Processes of this user with the driver's files open that no card lists: loader workers that
+// inherited them keep a dead trainer's memory alive (pytorch/pytorch#4031).
+std::vector<HolderReport> hidden_holders(const Machine& machine, const ProcessTable& processes) {
+  std::set<pid_t> listed{::getpid()};
+  for (const Card& card : machine.cards)
+    for (const GpuProcess& process : card.processes.value_or(std::vector<GpuProcess>{}))
+      if (process.pid) listed.insert(*process.pid);
+  std::vector<HolderReport> reports;
+  for (const pid_t pid : processes.all()) {
+    if (listed.contains(pid) || !processes.holds_open(pid, "/dev/nvidia").value_or(false)) continue;
+    const auto stat = processes.stat(pid);
+    const auto facts = stat ? processes.facts(*stat) : std::nullopt;
+    if (!facts) continue;
+    HolderReport report{.card = {},
+                        .card_index = -1,
+                        .process = stat->identity,
+                        .user = facts->user,
+                        .command = facts->command,
+                        .age = Seconds(std::chrono::system_clock::now() - facts->started)};
+    classify_own(report, *stat, processes);
+    const bool orphan = report.holder_class == HolderClass::orphan;
+    say(report, HolderClass::not_listed,
+        std::string("it has the driver open without being listed: ") +
+            (orphan ? "a child of a job that is gone, which may keep that job's memory"
+                    : "a child of a running job, or a monitor"),
+        orphan ? end_hint(report) : "nothing, while its job runs");
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+}  // namespace
+
+const char* to_string(HolderClass holder_class) {
+  static constexpr std::array<const char*, 10> kNames{
+      "running",         "orphan",     "zombie",  "stopped",    "other-user",
+      "other-namespace", "mps-server", "display", "not-listed", "unattributed"};
+  return kNames.at(static_cast<std::size_t>(holder_class));
+}
+
+std::vector<HolderReport> explain_holders(const Machine& machine, const ProcessTable& processes,
+                                          bool search_harder) {
+  std::vector<HolderReport> reports;
+  for (const Card& card : machine.cards) {
+    std::vector<HolderReport> on_card;
+    for (const GpuProcess& process : card.processes.value_or(std::vector<GpuProcess>{}))
+      on_card.push_back(report_on(card, process, processes));
+    std::stable_sort(on_card.begin(), on_card.end(), [](const auto& a, const auto& b) {
+      return a.used.value_or(Bytes{0}) > b.used.value_or(Bytes{0});
+    });
+    // A MIG card's own figures are its slices' sum: naming them twice would count bytes twice.
+    if (const auto rest = unexplained(card); rest && !card.mig_enabled) on_card.push_back(*rest);
+    reports.insert(reports.end(), on_card.begin(), on_card.end());
+  }
+  if (search_harder)
+    for (HolderReport& report : hidden_holders(machine, processes))
+      reports.push_back(std::move(report));
+  return reports;
+}
+
+std::optional<std::string> reason_to_spare(const Machine& machine, const ProcessTable& processes,
+                                           const ProcessStat& earlier) {
+  const auto now = processes.stat(earlier.identity.pid);
+  if (!now || now->identity != earlier.identity) return "it is gone already";
+  const auto facts = processes.facts(*now);
+  if (!facts) return "it is gone already";
+  if (facts->uid != ::geteuid()) return "it belongs to " + facts->user;
+  if (now->cpu_ticks != earlier.cpu_ticks)
+    return "it used the CPU while it was watched: it is at work";
+  for (const Card& card : machine.cards)
+    for (const GpuProcess& process : card.processes.value_or(std::vector<GpuProcess>{}))
+      if (process.pid == earlier.identity.pid && process.activity.value_or(0) > 0)
+        return "it kept " + label(card) + " busy in the last seconds";
+  const Parent parent = parent_of(*now, processes);
+  if (!is_orphan(parent) && !is_interactive(*parent.facts))
+    return "its parent job is alive (PID " + std::to_string(parent.pid) + ", " +
+           parent.facts->command.substr(0, 40) + ")";
+  return {};
+}
+
+}  // namespace headroom::gpu

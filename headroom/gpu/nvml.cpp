@@ -1,0 +1,261 @@
+#include "headroom/gpu/nvml.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/gpu/detail/nvml_library.h"
+
+namespace headroom::gpu {
+namespace {
+
+using nvml::Answer;
+using nvml::Device;
+using nvml::Library;
+using nvml::MemoryReading;
+using nvml::ProcessReading;
+
+Bytes bytes(unsigned long long n) {
+  return Bytes{static_cast<std::int64_t>(n)};
+}
+
+// Makes the row add up to the total whatever the driver rounds: `free` is what an allocation can
+// get, `reserved` is the driver's own word, so `used` takes up the difference.
+CardMemory memory_from(const MemoryReading& reading) {
+  CardMemory memory{.total = bytes(reading.total),
+                    .used = {},
+                    .free = bytes(std::min(reading.free, reading.total)),
+                    .reserved = {}};
+  const Bytes taken = memory.total - memory.free;
+  if (reading.reserved) memory.reserved = std::min(bytes(*reading.reserved), taken);
+  memory.used = taken - memory.reserved.value_or(Bytes{0});
+  return memory;
+}
+
+std::optional<ComputeMode> compute_mode_from(const Answer<unsigned int>& mode) {
+  if (!mode || *mode > 3) return {};
+  return static_cast<ComputeMode>(*mode);
+}
+
+class NvmlSource : public CardSource {
+ public:
+  explicit NvmlSource(ProcessTable processes)
+      : process_table_(std::move(processes)),
+        pids_are_ours_(process_table_.in_first_pid_namespace()) {}
+
+  Machine open() override;
+  void read_gauges(Card& card) override;
+  void read_processes(Card& card) override;
+  void read_activity(Card& card) override;
+
+ private:
+  [[nodiscard]] Card read_fixed(unsigned int index, Device device);
+  void add_slices(Machine& machine, Device device);
+  void note(Card& card, nvml::Return code) const;
+  [[nodiscard]] GpuProcess describe(const ProcessReading& reading, ProcessKind kind);
+  [[nodiscard]] bool visible_from_here(pid_t pid) const;
+  [[nodiscard]] std::optional<ProcessFacts> facts_of(const ProcessStat& process);
+
+  ProcessTable process_table_;
+  bool pids_are_ours_;
+  std::optional<Library> library_;
+  std::map<Uuid, Device> devices_;  // fixed after open()
+
+  // Owner, command and start never change: read once a process. Guarded, see source.h.
+  std::mutex facts_guard_;
+  std::map<ProcessIdentity, ProcessFacts> facts_;
+};
+
+Machine NvmlSource::open() {
+  Machine machine;
+  const std::string path = environment("HEADROOM_NVML").value_or("");
+  auto loaded = Library::load(path.empty() ? "libnvidia-ml.so.1" : path);
+  if (auto* why = std::get_if<std::string>(&loaded)) {
+    machine.why_no_driver = *why;
+    return machine;
+  }
+  library_ = std::get<Library>(loaded);
+  machine.driver = library_->driver_version().optional();
+  machine.cuda_driver = library_->cuda_driver_version().optional();
+  const auto count = library_->device_count();
+  if (!count)
+    machine.warnings.push_back("the driver does not tell how many GPUs there are: " +
+                               library_->describe(count.code()));
+  for (unsigned int i = 0; count && i < *count; ++i) {
+    const auto device = library_->device(i);
+    if (!device) {
+      machine.warnings.push_back("GPU " + std::to_string(i) +
+                                 " cannot be reached: " + library_->describe(device.code()));
+      continue;
+    }
+    machine.cards.push_back(read_fixed(i, *device));
+    if (machine.cards.back().mig_enabled) add_slices(machine, *device);
+  }
+  return machine;
+}
+
+Card NvmlSource::read_fixed(unsigned int index, Device device) {
+  Card card;
+  card.index = static_cast<int>(index);
+  card.name = library_->name(device).optional().value_or("unknown GPU");
+  card.pci = library_->pci(device).optional().value_or("");
+  // A card that does not tell its UUID still needs an identity: its place.
+  card.uuid =
+      Uuid::from_driver(library_->uuid(device).optional().value_or("GPU-" + std::to_string(index)));
+  if (const auto capability = library_->capability(device))
+    card.capability = {capability->first, capability->second};
+  card.mig_enabled = library_->mig_enabled(device);
+  devices_[card.uuid] = device;
+  return card;
+}
+
+void NvmlSource::add_slices(Machine& machine, Device device) {
+  const Card parent = machine.cards.back();
+  for (Device slice_device : library_->mig_devices(device)) {
+    Card slice = parent;
+    const auto uuid = library_->uuid(slice_device);
+    if (!uuid) continue;
+    slice.uuid = Uuid::from_driver(*uuid);
+    slice.mig_enabled = false;
+    // "NVIDIA A100-SXM4-40GB MIG 1g.5gb", from drivers that tell.
+    slice.name = library_->name(slice_device).optional().value_or(parent.name + " MIG");
+    const auto to_int = [](const Answer<unsigned int>& answer) -> std::optional<int> {
+      if (!answer) return {};
+      return static_cast<int>(*answer);
+    };
+    slice.slice = MigSlice{parent.uuid, to_int(library_->gpu_instance(slice_device)),
+                           to_int(library_->compute_instance(slice_device))};
+    devices_[slice.uuid] = slice_device;
+    machine.cards.push_back(std::move(slice));
+  }
+}
+
+// The first thing that went wrong is the one worth telling; that a card simply has no such sensor
+// (no power meter, no utilisation on slices), or that the processes of a whole MIG card are root's
+// to see, is no trouble.
+void NvmlSource::note(Card& card, nvml::Return code) const {
+  const bool ordinary = code == nvml::kNotSupported || code == nvml::kFunctionNotFound ||
+                        code == nvml::kSuccess || code == nvml::kNotFound ||
+                        code == nvml::kNoPermission;
+  if (!ordinary && card.trouble.empty()) card.trouble = library_->describe(code);
+}
+
+void NvmlSource::read_gauges(Card& card) {
+  const Device device = devices_.at(card.uuid);
+  card.trouble.clear();
+  const auto memory = library_->memory(device);
+  note(card, memory.code());
+  card.memory.reset();
+  if (memory) card.memory = memory_from(*memory);
+
+  const auto utilization = library_->utilization(device);
+  note(card, utilization.code());
+  card.utilization.reset();
+  card.memory_utilization.reset();
+  if (utilization) {
+    card.utilization = static_cast<int>(utilization->gpu);
+    card.memory_utilization = static_cast<int>(utilization->memory);
+  }
+  const auto temperature = library_->temperature(device);
+  card.temperature_c.reset();
+  if (temperature) card.temperature_c = static_cast<int>(*temperature);
+  const auto power = library_->power_mw(device);
+  card.power_w.reset();
+  if (power) card.power_w = *power / 1000.0;
+  const auto persistence = library_->persistence(device);
+  card.persistence.reset();
+  if (persistence) card.persistence = *persistence == 1;
+  card.compute_mode = compute_mode_from(library_->compute_mode(device));
+}
+
+void NvmlSource::read_processes(Card& card) {
+  const Device device = devices_.at(card.uuid);
+  const auto compute = library_->compute_processes(device);
+  const auto graphics = library_->graphics_processes(device);
+  note(card, compute.code());
+  note(card, graphics.code());
+  card.processes.reset();
+  if (!compute && !graphics) return;
+
+  const bool accounts = library_->accounting_enabled(device);
+  std::vector<GpuProcess> processes;
+  const auto add = [&](const Answer<std::vector<ProcessReading>>& readings, ProcessKind kind) {
+    if (!readings) return;
+    for (const ProcessReading& reading : *readings) {
+      // A process that computes and draws stands in both lists, with the same bytes.
+      const auto same = [&](const GpuProcess& p) {
+        return p.pid && *p.pid == static_cast<pid_t>(reading.pid);
+      };
+      if (std::any_of(processes.begin(), processes.end(), same)) continue;
+      processes.push_back(describe(reading, kind));
+      GpuProcess& added = processes.back();
+      if (!accounts || !added.pid) continue;
+      if (const auto peak = library_->peak_memory(device, reading.pid)) added.peak = bytes(*peak);
+    }
+  };
+  add(compute, ProcessKind::compute);
+  add(graphics, ProcessKind::graphics);
+  card.processes = std::move(processes);
+}
+
+void NvmlSource::read_activity(Card& card) {
+  const auto samples = library_->process_utilization(devices_.at(card.uuid));
+  if (!samples || !card.processes) return;
+  for (GpuProcess& process : *card.processes) {
+    process.activity = 0;
+    for (const nvml::ProcessUtilization& sample : *samples)
+      if (process.pid && static_cast<pid_t>(sample.pid) == *process.pid)
+        process.activity = std::max(*process.activity, static_cast<int>(sample.sm));
+  }
+}
+
+GpuProcess NvmlSource::describe(const ProcessReading& reading, ProcessKind kind) {
+  GpuProcess process;
+  process.kind = kind;
+  if (reading.used) process.used = bytes(*reading.used);
+  const auto pid = static_cast<pid_t>(reading.pid);
+  const auto stat = process_table_.stat(pid);
+  const auto facts = stat && visible_from_here(pid) ? facts_of(*stat) : std::nullopt;
+  if (!facts) {
+    process.kind = ProcessKind::other_namespace;
+    return process;
+  }
+  process.pid = pid;
+  process.start_ticks = stat->identity.start_ticks;
+  process.user = facts->user;
+  process.command = facts->command;
+  process.started = facts->started;
+  return process;
+}
+
+// In a container the driver's numbers are the host's: a process of ours with the same number is
+// believed only if it has a file of the driver open.
+bool NvmlSource::visible_from_here(pid_t pid) const {
+  return pids_are_ours_ || process_table_.holds_open(pid, "/dev/nvidia").value_or(false);
+}
+
+std::optional<ProcessFacts> NvmlSource::facts_of(const ProcessStat& process) {
+  {
+    const std::lock_guard lock(facts_guard_);
+    if (const auto known = facts_.find(process.identity); known != facts_.end())
+      return known->second;
+  }
+  auto facts = process_table_.facts(process);
+  if (!facts) return {};
+  const std::lock_guard lock(facts_guard_);
+  // Months of logging on a busy machine must not grow without end.
+  if (facts_.size() > 4096) facts_.clear();
+  facts_[process.identity] = *facts;
+  return facts;
+}
+
+}  // namespace
+
+std::unique_ptr<CardSource> make_nvml_source(ProcessTable processes) {
+  return std::make_unique<NvmlSource>(std::move(processes));
+}
+
+}  // namespace headroom::gpu

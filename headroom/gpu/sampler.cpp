@@ -1,0 +1,220 @@
+#include "headroom/gpu/sampler.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace headroom::gpu {
+namespace {
+
+constexpr unsigned kFirstWorker = 1;
+constexpr int kOpening = -1;  // the "card" of the call that opens the driver
+
+// When the process list of a card is asked next: at the wished rate, more rarely while it is dear.
+class ProcessPace {
+ public:
+  explicit ProcessPace(Seconds wished) : wished_(wished), now_(wished) {}
+
+  [[nodiscard]] bool due(Clock::time_point now) const { return !last_ || now - *last_ >= now_; }
+
+  void asked(Clock::time_point start, Clock::time_point end) {
+    constexpr Seconds kDear{0.005}, kRarest{10.0};
+    last_ = start;
+    now_ = end - start > kDear ? std::min(2 * now_, std::max(kRarest, wished_)) : wished_;
+  }
+
+ private:
+  Seconds wished_, now_;
+  std::optional<Clock::time_point> last_;
+};
+
+}  // namespace
+
+struct Sampler::State : std::enable_shared_from_this<State> {
+  State(std::shared_ptr<CardSource> from, SamplerOptions with)
+      : source(std::move(from)), options(with) {}
+
+  void start_worker();
+  void work(unsigned my_number);
+  bool open_source(unsigned my_number);
+  void sample_card(std::size_t i, unsigned my_number);
+  // Runs `call` unlocked while `busy_*` says what it is about; false if meanwhile it was given up.
+  template <typename Call>
+  bool guarded_call(int card, unsigned my_number, Call&& call);
+  void give_up_hanging_call(Clock::time_point now);  // needs the lock
+  [[nodiscard]] bool all_sampled_since(Clock::time_point asked) const;
+
+  const std::shared_ptr<CardSource> source;
+  const SamplerOptions options;
+
+  mutable std::mutex guard;
+  std::condition_variable changed;
+  Machine machine;
+  std::vector<ProcessPace> paces;
+  bool opened = false;
+  bool stop = false;
+  unsigned worker = 0;  // the number of the worker that counts; earlier ones were given up
+  std::optional<int> busy_card;
+  Clock::time_point busy_since{};
+  Clock::time_point wanted{};  // everything sampled before this is to be sampled again
+  const Clock::time_point created = Clock::now();
+};
+
+void Sampler::State::start_worker() {
+  const unsigned number = ++worker;
+  busy_card.reset();
+  std::thread([self = shared_from_this(), number] { self->work(number); }).detach();
+}
+
+template <typename Call>
+bool Sampler::State::guarded_call(int card, unsigned my_number, Call&& call) {
+  {
+    const std::lock_guard lock(guard);
+    if (stop || worker != my_number) return false;
+    busy_card = card;
+    busy_since = Clock::now();
+  }
+  call();
+  const std::lock_guard lock(guard);
+  if (worker == my_number) {
+    busy_card.reset();
+    return !stop;
+  }
+  // Given up long ago, and yet it came back: the card may be asked again, by the new worker.
+  if (card >= 0) machine.cards[static_cast<std::size_t>(card)].stuck = false;
+  return false;
+}
+
+bool Sampler::State::open_source(unsigned my_number) {
+  Machine found;
+  if (!guarded_call(kOpening, my_number, [&] { found = source->open(); })) return false;
+  const std::lock_guard lock(guard);
+  machine = std::move(found);
+  paces.assign(machine.cards.size(), ProcessPace(options.process_interval));
+  opened = true;
+  changed.notify_all();
+  return true;
+}
+
+void Sampler::State::sample_card(std::size_t i, unsigned my_number) {
+  Card card;
+  bool ask_processes = false;
+  {
+    const std::lock_guard lock(guard);
+    card = machine.cards[i];
+    if (card.stuck) return;
+    ask_processes = !card.processes_sampled || *card.processes_sampled < wanted ||
+                    (options.processes && paces[i].due(Clock::now()));
+  }
+  const int number = static_cast<int>(i);
+  const auto started = Clock::now();
+  if (!guarded_call(number, my_number, [&] { source->read_gauges(card); })) return;
+  card.sampled = started;
+  {
+    // Memory is published before the slower list is asked for.
+    const std::lock_guard lock(guard);
+    const bool stuck = machine.cards[i].stuck;
+    machine.cards[i] = card;
+    machine.cards[i].stuck = stuck;
+  }
+  if (ask_processes) {
+    const auto before = Clock::now();
+    const auto ask = [&] {
+      source->read_processes(card);
+      if (options.activity) source->read_activity(card);
+    };
+    if (!guarded_call(number, my_number, ask)) return;
+    card.processes_sampled = before;
+    const std::lock_guard lock(guard);
+    paces[i].asked(before, Clock::now());
+    machine.cards[i] = card;
+  }
+  changed.notify_all();
+}
+
+void Sampler::State::work(unsigned my_number) {
+  // Only the first worker opens: a driver that hangs there is never given up for a second one.
+  if (my_number == kFirstWorker && !open_source(my_number)) return;
+  while (true) {
+    const auto round = Clock::now();
+    std::size_t cards = 0;
+    {
+      const std::lock_guard lock(guard);
+      cards = machine.cards.size();
+    }
+    for (std::size_t i = 0; i < cards; ++i) sample_card(i, my_number);
+
+    std::unique_lock lock(guard);
+    const auto not_mine = [&] { return stop || worker != my_number; };
+    const auto needed = [&] { return not_mine() || wanted > round; };
+    if (options.keep_sampling) {
+      changed.wait_until(
+          lock, round + std::chrono::duration_cast<Clock::duration>(options.interval), needed);
+    } else {
+      changed.wait(lock, needed);
+    }
+    if (not_mine()) return;
+  }
+}
+
+void Sampler::State::give_up_hanging_call(Clock::time_point now) {
+  if (!busy_card || now - busy_since < options.hang_after) return;
+  if (*busy_card == kOpening) return;  // nothing else to go on with
+  machine.cards[static_cast<std::size_t>(*busy_card)].stuck = true;
+  start_worker();
+}
+
+bool Sampler::State::all_sampled_since(Clock::time_point asked) const {
+  if (!opened) return false;
+  for (const Card& card : machine.cards) {
+    const bool done = card.sampled && *card.sampled >= asked && card.processes_sampled &&
+                      *card.processes_sampled >= asked;
+    if (!done && !card.stuck) return false;
+  }
+  return true;
+}
+
+Sampler::Sampler(std::shared_ptr<CardSource> source, SamplerOptions options)
+    : state_(std::make_shared<State>(std::move(source), options)) {
+  const std::lock_guard lock(state_->guard);
+  state_->start_worker();
+}
+
+Sampler::~Sampler() {
+  const std::lock_guard lock(state_->guard);
+  state_->stop = true;
+  state_->changed.notify_all();
+}
+
+Machine Sampler::snapshot() const {
+  const std::lock_guard lock(state_->guard);
+  state_->give_up_hanging_call(Clock::now());
+  Machine machine = state_->machine;
+  machine.asked = state_->created;
+  if (!state_->opened && Clock::now() - state_->created >= state_->options.hang_after) {
+    machine.silent = true;
+    machine.why_no_driver =
+        "the NVIDIA driver has not answered for " + duration_text(Clock::now() - state_->created);
+  }
+  return machine;
+}
+
+Machine Sampler::fresh(Seconds patience) {
+  const auto asked = Clock::now();
+  const auto deadline = asked + std::chrono::duration_cast<Clock::duration>(patience);
+  {
+    std::unique_lock lock(state_->guard);
+    state_->wanted = asked;
+    state_->changed.notify_all();
+    // Wakes up now and then, because a call that hangs wakes nobody.
+    while (!state_->all_sampled_since(asked) && Clock::now() < deadline) {
+      state_->changed.wait_until(lock,
+                                 std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));
+      state_->give_up_hanging_call(Clock::now());
+    }
+  }
+  return snapshot();
+}
+
+}  // namespace headroom::gpu

@@ -1,0 +1,163 @@
+#include "headroom/gpu/select.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+
+namespace headroom::gpu {
+namespace {
+
+struct Candidate {
+  const Card* card;
+  Bytes usable;
+};
+
+// Slices are taken in place of the card they are cut from.
+bool can_be_taken(const Card& card) {
+  return !card.mig_enabled;
+}
+
+bool is_better(const Candidate& a, const Candidate& b, Order order) {
+  if (order == Order::least_loaded) {
+    // A card that does not tell its load counts as loaded.
+    const int load_a = a.card->utilization.value_or(101),
+              load_b = b.card->utilization.value_or(101);
+    if (load_a != load_b) return load_a < load_b;
+  }
+  if (order != Order::index && a.usable != b.usable) return a.usable > b.usable;
+  return a.card->index < b.card->index;
+}
+
+std::vector<Holder> holders_of(const Card& card) {
+  std::vector<Holder> holders;
+  for (const GpuProcess& process : card.processes.value_or(std::vector<GpuProcess>{}))
+    holders.push_back({card.uuid, process});
+  std::stable_sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) {
+    return a.process.used.value_or(Bytes{0}) > b.process.used.value_or(Bytes{0});
+  });
+  return holders;
+}
+
+std::string whole_seconds(Seconds age) {
+  return std::to_string(std::lround(age.count())) + " s";
+}
+
+// "data is 3 s old", of the card that was heard of last.
+std::string staleness(const Machine& machine, Clock::time_point now) {
+  std::optional<Seconds> youngest;
+  for (const Card& card : machine.cards)
+    if (const auto a = age(card, now); a && (!youngest || *a < *youngest)) youngest = a;
+  return "data is " + whole_seconds(youngest.value_or(now - machine.asked)) +
+         " old: the driver does not answer, and no decision rests on data older than " +
+         whole_seconds(kFreshFor);
+}
+
+bool is_fresh(const Card& card, Clock::time_point now) {
+  const auto old = age(card, now);
+  return old && *old <= kFreshFor && !card.stuck;
+}
+
+std::string names_of(const std::vector<Holder>& holders) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(kMost, holders.size()); ++i)
+    names.push_back(describe(holders[i].process));
+  if (holders.size() > kMost) names.push_back(std::to_string(holders.size() - kMost) + " more");
+  return join(names, ", ");
+}
+
+std::string shortage(const DeviceRequest& request, const Candidate& best, std::size_t found,
+                     const Selection& selection) {
+  std::string text = "need " + to_string(request.need);
+  if (request.count > 1)
+    text += " on " + counted(request.count, "card") + ", " + std::to_string(found) + " found";
+  text += "; best is " + label(*best.card) + " with " + to_string(best.usable) +
+          " usable, short by " + to_string(*selection.shortfall);
+  if (!selection.holders.empty()) text += "; held by " + names_of(selection.holders);
+  return text;
+}
+
+}  // namespace
+
+Order parse_order(std::string_view text) {
+  if (text == "most-free") return Order::most_free;
+  if (text == "least-loaded") return Order::least_loaded;
+  if (text == "index") return Order::index;
+  const auto close = nearest(text, {"most-free", "least-loaded", "index"});
+  throw UsageError(
+      expectation("--order", "most-free, least-loaded or index", text, close.value_or("")));
+}
+
+std::string describe(const GpuProcess& process) {
+  std::string text;
+  if (process.pid) {
+    text = "PID " + std::to_string(*process.pid) + " " + process.user.value_or("?");
+  } else {
+    text = "a process of another namespace";
+  }
+  if (process.used) text += " " + to_string(*process.used);
+  if (process.command) {
+    constexpr std::size_t kWidth = 40;
+    const bool cut = process.command->size() > kWidth;
+    text += " (" + process.command->substr(0, kWidth) + (cut ? "..." : "") + ")";
+  }
+  return text;
+}
+
+Selection find_best_device(const Machine& machine, const DeviceRequest& request,
+                           const Usable& usable, Clock::time_point now) {
+  Selection selection;
+  std::vector<Candidate> fit, rest;
+  std::vector<std::string> silent_cards;
+  bool any_card = false;
+  for (const Card& card : machine.cards) {
+    if (!can_be_taken(card)) continue;
+    any_card = true;
+    if (!is_fresh(card, now)) {
+      silent_cards.push_back(label(card));
+      continue;
+    }
+    if (const auto room = usable(card))
+      (*room >= request.need ? fit : rest).push_back({&card, *room});
+  }
+  const auto better = [&](const Candidate& a, const Candidate& b) {
+    return is_better(a, b, request.order);
+  };
+  std::stable_sort(fit.begin(), fit.end(), better);
+  if (fit.size() >= static_cast<std::size_t>(request.count)) {
+    for (int i = 0; i < request.count; ++i)
+      selection.picked.push_back(
+          {*fit[static_cast<std::size_t>(i)].card, fit[static_cast<std::size_t>(i)].usable});
+    return selection;
+  }
+
+  const auto best = std::max_element(
+      rest.begin(), rest.end(), [](const auto& a, const auto& b) { return a.usable < b.usable; });
+  if (machine.silent || (any_card && fit.empty() && rest.empty() && !silent_cards.empty())) {
+    selection.stale = true;
+    selection.sentence = staleness(machine, now);
+  } else if (!any_card) {
+    selection.sentence =
+        machine.why_no_driver.empty() ? "no GPU to choose from" : machine.why_no_driver;
+  } else if (best != rest.end()) {
+    selection.shortfall = request.need - best->usable;
+    selection.holders = holders_of(*best->card);
+    selection.sentence = shortage(request, *best, fit.size(), selection);
+  } else {
+    selection.sentence = "need " + counted(request.count, "card") + " with " +
+                         to_string(request.need) + ", " + std::to_string(fit.size()) +
+                         (fit.size() == 1 ? " card tells" : " cards tell") + " what it could give";
+  }
+  if (!selection.stale && !silent_cards.empty())
+    selection.sentence += "; the driver does not answer for " + join(silent_cards, ", ");
+  // Old data is no proof that the cards are full, so it is no reason to fall back either.
+  if (request.allow_cpu && !selection.stale) {
+    selection.cpu = true;
+    selection.sentence = "taking the CPU: " + selection.sentence;
+  }
+  return selection;
+}
+
+}  // namespace headroom::gpu

@@ -1,0 +1,124 @@
+#include "headroom/gpu/wait.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+namespace headroom::gpu {
+namespace {
+
+constexpr Seconds kBetweenTwoSamples{0.2};
+constexpr Seconds kSecond{1.0};
+// How long one look waits for a driver that does not answer before it says so.
+constexpr Seconds kPatience{3.0};
+
+// Sleeps, unless cancelled meanwhile.
+void pause(Seconds duration, const std::stop_token& cancel) {
+  std::mutex guard;
+  std::condition_variable_any sleeper;
+  std::unique_lock lock(guard);
+  sleeper.wait_for(lock, cancel, duration, [] { return false; });
+}
+
+class Waiting {
+ public:
+  Waiting(Sampler& sampler, const DeviceRequest& request, const WaitOptions& options)
+      : sampler_(sampler), request_(request), options_(options) {}
+
+  WaitResult run() {
+    WaitResult result;
+    while (true) {
+      result.selection = look();
+      result.waited = elapsed();
+      // A cardless machine stays cardless; everything else may change.
+      const bool hopeless = result.selection.cpu || no_cards_;
+      if (!result.selection.picked.empty() || hopeless) return result;
+      if (elapsed() >= options_.timeout) {
+        result.timed_out = true;
+        return result;
+      }
+      sleep_until_next_look(result.selection);
+      result.waited = elapsed();
+      result.cancelled = options_.cancel.stop_requested();
+      if (result.cancelled) return result;
+    }
+  }
+
+ private:
+  [[nodiscard]] Seconds elapsed() const { return Clock::now() - start_; }
+
+  Machine sample(Seconds patience) {
+    Machine machine = sampler_.fresh(patience);
+    return options_.narrow ? options_.narrow(std::move(machine)) : machine;
+  }
+
+  // One look: waits for a driver that is slow, confirms what has to be confirmed.
+  Selection look() {
+    const auto begin = Clock::now();
+    Machine machine = sample(kPatience);
+    Selection selection = decide(machine, options_.usable);
+    while (selection.stale && Clock::now() - begin < kPatience &&
+           !options_.cancel.stop_requested()) {
+      pause(Seconds(0.05), options_.cancel);
+      machine = sample(kPatience - (Clock::now() - begin));
+      selection = decide(machine, options_.usable);
+    }
+    no_cards_ = machine.cards.empty() && !machine.silent;
+    if (selection.picked.empty() || !needs_confirmation(selection, machine)) return selection;
+    return confirmed(machine);
+  }
+
+  Selection decide(const Machine& machine, const Usable& usable) {
+    DeviceRequest request = request_;
+    // The CPU is for when waiting is over, not for the first full card.
+    request.allow_cpu = request_.allow_cpu && elapsed() >= options_.timeout;
+    return find_best_device(machine, request, usable);
+  }
+
+  bool needs_confirmation(const Selection& selection, const Machine& machine) {
+    if (waited_) return true;
+    if (!options_.recent_ends) return false;
+    const std::set<Uuid> ended = options_.recent_ends(machine);
+    return std::any_of(selection.picked.begin(), selection.picked.end(),
+                       [&](const auto& pick) { return ended.contains(pick.card.uuid); });
+  }
+
+  // Decides again later, with what every card could give at both times.
+  Selection confirmed(const Machine& earlier) {
+    std::map<Uuid, std::optional<Bytes>> before;
+    for (const Card& card : earlier.cards) before[card.uuid] = options_.usable(card);
+    pause(kBetweenTwoSamples, options_.cancel);
+    return decide(sample(kPatience), [&](const Card& card) -> std::optional<Bytes> {
+      const auto then = before.find(card.uuid);
+      const auto now = options_.usable(card);
+      if (then == before.end() || !then->second || !now) return {};
+      return std::min(*then->second, *now);
+    });
+  }
+
+  void sleep_until_next_look(const Selection& selection) {
+    waited_ = true;
+    const Seconds next = std::min(elapsed() + options_.interval, options_.timeout);
+    while (elapsed() < next && !options_.cancel.stop_requested()) {
+      if (options_.progress) options_.progress({selection, request_, elapsed(), options_.timeout});
+      pause(std::min(kSecond, next - elapsed()), options_.cancel);
+    }
+  }
+
+  Sampler& sampler_;
+  const DeviceRequest& request_;
+  const WaitOptions& options_;
+  const Clock::time_point start_ = Clock::now();
+  bool waited_ = false;
+  bool no_cards_ = false;
+};
+
+}  // namespace
+
+WaitResult wait_for_gpu(Sampler& sampler, const DeviceRequest& request,
+                        const WaitOptions& options) {
+  return Waiting(sampler, request, options).run();
+}
+
+}  // namespace headroom::gpu

@@ -1,0 +1,59 @@
+#include "headroom/watch/rotating_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+
+namespace headroom::watch {
+
+RotatingFile::RotatingFile(std::filesystem::path path, std::string header, RotationOptions options)
+    : path_(std::move(path)), header_(std::move(header)), options_(options) {
+  open();
+}
+
+RotatingFile::~RotatingFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void RotatingFile::open() {
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0)
+    throw WriteError("[log] cannot write " + path_.string() + ": " + std::strerror(errno));
+  struct stat found {};
+  size_ = Bytes{::fstat(fd_, &found) == 0 ? found.st_size : 0};
+  if (size_ == Bytes{0} && !header_.empty()) {
+    write_all(fd_, header_, path_);
+    size_ += Bytes{static_cast<std::int64_t>(header_.size())};
+  }
+}
+
+void RotatingFile::append(std::string_view lines) {
+  const Bytes more{static_cast<std::int64_t>(lines.size())};
+  const bool full = options_.limit > Bytes{0} && size_ + more > options_.limit;
+  const bool has_lines = size_ > Bytes{static_cast<std::int64_t>(header_.size())};
+  if (full && has_lines) rotate();
+  write_all(fd_, lines, path_);
+  size_ += more;
+}
+
+void RotatingFile::rotate() {
+  ::close(fd_);
+  fd_ = -1;
+  const auto numbered = [&](int n) { return path_.string() + "." + std::to_string(n); };
+  for (int n = options_.keep - 1; n >= 1; --n)
+    ::rename(numbered(n).c_str(), numbered(n + 1).c_str());  // fails where there is none yet
+  if (options_.keep >= 1) {
+    ::rename(path_.c_str(), numbered(1).c_str());
+  } else {
+    ::unlink(path_.c_str());
+  }
+  open();
+}
+
+}  // namespace headroom::watch

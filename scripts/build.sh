@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# scripts/build.sh PRESET: configures if needed and builds a CMake preset. Says nothing while all goes
+# well, and everything when not.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1
+dir=build
+[ "$preset" = release ] || dir=build/$preset
+if [ ! -f "$dir/build.ninja" ]; then
+  cmake --preset "$preset" > "${TMPDIR:-/tmp}/headroom-cmake-$$.log" 2>&1 ||
+    { cat "${TMPDIR:-/tmp}/headroom-cmake-$$.log"; exit 1; }
+  rm -f "${TMPDIR:-/tmp}/headroom-cmake-$$.log"
+fi
+# Ninja on a terminal rewrites one line; elsewhere only what fails is worth reading.
+if [ -t 1 ]; then ninja -C "$dir"; else ninja -C "$dir" --quiet; fi

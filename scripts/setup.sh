@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Everything the build needs, on a bare Debian 12 or Ubuntu 24.04: Debian packages by apt-get, LibTorch
+# by pip into .venv. Quick when everything is there. `make` calls it; it may be run by hand.
+#
+#   scripts/setup.sh          what build, demo and tests need
+#   scripts/setup.sh clang    and what `make clang` and `make lint` need
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(g++ cmake ninja-build ccache python3-venv
+          libcli11-dev nlohmann-json3-dev libfmt-dev
+          libgtest-dev libgmock-dev libbenchmark-dev clang-format-14 tmux)
+if [ "${1:-}" = clang ]; then packages+=(clang-14 clang-tidy-14); fi
+
+# The three wheels that LibTorch runs with on a machine without a GPU; with one, all it depends on.
+torch=torch==2.11.0
+cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [ "$state" = "install ok installed" ] || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "== installing Debian packages: ${missing[*]}"
+  as_root=""
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: root or sudo is needed to install ${missing[*]}" >&2; exit 1; }
+    as_root=sudo
+  fi
+  $as_root apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+kind=light
+if [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia/version ]; then kind=full; fi
+stamp="$torch ${cuda_wheels[*]} $kind"
+if [ -n "${HEADROOM_TORCH:-}" ]; then
+  echo "== LibTorch: HEADROOM_TORCH=$HEADROOM_TORCH"
+elif [ "$(cat .venv/.headroom-setup 2>/dev/null)" != "$stamp" ]; then
+  echo "== installing LibTorch into .venv ($kind)"
+  [ -x .venv/bin/pip ] || python3 -m venv .venv
+  if [ $kind = full ]; then
+    .venv/bin/pip install --quiet --disable-pip-version-check "$torch"
+  else
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps "$torch" "${cuda_wheels[@]}"
+  fi
+  echo "$stamp" > .venv/.headroom-setup
+fi

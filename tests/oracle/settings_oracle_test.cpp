@@ -1,0 +1,519 @@
+// The judge of headroom/allocator/settings: PyTorch 2.11's own parser, from libc10.so and
+// libc10_cuda.so of the wheel. Each text goes to both; verdict and every readable value must agree.
+//
+// The parser keeps its state for the life of a process, reads the variables at its first use, and
+// chooses the backend while its library loads. So each text gets a process of its own: a forked
+// child for most, a freshly started one (this same program with --answer) where a backend is named.
+// No GPU is needed; the two questions the parser has for the CUDA runtime are answered below.
+
+#include <c10/core/AllocatorConfig.h>
+#include <c10/cuda/CUDAAllocatorConfig.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/util/env.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+
+#include "headroom/allocator/settings.h"
+#include "headroom/base/error.h"
+
+// A driver new enough for cudaMallocAsync, and no card to inspect.
+extern "C" cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+extern "C" cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  return cudaSuccess;
+}
+
+namespace {
+
+using headroom::Bytes;
+using headroom::allocator::Backend;
+using headroom::allocator::Settings;
+using Shared = c10::CachingAllocator::AcceleratorAllocatorConfig;
+using Cuda = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
+using Environment = std::map<std::string, std::string>;
+using Random = std::mt19937_64;
+
+constexpr const char* kVariables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF",
+                                      "PYTORCH_ALLOC_CONF"};
+
+// ---- What the parser answers, as it crosses a pipe ----
+
+struct Answer {
+  bool accepted = false;  // all else counts only then
+  bool async_backend = false;
+  std::uint64_t large_segment = 0, max_split = 0, max_non_split = 0;
+  std::uint64_t divisions[16] = {};
+  double gc_threshold = 0, memory_fraction = 0;
+  bool expandable = false, release_lock = false, graph_reuse = false, host_register = false,
+       background_threads = false;
+  std::uint64_t register_threads = 0, reserve_segment_mib = 0;
+};
+
+Answer current_values() {
+  Answer answer;
+  answer.accepted = true;
+  answer.async_backend = c10::cuda::CUDACachingAllocator::get()->name() == "cudaMallocAsync";
+  answer.large_segment = Shared::large_segment_size();
+  answer.max_split = Shared::max_split_size();
+  answer.max_non_split = Shared::max_non_split_rounding_size();
+  const auto& divisions = Shared::roundup_power2_divisions();
+  std::copy_n(divisions.begin(), 16, answer.divisions);
+  answer.gc_threshold = Shared::garbage_collection_threshold();
+  answer.memory_fraction = Cuda::per_process_memory_fraction();
+  answer.expandable = Shared::use_expandable_segments();
+  answer.release_lock = Cuda::release_lock_on_cudamalloc();
+  answer.graph_reuse = Cuda::graph_capture_record_stream_reuse();
+  answer.host_register = Cuda::pinned_use_cuda_host_register();
+  answer.background_threads = Shared::pinned_use_background_threads();
+  answer.register_threads = Cuda::pinned_num_register_threads();
+  answer.reserve_segment_mib = Cuda::pinned_reserve_segment_size_mb();
+  return answer;
+}
+
+// The state after the variables of this process (`at_start` empty) and then each change.
+Answer ask_here(const std::vector<std::string>& changes) {
+  try {
+    static_cast<void>(current_values());
+    for (const std::string& change : changes) c10::CachingAllocator::setAllocatorSettings(change);
+    return current_values();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+[[noreturn]] void answer_and_leave(int pipe, const Answer& answer) {
+  const ssize_t written = write(pipe, &answer, sizeof answer);
+  _exit(written == sizeof answer ? 0 : 1);
+}
+
+void set_environment(const Environment& environment) {
+  for (const char* name : kVariables) unsetenv(name);
+  for (const auto& [name, text] : environment) setenv(name.c_str(), text.c_str(), 1);
+}
+
+// Runs `child(pipe)` in a forked process. A child that dies without an answer has refused: that is
+// how a malformed text ends a program while the library loads.
+template <typename Child>
+Answer ask_child(Child child) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error("no child process");
+  if (pid == 0) {
+    close(ends[0]);
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    child(ends[1]);
+    _exit(1);
+  }
+  close(ends[1]);
+  Answer answer;
+  const bool answered = read(ends[0], &answer, sizeof answer) == sizeof answer;
+  close(ends[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (!answered && !WIFSIGNALED(status)) throw std::runtime_error("the judge gave no answer");
+  return answered ? answer : Answer{};
+}
+
+Answer ask_fork(const std::string& text, const std::vector<std::string>& changes = {}) {
+  return ask_child([&](int pipe) {
+    set_environment({{"PYTORCH_CUDA_ALLOC_CONF", text}});
+    answer_and_leave(pipe, ask_here(changes));
+  });
+}
+
+Answer ask_new_program(const Environment& environment) {
+  return ask_child([&](int pipe) {
+    set_environment(environment);
+    const std::string number = std::to_string(pipe);
+    execl("/proc/self/exe", "settings_oracle_test", "--answer", number.c_str(), nullptr);
+  });
+}
+
+// ---- Comparing ----
+
+std::uint64_t bounded(std::uint64_t bytes) {
+  return std::min<std::uint64_t>(bytes, headroom::allocator::kLargestSize.count);
+}
+std::uint64_t count(Bytes bytes) {
+  return static_cast<std::uint64_t>(bytes.count);
+}
+
+Settings as_settings(const Answer& answer) {
+  Settings s;
+  const auto size = [](std::uint64_t bytes) {
+    return Bytes{static_cast<std::int64_t>(bounded(bytes))};
+  };
+  s.backend = answer.async_backend ? Backend::cuda_malloc_async : Backend::native;
+  s.large_segment_size = size(answer.large_segment);
+  if (answer.max_split != SIZE_MAX) s.max_split_size = size(answer.max_split);
+  s.max_non_split_rounding_size = size(answer.max_non_split);
+  std::copy_n(answer.divisions, 16, s.roundup_power2_divisions.begin());
+  s.garbage_collection_threshold = answer.gc_threshold;
+  s.per_process_memory_fraction = answer.memory_fraction;
+  s.expandable_segments = answer.expandable;
+  s.release_lock_on_cudamalloc = answer.release_lock;
+  s.graph_capture_record_stream_reuse = answer.graph_reuse;
+  s.pinned_use_cuda_host_register = answer.host_register;
+  s.pinned_use_background_threads = answer.background_threads;
+  s.pinned_num_register_threads = answer.register_threads;
+  const std::uint64_t largest_mib = count(headroom::allocator::kLargestSize) >> 20;
+  s.pinned_reserve_segment_size = size(std::min(answer.reserve_segment_mib, largest_mib) << 20);
+  return s;
+}
+
+struct Tally {
+  int accepted = 0, refused = 0;
+
+  // Counts, and says where `ours` (nothing: refused) and the judge differ.
+  void compare(const std::optional<Settings>& ours, const Answer& judge, const std::string& asked) {
+    ++(judge.accepted ? accepted : refused);
+    ASSERT_EQ(ours.has_value(), judge.accepted) << "accepted or not: " << asked;
+    if (!ours) return;
+    EXPECT_EQ(*ours, as_settings(judge))
+        << asked << "\n ours: " << to_string(*ours) << "\n real: " << to_string(as_settings(judge));
+  }
+};
+
+std::optional<Settings> ours(const std::string& text,
+                             const std::vector<std::string>& changes = {}) {
+  try {
+    Settings settings = headroom::allocator::parse_settings(text);
+    for (const std::string& change : changes) headroom::allocator::apply(settings, change);
+    return settings;
+  } catch (const headroom::UsageError&) {
+    return {};
+  }
+}
+
+// ---- Texts: valid, nearly valid, garbage ----
+
+class Texts {
+ public:
+  explicit Texts(std::uint64_t seed) : random_(seed) {}
+
+  std::string next() {
+    if (one_in(25)) return garbage();
+    std::string text;
+    for (std::size_t n = below(5); n > 0; --n) {
+      if (!text.empty()) text += separator(',');
+      text += setting();
+    }
+    if (one_in(12)) text += ",";
+    if (one_in(6)) mutate(text);
+    if (one_in(5)) scatter_spaces(text);
+    return text;
+  }
+
+  // With a backend somewhere, and often little else, so that it is often accepted.
+  std::string next_with_backend() {
+    const std::string backend =
+        pick({"backend", "backend ", "back end"}) + separator(':') +
+        pick({"native", "cudaMallocAsync", "cudaMallocAsync", " cudaMallocAsync", "hipMallocAsync",
+              "Native", "", "[native]"});
+    if (one_in(3)) return backend;
+    const std::string more = one_in(4) ? next() : setting();
+    return one_in(2) ? backend + separator(',') + more : more + separator(',') + backend;
+  }
+
+  std::size_t below(std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>{0, n - 1}(random_);
+  }
+  bool one_in(std::size_t n) { return below(n) == 0; }
+  std::string pick(const std::vector<std::string>& from) { return from[below(from.size())]; }
+
+ private:
+  std::string setting() {
+    static const std::map<std::string, int> kKinds = {
+        {"large_segment_size_mb", 5},         {"max_split_size_mb", 0},
+        {"max_non_split_rounding_mb", 0},     {"garbage_collection_threshold", 1},
+        {"per_process_memory_fraction", 1},   {"roundup_power2_divisions", 2},
+        {"expandable_segments", 3},           {"release_lock_on_cudamalloc", 3},
+        {"release_lock_on_hipmalloc", 3},     {"graph_capture_record_stream_reuse", 3},
+        {"pinned_use_cuda_host_register", 3}, {"pinned_use_hip_host_register", 3},
+        {"pinned_use_background_threads", 3}, {"pinned_num_register_threads", 4},
+        {"pinned_reserve_segment_size_mb", 0}};
+    auto chosen = std::next(kKinds.begin(), static_cast<std::ptrdiff_t>(below(kKinds.size())));
+    std::string name = chosen->first;
+    if (one_in(60)) mutate(name);
+    if (one_in(60))
+      name = pick({"expandable_segments_handle_type", "throw_on_cudamalloc_oom", "max_split_size",
+                   "backends", ""});
+    const int kind = one_in(40) ? static_cast<int>(below(5)) : chosen->second;
+    return name + separator(':') + value(kind);
+  }
+
+  std::string value(int kind) {
+    const bool odd = one_in(8);
+    switch (kind) {
+      case 0:
+        return odd ? number_with_a_twist() : std::to_string(1 + below(one_in(2) ? 60 : 2000) + 10);
+      case 1:
+        return odd ? pick({"0", "1", "1.0", "0.0", "-0.0", "-0.5", "1.5", "nan", "inf", "1e-400",
+                           "0x1p-1", "0x1p-1074", ".5", "5e-1x", "", "+0.25", "1e-310",
+                           "0.999999999999999999"})
+                   : "0." + std::to_string(1 + below(999));
+      case 2:
+        return roundup(odd);
+      case 5:  // not beyond 8 EiB: see SizesBeyondBytesAreTheLargest
+        return odd ? pick({"0", "10", "11", "19", "21", "40MB", "1e3", "0x40", "64.9", "", "[64]"})
+                   : std::to_string(11 + below(60));
+      case 3:
+        return odd ? pick({"true", "TRUE", "1", "0", "false", "yes", "", "[True]", "\"True\"",
+                           "True "})
+                   : pick({"True", "False"});
+      default:
+        return odd ? pick({"0", "3", "256", "-1", "128x", "", "1e2"})
+                   : std::to_string(1 << below(8));
+    }
+  }
+
+  std::string number_with_a_twist() {
+    return pick({"0",
+                 "10",
+                 "11",
+                 "19",
+                 "20",
+                 "21",
+                 "-1",
+                 "-600",
+                 "+512",
+                 "512MB",
+                 "512GB",
+                 "1e3",
+                 "0x40",
+                 "64.9",
+                 "'64'",
+                 "18446744073709551615",
+                 "18446744073709551616",
+                 "17592186044415",
+                 "17592186044416",
+                 "8796093022207",
+                 "8796093022208",
+                 "99999999999999999999",
+                 "",
+                 "mb",
+                 "[64]",
+                 "~64"});
+  }
+
+  std::string roundup(bool odd) {
+    if (one_in(3))
+      return odd ? pick({"0", "3", "-1", "-9223372036854775808", "8x", "", ">", "["})
+                 : std::to_string(1 << below(6));
+    std::string list = "[";
+    for (std::size_t n = below(6); n > 0; --n) {
+      if (list.size() > 1) list += separator(',');
+      list += odd && one_in(4) ? pick({"0", "3", "-1", "x", ">", "", "9223372036854775808"})
+              : one_in(8)      ? ">"
+                               : std::to_string(std::uint64_t{1} << below(18));
+      list += separator(':');
+      list += odd && one_in(4) ? pick({"3", "-1", "x", "", "-9223372036854775808"})
+                               : pick({"0", "1", "2", "4", "8", "16"});
+    }
+    if (odd && one_in(3)) list += ",";
+    return odd && one_in(4) ? list : list + "]";
+  }
+
+  std::string separator(char usual) {
+    return one_in(60) ? pick({"", ":", ",", "[", "]", "=", "::", ",,", ";", " "})
+                      : std::string(1, usual);
+  }
+
+  void mutate(std::string& text) {
+    static const std::string kAlphabet = ":,[]>~ -+.0123456789aeTFm_\t\"";
+    const char c = kAlphabet[below(kAlphabet.size())];
+    const std::size_t at = below(text.size() + 1);
+    if (at == text.size() || one_in(3)) {
+      text.insert(at, 1, c);
+    } else if (one_in(2)) {
+      text[at] = c;
+    } else {
+      text.erase(at, 1);
+    }
+  }
+
+  void scatter_spaces(std::string& text) {
+    for (std::size_t n = 1 + below(4); n > 0; --n)
+      text.insert(below(text.size() + 1), pick({" ", "\t", "\n", "  ", "\r", "\v", "\f"}));
+  }
+
+  std::string garbage() {
+    std::string text;
+    for (std::size_t n = below(20); n > 0; --n) mutate(text);
+    return text;
+  }
+
+  Random random_;
+};
+
+// ---- The questions ----
+
+TEST(SettingsOracle, TheJudgeIsTheParserOf211) {
+  std::ifstream version(HEADROOM_TORCH_DIR "/version.py");
+  const std::string text{std::istreambuf_iterator<char>(version), {}};
+  EXPECT_NE(text.find("'2.11.0"), std::string::npos) << "not PyTorch 2.11.0: " HEADROOM_TORCH_DIR;
+}
+
+TEST(SettingsOracle, BothKnowTheSameOptions) {
+  std::set<std::string> known = {"release_lock_on_hipmalloc", "pinned_use_hip_host_register"};
+  for (const auto& info : headroom::allocator::options()) known.emplace(info.name);
+  EXPECT_EQ(known, (std::set<std::string>{Shared::getKeys().begin(), Shared::getKeys().end()}));
+}
+
+TEST(SettingsOracle, DefaultsAreThoseOf211) {
+  EXPECT_EQ(as_settings(ask_new_program({})), Settings{});
+}
+
+TEST(SettingsOracle, TextsAreAcceptedAndReadAlike) {
+  Texts texts(20260401);
+  Tally tally;
+  std::map<std::string, int> accepted_with;
+  for (int i = 0; i < 10000 && !HasFatalFailure(); ++i) {
+    const std::string text = texts.next();
+    const Answer judge = ask_fork(text);
+    tally.compare(ours(text), judge, text);
+    if (!judge.accepted) continue;
+    for (const auto& named : headroom::allocator::named_options(text))
+      ++accepted_with[named.option];
+    EXPECT_EQ(headroom::allocator::parse_settings(to_string(as_settings(judge))),
+              as_settings(judge))
+        << "round trip of " << text;
+  }
+  std::printf("%d accepted, %d refused\n", tally.accepted, tally.refused);
+  EXPECT_GE(tally.accepted, 4000) << "too few valid texts to mean anything";
+  EXPECT_GE(tally.refused, 3000) << "too few invalid texts to mean anything";
+  for (const auto& info : headroom::allocator::options()) {
+    if (info.name == "backend") continue;
+    EXPECT_GE(accepted_with[std::string(info.name)], 100) << info.name;
+  }
+}
+
+// Bytes end at 8 EiB, 2.11's sizes at 16: ours are then the largest, and compare as equal.
+TEST(SettingsOracle, SizesBeyondBytesAreTheLargest) {
+  Tally tally;
+  for (const std::string size :
+       {"8796093022206", "8796093022207", "8796093022208", "17592186044415", "17592186044416",
+        "18446744073709551615", "-1", "-600"}) {
+    for (const std::string option :
+         {"large_segment_size_mb:", "max_split_size_mb:", "max_non_split_rounding_mb:",
+          "pinned_reserve_segment_size_mb:"})
+      tally.compare(ours(option + size), ask_fork(option + size), option + size);
+  }
+  EXPECT_EQ(tally.accepted, 32);
+}
+
+TEST(SettingsOracle, TheBackendIsChosenWhileLoading) {
+  Texts texts(20260402);
+  Tally tally;
+  int async = 0;
+  for (int i = 0; i < 1000 && !HasFatalFailure(); ++i) {
+    const std::string text = texts.next_with_backend();
+    const Answer judge = ask_new_program({{"PYTORCH_CUDA_ALLOC_CONF", text}});
+    tally.compare(ours(text), judge, text);
+    async += judge.accepted && judge.async_backend;
+  }
+  std::printf("%d accepted (%d of them cudaMallocAsync), %d refused\n", tally.accepted, async,
+              tally.refused);
+  EXPECT_GE(async, 50);
+  EXPECT_GE(tally.accepted - async, 50);
+  EXPECT_GE(tally.refused, 50);
+}
+
+TEST(SettingsOracle, ChangesWhileRunningResetTheSameOptions) {
+  Texts texts(20260403);
+  Tally tally;
+  for (int i = 0; i < 2000 && !HasFatalFailure(); ++i) {
+    std::string start = texts.next();
+    while (!ours(start)) start = texts.next();
+    std::vector<std::string> changes;
+    // Mostly accepted changes, and now and then a last one that may be refused.
+    for (std::size_t n = texts.below(3); n > 0; --n) {
+      changes.push_back(texts.next());
+      while (!ours(start, changes)) changes.back() = texts.next();
+    }
+    changes.push_back(texts.one_in(8)
+                          ? texts.pick({"backend:native", "backend:cudaMallocAsync", ""})
+                          : texts.next());
+    std::string asked = start;
+    for (const std::string& change : changes) asked += "  then  " + change;
+    tally.compare(ours(start, changes), ask_fork(start, changes), asked);
+  }
+  std::printf("%d accepted, %d refused\n", tally.accepted, tally.refused);
+  EXPECT_GE(tally.accepted, 500);
+  EXPECT_GE(tally.refused, 100);
+}
+
+TEST(SettingsOracle, TheSameVariableWins) {
+  Texts texts(20260404);
+  Tally tally;
+  for (int i = 0; i < 800 && !HasFatalFailure(); ++i) {
+    Environment environment;
+    std::string asked;
+    for (const char* name : kVariables) {
+      if (texts.one_in(2)) continue;
+      std::string text = texts.one_in(3) ? texts.next_with_backend() : texts.next();
+      while (!texts.one_in(4) && !ours(text)) text = texts.next();
+      environment[name] = texts.one_in(8) ? "" : text;
+      asked += std::string(name) + "=" + environment[name] + "\n";
+    }
+    const auto look_up = [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = environment.find(name);
+      return found == environment.end() ? std::nullopt : std::optional(found->second);
+    };
+    std::optional<Settings> here;
+    try {
+      here = headroom::allocator::effective_settings(look_up).settings;
+    } catch (const headroom::UsageError&) {
+    }
+    tally.compare(here, ask_new_program(environment), asked);
+  }
+  std::printf("%d accepted, %d refused\n", tally.accepted, tally.refused);
+  EXPECT_GE(tally.accepted, 100);
+  EXPECT_GE(tally.refused, 40);
+}
+
+TEST(SettingsOracle, CachingIsSwitchedOffByOneOnly) {
+  for (const char* value : {"1", "0", "", "yes", "true", " 1", "2"}) {
+    setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", value, 1);
+    const bool judge = c10::utils::check_env("PYTORCH_NO_CUDA_MEMORY_CACHING").value_or(false);
+    const auto here = headroom::allocator::effective_settings(
+        [&](const std::string& name) -> std::optional<std::string> {
+          if (name != "PYTORCH_NO_CUDA_MEMORY_CACHING") return {};
+          return value;
+        });
+    EXPECT_EQ(here.caching, !judge) << value;
+  }
+  unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--answer") == 0)
+    answer_and_leave(std::atoi(argv[2]), ask_here({}));
+  // The backend of this process was chosen while it loaded: it must be the native one.
+  for (const char* name : kVariables) {
+    if (std::getenv(name) == nullptr) continue;
+    set_environment({});
+    execv("/proc/self/exe", argv);
+    return 1;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
