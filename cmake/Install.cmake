@@ -19,4 +19,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/headroomConfigVersion.cm
 install(FILES "${PROJECT_BINARY_DIR}/headroomConfig.cmake"
   "${PROJECT_BINARY_DIR}/headroomConfigVersion.cmake" "${PROJECT_SOURCE_DIR}/cmake/LibTorch.cmake"
   DESTINATION "${package_dir}")
+install(FILES "${PROJECT_BINARY_DIR}/headroom.bash"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME headroom)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

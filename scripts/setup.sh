@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache python3-venv
           libcli11-dev nlohmann-json3-dev libfmt-dev
-          libgtest-dev libgmock-dev libbenchmark-dev clang-format-14 tmux)
+          libgtest-dev libgmock-dev clang-format-14 tmux)
 if [ "${1:-}" = clang ]; then packages+=(clang-14 clang-tidy-14); fi
 
 # The three wheels that LibTorch runs with on a machine without a GPU; with one, all it depends on.

@@ -1,6 +1,7 @@
 #include "headroom/gpu/sampler.h"
 
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -43,7 +44,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   template <typename Call>
   bool guarded_call(int card, unsigned my_number, Call&& call);
   void give_up_hanging_call(Clock::time_point now);  // needs the lock
-  [[nodiscard]] bool all_sampled_since(Clock::time_point asked) const;
+  [[nodiscard]] bool nothing_left_to_wait_for(Clock::time_point asked) const;
 
   const std::shared_ptr<CardSource> source;
   const SamplerOptions options;
@@ -53,6 +54,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   Machine machine;
   std::vector<ProcessPace> paces;
   bool opened = false;
+  std::exception_ptr failure;  // what open() threw: told to whoever asks
   bool stop = false;
   unsigned worker = 0;  // the number of the worker that counts; earlier ones were given up
   std::optional<int> busy_card;
@@ -88,8 +90,18 @@ bool Sampler::State::guarded_call(int card, unsigned my_number, Call&& call) {
 
 bool Sampler::State::open_source(unsigned my_number) {
   Machine found;
-  if (!guarded_call(kOpening, my_number, [&] { found = source->open(); })) return false;
+  const auto open = [&] {
+    try {
+      found = source->open();
+    } catch (...) {
+      const std::lock_guard lock(guard);
+      failure = std::current_exception();
+      changed.notify_all();
+    }
+  };
+  if (!guarded_call(kOpening, my_number, open)) return false;
   const std::lock_guard lock(guard);
+  if (failure) return false;
   machine = std::move(found);
   paces.assign(machine.cards.size(), ProcessPace(options.process_interval));
   opened = true;
@@ -165,7 +177,8 @@ void Sampler::State::give_up_hanging_call(Clock::time_point now) {
   start_worker();
 }
 
-bool Sampler::State::all_sampled_since(Clock::time_point asked) const {
+bool Sampler::State::nothing_left_to_wait_for(Clock::time_point asked) const {
+  if (failure) return true;
   if (!opened) return false;
   for (const Card& card : machine.cards) {
     const bool done = card.sampled && *card.sampled >= asked && card.processes_sampled &&
@@ -189,6 +202,7 @@ Sampler::~Sampler() {
 
 Machine Sampler::snapshot() const {
   const std::lock_guard lock(state_->guard);
+  if (state_->failure) std::rethrow_exception(state_->failure);
   state_->give_up_hanging_call(Clock::now());
   Machine machine = state_->machine;
   machine.asked = state_->created;
@@ -208,7 +222,7 @@ Machine Sampler::fresh(Seconds patience) {
     state_->wanted = asked;
     state_->changed.notify_all();
     // Wakes up now and then, because a call that hangs wakes nobody.
-    while (!state_->all_sampled_since(asked) && Clock::now() < deadline) {
+    while (!state_->nothing_left_to_wait_for(asked) && Clock::now() < deadline) {
       state_->changed.wait_until(lock,
                                  std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));
       state_->give_up_hanging_call(Clock::now());

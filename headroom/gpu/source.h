@@ -15,7 +15,8 @@ class CardSource {
   virtual ~CardSource() = default;
 
   // The driver and the cards with their fixed facts. Called once, before anything else. A machine
-  // without driver or cards is an answer (`why_no_driver`), not an exception.
+  // without driver or cards is an answer (`why_no_driver`), not an exception; a specification that
+  // cannot be met (a shared box that exists with other cards) is one.
   virtual Machine open() = 0;
 
   // Memory, utilisation, temperature, power: cheap in the driver. `card` is one of open()'s.

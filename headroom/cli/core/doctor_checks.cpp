@@ -64,6 +64,18 @@ Check driver_check(const Facts& facts) {
           "without a GPU everything works on simulated cards: headroom --gpus sim:8x24GiB"};
 }
 
+// An NVIDIA device on the bus, driver or not; /sys shows it in containers, too.
+bool has_nvidia_device() {
+  std::error_code error;
+  for (const auto& device : fs::directory_iterator("/sys/bus/pci/devices", error)) {
+    const auto vendor = read_file(device.path() / "vendor").value_or("");
+    const auto kind = read_file(device.path() / "class").value_or("");
+    if (vendor.starts_with("0x10de") && kind.starts_with("0x03"))
+      return true;  // a display controller
+  }
+  return false;
+}
+
 // The one reason that comes first, in the order in which CUDA would stumble over them.
 std::optional<Check> why_no_cuda(const Facts& facts) {
   const auto because = [](std::string found, std::string to_try) {
@@ -78,14 +90,15 @@ std::optional<Check> why_no_cuda(const Facts& facts) {
   if (platform.find("apple,") != std::string::npos)
     return because("an Apple GPU: Headroom does not support it", "simulated cards");
   if (!machine.driver && !machine.silent) {
+    if (!has_nvidia_device())
+      return Check{"cuda", Status::warn, "this machine has no NVIDIA GPU", "simulated cards"};
     if (in_container() && !exists("/dev/nvidiactl"))
       return because("a container without the driver: neither its library nor /dev/nvidia* is here",
                      "start it with --gpus all (NVIDIA Container Toolkit)");
     if (exists("/proc/driver/nvidia/version") && !exists("/dev/nvidiactl"))
       return because("the kernel module is loaded, but the device nodes /dev/nvidia* are missing",
                      "run nvidia-modprobe -u -c=0, or nvidia-smi once, as root");
-    return Check{"cuda", Status::warn, "no NVIDIA driver on this machine",
-                 "nothing, if it has no NVIDIA GPU"};
+    return because("there is an NVIDIA GPU, but no driver for it", "install NVIDIA's driver");
   }
   if (machine.cards.empty()) return because("the driver sees no GPU", "nvidia-smi -L");
   if (!facts.cuda.why_empty.empty())

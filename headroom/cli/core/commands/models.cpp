@@ -83,6 +83,11 @@ std::optional<Bytes> room_of(const Options& options) {
   return most;
 }
 
+// "6.40", "13.6", "147": seven models fit into 80 cells.
+std::string three_digits(double gib) {
+  return fmt::format("{:.{}f}", gib, gib < 9.995 ? 2 : gib < 99.95 ? 1 : 0);
+}
+
 std::string training_table(formula::Batch batch, std::optional<Bytes> room,
                            const Terminal& terminal) {
   std::vector<Column> columns{{"training", false}};
@@ -93,7 +98,7 @@ std::string training_table(formula::Batch batch, std::optional<Bytes> room,
     for (const ModelShape& shape : formula::standard_shapes()) {
       const Bytes need = training_memory(shape, technique, batch).total();
       const char* fits = terminal.unicode ? " ✓" : " +";
-      row.push_back(to_string(need) + (!room ? "" : need <= *room ? fits : "  "));
+      row.push_back(three_digits(need.gib()) + (!room ? "" : need <= *room ? fits : "  "));
     }
     rows.push_back(std::move(row));
   }
@@ -112,8 +117,8 @@ ExitCode run(const Options& options) {
   const Terminal terminal = standard_output();
   const auto room = room_of(options);
   std::string out = "Weights\n" + weights_table(terminal);
-  out += fmt::format("\nTraining on one GPU, batch {} of {} tokens, by formula\n", batch.batch,
-                     batch.seq);
+  out += fmt::format("\nTraining on one GPU in GiB, batch {} of {} tokens, by formula\n",
+                     batch.batch, batch.seq);
   out += training_table(batch, room, terminal);
   if (room)
     out += fmt::format(

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Runs the benchmarks and prints what they ran on. Figures, no gates: machines differ.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+echo "$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2- | xargs), $(nproc) cores, $(uname -r)"
+build/bin/headroom version | head -1
+build/bin/bench_machine gpus build/bin/headroom build/lib/libfake_nvml.so "${RUNS:-50}"
+build/bin/bench_machine log build/bin/headroom build/lib/libfake_nvml.so "${SECONDS_LONG:-60}"

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The demonstration: a simulated box of eight GPUs of 31.36 GiB with some jobs on it, what Headroom
+# sees, which card it would take, and what could be trained there. No GPU is needed.
+#
+# The box is a shared one (docs/formats/simulated-box.md); the jobs are `sleep`s under other names that
+# hold a share of its memory and end with this script.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PWD/build/bin:$PATH"
+HEADROOM_STATE_DIR=$(mktemp -d)
+export HEADROOM_STATE_DIR
+unset HEADROOM_GPUS CUDA_VISIBLE_DEVICES
+if [ -z "${LC_ALL:-}${LANG:-}" ]; then export LC_ALL=C.UTF-8; fi
+
+jobs_started=()
+finish() {
+  kill "${jobs_started[@]}" 2>/dev/null || true
+  rm -rf "$HEADROOM_STATE_DIR"
+}
+trap finish EXIT
+
+cards="" shares=""
+for _ in 1 2 3 4 5 6 7 8; do cards+="${cards:+,}{\"total_bytes\":33672543601}"; done
+
+job() {  # job CARD GiB NAME: a process that holds memory of a card
+  (exec -a "$3" sleep 600) &
+  jobs_started+=($!)
+  local stat
+  stat=$(cat "/proc/$!/stat")
+  # shellcheck disable=SC2086  # the fields after the name, which may hold blanks
+  set -- "$1" "$2" $! ${stat##*) }
+  shares+="${shares:+,}{\"pid\":$3,\"start_ticks\":${23},\"card\":$1,\"used_bytes\":$(($2 << 30))}"
+}
+job 0 31 "python train.py --batch-size 64"
+job 1 22 "python finetune.py"
+job 1 6 "python serve.py"
+job 2 17 "python train.py --resume"
+mkdir -p "$HEADROOM_STATE_DIR/boxes"
+printf '{"schema":1,"cards":[%s],"shares":[%s]}\n' "$cards" "$shares" > "$HEADROOM_STATE_DIR/boxes/demo.json"
+
+show() { printf '\n$ %s\n' "$*"; "$@"; }
+export HEADROOM_GPUS=sim:8x31.36GiB@demo
+show headroom
+show headroom pick --need 20GiB --count 2
+printf '\n$ headroom pick --need 32GiB\n'
+headroom pick --need 32GiB || echo "(exit $?)"
+show headroom models --batch 4 --seq 1024

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# dist/headroom-VERSION: a folder that runs on another Linux of the same or a later age: the programs,
+# libheadroom.so and the small libraries they need. LibTorch is found there through HEADROOM_TORCH, a
+# virtual environment, or python3; the engine is started by `headroom`, which knows where it is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=$(sed -n 's/^project(headroom VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+out=dist/headroom-$version
+rm -rf "$out"
+cmake --install build --prefix "$PWD/$out" --strip > /dev/null
+
+# What the C library's own package brings is everywhere; all else that is not LibTorch travels.
+needed() {
+  ldd "$1" | awk '$3 ~ /^\// { print $3 }' |
+    grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so' | grep -v '/torch/lib/' | grep -v '/nvidia/' |
+    grep -v libheadroom
+}
+for file in build/bin/headroom build/bin/headroom-engine; do
+  for library in $(needed "$file"); do cp -Lu "$library" "$out/lib/"; done
+done
+# Where LibTorch was on the machine that built this means nothing elsewhere.
+relocate() { cmake -DFILE="$1" -DRPATH="$2" -P cmake/SetRpath.cmake; }
+relocate "$out/bin/headroom-engine" '$ORIGIN/../lib'
+relocate "$out/lib/libheadroom.so.$version" '$ORIGIN'
+cp README.md CHANGELOG.md "$out/" 2>/dev/null || true
+tar -C dist -czf "dist/headroom-$version.tar.gz" "headroom-$version"
+du -sh "$out" "dist/headroom-$version.tar.gz"

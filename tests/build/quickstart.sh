@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# quickstart.sh BUILD SOURCE TORCH CMAKE_ARGS...: installs Headroom into a new folder, builds the example
+# against it with find_package(headroom), and runs both programs.
+set -euo pipefail
+build=$1 source=$2 torch=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cmake --install "$build" --prefix "$work/installed" > "$work/log" || { cat "$work/log"; exit 1; }
+cmake -S "$source/examples/quickstart" -B "$work/build" -G Ninja "-DCMAKE_PREFIX_PATH=$work/installed" \
+  "-DHEADROOM_TORCH=$torch" "${@:4}" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+cmake --build "$work/build" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+
+"$work/build/which_gpu" sim:2x24GiB | tee "$work/out"
+grep -qx 'GPU 0 has 24.00 GiB' "$work/out"
+status=0
+"$work/build/which_gpu" sim:2x8GiB > "$work/out" || status=$?
+grep -q 'short by 2.00 GiB' "$work/out" && [ $status = 75 ]
+HEADROOM_NVML=/nonexistent "$work/build/first_tensor" | tee "$work/out"
+grep -qx 'sum on cpu: 6' "$work/out"
+"$work/installed/bin/headroom" version
+"$work/installed/bin/headroom-engine" version
