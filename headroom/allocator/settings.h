@@ -7,10 +7,9 @@
 // maps memory. Pure functions over values: any thread, no GPU, and the environment of this process
 // is neither read nor changed.
 //
-//   Settings settings = parse_settings("max_split_size_mb:512");   // UsageError where 2.11 refuses
-//   EffectiveSettings now = effective_settings(look_up);           // what a program would start
-//   with for (const Explanation& line : explain(now.settings)) say(line.option, line.value,
-//   line.effect);
+//   Settings settings = parse_settings("max_split_size_mb:512");  // UsageError where 2.11 refuses
+//   EffectiveSettings now = effective_settings(look_up);  // what a program would start with
+//   for (const Explanation& line : explain(now.settings)) say(line.option, line.effect);
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@ namespace headroom::allocator {
 enum class Backend { native, cuda_malloc_async };
 
 // 2.11 counts sizes in 64 bits without a sign; here, whatever is beyond Bytes becomes the largest
-// whole MiB in it.
+// whole MiB in it, and two such sizes are equal.
 inline constexpr Bytes kLargestSize{((std::int64_t{1} << 43) - 1) << 20};
 
 // Every option, with 2.11's defaults. Sizes are whole MiB. `options()` says what each one does.
@@ -100,7 +99,8 @@ struct EffectiveSettings {
 [[nodiscard]] EffectiveSettings effective_settings(const EnvironmentLookup& look_up);
 
 // What to set before a program starts: the user's text as it stands, then each recommended option
-// he has not named himself and that can stand beside his. Throws UsageError if his is refused.
+// he has not named himself and that can stand beside his. Set it as PYTORCH_CUDA_ALLOC_CONF, which
+// hides the other variables. Throws UsageError if the user's text would be refused.
 [[nodiscard]] std::string merged_environment_value(std::string_view user_text,
                                                    std::string_view recommended_text);
 

@@ -17,7 +17,7 @@ const ModelShape* largest(Bytes room, const std::function<Bytes(const ModelShape
 }
 
 std::string name_or_none(const ModelShape* shape) {
-  return shape ? shape->name : "nothing";
+  return shape != nullptr ? shape->name : "-";
 }
 
 }  // namespace
@@ -37,12 +37,25 @@ const ModelShape* largest_servable(Bytes room, Precision precision, Batch batch)
       room, [&](const ModelShape& shape) { return inference_memory(shape, precision, batch); });
 }
 
-std::string good_for(Bytes room, Batch batch) {
-  return "trains " + name_or_none(largest_trainable(room, Technique::mixed_checkpointed, batch)) +
-         ", LoRA " + name_or_none(largest_trainable(room, Technique::lora, batch)) +
-         ", 4-bit LoRA " + name_or_none(largest_trainable(room, Technique::lora_4bit, batch)) +
-         "; runs " + name_or_none(largest_servable(room, Precision::fp16, batch)) + " in 16 bit, " +
-         name_or_none(largest_servable(room, Precision::int4, batch)) + " in 4 bit";
+Uses good_for(Bytes room, Batch batch) {
+  const auto trains = [&](Technique technique) {
+    return name_or_none(largest_trainable(room, technique, batch));
+  };
+  const auto runs = [&](Precision precision) {
+    return name_or_none(largest_servable(room, precision, batch));
+  };
+  return {.full = trains(Technique::mixed_checkpointed),
+          .lora = trains(Technique::lora),
+          .lora_4bit = trains(Technique::lora_4bit),
+          .run_16bit = runs(Precision::fp16),
+          .run_4bit = runs(Precision::int4)};
+}
+
+std::string to_string(const Uses& uses) {
+  const auto or_nothing = [](const std::string& size) { return size == "-" ? "nothing" : size; };
+  return "trains " + or_nothing(uses.full) + ", LoRA " + or_nothing(uses.lora) + ", 4-bit LoRA " +
+         or_nothing(uses.lora_4bit) + "; runs " + or_nothing(uses.run_16bit) + " in 16 bit, " +
+         or_nothing(uses.run_4bit) + " in 4 bit";
 }
 
 }  // namespace headroom::formula

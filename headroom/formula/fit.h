@@ -17,8 +17,16 @@ namespace headroom::formula {
 [[nodiscard]] const ModelShape* largest_trainable(Bytes room, Technique technique, Batch batch);
 [[nodiscard]] const ModelShape* largest_servable(Bytes room, Precision precision, Batch batch);
 
-// One line for the catalogue, computed: "trains 774M in full (mixed precision), 7B with LoRA;
-// runs 13B in 16 bit, 70B in 4 bit". `room` as from plannable().
-[[nodiscard]] std::string good_for(Bytes room, Batch batch);
+// The catalogue's "good for", computed: the largest standard size for each use, "-" if none fits.
+// `room` as from plannable().
+struct Uses {
+  std::string full;  // AdamW, mixed precision, checkpointing
+  std::string lora, lora_4bit;
+  std::string run_16bit, run_4bit;
+};
+[[nodiscard]] Uses good_for(Bytes room, Batch batch);
+
+// "trains 774M, LoRA 7B, 4-bit LoRA 13B; runs 7B in 16 bit, 13B in 4 bit"
+[[nodiscard]] std::string to_string(const Uses& uses);
 
 }  // namespace headroom::formula

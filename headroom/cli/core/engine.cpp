@@ -32,7 +32,7 @@ std::optional<TorchWheel> wheel_in(const fs::path& folder) {
   const auto source = read_file(folder / "version.py");
   std::error_code error;
   if (!source || !fs::exists(folder / "lib/libtorch_cpu.so", error)) return {};
-  return TorchWheel{.folder = folder,
+  return TorchWheel{.folder = fs::weakly_canonical(folder, error),
                     .version = python_value(*source, "__version__").value_or("?"),
                     .cuda = python_value(*source, "cuda"),
                     .hip = python_value(*source, "hip")};

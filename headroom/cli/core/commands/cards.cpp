@@ -19,7 +19,7 @@ struct Options {
 constexpr formula::Batch kBatch{.batch = 1, .seq = 512};
 
 // An empty card: CUDA's total where it is known, which leaves out the driver's own share.
-std::string good_for(const gpu::CatalogueCard& card) {
+formula::Uses good_for(const gpu::CatalogueCard& card) {
   const Bytes total = card.cuda_total.value_or(card.total);
   return formula::good_for(room_for_plan(total, gpu::find_profile(card.profile)), kBatch);
 }
@@ -49,7 +49,7 @@ Json card_json(const gpu::CatalogueCard& card) {
             {"pcie_bytes_per_s", card.pcie_gb_s * 1e9},
             {"nvlink_bytes_per_s", card.nvlink_gb_s * 1e9}}},
           {"power_w", card.power_w ? Json(*card.power_w) : Json()},
-          {"good_for", good_for(card)},
+          {"good_for", to_string(good_for(card))},
           {"source", card.sources}};
 }
 
@@ -58,14 +58,18 @@ std::string rate(const std::optional<double>& tflops) {
 }
 
 std::vector<std::string> row_of(const gpu::CatalogueCard& card) {
-  return {
-      card.brief,
-      to_string(card.total),
-      fmt::format("{:.0f}", card.bandwidth_gb_s),
-      rate(card.rates.bf16),
-      rate(card.rates.fp32),
-      card.nvlink_gb_s > 0 ? fmt::format("NVLink {:.0f}", card.nvlink_gb_s) : "PCIe " + card.pcie,
-      good_for(card)};
+  const formula::Uses uses = good_for(card);
+  return {card.brief,
+          fmt::format("{:.1f}", card.total.gib()),
+          fmt::format("{:.0f}", card.bandwidth_gb_s),
+          rate(card.rates.bf16),
+          rate(card.rates.fp32),
+          card.nvlink_gb_s > 0 ? fmt::format("{:.0f}", card.nvlink_gb_s) : "-",
+          uses.full,
+          uses.lora,
+          uses.lora_4bit,
+          uses.run_16bit,
+          uses.run_4bit};
 }
 
 ExitCode run(const Options& options) {
@@ -83,15 +87,21 @@ ExitCode run(const Options& options) {
   for (const auto* card : cards) rows.push_back(row_of(*card));
   print(
       table({{"card"},
-             {"memory", true},
+             {"GiB", true},
              {"GB/s", true},
-             {"bf16 TF", true},
-             {"fp32 TF", true},
-             {"link"},
-             {"good for (by formula, batch 1, 512 tokens)"}},
+             {"bf16", true},
+             {"fp32", true},
+             {"NVLink", true},
+             {"train", true},
+             {"LoRA", true},
+             {"4-bit", true},
+             {"run 16", true},
+             {"run 4", true}},
             rows, standard_output()) +
-      "\nMemory as the driver reports it; rates dense, as training uses them. \"trains\": AdamW,\n"
-      "mixed precision, checkpointing. Sources: headroom cards NAME --json.\n");
+      "\nMemory as the driver reports it; dense TFLOP/s as training uses them; NVLink in GB/s.\n"
+      "Largest usual model by formula, batch 1 of 512 tokens: train with AdamW (mixed precision,\n"
+      "checkpointing), with LoRA, with LoRA over 4-bit weights; run in 16 and in 4 bit.\n"
+      "Sources: headroom cards NAME --json\n");
   return kOk;
 }
 
