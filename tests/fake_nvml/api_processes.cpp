@@ -1,6 +1,7 @@
 // Exports about the processes on a device: the lists of compute, graphics and MPS clients in the
 // layouts of three driver generations, and the utilisation samples.
 #include <chrono>
+#include <cstdio>
 
 #include "calls.h"
 #include "give_list.h"
@@ -57,6 +58,33 @@ Status give_processes(Function function, DeviceHandle device, Kind kind, unsigne
     return fake_nvml::give_list(list_processes(target, kind), count, infos);
   });
 }
+
+#ifndef FAKE_NVML_OLD_DRIVER
+// Drivers 535 before 535.104 wrote entries of 32 bytes from _v3 (a `usedGpuCcProtectedMemory` at
+// the end), which later ones took back (nvitop issue 79, pynvml issue 48).
+struct LongProcessInfo {
+  ProcessInfoV2 info;
+  unsigned long long protected_memory;
+};
+
+bool writes_long_entries(const fake_nvml::State& state) {
+  int major = 0, minor = 0;
+  return std::sscanf(state.driver.c_str(), "%d.%d", &major, &minor) == 2 && major == 535 &&
+         minor < 104;
+}
+
+Status give_newest_processes(Function function, DeviceHandle device, Kind kind, unsigned* count,
+                             ProcessInfoV2* infos) {
+  return on_device(function, device, [&](const Target& target) {
+    const Infos list = list_processes(target, kind);
+    if (!writes_long_entries(*target.state)) return fake_nvml::give_list(list, count, infos);
+    std::vector<LongProcessInfo> long_list;
+    for (const ProcessInfoV2& info : list) long_list.push_back({info, 0});
+    return fake_nvml::give_list(long_list, count, reinterpret_cast<LongProcessInfo*>(infos));
+  });
+}
+
+#endif
 
 Status give_processes(Function function, DeviceHandle device, Kind kind, unsigned* count,
                       ProcessInfoV1* infos) {
@@ -121,22 +149,22 @@ FAKE_NVML_EXPORT Status nvmlDeviceGetGraphicsRunningProcesses_v2(DeviceHandle de
 FAKE_NVML_EXPORT Status nvmlDeviceGetComputeRunningProcesses_v3(DeviceHandle device,
                                                                 unsigned* count,
                                                                 ProcessInfoV2* infos) {
-  return give_processes(Function::nvmlDeviceGetComputeRunningProcesses_v3, device,
-                        &Process::compute, count, infos);
+  return give_newest_processes(Function::nvmlDeviceGetComputeRunningProcesses_v3, device,
+                               &Process::compute, count, infos);
 }
 
 FAKE_NVML_EXPORT Status nvmlDeviceGetGraphicsRunningProcesses_v3(DeviceHandle device,
                                                                  unsigned* count,
                                                                  ProcessInfoV2* infos) {
-  return give_processes(Function::nvmlDeviceGetGraphicsRunningProcesses_v3, device,
-                        &Process::graphics, count, infos);
+  return give_newest_processes(Function::nvmlDeviceGetGraphicsRunningProcesses_v3, device,
+                               &Process::graphics, count, infos);
 }
 
 FAKE_NVML_EXPORT Status nvmlDeviceGetMPSComputeRunningProcesses_v3(DeviceHandle device,
                                                                    unsigned* count,
                                                                    ProcessInfoV2* infos) {
-  return give_processes(Function::nvmlDeviceGetMPSComputeRunningProcesses_v3, device, &Process::mps,
-                        count, infos);
+  return give_newest_processes(Function::nvmlDeviceGetMPSComputeRunningProcesses_v3, device,
+                               &Process::mps, count, infos);
 }
 #endif
 

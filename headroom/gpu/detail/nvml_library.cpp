@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdio>
+
 namespace headroom::gpu::nvml {
 
 template <typename Function>
@@ -36,11 +38,15 @@ std::variant<Library, std::string> Library::load(const std::string& path) {
   // RTLD_NODELETE: a thread may still hang in the library when everything else is gone.
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return "no NVIDIA driver here: " + std::string(::dlerror());
-  const Library library(handle);
+  Library library(handle);
   auto* init = library.find<Return()>({"nvmlInit_v2", "nvmlInit"});
   if (init == nullptr) return path + " is not NVIDIA's management library (it has no nvmlInit)";
   if (const Return code = init(); code != kSuccess)
     return "the NVIDIA driver cannot be used: " + library.describe(code);
+  int major = 0, minor = 0;
+  const std::string version = library.driver_version().optional().value_or("");
+  library.long_v3_entries_ =
+      std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 && major == 535 && minor < 104;
   return library;
 }
 
@@ -161,7 +167,9 @@ std::optional<T> known(T value, T not_available) {
 Answer<std::vector<ProcessReading>> Library::processes(const char* v3, const char* v2,
                                                        const char* v1, Device device) const {
   std::vector<ProcessReading> readings;
-  if (auto* newer = find<Return(Device, unsigned int*, ProcessV2*)>({v3, v2})) {
+  // Drivers 535 before 535.104 write longer entries from _v3 than all others, and had _v2 right.
+  using Newer = Return(Device, unsigned int*, ProcessV2*);
+  if (auto* newer = long_v3_entries_ ? find<Newer>({v2}) : find<Newer>({v3, v2})) {
     const auto entries = read_list<ProcessV2>(newer, device);
     if (!entries) return entries.code();
     for (const ProcessV2& entry : *entries)

@@ -89,6 +89,7 @@ class Library {
                                                 Device device) const;
 
   void* handle_;
+  bool long_v3_entries_ = false;
 };
 
 }  // namespace headroom::gpu::nvml
