@@ -102,20 +102,19 @@ void troubles(const Machine& machine, Advice& advice) {
   }
 }
 
-std::string next_command(const Machine& machine, const CudaEnvironment& environment) {
+std::string next_command(const Machine& machine) {
   if (machine.cards.empty()) return machine.simulated ? "headroom cards" : "headroom doctor";
   const Selection best = find_best_device(machine, {});
   const bool full = best.picked.empty() || best.picked[0].usable < 2_GiB;
   if (full) return machine.simulated ? "headroom gpus --processes" : "headroom clean";
   if (machine.simulated) return "headroom models";
-  if (environment.device_order != "PCI_BUS_ID")
-    return "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$(headroom pick --need 2GiB)";
-  return "export CUDA_VISIBLE_DEVICES=$(headroom pick --need 2GiB)";
+  // By UUID, which CUDA reads the same way whatever the order of its numbers.
+  return "export CUDA_VISIBLE_DEVICES=$(headroom pick --need 2GiB --ids uuid)";
 }
 
 }  // namespace
 
-Advice advise(const Machine& machine, const CudaEnvironment& environment) {
+Advice advise(const Machine& machine) {
   Advice advice;
   std::vector<const Card*> idle;
   for (const Card& card : machine.cards)
@@ -125,7 +124,7 @@ Advice advise(const Machine& machine, const CudaEnvironment& environment) {
   without_a_name(machine, advice);
   idle_cards(idle, machine, advice);
   troubles(machine, advice);
-  advice.next_command = next_command(machine, environment);
+  advice.next_command = next_command(machine);
   return advice;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/gpu/cuda_order.h"
+#include "headroom/gpu/card.h"
 
 namespace headroom::gpu {
 
@@ -14,6 +14,6 @@ struct Advice {
   std::string next_command;  // the one thing to type now; never empty
 };
 
-[[nodiscard]] Advice advise(const Machine& machine, const CudaEnvironment& environment);
+[[nodiscard]] Advice advise(const Machine& machine);
 
 }  // namespace headroom::gpu

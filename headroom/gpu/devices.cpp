@@ -97,6 +97,7 @@ std::shared_ptr<CardSource> make_source(const Devices& devices) {
 }
 
 Machine narrowed(Machine machine, const Devices& devices, const CudaEnvironment& environment) {
+  if (machine.cards.empty()) return machine;  // and why is said in it already
   std::vector<Card> kept;
   if (devices.kind == Devices::Kind::listed) {
     for (const std::string& name : devices.listed) kept.push_back(listed_card(machine, name));

@@ -56,6 +56,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   bool opened = false;
   std::exception_ptr failure;  // what open() threw: told to whoever asks
   bool stop = false;
+  int workers = 0;      // threads that have not ended
   unsigned worker = 0;  // the number of the worker that counts; earlier ones were given up
   std::optional<int> busy_card;
   Clock::time_point busy_since{};
@@ -66,7 +67,13 @@ struct Sampler::State : std::enable_shared_from_this<State> {
 void Sampler::State::start_worker() {
   const unsigned number = ++worker;
   busy_card.reset();
-  std::thread([self = shared_from_this(), number] { self->work(number); }).detach();
+  ++workers;
+  std::thread([self = shared_from_this(), number] {
+    self->work(number);
+    const std::lock_guard lock(self->guard);
+    --self->workers;
+    self->changed.notify_all();
+  }).detach();
 }
 
 template <typename Call>
@@ -194,10 +201,14 @@ Sampler::Sampler(std::shared_ptr<CardSource> source, SamplerOptions options)
   state_->start_worker();
 }
 
+// A program that is about to end should not find a thread in the middle of a driver call; one that
+// hangs there is left behind.
 Sampler::~Sampler() {
-  const std::lock_guard lock(state_->guard);
+  constexpr auto kGrace = std::chrono::milliseconds(100);
+  std::unique_lock lock(state_->guard);
   state_->stop = true;
   state_->changed.notify_all();
+  state_->changed.wait_for(lock, kGrace, [&] { return state_->workers == 0; });
 }
 
 Machine Sampler::snapshot() const {

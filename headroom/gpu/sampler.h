@@ -6,8 +6,8 @@
 // worker goes on with the other cards; should the call ever return, the card is alive again.
 //
 // Thread rule: every member function may be called from any thread. None of them waits for a driver
-// call longer than it is told; the destructor does not wait at all. What the source's open() threw
-// is thrown by snapshot() and fresh().
+// call longer than it is told; the destructor waits for 0.1 s at most. What the source's open()
+// threw is thrown by snapshot() and fresh().
 //
 //   Sampler sampler(make_nvml_source());
 //   Machine machine = sampler.fresh();          // a sample that is newer than this call

@@ -61,6 +61,7 @@ class Waiting {
     while (selection.stale && Clock::now() - begin < kPatience &&
            !options_.cancel.stop_requested()) {
       pause(Seconds(0.05), options_.cancel);
+      if (waited_) report(selection);
       machine = sample(kPatience - (Clock::now() - begin));
       selection = decide(machine, options_.usable);
     }
@@ -97,6 +98,13 @@ class Waiting {
     });
   }
 
+  // About once a second, also while a driver that hangs is waited for.
+  void report(const Selection& selection) {
+    if (!options_.progress || elapsed() < next_report_) return;
+    next_report_ = elapsed() + kSecond * 0.9;
+    options_.progress({selection, request_, elapsed(), options_.timeout});
+  }
+
   void sleep_until_next_look(const Selection& selection) {
     waited_ = true;
     const Seconds next = std::min(elapsed() + options_.interval, options_.timeout);
@@ -112,6 +120,7 @@ class Waiting {
   const Clock::time_point start_ = Clock::now();
   bool waited_ = false;
   bool no_cards_ = false;
+  Seconds next_report_{0};
 };
 
 }  // namespace

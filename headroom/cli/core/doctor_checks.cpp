@@ -149,24 +149,48 @@ Check persistence_check(const Facts& facts) {
   return {"persistence", Status::pass, facts.machine.cards.empty() ? "no GPU" : "on", ""};
 }
 
+std::optional<Bytes> smallest_total(const gpu::Machine& machine) {
+  std::optional<Bytes> smallest;
+  for (const gpu::Card& card : machine.cards)
+    if (card.memory) smallest = std::min(smallest.value_or(card.memory->total), card.memory->total);
+  return smallest;
+}
+
+// What every option that is set does, and what Headroom would add for programs that have none.
+std::vector<std::string> explain_allocator(const allocator::EffectiveSettings& now,
+                                           std::optional<Bytes> card_total) {
+  std::vector<std::string> lines = now.notes;
+  for (const auto& line : allocator::explain(now.settings))
+    if (!line.is_default) lines.push_back(line.option + ":" + line.value + " - " + line.effect);
+  const auto advice = engine_allocator_advice(now.source.text, card_total);
+  if (!advice.settings.empty())
+    lines.push_back("recommended: " + advice.settings + " - " + advice.reason + " " + advice.price);
+  return lines;
+}
+
 Check allocator_check(const Facts& facts) {
   try {
     const auto now = allocator::effective_settings(
         [](const std::string& name) { return environment(name.c_str()); });
-    const auto name = now.source.variable;
-    std::string found = name ? *name + "=" + now.source.text : "PyTorch's defaults";
-    std::optional<Bytes> total;
-    for (const gpu::Card& card : facts.machine.cards)
-      if (card.memory) total = card.memory->total;
-    const std::string ours = engine_allocator_settings(total);
-    if (ours != now.source.text) found += "; headroom-engine runs with " + ours;
-    if (!now.caching) found += "; caching is switched off: slow, for debugging only";
-    if (!now.notes.empty())
-      return {"allocator settings", Status::warn, found + "; " + now.notes[0], "keep one variable"};
-    return {"allocator settings", now.caching ? Status::pass : Status::warn, found, ""};
+    const auto total = smallest_total(facts.machine);
+    const auto& name = now.source.variable;
+    Check check{.name = "allocator settings",
+                .found = name ? *name + "=" + now.source.text : "PyTorch's defaults",
+                .details = explain_allocator(now, total)};
+    if (!now.caching) {
+      check.status = Status::warn;
+      check.found += "; caching is switched off: slow, for debugging only";
+      check.to_try = "unset PYTORCH_NO_CUDA_MEMORY_CACHING";
+    } else if (!now.notes.empty()) {
+      check.status = Status::warn;
+      check.to_try = "keep one variable";
+    }
+    return check;
   } catch (const UsageError& error) {
-    return {"allocator settings", Status::fail, error.what(),
-            "correct it: PyTorch refuses to start with it"};
+    return {.name = "allocator settings",
+            .status = Status::fail,
+            .found = error.what(),
+            .to_try = "correct it: PyTorch refuses to start with it"};
   }
 }
 
@@ -212,6 +236,15 @@ Check limits_check() {
   return {"limits", to_try.empty() ? Status::pass : Status::warn, join(found, ", "), to_try};
 }
 
+std::string settings_for_engine(const gpu::Machine& machine) {
+  if (machine.cards.empty()) return "";
+  try {
+    return engine_allocator_settings(smallest_total(machine));
+  } catch (const UsageError&) {
+    return "";  // allocator_check says it
+  }
+}
+
 Check libtorch_check(const Facts& facts) {
   const auto& torch = facts.torch;
   if (!find_engine())
@@ -225,14 +258,17 @@ Check libtorch_check(const Facts& facts) {
   if (!torch->version.starts_with("2.11."))
     return {"LibTorch", Status::fail, where + ": headroom-engine needs 2.11",
             "pip install torch==2.11.0"};
-  const CommandResult run = run_engine({"version", "--json"}, "", kLimit);
+  // As every engine is started that uses real cards.
+  const std::string settings = settings_for_engine(facts.machine);
+  const CommandResult run = run_engine({"version", "--json"}, settings, kLimit);
   if (run.timed_out)
     return {"LibTorch", Status::fail, where + " does not start within 3 s",
             "try again; look at the disk"};
   if (run.exit_code != 0)
     return {"LibTorch", Status::fail, where + ": headroom-engine does not start with it",
             "run headroom-engine version and read what it says"};
-  return {"LibTorch", Status::pass, where, ""};
+  const std::string with = settings.empty() ? "" : ", started with " + settings;
+  return {"LibTorch", Status::pass, where + with, ""};
 }
 
 Check state_check() {

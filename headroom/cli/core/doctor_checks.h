@@ -14,7 +14,8 @@ struct Check {
   std::string name;
   Status status = Status::pass;
   std::string found;
-  std::string to_try;  // empty when nothing is to be done
+  std::string to_try;                // empty when nothing is to be done
+  std::vector<std::string> details;  // more to know, one sentence each
 };
 
 // Everything, in the order in which it is printed. Looks at the machine anew; no check takes longer

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "headroom/allocator/settings.h"
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
 
@@ -76,14 +75,17 @@ std::optional<fs::path> find_engine() {
   return engine;
 }
 
+allocator::Recommendation engine_allocator_advice(const std::string& user_text,
+                                                  std::optional<Bytes> card_total) {
+  return allocator::recommend(
+      {.user_text = user_text, .card_total = card_total, .variable_lengths = true});
+}
+
 std::string engine_allocator_settings(std::optional<Bytes> card_total) {
   const auto now = allocator::effective_settings(
       [](const std::string& name) { return environment(name.c_str()); });
-  allocator::Facts facts;
-  facts.user_text = now.source.text;
-  facts.card_total = card_total;
-  facts.variable_lengths = true;
-  return allocator::merged_environment_value(now.source.text, recommend(facts).settings);
+  return allocator::merged_environment_value(
+      now.source.text, engine_allocator_advice(now.source.text, card_total).settings);
 }
 
 CommandResult run_engine(const std::vector<std::string>& arguments,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "headroom/allocator/settings.h"
 #include "headroom/base/bytes.h"
 #include "headroom/base/process.h"
 
@@ -26,9 +27,14 @@ struct TorchWheel {
 // headroom-engine beside this program; nothing if it was not built.
 [[nodiscard]] std::optional<std::filesystem::path> find_engine();
 
+// What is recommended for programs whose tensors change their sizes, as Headroom's do, beside what
+// the user has set himself.
+[[nodiscard]] allocator::Recommendation engine_allocator_advice(const std::string& user_text,
+                                                                std::optional<Bytes> card_total);
+
 // What PYTORCH_CUDA_ALLOC_CONF is to be for an engine that uses real cards: the user's own text,
-// completed by what is recommended for programs whose tensors change their sizes, as ours do.
-// Empty: nothing is to be set. Throws UsageError for a text of the user that PyTorch would refuse.
+// completed by the recommendation above. Empty: nothing is to be set. Throws UsageError for a text
+// of the user that PyTorch would refuse.
 [[nodiscard]] std::string engine_allocator_settings(std::optional<Bytes> card_total);
 
 // Runs `headroom-engine arguments...` with the LibTorch found above. `allocator_settings` are set

@@ -13,8 +13,8 @@ void add_gpus_option(CLI::App* command, std::string& gpus) {
 Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   Look look;
   look.devices = gpu::devices_from(gpus);
-  look.sampler = std::make_shared<gpu::Sampler>(gpu::make_source(look.devices), options);
-  const gpu::Machine whole = look.sampler->fresh();
+  gpu::Sampler sampler(gpu::make_source(look.devices), options);
+  const gpu::Machine whole = sampler.fresh();
   const auto environment = gpu::CudaEnvironment::current();
   if (!whole.simulated) look.cuda = cuda_view(whole, environment);
   look.warnings = watch::data_warnings(whole);
@@ -22,7 +22,7 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   if (!look.cuda.why_empty.empty()) look.warnings.push_back(look.cuda.why_empty);
   // What is shown is what is there: only a list of cards narrows it.
   look.machine = gpu::narrowed(whole, look.devices, gpu::CudaEnvironment{});
-  look.advice = advise(look.machine, environment);
+  look.advice = advise(look.machine);
   return look;
 }
 

@@ -19,13 +19,13 @@ void add_gpus_option(CLI::App* command, std::string& gpus);
 
 struct Look {
   gpu::Devices devices;
-  std::shared_ptr<gpu::Sampler> sampler;
   gpu::Machine machine;  // all cards, or the listed ones
   gpu::CudaView cuda;    // of a real machine
   std::vector<std::string> warnings;
   gpu::Advice advice;
 };
 
-[[nodiscard]] Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options = {});
+[[nodiscard]] Look look_at_machine(const std::string& gpus,
+                                   gpu::SamplerOptions options = {.keep_sampling = false});
 
 }  // namespace headroom::cli

@@ -126,6 +126,23 @@ std::string fitted(std::string_view text, std::size_t width, const Terminal& ter
   return std::string(text.substr(0, end)) + std::string(dots);
 }
 
+std::string wrapped(std::string_view text, std::string_view first, std::string_view next,
+                    int width) {
+  const std::size_t room = static_cast<std::size_t>(std::max(40, width)) - cells(next);
+  std::string out(first);
+  std::size_t filled = 0;
+  for (const std::string_view word : split(text, ' ')) {
+    if (filled > 0 && filled + 1 + cells(word) > room) {
+      out.append("\n").append(next);
+      filled = 0;
+    }
+    if (filled > 0) out += ' ';
+    out += word;
+    filled += (filled > 0 ? 1 : 0) + cells(word);
+  }
+  return out + "\n";
+}
+
 std::string table(const std::vector<Column>& columns,
                   const std::vector<std::vector<std::string>>& rows, const Terminal& terminal) {
   std::vector<std::size_t> widths;

@@ -41,6 +41,11 @@ void print_error(std::string_view text);
                                  const Terminal& terminal);
 [[nodiscard]] std::size_t cells(std::string_view text);
 
+// Breaks a text at blanks into lines of at most `width` cells, each ended: the first begins with
+// `first`, the others with `next`. Colours in the prefixes take no room.
+[[nodiscard]] std::string wrapped(std::string_view text, std::string_view first,
+                                  std::string_view next, int width);
+
 // Columns padded to their widest entry, two blanks between them. `right` marks numbers.
 struct Column {
   std::string title;

@@ -34,7 +34,8 @@ Json document(const std::vector<Check>& checks) {
     json["checks"].push_back({{"name", check.name},
                               {"status", name_of(check.status)},
                               {"found", check.found},
-                              {"try", check.to_try.empty() ? Json() : Json(check.to_try)}});
+                              {"try", check.to_try.empty() ? Json() : Json(check.to_try)},
+                              {"details", check.details}});
   return json;
 }
 
@@ -44,9 +45,12 @@ std::string report(const std::vector<Check>& checks, const Terminal& terminal) {
     const Colour colour = check.status == Status::pass   ? Colour::green
                           : check.status == Status::warn ? Colour::yellow
                                                          : Colour::red;
-    out += terminal.paint(name_of(check.status), colour) + "  " +
-           terminal.paint(check.name, Colour::bold) + ": " + check.found + "\n";
-    if (!check.to_try.empty()) out += "      try: " + check.to_try + "\n";
+    // In a pipe a check is one line, for grep.
+    const int width = terminal.is_terminal ? terminal.width - 1 : 100'000;
+    out += wrapped(check.name + ": " + check.found,
+                   terminal.paint(name_of(check.status), colour) + "  ", "      ", width);
+    for (const std::string& line : check.details) out += wrapped(line, "      ", "      ", width);
+    if (!check.to_try.empty()) out += wrapped("try: " + check.to_try, "      ", "      ", width);
   }
   return out;
 }

@@ -26,12 +26,34 @@ std::string size_or_unknown(std::optional<Bytes> size) {
   return size ? to_string(*size) : "?";
 }
 
+std::string usable_text(const gpu::Card& card) {
+  const auto old = age(card, Clock::now());
+  const bool stale = !old || *old > gpu::kFreshFor;
+  return stale ? "stale" : size_or_unknown(usable_now(card));
+}
+
+// What does not fit into a narrow terminal is left to `--json` and to a wider one.
+bool has_room(const Terminal& terminal) {
+  return !terminal.is_terminal || terminal.width >= 125;
+}
+
+std::vector<std::string> narrow_row(const gpu::Card& card, const Terminal& terminal) {
+  const auto part = [&](Bytes gpu::CardMemory::*member) {
+    return card.memory ? to_string((*card.memory).*member) : std::string("?");
+  };
+  return {card.slice ? "" : std::to_string(card.index),
+          fitted(brief_name(card), 18, terminal),
+          part(&gpu::CardMemory::total),
+          part(&gpu::CardMemory::used),
+          part(&gpu::CardMemory::free),
+          usable_text(card),
+          or_unknown(card.utilization, " %")};
+}
+
 std::vector<std::string> row_of(const gpu::Card& card) {
   const auto part = [&](Bytes gpu::CardMemory::*member) {
     return card.memory ? to_string((*card.memory).*member) : std::string("?");
   };
-  const auto old = age(card, Clock::now());
-  const bool stale = !old || *old > gpu::kFreshFor;
   return {card.slice ? "" : std::to_string(card.index),
           card.name,
           card.pci.empty() ? "-" : card.pci,
@@ -40,15 +62,26 @@ std::vector<std::string> row_of(const gpu::Card& card) {
           part(&gpu::CardMemory::used),
           card.memory ? size_or_unknown(card.memory->reserved) : "?",
           part(&gpu::CardMemory::free),
-          stale ? "stale" : size_or_unknown(usable_now(card)),
+          usable_text(card),
           or_unknown(card.utilization, " %"),
           or_unknown(card.temperature_c, " C"),
           card.power_w ? fmt::format("{:.0f} W", *card.power_w) : "?"};
 }
 
 std::string cards_table(const gpu::Machine& machine, const Terminal& terminal) {
+  const bool wide = has_room(terminal);
   std::vector<std::vector<std::string>> rows;
-  for (const gpu::Card& card : machine.cards) rows.push_back(row_of(card));
+  for (const gpu::Card& card : machine.cards)
+    rows.push_back(wide ? row_of(card) : narrow_row(card, terminal));
+  if (!wide)
+    return table({{"GPU", true},
+                  {"name"},
+                  {"total", true},
+                  {"used", true},
+                  {"free", true},
+                  {"usable", true},
+                  {"util", true}},
+                 rows, terminal);
   return table({{"GPU", true},
                 {"name"},
                 {"PCI"},
@@ -71,11 +104,11 @@ std::string process_table(const gpu::Machine& machine, const Terminal& terminal)
       const auto since = [&] {
         return duration_text(std::chrono::system_clock::now() - *process.started);
       };
-      rows.push_back({card.slice ? short_text(card.uuid) : std::to_string(card.index),
-                      process.pid ? std::to_string(*process.pid) : "?", process.user.value_or("?"),
-                      size_or_unknown(process.used), process.started ? since() : "?",
-                      to_string(process.kind),
-                      fitted(process.command.value_or("?"), 60, terminal)});
+      rows.push_back(
+          {card.slice ? short_text(card.uuid) : std::to_string(card.index),
+           process.pid ? std::to_string(*process.pid) : "?", process.user.value_or("?"),
+           size_or_unknown(process.used), process.started ? since() : "?", to_string(process.kind),
+           fitted(process.command.value_or("?"), has_room(terminal) ? 60 : 24, terminal)});
     }
   }
   if (rows.empty()) return "\nno processes\n";

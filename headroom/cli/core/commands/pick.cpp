@@ -64,11 +64,11 @@ Json document(const gpu::WaitResult& result, const gpu::DeviceRequest& request) 
   return json;
 }
 
-// "need 10.00 GiB; best is GPU 2 with 7.00 GiB usable, short by 3.00 GiB; held by ...; 12 s of 60
-// m"
+// "waiting 12 s of 60 m: need 10.00 GiB; best is GPU 2 with 7.00 GiB usable, short by ..., held by
+// ..."
 std::string progress_text(const gpu::WaitProgress& progress) {
-  return progress.selection.sentence + "; waiting " + duration_text(progress.elapsed) + " of " +
-         duration_text(progress.timeout);
+  return "waiting " + duration_text(progress.elapsed) + " of " + duration_text(progress.timeout) +
+         ": " + progress.selection.sentence;
 }
 
 std::string picked_text(const gpu::Selection& selection, const Options& options) {

@@ -14,14 +14,6 @@ namespace {
 using gpu::Card;
 using gpu::GpuProcess;
 
-// "RTX 4090" for "NVIDIA GeForce RTX 4090".
-std::string brief_name(const Card& card) {
-  std::string name = card.name;
-  for (const std::string_view word : {"NVIDIA ", "GeForce ", "Simulated "})
-    if (const auto at = name.find(word); at != std::string::npos) name.erase(at, word.size());
-  return name;
-}
-
 std::string brief_pci(const Card& card) {
   // The domain is 0 on nearly every machine; "01:00.0" is what people know.
   const bool usual = card.pci.starts_with("00000000:");
@@ -104,25 +96,19 @@ std::string card_picture(const Card& card, const Terminal& terminal) {
   return first + "\n" + terminal.paint(fitted(second, width, terminal), Colour::dim) + "\n";
 }
 
-void append_wrapped(std::string& out, const std::string& mark, const std::string& text,
-                    Colour colour, const Terminal& terminal) {
-  const auto width = static_cast<std::size_t>(std::max(40, terminal.width - 4));
-  std::string line;
-  bool first = true;
-  const auto flush = [&] {
-    out += (first ? " " + terminal.paint(mark, colour) + " " : "   ") + line + "\n";
-    first = false;
-    line.clear();
-  };
-  for (const std::string_view word : split(text, ' ')) {
-    if (!line.empty() && cells(line) + 1 + cells(word) > width) flush();
-    if (!line.empty()) line += ' ';
-    line += word;
-  }
-  flush();
+std::string note(const char* mark, const std::string& text, Colour colour,
+                 const Terminal& terminal) {
+  return wrapped(text, " " + terminal.paint(mark, colour) + " ", "   ", terminal.width - 1);
 }
 
 }  // namespace
+
+std::string brief_name(const Card& card) {
+  std::string name = card.name;
+  for (const std::string_view word : {"NVIDIA ", "GeForce ", "Simulated "})
+    if (const auto at = name.find(word); at != std::string::npos) name.erase(at, word.size());
+  return name;
+}
 
 std::string machine_title(const gpu::Machine& machine, const Terminal& terminal) {
   const auto cards = std::count_if(machine.cards.begin(), machine.cards.end(),
@@ -155,11 +141,11 @@ std::string notes(const Look& look, std::size_t most_warnings, const Terminal& t
   std::string out;
   const std::size_t shown = std::min(most_warnings, look.warnings.size());
   for (std::size_t i = 0; i < shown; ++i)
-    append_wrapped(out, terminal.warning(), look.warnings[i], Colour::yellow, terminal);
+    out += note(terminal.warning(), look.warnings[i], Colour::yellow, terminal);
   if (shown < look.warnings.size())
     out += fmt::format("   (+{} more: headroom gpus)\n", look.warnings.size() - shown);
   for (const std::string& line : look.advice.lines)
-    append_wrapped(out, terminal.bullet(), line, Colour::blue, terminal);
+    out += note(terminal.bullet(), line, Colour::blue, terminal);
   return out.empty() ? out : "\n" + out;
 }
 

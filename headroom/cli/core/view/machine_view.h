@@ -8,6 +8,9 @@
 
 namespace headroom::cli {
 
+// "RTX 4090" for "NVIDIA GeForce RTX 4090".
+[[nodiscard]] std::string brief_name(const gpu::Card& card);
+
 [[nodiscard]] std::string machine_title(const gpu::Machine& machine, const Terminal& terminal);
 [[nodiscard]] std::string machine_picture(const gpu::Machine& machine, const Terminal& terminal);
 
