@@ -51,6 +51,19 @@ std::filesystem::path parent_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+// A link stays as it is: the file it points to is the one that is replaced.
+std::filesystem::path behind_links(const std::filesystem::path& path) {
+  std::error_code error;
+  auto target = std::filesystem::canonical(path, error);
+  return error ? path : target;
+}
+
+// Renaming over /dev/stdout or a pipe would put a file in its place.
+void write_into_device(const std::filesystem::path& path, std::string_view content) {
+  const Descriptor device(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (device.get() < 0 || !try_write(device.get(), content)) fail(path, errno);
+}
+
 }  // namespace
 
 std::optional<std::string> read_file(const std::filesystem::path& path) {
@@ -73,8 +86,13 @@ std::string read_input(const std::filesystem::path& path) {
   throw InputError("[read_file] cannot read " + path.string() + ": " + std::strerror(errno));
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+void write_file_atomically(const std::filesystem::path& named, std::string_view content) {
   static std::atomic<unsigned> counter{0};
+  const std::filesystem::path path = behind_links(named);
+  struct stat existing {};
+  const bool exists = ::stat(path.c_str(), &existing) == 0;
+  if (exists && !S_ISREG(existing.st_mode) && !S_ISDIR(existing.st_mode))
+    return write_into_device(path, content);
   const std::string temporary =
       path.string() + "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -85,9 +103,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
     ::unlink(temporary.c_str());
     fail(path, error);
   };
-  struct stat existing {};
-  if (::stat(path.c_str(), &existing) == 0)
-    check(::fchmod(file.get(), existing.st_mode & 07777) == 0);
+  if (exists) check(::fchmod(file.get(), existing.st_mode & 07777) == 0);
   check(try_write(file.get(), content));
   check(::fsync(file.get()) == 0);
   check(file.close());

@@ -16,7 +16,8 @@ namespace headroom {
 [[nodiscard]] std::string read_input(const std::filesystem::path& path);
 
 // Writes next to the target, flushes to the disk, renames over it. Permissions of an existing file
-// are kept. On failure the target is untouched, nothing is left behind, and WriteError is thrown.
+// are kept, and links to it; a pipe or device is written into. On failure the target is untouched,
+// nothing is left behind, and WriteError is thrown.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 // Writes all of it to an open descriptor. Throws WriteError naming `path` and the system's reason.

@@ -70,12 +70,12 @@ std::optional<ProcessFacts> ProcessTable::facts(const ProcessStat& process) cons
   if (::stat(folder.c_str(), &owner) != 0) return {};
   std::string command = read_file(folder / "cmdline").value_or("");
   while (!command.empty() && command.back() == '\0') command.pop_back();
-  std::replace(command.begin(), command.end(), '\0', ' ');
-  // Line breaks and escapes in somebody's arguments must not reach a table or a terminal.
-  std::replace_if(
-      command.begin(), command.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   if (command.empty())
     command = "[" + std::string(trim(read_file(folder / "comm").value_or("?"))) + "]";
+  // The ends of arguments become blanks. So do line breaks and escapes in somebody's arguments or
+  // name: they must not reach a table or a terminal.
+  std::replace_if(
+      command.begin(), command.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   const double since_boot = static_cast<double>(process.identity.start_ticks) /
                             static_cast<double>(::sysconf(_SC_CLK_TCK));
   return ProcessFacts{
@@ -161,7 +161,9 @@ CommandResult run_command(const std::vector<std::string>& argv, Seconds limit,
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::vector<std::string> arguments = argv, variables = environment_with(extra);
   pid_t child = 0;
-  result.started = !argv.empty() && ::posix_spawnp(&child, argv[0].c_str(), &actions, nullptr, pointers_to(arguments).data(), pointers_to(variables).data()) == 0;
+  result.started = !argv.empty() && ::posix_spawnp(&child, argv[0].c_str(), &actions, nullptr,
+                                                   pointers_to(arguments).data(),
+                                                   pointers_to(variables).data()) == 0;
   posix_spawn_file_actions_destroy(&actions);
   ::close(pipe[1]);
   if (!result.started) {
@@ -183,7 +185,8 @@ CommandResult run_command(const std::vector<std::string>& argv, Seconds limit,
     const ssize_t got = ::read(pipe[0], buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
-    if (result.out.size() < kKeep) result.out.append(buffer.data(), static_cast<std::size_t>(got));
+    result.out.append(buffer.data(),
+                      std::min(static_cast<std::size_t>(got), kKeep - result.out.size()));
   }
   ::close(pipe[0]);
 

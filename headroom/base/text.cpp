@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 
 namespace headroom {
@@ -62,9 +63,9 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 std::string join(const std::vector<std::string>& parts, std::string_view between) {
   std::string out;
-  for (const std::string& part : parts) {
-    if (!out.empty()) out += between;
-    out += part;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out += between;
+    out += parts[i];
   }
   return out;
 }
@@ -73,7 +74,8 @@ std::optional<long long> to_integer(std::string_view text) {
   return parse_whole<long long>(text);
 }
 std::optional<double> to_number(std::string_view text) {
-  return parse_whole<double>(text);
+  const auto number = parse_whole<double>(text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 std::string counted(long long n, std::string_view noun) {

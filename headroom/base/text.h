@@ -15,7 +15,7 @@ namespace headroom {
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view between);
 
-// A whole text as a number; nothing for anything else ("12x", "", " 1", beyond the range).
+// A whole text as a number; nothing for anything else ("12x", "", " 1", "nan", beyond the range).
 [[nodiscard]] std::optional<long long> to_integer(std::string_view text);
 [[nodiscard]] std::optional<double> to_number(std::string_view text);
 

@@ -83,7 +83,7 @@ std::string to_string(const Uuid& uuid) {
 }
 
 std::string short_text(const Uuid& uuid) {
-  const std::string text = to_string(uuid);
+  std::string text = to_string(uuid);
   if (uuid.instance || !uuid.raw.empty()) return text;
   return text.substr(0, text.find('-', 4));
 }

@@ -72,15 +72,22 @@ std::string heading(const char* name, const char* help) {
   return std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " gauge\n";
 }
 
-std::string process_series(const gpu::Machine& machine) {
+bool is_fresh(const gpu::Card& card, Clock::time_point now) {
+  const auto old = age(card, now);
+  return old && *old <= gpu::kFreshFor;
+}
+
+std::string process_series(const gpu::Machine& machine, Clock::time_point now) {
   constexpr const char* kName = "headroom_gpu_process_memory_used_bytes";
   std::string text = heading(kName, "Memory of one process on one card.");
-  for (const gpu::Card& card : machine.cards)
+  for (const gpu::Card& card : machine.cards) {
+    if (!is_fresh(card, now)) continue;
     for (const auto& process : card.processes.value_or(std::vector<gpu::GpuProcess>{}))
       if (process.pid && process.used)
         text += std::string(kName) + "{" + labels_of(card) + ",pid=\"" +
                 std::to_string(*process.pid) + "\",user=" + label_value(process.user.value_or("")) +
                 "} " + number(static_cast<double>(process.used->count)) + "\n";
+  }
   return text;
 }
 
@@ -91,8 +98,7 @@ std::string prometheus_text(const gpu::Machine& machine, bool processes, Clock::
   for (const Gauge& gauge : gauges()) {
     std::string series;
     for (const gpu::Card& card : machine.cards) {
-      const auto old = age(card, now);
-      const auto value = old && *old <= gpu::kFreshFor ? gauge.read(card) : std::nullopt;
+      const auto value = is_fresh(card, now) ? gauge.read(card) : std::nullopt;
       if (value)
         series += std::string(gauge.name) + "{" + labels_of(card) + "} " + number(*value) + "\n";
     }
@@ -106,7 +112,7 @@ std::string prometheus_text(const gpu::Machine& machine, bool processes, Clock::
           "headroom_gpu_sample_age_seconds{" + labels_of(card) + "} " + number(old->count()) + "\n";
   if (!ages.empty())
     text += heading("headroom_gpu_sample_age_seconds", "Time since the card last answered.") + ages;
-  if (processes) text += process_series(machine);
+  if (processes) text += process_series(machine, now);
   return text;
 }
 

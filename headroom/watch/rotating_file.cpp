@@ -26,7 +26,10 @@ void RotatingFile::open() {
   if (fd_ < 0)
     throw WriteError("[log] cannot write " + path_.string() + ": " + std::strerror(errno));
   struct stat found {};
-  size_ = Bytes{::fstat(fd_, &found) == 0 ? found.st_size : 0};
+  const bool known = ::fstat(fd_, &found) == 0;
+  size_ = Bytes{known ? found.st_size : 0};
+  // A pipe or /dev/null is no file that could be renamed or cut.
+  is_file_ = known && S_ISREG(found.st_mode);
   if (size_ == Bytes{0} && !header_.empty()) {
     write_all(fd_, header_, path_);
     size_ += Bytes{static_cast<std::int64_t>(header_.size())};
@@ -35,11 +38,24 @@ void RotatingFile::open() {
 
 void RotatingFile::append(std::string_view lines) {
   const Bytes more{static_cast<std::int64_t>(lines.size())};
-  const bool full = options_.limit > Bytes{0} && size_ + more > options_.limit;
+  const bool full = is_file_ && options_.limit > Bytes{0} && size_ + more > options_.limit;
   const bool has_lines = size_ > Bytes{static_cast<std::int64_t>(header_.size())};
   if (full && has_lines) rotate();
-  write_all(fd_, lines, path_);
+  try {
+    write_all(fd_, lines, path_);
+  } catch (const WriteError&) {
+    take_back_half_of(more);
+    throw;
+  }
   size_ += more;
+}
+
+void RotatingFile::take_back_half_of(Bytes lines) {
+  struct stat now {};
+  if (!is_file_ || ::fstat(fd_, &now) != 0) return;
+  // A file longer than that has another writer, whose lines are not ours to cut.
+  if (Bytes{now.st_size} >= size_ + lines) return;
+  if (::ftruncate(fd_, size_.count) != 0) return;  // a disk that is worse than full
 }
 
 void RotatingFile::rotate() {

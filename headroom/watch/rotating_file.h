@@ -30,11 +30,13 @@ class RotatingFile {
  private:
   void open();
   void rotate();
+  void take_back_half_of(Bytes lines);
 
   std::filesystem::path path_;
   std::string header_;
   RotationOptions options_;
   int fd_ = -1;
+  bool is_file_ = false;
   Bytes size_{0};
 };
 

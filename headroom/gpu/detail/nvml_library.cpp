@@ -61,7 +61,8 @@ Answer<std::string> Library::driver_version() const {
   if (function == nullptr) return kFunctionNotFound;
   std::string text(kVersionSize, '\0');
   if (const Return code = function(text.data(), kVersionSize); code != kSuccess) return code;
-  return std::string(text.c_str());
+  text.resize(text.find('\0'));  // the driver ends it within kVersionSize
+  return text;
 }
 
 Answer<int> Library::cuda_driver_version() const {

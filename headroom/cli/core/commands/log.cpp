@@ -121,10 +121,7 @@ ExitCode run(const Options& options) {
                         .process_interval = std::max(interval, Seconds(1)),
                         .processes = options.processes || options.format == "ndjson"});
   Complaints complaints;
-  const auto narrow = [&](gpu::Machine machine) {
-    // A driver that hangs has not told its cards yet; the listed ones may still come.
-    return machine.silent ? machine : narrowed(std::move(machine), devices, {});
-  };
+  const auto narrow = [&](gpu::Machine all) { return narrowed(std::move(all), devices, {}); };
   gpu::Machine machine = narrow(sampler.fresh());
   auto next = Clock::now();
   for (long long n = 0; options.count == 0 || n < options.count; ++n) {
