@@ -25,6 +25,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pwd
 import re
 import subprocess
 import sys
@@ -169,7 +170,7 @@ SCENES = {"": bare, "lab": lab, "no-driver": no_driver}
 VARYING = {
     "pid": r"(?<![\d.])\b\d{2,7}\b(?!\.\d| %| C\b| W\b| GiB| MiB)",
     "age": r"\b\d+(?:\.\d+)?\s(?:s|m|h|d)\b(?:\s\d+\s(?:s|m|h)\b)?",
-    "user": r"\b(?:alice|" + re.escape(os.environ.get("USER") or "root") + r"|root)\b",
+    "user": r"\b(?:alice|" + re.escape(pwd.getpwuid(os.getuid()).pw_name) + r"|root)\b",
     "time": r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?",
     "seconds": r"(?<=_s\":)\s?[\d.e+-]+",  # of JSON: "age_s":0.0012
 }
