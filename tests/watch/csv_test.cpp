@@ -1,0 +1,137 @@
+#include "headroom/watch/csv.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "headroom/base/text.h"
+#include "tests/watch/machines.h"
+
+namespace headroom::watch {
+namespace {
+
+using namespace headroom::literals;
+using headroom::testing::two_cards;
+using ::testing::ElementsAre;
+
+const Clock::time_point kNow = Clock::time_point(std::chrono::hours(1));
+const WallTime kWhen{std::chrono::milliseconds(1795266187'250)};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (const auto line : split(text, '\n')) lines.emplace_back(line);
+  EXPECT_EQ(lines.back(), "") << "the last line is whole";
+  lines.pop_back();
+  return lines;
+}
+
+// A reader of RFC 4180 that knows nothing of the writer.
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields{""};
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (quoted && line[i] == '"' && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[i++];
+    } else if (line[i] == '"') {
+      quoted = !quoted;
+    } else if (line[i] == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += line[i];
+    }
+  }
+  return fields;
+}
+
+TEST(CsvHeader, IsTheContractsToTheLetter) {
+  EXPECT_EQ(csv_header(false),
+            "timestamp,index,name,utilization.gpu [%],utilization.memory [%],memory.used [MiB],"
+            "memory.free [MiB]\n");
+  EXPECT_EQ(csv_header(true),
+            "timestamp,index,name,utilization.gpu [%],utilization.memory [%],memory.used [MiB],"
+            "memory.free [MiB],pid,process,process.used [MiB]\n");
+}
+
+TEST(CsvRows, HaveOneLineACardAndEmptyFieldsForTheUnknown) {
+  const auto lines = lines_of(csv_rows(two_cards(kNow), kWhen, false, kNow));
+  ASSERT_EQ(lines.size(), 2U);
+  const std::string when = local_timestamp(kWhen);
+  EXPECT_EQ(lines[0], when + ",0,NVIDIA GeForce RTX 4090,37,12,10240,14036");
+  EXPECT_EQ(lines[1], when + ",1,unknown GPU,,,,");
+}
+
+TEST(CsvRows, HaveOneLineAProcess) {
+  auto machine = two_cards(kNow);
+  machine.cards[0].processes->push_back(machine.cards[0].processes->front());
+  machine.cards[0].processes->back().pid = 77;
+  machine.cards[0].processes->back().used.reset();
+  const auto lines = lines_of(csv_rows(machine, kWhen, true, kNow));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_TRUE(lines[0].ends_with(",37,12,10240,14036,1234,python train.py,9216")) << lines[0];
+  EXPECT_TRUE(lines[1].ends_with(",37,12,10240,14036,77,python train.py,")) << lines[1];
+  EXPECT_TRUE(lines[2].ends_with(",1,unknown GPU,,,,,,,")) << lines[2];
+}
+
+TEST(CsvRows, AlwaysHaveAsManyFieldsAsTheHeader) {
+  for (const bool processes : {false, true}) {
+    for (const auto age : {Seconds(0), Seconds(5)}) {
+      const auto header = fields_of(lines_of(csv_header(processes))[0]);
+      const auto sampled = kNow - std::chrono::duration_cast<Clock::duration>(age);
+      for (const auto& line : lines_of(csv_rows(two_cards(sampled), kWhen, processes, kNow)))
+        EXPECT_EQ(fields_of(line).size(), header.size()) << line;
+    }
+  }
+}
+
+TEST(CsvRows, MarkAStaleCardByEmptyFigures) {
+  const auto sampled = kNow - std::chrono::milliseconds(2001);
+  const auto lines = lines_of(csv_rows(two_cards(sampled), kWhen, true, kNow));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0], local_timestamp(kWhen) + ",0,NVIDIA GeForce RTX 4090,,,,,,,");
+}
+
+TEST(CsvRows, KeepTheFiguresOfDataJustFreshEnough) {
+  const auto lines =
+      lines_of(csv_rows(two_cards(kNow - std::chrono::milliseconds(2000)), kWhen, false, kNow));
+  EXPECT_TRUE(lines[0].ends_with(",37,12,10240,14036")) << lines[0];
+}
+
+TEST(CsvRows, HaveNoFiguresBeforeTheFirstSample) {
+  auto machine = two_cards(kNow);
+  machine.cards[0].sampled.reset();
+  EXPECT_TRUE(lines_of(csv_rows(machine, kWhen, false, kNow))[0].ends_with(",,,,"));
+}
+
+TEST(CsvRows, QuoteACommandThatHoldsCommasAndQuotes) {
+  auto machine = two_cards(kNow);
+  const std::string command = "python -c \"print(1, 2)\"";
+  machine.cards[0].processes->front().command = command;
+  const auto fields = fields_of(lines_of(csv_rows(machine, kWhen, true, kNow))[0]);
+  ASSERT_EQ(fields.size(), 10U);
+  EXPECT_EQ(fields[8], command);
+}
+
+TEST(CsvRows, NameAHiddenProcessByItsKindWithoutANumber) {
+  auto machine = two_cards(kNow);
+  gpu::GpuProcess hidden;
+  hidden.kind = gpu::ProcessKind::other_namespace;
+  hidden.used = 2_GiB;
+  machine.cards[0].processes = {hidden};
+  EXPECT_TRUE(
+      lines_of(csv_rows(machine, kWhen, true, kNow))[0].ends_with(",,other-namespace,2048"));
+}
+
+TEST(CsvRows, AreNoneForAMachineWithoutCards) {
+  EXPECT_EQ(csv_rows(gpu::Machine{}, kWhen, true, kNow), "");
+}
+
+TEST(CsvField, QuotesOnlyWhereNeeded) {
+  EXPECT_EQ(csv_field("plain text"), "plain text");
+  EXPECT_EQ(csv_field(""), "");
+  EXPECT_EQ(csv_field("a,b"), "\"a,b\"");
+  EXPECT_EQ(csv_field("say \"hi\""), "\"say \"\"hi\"\"\"");
+  EXPECT_EQ(csv_field("two\nlines"), "\"two\nlines\"");
+  EXPECT_THAT(fields_of(csv_field("\",\"") + ",x"), ElementsAre("\",\"", "x"));
+}
+
+}  // namespace
+}  // namespace headroom::watch
