@@ -2,8 +2,8 @@
 # The demonstration: a simulated box of eight GPUs of 31.36 GiB with some jobs on it, what Headroom
 # sees, which card it would take, and what could be trained there. No GPU is needed.
 #
-# The box is a shared one (docs/formats/simulated-box.md); the jobs are `sleep`s under other names that
-# hold a share of its memory and end with this script.
+# The box is a shared one (docs/formats/simulated-box.md); the jobs are processes of `cat` under other
+# names, which wait on a pipe, hold a share of the box's memory, and end with this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/build/bin:$PATH"
@@ -12,6 +12,8 @@ export HEADROOM_STATE_DIR
 unset HEADROOM_GPUS CUDA_VISIBLE_DEVICES
 if [ -z "${LC_ALL:-}${LANG:-}" ]; then export LC_ALL=C.UTF-8; fi
 
+mkfifo "$HEADROOM_STATE_DIR/pipe"
+exec 9<>"$HEADROOM_STATE_DIR/pipe"
 jobs_started=()
 finish() {
   kill "${jobs_started[@]}" 2>/dev/null || true
@@ -23,7 +25,7 @@ cards="" shares=""
 for _ in 1 2 3 4 5 6 7 8; do cards+="${cards:+,}{\"total_bytes\":33672543601}"; done
 
 job() {  # job CARD GiB NAME: a process that holds memory of a card
-  (exec -a "$3" sleep 600) &
+  (exec -a "$3" cat <&9) &
   jobs_started+=($!)
   local stat
   stat=$(cat "/proc/$!/stat")

@@ -44,7 +44,7 @@ bool try_write(int fd, std::string_view content) {
 
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
   throw WriteError("[write_file] cannot write " + path.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space or choose another folder" : ""));
+                   (error == ENOSPC ? "; free some space" : ""));
 }
 
 std::filesystem::path parent_of(const std::filesystem::path& path) {

@@ -79,7 +79,8 @@ std::optional<double> to_number(std::string_view text) {
 }
 
 std::string counted(long long n, std::string_view noun) {
-  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
+  const char* plural = noun.ends_with('s') ? "es" : "s";
+  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : plural);
 }
 
 std::optional<std::string> nearest(std::string_view word,

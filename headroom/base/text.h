@@ -19,7 +19,7 @@ namespace headroom {
 [[nodiscard]] std::optional<long long> to_integer(std::string_view text);
 [[nodiscard]] std::optional<double> to_number(std::string_view text);
 
-// `1 card`, `2 cards`.
+// `1 card`, `2 cards`, `2 processes`.
 [[nodiscard]] std::string counted(long long n, std::string_view noun);
 
 // The candidate that needs the fewest edits to become `word` (case ignored), or nothing when even

@@ -78,10 +78,12 @@ void without_a_name(const Machine& machine, Advice& advice) {
   for (const Card& card : machine.cards) {
     if (!card.memory || !card.processes || card.mig_enabled) continue;
     Bytes named{0};
+    bool all_told = true;
     for (const GpuProcess& process : *card.processes) {
-      if (!process.used) return;  // the driver does not tell who holds how much
-      named += *process.used;
+      all_told = all_told && process.used.has_value();
+      named += process.used.value_or(Bytes{0});
     }
+    if (!all_told) continue;  // the driver does not tell who holds how much
     // Contexts of the listed processes account for some of it.
     const Bytes rest =
         card.memory->used - named - 700_MiB * static_cast<std::int64_t>(card.processes->size() + 1);
@@ -108,8 +110,7 @@ std::string next_command(const Machine& machine) {
   const bool full = best.picked.empty() || best.picked[0].usable < 2_GiB;
   if (full) return machine.simulated ? "headroom gpus --processes" : "headroom clean";
   if (machine.simulated) return "headroom models";
-  // By UUID, which CUDA reads the same way whatever the order of its numbers.
-  return "export CUDA_VISIBLE_DEVICES=$(headroom pick --need 2GiB --ids uuid)";
+  return "headroom pick --need 2GiB";
 }
 
 }  // namespace

@@ -103,13 +103,18 @@ bool called_exactly(const CatalogueCard& card, const std::string& squeezed_name)
                      [&](const auto& spelling) { return squeezed(spelling) == squeezed_name; });
 }
 
+// "mig", or a profile such as "1g.5gb".
+bool names_slice(const std::string& word) {
+  return word == "mig" || word.find("g.") != std::string::npos;
+}
+
 // Every word of the question is a word of the card, or its size ("a100 40gb", "3080 10gb").
 bool has_words(const CatalogueCard& card, const std::vector<std::string>& question) {
   std::set<std::string> words;
   for (const std::string& spelling : spellings(card))
     for (std::string& word : words_of(spelling)) words.insert(std::move(word));
   words.insert(std::to_string(std::lround(card.total.gib())) + "gb");
-  const bool asks_for_slice = std::find(question.begin(), question.end(), "mig") != question.end();
+  const bool asks_for_slice = std::any_of(question.begin(), question.end(), names_slice);
   if ((card.kind == "mig") != asks_for_slice) return false;
   return std::all_of(question.begin(), question.end(),
                      [&](const std::string& word) { return words.contains(word); });
@@ -136,13 +141,16 @@ const CatalogueCard* find_card(std::string_view name) {
   return found == cards.end() ? nullptr : &*found;
 }
 
-const CatalogueCard& card_named(std::string_view name) {
-  if (const CatalogueCard* card = find_card(name)) return *card;
+std::optional<std::string> nearest_card(std::string_view name) {
   std::vector<std::string> known;
   for (const CatalogueCard& card : catalogue()) known.push_back(card.brief);
-  const auto close = nearest(name, known);
+  return nearest(name, known);
+}
+
+const CatalogueCard& card_named(std::string_view name) {
+  if (const CatalogueCard* card = find_card(name)) return *card;
   throw UsageError(expectation("card_named", "a GPU of the catalogue (headroom cards lists them)",
-                               name, close.value_or("\"RTX 4090\"")));
+                               name, nearest_card(name).value_or("")));
 }
 
 }  // namespace headroom::gpu

@@ -2,8 +2,8 @@
 // bandwidth, rates, links. Every figure has its source in data/cards.json, which is part of the
 // program.
 //
-//   const CatalogueCard* card = find_card("4090");          // or "RTX 4090", "a100-40gb", "h100
-//   pcie" if (!card) say("nearest: " + nearest_card("409"));
+//   find_card("4090")->total;   // also "RTX 4090", "a100-40gb", "h100 pcie"
+//   nearest_card("RTX 409");    // "RTX 4090"
 #pragma once
 
 #include <optional>
@@ -48,6 +48,9 @@ struct CatalogueCard {
 // The card somebody means: driver's names, brief names and aliases, with vendor words, blanks,
 // dashes and case ignored ("nvidia a100 sxm4 40gb", "A100-40GB"). Null if there is none.
 [[nodiscard]] const CatalogueCard* find_card(std::string_view name);
+
+// The brief name of the card somebody may have meant, if one is near.
+[[nodiscard]] std::optional<std::string> nearest_card(std::string_view name);
 
 // As find_card, but throws UsageError naming the nearest card.
 [[nodiscard]] const CatalogueCard& card_named(std::string_view name);

@@ -145,13 +145,21 @@ void replace_by_slices(CudaView& view, const Machine& machine) {
   view.cards = {*first};
 }
 
-void warn_of_other_numbers(CudaView& view, const Machine& machine) {
-  for (std::size_t n = 0; n < view.cards.size(); ++n) {
-    const Card& card = machine.cards[view.cards[n]];
-    if (card.slice || card.index == static_cast<int>(n)) continue;
-    view.warnings.push_back(
-        "nvidia-smi and CUDA count differently here: cuda:" + std::to_string(n) + " is GPU " +
-        std::to_string(card.index) + " (" + card.name + ")");
+// Numbers mislead where CUDA's order is not the driver's. A list of UUIDs, or of numbers where both
+// count alike, is what somebody chose: nothing to warn of.
+void warn_of_other_numbers(CudaView& view, const Machine& machine,
+                           const std::vector<std::size_t>& order,
+                           const CudaEnvironment& environment) {
+  const std::string list = environment.visible_devices.value_or("");
+  if (list.starts_with("GPU-") || list.starts_with("MIG-")) return;
+  for (std::size_t n = 0; n < order.size(); ++n) {
+    const Card& card = machine.cards[order[n]];
+    if (card.index == static_cast<int>(n)) continue;
+    const std::string where = environment.visible_devices
+                                  ? "in CUDA_VISIBLE_DEVICES " + std::to_string(n)
+                                  : "cuda:" + std::to_string(n);
+    view.warnings.push_back("nvidia-smi and CUDA count differently here: " + where + " is GPU " +
+                            std::to_string(card.index) + " (" + card.name + ")");
     return;
   }
 }
@@ -180,7 +188,7 @@ CudaView cuda_view(const Machine& machine, const CudaEnvironment& environment) {
     (view.cards.empty() ? view.why_empty : view.warnings.emplace_back()) = sentence;
   }
   replace_by_slices(view, machine);
-  warn_of_other_numbers(view, machine);
+  warn_of_other_numbers(view, machine, order, environment);
   return view;
 }
 

@@ -19,15 +19,15 @@ bool is_uuid(std::string_view text) {
   return lowered.starts_with("gpu-") || lowered.starts_with("mig-");
 }
 
-std::vector<std::string> parse_list(std::string_view text) {
+std::vector<std::string> parse_list(std::string_view text, std::string_view where) {
   std::vector<std::string> cards;
   for (const std::string_view part : split(text, ',')) {
     const std::string card(trim(part));
     const auto number = to_integer(card);
     if (!is_uuid(card) && (!number || *number < 0))
-      throw UsageError(expectation("--gpus", kForms, text, "0,2"));
+      throw UsageError(expectation(where, kForms, text, "0,2"));
     if (std::find(cards.begin(), cards.end(), card) != cards.end())
-      throw UsageError(expectation("--gpus", "each card once", text));
+      throw UsageError(expectation(where, "each card once", text));
     cards.push_back(card);
   }
   return cards;
@@ -60,12 +60,12 @@ const Card& listed_card(const Machine& machine, const std::string& name) {
 
 }  // namespace
 
-Devices parse_devices(std::string_view given) {
+Devices parse_devices(std::string_view given, std::string_view where) {
   const std::string_view text = trim(given);
   Devices devices;
   devices.text = text;
   const std::string word = lower(text);
-  if (text.empty()) throw UsageError(expectation("--gpus", kForms, given, "all"));
+  if (text.empty()) throw UsageError(expectation(where, kForms, given, "all"));
   if (word == "auto") return devices;
   if (word == "all") {
     devices.kind = Devices::Kind::all;
@@ -76,10 +76,13 @@ Devices parse_devices(std::string_view given) {
     devices.box = parse_simulated(text);
   } else if (looks_like_list(text)) {
     devices.kind = Devices::Kind::listed;
-    devices.listed = parse_list(text);
+    devices.listed = parse_list(text, where);
   } else {
+    const CatalogueCard* card = find_card(text);
+    if (card == nullptr)
+      throw UsageError(expectation(where, kForms, text, nearest_card(text).value_or("all")));
     devices.kind = Devices::Kind::simulated;
-    devices.box = parse_simulated(card_named(text).name);
+    devices.box = parse_simulated(card->name);
   }
   return devices;
 }
@@ -87,7 +90,7 @@ Devices parse_devices(std::string_view given) {
 Devices devices_from(std::string_view option) {
   if (!option.empty()) return parse_devices(option);
   const auto preset = environment("HEADROOM_GPUS");
-  if (preset && !preset->empty()) return parse_devices(*preset);
+  if (preset && !preset->empty()) return parse_devices(*preset, "HEADROOM_GPUS");
   return {};
 }
 
@@ -103,7 +106,8 @@ Machine narrowed(Machine machine, const Devices& devices, const CudaEnvironment&
     for (const std::string& name : devices.listed) kept.push_back(listed_card(machine, name));
   } else if (devices.kind == Devices::Kind::cpu) {
     // no card
-  } else if (!machine.simulated && environment.visible_devices) {
+  } else if (devices.kind == Devices::Kind::automatic && !machine.simulated &&
+             environment.visible_devices) {
     for (const std::size_t position : cuda_view(machine, environment).cards)
       kept.push_back(machine.cards[position]);
   } else {

@@ -29,8 +29,8 @@ struct Devices {
   std::string text;  // as it was given
 };
 
-// Throws UsageError, naming the forms and the nearest card.
-[[nodiscard]] Devices parse_devices(std::string_view text);
+// Throws UsageError, naming the forms, the nearest card, and `where` the text stood.
+[[nodiscard]] Devices parse_devices(std::string_view text, std::string_view where = "--gpus");
 
 // `option` if given, else HEADROOM_GPUS, else automatic.
 [[nodiscard]] Devices devices_from(std::string_view option);
@@ -38,10 +38,10 @@ struct Devices {
 // NVML, or the simulated box.
 [[nodiscard]] std::shared_ptr<CardSource> make_source(const Devices& devices);
 
-// Keeps the cards that are meant: the listed ones, in the order of the list; else those that
-// CUDA_VISIBLE_DEVICES lets programs see (a queueing system gives out cards that way). Slices and
-// cards are listed by UUID, cards also by number.
-// Throws UsageError for a listed card that does not exist.
+// Keeps the cards that are meant: the listed ones, in the order of the list; all; and with `auto`
+// those that CUDA_VISIBLE_DEVICES lets programs see (a queueing system gives out cards so). Slices
+// and cards are listed by UUID, cards also by number. Throws UsageError for a listed card that does
+// not exist.
 [[nodiscard]] Machine narrowed(Machine machine, const Devices& devices,
                                const CudaEnvironment& environment);
 

@@ -157,7 +157,7 @@ std::vector<HolderReport> hidden_holders(const Machine& machine, const ProcessTa
     if (listed.contains(pid) || !processes.holds_open(pid, "/dev/nvidia").value_or(false)) continue;
     const auto stat = processes.stat(pid);
     const auto facts = stat ? processes.facts(*stat) : std::nullopt;
-    if (!facts) continue;
+    if (!facts || facts->uid != ::geteuid()) continue;
     HolderReport report{.card = {},
                         .card_index = -1,
                         .process = stat->identity,

@@ -59,6 +59,17 @@ bool is_fresh(const Card& card, Clock::time_point now) {
   return old && *old <= kFreshFor && !card.stuck;
 }
 
+bool could_ever_give(const Card& card, Bytes need) {
+  if (!card.memory) return true;
+  return need <= card.memory->total - card.memory->reserved.value_or(Bytes{0});
+}
+
+std::string why_hopeless(int cards, int large_enough, int count) {
+  if (cards < count) return "there are only " + counted(cards, "card");
+  if (large_enough == 0) return "no card has that much even when empty";
+  return "only " + counted(large_enough, "card") + " would have that much when empty";
+}
+
 std::string names_of(const std::vector<Holder>& holders) {
   constexpr std::size_t kMost = 3;
   std::vector<std::string> names;
@@ -112,9 +123,13 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
   std::vector<Candidate> fit, rest;
   std::vector<std::string> silent_cards;
   bool any_card = false;
+  int large_enough = 0;  // cards that could do if they were empty, as far as is known
+  int cards = 0;
   for (const Card& card : machine.cards) {
     if (!can_be_taken(card)) continue;
     any_card = true;
+    ++cards;
+    if (could_ever_give(card, request.need)) ++large_enough;
     if (!is_fresh(card, now)) {
       silent_cards.push_back(label(card));
       continue;
@@ -147,8 +162,11 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
     selection.sentence = shortage(request, *best, fit.size(), selection);
   } else {
     selection.sentence = "need " + counted(request.count, "card") + " with " +
-                         to_string(request.need) + ", " + std::to_string(fit.size()) +
-                         (fit.size() == 1 ? " card tells" : " cards tell") + " what it could give";
+                         to_string(request.need) + ", found " + std::to_string(fit.size());
+  }
+  if (any_card && !selection.stale && large_enough < request.count) {
+    selection.hopeless = true;
+    selection.sentence += "; " + why_hopeless(cards, large_enough, request.count);
   }
   if (!selection.stale && !silent_cards.empty())
     selection.sentence += "; the driver does not answer for " + join(silent_cards, ", ");

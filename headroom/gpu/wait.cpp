@@ -31,8 +31,9 @@ class Waiting {
     while (true) {
       result.selection = look();
       result.waited = elapsed();
-      // A cardless machine stays cardless; everything else may change.
-      const bool hopeless = result.selection.cpu || no_cards_;
+      // A machine stays without cards, and its cards stay as large as they are; all else may
+      // change.
+      const bool hopeless = result.selection.cpu || result.selection.hopeless || no_cards_;
       if (!result.selection.picked.empty() || hopeless) return result;
       if (elapsed() >= options_.timeout) {
         result.timed_out = true;

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
@@ -33,7 +35,22 @@ void RotatingFile::open() {
   if (size_ == Bytes{0} && !header_.empty()) {
     write_all(fd_, header_, path_);
     size_ += Bytes{static_cast<std::int64_t>(header_.size())};
+  } else if (is_file_ && size_ > Bytes{0}) {
+    refuse_other_content();
   }
+}
+
+// Rows of other columns behind these, or JSON behind rows, would be of no use to anybody.
+void RotatingFile::refuse_other_content() const {
+  std::string begin(std::max<std::size_t>(header_.size(), 1), '\0');
+  std::ifstream(path_, std::ios::binary)
+      .read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  const bool ours = header_.empty() ? begin[0] == '{' : begin == header_;
+  if (!ours)
+    throw InputError(expectation("log",
+                                 header_.empty() ? "a log of JSON lines in " + path_.string()
+                                                 : "these columns in " + path_.string(),
+                                 begin.substr(0, begin.find('\n')), "another file"));
 }
 
 void RotatingFile::append(std::string_view lines) {

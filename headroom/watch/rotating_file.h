@@ -18,7 +18,8 @@ struct RotationOptions {
 
 class RotatingFile {
  public:
-  // Appends to what is there. `header` begins every new file. Throws WriteError.
+  // Appends to what is there. `header` begins every new file; a file that begins otherwise is
+  // somebody's other log and is refused with InputError. Throws WriteError.
   RotatingFile(std::filesystem::path path, std::string header, RotationOptions options = {});
   ~RotatingFile();
   RotatingFile(const RotatingFile&) = delete;
@@ -30,6 +31,7 @@ class RotatingFile {
  private:
   void open();
   void rotate();
+  void refuse_other_content() const;
   void take_back_half_of(Bytes lines);
 
   std::filesystem::path path_;

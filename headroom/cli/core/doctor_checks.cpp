@@ -100,6 +100,7 @@ std::optional<Check> why_no_cuda(const Facts& facts) {
                      "run nvidia-modprobe -u -c=0, or nvidia-smi once, as root");
     return because("there is an NVIDIA GPU, but no driver for it", "install NVIDIA's driver");
   }
+  if (machine.silent) return because("unknown: " + machine.why_no_driver, "see the driver's check");
   if (machine.cards.empty()) return because("the driver sees no GPU", "nvidia-smi -L");
   if (!facts.cuda.why_empty.empty())
     return because(facts.cuda.why_empty,
@@ -135,6 +136,10 @@ Check order_check(const Facts& facts) {
   if (!facts.cuda.warnings.empty())
     return {"device order", Status::warn, found + ": " + facts.cuda.warnings[0],
             "export CUDA_DEVICE_ORDER=PCI_BUS_ID"};
+  if (facts.cuda.order_is_estimated)
+    return {"device order", Status::warn,
+            found + ": cards of several kinds, which CUDA orders by its own idea of speed",
+            "export CUDA_DEVICE_ORDER=PCI_BUS_ID"};
   if (order != "PCI_BUS_ID" && facts.machine.cards.size() > 1)
     return {"device order", Status::pass, found + ": cards of one kind, numbered by PCI address",
             ""};
@@ -142,6 +147,8 @@ Check order_check(const Facts& facts) {
 }
 
 Check persistence_check(const Facts& facts) {
+  if (facts.machine.silent)
+    return {"persistence", Status::warn, "unknown: the driver does not answer", ""};
   for (const gpu::Card& card : facts.machine.cards)
     if (card.persistence == false && !card.slice)
       return {"persistence", Status::warn, "off: every look at the GPUs wakes the driver anew",
@@ -203,6 +210,8 @@ Check blocking_check() {
 }
 
 Check hidden_check(const Facts& facts) {
+  if (facts.machine.silent)
+    return {"hidden processes", Status::warn, "unknown: the driver does not answer", ""};
   long long hidden = 0;
   for (const gpu::Card& card : facts.machine.cards)
     for (const auto& process : card.processes.value_or(std::vector<gpu::GpuProcess>{}))
@@ -212,7 +221,9 @@ Check hidden_check(const Facts& facts) {
     return {"hidden processes", Status::warn,
             counted(hidden, "holder") + " of GPU memory cannot be seen from here" +
                 (first ? "" : " (this is a container)"),
-            first ? "look as root" : "start the container with --pid=host"};
+            !first             ? "start the container with --pid=host"
+            : ::geteuid() == 0 ? "they may be just ending; else look from the host"
+                               : "look as root"};
   return {"hidden processes", Status::pass,
           first ? "none" : "none (a container: others would show without a name)", ""};
 }

@@ -1,8 +1,19 @@
 #include "headroom/cli/core/look.h"
 
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
 #include "headroom/watch/gpus_json.h"
 
 namespace headroom::cli {
+namespace {
+
+std::string visible_text(const gpu::Machine& machine, const gpu::CudaView& view) {
+  std::vector<std::string> names;
+  for (const std::size_t position : view.cards) names.push_back(label(machine.cards[position]));
+  return "CUDA_VISIBLE_DEVICES lets programs started here see only " + join(names, ", ");
+}
+
+}  // namespace
 
 void add_gpus_option(CLI::App* command, std::string& gpus) {
   command->add_option("--gpus", gpus,
@@ -13,6 +24,8 @@ void add_gpus_option(CLI::App* command, std::string& gpus) {
 Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   Look look;
   look.devices = gpu::devices_from(gpus);
+  if (look.devices.kind == gpu::Devices::Kind::cpu)
+    throw UsageError(expectation("--gpus", "GPUs to look at", "cpu", "all"));
   gpu::Sampler sampler(gpu::make_source(look.devices), options);
   const gpu::Machine whole = sampler.fresh();
   const auto environment = gpu::CudaEnvironment::current();
@@ -23,6 +36,9 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   // What is shown is what is there: only a list of cards narrows it.
   look.machine = gpu::narrowed(whole, look.devices, gpu::CudaEnvironment{});
   look.advice = advise(look.machine);
+  // What is shown is more than programs started here can use.
+  if (environment.visible_devices && !look.cuda.cards.empty())
+    look.advice.lines.insert(look.advice.lines.begin(), visible_text(whole, look.cuda));
   return look;
 }
 

@@ -1,5 +1,11 @@
 // `headroom`: reads the command line, runs one command, turns what goes wrong into a sentence on
 // standard error and an exit code.
+#include <sstream>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/registry.h"
@@ -44,30 +50,52 @@ ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
       return complain("unknown option '" + name + "'" + did_you_mean(name, option_names(*command)) +
                           " (" + help + ")",
                       kUsage);
-    if (command == &app)
-      return complain("unknown command '" + word + "'" + did_you_mean(word, command_names(app)) +
-                          " (" + help + ")",
-                      kUsage);
     return complain("unexpected argument '" + word + "' (" + help + ")", kUsage);
   }
   return complain(std::string(error.what()) + " (" + help + ")", kUsage);
+}
+
+// The first word that is no option, as long as it is no command: CLI11 would show the general help
+// for `headroom gpsu --help`.
+std::optional<std::string> unknown_command(const CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> known = command_names(app);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--gpus") ++i;
+    if (word.starts_with("-")) continue;
+    if (std::find(known.begin(), known.end(), word) != known.end()) return {};
+    return word;
+  }
+  return {};
+}
+
+ExitCode complain_of_command(const std::string& word, const CLI::App& app) {
+  return complain("unknown command '" + word + "'" + did_you_mean(word, command_names(app)) +
+                      " (headroom --help)",
+                  kUsage);
+}
+
+// "[parse_bytes] expected ..." names a function, which means nothing to who typed a command.
+std::string without_function(const std::string& what) {
+  const std::size_t end = what.starts_with("[") ? what.find("] ") : std::string::npos;
+  return end == std::string::npos ? what : what.substr(end + 2);
 }
 
 ExitCode run_chosen(const std::function<ExitCode()>& chosen) {
   try {
     return chosen();
   } catch (const UsageError& error) {
-    return complain(error.what(), kUsage);
+    return complain(without_function(error.what()), kUsage);
   } catch (const InputError& error) {
-    return complain(error.what(), kBadInput);
+    return complain(without_function(error.what()), kBadInput);
   } catch (const UnavailableError& error) {
-    return complain(error.what(), kUnavailable);
+    return complain(without_function(error.what()), kUnavailable);
   } catch (const WriteError& error) {
-    return complain(error.what(), kCannotWrite);
+    return complain(without_function(error.what()), kCannotWrite);
   } catch (const BusyError& error) {
-    return complain(error.what(), kBusy);
+    return complain(without_function(error.what()), kBusy);
   } catch (const OutOfMemoryError& error) {
-    return complain(error.what(), kOutOfMemory);
+    return complain(without_function(error.what()), kOutOfMemory);
   } catch (const std::exception& error) {
     return complain(std::string("this is a bug in Headroom: ") + error.what(), kInternal);
   }
@@ -95,13 +123,22 @@ ExitCode run(int argc, char** argv) {
   add_version(registry);
   add_completion(registry);
   app.require_subcommand(0, 1);
+  if (const auto word = unknown_command(app, argc, argv)) return complain_of_command(*word, app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
-    return app.exit(help_or_version);
+    std::ostringstream text;
+    (void)app.exit(help_or_version, text);
+    return run_chosen([&] { return print(text.str()), kOk; });
   } catch (const CLI::ParseError& error) {
     return explain(error, app);
   }
+  if (!gpus.empty() && !app.get_subcommands().empty())
+    return complain("--gpus belongs behind the command: headroom " +
+                        app.get_subcommands().front()->get_name() + " --gpus " + gpus,
+                    kUsage);
+  // `headroom --gpus X COMMAND` means the same as `headroom COMMAND --gpus X`, which beats it.
+  if (!gpus.empty()) ::setenv("HEADROOM_GPUS", gpus.c_str(), 1);  // no other thread runs yet
   return run_chosen(registry.chosen);
 }
 

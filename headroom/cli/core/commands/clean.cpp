@@ -48,7 +48,9 @@ std::string holder_text(const gpu::HolderReport& report, const Terminal& termina
   if (report.age) text += ", " + duration_text(*report.age);
   text += "  " + terminal.paint(to_string(report.holder_class), Colour::bold) + "\n";
   if (report.command) text += "    " + fitted(*report.command, 72, terminal) + "\n";
-  return text + "    why: " + report.why + "\n    do:  " + report.action + "\n";
+  const int width = terminal.is_terminal ? terminal.width - 1 : 100;
+  return text + wrapped(report.why, "    why: ", "         ", width) +
+         wrapped(report.action, "    do:  ", "         ", width);
 }
 
 // Ends a process that may be ended: first asked to, after 5 s forced to.
@@ -73,21 +75,22 @@ std::vector<ProcessStat> named_holders(const std::vector<pid_t>& pids,
     if (!stat || std::none_of(reports.begin(), reports.end(), holds))
       throw UsageError(expectation("--end", "a PID that headroom clean lists", std::to_string(pid),
                                    "headroom clean"));
-    named.push_back(*stat);
+    const auto same = [&](const ProcessStat& other) { return other.identity == stat->identity; };
+    if (std::none_of(named.begin(), named.end(), same)) named.push_back(*stat);
   }
   return named;
 }
 
-// Watches the processes for 10 s, then ends those that did nothing. False if any was spared.
-bool end_idle(const std::vector<ProcessStat>& named, const Options& options,
-              const ProcessTable& processes) {
+// Watches the processes for 10 s, then ends those that did nothing. Failed if any was spared.
+ExitCode end_idle(const std::vector<ProcessStat>& named, const Options& options,
+                  const ProcessTable& processes) {
   {
     const Interrupt interrupt;
     ProgressLine line(2);
     for (int left = static_cast<int>(gpu::kWatched.count()); left > 0; --left) {
       line.show("watching " + counted(static_cast<long long>(named.size()), "process") +
-                (named.size() == 1 ? "" : "es") + " for progress, " + std::to_string(left) + " s");
-      if (!sleep_for(1, interrupt.token())) return false;
+                " for progress, " + std::to_string(left) + " s");
+      if (!sleep_for(1, interrupt.token())) return interrupt.exit_code();
     }
   }
   const Look after = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
@@ -104,7 +107,7 @@ bool end_idle(const std::vector<ProcessStat>& named, const Options& options,
       print_error("headroom clean: ended " + name + "\n");
     }
   }
-  return all_ended;
+  return all_ended ? kOk : kFailed;
 }
 
 // Asks on a terminal about each process that looks left over; elsewhere nobody is asked.
@@ -137,7 +140,10 @@ std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& 
                         const Terminal& terminal) {
   std::string out;
   for (const auto& report : reports) out += holder_text(report, terminal);
-  if (reports.empty()) out += "Nobody holds GPU memory.\n";
+  if (reports.empty()) {
+    const std::string& why = look.machine.why_no_driver;
+    out += why.empty() ? "Nobody holds GPU memory.\n" : "Who holds GPU memory is not known.\n";
+  }
   for (const std::string& warning : look.warnings)
     out += std::string(terminal.warning()) + " " + warning + "\n";
   return out;
@@ -147,19 +153,21 @@ ExitCode run(const Options& options) {
   const ProcessTable processes;
   const Look look = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
   const auto reports = explain_holders(look.machine, processes, options.force);
+  // Refuses a wrong PID before anything is touched.
+  auto to_end = named_holders(options.end, reports, processes);
   const Terminal terminal = standard_output();
   if (!options.json) print(report_text(look, reports, terminal));
 
   Bytes returned{0};
-  bool all_ended = true;
+  ExitCode code = kOk;
   if (!options.stats_only) {
     const Leftovers leftovers = remove_leftovers(processes, options.force);
     returned += leftovers.returned;
     for (const std::string& line : leftovers.done) print_error("headroom clean: " + line + "\n");
-    std::vector<pid_t> pids = options.end;
-    for (const pid_t pid : ask_about(reports, options)) pids.push_back(pid);
-    if (!pids.empty()) {
-      all_ended = end_idle(named_holders(pids, reports, processes), options, processes);
+    const auto agreed = named_holders(ask_about(reports, options), reports, processes);
+    to_end.insert(to_end.end(), agreed.begin(), agreed.end());
+    if (!to_end.empty()) {
+      code = end_idle(to_end, options, processes);
       const Look after = look_at_machine(options.gpus);
       returned += std::max(Bytes{0}, used_by_all(look.machine) - used_by_all(after.machine));
     }
@@ -173,7 +181,7 @@ ExitCode run(const Options& options) {
           ". Clearing in one process frees nothing in another: a running job gives memory back\n"
           "only by itself (empty its cache, delete tensors) or by ending.\n");
   }
-  return all_ended ? kOk : kFailed;
+  return code;
 }
 
 }  // namespace

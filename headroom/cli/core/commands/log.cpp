@@ -94,7 +94,8 @@ void check(const Options& options) {
 class Complaints {
  public:
   void about(const gpu::Machine& machine) {
-    std::string kind = machine.why_no_driver;
+    // Without the growing age of a driver that hangs, which would be new every time.
+    std::string kind = machine.silent ? "silent" : machine.why_no_driver;
     for (const gpu::Card& card : machine.cards) {
       const auto old = age(card, Clock::now());
       if (!old || *old > gpu::kFreshFor) kind += label(card) + " ";
@@ -115,21 +116,25 @@ ExitCode run(const Options& options) {
   const Seconds interval = interval_of(options);
   const gpu::Devices devices = gpu::devices_from(options.gpus);
   const Interrupt interrupt;  // before the sampler's thread
-  Sink sink(options);
+  // At long intervals the driver is asked when a sample is due, and not in between: what was read
+  // an interval ago would be too old.
+  const bool ask_each_time = interval > Seconds(1);
   gpu::Sampler sampler(gpu::make_source(devices),
                        {.interval = interval,
                         .process_interval = std::max(interval, Seconds(1)),
-                        .processes = options.processes || options.format == "ndjson"});
+                        .processes = options.processes || options.format == "ndjson",
+                        .keep_sampling = !ask_each_time});
   Complaints complaints;
   const auto narrow = [&](gpu::Machine all) { return narrowed(std::move(all), devices, {}); };
   gpu::Machine machine = narrow(sampler.fresh());
+  Sink sink(options);  // no file is begun for cards that do not exist
   auto next = Clock::now();
   for (long long n = 0; options.count == 0 || n < options.count; ++n) {
     if (n > 0) {
       next += std::chrono::duration_cast<Clock::duration>(interval);
       if (!sleep_for(Seconds(next - Clock::now()).count(), interrupt.token()))
         return interrupt.exit_code();
-      machine = narrow(sampler.snapshot());
+      machine = narrow(ask_each_time ? sampler.fresh() : sampler.snapshot());
     }
     complaints.about(machine);
     sink.write(machine);

@@ -84,8 +84,12 @@ ExitCode run(const Options& options) {
   if (devices.kind == gpu::Devices::Kind::cpu)
     throw UsageError(expectation("--gpus", "GPUs to pick from", "cpu", "--gpus all"));
   gpu::WaitOptions wait;
-  if (options.wait) wait.timeout = parse_duration(options.timeout);
-  wait.interval = std::max(Seconds(0.2), parse_duration(options.interval));
+  const Seconds timeout = parse_duration(options.timeout);
+  if (options.wait) wait.timeout = timeout;
+  wait.interval = parse_duration(options.interval);
+  if (wait.interval < Seconds(0.05))
+    throw UsageError(expectation("--interval", "at least 50ms: the driver serialises its callers",
+                                 options.interval, "1s"));
   const auto environment = gpu::CudaEnvironment::current();
   wait.narrow = [&](gpu::Machine machine) {
     return narrowed(std::move(machine), devices, environment);
@@ -108,12 +112,13 @@ ExitCode run(const Options& options) {
     return kOk;
   }
   print_error("headroom pick: " + selection.sentence + "\n");
-  const gpu::Machine machine = sampler.snapshot();
-  const auto view = cuda_view(machine, environment);
-  if (!machine.cards.empty() && !view.why_empty.empty() &&
-      devices.kind == gpu::Devices::Kind::automatic)
-    print_error("headroom pick: " + view.why_empty + "\n");
-  return machine.cards.empty() && !machine.silent ? kUnavailable : kBusy;
+  const gpu::Machine whole = sampler.snapshot();
+  const gpu::Machine machine = wait.narrow(whole);
+  if (!machine.cards.empty() || machine.silent) return kBusy;
+  // No waiting gives a card where there is none, or where a list hides them all.
+  if (!whole.cards.empty())
+    print_error("headroom pick: " + cuda_view(whole, environment).why_empty + "\n");
+  return kUnavailable;
 }
 
 }  // namespace
@@ -123,7 +128,7 @@ void add_pick(Registry& registry) {
   CLI::App* command = registry.add(
       "pick", "Print the GPUs that have enough free memory",
       "  headroom pick --need 10GiB\n"
-      "  export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$(headroom pick --need 10GiB)\n"
+      "  gpu=$(headroom pick --need 10GiB --ids uuid) && export CUDA_VISIBLE_DEVICES=$gpu\n"
       "  headroom pick --need 20GiB --count 2 --wait --timeout 2h\n"
       "  headroom pick --need 10GiB --order least-loaded --ids uuid\n\n"
       "Numbers are the driver's (nvidia-smi's); CUDA counts the same way with\n"

@@ -121,12 +121,15 @@ std::string machine_title(const gpu::Machine& machine, const Terminal& terminal)
     title +=
         fmt::format(" (CUDA {}.{})", *machine.cuda_driver / 1000, *machine.cuda_driver % 1000 / 10);
   Bytes free{0}, total{0};
+  long long unknown = 0;
   for (const Card& card : machine.cards) {
+    if (!card.memory && !card.slice) ++unknown;
     if (!card.memory || card.slice) continue;
     free += card.memory->free;
     total += card.memory->total;
   }
   if (total > Bytes{0}) title += between + to_string(free) + " of " + to_string(total) + " free";
+  if (unknown > 0) title += between + std::to_string(unknown) + " unknown";
   return title + "\n";
 }
 
