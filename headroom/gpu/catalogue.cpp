@@ -141,10 +141,19 @@ const CatalogueCard* find_card(std::string_view name) {
   return found == cards.end() ? nullptr : &*found;
 }
 
+// People type "409" for the RTX 4090: what is compared leaves out what is on every card.
 std::optional<std::string> nearest_card(std::string_view name) {
+  const auto essence = [](std::string_view text) {
+    std::vector<std::string> words = words_of(text);
+    std::erase_if(words, [](const std::string& word) { return word == "rtx" || word == "gtx"; });
+    return join(words, "");
+  };
   std::vector<std::string> known;
-  for (const CatalogueCard& card : catalogue()) known.push_back(card.brief);
-  return nearest(name, known);
+  for (const CatalogueCard& card : catalogue()) known.push_back(essence(card.brief));
+  const auto close = nearest(essence(name), known);
+  if (!close) return {};
+  const auto at = std::find(known.begin(), known.end(), *close);
+  return catalogue()[static_cast<std::size_t>(at - known.begin())].brief;
 }
 
 const CatalogueCard& card_named(std::string_view name) {
