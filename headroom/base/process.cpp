@@ -109,6 +109,17 @@ std::optional<bool> ProcessTable::holds_open(pid_t pid, std::string_view prefix)
   return false;
 }
 
+std::optional<std::vector<std::string>> ProcessTable::mapped(
+    pid_t pid, const std::filesystem::path& folder) const {
+  const auto maps = read_file(proc_ / std::to_string(pid) / "maps");
+  if (!maps) return {};
+  std::vector<std::string> files;
+  for (const std::string_view line : split(*maps, '\n'))
+    if (const std::size_t at = line.find(folder.string() + "/"); at != std::string_view::npos)
+      files.emplace_back(line.substr(at));
+  return files;
+}
+
 std::vector<pid_t> ProcessTable::all() const {
   std::vector<pid_t> pids;
   std::error_code error;

@@ -55,6 +55,10 @@ class ProcessTable {
   // be looked at.
   [[nodiscard]] std::optional<bool> holds_open(pid_t pid, std::string_view prefix) const;
 
+  // The files below `folder` that the process has mapped; nothing if that may not be looked at.
+  [[nodiscard]] std::optional<std::vector<std::string>> mapped(
+      pid_t pid, const std::filesystem::path& folder) const;
+
   [[nodiscard]] std::vector<pid_t> all() const;
 
  private:

@@ -222,6 +222,16 @@ TEST(ProcessTable, TellsWhoHasTheDriverOpenOrThatItMayNotLook) {
   EXPECT_EQ(proc.table().holds_open(42, "/dev/nvidia"), true);
 }
 
+TEST(ProcessTable, ListsMappedFilesOrThatItMayNotLook) {
+  const FakeProc proc;
+  EXPECT_EQ(proc.table().mapped(42, "/dev/shm"), std::nullopt);
+  proc.folder().write("42/maps",
+                      "7f00-7f01 rw-s 00000000 00:17 9    /dev/shm/torch_1_2_3\n"
+                      "7f01-7f02 r-xp 00000000 00:17 9    /usr/lib/libc.so.6\n"
+                      "7f02-7f03 rw-p 00000000 00:00 0 \n");
+  EXPECT_THAT(*proc.table().mapped(42, "/dev/shm"), ElementsAre("/dev/shm/torch_1_2_3"));
+}
+
 // ---- Helper commands ----
 
 TEST(RunCommand, GivesOutputAndExitCode) {

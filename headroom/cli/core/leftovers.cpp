@@ -49,21 +49,20 @@ std::optional<std::set<std::string>> mapped_files(const ProcessTable& processes,
                                                   const fs::path& folder) {
   std::set<std::string> mapped;
   for (const pid_t pid : processes.all()) {
-    const auto path = "/proc/" + std::to_string(pid) + "/maps";
-    const auto maps = read_file(path);
-    if (!maps) {
-      if (processes.stat(pid)) return {};
-      continue;
-    }
-    for (const std::string_view line : split(*maps, '\n'))
-      if (const std::size_t at = line.find(folder.string() + "/"); at != std::string_view::npos)
-        mapped.emplace(line.substr(at));
+    const auto files = processes.mapped(pid, folder);
+    if (files) mapped.insert(files->begin(), files->end());
+    if (!files && processes.stat(pid)) return {};
   }
   return mapped;
 }
 
 void remove_shared_memory(const ProcessTable& processes, const fs::path& folder,
                           Leftovers& leftovers) {
+  if (!processes.in_first_pid_namespace()) {
+    leftovers.done.push_back(
+        "left shared memory alone: from this container it cannot be seen who else uses it");
+    return;
+  }
   const auto mapped = mapped_files(processes, folder);
   if (!mapped) {
     leftovers.done.push_back(

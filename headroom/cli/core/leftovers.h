@@ -17,7 +17,8 @@ struct Leftovers {
 
 // Removes Headroom's own half-written files of processes that are gone. With `search_harder` also
 // shared memory that PyTorch's data loaders of this user left in /dev/shm: the process that made it
-// is gone and no process has it mapped.
+// is gone and no process has it mapped. It stays where not all processes can be seen: in a
+// container, whose /dev/shm may be the machine's.
 [[nodiscard]] Leftovers remove_leftovers(const ProcessTable& processes, bool search_harder,
                                          const std::filesystem::path& shared_memory = "/dev/shm");
 

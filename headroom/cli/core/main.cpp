@@ -58,10 +58,15 @@ ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
 // The first word that is no option, as long as it is no command: CLI11 would show the general help
 // for `headroom gpsu --help`.
 std::optional<std::string> unknown_command(const CLI::App& app, int argc, char** argv) {
-  const std::vector<std::string> known = command_names(app);
+  const std::vector<std::string> known = command_names(app), options = option_names(app);
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--gpus") ++i;
+    // What follows an unknown option may be its value.
+    const std::string option = word.substr(0, word.find('='));
+    if (word.starts_with("--") &&
+        std::find(options.begin(), options.end(), option) == options.end())
+      return {};
     if (word.starts_with("-")) continue;
     if (std::find(known.begin(), known.end(), word) != known.end()) return {};
     return word;
@@ -133,10 +138,6 @@ ExitCode run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return explain(error, app);
   }
-  if (!gpus.empty() && !app.get_subcommands().empty())
-    return complain("--gpus belongs behind the command: headroom " +
-                        app.get_subcommands().front()->get_name() + " --gpus " + gpus,
-                    kUsage);
   // `headroom --gpus X COMMAND` means the same as `headroom COMMAND --gpus X`, which beats it.
   if (!gpus.empty()) ::setenv("HEADROOM_GPUS", gpus.c_str(), 1);  // no other thread runs yet
   return run_chosen(registry.chosen);
