@@ -1,0 +1,187 @@
+// What a person types: help, slips, other outputs. And what every command owes a script.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/headroom_process.h"
+
+namespace headroom::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::vector<std::string> kCommands{"gpus",  "pick",   "log",     "clean",     "doctor",
+                                         "cards", "models", "version", "completion"};
+
+// ---- Help ----
+
+class EachCommand : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EachCommand, HasHelpWithExamples) {
+  const World world;
+  const Outcome outcome = world.headroom({GetParam(), "--help"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.err, "");
+  const std::size_t examples = outcome.out.find("Examples:\n");
+  ASSERT_NE(examples, std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out.substr(examples), HasSubstr("headroom " + GetParam()));
+}
+
+TEST_P(EachCommand, NamesTheNearestOptionOfASlip) {
+  const World world;
+  const Outcome outcome = world.headroom({GetParam(), "--hlep"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("unknown option '--hlep'"), HasSubstr("'--help'"),
+                                 HasSubstr("headroom " + GetParam() + " --help")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, EachCommand, ::testing::ValuesIn(kCommands),
+                         [](const auto& each) { return each.param; });
+
+TEST(Help, ListsEveryCommand) {
+  const World world;
+  const Outcome outcome = world.headroom({"--help"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const std::string& command : kCommands)
+    EXPECT_THAT(outcome.out, HasSubstr("\n  " + command + " "));
+}
+
+// ---- Slips ----
+
+TEST(UnknownCommand, NamesTheNearest) {
+  const World world;
+  const Outcome outcome = world.headroom({"gpsu"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err,
+            "headroom: unknown command 'gpsu'; did you mean 'gpus'? (headroom --help)\n");
+}
+
+TEST(UnknownCommand, OfALaterIssueIsUnknown) {
+  const World world;
+  const std::string help = world.headroom({"--help"}).out;
+  for (const char* later : {"top", "estimate", "train", "swarm", "launch"}) {
+    EXPECT_EQ(world.headroom({later}).exit_code, 64) << later;
+    EXPECT_THAT(help, Not(HasSubstr(std::string("\n  ") + later + " ")));
+  }
+}
+
+TEST(UnknownOption, NamesTheNearest) {
+  const World world;
+  EXPECT_THAT(world.headroom({"gpus", "--jsn"}).err, HasSubstr("did you mean '--json'?"));
+  EXPECT_THAT(world.headroom({"pick", "--ned=1GiB"}).err, HasSubstr("did you mean '--need'?"));
+  EXPECT_THAT(world.headroom({"--gpu", "all"}).err, HasSubstr("did you mean '--gpus'?"));
+  EXPECT_EQ(world.headroom({"gpus", "-j"}).exit_code, 64);
+}
+
+TEST(UnknownCard, NamesTheNearest) {
+  const World world;
+  for (const Arguments& command : {Arguments{"cards", "RTX 409O"},
+                                   {"gpus", "--gpus", "RTX 409O"},
+                                   {"--gpus", "sim:2xRTX 409O"}}) {
+    const Outcome outcome = world.headroom(command);
+    EXPECT_EQ(outcome.exit_code, 64);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr("RTX 4090"));
+  }
+}
+
+TEST(ExtraArgument, IsRefused) {
+  const World world;
+  const Outcome outcome = world.headroom({"gpus", "everything"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_THAT(outcome.err, HasSubstr("unexpected argument 'everything'"));
+}
+
+// `headroom --gpus sim:... gpus` once looked at the real machine, without a word.
+TEST(GpusOption, CountsInFrontOfACommandToo) {
+  const World world;
+  const Outcome outcome = world.headroom({"--gpus", "sim:2x24GiB", "gpus", "--json"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.json()["gpus"].size(), 2U);
+}
+
+TEST(GpusVariable, ThatIsWrongIsRefusedAsTheOptionIs) {
+  World world;
+  world.set("HEADROOM_GPUS", "sim:apples");
+  const Outcome outcome = world.headroom({"gpus"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_EQ(lines_of(outcome.err).size(), 1U);
+}
+
+// ---- Where output goes ----
+
+TEST(FullDisk, Is73ForEverythingThatPrints) {
+  World world;
+  world.standard_output("/dev/full");
+  for (const Arguments& command : {Arguments{},
+                                   {"gpus"},
+                                   {"gpus", "--json"},
+                                   {"cards"},
+                                   {"models"},
+                                   {"version"},
+                                   {"completion", "bash"},
+                                   {"--help"},
+                                   {"--version"},
+                                   {"clean"},
+                                   {"pick", "--need", "1GiB", "--gpus", "sim:1x24GiB"}}) {
+    const Outcome outcome = world.headroom(command);
+    EXPECT_EQ(outcome.exit_code, 73) << (command.empty() ? "(none)" : command[0]);
+    EXPECT_THAT(outcome.err, HasSubstr("cannot write standard output: No space left on device"));
+  }
+}
+
+TEST(ClosedOutput, Is73) {
+  const World world;
+  EXPECT_EQ(world.run({"sh", "-c", std::string(HEADROOM_BINARY) + " cards >&-"}).exit_code, 73);
+}
+
+TEST(Version, IsAnEasilyReadLine) {
+  const World world;
+  EXPECT_TRUE(world.headroom({"--version"}).out.starts_with("headroom 0."));
+  const Json json = world.headroom({"version", "--json"}).json();
+  EXPECT_TRUE(json["version"].is_string());
+  EXPECT_EQ(json["torch"], "2.10.0");
+}
+
+// ---- Completion ----
+
+class Completion : public ::testing::Test {
+ protected:
+  // What bash offers for these words, the last of which is being typed.
+  [[nodiscard]] std::string offered(const std::string& words) const {
+    const std::string script =
+        "source <('" + std::string(HEADROOM_BINARY) + "' completion bash); " + "COMP_WORDS=(" +
+        words + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); " + "_headroom; echo \"${COMPREPLY[@]}\"";
+    return world_.run({"bash", "-c", script}).out;
+  }
+  const World world_;
+};
+
+TEST_F(Completion, IsABashScript) {
+  const Outcome script = world_.headroom({"completion", "bash"});
+  EXPECT_EQ(script.exit_code, 0);
+  const auto path = world_.folder().write("completion.bash", script.out);
+  const Outcome syntax = world_.run({"bash", "-n", path});
+  EXPECT_EQ(syntax.exit_code, 0) << syntax.err;
+}
+
+TEST_F(Completion, OffersCommandsOptionsAndValues) {
+  EXPECT_EQ(offered("headroom pi"), "pick\n");
+  for (const std::string& command : kCommands)
+    EXPECT_THAT(offered("headroom ''"), HasSubstr(command));
+  EXPECT_EQ(offered("headroom pick --or"), "--order\n");
+  EXPECT_EQ(offered("headroom pick --order l"), "least-loaded\n");
+  EXPECT_EQ(offered("headroom log --format p"), "prometheus\n");
+}
+
+TEST_F(Completion, KnowsNoOtherShell) {
+  const Outcome outcome = world_.headroom({"completion", "fish"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_EQ(outcome.out, "");
+}
+
+}  // namespace
+}  // namespace headroom::testing
