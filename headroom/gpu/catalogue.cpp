@@ -108,7 +108,12 @@ bool names_slice(const std::string& word) {
   return word == "mig" || word.find("g.") != std::string::npos;
 }
 
-// Every word of the question is a word of the card, or its size ("a100 40gb", "3080 10gb").
+bool is_size(const std::string& word) {
+  return word.ends_with("gb") && to_integer(word.substr(0, word.size() - 2));
+}
+
+// Every word of the question is a word of the card, or its size ("a100 40gb", "3080 10gb"). A size
+// alone names no card: "sim:8x24GB" is about bytes.
 bool has_words(const CatalogueCard& card, const std::vector<std::string>& question) {
   std::set<std::string> words;
   for (const std::string& spelling : spellings(card))
@@ -116,6 +121,7 @@ bool has_words(const CatalogueCard& card, const std::vector<std::string>& questi
   words.insert(std::to_string(std::lround(card.total.gib())) + "gb");
   const bool asks_for_slice = std::any_of(question.begin(), question.end(), names_slice);
   if ((card.kind == "mig") != asks_for_slice) return false;
+  if (std::all_of(question.begin(), question.end(), is_size)) return false;
   return std::all_of(question.begin(), question.end(),
                      [&](const std::string& word) { return words.contains(word); });
 }
@@ -145,7 +151,8 @@ const CatalogueCard* find_card(std::string_view name) {
 std::optional<std::string> nearest_card(std::string_view name) {
   const auto essence = [](std::string_view text) {
     std::vector<std::string> words = words_of(text);
-    std::erase_if(words, [](const std::string& word) { return word == "rtx" || word == "gtx"; });
+    for (std::string& word : words)
+      if (word.starts_with("rtx") || word.starts_with("gtx")) word.erase(0, 3);
     return join(words, "");
   };
   std::vector<std::string> known;

@@ -10,12 +10,26 @@
 namespace headroom::gpu {
 namespace {
 
+// The position of the first slice of a card, or the end.
+std::size_t first_slice(const Machine& machine, const Card& card) {
+  const auto found = std::find_if(machine.cards.begin(), machine.cards.end(), [&](const Card& c) {
+    return c.slice && c.slice->parent == card.uuid;
+  });
+  return static_cast<std::size_t>(found - machine.cards.begin());
+}
+
+// In MIG mode, but nobody has made slices yet: there is nothing that CUDA could open.
+bool is_without_slices(const Machine& machine, const Card& card) {
+  return card.mig_enabled && first_slice(machine, card) == machine.cards.size();
+}
+
 // Positions of what CUDA can open, in the driver's order: whole cards, not slices. A card cut into
 // slices counts as one device, which is its first slice.
 std::vector<std::size_t> whole_cards(const Machine& machine) {
   std::vector<std::size_t> positions;
   for (std::size_t i = 0; i < machine.cards.size(); ++i)
-    if (!machine.cards[i].slice) positions.push_back(i);
+    if (!machine.cards[i].slice && !is_without_slices(machine, machine.cards[i]))
+      positions.push_back(i);
   return positions;
 }
 
@@ -41,15 +55,18 @@ bool all_of_one_name(const Machine& machine) {
   });
 }
 
-// The number a text begins with: "+1gpu" is 1, "gpu", "" and a lone sign are none. PyTorch answers
-// -1 for none and stops at a lone sign with an exception; both end the list here.
-std::optional<long long> leading_number(std::string_view text) {
+// The number a text begins with, without sign and leading zeros: "+01gpu" is 1; "gpu", "", "-1" and
+// a lone sign are none. PyTorch answers -1 for none and stops at a lone sign with an exception;
+// both end the list here. It stays text, because PyTorch notices a number of any length when it
+// repeats.
+std::optional<std::string> leading_number(std::string_view text) {
   const std::size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
   const std::size_t end = std::min(text.find_first_not_of("0123456789", sign), text.size());
   if (end == sign) return {};
-  const auto number = to_integer(text.substr(sign, end - sign));
-  if (!number) return {};  // more digits than any machine has cards
-  return text[0] == '-' ? -*number : *number;
+  const std::size_t first = std::min(text.find_first_not_of('0', sign), end - 1);
+  std::string number(text.substr(first, end - first));
+  if (text[0] == '-' && number != "0") return {};
+  return number;
 }
 
 struct Choice {
@@ -61,24 +78,25 @@ struct Choice {
 // even behind one that no card has.
 Choice choose_by_number(const std::string& list, const std::vector<std::size_t>& order) {
   Choice choice;
-  std::vector<long long> numbers;
+  std::vector<std::string> numbers;
   for (const std::string_view element : split(list, ',')) {
     const auto number = leading_number(trim(element));
     const std::string named = "'" + std::string(element) + "'";
     if (number && std::find(numbers.begin(), numbers.end(), *number) != numbers.end())
       return {.cards = {}, .stopped = named + " stands there twice, which hides every card"};
-    if (!number || *number < 0) {
+    if (!number) {
       choice.stopped = named + " ends the list";
       break;
     }
     numbers.push_back(*number);
   }
-  for (const long long number : numbers) {
-    if (number >= static_cast<long long>(order.size())) {
-      choice.stopped = "there is no card " + std::to_string(number) + ", which ends the list";
+  for (const std::string& number : numbers) {
+    const auto n = to_integer(number);
+    if (!n || *n >= static_cast<long long>(order.size())) {
+      choice.stopped = "there is no card " + number + ", which ends the list";
       break;
     }
-    choice.cards.push_back(order[static_cast<std::size_t>(number)]);
+    choice.cards.push_back(order[static_cast<std::size_t>(*n)]);
   }
   return choice;
 }
@@ -128,14 +146,11 @@ Choice choose(const Machine& machine, const CudaEnvironment& environment,
 
 // A card in MIG mode is never opened itself: CUDA takes its first slice, and of slices only one.
 void replace_by_slices(CudaView& view, const Machine& machine) {
-  for (std::size_t& position : view.cards) {
-    if (!machine.cards[position].mig_enabled) continue;
-    const auto first = std::find_if(machine.cards.begin(), machine.cards.end(), [&](const Card& c) {
-      return c.slice && c.slice->parent == machine.cards[position].uuid;
-    });
-    if (first != machine.cards.end())
-      position = static_cast<std::size_t>(first - machine.cards.begin());
-  }
+  std::erase_if(view.cards,
+                [&](std::size_t p) { return is_without_slices(machine, machine.cards[p]); });
+  for (std::size_t& position : view.cards)
+    if (machine.cards[position].mig_enabled)
+      position = first_slice(machine, machine.cards[position]);
   const auto is_slice = [&](std::size_t p) { return machine.cards[p].slice.has_value(); };
   const auto first = std::find_if(view.cards.begin(), view.cards.end(), is_slice);
   if (first == view.cards.end() || view.cards.size() == 1) return;
@@ -174,6 +189,8 @@ CudaEnvironment CudaEnvironment::current() {
 CudaView cuda_view(const Machine& machine, const CudaEnvironment& environment) {
   CudaView view;
   const auto order = in_cuda_order(machine, environment);
+  if (order.empty() && !machine.cards.empty())
+    view.why_empty = "every card is in MIG mode and has no slices (nvidia-smi mig -cgi makes some)";
   if (order.empty()) return view;
   const Choice choice = choose(machine, environment, order);
   view.cards = choice.cards;

@@ -103,7 +103,13 @@ Machine narrowed(Machine machine, const Devices& devices, const CudaEnvironment&
   if (machine.cards.empty()) return machine;  // and why is said in it already
   std::vector<Card> kept;
   if (devices.kind == Devices::Kind::listed) {
-    for (const std::string& name : devices.listed) kept.push_back(listed_card(machine, name));
+    for (const std::string& name : devices.listed) {
+      const Card& card = listed_card(machine, name);
+      if (std::any_of(kept.begin(), kept.end(), [&](const Card& k) { return k.uuid == card.uuid; }))
+        throw UsageError(expectation(
+            "--gpus", "each card once (" + name + " is " + label(card) + ")", devices.text));
+      kept.push_back(card);
+    }
   } else if (devices.kind == Devices::Kind::cpu) {
     // no card
   } else if (devices.kind == Devices::Kind::automatic && !machine.simulated &&

@@ -154,7 +154,7 @@ class SimulatedSource : public CardSource {
 
 SimulatedBox parse_simulated(std::string_view spec) {
   std::string_view text = trim(spec);
-  if (text.starts_with("sim:")) text.remove_prefix(4);
+  if (lower(text.substr(0, 4)) == "sim:") text.remove_prefix(4);
   SimulatedBox box;
   if (const std::size_t at = text.find('@'); at != std::string_view::npos) {
     box.name = text.substr(at + 1);

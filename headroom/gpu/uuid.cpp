@@ -35,6 +35,13 @@ std::string hex(const std::array<std::uint8_t, 16>& bytes) {
   return out;
 }
 
+std::optional<int> parse_instance(std::string_view text) {
+  constexpr long long kMost = 1 << 20;  // no card has so many: what is beyond is no number of one
+  const auto number = to_integer(text);
+  if (!number || *number < 0 || *number > kMost) return {};
+  return static_cast<int>(*number);
+}
+
 bool take(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
   text.remove_prefix(prefix.size());
@@ -50,10 +57,10 @@ std::optional<Uuid> Uuid::parse(std::string_view text) {
   if (take(rest, "mig-gpu-")) {
     const auto parts = split(rest, '/');
     if (parts.size() != 3) return {};
-    const auto instance = to_integer(parts[1]), slice = to_integer(parts[2]);
+    const auto instance = parse_instance(parts[1]), slice = parse_instance(parts[2]);
     if (!instance || !slice) return {};
     uuid.kind = Kind::mig;
-    uuid.instance = {static_cast<int>(*instance), static_cast<int>(*slice)};
+    uuid.instance = {*instance, *slice};
     rest = parts[0];
   } else if (take(rest, "mig-")) {
     uuid.kind = Kind::mig;
