@@ -180,7 +180,9 @@ TEST(CleanEnd, EndsTheIdleOrphanAndSparesWhoWorksOrHasAJob) {
   NEEDS_OUR_PIDS();
   World world;
   const Holder idle(Holder::Kind::orphan), with_parent(Holder::Kind::child),
-      computing(Holder::Kind::orphan, "while :; do sleep 0.1; done"),
+      // Some percent of a core; /proc counts in ticks of 10 ms.
+      computing(Holder::Kind::orphan,
+                "while :; do i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; sleep 0.1; done"),
       on_the_gpu(Holder::Kind::orphan);
   Json active = process(on_the_gpu.pid(), "1GiB");
   active["sm"] = 35;
