@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "headroom/base/file.h"
@@ -38,6 +39,27 @@ CardMemory memory_from(const MemoryReading& reading) {
 std::optional<ComputeMode> compute_mode_from(const Answer<unsigned int>& mode) {
   if (!mode || *mode > 3) return {};
   return static_cast<ComputeMode>(*mode);
+}
+
+// Some drivers answer success with 4000000000 percent: what no card can have is unknown.
+std::optional<int> up_to(unsigned int most, unsigned int value) {
+  if (value > most) return {};
+  return static_cast<int>(value);
+}
+constexpr unsigned int kMostPercent = 100, kMostCelsius = 250, kMostMilliwatts = 100'000'000;
+
+// How busy a process kept the card at most: 0 if the driver sampled only others.
+std::optional<int> highest_share(pid_t pid, const std::vector<nvml::ProcessUtilization>& samples) {
+  int highest = 0;
+  bool nonsense = false;
+  for (const nvml::ProcessUtilization& sample : samples) {
+    if (static_cast<pid_t>(sample.pid) != pid) continue;
+    const auto share = up_to(kMostPercent, sample.sm);
+    nonsense = nonsense || !share;
+    highest = std::max(highest, share.value_or(0));
+  }
+  if (nonsense && highest == 0) return {};
+  return highest;
 }
 
 class NvmlSource : public CardSource {
@@ -156,15 +178,15 @@ void NvmlSource::read_gauges(Card& card) {
   card.utilization.reset();
   card.memory_utilization.reset();
   if (utilization) {
-    card.utilization = static_cast<int>(utilization->gpu);
-    card.memory_utilization = static_cast<int>(utilization->memory);
+    card.utilization = up_to(kMostPercent, utilization->gpu);
+    card.memory_utilization = up_to(kMostPercent, utilization->memory);
   }
   const auto temperature = library_->temperature(device);
   card.temperature_c.reset();
-  if (temperature) card.temperature_c = static_cast<int>(*temperature);
+  if (temperature) card.temperature_c = up_to(kMostCelsius, *temperature);
   const auto power = library_->power_mw(device);
   card.power_w.reset();
-  if (power) card.power_w = *power / 1000.0;
+  if (power && *power <= kMostMilliwatts) card.power_w = *power / 1000.0;
   const auto persistence = library_->persistence(device);
   card.persistence.reset();
   if (persistence) card.persistence = *persistence == 1;
@@ -178,18 +200,18 @@ void NvmlSource::read_processes(Card& card) {
   note(card, compute.code());
   note(card, graphics.code());
   card.processes.reset();
-  if (!compute && !graphics) return;
+  // Who draws says nothing of who computes; the other way round it is most of the answer.
+  if (!compute) return;
 
   const bool accounts = library_->accounting_enabled(device);
   std::vector<GpuProcess> processes;
+  std::set<unsigned int>
+      listed;  // the driver's numbers, also of processes not to be seen from here
   const auto add = [&](const Answer<std::vector<ProcessReading>>& readings, ProcessKind kind) {
     if (!readings) return;
     for (const ProcessReading& reading : *readings) {
       // A process that computes and draws stands in both lists, with the same bytes.
-      const auto same = [&](const GpuProcess& p) {
-        return p.pid && *p.pid == static_cast<pid_t>(reading.pid);
-      };
-      if (std::any_of(processes.begin(), processes.end(), same)) continue;
+      if (!listed.insert(reading.pid).second) continue;
       processes.push_back(describe(reading, kind));
       GpuProcess& added = processes.back();
       if (!accounts || !added.pid) continue;
@@ -204,12 +226,8 @@ void NvmlSource::read_processes(Card& card) {
 void NvmlSource::read_activity(Card& card) {
   const auto samples = library_->process_utilization(devices_.at(card.uuid));
   if (!samples || !card.processes) return;
-  for (GpuProcess& process : *card.processes) {
-    process.activity = 0;
-    for (const nvml::ProcessUtilization& sample : *samples)
-      if (process.pid && static_cast<pid_t>(sample.pid) == *process.pid)
-        process.activity = std::max(*process.activity, static_cast<int>(sample.sm));
-  }
+  for (GpuProcess& process : *card.processes)
+    if (process.pid) process.activity = highest_share(*process.pid, *samples);
 }
 
 GpuProcess NvmlSource::describe(const ProcessReading& reading, ProcessKind kind) {
