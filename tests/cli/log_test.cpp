@@ -219,7 +219,7 @@ TEST(Log, HasFreshFiguresAtALongInterval) {
 
 // ---- Bad input ----
 
-class LogRefuses : public ::testing::TestWithParam<std::pair<Arguments, const char*>> {};
+class LogRefuses : public ::testing::TestWithParam<std::pair<Arguments, std::string>> {};
 
 TEST_P(LogRefuses, WithASentenceAndWithoutMakingTheFile) {
   World world;

@@ -173,7 +173,7 @@ TEST(Pick, WithADriverThatSeesNoCardIsUnavailable) {
 
 // ---- Bad input ----
 
-class PickRefuses : public ::testing::TestWithParam<std::pair<Arguments, const char*>> {};
+class PickRefuses : public ::testing::TestWithParam<std::pair<Arguments, std::string>> {};
 
 TEST_P(PickRefuses, WithASentenceAndWithoutTouchingAnything) {
   World world;

@@ -174,8 +174,9 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::show(const std::string& text) {
   if (terminal_.is_terminal) {
-    print_error("\r\033[K" +
-                fitted(text, static_cast<std::size_t>(terminal_.width - 1), terminal_));
+    // The terminal writes "^C" behind it: in the next line that would be out of reach of clear().
+    const int width = std::max(1, terminal_.width - 3);
+    print_error("\r\033[K" + fitted(text, static_cast<std::size_t>(width), terminal_));
     drawn_ = true;
     return;
   }
