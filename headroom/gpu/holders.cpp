@@ -6,6 +6,8 @@
 #include <array>
 #include <set>
 
+#include "headroom/base/text.h"
+
 namespace headroom::gpu {
 namespace {
 
@@ -14,33 +16,58 @@ using namespace headroom::literals;
 // Less than this unexplained is rounding and the driver's own bookkeeping, not a holder.
 constexpr Bytes kWorthNaming = 64_MiB;
 
-bool names_program(const std::string& command, std::string_view program) {
-  const std::string first = command.substr(0, command.find(' '));
-  return first.substr(first.rfind('/') + 1).starts_with(program);
+// "/usr/bin/zsh -l" is zsh, "-bash" is bash, "sshd: alice" and "tmux: server" are sshd and tmux.
+std::string program_of(const std::string& command) {
+  std::string program = command.substr(0, command.find(' '));
+  program = program.substr(program.rfind('/') + 1);
+  if (program.ends_with(':')) program.pop_back();
+  if (program.starts_with('-')) program.erase(0, 1);
+  return program;
 }
 
+// Whole names: "shepherd" is no sh, and what it started is not to be ended for that.
 bool is_one_of(const std::string& command, std::initializer_list<std::string_view> programs) {
-  return std::any_of(programs.begin(), programs.end(),
-                     [&](std::string_view program) { return names_program(command, program); });
+  return std::find(programs.begin(), programs.end(), program_of(command)) != programs.end();
+}
+
+bool is_variant_of(const std::string& command, std::initializer_list<std::string_view> beginnings) {
+  const std::string program = program_of(command);
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](std::string_view beginning) { return program.starts_with(beginning); });
 }
 
 bool is_display(const GpuProcess& process) {
   if (process.kind == ProcessKind::graphics) return true;
-  return process.command && is_one_of(*process.command, {"Xorg", "Xwayland", "X ", "gnome-shell",
-                                                         "kwin", "sway", "gdm", "sddm"});
+  if (!process.command) return false;
+  return is_one_of(*process.command, {"X", "sway"}) ||
+         is_variant_of(*process.command,
+                       {"Xorg", "Xwayland", "gnome-shell", "kwin_", "gdm-", "sddm"});
+}
+
+// pid 1 and subreapers (systemd --user) adopt what lost its parent.
+bool adopts_orphans(const ProcessFacts& parent, pid_t pid) {
+  return pid <= 1 ||
+         is_one_of(parent.command, {"systemd", "init", "docker-init", "tini", "dumb-init"}) ||
+         is_variant_of(parent.command, {"containerd-shim"});
+}
+
+// A shell that a script or a command was given to is a job; one with nothing but options is where
+// somebody types.
+bool runs_a_script(const std::string& command) {
+  auto arguments = split(command, ' ');
+  arguments.erase(arguments.begin());
+  return std::any_of(arguments.begin(), arguments.end(), [](std::string_view argument) {
+    const bool is_option = argument.empty() || argument.starts_with('-');
+    return !is_option || (!argument.starts_with("--") && argument.find('c') != argument.npos);
+  });
 }
 
 // Shells, terminals and session leaders outlive what is started from them; being their child is no
-// sign of a job that waits. pid 1 and subreapers (systemd --user) adopt what lost its parent.
-bool adopts_orphans(const ProcessFacts& parent, pid_t pid) {
-  return pid <= 1 || is_one_of(parent.command, {"systemd", "init", "docker-init", "tini",
-                                                "dumb-init", "containerd-shim"});
-}
-
+// sign of a job that waits.
 bool is_interactive(const ProcessFacts& parent) {
-  return is_one_of(parent.command,
-                   {"bash", "-bash", "zsh", "-zsh", "fish", "sh", "-sh", "dash", "ksh", "tcsh",
-                    "csh", "tmux", "screen", "SCREEN", "sshd", "login", "su", "sudo"});
+  if (is_one_of(parent.command, {"bash", "zsh", "fish", "sh", "dash", "ksh", "tcsh", "csh"}))
+    return !runs_a_script(parent.command);
+  return is_one_of(parent.command, {"tmux", "screen", "SCREEN", "sshd", "login", "su", "sudo"});
 }
 
 struct Parent {
@@ -104,12 +131,13 @@ HolderReport report_on(const Card& card, const GpuProcess& process, const Proces
 
   const auto stat = process.pid ? processes.stat(*process.pid) : std::nullopt;
   const auto facts = stat ? processes.facts(*stat) : std::nullopt;
-  if (process.kind == ProcessKind::other_namespace || !stat || !facts) {
+  const bool is_there = stat && facts && stat->identity == report.process;
+  if (process.kind == ProcessKind::other_namespace || !is_there) {
     say(report, HolderClass::other_namespace,
         "the driver names a process that is not to be seen from here: another container, or one "
         "that is just ending",
         "look from the host, or ask whoever runs the container");
-  } else if (process.command && names_program(*process.command, "nvidia-cuda-mps")) {
+  } else if (process.command && is_variant_of(*process.command, {"nvidia-cuda-mps"})) {
     say(report, HolderClass::mps_server,
         "it is the server of CUDA MPS: the memory of its clients is counted on it",
         "end the clients; the server gives the memory back");

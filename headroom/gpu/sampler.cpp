@@ -90,8 +90,13 @@ bool Sampler::State::guarded_call(int card, unsigned my_number, Call&& call) {
     busy_card.reset();
     return !stop;
   }
-  // Given up long ago, and yet it came back: the card may be asked again, by the new worker.
-  if (card >= 0) machine.cards[static_cast<std::size_t>(card)].stuck = false;
+  // Given up long ago, and yet it came back: the card may be asked again, by the new worker, and
+  // now, for somebody may be waiting who asked while it was stuck.
+  if (card >= 0) {
+    machine.cards[static_cast<std::size_t>(card)].stuck = false;
+    wanted = Clock::now();
+    changed.notify_all();
+  }
   return false;
 }
 

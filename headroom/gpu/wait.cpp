@@ -31,6 +31,12 @@ class Waiting {
     while (true) {
       result.selection = look();
       result.waited = elapsed();
+      result.cancelled = options_.cancel.stop_requested();
+      if (result.cancelled) {  // perhaps between the two samples: nothing was decided
+        result.selection.picked.clear();
+        result.selection.cpu = false;
+        return result;
+      }
       // A machine stays without cards, and its cards stay as large as they are; all else may
       // change.
       const bool hopeless = result.selection.cpu || result.selection.hopeless || no_cards_;
@@ -73,9 +79,12 @@ class Waiting {
 
   Selection decide(const Machine& machine, const Usable& usable) {
     DeviceRequest request = request_;
-    // The CPU is for when waiting is over, not for the first full card.
+    // The CPU is for when waiting is over or of no use, not for the first full card.
     request.allow_cpu = request_.allow_cpu && elapsed() >= options_.timeout;
-    return find_best_device(machine, request, usable);
+    Selection selection = find_best_device(machine, request, usable);
+    const bool of_no_use = selection.hopeless || (machine.cards.empty() && !machine.silent);
+    if (!request_.allow_cpu || !of_no_use) return selection;
+    return find_best_device(machine, request_, usable);
   }
 
   bool needs_confirmation(const Selection& selection, const Machine& machine) {
