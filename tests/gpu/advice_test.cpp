@@ -1,6 +1,7 @@
+// Each line of advice appears when its cause is there, and only then.
+
 #include "headroom/gpu/advice.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/gpu/fixtures/cards.h"
@@ -9,78 +10,141 @@ namespace headroom::gpu {
 namespace {
 
 using namespace fixtures;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using Lines = std::vector<std::string>;
 
-Card busy(int index, std::vector<GpuProcess> processes) {
-  Bytes used{0};
-  for (const auto& process : processes) used += process.used.value_or(Bytes{0});
-  Card busy_card = card(index, used);
-  busy_card.utilization = 90;
-  busy_card.processes = std::move(processes);
-  return busy_card;
-}
-
-std::vector<std::string> lines(std::vector<Card> cards) {
+Lines advice(std::vector<Card> cards) {
   return advise(machine_of(std::move(cards))).lines;
 }
 
-TEST(Advise, SaysNothingWhereNothingIsToBeDone) {
-  EXPECT_THAT(lines({busy(0, {process(1, 12_GiB)})}), IsEmpty());
-  EXPECT_THAT(lines({}), IsEmpty());
-  EXPECT_THAT(lines({card(0), card(1)}), IsEmpty()) << "everything idle is no news";
+// A card at work: one job with all that is used.
+Card busy(int index, Bytes used = 20_GiB) {
+  Card busy_card = card(index, used);
+  busy_card.utilization = 95;
+  busy_card.processes = {process(100 + index, used, "python train.py")};
+  return busy_card;
 }
 
-TEST(Advise, NamesIdleCardsBesideBusyOnes) {
-  EXPECT_THAT(lines({busy(0, {process(1, 12_GiB)}), card(1), card(2)}),
-              ElementsAre("GPUs 1, 2 are idle: 24.00 GiB free on each"));
-  EXPECT_THAT(lines({busy(0, {process(1, 12_GiB)}), card(1)}),
-              ElementsAre("GPU 1 is idle: 24.00 GiB free"));
+// A full card with two jobs, of which the smaller has 3 GiB.
+Card crowded(int index) {
+  Card full = card(index, 22_GiB);
+  full.utilization = 95;
+  full.processes = {process(7, 19_GiB, "python big.py"), process(8, 3_GiB, "python small.py")};
+  return full;
 }
 
-TEST(Advise, NamesTheJobThatCouldMoveFromACrowdedCard) {
-  const auto crowded = busy(0, {process(11, 16_GiB), process(12, 6_GiB, "python small.py")});
-  EXPECT_THAT(lines({crowded, card(1)})[0],
-              AllOf(HasSubstr("GPU 0 has 2.00 GiB left for 2 jobs"), HasSubstr("PID 12"),
-                    HasSubstr("would fit on idle GPU 1")));
-  EXPECT_THAT(lines({crowded, busy(1, {process(13, 9_GiB)})}), IsEmpty()) << "nowhere to move";
-  EXPECT_THAT(lines({busy(0, {process(11, 23_GiB)}), card(1)}), ElementsAre(HasSubstr("is idle")))
-      << "one job alone does not crowd";
+TEST(Advice, IsNothingWhereNothingIsToBeSaid) {
+  EXPECT_EQ(advice({card(0), card(1)}), Lines{}) << "all idle";
+  EXPECT_EQ(advice({busy(0), busy(1)}), Lines{}) << "all at work";
+  EXPECT_EQ(advice({}), Lines{});
 }
 
-TEST(Advise, NamesMemoryThatIsHeldWithoutWork) {
-  Card held = busy(0, {process(7, 20_GiB)});
+TEST(Advice, NamesTheIdleCardsBesideBusyOnes) {
+  EXPECT_EQ(advice({busy(0), card(1), card(2, 500_MiB)}),
+            Lines{"GPUs 1, 2 are idle: 23.51 GiB free on each"});
+  EXPECT_EQ(advice({busy(0), card(1)}), Lines{"GPU 1 is idle: 24.00 GiB free"});
+}
+
+TEST(Advice, ACardIsIdleOnlyIfThatIsKnown) {
+  Card used = card(1, 700_MiB), unknown = card(2), stuck = card(3), computing = card(4);
+  unknown.memory.reset();
+  stuck.stuck = true;
+  computing.processes = {hidden_process({})};
+  EXPECT_EQ(advice({busy(0), used, unknown, stuck, computing}), Lines{});
+  Card drawing = card(5, 300_MiB);
+  drawing.processes = {process(9, 200_MiB, "Xorg")};
+  drawing.processes->at(0).kind = ProcessKind::graphics;
+  EXPECT_EQ(advice({busy(0), drawing}), Lines{"GPU 5 is idle: 23.71 GiB free"});
+}
+
+TEST(Advice, SaysWhichJobOfACrowdedCardWouldFitOnAnIdleOne) {
+  const Lines lines = advice({crowded(0), card(1)});
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0],
+            "GPU 0 has 2.00 GiB left for 2 jobs: PID 8 alice 3.00 GiB (python small.py) would fit "
+            "on idle GPU 1");
+}
+
+TEST(Advice, NobodyMovesWithoutAnIdleCardThatHasTheRoom) {
+  EXPECT_EQ(advice({crowded(0), busy(1)}), Lines{});
+  EXPECT_EQ(advice({crowded(0), card(1, 0_GiB, 2_GiB)}), Lines{"GPU 1 is idle: 2.00 GiB free"});
+  EXPECT_EQ(advice({busy(0, 23_GiB), card(1)}), Lines{"GPU 1 is idle: 24.00 GiB free"})
+      << "one job alone is not crowded";
+}
+
+TEST(Advice, NamesWhoHoldsMemoryOnACardThatDoesNothing) {
+  Card held = busy(0, 5_GiB);
   held.utilization = 0;
-  EXPECT_THAT(lines({held}),
-              ElementsAre(AllOf(HasSubstr("GPU 0 does nothing now"), HasSubstr("PID 7"))));
+  EXPECT_EQ(
+      advice({held, busy(1)}),
+      Lines{"GPU 0 does nothing now while PID 100 alice 5.00 GiB (python train.py) holds it"});
   held.utilization.reset();
-  EXPECT_THAT(lines({held}), IsEmpty()) << "unknown is no reason";
+  EXPECT_EQ(advice({held, busy(1)}), Lines{}) << "what it does is unknown";
+  Card little = busy(0, 900_MiB);
+  little.utilization = 0;
+  EXPECT_EQ(advice({little, busy(1)}), Lines{}) << "not worth a word";
 }
 
-TEST(Advise, NamesBytesWithoutAHolderOnEveryCard) {
-  Card untold = busy(0, {process(7, 8_GiB), process(8, std::nullopt)});
-  Card lost = busy(1, {process(9, 4_GiB)});
-  lost.memory->used = 12_GiB;
-  lost.memory->free = 12_GiB;
-  EXPECT_THAT(lines({untold, lost}),
-              ElementsAre(AllOf(HasSubstr("GPU 1: 8.00 GiB are held by no listed process"),
-                                HasSubstr("headroom clean"))));
+TEST(Advice, CountsWhatNoListedProcessHolds) {
+  Card held = card(0, 12_GiB);
+  held.utilization = 50;
+  held.processes = {process(7, 4_GiB)};
+  EXPECT_EQ(advice({held, busy(1)}),
+            Lines{"GPU 0: 8.00 GiB are held by no listed process; headroom clean explains"});
+  held.processes->at(0).used = 11_GiB;
+  EXPECT_EQ(advice({held, busy(1)}), Lines{}) << "a context accounts for the rest";
 }
 
-TEST(Advise, AsksForPersistenceOnce) {
-  Card sleepy = busy(0, {process(1, 12_GiB)});
-  sleepy.persistence = false;
-  Card other = sleepy;
-  other.index = 1;
-  EXPECT_THAT(lines({sleepy, other}), ElementsAre(HasSubstr("nvidia-smi -pm 1")));
+// One card whose driver does not tell bytes once silenced the advice for all cards behind it.
+TEST(Advice, ACardThatDoesNotTellWhoHoldsHowMuchSilencesOnlyItself) {
+  Card untold = busy(0);
+  untold.processes = {process(7, {})};
+  Card held = card(1, 12_GiB);
+  held.utilization = 50;
+  EXPECT_EQ(advice({untold, held}),
+            Lines{"GPU 1: 12.00 GiB are held by no listed process; headroom clean explains"});
 }
 
-TEST(Advise, EndsWithACommandThatCanBeTyped) {
-  EXPECT_EQ(advise(machine_of({card(0)})).next_command, "headroom pick --need 2GiB");
-  EXPECT_EQ(advise(machine_of({busy(0, {process(1, 23_GiB)})})).next_command, "headroom clean");
-  EXPECT_EQ(advise(Machine{}).next_command, "headroom doctor");
+TEST(Advice, PersistenceModeIsMentionedOnceWhereItIsOff) {
+  Card first = busy(0), second = busy(1), unknown = busy(2);
+  first.persistence = second.persistence = false;
+  unknown.persistence.reset();
+  const Lines lines = advice({first, second, unknown});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(lines[0].starts_with("persistence mode is off")) << lines[0];
+  EXPECT_EQ(advice({unknown, busy(1)}), Lines{});
+}
+
+TEST(Advice, ACutCardIsNotIdleAndItsBytesAreItsSlices) {
+  std::vector<Card> cards = mig_card(1);
+  cards[0].memory = card(1, 20_GiB, 40_GiB).memory;
+  cards.insert(cards.begin(), busy(0));
+  EXPECT_EQ(advice(cards),
+            Lines{"GPUs MIG-b0000000, MIG-b1000000 are idle: 5.00 GiB free on each"});
+}
+
+// ---- The next command ----
+
+std::string next(Machine machine) {
+  return advise(machine).next_command;
+}
+
+TEST(NextCommand, FitsTheMachine) {
+  EXPECT_EQ(next(machine_of({})), "headroom doctor");
+  EXPECT_EQ(next(machine_of({card(0), busy(1)})), "headroom pick --need 2GiB");
+  EXPECT_EQ(next(machine_of({busy(0, 23_GiB)})), "headroom clean");
+  Card unknown = card(0);
+  unknown.memory.reset();
+  EXPECT_EQ(next(machine_of({unknown})), "headroom clean");
+}
+
+TEST(NextCommand, OfASimulatedBoxIsAboutSimulatedCards) {
+  Machine box;
+  box.simulated = true;
+  EXPECT_EQ(next(box), "headroom cards");
+  box.cards = {card(0)};
+  EXPECT_EQ(next(box), "headroom models");
+  box.cards = {busy(0, 23_GiB)};
+  EXPECT_EQ(next(box), "headroom gpus --processes");
 }
 
 }  // namespace
