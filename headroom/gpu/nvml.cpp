@@ -262,7 +262,8 @@ std::optional<ProcessFacts> NvmlSource::facts_of(const ProcessStat& process) {
       return known->second;
   }
   auto facts = process_table_.facts(process);
-  if (!facts) return {};
+  // A process that is just being started has no command line yet: "[name]", until the next look.
+  if (!facts || facts->command.starts_with('[')) return facts;
   const std::lock_guard lock(facts_guard_);
   // Months of logging on a busy machine must not grow without end.
   if (facts_.size() > 4096) facts_.clear();
