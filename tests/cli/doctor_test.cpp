@@ -192,10 +192,24 @@ TEST(Doctor, WarnsOfHoldersThatCannotBeSeen) {
   EXPECT_THAT(hidden["found"].get<std::string>(), HasSubstr("1 holder of GPU memory"));
 }
 
+bool has_engine() {
+  return std::filesystem::exists(std::filesystem::path(HEADROOM_BINARY).parent_path() /
+                                 "headroom-engine");
+}
+
+TEST(Doctor, StartsTheEngineWithTheTorchItFound) {
+  if (!has_engine()) GTEST_SKIP() << "built without the engine";
+  World world;
+  world.set("HEADROOM_TORCH", HEADROOM_TORCH_DIR);
+  const Json libtorch = check(doctor(world), "LibTorch");
+  const std::string found = libtorch["found"];
+  if (found.find("within 3 s") != std::string::npos) GTEST_SKIP() << "a slow disk: " << found;
+  EXPECT_EQ(libtorch["status"], "pass") << libtorch;
+  EXPECT_THAT(found, HasSubstr("torch 2.11."));
+}
+
 TEST(Doctor, FailsForATorchOfAnotherVersion) {
-  if (!std::filesystem::exists(std::filesystem::path(HEADROOM_BINARY).parent_path() /
-                               "headroom-engine"))
-    GTEST_SKIP() << "built without the engine";
+  if (!has_engine()) GTEST_SKIP() << "built without the engine";
   World world;
   torch(world, "__version__ = '2.10.0+cu126'\ncuda = '12.6'\n");
   const Json libtorch = check(doctor(world), "LibTorch");
