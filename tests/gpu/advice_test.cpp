@@ -111,6 +111,7 @@ TEST(Advice, PersistenceModeIsMentionedOnceWhereItIsOff) {
   const Lines lines = advice({first, second, unknown});
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_TRUE(lines[0].starts_with("persistence mode is off")) << lines[0];
+  EXPECT_NE(lines[0].find("nvidia-smi -pm 1"), std::string::npos) << lines[0];
   EXPECT_EQ(advice({unknown, busy(1)}), Lines{});
 }
 
