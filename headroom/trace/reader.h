@@ -1,6 +1,6 @@
-// Reading traces: one interface over all kinds of files. Readers hold a small window of the file, never
-// all of it, so that a trace larger than memory can be read; the one exception is PyTorch's pickle,
-// whose form demands it.
+// Reading traces: one interface over all kinds of files. Readers hold a small window of the file,
+// never all of it, so that a trace larger than memory can be read; the one exception is PyTorch's
+// pickle, whose form demands it.
 //
 //   const auto trace = open_trace("run.hrtrace");
 //   for (Event event; trace->next(event);) say(to_string(event.kind), event.bytes);
@@ -17,6 +17,7 @@
 #include <string>
 
 #include "headroom/trace/event.h"
+#include "headroom/trace/input.h"
 
 namespace headroom::trace {
 
@@ -26,9 +27,9 @@ enum class Format { headroom, plain, pickle };
 // What a file says about the whole.
 struct About {
   Format format = Format::plain;
-  std::string program;                // what wrote it or was recorded; "" if not said
-  std::string settings;               // of the allocator at the start, as PYTORCH_CUDA_ALLOC_CONF
-  std::optional<Bytes> capacity;      // of the card that was recorded
+  std::string program;            // what wrote it or was recorded; "" if not said
+  std::string settings;           // of the allocator at the start, as PYTORCH_CUDA_ALLOC_CONF
+  std::optional<Bytes> capacity;  // of the card that was recorded
   bool times_are_known = false;
 };
 
@@ -50,5 +51,6 @@ class Reader {
 // Tells the format by the first bytes. "-" is standard input. Throws InputError when it cannot be
 // opened or is none of the formats.
 [[nodiscard]] std::unique_ptr<Reader> open_trace(const std::filesystem::path& path);
+[[nodiscard]] std::unique_ptr<Reader> open_trace(Input input);
 
 }  // namespace headroom::trace

@@ -1,0 +1,49 @@
+#include "headroom/trace/reader.h"
+
+#include <algorithm>
+
+#include "headroom/base/error.h"
+#include "headroom/trace/detail/fault.h"
+#include "headroom/trace/input.h"
+#include "headroom/trace/plain_reader.h"
+
+namespace headroom::trace {
+namespace {
+
+constexpr std::size_t kFirstLook = 64;
+
+// Control characters that no text has. An empty file is a trace of nothing.
+bool looks_like_text(std::string_view begin) {
+  return std::none_of(begin.begin(), begin.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 && c != '\n' && c != '\r' && c != '\t';
+  });
+}
+
+}  // namespace
+
+std::string_view to_string(Format format) {
+  switch (format) {
+    case Format::headroom:
+      return "headroom";
+    case Format::plain:
+      return "plain";
+    case Format::pickle:
+      return "pickle";
+  }
+  throw InternalError(expectation("trace", "a format", std::to_string(static_cast<int>(format))));
+}
+
+std::unique_ptr<Reader> open_trace(Input input) {
+  const std::string_view begin = input.peek(kFirstLook);
+  if (looks_like_text(begin)) return read_plain(std::move(input));
+  detail::fault(input.name(), 0,
+                "a Headroom trace, a PyTorch snapshot pickle (protocols 2 to 5) or plain events",
+                detail::shown(begin.substr(0, 16)), "docs/formats/");
+}
+
+std::unique_ptr<Reader> open_trace(const std::filesystem::path& path) {
+  return open_trace(Input::file(path));
+}
+
+}  // namespace headroom::trace
