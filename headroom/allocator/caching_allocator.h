@@ -1,14 +1,15 @@
 // The caching allocator that PyTorch 2.11 puts between tensors and a CUDA card, without PyTorch and
-// without a card: the same requests give the same blocks, the same statistics and the same refusals,
-// to the byte (tests/oracle/ runs the real one beside it). Nothing is ever stored at an address.
+// without a card: the same requests give the same blocks, the same statistics and the same
+// refusals, to the byte (tests/oracle/ runs the real one beside it). Nothing is ever stored at an
+// address.
 //
-// One object is one card. It is a value: a copy is a fork that lives its own life, cheap enough to try
-// something on and throw away. Any thread may own one; two threads may not use one at the same time.
+// One object is one card. It is a value: a copy is a fork that lives its own life, cheap enough to
+// try something on and throw away. Any thread may own one; two threads may not use one at the same
+// time.
 //
-//   CachingAllocator card({.capacity = 24_GiB, .settings = parse_settings("expandable_segments:True")});
-//   const BlockId block = card.allocate(3_GiB);
-//   if (block == kNoBlock) say(to_string(card.last_out_of_memory()));
-//   card.free(block);
+//   CachingAllocator card({.capacity = 24_GiB, .settings =
+//   parse_settings("expandable_segments:True")}); const BlockId block = card.allocate(3_GiB); if
+//   (block == kNoBlock) say(to_string(card.last_out_of_memory())); card.free(block);
 //
 // What it is not: the CUDA context, cuDNN's and cuBLAS's own memory, other processes. They are not
 // PyTorch's allocations; take them off `capacity` or pass them to set_used_by_others.
@@ -37,8 +38,9 @@ using StreamId = std::uint32_t;
 // A private pool: memory kept apart, as for a CUDA graph. Any number but 0.
 using PoolId = std::uint64_t;
 
-// More than any card has, and room for many address ranges of that size.
-inline constexpr Bytes kUnlimited{std::int64_t{1} << 50};
+// More than any card has; many address ranges of that size stay below 2^53, which viewers in
+// JavaScript need.
+inline constexpr Bytes kUnlimited{std::int64_t{1} << 48};
 
 // When work that another stream does with a block counts as done.
 enum class EventRule {
@@ -46,8 +48,7 @@ enum class EventRule {
   when_told,  // when complete_events is called, or the allocator itself waits for the stream
 };
 
-// Which addresses the driver gives. Only blocks of equal size are chosen by address, and results
-// depend on it no further (docs/guides/what-if.md has figures).
+// Which addresses the driver gives. They decide only between free blocks of equal size.
 enum class AddressPolicy {
   ascending,   // each above all before it; none is used again
   descending,  // each below all before it
@@ -76,7 +77,8 @@ struct OutOfMemory {
 
 // "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of ...", the text of
 // PyTorch's exception to the letter; `device` is what stands for "GPU 0".
-[[nodiscard]] std::string to_string(const OutOfMemory& refusal, const std::string& device = "GPU 0");
+[[nodiscard]] std::string to_string(const OutOfMemory& refusal,
+                                    const std::string& device = "GPU 0");
 
 struct BlockInfo {
   std::uint64_t address = 0;
@@ -133,11 +135,13 @@ class CachingAllocator {
   // ---- Requests ----
 
   // kNoBlock: it does not fit, whatever is given back; last_out_of_memory() has the figures.
-  // `requested` is at least one byte (PyTorch hands out nothing for 0 without asking the allocator).
+  // `requested` is at least one byte (PyTorch hands out nothing for 0 without asking the
+  // allocator).
   [[nodiscard]] BlockId allocate(Bytes requested, StreamId stream = 0);
   void free(BlockId block);
 
-  // Another stream uses the block too: after free() it stays active until that stream's work is done.
+  // Another stream uses the block too: after free() it stays active until that stream's work is
+  // done.
   void record_stream(BlockId block, StreamId stream);
   // With EventRule::when_told: what was recorded on this stream so far is done; on all, if none is
   // named. The allocator notices at its next request.
@@ -177,10 +181,10 @@ class CachingAllocator {
   // After allocate() answered kNoBlock.
   [[nodiscard]] const OutOfMemory& last_out_of_memory() const;
 
-  // Two faults of 2.11 are not imitated: with expandable segments it can lose count of a private pool
-  // and drop it while blocks live in it; and when max_split_size_mb is lowered it can give split
-  // blocks to the driver. Here such a pool or block simply stays. True once one was met: from there on
-  // the real allocator may differ, or have failed.
+  // Two faults of 2.11 are not imitated: with expandable segments it can lose count of a private
+  // pool and drop it while blocks live in it; and when max_split_size_mb is lowered it can give
+  // split blocks to the driver. Here such a pool or block simply stays. True once one was met: from
+  // there on the real allocator may differ, or have failed.
   [[nodiscard]] bool met_fault_of_original() const;
 
   void reset_peaks();

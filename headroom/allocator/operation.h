@@ -1,6 +1,6 @@
-// What a program asks of the allocator, one after the other: the plain stream that replay, what-if and
-// the tests feed to it. Where it comes from (a recorded trace, PyTorch's memory history, a text) is
-// the trace room's matter.
+// What a program asks of the allocator, one after the other: the plain stream that replay, what-if
+// and the tests feed to it. Where it comes from (a recorded trace, PyTorch's memory history, a
+// text) is the trace room's matter.
 //
 //   Player player(CachingAllocator({.capacity = 24_GiB}));
 //   for (const Operation& operation : operations) player.play(operation);
@@ -37,8 +37,8 @@ struct Operation {
   Kind kind = Kind::nothing;
 };
 
-// Plays operations to one card and keeps which id has which block. A value, like the card: a copy is
-// a fork.
+// Plays operations to one card and keeps which id has which block. A value, like the card: a copy
+// is a fork.
 class Player {
  public:
   explicit Player(CachingAllocator card, std::vector<std::string> settings_texts = {});

@@ -43,14 +43,15 @@ struct Statistics {
   StatByPool inactive_split_bytes;  // as `inactive_split`
   StatByPool requested_bytes;       // what was asked for, in active blocks
   // Counts
-  std::int64_t num_alloc_retries = 0;     // tries after everything free was given back, failed ones too
-  std::int64_t num_ooms = 0;              // requests refused
+  std::int64_t num_alloc_retries =
+      0;                      // tries after everything free was given back, failed ones too
+  std::int64_t num_ooms = 0;  // requests refused
   std::int64_t num_sync_all_streams = 0;  // waits for all streams
   std::int64_t num_device_alloc = 0;      // calls for memory: segments allocated, ranges mapped
   std::int64_t num_device_free = 0;
   Stat oversize_allocations;  // blocks, and segments, of max_split_size or more
   Stat oversize_segments;
-  std::int64_t max_split_size = 0;  // as it was at the start; the largest int64 when unlimited
+  std::int64_t max_split_size = -1;  // as it was at the start; -1: unlimited
 
   bool operator==(const Statistics&) const = default;
 };

@@ -1,5 +1,5 @@
-// The numbers in the rules of PyTorch's CUDA caching allocator, for one version of PyTorch. They all
-// stand here, so that another version is another value and not another program.
+// The numbers in the rules of PyTorch's CUDA caching allocator, for one version of PyTorch. They
+// all stand here, so that another version is another value and not another program.
 //
 // Sizes that a user can set are in Settings (settings.h), with that version's defaults.
 #pragma once
@@ -12,11 +12,11 @@ namespace headroom::allocator {
 
 struct Version {
   std::string_view torch;
-  Bytes smallest_block;        // every size is a multiple of it, if not rounded to parts of a power
-  Bytes largest_small;         // rounded requests up to it are "small": they have pools of their own
-  Bytes small_segment;         // what is taken from the driver for small requests; also their page
-  Bytes large_segment_below;   // rounded requests below it share segments of large_segment_size
-  Bytes large_rounding;        // those at or above it get a segment of their own, rounded up to this
+  Bytes smallest_block;       // every size is a multiple of it, if not rounded to parts of a power
+  Bytes largest_small;        // rounded requests up to it are "small": they have pools of their own
+  Bytes small_segment;        // what is taken from the driver for small requests; also their page
+  Bytes large_segment_below;  // rounded requests below it share segments of large_segment_size
+  Bytes large_rounding;       // those at or above it get a segment of their own, rounded up to this
   Bytes largest_unsplit_rest;  // a large block is split only when more than this is left over
   // Address space reserved for an expandable segment: capacity plus capacity / this.
   int spare_address_divisor;

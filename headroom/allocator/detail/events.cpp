@@ -1,0 +1,85 @@
+// Blocks that other streams use. When such a block is freed, an event is recorded on each of those
+// streams, and the block stays active until all are done, which is noticed at the next request.
+#include <algorithm>
+
+#include "headroom/allocator/detail/card.h"
+
+namespace headroom::allocator {
+
+namespace {
+
+void add_once(std::vector<StreamId>& streams, StreamId stream) {
+  const auto at = std::lower_bound(streams.begin(), streams.end(), stream);
+  if (at == streams.end() || *at != stream) streams.insert(at, stream);
+}
+
+}  // namespace
+
+void CachingAllocator::Card::record_stream(BlockId id, StreamId stream) {
+  Block& block = allocated_block(id, "CachingAllocator::record_stream");
+  if (stream == block.stream) return;
+  add_once(other_streams[id], stream);
+  block.used_elsewhere = true;
+  if (!open_pools.empty()) add_once(streams_of_open_pools[id], stream);
+}
+
+void CachingAllocator::Card::record_events(BlockId id) {
+  const auto row = other_streams.find(id);
+  for (const StreamId stream : row->second) {
+    if (stream >= queues.size()) queues.resize(stream + 1);
+    queues[stream].blocks.push_back(id);
+    ++blocks[id].events;
+    ++events_outstanding;
+  }
+  other_streams.erase(row);
+  blocks[id].used_elsewhere = false;
+}
+
+// Frees that came while a private pool was open. Streams recorded during that time are known to be
+// done, as the end of a graph's capture joins them.
+void CachingAllocator::Card::record_deferred_events() {
+  for (const BlockId id : deferred_frees) {
+    if (const auto row = streams_of_open_pools.find(id); row != streams_of_open_pools.end()) {
+      std::erase_if(other_streams[id], [&](StreamId stream) {
+        return std::binary_search(row->second.begin(), row->second.end(), stream);
+      });
+      streams_of_open_pools.erase(row);
+    }
+    record_events(id);
+    if (blocks[id].events == 0) make_free(id);
+  }
+  deferred_frees.clear();
+}
+
+void CachingAllocator::Card::process_events() {
+  record_deferred_events();
+  for (EventQueue& queue : queues) {
+    if (event_rule == EventRule::at_once) queue.done = queue.blocks.size();
+    for (; queue.done > 0; --queue.done) {
+      const BlockId id = queue.blocks.front();
+      finish_event(id);
+      queue.blocks.pop_front();
+    }
+  }
+}
+
+void CachingAllocator::Card::synchronize_all() {
+  ++statistics.num_sync_all_streams;
+  record_deferred_events();
+  for (EventQueue& queue : queues) {
+    for (const BlockId id : queue.blocks) finish_event(id);
+    queue.blocks.clear();
+    queue.done = 0;
+  }
+}
+
+void CachingAllocator::Card::finish_event(BlockId id) {
+  --events_outstanding;
+  if (--blocks[id].events == 0) make_free(id);
+}
+
+void CachingAllocator::Card::complete_events(StreamId stream) {
+  if (stream < queues.size()) queues[stream].done = queues[stream].blocks.size();
+}
+
+}  // namespace headroom::allocator

@@ -1,0 +1,157 @@
+// Expandable segments: one range of addresses a stream and pool, larger than the card, into which
+// memory is mapped page by page, so that free memory at its end grows instead of being left over.
+#include <algorithm>
+
+#include "headroom/allocator/detail/card.h"
+
+namespace headroom::allocator {
+
+// A free block of at least the request's size, made by mapping pages; none when the card has not
+// enough. Then pages mapped on the way stay mapped.
+BlockId CachingAllocator::Card::grow(const Request& request) {
+  // From here on a chain of free and unmapped blocks, together long enough.
+  BlockId id = find_room(request);
+  if (blocks[id].state == State::unmapped && !map(id, std::min(blocks[id].size, request.size)))
+    return kNoBlock;
+  while (blocks[id].size < request.size) {
+    const BlockId next = blocks[id].next;
+    if (next == kNoBlock) return kNoBlock;  // larger than the range, and than the card
+    if (!map(next, std::min(request.size - blocks[id].size, blocks[next].size))) return kNoBlock;
+    id = next;  // mapping joined them
+  }
+  erase_free(blocks[id]);
+  return id;
+}
+
+// The lowest address from which on there is room: in a range there is, or at the start of a new
+// one.
+BlockId CachingAllocator::Card::find_room(const Request& request) {
+  const auto is_vacant = [&](BlockId id) { return id != kNoBlock && blocks[id].is_vacant(); };
+  for (const auto& [address, unmapped] : pools[request.pool].unmapped[request.stream]) {
+    const BlockId before = blocks[unmapped].previous;
+    const BlockId start = is_vacant(before) ? before : unmapped;
+    std::int64_t room = 0;
+    for (BlockId id = start; room < request.size && is_vacant(id); id = blocks[id].next)
+      room += blocks[id].size;
+    if (room >= request.size) return start;
+  }
+  return new_range(request);
+}
+
+BlockId CachingAllocator::Card::new_range(const Request& request) {
+  Pool& pool = pools[request.pool];
+  const std::int64_t page = pool.is_small ? version.small_segment.count : large_segment;
+  const std::int64_t wanted = driver.capacity() + driver.capacity() / version.spare_address_divisor;
+  const std::int64_t size = (wanted + page - 1) / page * page;
+  const std::uint64_t address = driver.take_range(size);
+  const BlockId id = new_block();
+  Block& block = blocks[id];
+  block.address = address;
+  block.size = size;
+  block.pool = request.pool;
+  block.stream = request.stream;
+  block.state = State::unmapped;
+  const auto unused = std::find_if(ranges.begin(), ranges.end(),
+                                   [](const Range& range) { return range.size == 0; });
+  block.range = static_cast<std::uint32_t>(unused - ranges.begin());
+  if (unused == ranges.end()) ranges.emplace_back();
+  ranges[block.range] = {address, size, page};
+  pool.unmapped[request.stream].emplace(address, id);
+  return id;
+}
+
+// Puts memory behind the first `size` bytes of an unmapped block, rounded up to whole pages, and
+// joins it with free neighbours. False: there is not that much.
+bool CachingAllocator::Card::map(BlockId id, std::int64_t size) {
+  const std::int64_t page = ranges[blocks[id].range].page;
+  const std::int64_t mapped = (size + page - 1) / page * page;
+  if (!driver.take_memory(mapped)) return false;
+  const std::uint64_t address = blocks[id].address;
+  const std::uint32_t pool = blocks[id].pool;
+  const StreamId stream = blocks[id].stream;
+  auto& unmapped = pools[pool].unmapped[stream];
+  unmapped.erase(address);
+  if (mapped < blocks[id].size) {
+    const BlockId rest_id = new_block();
+    Block& block = blocks[id];
+    Block& rest = blocks[rest_id];
+    rest = block;
+    rest.requested = 0;
+    rest.address += static_cast<std::uint64_t>(mapped);
+    rest.size -= mapped;
+    rest.previous = id;
+    if (rest.next != kNoBlock) blocks[rest.next].previous = rest_id;
+    block.next = rest_id;
+    block.size = mapped;
+    unmapped.emplace(rest.address, rest_id);
+  }
+  blocks[id].state = State::free;
+  merge(id, blocks[id].previous);
+  merge(id, blocks[id].next);
+  insert_free(id);
+  increase(statistics.reserved_bytes, pool, mapped);
+  ++statistics.num_device_alloc;
+  tell(Happening::Kind::segment_map, address, mapped, stream, pool);
+  return true;
+}
+
+// Takes the memory away from behind the whole pages inside a free block; what lies over at its ends
+// stays mapped and free.
+void CachingAllocator::Card::unmap(BlockId id) {
+  const Block whole = blocks[id];
+  const Range& range = ranges[whole.range];
+  const auto offset = static_cast<std::int64_t>(whole.address - range.address);
+  const std::int64_t begin = (offset + range.page - 1) / range.page * range.page;
+  const std::int64_t end = (offset + whole.size) / range.page * range.page;
+  if (begin >= end) return;
+  complete_events(whole.stream);  // the driver waits for the stream first
+  driver.give_memory(end - begin);
+  erase_free(whole);
+
+  const auto cut = [&](std::int64_t from, std::int64_t size) {
+    const BlockId piece = new_block();
+    blocks[piece].address = range.address + static_cast<std::uint64_t>(from);
+    blocks[piece].size = size;
+    blocks[piece].pool = whole.pool;
+    blocks[piece].stream = whole.stream;
+    blocks[piece].range = whole.range;
+    return piece;
+  };
+  if (begin > offset) {
+    const BlockId piece = cut(offset, begin - offset);
+    blocks[piece].previous = whole.previous;
+    blocks[piece].next = id;
+    if (whole.previous != kNoBlock) blocks[whole.previous].next = piece;
+    blocks[id].previous = piece;
+    insert_free(piece);
+  }
+  if (end < offset + whole.size) {
+    const BlockId piece = cut(end, offset + whole.size - end);
+    blocks[piece].previous = id;
+    blocks[piece].next = whole.next;
+    if (whole.next != kNoBlock) blocks[whole.next].previous = piece;
+    blocks[id].next = piece;
+    insert_free(piece);
+  }
+  const std::uint64_t address = range.address + static_cast<std::uint64_t>(begin);
+  blocks[id].address = address;
+  blocks[id].size = end - begin;
+  blocks[id].state = State::unmapped;
+  merge(id, blocks[id].previous);
+  merge(id, blocks[id].next);
+  pools[whole.pool].unmapped[whole.stream].emplace(blocks[id].address, id);
+  decrease(statistics.reserved_bytes, whole.pool, end - begin);
+  count_driver_call(whole.pool, -1);
+  ++statistics.num_device_free;
+  tell(Happening::Kind::segment_unmap, address, end - begin, whole.stream, whole.pool);
+}
+
+// A range with nothing mapped is given up; the next request reserves another.
+void CachingAllocator::Card::drop_range(BlockId id) {
+  const Block& block = blocks[id];
+  pools[block.pool].unmapped[block.stream].erase(block.address);
+  ranges[block.range] = Range{};
+  drop_block(id);
+}
+
+}  // namespace headroom::allocator

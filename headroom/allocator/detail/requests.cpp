@@ -1,0 +1,357 @@
+// The way of a request (round, search, else ask the driver, split, hand out) and of a free (join
+// with free neighbours, keep).
+#include <algorithm>
+#include <bit>
+
+#include "headroom/allocator/detail/card.h"
+#include "headroom/base/error.h"
+
+namespace headroom::allocator {
+
+CachingAllocator::Card::Card(const CardOptions& options)
+    : version(options.version),
+      event_rule(options.events),
+      driver(options.capacity, options.addresses) {
+  adopt(options.settings);
+  if (max_split_size != kNoLimit) statistics.max_split_size = max_split_size;
+  new_pool(true, 0);
+  new_pool(false, 0);
+}
+
+void CachingAllocator::Card::adopt(const Settings& new_settings) {
+  settings = new_settings;
+  max_split_size = settings.max_split_size ? settings.max_split_size->count : kNoLimit;
+  max_unsplit_excess = settings.max_non_split_rounding_size.count;
+  large_segment = settings.large_segment_size.count;
+  collection_threshold = settings.garbage_collection_threshold;
+  expandable = settings.expandable_segments;
+  plain_rounding = std::all_of(settings.roundup_power2_divisions.begin(),
+                               settings.roundup_power2_divisions.end(),
+                               [](std::uint64_t divisions) { return divisions <= 1; });
+}
+
+namespace {
+
+std::int64_t up_to_multiple(std::int64_t size, std::int64_t of) {
+  return (size + of - 1) / of * of;
+}
+
+// Up to the next of `divisions` equal steps between the powers of two around the size.
+std::int64_t up_to_division(std::int64_t size, std::uint64_t divisions) {
+  const auto bits = static_cast<std::uint64_t>(size);
+  if (std::has_single_bit(bits)) return size;
+  const std::uint64_t power = std::bit_floor(bits);
+  const std::uint64_t step = power / std::bit_floor(divisions);
+  if (step == 0) return static_cast<std::int64_t>(power << 1);
+  return static_cast<std::int64_t>((bits + step - 1) & ~(step - 1));
+}
+
+constexpr int kFirstDivisionEntry = 20;  // Settings::roundup_power2_divisions begins at 2^20
+
+}  // namespace
+
+std::int64_t CachingAllocator::Card::rounded(std::int64_t requested) const {
+  const std::int64_t unit = version.smallest_block.count;
+  if (requested < unit) return unit;
+  if (!plain_rounding) {
+    const auto bits = static_cast<std::uint64_t>(requested);
+    const int power = static_cast<int>(std::bit_width(bits)) - 1;
+    const auto& table = settings.roundup_power2_divisions;
+    const int last = static_cast<int>(table.size()) - 1;
+    const auto entry = static_cast<std::size_t>(std::clamp(power - kFirstDivisionEntry, 0, last));
+    const std::uint64_t divisions = table[entry];
+    if (divisions > 1 && bits > static_cast<std::uint64_t>(unit) * divisions)
+      return up_to_division(requested, divisions);
+  }
+  return up_to_multiple(requested, unit);
+}
+
+std::int64_t CachingAllocator::Card::segment_size(std::int64_t size) const {
+  if (size <= version.largest_small.count) return version.small_segment.count;
+  if (size < version.large_segment_below.count) return large_segment;
+  return up_to_multiple(size, version.large_rounding.count);
+}
+
+std::uint32_t CachingAllocator::Card::pool_for(std::int64_t size) const {
+  const bool is_small = size <= version.largest_small.count;
+  if (open_pools.empty()) return is_small ? kSmallPool : kLargePool;
+  const PrivatePool& pool = private_pools.at(open_pools.back());
+  return is_small ? pool.small : pool.large;
+}
+
+BlockId CachingAllocator::Card::allocate(std::int64_t requested, StreamId stream) {
+  if (open_pools.empty() && (events_outstanding > 0 || !deferred_frees.empty())) process_events();
+  const std::int64_t size = rounded(requested);
+  const Request request{requested, size, segment_size(size), stream, pool_for(size)};
+  Pool& pool = pools[request.pool];
+  if (stream >= pool.free.size()) {
+    pool.free.resize(stream + 1);
+    pool.unmapped.resize(stream + 1);
+  }
+  BlockId block = find_free(request);
+  if (block == kNoBlock) block = obtain(request);
+  if (block == kNoBlock) return refuse(request);
+  return hand_out(block, request);
+}
+
+// Best fit. What the rules on oversize blocks turn down counts as not found: no other is looked
+// for.
+BlockId CachingAllocator::Card::find_free(const Request& request) {
+  Pool& pool = pools[request.pool];
+  if (collects_garbage()) ++pool.searches;
+  detail::FreeBlocks& free_blocks = pool.free[request.stream];
+  auto best = free_blocks.first_at_least(request.size);
+  if (!best) return kNoBlock;
+
+  const auto is_expandable = [&](auto at) {
+    return blocks[free_blocks.at(at).block].is_expandable();
+  };
+  if (is_expandable(best)) {
+    if (expandable) {
+      // A block before unmapped addresses counts with the size it could grow to.
+      const auto size_it_can_have = [&](auto at) {
+        const Block& block = blocks[free_blocks.at(at).block];
+        const bool can_grow = block.next != kNoBlock && blocks[block.next].state == State::unmapped;
+        return block.size + (can_grow ? blocks[block.next].size : 0);
+      };
+      for (auto next = free_blocks.next(best);
+           is_expandable(best) && next && size_it_can_have(next) < size_it_can_have(best);
+           next = free_blocks.next(next))
+        best = next;
+    } else {
+      do {
+        best = free_blocks.next(best);
+        if (!best) return kNoBlock;
+      } while (is_expandable(best));
+    }
+  }
+
+  const auto [size, address, block] = free_blocks.at(best);
+  if (request.size < max_split_size && size >= max_split_size) return kNoBlock;
+  if (request.size >= max_split_size && size >= request.size + max_unsplit_excess) return kNoBlock;
+  free_blocks.erase(best);
+  return block;
+}
+
+// Nothing cached serves: ask the driver, each time after giving more back to it.
+BlockId CachingAllocator::Card::obtain(const Request& request) {
+  if (collects_garbage()) collect_garbage();
+  BlockId block = take_from_driver(request, false);
+  if (block == kNoBlock && release_available(request)) block = take_from_driver(request, false);
+  if (block == kNoBlock && open_pools.empty()) {
+    release_cached();
+    block = take_from_driver(request, true);
+  }
+  return block;
+}
+
+BlockId CachingAllocator::Card::take_from_driver(const Request& request, bool is_retry) {
+  if (is_retry) ++statistics.num_alloc_retries;
+  // Judged by the whole segment, even where only pages would be mapped.
+  if (limit && statistics.reserved_bytes.all.current + request.segment > *limit) return kNoBlock;
+  if (expandable) {
+    const BlockId grown = grow(request);
+    if (grown != kNoBlock) count_driver_call(request.pool, +1);
+    return grown;
+  }
+  const auto address = driver.take_segment(request.segment);
+  if (!address) return kNoBlock;
+  count_driver_call(request.pool, +1);
+  const BlockId id = new_block();
+  Block& block = blocks[id];
+  block.address = *address;
+  block.size = request.segment;
+  block.pool = request.pool;
+  block.stream = request.stream;
+  block.state = State::free;
+  increase(statistics.segment, request.pool, 1);
+  increase(statistics.reserved_bytes, request.pool, request.segment);
+  if (request.segment >= max_split_size) statistics.oversize_segments.increase(1);
+  ++statistics.num_device_alloc;
+  tell(Happening::Kind::segment_alloc, block.address, block.size, block.stream, block.pool);
+  return id;
+}
+
+BlockId CachingAllocator::Card::refuse(const Request& request) {
+  std::int64_t free_in_private_pools = 0;
+  for (const Pool& pool : pools)
+    if (pool.owner != 0)
+      for (const detail::FreeBlocks& free_blocks : pool.free)
+        for (auto at = free_blocks.first(); at; at = free_blocks.next(at))
+          free_in_private_pools += free_blocks.at(at).size;
+  refusal = {.requested = Bytes{request.requested},
+             .tried = Bytes{request.segment},
+             .capacity = Bytes{driver.capacity()},
+             .free = Bytes{driver.free()},
+             .limit = {},
+             .allocated = Bytes{statistics.allocated_bytes.all.current},
+             .reserved = Bytes{statistics.reserved_bytes.all.current},
+             .free_in_private_pools = Bytes{free_in_private_pools}};
+  if (limit) refusal.limit = Bytes{*limit};
+  ++statistics.num_ooms;
+  tell(Happening::Kind::oom, static_cast<std::uint64_t>(driver.free()), request.size,
+       request.stream, request.pool);
+  return kNoBlock;
+}
+
+bool CachingAllocator::Card::should_split(const Block& block, std::int64_t size) const {
+  const std::int64_t rest = block.size - size;
+  if (pools[block.pool].is_small || expandable) return rest >= version.smallest_block.count;
+  return size < max_split_size && rest > version.largest_unsplit_rest.count;
+}
+
+// The front becomes a block of its own; the rest stays what it was and goes back to its pool.
+BlockId CachingAllocator::Card::split(BlockId rest_id, const Request& request) {
+  const BlockId front_id = new_block();
+  Block& front = blocks[front_id];
+  Block& rest = blocks[rest_id];
+  const bool was_split = rest.is_split();
+  front.address = rest.address;
+  front.size = request.size;
+  front.pool = rest.pool;
+  front.stream = rest.stream;
+  front.range = rest.range;
+  front.previous = rest.previous;
+  front.next = rest_id;
+  if (front.previous != kNoBlock) blocks[front.previous].next = front_id;
+  rest.previous = front_id;
+  rest.address += static_cast<std::uint64_t>(request.size);
+  rest.size -= request.size;
+  insert_free(rest_id);
+  if (!rest.is_expandable()) {
+    if (was_split) {
+      decrease(statistics.inactive_split_bytes, front.pool, front.size);
+    } else {
+      increase(statistics.inactive_split_bytes, front.pool, rest.size);
+      increase(statistics.inactive_split, front.pool, 1);
+    }
+  }
+  return front_id;
+}
+
+BlockId CachingAllocator::Card::hand_out(BlockId id, const Request& request) {
+  if (should_split(blocks[id], request.size)) {
+    id = split(id, request);
+  } else if (blocks[id].is_split() && !blocks[id].is_expandable()) {
+    decrease(statistics.inactive_split_bytes, request.pool, blocks[id].size);
+    decrease(statistics.inactive_split, request.pool, 1);
+  }
+  Block& block = blocks[id];
+  block.state = State::allocated;
+  block.requested = request.requested;
+  tell(Happening::Kind::alloc, block.address, block.requested, block.stream, block.pool);
+  increase(statistics.allocation, block.pool, 1);
+  increase(statistics.allocated_bytes, block.pool, block.size);
+  increase(statistics.active, block.pool, 1);
+  increase(statistics.active_bytes, block.pool, block.size);
+  increase(statistics.requested_bytes, block.pool, block.requested);
+  if (block.size >= max_split_size) statistics.oversize_allocations.increase(1);
+  return id;
+}
+
+CachingAllocator::Card::Block& CachingAllocator::Card::allocated_block(BlockId id,
+                                                                       std::string_view function) {
+  if (id >= blocks.size() || blocks[id].state != State::allocated)
+    throw UsageError(expectation(function, "a block that is allocated", std::to_string(id),
+                                 "free each block once"));
+  return blocks[id];
+}
+
+void CachingAllocator::Card::free(BlockId id) {
+  Block& block = allocated_block(id, "CachingAllocator::free");
+  block.state = State::awaiting;
+  decrease(statistics.allocation, block.pool, 1);
+  decrease(statistics.allocated_bytes, block.pool, block.size);
+  tell(Happening::Kind::free_requested, block.address, block.requested, block.stream, block.pool);
+  if (block.size >= max_split_size) statistics.oversize_allocations.decrease(1);
+  if (!block.used_elsewhere)
+    make_free(id);
+  else if (open_pools.empty())
+    record_events(id);
+  else
+    deferred_frees.push_back(id);
+}
+
+void CachingAllocator::Card::make_free(BlockId id) {
+  const std::int64_t size = blocks[id].size;
+  const std::uint32_t pool = blocks[id].pool;
+  tell(Happening::Kind::free_completed, blocks[id].address, blocks[id].requested, blocks[id].stream,
+       pool);
+  blocks[id].state = State::free;
+  std::int64_t split_blocks = 0, split_bytes = 0;
+  for (const BlockId neighbour : {blocks[id].previous, blocks[id].next}) {
+    const std::int64_t joined = merge(id, neighbour);
+    split_blocks -= joined > 0;
+    split_bytes -= joined;
+  }
+  insert_free(id);
+  const Block& block = blocks[id];
+  if (!block.is_expandable()) {
+    if (block.is_split()) {
+      split_blocks += 1;
+      split_bytes += block.size;
+    }
+    const auto change = [&](StatByPool& stat, std::int64_t by) {
+      if (by > 0) increase(stat, pool, by);
+      if (by < 0) decrease(stat, pool, -by);
+    };
+    change(statistics.inactive_split, split_blocks);
+    change(statistics.inactive_split_bytes, split_bytes);
+  }
+  decrease(statistics.active, pool, 1);
+  decrease(statistics.active_bytes, pool, size);
+  decrease(statistics.requested_bytes, pool, block.requested);
+}
+
+// Takes a neighbour in that is as free, or as unmapped, as the block itself. The bytes taken in, or
+// 0.
+std::int64_t CachingAllocator::Card::merge(BlockId into_id, BlockId other_id) {
+  if (other_id == kNoBlock || blocks[other_id].state != blocks[into_id].state) return 0;
+  Block& into = blocks[into_id];
+  const Block other = blocks[other_id];
+  if (other.state == State::free)
+    erase_free(other);
+  else
+    pools[other.pool].unmapped[other.stream].erase(other.address);
+  if (into.previous == other_id) {
+    into.address = other.address;
+    into.previous = other.previous;
+    if (into.previous != kNoBlock) blocks[into.previous].next = into_id;
+  } else {
+    into.next = other.next;
+    if (into.next != kNoBlock) blocks[into.next].previous = into_id;
+  }
+  into.size += other.size;
+  drop_block(other_id);
+  return other.size;
+}
+
+BlockId CachingAllocator::Card::new_block() {
+  if (unused_blocks.empty()) {
+    blocks.emplace_back();
+    return static_cast<BlockId>(blocks.size() - 1);
+  }
+  const BlockId id = unused_blocks.back();
+  unused_blocks.pop_back();
+  blocks[id] = Block{};
+  return id;
+}
+
+void CachingAllocator::Card::drop_block(BlockId id) {
+  blocks[id].state = State::unused;
+  unused_blocks.push_back(id);
+}
+
+void CachingAllocator::Card::insert_free(BlockId id) {
+  Block& block = blocks[id];
+  Pool& pool = pools[block.pool];
+  block.state = State::free;
+  block.searches_when_freed = pool.searches;
+  pool.free[block.stream].insert({block.size, block.address, id});
+}
+
+void CachingAllocator::Card::erase_free(const Block& block) {
+  pools[block.pool].free[block.stream].erase(block.size, block.address);
+}
+
+}  // namespace headroom::allocator
