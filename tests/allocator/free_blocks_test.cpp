@@ -1,0 +1,72 @@
+#include "headroom/allocator/detail/free_blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace headroom::allocator::detail {
+namespace {
+
+using Key = std::pair<std::int64_t, std::uint64_t>;
+
+TEST(FreeBlocks, AnswerAsAnOrderedMapWould) {
+  std::mt19937_64 random(7);
+  FreeBlocks blocks;
+  std::map<Key, std::uint32_t> reference;
+  const auto random_size = [&] {
+    return static_cast<std::int64_t>(1 + random() % (std::uint64_t{1} << (random() % 30))) * 512;
+  };
+  const auto expect_same = [&](FreeBlocks::Position at, auto expected) {
+    ASSERT_EQ(static_cast<bool>(at), expected != reference.end());
+    if (at) {
+      EXPECT_EQ(blocks.at(at).block, expected->second);
+    }
+  };
+  for (std::uint32_t round = 0; round < 20'000; ++round) {
+    if (random() % 3 != 0 || reference.empty()) {
+      const Key key{random_size(), random() % 100'000 * 512};
+      if (reference.emplace(key, round).second) blocks.insert({key.first, key.second, round});
+    } else {
+      auto victim = reference.lower_bound({random_size(), 0});
+      if (victim == reference.end()) victim = reference.begin();
+      blocks.erase(victim->first.first, victim->first.second);
+      reference.erase(victim);
+    }
+    const std::int64_t wanted = random_size();
+    expect_same(blocks.first_at_least(wanted), reference.lower_bound({wanted, 0}));
+  }
+}
+
+TEST(FreeBlocks, CanBeWalkedBothWays) {
+  std::mt19937_64 random(8);
+  FreeBlocks blocks;
+  std::map<Key, std::uint32_t> reference;
+  for (std::uint32_t i = 0; i < 500; ++i) {
+    const Key key{static_cast<std::int64_t>(1 + random() % 100'000) * 512, i * 512};
+    reference.emplace(key, i);
+    blocks.insert({key.first, key.second, i});
+  }
+  auto forward = reference.begin();
+  for (auto at = blocks.first(); at; at = blocks.next(at), ++forward)
+    ASSERT_EQ(blocks.at(at).block, forward->second);
+  EXPECT_EQ(forward, reference.end());
+  auto backward = reference.rbegin();
+  for (auto at = blocks.last(); at; at = blocks.previous(at), ++backward)
+    ASSERT_EQ(blocks.at(at).block, backward->second);
+  EXPECT_EQ(backward, reference.rend());
+}
+
+TEST(FreeBlocks, NothingIsFoundWhereNothingIs) {
+  FreeBlocks blocks;
+  EXPECT_FALSE(blocks.first());
+  EXPECT_FALSE(blocks.last());
+  EXPECT_FALSE(blocks.first_at_least(512));
+  blocks.insert({std::int64_t{1} << 47, 0, 1});
+  EXPECT_TRUE(blocks.first_at_least(512));
+  blocks.erase(blocks.first());
+  EXPECT_FALSE(blocks.first());
+}
+
+}  // namespace
+}  // namespace headroom::allocator::detail
