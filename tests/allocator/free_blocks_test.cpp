@@ -38,12 +38,34 @@ TEST(FreeBlocks, AnswerAsAnOrderedMapWould) {
   }
 }
 
+// Few sizes, so that single bins grow long.
+TEST(FreeBlocks, HoldManyOfOneSize) {
+  std::mt19937_64 random(9);
+  FreeBlocks blocks;
+  std::map<Key, std::uint32_t> reference;
+  for (std::uint32_t round = 0; round < 50'000; ++round) {
+    const Key key{static_cast<std::int64_t>(40 + random() % 3) * 512, random() % 5'000 * 512};
+    if (reference.emplace(key, round).second)
+      blocks.insert({key.first, key.second, round});
+    else if (reference.erase(key))
+      blocks.erase(key.first, key.second);
+    const Key wanted{static_cast<std::int64_t>(39 + random() % 4) * 512, 0};
+    const auto at = blocks.first_at_least(wanted.first);
+    const auto expected = reference.lower_bound(wanted);
+    ASSERT_EQ(static_cast<bool>(at), expected != reference.end());
+    if (at) {
+      ASSERT_EQ(blocks.at(at).block, expected->second);
+    }
+  }
+}
+
 TEST(FreeBlocks, CanBeWalkedBothWays) {
   std::mt19937_64 random(8);
   FreeBlocks blocks;
   std::map<Key, std::uint32_t> reference;
-  for (std::uint32_t i = 0; i < 500; ++i) {
-    const Key key{static_cast<std::int64_t>(1 + random() % 100'000) * 512, i * 512};
+  for (std::uint32_t i = 0; i < 2'000; ++i) {
+    const std::uint64_t sizes = i % 2 ? 100'000 : 2;
+    const Key key{static_cast<std::int64_t>(1 + random() % sizes) * 512, i * 512};
     reference.emplace(key, i);
     blocks.insert({key.first, key.second, i});
   }

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace headroom::allocator::detail {
@@ -24,62 +25,72 @@ class FreeBlocks {
   };
   // Valid until the next insert or erase.
   struct Position {
-    std::uint32_t bin;
-    std::uint32_t index;
+    std::uint32_t bin, piece, index;
     explicit operator bool() const { return bin != kNoBin; }
   };
 
   void insert(const Entry& entry) {
     const std::uint32_t bin = bin_of(entry.size);
     if (bin >= bins_.size()) bins_.resize(bin + 1);
-    std::vector<Entry>& entries = bins_[bin];
-    entries.insert(std::upper_bound(entries.begin(), entries.end(), entry, before), entry);
+    Bin& pieces = bins_[bin];
+    if (pieces.empty()) pieces.emplace_back();
+    Piece* piece = &pieces[piece_for(pieces, entry)];
+    if (piece->size() == kLongestPiece) piece = &halve(pieces, piece, entry);
+    piece->insert(std::upper_bound(piece->begin(), piece->end(), entry, before), entry);
     used_[bin / 64] |= bit(bin);
   }
 
   // The entry must be there.
   void erase(std::int64_t size, std::uint64_t address) {
-    const std::uint32_t bin = bin_of(size);
-    const std::vector<Entry>& entries = bins_[bin];
-    const auto found =
-        std::lower_bound(entries.begin(), entries.end(), Entry{size, address, 0}, before);
-    erase({bin, static_cast<std::uint32_t>(found - entries.begin())});
+    erase(first_in_bin(bin_of(size), Entry{size, address, 0}));
   }
   void erase(Position position) {
-    std::vector<Entry>& entries = bins_[position.bin];
-    entries.erase(entries.begin() + position.index);
-    if (entries.empty()) used_[position.bin / 64] &= ~bit(position.bin);
+    Bin& pieces = bins_[position.bin];
+    Piece& piece = pieces[position.piece];
+    piece.erase(piece.begin() + position.index);
+    if (!piece.empty()) return;
+    if (pieces.size() > 1)
+      pieces.erase(pieces.begin() + position.piece);
+    else  // it stays, so that the next insert need not ask for memory
+      used_[position.bin / 64] &= ~bit(position.bin);
   }
 
   [[nodiscard]] const Entry& at(Position position) const {
-    return bins_[position.bin][position.index];
+    return bins_[position.bin][position.piece][position.index];
   }
 
   // The smallest entry of at least this size; false when there is none.
   [[nodiscard]] Position first_at_least(std::int64_t size) const {
     const std::uint32_t bin = bin_of(size);
     if (bin >= bins_.size()) return none();
-    const std::vector<Entry>& entries = bins_[bin];
-    for (std::uint32_t i = 0; i < entries.size(); ++i)
-      if (entries[i].size >= size) return {bin, i};
+    if (used_[bin / 64] & bit(bin))
+      if (const Position found = first_in_bin(bin, Entry{size, 0, 0})) return found;
     return first_of_bin(used_from(bin + 1));
   }
   [[nodiscard]] Position first() const { return first_of_bin(used_from(0)); }
-  [[nodiscard]] Position last() const { return last_of_bin(used_up_to(kBins)); }
+  [[nodiscard]] Position last() const { return last_of_bin(used_before(kBins)); }
   [[nodiscard]] Position next(Position position) const {
-    if (position.index + 1 < bins_[position.bin].size()) return {position.bin, position.index + 1};
+    const Bin& pieces = bins_[position.bin];
+    if (position.index + 1 < pieces[position.piece].size())
+      return {position.bin, position.piece, position.index + 1};
+    if (position.piece + 1 < pieces.size()) return {position.bin, position.piece + 1, 0};
     return first_of_bin(used_from(position.bin + 1));
   }
   [[nodiscard]] Position previous(Position position) const {
-    if (position.index > 0) return {position.bin, position.index - 1};
-    return last_of_bin(used_up_to(position.bin));
+    if (position.index > 0) return {position.bin, position.piece, position.index - 1};
+    if (position.piece > 0) return last_of_piece(position.bin, position.piece - 1);
+    return last_of_bin(used_before(position.bin));
   }
 
  private:
+  using Piece = std::vector<Entry>;  // sorted; empty only as the one piece of a bin
+  using Bin = std::vector<Piece>;    // sorted
+
   static constexpr std::uint32_t kNoBin = ~std::uint32_t{0};
+  static constexpr std::size_t kLongestPiece = 128;
   static constexpr std::uint32_t kBins = 896;  // up to the largest size there can be
 
-  static Position none() { return {kNoBin, 0}; }
+  static Position none() { return {kNoBin, 0, 0}; }
   static std::uint64_t bit(std::uint32_t bin) { return std::uint64_t{1} << (bin % 64); }
   static bool before(const Entry& a, const Entry& b) {
     return a.size != b.size ? a.size < b.size : a.address < b.address;
@@ -91,6 +102,34 @@ class FreeBlocks {
     if (units < 32) return static_cast<std::uint32_t>(units);
     const auto power = static_cast<std::uint32_t>(std::bit_width(units)) - 1;
     return (power - 3) * 16 + static_cast<std::uint32_t>((units >> (power - 4)) & 15);
+  }
+
+  // The piece that holds the entry, or would.
+  static std::uint32_t piece_for(const Bin& pieces, const Entry& entry) {
+    if (pieces.size() == 1) return 0;
+    const auto found = std::lower_bound(
+        pieces.begin(), pieces.end() - 1, entry,
+        [](const Piece& piece, const Entry& wanted) { return before(piece.back(), wanted); });
+    return static_cast<std::uint32_t>(found - pieces.begin());
+  }
+  // Cuts a piece in two; answers the half to which the entry belongs.
+  static Piece& halve(Bin& pieces, Piece* piece, const Entry& entry) {
+    const auto at = pieces.begin() + (piece - pieces.data());
+    const auto middle = at->begin() + kLongestPiece / 2;
+    Piece upper(middle, at->end());
+    at->erase(middle, at->end());
+    const auto half = pieces.insert(at + 1, std::move(upper));
+    return before(entry, half->front()) ? *(half - 1) : *half;
+  }
+
+  // The first entry in this bin that is not before the one given.
+  [[nodiscard]] Position first_in_bin(std::uint32_t bin, const Entry& entry) const {
+    const Bin& pieces = bins_[bin];
+    const std::uint32_t number = piece_for(pieces, entry);
+    const Piece& piece = pieces[number];
+    const auto found = std::lower_bound(piece.begin(), piece.end(), entry, before);
+    if (found == piece.end()) return none();
+    return {bin, number, static_cast<std::uint32_t>(found - piece.begin())};
   }
 
   // The first bin from this one on that holds something, kNoBin if none does.
@@ -106,18 +145,21 @@ class FreeBlocks {
     return word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
   }
   // The last bin before this one that holds something.
-  [[nodiscard]] std::uint32_t used_up_to(std::uint32_t bin) const {
+  [[nodiscard]] std::uint32_t used_before(std::uint32_t bin) const {
     while (bin-- > 0)
       if (used_[bin / 64] & bit(bin)) return bin;
     return kNoBin;
   }
-  [[nodiscard]] Position first_of_bin(std::uint32_t bin) const { return {bin, 0}; }
+  static Position first_of_bin(std::uint32_t bin) { return {bin, 0, 0}; }
   [[nodiscard]] Position last_of_bin(std::uint32_t bin) const {
     if (bin == kNoBin) return none();
-    return {bin, static_cast<std::uint32_t>(bins_[bin].size()) - 1};
+    return last_of_piece(bin, static_cast<std::uint32_t>(bins_[bin].size()) - 1);
+  }
+  [[nodiscard]] Position last_of_piece(std::uint32_t bin, std::uint32_t piece) const {
+    return {bin, piece, static_cast<std::uint32_t>(bins_[bin][piece].size()) - 1};
   }
 
-  std::vector<std::vector<Entry>> bins_;
+  std::vector<Bin> bins_;
   std::array<std::uint64_t, kBins / 64> used_{};
 };
 
