@@ -8,9 +8,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache python3-venv
-          libcli11-dev nlohmann-json3-dev libfmt-dev
+          libcli11-dev nlohmann-json3-dev libfmt-dev libzstd-dev
           libgtest-dev libgmock-dev clang-format-14 tmux)
-if [ "${1:-}" = clang ]; then packages+=(clang-14 clang-tidy-14); fi
+if [ "${1:-}" = clang ]; then packages+=(clang-14 clang-tidy-14 libclang-rt-14-dev); fi
 
 # The three wheels that LibTorch runs with on a machine without a GPU; with one, all it depends on.
 torch=torch==2.11.0

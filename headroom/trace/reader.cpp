@@ -4,6 +4,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/trace/detail/fault.h"
+#include "headroom/trace/file_reader.h"
 #include "headroom/trace/input.h"
 #include "headroom/trace/plain_reader.h"
 
@@ -36,6 +37,7 @@ std::string_view to_string(Format format) {
 
 std::unique_ptr<Reader> open_trace(Input input) {
   const std::string_view begin = input.peek(kFirstLook);
+  if (begins_trace_file(begin)) return read_trace_file(std::move(input));
   if (looks_like_text(begin)) return read_plain(std::move(input));
   detail::fault(input.name(), 0,
                 "a Headroom trace, a PyTorch snapshot pickle (protocols 2 to 5) or plain events",

@@ -1,0 +1,111 @@
+// What docs/formats/trace.md says, as constants and small functions that reader and writer share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "headroom/trace/detail/fault.h"
+
+namespace headroom::trace::detail {
+
+// No text has the first byte, and a transfer that mends line ends breaks the last four.
+inline constexpr std::string_view kMagic{"\x89HRT\r\n\x1a\n", 8};
+inline constexpr std::uint16_t kFormatVersion = 1;
+// The oldest reader that can read what is written today.
+inline constexpr std::uint16_t kNeedsVersion = 1;
+
+// Limits of one part. A reader holds one part at a time, so these bound its memory.
+inline constexpr std::uint32_t kMostEvents = std::uint32_t{1} << 16;
+inline constexpr std::uint32_t kMostRawBytes = std::uint32_t{8} << 20;
+inline constexpr std::uint32_t kMostStoredBytes = kMostRawBytes + (std::uint32_t{1} << 16);
+inline constexpr std::size_t kLongestName = std::size_t{64} << 10;
+
+// The same number for any machine; a changed byte always changes it.
+[[nodiscard]] std::uint32_t fnv1a(std::string_view bytes);
+
+struct Prefix {
+  static constexpr std::size_t kSize = 16;
+  std::uint16_t version = kFormatVersion;
+  std::uint16_t needs = kNeedsVersion;
+};
+[[nodiscard]] std::string to_bytes(const Prefix& prefix);
+// Nothing: these 16 bytes are damaged.
+[[nodiscard]] std::optional<Prefix> prefix_of(std::string_view bytes);
+
+inline constexpr std::string_view kHeadTag = "HEAD";
+inline constexpr std::string_view kPartTag = "PART";
+
+// Stands before each part.
+struct PartHeader {
+  static constexpr std::size_t kSize = 20;
+  std::string tag;  // four letters
+  std::uint32_t stored_bytes = 0;
+  std::uint32_t raw_bytes = 0;
+  std::uint32_t events = 0;
+};
+[[nodiscard]] std::string to_bytes(const PartHeader& header);
+[[nodiscard]] std::optional<PartHeader> part_header_of(std::string_view bytes);
+
+// Columns of a part. A reader leaves out what it does not know.
+enum class Column : std::uint8_t {
+  kind = 1,
+  time,
+  address,
+  bytes,
+  stream,
+  step,
+  module,
+  operation,
+  device,
+  category,
+  phase,
+};
+
+// Small numbers of either sign as small numbers without.
+constexpr std::uint64_t zigzag(std::uint64_t difference) {
+  return (difference << 1U) ^ (difference >> 63U != 0 ? ~std::uint64_t{0} : 0);
+}
+constexpr std::uint64_t unzigzag(std::uint64_t value) {
+  return (value >> 1U) ^ ((value & 1U) != 0 ? ~std::uint64_t{0} : 0);
+}
+
+inline constexpr std::size_t kLongestVarint = 10;
+
+// Seven bits a byte, lowest first. There must be room for kLongestVarint bytes.
+inline char* put_varint(char* to, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7U) *to++ = static_cast<char>(value | 0x80U);
+  *to++ = static_cast<char>(value);
+  return to;
+}
+void append_varint(std::string& to, std::uint64_t value);
+
+// The bytes of a part, number by number.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+
+  // False: the bytes end, or the number has more than 64 bits.
+  bool take(std::uint64_t& value) {
+    if (at_ != end_ && static_cast<unsigned char>(*at_) < 0x80) {
+      value = static_cast<unsigned char>(*at_++);
+      return true;
+    }
+    return take_long(value);
+  }
+  // False: fewer are left.
+  bool take(std::uint64_t count, std::string_view& bytes);
+  [[nodiscard]] bool is_over() const { return at_ == end_; }
+  [[nodiscard]] std::string_view rest() const {
+    return {at_, static_cast<std::size_t>(end_ - at_)};
+  }
+
+ private:
+  bool take_long(std::uint64_t& value);
+
+  const char* at_;
+  const char* end_;
+};
+
+}  // namespace headroom::trace::detail

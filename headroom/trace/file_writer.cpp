@@ -1,0 +1,194 @@
+#include "headroom/trace/file_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/json.h"
+#include "headroom/trace/detail/columns.h"
+#include "headroom/trace/detail/file_form.h"
+#include "headroom/trace/detail/zstd_frame.h"
+
+namespace headroom::trace {
+namespace {
+
+// Names that come at once are spread over parts of about this size.
+constexpr std::size_t kNameBytesPerPart = std::size_t{1} << 20;
+
+std::string head_text(const About& about) {
+  return to_line({{"format", "headroom trace"},
+                  {"version", detail::kFormatVersion},
+                  {"written_by", "headroom " HEADROOM_VERSION},
+                  {"program", about.program},
+                  {"settings", about.settings},
+                  {"capacity_bytes", about.capacity ? Json(about.capacity->count) : Json()},
+                  {"times_are_known", about.times_are_known}});
+}
+
+}  // namespace
+
+struct TraceWriter::File {
+  File(std::filesystem::path path, const Names& names, const TraceWriterOptions& options);
+  ~File();
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  void begin(const About& about);
+  void check(const Event& event) const;
+  void flush();
+  void append_names(std::string& raw);
+  void write_part(std::string_view tag, std::string_view raw, std::size_t events);
+  void write(std::string_view bytes);
+  void close();
+
+  std::filesystem::path path_;
+  const Names& names_;
+  TraceWriterOptions options_;
+  int descriptor_ = -1;
+  bool failed_ = false;
+  Bytes written_;
+  detail::Compressor compressor_;
+  std::vector<Event> events_;  // of the next part
+  Name names_written_ = 1;     // the empty text is every reader's
+  std::size_t name_bytes_ = 0;
+};
+
+TraceWriter::File::File(std::filesystem::path path, const Names& names,
+                        const TraceWriterOptions& options)
+    : path_(std::move(path)),
+      names_(names),
+      options_(options),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)),
+      compressor_(options.compression_level) {
+  if (descriptor_ < 0)
+    throw WriteError("[trace] cannot write " + path_.string() + ": " + std::strerror(errno));
+  options_.events_per_part = std::clamp(options_.events_per_part, 1U, detail::kMostEvents);
+  events_.reserve(options_.events_per_part);
+}
+
+TraceWriter::File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void TraceWriter::File::begin(const About& about) {
+  write(detail::to_bytes(detail::Prefix{}));
+  write_part(detail::kHeadTag, head_text(about), 0);
+}
+
+void TraceWriter::File::check(const Event& event) const {
+  if (event.module >= names_.size() || event.operation >= names_.size())
+    throw UsageError(expectation("trace", "names below " + std::to_string(names_.size()),
+                                 std::to_string(std::max(event.module, event.operation))));
+  if (event.stream >= detail::kMostStreams && event.stream != kAllStreams)
+    throw UsageError(expectation("trace", "a stream below " + std::to_string(detail::kMostStreams),
+                                 std::to_string(event.stream)));
+  if (event.bytes.count < 0)
+    throw UsageError(expectation("trace", "no negative size", std::to_string(event.bytes.count)));
+}
+
+// A part holds the names its events are the first to use. Names alone may fill parts of their own.
+void TraceWriter::File::flush() {
+  while (names_written_ < names_.size() || !events_.empty()) {
+    std::string raw;
+    append_names(raw);
+    const bool all_names = names_written_ == names_.size();
+    if (all_names) detail::append_columns(raw, events_);
+    write_part(detail::kPartTag, raw, all_names ? events_.size() : 0);
+    if (all_names) events_.clear();
+  }
+}
+
+void TraceWriter::File::append_names(std::string& raw) {
+  std::string texts;
+  const Name first = names_written_;
+  while (names_written_ < names_.size() && texts.size() < kNameBytesPerPart) {
+    const std::string_view text = names_.text(names_written_);
+    name_bytes_ += text.size();
+    if (text.size() > detail::kLongestName || name_bytes_ > detail::kMostNameBytes ||
+        names_written_ >= detail::kMostNames) {
+      failed_ = true;
+      throw UsageError(expectation("trace", "fewer and shorter names", detail::shown(text)));
+    }
+    detail::append_varint(texts, text.size());
+    texts += text;
+    ++names_written_;
+  }
+  detail::append_varint(raw, first);
+  detail::append_varint(raw, names_written_ - first);
+  raw += texts;
+}
+
+void TraceWriter::File::write_part(std::string_view tag, std::string_view raw, std::size_t events) {
+  std::string frame;
+  compressor_.append_frame(frame, raw);
+  // One write, so that a kill in the middle of it is rare.
+  write(
+      detail::to_bytes(detail::PartHeader{.tag = std::string(tag),
+                                          .stored_bytes = static_cast<std::uint32_t>(frame.size()),
+                                          .raw_bytes = static_cast<std::uint32_t>(raw.size()),
+                                          .events = static_cast<std::uint32_t>(events)}) +
+      frame);
+}
+
+void TraceWriter::File::write(std::string_view bytes) {
+  if (failed_ || descriptor_ < 0)
+    throw WriteError("[trace] " + path_.string() +
+                     (failed_ ? " could not be written before and is not complete" : " is closed"));
+  try {
+    write_all(descriptor_, bytes, path_);
+  } catch (const WriteError&) {
+    failed_ = true;
+    // Half a part is of no use. Fails where the file is a pipe, and then it does not matter.
+    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, written_.count);
+    throw;
+  }
+  written_ += Bytes{static_cast<std::int64_t>(bytes.size())};
+}
+
+void TraceWriter::File::close() {
+  if (descriptor_ < 0) return;
+  flush();
+  if (::close(std::exchange(descriptor_, -1)) != 0)
+    throw WriteError("[trace] cannot write " + path_.string() + ": " + std::strerror(errno));
+}
+
+TraceWriter::TraceWriter(std::filesystem::path path, const About& about, const Names& names,
+                         const TraceWriterOptions& options)
+    : file_(std::make_unique<File>(std::move(path), names, options)) {
+  file_->begin(about);
+}
+
+TraceWriter::~TraceWriter() {
+  try {
+    if (!file_->failed_) file_->close();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): who wants to know calls close()
+  }
+}
+
+void TraceWriter::append(const Event& event) {
+  file_->check(event);
+  file_->events_.push_back(event);
+  if (file_->events_.size() >= file_->options_.events_per_part) flush();
+}
+
+void TraceWriter::flush() {
+  file_->flush();
+}
+
+void TraceWriter::close() {
+  file_->close();
+}
+
+Bytes TraceWriter::written() const {
+  return file_->written_;
+}
+
+}  // namespace headroom::trace
