@@ -1,0 +1,104 @@
+#include "headroom/trace/recorder.h"
+
+#include "headroom/base/error.h"
+
+namespace headroom::trace {
+namespace {
+
+// Of these, the operation is a text of their own.
+bool has_text(Kind kind) {
+  return kind == Kind::mark || kind == Kind::settings;
+}
+
+}  // namespace
+
+// One chunk more than the limit fills, so that the one that is being overwritten is never needed.
+Recorder::Recorder(const RecorderOptions& options)
+    : limit_(options.limit), most_chunks_((options.limit + kChunk - 1) / kChunk + 1) {}
+
+Name Recorder::name(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  return names_.number(text);
+}
+
+void Recorder::append(Event event) {
+  fill_in(event);
+  const std::lock_guard lock(mutex_);
+  keep(event);
+  if (writer_) spill(event);
+}
+
+void Recorder::mark(std::string_view text, std::int64_t time_ns) {
+  Event event;
+  event.kind = Kind::mark;
+  event.time_ns = time_ns;
+  event.operation = name(text);
+  append(event);
+}
+
+void Recorder::fill_in(Event& event) const {
+  if (event.step == 0) event.step = step_.load(relaxed);
+  if (event.phase == Phase::unknown) event.phase = phase_.load(relaxed);
+  const detail::Whereabouts& where = detail::whereabouts;
+  if (where.recorder != this) return;
+  if (event.module == 0) event.module = where.module;
+  if (event.operation == 0 && !has_text(event.kind)) event.operation = where.operation;
+}
+
+void Recorder::keep(const Event& event) {
+  const std::uint64_t number = recorded_ / kChunk;
+  const std::uint64_t slot = limit_ == 0 ? number : number % most_chunks_;
+  if (recorded_ % kChunk == 0) {
+    if (slot == chunks_.size()) chunks_.emplace_back().reserve(kChunk);
+    chunks_[slot].clear();
+  }
+  chunks_[slot].push_back(event);
+  ++recorded_;
+}
+
+// An allocator must go on working whatever happens to the file.
+void Recorder::spill(const Event& event) {
+  try {
+    writer_->append(event);
+  } catch (const Error& error) {
+    spill_error_ = error.what();
+    writer_.reset();
+  }
+}
+
+void Recorder::spill_to(const std::filesystem::path& path, const About& about) {
+  const std::lock_guard lock(mutex_);
+  spill_error_.clear();
+  writer_ = std::make_unique<TraceWriter>(path, about, names_);
+}
+
+void Recorder::end_spill() {
+  const std::lock_guard lock(mutex_);
+  const auto writer = std::exchange(writer_, nullptr);
+  if (writer) writer->close();
+  if (!spill_error_.empty()) throw WriteError(spill_error_);
+}
+
+std::string Recorder::spill_error() const {
+  const std::lock_guard lock(mutex_);
+  return spill_error_;
+}
+
+std::uint64_t Recorder::recorded() const {
+  const std::lock_guard lock(mutex_);
+  return recorded_;
+}
+
+std::uint64_t Recorder::dropped() const {
+  const std::uint64_t all = recorded();
+  return limit_ == 0 || all <= limit_ ? 0 : all - limit_;
+}
+
+const Event& Recorder::event(std::uint64_t number) const {
+  if (number >= recorded() || number < dropped())
+    throw InternalError(expectation("trace", "an event that is in memory", std::to_string(number)));
+  const std::uint64_t chunk = number / kChunk;
+  return chunks_[limit_ == 0 ? chunk : chunk % most_chunks_][number % kChunk];
+}
+
+}  // namespace headroom::trace
