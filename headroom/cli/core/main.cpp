@@ -41,11 +41,19 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 // CLI11's own sentences name neither the nearest command nor the nearest option.
 ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App* command = &app;
-  for (const CLI::App* parsed : app.get_subcommands()) command = parsed;
-  const std::string help =
-      command == &app ? "headroom --help" : "headroom " + command->get_name() + " --help";
+  std::string full_name = "headroom";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().back();
+    full_name += " " + command->get_name();
+  }
+  const std::string help = full_name + " --help";
   for (const std::string& word : command->remaining(true)) {
     const std::string name = word.substr(0, word.find('='));
+    const std::vector<std::string> known = command_names(*command);
+    if (command != &app && !known.empty() && !word.starts_with("-"))
+      return complain("unknown command '" + command->get_name() + " " + word + "'" +
+                          did_you_mean(word, known) + " (" + help + ")",
+                      kUsage);
     if (word.starts_with("-"))
       return complain("unknown option '" + name + "'" + did_you_mean(name, option_names(*command)) +
                           " (" + help + ")",
@@ -125,6 +133,7 @@ ExitCode run(int argc, char** argv) {
   add_doctor(registry);
   add_cards(registry);
   add_models(registry);
+  add_trace(registry);
   add_version(registry);
   add_completion(registry);
   app.require_subcommand(0, 1);

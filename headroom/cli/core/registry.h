@@ -15,10 +15,10 @@ struct Registry {
   CLI::App& app;
   std::function<ExitCode()> chosen;  // set by parsing
 
-  // A subcommand with examples at the end of its help.
+  // A subcommand with examples at the end of its help; of `group`, if that is given.
   CLI::App* add(const std::string& name, const std::string& description,
-                const std::string& examples) const {
-    CLI::App* command = app.add_subcommand(name, description);
+                const std::string& examples, CLI::App* group = nullptr) const {
+    CLI::App* command = (group != nullptr ? *group : app).add_subcommand(name, description);
     command->footer("Examples:\n" + examples);
     return command;
   }
@@ -39,6 +39,7 @@ void add_clean(Registry& registry);
 void add_doctor(Registry& registry);
 void add_cards(Registry& registry);
 void add_models(Registry& registry);
+void add_trace(Registry& registry);
 void add_version(Registry& registry);
 void add_completion(Registry& registry);
 

@@ -1,0 +1,111 @@
+// `headroom trace`: the group of its commands, and what they share.
+#include "headroom/cli/core/commands/trace.h"
+
+#include <fmt/format.h>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/gpu/catalogue.h"
+
+namespace headroom::cli {
+namespace {
+
+// A size, or a card of the catalogue: then what CUDA calls its total.
+Bytes capacity_from(const std::string& text) {
+  if (text == "unlimited") return allocator::kUnlimited;
+  try {
+    return parse_bytes(text);
+  } catch (const UsageError&) {
+    if (const auto* card = gpu::find_card(text)) return card->cuda_total.value_or(card->total);
+    const auto near = gpu::nearest_card(text);
+    throw UsageError(expectation("--capacity", "a size or a card of `headroom cards`", text,
+                                 near ? *near + ", or 24GiB" : "24GiB"));
+  }
+}
+
+allocator::AddressPolicy policy_from(const std::string& text) {
+  if (text == "ascending") return allocator::AddressPolicy::ascending;
+  if (text == "descending") return allocator::AddressPolicy::descending;
+  if (text == "lowest") return allocator::AddressPolicy::lowest;
+  throw UsageError(expectation("--addresses", "ascending, descending or lowest", text));
+}
+
+}  // namespace
+
+void TraceFile::add_to(CLI::App* command) {
+  command
+      ->add_option(
+          "FILE", path,
+          "A Headroom trace, a PyTorch snapshot pickle, or plain events; - is standard input")
+      ->required();
+  command->add_option("--device", device, "Only this device (default: the first that appears)")
+      ->check(CLI::Range(0, 65535));
+}
+
+std::optional<std::uint16_t> TraceFile::device_number() const {
+  if (device < 0) return {};
+  return static_cast<std::uint16_t>(device);
+}
+
+void CardChoice::add_to(CLI::App* command) {
+  command
+      ->add_option("--capacity", capacity,
+                   "What can be taken from the card: 24GiB, or a card's name (\"RTX 4090\")")
+      ->capture_default_str();
+  command->add_option("--fraction", fraction, "As torch.cuda.set_per_process_memory_fraction: 0.8");
+  command->add_flag("--hold-events", hold_events,
+                    "Work of other streams is done when the file says so (y), not at once");
+  command->add_option("--addresses", addresses, "The driver's: ascending, descending or lowest")
+      ->capture_default_str();
+}
+
+trace::CardSetup CardChoice::setup() const {
+  trace::CardSetup setup;
+  setup.capacity = capacity_from(capacity);
+  if (fraction != 0) setup.fraction = fraction;
+  setup.hold_events = hold_events;
+  setup.addresses = policy_from(addresses);
+  return setup;
+}
+
+void TraceProgress::show(const trace::Reader& reader) {
+  const auto now = Clock::now();
+  if (now - begin_ < Seconds(1) || now - shown_ < Seconds(0.1)) return;
+  shown_ = now;
+  const auto size = reader.size();
+  const Bytes position{static_cast<std::int64_t>(reader.position())};
+  line_.show("reading " + name_ + ": " +
+             (size && *size > 0
+                  ? fmt::format("{:.0f} %", 100 * static_cast<double>(position.count) /
+                                                static_cast<double>(*size))
+                  : to_string(position)));
+}
+
+void warn_of(const TraceFile& file, const trace::Reader& reader, const trace::Noticed& noticed) {
+  const auto warn = [](const std::string& text) { print_error("headroom trace: " + text + "\n"); };
+  const std::string name = file.name();
+  if (noticed.devices.size() > 1 && file.device < 0)
+    warn(fmt::format("{} has events of {} devices; these are of device {} (--device)", name,
+                     noticed.devices.size(), noticed.device.value_or(0)));
+  if (noticed.unknown_frees > 0)
+    warn(counted(static_cast<long long>(noticed.unknown_frees), "free") + " of memory that was " +
+         "allocated before the recording of " + name + " began: all figures are without it");
+  if (noticed.missing_frees > 0)
+    warn(counted(static_cast<long long>(noticed.missing_frees), "free") + " missing in " + name +
+         ": taken to be just before the address was given again");
+  if (reader.cut_off() > 0)
+    warn(name + " ends in the middle: its last " + std::to_string(reader.cut_off()) +
+         " bytes were left out");
+}
+
+void add_trace(Registry& registry) {
+  CLI::App* group = registry.add("trace", "Replay, compare and look into records of GPU memory",
+                                 "  headroom trace replay run.hrtrace --capacity 24GiB\n"
+                                 "  headroom trace replay snapshot.pickle --compare\n"
+                                 "  headroom trace top snapshot.pickle");
+  group->require_subcommand(1);
+  add_trace_replay(registry, group);
+  add_trace_top(registry, group);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,59 @@
+// What the `headroom trace` commands share: the file they read, how far they are, and how they say
+// what was noticed on the way.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "headroom/base/time.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/trace/reader.h"
+#include "headroom/trace/replay.h"
+
+namespace headroom::cli {
+
+void add_trace_replay(Registry& registry, CLI::App* group);
+void add_trace_top(Registry& registry, CLI::App* group);
+
+// FILE and --device, as all of them have.
+struct TraceFile {
+  std::string path;
+  int device = -1;  // -1: the first that appears
+
+  void add_to(CLI::App* command);
+  [[nodiscard]] std::string name() const { return path == "-" ? "standard input" : path; }
+  [[nodiscard]] std::optional<std::uint16_t> device_number() const;
+};
+
+// The setup of --capacity, --fraction, --hold-events and --addresses.
+struct CardChoice {
+  std::string capacity = "unlimited", addresses = "ascending";
+  double fraction = 0;  // 0: not given
+  bool hold_events = false;
+
+  void add_to(CLI::App* command);
+  [[nodiscard]] trace::CardSetup setup() const;
+};
+
+// "reading run.hrtrace: 43 %" on standard error, for what takes longer than a second.
+class TraceProgress {
+ public:
+  explicit TraceProgress(std::string name) : name_(std::move(name)) {}
+  void show(const trace::Reader& reader);
+  void clear() { line_.clear(); }
+
+ private:
+  std::string name_;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point shown_ = begin_;
+  ProgressLine line_;
+};
+
+// A warning on standard error for each thing that makes figures less than the whole truth.
+void warn_of(const TraceFile& file, const trace::Reader& reader, const trace::Noticed& noticed);
+
+}  // namespace headroom::cli

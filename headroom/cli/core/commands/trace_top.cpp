@@ -1,0 +1,202 @@
+// `headroom trace top`: what was alive at the peak, the biggest first.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/json.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/commands/trace.h"
+#include "headroom/trace/top.h"
+
+namespace headroom::cli {
+namespace {
+
+using trace::Grouping;
+using trace::Top;
+
+struct Options {
+  TraceFile file;
+  std::string at = "peak", by;
+  int rows = 10, depth = 0;
+  bool json = false;
+};
+
+trace::TopOptions top_options(const Options& options) {
+  trace::TopOptions top;
+  top.device = options.file.device_number();
+  if (options.at == "peak") return top;
+  using At = trace::TopOptions::At;
+  const auto event = to_integer(options.at);
+  if (options.at != "end" && (!event || *event < 0))
+    throw UsageError(expectation("--at", "peak, end or the number of an event", options.at));
+  top.at = event ? At::event : At::end;
+  if (event) top.event = static_cast<std::uint64_t>(*event);
+  return top;
+}
+
+void check(const Options& options) {
+  static const std::vector<std::string> kKnown{"", "size", "module", "operation", "category"};
+  if (std::find(kKnown.begin(), kKnown.end(), options.by) == kKnown.end())
+    throw UsageError(expectation("--by", "size, module, operation or category", options.by));
+}
+
+// ---- JSON ----
+
+Json named(std::string_view text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+Json tensor_json(const Top& top, const trace::Tensor& tensor) {
+  return {{"bytes", tensor.bytes.count},
+          {"address", tensor.address},
+          {"event", tensor.event},
+          {"module", named(top.names.text(tensor.module))},
+          {"operation", named(top.names.text(tensor.operation))},
+          {"category", to_string(tensor.category)},
+          {"phase", to_string(tensor.phase)},
+          {"step", tensor.step}};
+}
+
+Json shares_json(const Top& top, Grouping grouping, const Options& options) {
+  Json json = Json::array();
+  for (const trace::Share& share : shares(top, grouping, options.depth)) {
+    if (json.size() == static_cast<std::size_t>(options.rows)) break;
+    json.push_back(
+        {{"name", named(share.name)}, {"bytes", share.bytes.count}, {"tensors", share.tensors}});
+  }
+  return json;
+}
+
+Json document(const Options& options, const Top& top) {
+  Json json{{"schema", 1},
+            {"file", options.file.path},
+            {"events", top.events},
+            {"device", top.device ? Json(*top.device) : Json()},
+            {"unknown_frees", top.unknown_frees},
+            {"at", {{"event", top.event}, {"live_bytes", top.live.count}}},
+            {"live_tensors", top.tensors.size()},
+            {"tensors", Json::array()}};
+  for (const trace::Tensor& tensor : top.tensors) {
+    if (json["tensors"].size() == static_cast<std::size_t>(options.rows)) break;
+    json["tensors"].push_back(tensor_json(top, tensor));
+  }
+  json["by_module"] = shares_json(top, Grouping::module, options);
+  json["by_operation"] = shares_json(top, Grouping::operation, options);
+  json["by_category"] = shares_json(top, Grouping::category, options);
+  return json;
+}
+
+// ---- For people ----
+
+std::string percent(Bytes part, Bytes whole) {
+  return whole > Bytes{0} ? fmt::format("{:.1f} %", 100 * ratio(part, whole)) : "";
+}
+
+bool says(const Top& top, Grouping grouping) {
+  for (const trace::Tensor& tensor : top.tensors)
+    if (grouping == Grouping::module      ? tensor.module != 0
+        : grouping == Grouping::operation ? tensor.operation != 0
+                                          : tensor.category != trace::Category::unknown)
+      return true;
+  return false;
+}
+
+std::string tensors_table(const Options& options, const Top& top, const Terminal& terminal) {
+  const bool modules = says(top, Grouping::module), operations = says(top, Grouping::operation),
+             categories = says(top, Grouping::category);
+  std::vector<Column> columns{{"size", true}, {"of all", true}, {"event", true}};
+  if (modules) columns.push_back({"module"});
+  if (operations) columns.push_back({"operation"});
+  if (categories) columns.push_back({"category"});
+  columns.push_back({"address or id"});
+  std::vector<std::vector<std::string>> rows;
+  for (const trace::Tensor& tensor : top.tensors) {
+    if (rows.size() == static_cast<std::size_t>(options.rows)) break;
+    auto& row = rows.emplace_back();
+    row = {to_string(tensor.bytes), percent(tensor.bytes, top.live), std::to_string(tensor.event)};
+    if (modules) row.emplace_back(top.names.text(tensor.module));
+    if (operations) row.emplace_back(top.names.text(tensor.operation));
+    if (categories) row.emplace_back(to_string(tensor.category));
+    row.push_back(tensor.address < 1'000'000'000 ? std::to_string(tensor.address)
+                                                 : fmt::format("{:#x}", tensor.address));
+  }
+  return table(columns, rows, terminal);
+}
+
+std::string shares_table(const Options& options, const Top& top, Grouping grouping,
+                         const char* title, const Terminal& terminal) {
+  std::vector<std::vector<std::string>> rows;
+  for (const trace::Share& share : shares(top, grouping, options.depth)) {
+    if (rows.size() == static_cast<std::size_t>(options.rows)) break;
+    rows.push_back({to_string(share.bytes), percent(share.bytes, top.live),
+                    std::to_string(share.tensors), share.name.empty() ? "(not said)" : share.name});
+  }
+  return table({{"size", true}, {"of all", true}, {"tensors", true}, {title}}, rows, terminal);
+}
+
+std::string text(const Options& options, const Top& top, const Terminal& terminal) {
+  std::string out = fmt::format("{}: {} live in {} after event {} of {}{}\n", options.file.name(),
+                                to_string(top.live),
+                                counted(static_cast<long long>(top.tensors.size()), "tensor"),
+                                top.event, top.events, options.at == "peak" ? ", the peak" : "");
+  const auto wanted = [&](const char* by, bool is_said) {
+    return options.by == by || (options.by.empty() && is_said);
+  };
+  if (wanted("size", true)) out += "\n" + tensors_table(options, top, terminal);
+  if (wanted("module", says(top, Grouping::module)))
+    out += "\n" + shares_table(options, top, Grouping::module, "module", terminal);
+  if (wanted("operation", says(top, Grouping::operation)))
+    out += "\n" + shares_table(options, top, Grouping::operation, "operation", terminal);
+  if (wanted("category", says(top, Grouping::category)))
+    out += "\n" + shares_table(options, top, Grouping::category, "category", terminal);
+  return out;
+}
+
+ExitCode run(const Options& options) {
+  check(options);
+  trace::TopOptions look = top_options(options);
+  const auto reader = trace::open_trace(options.file.path);
+  TraceProgress progress(options.file.name());
+  look.progress = [&](const trace::Reader& at) { progress.show(at); };
+  const Top top = top_of(*reader, look);
+  progress.clear();
+  trace::Noticed noticed;
+  noticed.devices = top.devices;
+  noticed.device = top.device;
+  noticed.unknown_frees = top.unknown_frees;
+  warn_of(options.file, *reader, noticed);
+  print(options.json ? to_line(document(options, top)) + "\n"
+                     : text(options, top, standard_output()));
+  return kOk;
+}
+
+}  // namespace
+
+void add_trace_top(Registry& registry, CLI::App* group) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      registry.add("top", "The biggest live tensors at the peak, by module and operator",
+                   "  headroom trace top snapshot.pickle\n"
+                   "  headroom trace top run.hrtrace --by module --depth 2\n"
+                   "  headroom trace top run.hrtrace --at end --rows 50\n"
+                   "  headroom trace top run.hrtrace --json | jq '.tensors[0]'\n\n"
+                   "Sizes are what the program asked for: no rounding, no cached blocks.",
+                   group);
+  options->file.add_to(command);
+  command->add_option("--at", options->at, "peak, end, or the number of an event")
+      ->capture_default_str();
+  command->add_option("--by", options->by,
+                      "Only: size, module, operation or category (default: all that is known)");
+  command->add_option("--rows", options->rows, "How many lines of each")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--depth", options->depth, "Cut modules after so many parts (0: whole)")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 100));
+  command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

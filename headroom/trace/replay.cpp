@@ -1,0 +1,144 @@
+#include "headroom/trace/replay.h"
+
+#include <utility>
+
+#include "headroom/base/error.h"
+
+namespace headroom::trace {
+namespace {
+
+using allocator::CachingAllocator;
+using allocator::Operation;
+
+// What the card says against an operation, in terms of the trace.
+std::string complaint(const Operation& operation, const UsageError& error) {
+  if (operation.kind == Operation::Kind::allocate)
+    return "expected an id that is not allocated; it can be used again after its free";
+  const std::string text = error.what();
+  const std::size_t function = text.starts_with("[") ? text.find("] ") : std::string::npos;
+  return function == std::string::npos ? text : text.substr(function + 2);
+}
+
+// Small enough to stay in the processor's cache while it is decoded and played.
+constexpr std::size_t kBatch = 16384;
+
+allocator::CardOptions card_options(const CardSetup& setup, const About& about, bool is_history) {
+  allocator::CardOptions options;
+  options.capacity = setup.capacity;
+  options.settings = allocator::parse_settings(setup.settings.value_or(about.settings));
+  if (setup.fraction) options.settings.per_process_memory_fraction = *setup.fraction;
+  options.events = setup.hold_events || is_history ? allocator::EventRule::when_told
+                                                   : allocator::EventRule::at_once;
+  options.addresses = setup.addresses;
+  return options;
+}
+
+void check(const CardSetup& setup) {
+  if (setup.capacity <= Bytes{0} || setup.capacity > allocator::kUnlimited)
+    throw UsageError(expectation(
+        "replay", "a capacity of at least one byte and at most " + to_string(allocator::kUnlimited),
+        std::to_string(setup.capacity.count), "24GiB"));
+  if (setup.fraction && !(*setup.fraction > 0 && *setup.fraction <= 1))
+    throw UsageError(expectation("replay", "a fraction above 0 and at most 1",
+                                 std::to_string(*setup.fraction), "0.8"));
+}
+
+}  // namespace
+
+void check_device(const OperationsOptions& options, const Noticed& noticed) {
+  if (!options.device) return;
+  std::string known;
+  for (const std::uint16_t device : noticed.devices) {
+    if (device == *options.device) return;
+    known += (known.empty() ? "" : ", ") + std::to_string(device);
+  }
+  if (!known.empty())
+    throw UsageError(expectation("replay", "a device of " + options.name,
+                                 std::to_string(*options.device), known));
+}
+
+double CardReplay::operations_per_second() const {
+  return played.count() > 0 ? static_cast<double>(operations) / played.count() : 0;
+}
+
+CardPlayer::CardPlayer(const CardSetup& setup, const About& about, const Operations& operations,
+                       std::string name)
+    : operations_(&operations),
+      name_(std::move(name)),
+      player_(
+          CachingAllocator((check(setup), card_options(setup, about, operations.is_history())))) {
+  result_.settings = setup.settings.value_or(about.settings);
+  result_.capacity = setup.capacity;
+  result_.fraction = card().settings().per_process_memory_fraction;
+}
+
+void CardPlayer::play(const Batch& batch, Follower* follower) {
+  const std::size_t count = batch.operations.size();
+  const auto begin = Clock::now();
+  std::size_t i = 0;
+  try {
+    for (; i < count; ++i) {
+      if (follower != nullptr) follower->before(batch.events[i]);
+      play_one(batch.operations[i], batch.numbers[i]);
+      if (follower != nullptr) follower->after(batch.events[i], card());
+    }
+  } catch (const UsageError& error) {
+    throw InputError("[replay] " + name_ + ", event " + std::to_string(batch.numbers[i]) + ": " +
+                     complaint(batch.operations[i], error));
+  }
+  result_.played += Clock::now() - begin;
+  result_.operations += count;
+}
+
+void CardPlayer::play_one(const Operation& operation, std::uint64_t number) {
+  if (operation.kind == Operation::Kind::change_settings) {
+    change_settings(operation.id);
+  } else if (!player_.play(operation)) {
+    if (result_.refused.empty()) result_.first_refusal = card().last_out_of_memory();
+    result_.refused.push_back(number);
+  }
+  note_peaks(number);
+}
+
+// The player takes its texts when it is made; those of a trace are known only when they come.
+void CardPlayer::change_settings(std::uint32_t text) {
+  allocator::Settings settings = card().settings();
+  allocator::apply(settings, operations_->settings_texts().at(text));
+  card().change_settings(settings);
+}
+
+// A peak changes when it grows, and when the peaks are reset.
+void CardPlayer::note_peaks(std::uint64_t number) {
+  const allocator::Statistics& now = std::as_const(player_).card().statistics();
+  const allocator::Stat &allocated = now.allocated_bytes.all, &reserved = now.reserved_bytes.all;
+  const auto note = [&](Moment& moment, const allocator::Stat& stat) {
+    if (stat.peak != moment.peak.count)
+      moment = {number, Bytes{stat.peak}, Bytes{allocated.current}, Bytes{reserved.current}};
+  };
+  note(result_.reserved_peak, reserved);
+  note(result_.allocated_peak, allocated);
+}
+
+const CardReplay& CardPlayer::result() {
+  result_.statistics = card().statistics();
+  result_.met_fault_of_original = card().met_fault_of_original();
+  return result_;
+}
+
+Replay replay(Reader& trace, const ReplayOptions& options) {
+  OperationsOptions kept = options.operations;
+  kept.keep_events |= options.follower != nullptr;
+  Operations operations(trace, kept);
+  CardPlayer player(options.setup, trace.about(), operations, kept.name);
+  player.card().observe(options.follower);
+  for (Batch batch; !options.cancel.stop_requested() && operations.next(batch, kBatch);
+       batch.clear()) {
+    player.play(batch, options.follower);
+    if (options.progress) options.progress(trace);
+  }
+  player.card().observe(nullptr);
+  check_device(kept, operations.noticed());
+  return {player.result(), player.card().snapshot(), operations.noticed()};
+}
+
+}  // namespace headroom::trace

@@ -1,0 +1,192 @@
+// Traces played to a card. The figures are worked out from the rules of PyTorch's allocator, which
+// each test names: sizes are rounded up to 512 bytes; up to 1 MiB is small and shares segments of
+// 2 MiB; below 10 MiB shares segments of 20 MiB; above, a segment of its own, rounded up to 2 MiB;
+// a large block is split when more than 1 MiB is left.
+#include "headroom/trace/replay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "headroom/base/error.h"
+#include "headroom/trace/plain_reader.h"
+#include "tests/trace/event_list.h"
+
+namespace headroom::testing {
+namespace {
+
+using namespace headroom::literals;
+using namespace headroom::trace;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Replay replay_of(std::string_view text, const CardSetup& setup = {}) {
+  const auto trace = read_plain(Input::memory("x.txt", text));
+  return replay(*trace, {.setup = setup, .operations = {.name = "x.txt"}});
+}
+
+// 3,000,000 is 5859.4 times 512: 5860 x 512 = 3,000,320, in a segment of 20 MiB = 20,971,520, of
+// which 17,971,200 are left over.
+TEST(Replay, CountsAsPyTorchDoes) {
+  const CardReplay card = replay_of("a 7 3000000\nf 7\n").card;
+  const allocator::Statistics& s = card.statistics;
+  EXPECT_EQ(s.requested_bytes.all.peak, 3'000'000);
+  EXPECT_EQ(s.allocated_bytes.all.peak, 3'000'320);
+  EXPECT_EQ(s.active_bytes.all.peak, 3'000'320);
+  EXPECT_EQ(s.reserved_bytes.all.peak, 20'971'520);
+  EXPECT_EQ(s.inactive_split_bytes.all.peak, 17'971'200);
+  EXPECT_EQ(s.allocated_bytes.all.current, 0);
+  EXPECT_EQ(s.reserved_bytes.all.current, 20'971'520) << "kept for the next request";
+  EXPECT_EQ(card.operations, 2U);
+}
+
+// 30 + 30 MiB in segments of their own; then the first is free, and 20 MiB go into it. Most was
+// allocated after event 1, most was reserved then too; event 4 reserves more.
+TEST(Replay, KnowsTheEventsOfThePeaks) {
+  const CardReplay card = replay_of(
+                              "a 1 31457280\na 2 31457280\nf 1\nf 2\n"
+                              "a 3 52428800\n")
+                              .card;
+  EXPECT_EQ(card.allocated_peak.event, 1U);
+  EXPECT_EQ(card.allocated_peak.peak, 60_MiB);
+  EXPECT_EQ(card.reserved_peak.event, 4U);
+  EXPECT_EQ(card.reserved_peak.peak, 110_MiB);
+  EXPECT_EQ(card.reserved_peak.allocated, 50_MiB);
+  EXPECT_EQ(card.unused_at_peak(), 60_MiB);
+}
+
+TEST(Replay, BeginsThePeaksAnewWhenTheyAreReset) {
+  const CardReplay card = replay_of("a 1 31457280\nf 1\nP\na 2 10485760\n").card;
+  EXPECT_EQ(card.allocated_peak.peak, 10_MiB);
+  EXPECT_EQ(card.allocated_peak.event, 3U);
+  EXPECT_EQ(card.reserved_peak.event, 0U) << "the segment of 30 MiB was never given back";
+}
+
+// 30 + 30 MiB do not fit into 50; nothing can be given back.
+TEST(Replay, GoesOnAfterARefusalAsIfItHadNotBeenMade) {
+  const CardReplay card =
+      replay_of("# one\na 1 31457280\na 2 31457280\nf 2\nf 1\na 2 31457280\nf 2\n",
+                {.capacity = 50_MiB})
+          .card;
+  EXPECT_THAT(card.refused, ElementsAre(1));
+  EXPECT_EQ(card.statistics.num_ooms, 1);
+  EXPECT_EQ(card.statistics.reserved_bytes.all.peak, (30_MiB).count);
+  ASSERT_TRUE(card.first_refusal.has_value());
+  EXPECT_EQ(card.first_refusal->requested, 30_MiB);
+  EXPECT_EQ(card.first_refusal->free, 20_MiB);
+}
+
+// An id that was refused is free to be asked for again, without a free between.
+TEST(Replay, AllocatesAnIdAgainThatWasRefused) {
+  const CardReplay card = replay_of("a 1 62914560\na 1 31457280\nf 1\n", {.capacity = 50_MiB}).card;
+  EXPECT_THAT(card.refused, ElementsAre(0));
+  EXPECT_EQ(card.statistics.allocated_bytes.all.peak, (30_MiB).count);
+}
+
+// Half of 100 MiB may be reserved: 30 MiB and not 60.
+TEST(Replay, ObeysTheFraction) {
+  const char* const text = "a 1 31457280\na 2 31457280\n";
+  EXPECT_THAT(replay_of(text, {.capacity = 100_MiB}).card.refused, IsEmpty());
+  EXPECT_THAT(replay_of(text, {.capacity = 100_MiB, .fraction = 0.5}).card.refused, ElementsAre(1));
+}
+
+// With the other stream's work pending, the block of 30 MiB cannot be used again.
+TEST(Replay, HoldsEventsIfWanted) {
+  const char* const text = "a 1 31457280\nr 1 5\nf 1\na 2 31457280\ny 5\na 3 31457280\n";
+  EXPECT_EQ(replay_of(text).card.statistics.reserved_bytes.all.peak, (60_MiB).count);
+  const CardReplay held = replay_of(text, {.hold_events = true}).card;
+  EXPECT_EQ(held.statistics.reserved_bytes.all.peak, (60_MiB).count);
+  EXPECT_EQ(held.reserved_peak.event, 3U);
+  EXPECT_EQ(replay_of(text).card.reserved_peak.event, 5U);
+}
+
+// roundup_power2_divisions:4 rounds 40 MiB + 1 up to 48; 32 + 16 are the parts of its power.
+TEST(Replay, TakesSettingsFromTheCallerThenFromTheFile) {
+  EventList trace({alloc(1, 40_MiB + 1_B)});
+  trace.says("roundup_power2_divisions:4");
+  EXPECT_EQ(replay(trace).card.statistics.allocated_bytes.all.peak, (48_MiB).count);
+  EventList again({alloc(1, 40_MiB + 1_B)});
+  again.says("roundup_power2_divisions:4");
+  const Replay other = replay(again, {.setup = {.settings = ""}});
+  EXPECT_EQ(other.card.statistics.allocated_bytes.all.peak, (40_MiB + 512_B).count)
+      << "a rest of less than 2 MiB, but more than 1, is split off";
+  EXPECT_EQ(other.card.settings, "");
+}
+
+TEST(Replay, ChangesSettingsWhereTheTraceDoes) {
+  const CardReplay card =
+      replay_of("a 1 41943041\nc roundup_power2_divisions:4\na 2 41943041\n").card;
+  EXPECT_EQ(card.statistics.allocated_bytes.all.current, (40_MiB + 512_B + 48_MiB).count);
+}
+
+// ---- Histories ----
+
+// The same four events: at once, the second request takes the first's block; late, it cannot.
+TEST(Replay, KeepsALateFreeActiveUntilItIsCompleted) {
+  EventList at_once({alloc(1, 30_MiB), free_requested(1), free_completed(1), alloc(2, 30_MiB)});
+  EXPECT_EQ(replay(at_once).card.statistics.reserved_bytes.all.peak, (30_MiB).count);
+  EventList late(
+      {alloc(1, 30_MiB), free_requested(1), alloc(2, 30_MiB), free_completed(1), alloc(3, 30_MiB)});
+  const CardReplay card = replay(late).card;
+  EXPECT_EQ(card.statistics.reserved_bytes.all.peak, (60_MiB).count) << "the third takes the first";
+  EXPECT_EQ(card.statistics.active_bytes.all.peak, (60_MiB).count);
+}
+
+// ---- Mistakes of the file ----
+
+std::string refusal_of(std::string_view text) {
+  try {
+    (void)replay_of(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Replay, NamesTheEventThatCannotBe) {
+  EXPECT_THAT(refusal_of("a 1 512\n# twice\na 1 512\n"),
+              HasSubstr("x.txt, event 1: expected an id"));
+  EXPECT_THAT(refusal_of("f 1\n"), HasSubstr("x.txt, event 0: expected"));
+  EXPECT_THAT(refusal_of("a 1 512\nE 4\n"), HasSubstr("x.txt, event 1: expected a pool"));
+  EXPECT_THAT(refusal_of("a 1 512\nc max_splt:4\n"),
+              HasSubstr("x.txt, event 1: expected an option"));
+}
+
+TEST(Replay, RefusesASetupThatCannotBe) {
+  EXPECT_THROW((void)replay_of("", {.capacity = 0_B}), UsageError);
+  EXPECT_THROW((void)replay_of("", {.fraction = 1.5}), UsageError);
+  EXPECT_THROW((void)replay_of("", {.settings = "max_splt:4"}), UsageError);
+  EventList trace({alloc(1, 1_MiB)});
+  EXPECT_THROW((void)replay(trace, {.operations = {.device = 3}}), UsageError);
+}
+
+// ---- Following ----
+
+class Notes final : public Follower {
+ public:
+  void before(const Event& event) override { text += "(" + std::string(to_string(event.kind)); }
+  void after(const Event&, const allocator::CachingAllocator& card) override {
+    text += " " + std::to_string(card.statistics().reserved_bytes.all.current >> 20) + ")";
+  }
+  void on(const allocator::Happening& happening) override {
+    text += happening.kind == allocator::Happening::Kind::segment_alloc ? " segment" : " block";
+  }
+  std::string text;
+};
+
+TEST(Replay, ShowsAFollowerEachEventAndWhatItCaused) {
+  EventList trace({alloc(1, 30_MiB), event_of(Kind::mark)});
+  Notes notes;
+  (void)replay(trace, {.follower = &notes});
+  EXPECT_EQ(notes.text, "(alloc segment block 30)(mark 30)");
+}
+
+TEST(Replay, EndsWhenItIsCancelled) {
+  EventList trace({alloc(1, 30_MiB)});
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(replay(trace, {.cancel = stop.get_token()}).card.operations, 0U);
+}
+
+}  // namespace
+}  // namespace headroom::testing
