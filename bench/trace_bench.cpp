@@ -1,0 +1,128 @@
+// What recording, writing and reading events costs: events of a training loop (tests/trace/
+// training_events.h), made before the clock starts where memory allows.
+//
+//   bench_trace [events]      10 million by default
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "headroom/base/time.h"
+#include "headroom/trace/file_writer.h"
+#include "headroom/trace/reader.h"
+#include "headroom/trace/recorder.h"
+#include "tests/trace/training_events.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace headroom;
+using namespace headroom::trace;
+
+constexpr std::uint64_t kPrepared = 1 << 20;
+
+// The most memory this process ever had, from here on: Linux forgets it when told so.
+void forget_peak_memory() {
+  if (std::FILE* file = std::fopen("/proc/self/clear_refs", "w")) {
+    std::fputs("5", file);
+    std::fclose(file);
+  }
+}
+
+double peak_mib() {
+  double kib = 0;
+  if (std::FILE* file = std::fopen("/proc/self/status", "r")) {
+    char line[256];
+    while (std::fgets(line, sizeof line, file) != nullptr)
+      if (std::strncmp(line, "VmHWM:", 6) == 0) kib = std::strtod(line + 6, nullptr);
+    std::fclose(file);
+  }
+  return kib / 1024;
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void say(const char* what, std::uint64_t events, double seconds) {
+  std::printf("%-34s %8.1f million events/s  %6.1f ns an event\n", what,
+              static_cast<double>(events) / seconds / 1e6,
+              seconds * 1e9 / static_cast<double>(events));
+}
+
+void record(const std::vector<Event>& events, std::uint64_t count, const RecorderOptions& options,
+            const char* what) {
+  Recorder recorder(options);
+  const ModuleScope scope(recorder, recorder.name("h.0"));
+  const auto begin = Clock::now();
+  for (std::uint64_t i = 0; i < count; ++i) recorder.append(events[i % kPrepared]);
+  say(what, count, seconds_since(begin));
+  if (recorder.recorded() != count) std::printf("events were lost\n");
+}
+
+void write(const fs::path& path, const std::vector<Event>& events, const Names& names,
+           std::uint64_t count) {
+  const auto begin = Clock::now();
+  TraceWriter writer(path, {.program = "bench"}, names);
+  for (std::uint64_t i = 0; i < count; ++i) writer.append(events[i % kPrepared]);
+  writer.close();
+  say("write .hrtrace", count, seconds_since(begin));
+  std::printf("%-34s %8.2f bytes an event\n", "",
+              static_cast<double>(writer.written().count) / static_cast<double>(count));
+}
+
+void write_plain(const fs::path& path, const std::vector<Event>& events, std::uint64_t count) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) return std::perror(path.c_str());
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Event& event = events[i % kPrepared];
+    if (event.kind == Kind::alloc)
+      std::fprintf(file, "a %zu %zd\n", std::size_t{event.address}, ssize_t{event.bytes.count});
+    else
+      std::fprintf(file, "f %zu\n", std::size_t{event.address});
+  }
+  std::fclose(file);
+}
+
+void read(const fs::path& path, std::uint64_t count, const char* what) {
+  forget_peak_memory();
+  const double before_mib = peak_mib();
+  const auto begin = Clock::now();
+  const auto trace = open_trace(path);
+  std::uint64_t events = 0, bytes = 0;
+  for (Event event; trace->next(event); ++events)
+    bytes += static_cast<std::uint64_t>(event.bytes.count);
+  say(what, events, seconds_since(begin));
+  std::printf("%-34s %8.1f MiB more than the %.1f MiB before (peak)\n", "", peak_mib() - before_mib,
+              before_mib);
+  if (events != count || bytes == 0) std::printf("events were lost\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::uint64_t count = 10'000'000;
+  if (argc > 1) std::from_chars(argv[1], argv[1] + std::strlen(argv[1]), count);
+  Names names;
+  testing::TrainingEvents source(names, 48);
+  std::vector<Event> events(kPrepared);
+  for (Event& event : events) event = source.next();
+
+  const fs::path folder =
+      fs::temp_directory_path() / ("headroom-bench-trace-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  std::printf("%llu events; in memory one takes %zu bytes\n",
+              static_cast<unsigned long long>(count), sizeof(Event));
+  write(folder / "t.hrtrace", events, names, count);
+  write_plain(folder / "t.txt", events, count);
+  read(folder / "t.hrtrace", count, "read .hrtrace");
+  read(folder / "t.txt", count, "read plain events");
+  record(events, count, {.limit = 1'000'000}, "record, the last million kept");
+  record(events, count, {}, "record, all kept");
+  fs::remove_all(folder);
+}
