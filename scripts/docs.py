@@ -323,6 +323,8 @@ def commands_page():
              "## headroom", f"```text\n{main}\n```"]
     for name in names:
         parts += [f"## headroom {name}", f"```text\n{help_of(name)}\n```"]
+        for inner in re.findall(r"^  ([a-z]+) ", help_of(name).partition("Subcommands:")[2], re.MULTILINE):
+            parts += [f"### headroom {name} {inner}", f"```text\n{help_of(name, inner)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 

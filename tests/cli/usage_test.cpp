@@ -11,8 +11,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kCommands{"gpus",  "pick",   "log",     "clean",     "doctor",
-                                         "cards", "models", "version", "completion"};
+const std::vector<std::string> kCommands{"gpus",  "pick",   "log",   "clean",   "doctor",
+                                         "cards", "models", "trace", "version", "completion"};
 
 // ---- Help ----
 
@@ -175,6 +175,9 @@ TEST_F(Completion, OffersCommandsOptionsAndValues) {
   EXPECT_EQ(offered("headroom pick --or"), "--order\n");
   EXPECT_EQ(offered("headroom pick --order l"), "least-loaded\n");
   EXPECT_EQ(offered("headroom log --format p"), "prometheus\n");
+  EXPECT_EQ(offered("headroom trace re"), "replay\n");
+  EXPECT_EQ(offered("headroom trace replay --com"), "--compare\n");
+  EXPECT_EQ(offered("headroom trace top /dev/nul"), "/dev/null\n");
 }
 
 TEST_F(Completion, KnowsNoOtherShell) {

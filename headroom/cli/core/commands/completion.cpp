@@ -14,20 +14,43 @@ std::string options_of(const CLI::App& command) {
   return words;
 }
 
+std::string names_of(const CLI::App& group) {
+  std::string names;
+  for (const CLI::App* command : group.get_subcommands({})) names += command->get_name() + " ";
+  return names;
+}
+
+// What may follow a command: its options; of a group, its commands, and behind them their options
+// and files.
+std::string words_after(const CLI::App& command) {
+  if (command.get_subcommands({}).empty()) return "words=\"" + options_of(command) + "\"";
+  std::string cases;
+  for (const CLI::App* inner : command.get_subcommands({}))
+    cases += "      " + inner->get_name() + ") words=\"" + options_of(*inner) + "\"; files=-f ;;\n";
+  return "case \"${COMP_WORDS[2]}\" in\n" + cases + "      *) words=\"" + names_of(command) +
+         "\" ;;\n    esac\n"
+         "    [ \"$COMP_CWORD\" -eq 2 ] && words=\"" +
+         names_of(command) + "\" files=";
+}
+
 std::string bash_script(const CLI::App& app) {
-  std::string names, cases;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    names += command->get_name() + " ";
-    cases += "    " + command->get_name() + ") words=\"" + options_of(*command) + "\" ;;\n";
-  }
+  std::string cases;
+  const std::string names = names_of(app);
+  for (const CLI::App* command : app.get_subcommands({}))
+    cases += "    " + command->get_name() + ") " + words_after(*command) + " ;;\n";
   return "# bash completion for headroom:  source <(headroom completion bash)\n"
          "_headroom() {\n"
-         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" words\n"
+         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" words "
+         "files=\n"
          "  case \"$before\" in\n"
          "    --gpus) COMPREPLY=($(compgen -W \"auto all cpu sim:\" -- \"$word\")); return ;;\n"
          "    --format) COMPREPLY=($(compgen -W \"csv ndjson prometheus\" -- \"$word\")); return "
          ";;\n"
          "    --order) COMPREPLY=($(compgen -W \"most-free least-loaded index\" -- \"$word\"));"
+         " return ;;\n"
+         "    --addresses) COMPREPLY=($(compgen -W \"ascending descending lowest\" -- \"$word\"));"
+         " return ;;\n"
+         "    --by) COMPREPLY=($(compgen -W \"size module operation category\" -- \"$word\"));"
          " return ;;\n"
          "    --ids) COMPREPLY=($(compgen -W \"index uuid\" -- \"$word\")); return ;;\n"
          "    --out|--bundle) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
@@ -39,7 +62,7 @@ std::string bash_script(const CLI::App& app) {
          "  [ \"$COMP_CWORD\" -eq 1 ] && words=\"" +
          names + options_of(app) +
          "\"\n"
-         "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+         "  COMPREPLY=($(compgen $files -W \"$words\" -- \"$word\"))\n"
          "}\n"
          "complete -F _headroom headroom\n";
 }

@@ -62,7 +62,7 @@ void CardChoice::add_to(CLI::App* command) {
 trace::CardSetup CardChoice::setup() const {
   trace::CardSetup setup;
   setup.capacity = capacity_from(capacity);
-  if (fraction != 0) setup.fraction = fraction;
+  setup.fraction = fraction;
   setup.hold_events = hold_events;
   setup.addresses = policy_from(addresses);
   return setup;

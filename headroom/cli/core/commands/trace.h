@@ -32,7 +32,7 @@ struct TraceFile {
 // The setup of --capacity, --fraction, --hold-events and --addresses.
 struct CardChoice {
   std::string capacity = "unlimited", addresses = "ascending";
-  double fraction = 0;  // 0: not given
+  std::optional<double> fraction;
   bool hold_events = false;
 
   void add_to(CLI::App* command);
