@@ -33,17 +33,23 @@ std::uint64_t Driver::address_for(std::int64_t bytes) {
 void Driver::give_segment(std::uint64_t address, std::int64_t bytes) {
   give_memory(bytes);
   if (policy_ != AddressPolicy::lowest) return;
+  const auto end_of = [](auto gap) { return gap->first + static_cast<std::uint64_t>(gap->second); };
   auto gap = gaps_.emplace(address, bytes).first;
   const auto after = std::next(gap);
-  if (after != gaps_.end() &&
-      gap->first + static_cast<std::uint64_t>(gap->second) == after->first) {
+  if (after != gaps_.end() && end_of(gap) == after->first) {
     gap->second += after->second;
     gaps_.erase(after);
   }
-  if (gap == gaps_.begin()) return;
-  const auto before = std::prev(gap);
-  if (before->first + static_cast<std::uint64_t>(before->second) == gap->first) {
-    before->second += gap->second;
+  if (gap != gaps_.begin()) {
+    const auto before = std::prev(gap);
+    if (end_of(before) == gap->first) {
+      before->second += gap->second;
+      gaps_.erase(gap);
+      gap = before;
+    }
+  }
+  if (end_of(gap) == next_up_) {  // the endless one above all segments
+    next_up_ = gap->first;
     gaps_.erase(gap);
   }
 }
