@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench format format-check lint asan tsan clang docs dist clean
+.PHONY: help setup build demo test bench format format-check lint asan tsan clang fuzz-readers docs dist clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -23,6 +23,10 @@ test: build ## Build and run every test
 
 bench: build ## Benchmarks: figures with machine and settings, no gates
 	@scripts/bench.sh
+
+fuzz-readers: ## Ten minutes of libFuzzer over the readers of traces
+	@scripts/setup.sh clang
+	@scripts/fuzz-readers.sh
 
 format: setup ## Format the C++ code
 	@git ls-files -co --exclude-standard '*.h' '*.cpp' | xargs clang-format-14 -i

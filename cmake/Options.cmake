@@ -5,6 +5,7 @@ include_guard(GLOBAL)
 option(HEADROOM_BUILD_ENGINE "Build the part that needs LibTorch" ON)
 option(HEADROOM_BUILD_TESTS "Build the tests" ON)
 option(HEADROOM_BUILD_BENCH "Build the benchmarks" ON)
+option(HEADROOM_FUZZ "Build the libFuzzer targets (clang)" OFF)
 set(HEADROOM_SANITIZE "" CACHE STRING "address, thread, or empty")
 
 find_program(HEADROOM_CCACHE ccache)
@@ -27,4 +28,8 @@ if(HEADROOM_SANITIZE)
   add_link_options(-fsanitize=${HEADROOM_SANITIZE})
   # g++ 12 sees false positives of these once sanitizers have rewritten the code.
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+endif()
+if(HEADROOM_FUZZ)
+  # Where the fuzzer looks for new paths; and nothing that a sanitizer says may go by.
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
 endif()

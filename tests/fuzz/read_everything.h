@@ -1,0 +1,63 @@
+// Reads bytes as whatever trace they are, to the end, looking at all that events name. Garbage may
+// end in InputError and in nothing else.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "headroom/base/error.h"
+#include "headroom/trace/detail/file_form.h"
+#include "headroom/trace/detail/zstd_frame.h"
+#include "headroom/trace/reader.h"
+
+namespace headroom::trace::fuzz {
+
+// A few bytes of zstd may be 65536 equal events, many times; that is slow and shows nothing new.
+inline constexpr int kMostEvents = 200'000;
+
+// Checksums keep a fuzzer out of the parts of our own format. Bytes that begin with this one are
+// the number of events (two bytes) and what is in a part; head and checksums are put around it.
+inline constexpr char kPart = '\x01';
+
+inline std::string part_around(std::string_view raw, std::string_view tag, std::uint32_t events) {
+  detail::Compressor compressor(1);
+  std::string frame;
+  compressor.append_frame(frame, raw);
+  return detail::to_bytes(
+             detail::PartHeader{.tag = std::string(tag),
+                                .stored_bytes = static_cast<std::uint32_t>(frame.size()),
+                                .raw_bytes = static_cast<std::uint32_t>(raw.size()),
+                                .events = events}) +
+         frame;
+}
+
+inline std::string file_around(std::string_view bytes) {
+  const auto low = static_cast<unsigned char>(bytes[1]),
+             high = static_cast<unsigned char>(bytes[2]);
+  return detail::to_bytes(detail::Prefix{}) + part_around("{}", detail::kHeadTag, 0) +
+         part_around(bytes.substr(3), detail::kPartTag,
+                     std::uint32_t{low} | std::uint32_t{high} << 8U);
+}
+
+// How many events there were before the end or the error.
+inline int read_everything(std::string_view bytes) {
+  std::string file;
+  if (bytes.size() >= 3 && bytes[0] == kPart) bytes = file = file_around(bytes);
+  int count = 0;
+  try {
+    const auto trace = open_trace(Input::memory("fuzzed", bytes));
+    for (Event event; count < kMostEvents && trace->next(event); ++count) {
+      static_cast<void>(trace->names().text(event.module));
+      static_cast<void>(trace->names().text(event.operation));
+      static_cast<void>(to_string(event.kind));
+      static_cast<void>(to_string(event.category));
+      static_cast<void>(to_string(event.phase));
+    }
+    if (trace->position() > bytes.size() || trace->cut_off() > bytes.size())
+      throw InternalError("read more than there is");
+  } catch (const InputError&) {
+  }
+  return count;
+}
+
+}  // namespace headroom::trace::fuzz

@@ -1,0 +1,10 @@
+// All readers under libFuzzer: `make fuzz-readers`. What is not InputError is a fault.
+#include <cstdint>
+
+#include "tests/fuzz/read_everything.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // NOLINTNEXTLINE: bytes are chars
+  headroom::trace::fuzz::read_everything({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

@@ -1,0 +1,95 @@
+// The corpus of the fuzzer and seeded mutations of it (tests/fuzz/README.md). What is not
+// InputError, or is found by a sanitizer, is a fault.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "headroom/base/file.h"
+#include "tests/fuzz/read_everything.h"
+
+namespace headroom::trace {
+namespace {
+
+namespace fs = std::filesystem;
+using fuzz::read_everything;
+
+std::map<std::string, std::string> corpus() {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(HEADROOM_FUZZ_CORPUS))
+    files[entry.path().filename()] = read_input(entry.path());
+  return files;
+}
+
+// Changes, cuts, repeats and mixes bytes, one to four times.
+std::string mutated(std::string bytes, const std::string& other, std::mt19937& random) {
+  const auto below = [&](std::size_t limit) { return random() % std::max<std::size_t>(limit, 1); };
+  for (std::size_t times = 1 + below(4); times > 0 && !bytes.empty(); --times) {
+    const std::size_t at = below(bytes.size()), length = 1 + below(16);
+    switch (below(7)) {
+      case 0:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1U << below(8)));
+        break;
+      case 1:
+        bytes[at] = static_cast<char>(random());
+        break;
+      case 2:
+        bytes.replace(at, length, length, random() % 2 == 0 ? '\xff' : '\0');
+        break;
+      case 3:
+        bytes.erase(at, length);
+        break;
+      case 4:
+        bytes.insert(at, bytes.substr(below(bytes.size()), length));
+        break;
+      case 5:
+        bytes.resize(at);
+        break;
+      default:
+        bytes.insert(at, other.substr(below(other.size()), 4 * length));
+    }
+  }
+  return bytes;
+}
+
+TEST(Readers, ReadTheCorpusOfTheFuzzer) {
+  const auto files = corpus();
+  ASSERT_GE(files.size(), 15U);
+  EXPECT_EQ(read_everything(files.at("events.txt")), 14);
+  EXPECT_EQ(read_everything(files.at("windows.txt")), 2);
+  EXPECT_EQ(read_everything(files.at("wrong.txt")), 1);
+  EXPECT_EQ(read_everything(files.at("whole.hrtrace")), 34);
+  EXPECT_EQ(read_everything(files.at("zeros-at-the-end.hrtrace")), 34);
+  EXPECT_EQ(read_everything(files.at("cut-in-a-part.hrtrace")), 20);
+  EXPECT_EQ(read_everything(files.at("cut-in-the-head.hrtrace")), 0);
+  EXPECT_EQ(read_everything(files.at("inside-of-a-part")), 34);
+  const int events = read_everything(files.at("protocol-2.pickle"));
+  EXPECT_GE(events, 6);
+  for (const char* protocol : {"3", "4", "5"})
+    EXPECT_EQ(read_everything(files.at(std::string("protocol-") + protocol + ".pickle")), events);
+  EXPECT_EQ(read_everything(files.at("calls.pickle")), 0);
+  EXPECT_EQ(read_everything(files.at("calls-protocol-2.pickle")), 0);
+}
+
+TEST(Readers, EndGarbageInAnInputErrorAndNothingElse) {
+  const auto files = corpus();
+  std::mt19937 random(20'251);
+  for (const auto& [name, bytes] : files) {
+    for (int i = 0; i < 400; ++i) {
+      const auto other = std::next(files.begin(), static_cast<int>(random() % files.size()));
+      ASSERT_NO_THROW(read_everything(mutated(bytes, other->second, random))) << name << " " << i;
+    }
+  }
+}
+
+TEST(Readers, EndEveryCutOfTheCorpusInAnInputErrorAndNothingElse) {
+  for (const auto& [name, bytes] : corpus())
+    for (std::size_t cut = 0; cut < bytes.size(); ++cut)
+      ASSERT_NO_THROW(read_everything(std::string_view(bytes).substr(0, cut)))
+          << name << " " << cut;
+}
+
+}  // namespace
+}  // namespace headroom::trace
