@@ -6,6 +6,7 @@
 #include "headroom/trace/detail/fault.h"
 #include "headroom/trace/file_reader.h"
 #include "headroom/trace/input.h"
+#include "headroom/trace/pickle_reader.h"
 #include "headroom/trace/plain_reader.h"
 
 namespace headroom::trace {
@@ -38,9 +39,10 @@ std::string_view to_string(Format format) {
 std::unique_ptr<Reader> open_trace(Input input) {
   const std::string_view begin = input.peek(kFirstLook);
   if (begins_trace_file(begin)) return read_trace_file(std::move(input));
+  if (begins_pickle(begin)) return read_pickle(std::move(input));
   if (looks_like_text(begin)) return read_plain(std::move(input));
   detail::fault(input.name(), 0,
-                "a Headroom trace, a PyTorch snapshot pickle (protocols 2 to 5) or plain events",
+                "a Headroom trace, a PyTorch snapshot pickle or plain events",
                 detail::shown(begin.substr(0, 16)), "docs/formats/");
 }
 

@@ -1,0 +1,83 @@
+#include "headroom/trace/detail/frames.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace headroom::trace::pickle {
+namespace {
+
+// A stack is looked at so far: long ones are recursions, and a file may name one stack often.
+constexpr int kDeepest = 512;
+
+// Parts of the names of files that are no user's: PyTorch's, Python's, and the C library's.
+constexpr std::array<std::string_view, 14> kInnerFiles = {
+    "/torch/", "/c10/",    "/aten/",   "/pytorch/", "<frozen",    "<string>", "<eval_with_key>",
+    "Python/", "Objects/", "Modules/", "ceval.c",   "libc_start", "csu/",     "/c++/"};
+
+bool is_users(const Frame& frame) {
+  if (frame.filename.empty() || frame.filename == "??" || frame.filename == "none") return false;
+  if (frame.filename.starts_with("torch/")) return false;
+  return std::none_of(kInnerFiles.begin(), kInnerFiles.end(), [&](std::string_view part) {
+    return frame.filename.find(part) != std::string_view::npos;
+  });
+}
+
+// "at::_ops::mm::call(at::Tensor const&, ...)" is "mm"; "" is none.
+std::string_view operator_of(std::string_view function) {
+  constexpr std::string_view kBefore = "at::_ops::";
+  const std::size_t at = function.find(kBefore);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = function.substr(at + kBefore.size());
+  return rest.substr(0, rest.find("::"));
+}
+
+}  // namespace
+
+Places::Meaning Places::meaning(const SnapshotTree& snapshot, Value value, Names& names) {
+  const auto [found, is_new] = meanings_.try_emplace(value.word());
+  Meaning& meaning = found->second;
+  if (!is_new) return meaning;
+  const Frame frame = snapshot.frame(value);
+  const bool may_be_own = frame.line == 0;
+  meaning.kind = Meaning::Kind::inner;
+  if (may_be_own && frame.filename == kOperatorFrame) {
+    meaning = {Meaning::Kind::own_operation, names.number(frame.name)};
+  } else if (may_be_own && frame.filename == kModuleFrame) {
+    meaning = {Meaning::Kind::own_module, names.number(frame.name)};
+  } else if (const auto called = operator_of(frame.name); !called.empty()) {
+    meaning = {Meaning::Kind::operation, names.number("aten::" + std::string(called))};
+  } else if (is_users(frame)) {
+    const std::string where = std::string(frame.filename) + ":" + std::to_string(frame.line);
+    meaning = {Meaning::Kind::user, names.number(frame.name), names.number(where)};
+  }
+  return meaning;
+}
+
+Place Places::of(const SnapshotTree& snapshot, Value frames, Names& names) {
+  Place place;
+  Value frame;
+  Items items = snapshot.tree().items(frames);
+  for (int depth = 0; depth < kDeepest && items.next(frame); ++depth) {
+    const Meaning found = meaning(snapshot, frame, names);
+    switch (found.kind) {
+      case Meaning::Kind::inner:
+        break;
+      // Of operators that call each other the outermost is the one that the program called.
+      case Meaning::Kind::operation:
+      case Meaning::Kind::own_operation:
+        place.operation = found.name;
+        break;
+      case Meaning::Kind::own_module:
+        place.module = found.name;
+        return place;
+      case Meaning::Kind::user:
+        place.module = found.where;
+        if (place.operation == 0) place.operation = found.name;
+        return place;
+    }
+  }
+  return place;
+}
+
+}  // namespace headroom::trace::pickle

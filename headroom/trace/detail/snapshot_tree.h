@@ -1,0 +1,121 @@
+// A PyTorch memory snapshot as typed values: what the dicts of the pickle mean, nothing of what
+// happened before or between them. docs/formats/snapshot.md lists the fields.
+//
+//   const SnapshotTree snapshot(unpickle(input), input.name());
+//   for (const DeviceTrace& trace : snapshot.traces()) ...
+//
+// What a snapshot may leave out is optional here; what it must have and lacks ends in InputError
+// with the offset of the dict.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/trace/detail/pickle_tree.h"
+
+namespace headroom::trace::pickle {
+
+struct Entry {
+  Kind kind = Kind::mark;
+  std::string_view action;
+  std::uint64_t address = 0;  // oom: free bytes
+  Bytes bytes;
+  std::int64_t stream = 0;  // the pointer, as a number
+  std::int64_t time_us = 0;
+  Value frames;               // None: no list
+  std::string_view category;  // what torch.profiler and Headroom add
+  std::string_view compile_context;
+  std::string_view user_metadata;
+  std::int64_t step = 0;  // what only Headroom adds, as the next
+  std::string_view phase;
+};
+
+struct SnapshotBlock {
+  std::uint64_t address = 0;
+  Bytes size;
+  Bytes requested;
+  bool active = false;
+  bool awaiting_free = false;
+  Value frames;
+};
+
+struct SnapshotSegment {
+  std::uint64_t address = 0;
+  Bytes size;
+  std::int64_t stream = 0;
+  std::uint16_t device = 0;
+  bool expandable = false;
+  Value blocks;
+};
+
+struct Annotation {
+  std::string_view name;
+  std::string_view stage;
+  std::uint16_t device = 0;
+  std::int64_t time_us = 0;
+};
+
+struct Frame {
+  std::string_view filename;
+  std::string_view name;
+  std::int64_t line = 0;
+};
+
+class SnapshotTree {
+ public:
+  SnapshotTree(Tree tree, std::string file);
+
+  [[nodiscard]] const std::vector<Value>& traces() const { return traces_; }
+  [[nodiscard]] const std::vector<SnapshotSegment>& segments() const { return segments_; }
+  [[nodiscard]] std::vector<SnapshotBlock> blocks(const SnapshotSegment& segment) const;
+  [[nodiscard]] Items annotations() const { return tree_.items(annotations_); }
+  // Of all devices and segments: how many there are at least.
+  [[nodiscard]] std::size_t devices() const { return devices_; }
+  // As PYTORCH_CUDA_ALLOC_CONF: the text that was set, or else one made from the other fields.
+  [[nodiscard]] std::string settings() const;
+
+  [[nodiscard]] Entry entry(Value dict) const;
+  [[nodiscard]] Annotation annotation(Value dict) const;
+  [[nodiscard]] Frame frame(Value dict) const;
+  [[nodiscard]] const Tree& tree() const { return tree_; }
+
+ private:
+  // The keys and words of snapshots, as the tree has them.
+  struct Keys {
+    explicit Keys(Tree& tree);
+    Value segments, device_traces, allocator_settings, external_annotations, conf;
+    Value action, addr, device_free, size, stream, time_us, frames, category, compile_context;
+    Value user_metadata, step, phase, device, address, total_size, is_expandable, blocks, state;
+    Value requested_size, history, real_size, name, stage, filename, line;
+    std::vector<Value> actions;  // by Kind
+    Value user_defined;
+  };
+
+  void read_traces(Value list);
+  void read_segments(Value list);
+  SnapshotSegment segment(Value dict);
+  SnapshotBlock block(Value dict, std::uint64_t address) const;
+  [[nodiscard]] std::uint16_t device(Value dict) const;
+  // What is there but is no such thing is a fault, wherever it is asked for.
+  [[nodiscard]] std::optional<std::int64_t> integer(Value dict, Value key) const;
+  [[nodiscard]] std::int64_t needed(Value dict, Value key) const;
+  [[nodiscard]] Bytes size(Value dict, Value key) const;
+  [[nodiscard]] std::string_view text(Value dict, Value key) const;
+  void must_be_new(Value list, std::vector<std::uint64_t>& seen) const;
+  [[noreturn]] void fault(Value where, const std::string& expected,
+                          const std::string& received) const;
+
+  Tree tree_;
+  std::string file_;
+  Keys keys_;
+  std::vector<Value> traces_;
+  std::vector<SnapshotSegment> segments_;
+  Value annotations_;
+  Value settings_;
+  std::size_t devices_ = 0;
+};
+
+}  // namespace headroom::trace::pickle
