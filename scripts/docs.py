@@ -159,11 +159,20 @@ def no_driver(folder):
 
 
 @contextlib.contextmanager
+def traces(folder):
+    """One made-up training run, as plain events and as a snapshot of PyTorch."""
+    for name, form in (("run.txt", []), ("snapshot.pickle", ["--pickle"])):
+        with open(folder / name, "wb") as out:
+            subprocess.run([sys.executable, ROOT / "examples/traces/variable_lengths.py", *form], stdout=out, check=True)
+    yield {}
+
+
+@contextlib.contextmanager
 def bare(_folder):
     yield {}
 
 
-SCENES = {"": bare, "lab": lab, "no-driver": no_driver}
+SCENES = {"": bare, "lab": lab, "no-driver": no_driver, "traces": traces}
 
 # ---- Examples: what they print
 
