@@ -3,11 +3,11 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench format format-check lint asan tsan clang fuzz-readers docs dist clean
+.PHONY: help setup build demo test fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
-	  awk -F '\t' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+	  awk -F '\t' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
 setup: ## Debian packages and LibTorch (every target below does it by itself)
 	@scripts/setup.sh
@@ -20,6 +20,9 @@ demo: build ## The main job on a simulated box of GPUs: no GPU needed
 
 test: build ## Build and run every test
 	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+
+fuzz-allocator: build ## 20,000 random streams: our allocator model against PyTorch's own
+	@build/bin/allocator_oracle fuzz --streams 20000 --jobs $(JOBS) --minimise
 
 bench: build ## Benchmarks: figures with machine and settings, no gates
 	@scripts/bench.sh
