@@ -7,3 +7,4 @@ build/bin/headroom version | head -1
 build/bin/bench_machine gpus build/bin/headroom build/lib/libfake_nvml.so "${RUNS:-50}"
 build/bin/bench_machine log build/bin/headroom build/lib/libfake_nvml.so "${SECONDS_LONG:-60}"
 build/bin/bench_trace "${EVENTS:-10000000}"
+build/bin/bench_allocator "${ALLOCATOR_EVENTS:-1000000}" "${ALLOCATOR_RUNS:-5}"
