@@ -27,6 +27,7 @@ import os
 import pathlib
 import pwd
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -168,11 +169,19 @@ def traces(folder):
 
 
 @contextlib.contextmanager
+def trace_file(folder):
+    """A trace of four events, and a reader of its own for it."""
+    shutil.copy(ROOT / "tests/fuzz/corpus/example.hrtrace", folder / "run.hrtrace")
+    shutil.copy(ROOT / "examples/traces/read_hrtrace.py", folder)
+    yield {}
+
+
+@contextlib.contextmanager
 def bare(_folder):
     yield {}
 
 
-SCENES = {"": bare, "lab": lab, "no-driver": no_driver, "traces": traces}
+SCENES = {"": bare, "lab": lab, "no-driver": no_driver, "traces": traces, "trace-file": trace_file}
 
 # ---- Examples: what they print
 

@@ -131,7 +131,7 @@ void PlainReader::read(Line& line, Event& event) {
       break;
     case 'r':
       event.kind = Kind::record_stream;
-      event.address = number(line, "an ID");
+      event.address = number(line, "the ID");
       if (line.is_over()) fault_at(line.at, "the stream that uses it");
       event.stream = stream(line);
       break;
@@ -155,7 +155,7 @@ void PlainReader::read(Line& line, Event& event) {
       event.kind = *letter == 'B'   ? Kind::begin_pool
                    : *letter == 'E' ? Kind::end_pool
                                     : Kind::release_pool;
-      event.address = number(line, "the pool's number");
+      event.address = number(line, "the pool");
       break;
     default:
       fault_at(letter, "one of the events a, f, r, y, e, P, c, B, E, R");
@@ -165,10 +165,10 @@ void PlainReader::read(Line& line, Event& event) {
 
 void PlainReader::read_allocation(Line& line, Event& event) {
   event.kind = Kind::alloc;
-  event.address = number(line, "an ID");
+  event.address = number(line, "the ID");
   line.skip_blanks();
   const char* const where = line.at;
-  const std::uint64_t bytes = number(line, "how many bytes");
+  const std::uint64_t bytes = number(line, "the bytes");
   if (bytes > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
     fault_at(where, "fewer than 2^63 bytes");
   event.bytes = Bytes{static_cast<std::int64_t>(bytes)};
@@ -177,12 +177,12 @@ void PlainReader::read_allocation(Line& line, Event& event) {
 
 std::uint64_t PlainReader::number(Line& line, const char* what) {
   std::uint64_t value = 0;
-  if (!line.take(value)) fault_at(line.at, std::string(what) + " (a number without a sign)");
+  if (!line.take(value)) fault_at(line.at, std::string(what) + ", a plain number");
   return value;
 }
 
 std::uint32_t PlainReader::stream(Line& line) {
-  const std::uint64_t named = number(line, "a stream");
+  const std::uint64_t named = number(line, "the stream");
   if (named == 0) return 0;
   const auto [found, is_new] = streams_.try_emplace(named, streams_.size());
   if (is_new && streams_.size() > detail::kMostStreams)

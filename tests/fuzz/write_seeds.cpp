@@ -52,6 +52,34 @@ void write_file(const fs::path& path) {
   writer.close();
 }
 
+// The example of docs/formats/trace.md: two parts, the second without new names.
+void write_example(const fs::path& path) {
+  Names names;
+  TraceWriter writer(path,
+                     {.program = "example", .capacity = Bytes{24LL << 30}, .times_are_known = true},
+                     names, {.events_per_part = 2});
+  Event event;
+  event.time_ns = 1'760'000'000'000'000'000;
+  event.address = 0x7f20'0000'0000;
+  event.kind = Kind::alloc;
+  event.bytes = Bytes{4096};
+  event.step = 1;
+  event.module = names.number("h.0.attn");
+  event.operation = names.number("aten::mm");
+  event.category = Category::activation;
+  event.phase = Phase::forward;
+  writer.append(event);
+  event.time_ns += 1500;
+  event.address += 4096;
+  event.bytes = Bytes{1000};
+  writer.append(event);
+  event.time_ns += 20'000;
+  event.kind = Kind::free_requested;
+  writer.append(event);
+  event.kind = Kind::free_completed;
+  writer.append(event);
+}
+
 void write_part(const fs::path& path) {
   Names names;
   std::vector<Event> all = events(names);
@@ -76,5 +104,6 @@ int main(int argc, char** argv) {
   write_file_atomically(folder / "cut-in-a-part.hrtrace", whole.substr(0, whole.size() - 20));
   write_file_atomically(folder / "cut-in-the-head.hrtrace", whole.substr(0, 60));
   write_file_atomically(folder / "zeros-at-the-end.hrtrace", whole + std::string(40, '\0'));
+  write_example(folder / "example.hrtrace");
   write_part(folder / "inside-of-a-part");
 }
