@@ -152,12 +152,14 @@ CardReplay LoadedTrace::play(const CardSetup& setup, bool to_the_end) const {
   return card.result();
 }
 
-SmallestCapacity LoadedTrace::smallest_capacity(const CardSetup& setup) const {
+SmallestCapacity LoadedTrace::smallest_capacity(const CardSetup& setup,
+                                                const std::function<void(int)>& progress) const {
   CardSetup tried = setup;
   SmallestCapacity answer;
   const auto refuses = [&](Bytes capacity) {
     tried.capacity = capacity;
     ++answer.tried;
+    if (progress) progress(answer.tried);
     return !play(tried, false).refused.empty();
   };
   tried.capacity = kUnlimited;

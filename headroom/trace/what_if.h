@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,8 +62,9 @@ class LoadedTrace {
 
   // Without `to_the_end`, up to the first refusal.
   [[nodiscard]] CardReplay play(const CardSetup& setup, bool to_the_end = true) const;
-  // The setup's own capacity is not looked at.
-  [[nodiscard]] SmallestCapacity smallest_capacity(const CardSetup& setup) const;
+  // The setup's own capacity is not looked at. `progress` hears how many were tried.
+  [[nodiscard]] SmallestCapacity smallest_capacity(
+      const CardSetup& setup, const std::function<void(int)>& progress = {}) const;
   [[nodiscard]] bool is_cancelled() const { return options_.cancel.stop_requested(); }
 
  private:

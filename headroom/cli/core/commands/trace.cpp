@@ -68,10 +68,19 @@ trace::CardSetup CardChoice::setup() const {
   return setup;
 }
 
-void TraceProgress::show(const trace::Reader& reader) {
+bool TraceProgress::is_time() {
   const auto now = Clock::now();
-  if (now - begin_ < Seconds(1) || now - shown_ < Seconds(0.1)) return;
+  if (now - begin_ < patience_ || now - shown_ < Seconds(0.1)) return false;
   shown_ = now;
+  return true;
+}
+
+void TraceProgress::show_search(int tried) {
+  if (is_time()) line_.show("searching the smallest card: " + counted(tried, "card") + " tried");
+}
+
+void TraceProgress::show(const trace::Reader& reader) {
+  if (!is_time()) return;
   const auto size = reader.size();
   const Bytes position{static_cast<std::int64_t>(reader.position())};
   line_.show("reading " + name_ + ": " +

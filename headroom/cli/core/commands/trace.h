@@ -39,15 +39,20 @@ struct CardChoice {
   [[nodiscard]] trace::CardSetup setup() const;
 };
 
-// "reading run.hrtrace: 43 %" on standard error, for what takes longer than a second.
+// "reading run.hrtrace: 43 %" on standard error, for what takes longer than a second; in a log,
+// where each is a new line, for what takes longer than half a minute.
 class TraceProgress {
  public:
   explicit TraceProgress(std::string name) : name_(std::move(name)) {}
   void show(const trace::Reader& reader);
+  void show_search(int tried);
   void clear() { line_.clear(); }
 
  private:
+  [[nodiscard]] bool is_time();
+
   std::string name_;
+  Seconds patience_{standard_error().is_terminal ? 1 : 30};
   Clock::time_point begin_ = Clock::now();
   Clock::time_point shown_ = begin_;
   ProgressLine line_;

@@ -62,11 +62,12 @@ Answer find_out(const Options& options) {
   if (options.smallest) {
     trace::Operations operations(*reader, replay.operations);
     const trace::LoadedTrace loaded(*reader, operations, replay);
-    progress.clear();
     for (const trace::CardSetup& setup : setups) {
       answer.cards.push_back(loaded.play(setup));
-      answer.smallest.push_back(loaded.smallest_capacity(setup));
+      answer.smallest.push_back(
+          loaded.smallest_capacity(setup, [&](int tried) { progress.show_search(tried); }));
     }
+    progress.clear();
     answer.noticed = operations.noticed();
   } else {
     trace::WhatIf result = trace::what_if(*reader, setups, replay);
