@@ -205,8 +205,9 @@ struct CachingAllocator::Card {
   std::map<PoolId, PrivatePool> private_pools;
   std::vector<PoolId> open_pools;       // requests go to the last
   std::vector<BlockId> deferred_frees;  // freed while a pool was open and other streams used them
-  // Streams recorded while a pool was open: when such a block's free was deferred, its events are
-  // not waited for. 2.11 forgets a row only then, so that a later life of the block may meet it.
+  // Streams recorded while a pool was open: when such a block's free is deferred, their events are
+  // not waited for. As in 2.11, only a deferred free forgets a row, so that it holds for later
+  // lives of the same block too.
   std::map<BlockId, std::vector<StreamId>> streams_of_open_pools;
 
   OutOfMemory refusal;

@@ -340,6 +340,7 @@ BlockId CachingAllocator::Card::new_block() {
 void CachingAllocator::Card::drop_block(BlockId id) {
   blocks[id].state = State::unused;
   unused_blocks.push_back(id);
+  if (!streams_of_open_pools.empty()) streams_of_open_pools.erase(id);
 }
 
 void CachingAllocator::Card::insert_free(BlockId id) {
