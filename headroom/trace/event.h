@@ -1,5 +1,5 @@
-// One thing that happened to GPU memory, with where in the model it happened. All readers give these,
-// all writers take them; what a file cannot say stays at its default.
+// One thing that happened to GPU memory, with where in the model it happened. All readers give
+// these, all writers take them; what a file cannot say stays at its default.
 //
 // Texts (module paths, operators, settings) are numbers into a `Names`, so that an event is a small
 // value; number 0 is the empty text.
@@ -63,8 +63,8 @@ struct Event {
   Bytes bytes;
   std::uint32_t stream = 0;  // numbered from 0 in the order of appearance; 0 is the default stream
   std::uint32_t step = 0;
-  Name module = 0;    // "transformer.h.3.attn"
-  Name operation = 0; // "aten::mm"; of marks and settings: the text
+  Name module = 0;     // "transformer.h.3.attn"
+  Name operation = 0;  // "aten::mm"; of marks and settings: the text
   std::uint16_t device = 0;
   Kind kind = Kind::mark;
   Category category = Category::unknown;

@@ -134,7 +134,7 @@ std::optional<PartHeader> FileReader::take_header() {
     end_cut_off(bytes.size());
     return {};
   }
-  const auto header = detail::part_header_of(bytes);
+  auto header = detail::part_header_of(bytes);
   if (!header) {
     const std::string seen = detail::shown(bytes);
     if (ends_in_zeros(bytes)) return {};

@@ -1,5 +1,5 @@
-// The bytes a reader reads: a file, standard input, or a text in memory, taken front to back through a
-// window of bounded size.
+// The bytes a reader reads: a file, standard input, or a text in memory, taken front to back
+// through a window of bounded size.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class Input {
   Input& operator=(Input&& other) noexcept;
   ~Input();
 
-  // Up to `wanted` of the next bytes without taking them; fewer only at the end. Valid until the next
-  // call. Throws InputError when the system cannot read.
+  // Up to `wanted` of the next bytes without taking them; fewer only at the end. Valid until the
+  // next call. Throws InputError when the system cannot read.
   [[nodiscard]] std::string_view peek(std::size_t wanted);
   // Takes bytes that peek has shown.
   void skip(std::size_t count);

@@ -41,8 +41,7 @@ std::unique_ptr<Reader> open_trace(Input input) {
   if (begins_trace_file(begin)) return read_trace_file(std::move(input));
   if (begins_pickle(begin)) return read_pickle(std::move(input));
   if (looks_like_text(begin)) return read_plain(std::move(input));
-  detail::fault(input.name(), 0,
-                "a Headroom trace, a PyTorch snapshot pickle or plain events",
+  detail::fault(input.name(), 0, "a Headroom trace, a PyTorch snapshot pickle or plain events",
                 detail::shown(begin.substr(0, 16)), "docs/formats/");
 }
 

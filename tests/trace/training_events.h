@@ -2,6 +2,7 @@
 // jitter, and addresses are those of blocks that were freed before.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <random>
@@ -17,7 +18,7 @@ class TrainingEvents {
  public:
   // Steps of `layers` layers; each allocates six tensors forward, and backward frees them between
   // twelve allocations.
-  TrainingEvents(Names& names, int layers, unsigned seed = 1) : layers_(layers), random_(seed) {
+  TrainingEvents(Names& names, int layers, unsigned seed = 1) : random_(seed) {
     for (int layer = 0; layer < layers; ++layer)
       for (const char* part : {".ln_1", ".attn.c_attn", ".attn", ".mlp.c_fc", ".mlp.act", ".mlp"})
         modules_.push_back(names.number("transformer.h." + std::to_string(layer) + part));
@@ -90,7 +91,6 @@ class TrainingEvents {
     step_.push_back(event);
   }
 
-  int layers_;
   std::mt19937_64 random_;
   std::vector<Name> modules_, operations_;
   std::map<std::int64_t, std::vector<std::uint64_t>> free_;
