@@ -1,17 +1,15 @@
 #include "headroom/base/file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/base/output_file.h"
 
 namespace headroom {
 namespace {
@@ -25,8 +23,6 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   [[nodiscard]] int get() const { return fd_; }
-  // Closing reports errors of delayed writes (NFS, quotas), so it is a step of its own.
-  [[nodiscard]] bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
 
  private:
   int fd_;
@@ -45,23 +41,6 @@ bool try_write(int fd, std::string_view content) {
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
   throw WriteError("[write_file] cannot write " + path.string() + ": " + std::strerror(error) +
                    (error == ENOSPC ? "; free some space" : ""));
-}
-
-std::filesystem::path parent_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-}
-
-// A link stays as it is: the file it points to is the one that is replaced.
-std::filesystem::path behind_links(const std::filesystem::path& path) {
-  std::error_code error;
-  auto target = std::filesystem::canonical(path, error);
-  return error ? path : target;
-}
-
-// Renaming over /dev/stdout or a pipe would put a file in its place.
-void write_into_device(const std::filesystem::path& path, std::string_view content) {
-  const Descriptor device(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (device.get() < 0 || !try_write(device.get(), content)) fail(path, errno);
 }
 
 }  // namespace
@@ -86,31 +65,10 @@ std::string read_input(const std::filesystem::path& path) {
   throw InputError("[read_file] cannot read " + path.string() + ": " + std::strerror(errno));
 }
 
-void write_file_atomically(const std::filesystem::path& named, std::string_view content) {
-  static std::atomic<unsigned> counter{0};
-  const std::filesystem::path path = behind_links(named);
-  struct stat existing {};
-  const bool exists = ::stat(path.c_str(), &existing) == 0;
-  if (exists && !S_ISREG(existing.st_mode) && !S_ISDIR(existing.st_mode))
-    return write_into_device(path, content);
-  const std::string temporary =
-      path.string() + "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.get() < 0) fail(path, errno);
-  const auto check = [&](bool worked) {
-    if (worked) return;
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    fail(path, error);
-  };
-  if (exists) check(::fchmod(file.get(), existing.st_mode & 07777) == 0);
-  check(try_write(file.get(), content));
-  check(::fsync(file.get()) == 0);
-  check(file.close());
-  check(::rename(temporary.c_str(), path.c_str()) == 0);
-  // The rename itself lives in the folder; without this it may be lost by a power cut.
-  const Descriptor folder(::open(parent_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() >= 0) ::fsync(folder.get());
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  OutputFile file(path);
+  file.write(content);
+  file.commit();
 }
 
 void write_all(int descriptor, std::string_view content, const std::filesystem::path& path) {

@@ -61,6 +61,12 @@ std::uint32_t step_of_annotation(std::string_view name) {
   return step;
 }
 
+// What else says where: the compiled region, or what torch.cuda.memory._set_memory_metadata set.
+std::string_view instead_of_frames(const Entry& entry) {
+  const bool compiled = !entry.compile_context.empty() && entry.compile_context != "N/A";
+  return compiled ? entry.compile_context : entry.user_metadata;
+}
+
 class PickleReader final : public Reader {
  public:
   explicit PickleReader(Input input)
@@ -206,23 +212,21 @@ Event PickleReader::event_of(const Entry& entry, const Cursor& cursor) {
   event.kind = entry.kind;
   event.time_ns = to_ns(entry.time_us);
   event.device = cursor.device;
+  event.step = static_cast<std::uint32_t>(std::clamp<std::int64_t>(entry.step, 0, kMostSteps));
+  event.phase = phase_of(entry.phase);
+  const Place place = places_.of(snapshot_, entry.frames, names_);
+  event.module = place.module;
   if (entry.kind == Kind::mark) {
     const bool says_more = entry.action == "user_defined" && !entry.user_metadata.empty();
     event.operation = names_.number(says_more ? entry.user_metadata : entry.action);
     return event;
   }
+  event.operation = place.operation;
   event.address = entry.address;
   event.bytes = entry.bytes;
   event.stream = stream(entry.stream);
-  const Place place = places_.of(snapshot_, entry.frames, names_);
-  event.module = place.module;
-  event.operation = place.operation;
-  if (event.module == 0 && entry.compile_context != "N/A")
-    event.module = names_.number(entry.compile_context);
-  if (event.module == 0) event.module = names_.number(entry.user_metadata);
   event.category = category_of(entry.category);
-  event.step = static_cast<std::uint32_t>(std::clamp<std::int64_t>(entry.step, 0, kMostSteps));
-  event.phase = phase_of(entry.phase);
+  if (entry.frames.type() != Type::list) event.module = names_.number(instead_of_frames(entry));
   return event;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 
 namespace headroom::trace::testing {
@@ -17,7 +18,7 @@ inline std::string output_of(const std::string& command) {
   std::array<char, 4096> buffer{};
   while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe))
     output.append(buffer.data(), got);
-  if (::pclose(pipe) != 0) throw std::runtime_error("failed: " + command);
+  if (::pclose(pipe) != 0) throw std::runtime_error("failed: " + command + "\n" + output);
   return output;
 }
 

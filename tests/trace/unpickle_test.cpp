@@ -170,7 +170,7 @@ TEST(Unpickle, SaysWhatIsWrongWithNonsense) {
                        "a."),
               HasSubstr("a list or set to add to"));
   EXPECT_THAT(error_of("Inumber\n."), HasSubstr("an integer"));
-  EXPECT_THAT(error_of("]r\xff\xff\xff\x7f."), HasSubstr("a number below"));
+  EXPECT_THAT(error_of("]r\xff\xff\xff\x7f."), HasSubstr("a number of the memo up to"));
 }
 
 // Ten bytes that promise 4 GiB of text.

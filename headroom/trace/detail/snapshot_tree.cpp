@@ -163,6 +163,9 @@ Entry SnapshotTree::entry(Value dict) const {
   result.action = tree_.text(action);
   result.time_us = integer(dict, keys_.time_us).value_or(0);
   result.user_metadata = text(dict, keys_.user_metadata);
+  result.frames = tree_.find(dict, keys_.frames).value_or(Value());
+  result.step = integer(dict, keys_.step).value_or(0);
+  result.phase = text(dict, keys_.phase);
   if (known == keys_.actions.end()) return result;
   result.kind = static_cast<Kind>(known - keys_.actions.begin());
   const bool is_oom = result.kind == Kind::oom;
@@ -170,11 +173,8 @@ Entry SnapshotTree::entry(Value dict) const {
       static_cast<std::uint64_t>(needed(dict, is_oom ? keys_.device_free : keys_.addr));
   result.bytes = size(dict, keys_.size);
   result.stream = integer(dict, keys_.stream).value_or(0);
-  result.frames = tree_.find(dict, keys_.frames).value_or(Value());
   result.category = text(dict, keys_.category);
   result.compile_context = text(dict, keys_.compile_context);
-  result.step = integer(dict, keys_.step).value_or(0);
-  result.phase = text(dict, keys_.phase);
   return result;
 }
 

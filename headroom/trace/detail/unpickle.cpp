@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kLongestLine = std::uint64_t{1} << 20;  // of protocol 0, texts left out
 constexpr std::uint64_t kMostPairs = 256;                       // of an OrderedDict
+constexpr std::uint64_t kGaps = std::uint64_t{1} << 20;         // in the memo
 constexpr int kNewestProtocol = 5;
 
 // Operations of a kind share a function below.
@@ -319,8 +320,10 @@ void Machine::get(std::uint64_t number) {
 }
 
 void Machine::put(std::uint64_t number) {
-  // Every value that is remembered took a byte at least, so numbers are no larger than offsets.
-  if (number > at_) fault("a number below " + std::to_string(at_), std::to_string(number));
+  // Writers count up; those that put parts together, as ours does, leave gaps for a while.
+  const std::uint64_t most = kGaps + at_;
+  if (number > most)
+    fault("a number of the memo up to " + std::to_string(most), std::to_string(number));
   const Value value = top();
   if (number >= memo_.size()) {
     memo_.resize(number + 1);

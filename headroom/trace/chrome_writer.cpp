@@ -1,0 +1,262 @@
+#include "headroom/trace/chrome_writer.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "headroom/base/json.h"
+#include "headroom/base/output_file.h"
+#include "headroom/trace/detail/thinned_track.h"
+
+namespace headroom::trace {
+namespace {
+
+using detail::Sample;
+using detail::ThinnedTrack;
+
+constexpr std::uint64_t kEventsBetweenLooks = 4096;
+
+// Lines of a device below its tracks.
+enum Lane : int { kStepLane = 1, kPhaseLane = 2, kModuleLane = 3 };
+constexpr int kLanes = 3;
+constexpr const char* kLaneNames[kLanes] = {"steps", "phases", "modules"};
+
+constexpr int kTracks = 4;
+constexpr const char* kTrackNames[kTracks] = {"allocated", "reserved", "active", "requested"};
+
+// In microseconds, with what is smaller behind the point.
+std::string microseconds(std::int64_t ns) {
+  const std::string rest = std::to_string(1000 + ns % 1000);
+  return std::to_string(ns / 1000) + "." + rest.substr(1);
+}
+
+// Viewers take process 0 for the idle one.
+int process_of(std::uint16_t device) {
+  return device + 1;
+}
+
+// What every event of the file begins with.
+std::string at(std::string_view kind, std::uint16_t device, std::int64_t time_ns) {
+  return std::string(kind) + ",\"pid\":" + std::to_string(process_of(device)) +
+         ",\"ts\":" + microseconds(time_ns);
+}
+
+// A stretch in which the same was going on.
+struct Slice {
+  std::uint64_t what = 0;  // 0: nothing
+  std::string name;
+  std::int64_t begin_ns = 0;
+};
+
+struct Device {
+  EventFigures reckoned;
+  ThinnedTrack tracks[kTracks];
+  Slice slices[kLanes];
+  std::int64_t last_ns = 0;
+};
+
+}  // namespace
+
+struct ChromeWriter::File {
+  File(const std::filesystem::path& path, const About& what, const Names& all_names,
+       const ChromeOptions& how)
+      : output(path), about(what), names(all_names), options(how) {
+    output.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  }
+
+  Device& device(std::uint16_t number);
+  std::int64_t time_of(const Event& event, Device& device);
+  void add_samples(Device& device, std::int64_t time_ns, const Figures& figures);
+  void change_slices(const Event& event, Device& device, std::int64_t time_ns);
+  void change_slice(std::uint16_t number, Device& device, Lane lane, std::uint64_t what,
+                    const std::string& name, std::int64_t time_ns);
+  void put_instant(const Event& event, std::int64_t time_ns);
+  void put_track(std::uint16_t device, const ThinnedTrack& track, const std::string& name);
+  // One object of the list; `members` without braces.
+  void put(const std::string& members);
+  void put_names(std::uint16_t number);
+
+  OutputFile output;
+  About about;
+  const Names& names;
+  ChromeOptions options;
+  std::map<std::uint16_t, Device> devices;
+  std::optional<std::int64_t> start_ns;
+  std::int64_t events = 0;
+  std::uint64_t samples = 0, module_slices = 0, left_out_slices = 0;
+  bool is_first = true;
+};
+
+void ChromeWriter::File::put(const std::string& members) {
+  output.write(is_first ? "{" : ",\n{");
+  output.write(members);
+  output.write("}");
+  is_first = false;
+}
+
+Device& ChromeWriter::File::device(std::uint16_t number) {
+  const auto [found, is_new] = devices.try_emplace(number);
+  if (is_new) put_names(number);
+  return found->second;
+}
+
+void ChromeWriter::File::put_names(std::uint16_t number) {
+  const std::string process = R"("ph":"M","pid":)" + std::to_string(process_of(number));
+  put(process + R"(,"name":"process_name","args":{"name":"GPU )" + std::to_string(number) + "\"}");
+  put(process + R"(,"name":"process_sort_index","args":{"sort_index":)" + std::to_string(number) +
+      "}");
+  for (int lane = 0; lane < kLanes; ++lane)
+    put(process + ",\"tid\":" + std::to_string(lane + 1) +
+        R"(,"name":"thread_name","args":{"name":")" + kLaneNames[lane] + "\"}");
+}
+
+// Since the first event; without clocks the number of the event stands for microseconds. It never
+// goes back on a device, which viewers would not understand.
+std::int64_t ChromeWriter::File::time_of(const Event& event, Device& device) {
+  if (!start_ns) start_ns = event.time_ns;
+  std::int64_t since = 1000 * events;
+  if (about.times_are_known && __builtin_sub_overflow(event.time_ns, *start_ns, &since)) since = 0;
+  device.last_ns = std::max(device.last_ns, since);
+  return device.last_ns;
+}
+
+void ChromeWriter::File::add_samples(Device& device, std::int64_t time_ns, const Figures& figures) {
+  const std::optional<Bytes> values[kTracks] = {figures.allocated, figures.reserved, figures.active,
+                                                figures.requested};
+  for (int i = 0; i < kTracks; ++i)
+    if (values[i]) device.tracks[i].add({time_ns, values[i]->count});
+  if (options.most_samples == 0 || events % 1024 != 0) return;
+  const auto all = [&] {
+    std::uint64_t sum = 0;
+    for (const auto& [number, each] : devices)
+      for (const ThinnedTrack& track : each.tracks) sum += track.size();
+    return sum;
+  };
+  for (std::uint64_t before = all(); before > options.most_samples;) {
+    for (auto& [number, each] : devices)
+      for (ThinnedTrack& track : each.tracks) track.thin();
+    // The first thinning keeps all samples, four to a stretch; at the end one stretch is left.
+    const std::uint64_t after = all();
+    if (after <= 4 * kTracks * devices.size()) return;
+    before = after;
+  }
+}
+
+void ChromeWriter::File::change_slice(std::uint16_t number, Device& device, Lane lane,
+                                      std::uint64_t what, const std::string& name,
+                                      std::int64_t time_ns) {
+  Slice& slice = device.slices[lane - 1];
+  if (slice.what == what) return;
+  const Slice ended = std::exchange(slice, {what, name, time_ns});
+  if (ended.what == 0) return;
+  if (lane == kModuleLane && options.most_samples != 0 && ++module_slices > options.most_samples) {
+    ++left_out_slices;
+    return;
+  }
+  put(at(R"("ph":"X")", number, ended.begin_ns) + ",\"tid\":" + std::to_string(lane) + ",\"dur\":" +
+      microseconds(time_ns - ended.begin_ns) + ",\"name\":" + to_line(Json(ended.name)));
+}
+
+void ChromeWriter::File::change_slices(const Event& event, Device& device, std::int64_t time_ns) {
+  const std::uint16_t number = event.device;
+  change_slice(number, device, kStepLane, event.step,
+               event.step == 0 ? "" : "step " + std::to_string(event.step), time_ns);
+  change_slice(number, device, kPhaseLane, static_cast<std::uint64_t>(event.phase),
+               std::string(to_string(event.phase)), time_ns);
+  // Frees happen wherever a tensor ends; they say nothing of the module at work.
+  if (event.kind == Kind::alloc)
+    change_slice(number, device, kModuleLane, event.module, std::string(names.text(event.module)),
+                 time_ns);
+}
+
+void ChromeWriter::File::put_instant(const Event& event, std::int64_t time_ns) {
+  std::string text;
+  switch (event.kind) {
+    case Kind::oom:
+      text = "out of memory: asked for " + to_string(event.bytes);
+      break;
+    case Kind::mark:
+      text = names.text(event.operation);
+      break;
+    case Kind::settings:
+      text = "settings: " + std::string(names.text(event.operation));
+      break;
+    case Kind::empty_cache:
+      text = "empty cache";
+      break;
+    default:
+      return;
+  }
+  put(at(R"("ph":"i","s":"p")", event.device, time_ns) + ",\"tid\":" + std::to_string(kStepLane) +
+      ",\"name\":" + to_line(Json(text)));
+}
+
+void ChromeWriter::File::put_track(std::uint16_t device, const ThinnedTrack& track,
+                                   const std::string& name) {
+  track.each([&](const Sample& sample) {
+    put(at(R"("ph":"C")", device, sample.time_ns) + ",\"name\":\"" + name +
+        R"(","args":{"bytes":)" + std::to_string(sample.value) + "}");
+    ++samples;
+  });
+}
+
+ChromeWriter::ChromeWriter(const std::filesystem::path& path, const About& about,
+                           const Names& names, const ChromeOptions& options)
+    : file_(std::make_unique<File>(path, about, names, options)) {}
+
+ChromeWriter::~ChromeWriter() = default;
+
+void ChromeWriter::append(const Event& event, const Figures& figures) {
+  Device& device = file_->device(event.device);
+  const std::int64_t time_ns = file_->time_of(event, device);
+  ++file_->events;
+  file_->add_samples(device, time_ns, figures);
+  if (file_->options.slices) file_->change_slices(event, device, time_ns);
+  file_->put_instant(event, time_ns);
+}
+
+void ChromeWriter::append(const Event& event) {
+  EventFigures& reckoned = file_->device(event.device).reckoned;
+  reckoned.see(event);
+  append(event, reckoned.figures());
+}
+
+void ChromeWriter::finish() {
+  File& file = *file_;
+  for (auto& [number, device] : file.devices)
+    for (const Lane lane : {kStepLane, kPhaseLane, kModuleLane})
+      file.change_slice(number, device, lane, 0, "", device.last_ns);
+  for (const auto& [number, device] : file.devices)
+    for (int i = 0; i < kTracks; ++i) file.put_track(number, device.tracks[i], kTrackNames[i]);
+  Json other{{"program", file.about.program},
+             {"settings", file.about.settings},
+             {"events", std::to_string(file.events)},
+             {"samples", std::to_string(file.samples)},
+             {"module_slices_left_out", std::to_string(file.left_out_slices)}};
+  other["times"] = file.about.times_are_known ? "since the first event"
+                                              : "unknown: one microsecond stands for one event";
+  if (file.about.times_are_known)
+    other["first_event_ns"] = std::to_string(file.start_ns.value_or(0));
+  file.output.write("\n],\"otherData\":" + to_line(other) + "}\n");
+  file.output.commit();
+}
+
+std::uint64_t ChromeWriter::samples_written() const {
+  return file_->samples;
+}
+
+bool write_chrome(const std::filesystem::path& path, Reader& trace, const ChromeOptions& options,
+                  const std::stop_token& stop) {
+  ChromeWriter writer(path, trace.about(), trace.names(), options);
+  std::uint64_t count = 0;
+  for (Event event; trace.next(event);) {
+    if (++count % kEventsBetweenLooks == 0 && stop.stop_requested()) return false;
+    writer.append(event);
+  }
+  writer.finish();
+  return true;
+}
+
+}  // namespace headroom::trace
