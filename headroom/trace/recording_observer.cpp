@@ -5,7 +5,6 @@
 #include "headroom/base/error.h"
 
 namespace headroom::trace {
-namespace {
 
 Kind kind_of(allocator::Happening::Kind kind) {
   using Happened = allocator::Happening::Kind;
@@ -30,8 +29,6 @@ Kind kind_of(allocator::Happening::Kind kind) {
   throw InternalError(
       expectation("trace", "a kind of happening", std::to_string(static_cast<int>(kind))));
 }
-
-}  // namespace
 
 RecordingObserver::RecordingObserver(Recorder& recorder, RecordingObserverOptions options)
     : recorder_(recorder), options_(std::move(options)) {}

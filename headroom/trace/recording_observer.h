@@ -15,6 +15,9 @@
 
 namespace headroom::trace {
 
+// The event of a happening's kind; they have the same names.
+[[nodiscard]] Kind kind_of(allocator::Happening::Kind kind);
+
 struct RecordingObserverOptions {
   std::uint16_t device = 0;
   // Nothing: all times are 0, unknown.

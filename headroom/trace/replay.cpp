@@ -78,9 +78,11 @@ void CardPlayer::play(const Batch& batch, Follower* follower) {
   std::size_t i = 0;
   try {
     for (; i < count; ++i) {
-      if (follower != nullptr) follower->before(batch.events[i]);
+      const bool begins = i == 0 || batch.numbers[i] != batch.numbers[i - 1];
+      const bool ends = i + 1 == count || batch.numbers[i] != batch.numbers[i + 1];
+      if (follower != nullptr && begins) follower->before(batch.events[i]);
       play_one(batch.operations[i], batch.numbers[i]);
-      if (follower != nullptr) follower->after(batch.events[i], card());
+      if (follower != nullptr && ends) follower->after(batch.events[i], card());
     }
   } catch (const UsageError& error) {
     throw InputError("[replay] " + name_ + ", event " + std::to_string(batch.numbers[i]) + ": " +
@@ -129,7 +131,11 @@ Replay replay(Reader& trace, const ReplayOptions& options) {
   OperationsOptions kept = options.operations;
   kept.keep_events |= options.follower != nullptr;
   Operations operations(trace, kept);
-  CardPlayer player(options.setup, trace.about(), operations, kept.name);
+  return replay(trace, operations, options);
+}
+
+Replay replay(Reader& trace, Operations& operations, const ReplayOptions& options) {
+  CardPlayer player(options.setup, trace.about(), operations, options.operations.name);
   player.card().observe(options.follower);
   for (Batch batch; !options.cancel.stop_requested() && operations.next(batch, kBatch);
        batch.clear()) {
@@ -137,7 +143,7 @@ Replay replay(Reader& trace, const ReplayOptions& options) {
     if (options.progress) options.progress(trace);
   }
   player.card().observe(nullptr);
-  check_device(kept, operations.noticed());
+  check_device(options.operations, operations.noticed());
   return {player.result(), player.card().snapshot(), operations.noticed()};
 }
 

@@ -65,7 +65,8 @@ struct CardReplay {
   [[nodiscard]] double operations_per_second() const;
 };
 
-// Sees each event with what it did to the card. The card's own happenings go to its observer.
+// Sees each event of the device with what it did to the card; the card's own happenings, which
+// on() is told of, lie between.
 class Follower : public allocator::Observer {
  public:
   virtual void before(const Event& event) = 0;
@@ -91,6 +92,9 @@ struct Replay {
 // Throws InputError for a trace that asks what cannot be done, UsageError for settings that are
 // refused and a device that the trace does not have.
 [[nodiscard]] Replay replay(Reader& trace, const ReplayOptions& options = {});
+
+// For a follower that asks the operations: they must be those of this trace, and keep events.
+[[nodiscard]] Replay replay(Reader& trace, Operations& operations, const ReplayOptions& options);
 
 // After the end of a trace: throws UsageError if it does not have the device that was asked for.
 void check_device(const OperationsOptions& options, const Noticed& noticed);

@@ -3,6 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "headroom/base/file.h"
 #include "headroom/trace/file_writer.h"
 #include "tests/cli/headroom_process.h"
 #include "tests/trace/event_list.h"
@@ -13,6 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 // Four blocks of 9 MiB, two in each segment of 20; the middle ones go and 18 MiB are wanted.
@@ -187,6 +197,90 @@ TEST_F(Trace, TopJsonHasTensorsAndSums) {
   EXPECT_EQ(json["by_category"][0]["tensors"], 1);
 }
 
+// ---- Files for viewers ----
+
+// What is replayed from the snapshot is what was replayed into it.
+TEST_F(Trace, SnapshotIsReadAgainWithTheSameFigures) {
+  const std::string out = world_.path("out.pickle");
+  const Outcome made = world_.headroom({"trace", "snapshot", file(kTwoInTheMiddle), "--out", out});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("memory_viz"));
+  const Json again = world_.headroom({"trace", "replay", out, "--json"}).json();
+  EXPECT_EQ(again["format"], "pickle");
+  EXPECT_EQ(again["reserved"]["peak"], 58 << 20);
+  EXPECT_EQ(again["allocated"], (Json{{"current", 36 << 20}, {"peak", 36 << 20}}));
+}
+
+TEST_F(Trace, SnapshotObeysSettingsAndCapacity) {
+  const Outcome made =
+      world_.headroom({"trace", "snapshot", file(kTwoInTheMiddle), "--out", world_.path("o.pickle"),
+                       "--allocator", "expandable_segments:True", "--capacity", "40MiB"});
+  EXPECT_THAT(made.out, HasSubstr("(expandable_segments:True); nothing refused"));
+}
+
+std::int64_t highest(const Json& chrome, const std::string& track) {
+  std::int64_t most = 0;
+  for (const Json& event : chrome["traceEvents"])
+    if (event["ph"] == "C" && event["name"] == track)
+      most = std::max(most, event["args"]["bytes"].get<std::int64_t>());
+  return most;
+}
+
+TEST_F(Trace, ChromeHasTheTracksOfTheReplay) {
+  const Outcome made = world_.headroom({"trace", "chrome", file(kTwoInTheMiddle), "--out", "-"});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  const Json chrome = Json::parse(made.out);
+  EXPECT_EQ(highest(chrome, "reserved"), 58 << 20);
+  EXPECT_EQ(highest(chrome, "allocated"), 36 << 20);
+}
+
+TEST_F(Trace, ChromeShowsWhatTheReplayRefuses) {
+  const std::string text =
+      world_
+          .headroom({"trace", "chrome", file(kTwoInTheMiddle), "--out", "-", "--capacity", "40MiB"})
+          .out;
+  EXPECT_THAT(text, HasSubstr("out of memory: asked for 18.0 MiB"));
+}
+
+// The names of what is in the folder and belongs to `name`.
+std::vector<std::string> left_of(const World& world, const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(world.folder().path()))
+    if (entry.path().filename().string().starts_with(name))
+      names.push_back(entry.path().filename());
+  return names;
+}
+
+TEST_F(Trace, ExportLeavesTheOldFileWhenTheTraceIsBad) {
+  const std::string out = world_.folder().write("out.json", "old");
+  const Outcome made = world_.headroom({"trace", "chrome", file("a 1 5\nf 2\n"), "--out", out});
+  EXPECT_EQ(made.exit_code, 65);
+  EXPECT_EQ(read_file(out), "old");
+  EXPECT_THAT(left_of(world_, "out.json"), ElementsAre("out.json"));
+}
+
+TEST_F(Trace, ExportThatCannotWriteIs73) {
+  for (const char* command : {"snapshot", "chrome"}) {
+    const Arguments arguments{"trace", command, file("a 1 5\n"), "--out", world_.path("no/folder")};
+    EXPECT_EQ(world_.headroom(arguments).exit_code, 73);
+  }
+}
+
+// A plain read would wait for the pipe, and Ctrl-C be kept from it.
+TEST_F(Trace, ExportEndsWithCtrlCThoughItsInputIsSilent) {
+  const std::string pipe = world_.path("pipe"), out = world_.path("out.pickle");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto running = world_.start({"trace", "snapshot", pipe, "--out", out});
+  const int writer = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);  // waits until it is read
+  const std::string begin = "a 1 512\n#" + std::string(100, ' ') + "\n";
+  EXPECT_EQ(::write(writer, begin.data(), begin.size()), static_cast<ssize_t>(begin.size()));
+  EXPECT_TRUE(running->until([&](const Running&) { return !left_of(world_, "out.").empty(); }));
+  running->signal(SIGINT);
+  EXPECT_EQ(running->wait().exit_code, 130);
+  ::close(writer);
+  EXPECT_THAT(left_of(world_, "out."), IsEmpty());
+}
+
 // ---- What is wrong ----
 
 struct Wrong {
@@ -228,6 +322,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"replay", "good.txt", "--allocator", "max_splt:3"}, 64, "max_split_size_mb"},
         Wrong{{"replay", "good.txt", "--addresses", "random"}, 64, "ascending, descending"},
         Wrong{{"replay", "good.txt", "--device", "4"}, 64, "expected a device of"},
+        Wrong{{"snapshot", "good.txt"}, 64, "--out is required"},
+        Wrong{{"chrome", "none.txt", "--out", "-"}, 65, "No such file"},
         Wrong{{"top", "good.txt", "--at", "noon"}, 64, "peak, end or the number"},
         Wrong{{"top", "good.txt", "--at", "7"}, 64, "an event below 1"},
         Wrong{{"top", "good.txt", "--by", "colour"}, 64, "size, module, operation"}));

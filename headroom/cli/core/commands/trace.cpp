@@ -114,6 +114,7 @@ void add_trace(Registry& registry) {
                                  "  headroom trace top snapshot.pickle");
   group->require_subcommand(1);
   add_trace_replay(registry, group);
+  add_trace_export(registry, group);
   add_trace_top(registry, group);
 }
 

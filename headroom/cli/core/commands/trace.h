@@ -17,6 +17,7 @@
 namespace headroom::cli {
 
 void add_trace_replay(Registry& registry, CLI::App* group);
+void add_trace_export(Registry& registry, CLI::App* group);  // snapshot, chrome
 void add_trace_top(Registry& registry, CLI::App* group);
 
 // FILE and --device, as all of them have.

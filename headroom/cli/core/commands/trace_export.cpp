@@ -1,0 +1,174 @@
+// `headroom trace snapshot` and `trace chrome`: a trace for the viewers people know.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/commands/trace.h"
+#include "headroom/cli/core/interrupt.h"
+#include "headroom/cli/core/interruptible_input.h"
+#include "headroom/trace/export.h"
+#include "headroom/trace/what_if.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  TraceFile file;
+  CardChoice card;
+  std::optional<std::string> allocator;
+  std::string out;
+};
+
+// Where the file is made. For standard output that is a file of our own, printed when it is whole.
+class Target {
+ public:
+  explicit Target(const std::string& out) : path_(out) {
+    if (out != "-") return;
+    std::string name = (fs::temp_directory_path() / "headroom-XXXXXX").string();
+    const int made = ::mkstemp(name.data());
+    if (made < 0) throw WriteError("[trace] cannot write " + name + ": " + std::strerror(errno));
+    ::close(made);
+    path_ = temporary_ = name;
+  }
+  ~Target() {
+    std::error_code ignored;
+    if (!temporary_.empty()) fs::remove(temporary_, ignored);
+  }
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
+
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  void print_if_wanted() const {
+    if (temporary_.empty()) return;
+    const int file = ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
+    std::string piece(std::size_t{1} << 20, '\0');
+    for (ssize_t got = 0; (got = ::read(file, piece.data(), piece.size())) > 0;)
+      print(std::string_view(piece).substr(0, static_cast<std::size_t>(got)));
+    ::close(file);
+  }
+
+ private:
+  fs::path path_, temporary_;
+};
+
+struct Viewer {
+  trace::Exported (*write)(const fs::path&, trace::Reader&, const trace::ReplayOptions&);
+  const char* entries;  // what is written
+  const char* next;     // what to do with it
+};
+
+std::string done_text(const Options& options, const trace::Exported& exported,
+                      const Viewer& viewer) {
+  return fmt::format(
+      "{}: {} {} of {} ({}); {}\n", options.out, exported.written, viewer.entries,
+      counted(static_cast<long long>(exported.replay.noticed.events), "event"),
+      trace::settings_text(exported.replay.card),
+      exported.replay.card.refused.empty()
+          ? std::string("nothing refused")
+          : counted(static_cast<long long>(exported.replay.card.refused.size()), "request") +
+                " refused");
+}
+
+ExitCode make(const Options& options, const Viewer& viewer, const Interrupt& interrupt) {
+  trace::ReplayOptions replay;
+  replay.setup = options.card.setup();
+  replay.setup.settings = options.allocator;
+  replay.operations.name = options.file.name();
+  replay.operations.device = options.file.device_number();
+  replay.cancel = interrupt.token();
+  TraceProgress progress(options.file.name());
+  replay.progress = [&](const trace::Reader& at) { progress.show(at); };
+  const auto reader = trace::open_trace(options.file.path);
+  const Target target(options.out);
+  const trace::Exported exported = viewer.write(target.path(), *reader, replay);
+  progress.clear();
+  if (exported.stopped) return interrupt.exit_code();
+  warn_of(options.file, *reader, exported.replay.noticed);
+  target.print_if_wanted();
+  if (options.out != "-")
+    print(done_text(options, exported, viewer) +
+          fmt::format("\n {} {}\n", standard_output().bullet(), viewer.next));
+  return kOk;
+}
+
+// A named pipe, as of <(zcat x.gz), becomes standard input; opened while Ctrl-C still ends the
+// program, because that can take for ever too.
+void take_as_standard_input(std::string& path) {
+  std::error_code error;
+  if (path == "-" || !fs::is_fifo(path, error)) return;
+  const int pipe = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (pipe < 0) return;  // whoever opens it next says why
+  ::dup2(pipe, STDIN_FILENO);
+  ::close(pipe);
+  path = "-";
+}
+
+ExitCode run(Options options, const Viewer& viewer) {
+  take_as_standard_input(options.file.path);
+  const Interrupt interrupt;
+  std::optional<InterruptibleInput> input;
+  if (options.file.path == "-") input.emplace(interrupt.token());
+  try {
+    return make(options, viewer, interrupt);
+  } catch (const InputError&) {
+    if (!interrupt.happened()) throw;
+    return interrupt.exit_code();  // it ends in the middle because it was ended
+  }
+}
+
+ExitCode run_snapshot(const Options& options) {
+  return run(options, {&trace::export_snapshot, "entries",
+                       "drop the file on https://pytorch.org/memory_viz"});
+}
+
+trace::Exported chrome(const fs::path& path, trace::Reader& reader,
+                       const trace::ReplayOptions& options) {
+  return trace::export_chrome(path, reader, options);
+}
+
+ExitCode run_chrome(const Options& options) {
+  return run(options, {&chrome, "samples", "open the file in https://ui.perfetto.dev"});
+}
+
+void add(Registry& registry, CLI::App* command, ExitCode (*function)(const Options&)) {
+  auto options = std::make_shared<Options>();
+  options->file.add_to(command);
+  command->add_option("--out", options->out, "The file to write; - is standard output")->required();
+  command->add_option("--allocator", options->allocator,
+                      "As PYTORCH_CUDA_ALLOC_CONF (default: as recorded)");
+  options->card.add_to(command);
+  registry.run(command, options, function);
+}
+
+}  // namespace
+
+void add_trace_export(Registry& registry, CLI::App* group) {
+  add(registry,
+      registry.add("snapshot", "Write a trace as a snapshot for pytorch.org/memory_viz",
+                   "  headroom trace snapshot run.hrtrace --out run.pickle\n"
+                   "  headroom trace snapshot old.pickle --out new.pickle \\\n"
+                   "    --allocator expandable_segments:True --capacity 24GiB\n\n"
+                   "The trace is replayed: segments and addresses are the model's.",
+                   group),
+      &run_snapshot);
+  add(registry,
+      registry.add("chrome", "Write a trace for ui.perfetto.dev and chrome://tracing",
+                   "  headroom trace chrome run.hrtrace --out run.json\n"
+                   "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
+                   "The trace is replayed: the tracks are what the model reserved and allocated.\n"
+                   "Long ones are thinned; their peaks stay.",
+                   group),
+      &run_chrome);
+}
+
+}  // namespace headroom::cli

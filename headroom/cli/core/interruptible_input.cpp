@@ -1,0 +1,71 @@
+#include "headroom/cli/core/interruptible_input.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace headroom::cli {
+namespace {
+
+constexpr int kLookEvery_ms = 50;
+constexpr std::size_t kPiece = std::size_t{64} << 10;
+
+// False: stopped first.
+bool wait_for(int descriptor, short what, const std::stop_token& stop) {
+  pollfd wanted{.fd = descriptor, .events = what, .revents = 0};
+  while (!stop.stop_requested())
+    if (::poll(&wanted, 1, kLookEvery_ms) > 0) return true;
+  return false;
+}
+
+}  // namespace
+
+InterruptibleInput::InterruptibleInput(std::stop_token stop) : stop_(std::move(stop)) {
+  int ends[2] = {};
+  if (::pipe2(ends, O_CLOEXEC) != 0) return;
+  real_ = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (real_ >= 0) ::dup2(ends[0], STDIN_FILENO);
+  ::close(ends[0]);
+  if (real_ < 0) {
+    ::close(ends[1]);
+    return;
+  }
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  filler_ = std::jthread([this, to = ends[1]] { fill(to); });
+}
+
+InterruptibleInput::~InterruptibleInput() {
+  if (real_ < 0) return;
+  ::dup2(real_, STDIN_FILENO);  // the last reader is gone: a filler that waits to write sees it
+  filler_.join();
+  ::close(real_);
+}
+
+void InterruptibleInput::fill(int to) const {
+  // A reader that stopped early is no reason to die.
+  sigset_t broken_pipe;
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+  const auto pass_on = [&](std::string_view piece) {
+    while (!piece.empty() && wait_for(to, POLLOUT, stop_)) {
+      const ssize_t written = ::write(to, piece.data(), piece.size());
+      if (written <= 0) return false;
+      piece.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return piece.empty();
+  };
+  std::vector<char> buffer(kPiece);
+  while (wait_for(real_, POLLIN, stop_)) {
+    const ssize_t got = ::read(real_, buffer.data(), buffer.size());
+    if (got <= 0 || !pass_on({buffer.data(), static_cast<std::size_t>(got)})) break;
+  }
+  ::close(to);
+}
+
+}  // namespace headroom::cli
