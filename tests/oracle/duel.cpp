@@ -72,6 +72,7 @@ class Match {
     const auto& operations = stream_.content.operations;
     outcome_.operations = operations.size();
     for (outcome_.at = 0; outcome_.at < outcome_.operations; ++outcome_.at) {
+      if (outcome_.at == operations.size() / 3) go_on_with_a_copy();
       const Next next = play(operations[outcome_.at]);
       if (next == Next::original_at_fault) break;
       if (next == Next::end) outcome_.operations = outcome_.at;
@@ -83,6 +84,12 @@ class Match {
   }
 
  private:
+  // A copy of a card is a card of its own: from here on the stream is played to one.
+  void go_on_with_a_copy() {
+    Player copy(player_);
+    player_ = std::move(copy);
+  }
+
   enum class Next { go_on, original_at_fault, end };
   Next play(const Operation& operation);
   Next begin_pool(const Operation& operation);
@@ -162,6 +169,7 @@ void Match::compare_figures(const Operation& operation) {
   if (plants(Plant::Kind::figure)) ++ours[plant_.figure];
   excuses_.apply(operation, real, ours, fake_cuda::take_noticed());
   outcome_.partly += excuses_.was_used();
+  outcome_.order_mattered = excuses_.order_mattered();
   if (real == ours) return;
   std::string all;
   for (std::size_t i = 0; i < kFigures; ++i)

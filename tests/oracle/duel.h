@@ -37,6 +37,7 @@ struct Outcome {
   std::uint64_t operations = 0;   // of the stream
   std::uint64_t compared = 0;     // so many, all figures of them but those counted next
   std::uint64_t partly = 0;       // of these: a figure of inactive_split was let pass (excuses.h)
+  bool order_mattered = false;    // it might have been
   std::uint64_t after_fault = 0;  // left out: a fault of the original was met
   std::uint64_t requests = 0, refused = 0, retries = 0;
   bool differs = false;

@@ -15,7 +15,7 @@ class Sizes {
     for (std::int64_t n = dice.between(1, 5); n > 0; --n) few_.push_back(of(dice.pick(kSpread)));
   }
 
-  // From 1 byte to 30 GiB; now and then, of another kind than the rest.
+  // From 1 byte to 30 GiB, seldom to 128 GiB; now and then, of another kind than the rest.
   std::int64_t next() { return of(dice_.one_in(8) ? dice_.pick(kKinds) : kind_); }
 
  private:
@@ -50,7 +50,7 @@ class Sizes {
     std::int64_t at = dice_.pick({std::int64_t{512}, std::int64_t{1024}, kMiB, 2 * kMiB, 9 * kMiB,
                                   10 * kMiB, 11 * kMiB, 12 * kMiB, 19 * kMiB, 20 * kMiB, 21 * kMiB,
                                   32 * kMiB, 40 * kMiB, 64 * kMiB, 200 * kMiB});
-    if (dice_.one_in(4)) at = std::int64_t{1} << dice_.between(9, 34);
+    if (dice_.one_in(4)) at = std::int64_t{1} << dice_.between(9, 37);
     if (dice_.one_in(4)) at = dice_.between(1, 256) * kMiB;
     const std::int64_t beside = dice_.pick({0, 0, 1, 511, 512, 513, 1024});
     const std::int64_t size = dice_.one_in(2) ? at + beside : at - beside;

@@ -41,15 +41,25 @@ Shape make_shape(const std::string& class_name, Dice& dice) {
                            Shape::Frees::oldest_first, Shape::Frees::any});
   shape.length = static_cast<std::uint64_t>(dice.log_between(50, 2000));
   shape.live = static_cast<std::size_t>(dice.log_between(2, 200));
+  // Crowds: thousands of blocks, as in real programs; their lists are long.
+  if (dice.one_in(100)) {
+    shape.length = 12000;
+    shape.live = 4000;
+  }
   shape.trains = dice.one_in(6);
   shape.streams = dice.one_in(2) ? 1 : static_cast<StreamId>(dice.between(2, 5));
   shape.one_user = !dice.one_in(4);
   if (shape.streams > 1) shape.record_one_in = sometimes(dice, 2, 4, 40);
-  shape.pools_one_in = sometimes(dice, 5, 10, 100);
+  // With expandable memory in private pools, and where max_split_size is lowered, 2.11 has faults
+  // that end the comparison: seldom.
+  const bool expandable = class_name == "expandable" || class_name == "changed";
+  shape.pools_one_in = sometimes(dice, expandable ? 12 : 5, 10, 100);
   shape.empty_one_in = sometimes(dice, 2, 20, 300);
   shape.peaks_one_in = sometimes(dice, 3, 20, 200);
+  // A peak of inactive_split that may differ (excuses.h) is soon forgotten.
+  if (!shape.one_user || shape.pools_one_in > 0) shape.peaks_one_in = sometimes(dice, 1, 5, 30);
   if (class_name == "changed") shape.change_one_in = sometimes(dice, 1, 20, 200);
-  shape.lowers_max_split = dice.one_in(5);
+  shape.lowers_max_split = dice.one_in(8);
   shape.holds_events = dice.one_in(2);
   shape.ends_empty = dice.one_in(4);
   return shape;
