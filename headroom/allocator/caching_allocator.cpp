@@ -24,6 +24,10 @@ BlockId CachingAllocator::allocate(Bytes requested, StreamId stream) {
   if (requested.count <= 0)
     throw UsageError(expectation("CachingAllocator::allocate", "at least one byte",
                                  std::to_string(requested.count)));
+  if (requested >= kTooLarge) {
+    card_->refusal = {.requested = requested};
+    return kNoBlock;
+  }
   return card_->allocate(requested.count, stream);
 }
 void CachingAllocator::free(BlockId block) {

@@ -42,6 +42,9 @@ using PoolId = std::uint64_t;
 // JavaScript need.
 inline constexpr Bytes kUnlimited{std::int64_t{1} << 48};
 
+// From here on PyTorch refuses without asking the allocator: nothing is counted.
+inline constexpr Bytes kTooLarge{std::int64_t{1} << 60};
+
 // When work that another stream does with a block counts as done.
 enum class EventRule {
   at_once,    // when it is recorded; the allocator notices at its next request

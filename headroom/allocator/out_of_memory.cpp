@@ -23,6 +23,8 @@ std::string in_units(Bytes size) {
 }  // namespace
 
 std::string to_string(const OutOfMemory& refusal, const std::string& device) {
+  if (refusal.requested >= kTooLarge)
+    return "CUDA out of memory. Tried to allocate more than 1EB memory.";
   const Bytes in_pools = refusal.free_in_private_pools;
   std::string text = "CUDA out of memory. Tried to allocate " + in_units(refusal.tried) + ". " +
                      device + " has a total capacity of " + in_units(refusal.capacity) +

@@ -124,6 +124,16 @@ TEST(CachingAllocator, ARefusalCarriesItsFigures) {
       "0 bytes is reserved by PyTorch but unallocated."));
 }
 
+TEST(CachingAllocator, RefusesAnExabyteWithoutCounting) {
+  CachingAllocator card;
+  ASSERT_EQ(card.allocate(kTooLarge), kNoBlock);
+  EXPECT_EQ(to_string(card.last_out_of_memory()),
+            "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  EXPECT_EQ(card.statistics(), Statistics{});
+  ASSERT_EQ(card.allocate(kTooLarge - 1_B), kNoBlock);
+  EXPECT_EQ(card.statistics().num_ooms, 1);
+}
+
 TEST(CachingAllocator, GivesBackWhatIsFreeBeforeItRefuses) {
   CachingAllocator card = card_with("", 100_MiB);
   card.free(card.allocate(60_MiB));
