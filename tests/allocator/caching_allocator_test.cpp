@@ -330,6 +330,16 @@ TEST(PrivatePools, RefuseWhatWouldBeAMistake) {
   EXPECT_THROW(card.begin_pool(0), UsageError);
 }
 
+TEST(PrivatePools, CanBeGoneWhileStillOpen) {
+  CachingAllocator card;
+  card.begin_pool(1);
+  card.release_pool(1);
+  card.empty_cache();
+  EXPECT_THROW(static_cast<void>(card.allocate(1_MiB)), UsageError);
+  card.end_pool(1);
+  EXPECT_NE(card.allocate(1_MiB), kNoBlock);
+}
+
 // ---- A value ----
 
 TEST(CachingAllocator, ACopyLivesItsOwnLife) {

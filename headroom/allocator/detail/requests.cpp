@@ -2,6 +2,7 @@
 // with free neighbours, keep).
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "headroom/allocator/detail/card.h"
 #include "headroom/base/error.h"
@@ -75,8 +76,12 @@ std::int64_t CachingAllocator::Card::segment_size(std::int64_t size) const {
 std::uint32_t CachingAllocator::Card::pool_for(std::int64_t size) const {
   const bool is_small = size <= version.largest_small.count;
   if (open_pools.empty()) return is_small ? kSmallPool : kLargePool;
-  const PrivatePool& pool = private_pools.at(open_pools.back());
-  return is_small ? pool.small : pool.large;
+  const auto pool = private_pools.find(open_pools.back());
+  if (pool == private_pools.end())
+    throw UsageError(expectation("CachingAllocator::allocate", "an open pool that still exists",
+                                 std::to_string(open_pools.back()),
+                                 "end a pool before it is released and the cache emptied"));
+  return is_small ? pool->second.small : pool->second.large;
 }
 
 BlockId CachingAllocator::Card::allocate(std::int64_t requested, StreamId stream) {
