@@ -18,7 +18,8 @@ import sys
 INTEGER, TEXT, LIST, BOOLEAN, NUMBER = int, str, list, bool, float
 
 # What each part must have, and who reads it. py: torch/cuda/_memory_viz.py of torch 2.11; js:
-# torch/utils/viz/MemoryViz.js and process_alloc_data.js of PyTorch's main branch, October 2025.
+# the page's torch/utils/viz/MemoryViz.js and process_alloc_data.js, of PyTorch's main branch since
+# these are two files.
 SEGMENT = {
     "device": (INTEGER, "js MemoryView, process_alloc_data, snapshot_change"),
     "address": (INTEGER, "py segments, compare, trace; js MemoryView, find_pool_id"),

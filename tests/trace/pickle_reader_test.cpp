@@ -172,14 +172,14 @@ const std::string kInner =
     "{'filename': '/pytorch/aten/src/Linear.cpp', 'line': 0, 'name': "
     "'at::_ops::linear::call(int)'}, "
     "{'filename': '/lib/site-packages/torch/nn/linear.py', 'line': 9, 'name': 'forward'}, ";
-const std::string kUsers = "{'filename': '/home/me/train.py', 'line': 12, 'name': 'step'}, ";
+const std::string kUsers = "{'filename': '/project/train.py', 'line': 12, 'name': 'step'}, ";
 
 TEST(PickleReader, FindsTheUsersLineAndTheOperatorItCalled) {
   const auto reader = open_bytes(snapshot(entry("alloc", 1, 2, 0, frames(kInner + kUsers)) +
                                           entry("alloc", 3, 2, 0, frames(kUsers + kUsers))));
   const auto events = all_events(*reader);
   ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(reader->names().text(events[0].module), "/home/me/train.py:12");
+  EXPECT_EQ(reader->names().text(events[0].module), "/project/train.py:12");
   EXPECT_EQ(reader->names().text(events[0].operation), "aten::linear");
   EXPECT_EQ(reader->names().text(events[1].operation), "step");
 }

@@ -62,6 +62,20 @@ std::uint64_t Tree::size(Value container) const {
   return pieces_[container.payload()].total;
 }
 
+std::uint32_t Tree::place_of(Value key, const Piece& piece) const {
+  KnownPlace& known = known_places_[(piece.shape * 31 + key.payload()) % known_places_.size()];
+  if (known.shape == piece.shape && known.key == key) return known.place;
+  known = {piece.shape, key, kNowhere};
+  std::uint32_t place = piece.count;
+  for (std::uint32_t shape = piece.shape; place > 0; shape = shapes_[shape].parent) {
+    --place;
+    if (shapes_[shape].key != key) continue;
+    known.place = place;
+    break;
+  }
+  return known.place;
+}
+
 std::optional<Value> Tree::find(Value dict, Value key) const {
   if (dict.type() != Type::dict) return {};
   std::optional<Value> found;
@@ -70,13 +84,8 @@ std::optional<Value> Tree::find(Value dict, Value key) const {
     const Piece& piece = pieces_[at];
     looked_at += std::min(piece.count, kMostKeys + 1) + 1;
     if (looked_at > 2 * kMostKeys) return {};
-    std::uint32_t index = piece.count;
-    for (std::uint32_t shape = piece.shape; index > 0; shape = shapes_[shape].parent) {
-      --index;
-      if (shapes_[shape].key != key) continue;
-      found = values_[piece.begin + index];
-      break;
-    }
+    const std::uint32_t place = place_of(key, piece);
+    if (place != kNowhere) found = values_[piece.begin + place];
   }
   return found;
 }

@@ -10,6 +10,7 @@
 // is what a million equal trace entries cost: 40 bytes each, and 8 for each value.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -133,6 +134,10 @@ class Tree {
     }
   };
 
+  // Where in a piece of this shape the key's value is; kNowhere: it has none.
+  static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
+  std::uint32_t place_of(Value key, const Piece& piece) const;
+
   Piece& room_for(Value container, std::size_t values);
   std::uint32_t shape_after(std::uint32_t shape, Value key);
   std::uint32_t shape_of(std::uint32_t start, std::span<const Value> pairs);
@@ -144,6 +149,13 @@ class Tree {
   // The shape of the dict before: mostly the next has it too.
   std::vector<Value> recent_keys_;
   std::uint32_t recent_shape_ = 0;
+  // What place_of answered last: a million dicts ask for the same keys of the same shapes.
+  struct KnownPlace {
+    std::uint32_t shape = 0;
+    Value key;
+    std::uint32_t place = kNowhere;
+  };
+  mutable std::array<KnownPlace, 512> known_places_;
   std::deque<std::int64_t> wide_;
   std::deque<double> numbers_;
   Names texts_;
