@@ -30,7 +30,7 @@ TEST(FreeBlocks, AnswerAsAnOrderedMapWould) {
     } else {
       auto victim = reference.lower_bound({random_size(), 0});
       if (victim == reference.end()) victim = reference.begin();
-      blocks.erase(victim->first.first, victim->first.second);
+      blocks.erase(FreeBlocks::Entry{victim->first.first, victim->first.second, victim->second});
       reference.erase(victim);
     }
     const std::int64_t wanted = random_size();
@@ -45,10 +45,13 @@ TEST(FreeBlocks, HoldManyOfOneSize) {
   std::map<Key, std::uint32_t> reference;
   for (std::uint32_t round = 0; round < 50'000; ++round) {
     const Key key{static_cast<std::int64_t>(40 + random() % 3) * 512, random() % 5'000 * 512};
-    if (reference.emplace(key, round).second)
+    const auto [there, is_new] = reference.emplace(key, round);
+    if (is_new) {
       blocks.insert({key.first, key.second, round});
-    else if (reference.erase(key))
-      blocks.erase(key.first, key.second);
+    } else {
+      blocks.erase(FreeBlocks::Entry{key.first, key.second, there->second});
+      reference.erase(there);
+    }
     const Key wanted{static_cast<std::int64_t>(39 + random() % 4) * 512, 0};
     const auto at = blocks.first_at_least(wanted.first);
     const auto expected = reference.lower_bound(wanted);
@@ -77,6 +80,15 @@ TEST(FreeBlocks, CanBeWalkedBothWays) {
   for (auto at = blocks.last(); at; at = blocks.previous(at), ++backward)
     ASSERT_EQ(blocks.at(at).block, backward->second);
   EXPECT_EQ(backward, reference.rend());
+}
+
+// A trace that had used up all addresses once had one block erased in place of another.
+TEST(FreeBlocks, TellBlocksOfOneSizeAndAddressApart) {
+  FreeBlocks blocks;
+  for (const std::uint32_t block : {5u, 3u, 4u}) blocks.insert({512, 4096, block});
+  blocks.erase(FreeBlocks::Entry{512, 4096, 4});
+  EXPECT_EQ(blocks.at(blocks.first()).block, 3u);
+  EXPECT_EQ(blocks.at(blocks.last()).block, 5u);
 }
 
 TEST(FreeBlocks, NothingIsFoundWhereNothingIs) {

@@ -40,8 +40,8 @@ TEST(Replay, CountsAsPyTorchDoes) {
   EXPECT_EQ(card.operations, 2U);
 }
 
-// 30 + 30 MiB in segments of their own; then the first is free, and 20 MiB go into it. Most was
-// allocated after event 1, most was reserved then too; event 4 reserves more.
+// 30 + 30 MiB in segments of their own: never is more allocated than after event 1. Then both are
+// free, and 50 MiB fit into neither: event 4 reserves most.
 TEST(Replay, KnowsTheEventsOfThePeaks) {
   const CardReplay card = replay_of(
                               "a 1 31457280\na 2 31457280\nf 1\nf 2\n"
@@ -117,6 +117,21 @@ TEST(Replay, ChangesSettingsWhereTheTraceDoes) {
   const CardReplay card =
       replay_of("a 1 41943041\nc roundup_power2_divisions:4\na 2 41943041\n").card;
   EXPECT_EQ(card.statistics.allocated_bytes.all.current, (40_MiB + 512_B + 48_MiB).count);
+}
+
+// Segments of 128 TiB, each above the one before, reach the addresses of expandable segments at
+// 2^50. There two free blocks of equal size and address once ended the program.
+TEST(Replay, SurvivesATraceThatUsesUpAllAddresses) {
+  std::string text;
+  for (int i = 0; i < 7; ++i) text += "a 1 140737488355328\nf 1\ne\n";
+  text +=
+      "a 1 140737488355328\nf 1\na 2 1099511627776\n"              // up to 2^50
+      "a 3 20971520\na 4 12582912\na 5 139637943173120\n"          // the rest of it
+      "c expandable_segments:True\na 6 20971520\nf 3\nf 6\nf 4\n"  // 3 and 6 alike
+      "a 7 20971520\na 8 20971520\na 9 20971520\nf 7\nf 8\nf 9\ne\nf 5\nf 2\ne\n";
+  const CardReplay card = replay_of(text).card;
+  EXPECT_THAT(card.refused, IsEmpty());
+  EXPECT_EQ(card.statistics.reserved_bytes.all.current, 0);
 }
 
 // ---- Histories ----

@@ -13,7 +13,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "headroom/allocator/caching_allocator.h"
@@ -69,7 +68,6 @@ struct CachingAllocator::Card {
     // as one, however many mappings it made, and each unmapping as one.
     int driver_calls = 0;
     std::uint32_t small = kNone, large = kNone;
-    [[nodiscard]] bool can_go() const { return users == 0; }
   };
 
   // The addresses of one expandable segment.
@@ -122,14 +120,14 @@ struct CachingAllocator::Card {
   BlockId new_block();
   void drop_block(BlockId id);
   void insert_free(BlockId id);
-  void erase_free(const Block& block);
+  void erase_free(BlockId id);
   [[nodiscard]] bool collects_garbage() const { return limit && collection_threshold > 0; }
   [[nodiscard]] Block& allocated_block(BlockId id, std::string_view function);
 
   // ---- release.cpp
   void collect_garbage();
   bool release_available(const Request& request);
-  bool release_cached();
+  void release_cached();
   void release_pool_blocks(std::uint32_t pool);
   void release_segment(BlockId id);
 

@@ -19,12 +19,11 @@ BlockId CachingAllocator::Card::grow(const Request& request) {
     if (!map(next, std::min(request.size - blocks[id].size, blocks[next].size))) return kNoBlock;
     id = next;  // mapping joined them
   }
-  erase_free(blocks[id]);
+  erase_free(id);
   return id;
 }
 
-// The lowest address from which on there is room: in a range there is, or at the start of a new
-// one.
+// The lowest address from which on there is room, in a range there is or at the start of a new one.
 BlockId CachingAllocator::Card::find_room(const Request& request) {
   const auto is_vacant = [&](BlockId id) { return id != kNoBlock && blocks[id].is_vacant(); };
   for (const auto& [address, unmapped] : pools[request.pool].unmapped[request.stream]) {
@@ -106,7 +105,7 @@ void CachingAllocator::Card::unmap(BlockId id) {
   if (begin >= end) return;
   complete_events(whole.stream);  // the driver waits for the stream first
   driver.give_memory(end - begin);
-  erase_free(whole);
+  erase_free(id);
 
   const auto cut = [&](std::int64_t from, std::int64_t size) {
     const BlockId piece = new_block();

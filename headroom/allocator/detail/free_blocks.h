@@ -1,5 +1,6 @@
 // The free blocks of one pool and stream, ordered by size and then address: best fit, with the
-// lowest address among equals.
+// lowest address among equals. (Then by number: a stream of requests that is long and mad enough
+// uses up all addresses and begins anew.)
 //
 // Blocks are kept in bins of similar sizes, sixteen to a power of two, each a short sorted list,
 // with one bit a bin that says whether it holds anything. Training repeats its sizes, so a search
@@ -41,9 +42,7 @@ class FreeBlocks {
   }
 
   // The entry must be there.
-  void erase(std::int64_t size, std::uint64_t address) {
-    erase(first_in_bin(bin_of(size), Entry{size, address, 0}));
-  }
+  void erase(const Entry& entry) { erase(first_in_bin(bin_of(entry.size), entry)); }
   void erase(Position position) {
     Bin& pieces = bins_[position.bin];
     Piece& piece = pieces[position.piece];
@@ -93,7 +92,8 @@ class FreeBlocks {
   static Position none() { return {kNoBin, 0, 0}; }
   static std::uint64_t bit(std::uint32_t bin) { return std::uint64_t{1} << (bin % 64); }
   static bool before(const Entry& a, const Entry& b) {
-    return a.size != b.size ? a.size < b.size : a.address < b.address;
+    if (a.size != b.size) return a.size < b.size;
+    return a.address != b.address ? a.address < b.address : a.block < b.block;
   }
 
   // Sizes below 16 KiB have a bin for each multiple of 512 bytes, larger ones share.

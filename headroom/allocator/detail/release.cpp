@@ -1,5 +1,8 @@
 // Giving memory back to the driver: what is old (garbage collection), what is just enough for one
 // request (release_available), everything that is free (release_cached).
+#include <algorithm>
+#include <utility>
+
 #include "headroom/allocator/detail/card.h"
 
 namespace headroom::allocator {
@@ -82,14 +85,13 @@ bool CachingAllocator::Card::release_available(const Request& request) {
 }
 
 // Everything wholly free. While a private pool is open, only what released private pools hold.
-bool CachingAllocator::Card::release_cached() {
+void CachingAllocator::Card::release_cached() {
   if (open_pools.empty()) {
     synchronize_all();
     release_pool_blocks(kLargePool);
     release_pool_blocks(kSmallPool);
   }
   drop_empty_pools();
-  return true;
 }
 
 void CachingAllocator::Card::release_pool_blocks(std::uint32_t pool) {
@@ -118,7 +120,7 @@ void CachingAllocator::Card::release_segment(BlockId id) {
   decrease(statistics.segment, block.pool, 1);
   decrease(statistics.reserved_bytes, block.pool, block.size);
   if (block.size >= max_split_size) statistics.oversize_segments.decrease(1);
-  erase_free(block);
+  erase_free(id);
   drop_block(id);
 }
 

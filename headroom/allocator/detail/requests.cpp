@@ -99,8 +99,7 @@ BlockId CachingAllocator::Card::allocate(std::int64_t requested, StreamId stream
   return hand_out(block, request);
 }
 
-// Best fit. What the rules on oversize blocks turn down counts as not found: no other is looked
-// for.
+// Best fit. What the rules on oversize blocks turn down counts as not found, without another look.
 BlockId CachingAllocator::Card::find_free(const Request& request) {
   Pool& pool = pools[request.pool];
   if (collects_garbage()) ++pool.searches;
@@ -308,14 +307,13 @@ void CachingAllocator::Card::make_free(BlockId id) {
   decrease(statistics.requested_bytes, pool, block.requested);
 }
 
-// Takes a neighbour in that is as free, or as unmapped, as the block itself. The bytes taken in, or
-// 0.
+// Takes a neighbour in that is as free, or as unmapped, as the block itself: its bytes, or 0.
 std::int64_t CachingAllocator::Card::merge(BlockId into_id, BlockId other_id) {
   if (other_id == kNoBlock || blocks[other_id].state != blocks[into_id].state) return 0;
   Block& into = blocks[into_id];
   const Block other = blocks[other_id];
   if (other.state == State::free)
-    erase_free(other);
+    erase_free(other_id);
   else
     pools[other.pool].unmapped[other.stream].erase(other.address);
   if (into.previous == other_id) {
@@ -356,8 +354,10 @@ void CachingAllocator::Card::insert_free(BlockId id) {
   pool.free[block.stream].insert({block.size, block.address, id});
 }
 
-void CachingAllocator::Card::erase_free(const Block& block) {
-  pools[block.pool].free[block.stream].erase(block.size, block.address);
+void CachingAllocator::Card::erase_free(BlockId id) {
+  const Block& block = blocks[id];
+  pools[block.pool].free[block.stream].erase(
+      detail::FreeBlocks::Entry{block.size, block.address, id});
 }
 
 }  // namespace headroom::allocator
