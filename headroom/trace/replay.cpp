@@ -10,13 +10,16 @@ namespace {
 using allocator::CachingAllocator;
 using allocator::Operation;
 
+std::string without_function(const std::string& text) {
+  const std::size_t function = text.starts_with("[") ? text.find("] ") : std::string::npos;
+  return function == std::string::npos ? text : text.substr(function + 2);
+}
+
 // What the card says against an operation, in terms of the trace.
 std::string complaint(const Operation& operation, const UsageError& error) {
   if (operation.kind == Operation::Kind::allocate)
     return "expected an id that is not allocated; it can be used again after its free";
-  const std::string text = error.what();
-  const std::size_t function = text.starts_with("[") ? text.find("] ") : std::string::npos;
-  return function == std::string::npos ? text : text.substr(function + 2);
+  return without_function(error.what());
 }
 
 // Small enough to stay in the processor's cache while it is decoded and played.
@@ -25,7 +28,7 @@ constexpr std::size_t kBatch = 16384;
 allocator::CardOptions card_options(const CardSetup& setup, const About& about, bool is_history) {
   allocator::CardOptions options;
   options.capacity = setup.capacity;
-  options.settings = allocator::parse_settings(setup.settings.value_or(about.settings));
+  options.settings = settings_at_start(setup, about);
   if (setup.fraction) options.settings.per_process_memory_fraction = *setup.fraction;
   options.events = setup.hold_events || is_history ? allocator::EventRule::when_told
                                                    : allocator::EventRule::at_once;
@@ -44,6 +47,16 @@ void check(const CardSetup& setup) {
 }
 
 }  // namespace
+
+allocator::Settings settings_at_start(const CardSetup& setup, const About& about) {
+  if (setup.settings) return allocator::parse_settings(*setup.settings);
+  try {
+    return allocator::parse_settings(about.settings);
+  } catch (const UsageError& error) {
+    throw InputError("[replay] the trace says it began with settings '" + about.settings +
+                     "': " + without_function(error.what()) + ", or other settings instead");
+  }
+}
 
 void check_device(const OperationsOptions& options, const Noticed& noticed) {
   if (!options.device) return;

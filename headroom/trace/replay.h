@@ -43,6 +43,10 @@ struct Moment {
   Bytes reserved;
 };
 
+// Throws UsageError for settings of the setup that PyTorch 2.11 would refuse, InputError for those
+// of the trace.
+[[nodiscard]] allocator::Settings settings_at_start(const CardSetup& setup, const About& about);
+
 // What came out for one card.
 struct CardReplay {
   std::string settings;  // those at the start, "" for PyTorch's defaults

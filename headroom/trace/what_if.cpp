@@ -80,8 +80,8 @@ WhatIf what_if(Reader& trace, const std::vector<CardSetup>& setups, const Replay
 }
 
 std::vector<CardSetup> usual_setups(const CardSetup& setup, const About& about) {
+  const allocator::Settings parsed = settings_at_start(setup, about);
   const std::string base = setup.settings.value_or(about.settings);
-  const allocator::Settings parsed = allocator::parse_settings(base);
   std::vector<std::string> named;
   for (const auto& value : allocator::named_options(base)) named.push_back(value.option);
   std::vector<std::pair<std::string, std::string>> options{{"expandable_segments", "True"},

@@ -29,16 +29,14 @@ struct WhatIf {
 
 // What people usually try, each added to these settings: nothing first, then expandable segments,
 // max_split_size_mb 128 and 512, roundup_power2_divisions 4, and with a memory fraction below 1
-// (else it does nothing) garbage collection at 0.8. An option that the settings name already is
-// left out.
+// (else it does nothing) garbage collection at 0.8. Options that the settings name are left out.
 [[nodiscard]] std::vector<CardSetup> usual_setups(const CardSetup& setup, const About& about);
 
-// The one that refuses least, then reserves least, then asks the driver least; among equals the
-// first.
+// The one that refuses least, then reserves least, then retries least, then asks the driver least;
+// among equals the first.
 [[nodiscard]] std::size_t best(const std::vector<CardReplay>& cards);
 
-// One sentence: what `other` would have saved or avoided compared with `base`, or that it would
-// not.
+// One sentence: what `other` would have saved or avoided compared with `base`, if anything.
 [[nodiscard]] std::string verdict(const CardReplay& base, const CardReplay& other);
 // "expandable_segments:True", "PyTorch's defaults".
 [[nodiscard]] std::string settings_text(const CardReplay& card);

@@ -167,6 +167,14 @@ TEST(Replay, NamesTheEventThatCannotBe) {
               HasSubstr("x.txt, event 1: expected an option"));
 }
 
+// Of another version of PyTorch, perhaps. It is the file that is wrong, and others can be tried.
+TEST(Replay, RefusesAFileWhoseSettingsCannotBe) {
+  EventList trace({alloc(1, 1_MiB)});
+  trace.says("max_splt:4");
+  EXPECT_THROW((void)replay(trace), InputError);
+  EXPECT_NO_THROW((void)replay(trace, {.setup = {.settings = ""}}));
+}
+
 TEST(Replay, RefusesASetupThatCannotBe) {
   EXPECT_THROW((void)replay_of("", {.capacity = 0_B}), UsageError);
   EXPECT_THROW((void)replay_of("", {.fraction = 1.5}), UsageError);
