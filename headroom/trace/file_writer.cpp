@@ -42,8 +42,10 @@ struct TraceWriter::File {
   File& operator=(const File&) = delete;
 
   void begin(const About& about);
+  void check_open() const;
   void check(const Event& event) const;
   void flush();
+  void write_parts();
   void append_names(std::string& raw);
   void write_part(std::string_view tag, std::string_view raw, std::size_t events);
   void write(std::string_view bytes);
@@ -52,10 +54,10 @@ struct TraceWriter::File {
   std::filesystem::path path_;
   const Names& names_;
   TraceWriterOptions options_;
-  int descriptor_ = -1;
+  detail::Compressor compressor_;
+  int descriptor_ = -1;  // opened last: what throws before leaves nothing open
   bool failed_ = false;
   Bytes written_;
-  detail::Compressor compressor_;
   std::vector<Event> events_;  // of the next part
   Name names_written_ = 1;     // the empty text is every reader's
   std::size_t name_bytes_ = 0;
@@ -66,12 +68,12 @@ TraceWriter::File::File(std::filesystem::path path, const Names& names,
     : path_(std::move(path)),
       names_(names),
       options_(options),
-      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)),
       compressor_(options.compression_level) {
-  if (descriptor_ < 0)
-    throw WriteError("[trace] cannot write " + path_.string() + ": " + std::strerror(errno));
   options_.events_per_part = std::clamp(options_.events_per_part, 1U, detail::kMostEvents);
   events_.reserve(options_.events_per_part);
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0)
+    throw WriteError("[trace] cannot write " + path_.string() + ": " + std::strerror(errno));
 }
 
 TraceWriter::File::~File() {
@@ -83,19 +85,36 @@ void TraceWriter::File::begin(const About& about) {
   write_part(detail::kHeadTag, head_text(about), 0);
 }
 
+void TraceWriter::File::check_open() const {
+  if (failed_ || descriptor_ < 0)
+    throw WriteError("[trace] " + path_.string() +
+                     (failed_ ? " could not be written before and is not complete" : " is closed"));
+}
+
 void TraceWriter::File::check(const Event& event) const {
   if (event.module >= names_.size() || event.operation >= names_.size())
     throw UsageError(expectation("trace", "names below " + std::to_string(names_.size()),
                                  std::to_string(std::max(event.module, event.operation))));
-  if (event.stream >= detail::kMostStreams && event.stream != kAllStreams)
+  if (!detail::has_a_stream(event))
     throw UsageError(expectation("trace", "a stream below " + std::to_string(detail::kMostStreams),
                                  std::to_string(event.stream)));
   if (event.bytes.count < 0)
     throw UsageError(expectation("trace", "no negative size", std::to_string(event.bytes.count)));
 }
 
-// A part holds the names its events are the first to use. Names alone may fill parts of their own.
+// After an exception a part is missing, and with it names that later parts would go on from.
 void TraceWriter::File::flush() {
+  check_open();
+  try {
+    write_parts();
+  } catch (...) {
+    failed_ = true;
+    throw;
+  }
+}
+
+// A part holds the names its events are the first to use. Names alone may fill parts of their own.
+void TraceWriter::File::write_parts() {
   while (names_written_ < names_.size() || !events_.empty()) {
     std::string raw;
     append_names(raw);
@@ -113,10 +132,8 @@ void TraceWriter::File::append_names(std::string& raw) {
     const std::string_view text = names_.text(names_written_);
     name_bytes_ += text.size();
     if (text.size() > detail::kLongestName || name_bytes_ > detail::kMostNameBytes ||
-        names_written_ >= detail::kMostNames) {
-      failed_ = true;
+        names_written_ >= detail::kMostNames)
       throw UsageError(expectation("trace", "fewer and shorter names", detail::shown(text)));
-    }
     detail::append_varint(texts, text.size());
     texts += text;
     ++names_written_;
@@ -139,13 +156,9 @@ void TraceWriter::File::write_part(std::string_view tag, std::string_view raw, s
 }
 
 void TraceWriter::File::write(std::string_view bytes) {
-  if (failed_ || descriptor_ < 0)
-    throw WriteError("[trace] " + path_.string() +
-                     (failed_ ? " could not be written before and is not complete" : " is closed"));
   try {
     write_all(descriptor_, bytes, path_);
   } catch (const WriteError&) {
-    failed_ = true;
     // Half a part is of no use. Fails where the file is a pipe, and then it does not matter.
     [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, written_.count);
     throw;
@@ -174,6 +187,7 @@ TraceWriter::~TraceWriter() {
 }
 
 void TraceWriter::append(const Event& event) {
+  file_->check_open();
   file_->check(event);
   file_->events_.push_back(event);
   if (file_->events_.size() >= file_->options_.events_per_part) flush();

@@ -84,12 +84,13 @@ TEST(TraceFile, GivesBackEveryFieldOfEveryEvent) {
     event.time_ns = static_cast<std::int64_t>(random());
     event.address = random();
     event.bytes = Bytes{static_cast<std::int64_t>(random() >> 1U)};
-    event.stream = i % 10 == 0 ? kAllStreams : static_cast<std::uint32_t>(random() % 65'536);
+    event.stream = static_cast<std::uint32_t>(random() % 65'536);
     event.step = static_cast<std::uint32_t>(random());
     event.module = names.number("m" + std::to_string(random() % 100));
     event.operation = names.number("o" + std::to_string(i));
     event.device = static_cast<std::uint16_t>(random());
     event.kind = static_cast<Kind>(random() % kKinds);
+    if (event.kind == Kind::complete_events && i % 2 == 0) event.stream = kAllStreams;
     event.category = static_cast<Category>(random() % kCategories);
     event.phase = static_cast<Phase>(random() % kPhases);
     events.push_back(event);
@@ -255,6 +256,7 @@ TEST(TraceFile, RefusesPartsThatNoWriterMakes) {
       {"\1\0\1\5\0"s, 1, "a column that is cut"},
       {"\1\0\1\1\0\7\1\1"s, 1, "a module without name"},
       {"\1\0\1\1\0\5\3\x80\x80\4"s, 1, "stream 65536"},
+      {"\1\0\1\1\0\5\5\xff\xff\xff\xff\xf"s, 1, "an allocation on all streams"},
       {"\1\0\1\1\0\4\12\xff\xff\xff\xff\xff\xff\xff\xff\xff\1"s, 1, "2^64 - 1 bytes"},
       {"\1\0\1\1\0\3\12\xff\xff\xff\xff\xff\xff\xff\xff\xff\2"s, 1, "more than 64 bits"},
       {"\1\0\1\1\0\6\1\1"s, 1, "step -1"},
@@ -295,13 +297,15 @@ TEST(TraceWriter, RefusesEventsThatNoReaderTakes) {
   const TemporaryFolder folder;
   const Names names;
   TraceWriter writer(folder.path() / "t", {}, names);
-  Event nameless, negative, streams;
+  Event nameless, negative, streams, everywhere;
   nameless.module = 1;
   negative.bytes = Bytes{-1};
   streams.stream = 65'536;
+  everywhere.stream = kAllStreams;
   EXPECT_THROW(writer.append(nameless), UsageError);
   EXPECT_THROW(writer.append(negative), UsageError);
   EXPECT_THROW(writer.append(streams), UsageError);
+  EXPECT_THROW(writer.append(everywhere), UsageError);
   writer.append(Event{});
   writer.close();
   EXPECT_EQ(all_events(*open_trace(folder.path() / "t")).size(), 1U);
@@ -338,6 +342,7 @@ TEST(TraceWriter, LeavesAReadableTraceWhenTheDiskIsFull) {
         },
         WriteError);
     EXPECT_THROW(writer.flush(), WriteError) << "and goes on saying so";
+    EXPECT_THROW(writer.append(source.next()), WriteError);
   }
   EXPECT_THROW(writer.close(), WriteError) << "even with room again: something is missing";
   const auto trace = open_trace(path);

@@ -1,6 +1,8 @@
 #include "headroom/trace/detail/columns.h"
 
+#include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "headroom/trace/detail/file_form.h"
 
@@ -72,11 +74,6 @@ bool set_bytes(Event& event, std::uint64_t value) {
   return event.bytes.count >= 0;
 }
 
-bool set_stream(Event& event, std::uint64_t value) {
-  event.stream = static_cast<std::uint32_t>(value);
-  return value < kMostStreams || value == kAllStreams;
-}
-
 bool read_column(Column column, std::string_view bytes, std::span<Event> events,
                  std::size_t names) {
   const auto differences = [&](auto field) {
@@ -97,7 +94,7 @@ bool read_column(Column column, std::string_view bytes, std::span<Event> events,
     case Column::bytes:
       return fill(bytes, events, set_bytes);
     case Column::stream:
-      return fill(bytes, events, set_stream);
+      return fill(bytes, events, below(std::uint64_t{kAllStreams} + 1, &Event::stream));
     case Column::step:
       return differences(&Event::step);
     case Column::module:
@@ -142,6 +139,11 @@ void append_columns(std::string& to, std::span<const Event> events) {
   plain(Column::phase, &Event::phase);
 }
 
+bool has_a_stream(const Event& event) {
+  return event.stream < kMostStreams ||
+         (event.stream == kAllStreams && event.kind == Kind::complete_events);
+}
+
 std::string read_columns(std::string_view bytes, std::span<Event> events, std::size_t names) {
   Cursor cursor(bytes);
   std::uint64_t seen = 0;
@@ -157,7 +159,8 @@ std::string read_columns(std::string_view bytes, std::span<Event> events, std::s
       return "numbers in column " + std::to_string(id) + " that an event can have";
   }
   const bool has_kinds = (seen & 2U) != 0;
-  return has_kinds || events.empty() ? "" : "a column of kinds";
+  if (!has_kinds && !events.empty()) return "a column of kinds";
+  return std::all_of(events.begin(), events.end(), has_a_stream) ? "" : "one stream for each event";
 }
 
 }  // namespace headroom::trace::detail

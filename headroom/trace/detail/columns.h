@@ -4,11 +4,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "headroom/trace/event.h"
 
 namespace headroom::trace::detail {
+
+// A number that tables may be made of; kAllStreams is none, and only for completions.
+[[nodiscard]] bool has_a_stream(const Event& event);
 
 // Appends the columns; one in which all is 0 is left out.
 void append_columns(std::string& to, std::span<const Event> events);
