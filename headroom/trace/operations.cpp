@@ -70,27 +70,24 @@ bool Operations::read(Numbered& next) {
 }
 
 bool Operations::take(Numbered& next) {
-  while (true) {
-    if (!ahead_.empty()) {
-      next = ahead_.front();
-      ahead_.pop_front();
-    } else if (!read(next)) {
-      return false;
-    }
-    if (is_taken(next.event)) return true;
-    ++noticed_.of_other_devices;
-  }
+  if (peek() == nullptr) return false;
+  next = ahead_.front();
+  ahead_.pop_front();
+  return true;
 }
 
-// The next event that will be taken.
+// The next event that will be taken. What lies before it is forgotten at once: it may be all the
+// rest of a long trace.
 const Event* Operations::peek() {
-  for (std::size_t i = 0;; ++i) {
-    if (i == ahead_.size()) {
+  while (true) {
+    if (ahead_.empty()) {
       Numbered next;
       if (!read(next)) return nullptr;
       ahead_.push_back(next);
     }
-    if (is_taken(ahead_[i].event)) return &ahead_[i].event;
+    if (is_taken(ahead_.front().event)) return &ahead_.front().event;
+    ahead_.pop_front();
+    ++noticed_.of_other_devices;
   }
 }
 
@@ -162,8 +159,7 @@ void Operations::allocate(const Event& event) {
   }
   if (const auto waiting = waiting_.find(event.address); waiting != waiting_.end())
     complete(event);  // the recording missed that
-  // The player knows whether an id that comes again was refused before: then it is free to be
-  // taken.
+  // The player knows whether an id that comes again was refused before, and is free to be taken.
   if (event.bytes <= Bytes{0}) return;
   if (!id) id = new_id();
   add({.bytes = event.bytes.count,

@@ -9,14 +9,11 @@
 // asked for, and it is taken at its word: an id that is allocated twice or freed twice is a mistake
 // of the file, an InputError with the number of the event. A *history* (PyTorch's, or a recording
 // of it) says what happened: that a free was completed, but not which streams it waited for. There
-//   - a free that was completed at once is a free; one completed later keeps its block until then,
-//   by
-//     a stream made up for it (so the card must run with EventRule::when_told);
+//   - a free that was completed at once is a free; one completed later keeps its block until then
+//     by a stream made up for it (so the card must run with EventRule::when_told);
 //   - its record_stream and complete_events are left out: the completions tell the same, better;
 //   - a free of something that was allocated before the recording began is left out and counted;
-//   - an allocation at an address that is still taken, because the recording missed its free, frees
-//   it
-//     first.
+//   - an allocation at an address that is still taken, as its free was missed, frees it first.
 // A Headroom trace is a history if a free was completed among the events around its first frees.
 #pragma once
 
@@ -64,8 +61,7 @@ class Operations {
   // The reader must live as long.
   explicit Operations(Reader& trace, OperationsOptions options = {});
 
-  // Appends the next operations, at least one and not many more than `count`. False: there are
-  // none.
+  // Appends the next operations, at least one and not many more than `count`. False: there is none.
   bool next(Batch& batch, std::size_t count);
 
   // See above. Known from the start.
@@ -112,8 +108,8 @@ class Operations {
   std::deque<Numbered> ahead_;  // read, not yet taken
 
   std::unordered_map<std::uint64_t, Id> live_;  // by address
-  std::unordered_map<std::uint64_t, allocator::StreamId>
-      waiting_;  // by address: freed, not complete
+  // By address: freed, not complete.
+  std::unordered_map<std::uint64_t, allocator::StreamId> waiting_;
   std::vector<std::uint32_t> free_ids_;
   std::uint32_t ids_ = 0;
   std::vector<std::optional<allocator::StreamId>> streams_;  // by the file's number

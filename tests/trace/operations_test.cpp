@@ -163,6 +163,18 @@ TEST(Operations, TakeTheFirstDeviceThatAppears) {
   EXPECT_THAT(operations.noticed().devices, ElementsAre(1, 0));
 }
 
+// Looking for what comes after the last free once kept all the rest of the trace in memory.
+TEST(Operations, ForgetEventsOfOtherDevicesWhenTheyLookAhead) {
+  std::vector<Event> events{alloc(1, 1_MiB), free_requested(1)};
+  for (int i = 0; i < 1000; ++i) events.push_back(on_device(1, alloc(1, 1_MiB)));
+  EventList trace(events);
+  Operations operations(trace);
+  Batch batch;
+  ASSERT_TRUE(operations.next(batch, 2));
+  EXPECT_EQ(text_of(batch), "a0 f0");
+  EXPECT_EQ(operations.noticed().of_other_devices, 1000U);
+}
+
 TEST(Operations, TakeTheDeviceThatIsNamed) {
   EventList trace({on_device(1, alloc(1, 1_MiB)), alloc(1, 2_MiB)});
   Operations operations(trace, {.device = 0});
