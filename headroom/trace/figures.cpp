@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
+#include "headroom/trace/detail/fault.h"
+
 namespace headroom::trace {
 namespace {
 
-// Sums of what a file says; a hostile one must not make them overflow.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+// As much of `bytes` as may be added to `sum`.
+Bytes within_limits(Bytes bytes, Bytes sum) {
+  return std::min(bytes, std::max(Bytes{0}, Bytes{detail::kMostLiveBytes} - sum));
+}
 
 Bytes rounded(Bytes size) {
   constexpr std::int64_t kBlock = 512;
@@ -14,6 +18,13 @@ Bytes rounded(Bytes size) {
 }
 
 }  // namespace
+
+void EventFigures::allocate(std::uint64_t address, Bytes bytes) {
+  blocks_[address] = {.requested = bytes};
+  requested_ += bytes;
+  allocated_ += rounded(bytes);
+  active_ += rounded(bytes);
+}
 
 void EventFigures::remove(std::uint64_t address) {
   const auto found = blocks_.find(address);
@@ -28,14 +39,10 @@ void EventFigures::remove(std::uint64_t address) {
 }
 
 void EventFigures::see(const Event& event) {
-  const Bytes bytes = std::min(event.bytes, Bytes{kMostBytes});
   switch (event.kind) {
     case Kind::alloc:
       remove(event.address);  // its free was not recorded
-      blocks_[event.address] = {.requested = bytes};
-      requested_ += bytes;
-      allocated_ += rounded(bytes);
-      active_ += rounded(bytes);
+      allocate(event.address, within_limits(event.bytes, active_));
       break;
     case Kind::free_requested:
       if (const auto found = blocks_.find(event.address);
@@ -52,11 +59,11 @@ void EventFigures::see(const Event& event) {
     case Kind::segment_alloc:
     case Kind::segment_map:
       has_segments_ = true;
-      reserved_ += bytes;
+      reserved_ += within_limits(event.bytes, reserved_);
       break;
     case Kind::segment_free:
     case Kind::segment_unmap:
-      reserved_ -= bytes;
+      reserved_ -= std::min(event.bytes, reserved_);  // more: it was there before the recording
       break;
     default:
       break;

@@ -33,6 +33,7 @@ class EventFigures {
     Bytes requested;
     bool waiting = false;
   };
+  void allocate(std::uint64_t address, Bytes bytes);
   void remove(std::uint64_t address);
 
   std::unordered_map<std::uint64_t, Block> blocks_;

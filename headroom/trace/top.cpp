@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/trace/detail/fault.h"
 
 namespace headroom::trace {
 namespace {
@@ -29,8 +30,10 @@ class Living {
  public:
   void allocate(const Event& event, std::uint64_t number) {
     free(event.address);  // a free that was not recorded
-    live_.emplace(event.address, tensor_of(event, number));
-    now_ += event.bytes;
+    Tensor tensor = tensor_of(event, number);
+    tensor.bytes = std::min(tensor.bytes, Bytes{detail::kMostLiveBytes} - now_);
+    now_ += tensor.bytes;
+    live_.emplace(event.address, tensor);
     if (now_ <= peak_) return;
     peak_ = now_;
     peak_event_ = number;
@@ -117,7 +120,7 @@ Top top_of(Reader& trace, const TopOptions& options) {
   top.device = options.device;
   Living living;
   const bool stops = options.at == TopOptions::At::event;
-  for (Event event; !options.cancel.stop_requested() && trace.next(event);) {
+  for (Event event; trace.next(event);) {
     const std::uint64_t number = top.events++;
     if (is_taken(event, top)) {
       if (event.kind == Kind::alloc) living.allocate(event, number);

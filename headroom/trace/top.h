@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -36,7 +35,6 @@ struct TopOptions {
   std::uint64_t event = 0;                           // with At::event: after this one
   std::optional<std::uint16_t> device = {};          // nothing: the first that appears
   std::function<void(const Reader&)> progress = {};  // from time to time
-  std::stop_token cancel = {};
 };
 
 struct Top {

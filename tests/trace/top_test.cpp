@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "headroom/base/error.h"
@@ -89,6 +90,15 @@ TEST(Top, LooksAtOneDeviceAndCountsWhatItDoesNotKnow) {
   EXPECT_EQ(top.unknown_frees, 1U);
   EventList again({alloc(1, 1_MiB)});
   EXPECT_THROW((void)top_of(again, {.device = 4}), UsageError);
+}
+
+// Three times the largest size there is made a negative sum, and the first of them the peak.
+TEST(Top, AddsUpSizesThatAreNonsenseWithoutOverflow) {
+  const Bytes most{std::numeric_limits<std::int64_t>::max()};
+  EventList trace({alloc(1, most), alloc(2, most), free_requested(1), alloc(3, most)});
+  const Top top = top_of(trace, {.at = TopOptions::At::end});
+  EXPECT_EQ(top.live, Bytes{std::int64_t{1} << 62});
+  EXPECT_THAT(addresses(top), ElementsAre(3));
 }
 
 TEST(Top, HasNothingInAnEmptyTrace) {

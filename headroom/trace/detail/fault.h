@@ -13,6 +13,9 @@ inline constexpr std::size_t kMostNames = std::size_t{1} << 20;
 inline constexpr std::size_t kMostNameBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMostStreams = std::size_t{1} << 16;
 
+// All that lives at one moment together: sums of what a file says must not overflow.
+inline constexpr std::int64_t kMostLiveBytes = std::int64_t{1} << 62;
+
 // For a message: at most 60 characters, what is not printable as \xNN.
 [[nodiscard]] std::string shown(std::string_view bytes);
 
