@@ -13,6 +13,7 @@
 
 #include "headroom/base/file.h"
 #include "headroom/trace/file_writer.h"
+#include "headroom/trace/plain_reader.h"
 #include "tests/cli/headroom_process.h"
 #include "tests/trace/event_list.h"
 
@@ -279,6 +280,18 @@ TEST_F(Trace, ExportEndsWithCtrlCThoughItsInputIsSilent) {
   EXPECT_EQ(running->wait().exit_code, 130);
   ::close(writer);
   EXPECT_THAT(left_of(world_, "out."), IsEmpty());
+}
+
+// Whoever writes into the pipe may never end.
+TEST_F(Trace, ExportEndsAtAMistakeThoughItsInputGoesOn) {
+  const std::string pipe = world_.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto running = world_.start({"trace", "snapshot", pipe, "--out", world_.path("x")});
+  const int writer = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+  const std::string begin = "hello\n" + std::string(std::size_t{2} * trace::kLongestLine - 6, ' ');
+  write_all(writer, begin, pipe);  // what the reader looks at
+  EXPECT_EQ(running->wait().exit_code, 65);
+  ::close(writer);
 }
 
 // ---- What is wrong ----

@@ -15,10 +15,11 @@ namespace {
 constexpr int kLookEvery_ms = 50;
 constexpr std::size_t kPiece = std::size_t{64} << 10;
 
-// False: stopped first.
-bool wait_for(int descriptor, short what, const std::stop_token& stop) {
+// False: stopped or no longer wanted first.
+bool wait_for(int descriptor, short what, const std::stop_token& stop,
+              const std::stop_token& unwanted) {
   pollfd wanted{.fd = descriptor, .events = what, .revents = 0};
-  while (!stop.stop_requested())
+  while (!stop.stop_requested() && !unwanted.stop_requested())
     if (::poll(&wanted, 1, kLookEvery_ms) > 0) return true;
   return false;
 }
@@ -36,24 +37,26 @@ InterruptibleInput::InterruptibleInput(std::stop_token stop) : stop_(std::move(s
     return;
   }
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  filler_ = std::jthread([this, to = ends[1]] { fill(to); });
+  filler_ =
+      std::jthread([this, to = ends[1]](const std::stop_token& unwanted) { fill(to, unwanted); });
 }
 
 InterruptibleInput::~InterruptibleInput() {
   if (real_ < 0) return;
-  ::dup2(real_, STDIN_FILENO);  // the last reader is gone: a filler that waits to write sees it
+  ::dup2(real_, STDIN_FILENO);
+  filler_.request_stop();  // it may wait for more of what nobody will read
   filler_.join();
   ::close(real_);
 }
 
-void InterruptibleInput::fill(int to) const {
+void InterruptibleInput::fill(int to, const std::stop_token& unwanted) const {
   // A reader that stopped early is no reason to die.
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);
   sigaddset(&broken_pipe, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
   const auto pass_on = [&](std::string_view piece) {
-    while (!piece.empty() && wait_for(to, POLLOUT, stop_)) {
+    while (!piece.empty() && wait_for(to, POLLOUT, stop_, unwanted)) {
       const ssize_t written = ::write(to, piece.data(), piece.size());
       if (written <= 0) return false;
       piece.remove_prefix(static_cast<std::size_t>(written));
@@ -61,7 +64,7 @@ void InterruptibleInput::fill(int to) const {
     return piece.empty();
   };
   std::vector<char> buffer(kPiece);
-  while (wait_for(real_, POLLIN, stop_)) {
+  while (wait_for(real_, POLLIN, stop_, unwanted)) {
     const ssize_t got = ::read(real_, buffer.data(), buffer.size());
     if (got <= 0 || !pass_on({buffer.data(), static_cast<std::size_t>(got)})) break;
   }

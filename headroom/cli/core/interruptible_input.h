@@ -18,7 +18,7 @@ class InterruptibleInput {
   InterruptibleInput& operator=(const InterruptibleInput&) = delete;
 
  private:
-  void fill(int to) const;
+  void fill(int to, const std::stop_token& unwanted) const;
 
   std::stop_token stop_;
   int real_ = -1;  // -1: could not be made; file 0 is as it was

@@ -9,18 +9,20 @@
 #include <filesystem>
 
 #include "headroom/base/error.h"
-#include "headroom/base/file.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/commands/trace.h"
 #include "headroom/cli/core/interrupt.h"
 #include "headroom/cli/core/interruptible_input.h"
 #include "headroom/trace/export.h"
+#include "headroom/trace/input.h"
 #include "headroom/trace/what_if.h"
 
 namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;
 
 struct Options {
   TraceFile file;
@@ -50,11 +52,9 @@ class Target {
   [[nodiscard]] const fs::path& path() const { return path_; }
   void print_if_wanted() const {
     if (temporary_.empty()) return;
-    const int file = ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
-    std::string piece(std::size_t{1} << 20, '\0');
-    for (ssize_t got = 0; (got = ::read(file, piece.data(), piece.size())) > 0;)
-      print(std::string_view(piece).substr(0, static_cast<std::size_t>(got)));
-    ::close(file);
+    trace::Input file = trace::Input::file(temporary_);
+    for (std::string_view piece; !(piece = file.peek(kPiece)).empty(); file.skip(piece.size()))
+      print(piece);
   }
 
  private:
