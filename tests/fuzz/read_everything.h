@@ -1,14 +1,18 @@
-// Reads bytes as whatever trace they are, to the end, looking at all that events name. Garbage may
-// end in InputError and in nothing else.
+// Reads bytes as whatever trace they are, to the end, looking at all that events name, and uses it
+// as the commands do. Garbage may end in InputError and in nothing else.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "headroom/base/error.h"
 #include "headroom/trace/detail/file_form.h"
 #include "headroom/trace/detail/zstd_frame.h"
+#include "headroom/trace/figures.h"
 #include "headroom/trace/reader.h"
+#include "headroom/trace/replay.h"
+#include "headroom/trace/top.h"
 
 namespace headroom::trace::fuzz {
 
@@ -58,6 +62,42 @@ inline int read_everything(std::string_view bytes) {
   } catch (const InputError&) {
   }
   return count;
+}
+
+// The first events of a trace, so that few bytes cannot keep a fuzzer busy.
+class FirstEvents final : public Reader {
+ public:
+  FirstEvents(std::string_view bytes, int most)
+      : trace_(open_trace(Input::memory("fuzzed", bytes))), left_(most) {}
+
+  bool next(Event& event) override { return left_-- > 0 && trace_->next(event); }
+  [[nodiscard]] const About& about() const override { return trace_->about(); }
+  [[nodiscard]] const Names& names() const override { return trace_->names(); }
+  [[nodiscard]] std::uint64_t position() const override { return trace_->position(); }
+  [[nodiscard]] std::optional<std::uint64_t> size() const override { return trace_->size(); }
+
+ private:
+  std::unique_ptr<Reader> trace_;
+  int left_;
+};
+
+// What the commands do with a trace: garbage that reads well is still garbage to whoever adds up
+// and plays. How many operations were played before the end or the error.
+inline std::uint64_t use_everything(std::string_view bytes) {
+  constexpr int kMost = 20'000;
+  std::string file;
+  if (bytes.size() >= 3 && bytes[0] == kPart) bytes = file = file_around(bytes);
+  try {
+    FirstEvents to_look(bytes, kMost);
+    static_cast<void>(shares(top_of(to_look), Grouping::module));
+    EventFigures figures;
+    FirstEvents to_add(bytes, kMost);
+    for (Event event; to_add.next(event);) figures.see(event);
+    FirstEvents to_play(bytes, kMost);
+    return replay(to_play, {.setup = {.capacity = Bytes{std::int64_t{1} << 34}}}).card.operations;
+  } catch (const InputError&) {
+    return 0;
+  }
 }
 
 }  // namespace headroom::trace::fuzz

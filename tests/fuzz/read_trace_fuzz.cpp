@@ -5,6 +5,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   // NOLINTNEXTLINE: bytes are chars
-  headroom::trace::fuzz::read_everything({reinterpret_cast<const char*>(data), size});
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  headroom::trace::fuzz::read_everything(bytes);
+  headroom::trace::fuzz::use_everything(bytes);
   return 0;
 }

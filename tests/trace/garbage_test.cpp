@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using fuzz::read_everything;
+using fuzz::use_everything;
 
 std::map<std::string, std::string> corpus() {
   std::map<std::string, std::string> files;
@@ -73,13 +74,21 @@ TEST(Readers, ReadTheCorpusOfTheFuzzer) {
   EXPECT_EQ(read_everything(files.at("calls-protocol-2.pickle")), 0);
 }
 
+TEST(Readers, GiveWhatCanBePlayed) {
+  const auto files = corpus();
+  EXPECT_EQ(use_everything(files.at("windows.txt")), 2U);
+  EXPECT_GE(use_everything(files.at("protocol-2.pickle")), 3U);
+}
+
 TEST(Readers, EndGarbageInAnInputErrorAndNothingElse) {
   const auto files = corpus();
   std::mt19937 random(20'251);
   for (const auto& [name, bytes] : files) {
     for (int i = 0; i < 400; ++i) {
       const auto other = std::next(files.begin(), static_cast<int>(random() % files.size()));
-      ASSERT_NO_THROW(read_everything(mutated(bytes, other->second, random))) << name << " " << i;
+      const std::string garbage = mutated(bytes, other->second, random);
+      ASSERT_NO_THROW(read_everything(garbage)) << name << " " << i;
+      ASSERT_NO_THROW(use_everything(garbage)) << name << " " << i;
     }
   }
 }
