@@ -47,7 +47,7 @@ TEST(PlainReader, KeepsSettingsAsOneText) {
   EXPECT_EQ(events[0].kind, Kind::settings);
   EXPECT_EQ(trace->names().text(events[0].operation),
             "max_split_size_mb:64, expandable_segments:True");
-  EXPECT_EQ(trace->names().text(events[1].operation), "") << "back to the defaults";
+  EXPECT_EQ(trace->names().text(events[1].operation), "") << "nothing is named";
 }
 
 TEST(PlainReader, LeavesOutCommentsAndBlankLines) {
