@@ -1,15 +1,14 @@
 // The caching allocator that PyTorch 2.11 puts between tensors and a CUDA card, without PyTorch and
-// without a card: the same requests give the same blocks, the same statistics and the same
-// refusals, to the byte (tests/oracle/ runs the real one beside it). Nothing is ever stored at an
-// address.
+// without a card: the same requests give the same blocks, statistics and refusals, to the byte
+// (tests/oracle/ runs the real one beside it). Nothing is ever stored at an address.
 //
 // One object is one card. It is a value: a copy is a fork that lives its own life, cheap enough to
-// try something on and throw away. Any thread may own one; two threads may not use one at the same
-// time.
+// try something on and throw away. Any thread may own one; two may not use one at the same time.
 //
-//   CachingAllocator card({.capacity = 24_GiB, .settings =
-//   parse_settings("expandable_segments:True")}); const BlockId block = card.allocate(3_GiB); if
-//   (block == kNoBlock) say(to_string(card.last_out_of_memory())); card.free(block);
+//   CachingAllocator card({.capacity = 24_GiB, .settings = parse_settings("...")});
+//   const BlockId block = card.allocate(3_GiB);
+//   if (block == kNoBlock) return say(to_string(card.last_out_of_memory()));
+//   card.free(block);
 //
 // What it is not: the CUDA context, cuDNN's and cuBLAS's own memory, other processes. They are not
 // PyTorch's allocations; take them off `capacity` or pass them to set_used_by_others.
@@ -38,8 +37,8 @@ using StreamId = std::uint32_t;
 // A private pool: memory kept apart, as for a CUDA graph. Any number but 0.
 using PoolId = std::uint64_t;
 
-// More than any card has; many address ranges of that size stay below 2^53, which viewers in
-// JavaScript need.
+// More than any card has. Some twenty address ranges of that size stay below 2^53, above which
+// viewers in JavaScript round.
 inline constexpr Bytes kUnlimited{std::int64_t{1} << 48};
 
 // From here on PyTorch refuses without asking the allocator: nothing is counted.
@@ -138,13 +137,11 @@ class CachingAllocator {
   // ---- Requests ----
 
   // kNoBlock: it does not fit, whatever is given back; last_out_of_memory() has the figures.
-  // `requested` is at least one byte (PyTorch hands out nothing for 0 without asking the
-  // allocator).
+  // `requested` is at least one byte: for 0, PyTorch does not ask the allocator.
   [[nodiscard]] BlockId allocate(Bytes requested, StreamId stream = 0);
   void free(BlockId block);
 
-  // Another stream uses the block too: after free() it stays active until that stream's work is
-  // done.
+  // Another stream uses the block too: after free() it stays active until its work is done.
   void record_stream(BlockId block, StreamId stream);
   // With EventRule::when_told: what was recorded on this stream so far is done; on all, if none is
   // named. The allocator notices at its next request.

@@ -43,9 +43,8 @@ struct Statistics {
   StatByPool inactive_split_bytes;  // as `inactive_split`
   StatByPool requested_bytes;       // what was asked for, in active blocks
   // Counts
-  std::int64_t num_alloc_retries =
-      0;                      // tries after everything free was given back, failed ones too
-  std::int64_t num_ooms = 0;  // requests refused
+  std::int64_t num_alloc_retries = 0;     // tries after all free was given back, failed ones too
+  std::int64_t num_ooms = 0;              // requests refused
   std::int64_t num_sync_all_streams = 0;  // waits for all streams
   std::int64_t num_device_alloc = 0;      // calls for memory: segments allocated, ranges mapped
   std::int64_t num_device_free = 0;

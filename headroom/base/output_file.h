@@ -1,5 +1,4 @@
-// A large file, written piece by piece so that a reader sees the old content or the new, never
-// half.
+// A large file, written piece by piece: a reader sees the old content or the new, never half.
 //
 //   OutputFile file("trace.json");
 //   file.write(piece);

@@ -1,5 +1,7 @@
 #include "headroom/trace/recorder.h"
 
+#include <utility>
+
 #include "headroom/base/error.h"
 
 namespace headroom::trace {

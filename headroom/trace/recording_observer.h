@@ -1,8 +1,8 @@
 // What the model of the allocator tells its observer, into a recorder.
 //
 //   Recorder recorder;
-//   RecordingObserver observer(recorder, {.device = 0, .now_ns = [&] { return device.time_ns();
-//   }}); card.observe(&observer);
+//   RecordingObserver observer(recorder, {.device = 0, .now_ns = clock});
+//   card.observe(&observer);
 //
 // Private pools are not recorded: a happening in one looks like any other.
 #pragma once

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "headroom/allocator/detail/card.h"
 
