@@ -1,10 +1,12 @@
 #include "tests/oracle/duel.h"
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
@@ -247,6 +249,7 @@ Duel::Duel(std::function<Stream()> make, Plant plant)
     : shared_(new (shared_memory(sizeof(Outcome))) Outcome), child_(::fork()) {
   if (child_ < 0) throw std::runtime_error("no child process");
   if (child_ > 0) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // never outlives who waits for it
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   play_in_child(make, plant, *shared_);
