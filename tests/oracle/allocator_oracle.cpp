@@ -20,7 +20,6 @@
 namespace {
 
 using namespace headroom::oracle;
-using headroom::Bytes;
 namespace allocator = headroom::allocator;
 using Json = nlohmann::ordered_json;
 

@@ -8,7 +8,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -105,7 +104,7 @@ class Match {
   bool plants(Plant::Kind kind) {
     return plant_.kind == kind && outcome_.at >= outcome_.operations / 2;
   }
-  void turn(const char* whose) { std::strcpy(outcome_.playing, whose); }
+  void turn(const char* whose) { outcome_.playing = whose; }
 
   const Stream& stream_;
   Plant plant_;
@@ -233,7 +232,7 @@ void play_in_child(const std::function<Stream()>& make, Plant plant, Outcome& ou
   } catch (const Difference& difference) {
     note(outcome, difference.what);
   } catch (const std::exception& error) {
-    note(outcome, outcome.playing + std::string(" threw\n  ") + error.what());
+    note(outcome, std::string(outcome.playing) + " threw\n  " + error.what());
   }
 }
 
@@ -245,7 +244,7 @@ void* shared_memory(std::size_t size) {
 
 }  // namespace
 
-Duel::Duel(std::function<Stream()> make, Plant plant)
+Duel::Duel(const std::function<Stream()>& make, Plant plant)
     : shared_(new (shared_memory(sizeof(Outcome))) Outcome), child_(::fork()) {
   if (child_ < 0) throw std::runtime_error("no child process");
   if (child_ > 0) return;

@@ -41,15 +41,15 @@ struct Outcome {
   std::uint64_t after_fault = 0;  // left out: a fault of the original was met
   std::uint64_t requests = 0, refused = 0, retries = 0;
   bool differs = false;
-  std::uint64_t at = 0;        // the operation it differs at, counted from 0
-  char difference[4000] = {};  // which figure, the real value, ours
-  char playing[8] = {};        // whose turn it is: "real", "ours"
+  std::uint64_t at = 0;             // the operation it differs at, counted from 0
+  char difference[4000] = {};       // which figure, the real value, ours
+  const char* playing = "nothing";  // whose turn it is; a literal lies at one place in both
 };
 
 class Duel {
  public:
   // The child makes the stream itself.
-  explicit Duel(std::function<Stream()> make, Plant plant = {});
+  explicit Duel(const std::function<Stream()>& make, Plant plant = {});
   ~Duel();
   Duel(const Duel&) = delete;
   Duel& operator=(const Duel&) = delete;
@@ -62,8 +62,8 @@ class Duel {
   pid_t child_;
 };
 
-inline Outcome duel(std::function<Stream()> make, Plant plant = {}) {
-  return Duel(std::move(make), plant).outcome();
+inline Outcome duel(const std::function<Stream()>& make, Plant plant = {}) {
+  return Duel(make, plant).outcome();
 }
 
 }  // namespace headroom::oracle
