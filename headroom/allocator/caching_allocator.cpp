@@ -9,6 +9,10 @@ namespace headroom::allocator {
 
 CachingAllocator::CachingAllocator(const CardOptions& options)
     : card_(std::make_unique<Card>(options)) {
+  if (options.capacity < Bytes{0} || options.capacity > kUnlimited)
+    throw UsageError(expectation("CachingAllocator",
+                                 "a capacity from 0 B to " + to_string(kUnlimited),
+                                 std::to_string(options.capacity.count)));
   set_memory_fraction(options.settings.per_process_memory_fraction);
 }
 CachingAllocator::CachingAllocator(const CachingAllocator& other)
@@ -38,7 +42,7 @@ void CachingAllocator::record_stream(BlockId block, StreamId stream) {
 }
 void CachingAllocator::complete_events(std::optional<StreamId> stream) {
   if (stream) return card_->complete_events(*stream);
-  for (StreamId each = 0; each < card_->queues.size(); ++each) card_->complete_events(each);
+  for (auto& [each, queue] : card_->queues) queue.done = queue.blocks.size();
 }
 void CachingAllocator::empty_cache() {
   card_->release_cached();

@@ -31,7 +31,7 @@ namespace headroom::allocator {
 using BlockId = std::uint32_t;
 inline constexpr BlockId kNoBlock = ~BlockId{0};
 
-// Streams are numbered from 0 without large gaps (tables are as long as the largest number).
+// 0 is the default stream; the others are any numbers.
 using StreamId = std::uint32_t;
 
 // A private pool: memory kept apart, as for a CUDA graph. Any number but 0.
@@ -58,7 +58,7 @@ enum class AddressPolicy {
 };
 
 struct CardOptions {
-  Bytes capacity = kUnlimited;  // exactly this much can be taken from the driver
+  Bytes capacity = kUnlimited;  // exactly this much can be taken from the driver; never more
   Settings settings = {};       // its per_process_memory_fraction holds from the start
   EventRule events = EventRule::at_once;
   AddressPolicy addresses = AddressPolicy::ascending;

@@ -14,14 +14,21 @@ struct Stat {
 
   void increase(std::int64_t amount) {
     current += amount;
-    allocated += amount;
+    add(allocated, amount);
     if (current > peak) peak = current;
   }
   void decrease(std::int64_t amount) {
     current -= amount;
-    freed += amount;
+    add(freed, amount);
   }
   bool operator==(const Stat&) const = default;
+
+ private:
+  // Sums over a very long time begin anew rather than be undefined.
+  static void add(std::int64_t& sum, std::int64_t amount) {
+    sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) +
+                                    static_cast<std::uint64_t>(amount));
+  }
 };
 
 // Small and large pools are counted apart as well; `all` has a peak of its own.

@@ -53,12 +53,18 @@ struct CachingAllocator::Card {
     }
   };
 
+  // What a pool has for one stream.
+  struct Shelf {
+    detail::FreeBlocks free;
+    std::map<std::uint64_t, BlockId> unmapped;  // by address
+  };
+
   struct Pool {
     bool is_small = false;
-    PoolId owner = 0;                                        // 0: the common one
-    std::int64_t searches = 0;                               // while garbage collection is on
-    std::vector<detail::FreeBlocks> free;                    // by stream
-    std::vector<std::map<std::uint64_t, BlockId>> unmapped;  // by stream; by address
+    PoolId owner = 0;           // 0: the common one
+    std::int64_t searches = 0;  // while garbage collection is on
+    std::size_t blocks = 0;     // of any state
+    std::map<StreamId, Shelf> shelves;
   };
   static constexpr std::uint32_t kSmallPool = 0, kLargePool = 1;
 
@@ -117,7 +123,8 @@ struct CachingAllocator::Card {
   BlockId hand_out(BlockId id, const Request& request);
   void make_free(BlockId id);
   std::int64_t merge(BlockId into, BlockId other);
-  BlockId new_block();
+  BlockId new_block(std::uint32_t pool, StreamId stream, std::uint64_t address, std::int64_t size,
+                    std::uint32_t range = kNone);
   void drop_block(BlockId id);
   void insert_free(BlockId id);
   void erase_free(BlockId id);
@@ -155,13 +162,15 @@ struct CachingAllocator::Card {
   PrivatePool& live_pool(PoolId id, std::string_view function);
   std::uint32_t new_pool(bool is_small, PoolId owner);
   void drop_empty_pools();
-  [[nodiscard]] bool holds_blocks(const PrivatePool& pool) const;
   void count_driver_call(std::uint32_t pool, int change);
 
   // ---- snapshot.cpp
   [[nodiscard]] BlockInfo describe(const Block& block) const;
   [[nodiscard]] std::vector<SegmentInfo> snapshot() const;
 
+  Shelf& shelf_of(const Block& block) {
+    return pools[block.pool].shelves.find(block.stream)->second;
+  }
   void increase(StatByPool& stat, std::uint32_t pool, std::int64_t amount) {
     stat.all.increase(amount);
     (pools[pool].is_small ? stat.small : stat.large).increase(amount);
@@ -197,8 +206,7 @@ struct CachingAllocator::Card {
   std::vector<Range> ranges;
 
   std::map<BlockId, std::vector<StreamId>> other_streams;  // recorded on a block, sorted
-  std::vector<EventQueue> queues;                          // by stream
-  std::size_t events_outstanding = 0;
+  std::map<StreamId, EventQueue> queues;                   // none is empty
 
   std::map<PoolId, PrivatePool> private_pools;
   std::vector<PoolId> open_pools;       // requests go to the last

@@ -1,6 +1,7 @@
 // Blocks that other streams use. When such a block is freed, an event is recorded on each of those
 // streams, and the block stays active until all are done, which is noticed at the next request.
 #include <algorithm>
+#include <iterator>
 
 #include "headroom/allocator/detail/card.h"
 
@@ -26,10 +27,8 @@ void CachingAllocator::Card::record_stream(BlockId id, StreamId stream) {
 void CachingAllocator::Card::record_events(BlockId id) {
   const auto row = other_streams.find(id);
   for (const StreamId stream : row->second) {
-    if (stream >= queues.size()) queues.resize(stream + 1);
     queues[stream].blocks.push_back(id);
     ++blocks[id].events;
-    ++events_outstanding;
   }
   other_streams.erase(row);
   blocks[id].used_elsewhere = false;
@@ -53,33 +52,32 @@ void CachingAllocator::Card::record_deferred_events() {
 
 void CachingAllocator::Card::process_events() {
   record_deferred_events();
-  for (EventQueue& queue : queues) {
+  for (auto at = queues.begin(); at != queues.end();) {
+    EventQueue& queue = at->second;
     if (event_rule == EventRule::at_once) queue.done = queue.blocks.size();
     for (; queue.done > 0; --queue.done) {
-      const BlockId id = queue.blocks.front();
-      finish_event(id);
+      finish_event(queue.blocks.front());
       queue.blocks.pop_front();
     }
+    at = queue.blocks.empty() ? queues.erase(at) : std::next(at);
   }
 }
 
 void CachingAllocator::Card::synchronize_all() {
   ++statistics.num_sync_all_streams;
   record_deferred_events();
-  for (EventQueue& queue : queues) {
+  for (const auto& [stream, queue] : queues)
     for (const BlockId id : queue.blocks) finish_event(id);
-    queue.blocks.clear();
-    queue.done = 0;
-  }
+  queues.clear();
 }
 
 void CachingAllocator::Card::finish_event(BlockId id) {
-  --events_outstanding;
   if (--blocks[id].events == 0) make_free(id);
 }
 
 void CachingAllocator::Card::complete_events(StreamId stream) {
-  if (stream < queues.size()) queues[stream].done = queues[stream].blocks.size();
+  if (const auto found = queues.find(stream); found != queues.end())
+    found->second.done = found->second.blocks.size();
 }
 
 }  // namespace headroom::allocator

@@ -26,7 +26,7 @@ BlockId CachingAllocator::Card::grow(const Request& request) {
 // The lowest address from which on there is room, in a range there is or at the start of a new one.
 BlockId CachingAllocator::Card::find_room(const Request& request) {
   const auto is_vacant = [&](BlockId id) { return id != kNoBlock && blocks[id].is_vacant(); };
-  for (const auto& [address, unmapped] : pools[request.pool].unmapped[request.stream]) {
+  for (const auto& [address, unmapped] : pools[request.pool].shelves[request.stream].unmapped) {
     const BlockId before = blocks[unmapped].previous;
     const BlockId start = is_vacant(before) ? before : unmapped;
     std::int64_t room = 0;
@@ -43,19 +43,14 @@ BlockId CachingAllocator::Card::new_range(const Request& request) {
   const std::int64_t wanted = driver.capacity() + driver.capacity() / version.spare_address_divisor;
   const std::int64_t size = (wanted + page - 1) / page * page;
   const std::uint64_t address = driver.take_range(size);
-  const BlockId id = new_block();
-  Block& block = blocks[id];
-  block.address = address;
-  block.size = size;
-  block.pool = request.pool;
-  block.stream = request.stream;
-  block.state = State::unmapped;
   const auto unused = std::find_if(ranges.begin(), ranges.end(),
-                                   [](const Range& range) { return range.size == 0; });
-  block.range = static_cast<std::uint32_t>(unused - ranges.begin());
+                                   [](const Range& other) { return other.size == 0; });
+  const auto range = static_cast<std::uint32_t>(unused - ranges.begin());
   if (unused == ranges.end()) ranges.emplace_back();
-  ranges[block.range] = {address, size, page};
-  pool.unmapped[request.stream].emplace(address, id);
+  ranges[range] = {address, size, page};
+  const BlockId id = new_block(request.pool, request.stream, address, size, range);
+  blocks[id].state = State::unmapped;
+  pool.shelves[request.stream].unmapped.emplace(address, id);
   return id;
 }
 
@@ -68,17 +63,16 @@ bool CachingAllocator::Card::map(BlockId id, std::int64_t size) {
   const std::uint64_t address = blocks[id].address;
   const std::uint32_t pool = blocks[id].pool;
   const StreamId stream = blocks[id].stream;
-  auto& unmapped = pools[pool].unmapped[stream];
+  auto& unmapped = shelf_of(blocks[id]).unmapped;
   unmapped.erase(address);
   if (mapped < blocks[id].size) {
-    const BlockId rest_id = new_block();
+    const BlockId rest_id = new_block(pool, stream, address + static_cast<std::uint64_t>(mapped),
+                                      blocks[id].size - mapped, blocks[id].range);
     Block& block = blocks[id];
     Block& rest = blocks[rest_id];
-    rest = block;
-    rest.requested = 0;
-    rest.address += static_cast<std::uint64_t>(mapped);
-    rest.size -= mapped;
+    rest.state = State::unmapped;
     rest.previous = id;
+    rest.next = block.next;
     if (rest.next != kNoBlock) blocks[rest.next].previous = rest_id;
     block.next = rest_id;
     block.size = mapped;
@@ -108,13 +102,8 @@ void CachingAllocator::Card::unmap(BlockId id) {
   erase_free(id);
 
   const auto cut = [&](std::int64_t from, std::int64_t size) {
-    const BlockId piece = new_block();
-    blocks[piece].address = range.address + static_cast<std::uint64_t>(from);
-    blocks[piece].size = size;
-    blocks[piece].pool = whole.pool;
-    blocks[piece].stream = whole.stream;
-    blocks[piece].range = whole.range;
-    return piece;
+    return new_block(whole.pool, whole.stream, range.address + static_cast<std::uint64_t>(from),
+                     size, whole.range);
   };
   if (begin > offset) {
     const BlockId piece = cut(offset, begin - offset);
@@ -138,7 +127,7 @@ void CachingAllocator::Card::unmap(BlockId id) {
   blocks[id].state = State::unmapped;
   merge(id, blocks[id].previous);
   merge(id, blocks[id].next);
-  pools[whole.pool].unmapped[whole.stream].emplace(blocks[id].address, id);
+  shelf_of(blocks[id]).unmapped.emplace(blocks[id].address, id);
   decrease(statistics.reserved_bytes, whole.pool, end - begin);
   count_driver_call(whole.pool, -1);
   ++statistics.num_device_free;
@@ -148,7 +137,7 @@ void CachingAllocator::Card::unmap(BlockId id) {
 // A range with nothing mapped is given up; the next request reserves another.
 void CachingAllocator::Card::drop_range(BlockId id) {
   const Block& block = blocks[id];
-  pools[block.pool].unmapped[block.stream].erase(block.address);
+  shelf_of(block).unmapped.erase(block.address);
   ranges[block.range] = Range{};
   drop_block(id);
 }

@@ -69,7 +69,7 @@ void CachingAllocator::Card::drop_empty_pools() {
     }
     release_pool_blocks(pool.small);
     release_pool_blocks(pool.large);
-    const bool has_blocks = holds_blocks(pool);
+    const bool has_blocks = pools[pool.small].blocks + pools[pool.large].blocks > 0;
     if (pool.driver_calls == 0 && has_blocks) met_fault = true;  // 2.11 drops it all the same
     if (pool.driver_calls != 0 || has_blocks) {
       ++at;
@@ -79,12 +79,6 @@ void CachingAllocator::Card::drop_empty_pools() {
     unused_pools.push_back(pool.large);
     at = private_pools.erase(at);
   }
-}
-
-bool CachingAllocator::Card::holds_blocks(const PrivatePool& pool) const {
-  return std::any_of(blocks.begin(), blocks.end(), [&](const Block& block) {
-    return block.state != State::unused && (block.pool == pool.small || block.pool == pool.large);
-  });
 }
 
 void CachingAllocator::Card::count_driver_call(std::uint32_t pool, int change) {

@@ -20,9 +20,9 @@ void CachingAllocator::Card::collect_garbage() {
   const auto age_of = [&](const Block& block) { return pool.searches - block.searches_when_freed; };
   std::vector<BlockId> candidates;
   std::int64_t total_age = 0, count = 0;
-  for (const detail::FreeBlocks& free_blocks : pool.free)
-    for (auto at = free_blocks.first(); at; at = free_blocks.next(at)) {
-      const BlockId id = free_blocks.at(at).block;
+  for (const auto& [stream, shelf] : pool.shelves)
+    for (auto at = shelf.free.first(); at; at = shelf.free.next(at)) {
+      const BlockId id = shelf.free.at(at).block;
       if (blocks[id].is_split()) continue;
       total_age += age_of(blocks[id]);
       ++count;
@@ -54,7 +54,7 @@ void CachingAllocator::Card::collect_garbage() {
 // large enough or else several from the largest down. True: as much was freed as the request needs.
 bool CachingAllocator::Card::release_available(const Request& request) {
   if (max_split_size == kNoLimit) return false;
-  detail::FreeBlocks& free_blocks = pools[request.pool].free[request.stream];
+  detail::FreeBlocks& free_blocks = pools[request.pool].shelves[request.stream].free;
   const std::int64_t needed = std::max(request.size, max_split_size);
   const auto block_at = [&](auto at) { return free_blocks.at(at).block; };
   auto at = free_blocks.first_at_least(needed);
@@ -96,9 +96,9 @@ void CachingAllocator::Card::release_cached() {
 
 void CachingAllocator::Card::release_pool_blocks(std::uint32_t pool) {
   std::vector<BlockId> segments, pages;
-  for (const detail::FreeBlocks& free_blocks : pools[pool].free)
-    for (auto at = free_blocks.first(); at; at = free_blocks.next(at)) {
-      const BlockId id = free_blocks.at(at).block;
+  for (const auto& [stream, shelf] : pools[pool].shelves)
+    for (auto at = shelf.free.first(); at; at = shelf.free.next(at)) {
+      const BlockId id = shelf.free.at(at).block;
       if (blocks[id].is_expandable())
         pages.push_back(id);
       else if (!blocks[id].is_split())

@@ -85,14 +85,9 @@ std::uint32_t CachingAllocator::Card::pool_for(std::int64_t size) const {
 }
 
 BlockId CachingAllocator::Card::allocate(std::int64_t requested, StreamId stream) {
-  if (open_pools.empty() && (events_outstanding > 0 || !deferred_frees.empty())) process_events();
+  if (open_pools.empty() && !(queues.empty() && deferred_frees.empty())) process_events();
   const std::int64_t size = rounded(requested);
   const Request request{requested, size, segment_size(size), stream, pool_for(size)};
-  Pool& pool = pools[request.pool];
-  if (stream >= pool.free.size()) {
-    pool.free.resize(stream + 1);
-    pool.unmapped.resize(stream + 1);
-  }
   BlockId block = find_free(request);
   if (block == kNoBlock) block = obtain(request);
   if (block == kNoBlock) return refuse(request);
@@ -103,7 +98,7 @@ BlockId CachingAllocator::Card::allocate(std::int64_t requested, StreamId stream
 BlockId CachingAllocator::Card::find_free(const Request& request) {
   Pool& pool = pools[request.pool];
   if (collects_garbage()) ++pool.searches;
-  detail::FreeBlocks& free_blocks = pool.free[request.stream];
+  detail::FreeBlocks& free_blocks = pool.shelves[request.stream].free;
   auto best = free_blocks.first_at_least(request.size);
   if (!best) return kNoBlock;
 
@@ -161,12 +156,8 @@ BlockId CachingAllocator::Card::take_from_driver(const Request& request, bool is
   const auto address = driver.take_segment(request.segment);
   if (!address) return kNoBlock;
   count_driver_call(request.pool, +1);
-  const BlockId id = new_block();
+  const BlockId id = new_block(request.pool, request.stream, *address, request.segment);
   Block& block = blocks[id];
-  block.address = *address;
-  block.size = request.segment;
-  block.pool = request.pool;
-  block.stream = request.stream;
   block.state = State::free;
   increase(statistics.segment, request.pool, 1);
   increase(statistics.reserved_bytes, request.pool, request.segment);
@@ -180,9 +171,9 @@ BlockId CachingAllocator::Card::refuse(const Request& request) {
   std::int64_t free_in_private_pools = 0;
   for (const Pool& pool : pools)
     if (pool.owner != 0)
-      for (const detail::FreeBlocks& free_blocks : pool.free)
-        for (auto at = free_blocks.first(); at; at = free_blocks.next(at))
-          free_in_private_pools += free_blocks.at(at).size;
+      for (const auto& [stream, shelf] : pool.shelves)
+        for (auto at = shelf.free.first(); at; at = shelf.free.next(at))
+          free_in_private_pools += shelf.free.at(at).size;
   refusal = {.requested = Bytes{request.requested},
              .tried = Bytes{request.segment},
              .capacity = Bytes{driver.capacity()},
@@ -206,15 +197,11 @@ bool CachingAllocator::Card::should_split(const Block& block, std::int64_t size)
 
 // The front becomes a block of its own; the rest stays what it was and goes back to its pool.
 BlockId CachingAllocator::Card::split(BlockId rest_id, const Request& request) {
-  const BlockId front_id = new_block();
+  const BlockId front_id = new_block(request.pool, request.stream, blocks[rest_id].address,
+                                     request.size, blocks[rest_id].range);
   Block& front = blocks[front_id];
   Block& rest = blocks[rest_id];
   const bool was_split = rest.is_split();
-  front.address = rest.address;
-  front.size = request.size;
-  front.pool = rest.pool;
-  front.stream = rest.stream;
-  front.range = rest.range;
   front.previous = rest.previous;
   front.next = rest_id;
   if (front.previous != kNoBlock) blocks[front.previous].next = front_id;
@@ -315,7 +302,7 @@ std::int64_t CachingAllocator::Card::merge(BlockId into_id, BlockId other_id) {
   if (other.state == State::free)
     erase_free(other_id);
   else
-    pools[other.pool].unmapped[other.stream].erase(other.address);
+    shelf_of(other).unmapped.erase(other.address);
   if (into.previous == other_id) {
     into.address = other.address;
     into.previous = other.previous;
@@ -329,19 +316,28 @@ std::int64_t CachingAllocator::Card::merge(BlockId into_id, BlockId other_id) {
   return other.size;
 }
 
-BlockId CachingAllocator::Card::new_block() {
+BlockId CachingAllocator::Card::new_block(std::uint32_t pool, StreamId stream,
+                                          std::uint64_t address, std::int64_t size,
+                                          std::uint32_t range) {
   if (unused_blocks.empty()) {
+    unused_blocks.push_back(static_cast<BlockId>(blocks.size()));
     blocks.emplace_back();
-    return static_cast<BlockId>(blocks.size() - 1);
   }
   const BlockId id = unused_blocks.back();
   unused_blocks.pop_back();
-  blocks[id] = Block{};
+  Block& block = blocks[id] = Block{};
+  block.address = address;
+  block.size = size;
+  block.pool = pool;
+  block.stream = stream;
+  block.range = range;
+  ++pools[pool].blocks;
   return id;
 }
 
 void CachingAllocator::Card::drop_block(BlockId id) {
   blocks[id].state = State::unused;
+  --pools[blocks[id].pool].blocks;
   unused_blocks.push_back(id);
   if (!streams_of_open_pools.empty()) streams_of_open_pools.erase(id);
 }
@@ -351,13 +347,12 @@ void CachingAllocator::Card::insert_free(BlockId id) {
   Pool& pool = pools[block.pool];
   block.state = State::free;
   block.searches_when_freed = pool.searches;
-  pool.free[block.stream].insert({block.size, block.address, id});
+  pool.shelves.find(block.stream)->second.free.insert({block.size, block.address, id});
 }
 
 void CachingAllocator::Card::erase_free(BlockId id) {
   const Block& block = blocks[id];
-  pools[block.pool].free[block.stream].erase(
-      detail::FreeBlocks::Entry{block.size, block.address, id});
+  shelf_of(block).free.erase(detail::FreeBlocks::Entry{block.size, block.address, id});
 }
 
 }  // namespace headroom::allocator
