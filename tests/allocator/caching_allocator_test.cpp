@@ -295,6 +295,16 @@ TEST(OtherStreams, AreWaitedForBeforeARefusal) {
   EXPECT_NE(card.allocate(40_MiB), kNoBlock);
 }
 
+TEST(OtherStreams, MayHaveAnyNumber) {
+  CachingAllocator card;
+  const StreamId last = ~StreamId{0};
+  const BlockId block = card.allocate(30_MiB, last);
+  card.record_stream(block, last - 1);
+  card.free(block);
+  static_cast<void>(card.allocate(30_MiB, last));
+  EXPECT_EQ(reserved(card), 30_MiB);
+}
+
 // ---- Private pools ----
 
 TEST(PrivatePools, KeepTheirMemoryApartUntilReleased) {
@@ -390,6 +400,13 @@ TEST(CachingAllocator, TellsWhatHappensInPyTorchsOrder) {
   EXPECT_EQ(collector.kinds, (std::vector{Kind::segment_alloc, Kind::alloc, Kind::free_requested,
                                           Kind::free_completed, Kind::segment_free,
                                           Kind::segment_alloc, Kind::alloc, Kind::oom}));
+}
+
+TEST(CachingAllocator, RefusesACapacityThatCannotBe) {
+  EXPECT_THROW(CachingAllocator({.capacity = Bytes{-1}}), UsageError);
+  EXPECT_THROW(CachingAllocator({.capacity = kUnlimited + 1_B}), UsageError);
+  CachingAllocator none({.capacity = 0_B});
+  EXPECT_EQ(none.allocate(1_B), kNoBlock);
 }
 
 TEST(CachingAllocator, ResetsPeaksToWhatIsThere) {
