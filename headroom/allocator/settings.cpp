@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 
 #include "headroom/allocator/detail/settings_walk.h"
 #include "headroom/base/error.h"
