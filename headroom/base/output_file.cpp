@@ -30,6 +30,19 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
          ".tmp";
 }
 
+// A file of our own. The name can be guessed, and a link that someone planted there would be
+// written through: whatever has the name already is left alone, and the next name tried.
+int make_temporary(std::filesystem::path& name, const std::filesystem::path& beside) {
+  constexpr int kTries = 1000;
+  int descriptor = -1;
+  for (int i = 0; i < kTries && descriptor < 0; ++i) {
+    name = temporary_beside(beside);
+    descriptor = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor < 0 && errno != EEXIST) break;
+  }
+  return descriptor;
+}
+
 // The rename itself lives in the folder; without this it may be lost by a power cut.
 void flush_folder_of(const std::filesystem::path& path) {
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -46,13 +59,12 @@ OutputFile::OutputFile(const std::filesystem::path& named) : path_(behind_links(
   const bool exists = ::stat(path_.c_str(), &existing) == 0;
   // Renaming over /dev/stdout or a pipe would put a file in its place.
   const bool is_device = exists && !S_ISREG(existing.st_mode) && !S_ISDIR(existing.st_mode);
-  if (!is_device) temporary_ = temporary_beside(path_);
-  descriptor_ = is_device
-                    ? ::open(path_.c_str(), O_WRONLY | O_CLOEXEC)
-                    : ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  descriptor_ =
+      is_device ? ::open(path_.c_str(), O_WRONLY | O_CLOEXEC) : make_temporary(temporary_, path_);
   if (descriptor_ < 0) {
-    temporary_.clear();
-    fail(errno);
+    const int error = errno;
+    temporary_.clear();  // not ours to remove
+    fail(error);
   }
   if (exists && !is_device && ::fchmod(descriptor_, existing.st_mode & 07777) != 0) fail(errno);
 }

@@ -11,6 +11,13 @@ namespace {
 
 using testing::TemporaryFolder;
 
+// Of the file that is being written; "" if there is none.
+std::string temporary_in(const TemporaryFolder& folder) {
+  for (const std::string& name : folder.names())
+    if (name.ends_with(".tmp")) return name;
+  return "";
+}
+
 TEST(OutputFile, TakesTheTargetsPlaceOnlyWhenCommitted) {
   const TemporaryFolder folder;
   write_file_atomically(folder.path() / "file", "old");
@@ -29,6 +36,25 @@ TEST(OutputFile, LeavesNothingWhenItIsNotCommitted) {
     file.write(std::string(1 << 20, 'x'));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// In a folder that others write to, whoever guesses the name could have us overwrite any file.
+TEST(OutputFile, FollowsNoLinkThatWaitsAtItsNextName) {
+  const TemporaryFolder folder;
+  const auto victim = folder.write("victim", "old"), path = folder.path() / "file";
+  const auto planted = [&] {
+    const OutputFile first(path);
+    const std::string name = temporary_in(folder);
+    const std::size_t digits = name.rfind('-') + 1;
+    return name.substr(0, digits) + std::to_string(std::stoi(name.substr(digits)) + 1) + ".tmp";
+  }();
+  std::filesystem::create_symlink(victim, folder.path() / planted);
+  OutputFile file(path);
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(read_file(victim), "old");
+  EXPECT_EQ(read_file(path), "new");
+  EXPECT_EQ(temporary_in(folder), planted) << "somebody else's, so it stays";
 }
 
 TEST(OutputFile, SaysWhyAFileCannotBeWritten) {
