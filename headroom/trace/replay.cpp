@@ -15,11 +15,16 @@ std::string without_function(const std::string& text) {
   return function == std::string::npos ? text : text.substr(function + 2);
 }
 
-// What the card says against an operation, in terms of the trace.
-std::string complaint(const Operation& operation, const UsageError& error) {
-  if (operation.kind == Operation::Kind::allocate)
-    return "expected an id that is not allocated; it can be used again after its free";
-  return without_function(error.what());
+// What player or card say against an operation, in terms of the trace.
+std::string complaint(const UsageError& error, const CachingAllocator& card) {
+  const std::string text = error.what();
+  std::string said =
+      text.starts_with("[Player::play]")
+          ? "expected an id that is not allocated; it can be used again after its free"
+          : without_function(text);
+  if (card.met_fault_of_original())
+    said += " (before this event the trace met a fault of PyTorch 2.11 that is not imitated)";
+  return said;
 }
 
 // Small enough to stay in the processor's cache while it is decoded and played.
@@ -29,6 +34,10 @@ allocator::CardOptions card_options(const CardSetup& setup, const About& about, 
   allocator::CardOptions options;
   options.capacity = setup.capacity;
   options.settings = settings_at_start(setup, about);
+  if (options.settings.backend != allocator::Backend::native)
+    throw UsageError(expectation("replay", "settings of PyTorch's own allocator",
+                                 "backend:cudaMallocAsync, which leaves all to the driver",
+                                 "the same without it"));
   if (setup.fraction) options.settings.per_process_memory_fraction = *setup.fraction;
   options.events = setup.hold_events || is_history ? allocator::EventRule::when_told
                                                    : allocator::EventRule::at_once;
@@ -41,9 +50,9 @@ void check(const CardSetup& setup) {
     throw UsageError(expectation(
         "replay", "a capacity of at least one byte and at most " + to_string(allocator::kUnlimited),
         std::to_string(setup.capacity.count), "24GiB"));
-  if (setup.fraction && !(*setup.fraction > 0 && *setup.fraction <= 1))
-    throw UsageError(expectation("replay", "a fraction above 0 and at most 1",
-                                 std::to_string(*setup.fraction), "0.8"));
+  if (setup.fraction && !(*setup.fraction >= 0 && *setup.fraction <= 1))
+    throw UsageError(
+        expectation("replay", "a fraction from 0 to 1", std::to_string(*setup.fraction), "0.8"));
 }
 
 }  // namespace
@@ -99,7 +108,7 @@ void CardPlayer::play(const Batch& batch, Follower* follower) {
     }
   } catch (const UsageError& error) {
     throw InputError("[replay] " + name_ + ", event " + std::to_string(batch.numbers[i]) + ": " +
-                     complaint(batch.operations[i], error));
+                     complaint(error, card()));
   }
   result_.played += Clock::now() - begin;
   result_.operations += count;

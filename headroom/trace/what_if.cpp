@@ -93,6 +93,9 @@ std::vector<CardSetup> usual_setups(const CardSetup& setup, const About& about) 
   std::vector<CardSetup> setups{setup};
   for (const auto& [option, value] : options) {
     if (std::find(named.begin(), named.end(), option) != named.end()) continue;
+    // These two do not go together (pytorch#123548).
+    if (option == "max_split_size_mb" && parsed.expandable_segments) continue;
+    if (option == "expandable_segments" && parsed.max_split_size) continue;
     CardSetup& other = setups.emplace_back(setup);
     other.settings = base + (base.empty() ? "" : ",") + option + ":" + value;
   }

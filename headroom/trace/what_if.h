@@ -28,8 +28,9 @@ struct WhatIf {
                              const ReplayOptions& options = {});
 
 // What people usually try, each added to these settings: nothing first, then expandable segments,
-// max_split_size_mb 128 and 512, roundup_power2_divisions 4, and with a memory fraction below 1
-// (else it does nothing) garbage collection at 0.8. Options that the settings name are left out.
+// max_split_size_mb 128 and 512 (which do not go together with them), roundup_power2_divisions 4,
+// and with a memory fraction below 1 (else it does nothing) garbage collection at 0.8. An option
+// that the settings name already is left out.
 [[nodiscard]] std::vector<CardSetup> usual_setups(const CardSetup& setup, const About& about);
 
 // The one that refuses least, then reserves least, then retries least, then asks the driver least;
@@ -63,9 +64,10 @@ class LoadedTrace {
   // The setup's own capacity is not looked at. `progress` hears how many were tried.
   [[nodiscard]] SmallestCapacity smallest_capacity(
       const CardSetup& setup, const std::function<void(int)>& progress = {}) const;
-  [[nodiscard]] bool is_cancelled() const { return options_.cancel.stop_requested(); }
 
  private:
+  [[nodiscard]] bool is_cancelled() const { return options_.cancel.stop_requested(); }
+
   const About& about_;
   const Operations& operations_;
   ReplayOptions options_;

@@ -15,7 +15,7 @@
 #include "headroom/trace/file_writer.h"
 #include "headroom/trace/plain_reader.h"
 #include "tests/cli/headroom_process.h"
-#include "tests/trace/event_list.h"
+#include "tests/trace/written_events.h"
 
 namespace headroom::testing {
 namespace {
@@ -25,15 +25,20 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using trace::testing::alloc;
+using trace::testing::free_completed;
+using trace::testing::free_requested;
+using trace::testing::on_device;
 
 // Four blocks of 9 MiB, two in each segment of 20; the middle ones go and 18 MiB are wanted.
 constexpr const char* kTwoInTheMiddle =
     "# blocks of 9 MiB\n"
     "a 1 9437184\na 2 9437184\na 3 9437184\na 4 9437184\nf 2\nf 3\na 5 18874368\n";
 
-void write_trace(const std::string& path, const std::vector<trace::Event>& events) {
+void write_trace(const std::string& path, const std::vector<trace::Event>& events,
+                 const trace::About& about = {}) {
   const trace::Names names;
-  trace::TraceWriter writer(path, {}, names);
+  trace::TraceWriter writer(path, about, names);
   for (const trace::Event& event : events) writer.append(event);
   writer.close();
 }
@@ -142,6 +147,25 @@ TEST_F(Trace, ReplayWarnsOfOtherDevices) {
   const Outcome other = world_.headroom({"trace", "replay", path, "--json", "--device", "0"});
   EXPECT_EQ(other.err, "");
   EXPECT_EQ(other.json()["allocated"]["peak"], 512);
+}
+
+TEST_F(Trace, ReplayQuotesWhatItSaysToTypeNext) {
+  const std::string path = file(kTwoInTheMiddle, "Tom's run.txt");
+  const std::string out = world_.headroom({"trace", "replay", path, "--capacity", "40 MiB"}).out;
+  EXPECT_THAT(out, HasSubstr("Tom'\\''s run.txt' --capacity '40 MiB' --compare"));
+}
+
+TEST_F(Trace, ReplaySaysOnWhatCardItWasRecordedIfNoneIsGiven) {
+  const std::string path = world_.path("run.hrtrace");
+  write_trace(path, {alloc(1, Bytes{3'000'000})}, {.capacity = Bytes{std::int64_t{24} << 30}});
+  const auto out = [&](Arguments more) {
+    more.insert(more.begin(), {"trace", "replay", path});
+    return world_.headroom(more).out;
+  };
+  EXPECT_THAT(out({}), HasSubstr("a card without limit, recorded on a card of 24.0 GiB\n"));
+  EXPECT_THAT(out({"--capacity", "8GiB"}), Not(HasSubstr("recorded")));
+  EXPECT_EQ(Json::parse(out({"--json"}))["recorded_capacity_bytes"], std::int64_t{24} << 30);
+  EXPECT_EQ(replay("a 1 5\n", {"--json"}).json()["recorded_capacity_bytes"], nullptr);
 }
 
 // ---- what if ----
@@ -294,6 +318,20 @@ TEST_F(Trace, ExportEndsAtAMistakeThoughItsInputGoesOn) {
   ::close(writer);
 }
 
+// Reading a folder fails; so does a disk. It once was the end of the trace, and the rest was lost.
+TEST_F(Trace, ExportDoesNotTakeAnInputThatCannotBeReadForItsEnd) {
+  for (const char* command : {"snapshot", "chrome"}) {
+    const std::string out = world_.folder().write("out", "old");
+    const Outcome outcome =
+        world_.run({"sh", "-c",
+                    "exec '" + std::string(HEADROOM_BINARY) + "' trace " + command + " - --out '" +
+                        out + "' < '" + world_.path(".") + "'"});
+    EXPECT_EQ(outcome.exit_code, 65);
+    EXPECT_THAT(outcome.err, HasSubstr("cannot read standard input: Is a directory"));
+    EXPECT_EQ(read_file(out), "old");
+  }
+}
+
 // ---- What is wrong ----
 
 struct Wrong {
@@ -331,7 +369,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"replay", "good.txt", "--capcity", "1"}, 64, "did you mean '--capacity'?"},
         Wrong{{"replay", "good.txt", "--capacity", "RTX 409O"}, 64, "RTX 4090"},
         Wrong{{"replay", "good.txt", "--capacity", "0"}, 64, "capacity of at least one byte"},
-        Wrong{{"replay", "good.txt", "--fraction", "0"}, 64, "a fraction above 0"},
+        Wrong{{"replay", "good.txt", "--fraction", "2"}, 64, "a fraction from 0 to 1"},
         Wrong{{"replay", "good.txt", "--allocator", "max_splt:3"}, 64, "max_split_size_mb"},
         Wrong{{"replay", "good.txt", "--addresses", "random"}, 64, "ascending, descending"},
         Wrong{{"replay", "good.txt", "--device", "4"}, 64, "expected a device of"},

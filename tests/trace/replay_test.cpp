@@ -9,13 +9,13 @@
 
 #include "headroom/base/error.h"
 #include "headroom/trace/plain_reader.h"
-#include "tests/trace/event_list.h"
+#include "tests/trace/written_events.h"
 
-namespace headroom::testing {
+namespace headroom::trace {
 namespace {
 
 using namespace headroom::literals;
-using namespace headroom::trace;
+using namespace headroom::trace::testing;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -53,6 +53,24 @@ TEST(Replay, KnowsTheEventsOfThePeaks) {
   EXPECT_EQ(card.reserved_peak.peak, 110_MiB);
   EXPECT_EQ(card.reserved_peak.allocated, 50_MiB);
   EXPECT_EQ(card.unused_at_peak(), 60_MiB);
+}
+
+TEST(Replay, OfAFractionOfNothingRefusesAll) {
+  EXPECT_THAT(replay_of("a 1 1\n", {.fraction = 0.0}).card.refused, ElementsAre(0));
+}
+
+TEST(Replay, NamesTheMistakeOfAnAllocation) {
+  const auto mistake = [](std::string_view text) {
+    try {
+      static_cast<void>(replay_of(text));
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_THAT(mistake("a 1 1\na 1 1\n"),
+              HasSubstr("event 1: expected an id that is not allocated"));
+  EXPECT_THAT(mistake("B 7\nR 7\ne\na 3 4\n"), HasSubstr("event 3: expected an open pool"));
 }
 
 TEST(Replay, BeginsThePeaksAnewWhenTheyAreReset) {
@@ -102,12 +120,12 @@ TEST(Replay, HoldsEventsIfWanted) {
 
 // roundup_power2_divisions:4 rounds 40 MiB + 1 up to 48; 32 + 16 are the parts of its power.
 TEST(Replay, TakesSettingsFromTheCallerThenFromTheFile) {
-  EventList trace({alloc(1, 40_MiB + 1_B)});
-  trace.says("roundup_power2_divisions:4");
-  EXPECT_EQ(replay(trace).card.statistics.allocated_bytes.all.peak, (48_MiB).count);
-  EventList again({alloc(1, 40_MiB + 1_B)});
-  again.says("roundup_power2_divisions:4");
-  const Replay other = replay(again, {.setup = {.settings = ""}});
+  const auto trace = trace_of({alloc(1, 40_MiB + 1_B)},
+                              {.format = Format::pickle, .settings = "roundup_power2_divisions:4"});
+  EXPECT_EQ(replay(*trace).card.statistics.allocated_bytes.all.peak, (48_MiB).count);
+  const auto again = trace_of({alloc(1, 40_MiB + 1_B)},
+                              {.format = Format::pickle, .settings = "roundup_power2_divisions:4"});
+  const Replay other = replay(*again, {.setup = {.settings = ""}});
   EXPECT_EQ(other.card.statistics.allocated_bytes.all.peak, (40_MiB + 512_B).count)
       << "a rest of less than 2 MiB, but more than 1, is split off";
   EXPECT_EQ(other.card.settings, "");
@@ -138,11 +156,12 @@ TEST(Replay, SurvivesATraceThatUsesUpAllAddresses) {
 
 // The same four events: at once, the second request takes the first's block; late, it cannot.
 TEST(Replay, KeepsALateFreeActiveUntilItIsCompleted) {
-  EventList at_once({alloc(1, 30_MiB), free_requested(1), free_completed(1), alloc(2, 30_MiB)});
-  EXPECT_EQ(replay(at_once).card.statistics.reserved_bytes.all.peak, (30_MiB).count);
-  EventList late(
+  const auto at_once =
+      trace_of({alloc(1, 30_MiB), free_requested(1), free_completed(1), alloc(2, 30_MiB)});
+  EXPECT_EQ(replay(*at_once).card.statistics.reserved_bytes.all.peak, (30_MiB).count);
+  const auto late = trace_of(
       {alloc(1, 30_MiB), free_requested(1), alloc(2, 30_MiB), free_completed(1), alloc(3, 30_MiB)});
-  const CardReplay card = replay(late).card;
+  const CardReplay card = replay(*late).card;
   EXPECT_EQ(card.statistics.reserved_bytes.all.peak, (60_MiB).count) << "the third takes the first";
   EXPECT_EQ(card.statistics.active_bytes.all.peak, (60_MiB).count);
 }
@@ -169,18 +188,19 @@ TEST(Replay, NamesTheEventThatCannotBe) {
 
 // Of another version of PyTorch, perhaps. It is the file that is wrong, and others can be tried.
 TEST(Replay, RefusesAFileWhoseSettingsCannotBe) {
-  EventList trace({alloc(1, 1_MiB)});
-  trace.says("max_splt:4");
-  EXPECT_THROW((void)replay(trace), InputError);
-  EXPECT_NO_THROW((void)replay(trace, {.setup = {.settings = ""}}));
+  const auto trace =
+      trace_of({alloc(1, 1_MiB)}, {.format = Format::pickle, .settings = "max_splt:4"});
+  EXPECT_THROW((void)replay(*trace), InputError);
+  EXPECT_NO_THROW((void)replay(*trace, {.setup = {.settings = ""}}));
 }
 
 TEST(Replay, RefusesASetupThatCannotBe) {
   EXPECT_THROW((void)replay_of("", {.capacity = 0_B}), UsageError);
   EXPECT_THROW((void)replay_of("", {.fraction = 1.5}), UsageError);
+  EXPECT_THROW((void)replay_of("", {.settings = "backend:cudaMallocAsync"}), UsageError);
   EXPECT_THROW((void)replay_of("", {.settings = "max_splt:4"}), UsageError);
-  EventList trace({alloc(1, 1_MiB)});
-  EXPECT_THROW((void)replay(trace, {.operations = {.device = 3}}), UsageError);
+  const auto trace = trace_of({alloc(1, 1_MiB)});
+  EXPECT_THROW((void)replay(*trace, {.operations = {.device = 3}}), UsageError);
 }
 
 // ---- Following ----
@@ -198,18 +218,18 @@ class Notes final : public Follower {
 };
 
 TEST(Replay, ShowsAFollowerEachEventAndWhatItCaused) {
-  EventList trace({alloc(1, 30_MiB), event_of(Kind::mark)});
+  const auto trace = trace_of({alloc(1, 30_MiB), event_of(Kind::mark)});
   Notes notes;
-  (void)replay(trace, {.follower = &notes});
+  (void)replay(*trace, {.follower = &notes});
   EXPECT_EQ(notes.text, "(alloc segment block 30)(mark 30)");
 }
 
 TEST(Replay, EndsWhenItIsCancelled) {
-  EventList trace({alloc(1, 30_MiB)});
+  const auto trace = trace_of({alloc(1, 30_MiB)});
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(replay(trace, {.cancel = stop.get_token()}).card.operations, 0U);
+  EXPECT_EQ(replay(*trace, {.cancel = stop.get_token()}).card.operations, 0U);
 }
 
 }  // namespace
-}  // namespace headroom::testing
+}  // namespace headroom::trace

@@ -84,8 +84,12 @@ TEST(UsualSetups, AddToWhatIsSet) {
   std::vector<std::string> texts;
   for (const CardSetup& setup : usual_setups({}, about))
     texts.push_back(setup.settings.value_or("as it is"));
-  EXPECT_THAT(texts, ElementsAre("as it is", "max_split_size_mb:64,expandable_segments:True",
-                                 "max_split_size_mb:64,roundup_power2_divisions:4"));
+  EXPECT_THAT(texts, ElementsAre("as it is", "max_split_size_mb:64,roundup_power2_divisions:4"));
+}
+
+TEST(UsualSetups, NeverSplitLessWhereSegmentsExpand) {
+  for (const CardSetup& setup : usual_setups({.settings = "expandable_segments:True"}, {}))
+    EXPECT_EQ(setup.settings.value().find("max_split_size_mb"), std::string::npos);
 }
 
 // Without a memory fraction it does nothing.
