@@ -57,6 +57,16 @@ void print_row(const std::string& name, const Tally& tally) {
               n(tally.retries), n(tally.after_fault), n(tally.streams_with_fault), n(tally.partly));
 }
 
+double share_left_out(const Tally& tally) {
+  const double left_out = static_cast<double>(tally.after_fault + tally.partly);
+  return tally.operations > 0 ? left_out / static_cast<double>(tally.operations) : 0;
+}
+
+bool leaves_out_too_much(const FuzzOptions& options, const Tally& all) {
+  const bool limited = options.class_name.empty() && all.streams >= kStreamsForLimit;
+  return limited && share_left_out(all) > kMostLeftOut;
+}
+
 std::string again(const FuzzOptions& options, std::uint64_t index) {
   return "allocator_oracle fuzz --seed " + std::to_string(options.seed) +
          (options.class_name.empty() ? "" : " --class " + options.class_name) + " --only " +
@@ -113,9 +123,7 @@ class Round {
   }
 
   bool take(std::uint64_t index, const Outcome& outcome) {
-    const auto& names = class_names();
-    const std::string name =
-        options_.class_name.empty() ? names[index % names.size()] : options_.class_name;
+    const std::string name = class_of(index, options_.class_name);
     tallies_[name].add(outcome);
     if (options_.verbose) {
       Tally one;
@@ -146,12 +154,14 @@ bool fuzz(const FuzzOptions& options) {
     all.add(tally);
   }
   print_row("all", all);
-  const double left_out = static_cast<double>(all.after_fault + all.partly);
   std::printf("%s; %.3f %% of the events left out in whole or part; seed %llu, %.1f s\n",
-              agreed ? "every figure equal after every event" : "NOT EQUAL",
-              100 * left_out / static_cast<double>(all.operations),
-              static_cast<Count>(options.seed), taken.count());
-  return agreed;
+              !agreed            ? "NOT EQUAL"
+              : all.compared > 0 ? "every figure equal after every event"
+                                 : "NOTHING COMPARED",
+              100 * share_left_out(all), static_cast<Count>(options.seed), taken.count());
+  const bool too_much = leaves_out_too_much(options, all);
+  if (too_much) std::printf("TOO MUCH LEFT OUT: at most %.1f %% may be\n", 100 * kMostLeftOut);
+  return agreed && all.compared > 0 && !too_much;
 }
 
 bool finds_planted_differences(std::uint64_t seed) {

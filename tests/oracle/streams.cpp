@@ -245,14 +245,17 @@ Bytes make_capacity(std::int64_t peak, Dice& dice) {
 
 }  // namespace
 
-Stream make_stream(std::uint64_t seed, std::uint64_t index, std::string class_name) {
+std::string class_of(std::uint64_t index, const std::string& wanted) {
+  return wanted.empty() ? class_names()[index % class_names().size()] : wanted;
+}
+
+Stream make_stream(std::uint64_t seed, std::uint64_t index, const std::string& class_name) {
   Dice dice(seed * 1'000'003 + index);
-  if (class_name.empty()) class_name = class_names()[index % class_names().size()];
-  Stream stream{.class_name = class_name};
-  const Shape shape = make_shape(class_name, dice);
+  Stream stream{.class_name = class_of(index, class_name)};
+  const Shape shape = make_shape(stream.class_name, dice);
   Writer writer(shape, dice);
   stream.content = writer.write();
-  stream.setup.settings = settings_for(class_name, dice);
+  stream.setup.settings = settings_for(stream.class_name, dice);
   stream.setup.capacity = make_capacity(writer.peak(), dice);
   if (dice.one_in(6))
     stream.setup.fraction =

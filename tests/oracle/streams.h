@@ -17,7 +17,11 @@ struct Stream {
   PlainStream content;
 };
 
-// `class_name` empty: the classes take turns.
-[[nodiscard]] Stream make_stream(std::uint64_t seed, std::uint64_t index, std::string class_name);
+// The class of a stream: the wanted one, or, where that is empty, each in turn.
+[[nodiscard]] std::string class_of(std::uint64_t index, const std::string& wanted);
+
+// `class_name` as the wanted one of class_of().
+[[nodiscard]] Stream make_stream(std::uint64_t seed, std::uint64_t index,
+                                 const std::string& class_name);
 
 }  // namespace headroom::oracle
