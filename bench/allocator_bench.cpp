@@ -1,6 +1,6 @@
 // How fast the allocator model is, beside PyTorch's own allocator in the same run: both play the
 // same decoded array of operations, training of a GPT step after step, and must end with the same
-// statistics, so that neither can skip work.
+// statistics, so that neither can skip work. Last, what a fork of the model costs.
 //
 //   bench_allocator [events] [runs]      default 1,000,000 and 5
 #include <sys/mman.h>
@@ -81,11 +81,16 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// A GPT of 355 million parameters; sequences of one length, or padded to the longest of each batch.
+// A GPT of 355 million parameters.
+headroom::oracle::TrainingSteps gpt() {
+  return headroom::oracle::TrainingSteps(
+      {.layers = 24, .hidden = 1024, .heads = 16, .batch = 8, .sequence = 1024});
+}
+
+// Sequences of one length, or padded to the longest of each batch.
 Operations training(std::size_t events, bool lengths_vary) {
   headroom::oracle::Dice dice(1);
-  headroom::oracle::TrainingSteps steps(
-      {.layers = 24, .hidden = 1024, .heads = 16, .batch = 8, .sequence = 1024});
+  headroom::oracle::TrainingSteps steps = gpt();
   while (steps.operations().size() < events)
     lengths_vary ? steps.step(dice.between(256, 1024)) : steps.step();
   Operations operations = steps.operations();
@@ -121,6 +126,37 @@ void compare(const Case& test, const Operations& operations, int runs) {
   std::fflush(stdout);  // children must not print it again
 }
 
+// Up to the middle of the third step, with optimizer states and activations.
+Operations until_middle_of_a_step() {
+  headroom::oracle::TrainingSteps steps = gpt();
+  std::size_t begin = 0;
+  for (int step = 0; step < 3; ++step) {
+    begin = steps.operations().size();
+    steps.step();
+  }
+  Operations operations = steps.operations();
+  operations.resize((begin + operations.size()) / 2);
+  return operations;
+}
+
+// A copy of a card, made on memory that the one before gave back.
+void bench_fork() {
+  constexpr int kCopies = 2001;
+  Player player(CachingAllocator{});
+  player.play(until_middle_of_a_step());
+  std::vector<double> microseconds;
+  for (int i = 0; i < kCopies; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const CachingAllocator copy(player.card());
+    const std::chrono::duration<double, std::micro> taken =
+        std::chrono::steady_clock::now() - start;
+    microseconds.push_back(taken.count());
+  }
+  std::printf("a fork: %.1f microseconds for %lld live blocks, median of %d\n",
+              median(microseconds),
+              static_cast<long long>(player.card().statistics().active.all.current), kCopies);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -153,5 +189,6 @@ int main(int argc, char** argv) {
   const Operations steady = training(static_cast<std::size_t>(events), false);
   const Operations varying = training(static_cast<std::size_t>(events), true);
   for (const Case& test : cases) compare(test, test.lengths_vary ? varying : steady, runs);
+  bench_fork();
   return 0;
 }

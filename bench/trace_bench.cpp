@@ -55,14 +55,20 @@ void say(const char* what, std::uint64_t events, double seconds) {
               seconds * 1e9 / static_cast<double>(events));
 }
 
-void record(const std::vector<Event>& events, std::uint64_t count, const RecorderOptions& options,
+bool all_there(bool are_there) {
+  if (!are_there) std::fprintf(stderr, "bench_trace: events were lost\n");
+  return are_there;
+}
+
+// This and read(): false if events were lost; their figures then mean nothing.
+bool record(const std::vector<Event>& events, std::uint64_t count, const RecorderOptions& options,
             const char* what) {
   Recorder recorder(options);
   const ModuleScope scope(recorder, recorder.name("h.0"));
   const auto begin = Clock::now();
   for (std::uint64_t i = 0; i < count; ++i) recorder.append(events[i % kPrepared]);
   say(what, count, seconds_since(begin));
-  if (recorder.recorded() != count) std::printf("events were lost\n");
+  return all_there(recorder.recorded() == count);
 }
 
 void write(const fs::path& path, const std::vector<Event>& events, const Names& names,
@@ -89,7 +95,7 @@ void write_plain(const fs::path& path, const std::vector<Event>& events, std::ui
   std::fclose(file);
 }
 
-void read(const fs::path& path, std::uint64_t count, const char* what) {
+bool read(const fs::path& path, std::uint64_t count, const char* what) {
   forget_peak_memory();
   const double before_mib = peak_mib();
   const auto begin = Clock::now();
@@ -100,7 +106,7 @@ void read(const fs::path& path, std::uint64_t count, const char* what) {
   say(what, events, seconds_since(begin));
   std::printf("%-34s %8.1f MiB more than the %.1f MiB before (peak)\n", "", peak_mib() - before_mib,
               before_mib);
-  if (events != count || bytes == 0) std::printf("events were lost\n");
+  return all_there(events == count && bytes > 0);
 }
 
 }  // namespace
@@ -120,9 +126,10 @@ int main(int argc, char** argv) {
               static_cast<unsigned long long>(count), sizeof(Event));
   write(folder / "t.hrtrace", events, names, count);
   write_plain(folder / "t.txt", events, count);
-  read(folder / "t.hrtrace", count, "read .hrtrace");
-  read(folder / "t.txt", count, "read plain events");
-  record(events, count, {.limit = 1'000'000}, "record, the last million kept");
-  record(events, count, {}, "record, all kept");
+  bool kept = read(folder / "t.hrtrace", count, "read .hrtrace");
+  kept &= read(folder / "t.txt", count, "read plain events");
+  kept &= record(events, count, {.limit = 1'000'000}, "record, the last million kept");
+  kept &= record(events, count, {}, "record, all kept");
   fs::remove_all(folder);
+  return kept ? 0 : 1;
 }
