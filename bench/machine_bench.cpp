@@ -1,9 +1,8 @@
 // What looking at a machine costs: a fake box of 8 cards with 40 processes (tests/fake_nvml), asked
 // by the real program.
 //
-//   bench_machine gpus HEADROOM FAKE_NVML [runs]      wall time and memory of `headroom gpus
-//   --json` bench_machine log  HEADROOM FAKE_NVML [seconds]   CPU time of `headroom log
-//   --processes` at 1 Hz
+//   bench_machine gpus HEADROOM FAKE_NVML [runs]     `headroom gpus --json`: wall time, memory
+//   bench_machine log HEADROOM FAKE_NVML [seconds]   `headroom log --processes` at 1 Hz: CPU time
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/resource.h>

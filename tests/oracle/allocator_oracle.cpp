@@ -3,8 +3,9 @@
 //
 //   allocator_oracle fuzz --streams 20000        random streams to both: everything equal?
 //   allocator_oracle compare FILE --capacity N   one stream in the plain form to both
-//   allocator_oracle replay FILE --json          to PyTorch's alone, printed as `headroom trace
-//   replay` allocator_oracle self-test                   are planted differences found?
+//   allocator_oracle replay FILE --json          to PyTorch's alone, as `headroom trace replay`
+//   allocator_oracle print INDEX                 a stream of the fuzzer in the plain form
+//   allocator_oracle self-test                   are planted differences found?
 #include <link.h>
 
 #include <CLI/CLI.hpp>
@@ -99,7 +100,7 @@ int replay(const FileOptions& options) {
 }
 
 int compare(const FileOptions& options) {
-  const Stream stream = read(options);
+  Stream stream = read(options);
   const Outcome outcome = duel([&] { return stream; });
   if (outcome.differs)
     std::printf("at operation %llu:\n%s\n", static_cast<unsigned long long>(outcome.at),

@@ -94,7 +94,7 @@ class Match {
   enum class Next { go_on, original_at_fault, end };
   Next play(const Operation& operation);
   Next begin_pool(const Operation& operation);
-  void compare_refusal(const Operation& operation, bool real, bool ours);
+  void compare_refusal(bool real, bool ours);
   void compare_figures(const Operation& operation);
   void compare_address(std::uint32_t id);
   void compare_snapshots();
@@ -148,14 +148,14 @@ Match::Next Match::play(const Operation& operation) {
     ++outcome_.requests;
     outcome_.refused += !real;
     if (plants(Plant::Kind::verdict)) ours = !ours;
-    compare_refusal(operation, real, ours);
+    compare_refusal(real, ours);
     if (real) compare_address(operation.id);
   }
   compare_figures(operation);
   return Next::go_on;
 }
 
-void Match::compare_refusal(const Operation&, bool real, bool ours) {
+void Match::compare_refusal(bool real, bool ours) {
   const auto word = [](bool granted) { return std::string(granted ? "granted" : "refused"); };
   expect_equal("the request", word(real), word(ours));
   if (real) return;

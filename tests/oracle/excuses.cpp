@@ -19,8 +19,7 @@ std::size_t place(std::size_t stat) {
 
 }  // namespace
 
-// True: several frees that waited for the end of private pools may have been made in this
-// operation.
+// True: this operation may have made several frees that waited for the end of private pools.
 bool Excuses::drains_deferred_frees(const Operation& operation) {
   switch (operation.kind) {
     case Kind::allocate:

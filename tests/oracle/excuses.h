@@ -1,6 +1,6 @@
 // The one thing in which two right allocators may differ: the figures of inactive_split after
-// several blocks were freed in the order of a hash table. Which order that is depends on addresses
-// of this process and is not a rule.
+// several blocks were freed in the order of a hash table, which depends on addresses of this
+// process and is not a rule.
 //
 // The blocks end up the same; only the ways there differ. So `current` is always compared, the sums
 // are compared by what they grow, and a peak again as soon as both agree once more.
@@ -18,15 +18,13 @@ namespace headroom::oracle {
 
 class Excuses {
  public:
-  // After each operation. Sets what may differ in `real` to what `ours` is. `noticed`: in this
-  // operation.
+  // After each operation, with what was noticed in it. Sets what may differ in `real` to `ours`.
   void apply(const allocator::Operation& operation, Figures& real, const Figures& ours,
              const fake_cuda::Noticed& noticed);
 
   // In the operation just applied something differed and was let pass.
   [[nodiscard]] bool was_used() const { return was_used_; }
-  // Blocks were freed in an order that is no rule; what a free block was requested for depends on
-  // it.
+  // Blocks were freed in an order that is no rule; `requested` of free blocks depends on it.
   [[nodiscard]] bool order_mattered() const { return order_mattered_; }
 
  private:

@@ -16,9 +16,6 @@ using Figures = std::array<std::int64_t, kFigures>;
 inline Figures figures(const allocator::Statistics& statistics) {
   return std::bit_cast<Figures>(statistics);
 }
-inline allocator::Statistics statistics(const Figures& figures) {
-  return std::bit_cast<allocator::Statistics>(figures);
-}
 
 // "inactive_split_bytes.large.peak"
 [[nodiscard]] std::string figure_name(std::size_t index);

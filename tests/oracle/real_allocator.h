@@ -32,16 +32,14 @@ class RealAllocator {
  public:
   explicit RealAllocator(const Setup& setup, std::vector<std::string> settings_texts = {});
 
-  // As Player::play. Throws UsageError where begin_pool is refused, and what else the allocator
-  // throws.
+  // As Player::play. Throws UsageError where begin_pool is refused, else what the allocator throws.
   bool play(const allocator::Operation& operation);
 
   [[nodiscard]] allocator::Statistics statistics() const;
   [[nodiscard]] std::vector<allocator::SegmentInfo> snapshot() const;
   // 0: not allocated, or freed.
   [[nodiscard]] std::uint64_t address_of(std::uint32_t id) const;
-  // The text of the last refusal, without the part about processes: that is NVML's, of this
-  // machine.
+  // The text of the last refusal, without the part about processes: NVML has that of this machine.
   [[nodiscard]] const std::string& out_of_memory_text() const { return out_of_memory_text_; }
 
  private:

@@ -42,8 +42,7 @@ std::string fraction(Dice& dice) {
   return "per_process_memory_fraction:" + decimals(0.2 + 0.79 * dice.fraction());
 }
 
-// Expandable segments are made of pages of this size, which a driver wants to be a multiple of 2
-// MiB.
+// Expandable segments are made of pages of this size, and a driver wants multiples of 2 MiB.
 std::string large_segment(Dice& dice, std::int64_t largest, std::int64_t multiple) {
   const std::int64_t size = dice.log_between(11 + multiple - 1, largest);
   return "large_segment_size_mb:" + std::to_string(size / multiple * multiple);
@@ -53,8 +52,7 @@ std::string non_split(Dice& dice, std::int64_t least) {
   return "max_non_split_rounding_mb:" + std::to_string(dice.log_between(least, 600));
 }
 
-// Every option half of the time. The sizes are chosen so that all go with all, now or after a
-// change.
+// Every option half of the time. All sizes chosen go with all others, now or after a change.
 std::string mixed(Dice& dice, bool at_start, bool with_max_split) {
   std::vector<std::string> chosen;
   if (dice.one_in(2)) chosen.push_back(large_segment(dice, 64, 2));

@@ -16,8 +16,7 @@ namespace headroom::oracle {
 [[nodiscard]] std::string settings_for(const std::string& class_name, Dice& dice);
 
 // A change that is accepted after any settings of class "changed". Without max_split_size_mb it
-// only ever raises that, to unlimited; where it is lowered, 2.11 has a fault that ends the
-// comparison.
+// only ever raises that, to unlimited: lowering it can meet a fault of 2.11 that ends comparisons.
 [[nodiscard]] std::string settings_change(Dice& dice, bool with_max_split);
 
 }  // namespace headroom::oracle

@@ -222,10 +222,9 @@ class Texts {
 
   // With a backend somewhere, and often little else, so that it is often accepted.
   std::string next_with_backend() {
-    const std::string backend =
-        pick({"backend", "backend ", "back end"}) + separator(':') +
-        pick({"native", "cudaMallocAsync", "cudaMallocAsync", " cudaMallocAsync", "hipMallocAsync",
-              "Native", "", "[native]"});
+    std::string backend = pick({"backend", "backend ", "back end"}) + separator(':') +
+                          pick({"native", "cudaMallocAsync", "cudaMallocAsync", " cudaMallocAsync",
+                                "hipMallocAsync", "Native", "", "[native]"});
     if (one_in(3)) return backend;
     const std::string more = one_in(4) ? next() : setting();
     return one_in(2) ? backend + separator(',') + more : more + separator(',') + backend;

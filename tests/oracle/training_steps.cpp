@@ -4,8 +4,7 @@ namespace headroom::oracle {
 
 using allocator::Operation;
 
-TrainingSteps::TrainingSteps(const GptShape& shape, std::uint32_t first_id)
-    : shape_(shape), next_id_(first_id) {
+TrainingSteps::TrainingSteps(const GptShape& shape) : shape_(shape) {
   const std::int64_t h = shape.hidden;
   layer_weights_ = {h, h, 3 * h * h, 3 * h, h * h, h, h, h, 4 * h * h, 4 * h, 4 * h * h, h};
   parameters();

@@ -25,8 +25,8 @@ struct GptShape {
 
 class TrainingSteps {
  public:
-  // Ids are given out from `first_id` on, and again after they were freed.
-  explicit TrainingSteps(const GptShape& shape, std::uint32_t first_id = 0);
+  // Ids are given out from 0 on, and again after they were freed.
+  explicit TrainingSteps(const GptShape& shape);
 
   // Forward, backward, optimizer. A length other than the shape's changes the activations only.
   void step() { step(shape_.sequence); }
@@ -51,7 +51,7 @@ class TrainingSteps {
   std::vector<std::int64_t> layer_weights_;  // values of each parameter of a layer
   std::vector<Id> gradients_;
   bool has_states_ = false;
-  Id next_id_;
+  Id next_id_ = 0;
   std::vector<Id> unused_ids_;
   std::vector<allocator::Operation> operations_;
 };

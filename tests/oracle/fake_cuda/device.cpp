@@ -56,10 +56,6 @@ std::uint64_t next_birth() {
   return births++;
 }
 
-std::uint64_t bytes_used(int number) {
-  return device(number).used;
-}
-
 std::optional<Piece> piece_at(std::uint64_t address) {
   const std::optional<Piece> piece = malloc_at(address);
   return piece ? piece : range_at(address);

@@ -23,8 +23,7 @@ namespace fake_cuda {
 // When an event is complete. A wait for it or its stream completes it in any case.
 enum class Events { when_recorded, when_told };
 
-// Which address the next piece of cudaMalloc has. Reserved ranges lie above all of them and ascend
-// in any case.
+// Which address the next piece of cudaMalloc has. Reserved ranges lie above them, always ascending.
 enum class Addresses {
   ascending,   // above all that were ever given
   descending,  // below all that were ever given
@@ -55,7 +54,6 @@ void complete_all_events();
 // What the allocator saw of events since the last question; the order in which it asks is that of
 // hash tables, and some of its figures depend on it.
 struct Noticed {
-  std::size_t recorded = 0;   // calls of cudaEventRecord
   std::size_t completed = 0;  // events it found complete or waited for
   std::size_t streams = 0;    // on how many streams those were
   std::size_t pending = 0;    // events recorded and not yet seen complete, now
@@ -71,7 +69,5 @@ struct Piece {
   std::uint64_t birth = 0;
 };
 std::optional<Piece> piece_at(std::uint64_t address);
-
-std::uint64_t bytes_used(int device);
 
 }  // namespace fake_cuda

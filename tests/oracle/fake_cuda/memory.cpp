@@ -1,4 +1,5 @@
 // cudaMalloc and cudaFree: exact sizes against the capacity of the device.
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -33,7 +34,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t size) {
   if (!device(current_device()).take(size)) return answer(cudaErrorMemoryAllocation);
   const Piece piece = space.take(size, machine().addresses);
   device_of[piece.begin] = current_device();
-  *pointer = reinterpret_cast<void*>(piece.begin);
+  *pointer = std::bit_cast<void*>(piece.begin);
   return cudaSuccess;
 }
 

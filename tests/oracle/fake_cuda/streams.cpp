@@ -1,6 +1,7 @@
 // Streams and events. A stream is a number and two counts: how many events were recorded on it, and
 // up to which one they are complete.
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <string>
 #include <utility>
@@ -24,8 +25,7 @@ struct Event {
   bool exists = true;
 };
 
-// Real handles are addresses; these only have to ascend and to be even, as PyTorch keeps a bit
-// there.
+// Real handles are addresses; these only have to ascend and to be even: PyTorch keeps a bit there.
 constexpr std::uint64_t kStreamStep = 0x1000;
 constexpr std::uint32_t kMostStreams = 1 << 20;
 
@@ -73,7 +73,7 @@ void reset_events() {
 
 cudaStream_t stream_handle(std::uint32_t number) {
   if (number >= kMostStreams) fail("there is no stream " + std::to_string(number));
-  return reinterpret_cast<cudaStream_t>(number * kStreamStep);
+  return std::bit_cast<cudaStream_t>(number * kStreamStep);
 }
 
 std::uint32_t stream_number(const void* handle) {
@@ -132,7 +132,6 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
   recorded.number = ++at.recorded;
   recorded.pending = true;
   ++noticed.pending;
-  ++noticed.recorded;
   if (machine().events == Events::when_recorded) complete(at);
   return cudaSuccess;
 }
