@@ -152,7 +152,8 @@ TEST(Log, EndsWhenItCannotWrite) {
 // ---- The end ----
 
 TEST(Log, EndsWithASignalAndWholeLines) {
-  for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+  for (const auto& [signal, code] :
+       {std::pair(SIGINT, 130), std::pair(SIGTERM, 143), std::pair(SIGHUP, 129)}) {
     World world;
     world.driver(one_card());
     const auto log = world.start(log_quickly({}));

@@ -10,11 +10,17 @@
 namespace headroom::cli {
 namespace {
 
+// What the parent had ignored (nohup, a job in the background) stays so.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 sigset_t our_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (!is_ignored(signal)) sigaddset(&signals, signal);
   return signals;
 }
 

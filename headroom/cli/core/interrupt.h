@@ -1,5 +1,5 @@
-// SIGINT and SIGTERM as a request to stop, instead of a sudden end: loops look at the token, leave
-// nothing half-written, and exit with 128 + signal.
+// SIGINT, SIGTERM and SIGHUP as a request to stop, instead of a sudden end: loops look at the
+// token, leave nothing half-written, and exit with 128 + signal.
 //
 // Must be made before any other thread: the signals are blocked, and threads inherit that.
 #pragma once
