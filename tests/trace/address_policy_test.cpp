@@ -8,13 +8,13 @@
 #include <numeric>
 
 #include "headroom/trace/what_if.h"
-#include "tests/trace/event_list.h"
+#include "tests/trace/written_events.h"
 
-namespace headroom::testing {
+namespace headroom::trace {
 namespace {
 
 using namespace headroom::literals;
-using namespace headroom::trace;
+using namespace headroom::trace::testing;
 using allocator::AddressPolicy;
 
 struct Random {
@@ -48,8 +48,8 @@ std::vector<CardReplay> under_each_policy(const std::vector<Event>& events,
   std::vector<CardSetup> setups(3, setup);
   setups[1].addresses = AddressPolicy::descending;
   setups[2].addresses = AddressPolicy::lowest;
-  EventList trace(events, Format::plain);
-  return what_if(trace, setups).cards;
+  const auto trace = trace_of(events, {.format = Format::plain});
+  return what_if(*trace, setups).cards;
 }
 
 // Each size once, all above 20 MiB, each in a segment of another size.
@@ -81,8 +81,8 @@ TEST(AddressPolicy, DecidesLittleWithEqualSizes) {
       sizes.push_back(Bytes{static_cast<std::int64_t>(512 + random.below(24 << 20))});
     const auto events =
         stream_of(random, 600, [&](std::uint64_t) { return sizes[random.below(sizes.size())]; });
-    EventList trace(events, Format::plain);
-    const Bytes peak = replay(trace).card.reserved_peak.peak;
+    const auto trace = trace_of(events, {.format = Format::plain});
+    const Bytes peak = replay(*trace).card.reserved_peak.peak;
     const auto cards = under_each_policy(events, {.capacity = peak * 9 / 10});
     for (int policy : {1, 2}) {
       const CardReplay &a = cards[0], &b = cards[static_cast<std::size_t>(policy)];
@@ -104,4 +104,4 @@ TEST(AddressPolicy, DecidesLittleWithEqualSizes) {
 }
 
 }  // namespace
-}  // namespace headroom::testing
+}  // namespace headroom::trace

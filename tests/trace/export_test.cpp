@@ -7,13 +7,14 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/trace/event_list.h"
+#include "tests/trace/written_events.h"
 
-namespace headroom::testing {
+namespace headroom::trace {
 namespace {
 
 using namespace headroom::literals;
-using namespace headroom::trace;
+using namespace headroom::trace::testing;
+using headroom::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -33,9 +34,8 @@ TEST(ExportSnapshot, HasSegmentsAndTheModuleOfEachEvent) {
   std::vector<Event> events{alloc(1, 30_MiB), free_requested(1), free_completed(1)};
   Names names;
   events[0].module = names.number("h.0");
-  EventList trace(events);
-  trace.texts() = names;
-  const Exported exported = export_snapshot(folder.path() / "x.pickle", trace);
+  const auto trace = trace_of(events, {.format = Format::pickle}, names);
+  const Exported exported = export_snapshot(folder.path() / "x.pickle", *trace);
   EXPECT_THAT(lines_of(folder.path() / "x.pickle"),
               ElementsAre("segment_alloc 30 h.0", "alloc 30 h.0", "free_requested 30 ",
                           "free_completed 30 "));
@@ -45,9 +45,9 @@ TEST(ExportSnapshot, HasSegmentsAndTheModuleOfEachEvent) {
 // The stream that was made up for it is nowhere in the file.
 TEST(ExportSnapshot, CompletesALateFreeAtTheNextRequest) {
   const TemporaryFolder folder;
-  EventList trace({alloc(1, 30_MiB), free_requested(1), alloc(2, 40_MiB, 1), free_completed(1),
-                   alloc(3, 30_MiB, 1)});
-  (void)export_snapshot(folder.path() / "x.pickle", trace);
+  const auto trace = trace_of({alloc(1, 30_MiB), free_requested(1), alloc(2, 40_MiB, 1),
+                               free_completed(1), alloc(3, 30_MiB, 1)});
+  (void)export_snapshot(folder.path() / "x.pickle", *trace);
   const auto reader = open_trace(folder.path() / "x.pickle");
   std::string kinds;
   for (Event event; reader->next(event);) {
@@ -64,9 +64,8 @@ TEST(ExportChrome, HasTheReplaysFiguresAndMarks) {
   std::vector<Event> events{alloc(1, 3'000'000_B), event_of(Kind::mark)};
   Names names;
   events[1].operation = names.number("here");
-  EventList trace(events);
-  trace.texts() = names;
-  (void)export_chrome(folder.path() / "x.json", trace);
+  const auto trace = trace_of(events, {.format = Format::pickle}, names);
+  (void)export_chrome(folder.path() / "x.json", *trace);
   const std::string text = read_file(folder.path() / "x.json").value_or("");
   EXPECT_THAT(text, HasSubstr("20971520")) << "the segment";
   EXPECT_THAT(text, HasSubstr("3000320")) << "rounded";
@@ -77,8 +76,8 @@ TEST(ExportChrome, HasTheReplaysFiguresAndMarks) {
 TEST(ExportChrome, ShowsTheRefusalsOfTheReplayOnly) {
   const TemporaryFolder folder;
   const auto text_with = [&](Bytes capacity) {
-    EventList trace({event_of(Kind::oom, 0, 80_MiB), alloc(1, 30_MiB)});
-    (void)export_chrome(folder.path() / "x.json", trace, {.setup = {.capacity = capacity}});
+    const auto trace = trace_of({event_of(Kind::oom, 0, 80_MiB), alloc(1, 30_MiB)});
+    (void)export_chrome(folder.path() / "x.json", *trace, {.setup = {.capacity = capacity}});
     return read_file(folder.path() / "x.json").value_or("");
   };
   EXPECT_THAT(text_with(100_MiB), ::testing::Not(HasSubstr("out of memory")));
@@ -90,10 +89,10 @@ TEST(Export, LeavesTheTargetAloneWhenItIsStopped) {
   const auto path = folder.write("x", "old");
   std::stop_source stop;
   stop.request_stop();
-  EventList trace({alloc(1, 30_MiB)});
-  EXPECT_TRUE(export_snapshot(path, trace, {.cancel = stop.get_token()}).stopped);
+  const auto trace = trace_of({alloc(1, 30_MiB)});
+  EXPECT_TRUE(export_snapshot(path, *trace, {.cancel = stop.get_token()}).stopped);
   EXPECT_EQ(read_file(path), "old");
 }
 
 }  // namespace
-}  // namespace headroom::testing
+}  // namespace headroom::trace

@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "headroom/base/error.h"
-#include "tests/trace/event_list.h"
+#include "tests/trace/written_events.h"
 
-namespace headroom::testing {
+namespace headroom::trace {
 namespace {
 
 using namespace headroom::literals;
-using namespace headroom::trace;
+using namespace headroom::trace::testing;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using OperationKind = allocator::Operation::Kind;
@@ -50,8 +50,8 @@ std::string text_of(const Batch& batch) {
 }
 
 std::string converted(std::vector<Event> events, Format format = Format::pickle) {
-  EventList trace(std::move(events), format);
-  Operations operations(trace);
+  const auto trace = trace_of(std::move(events), {.format = format});
+  Operations operations(*trace);
   return text_of(all_of(operations));
 }
 
@@ -63,17 +63,18 @@ TEST(Operations, GiveSmallNumbersThatAreUsedAgainAfterAFree) {
 }
 
 TEST(Operations, KeepWhichEventTheyComeFrom) {
-  EventList trace({event_of(Kind::segment_alloc), alloc(1, 1_MiB), event_of(Kind::mark),
-                   free_requested(1), free_completed(1), event_of(Kind::empty_cache)});
-  Operations operations(trace);
+  const auto trace = trace_of({event_of(Kind::segment_alloc), alloc(1, 1_MiB), event_of(Kind::mark),
+                               free_requested(1), free_completed(1), event_of(Kind::empty_cache)});
+  Operations operations(*trace);
   const Batch batch = all_of(operations);
   EXPECT_THAT(batch.numbers, ElementsAre(1, 3, 5));
   EXPECT_EQ(operations.noticed().events, 6U);
 }
 
 TEST(Operations, GiveEachEventWhenEventsAreKept) {
-  EventList trace({event_of(Kind::segment_alloc), alloc(1, 1_MiB), event_of(Kind::mark)});
-  Operations operations(trace, {.keep_events = true});
+  const auto trace =
+      trace_of({event_of(Kind::segment_alloc), alloc(1, 1_MiB), event_of(Kind::mark)});
+  Operations operations(*trace, {.keep_events = true});
   const Batch batch = all_of(operations);
   EXPECT_THAT(batch.numbers, ElementsAre(0, 1, 2));
   EXPECT_EQ(batch.operations[2].kind, OperationKind::nothing);
@@ -87,10 +88,11 @@ TEST(Operations, KeepABlockUntilItsLateFreeIsCompleted) {
 }
 
 TEST(Operations, UseAMadeUpStreamAgainWhenItsFreeIsCompleted) {
-  EventList trace({alloc(1, 1_MiB), alloc(2, 1_MiB), free_requested(1), free_requested(2),
-                   event_of(Kind::mark), free_completed(2), alloc(3, 1_MiB, 1), free_requested(3),
-                   event_of(Kind::mark), free_completed(3), free_completed(1)});
-  Operations operations(trace);
+  const auto trace =
+      trace_of({alloc(1, 1_MiB), alloc(2, 1_MiB), free_requested(1), free_requested(2),
+                event_of(Kind::mark), free_completed(2), alloc(3, 1_MiB, 1), free_requested(3),
+                event_of(Kind::mark), free_completed(3), free_completed(1)});
+  Operations operations(*trace);
   EXPECT_EQ(text_of(all_of(operations)), "a0 a1 r0@1 f0 r1@2 f1 y@2 a1 r1@2 f1 y@2 y@1");
   EXPECT_EQ(operations.stream_in_file(1), std::nullopt);
   EXPECT_EQ(operations.stream_in_file(3), 1U) << "the file's second stream comes after the two";
@@ -125,22 +127,24 @@ TEST(Operations, AskNothingForNoBytes) {
 // ---- What a recording missed ----
 
 TEST(Operations, FreeFirstWhatAHistoryGivesAgain) {
-  EventList trace({alloc(1, 1_MiB), alloc(1, 2_MiB), free_requested(1), free_completed(1)});
-  Operations operations(trace);
+  const auto trace =
+      trace_of({alloc(1, 1_MiB), alloc(1, 2_MiB), free_requested(1), free_completed(1)});
+  Operations operations(*trace);
   EXPECT_EQ(text_of(all_of(operations)), "a0 f0 a0 f0");
   EXPECT_EQ(operations.noticed().missing_frees, 1U);
 }
 
 TEST(Operations, CountFreesOfWhatWasThereBeforeTheRecording) {
-  EventList trace({free_requested(9), free_completed(9), alloc(1, 1_MiB)});
-  Operations operations(trace);
+  const auto trace = trace_of({free_requested(9), free_completed(9), alloc(1, 1_MiB)});
+  Operations operations(*trace);
   EXPECT_EQ(text_of(all_of(operations)), "a0");
   EXPECT_EQ(operations.noticed().unknown_frees, 1U);
 }
 
 TEST(Operations, RefuseAPlainFreeOfNothing) {
-  EventList trace({alloc(1, 1_MiB), free_requested(1), free_requested(1)}, Format::plain);
-  Operations operations(trace, {.name = "x.txt"});
+  const auto trace =
+      trace_of({alloc(1, 1_MiB), free_requested(1), free_requested(1)}, {.format = Format::plain});
+  Operations operations(*trace, {.name = "x.txt"});
   try {
     all_of(operations);
     FAIL() << "accepted";
@@ -152,10 +156,10 @@ TEST(Operations, RefuseAPlainFreeOfNothing) {
 // ---- Devices ----
 
 TEST(Operations, TakeTheFirstDeviceThatAppears) {
-  EventList trace({event_of(Kind::mark), on_device(1, alloc(1, 1_MiB)), alloc(1, 2_MiB),
-                   on_device(1, free_requested(1)), free_requested(1),
-                   on_device(1, free_completed(1))});
-  Operations operations(trace);
+  const auto trace = trace_of({event_of(Kind::mark), on_device(1, alloc(1, 1_MiB)), alloc(1, 2_MiB),
+                               on_device(1, free_requested(1)), free_requested(1),
+                               on_device(1, free_completed(1))});
+  Operations operations(*trace);
   const Batch batch = all_of(operations);
   EXPECT_EQ(text_of(batch), "a0 f0") << "the other device's event between them does not count";
   EXPECT_EQ(batch.operations[0].bytes, (1_MiB).count);
@@ -167,8 +171,8 @@ TEST(Operations, TakeTheFirstDeviceThatAppears) {
 TEST(Operations, ForgetEventsOfOtherDevicesWhenTheyLookAhead) {
   std::vector<Event> events{alloc(1, 1_MiB), free_requested(1)};
   for (int i = 0; i < 1000; ++i) events.push_back(on_device(1, alloc(1, 1_MiB)));
-  EventList trace(events);
-  Operations operations(trace);
+  const auto trace = trace_of(events);
+  Operations operations(*trace);
   Batch batch;
   ASSERT_TRUE(operations.next(batch, 2));
   EXPECT_EQ(text_of(batch), "a0 f0");
@@ -176,11 +180,11 @@ TEST(Operations, ForgetEventsOfOtherDevicesWhenTheyLookAhead) {
 }
 
 TEST(Operations, TakeTheDeviceThatIsNamed) {
-  EventList trace({on_device(1, alloc(1, 1_MiB)), alloc(1, 2_MiB)});
-  Operations operations(trace, {.device = 0});
+  const auto trace = trace_of({on_device(1, alloc(1, 1_MiB)), alloc(1, 2_MiB)});
+  Operations operations(*trace, {.device = 0});
   const Batch batch = all_of(operations);
   EXPECT_THAT(batch.numbers, ElementsAre(1));
 }
 
 }  // namespace
-}  // namespace headroom::testing
+}  // namespace headroom::trace

@@ -6,38 +6,31 @@
 #include "headroom/base/file.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trace/events_of.h"
+#include "tests/trace/written_events.h"
 
 namespace headroom::trace {
 namespace {
 
 using headroom::testing::TemporaryFolder;
 using testing::all_events;
+using testing::alloc;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::event_of;
 using testing::events_of;
+using testing::free_requested;
 using ::testing::HasSubstr;
 using testing::input_error_of;
 using testing::open_bytes;
 
-Event event(Kind kind, std::uint64_t address = 0, std::int64_t bytes = 0,
-            std::uint32_t stream = 0) {
-  Event made;
-  made.kind = kind;
-  made.address = address;
-  made.bytes = Bytes{bytes};
-  made.stream = stream;
-  return made;
-}
-
 TEST(PlainReader, ReadsEveryKindOfLine) {
   EXPECT_THAT(events_of("a 7 1024\na 8 0 3\nf 7\ne\nr 8 3\ny\ny 3\nP\nB 5\nE 5\nR 5\n"),
-              ElementsAre(event(Kind::alloc, 7, 1024), event(Kind::alloc, 8, 0, 1),
-                          event(Kind::free_requested, 7), event(Kind::empty_cache),
-                          event(Kind::record_stream, 8, 0, 1),
-                          event(Kind::complete_events, 0, 0, kAllStreams),
-                          event(Kind::complete_events, 0, 0, 1), event(Kind::reset_peaks),
-                          event(Kind::begin_pool, 5), event(Kind::end_pool, 5),
-                          event(Kind::release_pool, 5)));
+              ElementsAre(alloc(7, Bytes{1024}), alloc(8, Bytes{0}, 1), free_requested(7),
+                          event_of(Kind::empty_cache), event_of(Kind::record_stream, 8, {}, 1),
+                          event_of(Kind::complete_events, 0, {}, kAllStreams),
+                          event_of(Kind::complete_events, 0, {}, 1), event_of(Kind::reset_peaks),
+                          event_of(Kind::begin_pool, 5), event_of(Kind::end_pool, 5),
+                          event_of(Kind::release_pool, 5)));
 }
 
 TEST(PlainReader, KeepsSettingsAsOneText) {
@@ -52,27 +45,26 @@ TEST(PlainReader, KeepsSettingsAsOneText) {
 
 TEST(PlainReader, LeavesOutCommentsAndBlankLines) {
   EXPECT_THAT(events_of("# a trace\n\n  \t\n  a 1 2 # first\n\tf\t1#gone\n"),
-              ElementsAre(event(Kind::alloc, 1, 2), event(Kind::free_requested, 1)));
+              ElementsAre(alloc(1, Bytes{2}), free_requested(1)));
   EXPECT_TRUE(events_of("").empty());
   EXPECT_TRUE(events_of("# nothing").empty());
 }
 
 TEST(PlainReader, TakesLinesOfWindowsAndALastLineWithoutAnEnd) {
   EXPECT_THAT(events_of("a 1 2\r\n\r\nf 1\r\ne"),
-              ElementsAre(event(Kind::alloc, 1, 2), event(Kind::free_requested, 1),
-                          event(Kind::empty_cache)));
+              ElementsAre(alloc(1, Bytes{2}), free_requested(1), event_of(Kind::empty_cache)));
 }
 
 TEST(PlainReader, NumbersStreamsInTheOrderOfTheirAppearance) {
   const auto events = events_of("a 1 1 94000\na 2 1 0\na 3 1 7\na 4 1 94000\ny 0\n");
-  EXPECT_THAT(events, ElementsAre(event(Kind::alloc, 1, 1, 1), event(Kind::alloc, 2, 1, 0),
-                                  event(Kind::alloc, 3, 1, 2), event(Kind::alloc, 4, 1, 1),
-                                  event(Kind::complete_events)));
+  EXPECT_THAT(events,
+              ElementsAre(alloc(1, Bytes{1}, 1), alloc(2, Bytes{1}, 0), alloc(3, Bytes{1}, 2),
+                          alloc(4, Bytes{1}, 1), event_of(Kind::complete_events)));
 }
 
 TEST(PlainReader, TakesEveryNumberOf64BitsAsAnID) {
   EXPECT_THAT(events_of("a 18446744073709551615 9223372036854775807\n"),
-              ElementsAre(event(Kind::alloc, ~std::uint64_t{0}, 9223372036854775807)));
+              ElementsAre(alloc(~std::uint64_t{0}, Bytes{9223372036854775807})));
 }
 
 TEST(PlainReader, RefusesALineThatIsWrongAndSaysWhere) {
@@ -119,7 +111,7 @@ TEST(PlainReader, RefusesControlCharactersInALine) {
 
 TEST(PlainReader, RefusesALineWithoutEndWithoutHoldingIt) {
   const std::string comment(kLongestLine, '#');
-  EXPECT_THAT(events_of(comment + "\ne\n"), ElementsAre(event(Kind::empty_cache)));
+  EXPECT_THAT(events_of(comment + "\ne\n"), ElementsAre(event_of(Kind::empty_cache)));
   EXPECT_THAT(input_error_of(comment + "#\ne\n"), HasSubstr("line 1"));
   EXPECT_THAT(input_error_of("e\n" + std::string(1'000'000, ' ')), HasSubstr("line 2"));
 }
@@ -132,7 +124,7 @@ TEST(PlainReader, ReadsAFileOfManyWindowsWithoutLosingALine) {
   const auto trace = open_trace(folder.write("events", text));
   std::uint64_t count = 0;
   for (Event got; trace->next(got); ++count)
-    ASSERT_EQ(got, event(Kind::alloc, count, static_cast<std::int64_t>(count) * 37));
+    ASSERT_EQ(got, alloc(count, Bytes{static_cast<std::int64_t>(count) * 37}));
   EXPECT_EQ(count, 100'000U);
   EXPECT_EQ(trace->position(), text.size());
   EXPECT_EQ(trace->size(), text.size());

@@ -10,6 +10,7 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trace/events_of.h"
+#include "tests/trace/written_events.h"
 
 namespace headroom::trace {
 namespace {
@@ -17,15 +18,13 @@ namespace {
 using headroom::testing::FileSizeLimit;
 using headroom::testing::TemporaryFolder;
 using testing::all_events;
+using testing::alloc;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Event allocation(std::uint64_t address, std::int64_t bytes = 512) {
-  Event event;
-  event.kind = Kind::alloc;
-  event.address = address;
-  event.bytes = Bytes{bytes};
-  return event;
+// Half a KiB, as most of these tests care about the order only.
+Event allocation(std::uint64_t address) {
+  return alloc(address, Bytes{512});
 }
 
 std::vector<Event> held(const Recorder& recorder) {

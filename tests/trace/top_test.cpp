@@ -8,13 +8,13 @@
 #include <map>
 
 #include "headroom/base/error.h"
-#include "tests/trace/event_list.h"
+#include "tests/trace/written_events.h"
 
-namespace headroom::testing {
+namespace headroom::trace {
 namespace {
 
 using namespace headroom::literals;
-using namespace headroom::trace;
+using namespace headroom::trace::testing;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -32,8 +32,8 @@ std::vector<Event> rise_and_fall() {
 }
 
 TEST(Top, IsWhatLivedAtThePeakTheBiggestFirst) {
-  EventList trace(rise_and_fall());
-  const Top top = top_of(trace);
+  const auto trace = trace_of(rise_and_fall());
+  const Top top = top_of(*trace);
   EXPECT_EQ(top.event, 4U);
   EXPECT_EQ(top.live, 80_MiB);
   EXPECT_THAT(addresses(top), ElementsAre(3, 2, 1));
@@ -41,14 +41,14 @@ TEST(Top, IsWhatLivedAtThePeakTheBiggestFirst) {
 }
 
 TEST(Top, CanLookAtTheEndAndAtAnyEvent) {
-  EventList trace(rise_and_fall());
-  EXPECT_THAT(addresses(top_of(trace, {.at = TopOptions::At::end})), ElementsAre(2, 4, 1));
-  EventList again(rise_and_fall());
-  const Top early = top_of(again, {.at = TopOptions::At::event, .event = 1});
+  const auto trace = trace_of(rise_and_fall());
+  EXPECT_THAT(addresses(top_of(*trace, {.at = TopOptions::At::end})), ElementsAre(2, 4, 1));
+  const auto again = trace_of(rise_and_fall());
+  const Top early = top_of(*again, {.at = TopOptions::At::event, .event = 1});
   EXPECT_THAT(addresses(early), ElementsAre(1, 9));
   EXPECT_EQ(early.events, 2U);
-  EventList third(rise_and_fall());
-  EXPECT_THROW((void)top_of(third, {.at = TopOptions::At::event, .event = 9}), UsageError);
+  const auto third = trace_of(rise_and_fall());
+  EXPECT_THROW((void)top_of(*third, {.at = TopOptions::At::event, .event = 9}), UsageError);
 }
 
 // Against a plain account that remembers everything, at every new peak.
@@ -75,8 +75,8 @@ TEST(Top, EqualsAnAccountThatCopiesAtEachPeak) {
     }
     if (now > peak) peak = now, at_peak = live;
   }
-  EventList trace(events);
-  const Top top = top_of(trace);
+  const auto trace = trace_of(events);
+  const Top top = top_of(*trace);
   std::map<std::uint64_t, Bytes> found;
   for (const Tensor& tensor : top.tensors) found[tensor.address] = tensor.bytes;
   EXPECT_EQ(top.live, peak);
@@ -84,26 +84,26 @@ TEST(Top, EqualsAnAccountThatCopiesAtEachPeak) {
 }
 
 TEST(Top, LooksAtOneDeviceAndCountsWhatItDoesNotKnow) {
-  EventList trace({alloc(1, 1_MiB), on_device(1, alloc(1, 9_MiB)), free_requested(77)});
-  const Top top = top_of(trace);
+  const auto trace = trace_of({alloc(1, 1_MiB), on_device(1, alloc(1, 9_MiB)), free_requested(77)});
+  const Top top = top_of(*trace);
   EXPECT_EQ(top.live, 1_MiB);
   EXPECT_EQ(top.unknown_frees, 1U);
-  EventList again({alloc(1, 1_MiB)});
-  EXPECT_THROW((void)top_of(again, {.device = 4}), UsageError);
+  const auto again = trace_of({alloc(1, 1_MiB)});
+  EXPECT_THROW((void)top_of(*again, {.device = 4}), UsageError);
 }
 
 // Three times the largest size there is made a negative sum, and the first of them the peak.
 TEST(Top, AddsUpSizesThatAreNonsenseWithoutOverflow) {
   const Bytes most{std::numeric_limits<std::int64_t>::max()};
-  EventList trace({alloc(1, most), alloc(2, most), free_requested(1), alloc(3, most)});
-  const Top top = top_of(trace, {.at = TopOptions::At::end});
+  const auto trace = trace_of({alloc(1, most), alloc(2, most), free_requested(1), alloc(3, most)});
+  const Top top = top_of(*trace, {.at = TopOptions::At::end});
   EXPECT_EQ(top.live, Bytes{std::int64_t{1} << 62});
   EXPECT_THAT(addresses(top), ElementsAre(3));
 }
 
 TEST(Top, HasNothingInAnEmptyTrace) {
-  EventList trace({});
-  EXPECT_THAT(top_of(trace).tensors, IsEmpty());
+  const auto trace = trace_of({});
+  EXPECT_THAT(top_of(*trace).tensors, IsEmpty());
 }
 
 TEST(Shares, AddUpByModuleToADepth) {
@@ -113,9 +113,8 @@ TEST(Shares, AddUpByModuleToADepth) {
   events[1].module = names.number("h.0.mlp");
   events[2].module = names.number("h.1");
   for (Event& event : events) event.category = Category::activation;
-  EventList trace(events);
-  trace.texts() = names;
-  const Top top = top_of(trace);
+  const auto trace = trace_of(events, {.format = Format::pickle}, names);
+  const Top top = top_of(*trace);
   const auto text = [&](Grouping grouping, int depth) {
     std::vector<std::string> lines;
     for (const Share& share : shares(top, grouping, depth))
@@ -131,4 +130,4 @@ TEST(Shares, AddUpByModuleToADepth) {
 }
 
 }  // namespace
-}  // namespace headroom::testing
+}  // namespace headroom::trace
