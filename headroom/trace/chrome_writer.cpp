@@ -16,8 +16,6 @@ namespace {
 using detail::Sample;
 using detail::ThinnedTrack;
 
-constexpr std::uint64_t kEventsBetweenLooks = 4096;
-
 // Lines of a device below its tracks.
 enum Lane : int { kStepLane = 1, kPhaseLane = 2, kModuleLane = 3 };
 constexpr int kLanes = 3;
@@ -51,7 +49,6 @@ struct Slice {
 };
 
 struct Device {
-  EventFigures reckoned;
   ThinnedTrack tracks[kTracks];
   Slice slices[kLanes];
   std::int64_t last_ns = 0;
@@ -70,8 +67,11 @@ struct ChromeWriter::File {
   std::int64_t time_of(const Event& event, Device& device);
   void add_samples(Device& device, std::int64_t time_ns, const Figures& figures);
   void change_slices(const Event& event, Device& device, std::int64_t time_ns);
+  // What the slice is called, `name` of `what` says: only asked for when another one begins.
+  template <typename NameOf>
   void change_slice(std::uint16_t number, Device& device, Lane lane, std::uint64_t what,
-                    const std::string& name, std::int64_t time_ns);
+                    const NameOf& name, std::int64_t time_ns);
+  void put_slice(std::uint16_t number, Lane lane, const Slice& slice, std::int64_t end_ns);
   void put_instant(const Event& event, std::int64_t time_ns);
   void put_track(std::uint16_t device, const ThinnedTrack& track, const std::string& name);
   // One object of the list; `members` without braces.
@@ -144,31 +144,39 @@ void ChromeWriter::File::add_samples(Device& device, std::int64_t time_ns, const
   }
 }
 
+template <typename NameOf>
 void ChromeWriter::File::change_slice(std::uint16_t number, Device& device, Lane lane,
-                                      std::uint64_t what, const std::string& name,
+                                      std::uint64_t what, const NameOf& name,
                                       std::int64_t time_ns) {
   Slice& slice = device.slices[lane - 1];
-  if (slice.what == what) return;
-  const Slice ended = std::exchange(slice, {what, name, time_ns});
-  if (ended.what == 0) return;
+  if (slice.what == what) return;  // as for nearly every event
+  const Slice ended = std::exchange(slice, {what, std::string(name()), time_ns});
+  if (ended.what != 0) put_slice(number, lane, ended, time_ns);
+}
+
+void ChromeWriter::File::put_slice(std::uint16_t number, Lane lane, const Slice& slice,
+                                   std::int64_t end_ns) {
   if (lane == kModuleLane && options.most_samples != 0 && ++module_slices > options.most_samples) {
     ++left_out_slices;
     return;
   }
-  put(at(R"("ph":"X")", number, ended.begin_ns) + ",\"tid\":" + std::to_string(lane) + ",\"dur\":" +
-      microseconds(time_ns - ended.begin_ns) + ",\"name\":" + to_line(Json(ended.name)));
+  put(at(R"("ph":"X")", number, slice.begin_ns) + ",\"tid\":" + std::to_string(lane) + ",\"dur\":" +
+      microseconds(end_ns - slice.begin_ns) + ",\"name\":" + to_line(Json(slice.name)));
 }
 
 void ChromeWriter::File::change_slices(const Event& event, Device& device, std::int64_t time_ns) {
   const std::uint16_t number = event.device;
-  change_slice(number, device, kStepLane, event.step,
-               event.step == 0 ? "" : "step " + std::to_string(event.step), time_ns);
-  change_slice(number, device, kPhaseLane, static_cast<std::uint64_t>(event.phase),
-               std::string(to_string(event.phase)), time_ns);
+  change_slice(
+      number, device, kStepLane, event.step, [&] { return "step " + std::to_string(event.step); },
+      time_ns);
+  change_slice(
+      number, device, kPhaseLane, static_cast<std::uint64_t>(event.phase),
+      [&] { return to_string(event.phase); }, time_ns);
   // Frees happen wherever a tensor ends; they say nothing of the module at work.
   if (event.kind == Kind::alloc)
-    change_slice(number, device, kModuleLane, event.module, std::string(names.text(event.module)),
-                 time_ns);
+    change_slice(
+        number, device, kModuleLane, event.module, [&] { return names.text(event.module); },
+        time_ns);
 }
 
 void ChromeWriter::File::put_instant(const Event& event, std::int64_t time_ns) {
@@ -217,17 +225,12 @@ void ChromeWriter::append(const Event& event, const Figures& figures) {
   file_->put_instant(event, time_ns);
 }
 
-void ChromeWriter::append(const Event& event) {
-  EventFigures& reckoned = file_->device(event.device).reckoned;
-  reckoned.see(event);
-  append(event, reckoned.figures());
-}
-
 void ChromeWriter::finish() {
   File& file = *file_;
   for (auto& [number, device] : file.devices)
     for (const Lane lane : {kStepLane, kPhaseLane, kModuleLane})
-      file.change_slice(number, device, lane, 0, "", device.last_ns);
+      file.change_slice(
+          number, device, lane, 0, [] { return ""; }, device.last_ns);
   for (const auto& [number, device] : file.devices)
     for (int i = 0; i < kTracks; ++i) file.put_track(number, device.tracks[i], kTrackNames[i]);
   Json other{{"program", file.about.program},
@@ -245,18 +248,6 @@ void ChromeWriter::finish() {
 
 std::uint64_t ChromeWriter::samples_written() const {
   return file_->samples;
-}
-
-bool write_chrome(const std::filesystem::path& path, Reader& trace, const ChromeOptions& options,
-                  const std::stop_token& stop) {
-  ChromeWriter writer(path, trace.about(), trace.names(), options);
-  std::uint64_t count = 0;
-  for (Event event; trace.next(event);) {
-    if (++count % kEventsBetweenLooks == 0 && stop.stop_requested()) return false;
-    writer.append(event);
-  }
-  writer.finish();
-  return true;
 }
 
 }  // namespace headroom::trace

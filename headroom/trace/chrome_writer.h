@@ -13,12 +13,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <stop_token>
+#include <optional>
 
-#include "headroom/trace/figures.h"
 #include "headroom/trace/reader.h"
 
 namespace headroom::trace {
+
+// What a card's memory looks like after an event. Nothing: not known, and not drawn.
+struct Figures {
+  std::optional<Bytes> allocated = {}, reserved = {}, active = {}, requested = {};
+};
 
 struct ChromeOptions {
   // Samples of all tracks together, more or less; 0: all of them.
@@ -36,8 +40,6 @@ class ChromeWriter {
   ChromeWriter& operator=(const ChromeWriter&) = delete;
 
   void append(const Event& event, const Figures& figures);
-  // With figures reckoned from the events (EventFigures).
-  void append(const Event& event);
   void finish();
 
   [[nodiscard]] std::uint64_t samples_written() const;
@@ -46,9 +48,5 @@ class ChromeWriter {
   struct File;
   std::unique_ptr<File> file_;
 };
-
-// All of a trace. False: stopped, and nothing was written.
-bool write_chrome(const std::filesystem::path& path, Reader& trace,
-                  const ChromeOptions& options = {}, const std::stop_token& stop = {});
 
 }  // namespace headroom::trace

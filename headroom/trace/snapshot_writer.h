@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -35,23 +34,17 @@ class SnapshotWriter {
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
 
-  // Events a snapshot cannot say (record_stream, settings, pools...) are left out and counted.
-  // UsageError for an address or a number of bytes that viewers cannot read: 2^63 or more.
+  // Events a snapshot cannot say (record_stream, settings, pools...) are left out. UsageError for
+  // an address that viewers cannot read, 2^63 or more; InputError for a device above 1023.
   void append(const Event& event);
   // `settings` as PYTORCH_CUDA_ALLOC_CONF; UsageError for a text that PyTorch would refuse.
   void finish(const std::vector<SegmentsOfDevice>& at_end, const std::string& settings);
 
   [[nodiscard]] std::uint64_t written() const;
-  [[nodiscard]] std::uint64_t left_out() const;
 
  private:
   struct File;
   std::unique_ptr<File> file_;
 };
-
-// All of a trace that has addresses and segments already. False: stopped, and nothing was written.
-bool write_snapshot(const std::filesystem::path& path, Reader& trace,
-                    const std::vector<SegmentsOfDevice>& at_end, const std::string& settings,
-                    const std::stop_token& stop = {});
 
 }  // namespace headroom::trace

@@ -9,7 +9,6 @@
 #include "headroom/base/error.h"
 #include "headroom/trace/detail/file_form.h"
 #include "headroom/trace/detail/zstd_frame.h"
-#include "headroom/trace/figures.h"
 #include "headroom/trace/reader.h"
 #include "headroom/trace/replay.h"
 #include "headroom/trace/top.h"
@@ -90,9 +89,6 @@ inline std::uint64_t use_everything(std::string_view bytes) {
   try {
     FirstEvents to_look(bytes, kMost);
     static_cast<void>(shares(top_of(to_look), Grouping::module));
-    EventFigures figures;
-    FirstEvents to_add(bytes, kMost);
-    for (Event event; to_add.next(event);) figures.see(event);
     FirstEvents to_play(bytes, kMost);
     return replay(to_play, {.setup = {.capacity = Bytes{std::int64_t{1} << 34}}}).card.operations;
   } catch (const InputError&) {

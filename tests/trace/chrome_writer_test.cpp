@@ -8,35 +8,44 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
-#include "headroom/trace/memory_reader.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trace/pickled.h"
+#include "tests/trace/written_events.h"
 
 namespace headroom::trace {
 namespace {
 
+using namespace headroom::literals;
+using namespace headroom::trace::testing;
 using headroom::testing::FileSizeLimit;
 using headroom::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using testing::output_of;
 
-Event event_of(Kind kind, std::uint64_t address, std::int64_t bytes, std::int64_t time_us) {
+// An event, and what the card looked like after it.
+struct Entry {
   Event event;
-  event.kind = kind;
-  event.address = address;
-  event.bytes = Bytes{bytes};
-  event.time_ns = time_us * 1000;
-  return event;
+  Figures figures = {};
+};
+
+// Of an allocation that is the only one.
+Entry allocation(std::int64_t time_us, std::uint64_t address, Bytes bytes) {
+  return {at_us(time_us, alloc(address, bytes)), {.allocated = bytes}};
 }
 
-Json written(std::vector<Event> events, Names names = {}, bool times_are_known = true,
-             const ChromeOptions& options = {}) {
+void write(const std::filesystem::path& path, const std::vector<Entry>& entries,
+           const Names& names = {}, const About& about = {.times_are_known = true},
+           const ChromeOptions& options = {}) {
+  trace::ChromeWriter writer(path, about, names, options);
+  for (const auto& [event, figures] : entries) writer.append(event, figures);
+  writer.finish();
+}
+
+Json written(const std::vector<Entry>& entries, const Names& names = {},
+             bool times_are_known = true, const ChromeOptions& options = {}) {
   const TemporaryFolder folder;
-  const auto trace =
-      read_memory(std::move(events), std::move(names), {.times_are_known = times_are_known});
-  EXPECT_TRUE(write_chrome(folder.path() / "t.json", *trace, options));
+  write(folder.path() / "t.json", entries, names, {.times_are_known = times_are_known}, options);
   return parse_json(read_input(folder.path() / "t.json"), "t.json");
 }
 
@@ -60,30 +69,28 @@ std::vector<std::string> slices(const Json& file, int lane) {
 }
 
 TEST(ChromeWriter, DrawsWhatIsAllocatedReservedActiveAndRequested) {
-  const Json file = written({event_of(Kind::segment_alloc, 4096, 2048, 1000),
-                             event_of(Kind::alloc, 4096, 600, 1010),
-                             event_of(Kind::free_requested, 4096, 600, 1020),
-                             event_of(Kind::free_completed, 4096, 600, 1030),
-                             event_of(Kind::segment_free, 4096, 2048, 1040)});
-  EXPECT_THAT(samples(file, "allocated"), ElementsAre("0.0 0", "10.0 1024", "20.0 0"));
-  EXPECT_THAT(samples(file, "requested"), ElementsAre("0.0 0", "10.0 600", "20.0 0"));
-  EXPECT_THAT(samples(file, "reserved"), ElementsAre("0.0 2048", "40.0 0"));
-  EXPECT_THAT(samples(file, "active"), ElementsAre("30.0 0"));
+  const Event first = at_us(1000, alloc(4096, 600_B)), second = at_us(1010, free_requested(4096));
+  const Json file =
+      written({{first, {1024_B, 2_MiB, 1024_B, 600_B}}, {second, {0_B, 2_MiB, 1024_B, 0_B}}});
+  EXPECT_THAT(samples(file, "allocated"), ElementsAre("0.0 1024", "10.0 0"));
+  EXPECT_THAT(samples(file, "requested"), ElementsAre("0.0 600", "10.0 0"));
+  EXPECT_THAT(samples(file, "reserved"), ElementsAre("0.0 2097152")) << "it did not change";
+  EXPECT_THAT(samples(file, "active"), ElementsAre("0.0 1024"));
 }
 
-TEST(ChromeWriter, DrawsNothingThatTheTraceCannotTell) {
-  const Json file =
-      written({event_of(Kind::alloc, 1, 600, 0), event_of(Kind::free_requested, 1, 0, 1)});
+TEST(ChromeWriter, DrawsNothingThatIsNotKnown) {
+  const Json file = written({allocation(0, 1, 600_B)});
+  EXPECT_THAT(samples(file, "allocated"), ElementsAre("0.0 600"));
   EXPECT_THAT(samples(file, "reserved"), IsEmpty());
   EXPECT_THAT(samples(file, "active"), IsEmpty());
 }
 
 TEST(ChromeWriter, GivesEachDeviceAProcessWithAName) {
-  Event other = event_of(Kind::alloc, 1, 100, 5);
-  other.device = 3;
-  const Json file = written({event_of(Kind::alloc, 1, 600, 0), other});
-  EXPECT_THAT(samples(file, "requested", 1), ElementsAre("0.0 600"));
-  EXPECT_THAT(samples(file, "requested", 4), ElementsAre("5.0 100"));
+  Entry other = allocation(5, 1, 100_B);
+  other.event.device = 3;
+  const Json file = written({allocation(0, 1, 600_B), other});
+  EXPECT_THAT(samples(file, "allocated", 1), ElementsAre("0.0 600"));
+  EXPECT_THAT(samples(file, "allocated", 4), ElementsAre("5.0 100"));
   std::vector<std::string> names;
   for (const Json& event : file["traceEvents"])
     if (event["name"] == "process_name") names.push_back(event["args"]["name"]);
@@ -92,9 +99,9 @@ TEST(ChromeWriter, GivesEachDeviceAProcessWithAName) {
 
 TEST(ChromeWriter, ShowsRefusalsAndMarks) {
   Names names;
-  Event mark = event_of(Kind::mark, 0, 0, 7);
+  Event mark = at_us(7, event_of(Kind::mark));
   mark.operation = names.number("epoch \"2\"\n");
-  const Json file = written({event_of(Kind::oom, 0, 3 << 20, 5), mark}, names);
+  const Json file = written({{at_us(5, event_of(Kind::oom, 0, 3_MiB))}, {mark}}, names);
   std::vector<std::string> seen;
   for (const Json& event : file["traceEvents"])
     if (event["ph"] == "i")
@@ -104,40 +111,39 @@ TEST(ChromeWriter, ShowsRefusalsAndMarks) {
 
 TEST(ChromeWriter, MakesSlicesOfStepsPhasesAndModules) {
   Names names;
-  std::vector<Event> events;
+  std::vector<Entry> entries;
   for (int i = 0; i < 4; ++i) {
-    events.push_back(event_of(Kind::alloc, static_cast<std::uint64_t>(i), 1, 10 * i));
-    events.back().step = i < 2 ? 1 : 2;
-    events.back().phase = i == 1 ? Phase::backward : Phase::forward;
-    events.back().module = names.number(i < 3 ? "h.0" : "h.1");
+    Event& event = entries.emplace_back(allocation(10 * i, 1, 1_B)).event;
+    event.step = i < 2 ? 1 : 2;
+    event.phase = i == 1 ? Phase::backward : Phase::forward;
+    event.module = names.number(i < 3 ? "h.0" : "h.1");
   }
-  const Json file = written(events, names);
+  const Json file = written(entries, names);
   EXPECT_THAT(slices(file, 1), ElementsAre("step 1: 0.0 for 20.0", "step 2: 20.0 for 10.0"));
   EXPECT_THAT(slices(file, 2), ElementsAre("forward: 0.0 for 10.0", "backward: 10.0 for 10.0",
                                            "forward: 20.0 for 10.0"));
   EXPECT_THAT(slices(file, 3), ElementsAre("h.0: 0.0 for 30.0", "h.1: 30.0 for 0.0"));
-  EXPECT_THAT(slices(written(events, names, true, {.slices = false}), 1), IsEmpty());
+  EXPECT_THAT(slices(written(entries, names, true, {.slices = false}), 1), IsEmpty());
 }
 
 TEST(ChromeWriter, CountsEventsWhereTimesAreUnknownAndSaysSo) {
-  const Json file =
-      written({event_of(Kind::alloc, 1, 600, 0), event_of(Kind::alloc, 2, 600, 0)}, {}, false);
-  EXPECT_THAT(samples(file, "requested"), ElementsAre("0.0 600", "1.0 1200"));
+  const Json file = written({allocation(0, 1, 600_B), allocation(0, 2, 1200_B)}, {}, false);
+  EXPECT_THAT(samples(file, "allocated"), ElementsAre("0.0 600", "1.0 1200"));
   EXPECT_EQ(file["otherData"]["times"], "unknown: one microsecond stands for one event");
 }
 
 TEST(ChromeWriter, KeepsPeaksAndTroughsWhenItThins) {
-  std::vector<Event> events;
+  std::vector<Entry> entries;
   std::int64_t highest = 0;
   for (std::int64_t i = 0; i < 100'000; ++i) {
-    // A wave of blocks that replace each other, with one peak of a single event.
+    // A wave, with one peak of a single event.
     const std::int64_t bytes = i == 77'777 ? 1 << 30 : 512 * (100 + i % 97);
-    events.push_back(event_of(Kind::alloc, 1, bytes, i));
+    entries.push_back(allocation(i, 1, Bytes{bytes}));
     highest = std::max(highest, bytes);
   }
-  const Json file = written(events, {}, true, {.most_samples = 4000});
+  const Json file = written(entries, {}, true, {.most_samples = 4000});
   const auto left = samples(file, "allocated");
-  EXPECT_LE(left.size() + samples(file, "requested").size(), 4000u);
+  EXPECT_LE(left.size(), 4000u);
   EXPECT_GE(left.size(), 500u);
   EXPECT_THAT(left, ::testing::Contains("77777.0 " + std::to_string(highest)));
   EXPECT_EQ(left.front(), "0.0 51200");
@@ -147,35 +153,30 @@ TEST(ChromeWriter, KeepsPeaksAndTroughsWhenItThins) {
 TEST(ChromeWriter, IsJsonForPythonToo) {
   const TemporaryFolder folder;
   Names names;
-  Event mark = event_of(Kind::mark, 0, 0, 7);
+  Event mark = at_us(7, event_of(Kind::mark));
   mark.operation = names.number("caf\xe9 \x01 \u2028");
-  const auto trace = read_memory({mark}, names, {.program = "a \"b\"", .times_are_known = true});
-  ASSERT_TRUE(write_chrome(folder.path() / "t.json", *trace));
+  write(folder.path() / "t.json", {{mark, {.allocated = 0_B}}}, names,
+        {.program = "a \"b\"", .times_are_known = true});
   EXPECT_EQ(output_of(std::string(PYTHON) + " -c \"import json; print(len(json.load(open('" +
                       (folder.path() / "t.json").string() + "'))['traceEvents']))\""),
-            "8\n");  // names of a process and its lanes, two tracks, the mark
+            "7\n");  // names of a process and its lanes, a track, the mark
 }
 
 TEST(ChromeWriter, IsAFileOfNothingForATraceOfNothing) {
   EXPECT_THAT(written({})["traceEvents"], IsEmpty());
 }
 
-TEST(ChromeWriter, LeavesTheOldFileWhenTheDiskIsFullOrItIsStopped) {
+TEST(ChromeWriter, LeavesTheOldFileWhenTheDiskIsFull) {
   const TemporaryFolder folder;
   write_file_atomically(folder.path() / "t.json", "old");
-  std::vector<Event> events;
-  for (std::int64_t i = 0; i < 50'000; ++i)
-    events.push_back(event_of(Kind::alloc, static_cast<std::uint64_t>(i), 600, i));
+  std::vector<Entry> entries;
+  for (std::int64_t i = 0; i < 50'000; ++i) entries.push_back(allocation(i, 1, Bytes{i}));
   {
     const FileSizeLimit limit(1 << 20);
-    EXPECT_THROW(write_chrome(folder.path() / "t.json", *read_memory(events, {})), WriteError);
+    EXPECT_THROW(write(folder.path() / "t.json", entries), WriteError);
   }
-  std::stop_source stop;
-  stop.request_stop();
-  EXPECT_FALSE(
-      write_chrome(folder.path() / "t.json", *read_memory(events, {}), {}, stop.get_token()));
   EXPECT_EQ(read_file(folder.path() / "t.json"), "old");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  EXPECT_THAT(folder.names(), ElementsAre("t.json"));
 }
 
 }  // namespace

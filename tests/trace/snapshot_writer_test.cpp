@@ -15,17 +15,25 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/trace/events_of.h"
 #include "tests/trace/pickled.h"
+#include "tests/trace/written_events.h"
 
 namespace headroom::trace {
 namespace {
 
 using namespace headroom::literals;
+using namespace headroom::trace::testing;
 using headroom::testing::FileSizeLimit;
 using headroom::testing::TemporaryFolder;
-using testing::all_events;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::output_of;
+
+void write_snapshot(const std::filesystem::path& path, Reader& trace,
+                    const std::vector<SegmentsOfDevice>& at_end = {},
+                    const std::string& settings = "") {
+  trace::SnapshotWriter writer(path, trace.names());
+  for (Event event; trace.next(event);) writer.append(event);
+  writer.finish(at_end, settings);
+}
 
 // A few steps of a program on the model of the allocator: modules, phases and categories, several
 // streams, a refusal, an emptied cache, and blocks that are alive at the end.
@@ -45,8 +53,7 @@ class Program {
   }
 
   void write(const std::filesystem::path& path) {
-    const auto trace = reader();
-    ASSERT_TRUE(write_snapshot(path, *trace, at_end(), settings_));
+    write_snapshot(path, *reader(), at_end(), settings_);
   }
 
   [[nodiscard]] std::unique_ptr<Reader> reader() const {
@@ -137,40 +144,28 @@ INSTANTIATE_TEST_SUITE_P(Settings, SnapshotWriter,
                          ::testing::Values("", "expandable_segments:True",
                                            "max_split_size_mb:64,roundup_power2_divisions:8"));
 
-Event event_of(Kind kind, std::uint64_t address, std::int64_t bytes) {
-  Event event;
-  event.kind = kind;
-  event.address = address;
-  event.bytes = Bytes{bytes};
-  return event;
-}
-
-std::vector<SegmentsOfDevice> nothing_left() {
-  return {};
-}
-
 TEST(SnapshotFile, KeepsDevicesApart) {
   const TemporaryFolder folder;
   std::vector<Event> events;
   for (std::uint64_t i = 0; i < 5000; ++i) {
-    events.push_back(event_of(Kind::segment_alloc, i << 21, 1 << 21));
+    events.push_back(event_of(Kind::segment_alloc, i << 21, 2_MiB));
     events.back().device = i % 3 == 0 ? 2 : 1;
     events.back().time_ns = static_cast<std::int64_t>(i) * 1000 + 1000;
   }
   const auto trace = read_memory(events, Names());
-  ASSERT_TRUE(write_snapshot(folder.path() / "s.pickle", *trace, nothing_left(), ""));
+  write_snapshot(folder.path() / "s.pickle", *trace);
   EXPECT_EQ(all_events(*open_trace(folder.path() / "s.pickle")), events);
 }
 
 // memory_viz.js ends with an error when categories are used and none of them is "unknown".
 TEST(SnapshotFile, SaysUnknownOfSomethingWhenItUsesCategories) {
   const TemporaryFolder folder;
-  Event event = event_of(Kind::segment_alloc, 4096, 4096);
+  Event event = event_of(Kind::segment_alloc, 4096, 4096_B);
   event.category = Category::activation;
   const auto trace = read_memory({event}, Names());
   allocator::SegmentInfo segment{.address = 4096, .size = 4096_B, .blocks = {}};
   segment.blocks.push_back({.address = 4096, .size = 4096_B});
-  ASSERT_TRUE(write_snapshot(folder.path() / "s.pickle", *trace, {{0, {segment}}}, ""));
+  write_snapshot(folder.path() / "s.pickle", *trace, {{0, {segment}}});
   EXPECT_EQ(viewed(folder.path() / "s.pickle")["categories"],
             Json::parse(R"(["activation", "unknown"])"));
 }
@@ -178,54 +173,66 @@ TEST(SnapshotFile, SaysUnknownOfSomethingWhenItUsesCategories) {
 TEST(SnapshotFile, WritesTextThatIsNoUtf8AsPythonCanReadIt) {
   const TemporaryFolder folder;
   Names names;
-  Event mark = event_of(Kind::mark, 0, 0);
+  Event mark = event_of(Kind::mark);
   mark.operation = names.number("caf\xe9");
   const auto trace = read_memory({mark}, names);
-  ASSERT_TRUE(write_snapshot(folder.path() / "s.pickle", *trace, nothing_left(), ""));
+  write_snapshot(folder.path() / "s.pickle", *trace);
   viewed(folder.path() / "s.pickle");
   const auto again = open_trace(folder.path() / "s.pickle");
   EXPECT_EQ(again->names().text(all_events(*again).at(0).operation), "caf\xEF\xBF\xBD");
 }
 
-TEST(SnapshotFile, LeavesOutAndCountsWhatASnapshotCannotSay) {
+TEST(SnapshotFile, LeavesOutWhatASnapshotCannotSay) {
   const TemporaryFolder folder;
   const Names names;
   trace::SnapshotWriter writer(folder.path() / "s.pickle", names);
   for (int kind = 0; kind < kKinds; ++kind)
-    writer.append(event_of(static_cast<Kind>(kind), 4096, 1));
+    writer.append(event_of(static_cast<Kind>(kind), 4096, 1_B));
   EXPECT_EQ(writer.written(), 9u);
-  EXPECT_EQ(writer.left_out(), static_cast<std::uint64_t>(kKinds) - 9);
 }
 
 TEST(SnapshotFile, RefusesAddressesThatViewersCannotRead) {
   const TemporaryFolder folder;
-  const auto trace = read_memory({event_of(Kind::alloc, std::uint64_t{1} << 63, 1)}, Names());
-  EXPECT_THROW(write_snapshot(folder.path() / "s.pickle", *trace, nothing_left(), ""), UsageError);
+  const auto trace = read_memory({alloc(std::uint64_t{1} << 63, 1_B)}, Names());
+  EXPECT_THROW(write_snapshot(folder.path() / "s.pickle", *trace), UsageError);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(SnapshotFile, LeavesTheOldFileWhenItIsStopped) {
+// A trace names pools as it likes; 2^63 or more was refused once the whole trace had been played.
+TEST(SnapshotFile, NumbersPoolsInTheOrderOfTheirAppearance) {
   const TemporaryFolder folder;
-  write_file_atomically(folder.path() / "s.pickle", "old");
-  const auto trace =
-      read_memory(std::vector<Event>(10'000, event_of(Kind::segment_alloc, 1, 1)), Names());
-  std::stop_source stop;
-  stop.request_stop();
-  EXPECT_FALSE(
-      write_snapshot(folder.path() / "s.pickle", *trace, nothing_left(), "", stop.get_token()));
-  EXPECT_EQ(read_file(folder.path() / "s.pickle"), "old");
+  std::vector<allocator::SegmentInfo> segments;
+  for (const allocator::PoolId pool :
+       {~std::uint64_t{0}, std::uint64_t{0}, std::uint64_t{7}, ~std::uint64_t{0}})
+    segments.push_back({.address = 4096, .size = 4096_B, .pool = pool, .blocks = {}});
+  write_snapshot(folder.path() / "s.pickle", *read_memory({}, Names()), {{0, segments}});
+  EXPECT_EQ(output_of(std::string(PYTHON) +
+                      " -c \"import pickle; print([s['segment_pool_id'] for "
+                      "s in pickle.load(open('" +
+                      (folder.path() / "s.pickle").string() + "', 'rb'))['segments']])\""),
+            "[(0, 1), (0, 0), (0, 2), (0, 1)]\n");
+}
+
+// Each device costs memory, up to a file of its own, and all below the highest are written.
+TEST(SnapshotFile, RefusesMoreDevicesThanItsReaderTakes) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "s.pickle";
+  write_snapshot(path, *read_memory({on_device(1023, alloc(1, 1_B))}, Names()));
+  EXPECT_EQ(all_events(*open_trace(path)).at(0).device, 1023);
+  EXPECT_THROW(write_snapshot(path, *read_memory({on_device(1024, alloc(1, 1_B))}, Names())),
+               InputError);
+  EXPECT_THROW(write_snapshot(path, *read_memory({}, Names()), {{65'535, {}}}), InputError);
 }
 
 TEST(SnapshotFile, LeavesTheOldFileWhenTheDiskIsFull) {
   const TemporaryFolder folder;
   write_file_atomically(folder.path() / "s.pickle", "old");
   for (const std::uint16_t device : {std::uint16_t{0}, std::uint16_t{1}}) {
-    Event event = event_of(Kind::segment_alloc, 1, 1);
+    Event event = event_of(Kind::segment_alloc, 1, 1_B);
     event.device = device;
     const auto trace = read_memory(std::vector<Event>(100'000, event), Names());
     const FileSizeLimit limit(1 << 20);
-    EXPECT_THROW(write_snapshot(folder.path() / "s.pickle", *trace, nothing_left(), ""),
-                 WriteError);
+    EXPECT_THROW(write_snapshot(folder.path() / "s.pickle", *trace), WriteError);
   }
   EXPECT_EQ(read_file(folder.path() / "s.pickle"), "old");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);

@@ -1,8 +1,10 @@
 #include "headroom/trace/detail/pickle_emitter.h"
 
 #include <bit>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/error.h"
 #include "headroom/base/json.h"
 
 namespace headroom::trace::pickle {
@@ -54,6 +56,13 @@ void PickleEmitter::integer(std::int64_t value) {
     byte(length_of(value));
     little_endian(bits, length_of(value));
   }
+}
+
+void PickleEmitter::address(std::uint64_t value) {
+  if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
+    throw UsageError(expectation("trace", "addresses below 2^63, for a snapshot",
+                                 std::to_string(value), "a replay, which gives addresses"));
+  integer(static_cast<std::int64_t>(value));
 }
 
 void PickleEmitter::number(double value) {

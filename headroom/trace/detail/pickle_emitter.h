@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -36,6 +35,8 @@ class PickleEmitter {
 
   void boolean(bool value);
   void integer(std::int64_t value);
+  // UsageError for 2^63 or more, which not all viewers can read.
+  void address(std::uint64_t value);
   void number(double value);
   // Bytes that are no UTF-8 become U+FFFD: Python refuses them.
   void text(std::string_view text);

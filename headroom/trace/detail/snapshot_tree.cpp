@@ -1,7 +1,6 @@
 #include "headroom/trace/detail/snapshot_tree.h"
 
 #include <algorithm>
-#include <array>
 #include <unordered_set>
 #include <utility>
 

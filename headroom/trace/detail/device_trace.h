@@ -1,0 +1,51 @@
+// The events of one device as a snapshot has them: a pickled list of entries. They come in the
+// order of time, all devices mixed, and stand in the file one device after the other, so what is
+// long waits in a file without a name.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <unordered_map>
+#include <utility>
+
+#include "headroom/base/output_file.h"
+#include "headroom/trace/detail/pickle_emitter.h"
+#include "headroom/trace/detail/spool.h"
+#include "headroom/trace/detail/stack_emitter.h"
+#include "headroom/trace/event.h"
+
+namespace headroom::trace::pickle {
+
+class DeviceTrace {
+ public:
+  // Spools beside this file. `names` and `numbers` must live as long. All functions throw
+  // WriteError.
+  DeviceTrace(const std::filesystem::path& beside, const Names& names, MemoNumbers& numbers);
+
+  // One that a snapshot can say; UsageError for an address that viewers cannot read.
+  void append(const Event& event);
+  // The whole list, as one value of the pickle.
+  void finish(OutputFile& file);
+
+  // Who allocated what is at this address now: module and operation.
+  [[nodiscard]] std::pair<Name, Name> owner(std::uint64_t address) const;
+
+ private:
+  enum class Categories : std::uint8_t { none, without_unknown, all };
+
+  void end_part();
+  void note_owner(const Event& event);
+  void put(const Event& event);
+  void put_more(const Event& event);
+
+  const Names& names_;
+  detail::Spool spool_;
+  PickleEmitter pickle_;
+  StackEmitter stacks_;
+  int in_part_ = 0;
+  std::int64_t last_time_ns_ = 0;
+  Categories categories_ = Categories::none;
+  std::unordered_map<std::uint64_t, std::pair<Name, Name>> owners_;
+};
+
+}  // namespace headroom::trace::pickle
