@@ -4,10 +4,14 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
+
+#include "headroom/base/error.h"
 
 namespace headroom::cli {
 namespace {
@@ -24,9 +28,15 @@ bool wait_for(int descriptor, short what, const std::stop_token& stop,
   return false;
 }
 
+// Another reader of the same input may have been faster.
+bool is_passing(int error) {
+  return error == EINTR || error == EAGAIN;
+}
+
 }  // namespace
 
-InterruptibleInput::InterruptibleInput(std::stop_token stop) : stop_(std::move(stop)) {
+InterruptibleInput::InterruptibleInput(const std::stop_token& stop)
+    : with_given_(stop, [this] { ended_.request_stop(); }) {
   int ends[2] = {};
   if (::pipe2(ends, O_CLOEXEC) != 0) return;
   real_ = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -49,23 +59,37 @@ InterruptibleInput::~InterruptibleInput() {
   ::close(real_);
 }
 
-void InterruptibleInput::fill(int to, const std::stop_token& unwanted) const {
+void InterruptibleInput::check() const {
+  if (error_ != 0)
+    throw InputError(std::string("[trace] cannot read standard input: ") + std::strerror(error_));
+}
+
+void InterruptibleInput::give_up(int error) {
+  error_ = error;
+  ended_.request_stop();  // before the pipe ends: nobody may take that for the end of the input
+}
+
+void InterruptibleInput::fill(int to, const std::stop_token& unwanted) {
   // A reader that stopped early is no reason to die.
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);
   sigaddset(&broken_pipe, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+  const std::stop_token ended = token();
   const auto pass_on = [&](std::string_view piece) {
-    while (!piece.empty() && wait_for(to, POLLOUT, stop_, unwanted)) {
+    while (!piece.empty() && wait_for(to, POLLOUT, ended, unwanted)) {
       const ssize_t written = ::write(to, piece.data(), piece.size());
+      if (written < 0 && is_passing(errno)) continue;
       if (written <= 0) return false;
       piece.remove_prefix(static_cast<std::size_t>(written));
     }
     return piece.empty();
   };
   std::vector<char> buffer(kPiece);
-  while (wait_for(real_, POLLIN, stop_, unwanted)) {
+  while (wait_for(real_, POLLIN, ended, unwanted)) {
     const ssize_t got = ::read(real_, buffer.data(), buffer.size());
+    if (got < 0 && is_passing(errno)) continue;
+    if (got < 0) give_up(errno);
     if (got <= 0 || !pass_on({buffer.data(), static_cast<std::size_t>(got)})) break;
   }
   ::close(to);

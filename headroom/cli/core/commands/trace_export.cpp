@@ -79,19 +79,21 @@ std::string done_text(const Options& options, const trace::Exported& exported,
                 " refused");
 }
 
-ExitCode make(const Options& options, const Viewer& viewer, const Interrupt& interrupt) {
+ExitCode make(const Options& options, const Viewer& viewer, const Interrupt& interrupt,
+              const InterruptibleInput* input) {
   trace::ReplayOptions replay;
   replay.setup = options.card.setup();
   replay.setup.settings = options.allocator;
   replay.operations.name = options.file.name();
   replay.operations.device = options.file.device_number();
-  replay.cancel = interrupt.token();
+  replay.cancel = input != nullptr ? input->token() : interrupt.token();
   TraceProgress progress(options.file.name());
   replay.progress = [&](const trace::Reader& at) { progress.show(at); };
   const auto reader = trace::open_trace(options.file.path);
   const Target target(options.out);
   const trace::Exported exported = viewer.write(target.path(), *reader, replay);
   progress.clear();
+  if (input != nullptr) input->check();
   if (exported.stopped) return interrupt.exit_code();
   warn_of(options.file, *reader, exported.replay.noticed);
   target.print_if_wanted();
@@ -119,8 +121,9 @@ ExitCode run(Options options, const Viewer& viewer) {
   std::optional<InterruptibleInput> input;
   if (options.file.path == "-") input.emplace(interrupt.token());
   try {
-    return make(options, viewer, interrupt);
+    return make(options, viewer, interrupt, input ? &*input : nullptr);
   } catch (const InputError&) {
+    if (input) input->check();  // the reason why it ends in the middle
     if (!interrupt.happened()) throw;
     return interrupt.exit_code();  // it ends in the middle because it was ended
   }
