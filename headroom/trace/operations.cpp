@@ -143,8 +143,10 @@ void Operations::convert(const Numbered& next) {
     case Kind::segment_free:
     case Kind::segment_map:
     case Kind::segment_unmap:
-    case Kind::oom:
     case Kind::mark:
+      break;
+    case Kind::oom:
+      note_refusal(next);
       break;
   }
   if (options_.keep_events && batch_->operations.size() == before) add({});
@@ -198,6 +200,12 @@ void Operations::complete(const Event& event) {
   add({.stream = found->second, .kind = OperationKind::complete_events});
   idle_streams_.push_back(found->second);
   waiting_.erase(found);
+}
+
+void Operations::note_refusal(const Numbered& next) {
+  if (noticed_.recorded_refusals++ > 0) return;
+  const Bytes free{static_cast<std::int64_t>(next.event.address)};
+  noticed_.first_recorded_refusal = {next.number, next.event.bytes, free};
 }
 
 void Operations::record_stream(const Event& event) {

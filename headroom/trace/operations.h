@@ -45,6 +45,13 @@ struct Batch {
   void clear();
 };
 
+// An out-of-memory that the recorded program met.
+struct RecordedRefusal {
+  std::uint64_t event = 0;
+  Bytes asked;
+  Bytes free;  // on the card, then
+};
+
 // What was noticed on the way.
 struct Noticed {
   std::uint64_t events = 0;             // read so far, of all devices
@@ -54,6 +61,8 @@ struct Noticed {
   std::uint64_t late_frees = 0;         // completed when other things had happened
   std::uint64_t unknown_frees = 0;      // of what was allocated before the recording began
   std::uint64_t missing_frees = 0;      // an address was given again without having been freed
+  std::uint64_t recorded_refusals = 0;
+  std::optional<RecordedRefusal> first_recorded_refusal;
 };
 
 class Operations {
@@ -91,6 +100,7 @@ class Operations {
   void free(const Event& event);
   void complete(const Event& event);
   void record_stream(const Event& event);
+  void note_refusal(const Numbered& next);
   void change_settings(const Event& event);
   void change_pool(const Event& event);
 

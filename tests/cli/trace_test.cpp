@@ -224,6 +224,37 @@ TEST_F(Trace, TopJsonHasTensorsAndSums) {
 
 // ---- Files for viewers ----
 
+// Of 30 MiB two segments of 20 take all but 10: 12 more are refused. A snapshot made of that says
+// so.
+TEST_F(Trace, ReplaySaysWhatWasRefusedWhenItWasRecorded) {
+  const std::string out = world_.path("s.pickle");
+  const Outcome made = world_.headroom({"trace", "snapshot", file("a 1 20971520\na 2 20971520\n"),
+                                        "--capacity", "30MiB", "--out", out});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const Outcome text = world_.headroom({"trace", "replay", out});
+  EXPECT_THAT(text.out,
+              HasSubstr("When it was recorded, 1 request was refused, the first in event "));
+  EXPECT_THAT(text.out, HasSubstr(": 20.0 MiB,\nwith 10.0 MiB free on the card."));
+  const Json json = world_.headroom({"trace", "replay", out, "--json"}).json();
+  EXPECT_EQ(json["recorded_ooms"]["first_asked_bytes"], 20 << 20);
+  EXPECT_EQ(json["num_ooms"], 0);
+}
+
+TEST_F(Trace, AnEmptyFileIsNotMistakenForATrace) {
+  const Outcome outcome = replay("# nothing\n");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("there are no events in "));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("--compare")));
+}
+
+TEST_F(Trace, AnExportDoesNotReplaceTheTrace) {
+  const std::string path = file(kTwoInTheMiddle);
+  const Outcome outcome = world_.headroom({"trace", "chrome", path, "--out", path});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_THAT(outcome.err, HasSubstr("another file than the trace"));
+  EXPECT_EQ(read_input(path), kTwoInTheMiddle);
+}
+
 // What is replayed from the snapshot is what was replayed into it.
 TEST_F(Trace, SnapshotIsReadAgainWithTheSameFigures) {
   const std::string out = world_.path("out.pickle");

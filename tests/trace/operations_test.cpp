@@ -186,5 +186,17 @@ TEST(Operations, TakeTheDeviceThatIsNamed) {
   EXPECT_THAT(batch.numbers, ElementsAre(1));
 }
 
+TEST(Operations, KeepTheFirstOutOfMemoryThatWasRecorded) {
+  Event oom{.address = 1000, .bytes = 5_MiB, .kind = Kind::oom};
+  const auto trace = trace_of({alloc(1, 1_MiB), oom, oom}, {.format = Format::pickle});
+  Operations operations(*trace);
+  static_cast<void>(all_of(operations));
+  const Noticed& noticed = operations.noticed();
+  EXPECT_EQ(noticed.recorded_refusals, 2U);
+  EXPECT_EQ(noticed.first_recorded_refusal->event, 1U);
+  EXPECT_EQ(noticed.first_recorded_refusal->asked, 5_MiB);
+  EXPECT_EQ(noticed.first_recorded_refusal->free, 1000_B);
+}
+
 }  // namespace
 }  // namespace headroom::trace

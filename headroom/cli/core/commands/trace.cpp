@@ -93,6 +93,7 @@ void TraceProgress::show(const trace::Reader& reader) {
 void warn_of(const TraceFile& file, const trace::Reader& reader, const trace::Noticed& noticed) {
   const auto warn = [](const std::string& text) { print_error("headroom trace: " + text + "\n"); };
   const std::string name = file.name();
+  if (noticed.events == 0) warn("there are no events in " + name);
   if (noticed.devices.size() > 1 && file.device < 0)
     warn(fmt::format("{} has events of {} devices; these are of device {} (--device)", name,
                      noticed.devices.size(), noticed.device.value_or(0)));

@@ -115,7 +115,15 @@ void take_as_standard_input(std::string& path) {
   path = "-";
 }
 
+void check_target(const Options& options) {
+  std::error_code error;
+  if (fs::is_regular_file(options.out, error) &&
+      fs::equivalent(options.out, options.file.path, error))
+    throw UsageError(expectation("trace", "--out to be another file than the trace", options.out));
+}
+
 ExitCode run(Options options, const Viewer& viewer) {
+  check_target(options);
   take_as_standard_input(options.file.path);
   const Interrupt interrupt;
   std::optional<InterruptibleInput> input;

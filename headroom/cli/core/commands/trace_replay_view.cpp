@@ -57,6 +57,15 @@ Json card_json(const CardReplay& card) {
           {"events_per_s", card.operations_per_second()}};
 }
 
+Json recorded_ooms_json(const trace::Noticed& noticed) {
+  if (!noticed.first_recorded_refusal) return {};
+  const trace::RecordedRefusal& first = *noticed.first_recorded_refusal;
+  return {{"count", noticed.recorded_refusals},
+          {"first_event", first.event},
+          {"first_asked_bytes", first.asked.count},
+          {"first_free_bytes", first.free.count}};
+}
+
 Json smallest_json(const SmallestCapacity& found) {
   Json above = Json::array();
   for (const Bytes capacity : found.refused_above) above.push_back(capacity.count);
@@ -95,9 +104,26 @@ std::string figures(const CardReplay& card, const Terminal& terminal) {
   return table({{""}, {"peak", true}, {"at the end", true}}, rows, terminal);
 }
 
+std::string times(std::int64_t count) {
+  return count == 1 ? "once" : std::to_string(count) + " times";
+}
+
 double share_unused(const CardReplay& card) {
   const Bytes reserved = card.reserved_peak.reserved;
   return reserved > Bytes{0} ? ratio(card.unused_at_peak(), reserved) : 0;
+}
+
+// What the program itself went through when it was recorded.
+std::string recorded_refusals(const trace::Noticed& noticed, const Terminal& terminal) {
+  if (!noticed.first_recorded_refusal) return "";
+  const trace::RecordedRefusal& first = *noticed.first_recorded_refusal;
+  return wrapped(
+      fmt::format("When it was recorded, {} refused, the first in event {}: {}, with {} free on "
+                  "the card.",
+                  counted(static_cast<long long>(noticed.recorded_refusals), "request") +
+                      (noticed.recorded_refusals == 1 ? " was" : " were"),
+                  first.event, to_string(first.asked), to_string(first.free)),
+      "", "", terminal.width);
 }
 
 std::string refusals(const CardReplay& card, const Terminal& terminal) {
@@ -120,9 +146,10 @@ std::string one_card(const ReplayAnswer& answer, const Terminal& terminal) {
       "\nAt the peak of reserved (event {}) {} of it, {:.1f} %, was not allocated.\n",
       card.reserved_peak.event, to_string(card.unused_at_peak()), 100 * share_unused(card));
   out += fmt::format(
-      "The driver was asked for memory {} times and given it back {} times; {}.\n",
-      s.num_device_alloc, s.num_device_free,
+      "The driver was asked for memory {} and given it back {}; {}.\n", times(s.num_device_alloc),
+      times(s.num_device_free),
       s.num_alloc_retries == 1 ? "1 retry" : std::to_string(s.num_alloc_retries) + " retries");
+  out += recorded_refusals(answer.noticed, terminal);
   out += refusals(card, terminal);
   if (card.met_fault_of_original)
     out +=
@@ -155,8 +182,8 @@ std::string comparison(const ReplayAnswer& answer, const Terminal& terminal) {
   return fmt::format("{}: {} on {}{}\n\n", answer.file.name(),
                      counted(static_cast<long long>(answer.noticed.events), "event"),
                      card_text(answer.cards[0]), recorded_on(answer)) +
-         table(columns, rows, terminal) +
-         "\nreserved: its peak; unused: the part of it that was not allocated then\n";
+         table(columns, rows, terminal) + "\n" + recorded_refusals(answer.noticed, terminal) +
+         "reserved: its peak; unused: the part of it that was not allocated then\n";
 }
 
 std::string smallest_lines(const ReplayAnswer& answer) {
@@ -194,7 +221,7 @@ std::string advice(const ReplayAnswer& answer, const Terminal& terminal) {
   if (answer.is_comparison())
     return "\n" +
            wrapped(trace::verdict(answer.cards[0], answer.winner()), bullet, "   ", terminal.width);
-  if (answer.file.path == "-") return "";
+  if (answer.file.path == "-" || answer.noticed.events == 0) return "";
   const CardReplay& card = answer.cards[0];
   const bool troubled =
       !card.refused.empty() || card.statistics.num_alloc_retries > 0 || share_unused(card) > 0.1;
@@ -224,7 +251,8 @@ Json replay_document(const ReplayAnswer& answer) {
             {"device", noticed.device ? Json(*noticed.device) : Json()},
             {"events_of_other_devices", noticed.of_other_devices},
             {"unknown_frees", noticed.unknown_frees},
-            {"missing_frees", noticed.missing_frees}};
+            {"missing_frees", noticed.missing_frees},
+            {"recorded_ooms", recorded_ooms_json(noticed)}};
   json.update(cards[0]);
   if (answer.is_comparison()) {
     json["what_if"] = cards;
