@@ -245,6 +245,7 @@ TEST_F(Trace, AnEmptyFileIsNotMistakenForATrace) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.err, HasSubstr("there are no events in "));
   EXPECT_THAT(outcome.out, Not(HasSubstr("--compare")));
+  EXPECT_EQ(world_.headroom({"trace", "top", file("a 1 512\n")}).err, "");
 }
 
 TEST_F(Trace, AnExportDoesNotReplaceTheTrace) {

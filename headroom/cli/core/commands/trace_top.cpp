@@ -165,6 +165,7 @@ ExitCode run(const Options& options) {
   trace::Noticed noticed;
   noticed.devices = top.devices;
   noticed.device = top.device;
+  noticed.events = top.events;
   noticed.unknown_frees = top.unknown_frees;
   warn_of(options.file, *reader, noticed);
   print(options.json ? to_line(document(options, top)) + "\n"
