@@ -143,6 +143,26 @@ std::string wrapped(std::string_view text, std::string_view first, std::string_v
   return out + "\n";
 }
 
+namespace {
+
+// Narrows the widest texts, never numbers, until a line has room.
+void narrow(std::vector<std::size_t>& widths, const std::vector<Column>& columns,
+            std::size_t room) {
+  constexpr std::size_t kNarrowest = 12;
+  std::size_t line = 2 * (widths.size() - 1);
+  for (const std::size_t width : widths) line += width;
+  for (; line > room; --line) {
+    std::size_t* widest = nullptr;
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      if (!columns[i].right && widths[i] > kNarrowest && (!widest || widths[i] > *widest))
+        widest = &widths[i];
+    if (!widest) return;
+    --*widest;
+  }
+}
+
+}  // namespace
+
 std::string table(const std::vector<Column>& columns,
                   const std::vector<std::vector<std::string>>& rows, const Terminal& terminal) {
   std::vector<std::size_t> widths;
@@ -150,10 +170,12 @@ std::string table(const std::vector<Column>& columns,
   for (const auto& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], cells(row[i]));
 
+  if (terminal.is_terminal) narrow(widths, columns, static_cast<std::size_t>(terminal.width));
+
   const auto line = [&](const auto& text_of) {
     std::string out;
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      const std::string text = text_of(i);
+      const std::string text = fitted(text_of(i), widths[i], terminal);
       const std::string padding(widths[i] - cells(text), ' ');
       out += (i == 0 ? "" : "  ") + (columns[i].right ? padding + text : text + padding);
     }

@@ -46,7 +46,8 @@ void print_error(std::string_view text);
 [[nodiscard]] std::string wrapped(std::string_view text, std::string_view first,
                                   std::string_view next, int width);
 
-// Columns padded to their widest entry, two blanks between them. `right` marks numbers.
+// Columns padded to their widest entry, two blanks between them. `right` marks numbers. On a
+// terminal that is too narrow texts are cut, numbers never.
 struct Column {
   std::string title;
   bool right = false;

@@ -166,9 +166,11 @@ std::string smallest_text(const SmallestCapacity& found) {
 }
 
 std::string comparison(const ReplayAnswer& answer, const Terminal& terminal) {
-  std::vector<Column> columns{{"settings"},      {"reserved", true}, {"unused", true},
-                              {"refused", true}, {"retries", true},  {"driver calls", true}};
-  if (!answer.smallest.empty()) columns.push_back({"enough", true});
+  // One or the other as the last: both are too wide for 80 columns.
+  const bool has_smallest = !answer.smallest.empty();
+  const std::vector<Column> columns{
+      {"settings"},      {"reserved", true}, {"unused", true},
+      {"refused", true}, {"retries", true},  {has_smallest ? "enough" : "driver calls", true}};
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < answer.cards.size(); ++i) {
     const CardReplay& card = answer.cards[i];
@@ -176,31 +178,35 @@ std::string comparison(const ReplayAnswer& answer, const Terminal& terminal) {
     rows.push_back({trace::settings_text(card), to_string(card.reserved_peak.peak),
                     fmt::format("{:.1f} %", 100 * share_unused(card)),
                     std::to_string(card.refused.size()), std::to_string(s.num_alloc_retries),
-                    std::to_string(s.num_device_alloc + s.num_device_free)});
-    if (!answer.smallest.empty()) rows.back().push_back(smallest_text(answer.smallest[i]));
+                    has_smallest ? smallest_text(answer.smallest[i])
+                                 : std::to_string(s.num_device_alloc + s.num_device_free)});
   }
   return fmt::format("{}: {} on {}{}\n\n", answer.file.name(),
                      counted(static_cast<long long>(answer.noticed.events), "event"),
                      card_text(answer.cards[0]), recorded_on(answer)) +
          table(columns, rows, terminal) + "\n" + recorded_refusals(answer.noticed, terminal) +
-         "reserved: its peak; unused: the part of it that was not allocated then\n";
+         wrapped("reserved: its peak; unused: the part of it that was not allocated then", "", "",
+                 terminal.width);
 }
 
-std::string smallest_lines(const ReplayAnswer& answer) {
+std::string smallest_lines(const ReplayAnswer& answer, const Terminal& terminal) {
   if (answer.smallest.empty()) return "";
   const SmallestCapacity& found = answer.smallest[0];
   std::string out;
   if (!answer.is_comparison())
     out = found.capacity
-              ? fmt::format(
-                    "The smallest card that refuses nothing: {} ({} bytes); with "
-                    "{} less something is refused.\n",
-                    to_string(*found.capacity), found.capacity->count, to_string(found.step))
+              ? wrapped(fmt::format("The smallest card that refuses nothing: {} ({} bytes); with "
+                                    "{} less something is refused.",
+                                    to_string(*found.capacity), found.capacity->count,
+                                    to_string(found.step)),
+                        "", "", terminal.width)
               : "Something is refused on a card of any size.\n";
   const bool any = std::any_of(answer.smallest.begin(), answer.smallest.end(),
                                [](const SmallestCapacity& s) { return !s.refused_above.empty(); });
   if (any)
-    out += "* Some larger cards refuse again: they keep more unused blocks. --json names them.\n";
+    out +=
+        wrapped("Some larger cards refuse again: they keep more unused blocks. --json names them.",
+                "* ", "  ", terminal.width);
   return out;
 }
 
@@ -264,7 +270,7 @@ Json replay_document(const ReplayAnswer& answer) {
 
 std::string replay_text(const ReplayAnswer& answer, const Terminal& terminal) {
   return (answer.is_comparison() ? comparison(answer, terminal) : one_card(answer, terminal)) +
-         smallest_lines(answer) + advice(answer, terminal);
+         smallest_lines(answer, terminal) + advice(answer, terminal);
 }
 
 }  // namespace headroom::cli
