@@ -305,6 +305,19 @@ TEST(OtherStreams, MayHaveAnyNumber) {
   EXPECT_EQ(reserved(card), 30_MiB);
 }
 
+TEST(OtherStreams, MayBeMoreThanTwoBytesCount) {
+  CachingAllocator card({.events = EventRule::when_told});
+  const BlockId block = card.allocate(30_MiB);
+  for (StreamId stream = 1; stream <= 65'537; ++stream) card.record_stream(block, stream);
+  card.free(block);
+  card.complete_events(1);
+  static_cast<void>(card.allocate(1_MiB));
+  EXPECT_EQ(active(card), 31_MiB);  // 65,536 are left
+  card.complete_events();
+  static_cast<void>(card.allocate(30_MiB));
+  EXPECT_EQ(reserved(card), 32_MiB);
+}
+
 // ---- Private pools ----
 
 TEST(PrivatePools, KeepTheirMemoryApartUntilReleased) {

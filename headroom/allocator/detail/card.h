@@ -42,7 +42,7 @@ struct CachingAllocator::Card {
     std::uint32_t pool = 0;
     StreamId stream = 0;
     std::uint32_t range = kNone;  // expandable segments only
-    std::uint16_t events = 0;     // of other streams, not yet done
+    std::uint32_t events = 0;     // of other streams, not yet done
     bool used_elsewhere = false;  // other_streams has a row for it
     State state = State::unused;
 
@@ -212,8 +212,8 @@ struct CachingAllocator::Card {
   std::vector<PoolId> open_pools;       // requests go to the last
   std::vector<BlockId> deferred_frees;  // freed while a pool was open and other streams used them
   // Streams recorded while a pool was open: when such a block's free is deferred, their events are
-  // not waited for. As in 2.11, only a deferred free forgets a row, so that it holds for later
-  // lives of the same block too.
+  // not waited for. As in 2.11, an ordinary free does not forget a row, so that it holds for later
+  // lives of the same block too; a deferred one does, and here the end of the block.
   std::map<BlockId, std::vector<StreamId>> streams_of_open_pools;
 
   OutOfMemory refusal;
