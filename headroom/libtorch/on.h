@@ -1,0 +1,34 @@
+// Building a module where it shall live: whatever the function makes without naming a device, or on
+// the CPU, is made on `device` at once, without a copy on the host.
+//
+//   auto net = on(box.device(0), [] { return std::make_shared<Net>(); });
+//
+// Works for sim, cuda, cpu and meta. Holds for this thread, until the function returns.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <utility>
+
+namespace headroom::libtorch {
+
+class OnDeviceScope {
+ public:
+  explicit OnDeviceScope(c10::Device device);
+  ~OnDeviceScope();
+  OnDeviceScope(const OnDeviceScope&) = delete;
+  OnDeviceScope& operator=(const OnDeviceScope&) = delete;
+
+ private:
+  c10::Device before_;
+  bool was_on_;
+};
+
+template <typename Function>
+decltype(auto) on(c10::Device device, Function&& function) {
+  const OnDeviceScope scope(device);
+  return std::invoke(std::forward<Function>(function));
+}
+
+}  // namespace headroom::libtorch

@@ -1,0 +1,158 @@
+// One simulated GPU: the caching allocator's model with a capacity, behind a lock, and what belongs
+// to a card besides - its mode, whose kernels' sizes it follows, its random state, its streams.
+//
+//   Simulation box = simulate("2x24GiB");
+//   Card& card = box.card(0);
+//   at::Tensor x = at::empty({1024, 1024}, card.device());
+//   card.statistics().allocated_bytes.all.peak;  // 4194304
+//
+// Threads: everything may be called from any thread. A card outlives its simulation for as long as
+// a tensor lies on it.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/Device.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "headroom/allocator/caching_allocator.h"
+#include "headroom/gpu/profile.h"
+#include "headroom/gpu/simulated.h"
+#include "headroom/trace/recorder.h"
+#include "headroom/trace/recording_observer.h"
+
+namespace headroom::sim {
+
+enum class Mode : std::uint8_t {
+  shape_only,  // tensors have no data; every value reads as zero
+  compute,     // tensors have host memory and operators run the CPU's kernels on it
+};
+
+// Whose kernels' inner sizes are followed: what they save and need on the way.
+enum class Rules : std::uint8_t {
+  cuda,
+  cpu,  // to compare with tools that run on the CPU
+};
+
+// What is asked of a card, as an injector sees it.
+struct Request {
+  std::uint64_t number = 0;  // of this card's allocations since it exists, from 1
+  Bytes bytes;
+  int card = 0;
+  trace::Phase phase = trace::Phase::unknown;  // as the recorder has it; unknown without one
+};
+
+// Asked before every allocation, under the card's lock: true refuses it with an out-of-memory as if
+// the card were full. It must not touch the card.
+using Injector = std::function<bool(const Request&)>;
+
+struct CardOptions {
+  int index = 0;
+  std::string name;  // "NVIDIA GeForce RTX 4090"
+  Bytes capacity = allocator::kUnlimited;
+  Bytes context;  // of the process, off the capacity from the start
+  Mode mode = Mode::shape_only;
+  Rules rules = Rules::cuda;
+  allocator::Settings settings = {};
+  const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: nothing chip-dependent
+  bool cublas_workspaces = true;  // taken at the first matrix product, as PyTorch does on CUDA
+};
+
+class Card : public std::enable_shared_from_this<Card> {
+ public:
+  explicit Card(CardOptions options);
+  Card(const Card&) = delete;
+  Card& operator=(const Card&) = delete;
+  ~Card();
+
+  [[nodiscard]] int index() const { return options_.index; }
+  [[nodiscard]] c10::Device device() const;
+  [[nodiscard]] const CardOptions& options() const { return options_; }
+
+  // ---- How operators run here ----
+
+  [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
+  [[nodiscard]] Rules rules() const { return rules_.load(std::memory_order_relaxed); }
+  // Both answer what was set before. Tensors of shape-only time have no data later on.
+  Mode set_mode(Mode mode) { return mode_.exchange(mode); }
+  Rules set_rules(Rules rules) { return rules_.exchange(rules); }
+
+  // ---- Memory ----
+
+  // Throws c10::OutOfMemoryError with PyTorch's text.
+  [[nodiscard]] allocator::BlockId allocate(Bytes bytes, allocator::StreamId stream);
+  void free(allocator::BlockId block) noexcept;
+  void record_stream(allocator::BlockId block, allocator::StreamId stream);
+  void empty_cache();
+  void reset_peaks();
+  void reset_accumulated();
+  void set_memory_fraction(double fraction);
+  void change_settings(const allocator::Settings& settings);
+  // Memory of the card that a neighbour holds now.
+  void set_used_by_others(Bytes used);
+
+  [[nodiscard]] allocator::Statistics statistics() const;
+  [[nodiscard]] Bytes free_bytes() const;
+  [[nodiscard]] Bytes capacity() const { return options_.capacity; }
+  [[nodiscard]] allocator::BlockInfo block(allocator::BlockId block) const;
+  [[nodiscard]] std::vector<allocator::SegmentInfo> snapshot() const;
+  // Of the last refusal; nothing: there was none.
+  [[nodiscard]] std::optional<allocator::OutOfMemory> last_out_of_memory() const;
+  // A copy of the allocator as it stands, to try something on.
+  [[nodiscard]] allocator::CachingAllocator fork() const;
+
+  // ---- Watching and disturbing ----
+
+  // Everything that happens goes to the recorder, until null is given; it must live that long.
+  void record(trace::Recorder* recorder);
+  [[nodiscard]] trace::Recorder* recorder() const { return recorder_.load(); }
+  // Until an empty one is given. Answers the one before.
+  Injector inject(Injector injector);
+  // How many allocations were asked for so far.
+  [[nodiscard]] std::uint64_t requests() const;
+
+  // Values that were read from the card while it had none (`.item()` in shape-only mode): each was
+  // answered with zero.
+  [[nodiscard]] std::uint64_t values_read_as_zero() const { return values_read_.load(); }
+  void note_value_read() { values_read_.fetch_add(1, std::memory_order_relaxed); }
+
+  // ---- What chips need besides ----
+
+  // Takes cuBLAS's workspace for this thread and stream, if it is the first matrix product there.
+  void use_cublas(allocator::StreamId stream);
+
+  // ---- Random numbers ----
+
+  // The card's default generator: a state of its own, and the CPU's numbers for the same seed.
+  [[nodiscard]] const at::Generator& generator() const { return generator_; }
+
+ private:
+  [[noreturn]] void refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected);
+
+  const CardOptions options_;
+  std::atomic<Mode> mode_;
+  std::atomic<Rules> rules_;
+  mutable std::mutex mutex_;  // of all that follows, up to the injector
+  allocator::CachingAllocator allocator_;
+  Bytes used_by_others_;
+  std::uint64_t requests_ = 0;
+  std::optional<allocator::OutOfMemory> last_out_of_memory_;
+  std::unique_ptr<trace::RecordingObserver> observer_;
+  Injector injector_;
+  std::atomic<trace::Recorder*> recorder_{nullptr};
+  std::set<std::pair<std::thread::id, allocator::StreamId>> cublas_workspaces_;
+  std::atomic<std::uint64_t> values_read_{0};
+  at::Generator generator_;
+};
+
+}  // namespace headroom::sim

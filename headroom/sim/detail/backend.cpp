@@ -1,0 +1,98 @@
+#include "headroom/sim/detail/backend.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/DeviceType.h>
+#include <torch/library.h>
+
+#include <mutex>
+#include <set>
+
+#include "headroom/base/error.h"
+#include "headroom/sim/detail/attention.h"
+#include "headroom/sim/detail/autocast.h"
+#include "headroom/sim/detail/block.h"
+#include "headroom/sim/detail/cuda_operators.h"
+#include "headroom/sim/detail/engine.h"
+#include "headroom/sim/detail/execute.h"
+#include "headroom/sim/detail/guard.h"
+#include "headroom/sim/detail/hooks.h"
+#include "headroom/sim/detail/kernels.h"
+#include "headroom/sim/detail/pinned.h"
+#include "headroom/sim/rules/table.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+void check_free() {
+  const auto& cuda = at::detail::getCUDAHooks();
+  if (cuda.hasCUDA())
+    for (c10::DeviceIndex i = 0; i < cuda.deviceCount(); ++i)
+      if (cuda.hasPrimaryContext(i))
+        throw UnavailableError(expectation(
+            "simulate", "a process that has not used CUDA",
+            "one that has: cuda:" + std::to_string(i) + " is in use",
+            "simulate in a process of its own; LibTorch has one accelerator a process"));
+  if (at::isPrivateUse1HooksRegistered())
+    throw UnavailableError(expectation(
+        "simulate", "LibTorch's place for an own device type (PrivateUse1) to be free",
+        "one taken by '" + c10::get_privateuse1_backend() + "'",
+        "simulate in a process without that backend"));
+}
+
+bool is_composite(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+}
+
+auto one_kernel() {
+  return torch::CppFunction::makeFromBoxedFunction<&execute>();
+}
+
+// Operators that LibTorch composes of others unless a backend says otherwise. CUDA says so for these,
+// or a rule of ours does, so they stay whole here, too.
+void register_whole(torch::Library& aten) {
+  std::set<std::string> whole(cuda_operators().begin(), cuda_operators().end());
+  for (const auto& [name, entry] : rules::table().entries()) whole.insert(name);
+  for (const std::string& name : whole) {
+    const std::size_t dot = name.find('.');
+    const auto op = c10::Dispatcher::singleton().findSchema(
+        {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    if (op && !op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) && is_composite(*op))
+      aten.impl(name.c_str(), one_kernel());
+  }
+}
+
+void load() {
+  check_free();
+  c10::register_privateuse1_backend("sim");
+  register_hooks();
+  register_guard();
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator(), 1);
+  register_pinned_allocator();
+  install_engine();
+
+  // Kept for good: taking a kernel back while tensors live would leave them without any.
+  static torch::Library& aten = *new torch::Library(
+      torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  register_kernels(aten);
+  register_attention(aten);
+  register_whole(aten);
+  static torch::Library& all = *new torch::Library(
+      torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  all.fallback(one_kernel());
+  register_autocast();
+}
+
+}  // namespace
+
+void load_backend() {
+  static std::once_flag once;
+  std::call_once(once, load);
+}
+
+}  // namespace headroom::sim::detail

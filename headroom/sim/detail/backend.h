@@ -1,0 +1,10 @@
+// Makes `sim` known to LibTorch, in the order it needs.
+#pragma once
+
+namespace headroom::sim::detail {
+
+// Once a process; throws UnavailableError in a process that has used CUDA, or whose PrivateUse1 is
+// somebody else's.
+void load_backend();
+
+}  // namespace headroom::sim::detail

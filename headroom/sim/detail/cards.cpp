@@ -1,0 +1,58 @@
+#include "headroom/sim/detail/cards.h"
+
+#include <array>
+#include <atomic>
+
+#include "headroom/base/error.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+std::array<std::atomic<Card*>, kMostCards> table{};
+std::atomic<int> count{0};
+thread_local int current = 0;
+
+}  // namespace
+
+Card* find_card(int index) noexcept {
+  if (index < 0 || index >= kMostCards) return nullptr;
+  return table[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+}
+
+Card& card_at(int index) {
+  if (Card* card = find_card(index)) return *card;
+  const int cards = card_count();
+  const std::string expected =
+      cards == 0   ? "simulated cards, of which there are none now"
+      : cards == 1 ? "the only simulated card, sim:0"
+                   : "a card from sim:0 to sim:" + std::to_string(cards - 1);
+  throw UsageError(expectation("sim", expected, "sim:" + std::to_string(index),
+                               "simulate(\"" + std::to_string(std::max(index + 1, 1)) +
+                                   "x24GiB\"), and keep what it returns"));
+}
+
+int card_count() noexcept {
+  return count.load(std::memory_order_acquire);
+}
+
+int current_card() noexcept {
+  return current;
+}
+int exchange_current_card(int index) noexcept {
+  return std::exchange(current, index);
+}
+
+bool install_cards(const std::vector<std::shared_ptr<Card>>& cards) {
+  int none = 0;
+  if (!count.compare_exchange_strong(none, static_cast<int>(cards.size()))) return false;
+  for (std::size_t i = 0; i < cards.size(); ++i)
+    table[i].store(cards[i].get(), std::memory_order_release);
+  return true;
+}
+
+void remove_cards() noexcept {
+  for (auto& card : table) card.store(nullptr, std::memory_order_release);
+  count.store(0, std::memory_order_release);
+}
+
+}  // namespace headroom::sim::detail

@@ -1,0 +1,97 @@
+#include "headroom/sim/detail/guard.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <chrono>
+
+#include "headroom/sim/detail/block.h"
+#include "headroom/sim/detail/cards.h"
+#include "headroom/sim/detail/streams.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+using c10::Device;
+using c10::DeviceIndex;
+using c10::Stream;
+constexpr auto kSim = c10::DeviceType::PrivateUse1;
+
+Device device_of(int card) {
+  return {kSim, static_cast<DeviceIndex>(card)};
+}
+int index_of(Device device) {
+  return device.index() < 0 ? current_card() : device.index();
+}
+Stream stream_of(int card, c10::StreamId id) {
+  return Stream(Stream::UNSAFE, device_of(card), id);
+}
+
+// When it was recorded: all that an event of work that is always done can tell.
+struct Event {
+  std::chrono::steady_clock::time_point at;
+};
+
+class Guard final : public c10::impl::DeviceGuardImplInterface {
+ public:
+  c10::DeviceType type() const override { return kSim; }
+
+  Device exchangeDevice(Device device) const override {
+    return device_of(exchange_current_card(index_of(device)));
+  }
+  Device getDevice() const override { return device_of(current_card()); }
+  void setDevice(Device device) const override { exchange_current_card(index_of(device)); }
+  void uncheckedSetDevice(Device device) const noexcept override {
+    exchange_current_card(index_of(device));
+  }
+  // Autograd makes its threads by this, once, whatever is simulated later.
+  DeviceIndex deviceCount() const noexcept override { return kMostCards; }
+
+  Stream getStream(Device device) const override {
+    const int card = index_of(device);
+    return stream_of(card, current_stream(card));
+  }
+  Stream getDefaultStream(Device device) const override { return stream_of(index_of(device), 0); }
+  Stream getStreamFromGlobalPool(Device device, bool high_priority) const override {
+    const int card = index_of(device);
+    return stream_of(card, pooled_stream(card, high_priority));
+  }
+  Stream getNewStream(Device device, int) const override {
+    const int card = index_of(device);
+    return stream_of(card, new_stream(card));
+  }
+  Stream exchangeStream(Stream stream) const override {
+    const int card = stream.device_index();
+    return stream_of(card, exchange_current_stream(card, stream.id()));
+  }
+  bool queryStream(const Stream&) const override { return true; }
+  void synchronizeStream(const Stream&) const override {}
+  void synchronizeDevice(DeviceIndex) const override {}
+
+  void record(void** event, const Stream&, DeviceIndex, c10::EventFlag) const override {
+    if (*event == nullptr) *event = new Event;
+    static_cast<Event*>(*event)->at = std::chrono::steady_clock::now();
+  }
+  void block(void*, const Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void synchronizeEvent(void*) const override {}
+  void destroyEvent(void* event, DeviceIndex) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
+  double elapsedTime(void* from, void* to, DeviceIndex) const override {
+    const auto passed = static_cast<Event*>(to)->at - static_cast<Event*>(from)->at;
+    return std::chrono::duration<double, std::milli>(passed).count();
+  }
+
+  void recordDataPtrOnStream(const c10::DataPtr& pointer, const Stream& stream) const override {
+    device_allocator()->recordStream(pointer, stream);
+  }
+};
+
+}  // namespace
+
+void register_guard() {
+  static const Guard guard;
+  c10::impl::registerDeviceGuard(kSim, &guard);
+}
+
+}  // namespace headroom::sim::detail

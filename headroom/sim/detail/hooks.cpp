@@ -1,0 +1,74 @@
+#include "headroom/sim/detail/hooks.h"
+
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "headroom/sim/detail/block.h"
+#include "headroom/sim/detail/cards.h"
+#include "headroom/sim/detail/executing.h"
+#include "headroom/sim/detail/generator.h"
+#include "headroom/sim/detail/pinned.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+int card_or_current(c10::DeviceIndex index) {
+  return index < 0 ? current_card() : index;
+}
+
+class Hooks final : public at::PrivateUse1HooksInterface {
+ public:
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return card_count() > 0; }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override {
+    return find_card(index) != nullptr;
+  }
+  c10::DeviceIndex deviceCount() const override {
+    return static_cast<c10::DeviceIndex>(card_count());
+  }
+
+  void setCurrentDevice(c10::DeviceIndex index) const override { exchange_current_card(index); }
+  c10::DeviceIndex getCurrentDevice() const override {
+    return static_cast<c10::DeviceIndex>(current_card());
+  }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    return static_cast<c10::DeviceIndex>(exchange_current_card(index));
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return exchangeDevice(index);
+  }
+
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return card_at(card_or_current(index)).generator();
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    return make_generator(card_or_current(index));
+  }
+
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+
+  void resizePrivateUse1Bytes(const c10::Storage& storage, std::size_t bytes) const override {
+    Card& card = card_at(storage.device().index());
+    c10::DataPtr grown{nullptr, card.device()};
+    if (bytes > 0) {
+      grown = allocate_block(card, bytes, mode_now(card) == Mode::compute);
+      if (grown.get() != nullptr && storage.data() != nullptr)
+        std::memcpy(grown.get(), storage.data(), std::min(bytes, storage.nbytes()));
+    }
+    c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
+    impl->set_data_ptr_noswap(std::move(grown));
+    impl->set_nbytes(bytes);
+  }
+};
+
+}  // namespace
+
+void register_hooks() {
+  static Hooks hooks;
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+}
+
+}  // namespace headroom::sim::detail

@@ -1,0 +1,29 @@
+// What is known of an operator, looked up once and kept.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+
+#include "headroom/sim/rules/table.h"
+
+namespace headroom::sim::detail {
+
+struct Operator {
+  std::string name;                      // "aten::where.self"
+  std::size_t arguments = 0;
+  const rules::Entry* entry = nullptr;   // what Headroom's own table has; null: nothing
+  bool on_meta = false;                  // LibTorch gives its shapes
+  bool on_cpu = false;
+  bool is_view = false;                  // its results share the arguments' memory
+  bool takes_several_cards = false;      // copies
+  int generator_argument = -1;           // -1: it draws no random numbers
+
+  [[nodiscard]] bool has_rule() const { return entry != nullptr && entry->rule.arguments > 0; }
+  [[nodiscard]] bool has_fill() const { return entry != nullptr && entry->fill.arguments > 0; }
+  [[nodiscard]] bool uses_cublas() const { return entry != nullptr && entry->uses_cublas; }
+};
+
+[[nodiscard]] const Operator& operator_of(const c10::OperatorHandle& handle);
+
+}  // namespace headroom::sim::detail

@@ -1,0 +1,81 @@
+#include "headroom/sim/simulate.h"
+
+#include <vector>
+
+#include "headroom/base/error.h"
+#include "headroom/sim/detail/backend.h"
+#include "headroom/sim/detail/cards.h"
+
+namespace headroom::sim {
+namespace {
+
+// What CUDA calls the total of the card; a process's context is off it from the start.
+std::shared_ptr<Card> make_card(int index, const gpu::SimulatedCard& spec,
+                                const SimulationOptions& options) {
+  const gpu::DeviceProfile* profile = gpu::find_profile(spec.profile);
+  CardOptions card;
+  card.index = index;
+  card.name = spec.name;
+  card.capacity = spec.total - spec.reserved;
+  if (profile != nullptr && profile->context) card.context = *profile->context;
+  card.mode = options.mode;
+  card.rules = options.rules;
+  card.settings = options.settings;
+  card.profile = profile;
+  card.cublas_workspaces = options.cublas_workspaces;
+  return std::make_shared<Card>(std::move(card));
+}
+
+}  // namespace
+
+struct Simulation::Box {
+  explicit Box(std::vector<std::shared_ptr<Card>> of) : cards(std::move(of)) {
+    if (!detail::install_cards(cards))
+      throw UsageError(expectation("simulate", "one box of simulated cards at a time",
+                                   "a second one while the first is there",
+                                   "let the first Simulation go"));
+  }
+  ~Box() { detail::remove_cards(); }
+  Box(const Box&) = delete;
+  Box& operator=(const Box&) = delete;
+
+  std::vector<std::shared_ptr<Card>> cards;
+};
+
+Simulation::Simulation(std::unique_ptr<Box> box) : box_(std::move(box)) {}
+Simulation::Simulation(Simulation&&) noexcept = default;
+Simulation& Simulation::operator=(Simulation&&) noexcept = default;
+Simulation::~Simulation() = default;
+
+int Simulation::cards() const {
+  return static_cast<int>(box_->cards.size());
+}
+
+Card& Simulation::card(int index) const {
+  return detail::card_at(index);
+}
+
+c10::Device Simulation::device(int index) const {
+  return card(index).device();
+}
+
+Simulation simulate(const gpu::SimulatedBox& box, const SimulationOptions& options) {
+  detail::load_backend();
+  std::vector<std::shared_ptr<Card>> cards;
+  for (const gpu::SimulatedCard& spec : box.cards)
+    cards.push_back(make_card(static_cast<int>(cards.size()), spec, options));
+  return Simulation(std::make_unique<Simulation::Box>(std::move(cards)));
+}
+
+Simulation simulate(std::string_view spec, const SimulationOptions& options) {
+  return simulate(gpu::parse_simulated(spec), options);
+}
+
+std::shared_ptr<Card> card_of(c10::Device device) {
+  if (device.type() != c10::DeviceType::PrivateUse1)
+    throw UsageError(expectation("card_of", "a simulated device such as sim:0", device.str(), ""));
+  const int index = device.index() < 0 ? detail::current_card() : device.index();
+  return detail::card_at(index).shared_from_this();
+}
+
+}  // namespace headroom::sim

@@ -1,0 +1,64 @@
+// A box of simulated GPUs in this process: `sim:0` to `sim:N-1` are devices like any other, for any
+// code that LibTorch runs.
+//
+//   Simulation box = simulate("8x31.36GiB");
+//   auto model = on(box.device(0), [] { return MyNet(); });
+//   ...
+//
+// While the Simulation lives, the cards exist. Nothing of this is registered with LibTorch before
+// the first call; from then on the device type `sim` stays known to the process (without cards, when
+// no Simulation lives), and autograd keeps a thread for each of kMostSimulatedCards cards from its
+// next backward pass on.
+//
+// A process that has used CUDA cannot simulate: LibTorch has one accelerator a process, and would
+// take `sim` for it. There simulate() throws UnavailableError; predictions come from a child process.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string_view>
+
+#include "headroom/allocator/settings.h"
+#include "headroom/gpu/simulated.h"
+#include "headroom/sim/card.h"
+
+namespace headroom::sim {
+
+struct SimulationOptions {
+  Mode mode = Mode::shape_only;
+  Rules rules = Rules::cuda;
+  allocator::Settings settings = {};  // as PYTORCH_CUDA_ALLOC_CONF
+  // PyTorch takes cuBLAS's workspaces from the same memory: of each card, at its first matrix
+  // product, one for each thread and stream. Off: the tensors alone.
+  bool cublas_workspaces = true;
+};
+
+// The box. One at a time in a process; where it moves, the cards move along.
+class Simulation {
+ public:
+  Simulation(Simulation&&) noexcept;
+  Simulation& operator=(Simulation&&) noexcept;
+  ~Simulation();  // the cards are gone; tensors on them may still be freed, not used
+
+  [[nodiscard]] int cards() const;
+  [[nodiscard]] Card& card(int index) const;  // throws UsageError beyond the last
+  [[nodiscard]] c10::Device device(int index) const;
+
+ private:
+  friend Simulation simulate(const gpu::SimulatedBox& box, const SimulationOptions& options);
+  struct Box;
+  explicit Simulation(std::unique_ptr<Box> box);
+  std::unique_ptr<Box> box_;
+};
+
+// Throws UsageError (a bad spec; a box exists already) and UnavailableError (CUDA is in use).
+[[nodiscard]] Simulation simulate(std::string_view spec, const SimulationOptions& options = {});
+[[nodiscard]] Simulation simulate(const gpu::SimulatedBox& box,
+                                  const SimulationOptions& options = {});
+
+// The card a device of type `sim` stands for, in whatever part of the program the Simulation is.
+// Throws UsageError if there is none.
+[[nodiscard]] std::shared_ptr<Card> card_of(c10::Device device);
+
+}  // namespace headroom::sim
