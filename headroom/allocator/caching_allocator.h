@@ -119,6 +119,7 @@ struct Happening {
   Bytes size;  // of blocks: what was requested
   StreamId stream = 0;
   PoolId pool = 0;
+  Bytes block;  // of blocks: what they take, rounding included
 };
 class Observer {
  public:

@@ -4,7 +4,9 @@
 
 #include <chrono>
 
+#include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/generator.h"
+#include "headroom/trace/recording_observer.h"
 
 namespace headroom::sim {
 namespace {
@@ -23,6 +25,24 @@ std::int64_t now_ns() {
 }
 
 }  // namespace
+
+class Card::Observer final : public allocator::Observer {
+ public:
+  Observer(trace::Recorder* recorder, Watcher* watcher, int card) : watcher_(watcher) {
+    if (recorder != nullptr)
+      recording_.emplace(*recorder,
+                         trace::RecordingObserverOptions{
+                             .device = static_cast<std::uint16_t>(card), .now_ns = now_ns});
+  }
+  void on(const allocator::Happening& happening) override {
+    if (recording_) recording_->on(happening);
+    if (watcher_ != nullptr) watcher_->on_happening(happening);
+  }
+
+ private:
+  std::optional<trace::RecordingObserver> recording_;
+  Watcher* watcher_;
+};
 
 Card::Card(CardOptions options)
     : options_(std::move(options)),
@@ -161,11 +181,20 @@ allocator::CachingAllocator Card::fork() const {
 void Card::record(trace::Recorder* recorder) {
   const std::lock_guard lock(mutex_);
   recorder_ = recorder;
+  observe();
+}
+
+Watcher* Card::watch(Watcher* watcher) {
+  const std::lock_guard lock(mutex_);
+  Watcher* const before = watcher_.exchange(watcher);
+  observe();
+  return before;
+}
+
+void Card::observe() {
   observer_.reset();
-  if (recorder != nullptr)
-    observer_ = std::make_unique<trace::RecordingObserver>(
-        *recorder, trace::RecordingObserverOptions{
-                       .device = static_cast<std::uint16_t>(options_.index), .now_ns = now_ns});
+  if (recorder_.load() != nullptr || watcher_.load() != nullptr)
+    observer_ = std::make_unique<Observer>(recorder_.load(), watcher_.load(), options_.index);
   allocator_.observe(observer_.get());
 }
 
@@ -187,6 +216,13 @@ void Card::use_cublas(allocator::StreamId stream) {
 std::uint64_t Card::requests() const {
   const std::lock_guard lock(mutex_);
   return requests_;
+}
+
+std::optional<std::uint64_t> address_of(const at::TensorBase& tensor) {
+  if (!tensor.defined() || !tensor.has_storage()) return {};
+  const detail::Block* const block = detail::block_of(tensor.storage());
+  if (block == nullptr) return {};
+  return block->card->block(block->id).address;
 }
 
 }  // namespace headroom::sim

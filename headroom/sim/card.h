@@ -11,6 +11,7 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/TensorBase.h>
 #include <c10/core/Device.h>
 
 #include <atomic>
@@ -28,8 +29,8 @@
 #include "headroom/allocator/caching_allocator.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/gpu/simulated.h"
+#include "headroom/sim/watcher.h"
 #include "headroom/trace/recorder.h"
-#include "headroom/trace/recording_observer.h"
 
 namespace headroom::sim {
 
@@ -116,6 +117,9 @@ class Card : public std::enable_shared_from_this<Card> {
   // Everything that happens goes to the recorder, until null is given; it must live that long.
   void record(trace::Recorder* recorder);
   [[nodiscard]] trace::Recorder* recorder() const { return recorder_.load(); }
+  // The same for a watcher. Answers the one before.
+  Watcher* watch(Watcher* watcher);
+  [[nodiscard]] Watcher* watcher() const { return watcher_.load(std::memory_order_relaxed); }
   // Until an empty one is given. Answers the one before.
   Injector inject(Injector injector);
   // How many allocations were asked for so far.
@@ -137,6 +141,8 @@ class Card : public std::enable_shared_from_this<Card> {
   [[nodiscard]] const at::Generator& generator() const { return generator_; }
 
  private:
+  class Observer;  // hands what happens on to recorder and watcher
+  void observe();
   [[noreturn]] void refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected);
 
   const CardOptions options_;
@@ -147,12 +153,17 @@ class Card : public std::enable_shared_from_this<Card> {
   Bytes used_by_others_;
   std::uint64_t requests_ = 0;
   std::optional<allocator::OutOfMemory> last_out_of_memory_;
-  std::unique_ptr<trace::RecordingObserver> observer_;
+  std::unique_ptr<Observer> observer_;
   Injector injector_;
   std::atomic<trace::Recorder*> recorder_{nullptr};
+  std::atomic<Watcher*> watcher_{nullptr};
   std::set<std::pair<std::thread::id, allocator::StreamId>> cublas_workspaces_;
   std::atomic<std::uint64_t> values_read_{0};
   at::Generator generator_;
 };
+
+// Where the memory under a tensor lies in the card's allocator, as its trace has it; nothing: it
+// lies on no card, or has no bytes.
+[[nodiscard]] std::optional<std::uint64_t> address_of(const at::TensorBase& tensor);
 
 }  // namespace headroom::sim

@@ -230,7 +230,7 @@ BlockId CachingAllocator::Card::hand_out(BlockId id, const Request& request) {
   Block& block = blocks[id];
   block.state = State::allocated;
   block.requested = request.requested;
-  tell(Happening::Kind::alloc, block.address, block.requested, block.stream, block.pool);
+  tell(Happening::Kind::alloc, block);
   increase(statistics.allocation, block.pool, 1);
   increase(statistics.allocated_bytes, block.pool, block.size);
   increase(statistics.active, block.pool, 1);
@@ -253,7 +253,7 @@ void CachingAllocator::Card::free(BlockId id) {
   block.state = State::awaiting;
   decrease(statistics.allocation, block.pool, 1);
   decrease(statistics.allocated_bytes, block.pool, block.size);
-  tell(Happening::Kind::free_requested, block.address, block.requested, block.stream, block.pool);
+  tell(Happening::Kind::free_requested, block);
   if (block.size >= max_split_size) statistics.oversize_allocations.decrease(1);
   if (!block.used_elsewhere)
     make_free(id);
@@ -266,8 +266,7 @@ void CachingAllocator::Card::free(BlockId id) {
 void CachingAllocator::Card::make_free(BlockId id) {
   const std::int64_t size = blocks[id].size;
   const std::uint32_t pool = blocks[id].pool;
-  tell(Happening::Kind::free_completed, blocks[id].address, blocks[id].requested, blocks[id].stream,
-       pool);
+  tell(Happening::Kind::free_completed, blocks[id]);
   blocks[id].state = State::free;
   std::int64_t split_blocks = 0, split_bytes = 0;
   for (const BlockId neighbour : {blocks[id].previous, blocks[id].next}) {

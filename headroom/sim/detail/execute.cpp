@@ -64,6 +64,8 @@ class Call {
     if (computes)
       arguments.assign(stack_.begin() + static_cast<std::ptrdiff_t>(first_), stack_.end());
     const std::optional<trace::OperationScope> scope = operation_scope();
+    if (Watcher* const watcher = card_->watcher())
+      watcher->on_operator({op_.name, stack_.data() + first_, op_.arguments});
     if (op_.uses_cublas()) card_->use_cublas(allocator_stream(current_stream(card_->index())));
     if (plan()) {
       if (computes && !op_.is_view) fill(std::move(arguments));
@@ -108,7 +110,7 @@ class Call {
   // The results, on the card but without data, take the arguments' place. False: nobody knows the
   // shapes without running the operator.
   bool plan() {
-    const ExecutingScope scope(card_, true);
+    const ExecutingScope scope(card_, true, op_.name);
     if (op_.entry != nullptr && !op_.entry->refused.empty())
       TORCH_CHECK_NOT_IMPLEMENTED(false, op_.name, " on a simulated card: ", op_.entry->refused);
     if (op_.has_rule()) {
@@ -211,7 +213,7 @@ class Call {
     replace_arguments(aliases, DeviceType::CPU);
     const c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
     if (op_.has_fill()) {
-      const ExecutingScope scope(card_, false);
+      const ExecutingScope scope(card_, false, op_.name);
       op_.entry->fill.function.callBoxed(handle_, cpu, &stack_);
     } else {
       check(op_.on_cpu, "a kernel for the CPU");
@@ -277,6 +279,7 @@ class Call {
           "values that a shape-only tensor does not have, or Headroom has no rule for it. Run this ",
           "part in compute mode (Card::set_mode), or use an operator whose result has a fixed ",
           "shape.");
+    const ExecutingScope scope(card_, false, op_.name);
     Aliases aliases(DeviceType::CPU);
     run_on_cpu(aliases);
     std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> made;

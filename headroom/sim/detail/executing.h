@@ -1,6 +1,8 @@
 // What this thread is doing while an operator runs on a simulated card.
 #pragma once
 
+#include <string_view>
+
 #include "headroom/sim/card.h"
 
 namespace headroom::sim::detail {
@@ -9,6 +11,7 @@ struct Executing {
   Card* card = nullptr;  // whose operator runs; null: none does
   // The shapes and sizes of the results are being made, in either mode: what runs now has no data.
   bool planning = false;
+  std::string_view name;  // of the operator
 };
 inline thread_local Executing executing;
 
@@ -19,7 +22,9 @@ inline thread_local Executing executing;
 
 class ExecutingScope {
  public:
-  ExecutingScope(Card* card, bool planning) : before_(executing) { executing = {card, planning}; }
+  ExecutingScope(Card* card, bool planning, std::string_view name) : before_(executing) {
+    executing = {card, planning, name};
+  }
   ~ExecutingScope() { executing = before_; }
   ExecutingScope(const ExecutingScope&) = delete;
   ExecutingScope& operator=(const ExecutingScope&) = delete;

@@ -1,0 +1,35 @@
+// Somebody who wants to know who allocates what: told of every operator before it runs on a card,
+// and of everything that happens in the card's allocator.
+//
+// Threads: operators are told on the thread that runs them, several at a time; happenings under the
+// card's lock, one at a time, on the thread that caused them. A watcher must not touch the card.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "headroom/allocator/caching_allocator.h"
+
+namespace c10 {
+struct IValue;
+}
+
+namespace headroom::sim {
+
+struct OperatorCall {
+  std::string_view name;  // "aten::mm"; lives as long as the process
+  const c10::IValue* arguments = nullptr;
+  std::size_t argument_count = 0;
+};
+
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void on_operator(const OperatorCall& call) = 0;
+  virtual void on_happening(const allocator::Happening& happening) = 0;
+};
+
+// The operator that runs on this thread; empty: none does, the program itself asks.
+[[nodiscard]] std::string_view current_operator() noexcept;
+
+}  // namespace headroom::sim
