@@ -3,7 +3,10 @@
 //
 //   auto net = on(box.device(0), [] { return std::make_shared<Net>(); });
 //
-// Works for sim, cuda, cpu and meta. Holds for this thread, until the function returns.
+// Works for sim, cuda, cpu and meta. Holds for this thread, until the function returns; scopes
+// nest. What is made like another tensor (`empty_like`, `x.to(torch::kHalf)`) stays where that one
+// is. A copy to the CPU that is asked for inside, `x.cpu()`, stays on `device` too:
+// torch::tensor({...}) fills on the CPU and copies, and cannot be told from it.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -14,6 +14,7 @@
 #include "headroom/sim/detail/attention.h"
 #include "headroom/sim/detail/autocast.h"
 #include "headroom/sim/detail/block.h"
+#include "headroom/sim/detail/card_memory.h"
 #include "headroom/sim/detail/cuda_operators.h"
 #include "headroom/sim/detail/engine.h"
 #include "headroom/sim/detail/execute.h"
@@ -73,6 +74,7 @@ void load() {
   register_hooks();
   register_guard();
   c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator(), 1);
+  register_card_memory();
   register_pinned_allocator();
   install_engine();
 

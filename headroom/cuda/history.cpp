@@ -1,0 +1,122 @@
+#include "headroom/cuda/history.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <unordered_map>
+
+#include "headroom/base/error.h"
+#include "headroom/libtorch/current_operator.h"
+#include "headroom/trace/recorder.h"
+
+namespace headroom::cuda {
+namespace {
+
+namespace real = c10::cuda::CUDACachingAllocator;
+using Entry = real::TraceEntry;
+constexpr std::size_t kMostDevices = C10_COMPILE_TIME_MAX_GPUS;
+
+std::array<std::atomic<trace::Recorder*>, kMostDevices> recorders{};
+
+std::mutex mutex;  // of all that follows
+std::array<std::unordered_map<const void*, std::uint32_t>, kMostDevices> streams;
+std::array<std::optional<allocator::OutOfMemory>, kMostDevices> refusals;
+
+std::size_t slot(int device) {
+  if (device < 0 || device >= static_cast<int>(kMostDevices))
+    throw UsageError(expectation("cuda", "a card that LibTorch has place for",
+                                 "cuda:" + std::to_string(device)));
+  return static_cast<std::size_t>(device);
+}
+
+// Nothing: it is no happening, but somebody's look at the allocator.
+std::optional<trace::Kind> kind_of(Entry::Action action) {
+  switch (action) {
+    case Entry::ALLOC:
+      return trace::Kind::alloc;
+    case Entry::FREE_REQUESTED:
+      return trace::Kind::free_requested;
+    case Entry::FREE_COMPLETED:
+      return trace::Kind::free_completed;
+    case Entry::SEGMENT_ALLOC:
+      return trace::Kind::segment_alloc;
+    case Entry::SEGMENT_FREE:
+      return trace::Kind::segment_free;
+    case Entry::SEGMENT_MAP:
+      return trace::Kind::segment_map;
+    case Entry::SEGMENT_UNMAP:
+      return trace::Kind::segment_unmap;
+    case Entry::OOM:
+      return trace::Kind::oom;
+    case Entry::SNAPSHOT:
+      break;
+  }
+  return {};
+}
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// Called under the device's lock. It takes the recorder's, and that one takes none further: no
+// thread holds a recorder's lock while it allocates.
+void tell(const Entry& entry) {
+  trace::Recorder* const recorder = recorders[slot(entry.device_)].load(std::memory_order_acquire);
+  const std::optional<trace::Kind> kind = kind_of(entry.action_);
+  if (recorder == nullptr || !kind) return;
+  trace::Event event;
+  event.kind = *kind;
+  event.time_ns = now_ns();
+  event.address = entry.addr_;
+  event.bytes = Bytes{static_cast<std::int64_t>(entry.size_)};
+  event.stream = stream_number(entry.device_, entry.stream_);
+  event.device = static_cast<std::uint16_t>(entry.device_);
+  const std::string operation = libtorch::current_operator();
+  if (!operation.empty()) event.operation = recorder->name(operation);
+  recorder->append(event);
+}
+
+// Called without the device's lock.
+void note_refusal(std::int64_t device, std::size_t asked, std::size_t total, std::size_t free) {
+  const auto stats = real::getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  allocator::OutOfMemory refusal{};
+  refusal.requested = refusal.tried = Bytes{static_cast<std::int64_t>(asked)};
+  refusal.capacity = Bytes{static_cast<std::int64_t>(total)};
+  refusal.free = Bytes{static_cast<std::int64_t>(free)};
+  refusal.allocated = Bytes{stats.allocated_bytes[0].current};
+  refusal.reserved = Bytes{stats.reserved_bytes[0].current};
+  const std::lock_guard lock(mutex);
+  refusals[slot(static_cast<int>(device))] = refusal;
+}
+
+}  // namespace
+
+std::uint32_t stream_number(int device, const void* stream) {
+  if (stream == nullptr) return 0;
+  const std::lock_guard lock(mutex);
+  auto& known = streams[slot(device)];
+  return known.try_emplace(stream, static_cast<std::uint32_t>(known.size() + 1)).first->second;
+}
+
+void record(int device, trace::Recorder* recorder) {
+  static std::once_flag attached;  // for good; without a recorder it costs a look at a table
+  if (recorder != nullptr)
+    std::call_once(attached, [] { real::attachAllocatorTraceTracker(&tell); });
+  recorders[slot(device)].store(recorder, std::memory_order_release);
+}
+
+std::optional<allocator::OutOfMemory> last_out_of_memory(int device) {
+  const std::lock_guard lock(mutex);
+  return refusals[slot(device)];
+}
+
+void observe_refusals() {
+  real::attachOutOfMemoryObserver(&note_refusal);
+}
+
+}  // namespace headroom::cuda

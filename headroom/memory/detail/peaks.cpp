@@ -1,0 +1,113 @@
+#include "headroom/memory/detail/peaks.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace headroom::memory::detail {
+
+void Peaks::raise_to(const Peaks& other) {
+  allocated = std::max(allocated, other.allocated);
+  reserved = std::max(reserved, other.reserved);
+  active = std::max(active, other.active);
+  requested = std::max(requested, other.requested);
+}
+
+Peaks peaks_of(const DeviceStats& stats) {
+  return {.allocated = Bytes{stats.allocated_bytes[0].peak},
+          .reserved = Bytes{stats.reserved_bytes[0].peak},
+          .active = Bytes{stats.active_bytes[0].peak},
+          .requested = Bytes{stats.requested_bytes[0].peak}};
+}
+
+// Of all devices. The lock is held while the allocator is asked, whose own locks lie below it.
+class Ledger {
+ public:
+  void open(Beholder& beholder) {
+    const std::lock_guard lock(mutex_);
+    Page& page = page_of(beholder.device_);
+    note(beholder.device_, page);
+    memory_of(beholder.device_).reset_peaks(beholder.device_.index());
+    page.open.insert(&beholder);
+  }
+  void close(Beholder& beholder) {
+    const std::lock_guard lock(mutex_);
+    pages_[beholder.device_].open.erase(&beholder);
+  }
+  Peaks ask(Beholder& beholder) {
+    const std::lock_guard lock(mutex_);
+    note(beholder.device_, page_of(beholder.device_));
+    return beholder.seen_;
+  }
+  Peaks overall(c10::Device device, const DeviceStats& now) {
+    const std::lock_guard lock(mutex_);
+    Peaks peaks = page_of(device).overall;
+    peaks.raise_to(peaks_of(now));
+    return peaks;
+  }
+  void reset(c10::Device device) {
+    const std::lock_guard lock(mutex_);
+    Page& page = page_of(device);
+    note(device, page);
+    page.overall = {};
+    memory_of(device).reset_peaks(device.index());
+  }
+
+ private:
+  struct Page {
+    Peaks overall;  // since the program's last reset, up to the allocator's
+    std::set<Beholder*> open;
+    std::uint64_t life = 0;
+  };
+  struct ByName {
+    bool operator()(c10::Device one, c10::Device other) const {
+      return std::pair(one.type(), one.index()) < std::pair(other.type(), other.index());
+    }
+  };
+
+  Page& page_of(c10::Device device) {
+    Page& page = pages_[device];
+    const std::uint64_t life = memory_of(device).life(device.index());
+    if (std::exchange(page.life, life) != life) page.overall = {};
+    return page;
+  }
+
+  static void note(c10::Device device, Page& page) {
+    const Peaks now = peaks_of(memory_of(device).statistics(device.index()));
+    page.overall.raise_to(now);
+    for (Beholder* beholder : page.open) beholder->seen_.raise_to(now);
+  }
+
+  std::mutex mutex_;
+  std::map<c10::Device, Page, ByName> pages_;
+};
+
+namespace {
+
+Ledger& ledger() {
+  static Ledger one;
+  return one;
+}
+
+}  // namespace
+
+Beholder::Beholder(c10::Device device) : device_(device) {
+  ledger().open(*this);
+}
+Beholder::~Beholder() {
+  ledger().close(*this);
+}
+Peaks Beholder::peaks() {
+  return ledger().ask(*this);
+}
+
+Peaks overall_peaks(c10::Device device, const DeviceStats& now) {
+  return ledger().overall(device, now);
+}
+void reset_overall_peaks(c10::Device device) {
+  ledger().reset(device);
+}
+
+}  // namespace headroom::memory::detail
