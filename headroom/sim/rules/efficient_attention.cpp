@@ -1,0 +1,94 @@
+// Which of CUTLASS's kernels memory-efficient attention takes, and what it needs besides results.
+// Source: the headers of the wheel, ATen/native/transformers/cuda/mem_eff_attention/kernels/
+// cutlassF.h and cutlassB.h (the kernels in their order), kernel_backward.h (workspace_size and
+// what it calls, kOutputInRF, kKernelComputesDelta), kernel_forward.h
+// (kNeedsOutputAccumulatorBuffer), and aten/src/ATen/native/transformers/cuda/attention_backward.cu
+// (how keys are split).
+#include <algorithm>
+#include <utility>
+
+#include "headroom/sim/rules/attention.h"
+
+namespace headroom::sim::rules {
+namespace {
+
+constexpr std::int64_t kAny = 65536;  // the largest head dimension, in the kernels' own words
+
+std::int64_t divided_up(std::int64_t n, std::int64_t by) {
+  return (n + by - 1) / by;
+}
+std::int64_t aligned_up(std::int64_t n, std::int64_t to) {
+  return divided_up(n, to) * to;
+}
+
+bool is_half(const EfficientCall& call) {
+  return call.type == at::kHalf || call.type == at::kBFloat16;
+}
+
+// Of a backward kernel: rows of queries and of keys in a block, the head dimension it is made for.
+struct Blocks {
+  std::int64_t queries = 64, keys = 64, most_dim = kAny;
+};
+
+// Chips with 160 KiB of shared memory and more take the large blocks; 8.6, 8.9 and 12.x have 99.
+bool has_much_shared_memory(int chip) {
+  return chip == 80 || (chip >= 90 && chip < 120);
+}
+
+std::int64_t dim_class(std::int64_t dim) {
+  return dim <= 32 ? 32 : dim <= 64 ? 64 : dim <= 128 ? 128 : kAny;
+}
+
+Blocks blocks_of(const EfficientCall& call) {
+  const std::int64_t dim = std::max(call.head_dim, call.value_dim);
+  const std::int64_t made_for = dim_class(dim);
+  if (call.chip < 80 || made_for <= 64) return {64, 64, made_for};
+  const bool large = has_much_shared_memory(call.chip);
+  if (!is_half(call)) return {large ? 128 : 64, 64, made_for};
+  if (!call.dropout && dim <= 96 && (call.chip == 86 || call.chip == 89)) return {128, 64, 96};
+  if (made_for == 128) return large ? Blocks{128, 128, 128} : Blocks{64, 64, 128};
+  return {large ? 128 : 64, 64, kAny};
+}
+
+// Gradients of keys and values stay in registers.
+bool keeps_in_registers(const EfficientCall& call, const Blocks& blocks) {
+  return is_half(call) && blocks.most_dim <= blocks.queries;
+}
+
+std::int64_t splits_of(const EfficientCall& call, const Blocks& blocks, bool accumulates) {
+  if (call.chip < 70 || call.deterministic) return 1;
+  const std::int64_t groups = call.batch * call.heads;
+  std::int64_t splits = divided_up(call.keys, blocks.keys);
+  if (groups >= 256 && call.keys <= 2 * blocks.keys) splits = 1;
+  if (accumulates) splits = std::min(splits, 200 / std::max<std::int64_t>(groups, 1));
+  return std::max<std::int64_t>(splits, 1);
+}
+
+}  // namespace
+
+bool efficient_accumulates(const EfficientCall& call) {
+  return is_half(call) && std::max(call.head_dim, call.value_dim) > 128;
+}
+
+bool efficient_computes_delta(const EfficientCall& call) {
+  const int arch = call.chip < 70 ? 50 : call.chip < 75 ? 70 : call.chip < 80 ? 75 : 80;
+  return is_half(call) && (keeps_in_registers(call, blocks_of(call)) || arch != 70);
+}
+
+std::int64_t efficient_workspace(const EfficientCall& call) {
+  const Blocks blocks = blocks_of(call);
+  const bool accumulates_kv = is_half(call) && !keeps_in_registers(call, blocks);
+  const bool accumulates_q = call.chip >= 70 || is_half(call);
+  const std::int64_t splits = splits_of(call, blocks, accumulates_kv);
+  std::int64_t floats = 0;
+  if (accumulates_kv)
+    floats +=
+        splits * blocks.keys *
+        (aligned_up(call.head_dim, blocks.queries) + aligned_up(call.value_dim, blocks.queries));
+  if (accumulates_q)  // a tile with a lock, a counter and padding to 16 bytes
+    floats += divided_up(call.queries, blocks.queries) * divided_up(call.head_dim, blocks.keys) *
+              (4 + blocks.queries * blocks.keys);
+  return call.batch * call.heads * aligned_up(floats, 4) * 4;
+}
+
+}  // namespace headroom::sim::rules

@@ -1,0 +1,365 @@
+// cuDNN's recurrent networks, and oneDNN's layer that the CPU takes for an LSTM.
+// Source: aten/src/ATen/native/cudnn/RNN.cpp for what is allocated and when.
+#include "headroom/sim/rules/rnn.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include "headroom/sim/rules/families.h"
+#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/replay.h"
+
+namespace headroom::sim::rules {
+namespace {
+
+using Optional = std::optional<Tensor>;
+using Five = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+Tensor value_of(const Optional& tensor) {
+  return tensor ? *tensor : Tensor();
+}
+
+// ---- cuDNN: sizes ----
+
+// A call's arguments that both directions share.
+struct Call {
+  RnnShape shape;
+  bool packed = false, batch_first = false, train = false;
+  double dropout = 0;
+  std::int64_t weights_a_layer = 4;
+  std::vector<std::int64_t> batch_sizes;
+
+  Call(const Tensor& input, std::int64_t stride, std::int64_t mode, std::int64_t hidden,
+       std::int64_t projected, std::int64_t layers, bool first, double p, bool training,
+       bool bidirectional, IntArrayRef sizes)
+      : packed(!sizes.empty()),
+        batch_first(first && sizes.empty()),
+        train(training),
+        dropout(p),
+        weights_a_layer(stride),
+        batch_sizes(sizes.vec()) {
+    shape = {.mode = static_cast<RnnMode>(mode),
+             .input = input.size(-1),
+             .hidden = hidden,
+             .projected = projected,
+             .layers = layers,
+             .directions = bidirectional ? 2 : 1};
+    shape.steps =
+        packed ? static_cast<std::int64_t>(sizes.size()) : input.size(batch_first ? 1 : 0);
+    shape.batch = packed ? sizes[0] : input.size(batch_first ? 0 : 1);
+    shape.rows = packed ? input.size(0) : shape.steps * shape.batch;
+  }
+
+  [[nodiscard]] bool has_biases() const { return weights_a_layer >= 4; }
+  [[nodiscard]] std::vector<std::int64_t> output_sizes() const {
+    const std::int64_t width = shape.output() * shape.directions;
+    return packed ? std::vector{shape.rows, width} : std::vector{shape.steps, shape.batch, width};
+  }
+  [[nodiscard]] std::vector<std::int64_t> state_sizes(std::int64_t width) const {
+    return {shape.layers * shape.directions, shape.batch, width};
+  }
+  [[nodiscard]] Tensor by_step(const Tensor& x) const {
+    return batch_first ? x.transpose(0, 1) : x;
+  }
+};
+
+// ---- cuDNN: rules ----
+
+Five forward(const Tensor& input, TensorList, std::int64_t stride, const Optional& weight_buffer,
+             const Tensor& hx, const Optional& cx, std::int64_t mode, std::int64_t hidden,
+             std::int64_t projected, std::int64_t layers, bool batch_first, double dropout,
+             bool train, bool bidirectional, IntArrayRef batch_sizes, const Optional&) {
+  const Call call(input, stride, mode, hidden, projected, layers, batch_first, dropout, train,
+                  bidirectional, batch_sizes);
+  (void)number_a_random_state();
+  const Tensor x = call.by_step(input).contiguous();
+  Tensor output = contiguous(call.output_sizes(), input);
+  Tensor hy = contiguous(call.state_sizes(call.shape.output()), hx);
+  Tensor cy =
+      contiguous(cx && cx->defined() ? call.state_sizes(hidden) : std::vector<std::int64_t>{0}, hx);
+  Tensor weights = value_of(weight_buffer);
+  if (!weights.defined()) weights = contiguous({weight_elements(call.shape)}, x);
+  const ScalarType type = input.scalar_type();
+  const Tensor workspace = contiguous({workspace_bytes(call.shape, type)}, input, at::kByte);
+  Tensor reserve = contiguous({train ? reserve_bytes(call.shape, type) : 0}, input, at::kByte);
+  return {call.by_step(output), hy, cy, reserve, weights};
+}
+
+// Where cuDNN puts each weight in its buffer: the matrices of all layers, then all biases.
+std::vector<Tensor> weight_views(const Call& call, const Tensor& buffer, TensorList weights) {
+  std::vector<Tensor> views(weights.size());
+  std::int64_t at = 0;
+  for (const bool bias : {false, true})
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const bool is_bias = weights[i].dim() == 1;
+      if (is_bias != bias) continue;
+      views[i] = buffer.narrow(0, at, weights[i].numel()).view(weights[i].sizes());
+      at += weights[i].numel();
+    }
+  (void)call;
+  return views;
+}
+
+std::vector<Tensor> weight_gradients(const Call& call, const Tensor& input, TensorList weights) {
+  const Tensor x = call.by_step(input).contiguous();
+  const Tensor all = contiguous({weight_elements(call.shape)}, weights[0]);
+  {
+    const Tensor workspace =
+        contiguous({workspace_bytes(call.shape, input.scalar_type())}, input, at::kByte);
+  }
+  if (call.has_biases()) return weight_views(call, all, weights);
+  std::vector<Tensor> own;  // without biases each is copied out
+  for (const Tensor& weight : weights) own.push_back(contiguous(weight.sizes(), weight));
+  return own;
+}
+
+std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> backward(
+    const Tensor& input, TensorList weights, std::int64_t stride, const Tensor&, const Tensor& hx,
+    const Optional& cx_or_none, const Tensor& output, const Optional& grad_output,
+    const Optional& grad_hy, const Optional& grad_cy, std::int64_t mode, std::int64_t hidden,
+    std::int64_t projected, std::int64_t layers, bool batch_first, double dropout, bool train,
+    bool bidirectional, IntArrayRef batch_sizes, const Optional&, const Tensor&,
+    std::array<bool, 4> wanted) {
+  const Tensor cx = value_of(cx_or_none);
+  const auto given = [](const Optional& gradient) { return gradient && gradient->defined(); };
+  if (!given(grad_output) && !given(grad_hy) && !given(grad_cy))
+    return {Tensor(), Tensor(), Tensor(), std::vector<Tensor>(weights.size())};
+  const Call call(input, stride, mode, hidden, projected, layers, batch_first, dropout, train,
+                  bidirectional, batch_sizes);
+  const auto or_zeros = [&](const Optional& gradient, const Tensor& like) {
+    return given(gradient) ? *gradient : contiguous(like.sizes(), like);
+  };
+  const Tensor dy_given = or_zeros(grad_output, output), dhy_given = or_zeros(grad_hy, hx);
+  const Tensor dcy_given = cx.defined() ? or_zeros(grad_cy, cx) : Tensor();
+  Tensor dx, dhx, dcx;
+  {
+    const Tensor x = call.by_step(input).contiguous(), dy = call.by_step(dy_given).contiguous();
+    dx = contiguous(call.by_step(input).sizes(), input);
+    const Tensor dhy = dhy_given.contiguous();
+    const Tensor dcy = cx.defined() ? dcy_given.contiguous() : Tensor();
+    dhx = contiguous(hx.sizes(), hx);
+    if (cx.defined()) dcx = contiguous(cx.sizes(), cx);
+    const Tensor workspace =
+        contiguous({workspace_bytes(call.shape, input.scalar_type())}, input, at::kByte);
+  }
+  std::vector<Tensor> dw;
+  if (wanted[3]) dw = weight_gradients(call, input, weights);
+  return {call.by_step(dx), dhx, dcx, dw};
+}
+
+// ---- cuDNN: data ----
+
+struct Outputs {
+  Tensor output, hy, cy;
+};
+
+// Layers from `first` on, by LibTorch's own function for the CPU.
+Outputs layers_on_cpu(const Call& call, const Tensor& x, TensorList weights, const Tensor& hx,
+                      const Tensor& cx, std::int64_t first, std::int64_t count) {
+  const std::int64_t directions = call.shape.directions;
+  const Tensor h = hx.narrow(0, first * directions, count * directions);
+  const TensorList own =
+      weights.slice(static_cast<std::size_t>(first * directions * call.weights_a_layer),
+                    static_cast<std::size_t>(count * directions * call.weights_a_layer));
+  const bool biases = call.has_biases(), both = directions == 2;
+  const Tensor sizes = call.packed ? at::tensor(call.batch_sizes, at::kLong) : Tensor();
+  if (call.shape.mode == RnnMode::lstm) {
+    const Tensor c = cx.narrow(0, first * directions, count * directions);
+    auto [y, hy, cy] = call.packed
+                           ? at::lstm(x, sizes, {h, c}, own, biases, count, 0.0, call.train, both)
+                           : at::lstm(x, {h, c}, own, biases, count, 0.0, call.train, both, false);
+    return {y, hy, cy};
+  }
+  const auto run = [&](auto function) {
+    auto [y, hy] = function(x, sizes, h, own, biases, count, call.train, both);
+    return Outputs{y, hy, Tensor()};
+  };
+#define HEADROOM_RNN(name)                                                                      \
+  run([&](const Tensor& data, const Tensor& batches, const Tensor& state, TensorList w, bool b, \
+          std::int64_t n, bool train, bool bidirectional) {                                     \
+    return call.packed ? at::name(data, batches, state, w, b, n, 0.0, train, bidirectional)     \
+                       : at::name(data, state, w, b, n, 0.0, train, bidirectional, false);      \
+  })
+  if (call.shape.mode == RnnMode::gru) return HEADROOM_RNN(gru);
+  if (call.shape.mode == RnnMode::tanh) return HEADROOM_RNN(rnn_tanh);
+  return HEADROOM_RNN(rnn_relu);
+#undef HEADROOM_RNN
+}
+
+// With dropout between layers, drawn from `generator`.
+Outputs on_cpu(const Call& call, const Tensor& input, TensorList weights, const Tensor& hx,
+               const Tensor& cx, const at::Generator& generator) {
+  Tensor x = call.by_step(input);
+  const std::int64_t layers = call.shape.layers;
+  if (!call.train || call.dropout == 0 || layers == 1) {
+    Outputs all = layers_on_cpu(call, x, weights, hx, cx, 0, layers);
+    all.output = call.by_step(all.output);
+    return all;
+  }
+  std::vector<Tensor> hy, cy;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const Outputs one = layers_on_cpu(call, x, weights, hx, cx, layer, 1);
+    x = layer + 1 < layers ? dropped_out(one.output, call.dropout, generator) : one.output;
+    hy.push_back(one.hy);
+    if (one.cy.defined()) cy.push_back(one.cy);
+  }
+  return {call.by_step(x), at::cat(hy), cy.empty() ? Tensor() : at::cat(cy)};
+}
+
+Five fill_forward(const Tensor& input, TensorList weights, std::int64_t stride, const Optional&,
+                  const Tensor& hx, const Optional& cx, std::int64_t mode, std::int64_t hidden,
+                  std::int64_t projected, std::int64_t layers, bool batch_first, double dropout,
+                  bool train, bool bidirectional, IntArrayRef batch_sizes, const Optional&) {
+  const Call call(input, stride, mode, hidden, projected, layers, batch_first, dropout, train,
+                  bidirectional, batch_sizes);
+  const bool draws = train && dropout > 0 && layers > 1;
+  const at::Generator generator = draws ? keep_random_state() : at::Generator();
+  Outputs made;
+  {
+    // As with gradients, if there will be some: at::matmul goes another way where they are wanted.
+    const bool learns = train && at::GradMode::is_enabled();
+    const FromTheTop scope(learns);
+    std::vector<Tensor> own;
+    for (const Tensor& weight : weights) own.push_back(leaf(weight, learns));
+    made = on_cpu(call, input, own, hx, value_of(cx), generator);
+  }
+  for (Tensor* result : {&made.output, &made.hy, &made.cy})
+    if (result->defined()) *result = result->detach();
+  Tensor reserve;
+  if (train) {  // what backward needs of it: which random state
+    reserve = at::zeros({reserve_bytes(call.shape, input.scalar_type())}, at::kByte);
+    const std::int64_t number = last_random_state();
+    std::memcpy(reserve.mutable_data_ptr(), &number, sizeof number);
+  }
+  return {made.output, made.hy, made.cy, reserve, Tensor()};
+}
+
+// Of those outputs that have a gradient.
+torch::autograd::variable_list gradients_of(
+    const std::vector<std::pair<Tensor, Optional>>& outputs_and_gradients,
+    const torch::autograd::variable_list& inputs) {
+  torch::autograd::variable_list outputs, gradients;
+  for (const auto& [output, gradient] : outputs_and_gradients) {
+    if (!gradient || !gradient->defined() || !output.defined()) continue;
+    outputs.push_back(output);
+    gradients.push_back(*gradient);
+  }
+  return torch::autograd::grad(outputs, inputs, gradients, {}, false, true);
+}
+
+std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> fill_backward(
+    const Tensor& input, TensorList weights, std::int64_t stride, const Tensor&, const Tensor& hx,
+    const Optional& cx_or_none, const Tensor&, const Optional& grad_output, const Optional& grad_hy,
+    const Optional& grad_cy, std::int64_t mode, std::int64_t hidden, std::int64_t projected,
+    std::int64_t layers, bool batch_first, double dropout, bool train, bool bidirectional,
+    IntArrayRef batch_sizes, const Optional&, const Tensor& reserve, std::array<bool, 4> wanted) {
+  const Call call(input, stride, mode, hidden, projected, layers, batch_first, dropout, train,
+                  bidirectional, batch_sizes);
+  at::Generator generator;
+  if (dropout > 0 && layers > 1) {
+    std::int64_t number = 0;
+    std::memcpy(&number, reserve.const_data_ptr(), sizeof number);
+    generator = random_state(number);
+  }
+  const Tensor cx = value_of(cx_or_none);
+  const FromTheTop scope(true);
+  torch::autograd::variable_list inputs{leaf(input), leaf(hx)};
+  const Tensor c = leaf(cx);
+  if (c.defined()) inputs.push_back(c);
+  const std::size_t before = inputs.size();
+  for (const Tensor& weight : weights) inputs.push_back(leaf(weight));
+  const std::vector<Tensor> own(inputs.begin() + static_cast<std::ptrdiff_t>(before), inputs.end());
+  const Outputs made = on_cpu(call, inputs[0], own, inputs[1], c, generator);
+  const auto all =
+      gradients_of({{made.output, grad_output}, {made.hy, grad_hy}, {made.cy, grad_cy}}, inputs);
+  std::vector<Tensor> dw;
+  if (wanted[3]) dw.assign(all.begin() + static_cast<std::ptrdiff_t>(before), all.end());
+  return {all[0], all[1], c.defined() ? all[2] : Tensor(), dw};
+}
+
+// ---- The CPU's layer ----
+// oneDNN's own workspace is left out, as LibTorch's Python description of the operator leaves it
+// out (torch/_meta_registrations.py, mkldnn_rnn_layer); backward makes it again.
+
+auto cpu_layer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+               const Tensor& hx, const Tensor& cx, bool, IntArrayRef, std::int64_t,
+               std::int64_t hidden, std::int64_t, bool, bool, bool, bool) {
+  return std::tuple(contiguous({input.size(0), input.size(1), hidden}, input),
+                    contiguous(hx.sizes(), hx), contiguous(cx.sizes(), cx),
+                    contiguous({0}, input, at::kByte));
+}
+
+using Seven = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+Seven cpu_layer_backward(const Tensor& input, const Tensor& w1, const Tensor& w2, const Tensor& w3,
+                         const Tensor&, const Tensor& hx, const Tensor& cx, const Tensor&,
+                         const Tensor&, const Tensor&, const Optional&, const Optional&,
+                         const Optional&, bool, std::int64_t, std::int64_t, std::int64_t, bool,
+                         bool, bool, IntArrayRef, bool, const Tensor&) {
+  const auto like = [](const Tensor& x) { return contiguous(x.sizes(), x); };
+  Tensor dx = like(input), dw1 = like(w1), dw2 = like(w2), db = like(w3);
+  return {dx, dw1, dw2, db, db, like(hx), like(cx)};
+}
+
+Seven fill_cpu_layer_backward(const Tensor& input, const Tensor& w1, const Tensor& w2,
+                              const Tensor& w3, const Tensor& w4, const Tensor& hx,
+                              const Tensor& cx, const Tensor&, const Tensor&, const Tensor&,
+                              const Optional& grad_output, const Optional& grad_hy,
+                              const Optional& grad_cy, bool reverse, std::int64_t mode,
+                              std::int64_t hidden, std::int64_t layers, bool biases, bool train,
+                              bool bidirectional, IntArrayRef sizes, bool batch_first,
+                              const Tensor&) {
+  const FromTheTop scope(true);
+  torch::autograd::variable_list in{leaf(input), leaf(w1), leaf(w2), leaf(w3),
+                                    leaf(w4),    leaf(hx), leaf(cx)};
+  const auto [y, hy, cy, workspace] =
+      at::mkldnn_rnn_layer(in[0], in[1], in[2], in[3], in[4], in[5], in[6], reverse, sizes, mode,
+                           hidden, layers, biases, bidirectional, batch_first, train);
+  const auto all = gradients_of({{y, grad_output}, {hy, grad_hy}, {cy, grad_cy}}, in);
+  return {all[0], all[1], all[2], all[3], all[4], all[5], all[6]};
+}
+
+}  // namespace
+
+std::int64_t weight_elements(const RnnShape& shape) {
+  const std::int64_t rows = gates_of(shape.mode) * shape.hidden;
+  std::int64_t elements = 0;
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    const std::int64_t in = layer == 0 ? shape.input : shape.output() * shape.directions;
+    elements +=
+        shape.directions * (rows * (in + shape.output() + 2) + shape.projected * shape.hidden);
+  }
+  return elements;
+}
+
+std::int64_t reserve_bytes(const RnnShape& shape, ScalarType type) {
+  const std::int64_t kept =
+      gates_of(shape.mode) + (shape.mode == RnnMode::lstm || shape.mode == RnnMode::gru ? 1 : 0);
+  const std::int64_t between = (shape.layers - 1) * shape.output();
+  const std::int64_t elements =
+      shape.rows * shape.directions * (shape.layers * kept * shape.hidden + between);
+  return std::max<std::int64_t>(elements * static_cast<std::int64_t>(c10::elementSize(type)), 8);
+}
+
+std::int64_t workspace_bytes(const RnnShape& shape, ScalarType type) {
+  return shape.rows * gates_of(shape.mode) * shape.hidden *
+         static_cast<std::int64_t>(c10::elementSize(type));
+}
+
+void add_rnn(Table& table) {
+  table.rule("_cudnn_rnn", forward);
+  table.fill("_cudnn_rnn", fill_forward);
+  table.rule("_cudnn_rnn_backward", backward);
+  table.fill("_cudnn_rnn_backward", fill_backward);
+  table.rule("mkldnn_rnn_layer", cpu_layer);
+  table.rule("mkldnn_rnn_layer_backward", cpu_layer_backward);
+  table.fill("mkldnn_rnn_layer_backward", fill_cpu_layer_backward);
+  table.refuse("_cudnn_rnn_flatten_weight",
+               "weights of a simulated card count as flattened already: call at::lstm, at::gru or "
+               "torch::nn's modules with them as they are");
+  table.refuse("_cudnn_init_dropout_state",
+               "random numbers of a simulated card come from its generator; call at::lstm, at::gru "
+               "or torch::nn's modules");
+  add_rnn_cells(table);
+}
+
+}  // namespace headroom::sim::rules

@@ -1,0 +1,54 @@
+// What cuDNN's recurrent networks need besides results, and how single cells find their data.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace headroom::sim::rules {
+
+enum class RnnMode : std::int64_t { relu = 0, tanh = 1, lstm = 2, gru = 3 };  // cuDNN's numbers
+
+[[nodiscard]] inline std::int64_t gates_of(RnnMode mode) {
+  return mode == RnnMode::lstm ? 4 : mode == RnnMode::gru ? 3 : 1;
+}
+
+struct RnnShape {
+  RnnMode mode = RnnMode::lstm;
+  std::int64_t input = 0, hidden = 0, projected = 0, layers = 1, directions = 1;
+  std::int64_t steps = 0, batch = 0, rows = 0;  // rows: of all steps together
+
+  [[nodiscard]] std::int64_t output() const { return projected > 0 ? projected : hidden; }
+};
+
+// Elements of cuDNN's weight buffer. It has two biases for each gate, used or not.
+[[nodiscard]] std::int64_t weight_elements(const RnnShape& shape);
+
+// cuDNN does not tell what its reserve and its workspace hold, and their sizes depend on the chip
+// and the algorithm. Assumed is what no implementation gets by without: the reserve keeps for each
+// step, layer and direction the gates, for an LSTM the cell's state and for a GRU the hidden part
+// of its new gate, and the outputs of all layers but the last; the workspace holds the gates of one
+// layer and direction for all steps, computed from its inputs in one product.
+[[nodiscard]] std::int64_t reserve_bytes(const RnnShape& shape, at::ScalarType type);
+[[nodiscard]] std::int64_t workspace_bytes(const RnnShape& shape, at::ScalarType type);
+
+// The arguments of a single cell. CUDA's fused cell sees matrix products, the CPU's adds the biases
+// within them; data is made the CPU's way, from these.
+struct CellCall {
+  at::Tensor input, hidden, cell, w_input, w_hidden, b_input, b_hidden;
+};
+
+class CellCallScope {
+ public:
+  explicit CellCallScope(const CellCall& call) : before_(current()) { current() = &call; }
+  ~CellCallScope() { current() = before_; }
+  CellCallScope(const CellCallScope&) = delete;
+  CellCallScope& operator=(const CellCallScope&) = delete;
+  [[nodiscard]] static const CellCall*& current();  // null: none
+
+ private:
+  const CellCall* before_;
+};
+
+}  // namespace headroom::sim::rules
