@@ -8,6 +8,7 @@ install(EXPORT headroom-core NAMESPACE headroom:: DESTINATION "${package_dir}")
 if(HEADROOM_BUILD_ENGINE)
   install(TARGETS headroom EXPORT headroom-engine)
   install(TARGETS headroom_engine)
+  install(TARGETS headroom_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(EXPORT headroom-engine NAMESPACE headroom:: DESTINATION "${package_dir}")
 endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/headroom" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"

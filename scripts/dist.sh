@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # dist/headroom-VERSION: a folder that runs on another Linux of the same or a later age: the programs,
-# libheadroom.so and the small libraries they need. LibTorch is found there through HEADROOM_TORCH, a
-# virtual environment, or python3; the engine is started by `headroom`, which knows where it is.
+# libheadroom.so, libheadroom_cuda.so and the small libraries they need. LibTorch is found there through
+# HEADROOM_TORCH, a virtual environment, or python3; the engine is started by `headroom`, which knows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^project(headroom VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
@@ -22,6 +22,7 @@ done
 relocate() { cmake -DFILE="$1" -DRPATH="$2" -P cmake/SetRpath.cmake; }
 relocate "$out/bin/headroom-engine" '$ORIGIN/../lib'
 relocate "$out/lib/libheadroom.so.$version" '$ORIGIN'
+relocate "$out/lib/libheadroom_cuda.so" '$ORIGIN'
 cp README.md CHANGELOG.md "$out/" 2>/dev/null || true
 tar -C dist -czf "dist/headroom-$version.tar.gz" "headroom-$version"
 du -sh "$out" "dist/headroom-$version.tar.gz"

@@ -13,14 +13,12 @@
 // Threads: make and destroy it while no other thread makes tensors; counting is safe from any.
 #pragma once
 
-#include "headroom/memory/detail/cpu_memory.h"
-
 namespace headroom::memory {
 
 class CountCpuMemory {
  public:
-  CountCpuMemory() { detail::begin_counting(); }
-  ~CountCpuMemory() { detail::end_counting(); }
+  CountCpuMemory();
+  ~CountCpuMemory();
   CountCpuMemory(const CountCpuMemory&) = delete;
   CountCpuMemory& operator=(const CountCpuMemory&) = delete;
 };

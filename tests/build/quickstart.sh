@@ -17,5 +17,6 @@ status=0
 grep -q 'short by 2.00 GiB' "$work/out" && [ $status = 75 ]
 HEADROOM_NVML=/nonexistent "$work/build/first_tensor" | tee "$work/out"
 grep -qx 'sum on cpu: 6' "$work/out"
+[ -f "$work/installed/lib/libheadroom_cuda.so" ]
 "$work/installed/bin/headroom" version
 "$work/installed/bin/headroom-engine" version

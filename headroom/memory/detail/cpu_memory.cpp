@@ -9,6 +9,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/current_operator.h"
+#include "headroom/memory/count_cpu.h"
 #include "headroom/trace/recorder.h"
 
 namespace headroom::memory::detail {
@@ -204,11 +205,15 @@ DeviceMemory& cpu_memory() {
   return memory;
 }
 
-void begin_counting() {
-  counter().begin();
+}  // namespace headroom::memory::detail
+
+namespace headroom::memory {
+
+CountCpuMemory::CountCpuMemory() {
+  detail::counter().begin();
 }
-void end_counting() noexcept {
-  counter().end();
+CountCpuMemory::~CountCpuMemory() {
+  detail::counter().end();
 }
 
-}  // namespace headroom::memory::detail
+}  // namespace headroom::memory
