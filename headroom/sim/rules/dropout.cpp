@@ -1,13 +1,51 @@
+// at::dropout takes one fused operator on CUDA, and here; on the CPU it draws a noise and
+// multiplies.
+#include "headroom/sim/detail/executing.h"
+#include "headroom/sim/detail/generator.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 
 namespace headroom::sim::rules {
+namespace {
+
+using Results = std::tuple<Tensor, Tensor>;
+
+ScalarType mask_type(const Tensor& x) {
+  return follows_cuda() ? at::kBool : x.scalar_type();
+}
+
+Results native_dropout(const Tensor& x, double, std::optional<bool>) {
+  Tensor mask = like(x, mask_type(x));
+  Tensor out = like(x);
+  return {out, mask};
+}
+
+// The CPU's numbers: it draws a noise of 0 and 1/(1-p) in the input's type.
+Results fill_dropout(const Tensor& x, double p, std::optional<bool> train) {
+  if (!train.value_or(true) || x.numel() == 0)
+    return {x.clone(), at::ones_like(x, x.options().dtype(mask_type(x)))};
+  if (p == 1)
+    return {x.mul(at::zeros({}, x.options())), at::zeros_like(x, x.options().dtype(mask_type(x)))};
+  Tensor noise = at::empty_like(x);
+  noise.bernoulli_(1 - p, detail::on_cpu(detail::executing.card->generator()));
+  Tensor mask = follows_cuda() ? noise.to(at::kBool) : noise;
+  noise.div_(1 - p);
+  return {x * noise, mask};
+}
+
+// The scale is 1/(1-p), or 0 where nothing was kept.
+Tensor fill_dropout_backward(const Tensor& gradient, const Tensor& mask, double scale) {
+  if (mask.scalar_type() != at::kBool) return gradient * mask;  // it is the noise itself
+  Tensor noise = mask.to(gradient.scalar_type());
+  if (scale != 0 && scale != 1) noise.div_(1 / scale);
+  return gradient * noise;
+}
+
+}  // namespace
 
 void add_dropout(Table& table) {
-  table.rule("native_dropout", [](const Tensor& x, double, std::optional<bool>) {
-    const ScalarType mask = rules_now() == Rules::cuda ? at::kBool : x.scalar_type();
-    return std::tuple(at::empty_like(x), at::empty_like(x, x.options().dtype(mask)));
-  });
+  table.rule("native_dropout", native_dropout);
+  table.fill("native_dropout", fill_dropout);
   table.differs(
       "native_dropout",
       [](const Tensor& x, double, std::optional<bool>) {
@@ -15,8 +53,10 @@ void add_dropout(Table& table) {
       },
       "CUDA keeps a mask of one byte an element, the CPU one of the input's type",
       "aten/src/ATen/native/cuda/Dropout.cu, aten/src/ATen/native/Dropout.cpp");
-  table.rule("native_dropout_backward",
-             [](const Tensor& gradient, const Tensor&, double) { return at::empty_like(gradient); });
+  table.rule("native_dropout_backward", [](const Tensor& gradient, const Tensor&, double) {
+    return in_format(gradient.sizes(), gradient, gradient.suggest_memory_format());
+  });
+  table.fill("native_dropout_backward", fill_dropout_backward);
 }
 
 }  // namespace headroom::sim::rules

@@ -1,38 +1,219 @@
+// Layer, RMS and group norm.
+#include <ATen/native/layer_norm.h>
+
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = std::optional<Tensor>;
+using Optional = OptionalTensor;
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+using Wanted = std::array<bool, 3>;
+
+// ---- Layer norm ----
 
 // One for each row that is normalised: the other dimensions are 1.
-std::vector<std::int64_t> statistics_of(const Tensor& x, std::size_t normalised) {
-  auto sizes = x.sizes().vec();
-  std::fill(sizes.end() - static_cast<std::ptrdiff_t>(normalised), sizes.end(), 1);
-  return sizes;
+Sizes rows_of(const Tensor& x, std::size_t normalised) {
+  return with_last(x.sizes(), Sizes(normalised, 1));
+}
+
+Three layer_norm(const Tensor& x, IntArrayRef shape, const Optional& weight, const Optional& bias,
+                 double) {
+  at::native::_check_layer_norm_inputs(x, shape, or_none(weight), or_none(bias));
+  const Sizes rows = rows_of(x, shape.size());
+  const ScalarType type = statistics_type(x, {weight, bias});
+  const Tensor input = as_contiguous(x);
+  Tensor out = contiguous(x);
+  Tensor mean = contiguous(rows, x, type);
+  Tensor rstd = contiguous(rows, x, type);
+  return {out, mean, rstd};
+}
+
+Three fill_layer_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
+                      const Optional& bias, double eps) {
+  auto [out, mean, rstd] = at::native_layer_norm(x, shape, weight, bias, eps);
+  const ScalarType type = statistics_type(x, {weight, bias});
+  return {out, as_type(mean, type), as_type(rstd, type)};
+}
+
+std::int64_t layer_norm_difference(const Tensor& x, IntArrayRef shape, const Optional& weight,
+                                   const Optional& bias, double) {
+  const std::int64_t rows = c10::multiply_integers(rows_of(x, shape.size()));
+  return 2 * more_statistics(x, statistics_type_on_cpu(x, {weight, bias}), rows);
+}
+
+// Many short rows are summed in two passes, by blocks of 32 rows. The limit of columns is half of
+// the chip's multiprocessors; the fewest of a data centre card since Volta are 72 (T4: 40).
+// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel.
+std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kMultiprocessors = 108;  // A100
+  const std::int64_t blocks = (columns + 31) / 32;
+  if (!follows_cuda() || rows <= 64 * 1024 || columns / 32 >= kMultiprocessors / 2) return 0;
+  return std::min((rows + 31) / 32, 32 * 1024 / blocks);
+}
+
+Three layer_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,
+                          const Tensor& mean, const Tensor&, const Optional& weight,
+                          const Optional& bias, Wanted wanted) {
+  const Tensor input = as_contiguous(x);
+  const Tensor by_row = as_contiguous(gradient);
+  Tensor for_x = wanted[0] ? contiguous(x) : Tensor();
+  Tensor for_weight = contiguous_if(wanted[1], weight);
+  Tensor for_bias = contiguous_if(wanted[2], bias);
+  const std::int64_t columns = c10::multiply_integers(shape);
+  if (const std::int64_t partial = partial_rows(mean.numel(), columns); partial > 0) {
+    const Tensor one = wanted[1] ? contiguous({partial, columns}, *weight) : Tensor();
+    const Tensor other = wanted[2] ? contiguous({partial, columns}, *bias) : Tensor();
+    // The sums over them are new tensors, which take the place of the first.
+    if (wanted[1]) for_weight = contiguous(*weight);
+    if (wanted[2]) for_bias = contiguous(*bias);
+  }
+  return {for_x, for_weight, for_bias};
+}
+
+Three fill_layer_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,
+                               const Tensor& mean, const Tensor& rstd, const Optional& weight,
+                               const Optional& bias, Wanted wanted) {
+  const ScalarType type = statistics_type_on_cpu(x, {weight, bias});
+  return at::native_layer_norm_backward(gradient, x, shape, as_type(mean, type),
+                                        as_type(rstd, type), weight, bias, wanted);
+}
+
+void add_layer_norm(Table& table) {
+  table.rule("native_layer_norm", layer_norm);
+  table.fill("native_layer_norm", fill_layer_norm);
+  table.differs("native_layer_norm", layer_norm_difference,
+                "CUDA keeps mean and deviation of each row in float, the CPU in the input's type",
+                "aten/src/ATen/native/cuda/layer_norm_kernel.cu, layer_norm_cuda; "
+                "aten/src/ATen/native/layer_norm.cpp, layer_norm_cpu");
+  table.rule("native_layer_norm_backward", layer_norm_backward);
+  table.fill("native_layer_norm_backward", fill_layer_norm_backward);
+  table.differs(
+      "native_layer_norm_backward",
+      [](const Tensor&, const Tensor&, IntArrayRef, const Tensor&, const Tensor&, const Optional&,
+         const Optional&, Wanted) { return std::int64_t{0}; },
+      "CUDA sums the parameters' gradients of more than 65536 short rows in two passes",
+      "aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel");
+}
+
+// ---- RMS norm ----
+
+// The CPU composes it of other operators, and so does autograd there.
+Tensor composed_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
+                         std::optional<double> eps, Tensor* reciprocal) {
+  Sizes dims;
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    dims.push_back(x.dim() - static_cast<std::int64_t>(i) - 1);
+  const ScalarType type = accumulation_type(x.scalar_type());
+  const double least = type == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                           : double{std::numeric_limits<float>::epsilon()};
+  const Tensor wide = x.to(type);
+  *reciprocal = at::rsqrt(at::pow(wide, 2).mean(dims, true).add_(eps.value_or(least)));
+  Tensor out = wide.mul(*reciprocal);
+  if (weight.has_value()) out = out.mul(*weight);
+  return out.contiguous().type_as(x);
+}
+
+std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
+                                    std::optional<double>) {
+  at::native::_check_layer_norm_inputs(x, shape, or_none(weight), {});
+  const Tensor input = as_contiguous(x);
+  Tensor out = contiguous(x);
+  Tensor rstd = contiguous(rows_of(x, shape.size()), x, accumulation_type(x.scalar_type()));
+  return {out, rstd};
+}
+
+std::tuple<Tensor, Tensor> fill_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
+                                         std::optional<double> eps) {
+  Tensor rstd;
+  Tensor out = composed_rms_norm(x, shape, weight, eps, &rstd);
+  return {out, rstd.contiguous()};
+}
+
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& gradient, const Tensor& x,
+                                             IntArrayRef shape, const Tensor& rstd,
+                                             const Optional& weight, std::array<bool, 2> wanted) {
+  const auto [for_x, for_weight, none] = layer_norm_backward(gradient, x, shape, rstd, rstd, weight,
+                                                             {}, {wanted[0], wanted[1], false});
+  return {for_x, for_weight};
+}
+
+// What autograd does on the CPU with those operators, in its order, to the bit.
+std::tuple<Tensor, Tensor> fill_rms_norm_backward(const Tensor& gradient, const Tensor& x,
+                                                  IntArrayRef shape, const Tensor& rstd,
+                                                  const Optional& weight,
+                                                  std::array<bool, 2> wanted) {
+  const Tensor wide = x.to(accumulation_type(x.scalar_type()));
+  const Tensor scaled = wide.mul(rstd);
+  Tensor for_scaled = gradient.to(scaled.scalar_type());
+  Tensor for_weight;
+  if (is_defined(weight)) {
+    if (wanted[1])
+      for_weight = (for_scaled * scaled).sum_to_size(weight->sizes()).to(weight->scalar_type());
+    for_scaled = for_scaled * *weight;
+  }
+  if (!wanted[0]) return {Tensor(), for_weight};
+  const Tensor for_rstd = (for_scaled * wide).sum_to_size(rstd.sizes());
+  const Tensor for_mean = -0.5 * for_rstd * rstd.pow(3);
+  const Tensor for_square = for_mean.expand(x.sizes()) / c10::multiply_integers(shape);
+  const Tensor for_x = for_scaled * rstd + for_square * (2.0 * wide.pow(1.0));
+  return {for_x.to(x.scalar_type()), for_weight};
+}
+
+void add_rms_norm(Table& table) {
+  table.rule("_fused_rms_norm", rms_norm);
+  table.fill("_fused_rms_norm", fill_rms_norm);
+  table.rule("_fused_rms_norm_backward", rms_norm_backward);
+  table.fill("_fused_rms_norm_backward", fill_rms_norm_backward);
+}
+
+// ---- Group norm ----
+
+// Source: aten/src/ATen/native/group_norm.cpp, aten/src/ATen/native/cuda/group_norm_kernel.cu.
+Three group_norm(const Tensor& x, const Optional& weight, const Optional& bias, std::int64_t n,
+                 std::int64_t c, std::int64_t pixels, std::int64_t groups, double) {
+  const ScalarType type = statistics_type_on_cpu(x, {weight, bias});
+  Tensor out = contiguous(x);
+  Tensor mean = contiguous({n, groups}, x, type);
+  Tensor rstd = contiguous({n, groups}, x, type);
+  if (follows_cuda() && pixels > 1 && (is_defined(weight) || is_defined(bias))) {
+    const Tensor scale = contiguous({n, c}, x, accumulation_type(x.scalar_type()));
+    const Tensor shift = like(scale);
+  }
+  return {out, mean, rstd};
+}
+
+Three group_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&,
+                          const Optional& weight, std::int64_t n, std::int64_t c, std::int64_t,
+                          std::int64_t groups, Wanted wanted) {
+  Tensor for_x = wanted[0] ? contiguous(x) : Tensor();
+  Tensor for_weight = contiguous_if(wanted[1], weight);
+  Tensor for_bias = contiguous_if(wanted[2], weight);
+  const ScalarType type = accumulation_type(x.scalar_type());
+  const Tensor by_channel[] = {contiguous({n, c}, x, type), contiguous({n, c}, x, type)};
+  const Tensor by_group[] = {contiguous({n, groups}, x, type), contiguous({n, groups}, x, type)};
+  return {for_x, for_weight, for_bias};
+}
+
+void add_group_norm(Table& table) {
+  table.rule("native_group_norm", group_norm);
+  table.differs(
+      "native_group_norm",
+      [](const Tensor&, const Optional&, const Optional&, std::int64_t, std::int64_t, std::int64_t,
+         std::int64_t, double) { return std::int64_t{0}; },
+      "CUDA needs two numbers a channel on the way",
+      "aten/src/ATen/native/cuda/group_norm_kernel.cu, GroupNormKernelImplInternal");
+  table.rule("native_group_norm_backward", group_norm_backward);
 }
 
 }  // namespace
 
 void add_normalisation(Table& table) {
-  table.rule("native_layer_norm", [](const Tensor& x, IntArrayRef shape, const Optional&,
-                                     const Optional&, double) {
-    const auto sizes = statistics_of(x, shape.size());
-    const ScalarType type = rules_now() == Rules::cuda ? accumulation_type(x.scalar_type())
-                                                       : x.scalar_type();
-    Tensor out = at::empty_like(x, at::MemoryFormat::Contiguous);
-    Tensor mean = contiguous(sizes, x, type);
-    Tensor rstd = contiguous(sizes, x, type);
-    return std::tuple(out, mean, rstd);
-  });
-  table.rule("native_layer_norm_backward",
-             [](const Tensor&, const Tensor& x, IntArrayRef, const Tensor&, const Tensor&,
-                const Optional& weight, const Optional& bias, std::array<bool, 3> wanted) {
-               return std::tuple(wanted[0] ? at::empty_like(x, at::MemoryFormat::Contiguous) : Tensor(),
-                                 wanted[1] ? at::empty_like(*weight) : Tensor(),
-                                 wanted[2] ? at::empty_like(*bias) : Tensor());
-             });
+  add_layer_norm(table);
+  add_rms_norm(table);
+  add_group_norm(table);
 }
 
 }  // namespace headroom::sim::rules

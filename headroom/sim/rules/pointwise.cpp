@@ -1,13 +1,110 @@
+// Activations that LibTorch gives no shapes for, or that keep more or less on CUDA.
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 
 namespace headroom::sim::rules {
+namespace {
 
-void add_pointwise(Table& table) {
-  table.rule("relu", [](const Tensor& x) { return elementwise({x}); });
+using Two = std::tuple<Tensor, Tensor>;
+
+Tensor same(const Tensor& x) {
+  return elementwise({x});
+}
+Tensor of_both(const Tensor& a, const Tensor& b) {
+  return elementwise({a, b});
+}
+void add_selection(Table& table) {
+  table.rule("logit", [](const Tensor& x, std::optional<double>) {
+    const bool counts = at::isIntegralType(x.scalar_type(), true);
+    return elementwise({x}, counts ? at::get_default_dtype_as_scalartype() : x.scalar_type());
+  });
   table.rule("where.self", [](const Tensor& condition, const Tensor& a, const Tensor& b) {
     return elementwise({condition, a, b}, at::result_type(a, b));
   });
+}
+
+void add_activations(Table& table) {
+  for (const char* name : {"relu", "hardswish"}) table.rule(name, same);
+  for (const char* name : {"hardswish_backward", "mish_backward"}) table.rule(name, of_both);
+  table.rule("hardtanh", [](const Tensor& x, const Scalar&, const Scalar&) { return same(x); });
+  table.rule("hardtanh_backward", [](const Tensor& gradient, const Tensor& x, const Scalar&,
+                                     const Scalar&) { return of_both(gradient, x); });
+  table.rule("glu_backward",
+             [](const Tensor&, const Tensor& x, std::int64_t) { return contiguous(x); });
+  table.rule("_prelu_kernel", [](const Tensor& x, const Tensor&) { return like(x); });
+  table.rule("_prelu_kernel_backward",
+             [](const Tensor& gradient, const Tensor& x, const Tensor& weight) {
+               Tensor for_x = elementwise({x, weight, gradient});
+               Tensor for_weight = like(for_x);
+               return Two(for_x, for_weight);
+             });
+  table.rule("rrelu_with_noise",
+             [](const Tensor& x, const Tensor&, const Scalar&, const Scalar&, bool,
+                const std::optional<at::Generator>&) { return contiguous(x); });
+}
+
+// ---- Log sigmoid: the CPU keeps a buffer for the backward pass, CUDA computes it again ----
+
+Two log_sigmoid(const Tensor& x) {
+  Tensor out = follows_cuda() ? like(x) : contiguous(x);
+  Tensor buffer = follows_cuda() ? contiguous({0}, x) : contiguous(x);
+  return {out, buffer};
+}
+
+void add_log_sigmoid(Table& table) {
+  table.rule("log_sigmoid_forward", log_sigmoid);
+  table.fill("log_sigmoid_forward", [](const Tensor& x) {
+    auto [out, buffer] = at::log_sigmoid_forward(x);
+    return Two(out, follows_cuda() ? contiguous({0}, x) : buffer);
+  });
+  table.differs(
+      "log_sigmoid_forward",
+      [](const Tensor& x) { return -x.numel() * static_cast<std::int64_t>(x.element_size()); },
+      "the CPU keeps a buffer as large as the input, CUDA none",
+      "aten/src/ATen/native/cuda/Activation.cpp, log_sigmoid_forward_cuda");
+  table.rule("log_sigmoid_backward",
+             [](const Tensor& gradient, const Tensor&, const Tensor&) { return like(gradient); });
+  table.fill("log_sigmoid_backward",
+             [](const Tensor& gradient, const Tensor& x, const Tensor& buffer) {
+               return at::log_sigmoid_backward(
+                   gradient, x,
+                   buffer.numel() == x.numel() ? buffer : std::get<1>(at::log_sigmoid_forward(x)));
+             });
+}
+
+// ---- Softmax ----
+
+// CUDA multiplies gradient and result into a temporary first.
+// Source: aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out.
+Tensor softmax_backward(const Tensor& gradient, const Tensor& result, std::int64_t,
+                        ScalarType type) {
+  Tensor for_x = contiguous(gradient, type);
+  const Tensor product = follows_cuda() ? elementwise({gradient, result}) : Tensor();
+  return for_x;
+}
+
+void add_softmax(Table& table) {
+  table.rule("_softmax_backward_data", softmax_backward);
+  table.differs(
+      "_softmax_backward_data",
+      [](const Tensor&, const Tensor&, std::int64_t, ScalarType) { return std::int64_t{0}; },
+      "CUDA multiplies gradient and result into a temporary first",
+      "aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out");
+  table.rule("_masked_softmax", [](const Tensor& x, const Tensor&, std::optional<std::int64_t>,
+                                   std::optional<std::int64_t>) { return contiguous(x); });
+  table.rule("_masked_softmax_backward",
+             [](const Tensor& gradient, const Tensor&, const Tensor&, std::optional<std::int64_t>) {
+               return like(gradient);
+             });
+}
+
+}  // namespace
+
+void add_pointwise(Table& table) {
+  add_selection(table);
+  add_activations(table);
+  add_log_sigmoid(table);
+  add_softmax(table);
 }
 
 }  // namespace headroom::sim::rules

@@ -1,0 +1,160 @@
+// What CUDA's kernels keep and need besides their results, byte by byte.
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "headroom/sim/simulate.h"
+
+namespace headroom::sim {
+namespace {
+
+using at::Tensor;
+
+class NnMemory : public testing::Test {
+ protected:
+  [[nodiscard]] Card& card() const { return box_.card(0); }
+  [[nodiscard]] at::TensorOptions on_card(at::ScalarType type = at::kFloat) const {
+    return at::TensorOptions(type).device(card().device());
+  }
+  // Of the storages behind these.
+  static std::int64_t bytes(std::initializer_list<Tensor> tensors) {
+    std::int64_t sum = 0;
+    for (const Tensor& tensor : tensors)
+      sum += static_cast<std::int64_t>(tensor.storage().nbytes());
+    return sum;
+  }
+  // The most that was taken at once on top of what was there.
+  template <typename Function>
+  std::int64_t most_on_top(const Function& function) {
+    card().reset_peaks();
+    const auto before = card().statistics().requested_bytes.all.current;
+    function();
+    return card().statistics().requested_bytes.all.peak - before;
+  }
+
+ private:
+  Simulation box_ = simulate("1x4GiB");
+};
+
+TEST_F(NnMemory, DropoutKeepsAMaskOfOneByteAnElement) {
+  const Tensor x = at::empty({64, 32}, on_card());
+  EXPECT_EQ(bytes({std::get<1>(at::native_dropout(x, 0.1, true))}), 64 * 32);
+  card().set_rules(Rules::cpu);
+  EXPECT_EQ(bytes({std::get<1>(at::native_dropout(x, 0.1, true))}), 64 * 32 * 4);
+}
+
+TEST_F(NnMemory, LayerNormOfBfloat16KeepsFloats) {
+  const Tensor x = at::empty({64, 32}, on_card(at::kBFloat16));
+  const auto kept = [&] {
+    const auto [out, mean, rstd] = at::native_layer_norm(x, 32, {}, {}, 1e-5);
+    return bytes({mean, rstd});
+  };
+  EXPECT_EQ(kept(), 2 * 64 * 4);
+  card().set_rules(Rules::cpu);
+  EXPECT_EQ(kept(), 2 * 64 * 2);
+}
+
+// Every 32 rows are summed on their own, to one row of partial gradients.
+// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+TEST_F(NnMemory, LayerNormSumsManyShortRowsInTwoPasses) {
+  const Tensor x = at::empty({65537, 64}, on_card()), weight = at::empty({64}, on_card());
+  const auto [out, mean, rstd] = at::native_layer_norm(x, 64, weight, weight, 1e-5);
+  const auto needs = [&] {
+    return most_on_top([&, &mean = mean, &rstd = rstd] {
+      (void)at::native_layer_norm_backward(x, x, 64, mean, rstd, weight, weight,
+                                           {false, true, true});
+    });
+  };
+  constexpr std::int64_t kRows = 2049;  // of 32 rows each
+  EXPECT_EQ(needs(), 2 * kRows * 64 * 4 + 3 * 64 * 4);
+  card().set_rules(Rules::cpu);
+  EXPECT_EQ(needs(), 2 * 64 * 4);
+}
+
+TEST_F(NnMemory, BatchNormInEvaluationKeepsStatisticsOnlyWithoutCudnn) {
+  const auto kept = [&](at::ScalarType type) {
+    const Tensor x = at::empty({4, 8, 5, 5}, on_card(type)), one = at::empty({8}, on_card());
+    const auto [out, mean, rstd] = at::native_batch_norm(x, one, one, one, one, false, 0.1, 1e-5);
+    return bytes({mean, rstd});
+  };
+  EXPECT_EQ(kept(at::kFloat), 0);
+  EXPECT_EQ(kept(at::kBFloat16), 2 * 8 * 4);
+  card().set_rules(Rules::cpu);
+  EXPECT_EQ(kept(at::kBFloat16), 0);
+}
+
+TEST_F(NnMemory, LogSigmoidKeepsNoBuffer) {
+  const Tensor x = at::empty({64, 32}, on_card());
+  EXPECT_EQ(bytes({std::get<1>(at::log_sigmoid_forward(x))}), 0);
+  card().set_rules(Rules::cpu);
+  EXPECT_EQ(bytes({std::get<1>(at::log_sigmoid_forward(x))}), 64 * 32 * 4);
+}
+
+TEST_F(NnMemory, SoftmaxBackwardTakesAProductBesidesTheGradient) {
+  const Tensor x = at::empty({64, 32}, on_card());
+  const auto needs = [&] {
+    return most_on_top([&] { (void)at::_softmax_backward_data(x, x, 1, at::kFloat); });
+  };
+  EXPECT_EQ(needs(), 2 * 64 * 32 * 4);
+  card().set_rules(Rules::cpu);
+  EXPECT_EQ(needs(), 64 * 32 * 4);
+}
+
+TEST_F(NnMemory, AMeanSquaredErrorIsAsLargeAsItsInput) {
+  const Tensor x = at::empty({64, 32}, on_card());
+  Tensor loss;
+  EXPECT_EQ(most_on_top([&] { loss = at::mse_loss(x, x); }), 2 * 64 * 32 * 4);
+  EXPECT_EQ(loss.dim(), 0);
+  EXPECT_EQ(bytes({loss}), 64 * 32 * 4);
+}
+
+TEST_F(NnMemory, FoldKeepsTheMemoryOfItsColumns) {
+  const Tensor columns = at::empty({2, 12, 42}, on_card());
+  const Tensor image = at::col2im(columns, {7, 8}, {2, 2}, {1, 1}, {0, 0}, {1, 1});
+  EXPECT_LT(image.numel(), columns.numel());
+  EXPECT_EQ(bytes({image}), columns.numel() * 4);
+}
+
+TEST_F(NnMemory, AConvolutionCopiesAWeightInAnotherFormat) {
+  const auto last = at::MemoryFormat::ChannelsLast;
+  const Tensor x = at::empty({2, 16, 8, 8}, on_card(), last);
+  const Tensor weight = at::empty({16, 16, 3, 3}, on_card());
+  Tensor out;
+  const std::int64_t top = most_on_top([&] { out = at::conv2d(x, weight, {}, 1, 1); });
+  EXPECT_TRUE(out.is_contiguous(last));
+  EXPECT_EQ(top, (out.numel() + weight.numel()) * 4);
+}
+
+TEST_F(NnMemory, AConvolutionOfDoublesIsContiguous) {
+  const Tensor x = at::empty({2, 4, 8, 8}, on_card(at::kDouble), at::MemoryFormat::ChannelsLast);
+  const Tensor weight = at::empty({4, 4, 3, 3}, on_card(at::kDouble));
+  EXPECT_TRUE(at::conv2d(x, weight).is_contiguous());
+}
+
+TEST_F(NnMemory, AWrongNumberOfChannelsIsRefusedInPytorchsWords) {
+  const Tensor x = at::empty({2, 3, 8, 8}, on_card()), weight = at::empty({4, 5, 3, 3}, on_card());
+  const auto says = [](auto function) -> std::string {
+    try {
+      function();
+      return "";
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    }
+  };
+  EXPECT_THAT(says([&] { (void)at::conv2d(x, weight); }),
+              testing::HasSubstr("to have 5 channels, but got 3 channels instead"));
+  EXPECT_THAT(says([&] { (void)at::layer_norm(x, 7); }),
+              testing::HasSubstr("expected input with shape [*, 7]"));
+}
+
+TEST_F(NnMemory, LengthsOfTargetsThatAreUnknownAreTheLongestPossible) {
+  const Tensor log_probs = at::empty({9, 2, 7}, on_card());
+  const Tensor targets = at::empty({2, 4}, on_card(at::kLong));
+  const auto alpha = [&](const auto& lengths) {
+    return std::get<1>(at::_ctc_loss(log_probs, targets, {9, 9}, lengths)).sizes().vec();
+  };
+  EXPECT_THAT(alpha(std::vector<std::int64_t>{3, 2}), testing::ElementsAre(2, 9, 7));
+  EXPECT_THAT(alpha(std::vector<std::int64_t>{0, 0}), testing::ElementsAre(2, 9, 9));
+}
+
+}  // namespace
+}  // namespace headroom::sim
