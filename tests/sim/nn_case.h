@@ -30,6 +30,10 @@ struct Outcome {
   std::uint64_t allocations = 0;
 };
 
+// The cases, by what they are for.
+[[nodiscard]] std::vector<Case> nn_layers();
+[[nodiscard]] std::vector<Case> nn_functions();
+
 // The same on every device, of the inputs' values; the gradients of the results are fixed numbers.
 inline Outcome outcome(const Case& c, const Tensors& inputs, c10::Device device, Card* card) {
   torch::manual_seed(7);

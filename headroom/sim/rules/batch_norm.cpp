@@ -163,7 +163,7 @@ void add_legit_batch_norm(Table& table) {
 
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// cuDNN's reserve: its size is not published. It is nothing for contiguous tensors.
+// cuDNN's reserve is left out: its size is not published.
 Four with_reserve(const Three& results) {
   const auto& [out, mean, rstd] = results;
   return {out, mean, rstd, contiguous({0}, out, at::kByte)};

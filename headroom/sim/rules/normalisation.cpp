@@ -44,11 +44,11 @@ std::int64_t layer_norm_difference(const Tensor& x, IntArrayRef shape, const Opt
   return 2 * more_statistics(x, statistics_type_on_cpu(x, {weight, bias}), rows);
 }
 
-// Many short rows are summed in two passes, by blocks of 32 rows. The limit of columns is half of
-// the chip's multiprocessors; the fewest of a data centre card since Volta are 72 (T4: 40).
-// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel.
+// Many short rows are summed in two passes, by blocks of 32 rows. What is short depends on the
+// chip's multiprocessors, which no profile has: an A100's are taken. Source:
+// aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel.
 std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kMultiprocessors = 108;  // A100
+  constexpr std::int64_t kMultiprocessors = 108;
   const std::int64_t blocks = (columns + 31) / 32;
   if (!follows_cuda() || rows <= 64 * 1024 || columns / 32 >= kMultiprocessors / 2) return 0;
   return std::min((rows + 31) / 32, 32 * 1024 / blocks);
