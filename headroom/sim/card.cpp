@@ -1,27 +1,28 @@
 #include "headroom/sim/card.h"
 
+#include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "headroom/sim/detail/block.h"
+#include "headroom/sim/detail/cublas.h"
 #include "headroom/sim/detail/generator.h"
+#include "headroom/sim/shared_box.h"
 #include "headroom/trace/recording_observer.h"
 
 namespace headroom::sim {
 namespace {
 
-allocator::CachingAllocator allocator_for(const CardOptions& options) {
-  allocator::CachingAllocator allocator(
-      {.capacity = options.capacity, .settings = options.settings});
-  if (options.context.count > 0) allocator.set_used_by_others(options.context);
-  return allocator;
-}
-
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+Bytes share_of(Bytes capacity, double share) {
+  return Bytes{static_cast<std::int64_t>(static_cast<double>(capacity.count) * share)};
 }
 
 }  // namespace
@@ -31,8 +32,8 @@ class Card::Observer final : public allocator::Observer {
   Observer(trace::Recorder* recorder, Watcher* watcher, int card) : watcher_(watcher) {
     if (recorder != nullptr)
       recording_.emplace(*recorder,
-                         trace::RecordingObserverOptions{
-                             .device = static_cast<std::uint16_t>(card), .now_ns = now_ns});
+                         trace::RecordingObserverOptions{.device = static_cast<std::uint16_t>(card),
+                                                         .now_ns = now_ns});
   }
   void on(const allocator::Happening& happening) override {
     if (recording_) recording_->on(happening);
@@ -48,8 +49,12 @@ Card::Card(CardOptions options)
     : options_(std::move(options)),
       mode_(options_.mode),
       rules_(options_.rules),
-      allocator_(allocator_for(options_)),
-      generator_(detail::make_generator(options_.index)) {}
+      slow_way_(options_.slow_way),
+      allocator_({.capacity = options_.capacity, .settings = options_.settings}),
+      box_(options_.box),
+      generator_(detail::make_generator(options_.index)) {
+  settle();
+}
 
 Card::~Card() = default;
 
@@ -57,50 +62,57 @@ c10::Device Card::device() const {
   return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(options_.index)};
 }
 
+// ---- Memory ----
+
 allocator::BlockId Card::allocate(Bytes bytes, allocator::StreamId stream) {
   std::unique_lock lock(mutex_);
   ++requests_;
-  const bool injected = [&] {
-    if (!injector_) return false;
-    const trace::Recorder* recorder = recorder_.load();
-    return injector_({.number = requests_,
-                      .bytes = bytes,
-                      .card = options_.index,
-                      .phase = recorder != nullptr ? recorder->phase() : trace::Phase::unknown});
-  }();
-  if (!injected) {
-    const allocator::BlockId block = allocator_.allocate(bytes, stream);
-    if (block != allocator::kNoBlock) return block;
+  const bool injected = injector_ && disturb(bytes);
+  const allocator::BlockId block = injected ? allocator::kNoBlock : take(bytes, stream);
+  if (block == allocator::kNoBlock) refuse(bytes, std::move(lock), injected);
+  if (c10::memoryProfilingEnabled())
+    report(allocator_.block(block).address, allocator_.block(block).size.count);
+  return block;
+}
+
+// True: the injector wants it refused.
+bool Card::disturb(Bytes bytes) {
+  const trace::Recorder* const recorder = recorder_.load();
+  Request request{.number = requests_, .bytes = bytes, .card = options_.index};
+  if (recorder != nullptr) {
+    request.phase = recorder->phase();
+    request.step = recorder->step();
   }
-  refuse(bytes, std::move(lock), injected);
+  const Disturbance disturbance = injector_(request);
+  if (disturbance.neighbour_share) {
+    used_by_injection_ = share_of(options_.capacity, *disturbance.neighbour_share);
+    allocator_.set_used_by_others(used_by_others());
+  }
+  return disturbance.refuse;
+}
+
+allocator::BlockId Card::take(Bytes bytes, allocator::StreamId stream) {
+  if (box_ == nullptr) return allocator_.allocate(bytes, stream);
+  // From the look at what others have until our share is written, none of them takes anything.
+  const SharedBox::Turn turn(*box_);
+  allocator_.set_used_by_others(used_by_others());
+  const allocator::BlockId block = allocator_.allocate(bytes, stream);
+  try {
+    publish();
+  } catch (...) {
+    if (block != allocator::kNoBlock) allocator_.free(block);
+    throw;
+  }
+  return block;
 }
 
 void Card::refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected) {
-  allocator::OutOfMemory refusal;
-  if (injected) {
-    const allocator::Statistics& now = allocator_.statistics();
-    refusal = {.requested = bytes,
-               .tried = bytes,
-               .capacity = options_.capacity,
-               .free = allocator_.free_on_card(),
-               .limit = {},
-               .allocated = Bytes{now.allocated_bytes.all.current},
-               .reserved = Bytes{now.reserved_bytes.all.current},
-               .free_in_private_pools = {}};
-    if (trace::Recorder* recorder = recorder_.load()) {
-      trace::Event event;
-      event.kind = trace::Kind::oom;
-      event.time_ns = now_ns();
-      event.bytes = bytes;
-      event.address = static_cast<std::uint64_t>(refusal.free.count);
-      event.device = static_cast<std::uint16_t>(options_.index);
-      recorder->append(event);
-    }
-  } else {
-    refusal = allocator_.last_out_of_memory();
-  }
+  const allocator::OutOfMemory refusal =
+      injected ? injected_refusal(bytes) : allocator_.last_out_of_memory();
   last_out_of_memory_ = refusal;
   lock.unlock();
+  c10::reportOutOfMemoryToProfiler(bytes.count, static_cast<std::size_t>(refusal.allocated.count),
+                                   static_cast<std::size_t>(refusal.reserved.count), device());
   const std::string number = std::to_string(options_.index);
   // PyTorch's text to the letter, with the device's name where PyTorch has its number alone: what
   // reads the one, reads the other.
@@ -108,9 +120,41 @@ void Card::refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected)
                    allocator::to_string(refusal, "GPU " + number + " (sim:" + number + ")"));
 }
 
+// The figures as they are, counted and told like a request that does not fit.
+allocator::OutOfMemory Card::injected_refusal(Bytes bytes) {
+  ++injected_ooms_;
+  const allocator::Statistics& now = allocator_.statistics();
+  const Bytes free = allocator_.free_on_card();
+  if (observer_ != nullptr)
+    observer_->on({.kind = allocator::Happening::Kind::oom,
+                   .address = static_cast<std::uint64_t>(free.count),
+                   .size = bytes});
+  return {.requested = bytes,
+          .tried = bytes,
+          .capacity = options_.capacity,
+          .free = free,
+          .limit = {},
+          .allocated = Bytes{now.allocated_bytes.all.current},
+          .reserved = Bytes{now.reserved_bytes.all.current},
+          .free_in_private_pools = {}};
+}
+
 void Card::free(allocator::BlockId block) noexcept {
   const std::lock_guard lock(mutex_);
+  if (!c10::memoryProfilingEnabled()) return allocator_.free(block);
+  const allocator::BlockInfo info = allocator_.block(block);
   allocator_.free(block);
+  report(info.address, -info.size.count);
+}
+
+// To the profiler, as CUDA's allocator: the block's size with its rounding, and what is allocated
+// and reserved now.
+void Card::report(std::uint64_t address, std::int64_t change) const {
+  const allocator::Statistics& now = allocator_.statistics();
+  c10::reportMemoryUsageToProfiler(
+      reinterpret_cast<void*>(address),  // NOLINT(performance-no-int-to-ptr): names it, no more
+      change, static_cast<std::size_t>(now.allocated_bytes.all.current),
+      static_cast<std::size_t>(now.reserved_bytes.all.current), device());
 }
 
 void Card::record_stream(allocator::BlockId block, allocator::StreamId stream) {
@@ -121,6 +165,7 @@ void Card::record_stream(allocator::BlockId block, allocator::StreamId stream) {
 void Card::empty_cache() {
   const std::lock_guard lock(mutex_);
   allocator_.empty_cache();
+  settle();
 }
 
 void Card::reset_peaks() {
@@ -131,6 +176,7 @@ void Card::reset_peaks() {
 void Card::reset_accumulated() {
   const std::lock_guard lock(mutex_);
   allocator_.reset_accumulated();
+  injected_ooms_ = 0;
 }
 
 void Card::set_memory_fraction(double fraction) {
@@ -143,19 +189,56 @@ void Card::change_settings(const allocator::Settings& settings) {
   allocator_.change_settings(settings);
 }
 
+// ---- Others on the card ----
+
 void Card::set_used_by_others(Bytes used) {
   const std::lock_guard lock(mutex_);
-  allocator_.set_used_by_others(options_.context + used);
+  used_by_neighbour_ = used;
+  settle();
 }
+
+void Card::leave_box() {
+  const std::lock_guard lock(mutex_);
+  box_.reset();
+}
+
+// What nobody here can allocate: this process's context included. Of a shared box: as its turn saw
+// it.
+Bytes Card::used_by_others() const {
+  const Bytes used = options_.context + used_by_neighbour_ + used_by_injection_;
+  return box_ == nullptr ? used : used + box_->used_by_others(options_.index);
+}
+
+// In a turn of the box: tells it what this process holds of the card, if that has changed.
+void Card::publish() {
+  const Bytes used = options_.context + Bytes{allocator_.statistics().reserved_bytes.all.current};
+  if (used != published_) box_->publish(options_.index, used);
+  published_ = used;
+}
+
+// Something changed that the allocator, or the box, must be told.
+void Card::settle() {
+  if (box_ == nullptr) return allocator_.set_used_by_others(used_by_others());
+  const SharedBox::Turn turn(*box_);
+  allocator_.set_used_by_others(used_by_others());
+  publish();
+}
+
+// ---- Questions ----
 
 allocator::Statistics Card::statistics() const {
   const std::lock_guard lock(mutex_);
-  return allocator_.statistics();
+  allocator::Statistics now = allocator_.statistics();
+  now.num_ooms += injected_ooms_;
+  return now;
 }
 
 Bytes Card::free_bytes() const {
   const std::lock_guard lock(mutex_);
-  return allocator_.free_on_card();
+  if (box_ == nullptr) return allocator_.free_on_card();
+  const SharedBox::Turn turn(*box_);
+  const Bytes reserved{allocator_.statistics().reserved_bytes.all.current};
+  return std::max(Bytes{0}, options_.capacity - used_by_others() - reserved);
 }
 
 allocator::BlockInfo Card::block(allocator::BlockId block) const {
@@ -200,17 +283,38 @@ void Card::observe() {
 
 Injector Card::inject(Injector injector) {
   const std::lock_guard lock(mutex_);
+  used_by_injection_ = {};
+  settle();
   return std::exchange(injector_, std::move(injector));
 }
 
+// PyTorch 2.11 gives cuBLASLt a workspace of its own unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is
+// set: only the size it asks for, not where it asks for it, takes that for set by default. Source:
+// the wheel's libtorch_cuda.so, at::cuda::getCUDABlasLtWorkspace and getCUDABlasLtWorkspaceSize.
 void Card::use_cublas(allocator::StreamId stream) {
-  if (!options_.cublas_workspaces || rules() != Rules::cuda) return;
-  if (options_.profile == nullptr || !options_.profile->cublas_workspace) return;
+  if (options_.profile == nullptr) return;
+  const auto wanted = detail::cublas_workspace_by_environment();
+  take_workspace(stream, false, wanted ? wanted : options_.profile->cublas_workspace);
+}
+
+void Card::use_cublaslt(allocator::StreamId stream) {
+  use_cublas(stream);
+  if (options_.profile == nullptr || !options_.profile->cublaslt_workspace) return;
+  const auto most = detail::cublas_workspace_by_environment();
+  const Bytes own = *options_.profile->cublaslt_workspace;
+  take_workspace(stream, true, most && *most < own ? *most : own);
+}
+
+void Card::take_workspace(allocator::StreamId stream, bool lt, const std::optional<Bytes>& size) {
+  if (!options_.cublas_workspaces || rules() != Rules::cuda || !size || size->count == 0) return;
+  const auto key = std::tuple(detail::cublas_handle(options_.index), stream, lt);
   {
     const std::lock_guard lock(mutex_);
-    if (!cublas_workspaces_.emplace(std::this_thread::get_id(), stream).second) return;
+    if (cublas_workspaces_.contains(key)) return;
   }
-  (void)allocate(*options_.profile->cublas_workspace, stream);  // for good, as in PyTorch
+  (void)allocate(*size, stream);  // throws without a mark that it is there
+  const std::lock_guard lock(mutex_);
+  cublas_workspaces_.insert(key);
 }
 
 std::uint64_t Card::requests() const {

@@ -22,7 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,6 +33,8 @@
 #include "headroom/trace/recorder.h"
 
 namespace headroom::sim {
+
+class SharedBox;
 
 enum class Mode : std::uint8_t {
   shape_only,  // tensors have no data; every value reads as zero
@@ -50,12 +52,24 @@ struct Request {
   std::uint64_t number = 0;  // of this card's allocations since it exists, from 1
   Bytes bytes;
   int card = 0;
-  trace::Phase phase = trace::Phase::unknown;  // as the recorder has it; unknown without one
+  // As the recorder has them; unknown and 0 without one.
+  trace::Phase phase = trace::Phase::unknown;
+  std::uint32_t step = 0;
 };
 
-// Asked before every allocation, under the card's lock: true refuses it with an out-of-memory as if
-// the card were full. It must not touch the card.
-using Injector = std::function<bool(const Request&)>;
+// What an injector does about a request.
+struct Disturbance {
+  Disturbance(bool refused = false,  // NOLINT(google-explicit-constructor): most only refuse
+              std::optional<double> neighbour = {})
+      : refuse(refused), neighbour_share(neighbour) {}
+  bool refuse;  // with an out-of-memory, as if the card were full
+  // From here on somebody else holds this share of the card's capacity; nothing: as before.
+  std::optional<double> neighbour_share;
+};
+
+// Asked before every allocation, under the card's lock. It must not touch the card. injection.h has
+// a set of them.
+using Injector = std::function<Disturbance(const Request&)>;
 
 struct CardOptions {
   int index = 0;
@@ -66,6 +80,8 @@ struct CardOptions {
   Rules rules = Rules::cuda;
   allocator::Settings settings = {};
   const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: nothing chip-dependent
+  std::shared_ptr<SharedBox> box = nullptr;  // that other processes use, too; null: a private one
+  bool slow_way = false;                     // see Card::slow_way
   bool cublas_workspaces = true;  // taken at the first matrix product, as PyTorch does on CUDA
 };
 
@@ -88,6 +104,11 @@ class Card : public std::enable_shared_from_this<Card> {
   Mode set_mode(Mode mode) { return mode_.exchange(mode); }
   Rules set_rules(Rules rules) { return rules_.exchange(rules); }
 
+  // Whether a shape-only card runs an operator that nobody has a shape rule for on the CPU, over
+  // zeros: right for results whose shapes do not depend on values, and as slow as the CPU.
+  [[nodiscard]] bool slow_way() const { return slow_way_.load(std::memory_order_relaxed); }
+  bool set_slow_way(bool allowed) { return slow_way_.exchange(allowed); }
+
   // ---- Memory ----
 
   // Throws c10::OutOfMemoryError with PyTorch's text.
@@ -99,8 +120,10 @@ class Card : public std::enable_shared_from_this<Card> {
   void reset_accumulated();
   void set_memory_fraction(double fraction);
   void change_settings(const allocator::Settings& settings);
-  // Memory of the card that a neighbour holds now.
+  // Memory of the card that a neighbour holds now, besides those of a shared box.
   void set_used_by_others(Bytes used);
+  // From here on nothing is told to the shared box or asked of it: its simulation has ended.
+  void leave_box();
 
   [[nodiscard]] allocator::Statistics statistics() const;
   [[nodiscard]] Bytes free_bytes() const;
@@ -120,7 +143,7 @@ class Card : public std::enable_shared_from_this<Card> {
   // The same for a watcher. Answers the one before.
   Watcher* watch(Watcher* watcher);
   [[nodiscard]] Watcher* watcher() const { return watcher_.load(std::memory_order_relaxed); }
-  // Until an empty one is given. Answers the one before.
+  // Until an empty one is given; the neighbour of the one before goes. Answers the one before.
   Injector inject(Injector injector);
   // How many allocations were asked for so far.
   [[nodiscard]] std::uint64_t requests() const;
@@ -132,8 +155,11 @@ class Card : public std::enable_shared_from_this<Card> {
 
   // ---- What chips need besides ----
 
-  // Takes cuBLAS's workspace for this thread and stream, if it is the first matrix product there.
+  // Takes cuBLAS's workspace for this thread's handle and a stream, if it is the first matrix
+  // product there, and keeps it as long as the card is.
   void use_cublas(allocator::StreamId stream);
+  // cuBLASLt's besides: products with a bias.
+  void use_cublaslt(allocator::StreamId stream);
 
   // ---- Random numbers ----
 
@@ -143,21 +169,35 @@ class Card : public std::enable_shared_from_this<Card> {
  private:
   class Observer;  // hands what happens on to recorder and watcher
   void observe();
+  [[nodiscard]] bool disturb(Bytes bytes);
+  [[nodiscard]] allocator::BlockId take(Bytes bytes, allocator::StreamId stream);
+  void take_workspace(allocator::StreamId stream, bool lt, const std::optional<Bytes>& size);
   [[noreturn]] void refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected);
+  [[nodiscard]] allocator::OutOfMemory injected_refusal(Bytes bytes);
+  [[nodiscard]] Bytes used_by_others() const;
+  void publish();
+  void settle();
+  void report(std::uint64_t address, std::int64_t change) const;
 
   const CardOptions options_;
   std::atomic<Mode> mode_;
   std::atomic<Rules> rules_;
+  std::atomic<bool> slow_way_;
   mutable std::mutex mutex_;  // of all that follows, up to the injector
   allocator::CachingAllocator allocator_;
-  Bytes used_by_others_;
+  std::shared_ptr<SharedBox> box_;
+  Bytes published_;          // to the box
+  Bytes used_by_neighbour_;  // as set_used_by_others says
+  Bytes used_by_injection_;  // as the injector says
+  std::int64_t injected_ooms_ = 0;
   std::uint64_t requests_ = 0;
   std::optional<allocator::OutOfMemory> last_out_of_memory_;
   std::unique_ptr<Observer> observer_;
   Injector injector_;
   std::atomic<trace::Recorder*> recorder_{nullptr};
   std::atomic<Watcher*> watcher_{nullptr};
-  std::set<std::pair<std::thread::id, allocator::StreamId>> cublas_workspaces_;
+  // By handle, stream and whether it is cuBLASLt's.
+  std::set<std::tuple<int, allocator::StreamId, bool>> cublas_workspaces_;
   std::atomic<std::uint64_t> values_read_{0};
   at::Generator generator_;
 };

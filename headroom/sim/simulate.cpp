@@ -1,17 +1,21 @@
 #include "headroom/sim/simulate.h"
 
+#include <mutex>
 #include <vector>
 
 #include "headroom/base/error.h"
+#include "headroom/base/file.h"
 #include "headroom/sim/detail/backend.h"
 #include "headroom/sim/detail/cards.h"
+#include "headroom/sim/shared_box.h"
 
 namespace headroom::sim {
 namespace {
 
 // What CUDA calls the total of the card; a process's context is off it from the start.
 std::shared_ptr<Card> make_card(int index, const gpu::SimulatedCard& spec,
-                                const SimulationOptions& options) {
+                                const SimulationOptions& options,
+                                const std::shared_ptr<SharedBox>& box) {
   const gpu::DeviceProfile* profile = gpu::find_profile(spec.profile);
   CardOptions card;
   card.index = index;
@@ -20,22 +24,41 @@ std::shared_ptr<Card> make_card(int index, const gpu::SimulatedCard& spec,
   if (profile != nullptr && profile->context) card.context = *profile->context;
   card.mode = options.mode;
   card.rules = options.rules;
-  card.settings = options.settings;
+  card.settings = *options.settings;
   card.profile = profile;
+  card.slow_way = options.slow_way;
   card.cublas_workspaces = options.cublas_workspaces;
+  card.box = box;
   return std::make_shared<Card>(std::move(card));
+}
+
+allocator::Settings settings_of_environment() {
+  const auto now = allocator::effective_settings(
+      [](const std::string& name) { return environment(name.c_str()); });
+  if (!now.caching)
+    throw UsageError(expectation("simulate", "a caching allocator, which is what cards simulate",
+                                 "PYTORCH_NO_CUDA_MEMORY_CACHING", "unset it"));
+  return now.settings;
+}
+
+// Under a lock, so that of two callers one is refused before it has joined a shared box.
+void check_alone() {
+  if (detail::card_count() > 0)
+    throw UsageError(expectation("simulate", "one box of simulated cards at a time",
+                                 "a second one while the first is there",
+                                 "let the first Simulation go"));
 }
 
 }  // namespace
 
 struct Simulation::Box {
   explicit Box(std::vector<std::shared_ptr<Card>> of) : cards(std::move(of)) {
-    if (!detail::install_cards(cards))
-      throw UsageError(expectation("simulate", "one box of simulated cards at a time",
-                                   "a second one while the first is there",
-                                   "let the first Simulation go"));
+    detail::install_cards(cards);
   }
-  ~Box() { detail::remove_cards(); }
+  ~Box() {
+    detail::remove_cards();
+    for (const auto& card : cards) card->leave_box();
+  }
   Box(const Box&) = delete;
   Box& operator=(const Box&) = delete;
 
@@ -48,7 +71,7 @@ Simulation& Simulation::operator=(Simulation&&) noexcept = default;
 Simulation::~Simulation() = default;
 
 int Simulation::cards() const {
-  return static_cast<int>(box_->cards.size());
+  return box_ == nullptr ? 0 : static_cast<int>(box_->cards.size());
 }
 
 Card& Simulation::card(int index) const {
@@ -60,10 +83,16 @@ c10::Device Simulation::device(int index) const {
 }
 
 Simulation simulate(const gpu::SimulatedBox& box, const SimulationOptions& options) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  check_alone();
+  SimulationOptions resolved = options;
+  if (!resolved.settings) resolved.settings = settings_of_environment();
   detail::load_backend();
+  const auto shared = box.name.empty() ? nullptr : std::make_shared<SharedBox>(box);
   std::vector<std::shared_ptr<Card>> cards;
   for (const gpu::SimulatedCard& spec : box.cards)
-    cards.push_back(make_card(static_cast<int>(cards.size()), spec, options));
+    cards.push_back(make_card(static_cast<int>(cards.size()), spec, resolved, shared));
   return Simulation(std::make_unique<Simulation::Box>(std::move(cards)));
 }
 

@@ -6,17 +6,22 @@
 //   ...
 //
 // While the Simulation lives, the cards exist. Nothing of this is registered with LibTorch before
-// the first call; from then on the device type `sim` stays known to the process (without cards, when
-// no Simulation lives), and autograd keeps a thread for each of kMostSimulatedCards cards from its
-// next backward pass on.
+// the first call; from then on the device type `sim` stays known to the process (without cards,
+// when no Simulation lives), and autograd keeps a thread for each of kMostSimulatedCards cards from
+// its next backward pass on.
 //
 // A process that has used CUDA cannot simulate: LibTorch has one accelerator a process, and would
-// take `sim` for it. There simulate() throws UnavailableError; predictions come from a child process.
+// take `sim` for it. There simulate() throws UnavailableError; predictions come from a child
+// process (child.h).
+//
+// A box with a name, `8x24GiB@lab`, is shared with the other processes that simulate it: what they
+// hold of a card cannot be allocated here (shared_box.h).
 #pragma once
 
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "headroom/allocator/settings.h"
@@ -28,7 +33,9 @@ namespace headroom::sim {
 struct SimulationOptions {
   Mode mode = Mode::shape_only;
   Rules rules = Rules::cuda;
-  allocator::Settings settings = {};  // as PYTORCH_CUDA_ALLOC_CONF
+  // Nothing: what PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says, as PyTorch reads them.
+  std::optional<allocator::Settings> settings = {};
+  bool slow_way = false;  // Card::slow_way of each card
   // PyTorch takes cuBLAS's workspaces from the same memory: of each card, at its first matrix
   // product, one for each thread and stream. Off: the tensors alone.
   bool cublas_workspaces = true;
@@ -52,7 +59,8 @@ class Simulation {
   std::unique_ptr<Box> box_;
 };
 
-// Throws UsageError (a bad spec; a box exists already) and UnavailableError (CUDA is in use).
+// Throws UsageError (a bad spec or environment variable; a box exists already), UnavailableError
+// (CUDA is in use), and of a shared box what SharedBox throws.
 [[nodiscard]] Simulation simulate(std::string_view spec, const SimulationOptions& options = {});
 [[nodiscard]] Simulation simulate(const gpu::SimulatedBox& box,
                                   const SimulationOptions& options = {});

@@ -49,6 +49,7 @@ class Recorder {
 
   // The step from here on; answers the one before.
   std::uint32_t set_step(std::uint32_t step) { return step_.exchange(step, relaxed); }
+  [[nodiscard]] std::uint32_t step() const { return step_.load(relaxed); }
   [[nodiscard]] Phase phase() const { return phase_.load(relaxed); }
 
   // From here on each event is written to a file as well; every 65536th call takes as long as it

@@ -27,7 +27,10 @@
 namespace headroom::sim::detail {
 namespace {
 
-void check_free() {
+bool beside_cuda = false;
+
+void check_cuda() {
+  if (beside_cuda) return;
   const auto& cuda = at::detail::getCUDAHooks();
   if (cuda.hasCUDA())
     for (c10::DeviceIndex i = 0; i < cuda.deviceCount(); ++i)
@@ -35,7 +38,10 @@ void check_free() {
         throw UnavailableError(expectation(
             "simulate", "a process that has not used CUDA",
             "one that has: cuda:" + std::to_string(i) + " is in use",
-            "simulate in a process of its own; LibTorch has one accelerator a process"));
+            "sim::in_child, or another program; LibTorch has one accelerator a process"));
+}
+
+void check_free() {
   if (at::isPrivateUse1HooksRegistered())
     throw UnavailableError(expectation(
         "simulate", "LibTorch's place for an own device type (PrivateUse1) to be free",
@@ -94,7 +100,12 @@ void load() {
 
 void load_backend() {
   static std::once_flag once;
+  check_cuda();
   std::call_once(once, load);
+}
+
+void allow_beside_cuda() noexcept {
+  beside_cuda = true;
 }
 
 }  // namespace headroom::sim::detail

@@ -22,10 +22,10 @@ Card* find_card(int index) noexcept {
 Card& card_at(int index) {
   if (Card* card = find_card(index)) return *card;
   const int cards = card_count();
-  const std::string expected =
-      cards == 0   ? "simulated cards, of which there are none now"
-      : cards == 1 ? "the only simulated card, sim:0"
-                   : "a card from sim:0 to sim:" + std::to_string(cards - 1);
+  const std::string expected = cards == 0 ? "simulated cards, of which there are none now"
+                               : cards == 1
+                                   ? "the only simulated card, sim:0"
+                                   : "a card from sim:0 to sim:" + std::to_string(cards - 1);
   throw UsageError(expectation("sim", expected, "sim:" + std::to_string(index),
                                "simulate(\"" + std::to_string(std::max(index + 1, 1)) +
                                    "x24GiB\"), and keep what it returns"));
@@ -42,17 +42,15 @@ int exchange_current_card(int index) noexcept {
   return std::exchange(current, index);
 }
 
-bool install_cards(const std::vector<std::shared_ptr<Card>>& cards) {
-  int none = 0;
-  if (!count.compare_exchange_strong(none, static_cast<int>(cards.size()))) return false;
+void install_cards(const std::vector<std::shared_ptr<Card>>& cards) noexcept {
   for (std::size_t i = 0; i < cards.size(); ++i)
     table[i].store(cards[i].get(), std::memory_order_release);
-  return true;
+  count.store(static_cast<int>(cards.size()), std::memory_order_release);
 }
 
 void remove_cards() noexcept {
-  for (auto& card : table) card.store(nullptr, std::memory_order_release);
   count.store(0, std::memory_order_release);
+  for (auto& card : table) card.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace headroom::sim::detail

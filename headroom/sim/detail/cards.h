@@ -23,8 +23,8 @@ inline constexpr int kMostCards = gpu::kMostSimulatedCards;
 [[nodiscard]] int current_card() noexcept;
 int exchange_current_card(int index) noexcept;
 
-// For Simulation alone. False: there are cards already.
-[[nodiscard]] bool install_cards(const std::vector<std::shared_ptr<Card>>& cards);
+// For Simulation alone, one at a time.
+void install_cards(const std::vector<std::shared_ptr<Card>>& cards) noexcept;
 void remove_cards() noexcept;
 
 }  // namespace headroom::sim::detail

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <mutex>
+
 namespace headroom::sim::detail {
 
 GeneratorImpl::GeneratorImpl(int card, std::uint64_t seed)
@@ -10,30 +12,44 @@ GeneratorImpl::GeneratorImpl(int card, std::uint64_t seed)
           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
       on_cpu_(at::detail::createCPUGenerator(seed)) {}
 
+// The CPU's kernels lock the generator they draw from, which is the inner one; so must who seeds
+// it.
 void GeneratorImpl::set_current_seed(std::uint64_t seed) {
+  const std::lock_guard lock(on_cpu_.mutex());
   on_cpu_.set_current_seed(seed);
 }
-void GeneratorImpl::set_offset(std::uint64_t offset) {
-  on_cpu_.set_offset(offset);
-}
-std::uint64_t GeneratorImpl::get_offset() const {
-  return on_cpu_.get_offset();
-}
 std::uint64_t GeneratorImpl::current_seed() const {
+  const std::lock_guard lock(on_cpu_.mutex());
   return on_cpu_.current_seed();
 }
 std::uint64_t GeneratorImpl::seed() {
-  auto generator = on_cpu_;
-  return generator.seed();
+  const std::lock_guard lock(on_cpu_.mutex());
+  return on_cpu_.seed();
 }
 void GeneratorImpl::set_state(const c10::TensorImpl& new_state) {
+  const std::lock_guard lock(on_cpu_.mutex());
   on_cpu_.unsafeGetGeneratorImpl()->set_state(new_state);
 }
 c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
+  const std::lock_guard lock(on_cpu_.mutex());
   return on_cpu_.unsafeGetGeneratorImpl()->get_state();
 }
 
+// CUDA counts the numbers it has drawn from a seed; the CPU's generator has no such place to go to.
+void GeneratorImpl::set_offset(std::uint64_t) {
+  no_offset();
+}
+std::uint64_t GeneratorImpl::get_offset() const {
+  no_offset();
+}
+void GeneratorImpl::no_offset() {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "A simulated card draws the CPU's numbers, and those have no offset; use get_state() ",
+      "and set_state()");
+}
+
 GeneratorImpl* GeneratorImpl::clone_impl() const {
+  const std::lock_guard lock(on_cpu_.mutex());
   auto* copy = new GeneratorImpl(device().index());
   copy->on_cpu_ = on_cpu_.clone();
   return copy;

@@ -1,5 +1,5 @@
 // The random state of a simulated card. Inside it is a CPU generator, so that the same seed gives
-// the CPU's numbers.
+// the CPU's numbers. It is as safe for several threads as the CPU's: each draw locks it.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -25,7 +25,9 @@ class GeneratorImpl final : public c10::GeneratorImpl {
 
  private:
   GeneratorImpl* clone_impl() const override;
-  at::Generator on_cpu_;
+  [[noreturn]] static void no_offset();
+
+  mutable at::Generator on_cpu_;
 };
 
 [[nodiscard]] at::Generator make_generator(int card);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "headroom/base/error.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/streams.h"
@@ -19,8 +20,13 @@ constexpr auto kSim = c10::DeviceType::PrivateUse1;
 Device device_of(int card) {
   return {kSim, static_cast<DeviceIndex>(card)};
 }
+// Any of the most cards there can be, whether it is simulated now or not: autograd names them all.
 int index_of(Device device) {
-  return device.index() < 0 ? current_card() : device.index();
+  if (device.index() < 0) return current_card();
+  if (device.index() >= kMostCards)
+    throw UsageError(expectation("sim", "one of at most " + std::to_string(kMostCards) + " cards",
+                                 device.str(), ""));
+  return device.index();
 }
 Stream stream_of(int card, c10::StreamId id) {
   return Stream(Stream::UNSAFE, device_of(card), id);
@@ -41,7 +47,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   Device getDevice() const override { return device_of(current_card()); }
   void setDevice(Device device) const override { exchange_current_card(index_of(device)); }
   void uncheckedSetDevice(Device device) const noexcept override {
-    exchange_current_card(index_of(device));
+    if (device.index() >= 0 && device.index() < kMostCards) exchange_current_card(device.index());
   }
   // Autograd makes its threads by this, once, whatever is simulated later.
   DeviceIndex deviceCount() const noexcept override { return kMostCards; }
@@ -60,7 +66,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return stream_of(card, new_stream(card));
   }
   Stream exchangeStream(Stream stream) const override {
-    const int card = stream.device_index();
+    const int card = index_of(stream.device());
     return stream_of(card, exchange_current_stream(card, stream.id()));
   }
   bool queryStream(const Stream&) const override { return true; }

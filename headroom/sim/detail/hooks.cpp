@@ -18,6 +18,11 @@ int card_or_current(c10::DeviceIndex index) {
   return index < 0 ? current_card() : index;
 }
 
+// The card that this thread used before; throws UsageError if the new one does not exist.
+c10::DeviceIndex exchange(c10::DeviceIndex index) {
+  return static_cast<c10::DeviceIndex>(exchange_current_card(card_at(index).index()));
+}
+
 class Hooks final : public at::PrivateUse1HooksInterface {
  public:
   bool isBuilt() const override { return true; }
@@ -29,13 +34,11 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     return static_cast<c10::DeviceIndex>(card_count());
   }
 
-  void setCurrentDevice(c10::DeviceIndex index) const override { exchange_current_card(index); }
+  void setCurrentDevice(c10::DeviceIndex index) const override { exchange(index); }
   c10::DeviceIndex getCurrentDevice() const override {
     return static_cast<c10::DeviceIndex>(current_card());
   }
-  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
-    return static_cast<c10::DeviceIndex>(exchange_current_card(index));
-  }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override { return exchange(index); }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
     return exchangeDevice(index);
   }

@@ -2,9 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
@@ -34,8 +35,8 @@ Tensor empty(IntArrayRef sizes, std::optional<ScalarType> type, std::optional<La
              std::optional<Device> device, std::optional<bool>,
              std::optional<MemoryFormat> format) {
   const c10::DeviceGuard guard(device_or_current(device));
-  return at::detail::empty_generic(sizes, device_allocator(), kKeys,
-                                   c10::dtype_or_default(type), format);
+  return at::detail::empty_generic(sizes, device_allocator(), kKeys, c10::dtype_or_default(type),
+                                   format);
 }
 
 Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<ScalarType> type,
@@ -54,51 +55,61 @@ Tensor on_host(Aliases& aliases, const Tensor& tensor) {
   return on_card(tensor) ? aliases.of(tensor) : tensor;
 }
 
-// As CUDA's copy kernel: what differs in type or layout goes through temporaries on the card when
-// the other side is the host or another card.
-// Source: aten/src/ATen/native/cuda/Copy.cu, copy_requires_temporaries, copy_kernel_cuda.
+// Whether both sides have their elements in the same order and without gaps, so that a copy between
+// them is one of bytes.
+bool lie_alike(const Tensor& from, const Tensor& to) {
+  if (from.is_contiguous() && to.is_contiguous()) return true;
+  return at::TensorIteratorConfig()
+      .set_check_mem_overlap(false)
+      .add_output(to)
+      .add_const_input(from)
+      .resize_outputs(false)
+      .check_all_same_dtype(false)
+      .check_all_same_device(false)
+      .build()
+      .is_contiguous();
+}
+
+// Between a card and the host only bytes are moved. Between cards the copy kernel does the rest, as
+// they reach each other's memory.
+// Source: aten/src/ATen/native/cuda/Copy.cu, copy_requires_temporaries.
 bool needs_temporaries(const Tensor& from, const Tensor& to) {
-  const bool same_type = from.scalar_type() == to.scalar_type();
-  if (same_type && from.is_contiguous() && to.is_contiguous()) return false;
-  if (on_card(from) && on_card(to)) return from.device() != to.device() && !same_type;
-  const bool same_layout = from.is_non_overlapping_and_dense() && from.strides() == to.strides();
-  return !(same_type && same_layout);
+  if (on_card(from) && on_card(to)) return false;
+  return from.scalar_type() != to.scalar_type() || !lie_alike(from, to);
+}
+
+// Into contiguous tensors, across, and into place. Types are converted on the card if nobody waits
+// for the copy, else on the host, where that takes no memory of the card.
+// Source: aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda.
+void copy_through_temporaries(const Tensor& from, const Tensor& to, bool non_blocking) {
+  const bool convert_first = on_card(from) == non_blocking;
+  const ScalarType type = convert_first ? to.scalar_type() : from.scalar_type();
+  const Tensor there = to.is_contiguous() && to.scalar_type() == type
+                           ? to
+                           : at::empty_like(to, to.options().dtype(type), MemoryFormat::Contiguous);
+  there.copy_(from.to(type).expand_as(to).contiguous(), non_blocking);
+  if (!there.is_same(to)) to.copy_(there, non_blocking);
+}
+
+// What both sides have is copied; what a shape-only card holds reads as zero on the host.
+void copy_values(const Tensor& from, const Tensor& to) {
+  Card& card = card_at(on_card(to) ? to.device().index() : from.device().index());
+  if (mode_now(card) == Mode::compute || (has_data(from) && has_data(to))) {
+    Aliases aliases(c10::DeviceType::CPU);
+    on_host(aliases, to).copy_(on_host(aliases, from));
+  } else if (!on_card(to)) {
+    card.note_value_read();
+    to.zero_();
+  }
 }
 
 Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   if (to.numel() == 0) return to;
-  if (from.device() != to.device() && needs_temporaries(from, to)) {
-    // The side on a card does the conversion, the host only sees what is contiguous.
-    const Tensor expanded = from.expand_as(to);
-    const Tensor ready = on_card(from)
-                             ? expanded.to(to.scalar_type()).contiguous()
-                             : expanded.contiguous();
-    if (!on_card(from) && from.scalar_type() != to.scalar_type()) {
-      // Host to card with another type: as it is over to the card, converted there.
-      const Tensor there = at::empty_like(ready, ready.options().device(to.device()),
-                                          MemoryFormat::Contiguous);
-      copy_from(ready, there, non_blocking);
-      to.copy_(there, non_blocking);
-      return to;
-    }
-    if (on_card(to) && !to.is_contiguous()) {
-      const Tensor there = at::empty_like(ready, to.options(), MemoryFormat::Contiguous);
-      copy_from(ready, there, non_blocking);
-      to.copy_(there, non_blocking);
-      return to;
-    }
-    if (ready.device() != to.device() && (ready.is_contiguous() && to.is_contiguous()))
-      return copy_from(ready, to, non_blocking);
-  }
-  const Card& card = card_at(on_card(to) ? to.device().index() : from.device().index());
-  const bool computes = mode_now(card) == Mode::compute;
-  if (computes || (has_data(from) && has_data(to))) {
-    Aliases aliases(c10::DeviceType::CPU);
-    on_host(aliases, to).copy_(on_host(aliases, from));
-  } else if (!on_card(to)) {
-    Tensor host = to;
-    host.zero_();  // what a shape-only card holds reads as zero
-  }
+  const Tensor expanded = from.expand_as(to);
+  if (needs_temporaries(expanded, to))
+    copy_through_temporaries(from, to, non_blocking);
+  else
+    copy_values(expanded, to);
   return to;
 }
 
@@ -120,9 +131,27 @@ at::Scalar value_of(const Tensor& tensor) {
   return std::int64_t{0};
 }
 
-const Tensor& resize(const Tensor& tensor, IntArrayRef sizes,
-                     std::optional<MemoryFormat> format) {
-  return at::native::resize_(tensor, sizes, format);
+const Tensor& resize(const Tensor& tensor, IntArrayRef sizes, std::optional<MemoryFormat> format) {
+  c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  const auto offset = static_cast<std::size_t>(tensor.storage_offset());
+  const std::size_t bytes =
+      at::detail::computeStorageNbytesContiguous(sizes, tensor.dtype().itemsize(), offset);
+  // As on CUDA, memory never shrinks. LibTorch's own resize_ would copy from it, data or not.
+  if (c10::multiply_integers(sizes) > 0 && bytes > tensor.storage().nbytes())
+    at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(tensor.storage(), bytes);
+  if (tensor.sizes() != sizes) impl->set_sizes_contiguous(sizes);
+  if (format && *format != MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
+  return tensor;
+}
+
+// A conjugated or negated view is copied as it is. LibTorch would make it a plain tensor first,
+// which takes a copy.
+void pass_views_on_to_copies() {
+  for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
+    // Kept for good, as all that is registered.
+    auto& aten = *new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    aten.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  }
 }
 
 }  // namespace
@@ -131,6 +160,7 @@ void register_kernels(torch::Library& aten) {
   aten.impl("empty.memory_format", &empty);
   aten.impl("empty_strided", &empty_strided);
   aten.impl("_copy_from", &copy_from);
+  pass_views_on_to_copies();
   aten.impl("_copy_from_and_resize", &copy_from_and_resize);
   aten.impl("_local_scalar_dense", &value_of);
   aten.impl("resize_", &resize);

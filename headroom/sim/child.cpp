@@ -1,0 +1,182 @@
+#include "headroom/sim/child.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/sim/detail/backend.h"
+#include "headroom/sim/detail/cards.h"
+
+namespace headroom::sim {
+namespace {
+
+// The first byte of an answer: what the rest of it is.
+enum class Kind : char {
+  result = 'r',
+  usage = 'u',
+  input = 'i',
+  unavailable = 'a',
+  write = 'w',
+  busy = 'b',
+  internal = 'n',
+  out_of_memory = 'm',  // Headroom's
+  card_full = 'o',      // LibTorch's
+  other = 'e',
+};
+
+std::string answer(Kind kind, std::string_view text) {
+  return static_cast<char>(kind) + std::string(text);
+}
+
+// LibTorch marks the children of a process that has autograd's device threads.
+bool is_about_fork(std::string_view text) {
+  return text.find("fork-based multiprocessing") != std::string_view::npos;
+}
+
+std::string no_backward() {
+  return expectation("in_child", "a process without autograd's device threads",
+                     "one that has had a backward pass with a GPU or a simulated card in sight, so "
+                     "that LibTorch refuses backward passes in its children",
+                     "predict before the first such pass, or in a program of its own");
+}
+
+std::string answer_of(const std::function<std::string()>& work) {
+  try {
+    return answer(Kind::result, work());
+  } catch (const c10::OutOfMemoryError& error) {
+    return answer(Kind::card_full, error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    if (is_about_fork(error.what())) return answer(Kind::unavailable, no_backward());
+    return answer(Kind::other, error.what_without_backtrace());
+  } catch (const UsageError& error) {
+    return answer(Kind::usage, error.what());
+  } catch (const InputError& error) {
+    return answer(Kind::input, error.what());
+  } catch (const UnavailableError& error) {
+    return answer(Kind::unavailable, error.what());
+  } catch (const WriteError& error) {
+    return answer(Kind::write, error.what());
+  } catch (const BusyError& error) {
+    return answer(Kind::busy, error.what());
+  } catch (const InternalError& error) {
+    return answer(Kind::internal, error.what());
+  } catch (const OutOfMemoryError& error) {
+    return answer(Kind::out_of_memory, std::to_string(error.asked.count) + " " + error.what());
+  } catch (const std::exception& error) {
+    return answer(Kind::other, error.what());
+  } catch (...) {
+    return answer(Kind::other, "an exception that is no std::exception");
+  }
+}
+
+std::string take_out(const std::string& whole) {
+  const std::string text = whole.substr(1);
+  switch (static_cast<Kind>(whole[0])) {
+    case Kind::result:
+      return text;
+    case Kind::usage:
+      throw UsageError(text);
+    case Kind::input:
+      throw InputError(text);
+    case Kind::unavailable:
+      throw UnavailableError(text);
+    case Kind::write:
+      throw WriteError(text);
+    case Kind::busy:
+      throw BusyError(text);
+    case Kind::internal:
+      throw InternalError(text);
+    case Kind::out_of_memory:
+      throw OutOfMemoryError(text.substr(text.find(' ') + 1), Bytes{std::stoll(text)});
+    case Kind::card_full:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+    case Kind::other:
+      break;
+  }
+  throw std::runtime_error(text);
+}
+
+// ---- The two ends ----
+
+[[noreturn]] void be_the_child(int to_parent, pid_t parent,
+                               const std::function<std::string()>& work) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would read the answer
+  if (::getppid() != parent) ::_exit(1);
+  at::set_num_threads(1);  // OpenMP's threads stayed behind; with more than one it waits for them
+  detail::remove_cards();  // the parent's box; its tensors can still be freed
+  detail::allow_beside_cuda();
+  const std::string whole = answer_of(work);
+  try {
+    write_all(to_parent, whole, "the pipe to the parent");
+  } catch (const Error&) {
+    ::_exit(1);
+  }
+  ::_exit(0);  // what the parent registered for its end is the parent's
+}
+
+std::string read_to_end(int file) {
+  std::string text;
+  std::array<char, 4096> buffer;  // NOLINT: filled by read before it is looked at
+  while (true) {
+    const ssize_t got = ::read(file, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+[[noreturn]] void no_child(const char* what) {
+  throw UnavailableError(std::string("[in_child] cannot ") + what + ": " + std::strerror(errno));
+}
+
+std::string end_of(int status) {
+  if (!WIFSIGNALED(status)) return "its end with exit code " + std::to_string(WEXITSTATUS(status));
+  return "its end by signal " + std::to_string(WTERMSIG(status)) + " (" +
+         ::strsignal(WTERMSIG(status)) + ")";  // NOLINT(concurrency-mt-unsafe): a known number's
+}
+
+}  // namespace
+
+std::string in_child(const std::function<std::string()>& work) {
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) no_child("make a pipe");
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) {
+    const int error = errno;
+    for (const int end : pipe) ::close(end);
+    errno = error;
+    no_child("start a child process");
+  }
+  if (child == 0) be_the_child(pipe[1], parent, work);
+  ::close(pipe[1]);
+  const std::string whole = read_to_end(pipe[0]);
+  ::close(pipe[0]);
+  const int status = wait_for(child);
+  if (status != 0 || whole.empty())
+    throw UnavailableError(
+        expectation("in_child", "an answer of the child process", end_of(status),
+                    "the same with more memory, if the system ended it for lack of some"));
+  return take_out(whole);
+}
+
+}  // namespace headroom::sim
