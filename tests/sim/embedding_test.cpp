@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include "headroom/sim/rules/table.h"
 #include "sides.h"
 
 namespace headroom::sim {
@@ -86,6 +87,29 @@ TEST(EmbeddingBag, GivesTheCpusNumbers) {
     }
     expect_as_on_cpu(bag({.scaled = true}), {.rules = rules});
     expect_as_on_cpu(bag({.padding = 2}), {.rules = rules});
+  }
+}
+
+// The row of the table that says by how much the two rule sets part.
+TEST(EmbeddingBag, DiffersFromTheCpuByItsRow) {
+  const auto results = [](Rules rules, std::int64_t mode, torch::jit::Stack& arguments) {
+    const Simulation box = simulate("1x1GiB", {.rules = rules});
+    const Tensor weight = torch::zeros({11, 4}, box.device(0));
+    const Tensor where = torch::zeros({20}, weight.options().dtype(at::kLong));
+    const Tensor offsets = torch::zeros({3}, where.options());
+    const auto [a, b, c, d] = at::_embedding_bag(weight, where, offsets, false, mode);
+    arguments = {weight, where, offsets, false, mode, false, c10::IValue(), false, -1};
+    return static_cast<std::int64_t>(a.nbytes() + b.nbytes() + c.nbytes() + d.nbytes());
+  };
+  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_embedding_bag", "");
+  for (const std::int64_t mode : {0, 1, 2}) {
+    torch::jit::Stack arguments;
+    const std::int64_t cpu = results(Rules::cpu, mode, arguments);
+    const std::int64_t cuda = results(Rules::cuda, mode, arguments);
+    rules::table()
+        .find("_embedding_bag")
+        ->difference.bytes.function.callBoxed(handle, {}, &arguments);
+    EXPECT_EQ(cuda - cpu, arguments.at(0).toInt()) << "mode " << mode;
   }
 }
 

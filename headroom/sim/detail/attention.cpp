@@ -7,6 +7,10 @@
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 
+#include <algorithm>
+#include <cmath>
+#include <string>
+
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/rules/attention.h"

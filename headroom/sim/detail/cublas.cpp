@@ -49,6 +49,17 @@ class Window {
   std::map<int, int> held_;
 };
 
+std::optional<Bytes> parsed(const char* text) {
+  if (text == nullptr) return {};
+  const std::string config(text);
+  const std::regex part(":([0-9]+):([0-9]+)");
+  std::optional<Bytes> total;
+  for (std::sregex_iterator at(config.begin(), config.end(), part), end; at != end; ++at)
+    total = Bytes{total.value_or(Bytes{}).count +
+                  std::stoll((*at)[1].str()) * 1024 * std::stoll((*at)[2].str())};
+  return total;
+}
+
 }  // namespace
 
 int cublas_handle(int card) {
@@ -57,15 +68,8 @@ int cublas_handle(int card) {
 }
 
 std::optional<Bytes> cublas_workspace_by_environment() {
-  const char* const text = std::getenv("CUBLAS_WORKSPACE_CONFIG");
-  if (text == nullptr) return {};
-  const std::string config(text);
-  static const std::regex part(":([0-9]+):([0-9]+)");
-  std::optional<Bytes> total;
-  for (std::sregex_iterator at(config.begin(), config.end(), part), end; at != end; ++at)
-    total = Bytes{total.value_or(Bytes{}).count +
-                  std::stoll((*at)[1].str()) * 1024 * std::stoll((*at)[2].str())};
-  return total;
+  static const std::optional<Bytes> asked = parsed(std::getenv("CUBLAS_WORKSPACE_CONFIG"));
+  return asked;
 }
 
 }  // namespace headroom::sim::detail

@@ -13,7 +13,8 @@ namespace headroom::sim::detail {
 // The number of this thread's handle for a card.
 [[nodiscard]] int cublas_handle(int card);
 
-// What CUBLAS_WORKSPACE_CONFIG asks for (":4096:2:16:8": KiB and how many); nothing: it is not set.
+// What CUBLAS_WORKSPACE_CONFIG asks for (":4096:2:16:8": KiB and how many); nothing: it was
+// not set when this was first asked.
 [[nodiscard]] std::optional<Bytes> cublas_workspace_by_environment();
 
 }  // namespace headroom::sim::detail

@@ -3,6 +3,10 @@
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
+
 #include "headroom/sim/rules/attention.h"
 
 namespace headroom::sim::rules {

@@ -4,6 +4,10 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 #include "headroom/sim/rules/replay.h"
