@@ -1,6 +1,9 @@
 #include "headroom/sim/detail/alias.h"
 
 #include <c10/core/Allocator.h>
+#include <sys/mman.h>
+
+#include <memory>
 
 #include "headroom/base/error.h"
 
@@ -21,6 +24,32 @@ c10::Storage alias_of(const c10::Storage& storage, c10::DeviceType as) {
         "make the model and its inputs in compute mode"));
   return {c10::Storage::use_byte_size_t(), storage.nbytes(),
           c10::DataPtr(data, data, &keep, c10::Device(as)), c10::GetAllocator(as), true};
+}
+
+struct Pages {
+  void* address;
+  std::size_t bytes;
+};
+
+void unmap(void* context) {
+  const std::unique_ptr<Pages> pages(static_cast<Pages*>(context));
+  munmap(pages->address, pages->bytes);
+}
+
+// Zeros that take no memory before something is written to them, nor swap.
+c10::Storage zero_pages(const c10::Storage& storage) {
+  const std::size_t bytes = storage.nbytes();
+  auto pages = std::make_unique<Pages>(Pages{nullptr, bytes});
+  pages->address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages->address == MAP_FAILED)
+    throw UnavailableError(expectation("sim", "address space for zeros",
+                                       std::to_string(bytes) + " bytes, which mmap refused",
+                                       "compute mode, or an operator with a rule"));
+  void* const data = pages->address;
+  return {c10::Storage::use_byte_size_t(), bytes,
+          c10::DataPtr(data, pages.release(), &unmap, c10::Device(c10::DeviceType::CPU)),
+          c10::GetAllocator(c10::DeviceType::CPU), true};
 }
 
 c10::DispatchKey key_of(c10::DeviceType type) {
@@ -55,7 +84,10 @@ at::Tensor Aliases::of(const at::Tensor& tensor) {
       return alias;
     }
   }
-  at::Tensor alias = rewrapped(tensor, alias_of(tensor.storage(), as_), key_of(as_));
+  const bool as_zeros = missing_ == Missing::is_zero && tensor.storage().nbytes() > 0;
+  at::Tensor alias = rewrapped(
+      tensor, as_zeros ? zero_pages(tensor.storage()) : alias_of(tensor.storage(), as_),
+      key_of(as_));
   pairs_.push_back({alias, tensor});
   return alias;
 }

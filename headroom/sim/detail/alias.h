@@ -13,8 +13,12 @@ namespace headroom::sim::detail {
 // The aliases of one operator's arguments, and the way back from what it returns.
 class Aliases {
  public:
+  // What a CPU alias of a tensor without data does: fail, or read as zeros.
+  enum class Missing { fails, is_zero };
+
   // As kMeta or kCPU tensors.
-  explicit Aliases(c10::DeviceType as) : as_(as) {}
+  explicit Aliases(c10::DeviceType as, Missing missing = Missing::fails)
+      : as_(as), missing_(missing) {}
 
   // An alias for a tensor on a card, and in shape-only runs for a CPU tensor with dimensions; others
   // as they are. Two tensors that share storage give aliases that share storage.
@@ -31,6 +35,7 @@ class Aliases {
     at::Tensor original;  // keeps it alive, and its address its own
   };
   c10::DeviceType as_;
+  Missing missing_;
   std::vector<Pair> pairs_;
 };
 

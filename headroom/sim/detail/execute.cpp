@@ -8,6 +8,7 @@
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cards.h"
+#include "headroom/sim/detail/derived.h"
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/generator.h"
 #include "headroom/sim/detail/operators.h"
@@ -66,10 +67,16 @@ class Call {
     const std::optional<trace::OperationScope> scope = operation_scope();
     if (Watcher* const watcher = card_->watcher())
       watcher->on_operator({op_.name, stack_.data() + first_, op_.arguments});
-    if (op_.uses_cublas()) card_->use_cublas(allocator_stream(current_stream(card_->index())));
+    if (computes && op_.writes_out) note_outs();
     if (plan()) {
+      // After the results, as CUDA does.
+      if (op_.uses_cublas()) card_->use_cublas(allocator_stream(current_stream(card_->index())));
       if (computes && !op_.is_view) fill(std::move(arguments));
+    } else if (computes) {
+      put_back(std::move(arguments));
+      run_unplanned();
     } else {
+      check_slow_way();
       run_unplanned();
     }
   }
@@ -113,12 +120,27 @@ class Call {
     const ExecutingScope scope(card_, true, op_.name);
     if (op_.entry != nullptr && !op_.entry->refused.empty())
       TORCH_CHECK_NOT_IMPLEMENTED(false, op_.name, " on a simulated card: ", op_.entry->refused);
+    try {
+      return plan_shapes();
+    } catch (const rules::NeedsValues& need) {
+      needs_values_ = need.advice;
+    } catch (const c10::NotImplementedError& error) {
+      // A Meta kernel that is composed of others, one of which is missing.
+      if (op_.has_rule()) throw;
+      needs_values_ = error.what_without_backtrace();
+    }
+    return false;
+  }
+
+  bool plan_shapes() {
     if (op_.has_rule()) {
       op_.entry->rule.function.callBoxed(handle_, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                          &stack_);
       return true;
     }
-    if (!op_.on_meta) return false;
+    if (op_.entry != nullptr && !op_.entry->needs_values.empty())
+      throw rules::NeedsValues{op_.entry->needs_values};
+    if (!op_.on_meta) return plan_from_schema(handle_, stack_);
     Aliases aliases(DeviceType::Meta);
     replace_arguments(aliases, DeviceType::Meta);
     handle_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack_);
@@ -164,6 +186,13 @@ class Call {
     return argument;
   }
 
+  void note_outs() {
+    for (std::size_t i = first_; i < stack_.size(); ++i)
+      for_each_tensor(stack_[i], [&](const Tensor& tensor) {
+        if (on_card(tensor)) outs_.emplace_back(tensor.storage(), tensor.storage().nbytes());
+      });
+  }
+
   Tensor fresh(const Tensor& result,
                std::vector<std::pair<const c10::StorageImpl*, c10::Storage>>& made) const {
     const c10::StorageImpl* const meta = result.storage().unsafeGetStorageImpl();
@@ -188,6 +217,8 @@ class Call {
     Stack planned(stack_.begin() + static_cast<std::ptrdiff_t>(first_), stack_.end());
     stack_.resize(first_);
     for (IValue& argument : arguments) stack_.push_back(std::move(argument));
+    for (const auto& [storage, bytes_before] : outs_)
+      if (storage.nbytes() > bytes_before) grown_.push_back(storage);
     for (const c10::Storage& storage : grown_)
       if (storage.data() == nullptr) give_data(storage);
     Aliases aliases(DeviceType::CPU);
@@ -216,7 +247,10 @@ class Call {
       const ExecutingScope scope(card_, false, op_.name);
       op_.entry->fill.function.callBoxed(handle_, cpu, &stack_);
     } else {
-      check(op_.on_cpu, "a kernel for the CPU");
+      TORCH_CHECK_NOT_IMPLEMENTED(
+          op_.on_cpu, expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
+                                  op_.name + ", which has only one for CUDA",
+                                  "the operators it is made of"));
       handle_.redispatchBoxed(cpu, &stack_);
     }
   }
@@ -270,17 +304,37 @@ class Call {
     std::memset(const_cast<void*>(storage.data()), 0, storage.nbytes());
   }
 
-  // No rule and no Meta kernel: in compute mode the operator itself says what comes out; without
-  // data that would be a guess.
-  void run_unplanned() {
-    if (mode_now(*card_) != Mode::compute)
+  // ---- Without a plan ----
+
+  // Without data the CPU's kernel may be asked for shapes only where they do not depend on values,
+  // and where the user agrees to wait for it.
+  void check_slow_way() const {
+    if (op_.depends_on_values || !needs_values_.empty())
       TORCH_CHECK_NOT_IMPLEMENTED(
-          false, op_.name, " on a shape-only simulated card: the shape of its result depends on ",
-          "values that a shape-only tensor does not have, or Headroom has no rule for it. Run this ",
-          "part in compute mode (Card::set_mode), or use an operator whose result has a fixed ",
-          "shape.");
+          false, expectation("sim", "values, on which the shape of the result depends",
+                             op_.name + " on a shape-only card",
+                             (needs_values_.empty() ? "an operator with a result of fixed shape"
+                                                    : needs_values_) +
+                                 ", or this part in compute mode (Card::set_mode)"));
+    if (!card_->slow_way())
+      TORCH_CHECK_NOT_IMPLEMENTED(
+          false, expectation("sim", "an operator with a rule for its shapes",
+                             op_.name + " on a shape-only card",
+                             "the slow way (Card::set_slow_way), which asks the CPU's kernel over "
+                             "zeros, or compute mode (Card::set_mode)"));
+  }
+
+  void put_back(std::vector<IValue> arguments) {
+    stack_.resize(first_);
+    for (IValue& argument : arguments) stack_.push_back(std::move(argument));
+  }
+
+  // The operator itself says what comes out: of the data, or of zeros in its place.
+  void run_unplanned() {
+    const bool computes = mode_now(*card_) == Mode::compute;
     const ExecutingScope scope(card_, false, op_.name);
-    Aliases aliases(DeviceType::CPU);
+    Aliases aliases(DeviceType::CPU,
+                    computes ? Aliases::Missing::fails : Aliases::Missing::is_zero);
     run_on_cpu(aliases);
     std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> made;
     for (std::size_t i = first_; i < stack_.size(); ++i)
@@ -292,7 +346,7 @@ class Call {
           return rewrapped(result, *storage, c10::DispatchKey::PrivateUse1);
         const std::size_t before = made.size();
         Tensor on_this_card = fresh(result, made);
-        if (made.size() > before && result.storage().nbytes() > 0)
+        if (computes && made.size() > before && result.storage().nbytes() > 0)
           give_data(on_this_card.storage(),
                     result.storage().unsafeGetStorageImpl()->set_data_ptr(
                         c10::DataPtr(nullptr, c10::Device(DeviceType::CPU))));
@@ -303,7 +357,7 @@ class Call {
   Tensor written_by_cpu(const Tensor& argument, const Tensor& result) {
     const bool grew = result.storage().nbytes() > argument.storage().nbytes();
     const Tensor same = written(argument, result);
-    if (grew && on_card(argument))
+    if (grew && on_card(argument) && mode_now(*card_) == Mode::compute)
       std::memcpy(const_cast<void*>(argument.storage().data()), result.storage().data(),
                   result.storage().nbytes());
     return same;
@@ -332,6 +386,8 @@ class Call {
   const std::size_t first_;  // of the arguments, later of the results, on the stack
   Card* card_ = nullptr;
   std::vector<c10::Storage> grown_;  // of out= arguments
+  std::vector<std::pair<c10::Storage, std::size_t>> outs_;  // and their bytes before
+  std::string needs_values_;  // why there is no plan, or what to do
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "headroom/sim/detail/operators.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -26,16 +27,38 @@ int generator_argument(const c10::FunctionSchema& schema) {
   return -1;
 }
 
+bool writes_out(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                     [](const c10::Argument& argument) {
+                       return argument.kwarg_only() && argument.alias_info() != nullptr &&
+                              argument.alias_info()->isWrite();
+                     });
+}
+
+// LibTorch has a fallback for Meta that only throws, so one kernel or another is always found there.
+bool has_meta_kernel(const c10::OperatorHandle& handle) {
+  using c10::DispatchKey;
+  for (const DispatchKey key :
+       {DispatchKey::Meta, DispatchKey::CompositeExplicitAutograd,
+        DispatchKey::CompositeExplicitAutogradNonFunctional, DispatchKey::CompositeImplicitAutograd})
+    if (handle.hasKernelForDispatchKey(key)) return true;
+  return false;
+}
+
 Operator look_up(const c10::OperatorHandle& handle) {
   const c10::FunctionSchema& schema = handle.schema();
   Operator op;
   op.name = c10::toString(handle.operator_name());
   op.arguments = schema.arguments().size();
   if (op.name.starts_with("aten::")) op.entry = rules::table().find(op.name.substr(6));
-  op.on_meta = handle.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
+  op.on_meta = has_meta_kernel(handle);
   op.on_cpu = handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   op.is_view = returns_views_only(schema);
   op.generator_argument = generator_argument(schema);
+  op.writes_out = writes_out(schema);
+  op.depends_on_values = (op.entry != nullptr && !op.entry->needs_values.empty()) ||
+                         handle.hasTag(at::Tag::dynamic_output_shape) ||
+                         handle.hasTag(at::Tag::data_dependent_output);
   const auto fits = [&](const rules::Kernel& kernel) {
     return kernel.arguments == 0 || kernel.arguments == op.arguments;
   };

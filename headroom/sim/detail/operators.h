@@ -17,6 +17,8 @@ struct Operator {
   bool on_cpu = false;
   bool is_view = false;                  // its results share the arguments' memory
   bool takes_several_cards = false;      // copies
+  bool writes_out = false;               // it has out= arguments, which may grow
+  bool depends_on_values = false;        // the shapes of its results, says LibTorch or our table
   int generator_argument = -1;           // -1: it draws no random numbers
 
   [[nodiscard]] bool has_rule() const { return entry != nullptr && entry->rule.arguments > 0; }

@@ -1,6 +1,8 @@
 // The rules by family, one file each; table.cpp puts them together.
 #pragma once
 
+#include <span>
+
 #include "headroom/sim/rules/table.h"
 
 namespace headroom::sim::rules {
@@ -8,15 +10,35 @@ namespace headroom::sim::rules {
 void add_attention(Table& table);
 void add_batch_norm(Table& table);
 void add_dropout(Table& table);
+void add_loss(Table& table);
+void add_padding(Table& table);
 void add_embedding(Table& table);
 void add_linear_algebra(Table& table);
-void add_loss(Table& table);
 void add_normalisation(Table& table);
 void add_optimizers(Table& table);
-void add_padding(Table& table);
 void add_pointwise(Table& table);
 void add_convolution(Table& table);
 void add_pooling(Table& table);
 void add_indexing(Table& table);
+void add_complex(Table& table);
+void add_elementwise(Table& table);
+void add_fft(Table& table);
+void add_identity(Table& table);
+void add_layouts(Table& table);
+void add_linalg(Table& table);
+void add_quantise(Table& table);
+void add_random(Table& table);
+void add_reductions(Table& table);
+void add_sorting(Table& table);
+void add_gradient_scaler(Table& table);
+void add_rnn(Table& table);
+void add_rnn_cells(Table& table);
+
+// One of them: its file's name without the ending.
+struct Family {
+  const char* name;
+  void (*add)(Table&);
+};
+[[nodiscard]] std::span<const Family> families();
 
 }  // namespace headroom::sim::rules

@@ -1,14 +1,152 @@
+#include <ATen/core/List.h>
+
+#include "headroom/sim/detail/alias.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 
 namespace headroom::sim::rules {
+namespace {
+
+using Indices = c10::List<std::optional<Tensor>>;
+
+bool is_mask(const Tensor& index) {
+  return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+}
+
+std::vector<Tensor> given(const Indices& indices) {
+  std::vector<Tensor> tensors;
+  for (const std::optional<Tensor>& index : indices)
+    if (is_defined(index)) tensors.push_back(*index);
+  return tensors;
+}
+
+void refuse_masks(const Indices& indices) {
+  for (const Tensor& index : given(indices))
+    if (is_mask(index))
+      throw NeedsValues{
+          "where or masked_fill, which keep the shape, in place of a mask as an index"};
+}
+
+Tensor indexed(const Tensor& x, const Indices& indices) {
+  refuse_masks(indices);
+  detail::Aliases aliases(c10::DeviceType::Meta);
+  Indices on_meta;
+  for (const std::optional<Tensor>& index : indices)
+    on_meta.push_back(is_defined(index) ? std::optional(aliases.of(*index)) : std::nullopt);
+  const Tensor meta = at::index(aliases.of(x), on_meta);
+  return at::empty_strided(meta.sizes(), meta.strides(), x.options());
+}
+
+// A number written through one mask is a masked_fill: no place is looked for.
+// Source: aten/src/ATen/native/TensorAdvancedIndexingUtils.h, canDispatchToMaskedFill.
+bool is_masked_fill(const Indices& indices, const Tensor& values) {
+  const std::vector<Tensor> masks = given(indices);
+  return masks.size() == 1 && is_mask(masks.front()) && values.numel() == 1;
+}
+
+// CUDA sums what meets at a place after sorting the places.
+// Source: aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel.
+struct Sorted {
+  Tensor places, values, sorted, order, range;
+};
+
+Sorted sorted_places(const Tensor& x, const Indices& indices, const Tensor& values) {
+  Sizes shape;
+  std::int64_t indexed_dims = 0;
+  for (const Tensor& index : given(indices)) {
+    shape = at::infer_size(shape, index.sizes());
+    ++indexed_dims;
+  }
+  Sorted made;
+  made.places = contiguous(shape, x, at::kLong);
+  std::int64_t elements = made.places.numel();
+  for (std::int64_t i = 0; i < x.dim(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (at >= indices.size() || !is_defined(indices.get(at))) elements *= x.size(i);
+  }
+  if (!values.is_contiguous() || values.numel() != elements)
+    made.values = contiguous({elements}, values);
+  if (elements == 0) return made;
+  made.sorted = contiguous(made.places);
+  made.order = contiguous(made.places);
+  made.range = contiguous(made.places);
+  return made;
+}
+
+Tensor put(const Tensor& x, const Indices& indices, const Tensor& values, bool accumulate, bool) {
+  if (is_masked_fill(indices, values) && !accumulate) return x;
+  refuse_masks(indices);
+  Sorted temporaries;
+  if (follows_cuda() && accumulate) temporaries = sorted_places(x, indices, values);
+  return x;
+}
+
+Tensor selected(const Tensor& x, std::int64_t dim, const Tensor& index) {
+  Sizes sizes = x.sizes().vec();
+  if (!sizes.empty())
+    sizes[static_cast<std::size_t>(at::maybe_wrap_dim(dim, x.dim()))] = index.numel();
+  return contiguous(sizes, x);
+}
+
+void add_data_dependent(Table& table) {
+  table.needs_values("nonzero", "nonzero_static with a size that you know, or where");
+  table.needs_values("masked_select", "where or masked_fill, which keep the shape");
+  table.rule("repeat_interleave.Tensor",
+             [](const Tensor& repeats, std::optional<std::int64_t> size) {
+               if (!size) throw NeedsValues{"output_size, or one number of repeats for all"};
+               return contiguous({*size}, repeats);
+             });
+  table.rule("_assert_async", [](const Tensor&) {});  // there is nothing to check
+  table.rule("_assert_async.msg", [](const Tensor&, std::string_view) {});
+}
+
+}  // namespace
 
 void add_indexing(Table& table) {
-  table.rule("index_select", [](const Tensor& x, std::int64_t dim, const Tensor& index) {
-    auto sizes = x.sizes().vec();
-    if (!sizes.empty()) sizes[static_cast<std::size_t>(at::maybe_wrap_dim(dim, x.dim()))] = index.numel();
-    return at::empty(sizes, x.options());
+  add_data_dependent(table);
+  table.rule("index.Tensor",
+             [](const Tensor& x, const Indices& indices) { return indexed(x, indices); });
+  table.rule("_index_put_impl_", put);
+  table.differs(
+      "_index_put_impl_",
+      [](const Tensor& x, const Indices& indices, const Tensor& values, bool accumulate, bool) {
+        if (!accumulate) return std::int64_t{0};
+        const Sorted made = sorted_places(x, indices, values);
+        std::size_t bytes = 0;
+        for (const Tensor& tensor : {made.places, made.values, made.sorted, made.order, made.range})
+          if (tensor.defined()) bytes += tensor.nbytes();
+        return static_cast<std::int64_t>(bytes);
+      },
+      "CUDA sorts the places before it sums what meets at one, for as long as it runs",
+      "aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel");
+  table.rule("index_select", selected);
+  table.rule("take",
+             [](const Tensor& x, const Tensor& index) { return contiguous(index.sizes(), x); });
+  table.rule("nonzero_static", [](const Tensor& x, std::int64_t size, std::int64_t) {
+    return contiguous({size, x.dim()}, x, at::kLong);
   });
+  table.rule("flip", [](const Tensor& x, IntArrayRef) { return like(x); });
+  table.rule("roll",
+             [](const Tensor& x, IntArrayRef, IntArrayRef) { return contiguous(x.sizes(), x); });
+  table.rule("unfold_backward",
+             [](const Tensor& gradient, IntArrayRef sizes, std::int64_t, std::int64_t,
+                std::int64_t) { return contiguous(sizes, gradient); });
+  const auto triangle = [](bool lower) {
+    return [lower](std::int64_t rows, std::int64_t columns, std::int64_t offset, OptionalType type,
+                   std::optional<c10::Layout>, std::optional<c10::Device> device,
+                   std::optional<bool>) {
+      std::int64_t elements = 0;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t up_to =
+            std::clamp(row + offset + (lower ? 1 : 0), std::int64_t{0}, columns);
+        elements += lower ? up_to : columns - up_to;
+      }
+      return at::empty({2, elements},
+                       at::TensorOptions().dtype(type.value_or(at::kLong)).device(device));
+    };
+  };
+  table.rule("tril_indices", triangle(true));
+  table.rule("triu_indices", triangle(false));
 }
 
 }  // namespace headroom::sim::rules

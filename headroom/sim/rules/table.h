@@ -27,6 +27,12 @@
 
 namespace headroom::sim::rules {
 
+// Thrown by a rule whose shapes would depend on values, and only then: in compute mode the CPU's
+// kernel says what comes out, shape-only it is an error that gives this advice.
+struct NeedsValues {
+  std::string advice;
+};
+
 struct Kernel {
   c10::KernelFunction function;
   std::size_t arguments = 0;  // of the function: a rule for another operator shows at once
@@ -43,7 +49,8 @@ struct Entry {
   Kernel rule;
   Kernel fill;
   Difference difference;
-  std::string refused;        // not empty: a sentence that says why, and what to do
+  std::string refused;        // not empty: why in neither mode, and what to do
+  std::string needs_values;   // not empty: shapes always depend on values; what to do without them
   bool uses_cublas = false;   // a matrix product, which needs cuBLAS's workspace on CUDA
 };
 
@@ -66,6 +73,9 @@ class Table {
                            std::string(source)};
   }
   void refuse(std::string_view name, std::string_view why) { at(name).refused = why; }
+  void needs_values(std::string_view name, std::string_view advice) {
+    at(name).needs_values = advice;
+  }
   void uses_cublas(std::string_view name) { at(name).uses_cublas = true; }
 
   // Null: nothing of ours.

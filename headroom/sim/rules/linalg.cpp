@@ -1,0 +1,161 @@
+// Decompositions and solvers. Matrices that LAPACK and cuSOLVER work on lie column by column.
+#include <c10/core/ScalarType.h>
+
+#include "headroom/sim/rules/families.h"
+#include "headroom/sim/rules/layout.h"
+
+namespace headroom::sim::rules {
+namespace {
+
+Tensor columns(IntArrayRef sizes, const Tensor& like, OptionalType type = {}) {
+  Sizes turned = sizes.vec();
+  std::swap(turned.end()[-1], turned.end()[-2]);
+  return contiguous(turned, like, type).mT();
+}
+
+IntArrayRef batch_of(const Tensor& x) {
+  return x.sizes().slice(0, x.sizes().size() - 2);
+}
+
+Sizes in_batch(const Tensor& x, std::initializer_list<std::int64_t> last) {
+  Sizes sizes = batch_of(x).vec();
+  sizes.insert(sizes.end(), last);
+  return sizes;
+}
+
+Tensor whole_numbers(const Tensor& x) {
+  return contiguous(batch_of(x), x, at::kInt);
+}
+
+std::int64_t smaller_side(const Tensor& x) {
+  return std::min(x.size(-1), x.size(-2));
+}
+
+void add_cholesky(Table& table) {
+  table.rule("cholesky", [](const Tensor& x, bool) {
+    Tensor factor = columns(x.sizes(), x);
+    const Tensor info = whole_numbers(x);
+    return factor;
+  });
+  table.rule("cholesky_inverse", [](const Tensor& x, bool) {
+    Tensor inverse = columns(x.sizes(), x);
+    const Tensor info = whole_numbers(x);
+    return inverse;
+  });
+  table.rule("_cholesky_solve_helper", [](const Tensor& b, const Tensor& a, bool) {
+    Tensor solution = columns(b.sizes(), b);
+    const Tensor factor = columns(a.sizes(), a);
+    const Tensor info = whole_numbers(a);
+    return solution;
+  });
+}
+
+void add_orthogonal(Table& table) {
+  table.rule("geqrf", [](const Tensor& x) {
+    return std::tuple(columns(x.sizes(), x), contiguous(in_batch(x, {smaller_side(x)}), x));
+  });
+  table.rule("linalg_householder_product",
+             [](const Tensor& x, const Tensor&) { return columns(x.sizes(), x); });
+  table.rule("ormqr", [](const Tensor&, const Tensor&, const Tensor& other, bool, bool) {
+    return columns(other.sizes(), other);
+  });
+}
+
+void add_eigenvalues(Table& table) {
+  table.rule("linalg_eig", [](const Tensor& x) {
+    const ScalarType type = c10::toComplexType(x.scalar_type());
+    return std::tuple(contiguous(in_batch(x, {x.size(-1)}), x, type), columns(x.sizes(), x, type));
+  });
+  table.rule("_linalg_eigvals", [](const Tensor& x) {
+    return contiguous(in_batch(x, {x.size(-1)}), x, c10::toComplexType(x.scalar_type()));
+  });
+  table.rule("linalg_eigvals.out", [](const Tensor& x, const Tensor& out) {
+    return out.resize_(in_batch(x, {x.size(-1)}));
+  });
+  table.rule("linalg_matrix_exp", [](const Tensor& x) { return contiguous(x.sizes(), x); });
+  table.rule("_compute_linear_combination", [](const Tensor& x, const Tensor& coefficients) {
+    Sizes sizes = x.sizes().vec();
+    sizes[0] = coefficients.size(0);
+    return contiguous(sizes, x);
+  });
+}
+
+// CUDA knows one way, which does not look for the rank.
+// Source: aten/src/ATen/native/BatchLinearAlgebra.cpp, linalg_lstsq, get_default_lstsq_driver.
+using Driver = std::optional<std::string_view>;
+
+auto least_squares(const Tensor& a, const Tensor& b, std::optional<double>, Driver) {
+  const bool vector =
+      b.dim() == 1 || (a.dim() - 1 == b.dim() && b.sizes() == a.sizes().slice(0, b.sizes().size()));
+  const Sizes of = vector ? in_batch(a, {a.size(-1)}) : in_batch(a, {a.size(-1), b.size(-1)});
+  Tensor solution = vector ? contiguous(of, b) : columns(of, b);
+  const bool over = a.size(-2) > a.size(-1);
+  Tensor residuals = over
+                         ? contiguous(vector ? Sizes(batch_of(a).vec()) : in_batch(a, {b.size(-1)}),
+                                      a, c10::toRealValueType(a.scalar_type()))
+                         : contiguous({0}, a, c10::toRealValueType(a.scalar_type()));
+  return std::tuple(solution, residuals, contiguous({0}, a, at::kLong),
+                    contiguous({0}, a, c10::toRealValueType(a.scalar_type())));
+}
+
+void add_solvers(Table& table) {
+  table.rule("linalg_solve_triangular", [](const Tensor& a, const Tensor& b, bool, bool, bool) {
+    Sizes sizes = at::infer_size(batch_of(a), batch_of(b));
+    sizes.insert(sizes.end(), b.sizes().end() - 2, b.sizes().end());
+    return columns(sizes, b);
+  });
+  table.rule("linalg_lstsq", least_squares);
+  table.fill("linalg_lstsq",
+             [](const Tensor& a, const Tensor& b, std::optional<double> rcond, Driver driver) {
+               return at::linalg_lstsq(a, b, rcond, driver.value_or("gels"));
+             });
+}
+
+// ---- Products of other types than their factors' ----
+
+Tensor product(const Tensor& a, const Tensor& b, ScalarType type) {
+  Sizes sizes = a.sizes().vec();
+  sizes.back() = b.size(-1);
+  return contiguous(sizes, a, type);
+}
+
+void add_products(Table& table) {
+  table.rule("_int_mm", [](const Tensor& a, const Tensor& b) { return product(a, b, at::kInt); });
+  table.rule("_scaled_mm", [](const Tensor& a, const Tensor& b, const Tensor&, const Tensor&,
+                              const OptionalTensor&, const OptionalTensor&, OptionalType type,
+                              bool) { return product(a, b, type.value_or(a.scalar_type())); });
+  for (const char* name : {"mm.dtype", "bmm.dtype"}) {
+    table.rule(name, product);
+    table.fill(name, [](const Tensor& a, const Tensor& b, ScalarType type) {
+      return at::matmul(a.to(type), b.to(type));
+    });
+  }
+  for (const char* name : {"addmm.dtype", "baddbmm.dtype"}) {
+    table.rule(name, [](const Tensor&, const Tensor& a, const Tensor& b, ScalarType type,
+                        const Scalar&, const Scalar&) { return product(a, b, type); });
+    table.fill(name, [](const Tensor& bias, const Tensor& a, const Tensor& b, ScalarType type,
+                        const Scalar& beta, const Scalar& alpha) {
+      return at::matmul(a.to(type), b.to(type)).mul_(alpha).add_(bias.to(type), beta);
+    });
+  }
+  table.rule("addbmm",
+             [](const Tensor&, const Tensor& a, const Tensor& b, const Scalar&, const Scalar&) {
+               return contiguous({a.size(1), b.size(2)}, a);
+             });
+  for (const char* name : {"dot", "vdot"})
+    table.rule(name, [](const Tensor& a, const Tensor&) { return scalar(a); });
+  for (const char* name : {"_int_mm", "mm.dtype", "bmm.dtype", "addmm.dtype", "baddbmm.dtype"})
+    table.uses_cublas(name);
+}
+
+}  // namespace
+
+void add_linalg(Table& table) {
+  add_cholesky(table);
+  add_orthogonal(table);
+  add_eigenvalues(table);
+  add_solvers(table);
+  add_products(table);
+}
+
+}  // namespace headroom::sim::rules

@@ -1,0 +1,171 @@
+#include "headroom/sim/rules/reductions.h"
+
+#include <ATen/WrapDimUtilsMulti.h>
+#include <c10/core/ScalarType.h>
+
+#include "headroom/sim/rules/families.h"
+
+namespace headroom::sim::rules {
+namespace {
+
+using Correction = std::optional<Scalar>;
+
+// Sums of whole numbers are int64.
+ScalarType sum_type(const Tensor& x, OptionalType type = {}) {
+  if (type) return *type;
+  return at::isIntegralType(x.scalar_type(), true) ? at::kLong : x.scalar_type();
+}
+
+Tensor spread(const Tensor& x, OptionalIntArrayRef dims, bool keep) {
+  return contiguous(reduced(x, dims, keep), x, c10::toRealValueType(x.scalar_type()));
+}
+
+void add_spreads(Table& table) {
+  const auto one = [](const Tensor& x, OptionalIntArrayRef dims, const Correction&, bool keep) {
+    return spread(x, dims, keep);
+  };
+  const auto with_mean = [](const Tensor& x, OptionalIntArrayRef dims, const Correction&,
+                            bool keep) {
+    return std::tuple(spread(x, dims, keep), contiguous(reduced(x, dims, keep), x));
+  };
+  table.rule("var.correction", one);
+  table.rule("std.correction", one);
+  table.rule("var_mean.correction", with_mean);
+  table.rule("std_mean.correction", with_mean);
+}
+
+// The batch, then as many rows as x1 and columns as x2 has.
+Sizes distances(const Tensor& x1, const Tensor& x2) {
+  Sizes sizes = at::infer_size(x1.sizes().slice(0, x1.sizes().size() - 2),
+                               x2.sizes().slice(0, x2.sizes().size() - 2));
+  sizes.push_back(x1.size(-2));
+  sizes.push_back(x2.size(-2));
+  return sizes;
+}
+
+// Two norms of many rows are taken by a matrix product.
+// Source: aten/src/ATen/native/Distance.cpp, cdist_impl.
+bool by_product(const Tensor& x1, const Tensor& x2, double p, std::optional<std::int64_t> mode) {
+  const bool large = x1.size(-2) > 25 || x2.size(-2) > 25;
+  return p == 2 && (mode.value_or(0) == 1 || (mode.value_or(0) == 0 && large)) && x1.numel() > 0 &&
+         x2.numel() > 0;
+}
+
+void add_distances(Table& table) {
+  table.rule("_cdist_forward",
+             [](const Tensor& x1, const Tensor& x2, double p, std::optional<std::int64_t> mode) {
+               if (by_product(x1, x2, p, mode) && x1.dim() == x2.dim())
+                 return at::_euclidean_dist(x1, x2);
+               return contiguous(distances(x1, x2), x1);
+             });
+  // CUDA keeps a gradient for each pair before it sums them up.
+  // Source: aten/src/ATen/native/cuda/DistanceKernel.cu, cdist_backward_kernel_impl.
+  table.rule("_cdist_backward",
+             [](const Tensor&, const Tensor& x1, const Tensor& x2, double, const Tensor&) {
+               Sizes sizes = distances(x1, x2);
+               sizes.back() = x1.size(-1);
+               Tensor gradient = contiguous(sizes, x1);
+               Tensor pairs;
+               if (follows_cuda()) pairs = contiguous({gradient.numel() * x2.size(-2)}, x1);
+               return gradient;
+             });
+  table.differs(
+      "_cdist_backward",
+      [](const Tensor&, const Tensor& x1, const Tensor& x2, double, const Tensor&) {
+        return x1.numel() * x2.size(-2) * static_cast<std::int64_t>(x1.element_size());
+      },
+      "CUDA keeps the gradient of each pair of rows for as long as it runs",
+      "aten/src/ATen/native/cuda/DistanceKernel.cu, cdist_backward_kernel_impl");
+  table.rule("_pdist_forward", [](const Tensor& x, double) {
+    const std::int64_t rows = x.size(0);
+    return contiguous({rows * (rows - 1) / 2}, x);
+  });
+  table.rule("_pdist_backward", [](const Tensor&, const Tensor& x, double, const Tensor&) {
+    Tensor gradient = contiguous(x);
+    Tensor pairs;
+    if (follows_cuda() && x.size(0) > 1) pairs = contiguous({(x.size(0) - 1) * x.numel()}, x);
+    return gradient;
+  });
+  table.differs(
+      "_pdist_backward",
+      [](const Tensor&, const Tensor& x, double, const Tensor&) {
+        return (x.size(0) - 1) * x.numel() * static_cast<std::int64_t>(x.element_size());
+      },
+      "CUDA keeps the gradient of each pair of rows for as long as it runs",
+      "aten/src/ATen/native/cuda/DistanceKernel.cu, pdist_backward_kernel_impl");
+}
+
+// By the lengths of the segments, or by their bounds, of which there is one more.
+Tensor segments(const Tensor& data, const OptionalTensor& lengths, const OptionalTensor& offsets,
+                std::int64_t axis) {
+  const bool by_length = is_defined(lengths);
+  Sizes sizes = (by_length ? lengths : offsets)->sizes().vec();
+  if (!by_length) --sizes.back();
+  const IntArrayRef rest = data.sizes().slice(static_cast<std::size_t>(axis) + 1);
+  sizes.insert(sizes.end(), rest.begin(), rest.end());
+  return contiguous(sizes, data);
+}
+
+void add_segments(Table& table) {
+  table.rule(
+      "segment_reduce",
+      [](const Tensor& data, std::string_view, const OptionalTensor& lengths, const OptionalTensor&,
+         const OptionalTensor& offsets, std::int64_t axis, bool, const std::optional<Scalar>&) {
+        return segments(data, lengths, offsets, at::maybe_wrap_dim(axis, data.dim()));
+      });
+  table.rule("_segment_reduce_backward",
+             [](const Tensor&, const Tensor&, const Tensor& data, std::string_view,
+                const OptionalTensor&, const OptionalTensor&, std::int64_t,
+                const std::optional<Scalar>&) { return contiguous(data.sizes(), data); });
+}
+
+}  // namespace
+
+Sizes reduced(const Tensor& x, OptionalIntArrayRef dims, bool keep) {
+  const auto gone = at::dim_list_to_bitset(dims, static_cast<std::size_t>(x.dim()));
+  const bool all = !dims.has_value() || dims->empty();
+  Sizes sizes;
+  for (std::int64_t i = 0; i < x.dim(); ++i) {
+    if (!all && !gone[static_cast<std::size_t>(i)])
+      sizes.push_back(x.size(i));
+    else if (keep)
+      sizes.push_back(1);
+  }
+  return sizes;
+}
+
+Sizes reduced(const Tensor& x, std::int64_t dim, bool keep) {
+  return reduced(x, OptionalIntArrayRef(dim), keep);
+}
+
+void add_reductions(Table& table) {
+  add_spreads(table);
+  add_distances(table);
+  add_segments(table);
+
+  for (const char* name : {"max", "min"})
+    table.rule(name, [](const Tensor& x) { return scalar(x); });
+  table.rule("_aminmax", [](const Tensor& x) { return std::tuple(scalar(x), scalar(x)); });
+  table.rule("_aminmax.dim", [](const Tensor& x, std::int64_t dim, bool keep) {
+    const Sizes sizes = reduced(x, dim, keep);
+    return std::tuple(contiguous(sizes, x), contiguous(sizes, x));
+  });
+  table.rule("prod",
+             [](const Tensor& x, OptionalType type) { return scalar(x, sum_type(x, type)); });
+  table.rule("nansum", [](const Tensor& x, OptionalIntArrayRef dims, bool keep, OptionalType type) {
+    return contiguous(reduced(x, dims, keep), x, sum_type(x, type));
+  });
+  // As CUDA does it, with a mask of what is not zero.
+  table.rule("count_nonzero.dim_IntList", [](const Tensor& x, IntArrayRef dims) {
+    const Tensor mask = like(x, at::kBool);
+    return contiguous(reduced(x, dims, false), x, at::kLong);
+  });
+  table.rule("trace", [](const Tensor& x) { return scalar(x, sum_type(x)); });
+  table.rule("_logcumsumexp",
+             [](const Tensor& x, std::int64_t) { return contiguous(x.sizes(), x); });
+  table.rule("histc", [](const Tensor& x, std::int64_t bins, const Scalar&, const Scalar&) {
+    return contiguous({bins}, x);
+  });
+}
+
+}  // namespace headroom::sim::rules

@@ -1,0 +1,12 @@
+// Shapes of what is summed up over dimensions.
+#pragma once
+
+#include "headroom/sim/rules/layout.h"
+
+namespace headroom::sim::rules {
+
+// The sizes after these dimensions are reduced; none given: all are.
+[[nodiscard]] Sizes reduced(const Tensor& x, OptionalIntArrayRef dims, bool keep);
+[[nodiscard]] Sizes reduced(const Tensor& x, std::int64_t dim, bool keep);
+
+}  // namespace headroom::sim::rules

@@ -1,0 +1,70 @@
+#include "headroom/sim/rules/families.h"
+#include "headroom/sim/rules/reductions.h"
+
+namespace headroom::sim::rules {
+namespace {
+
+auto with_places(const Tensor& x, std::int64_t dim, bool keep) {
+  const Sizes sizes = reduced(x, dim, keep);
+  return std::tuple(contiguous(sizes, x), contiguous(sizes, x, at::kLong));
+}
+
+// CUDA sorts a copy, with the places besides.
+// Source: aten/src/ATen/native/cuda/Sorting.cpp, median_impl.
+Tensor median_of_all(const Tensor& x) {
+  Tensor sorted, places;
+  if (follows_cuda() && x.numel() > 1) {
+    sorted = contiguous({x.numel()}, x);
+    places = contiguous({x.numel()}, x, at::kLong);
+  }
+  return scalar(x);
+}
+
+}  // namespace
+
+void add_sorting(Table& table) {
+  table.rule("kthvalue", [](const Tensor& x, std::int64_t, std::int64_t dim, bool keep) {
+    return with_places(x, dim, keep);
+  });
+  for (const char* name : {"median.dim", "nanmedian.dim", "mode"})
+    table.rule(name, [](const Tensor& x, std::int64_t dim, bool keep) {
+      return with_places(x, dim, keep);
+    });
+  for (const char* name : {"median", "nanmedian"}) {
+    table.rule(name, [](const Tensor& x) { return median_of_all(x); });
+    table.differs(
+        name,
+        [](const Tensor& x) {
+          return x.numel() < 2 ? 0 : x.numel() * static_cast<std::int64_t>(x.element_size() + 8);
+        },
+        "CUDA sorts a copy, with the places besides, for as long as it runs",
+        "aten/src/ATen/native/cuda/Sorting.cpp, median_impl");
+  }
+
+  const auto places = [](const Tensor& x, bool out_int32) {
+    return contiguous(x.sizes(), x, out_int32 ? at::kInt : at::kLong);
+  };
+  const auto place = [](const Tensor& sorted, bool out_int32) {
+    return scalar(sorted, out_int32 ? at::kInt : at::kLong);
+  };
+  table.rule("bucketize.Tensor", [=](const Tensor& x, const Tensor&, bool out_int32, bool) {
+    return places(x, out_int32);
+  });
+  table.rule("bucketize.Scalar", [=](const Scalar&, const Tensor& sorted, bool out_int32, bool) {
+    return place(sorted, out_int32);
+  });
+  using Side = std::optional<std::string_view>;
+  table.rule("searchsorted.Tensor", [=](const Tensor&, const Tensor& x, bool out_int32, bool, Side,
+                                        const OptionalTensor&) { return places(x, out_int32); });
+  table.rule("searchsorted.Scalar",
+             [=](const Tensor& sorted, const Scalar&, bool out_int32, bool, Side,
+                 const OptionalTensor&) { return place(sorted, out_int32); });
+
+  for (const char* name :
+       {"_unique", "_unique2", "unique_consecutive", "unique_dim", "unique_dim_consecutive"})
+    table.needs_values(name, "torch::sort, whose result is as long as its input");
+  table.needs_values("bincount",
+                     "zeros of the number of bins that you know, and index_add_ with ones");
+}
+
+}  // namespace headroom::sim::rules
