@@ -1,0 +1,74 @@
+#include "headroom/dryrun/describe.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+namespace headroom::dryrun {
+namespace {
+
+constexpr int kBar = 32;
+
+void line(std::ostream& out, std::string_view what, Bytes bytes, Bytes of) {
+  if (bytes.count == 0) return;
+  const double share = of.count == 0 ? 0 : ratio(bytes, of);
+  out << "  " << std::left << std::setw(13) << what << std::right << std::setw(12)
+      << to_string(bytes) << "  " << std::string(static_cast<std::size_t>(share * kBar + 0.5), '#')
+      << "\n";
+}
+
+void parts(std::ostream& out, const Report& report) {
+  const Parts& at = report.at_peak;
+  const Bytes all = report.peak.allocated;
+  line(out, "parameters", at.parameters, all);
+  line(out, "buffers", at.buffers, all);
+  line(out, "inputs", at.inputs, all);
+  line(out, "gradients", at.gradients, all);
+  line(out, "optimizer", at.optimizer, all);
+  line(out, "activations", at.activations, all);
+  line(out, "temporaries", at.temporaries, all);
+  line(out, "workspace", at.workspace, all);
+  line(out, "rounding", at.rounding, all);
+}
+
+void verdict(std::ostream& out, const Report& report) {
+  if (report.fits()) return;
+  const allocator::OutOfMemory& refusal = *report.out_of_memory;
+  out << "Does not fit: " << to_string(refusal.tried) << " were asked for when "
+      << to_string(refusal.free) << " of " << to_string(refusal.capacity) << " were free.\n";
+}
+
+}  // namespace
+
+std::string describe(const Report& report, const DescribeOptions& options) {
+  std::ostringstream out;
+  verdict(out, report);
+  out << "Peak " << to_string(report.peak.allocated) << " allocated, "
+      << to_string(report.peak.reserved) << " reserved, in " << to_string(report.peak.phase);
+  if (report.peak.step > 0) out << " of step " << report.peak.step;
+  out << "\n";
+  parts(out, report);
+  // The first is everything.
+  const std::size_t modules = std::min(options.modules + 1, report.by_module.size());
+  if (modules > 1) out << "Modules that held the most\n";
+  for (std::size_t i = 0; i < modules; ++i) {
+    const ModulePeak& module = report.by_module[i];
+    if (!module.name.empty())
+      out << "  " << std::setw(12) << to_string(module.peak) << "  " << module.name << "\n";
+  }
+  const std::size_t tensors = std::min(options.tensors, report.biggest.size());
+  if (tensors > 0) out << "Biggest tensors at the peak\n";
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const Held& held = report.biggest[i];
+    out << "  " << std::setw(12) << to_string(held.bytes) << "  " << to_string(held.category);
+    if (!held.operation.empty()) out << ", " << held.operation;
+    if (!held.module.empty()) out << " in " << held.module;
+    out << "\n";
+  }
+  if (report.values_read_as_zero > 0)
+    out << "Note: " << report.values_read_as_zero
+        << " values were read from the card and answered with zero.\n";
+  return out.str();
+}
+
+}  // namespace headroom::dryrun

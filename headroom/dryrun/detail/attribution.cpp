@@ -1,0 +1,149 @@
+#include "headroom/dryrun/detail/attribution.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+
+namespace headroom::dryrun::detail {
+namespace {
+
+constexpr int kNoTask = -1;
+
+bool in_backward() {
+  return torch::autograd::get_current_graph_task_id() != kNoTask;
+}
+
+// What a thread knows between two operators.
+struct OfThread {
+  const Attribution* owner = nullptr;
+  Whereabouts at;
+  std::uint64_t nodes = 0;  // that autograd had made on this thread
+};
+thread_local OfThread of_thread;
+
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const auto& tensor : value.toOptionalTensorVector())
+      if (tensor) visit(*tensor);
+  }
+}
+
+std::string module_of(const std::string& tensor) {
+  const std::size_t dot = tensor.rfind('.');
+  return dot == std::string::npos ? "" : tensor.substr(0, dot);
+}
+
+}  // namespace
+
+Attribution::Attribution(const Subject& subject, trace::Names& names) {
+  for (const auto* tensors : {&subject.parameters, &subject.buffers})
+    for (const auto& [name, tensor] : *tensors)
+      if (tensor.defined() && tensor.has_storage())
+        modules_.try_emplace(tensor.storage().unsafeGetStorageImpl(),
+                             names.number(module_of(name)));
+  for (const auto& [name, tensor] : subject.parameters) {
+    parameters_.emplace_back(tensor.getIntrusivePtr());
+    met_.insert(tensor.unsafeGetTensorImpl());
+  }
+}
+
+void Attribution::begin_step() {
+  after_backward_ = false;
+  of_thread = {this, {}, at::sequence_number::peek()};
+}
+
+void Attribution::look_at(const at::Tensor& argument, std::unordered_set<trace::Name>& modules,
+                          bool& needs_gradient) {
+  if (!argument.defined() || !argument.has_storage()) return;
+  const auto found = modules_.find(argument.storage().unsafeGetStorageImpl());
+  if (found != modules_.end()) modules.insert(found->second);
+  if (!argument.requires_grad()) return;
+  needs_gradient = true;
+  if (!argument.is_leaf()) return;
+  const std::lock_guard lock(mutex_);
+  if (met_.insert(argument.unsafeGetTensorImpl()).second)
+    parameters_.emplace_back(argument.getIntrusivePtr());
+}
+
+bool Attribution::on_operator(const sim::OperatorCall& call) {
+  std::unordered_set<trace::Name> modules;
+  bool needs_gradient = false;
+  for (std::size_t i = 0; i < call.argument_count; ++i)
+    for_each_tensor(call.arguments[i], [&](const at::Tensor& argument) {
+      look_at(argument, modules, needs_gradient);
+    });
+  if (of_thread.owner != this) {  // the node of this operator is probably made already
+    const std::uint64_t nodes = at::sequence_number::peek();
+    of_thread = {this, {}, nodes > 0 ? nodes - 1 : 0};
+  }
+
+  const trace::Phase phase = phase_now(needs_gradient);
+  of_thread.at.phase = phase;
+  if (phase == trace::Phase::backward) {
+    after_backward_ = true;
+    of_thread.at.module = module_of_backward();
+    return false;
+  }
+  // Of an operator on many parameters nobody can say which module it is for.
+  if (modules.size() == 1) note_module(*modules.begin());
+  if (modules.size() > 1) of_thread.at.module = 0;
+  of_thread.nodes = at::sequence_number::peek();
+  const bool forward_again = phase == trace::Phase::forward && after_backward_.exchange(false);
+  return forward_again || phase == trace::Phase::optimizer;
+}
+
+trace::Phase Attribution::phase_now(bool needs_gradient) const {
+  if (in_backward()) return trace::Phase::backward;
+  if (!after_backward_) return trace::Phase::forward;
+  return at::GradMode::is_enabled() && needs_gradient ? trace::Phase::forward
+                                                      : trace::Phase::optimizer;
+}
+
+// The node of the operator that runs now is made already, if it needs one.
+void Attribution::note_module(trace::Name module) {
+  if (of_thread.at.module == module) return;
+  of_thread.at.module = module;
+  const std::uint64_t nodes = at::sequence_number::peek();
+  const std::uint64_t first = nodes > of_thread.nodes ? of_thread.nodes : nodes;
+  const std::lock_guard lock(mutex_);
+  changes_[at::RecordFunction::currentThreadId()].emplace_back(first, module);
+}
+
+trace::Name Attribution::module_of_backward() const {
+  const auto node = torch::autograd::get_current_node();
+  if (node == nullptr) return of_thread.at.module;  // sums of gradients, between two nodes
+  const std::lock_guard lock(mutex_);
+  const auto changes = changes_.find(node->thread_id());
+  if (changes == changes_.end()) return of_thread.at.module;
+  const auto after = std::upper_bound(
+      changes->second.begin(), changes->second.end(), node->sequence_nr(),
+      [](std::uint64_t number, const auto& change) { return number < change.first; });
+  return after == changes->second.begin() ? 0 : std::prev(after)->second;
+}
+
+Whereabouts Attribution::now() const {
+  if (in_backward())
+    return {of_thread.owner == this ? of_thread.at.module : 0, trace::Phase::backward};
+  if (of_thread.owner == this) return of_thread.at;
+  return {0, phase_now(false)};
+}
+
+std::vector<at::Tensor> Attribution::parameters() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<at::Tensor> alive;
+  for (const auto& parameter : parameters_)
+    if (auto strong = parameter.lock()) alive.emplace_back(std::move(strong));
+  return alive;
+}
+
+}  // namespace headroom::dryrun::detail

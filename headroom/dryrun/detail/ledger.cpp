@@ -1,0 +1,325 @@
+#include "headroom/dryrun/detail/ledger.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "headroom/trace/recording_observer.h"
+
+namespace headroom::dryrun::detail {
+namespace {
+
+using trace::Category;
+using trace::Phase;
+
+constexpr std::int64_t kRounding = 512;  // of CUDA's allocator
+
+Bytes rounded(Bytes bytes) {
+  return Bytes{(bytes.count + kRounding - 1) / kRounding * kRounding};
+}
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+void raise(Bytes& peak, Bytes now) {
+  peak = std::max(peak, now);
+}
+
+bool is_block(const allocator::Happening& happening) {
+  using Kind = allocator::Happening::Kind;
+  return happening.kind == Kind::alloc || happening.kind == Kind::free_requested;
+}
+
+}  // namespace
+
+Ledger::Ledger(sim::Card& card, const Subject& subject)
+    : card_(card), attribution_(subject, trace_->names) {
+  take_what_is_there(subject);
+}
+
+void Ledger::take_what_is_there(const Subject& subject) {
+  for (const allocator::SegmentInfo& segment : card_.snapshot())
+    for (const allocator::BlockInfo& block : segment.blocks) {
+      if (block.state != allocator::BlockInfo::State::allocated) continue;
+      Allocation there;
+      there.was_there = true;
+      there.block = block.size;
+      there.made.address = block.address;
+      there.made.bytes = block.requested;
+      there.made.stream = block.stream;
+      there.made.phase = Phase::init;
+      there.made.kind = trace::Kind::alloc;
+      there.made.device = static_cast<std::uint16_t>(card_.index());
+      there.event = static_cast<std::uint32_t>(trace_->events.size());
+      trace_->events.push_back(there.made);
+      live_[block.address] = allocations_.size();
+      allocations_.push_back(there);
+      allocated_ += block.size;
+      active_ += rounded(block.requested);
+      requested_ += block.requested;
+    }
+  const auto module_of = [&](const std::string& name) {
+    const std::size_t dot = name.rfind('.');
+    return trace_->names.number(dot == std::string::npos ? "" : name.substr(0, dot));
+  };
+  for (const at::Tensor& input : subject.inputs) mark(input, Category::input);
+  for (const auto& [name, tensor] : subject.buffers)
+    mark(tensor, Category::buffer, module_of(name));
+  for (const auto& [name, tensor] : subject.parameters) {
+    mark(tensor, Category::parameter, module_of(name));
+    mark(tensor.grad(), Category::gradient, module_of(name));
+  }
+  peak_ = {
+      .allocated = allocated_, .active = active_, .requested = requested_, .phase = Phase::init};
+  peak_event_ = static_cast<std::uint32_t>(trace_->events.size()) - 1;
+}
+
+void Ledger::mark(const at::Tensor& tensor, Category category, trace::Name module) {
+  const auto address = sim::address_of(tensor);
+  if (!address) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(*address);
+  if (found == live_.end()) return;
+  Allocation& allocation = allocations_[found->second];
+  allocation.made.category = category;
+  if (module != 0) allocation.made.module = module;
+}
+
+void Ledger::mark_gradients() {
+  for (const at::Tensor& parameter : attribution_.parameters())
+    if (const at::Tensor& gradient = parameter.grad(); gradient.defined())
+      mark(gradient, Category::gradient);
+}
+
+void Ledger::begin_step(std::uint32_t step) {
+  attribution_.begin_step();
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+  steps_.push_back({.step = step, .allocated = allocated_, .after = {}});
+}
+
+void Ledger::end_step() {
+  mark_gradients();
+  const std::lock_guard lock(mutex_);
+  steps_.back().after = allocated_;
+}
+
+void Ledger::on_operator(const sim::OperatorCall& call) {
+  const bool backward_ended = attribution_.on_operator(call);
+  const bool is_backward = attribution_.now().phase == Phase::backward;
+  const bool mark_now = [&] {
+    const std::lock_guard lock(mutex_);
+    if (is_backward) gradients_marked_ = false;
+    return backward_ended && !std::exchange(gradients_marked_, true);
+  }();
+  if (mark_now) mark_gradients();
+}
+
+void Ledger::on_happening(const allocator::Happening& happening) {
+  const Whereabouts at = attribution_.now();
+  const std::string_view operation = sim::current_operator();
+  const std::lock_guard lock(mutex_);
+  trace::Event event;
+  event.kind = trace::kind_of(happening.kind);
+  event.time_ns = now_ns();
+  event.address = happening.address;
+  event.bytes = happening.size;
+  event.stream = happening.stream;
+  event.device = static_cast<std::uint16_t>(card_.index());
+  event.step = step_;
+  event.phase = at.phase;
+  if (is_block(happening)) {
+    event.module = at.module;
+    event.operation = trace_->names.number(operation.empty() ? "aten::empty" : operation);
+  }
+  if (happening.kind == allocator::Happening::Kind::alloc) add(happening, event);
+  if (happening.kind == allocator::Happening::Kind::free_requested)
+    remove(happening.address, event);
+  trace_->events.push_back(event);
+}
+
+void Ledger::add(const allocator::Happening& happening, trace::Event event) {
+  Allocation allocation;
+  allocation.event = static_cast<std::uint32_t>(trace_->events.size());
+  allocation.block = happening.block;
+  if (trace_->names.text(event.operation).find("workspace") != std::string_view::npos)
+    event.category = Category::workspace;
+  allocation.made = event;
+  live_[happening.address] = allocations_.size();
+  allocations_.push_back(allocation);
+
+  allocated_ += happening.block;
+  requested_ += happening.size;
+  if (event.category != Category::workspace) active_ += rounded(happening.size);
+  raise(peak_.active, active_);
+  raise(peak_.requested, requested_);
+  if (!steps_.empty()) raise(steps_.back().allocated, allocated_);
+  if (allocated_ <= peak_.allocated) return;
+  peak_.allocated = allocated_;
+  peak_.phase = event.phase;
+  peak_.step = step_;
+  peak_event_ = allocation.event;
+}
+
+void Ledger::remove(std::uint64_t address, const trace::Event& event) {
+  const auto found = live_.find(address);
+  if (found == live_.end()) return;
+  Allocation& allocation = allocations_[found->second];
+  allocation.died = static_cast<std::uint32_t>(trace_->events.size());
+  allocation.phase_died = event.phase;
+  allocation.step_died = event.step;
+  allocated_ -= allocation.block;
+  requested_ -= allocation.made.bytes;
+  if (allocation.made.category != Category::workspace) active_ -= rounded(allocation.made.bytes);
+  live_.erase(found);
+}
+
+Category Ledger::category_of(const Allocation& allocation) {
+  if (allocation.made.category != Category::unknown) return allocation.made.category;
+  const bool outlives_step =
+      allocation.step_died == 0 || allocation.step_died > allocation.made.step;
+  switch (allocation.made.phase) {
+    case Phase::init:
+      return Category::input;
+    case Phase::forward:
+      return !outlives_step && allocation.phase_died == Phase::forward ? Category::temporary
+                                                                       : Category::activation;
+    case Phase::optimizer:
+      return outlives_step ? Category::optimizer : Category::temporary;
+    default:
+      return Category::temporary;
+  }
+}
+
+void Ledger::settle_categories() {
+  for (const at::Tensor& parameter : attribution_.parameters()) {
+    const auto address = sim::address_of(parameter);
+    const auto found = address ? live_.find(*address) : live_.end();
+    if (found == live_.end()) continue;
+    Allocation& allocation = allocations_[found->second];
+    if (allocation.was_there && allocation.made.category == Category::unknown)
+      allocation.made.category = Category::parameter;
+  }
+  for (Allocation& allocation : allocations_) {
+    allocation.made.category = category_of(allocation);
+    trace_->events[allocation.event].category = allocation.made.category;
+    trace_->events[allocation.event].module = allocation.made.module;
+  }
+}
+
+bool Ledger::lives_at_peak(const Allocation& allocation) const {
+  return allocation.event <= peak_event_ && peak_event_ < allocation.died;
+}
+
+Parts Ledger::parts_at_peak() const {
+  Parts parts;
+  const auto part = [&](Category category) -> Bytes& {
+    switch (category) {
+      case Category::parameter:
+        return parts.parameters;
+      case Category::buffer:
+        return parts.buffers;
+      case Category::input:
+        return parts.inputs;
+      case Category::gradient:
+        return parts.gradients;
+      case Category::optimizer:
+        return parts.optimizer;
+      case Category::activation:
+        return parts.activations;
+      case Category::workspace:
+        return parts.workspace;
+      default:
+        return parts.temporaries;
+    }
+  };
+  for (const Allocation& allocation : allocations_) {
+    if (!lives_at_peak(allocation)) continue;
+    part(allocation.made.category) += allocation.made.bytes;
+    parts.rounding += allocation.block - allocation.made.bytes;
+  }
+  return parts;
+}
+
+std::vector<ModulePeak> Ledger::peaks_of_modules() const {
+  // Of "a.b.c" also a.b, a and "".
+  std::unordered_map<std::string, std::size_t> numbers;
+  std::vector<ModulePeak> modules;
+  std::vector<Bytes> now;
+  std::unordered_map<trace::Name, std::vector<std::size_t>> lines;
+  const auto line_of = [&](trace::Name name) -> const std::vector<std::size_t>& {
+    const auto [found, is_new] = lines.try_emplace(name);
+    if (!is_new) return found->second;
+    std::string path(trace_->names.text(name));
+    for (bool more = true; more;) {
+      const auto [number, added] = numbers.try_emplace(path, modules.size());
+      if (added) {
+        modules.push_back({path, {}});
+        now.emplace_back();
+      }
+      found->second.push_back(number->second);
+      more = !path.empty();
+      const std::size_t dot = path.rfind('.');
+      path.resize(dot == std::string::npos ? 0 : dot);
+    }
+    return found->second;
+  };
+
+  std::vector<std::pair<std::uint32_t, const Allocation*>> ends;
+  for (const Allocation& allocation : allocations_)
+    if (allocation.died != ~std::uint32_t{0}) ends.emplace_back(allocation.died, &allocation);
+  std::sort(ends.begin(), ends.end());
+  std::size_t next_end = 0;
+  for (const Allocation& allocation : allocations_) {
+    for (; next_end < ends.size() && ends[next_end].first < allocation.event; ++next_end)
+      for (const std::size_t module : line_of(ends[next_end].second->made.module))
+        now[module] -= ends[next_end].second->made.bytes;
+    for (const std::size_t module : line_of(allocation.made.module)) {
+      now[module] += allocation.made.bytes;
+      raise(modules[module].peak, now[module]);
+    }
+  }
+  std::stable_sort(modules.begin(), modules.end(),
+                   [](const ModulePeak& a, const ModulePeak& b) { return a.peak > b.peak; });
+  return modules;
+}
+
+std::vector<Held> Ledger::biggest_at_peak(std::size_t count) const {
+  std::vector<const Allocation*> held;
+  for (const Allocation& allocation : allocations_)
+    if (lives_at_peak(allocation)) held.push_back(&allocation);
+  count = std::min(count, held.size());
+  std::stable_sort(held.begin(), held.end(), [](const Allocation* a, const Allocation* b) {
+    return a->made.bytes > b->made.bytes;
+  });
+  std::vector<Held> biggest;
+  for (std::size_t i = 0; i < count; ++i) {
+    const trace::Event& made = held[i]->made;
+    biggest.push_back({.bytes = made.bytes,
+                       .category = made.category,
+                       .phase = made.phase,
+                       .step = made.step,
+                       .module = std::string(trace_->names.text(made.module)),
+                       .operation = std::string(trace_->names.text(made.operation))});
+  }
+  return biggest;
+}
+
+// Nothing happens any more, so nothing is locked: the card is asked again here.
+Report Ledger::settle(const Options& options) {
+  settle_categories();
+  Report report;
+  report.peak = peak_;
+  report.peak.reserved = Bytes{card_.statistics().reserved_bytes.all.peak};
+  report.peak.process = report.peak.reserved + card_.options().context;
+  report.at_peak = parts_at_peak();
+  report.by_module = peaks_of_modules();
+  report.per_step = steps_;
+  report.biggest = biggest_at_peak(options.biggest);
+  if (options.keep_trace) report.trace = trace_;
+  return report;
+}
+
+}  // namespace headroom::dryrun::detail

@@ -1,0 +1,69 @@
+// Keeps book of a dry run: every allocation with who made it, when and for what, and where the peak
+// is. What an allocation was for is often known only later (a tensor of forward is an activation if
+// backward finds it alive), so categories are settled at the end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "headroom/dryrun/detail/attribution.h"
+#include "headroom/dryrun/report.h"
+#include "headroom/sim/card.h"
+
+namespace headroom::dryrun::detail {
+
+struct Allocation {
+  std::uint32_t event = 0;                 // where its event is; of what was there before, none
+  std::uint32_t died = ~std::uint32_t{0};  // the number of the event that freed it
+  trace::Event made;                       // address, bytes, module, operation, step, phase
+  Bytes block;                             // what it takes
+  trace::Phase phase_died = trace::Phase::unknown;
+  std::uint32_t step_died = 0;  // 0: it lives on
+  bool was_there = false;       // before the first step
+};
+
+class Ledger final : public sim::Watcher {
+ public:
+  Ledger(sim::Card& card, const Subject& subject);
+
+  void begin_step(std::uint32_t step);
+  void end_step();
+
+  void on_operator(const sim::OperatorCall& call) override;
+  void on_happening(const allocator::Happening& happening) override;
+
+  // Everything but the time taken and the out-of-memory.
+  [[nodiscard]] Report settle(const Options& options);
+
+ private:
+  void take_what_is_there(const Subject& subject);
+  void mark(const at::Tensor& tensor, trace::Category category, trace::Name module = 0);
+  void mark_gradients();
+  void add(const allocator::Happening& happening, trace::Event event);
+  void remove(std::uint64_t address, const trace::Event& event);
+  void settle_categories();
+  [[nodiscard]] static trace::Category category_of(const Allocation& allocation);
+  [[nodiscard]] bool lives_at_peak(const Allocation& allocation) const;
+  [[nodiscard]] Parts parts_at_peak() const;
+  [[nodiscard]] std::vector<ModulePeak> peaks_of_modules() const;
+  [[nodiscard]] std::vector<Held> biggest_at_peak(std::size_t count) const;
+
+  sim::Card& card_;
+  std::shared_ptr<Trace> trace_ = std::make_shared<Trace>();
+  Attribution attribution_;
+  std::mutex mutex_;  // of all that follows: gradients are marked outside the card's lock
+  std::vector<Allocation> allocations_;
+  std::unordered_map<std::uint64_t, std::size_t> live_;  // by address
+  std::vector<StepPeak> steps_;
+  std::uint32_t step_ = 0;
+  bool gradients_marked_ = true;
+  Bytes allocated_, active_, requested_;
+  Peak peak_;
+  std::uint32_t peak_event_ = 0;
+};
+
+}  // namespace headroom::dryrun::detail

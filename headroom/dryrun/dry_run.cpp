@@ -1,0 +1,132 @@
+#include "headroom/dryrun/dry_run.h"
+
+#include <c10/util/Exception.h>
+
+#include <chrono>
+
+#include "headroom/base/error.h"
+#include "headroom/dryrun/detail/ledger.h"
+
+namespace headroom::dryrun {
+namespace {
+
+constexpr std::string_view kUnlimited = "unlimited";
+
+class WatchScope {
+ public:
+  WatchScope(sim::Card& card, sim::Watcher& watcher) : card_(card), before_(card.watch(&watcher)) {}
+  ~WatchScope() { card_.watch(before_); }
+  WatchScope(const WatchScope&) = delete;
+  WatchScope& operator=(const WatchScope&) = delete;
+
+ private:
+  sim::Card& card_;
+  sim::Watcher* before_;
+};
+
+void check(const sim::Card& card, const Subject& subject, const Options& options) {
+  if (card.mode() != sim::Mode::shape_only)
+    throw UsageError(expectation("dry_run", "a shape-only card",
+                                 card.device().str() + " in compute mode",
+                                 "a card of its own, or Card::set_mode before the model is made"));
+  if (!subject.step)
+    throw UsageError(expectation("dry_run", "a step to run", "none", "Subject::step"));
+  if (options.steps < 1)
+    throw UsageError(expectation("dry_run", "at least one step", std::to_string(options.steps),
+                                 "2: the second has the optimizer's state from its start"));
+}
+
+gpu::SimulatedBox box_for(std::string_view spec) {
+  if (spec != kUnlimited) return gpu::parse_simulated(spec);
+  return {.cards = {{.name = "a card without limit",
+                     .total = allocator::kUnlimited,
+                     .reserved = {},
+                     .profile = {}}},
+          .name = {}};
+}
+
+Report run_on(const gpu::SimulatedBox& box, const std::function<Subject(c10::Device)>& make,
+              const Options& options, const CardOptions& card) {
+  const sim::Simulation simulation =
+      sim::simulate(box, {.mode = sim::Mode::shape_only,
+                          .rules = card.rules,
+                          .settings = card.settings,
+                          .cublas_workspaces = card.cublas_workspaces});
+  Subject subject;
+  try {
+    subject = make(simulation.device(0));
+  } catch (const c10::OutOfMemoryError&) {
+    Report report;
+    report.peak.phase = trace::Phase::init;
+    report.out_of_memory = simulation.card(0).last_out_of_memory();
+    return report;
+  }
+  return dry_run(simulation.card(0), subject, options);
+}
+
+}  // namespace
+
+Report dry_run(sim::Card& card, const Subject& subject, const Options& options) {
+  check(card, subject, options);
+  card.reset_peaks();
+  const std::uint64_t values_before = card.values_read_as_zero();
+  detail::Ledger ledger(card, subject);
+  std::optional<allocator::OutOfMemory> refusal;
+  const auto start = std::chrono::steady_clock::now();
+  {
+    const WatchScope watching(card, ledger);
+    for (int step = 1; step <= options.steps && !refusal; ++step) {
+      ledger.begin_step(static_cast<std::uint32_t>(step));
+      try {
+        subject.step();
+      } catch (const c10::OutOfMemoryError&) {
+        refusal = card.last_out_of_memory();
+      }
+      ledger.end_step();
+    }
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  Report report = ledger.settle(options);
+  report.took_s = took.count();
+  report.out_of_memory = refusal;
+  report.values_read_as_zero = card.values_read_as_zero() - values_before;
+  return report;
+}
+
+Report dry_run(std::string_view card_spec, const std::function<Subject(c10::Device)>& make,
+               const Options& options, const CardOptions& card_options) {
+  const gpu::SimulatedBox box = box_for(card_spec);
+  Report report = run_on(box, make, options, card_options);
+  if (report.fits()) return report;
+  // What it would need: the same card, with more memory than there is.
+  gpu::SimulatedBox larger = box;
+  for (gpu::SimulatedCard& card : larger.cards) {
+    card.total = allocator::kUnlimited;
+    card.reserved = {};
+  }
+  Report unlimited = run_on(larger, make, options, card_options);
+  unlimited.out_of_memory = report.out_of_memory;
+  return unlimited;
+}
+
+sim::Card& detail::card_of_all(const Subject& subject) {
+  std::optional<c10::Device> device;
+  for (const auto& [name, tensor] : subject.parameters) {
+    if (device && tensor.device() != *device)
+      throw UsageError(
+          expectation("dry_run", "a model on one simulated card",
+                      name + " on " + tensor.device().str() + " and others on " + device->str(),
+                      "dry_run(card, subject) for each card"));
+    device = tensor.device();
+  }
+  if (!device)
+    throw UsageError(
+        expectation("dry_run", "a model with parameters", "one without", "dry_run(card, subject)"));
+  return *sim::card_of(*device);
+}
+
+void detail::add_inputs(std::vector<at::Tensor>& inputs, const at::Tensor& batch) {
+  inputs.push_back(batch);
+}
+
+}  // namespace headroom::dryrun

@@ -1,0 +1,115 @@
+// Will it fit? A training step, run on a simulated card without data: the model's own code runs
+// forward, backward and optimizer in milliseconds, and every allocation is known.
+//
+// On a card of a simulation, with whatever is there:
+//
+//   auto box = sim::simulate("1xRTX4090");
+//   auto net = libtorch::on(box.device(0), [] { return std::make_shared<Net>(); });
+//   torch::optim::AdamW optimizer(net->parameters());
+//   const Report report = dry_run(*net, batch, loss, optimizer);   // loss(net, batch) -> Tensor
+//
+// Any step that is a function, on a card made for it:
+//
+//   const Report report = dry_run("RTX 4090", [](c10::Device device) -> Subject {
+//     auto net = ...;                       // made on the device
+//     return {.step = [=] { ... }};         // what is run twice
+//   });
+//
+// Where phases come from: backward is what autograd's engine does; optimizer is what runs after it
+// without recording a graph, until something is recorded again; the rest is forward. Where modules
+// come from: an operator belongs to the module whose parameter it takes, one without to that of the
+// operator before it on its thread, and backward to the module that recorded it in forward.
+//
+// Threads: one dry run a card at a time. Steps may use threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "headroom/allocator/settings.h"
+#include "headroom/dryrun/report.h"
+#include "headroom/sim/simulate.h"
+
+namespace headroom::dryrun {
+
+using Named = std::pair<std::string, at::Tensor>;
+
+// What is run, and what is known of it. Leave out what you do not know: tensors that need a
+// gradient are taken for parameters as they are met, the others made before the first step for
+// inputs.
+struct Subject {
+  std::function<void()> step;     // one whole training step
+  std::vector<Named> parameters;  // "h.0.attn.weight": the module is the part before the last dot
+  std::vector<Named> buffers;
+  std::vector<at::Tensor> inputs;
+  // What the step needs alive and does not own itself: the model, the optimizer.
+  std::vector<std::shared_ptr<const void>> keeps = {};
+};
+
+struct Options {
+  int steps = 2;  // the second has the optimizer's state from its start
+  std::size_t biggest = 10;
+  bool keep_trace = true;
+};
+
+// The step of a subject whose tensors lie on this card. The card is shape-only while it runs.
+// Throws what the step throws, but for an out-of-memory, which the report holds.
+[[nodiscard]] Report dry_run(sim::Card& card, const Subject& subject, const Options& options = {});
+
+struct CardOptions {
+  sim::Rules rules = sim::Rules::cuda;
+  allocator::Settings settings = {};
+  bool cublas_workspaces = true;
+};
+
+// On a card made for it, from a spec such as "RTX 4090", "24GiB" or "unlimited". `make` builds
+// everything on the device it is given. When that does not fit, the report's figures are those of a
+// run without limit, and out_of_memory says where the card's capacity ended.
+[[nodiscard]] Report dry_run(std::string_view card_spec,
+                             const std::function<Subject(c10::Device)>& make,
+                             const Options& options = {}, const CardOptions& card_options = {});
+
+namespace detail {
+void add_inputs(std::vector<at::Tensor>& inputs, const at::Tensor& batch);
+template <typename Batch>
+void add_inputs(std::vector<at::Tensor>& inputs, const Batch& batch) {
+  if constexpr (requires { batch.begin(); })
+    for (const auto& part : batch) add_inputs(inputs, part);
+  else if constexpr (requires { std::tuple_size<Batch>::value; })
+    std::apply([&](const auto&... part) { (add_inputs(inputs, part), ...); }, batch);
+}
+[[nodiscard]] sim::Card& card_of_all(const Subject& subject);
+}  // namespace detail
+
+// A model, a batch (a tensor, or a list or tuple of them), loss(model, batch) and an optimizer.
+template <typename Model, typename Batch, typename Loss, typename Optimizer>
+[[nodiscard]] Subject subject_of(Model& model, const Batch& batch, Loss loss,
+                                 Optimizer& optimizer) {
+  Subject subject;
+  for (const auto& parameter : model.named_parameters())
+    subject.parameters.emplace_back(parameter.key(), parameter.value());
+  for (const auto& buffer : model.named_buffers())
+    subject.buffers.emplace_back(buffer.key(), buffer.value());
+  detail::add_inputs(subject.inputs, batch);
+  subject.step = [&model, batch, loss, &optimizer] {
+    optimizer.zero_grad();
+    loss(model, batch).backward();
+    optimizer.step();
+  };
+  return subject;
+}
+
+template <typename Model, typename Batch, typename Loss, typename Optimizer>
+[[nodiscard]] Report dry_run(Model& model, const Batch& batch, Loss loss, Optimizer& optimizer,
+                             const Options& options = {}) {
+  const Subject subject = subject_of(model, batch, std::move(loss), optimizer);
+  return dry_run(detail::card_of_all(subject), subject, options);
+}
+
+}  // namespace headroom::dryrun

@@ -1,0 +1,143 @@
+#include "headroom/dryrun/report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/trace/file_writer.h"
+
+namespace headroom::dryrun {
+namespace {
+
+// One list of the parts, for sums, for JSON and back.
+struct NamedPart {
+  const char* key;
+  Bytes Parts::*part;
+};
+constexpr NamedPart kParts[] = {
+    {"parameters_bytes", &Parts::parameters},   {"buffers_bytes", &Parts::buffers},
+    {"inputs_bytes", &Parts::inputs},           {"gradients_bytes", &Parts::gradients},
+    {"optimizer_bytes", &Parts::optimizer},     {"activations_bytes", &Parts::activations},
+    {"temporaries_bytes", &Parts::temporaries}, {"workspace_bytes", &Parts::workspace},
+    {"rounding_bytes", &Parts::rounding}};
+
+template <typename Enum>
+Enum enum_named(const std::string& text, int count) {
+  for (int i = 0; i < count; ++i)
+    if (to_string(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
+  throw InputError(expectation("report_from_json", "a known phase or category", text));
+}
+
+trace::Phase phase_named(const Json& json) {
+  return enum_named<trace::Phase>(json.get<std::string>(), trace::kPhases);
+}
+
+Bytes bytes(const Json& json) {
+  return Bytes{json.get<std::int64_t>()};
+}
+
+Json refusal_json(const allocator::OutOfMemory& refusal) {
+  return {{"asked_bytes", refusal.requested.count},     {"tried_bytes", refusal.tried.count},
+          {"total_bytes", refusal.capacity.count},      {"free_bytes", refusal.free.count},
+          {"allocated_bytes", refusal.allocated.count}, {"reserved_bytes", refusal.reserved.count}};
+}
+
+allocator::OutOfMemory refusal_from(const Json& json) {
+  return {.requested = bytes(json.at("asked_bytes")),
+          .tried = bytes(json.at("tried_bytes")),
+          .capacity = bytes(json.at("total_bytes")),
+          .free = bytes(json.at("free_bytes")),
+          .limit = {},
+          .allocated = bytes(json.at("allocated_bytes")),
+          .reserved = bytes(json.at("reserved_bytes")),
+          .free_in_private_pools = {}};
+}
+
+}  // namespace
+
+Bytes Parts::total() const {
+  Bytes sum;
+  for (const NamedPart& named : kParts) sum += this->*named.part;
+  return sum;
+}
+
+Json to_json(const Report& report) {
+  Json json;
+  const Peak& peak = report.peak;
+  json["peak"] = {{"allocated_bytes", peak.allocated.count},
+                  {"active_bytes", peak.active.count},
+                  {"requested_bytes", peak.requested.count},
+                  {"reserved_bytes", peak.reserved.count},
+                  {"process_bytes", peak.process.count},
+                  {"phase", to_string(peak.phase)},
+                  {"step", peak.step}};
+  for (const NamedPart& named : kParts)
+    json["at_peak"][named.key] = (report.at_peak.*named.part).count;
+  json["by_module"] = Json::array();
+  for (const ModulePeak& module : report.by_module)
+    json["by_module"].push_back({{"name", module.name}, {"peak_bytes", module.peak.count}});
+  json["per_step"] = Json::array();
+  for (const StepPeak& step : report.per_step)
+    json["per_step"].push_back({{"step", step.step},
+                                {"peak_allocated_bytes", step.allocated.count},
+                                {"after_bytes", step.after.count}});
+  json["biggest"] = Json::array();
+  for (const Held& held : report.biggest)
+    json["biggest"].push_back({{"bytes", held.bytes.count},
+                               {"category", to_string(held.category)},
+                               {"phase", to_string(held.phase)},
+                               {"step", held.step},
+                               {"module", held.module},
+                               {"operation", held.operation}});
+  json["fits"] = report.fits();
+  json["out_of_memory"] = report.out_of_memory ? refusal_json(*report.out_of_memory) : Json();
+  json["values_read_as_zero"] = report.values_read_as_zero;
+  json["took_s"] = report.took_s;
+  return json;
+}
+
+Report report_from_json(const Json& json) try {
+  Report report;
+  const Json& peak = json.at("peak");
+  report.peak = {.allocated = bytes(peak.at("allocated_bytes")),
+                 .active = bytes(peak.at("active_bytes")),
+                 .requested = bytes(peak.at("requested_bytes")),
+                 .reserved = bytes(peak.at("reserved_bytes")),
+                 .process = bytes(peak.at("process_bytes")),
+                 .phase = phase_named(peak.at("phase")),
+                 .step = peak.at("step").get<std::uint32_t>()};
+  for (const NamedPart& named : kParts)
+    report.at_peak.*named.part = bytes(json.at("at_peak").at(named.key));
+  for (const Json& module : json.at("by_module"))
+    report.by_module.push_back(
+        {module.at("name").get<std::string>(), bytes(module.at("peak_bytes"))});
+  for (const Json& step : json.at("per_step"))
+    report.per_step.push_back({step.at("step").get<std::uint32_t>(),
+                               bytes(step.at("peak_allocated_bytes")),
+                               bytes(step.at("after_bytes"))});
+  for (const Json& held : json.at("biggest"))
+    report.biggest.push_back({.bytes = bytes(held.at("bytes")),
+                              .category = enum_named<trace::Category>(
+                                  held.at("category").get<std::string>(), trace::kCategories),
+                              .phase = phase_named(held.at("phase")),
+                              .step = held.at("step").get<std::uint32_t>(),
+                              .module = held.at("module").get<std::string>(),
+                              .operation = held.at("operation").get<std::string>()});
+  if (!json.at("out_of_memory").is_null())
+    report.out_of_memory = refusal_from(json.at("out_of_memory"));
+  report.values_read_as_zero = json.at("values_read_as_zero").get<std::uint64_t>();
+  report.took_s = json.at("took_s").get<double>();
+  return report;
+} catch (const nlohmann::json::exception& error) {
+  throw InputError(expectation("report_from_json", "the JSON of a report", error.what()));
+}
+
+void write_trace(const Report& report, const std::string& path) {
+  if (!report.trace)
+    throw UsageError(
+        expectation("write_trace", "a report with a trace", "one without", "Options::keep_trace"));
+  trace::TraceWriter writer(path, {.program = "headroom dry run"}, report.trace->names);
+  for (const trace::Event& event : report.trace->events) writer.append(event);
+  writer.close();
+}
+
+}  // namespace headroom::dryrun

@@ -1,0 +1,145 @@
+#include "headroom/dryrun/dry_run.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+#include <nlohmann/json.hpp>
+
+#include "headroom/allocator/caching_allocator.h"
+#include "headroom/base/error.h"
+#include "headroom/libtorch/on.h"
+
+namespace headroom::dryrun {
+namespace {
+
+using namespace headroom::literals;
+using trace::Category;
+using trace::Phase;
+
+// y = W x + b of 1024 x 1024, twice, with a ReLU between: sizes that need no rounding.
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    first = register_module("first", torch::nn::Linear(1024, 1024));
+    second = register_module("second", torch::nn::Linear(1024, 1024));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return second(torch::relu(first(x))); }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+TORCH_MODULE(Net);
+
+torch::Tensor loss_of(NetImpl& net, const torch::Tensor& x) {
+  return net.forward(x).sum();
+}
+
+struct OnACard {
+  explicit OnACard(const char* spec = "1x24GiB") : box(sim::simulate(spec)) {
+    net = libtorch::on(box.device(0), [] { return Net(); });
+    batch = torch::empty({1024, 1024}, box.device(0));
+  }
+  template <typename Optimizer>
+  Report run(Optimizer& optimizer, const Options& options = {}) {
+    return dry_run(*net, batch, loss_of, optimizer, options);
+  }
+  sim::Simulation box;
+  Net net{nullptr};
+  torch::Tensor batch;
+};
+
+TEST(DryRun, FindsThePeakOfACountedNet) {
+  OnACard it;
+  torch::optim::SGD optimizer(it.net->parameters(), 0.1);
+  const Report report = it.run(optimizer);
+  // 4 MiB each: two weights, the batch, the first output that relu keeps, relu's, the second
+  // output; in backward the expanded gradient takes none. Two biases of 4 KiB.
+  EXPECT_EQ(report.at_peak.parameters, 8_MiB + 8_KiB);
+  EXPECT_EQ(report.at_peak.inputs, 4_MiB);
+  EXPECT_EQ(report.at_peak.optimizer, Bytes{0});
+  EXPECT_EQ(report.at_peak.total(), report.peak.allocated);
+  EXPECT_EQ(report.peak.allocated.count, it.box.card(0).statistics().allocated_bytes.all.peak);
+}
+
+TEST(DryRun, CountsAdamsStatesFromTheSecondStepOn) {
+  OnACard it;
+  torch::optim::AdamW optimizer(it.net->parameters());
+  const Report report = it.run(optimizer);
+  ASSERT_EQ(report.per_step.size(), 2U);
+  EXPECT_EQ(report.per_step[1].after - report.per_step[0].after, Bytes{0});
+  EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
+  EXPECT_EQ(report.peak.step, 2U);
+}
+
+TEST(DryRun, NamesModulesOfForwardAndBackward) {
+  OnACard it;
+  torch::optim::SGD optimizer(it.net->parameters(), 0.1);
+  const Report report = it.run(optimizer);
+  std::set<std::string> forward, backward;
+  for (const trace::Event& event : report.trace->events) {
+    if (event.kind != trace::Kind::alloc) continue;
+    const std::string module(report.trace->names.text(event.module));
+    if (event.phase == Phase::forward) forward.insert(module);
+    if (event.phase == Phase::backward && event.category == Category::gradient)
+      backward.insert(module);
+  }
+  EXPECT_THAT(forward, testing::ElementsAre("first", "second"));
+  EXPECT_THAT(backward, testing::ElementsAre("first", "second"));
+}
+
+TEST(DryRun, SaysWhereItDoesNotFit) {
+  OnACard it("1x26MiB");
+  torch::optim::AdamW optimizer(it.net->parameters());
+  const Report report = it.run(optimizer);
+  ASSERT_FALSE(report.fits());
+  EXPECT_EQ(report.out_of_memory->capacity, 26_MiB);
+}
+
+TEST(DryRun, MakesACardOfItsOwnAndSaysWhatWouldBeNeeded) {
+  const auto make = [](c10::Device device) -> Subject {
+    const Net net = libtorch::on(device, [] { return Net(); });
+    const auto optimizer = std::make_shared<torch::optim::AdamW>(net->parameters());
+    const auto batch = torch::empty({1024, 1024}, device);
+    return {.step = [=] {
+      optimizer->zero_grad();
+      auto copy = net;
+      copy->forward(batch).sum().backward();
+      optimizer->step();
+    }};
+  };
+  const Report fits = dry_run("24GiB", make);
+  ASSERT_TRUE(fits.fits());
+  EXPECT_EQ(fits.at_peak.parameters, 8_MiB + 8_KiB);
+  EXPECT_EQ(fits.at_peak.inputs, 4_MiB);
+  const Report too_small = dry_run("30MiB", make);
+  EXPECT_FALSE(too_small.fits());
+  EXPECT_EQ(too_small.peak.allocated, fits.peak.allocated);
+}
+
+TEST(DryRun, ReplaysToTheSamePeak) {
+  OnACard it;
+  torch::optim::AdamW optimizer(it.net->parameters());
+  const Report report = it.run(optimizer);
+  allocator::CachingAllocator card;
+  std::map<std::uint64_t, allocator::BlockId> blocks;
+  for (const trace::Event& event : report.trace->events) {
+    if (event.kind == trace::Kind::alloc)
+      blocks[event.address] = card.allocate(event.bytes, event.stream);
+    if (event.kind == trace::Kind::free_requested) card.free(blocks[event.address]);
+  }
+  EXPECT_EQ(card.statistics().requested_bytes.all.peak, report.peak.requested.count);
+}
+
+TEST(DryRun, ComesBackFromJsonAsItWas) {
+  OnACard it;
+  torch::optim::SGD optimizer(it.net->parameters(), 0.1);
+  const Report report = it.run(optimizer);
+  const Report again = report_from_json(to_json(report));
+  EXPECT_EQ(to_json(again), to_json(report));
+  EXPECT_EQ(again.at_peak, report.at_peak);
+}
+
+TEST(DryRun, RefusesACardThatComputes) {
+  OnACard it;
+  it.box.card(0).set_mode(sim::Mode::compute);
+  EXPECT_THROW((void)dry_run(it.box.card(0), {.step = [] {}}), UsageError);
+}
+
+}  // namespace
+}  // namespace headroom::dryrun
