@@ -22,6 +22,8 @@
 #include "headroom/sim/detail/hooks.h"
 #include "headroom/sim/detail/kernels.h"
 #include "headroom/sim/detail/pinned.h"
+#include "headroom/sim/detail/rnn.h"
+#include "headroom/sim/detail/sparse.h"
 #include "headroom/sim/rules/table.h"
 
 namespace headroom::sim::detail {
@@ -43,10 +45,10 @@ void check_cuda() {
 
 void check_free() {
   if (at::isPrivateUse1HooksRegistered())
-    throw UnavailableError(expectation(
-        "simulate", "LibTorch's place for an own device type (PrivateUse1) to be free",
-        "one taken by '" + c10::get_privateuse1_backend() + "'",
-        "simulate in a process without that backend"));
+    throw UnavailableError(
+        expectation("simulate", "LibTorch's place for an own device type (PrivateUse1) to be free",
+                    "one taken by '" + c10::get_privateuse1_backend() + "'",
+                    "simulate in a process without that backend"));
 }
 
 bool is_composite(const c10::OperatorHandle& op) {
@@ -60,8 +62,8 @@ auto one_kernel() {
   return torch::CppFunction::makeFromBoxedFunction<&execute>();
 }
 
-// Operators that LibTorch composes of others unless a backend says otherwise. CUDA says so for these,
-// or a rule of ours does, so they stay whole here, too.
+// Operators that LibTorch composes of others unless a backend says otherwise. CUDA says so for
+// these, or a rule of ours does, so they stay whole here, too.
 void register_whole(torch::Library& aten) {
   std::set<std::string> whole(cuda_operators().begin(), cuda_operators().end());
   for (const auto& [name, entry] : rules::table().entries()) whole.insert(name);
@@ -89,11 +91,13 @@ void load() {
       torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   register_kernels(aten);
   register_attention(aten);
+  register_rnn(aten);
   register_whole(aten);
   static torch::Library& all = *new torch::Library(
       torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all.fallback(one_kernel());
   register_autocast();
+  register_sparse();
 }
 
 }  // namespace
