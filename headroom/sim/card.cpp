@@ -8,6 +8,7 @@
 
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cublas.h"
+#include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/generator.h"
 #include "headroom/sim/shared_box.h"
 #include "headroom/trace/recording_observer.h"
@@ -312,6 +313,10 @@ void Card::take_workspace(allocator::StreamId stream, bool lt, const std::option
     const std::lock_guard lock(mutex_);
     if (cublas_workspaces_.contains(key)) return;
   }
+  const detail::ExecutingScope named(this, true, kWorkspace);
+  trace::Recorder* const recorder = recorder_.load();
+  std::optional<trace::OperationScope> recorded;
+  if (recorder != nullptr) recorded.emplace(*recorder, recorder->name(kWorkspace));
   (void)allocate(*size, stream);  // throws without a mark that it is there
   const std::lock_guard lock(mutex_);
   cublas_workspaces_.insert(key);

@@ -29,6 +29,9 @@ class Watcher {
   virtual void on_happening(const allocator::Happening& happening) = 0;
 };
 
+// What current_operator() and traces say when cuBLAS's workspace is taken.
+inline constexpr std::string_view kWorkspace = "cuBLAS workspace";
+
 // The operator that runs on this thread; empty: none does, the program itself asks.
 [[nodiscard]] std::string_view current_operator() noexcept;
 

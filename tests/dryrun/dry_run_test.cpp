@@ -6,6 +6,7 @@
 
 #include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/error.h"
+#include "headroom/gpu/profile.h"
 #include "headroom/libtorch/on.h"
 
 namespace headroom::dryrun {
@@ -133,6 +134,21 @@ TEST(DryRun, ComesBackFromJsonAsItWas) {
   const Report again = report_from_json(to_json(report));
   EXPECT_EQ(to_json(again), to_json(report));
   EXPECT_EQ(again.at_peak, report.at_peak);
+}
+
+TEST(DryRun, TellsCublasWorkspacesFromTensors) {
+  OnACard it("1xH100 80GB");
+  torch::optim::SGD optimizer(it.net->parameters(), 0.1);
+  const Report report = it.run(optimizer);
+  // Of the thread of forward and of that of backward; and of cuBLASLt, 1 MiB each.
+  const Bytes cublas = *gpu::find_profile("hopper")->cublas_workspace;
+  EXPECT_GE(report.at_peak.workspace, 2 * cublas);
+  EXPECT_LE(report.at_peak.workspace, 2 * (cublas + 1_MiB));
+  EXPECT_EQ(report.at_peak.total(), report.peak.allocated);
+  // Active leaves them out; the losses of four bytes are rounded in it.
+  const Bytes left_out = report.peak.requested - report.peak.active;
+  EXPECT_LE(left_out, report.at_peak.workspace);
+  EXPECT_GE(left_out, report.at_peak.workspace - 4_KiB);
 }
 
 TEST(DryRun, RefusesACardThatComputes) {

@@ -144,8 +144,7 @@ void Ledger::add(const allocator::Happening& happening, trace::Event event) {
   Allocation allocation;
   allocation.event = static_cast<std::uint32_t>(trace_->events.size());
   allocation.block = happening.block;
-  if (trace_->names.text(event.operation).find("workspace") != std::string_view::npos)
-    event.category = Category::workspace;
+  if (trace_->names.text(event.operation) == sim::kWorkspace) event.category = Category::workspace;
   allocation.made = event;
   live_[happening.address] = allocations_.size();
   allocations_.push_back(allocation);

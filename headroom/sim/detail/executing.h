@@ -22,7 +22,9 @@ inline thread_local Executing executing;
 
 class ExecutingScope {
  public:
-  ExecutingScope(Card* card, bool planning, std::string_view name) : before_(executing) {
+  // Without a name: of the operator around it.
+  ExecutingScope(Card* card, bool planning, std::string_view name = executing.name)
+      : before_(executing) {
     executing = {card, planning, name};
   }
   ~ExecutingScope() { executing = before_; }
