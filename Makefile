@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist clean
+.PHONY: help setup build demo test peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -20,6 +20,10 @@ demo: build ## The main job on a simulated box of GPUs: no GPU needed
 
 test: build ## Build and run every test
 	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+
+peers: build ## PyTorch's MemTracker on the test nets, live; then our peaks beside it
+	@scripts/peers.sh
+	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS) -R '^peers\.'
 
 fuzz-allocator: build ## 20,000 random streams: our allocator model against PyTorch's own
 	@build/bin/allocator_oracle fuzz --streams 20000 --jobs $(JOBS) --minimise
