@@ -10,6 +10,13 @@ ScalarType floating(ScalarType type) {
   return at::isIntegralType(type, true) ? c10::get_default_dtype_as_scalartype() : type;
 }
 
+// A complex tensor's is made anew, in the plain order of dimensions.
+// Source: aten/src/ATen/native/UnaryOps.cpp, unary_op_impl_with_complex_to_float_out.
+Tensor real_of(const Tensor& x, ScalarType type) {
+  return x.is_complex() ? contiguous(x.sizes(), x, c10::toRealValueType(type))
+                        : elementwise({x}, type);
+}
+
 }  // namespace
 
 void add_complex(Table& table) {
@@ -17,12 +24,8 @@ void add_complex(Table& table) {
     table.rule(name, [](const Tensor& a, const Tensor& b) {
       return elementwise({a, b}, c10::toComplexType(a.scalar_type()));
     });
-  table.rule("angle", [](const Tensor& x) {
-    return elementwise({x}, c10::toRealValueType(floating(x.scalar_type())));
-  });
-  table.rule("abs", [](const Tensor& x) {
-    return elementwise({x}, c10::toRealValueType(x.scalar_type()));
-  });
+  table.rule("angle", [](const Tensor& x) { return real_of(x, floating(x.scalar_type())); });
+  table.rule("abs", [](const Tensor& x) { return real_of(x, x.scalar_type()); });
   table.rule("_conj_physical", [](const Tensor& x) { return elementwise({x}); });
 }
 

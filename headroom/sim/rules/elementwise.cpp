@@ -39,6 +39,12 @@ void add_elementwise(Table& table) {
   table.rule("frexp.Tensor", [](const Tensor& x) {
     return std::tuple(elementwise({x}), elementwise({x}, at::kInt));
   });
+  table.rule("glu_jvp", [](const Tensor& glu, const Tensor&, const Tensor&, std::int64_t) {
+    return like(glu);
+  });
+  table.rule("glu_backward_jvp",
+             [](const Tensor& gradient, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                std::int64_t) { return like(gradient); });
   // Scales the kept half of a mask; CUDA alone has it.
   table.rule("_masked_scale", [](const Tensor& x, const Tensor&, double) { return like(x); });
   table.fill("_masked_scale", [](const Tensor& x, const Tensor& mask, double scale) {

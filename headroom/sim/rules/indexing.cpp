@@ -125,6 +125,14 @@ void add_indexing(Table& table) {
   table.rule("nonzero_static", [](const Tensor& x, std::int64_t size, std::int64_t) {
     return contiguous({size, x.dim()}, x, at::kLong);
   });
+  // LibTorch's Meta kernel leaves it empty.
+  table.rule("isin.Scalar_Tensor", [](const Scalar&, const Tensor& tests, bool, bool) {
+    return scalar(tests, at::kBool);
+  });
+  table.rule("isin.Scalar_Tensor_out",
+             [](const Scalar&, const Tensor&, bool, bool, const Tensor& out) {
+               return out.resize_(IntArrayRef());
+             });
   table.rule("flip", [](const Tensor& x, IntArrayRef) { return like(x); });
   table.rule("roll",
              [](const Tensor& x, IntArrayRef, IntArrayRef) { return contiguous(x.sizes(), x); });

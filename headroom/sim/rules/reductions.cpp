@@ -155,6 +155,11 @@ void add_reductions(Table& table) {
   table.rule("nansum", [](const Tensor& x, OptionalIntArrayRef dims, bool keep, OptionalType type) {
     return contiguous(reduced(x, dims, keep), x, sum_type(x, type));
   });
+  table.rule("linalg__powsum", [](const Tensor& x, const Scalar&, OptionalIntArrayRef dims,
+                                  bool keep, OptionalType type) {
+    return contiguous(reduced(x, dims, keep), x,
+                      type.value_or(c10::toRealValueType(x.scalar_type())));
+  });
   // As CUDA does it, with a mask of what is not zero.
   table.rule("count_nonzero.dim_IntList", [](const Tensor& x, IntArrayRef dims) {
     const Tensor mask = like(x, at::kBool);

@@ -1,0 +1,131 @@
+// Writes docs/reference/simulated-operators.md: what Headroom does with every aten operator that
+// has a kernel of CUDA's own. As the backend decides, in the same order.
+//
+//   operator_table          prints the page
+//   operator_table FILE     exit status 1 if the file is another
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "headroom/sim/detail/cuda_operators.h"
+#include "headroom/sim/detail/derived.h"
+#include "headroom/sim/detail/operators.h"
+#include "headroom/sim/rules/families.h"
+#include "headroom/sim/simulate.h"
+
+namespace headroom::sim {
+namespace {
+
+using c10::DispatchKey;
+using c10::OperatorHandle;
+
+struct Handling {
+  std::string way;
+  std::string remark;
+};
+
+// In the order of the page.
+const std::vector<std::pair<std::string, std::string>> kWays{
+    {"kernel", "a kernel of Headroom's own: memory, copies, views"},
+    {"rule", "a shape rule of Headroom's own, in the family named beside it"},
+    {"Meta", "LibTorch's Meta kernel gives the shapes"},
+    {"composite", "LibTorch makes it of other operators, which give the shapes"},
+    {"in place", "it writes its arguments, whose shapes stay"},
+    {"out=", "the shapes are those of the same operator without `out=`"},
+    {"values", "shapes depend on values: in compute mode only, shape-only it fails"},
+    {"slow way",
+     "no rule yet: shape-only where `Card::set_slow_way` allows to ask the CPU's kernel "
+     "over zeros, else it fails"},
+    {"refused", "it fails in both modes"}};
+
+bool is_composite(const OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+}
+
+std::map<std::string, std::string> family_by_operator() {
+  std::map<std::string, std::string> families;
+  for (const rules::Family& family : rules::families()) {
+    rules::Table one;
+    family.add(one);
+    for (const auto& [name, entry] : one.entries())
+      if (entry.rule.arguments > 0) families.emplace(name, family.name);
+  }
+  return families;
+}
+
+Handling handling(const std::string& name, const OperatorHandle& handle) {
+  static const std::map<std::string, std::string> families = family_by_operator();
+  const detail::Operator& op = detail::operator_of(handle);
+  if (handle.hasKernelForDispatchKey(DispatchKey::PrivateUse1) && !is_composite(handle))
+    return {"kernel", ""};
+  if (op.entry != nullptr && !op.entry->refused.empty()) return {"refused", op.entry->refused};
+  if (op.has_rule()) return {"rule", families.at(name)};
+  if (op.entry != nullptr && !op.entry->needs_values.empty())
+    return {"values", "try " + op.entry->needs_values};
+  if (op.on_meta)
+    return {handle.hasKernelForDispatchKey(DispatchKey::Meta) ? "Meta" : "composite", ""};
+  const detail::Derived derived = detail::derived_from_schema(handle);
+  if (derived == detail::Derived::in_place && op.on_cpu) return {"in place", ""};
+  if (derived == detail::Derived::out && op.on_cpu) return {"out=", ""};
+  if (op.depends_on_values) return {"values", ""};
+  if (op.on_cpu) return {"slow way", ""};
+  return {"refused", "LibTorch has it for CUDA alone"};
+}
+
+OperatorHandle find(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  return c10::Dispatcher::singleton().findSchemaOrThrow(
+      ("aten::" + name.substr(0, dot)).c_str(),
+      dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+}
+
+std::string page() {
+  const Simulation box = simulate("1x1GiB");
+  std::map<std::string, int> counts;
+  std::ostringstream rows;
+  for (const std::string& name : detail::cuda_operators()) {
+    const auto [way, remark] = handling(name, find(name));
+    ++counts[way];
+    rows << "| `" << name << "` | " << way << " | " << remark << " |\n";
+  }
+  std::ostringstream text;
+  text << "# Operators on simulated cards\n\n"
+          "What Headroom does with each of the "
+       << detail::cuda_operators().size()
+       << " aten operators that LibTorch 2.11 has a kernel of CUDA's own for. All others are made\n"
+          "of these. Written by `build/bin/operator_table`; a test fails where it is not up to "
+          "date.\n"
+          "\nIn compute mode the CPU's kernel fills the results, whatever gave the shapes.\n\n"
+          "| operators | way | what it means |\n|---|---|---|\n";
+  for (const auto& [way, meaning] : kWays)
+    text << "| " << counts[way] << " | " << way << " | " << meaning << " |\n";
+  text << "\nA rule may still refuse what would depend on values: `index.Tensor` with a mask,\n"
+          "`repeat_interleave.Tensor` without `output_size`.\n"
+          "\n## All of them\n\n| operator | way | remark |\n|---|---|---|\n"
+       << rows.str();
+  return text.str();
+}
+
+int compare(const char* file) {
+  std::ifstream input(file);
+  std::ostringstream found;
+  found << input.rdbuf();
+  if (found.str() == page()) return 0;
+  std::cerr << file << " is out of date; write it with: build/bin/operator_table > " << file
+            << '\n';
+  return 1;
+}
+
+}  // namespace
+}  // namespace headroom::sim
+
+int main(int argc, char** argv) {
+  if (argc > 1) return headroom::sim::compare(argv[1]);
+  std::cout << headroom::sim::page();
+  return 0;
+}
