@@ -1,4 +1,4 @@
-// The one limit that depends on the layout of the inputs, not on the case alone.
+// The limits that hold for some settings of a case only.
 #pragma once
 
 #include <string>
@@ -9,5 +9,8 @@ namespace headroom::coverage {
 
 // Why with channels last the values are not the CPU's, though in rows they are; empty: they are.
 [[nodiscard]] std::string not_exact_channels_last(const Case& one);
+
+// Why in bf16 the CPU itself gives other values from run to run; empty: it does not.
+[[nodiscard]] std::string unsteady_in_bf16(const Case& one);
 
 }  // namespace headroom::coverage

@@ -91,6 +91,8 @@ std::string page() {
                    "The values are not those of the CPU's run.");
   text << table_of(not_exact_channels_last, "Not to the bit with channels last",
                    "Images and volumes in that layout; in rows they are.");
+  text << table_of(unsteady_in_bf16, "Not compared in bf16",
+                   "The CPU's kernel gives other values from run to run.");
   text << names("Names of the headers", true);
   text << names("Besides", false);
   return text.str();
