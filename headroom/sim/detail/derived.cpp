@@ -90,10 +90,11 @@ std::vector<Tensor> planned_on_meta(const OperatorHandle& functional, Stack inpu
   return results;
 }
 
-// As every out= of LibTorch: another shape is taken on, and then the layout, too.
+// As every out= of LibTorch: another shape is taken on, and then the layout, too - but not that of
+// an argument with gaps, which the operator without out= may hand back as it is.
 void take_shape(const Tensor& out, const Tensor& planned) {
   if (!on_card(out) || !planned.defined()) return;
-  if (at::native::resize_output(out, planned.sizes()) && out.dim() > 0)
+  if (at::native::resize_output(out, planned.sizes()) && planned.is_non_overlapping_and_dense())
     out.unsafeGetTensorImpl()->set_sizes_and_strides(planned.sizes(), planned.strides());
 }
 

@@ -1,5 +1,7 @@
+#include <ATen/native/Resize.h>
 #include <c10/core/ScalarType.h>
 
+#include "headroom/sim/detail/alias.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 
@@ -26,6 +28,14 @@ void add_complex(Table& table) {
     });
   table.rule("angle", [](const Tensor& x) { return real_of(x, floating(x.scalar_type())); });
   table.rule("abs", [](const Tensor& x) { return real_of(x, x.scalar_type()); });
+  // What it does without out= depends on the type: a real tensor is handed back as it is.
+  table.rule("conj_physical.out", [](const Tensor& x, const Tensor& out) {
+    detail::Aliases aliases(c10::DeviceType::Meta);
+    const Tensor planned = elementwise({aliases.of(x)});
+    if (at::native::resize_output(out, planned.sizes()))
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(planned.sizes(), planned.strides());
+    return out;
+  });
   table.rule("_conj_physical", [](const Tensor& x) { return elementwise({x}); });
 }
 

@@ -44,7 +44,7 @@ void add_elementwise(Table& table) {
   });
   table.rule("glu_backward_jvp",
              [](const Tensor& gradient, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                std::int64_t) { return like(gradient); });
+                std::int64_t) { return contiguous(gradient); });
   // Scales the kept half of a mask; CUDA alone has it.
   table.rule("_masked_scale", [](const Tensor& x, const Tensor&, double) { return like(x); });
   table.fill("_masked_scale", [](const Tensor& x, const Tensor& mask, double scale) {

@@ -37,6 +37,8 @@ void add_cholesky(Table& table) {
     const Tensor info = whole_numbers(x);
     return factor;
   });
+  table.rule("cholesky.out",
+             [](const Tensor& x, bool, const Tensor& out) { return out.resize_(x.sizes()); });
   table.rule("cholesky_inverse", [](const Tensor& x, bool) {
     Tensor inverse = columns(x.sizes(), x);
     const Tensor info = whole_numbers(x);

@@ -43,6 +43,11 @@ void add_optimizers(Table& table) {
     for (const Tensor& tensor : tensors) largest.push_back(scalar(tensor));
     return largest;
   });
+  table.rule("_foreach_abs", [](TensorList tensors) {
+    std::vector<Tensor> made;
+    for (const Tensor& x : tensors) made.push_back(like(x, c10::toRealValueType(x.scalar_type())));
+    return made;
+  });
   table.rule("_foreach_abs_", [](TensorList) {});  // LibTorch has no Meta kernel for its parts
   for (const char* name : {"_foreach_norm.Scalar", "_foreach_powsum.Scalar"})
     table.differs(
