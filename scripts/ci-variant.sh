@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# scripts/ci-variant.sh clang|asan|tsan: builds the core's rooms, the commands and one engine test
-# binary with that preset and runs their tests. `make clang`, `make asan`, `make tsan` do all.
+# scripts/ci-variant.sh clang|asan|tsan: builds the core's rooms, the commands and two of the engine's
+# test binaries with that preset and runs their tests. `make clang`, `make asan`, `make tsan` do all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
 [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" > /dev/null
-ninja -C "build/$preset" --quiet headroom_cli core_tests engine_tests
+ninja -C "build/$preset" --quiet headroom_cli core_tests engine_tests sim_tests
 ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" \
   -R '^(core|engine)\.' --timeout 300
+# In one process: starting LibTorch under a sanitizer costs more than most of these tests.
+"build/$preset/bin/sim_tests" --gtest_brief=1

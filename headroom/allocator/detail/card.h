@@ -181,7 +181,8 @@ struct CachingAllocator::Card {
   }
   void tell(Happening::Kind kind, std::uint64_t address, std::int64_t size, StreamId stream,
             std::uint32_t pool) const {
-    if (slot.observer) slot.observer->on({kind, address, Bytes{size}, stream, pools[pool].owner, {}});
+    if (slot.observer)
+      slot.observer->on({kind, address, Bytes{size}, stream, pools[pool].owner, {}});
   }
   void tell(Happening::Kind kind, const Block& block) const {
     if (slot.observer)
