@@ -4,8 +4,11 @@
 
 #include <chrono>
 
+#include <nlohmann/json.hpp>
+
 #include "headroom/base/error.h"
 #include "headroom/dryrun/detail/ledger.h"
+#include "headroom/sim/child.h"
 
 namespace headroom::dryrun {
 namespace {
@@ -64,6 +67,22 @@ Report run_on(const gpu::SimulatedBox& box, const std::function<Subject(c10::Dev
   return dry_run(simulation.card(0), subject, options);
 }
 
+// What it needs: when the card is too small, of the same card with more memory than there is.
+Report run_on_card_or_larger(const gpu::SimulatedBox& box,
+                             const std::function<Subject(c10::Device)>& make,
+                             const Options& options, const CardOptions& card) {
+  const Report report = run_on(box, make, options, card);
+  if (report.fits()) return report;
+  gpu::SimulatedBox larger = box;
+  for (gpu::SimulatedCard& one : larger.cards) {
+    one.total = allocator::kUnlimited;
+    one.reserved = {};
+  }
+  Report unlimited = run_on(larger, make, options, card);
+  unlimited.out_of_memory = report.out_of_memory;
+  return unlimited;
+}
+
 }  // namespace
 
 Report dry_run(sim::Card& card, const Subject& subject, const Options& options) {
@@ -96,17 +115,13 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
 Report dry_run(std::string_view card_spec, const std::function<Subject(c10::Device)>& make,
                const Options& options, const CardOptions& card_options) {
   const gpu::SimulatedBox box = box_for(card_spec);
-  Report report = run_on(box, make, options, card_options);
-  if (report.fits()) return report;
-  // What it would need: the same card, with more memory than there is.
-  gpu::SimulatedBox larger = box;
-  for (gpu::SimulatedCard& card : larger.cards) {
-    card.total = allocator::kUnlimited;
-    card.reserved = {};
+  const auto run = [&] { return run_on_card_or_larger(box, make, options, card_options); };
+  try {
+    return run();
+  } catch (const UnavailableError&) {  // CUDA is in use here
+    const std::string answer = sim::in_child([&] { return to_line(to_json(run())); });
+    return report_from_json(parse_json(answer, "the report of a child process"));
   }
-  Report unlimited = run_on(larger, make, options, card_options);
-  unlimited.out_of_memory = report.out_of_memory;
-  return unlimited;
 }
 
 sim::Card& detail::card_of_all(const Subject& subject) {

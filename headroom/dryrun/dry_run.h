@@ -27,6 +27,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,13 +65,16 @@ struct Options {
 
 struct CardOptions {
   sim::Rules rules = sim::Rules::cuda;
-  allocator::Settings settings = {};
+  std::optional<allocator::Settings> settings = {};  // nothing: what the environment says
   bool cublas_workspaces = true;
 };
 
 // On a card made for it, from a spec such as "RTX 4090", "24GiB" or "unlimited". `make` builds
 // everything on the device it is given. When that does not fit, the report's figures are those of a
 // run without limit, and out_of_memory says where the card's capacity ended.
+//
+// In a process that has used CUDA it runs in a child (sim/child.h, which says when that cannot be):
+// the same report, without the trace.
 [[nodiscard]] Report dry_run(std::string_view card_spec,
                              const std::function<Subject(c10::Device)>& make,
                              const Options& options = {}, const CardOptions& card_options = {});

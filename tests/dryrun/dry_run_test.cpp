@@ -8,6 +8,7 @@
 #include "headroom/base/error.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/libtorch/on.h"
+#include "tests/sim/fixtures/fresh_process.h"
 
 namespace headroom::dryrun {
 namespace {
@@ -92,25 +93,45 @@ TEST(DryRun, SaysWhereItDoesNotFit) {
   EXPECT_EQ(report.out_of_memory->capacity, 26_MiB);
 }
 
+// A step of a net made on a card that dry_run gives.
+Subject made_on(c10::Device device) {
+  const Net net = libtorch::on(device, [] { return Net(); });
+  const auto optimizer = std::make_shared<torch::optim::AdamW>(net->parameters());
+  const auto batch = torch::empty({1024, 1024}, device);
+  return {.step = [=] {
+    optimizer->zero_grad();
+    Net(net)->forward(batch).sum().backward();
+    optimizer->step();
+  }};
+}
+
 TEST(DryRun, MakesACardOfItsOwnAndSaysWhatWouldBeNeeded) {
-  const auto make = [](c10::Device device) -> Subject {
-    const Net net = libtorch::on(device, [] { return Net(); });
-    const auto optimizer = std::make_shared<torch::optim::AdamW>(net->parameters());
-    const auto batch = torch::empty({1024, 1024}, device);
-    return {.step = [=] {
-      optimizer->zero_grad();
-      auto copy = net;
-      copy->forward(batch).sum().backward();
-      optimizer->step();
-    }};
-  };
-  const Report fits = dry_run("24GiB", make);
+  const Report fits = dry_run("24GiB", made_on);
   ASSERT_TRUE(fits.fits());
   EXPECT_EQ(fits.at_peak.parameters, 8_MiB + 8_KiB);
   EXPECT_EQ(fits.at_peak.inputs, 4_MiB);
-  const Report too_small = dry_run("30MiB", make);
+  const Report too_small = dry_run("30MiB", made_on);
   EXPECT_FALSE(too_small.fits());
   EXPECT_EQ(too_small.peak.allocated, fits.peak.allocated);
+}
+
+// LibTorch would take `sim` for the process's accelerator, so it must not be registered there.
+TEST(DryRun, RunsInAChildOfAProcessThatHasUsedCuda) {
+  const auto beside_cuda = [] {
+    struct UsedCuda final : at::CUDAHooksInterface {
+      bool hasCUDA() const override { return true; }
+      c10::DeviceIndex deviceCount() const override { return 1; }
+      bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+    };
+    at::CUDAHooksRegistry()->Register(
+        "CUDAHooks", [](at::CUDAHooksArgs) -> std::unique_ptr<at::CUDAHooksInterface> {
+          return std::make_unique<UsedCuda>();
+        });
+    const Report report = dry_run("24GiB", made_on);
+    return std::to_string(report.at_peak.parameters.count) +
+           (at::isPrivateUse1HooksRegistered() ? " registered" : " clean");
+  };
+  EXPECT_IN_A_NEW_PROCESS(beside_cuda, "8396800 clean$");
 }
 
 TEST(DryRun, ReplaysToTheSamePeak) {

@@ -57,11 +57,11 @@ TEST_F(NnMemory, LayerNormOfBfloat16KeepsFloats) {
 // Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu.
 TEST_F(NnMemory, LayerNormSumsManyShortRowsInTwoPasses) {
   const Tensor x = at::empty({65537, 64}, on_card()), weight = at::empty({64}, on_card());
-  const auto [out, mean, rstd] = at::native_layer_norm(x, 64, weight, weight, 1e-5);
+  const auto normed = at::native_layer_norm(x, 64, weight, weight, 1e-5);
   const auto needs = [&] {
-    return most_on_top([&, &mean = mean, &rstd = rstd] {
-      (void)at::native_layer_norm_backward(x, x, 64, mean, rstd, weight, weight,
-                                           {false, true, true});
+    return most_on_top([&] {
+      (void)at::native_layer_norm_backward(x, x, 64, std::get<1>(normed), std::get<2>(normed),
+                                           weight, weight, {false, true, true});
     });
   };
   constexpr std::int64_t kRows = 2049;  // of 32 rows each
