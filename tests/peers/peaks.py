@@ -4,8 +4,9 @@
   peaks.py --memtracker-seconds NAME     how long MemTracker takes for the steps alone
 
 Two judges: MemTracker of torch.distributed._tools, and a plain dispatch mode (plain_count.py). Both
-count raw bytes of two training steps under FakeTensorMode on the CPU, from a built net on. --check
-fails where a figure differs from the stored one."""
+count raw bytes of two training steps under FakeTensorMode on the CPU, from a built net on; a third
+count puts right where such a mode is known to differ from the CPU. --check fails where a figure
+differs from the stored one."""
 import argparse
 import json
 import pathlib
@@ -18,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from nets import NETS
-from plain_count import PlainCount
+from plain_count import PlainCount, RealCount
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = 2
@@ -74,10 +75,10 @@ def memtracker_peak(case):
         return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"], seconds
 
 
-def plain_peak(case):
+def count_of(case, judge):
     with FakeTensorMode():
         training = Training(case)
-        count = PlainCount()
+        count = judge()
         for tensor in training.tensors():
             count.add(tensor)
         with count:
@@ -89,10 +90,13 @@ def measured(case):
     start = time.time()
     memtracker, _ = memtracker_peak(case)
     middle = time.time()
-    plain = plain_peak(case)
+    plain = count_of(case, PlainCount)
+    end = time.time()
+    real = count_of(case, RealCount)
     print(f"{case['name']:20} memtracker {memtracker:13,d}  plain {plain.peak:13,d} at "
-          f"{plain.peak_operator:40} {middle - start:5.1f} s {time.time() - middle:5.1f} s", flush=True)
-    return {"memtracker": memtracker, "plain": plain.peak}
+          f"{plain.peak_operator:40} real {real.peak:13,d} at {real.peak_operator:40} "
+          f"{middle - start:5.1f} s {end - middle:5.1f} s", flush=True)
+    return {"memtracker": memtracker, "plain": plain.peak, "real": real.peak}
 
 
 def differences(stored, peaks):
