@@ -1,6 +1,9 @@
 // Peaks counted on paper: PyTorch's rules in three small nets, line by line, in bytes as asked for.
 #include <gmock/gmock.h>
 
+#include <functional>
+
+#include "tests/peers/calls.h"
 #include "tests/peers/measure.h"
 
 namespace headroom::nets {
@@ -67,12 +70,66 @@ TEST(ByHand, AWeightThatIsEmbeddingAndHead) {
   const std::int64_t of_weight = 1000 * 64 * kFloat;  // 256,000
   const std::int64_t scalars = 2 * kFloat;            // the loss and its gradient
   // The head's backward makes the weight's first gradient, the embedding's the second, and autograd
-  // their sum beside both: the first is seen through a transposition, so it is not summed in place.
-  // (PyTorch 2.11 on a real CPU allocates the weight's size three times in this backward pass,
-  // too.)
+  // their sum beside both (below: why not in the first).
   const std::int64_t first = of_weight, second = of_weight, sum = of_weight;
   EXPECT_EQ(box.card(0).statistics().requested_bytes.all.peak,
             of_weight + 16 * kLong + scalars + first + second + sum);  // 1,024,136
+}
+
+// ---- When gradients of one tensor are summed in place
+//
+// Autograd adds a later gradient to the first one in place only if nobody else holds the first
+// one's storage (input_buffer.cpp, can_accumulate_inplace). A view's base holds it: so it depends
+// on whether the first gradient to arrive is a view. That of a linear layer's weight is one, a
+// transposed product (the layer's forward transposes the weight); an embedding's is not.
+
+// The operator that sums the two gradients of a weight in backward.
+std::string sum_of_gradients(const std::function<Tensor(const Tensor&, const Tensor&)>& loss_of) {
+  const sim::Simulation box = roomy_card(sim::Rules::cpu);
+  const auto on_card = torch::device(box.device(0));
+  const Tensor weight = torch::zeros({1000, 64}, on_card.requires_grad(true));
+  const Tensor tokens = torch::zeros({16}, on_card.dtype(torch::kLong).requires_grad(false));
+  const Tensor loss = loss_of(weight, tokens);
+  Calls calls(0);
+  box.card(0).watch(&calls);
+  loss.backward();
+  box.card(0).watch(nullptr);
+  std::string sums;
+  for (const Call& call : calls.all())
+    if (call.name.starts_with("aten::add")) sums += call.name + ";";
+  return sums;
+}
+
+TEST(SumOfGradients, OfAnEmbeddingAndAHeadIsANewTensor) {
+  EXPECT_EQ(sum_of_gradients([](const Tensor& weight, const Tensor& tokens) {
+              return torch::linear(torch::embedding(weight, tokens), weight).sum();
+            }),
+            "aten::add.Tensor;");
+}
+
+TEST(SumOfGradients, OfTwoEmbeddingsIsMadeInPlace) {
+  EXPECT_EQ(sum_of_gradients([](const Tensor& weight, const Tensor& tokens) {
+              const Tensor x = torch::embedding(weight, tokens).sum();
+              return x * torch::embedding(weight, tokens).sum();
+            }),
+            "aten::add_.Tensor;");
+}
+
+// Not transposed, but a view: the later embedding's gradient is the first to arrive.
+TEST(SumOfGradients, IsANewTensorWhereTheFirstIsAView) {
+  EXPECT_EQ(sum_of_gradients([](const Tensor& weight, const Tensor& tokens) {
+              const Tensor x = torch::embedding(weight, tokens).sum();
+              return x * torch::embedding(weight.view({64, 1000}), tokens).sum();
+            }),
+            "aten::add.Tensor;");
+}
+
+TEST(SumOfGradients, IsMadeInPlaceWhereOnlyTheSecondIsAView) {
+  EXPECT_EQ(sum_of_gradients([](const Tensor& weight, const Tensor& tokens) {
+              const Tensor x = torch::embedding(weight.view({64, 1000}), tokens).sum();
+              return x * torch::embedding(weight, tokens).sum();
+            }),
+            "aten::add_.Tensor;");
 }
 
 }  // namespace
