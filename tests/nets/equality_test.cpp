@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <ostream>
 #include <thread>
@@ -21,18 +22,18 @@ namespace {
 constexpr int kSteps = 20;
 const c10::Device kCpu{c10::kCPU};
 
-// Sums of many threads depend on their number: the same everywhere. Autograd's threads keep the
-// number that held when they began, so it is one for all tests here.
-class Threads {
- public:
-  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  const int before_;
+// Sums of many threads depend on their number, so it must be the same everywhere. Autograd starts
+// one thread a device at the first backward pass on one, and that thread keeps the number that
+// holds then: it is set once, before any test of this program runs. Tests that set it for
+// themselves came too late after others that had run backward with the machine's number.
+// OMP_NUM_THREADS overrides it.
+class Threads final : public testing::Environment {
+  void SetUp() override {
+    if (std::getenv("OMP_NUM_THREADS") == nullptr) at::set_num_threads(1);
+  }
 };
+[[maybe_unused]] const testing::Environment* const threads =
+    testing::AddGlobalTestEnvironment(new Threads);
 
 sim::Simulation computing(const std::string& spec) {
   // Whose lists autocast follows is part of the rules.
@@ -94,7 +95,6 @@ void expect_same_training(const Case& of, c10::Device device,
 class Equality : public testing::TestWithParam<Case> {};
 
 TEST_P(Equality, OfACardAndTheCpu) {
-  const Threads threads(1);
   const sim::Simulation box = computing("1x1GiB");
   expect_same_training(GetParam(), box.device(0));
 }
@@ -141,7 +141,6 @@ void step(const Replicas& replicas) {
 }
 
 TEST_P(Equality, OfFourReplicasInThreadsAndTheCpu) {
-  const Threads threads(1);
   constexpr int kReplicas = 4;
   const sim::Simulation box = computing("4x1GiB");
   std::vector<c10::Device> cards;
@@ -180,7 +179,6 @@ INSTANTIATE_TEST_SUITE_P(Nets, Equality, testing::ValuesIn(cases()),
 class Split : public testing::TestWithParam<std::string> {};
 
 TEST_P(Split, OverTwoCardsEqualsTheCpu) {
-  const Threads threads(1);
   const sim::Simulation box = computing("2x1GiB");
   expect_same_training(case_named(GetParam()), box.device(0), box.device(1));
   EXPECT_GT(box.card(1).statistics().allocated_bytes.all.peak, 0);
