@@ -219,8 +219,9 @@ Five fill_forward(const Tensor& input, TensorList weights, std::int64_t stride, 
   const at::Generator generator = draws ? keep_random_state() : at::Generator();
   Outputs made;
   {
-    // As with gradients, if there will be some: at::matmul goes another way where they are wanted.
-    const bool learns = train && at::GradMode::is_enabled();
+    // As with gradients, if there will be some, evaluating too: at::matmul and oneDNN go another
+    // way where they are wanted.
+    const bool learns = at::GradMode::is_enabled();
     const FromTheTop scope(learns);
     std::vector<Tensor> own;
     for (const Tensor& weight : weights) own.push_back(leaf(weight, learns));
