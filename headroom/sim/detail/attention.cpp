@@ -142,14 +142,33 @@ Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v, double dropout, 
   return out.size(-1) == q.size(-1) ? out : out.slice(-1, 0, q.size(-1));
 }
 
+// Source: aten/src/ATen/native/transformers/sdp_utils_cpp.cpp, use_flash_attention_cpp.
+bool cpus_fused_kernel_takes(const sdp_params& p) {
+  return p.dropout == 0 && sdp::check_tensor_shapes(p, false) &&
+         sdp::check_batch_size_and_num_heads_dense<true>(p, false) &&
+         sdp::check_attn_mask_shape(p, false) && p.query.size(-1) == p.key.size(-1) &&
+         p.query.size(-1) == p.value.size(-1) &&
+         sdp::check_nonzero_sequence_lengths_dense(p, false) &&
+         sdp::check_last_dim_stride_equals_1_dense<false>(p, false);
+}
+
+// Where all that the CPU has is switched off, which a card with a kernel of its own does not mind:
+// as if it were not.
+bool cpu_goes_by_math(const sdp_params& p, std::optional<double> scale) {
+  const auto& context = at::globalContext();
+  const bool fused = context.userEnabledFlashSDP(), plain = context.userEnabledMathSDP();
+  if (!plain && (!fused || !cpus_fused_kernel_takes(p))) return !cpus_fused_kernel_takes(p);
+  return choose_as_cpu(p.query, p.key, p.value, p.attn_mask, p.dropout, p.is_causal, scale,
+                       p.enable_gqa) == static_cast<std::int64_t>(SDPBackend::math);
+}
+
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                  const std::optional<Tensor>& mask, double dropout, bool causal,
                  std::optional<double> scale, bool grouped) {
   const bool dense = q.dim() == 4 && k.dim() == 4 && v.dim() == 4;
   const rules::AsOnCpu note{
       .known = dense,
-      .by_math = dense && choose_as_cpu(q, k, v, mask, dropout, causal, scale, grouped) ==
-                              static_cast<std::int64_t>(SDPBackend::math),
+      .by_math = dense && cpu_goes_by_math({q, k, v, mask, dropout, causal, grouped}, scale),
       .head_dim = q.dim() > 0 ? q.size(-1) : 0};
   const rules::AsOnCpuScope scope(note);
   const bool valid = dense && q.scalar_type() == k.scalar_type() &&
