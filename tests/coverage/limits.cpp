@@ -46,7 +46,7 @@ const std::vector<Row>& rows() {
       {"optim::LBFGS", kAll, {.reads_values = "stops when the gradient is small enough"}},
       {"F::one_hot",
        "of as many classes as there are",
-       {.reads_values = "asks for the largest class; say how many there are"}},
+       {.refused = "asks for the largest class; say how many there are"}},
 
       {"AdaptiveLogSoftmaxWithLoss",
        "",

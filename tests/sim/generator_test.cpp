@@ -1,4 +1,5 @@
 // Random numbers on a card: a state of its own, and the CPU's numbers for the same seed.
+#include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -99,6 +100,19 @@ TEST_F(Generator, ANewOneIsSeededApart) {
   const torch::Tensor drawn = torch::rand({5}, own, box_.device(1)).cpu();
   EXPECT_TRUE(torch::equal(torch::rand({5}, at::detail::createCPUGenerator(11)), drawn));
   EXPECT_NE(own.seed(), 11u) << "a seed that nobody chose";
+}
+
+TEST_F(Generator, OfTheCpuIsRefusedAsCudaRefusesIt) {
+  const at::Generator of_cpu = at::detail::createCPUGenerator();
+  torch::Tensor x = torch::zeros({4}, box_.device(0));
+  try {
+    x.uniform_(0, 1, of_cpu);
+    ADD_FAILURE() << "it is not refused";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(),
+                testing::HasSubstr("Expected a 'sim' device type for generator but found 'cpu'"));
+  }
+  EXPECT_EQ(x.sum().item<float>(), 0.0F);
 }
 
 TEST_F(Generator, HasNoOffsetAsTheCpusHasNone) {

@@ -153,6 +153,23 @@ TEST(Simulate, ItsTensorsOutliveItToBeFreedAndNotToBeUsed) {
   }
 }
 
+TEST(Simulate, RefusesTensorsOfABoxThatIsGoneInTheNext) {
+  for (const Mode mode : {Mode::shape_only, Mode::compute}) {
+    torch::Tensor old;
+    {
+      const Simulation first = simulate("1x1GiB", {.mode = mode});
+      old = torch::ones({2}, first.device(0));
+    }
+    const Simulation second = simulate("1x1GiB", {.mode = mode});
+    const torch::Tensor own = torch::ones({2}, second.device(0));
+    EXPECT_THROW((void)(old + own), UsageError);
+    EXPECT_THROW((void)(own + old), UsageError);
+    EXPECT_THROW((void)old.cpu(), UsageError);
+    EXPECT_THROW((void)own.copy_(old), UsageError);
+    EXPECT_THROW((void)old[0].item(), UsageError);
+  }
+}
+
 TEST(Simulate, TensorsOfABoxThatIsGoneCountNothingInTheNext) {
   torch::Tensor x;
   {

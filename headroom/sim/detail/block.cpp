@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "headroom/base/error.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/streams.h"
@@ -108,6 +109,17 @@ Block* block_of(const c10::Storage& storage) {
   const c10::DataPtr& pointer = storage.data_ptr();
   return pointer.get_deleter() == &delete_block ? static_cast<Block*>(pointer.get_context())
                                                 : nullptr;
+}
+
+void check_lives(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return;
+  const Block* const block = block_of(tensor.storage());
+  if (block == nullptr || block->card.get() == &card_at(tensor.device().index())) return;
+  throw UsageError(
+      expectation("sim", "tensors of the simulation that lives now",
+                  "one of " + std::to_string(block->bytes) + " bytes, whose simulation has ended",
+                  "make tensors anew for each simulation, or keep what simulate() "
+                  "returns"));
 }
 
 void give_data(const c10::Storage& storage, c10::DataPtr host) {

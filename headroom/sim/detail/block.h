@@ -2,6 +2,7 @@
 // mode, host memory that holds the data.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Storage.h>
@@ -24,6 +25,9 @@ struct Block {
 [[nodiscard]] c10::DataPtr allocate_block(Card& card, std::size_t bytes, bool with_data);
 // Null: the storage is not one of ours, or empty.
 [[nodiscard]] Block* block_of(const c10::Storage& storage);
+// Throws UsageError if the simulation that a card's tensor belongs to has ended, whether there is
+// another one or not.
+void check_lives(const at::Tensor& tensor);
 // Gives a storage without data this host memory; what is there already is replaced.
 void give_data(const c10::Storage& storage, c10::DataPtr host);
 // Host memory of the right size, not initialised.

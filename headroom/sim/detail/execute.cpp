@@ -11,8 +11,10 @@
 #include "headroom/sim/detail/derived.h"
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/generator.h"
+#include "headroom/sim/detail/in_float.h"
 #include "headroom/sim/detail/operators.h"
 #include "headroom/sim/detail/streams.h"
+#include "headroom/sim/detail/tensors_in.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -21,35 +23,6 @@ using at::Tensor;
 using c10::DeviceType;
 using c10::IValue;
 using torch::jit::Stack;
-
-// Calls `visit` for every tensor in a value; what it returns takes the tensor's place.
-template <typename Visit>
-void replace_tensors(IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    value = visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    std::vector<Tensor> tensors = value.toTensorVector();
-    for (Tensor& tensor : tensors) tensor = visit(tensor);
-    value = std::move(tensors);
-  } else if (value.isOptionalTensorList()) {
-    c10::List<std::optional<Tensor>> tensors;
-    for (const auto& tensor : value.toOptionalTensorVector())
-      tensors.push_back(tensor ? std::optional<Tensor>(visit(*tensor)) : std::nullopt);
-    value = std::move(tensors);
-  }
-}
-
-template <typename Visit>
-void for_each_tensor(const IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const Tensor& tensor : value.toTensorVector()) visit(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const auto& tensor : value.toOptionalTensorVector())
-      if (tensor) visit(*tensor);
-  }
-}
 
 // One call: the operator, the card it runs on, and its arguments on the stack.
 class Call {
@@ -60,6 +33,7 @@ class Call {
   }
 
   void run() {
+    check_generator();
     const bool computes = mode_now(*card_) == Mode::compute;
     std::vector<IValue> arguments;
     if (computes)
@@ -91,6 +65,7 @@ class Call {
         if (!on_card(tensor)) return;
         if (index >= 0 && tensor.device().index() != index && !op_.takes_several_cards)
           several_cards(index, tensor.device().index());
+        check_lives(tensor);
         if (index < 0) index = tensor.device().index();
       });
     for (std::size_t i = first_; index < 0 && i < stack_.size(); ++i)
@@ -105,11 +80,21 @@ class Call {
                 "devices, sim:", one, " and sim:", other, "! (when running ", op_.name, ")");
   }
 
+  // As CUDA does, and in its words.
+  void check_generator() const {
+    if (op_.generator_argument < 0) return;
+    const IValue& given = stack_[first_ + static_cast<std::size_t>(op_.generator_argument)];
+    if (!given.isGenerator()) return;
+    const DeviceType type = given.toGenerator().device().type();
+    TORCH_CHECK(type == DeviceType::PrivateUse1,
+                "Expected a 'sim' device type for generator but found '",
+                c10::DeviceTypeName(type, true), "' (when running ", op_.name, ")");
+  }
+
   [[nodiscard]] std::optional<trace::OperationScope> operation_scope() const {
     trace::Recorder* const recorder = card_->recorder();
     if (recorder == nullptr) return {};
-    return std::optional<trace::OperationScope>(std::in_place, *recorder,
-                                                recorder->name(op_.name));
+    return std::optional<trace::OperationScope>(std::in_place, *recorder, recorder->name(op_.name));
   }
 
   // ---- Shapes and memory ----
@@ -134,8 +119,8 @@ class Call {
 
   bool plan_shapes() {
     if (op_.has_rule()) {
-      op_.entry->rule.function.callBoxed(handle_, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                         &stack_);
+      op_.entry->rule.function.callBoxed(
+          handle_, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &stack_);
       return true;
     }
     if (op_.entry != nullptr && !op_.entry->needs_values.empty())
@@ -154,7 +139,8 @@ class Call {
       replace_tensors(value, [&](const Tensor& tensor) { return aliases.of(tensor); });
       if (value.isDevice() && value.toDevice().type() == DeviceType::PrivateUse1)
         value = c10::Device(as);
-      else if (value.isGenerator() && value.toGenerator().device().type() == DeviceType::PrivateUse1)
+      else if (value.isGenerator() &&
+               value.toGenerator().device().type() == DeviceType::PrivateUse1)
         value = as == DeviceType::CPU ? IValue(on_cpu(value.toGenerator())) : IValue();
     }
   }
@@ -198,15 +184,14 @@ class Call {
     const c10::StorageImpl* const meta = result.storage().unsafeGetStorageImpl();
     const auto same = std::find_if(made.begin(), made.end(),
                                    [&](const auto& pair) { return pair.first == meta; });
-    if (same != made.end())
-      return rewrapped(result, same->second, c10::DispatchKey::PrivateUse1);
+    if (same != made.end()) return rewrapped(result, same->second, c10::DispatchKey::PrivateUse1);
     made.emplace_back(meta, storage_on_card(result.storage().nbytes()));
     return rewrapped(result, made.back().second, c10::DispatchKey::PrivateUse1);
   }
 
   [[nodiscard]] c10::Storage storage_on_card(std::size_t bytes) const {
-    c10::DataPtr memory = bytes == 0 ? c10::DataPtr(nullptr, card_->device())
-                                     : allocate_block(*card_, bytes, false);
+    c10::DataPtr memory =
+        bytes == 0 ? c10::DataPtr(nullptr, card_->device()) : allocate_block(*card_, bytes, false);
     return {c10::Storage::use_byte_size_t(), bytes, std::move(memory), device_allocator(), true};
   }
 
@@ -226,7 +211,8 @@ class Call {
 
     for (std::size_t i = 0; i < planned.size(); ++i) {
       std::vector<Tensor> computed;
-      for_each_tensor(stack_[first_ + i], [&](const Tensor& tensor) { computed.push_back(tensor); });
+      for_each_tensor(stack_[first_ + i],
+                      [&](const Tensor& tensor) { computed.push_back(tensor); });
       std::size_t next = 0;
       for_each_tensor(planned[i], [&](const Tensor& tensor) {
         check(next < computed.size(), "as many results");
@@ -248,10 +234,13 @@ class Call {
       op_.entry->fill.function.callBoxed(handle_, cpu, &stack_);
     } else {
       TORCH_CHECK_NOT_IMPLEMENTED(
-          op_.on_cpu, expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
-                                  op_.name + ", which has only one for CUDA",
-                                  "the operators it is made of"));
+          op_.on_cpu,
+          expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
+                      op_.name + ", which has only one for CUDA", "the operators it is made of"));
+      InFloat in_float;
+      if (op_.runs_in_float()) in_float.widen(stack_, first_);
       handle_.redispatchBoxed(cpu, &stack_);
+      in_float.narrow(stack_, first_);
     }
   }
 
@@ -265,6 +254,7 @@ class Call {
   // What the kernel computed becomes the data of the result that was planned.
   void settle(const Tensor& planned, const Tensor& computed, const Aliases& aliases) const {
     if (!planned.defined() || planned.numel() == 0 || !on_card(planned)) return;
+    if (planned.is_sparse()) return settle_sparse(planned, computed, aliases);
     if (computed.defined() && (aliases.argument_behind(computed) != nullptr ||
                                aliases.storage_behind(computed) != nullptr))
       return;  // it was written where it is
@@ -283,6 +273,12 @@ class Call {
     }
     if (storage.data() == nullptr) give_data(storage);
     rewrapped(planned, host_view(storage), c10::DispatchKey::CPU).copy_(computed);
+  }
+
+  void settle_sparse(const Tensor& planned, const Tensor& computed, const Aliases& aliases) const {
+    check(computed.is_sparse(), "a sparse result");
+    settle(planned._indices(), computed._indices(), aliases);
+    settle(planned._values(), computed._values(), aliases);
   }
 
   [[nodiscard]] static bool can_adopt(const Tensor& planned, const Tensor& computed) {
@@ -374,10 +370,9 @@ class Call {
       text << tensor.sizes() << " of " << tensor.dtype().name();
       return text.str();
     };
-    throw InternalError(expectation("sim", expected,
-                                    op_.name + ": planned " + say(planned) + ", computed " +
-                                        say(computed),
-                                    ""));
+    throw InternalError(
+        expectation("sim", expected,
+                    op_.name + ": planned " + say(planned) + ", computed " + say(computed), ""));
   }
 
   const c10::OperatorHandle& handle_;
@@ -385,9 +380,9 @@ class Call {
   Stack& stack_;
   const std::size_t first_;  // of the arguments, later of the results, on the stack
   Card* card_ = nullptr;
-  std::vector<c10::Storage> grown_;  // of out= arguments
+  std::vector<c10::Storage> grown_;                         // of out= arguments
   std::vector<std::pair<c10::Storage, std::size_t>> outs_;  // and their bytes before
-  std::string needs_values_;  // why there is no plan, or what to do
+  std::string needs_values_;                                // why there is no plan, or what to do
 };
 
 }  // namespace

@@ -6,10 +6,12 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 
+#include "headroom/base/error.h"
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cards.h"
@@ -93,6 +95,8 @@ void copy_through_temporaries(const Tensor& from, const Tensor& to, bool non_blo
 
 // What both sides have is copied; what a shape-only card holds reads as zero on the host.
 void copy_values(const Tensor& from, const Tensor& to) {
+  for (const Tensor* const tensor : {&from, &to})
+    if (on_card(*tensor)) check_lives(*tensor);
   Card& card = card_at(on_card(to) ? to.device().index() : from.device().index());
   if (mode_now(card) == Mode::compute || (has_data(from) && has_data(to))) {
     Aliases aliases(c10::DeviceType::CPU);
@@ -119,6 +123,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 }
 
 at::Scalar value_of(const Tensor& tensor) {
+  check_lives(tensor);
   Card& card = card_at(tensor.device().index());
   if (mode_now(card) == Mode::compute) {
     Aliases aliases(c10::DeviceType::CPU);
@@ -144,6 +149,23 @@ const Tensor& resize(const Tensor& tensor, IntArrayRef sizes, std::optional<Memo
   return tensor;
 }
 
+// Of the largest class it would read zero.
+Tensor one_hot(const Tensor& classes, std::int64_t count) {
+  const Card& card = card_at(classes.device().index());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      count != -1 || classes.numel() == 0 || mode_now(card) == Mode::compute,
+      expectation("sim", "the number of classes", "aten::one_hot without it on a shape-only card",
+                  "one_hot(x, num_classes), or this part in compute mode (Card::set_mode)"));
+  return at::native::one_hot(classes, count);
+}
+
+void register_one_hot(torch::Library& aten) {
+  aten.impl("one_hot", &one_hot);
+  static torch::Library& differentiable = *new torch::Library(
+      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
+  differentiable.impl("one_hot", &one_hot);
+}
+
 // A conjugated or negated view is copied as it is. LibTorch would make it a plain tensor first,
 // which takes a copy.
 void pass_views_on_to_copies() {
@@ -157,6 +179,7 @@ void pass_views_on_to_copies() {
 }  // namespace
 
 void register_kernels(torch::Library& aten) {
+  register_one_hot(aten);
   aten.impl("empty.memory_format", &empty);
   aten.impl("empty_strided", &empty_strided);
   aten.impl("_copy_from", &copy_from);

@@ -23,6 +23,7 @@ void add_indexing(Table& table);
 void add_complex(Table& table);
 void add_elementwise(Table& table);
 void add_fft(Table& table);
+void add_half_precision(Table& table);
 void add_identity(Table& table);
 void add_layouts(Table& table);
 void add_linalg(Table& table);

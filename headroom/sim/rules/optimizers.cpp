@@ -33,9 +33,36 @@ std::vector<Tensor> norms(TensorList tensors, const Scalar&, OptionalType type) 
   return made;
 }
 
+// The numbers lie on the host, where they are read before anything runs.
+// Source: aten/src/ATen/native/ForeachUtils.h, convert_tensor_to_scalar_list.
+void check_numbers(TensorList tensors, const Tensor& numbers) {
+  TORCH_CHECK(numbers.device().is_cpu(), "Expected scalars to be on CPU, got ", numbers.device(),
+              " instead.");
+  TORCH_CHECK(numbers.is_contiguous() && numbers.dim() == 1,
+              "Expected packed scalar Tensor to be contiguous and of dimension 1");
+  TORCH_CHECK(static_cast<std::int64_t>(tensors.size()) == numbers.size(0),
+              "Expected length of scalars to match input of length ", tensors.size(), " but got ",
+              numbers.size(0), " instead.");
+}
+
+std::vector<Tensor> with_numbers(TensorList tensors, TensorList one, TensorList other,
+                                 const Tensor& numbers) {
+  check_numbers(tensors, numbers);
+  std::vector<Tensor> made;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    made.push_back(elementwise({tensors[i], one[i], other[i]}));
+  return made;
+}
+
 }  // namespace
 
 void add_optimizers(Table& table) {
+  for (const char* name : {"_foreach_addcmul.Tensor", "_foreach_addcdiv.Tensor"})
+    table.rule(name, with_numbers);
+  for (const char* name : {"_foreach_addcmul_.Tensor", "_foreach_addcdiv_.Tensor"})
+    table.rule(name, [](TensorList tensors, TensorList, TensorList, const Tensor& numbers) {
+      check_numbers(tensors, numbers);
+    });
   table.rule("_foreach_norm.Scalar", norms);
   table.rule("_foreach_powsum.Scalar", norms);
   table.rule("_foreach_max", [](TensorList tensors) {

@@ -14,6 +14,7 @@ constexpr Family kFamilies[] = {
     {"elementwise", add_elementwise},
     {"embedding", add_embedding},
     {"fft", add_fft},
+    {"half_precision", add_half_precision},
     {"identity", add_identity},
     {"indexing", add_indexing},
     {"layouts", add_layouts},

@@ -1,18 +1,18 @@
 // Headroom's own shape rules: what an operator allocates on a CUDA card, where LibTorch has no Meta
 // kernel in C++, or one that does not know CUDA's sizes. They are looked up before Meta.
 //
-// A rule is a function with the operator's signature. It runs on the card's tensors themselves: what
-// it makes with at::empty is charged to the card, temporaries too, and freed when it returns. It
-// never looks at data (in compute mode the CPU's kernel fills the results afterwards), so it works
-// the same in both modes:
+// A rule is a function with the operator's signature. It runs on the card's tensors themselves:
+// what it makes with at::empty is charged to the card, temporaries too, and freed when it returns.
+// It never looks at data (in compute mode the CPU's kernel fills the results afterwards), so it
+// works the same in both modes:
 //
 //   table.rule("native_dropout", [](const Tensor& x, double, std::optional<bool>) {
 //     return std::tuple(at::empty_like(x), at::empty_like(x, x.options().dtype(at::kBool)));
 //   });
 //
 // Where the CPU has no kernel of that name, or one that gives other numbers than a CPU model would
-// see, a fill says how the data is made in compute mode. It has the operator's signature as well and
-// runs on CPU tensors:
+// see, a fill says how the data is made in compute mode. It has the operator's signature as well
+// and runs on CPU tensors:
 //
 //   table.fill("native_dropout", [](const Tensor& x, double p, std::optional<bool> train) {...});
 #pragma once
@@ -40,8 +40,8 @@ struct Kernel {
 
 // Where the two rule sets part: what CUDA's kernel keeps in its results and the CPU's does not.
 struct Difference {
-  Kernel bytes;         // the operator's arguments to an int64: more on CUDA; negative: less
-  std::string words;    // "the mask has a byte an element, on the CPU the input's type"
+  Kernel bytes;       // the operator's arguments to an int64: more on CUDA; negative: less
+  std::string words;  // "the mask has a byte an element, on the CPU the input's type"
   std::string source;
 };
 
@@ -49,9 +49,10 @@ struct Entry {
   Kernel rule;
   Kernel fill;
   Difference difference;
-  std::string refused;        // not empty: why in neither mode, and what to do
-  std::string needs_values;   // not empty: shapes always depend on values; what to do without them
-  bool uses_cublas = false;   // a matrix product, which needs cuBLAS's workspace on CUDA
+  std::string refused;       // not empty: why in neither mode, and what to do
+  std::string needs_values;  // not empty: shapes always depend on values; what to do without them
+  bool in_float = false;     // the CPU has no kernel of half precision
+  bool uses_cublas = false;  // a matrix product, which needs cuBLAS's workspace on CUDA
 };
 
 class Table {
@@ -76,6 +77,8 @@ class Table {
   void needs_values(std::string_view name, std::string_view advice) {
     at(name).needs_values = advice;
   }
+  // CUDA has kernels of half precision, the CPU has not: its kernel for float makes the data.
+  void in_float(std::string_view name) { at(name).in_float = true; }
   void uses_cublas(std::string_view name) { at(name).uses_cublas = true; }
 
   // Null: nothing of ours.

@@ -1,0 +1,35 @@
+#include "headroom/sim/detail/in_float.h"
+
+#include <ATen/ATen.h>
+
+#include "headroom/sim/detail/tensors_in.h"
+
+namespace headroom::sim::detail {
+
+using at::Tensor;
+
+void InFloat::widen(torch::jit::Stack& stack, std::size_t first) {
+  for (std::size_t i = first; i < stack.size(); ++i)
+    replace_tensors(stack[i], [&](const Tensor& tensor) { return widened(tensor); });
+}
+
+void InFloat::narrow(torch::jit::Stack& stack, std::size_t first) const {
+  if (!type_) return;
+  for (std::size_t i = first; i < stack.size(); ++i)
+    replace_tensors(stack[i], [&](const Tensor& tensor) { return narrowed(tensor); });
+}
+
+Tensor InFloat::widened(const Tensor& tensor) {
+  if (!tensor.defined() || !at::isReducedFloatingType(tensor.scalar_type())) return tensor;
+  type_ = tensor.scalar_type();
+  pairs_.push_back({tensor.to(at::kFloat), tensor});
+  return pairs_.back().wide;
+}
+
+Tensor InFloat::narrowed(const Tensor& result) const {
+  for (const Pair& pair : pairs_)
+    if (pair.wide.is_same(result)) return pair.original.copy_(result);
+  return result.defined() && result.scalar_type() == at::kFloat ? result.to(*type_) : result;
+}
+
+}  // namespace headroom::sim::detail

@@ -1,0 +1,42 @@
+// The tensors in one of an operator's arguments or results: itself, or those of a list.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace headroom::sim::detail {
+
+// Calls `visit` for every tensor in a value; what it returns takes the tensor's place.
+template <typename Visit>
+void replace_tensors(c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    value = visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    std::vector<at::Tensor> tensors = value.toTensorVector();
+    for (at::Tensor& tensor : tensors) tensor = visit(tensor);
+    value = std::move(tensors);
+  } else if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> tensors;
+    for (const auto& tensor : value.toOptionalTensorVector())
+      tensors.push_back(tensor ? std::optional<at::Tensor>(visit(*tensor)) : std::nullopt);
+    value = std::move(tensors);
+  }
+}
+
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const auto& tensor : value.toOptionalTensorVector())
+      if (tensor) visit(*tensor);
+  }
+}
+
+}  // namespace headroom::sim::detail
