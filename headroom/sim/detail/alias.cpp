@@ -10,8 +10,7 @@
 namespace headroom::sim::detail {
 namespace {
 
-constexpr c10::DispatchKeySet kMathBits({c10::DispatchKey::Conjugate,
-                                         c10::DispatchKey::Negative});
+constexpr c10::DispatchKeySet kMathBits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 
 void keep(void*) {}  // an alias owns nothing
 
@@ -72,7 +71,8 @@ at::Tensor Aliases::of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return tensor;
   const bool is_host = tensor.device().is_cpu();
   // A number on the CPU may go with tensors of any device; so kernels take it as it is.
-  const bool as_it_is = is_host ? as_ == c10::DeviceType::CPU || tensor.dim() == 0 : !on_card(tensor);
+  const bool as_it_is =
+      is_host ? as_ == c10::DeviceType::CPU || tensor.dim() == 0 : !on_card(tensor);
   if (as_it_is) return tensor;
 
   const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
@@ -85,9 +85,9 @@ at::Tensor Aliases::of(const at::Tensor& tensor) {
     }
   }
   const bool as_zeros = missing_ == Missing::is_zero && tensor.storage().nbytes() > 0;
-  at::Tensor alias = rewrapped(
-      tensor, as_zeros ? zero_pages(tensor.storage()) : alias_of(tensor.storage(), as_),
-      key_of(as_));
+  at::Tensor alias =
+      rewrapped(tensor, as_zeros ? zero_pages(tensor.storage()) : alias_of(tensor.storage(), as_),
+                key_of(as_));
   pairs_.push_back({alias, tensor});
   return alias;
 }

@@ -1,5 +1,6 @@
 // A tensor on a simulated card, seen by another backend's kernels: the same sizes and strides, as a
-// Meta tensor (no data) or as a CPU tensor (the card's host memory). An alias lives for one operator.
+// Meta tensor (no data) or as a CPU tensor (the card's host memory). An alias lives for one
+// operator.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,8 +21,8 @@ class Aliases {
   explicit Aliases(c10::DeviceType as, Missing missing = Missing::fails)
       : as_(as), missing_(missing) {}
 
-  // An alias for a tensor on a card, and in shape-only runs for a CPU tensor with dimensions; others
-  // as they are. Two tensors that share storage give aliases that share storage.
+  // An alias for a tensor on a card, and in shape-only runs for a CPU tensor with dimensions;
+  // others as they are. Two tensors that share storage give aliases that share storage.
   at::Tensor of(const at::Tensor& tensor);
 
   // The argument that this result is (operators that write in place, or into out=); null: none.

@@ -16,8 +16,7 @@ class SimEngine final : public Engine {
  public:
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
       const std::shared_ptr<torch::autograd::GraphTask>& task,
-      std::shared_ptr<torch::autograd::Node> root,
-      torch::autograd::InputBuffer&& inputs) override {
+      std::shared_ptr<torch::autograd::Node> root, torch::autograd::InputBuffer&& inputs) override {
     std::call_once(threads_, [this] {
       // LibTorch starts device threads for the first engine of the process that runs anything.
       initialize_device_threads_pool();

@@ -1,5 +1,5 @@
-// The autograd engine counts devices once, at its first backward pass. One that ran before the cards
-// existed knows none; so simulating brings an engine of its own, which begins anew.
+// The autograd engine counts devices once, at its first backward pass. One that ran before the
+// cards existed knows none; so simulating brings an engine of its own, which begins anew.
 #pragma once
 
 namespace headroom::sim::detail {

@@ -35,12 +35,13 @@ bool writes_out(const c10::FunctionSchema& schema) {
                      });
 }
 
-// LibTorch has a fallback for Meta that only throws, so one kernel or another is always found there.
+// LibTorch has a fallback for Meta that only throws, so one kernel or another is always found
+// there.
 bool has_meta_kernel(const c10::OperatorHandle& handle) {
   using c10::DispatchKey;
-  for (const DispatchKey key :
-       {DispatchKey::Meta, DispatchKey::CompositeExplicitAutograd,
-        DispatchKey::CompositeExplicitAutogradNonFunctional, DispatchKey::CompositeImplicitAutograd})
+  for (const DispatchKey key : {DispatchKey::Meta, DispatchKey::CompositeExplicitAutograd,
+                                DispatchKey::CompositeExplicitAutogradNonFunctional,
+                                DispatchKey::CompositeImplicitAutograd})
     if (handle.hasKernelForDispatchKey(key)) return true;
   return false;
 }
