@@ -169,10 +169,11 @@ void register_one_hot(torch::Library& aten) {
 // A conjugated or negated view is copied as it is. LibTorch would make it a plain tensor first,
 // which takes a copy.
 void pass_views_on_to_copies() {
+  // Kept for good, as all that is registered.
+  static auto& kept = *new std::vector<torch::Library>;
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
-    // Kept for good, as all that is registered.
-    auto& aten = *new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-    aten.impl("_copy_from", torch::CppFunction::makeFallthrough());
+    kept.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    kept.back().impl("_copy_from", torch::CppFunction::makeFallthrough());
   }
 }
 
