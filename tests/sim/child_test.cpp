@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 
 // A step that a process with autograd's threads cannot take in a child.
-std::string peak_of_a_step() {
+[[maybe_unused]] std::string peak_of_a_step() {
   const Simulation box = simulate("1x1GiB");
   fixtures::Step step(box.device(0));
   step.run();
