@@ -51,7 +51,8 @@ asan: setup ## Build and test with the address and undefined-behaviour sanitizer
 
 tsan: setup ## Build and test with the thread sanitizer
 	@scripts/build.sh tsan
-	@ctest --test-dir build/tsan --output-on-failure --no-tests=error -j $(JOBS)
+	@TSAN_OPTIONS=ignore_noninstrumented_modules=1 OMP_NUM_THREADS=1 \
+	  ctest --test-dir build/tsan --output-on-failure --no-tests=error -j $(JOBS)
 
 clang: ## Build and test with clang 14
 	@scripts/setup.sh clang
