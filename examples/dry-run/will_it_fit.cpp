@@ -2,6 +2,7 @@
 // the memory.
 //
 //   will_it_fit [CARD] [BATCH]        will_it_fit "RTX 3080" 16
+#include <headroom/base/error.h>
 #include <headroom/dryrun/describe.h>
 #include <headroom/dryrun/dry_run.h>
 #include <headroom/libtorch/on.h>
@@ -33,7 +34,7 @@ int main(int argc, char** argv) try {
   const long batch = argc > 2 ? std::stol(argv[2]) : 16;
 
   const dryrun::Report report = dryrun::dry_run(card, [&](c10::Device device) {
-    const auto net = headroom::libtorch::on(device, [] { return Classifier(); });
+    auto net = headroom::libtorch::on(device, [] { return Classifier(); });
     const auto adam = std::make_shared<torch::optim::AdamW>(net->parameters());
     const auto tokens = torch::zeros({512, batch}, torch::device(device).dtype(torch::kLong));
     const auto labels = torch::zeros({batch}, torch::device(device).dtype(torch::kLong));
