@@ -18,5 +18,15 @@ grep -q 'short by 2.00 GiB' "$work/out" && [ $status = 75 ]
 HEADROOM_NVML=/nonexistent "$work/build/first_tensor" | tee "$work/out"
 grep -qx 'sum on cpu: 6' "$work/out"
 [ -f "$work/installed/lib/libheadroom_cuda.so" ]
+
+cmake -S "$source/examples/dry-run" -B "$work/dry-run" -G Ninja "-DCMAKE_PREFIX_PATH=$work/installed" \
+  "-DHEADROOM_TORCH=$torch" "${@:4}" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+cmake --build "$work/dry-run" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+"$work/dry-run/will_it_fit" "RTX 4090" 16 | tee "$work/out"
+grep -q '^Peak .* in backward of step 2$' "$work/out"
+status=0
+"$work/dry-run/will_it_fit" "RTX 3080" 64 > "$work/out" || status=$?
+grep -q '^Does not fit: ' "$work/out" && [ $status = 2 ]
+
 "$work/installed/bin/headroom" version
 "$work/installed/bin/headroom-engine" version

@@ -2,12 +2,13 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+
+#include "headroom/libtorch/tensors_in.h"
 
 namespace headroom::dryrun::detail {
 namespace {
@@ -26,24 +27,12 @@ struct OfThread {
 };
 thread_local OfThread of_thread;
 
-template <typename Visit>
-void for_each_tensor(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const auto& tensor : value.toOptionalTensorVector())
-      if (tensor) visit(*tensor);
-  }
-}
+}  // namespace
 
 std::string module_of(const std::string& tensor) {
   const std::size_t dot = tensor.rfind('.');
   return dot == std::string::npos ? "" : tensor.substr(0, dot);
 }
-
-}  // namespace
 
 Attribution::Attribution(const Subject& subject, trace::Names& names) {
   for (const auto* tensors : {&subject.parameters, &subject.buffers})
@@ -79,7 +68,7 @@ bool Attribution::on_operator(const sim::OperatorCall& call) {
   std::unordered_set<trace::Name> modules;
   bool needs_gradient = false;
   for (std::size_t i = 0; i < call.argument_count; ++i)
-    for_each_tensor(call.arguments[i], [&](const at::Tensor& argument) {
+    libtorch::for_each_tensor(call.arguments[i], [&](const at::Tensor& argument) {
       look_at(argument, modules, needs_gradient);
     });
   if (of_thread.owner != this) {  // the node of this operator is probably made already

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -16,6 +17,9 @@
 #include "headroom/trace/event.h"
 
 namespace headroom::dryrun::detail {
+
+// "h.0.attn" of "h.0.attn.weight"; "" of a tensor of the model itself.
+[[nodiscard]] std::string module_of(const std::string& tensor);
 
 struct Whereabouts {
   trace::Name module = 0;

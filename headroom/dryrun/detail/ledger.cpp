@@ -60,16 +60,12 @@ void Ledger::take_what_is_there(const Subject& subject) {
       active_ += rounded(block.requested);
       requested_ += block.requested;
     }
-  const auto module_of = [&](const std::string& name) {
-    const std::size_t dot = name.rfind('.');
-    return trace_->names.number(dot == std::string::npos ? "" : name.substr(0, dot));
-  };
+  const auto owner = [&](const std::string& name) { return trace_->names.number(module_of(name)); };
   for (const at::Tensor& input : subject.inputs) mark(input, Category::input);
-  for (const auto& [name, tensor] : subject.buffers)
-    mark(tensor, Category::buffer, module_of(name));
+  for (const auto& [name, tensor] : subject.buffers) mark(tensor, Category::buffer, owner(name));
   for (const auto& [name, tensor] : subject.parameters) {
-    mark(tensor, Category::parameter, module_of(name));
-    mark(tensor.grad(), Category::gradient, module_of(name));
+    mark(tensor, Category::parameter, owner(name));
+    mark(tensor.grad(), Category::gradient, owner(name));
   }
   peak_ = {
       .allocated = allocated_, .active = active_, .requested = requested_, .phase = Phase::init};

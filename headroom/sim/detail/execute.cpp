@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/tensors_in.h"
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cards.h"
@@ -14,7 +15,6 @@
 #include "headroom/sim/detail/in_float.h"
 #include "headroom/sim/detail/operators.h"
 #include "headroom/sim/detail/streams.h"
-#include "headroom/sim/detail/tensors_in.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -22,6 +22,8 @@ namespace {
 using at::Tensor;
 using c10::DeviceType;
 using c10::IValue;
+using libtorch::for_each_tensor;
+using libtorch::replace_tensors;
 using torch::jit::Stack;
 
 // One call: the operator, the card it runs on, and its arguments on the stack.

@@ -2,11 +2,12 @@
 
 #include <ATen/ATen.h>
 
-#include "headroom/sim/detail/tensors_in.h"
+#include "headroom/libtorch/tensors_in.h"
 
 namespace headroom::sim::detail {
 
 using at::Tensor;
+using libtorch::replace_tensors;
 
 void InFloat::widen(torch::jit::Stack& stack, std::size_t first) {
   for (std::size_t i = first; i < stack.size(); ++i)

@@ -1,4 +1,5 @@
-// The tensors in one of an operator's arguments or results: itself, or those of a list.
+// The tensors in one of an operator's arguments or results: itself, or those of a list. For .cpp
+// files: it brings ATen's ivalue.h along.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace headroom::sim::detail {
+namespace headroom::libtorch {
 
 // Calls `visit` for every tensor in a value; what it returns takes the tensor's place.
 template <typename Visit>
@@ -39,4 +40,4 @@ void for_each_tensor(const c10::IValue& value, const Visit& visit) {
   }
 }
 
-}  // namespace headroom::sim::detail
+}  // namespace headroom::libtorch
