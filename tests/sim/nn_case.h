@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,11 @@ struct Case {
   bool strides_differ = false;  // CUDA's results are dense in another order than the CPU's
   bool same_bits = true;        // false: a channels last kernel of the CPU sums in another order
 };
+
+// How GoogleTest names it; its bytes would be others at each run.
+inline void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 struct Outcome {
   Tensors results, gradients;
