@@ -1,0 +1,98 @@
+#include "headroom/sim/detail/call.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "headroom/sim/detail/block.h"
+#include "headroom/sim/detail/cards.h"
+#include "headroom/sim/detail/generator.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+using at::Tensor;
+using c10::DeviceType;
+using c10::IValue;
+
+// In PyTorch's words.
+[[noreturn]] void several_cards(const Operator& op, int one, int other) {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two ",
+              "devices, sim:", one, " and sim:", other, "! (when running ", op.name, ")");
+}
+
+bool is_card(const IValue& value) {
+  return value.isDevice() && value.toDevice().type() == DeviceType::PrivateUse1;
+}
+
+Card& card_of(const Call& call) {
+  int index = -1;
+  call.for_each_tensor([&](const Tensor& tensor) {
+    if (!on_card(tensor)) return;
+    if (index >= 0 && tensor.device().index() != index && !call.op.takes_several_cards)
+      several_cards(call.op, index, tensor.device().index());
+    check_lives(tensor);
+    if (index < 0) index = tensor.device().index();
+  });
+  for (std::size_t i = call.first; index < 0 && i < call.stack.size(); ++i)
+    if (is_card(call.stack[i])) index = call.stack[i].toDevice().index();
+  return card_at(index < 0 ? current_card() : index);
+}
+
+c10::Storage storage_on_card(Card& card, std::size_t bytes) {
+  c10::DataPtr memory =
+      bytes == 0 ? c10::DataPtr(nullptr, card.device()) : allocate_block(card, bytes, false);
+  return {c10::Storage::use_byte_size_t(), bytes, std::move(memory), device_allocator(), true};
+}
+
+}  // namespace
+
+Call::Call(const c10::OperatorHandle& of, const Operator& known, torch::jit::Stack& values)
+    : handle(of),
+      op(known),
+      stack(values),
+      first(values.size() - known.arguments),
+      card(&card_of(*this)) {}
+
+std::vector<IValue> Call::values() const {
+  return {stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end()};
+}
+
+void Call::set_values(std::vector<IValue> values) {
+  stack.resize(first);
+  for (IValue& value : values) stack.push_back(std::move(value));
+}
+
+void Call::replace_arguments(Aliases& aliases, DeviceType as) {
+  replace_tensors([&](const Tensor& tensor) { return aliases.of(tensor); });
+  for (std::size_t i = first; i < stack.size(); ++i) {
+    IValue& value = stack[i];
+    if (is_card(value))
+      value = c10::Device(as);
+    else if (value.isGenerator() && value.toGenerator().device().type() == DeviceType::PrivateUse1)
+      value = as == DeviceType::CPU ? IValue(on_cpu(value.toGenerator())) : IValue();
+  }
+}
+
+Tensor NewResults::like(const Tensor& result, bool* is_first) {
+  const c10::StorageImpl* const storage = result.storage().unsafeGetStorageImpl();
+  auto same = std::find_if(made_.begin(), made_.end(),
+                           [&](const auto& pair) { return pair.first == storage; });
+  if (is_first != nullptr) *is_first = same == made_.end();
+  if (same == made_.end())
+    same = made_.insert(same, {storage, storage_on_card(*card_, result.storage().nbytes())});
+  return rewrapped(result, same->second, c10::DispatchKey::PrivateUse1);
+}
+
+Written written(const Tensor& argument, const Tensor& result) {
+  if (!on_card(argument)) return {argument};
+  const bool grows = result.storage().nbytes() > argument.storage().nbytes();
+  if (grows)
+    at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(argument.storage(),
+                                                             result.storage().nbytes());
+  if (argument.sizes() != result.sizes() || argument.strides() != result.strides())
+    argument.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides());
+  return {argument, grows};
+}
+
+}  // namespace headroom::sim::detail

@@ -1,0 +1,99 @@
+#include "headroom/sim/detail/plan.h"
+
+#include <ATen/ATen.h>
+
+#include "headroom/base/error.h"
+#include "headroom/sim/card.h"
+#include "headroom/sim/detail/derived.h"
+#include "headroom/sim/detail/executing.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+using at::Tensor;
+using c10::DeviceType;
+
+// From Meta results to the card's.
+void map_results(Call& call, const Aliases& aliases, Plan& plan) {
+  NewResults made(*call.card);
+  call.replace_tensors([&](const Tensor& result) -> Tensor {
+    if (!result.defined() || !result.is_meta()) return result;
+    if (const Tensor* argument = aliases.argument_behind(result)) {
+      const Written out = written(*argument, result);
+      if (out.grew) plan.grown.push_back(out.argument.storage());
+      return out.argument;
+    }
+    if (const c10::Storage* storage = aliases.storage_behind(result))
+      return rewrapped(result, *storage, c10::DispatchKey::PrivateUse1);
+    return made.like(result);
+  });
+}
+
+bool plan_from_meta(Call& call, Plan& plan) {
+  Aliases aliases(DeviceType::Meta);
+  call.replace_arguments(aliases, DeviceType::Meta);
+  call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
+  map_results(call, aliases, plan);
+  return true;
+}
+
+bool plan_from_rule(Call& call) {
+  call.op.entry->rule.function.callBoxed(
+      call.handle, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &call.stack);
+  return true;
+}
+
+bool plan_shapes(Call& call, Plan& plan) {
+  if (call.op.has_rule()) return plan_from_rule(call);
+  if (call.op.entry != nullptr && !call.op.entry->needs_values.empty())
+    throw rules::NeedsValues{call.op.entry->needs_values};
+  if (call.op.on_meta) return plan_from_meta(call, plan);
+  return plan_from_schema(call.handle, call.stack);
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+[[noreturn]] void refuse(const Call& call, std::string_view expected, std::string_view to_try) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, expectation("sim", expected, call.op.name + " on a shape-only card", to_try));
+}
+
+}  // namespace
+
+Plan plan(Call& call) {
+  const ExecutingScope scope(call.card, true, call.op.name);
+  if (call.op.entry != nullptr && !call.op.entry->refused.empty())
+    TORCH_CHECK_NOT_IMPLEMENTED(false, call.op.name,
+                                " on a simulated card: ", call.op.entry->refused);
+  Plan plan;
+  try {
+    plan.made = plan_shapes(call, plan);
+  } catch (const rules::NeedsValues& need) {
+    plan.needs_values = need.advice;
+  } catch (const c10::NotImplementedError& error) {
+    if (call.op.has_rule()) throw;
+    plan.unknown_part = first_line(error.what_without_backtrace());
+  }
+  return plan;
+}
+
+void check_slow_way(const Call& call, const Plan& plan) {
+  const std::string compute = "this part in compute mode (Card::set_mode)";
+  if (!plan.unknown_part.empty())
+    refuse(call, "an operator whose parts all have shapes; LibTorch says: " + plan.unknown_part,
+           compute);
+  if (!plan.needs_values.empty())
+    refuse(call, "values, on which the shape of the result depends",
+           plan.needs_values + ", or " + compute);
+  if (call.op.depends_on_values)
+    refuse(call, "values, on which the shape of the result depends",
+           "an operator with a result of fixed shape, or " + compute);
+  if (!call.card->slow_way())
+    refuse(call, "an operator with a rule for its shapes",
+           "the slow way (Card::set_slow_way), which asks the CPU's kernel over zeros, or compute "
+           "mode (Card::set_mode)");
+}
+
+}  // namespace headroom::sim::detail
