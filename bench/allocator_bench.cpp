@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -16,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "headroom/allocator/operation.h"
 #include "tests/oracle/dice.h"
 #include "tests/oracle/real_allocator.h"
@@ -25,6 +24,8 @@ namespace {
 
 using namespace headroom::allocator;
 using headroom::Bytes;
+using headroom::bench::median;
+using headroom::bench::seconds_since;
 using headroom::oracle::RealAllocator;
 using headroom::oracle::Setup;
 using Operations = std::vector<Operation>;
@@ -37,9 +38,9 @@ struct Result {
 
 template <typename Allocator>
 double seconds_to_play(Allocator& allocator, const Operations& operations) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = headroom::Clock::now();
   for (const Operation& operation : operations) allocator.play(operation);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 Result play_model(const Setup& setup, const Operations& operations) {
@@ -74,11 +75,6 @@ Result in_child(const std::function<Result()>& run) {
     std::exit(1);
   }
   return result;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // A GPT of 355 million parameters.
@@ -146,11 +142,9 @@ void bench_fork() {
   player.play(until_middle_of_a_step());
   std::vector<double> microseconds;
   for (int i = 0; i < kCopies; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = headroom::Clock::now();
     const CachingAllocator copy(player.card());
-    const std::chrono::duration<double, std::micro> taken =
-        std::chrono::steady_clock::now() - start;
-    microseconds.push_back(taken.count());
+    microseconds.push_back(seconds_since(start) * 1e6);
   }
   std::printf("a fork: %.1f microseconds for %lld live blocks, median of %d\n",
               median(microseconds),

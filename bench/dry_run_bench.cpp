@@ -4,53 +4,34 @@
 //   - the same of GPT-2 124M beside PyTorch's MemTracker in Python, run live where .venv-peers is;
 //   - a computed step on a card beside the plain CPU step, in turns, on one thread and on two.
 //
-//   bench_dry_run [runs] [python]     default 5 and .venv-peers/bin/python
+//   bench_dry_run [runs] [python]     default 5 and .venv-peers/bin/python; from the repository's
+//   root
 #include <ATen/Parallel.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "headroom/base/time.h"
+#include "bench/measure.h"
 #include "headroom/sim/simulate.h"
 #include "tests/nets/training.h"
 
 namespace {
 
 using namespace headroom;
+using bench::median;
+using bench::peak_mib;
+using bench::seconds_since;
 using nets::Case;
 using nets::Precision;
 using nets::Sizes;
 using nets::Training;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// The most memory this process ever had.
-double peak_mib() {
-  double kib = 0;
-  if (std::FILE* file = std::fopen("/proc/self/status", "r")) {
-    char line[256];
-    while (std::fgets(line, sizeof line, file) != nullptr)
-      if (std::strncmp(line, "VmHWM:", 6) == 0) kib = std::strtod(line + 6, nullptr);
-    std::fclose(file);
-  }
-  return kib / 1024;
-}
 
 Case gpt(Precision precision, double vocabulary, double width, double layers, double heads,
          double length, double batch) {
@@ -191,6 +172,10 @@ void computing(int runs, int threads) {
 int main(int argc, char** argv) {
   const int runs = argc > 1 ? std::atoi(argv[1]) : 5;
   const std::string python = argc > 2 ? argv[2] : ".venv-peers/bin/python";
+  if (runs < 1) {
+    std::fprintf(stderr, "usage: bench_dry_run [runs] [python]\n");
+    return 64;
+  }
   std::printf("dry runs: two steps each, medians of %d\n", runs);
   big("8B: 32 x 4096, 2x2048", gpt(Precision::autocast, 128256, 4096, 32, 32, 2048, 2), runs, 0.1);
   big("70B: 80 x 8192, 1x2048", gpt(Precision::autocast, 128256, 8192, 80, 64, 2048, 1), runs,

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/base/time.h"
+#include "bench/measure.h"
 #include "headroom/trace/file_writer.h"
 #include "headroom/trace/reader.h"
 #include "headroom/trace/recorder.h"
@@ -23,30 +23,17 @@ namespace {
 namespace fs = std::filesystem;
 using namespace headroom;
 using namespace headroom::trace;
+using bench::peak_mib;
+using bench::seconds_since;
 
 constexpr std::uint64_t kPrepared = 1 << 20;
 
-// The most memory this process ever had, from here on: Linux forgets it when told so.
+// From here on peak_mib() begins anew: Linux forgets the peak when told so.
 void forget_peak_memory() {
   if (std::FILE* file = std::fopen("/proc/self/clear_refs", "w")) {
     std::fputs("5", file);
     std::fclose(file);
   }
-}
-
-double peak_mib() {
-  double kib = 0;
-  if (std::FILE* file = std::fopen("/proc/self/status", "r")) {
-    char line[256];
-    while (std::fgets(line, sizeof line, file) != nullptr)
-      if (std::strncmp(line, "VmHWM:", 6) == 0) kib = std::strtod(line + 6, nullptr);
-    std::fclose(file);
-  }
-  return kib / 1024;
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 void say(const char* what, std::uint64_t events, double seconds) {
