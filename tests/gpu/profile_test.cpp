@@ -33,12 +33,14 @@ TEST(Profile, NoTwoChipsShareACapability) {
       EXPECT_TRUE(seen.insert(capability).second) << capability;
 }
 
-// PyTorch's CUDABlas workspace: 2 x 4096 + 8 x 16 KiB before Hopper, 32 MiB from it on
-// (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize).
+// PyTorch's CUDABlas workspace: 32 MiB on compute capability 9.0, else 2 x 4096 + 8 x 16 KiB
+// (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize, as 2.11.0's library has it).
 TEST(Profile, CublasWorkspacesAreWhatPyTorchAsksFor) {
   EXPECT_EQ(find_profile("ada")->cublas_workspace, (2 * 4096 + 8 * 16) * 1_KiB);
   EXPECT_EQ(find_profile("ampere_dc")->cublas_workspace, (2 * 4096 + 8 * 16) * 1_KiB);
   EXPECT_EQ(find_profile("hopper")->cublas_workspace, 32_MiB);
+  EXPECT_EQ(find_profile("blackwell")->cublas_workspace, (2 * 4096 + 8 * 16) * 1_KiB);
+  EXPECT_EQ(find_profile("blackwell_dc")->cublas_workspace, (2 * 4096 + 8 * 16) * 1_KiB);
 }
 
 TEST(Profile, TheMathKernelIsAlwaysThereAndTakesEverything) {
