@@ -30,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -54,15 +55,16 @@ struct Subject {
 };
 
 struct Options {
-  int steps = 2;  // the second has the optimizer's state from its start
-  std::size_t biggest = 10;
-  bool keep_trace = true;
+  int steps = 2;             // the second has the optimizer's state from its start
+  std::size_t biggest = 10;  // tensors that the report names
+  bool keep_trace = true;    // Report::trace, 48 bytes an event
 };
 
 // The step of a subject whose tensors lie on this card. The card is shape-only while it runs.
 // Throws what the step throws, but for an out-of-memory, which the report holds.
 [[nodiscard]] Report dry_run(sim::Card& card, const Subject& subject, const Options& options = {});
 
+// Of the card that is made, as in sim::SimulationOptions.
 struct CardOptions {
   sim::Rules rules = sim::Rules::cuda;
   std::optional<allocator::Settings> settings = {};  // nothing: what the environment says

@@ -8,7 +8,6 @@
 // without a profile cannot know (`process` is then `reserved`).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -75,18 +74,19 @@ struct Report {
   std::vector<ModulePeak> by_module;  // the largest first
   std::vector<StepPeak> per_step;
   std::vector<Held> biggest;  // the largest first
-  // It did not fit; `peak` is then as far as it came. Phase and step: where.
+  // The request that did not fit. `peak` is then as far as the run came; dry_run() with the spec of
+  // a card says there what would be needed.
   std::optional<allocator::OutOfMemory> out_of_memory;
   // Values that the step read from the card (`.item()`): each was answered with zero, so what
   // depends on them may differ.
   std::uint64_t values_read_as_zero = 0;
-  double took_s = 0;  // the steps alone, without making the model
-  std::shared_ptr<const Trace> trace;
+  double took_s = 0;                   // the steps alone, without making the model
+  std::shared_ptr<const Trace> trace;  // null: not kept, or of a run in a child process
 
   [[nodiscard]] bool fits() const { return !out_of_memory; }
 };
 
-// The keys of `headroom estimate --json`; without the trace.
+// All of it but the trace.
 [[nodiscard]] Json to_json(const Report& report);
 // The other way round, for a report that came from another process. Throws InputError.
 [[nodiscard]] Report report_from_json(const Json& json);

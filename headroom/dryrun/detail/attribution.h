@@ -32,7 +32,8 @@ class Attribution {
   Attribution(const Subject& subject, trace::Names& names);
 
   void begin_step();
-  // Answers true where backward has just ended: gradients are there, and nothing has used them yet.
+  // Answers true after a backward pass, up to the first operator of the next forward pass: the
+  // gradients are there, and at the first true nothing has used them yet.
   bool on_operator(const sim::OperatorCall& call);
   // Of what happens on this thread now.
   [[nodiscard]] Whereabouts now() const;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
+#include "headroom/dryrun/detail/module_peaks.h"
 #include "headroom/trace/recording_observer.h"
 
 namespace headroom::dryrun::detail {
@@ -239,46 +241,18 @@ Parts Ledger::parts_at_peak() const {
 }
 
 std::vector<ModulePeak> Ledger::peaks_of_modules() const {
-  // Of "a.b.c" also a.b, a and "".
-  std::unordered_map<std::string, std::size_t> numbers;
-  std::vector<ModulePeak> modules;
-  std::vector<Bytes> now;
-  std::unordered_map<trace::Name, std::vector<std::size_t>> lines;
-  const auto line_of = [&](trace::Name name) -> const std::vector<std::size_t>& {
-    const auto [found, is_new] = lines.try_emplace(name);
-    if (!is_new) return found->second;
-    std::string path(trace_->names.text(name));
-    for (bool more = true; more;) {
-      const auto [number, added] = numbers.try_emplace(path, modules.size());
-      if (added) {
-        modules.push_back({path, {}});
-        now.emplace_back();
-      }
-      found->second.push_back(number->second);
-      more = !path.empty();
-      const std::size_t dot = path.rfind('.');
-      path.resize(dot == std::string::npos ? 0 : dot);
-    }
-    return found->second;
-  };
-
   std::vector<std::pair<std::uint32_t, const Allocation*>> ends;
   for (const Allocation& allocation : allocations_)
-    if (allocation.died != ~std::uint32_t{0}) ends.emplace_back(allocation.died, &allocation);
+    if (allocation.died != kLivesOn) ends.emplace_back(allocation.died, &allocation);
   std::sort(ends.begin(), ends.end());
-  std::size_t next_end = 0;
+  ModulePeaks modules(trace_->names);
+  auto end = ends.begin();
   for (const Allocation& allocation : allocations_) {
-    for (; next_end < ends.size() && ends[next_end].first < allocation.event; ++next_end)
-      for (const std::size_t module : line_of(ends[next_end].second->made.module))
-        now[module] -= ends[next_end].second->made.bytes;
-    for (const std::size_t module : line_of(allocation.made.module)) {
-      now[module] += allocation.made.bytes;
-      raise(modules[module].peak, now[module]);
-    }
+    for (; end != ends.end() && end->first < allocation.event; ++end)
+      modules.give_back(end->second->made.module, end->second->made.bytes);
+    modules.take(allocation.made.module, allocation.made.bytes);
   }
-  std::stable_sort(modules.begin(), modules.end(),
-                   [](const ModulePeak& a, const ModulePeak& b) { return a.peak > b.peak; });
-  return modules;
+  return modules.largest_first();
 }
 
 std::vector<Held> Ledger::biggest_at_peak(std::size_t count) const {

@@ -16,11 +16,13 @@
 
 namespace headroom::dryrun::detail {
 
+inline constexpr std::uint32_t kLivesOn = ~std::uint32_t{0};
+
 struct Allocation {
-  std::uint32_t event = 0;                 // where its event is; of what was there before, none
-  std::uint32_t died = ~std::uint32_t{0};  // the number of the event that freed it
-  trace::Event made;                       // address, bytes, module, operation, step, phase
-  Bytes block;                             // what it takes
+  std::uint32_t event = 0;        // the number of the event that made it
+  std::uint32_t died = kLivesOn;  // the number of the event that freed it
+  trace::Event made;              // address, bytes, module, operation, step, phase
+  Bytes block;                    // what it takes
   trace::Phase phase_died = trace::Phase::unknown;
   std::uint32_t step_died = 0;  // 0: it lives on
   bool was_there = false;       // before the first step

@@ -1,0 +1,36 @@
+// The most that each module holds at a time, its children included: what is taken for "a.b.c"
+// counts for a.b, a and "", which is everything, too.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "headroom/dryrun/report.h"
+
+namespace headroom::dryrun::detail {
+
+class ModulePeaks {
+ public:
+  // The names must live as long as this.
+  explicit ModulePeaks(const trace::Names& names) : names_(names) {}
+
+  // In the order in which it happened.
+  void take(trace::Name module, Bytes bytes);
+  void give_back(trace::Name module, Bytes bytes);
+
+  [[nodiscard]] std::vector<ModulePeak> largest_first() const;
+
+ private:
+  // The positions of the module and of those around it.
+  [[nodiscard]] const std::vector<std::size_t>& with_parents(trace::Name module);
+  [[nodiscard]] std::size_t position_of(const std::string& path);
+
+  const trace::Names& names_;
+  std::unordered_map<trace::Name, std::vector<std::size_t>> known_;
+  std::unordered_map<std::string, std::size_t> positions_;
+  std::vector<ModulePeak> peaks_;  // by position
+  std::vector<Bytes> now_;         // by position
+};
+
+}  // namespace headroom::dryrun::detail
