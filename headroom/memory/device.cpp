@@ -51,6 +51,12 @@ c10::DeviceIndex small(int index) {
   return static_cast<c10::DeviceIndex>(index);
 }
 
+// What to do about a device that is not there; "": nothing helps.
+std::string advice(c10::Device device, int count) {
+  if (count > 0) return "an index from 0 to " + std::to_string(count - 1);
+  return device.is_privateuseone() ? "sim::simulate, and keep what it returns" : "";
+}
+
 }  // namespace
 
 DeviceStats AcceleratorMemory::statistics(int index) {
@@ -87,9 +93,9 @@ DeviceMemory& memory_of(c10::Device device) {
     return *memory;
   const std::string why =
       device.is_cuda() && count == 0 ? ": " + cuda_functions().why_absent() : "";
-  throw UsageError(expectation(
-      "memory", "a device whose memory is counted (cpu, a card of cuda or sim)", device.str() + why,
-      count > 0 ? "an index from 0 to " + std::to_string(count - 1) : std::string()));
+  throw UsageError(expectation("memory",
+                               "a device whose memory is counted (cpu, a card of cuda or sim)",
+                               device.str() + why, advice(device, count)));
 }
 
 std::vector<c10::Device> cards_now() {

@@ -19,6 +19,7 @@
 namespace headroom::memory {
 
 // While it lives, the device is recorded; the recorder must live that long. One at a time a device.
+// On cuda it ends while no other thread allocates there.
 class History {
  public:
   History(c10::Device device, trace::Recorder& recorder);

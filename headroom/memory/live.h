@@ -29,9 +29,11 @@ struct LiveAllocation {
   std::uint32_t step = 0;
   trace::Phase phase = trace::Phase::unknown;
   trace::Category category = trace::Category::unknown;
-  std::int64_t since_ns = 0;  // 1970
+  std::int64_t since_ns = 0;  // when it was allocated, in nanoseconds since 1970
 };
 
+// Of the CPU only what a CountCpuMemory has counted. Throws UsageError for a device that is not
+// there.
 [[nodiscard]] std::vector<LiveAllocation> live_allocations(c10::Device device);
 
 // "sim:0 64.0 MiB since module h.0.mlp, aten::mm, step 3, forward, after 'epoch 2'"

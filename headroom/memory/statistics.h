@@ -35,15 +35,16 @@ struct GpuMemoryStats {
   std::int64_t segments = 0;
   std::int64_t retries = 0;  // requests that went only after the cache was given back
   std::int64_t ooms = 0;
-  // Of the card. Nothing: this process has no context there, and looking would make one.
+  // Of the card. Nothing: this process has no context there, and looking would make one. Of the CPU
+  // they are the machine's, and what Linux uses as a cache is not free.
   std::optional<Bytes> free, total;
 };
 
 // Throws UsageError for a device that is not there, or the CPU when nobody counts it.
 [[nodiscard]] GpuMemoryStats get_gpu_memory_stats(c10::Device device);
 
-// The peaks are what is in use now. A GpuMemoryScope that is open keeps its own. Whoever resets
-// them through LibTorch itself takes them from the open scopes, too.
+// From here on the peaks are of what is in use now, or more. A GpuMemoryScope that is open keeps
+// its own. Whoever resets them through LibTorch itself takes them from the open scopes, too.
 void reset_peak_memory_stats(c10::Device device);
 
 // "after epoch 3: cuda:0 allocated 5.23 GiB, reserved 6.45 GiB, peak 7.12 GiB"; with an empty

@@ -1,5 +1,6 @@
 #include "headroom/memory/summary.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 

@@ -57,7 +57,7 @@ void Relocation::add(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined() || !seen_.insert(tensor.unsafeGetTensorImpl()).second) return;
   check(name, tensor);
   if (tensor.device() != device_) tensors_.push_back(tensor);
-  if (tensor.is_leaf()) add(name + ".grad", tensor.grad());
+  add(name + ".grad", tensor.grad());
 }
 
 void Relocation::copy() {

@@ -3,9 +3,12 @@
 #include <c10/core/CPUAllocator.h>
 #include <sys/sysinfo.h>
 
+#include <array>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/current_operator.h"

@@ -1,7 +1,9 @@
 // Peaks of several beholders over a device that has one peak. The allocator remembers the highest
 // mark since its last reset, for all; a scope wants the highest inside of it and must leave what is
 // outside right. So every time a beholder begins or asks, the allocator's mark is noted down for
-// all that are open, and reset.
+// all that are open; it is reset when one begins.
+//
+// Threads: everything may be called from any; one lock for all devices.
 #pragma once
 
 #include <c10/core/Device.h>
