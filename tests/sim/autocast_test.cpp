@@ -41,6 +41,17 @@ TEST(Autocast, SumsInFloatOnCudaAlone) {
   EXPECT_EQ(type_of(Rules::cuda, softmax), at::kFloat);
 }
 
+// Once autocast stayed off inside a function that only the other rule set lists: under CUDA's rules
+// cross entropy, of which CUDA lists a part (nll_loss), gave a loss in bfloat16.
+TEST(Autocast, ReachesThePartsOfAFunctionThatIsNotListed) {
+  const auto loss = [](const Tensor& x) {
+    const Tensor target = torch::zeros({4}, x.options().dtype(at::kLong));
+    return at::cross_entropy_loss(x.to(at::kBFloat16), target);
+  };
+  EXPECT_EQ(type_of(Rules::cuda, loss), at::kFloat);
+  EXPECT_EQ(type_of(Rules::cpu, loss), at::kFloat);
+}
+
 TEST(Autocast, TakesNormsInFloatOnCuda) {
   const auto norm = [](const Tensor& x) { return at::norm(x.to(at::kBFloat16), 2); };
   EXPECT_EQ(type_of(Rules::cuda, norm), at::kFloat);

@@ -22,7 +22,7 @@ using torch::jit::Stack;
 constexpr c10::DeviceType kSim = c10::DeviceType::PrivateUse1;
 
 enum class Policy : std::uint8_t {
-  none,          // as if autocast were off
+  none,          // not on the list: its parts may be
   lower,         // every input in the type that was asked for
   fp32,          // every input in float
   set_dtype,     // the argument dtype to float, unless it says something
@@ -291,14 +291,23 @@ c10::OperatorHandle with_dtype(const c10::OperatorHandle& op, Stack& stack, std:
               "sigmoid and a binary cross entropy: they are safe to autocast.");
 }
 
-void run(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+// The keys behind autocast's, which stays on: what a composite operator is made of has a policy of
+// its own.
+void pass_by(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const c10::DispatchKeySet after(c10::DispatchKeySet::FULL_AFTER,
+                                  c10::DispatchKey::AutocastPrivateUse1);
+  op.redispatchBoxed(keys & after, stack);
+}
+
+void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const std::size_t first = stack->size() - op.schema().arguments().size();
   const Policies& both = policies().at(op.operator_name());
   const Policy policy = rules_of(*stack, first) == Rules::cpu ? both.cpu : both.cuda;
+  if (policy == Policy::none) return pass_by(op, keys, stack);
   const c10::impl::ExcludeDispatchKeyGuard off(c10::DispatchKey::AutocastPrivateUse1);
   switch (policy) {
     case Policy::none:
-      break;
+      break;  // see above
     case Policy::lower:
       cast_all(*stack, first, at::autocast::get_autocast_dtype(kSim));
       break;
