@@ -1,5 +1,8 @@
-// What each operator of a training step keeps and needs on a card, in the order they run.
+// What each operator of a training step keeps and needs on a card, in the order they run, and which
+// of them belong to a function that CUDA and the CPU compose of different operators.
 #pragma once
+
+#include <ATen/record_function.h>
 
 #include <cstdint>
 #include <map>
@@ -7,49 +10,85 @@
 #include <string>
 #include <vector>
 
+#include "headroom/sim/rules/replaced.h"
 #include "headroom/sim/watcher.h"
 
 namespace headroom::nets {
+
+constexpr std::size_t kNever = ~std::size_t{0};
 
 struct Call {
   std::string name;  // "aten::native_dropout"
   // What the rules' table says CUDA keeps more than the CPU; nothing: it has no row for it.
   std::optional<std::int64_t> difference;
-  std::int64_t before = 0;  // bytes alive when it began
-  std::int64_t most = 0;    // bytes alive at most until the next one began
-  struct Block {
-    std::int64_t bytes = 0;
-    bool temporary = false;        // freed before the operator returned
-    std::size_t freed_during = 0;  // which call had begun last when it was freed
-  };
-  std::vector<Block> blocks;
-
-  // Of its results, those alive when call number `moment` began.
-  [[nodiscard]] std::int64_t kept_bytes(std::size_t moment) const;
 };
 
-// Operators inside an operator's rule belong to that one. One thread at a time.
+struct Block {
+  std::int64_t bytes = 0;
+  std::size_t call = kNever;   // the operator that made it; never: the program did, between two
+  std::size_t made = 0;        // in events
+  std::size_t freed = kNever;  // in events
+  bool temporary = false;      // freed before its operator returned
+};
+
+// A call of a function that has a row among the replaced ones, for arguments of which the row
+// speaks. Its backward pass is that of the nodes that were made in it.
+struct Function {
+  std::string name;
+  sim::rules::OnCuda on_cuda;
+  std::vector<std::size_t> results, saved_arguments;  // their blocks, as far as they are watched
+  // In events. The first and the last of backward, which nobody may ask for: then never.
+  std::size_t begin = 0, end = kNever, backward_begin = kNever, backward_end = kNever;
+  std::uint64_t thread = 0;
+  std::int64_t first_node = 0, last_node = -1;
+};
+
+struct Event {
+  enum class Kind { call, make, free, function, function_end, backward, backward_end };
+  Kind kind = Kind::call;
+  std::size_t of = 0;  // a call, a block or a function
+};
+
+// Operators inside an operator's rule belong to that one. Threads take turns, as the autograd
+// engine's and the program's do; one watcher at a time in a process.
 class Calls final : public sim::Watcher {
  public:
   // `alive`: the bytes on the card when watching begins.
-  explicit Calls(std::int64_t alive) : alive_(alive) {}
+  explicit Calls(std::int64_t alive);
+  ~Calls() override { stop(); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  void stop();
+
   void on_operator(const sim::OperatorCall& call) override;
   void on_happening(const allocator::Happening& happening) override;
 
+  [[nodiscard]] std::int64_t alive_before() const { return alive_before_; }
+  [[nodiscard]] const std::vector<Event>& events() const { return events_; }
   [[nodiscard]] const std::vector<Call>& all() const { return calls_; }
+  [[nodiscard]] const std::vector<Block>& blocks() const { return blocks_; }
+  [[nodiscard]] const std::vector<Function>& functions() const { return functions_; }
 
  private:
-  void allocate(std::uint64_t address, std::int64_t bytes);
+  void begin_function(const at::RecordFunction& record);
+  void end_function(const at::RecordFunction& record);
+  std::size_t function_of_node(const at::RecordFunction& record) const;
+  void begin_node(const at::RecordFunction& record);
+  void end_node(const at::RecordFunction& record);
+  void make(std::uint64_t address, std::int64_t bytes);
   void free(std::uint64_t address);
+  void add(Event::Kind kind, std::size_t of) { events_.push_back({kind, of}); }
+  [[nodiscard]] std::vector<std::size_t> blocks_of(const c10::IValue& value) const;
 
-  struct Place {
-    std::size_t call = 0, block = 0;
-    std::int64_t bytes = 0;
-    bool of_a_call = false;
-  };
-  std::int64_t alive_;
+  std::int64_t alive_before_;
+  std::vector<Event> events_;
   std::vector<Call> calls_;
-  std::map<std::uint64_t, Place> places_;
+  std::vector<Block> blocks_;
+  std::vector<Function> functions_;
+  std::map<std::uint64_t, std::size_t> block_at_;
+  std::size_t open_function_ = kNever;
+  at::CallbackHandle functions_callback_ = 0, nodes_callback_ = 0;
 };
 
 }  // namespace headroom::nets
