@@ -19,7 +19,7 @@ namespace headroom::coverage {
 
 // Each is a reason, for the page in docs/reference that is made of them; empty: none.
 struct Limits {
-  std::string fp32_only;      // CUDA has no kernel for bf16
+  std::string fp32_only;      // not on CUDA in bf16, or not meant for it
   std::string no_bf16_cpu;    // CUDA has one, the CPU not: nothing to compare the values with
   std::string not_exact;      // the values are not those of the CPU's run
   std::string reads_values;   // goes by values: without data it runs, but another way

@@ -1,33 +1,13 @@
 // What training in mixed precision and in large kernels needs besides modules: autocast, the
 // scaler's operators, optimizers as one kernel for all tensors, attention in all its variants. None
 // of these is in the headers the modules are read from, so their names here are those of ATen.
-#include <ATen/autocast_mode.h>
-
+#include "headroom/libtorch/autocast.h"
 #include "programs.h"
 
 namespace headroom::coverage {
 namespace {
 
-class AutocastScope {
- public:
-  AutocastScope(c10::DeviceType device, c10::ScalarType type)
-      : device_(device), before_(at::autocast::get_autocast_dtype(device)) {
-    at::autocast::set_autocast_enabled(device, true);
-    at::autocast::set_autocast_dtype(device, type);
-    at::autocast::increment_nesting();
-  }
-  ~AutocastScope() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(device_, false);
-    at::autocast::set_autocast_dtype(device_, before_);
-  }
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
-
- private:
-  c10::DeviceType device_;
-  c10::ScalarType before_;
-};
+using libtorch::AutocastScope;
 
 // Weights of one size: those that autocast keeps in another type go in the order of their
 // addresses.

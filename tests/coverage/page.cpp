@@ -83,7 +83,8 @@ std::string page() {
       of(&Limits::reads_values), "Goes by values",
       "Runs in both modes, but decides by values how to go on. Shape-only, values read as\n"
       "zero, so it may take another way than a training with data.");
-  text << table_of(of(&Limits::fp32_only), "Not in bf16", "CUDA has no kernel.");
+  text << table_of(of(&Limits::fp32_only), "Not in bf16",
+                   "CUDA has no kernel for it, or it is not meant for parameters in bf16.");
   text << table_of(
       of(&Limits::no_bf16_cpu), "Not in bf16 on the CPU",
       "Runs on a simulated card as on CUDA; there are no values of the CPU to compare with.");

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "headroom/memory/history.h"
 #include "headroom/sim/simulate.h"
 #include "headroom/trace/recorder.h"
 
@@ -54,20 +55,6 @@ std::vector<Happened> read(const trace::Recorder& recorder) {
   return events;
 }
 
-// Whatever happens, the card does not keep a recorder that is gone.
-class RecordingScope {
- public:
-  RecordingScope(sim::Card& card, trace::Recorder& recorder) : card_(card) {
-    card_.record(&recorder);
-  }
-  ~RecordingScope() { card_.record(nullptr); }
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
-
- private:
-  sim::Card& card_;
-};
-
 bool same_bits(const Tensor& one, const Tensor& other) {
   if (one.sizes() != other.sizes() || one.dtype() != other.dtype()) return false;
   const Tensor a = one.resolve_conj().resolve_neg().contiguous();
@@ -84,6 +71,21 @@ std::string difference(const Tensor& one, const Tensor& other) {
          << " differ, at most by " << apart.max().item<double>();
   }
   return text.str();
+}
+
+// `difference` says of two tensors how they differ; "": they do not.
+template <typename Difference>
+testing::AssertionResult compared(const Outcome& one, const Outcome& other,
+                                  const Difference& difference) {
+  if (one.tensors.size() != other.tensors.size())
+    return testing::AssertionFailure()
+           << one.tensors.size() << " and " << other.tensors.size() << " tensors";
+  std::string all;
+  for (std::size_t i = 0; i < one.tensors.size(); ++i) {
+    const std::string text = difference(one.tensors[i], other.tensors[i]);
+    if (!text.empty()) all += "\n  " + text;
+  }
+  return all.empty() ? testing::AssertionSuccess() : testing::AssertionFailure() << all;
 }
 
 std::string text(const Happened& event) {
@@ -115,7 +117,7 @@ Outcome run_simulated(const Case& one, const Setting& setting, sim::Mode mode) {
   trace::Recorder recorder;
   Outputs outputs;
   {
-    const RecordingScope scope(box.card(0), recorder);
+    const memory::History history = memory::record_history(here.device, recorder);
     outputs = run(one, trial);
   }
   return {everything(outputs, trial, mode == sim::Mode::compute), read(recorder),
@@ -123,19 +125,10 @@ Outcome run_simulated(const Case& one, const Setting& setting, sim::Mode mode) {
 }
 
 testing::AssertionResult same_shapes(const Outcome& one, const Outcome& other) {
-  if (one.tensors.size() != other.tensors.size())
-    return testing::AssertionFailure()
-           << one.tensors.size() << " and " << other.tensors.size() << " tensors";
-  auto failure = testing::AssertionFailure();
-  bool same = true;
-  for (std::size_t i = 0; i < one.tensors.size(); ++i) {
-    const Seen& a = one.tensors[i];
-    const Seen& b = other.tensors[i];
-    if (a.name == b.name && a.shape == b.shape) continue;
-    same = false;
-    failure << "\n  " << a.name << ": " << a.shape << "\n  " << b.name << ": " << b.shape;
-  }
-  return same ? testing::AssertionSuccess() : failure;
+  return compared(one, other, [](const Seen& a, const Seen& b) {
+    const bool same = a.name == b.name && a.shape == b.shape;
+    return same ? "" : a.name + ": " + a.shape + "\n  " + b.name + ": " + b.shape;
+  });
 }
 
 testing::AssertionResult same_events(const Outcome& one, const Outcome& other) {
@@ -148,24 +141,12 @@ testing::AssertionResult same_events(const Outcome& one, const Outcome& other) {
 }
 
 testing::AssertionResult same_values(const Outcome& one, const Outcome& other) {
-  if (one.tensors.size() != other.tensors.size())
-    return testing::AssertionFailure()
-           << one.tensors.size() << " and " << other.tensors.size() << " tensors";
-  auto failure = testing::AssertionFailure();
-  bool same = true;
-  for (std::size_t i = 0; i < one.tensors.size(); ++i) {
-    const Tensor& a = one.tensors[i].values;
-    const Tensor& b = other.tensors[i].values;
-    if (!a.defined() && !b.defined()) continue;
-    if (a.defined() && b.defined() && same_bits(a, b)) continue;
-    same = false;
-    failure << "\n  " << one.tensors[i].name << ": ";
-    if (a.defined() && b.defined())
-      failure << difference(a, b);
-    else
-      failure << (a.defined() ? "there and not there" : "not there and there");
-  }
-  return same ? testing::AssertionSuccess() : failure;
+  return compared(one, other, [](const Seen& a, const Seen& b) -> std::string {
+    if (!a.values.defined() && !b.values.defined()) return "";
+    if (!b.values.defined()) return a.name + ": there and not there";
+    if (!a.values.defined()) return a.name + ": not there and there";
+    return same_bits(a.values, b.values) ? "" : a.name + ": " + difference(a.values, b.values);
+  });
 }
 
 }  // namespace headroom::coverage

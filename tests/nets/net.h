@@ -3,17 +3,19 @@
 // and are bound again in the same order.
 //
 //   const auto net = nets::make_net("gpt", {{"vocabulary", 101}, {"width", 32}, ...});
-//   const Batch batch = nets::make_batch(net->inputs(), device, torch::kFloat);
+//   const Batch batch = nets::random_batch(net->inputs(), torch::kFloat);
 //   net->loss(batch).backward();
 #pragma once
 
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace headroom::nets {

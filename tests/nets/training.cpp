@@ -1,11 +1,10 @@
 #include "tests/nets/training.h"
 
-#include <ATen/autocast_mode.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/on.h"
 
 namespace headroom::nets {
@@ -34,30 +33,6 @@ std::vector<Case> read_cases() {
                      sizes_of(object.at("small"))});
   return cases;
 }
-
-class AutocastScope {
- public:
-  explicit AutocastScope(c10::DeviceType device)
-      : device_(device),
-        was_enabled_(at::autocast::is_autocast_enabled(device)),
-        before_(at::autocast::get_autocast_dtype(device)) {
-    at::autocast::set_autocast_enabled(device, true);
-    at::autocast::set_autocast_dtype(device, at::kBFloat16);
-    at::autocast::increment_nesting();
-  }
-  ~AutocastScope() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(device_, was_enabled_);
-    at::autocast::set_autocast_dtype(device_, before_);
-  }
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
-
- private:
-  const c10::DeviceType device_;
-  const bool was_enabled_;
-  const at::ScalarType before_;
-};
 
 // Modules are made in the default type.
 class DefaultTypeScope {
@@ -102,7 +77,7 @@ std::vector<Tensor> Training::state() const {
 
 Tensor Training::loss(const Batch& batch) const {
   if (precision_ != Precision::autocast) return net_->loss(batch);
-  const AutocastScope scope(device_.type());
+  const libtorch::AutocastScope scope(device_.type(), at::kBFloat16);
   return net_->loss(batch);
 }
 
