@@ -72,8 +72,8 @@ struct CardOptions {
 };
 
 // On a card made for it, from a spec such as "RTX 4090", "24GiB" or "unlimited". `make` builds
-// everything on the device it is given. When that does not fit, the report's figures are those of a
-// run without limit, and out_of_memory says where the card's capacity ended.
+// everything on the device it is given. When that does not fit, it is called again, the report's
+// figures are those of a run without limit, and out_of_memory says where the card's capacity ended.
 //
 // In a process that has used CUDA it runs in a child (sim/child.h, which says when that cannot be):
 // the same report, without the trace.

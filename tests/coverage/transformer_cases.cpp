@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "programs.h"
 
 namespace headroom::coverage {
