@@ -22,7 +22,12 @@ History::History(c10::Device device, trace::Recorder& recorder) : device_(concre
     throw UsageError(expectation("record_history", "a device that nobody records",
                                  device_.str() + ", which is being recorded",
                                  "letting that History end first"));
-  memory.record(device_.index(), &recorder);
+  try {
+    memory.record(device_.index(), &recorder);
+  } catch (...) {
+    recorders.erase(device_.str());
+    throw;
+  }
 }
 
 // A simulated card may be gone by now.

@@ -284,9 +284,10 @@ void Card::observe() {
 
 Injector Card::inject(Injector injector) {
   const std::lock_guard lock(mutex_);
+  Injector before = std::exchange(injector_, std::move(injector));
   used_by_injection_ = {};
   settle();
-  return std::exchange(injector_, std::move(injector));
+  return before;
 }
 
 // PyTorch 2.11 gives cuBLASLt a workspace of its own unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is

@@ -215,7 +215,12 @@ InjectionScope::InjectionScope(Card& card, const Injector& injector) {
 }
 
 InjectionScope::InjectionScope(const Simulation& box, const Injector& injector) {
-  for (int i = 0; i < box.cards(); ++i) install(box.card(i), injector);
+  try {
+    for (int i = 0; i < box.cards(); ++i) install(box.card(i), injector);
+  } catch (...) {
+    put_back();
+    throw;
+  }
 }
 
 void InjectionScope::install(Card& card, const Injector& injector) {
@@ -223,7 +228,16 @@ void InjectionScope::install(Card& card, const Injector& injector) {
 }
 
 InjectionScope::~InjectionScope() {
-  for (auto& [card, injector] : before_) (void)card->inject(std::move(injector));
+  put_back();
+}
+
+void InjectionScope::put_back() noexcept {
+  for (auto& [card, injector] : before_) {
+    try {
+      (void)card->inject(std::move(injector));
+    } catch (const Error&) {  // the neighbour's end could not be told to a shared box
+    }
+  }
 }
 
 // ---- Fragmentation ----

@@ -87,6 +87,7 @@ class InjectionScope {
 
  private:
   void install(Card& card, const Injector& injector);
+  void put_back() noexcept;
   std::vector<std::pair<std::shared_ptr<Card>, Injector>> before_;
 };
 

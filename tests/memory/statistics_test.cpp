@@ -6,6 +6,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/memory/count_cpu.h"
+#include "headroom/memory/live.h"
 #include "headroom/memory/summary.h"
 #include "headroom/sim/simulate.h"
 
@@ -121,6 +122,10 @@ TEST(MemorySummary, SetsFiguresUnderTheirHeads) {
 }
 
 // ---- The CPU ----
+
+TEST(CountCpuMemory, IsNeededForASnapshotToo) {
+  EXPECT_THROW((void)live_allocations(c10::kCPU), UsageError);
+}
 
 TEST(CountCpuMemory, CountsTensorsWhileItLives) {
   const CountCpuMemory counting;

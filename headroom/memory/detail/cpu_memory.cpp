@@ -181,9 +181,7 @@ class CpuMemory final : public DeviceMemory {
   int count() override { return 1; }
   std::uint64_t life(int) override { return counter().counts_begun(); }
   DeviceStats statistics(int) override {
-    if (!counter().counts())
-      throw UsageError(expectation("memory", "the CPU's memory to be counted", "nobody counting it",
-                                   "CountCpuMemory, kept while it shall be counted"));
+    check_counted();
     return counter().statistics();
   }
   void reset_peaks(int) override { counter().reset_peaks(); }
@@ -197,8 +195,18 @@ class CpuMemory final : public DeviceMemory {
   }
   void empty_cache() override {}
   void synchronize(int) override {}
-  std::vector<allocator::SegmentInfo> snapshot(int) override { return counter().snapshot(); }
+  std::vector<allocator::SegmentInfo> snapshot(int) override {
+    check_counted();
+    return counter().snapshot();
+  }
   void record(int, trace::Recorder* recorder) override { counter().record(recorder); }
+
+ private:
+  static void check_counted() {
+    if (!counter().counts())
+      throw UsageError(expectation("memory", "the CPU's memory to be counted", "nobody counting it",
+                                   "CountCpuMemory, kept while it shall be counted"));
+  }
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace headroom::memory::detail {
 
-// Its statistics throw UsageError while nothing is counted.
+// Its statistics and snapshot throw UsageError while nothing is counted.
 [[nodiscard]] DeviceMemory& cpu_memory();
 
 }  // namespace headroom::memory::detail
