@@ -253,9 +253,9 @@ TEST(Attention, RunsInTheMultiheadLayer) {
       {.cublas_workspaces = false});
 }
 
-TEST(Attention, RunsInATransformer) {
+void expect_transformer_as_on_cpu(std::int64_t target_length) {
   expect_as_on_cpu(
-      [](torch::Device device) {
+      [target_length](torch::Device device) {
         const auto make = [] {
           return torch::nn::Transformer(
               torch::nn::TransformerOptions(16, 2, 1, 1).dim_feedforward(24).dropout(0.0));
@@ -265,12 +265,21 @@ TEST(Attention, RunsInATransformer) {
         auto net = libtorch::on(device, make);
         copy_weights(reference, net);
         const Tensor x = random({6, 2, 16}, at::kFloat, 5).to(device).set_requires_grad(true);
-        const Tensor y = random({5, 2, 16}, at::kFloat, 5).to(device);
+        const Tensor y = random({target_length, 2, 16}, at::kFloat, 5).to(device);
         const Tensor out = net->forward(x, y);
         out.sum().backward();
         return std::vector<Tensor>{out, x.grad()};
       },
       {.cublas_workspaces = false});
+}
+
+TEST(Attention, RunsInATransformer) {
+  expect_transformer_as_on_cpu(5);
+}
+
+// The module asks whether query and key are equal; of one shape they are not yet.
+TEST(Attention, RunsInATransformerWhoseSequencesAreOfOneLength) {
+  expect_transformer_as_on_cpu(6);
 }
 
 }  // namespace

@@ -154,5 +154,46 @@ TEST(ShapeOnlyCopy, WhatWasMadeWithoutDataCannotBeReadLater) {
   EXPECT_THROW((void)(x + 1), UsageError);
 }
 
+// ---- Files ----
+
+TEST(SavedTensors, ComeBackToTheirCardOrToAnother) {
+  const Simulation box = simulate("2x1GiB", {.mode = Mode::compute});
+  const Tensor x = torch::randn({6, 5});
+  std::stringstream file;
+  torch::save(x.to(box.device(1)).t(), file);
+  Tensor loaded;
+  torch::load(loaded, file);
+  EXPECT_EQ(loaded.device(), box.device(1));
+  EXPECT_TRUE(torch::equal(loaded.cpu(), x.t()));
+  file.seekg(0);
+  torch::load(loaded, file, box.device(0));
+  EXPECT_EQ(loaded.device(), box.device(0));
+  EXPECT_TRUE(torch::equal(loaded.cpu(), x.t()));
+}
+
+TEST(SavedTensors, OfAShapeOnlyCardAreZeros) {
+  const Simulation box = simulate("1x1GiB");
+  std::stringstream file;
+  torch::save(torch::ones({6, 5}, box.device(0)), file);
+  Tensor loaded;
+  torch::load(loaded, file, torch::kCPU);
+  EXPECT_TRUE(torch::equal(loaded, torch::zeros({6, 5})));
+  EXPECT_EQ(box.card(0).values_read_as_zero(), 1u);
+}
+
+TEST(SetStorage, SharesTheMemoryAndGrowsItWhereItMust) {
+  const Simulation box = simulate("1x1GiB", {.mode = Mode::compute});
+  const Tensor x = torch::arange(6, box.device(0));
+  Tensor y = torch::empty({0}, x.options());
+  y.set_(x.storage(), 1, {2, 2}, {1, 2});
+  EXPECT_TRUE(torch::equal(y.cpu(), torch::tensor({{1, 3}, {2, 4}})));
+  y.set_(x.storage(), 0, {100}, {1});
+  EXPECT_EQ(x.storage().nbytes(), 800u);
+  EXPECT_TRUE(torch::equal(y.slice(0, 0, 6).cpu(), torch::arange(6)));
+  y.set_();
+  EXPECT_EQ(y.numel(), 0);
+  EXPECT_EQ(y.device(), box.device(0));
+}
+
 }  // namespace
 }  // namespace headroom::sim

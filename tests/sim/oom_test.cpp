@@ -44,6 +44,23 @@ void expect_all_back_after_each_failure(Mode mode) {
   EXPECT_EQ(card.statistics().allocated_bytes.all.current, at_rest.allocated_bytes.all.current);
 }
 
+// More than any machine that runs this has: the card says no, not the host.
+TEST(OutOfMemory, IsTheCardsBeforeItIsTheHosts) {
+  for (const Mode mode : {Mode::shape_only, Mode::compute}) {
+    const Simulation box = simulate("1x24GiB", {.mode = mode});
+    EXPECT_THROW(at::empty({std::int64_t{1} << 44}, box.device(0)), c10::OutOfMemoryError);
+    EXPECT_EQ(box.card(0).statistics().num_ooms, 1);
+  }
+}
+
+TEST(OutOfMemory, OfTheHostLeavesNothingOnTheCard) {
+  const Simulation box = simulate("1x200000GiB", {.mode = Mode::compute});
+  const auto beyond_addresses = std::int64_t{150} << 40;
+  EXPECT_THROW(at::empty({beyond_addresses}, at::device(box.device(0)).dtype(at::kByte)),
+               c10::Error);
+  EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.current, 0);
+}
+
 TEST(OutOfMemory, AnywhereInAStepLeavesNothingBehind) {
   expect_all_back_after_each_failure(Mode::shape_only);
 }

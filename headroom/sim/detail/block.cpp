@@ -97,12 +97,15 @@ class DeviceAllocator final : public c10::DeviceAllocator {
 c10::DataPtr allocate_block(Card& card, std::size_t bytes, bool with_data) {
   auto block = std::make_unique<Block>();
   block->bytes = bytes;
-  if (with_data) block->host = c10::GetCPUAllocator()->allocate(bytes);
   const allocator::StreamId stream = allocator_stream(current_stream(card.index()));
   block->id = card.allocate(Bytes{static_cast<std::int64_t>(bytes)}, stream);
   block->card = card.shared_from_this();
-  void* const data = block->host.get();
-  return {data, block.release(), &delete_block, card.device()};
+  // From here on the card gets its memory back, too, when the host has none: delete_block.
+  c10::DataPtr pointer{nullptr, block.release(), &delete_block, card.device()};
+  if (!with_data) return pointer;
+  auto* const made = static_cast<Block*>(pointer.get_context());
+  made->host = c10::GetCPUAllocator()->allocate(bytes);
+  return {made->host.get(), pointer.release_context(), &delete_block, card.device()};
 }
 
 Block* block_of(const c10::Storage& storage) {

@@ -1,5 +1,6 @@
 #include "headroom/sim/detail/cards.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -26,9 +27,12 @@ Card& card_at(int index) {
                                : cards == 1
                                    ? "the only simulated card, sim:0"
                                    : "a card from sim:0 to sim:" + std::to_string(cards - 1);
-  throw UsageError(expectation("sim", expected, "sim:" + std::to_string(index),
-                               "simulate(\"" + std::to_string(std::max(index + 1, 1)) +
-                                   "x24GiB\"), and keep what it returns"));
+  const int enough = std::clamp(index + 1, 1, kMostCards);
+  throw UsageError(expectation(
+      "sim", expected, "sim:" + std::to_string(index),
+      index < kMostCards
+          ? "simulate(\"" + std::to_string(enough) + "x24GiB\"), and keep what it returns"
+          : "one of the first " + std::to_string(kMostCards) + ", more there cannot be"));
 }
 
 int card_count() noexcept {

@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/one_hot_native.h>
@@ -149,6 +150,30 @@ const Tensor& resize(const Tensor& tensor, IntArrayRef sizes, std::optional<Memo
   return tensor;
 }
 
+// torch::save sets a tensor over the storage of each that it writes.
+Tensor& set_storage(Tensor& tensor, c10::Storage source, std::int64_t offset, IntArrayRef sizes,
+                    IntArrayRef strides) {
+  if (strides.empty() && !sizes.empty()) strides = {};
+  at::native::checkSetStorage(tensor, std::move(source), offset, sizes, strides);
+  c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset);
+  if (strides.empty())
+    impl->set_sizes_contiguous(sizes);
+  else
+    impl->set_sizes_and_strides(sizes, strides);
+  const std::size_t bytes =
+      at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.dtype().itemsize(),
+                                       static_cast<std::size_t>(offset));
+  if (bytes > tensor.storage().nbytes())
+    at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(tensor.storage(), bytes);
+  return tensor;
+}
+
+Tensor& set_to_nothing(Tensor& tensor) {
+  return tensor.set_(c10::Storage(c10::Storage::use_byte_size_t(), 0, device_allocator(), true), 0,
+                     {0}, {});
+}
+
 // Of the largest class it would read zero.
 Tensor one_hot(const Tensor& classes, std::int64_t count) {
   const Card& card = card_at(classes.device().index());
@@ -188,6 +213,10 @@ void register_kernels(torch::Library& aten) {
   aten.impl("_copy_from_and_resize", &copy_from_and_resize);
   aten.impl("_local_scalar_dense", &value_of);
   aten.impl("resize_", &resize);
+  aten.impl("set_", &set_to_nothing);
+  aten.impl("set_.source_Storage", TORCH_FN(at::native::set_));
+  aten.impl("set_.source_Storage_storage_offset", &set_storage);
+  aten.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   aten.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   aten.impl("view", TORCH_FN(at::native::view));
   aten.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

@@ -13,17 +13,30 @@ bool same_layout(const Tensor& a, const Tensor& b) {
          a.strides() == b.strides();
 }
 
-// Shape-only, every value is zero: what is of the same shape is equal.
+// Shape-only, two tensors are equal if they are the same memory: torch::nn's attention asks whether
+// query, key and value are one, and takes other memory where they are. What answers is a mask of
+// the tensors' size: of what is not a number, where they are the same, or else, on CUDA, of what is
+// equal (ATen/native/cuda/Equal.cpp, ATen/native/ReduceOps.cpp).
 bool equal(const Tensor& a, const Tensor& b) {
+  if (a.sizes() != b.sizes() || a.numel() == 0) return a.sizes() == b.sizes();
+  const bool same = same_layout(a, b);
+  if (same ? a.is_floating_point() : follows_cuda()) {
+    const Tensor mask = like(a, at::kBool);
+    const Tensor answer = scalar(a, at::kBool);
+  }
   Card& card = *detail::executing.card;
-  if (card.mode() == Mode::shape_only) card.note_value_read();
-  return a.sizes() == b.sizes();
+  if (card.mode() == Mode::shape_only && !same) card.note_value_read();
+  return same;
 }
 
 }  // namespace
 
 void add_identity(Table& table) {
   table.rule("equal", equal);
+  table.differs(
+      "equal", [](const Tensor&, const Tensor&) { return std::int64_t{0}; },
+      "a number is read; on the way CUDA keeps a mask of what is equal",
+      "aten/src/ATen/native/cuda/Equal.cpp");
   table.rule("is_set_to", same_layout);
   const auto nothing_on_the_cpu = [](const Tensor&, c10::Stream) {};
   table.rule("record_stream", [](const Tensor& x, c10::Stream stream) {
