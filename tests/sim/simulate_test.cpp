@@ -48,6 +48,27 @@ TEST(Simulate, GivesDevicesThatTensorsLiveOn) {
   EXPECT_EQ(box.card(1).statistics().allocated_bytes.all.current, 1 << 20);
 }
 
+TEST(Simulate, RefusesATensorThatWasLeftOnTheHostAsCudaDoes) {
+  const Simulation box = simulate("1x1GiB");
+  const torch::Tensor there = torch::ones({4, 4}, box.device(0)), here = torch::ones({4, 4});
+  const auto refusal = [](auto function) -> std::string {
+    try {
+      function();
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    }
+    return "accepted";
+  };
+  const auto names_both = HasSubstr("at least two devices, sim:0 and cpu!");
+  EXPECT_THAT(refusal([&] { (void)(here + there); }), names_both);
+  EXPECT_THAT(refusal([&] { (void)there.mm(here); }), names_both);
+  EXPECT_THAT(refusal([&] { (void)torch::linear(here, there); }), names_both);
+  EXPECT_THAT(refusal([&] { (void)there.index_select(0, torch::tensor({1})); }), names_both);
+  EXPECT_NO_THROW((void)(there * torch::tensor(2.0))) << "a number";
+  EXPECT_NO_THROW((void)there.index({torch::tensor({1, 2})})) << "an index";
+  EXPECT_NO_THROW((void)torch::ones({4}).to(there)) << "a copy";
+}
+
 // ---- Off by default ----
 
 TEST(Simulate, IsUnknownToAProcessThatDoesNotAskForIt) {

@@ -16,9 +16,14 @@ using c10::DeviceType;
 using c10::IValue;
 
 // In PyTorch's words.
-[[noreturn]] void several_cards(const Operator& op, int one, int other) {
+[[noreturn]] void several_devices(const Operator& op, int card, const c10::Device& other) {
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two ",
-              "devices, sim:", one, " and sim:", other, "! (when running ", op.name, ")");
+              "devices, sim:", card, " and ", other, "! (when running ", op.name, ")");
+}
+
+// A number on the host goes with tensors of any device.
+bool is_host_array(const Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0;
 }
 
 bool is_card(const IValue& value) {
@@ -27,13 +32,17 @@ bool is_card(const IValue& value) {
 
 Card& card_of(const Call& call) {
   int index = -1;
+  bool has_host_array = false;
   call.for_each_tensor([&](const Tensor& tensor) {
+    has_host_array = has_host_array || is_host_array(tensor);
     if (!on_card(tensor)) return;
-    if (index >= 0 && tensor.device().index() != index && !call.op.takes_several_cards)
-      several_cards(call.op, index, tensor.device().index());
+    if (index >= 0 && tensor.device().index() != index)
+      several_devices(call.op, index, tensor.device());
     check_lives(tensor);
     if (index < 0) index = tensor.device().index();
   });
+  if (index >= 0 && has_host_array && !call.op.takes_host_tensors)
+    several_devices(call.op, index, c10::kCPU);
   for (std::size_t i = call.first; index < 0 && i < call.stack.size(); ++i)
     if (is_card(call.stack[i])) index = call.stack[i].toDevice().index();
   return card_at(index < 0 ? current_card() : index);

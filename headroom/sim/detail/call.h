@@ -27,8 +27,8 @@ struct Call {
   std::size_t first;  // of the arguments, later of the results, on the stack
   Card* card;
 
-  // The card of the arguments; without one, the current card. Fails if they lie on several and the
-  // operator does not take that.
+  // The card of the arguments; without one, the current card. Fails if they lie on several, or on a
+  // card and on the host where CUDA does not take that.
   Call(const c10::OperatorHandle& handle, const Operator& op, torch::jit::Stack& stack);
 
   // A copy of the arguments, or results; and the other values in their place.

@@ -1,9 +1,11 @@
 #include "headroom/sim/detail/operators.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "headroom/base/error.h"
@@ -35,6 +37,19 @@ bool writes_out(const c10::FunctionSchema& schema) {
                      });
 }
 
+// Indices and lengths may lie on the host for these, and foreach operators then go tensor by
+// tensor. Source: aten/src/ATen/native/native_functions.yaml, `device_check: NoCheck`, and those
+// that CUDA has no kernel of its own for.
+bool takes_host_tensors(std::string_view name) {
+  static constexpr std::array kBeginnings{
+      "aten::index.",        "aten::index_put",    "aten::_index_put_impl", "aten::_unsafe_index",
+      "aten::_foreach",      "aten::_fused_",      "aten::_pack_padded",    "aten::_pad_packed",
+      "aten::_ctc_loss",     "aten::ctc_loss",     "aten::lstm.data",       "aten::gru.data",
+      "aten::rnn_tanh.data", "aten::rnn_relu.data"};
+  return std::any_of(kBeginnings.begin(), kBeginnings.end(),
+                     [&](std::string_view beginning) { return name.starts_with(beginning); });
+}
+
 // LibTorch has a fallback for Meta that only throws, so one kernel or another is always found
 // there.
 bool has_meta_kernel(const c10::OperatorHandle& handle) {
@@ -54,6 +69,7 @@ Operator look_up(const c10::OperatorHandle& handle) {
   if (op.name.starts_with("aten::")) op.entry = rules::table().find(op.name.substr(6));
   op.on_meta = has_meta_kernel(handle);
   op.on_cpu = handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  op.takes_host_tensors = takes_host_tensors(op.name);
   op.is_view = returns_views_only(schema);
   op.generator_argument = generator_argument(schema);
   op.writes_out = writes_out(schema);

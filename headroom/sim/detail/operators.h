@@ -15,11 +15,11 @@ struct Operator {
   const rules::Entry* entry = nullptr;  // what Headroom's own table has; null: nothing
   bool on_meta = false;                 // LibTorch gives its shapes
   bool on_cpu = false;
-  bool is_view = false;              // its results share the arguments' memory
-  bool takes_several_cards = false;  // copies
-  bool writes_out = false;           // it has out= arguments, which may grow
-  bool depends_on_values = false;    // the shapes of its results, says LibTorch or our table
-  int generator_argument = -1;       // -1: it draws no random numbers
+  bool is_view = false;             // its results share the arguments' memory
+  bool takes_host_tensors = false;  // besides the card's, as CUDA does
+  bool writes_out = false;          // it has out= arguments, which may grow
+  bool depends_on_values = false;   // the shapes of its results, says LibTorch or our table
+  int generator_argument = -1;      // -1: it draws no random numbers
 
   [[nodiscard]] bool has_rule() const { return entry != nullptr && entry->rule.arguments > 0; }
   [[nodiscard]] bool has_fill() const { return entry != nullptr && entry->fill.arguments > 0; }
