@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "headroom/sim/simulate.h"
+#include "sides.h"
 
 namespace headroom::sim {
 namespace {
@@ -41,6 +42,18 @@ TEST(HalfPrecision, TakesTheCardsMemoryForHalfTheBytes) {
   const auto before = box.card(0).statistics().allocated_bytes.all.current;
   const at::Tensor y = pooled(x);
   EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.current - before, 2 * 32 * 32 * 32 * 2);
+}
+
+TEST(HalfPrecision, ComputesASoftmaxInFloatAsTheCpuDoes) {
+  const at::Tensor numbers = torch::randn({6, 10}).to(at::kHalf);
+  for (const bool logarithm : {false, true})
+    expect_as_on_cpu([&](torch::Device device) {
+      const at::Tensor x = numbers.clone().to(device).requires_grad_(true);
+      const at::Tensor y =
+          logarithm ? at::log_softmax(x, 1, at::kFloat) : at::softmax(x, 1, at::kFloat);
+      (y * y).sum().backward();
+      return std::vector<at::Tensor>{y, x.grad()};
+    });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "headroom/sim/detail/attention.h"
 #include "headroom/sim/detail/autocast.h"
 #include "headroom/sim/detail/block.h"
+#include "headroom/sim/detail/by_rules.h"
 #include "headroom/sim/detail/card_memory.h"
 #include "headroom/sim/detail/cuda_operators.h"
 #include "headroom/sim/detail/engine.h"
@@ -32,15 +33,11 @@ namespace {
 bool beside_cuda = false;
 
 void check_cuda() {
-  if (beside_cuda) return;
-  const auto& cuda = at::detail::getCUDAHooks();
-  if (cuda.hasCUDA())
-    for (c10::DeviceIndex i = 0; i < cuda.deviceCount(); ++i)
-      if (cuda.hasPrimaryContext(i))
-        throw UnavailableError(expectation(
-            "simulate", "a process that has not used CUDA",
-            "one that has: cuda:" + std::to_string(i) + " is in use",
-            "sim::in_child, or another program; LibTorch has one accelerator a process"));
+  if (const std::optional<c10::DeviceIndex> used = cuda_device_in_use())
+    throw UnavailableError(
+        expectation("simulate", "a process that has not used CUDA",
+                    "one that has: cuda:" + std::to_string(*used) + " is in use",
+                    "sim::in_child, or another program; LibTorch has one accelerator a process"));
 }
 
 void check_free() {
@@ -92,6 +89,7 @@ void load() {
   register_kernels(aten);
   register_attention(aten);
   register_rnn(aten);
+  register_by_rules(aten);
   register_whole(aten);
   static torch::Library& all = *new torch::Library(
       torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
@@ -106,6 +104,14 @@ void load_backend() {
   static std::once_flag once;
   check_cuda();
   std::call_once(once, load);
+}
+
+std::optional<c10::DeviceIndex> cuda_device_in_use() {
+  const auto& cuda = at::detail::getCUDAHooks();
+  if (beside_cuda || !cuda.hasCUDA()) return {};
+  for (c10::DeviceIndex i = 0; i < cuda.deviceCount(); ++i)
+    if (cuda.hasPrimaryContext(i)) return i;
+  return {};
 }
 
 void allow_beside_cuda() noexcept {

@@ -57,11 +57,16 @@ void add_log_sigmoid(Table& table) {
     auto [out, buffer] = at::log_sigmoid_forward(x);
     return Two(out, follows_cuda() ? contiguous({0}, x) : buffer);
   });
+  constexpr const char* kWords = "the CPU keeps a buffer as large as the input, CUDA none";
+  constexpr const char* kSource =
+      "aten/src/ATen/native/cuda/Activation.cpp, log_sigmoid_forward_cuda";
+  const auto less = [](const Tensor& x) {
+    return -x.numel() * static_cast<std::int64_t>(x.element_size());
+  };
+  table.differs("log_sigmoid_forward", less, kWords, kSource);
   table.differs(
-      "log_sigmoid_forward",
-      [](const Tensor& x) { return -x.numel() * static_cast<std::int64_t>(x.element_size()); },
-      "the CPU keeps a buffer as large as the input, CUDA none",
-      "aten/src/ATen/native/cuda/Activation.cpp, log_sigmoid_forward_cuda");
+      "log_sigmoid_forward.output",
+      [less](const Tensor& x, const Tensor&, const Tensor&) { return less(x); }, kWords, kSource);
   table.rule("log_sigmoid_backward",
              [](const Tensor& gradient, const Tensor&, const Tensor&) { return like(gradient); });
   table.fill("log_sigmoid_backward",
@@ -81,6 +86,27 @@ Tensor softmax_backward(const Tensor& gradient, const Tensor& result, std::int64
   Tensor for_x = contiguous(gradient, type);
   const Tensor product = follows_cuda() ? elementwise({gradient, result}) : Tensor();
   return for_x;
+}
+
+// From half to float at once, which the CPU's kernels do not know: there it is a copy first.
+void add_softmax_of_half(Table& table) {
+  const auto widened = [](const Tensor& x, bool to_float) {
+    return to_float ? x.to(at::kFloat) : x;
+  };
+  table.fill("_softmax", [=](const Tensor& x, std::int64_t dim, bool to_float) {
+    return at::_softmax(widened(x, to_float), dim, false);
+  });
+  table.fill("_log_softmax", [=](const Tensor& x, std::int64_t dim, bool to_float) {
+    return at::_log_softmax(widened(x, to_float), dim, false);
+  });
+  table.fill("_softmax_backward_data", [](const Tensor& gradient, const Tensor& result,
+                                          std::int64_t dim, ScalarType type) {
+    return at::_softmax_backward_data(gradient, result, dim, gradient.scalar_type()).to(type);
+  });
+  table.fill("_log_softmax_backward_data", [](const Tensor& gradient, const Tensor& result,
+                                              std::int64_t dim, ScalarType type) {
+    return at::_log_softmax_backward_data(gradient, result, dim, gradient.scalar_type()).to(type);
+  });
 }
 
 void add_softmax(Table& table) {
@@ -105,6 +131,7 @@ void add_pointwise(Table& table) {
   add_activations(table);
   add_log_sigmoid(table);
   add_softmax(table);
+  add_softmax_of_half(table);
 }
 
 }  // namespace headroom::sim::rules
