@@ -6,6 +6,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "headroom/sim/detail/derived.h"
+
 namespace headroom::sim::testing {
 
 bool is_out(const c10::Argument& argument) {
@@ -241,6 +243,24 @@ std::string usual_word(const c10::Argument& argument, const std::string& shape) 
   return "None";
 }
 
+std::vector<Tensor> tensors_in(const IValue& value) {
+  if (value.isTensor()) return {value.toTensor()};
+  if (value.isTensorList()) return value.toTensorVector();
+  std::vector<Tensor> tensors;
+  if (value.isOptionalTensorList())
+    for (const auto& tensor : value.toOptionalTensorVector())
+      tensors.push_back(tensor.value_or(Tensor()));
+  return tensors;
+}
+
+Tensor onto_card(const Tensor& tensor, c10::Device device) {
+  if (!tensor.defined()) return tensor;
+  const auto elements =
+      static_cast<std::int64_t>(tensor.storage().nbytes() / tensor.element_size());
+  const Tensor whole = tensor.as_strided({elements}, {1}, 0).to(device);
+  return whole.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+}
+
 }  // namespace
 
 std::string Variant::str() const {
@@ -338,6 +358,69 @@ torch::jit::Stack arguments_of(const c10::FunctionSchema& schema, const Operator
                                 : value_of(word, argument.type()->str(), variant));
   }
   return stack;
+}
+
+std::optional<c10::OperatorHandle> find_operator(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  return c10::Dispatcher::singleton().findSchema(
+      {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+}
+
+std::vector<OperatorCase> cases_of(const OperatorCases& cases, const std::string& name,
+                                   const c10::OperatorHandle& op) {
+  std::vector<std::string> names{name};
+  if (const auto functional = detail::without_out(op))
+    names.push_back(c10::toString(functional->operator_name()).substr(6));
+  const std::string base = name.substr(0, name.find('.'));
+  const std::string overload = name.substr(base.size());
+  if (base.size() > 1 && base.back() == '_')
+    for (const std::string& tail : {overload, std::string()})
+      names.push_back(base.substr(0, base.size() - 1) + tail);
+  for (const std::string& candidate : names) {
+    std::vector<OperatorCase> found;
+    const auto [begin, end] = cases.equal_range(candidate);
+    for (auto one = begin; one != end; ++one) found.push_back(one->second);
+    if (!found.empty()) return found;
+  }
+  for (const auto& [pattern, one] : cases)
+    if (pattern.back() == '*' && base.find(pattern.substr(0, pattern.size() - 1)) == 0)
+      return {one};
+  return usual_cases(op.schema());
+}
+
+std::vector<Tensor> tensors_of(const torch::jit::Stack& stack) {
+  std::vector<Tensor> all;
+  for (const IValue& value : stack)
+    for (const Tensor& tensor : tensors_in(value)) all.push_back(tensor);
+  return all;
+}
+
+torch::jit::Stack onto(const c10::FunctionSchema& schema, const torch::jit::Stack& stack,
+                       c10::Device device) {
+  torch::jit::Stack moved;
+  for (std::size_t i = 0; i < stack.size(); ++i) {
+    const IValue& value = stack[i];
+    if (value.isTensor() && schema.arguments()[i].name() == "scalars") {
+      moved.push_back(value);  // _foreach_: numbers that are read on the host
+    } else if (value.isTensor()) {
+      moved.push_back(onto_card(value.toTensor(), device));
+    } else if (value.isTensorList()) {
+      std::vector<Tensor> tensors;
+      for (const Tensor& tensor : value.toTensorVector())
+        tensors.push_back(onto_card(tensor, device));
+      moved.push_back(tensors);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<Tensor>> tensors;
+      for (const auto& tensor : value.toOptionalTensorVector())
+        tensors.push_back(tensor ? std::optional(onto_card(*tensor, device)) : std::nullopt);
+      moved.push_back(tensors);
+    } else if (schema.arguments()[i].name() == "device") {
+      moved.push_back(device);
+    } else {
+      moved.push_back(value);
+    }
+  }
+  return moved;
 }
 
 }  // namespace headroom::sim::testing

@@ -7,6 +7,7 @@
 #include <ATen/core/stack.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,5 +41,20 @@ using OperatorCases = std::multimap<std::string, OperatorCase>;
                                              const std::vector<c10::ScalarType>& out_types);
 
 [[nodiscard]] bool is_out(const c10::Argument& argument);
+
+// Named as in native_functions.yaml; nothing: LibTorch does not know it.
+[[nodiscard]] std::optional<c10::OperatorHandle> find_operator(const std::string& name);
+
+// Its own; those of the same operator that returns new results; those of its family (`name*`); the
+// usual ones.
+[[nodiscard]] std::vector<OperatorCase> cases_of(const OperatorCases& cases,
+                                                 const std::string& name,
+                                                 const c10::OperatorHandle& op);
+
+[[nodiscard]] std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack);
+
+// The same storages, sizes and strides on a card.
+[[nodiscard]] torch::jit::Stack onto(const c10::FunctionSchema& schema,
+                                     const torch::jit::Stack& stack, c10::Device device);
 
 }  // namespace headroom::sim::testing

@@ -99,6 +99,69 @@ TEST_F(NnMemory, SoftmaxBackwardTakesAProductBesidesTheGradient) {
   EXPECT_EQ(needs(), 64 * 32 * 4);
 }
 
+// Autocast to half asks for float here: CUDA's kernel reads half, the CPU's needs a copy first.
+TEST_F(NnMemory, SoftmaxFromHalfToFloatTakesNoCopy) {
+  const Tensor x = at::empty({64, 32}, on_card(at::kHalf));
+  const auto needs = [&](const auto& softmax) {
+    return most_on_top([&] { (void)softmax(x, 1, at::kFloat); });
+  };
+  const auto plain = [](const Tensor& a, std::int64_t dim, at::ScalarType type) {
+    return at::softmax(a, dim, type);
+  };
+  const auto logarithm = [](const Tensor& a, std::int64_t dim, at::ScalarType type) {
+    return at::log_softmax(a, dim, type);
+  };
+  EXPECT_EQ(needs(plain), 64 * 32 * 4);
+  EXPECT_EQ(needs(logarithm), 64 * 32 * 4);
+  card().set_rules(Rules::cpu);
+  EXPECT_EQ(needs(plain), 2 * 64 * 32 * 4);
+  EXPECT_EQ(needs(logarithm), 2 * 64 * 32 * 4);
+}
+
+// CUDA keeps a number a row for the backward pass; on the CPU autograd keeps what it is made of.
+TEST_F(NnMemory, RmsNormIsMadeOfOthersOnTheCpu) {
+  const Tensor x = torch::empty({64, 32}, on_card().requires_grad(true));
+  const Tensor weight = torch::empty({32}, on_card().requires_grad(true));
+  const auto kept = [&] {
+    const auto before = card().statistics().requested_bytes.all.current;
+    const Tensor y = at::rms_norm(x, {32}, weight);
+    return card().statistics().requested_bytes.all.current - before;
+  };
+  constexpr std::int64_t kResult = 64 * 32 * 4, kDeviation = 64 * 4;
+  EXPECT_EQ(kept(), kResult + kDeviation);
+  card().set_rules(Rules::cpu);
+  EXPECT_EQ(kept(), 2 * kResult + kDeviation);  // and what the weight was multiplied with
+}
+
+TEST_F(NnMemory, ALearnableFakeQuantisationMakesAMask) {
+  const Tensor x = at::empty({64, 32}, on_card()), one = at::ones({1}, on_card());
+  EXPECT_EQ(most_on_top(
+                [&] { (void)at::_fake_quantize_learnable_per_tensor_affine(x, one, one, 0, 255); }),
+            64 * 32 * (4 + 1));
+}
+
+TEST_F(NnMemory, DrawingWithoutReplacementTakesNoiseAndTheLargest) {
+  const Tensor weights = at::empty({4, 100}, on_card());
+  EXPECT_EQ(most_on_top([&] { (void)at::multinomial(weights, 10); }),
+            4 * 10 * 8 + 4 * 100 * 4 + 4 * 10 * 4);
+}
+
+TEST_F(NnMemory, WeightNormOfHalfKeepsFloats) {
+  const Tensor v = at::empty({64, 32}, on_card(at::kBFloat16)), g = v.slice(1, 0, 1).contiguous();
+  EXPECT_EQ(bytes({std::get<1>(at::_weight_norm_interface(v, g, 0))}), 64 * 4);
+}
+
+TEST_F(NnMemory, ASolutionOfLeastSquaresKeepsTheRoomOfItsResiduals) {
+  const Tensor a = at::empty({50, 3}, on_card()), b = at::empty({50, 2}, on_card());
+  const auto sizes = [&] {
+    const auto [solution, residuals, rank, values] = at::linalg_lstsq(a, b);
+    return std::vector<std::int64_t>{bytes({solution}), residuals.numel(), rank.numel()};
+  };
+  EXPECT_THAT(sizes(), testing::ElementsAre(50 * 2 * 4, 2, 0));
+  card().set_rules(Rules::cpu);
+  EXPECT_THAT(sizes(), testing::ElementsAre(50 * 2 * 4, 0, 1));
+}
+
 TEST_F(NnMemory, AMeanSquaredErrorIsAsLargeAsItsInput) {
   const Tensor x = at::empty({64, 32}, on_card());
   Tensor loss;

@@ -18,68 +18,13 @@ namespace {
 using at::Tensor;
 using c10::IValue;
 using c10::OperatorHandle;
+using testing::onto;
 using testing::OperatorCase;
+using testing::tensors_of;
 using testing::Variant;
 using torch::jit::Stack;
 
 constexpr const char* kCases = HEADROOM_SOURCE_DIR "/tests/sim/operator_cases.txt";
-
-std::optional<OperatorHandle> find(const std::string& name) {
-  const std::size_t dot = name.find('.');
-  return c10::Dispatcher::singleton().findSchema(
-      {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
-}
-
-std::vector<Tensor> tensors_of(const IValue& value) {
-  if (value.isTensor()) return {value.toTensor()};
-  if (value.isTensorList()) return value.toTensorVector();
-  std::vector<Tensor> tensors;
-  if (value.isOptionalTensorList())
-    for (const auto& tensor : value.toOptionalTensorVector())
-      tensors.push_back(tensor.value_or(Tensor()));
-  return tensors;
-}
-
-std::vector<Tensor> tensors_of(const Stack& stack) {
-  std::vector<Tensor> all;
-  for (const IValue& value : stack)
-    for (const Tensor& tensor : tensors_of(value)) all.push_back(tensor);
-  return all;
-}
-
-// The same storage, sizes and strides on a card.
-Tensor onto(const Tensor& tensor, c10::Device device) {
-  if (!tensor.defined()) return tensor;
-  const auto elements =
-      static_cast<std::int64_t>(tensor.storage().nbytes() / tensor.element_size());
-  const Tensor whole = tensor.as_strided({elements}, {1}, 0).to(device);
-  return whole.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-}
-
-Stack onto(const c10::FunctionSchema& schema, const Stack& stack, c10::Device device) {
-  Stack moved;
-  for (std::size_t i = 0; i < stack.size(); ++i) {
-    const IValue& value = stack[i];
-    const std::string& name = schema.arguments()[i].name();
-    if (value.isTensor()) {
-      moved.push_back(onto(value.toTensor(), device));
-    } else if (value.isTensorList()) {
-      std::vector<Tensor> tensors;
-      for (const Tensor& tensor : value.toTensorVector()) tensors.push_back(onto(tensor, device));
-      moved.push_back(tensors);
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<Tensor>> tensors;
-      for (const auto& tensor : value.toOptionalTensorVector())
-        tensors.push_back(tensor ? std::optional(onto(*tensor, device)) : std::nullopt);
-      moved.push_back(tensors);
-    } else if (name == "device") {
-      moved.push_back(device);
-    } else {
-      moved.push_back(value);
-    }
-  }
-  return moved;
-}
 
 // The results, then the arguments as the call left them.
 struct Outcome {
@@ -144,11 +89,11 @@ class Operators {
   // Tries the operator with each of its cases; says what is wrong.
   void run(const std::string& name) {
     if (const char* only = std::getenv("ONLY_OPERATOR"); only != nullptr && name != only) return;
-    const auto op = find(name);
+    const auto op = testing::find_operator(name);
     if (!op) return fail(name, "LibTorch does not know it");
     const rules::Entry* entry = rules::table().find(name);
     if (entry != nullptr && !entry->refused.empty()) return refused_.push_back(name), void();
-    const std::vector<OperatorCase> cases = cases_of(name, *op);
+    const std::vector<OperatorCase> cases = testing::cases_of(cases_, name, *op);
     for (const OperatorCase& one : cases)
       if (one.marks == "-") return left_out_.push_back(name), void();
     bool ran = false;
@@ -170,28 +115,6 @@ class Operators {
  private:
   void fail(const std::string& name, const std::string& why) { failures_.emplace(name, why); }
   [[nodiscard]] bool failed(const std::string& name) const { return failures_.count(name) > 0; }
-
-  // Its own; those of the same operator that returns new results; the usual ones.
-  std::vector<OperatorCase> cases_of(const std::string& name, const OperatorHandle& op) const {
-    std::vector<std::string> names{name};
-    if (const auto functional = detail::without_out(op))
-      names.push_back(c10::toString(functional->operator_name()).substr(6));
-    const std::string base = name.substr(0, name.find('.'));
-    const std::string overload = name.substr(base.size());
-    if (base.size() > 1 && base.back() == '_')
-      for (const std::string& tail : {overload, std::string()})
-        names.push_back(base.substr(0, base.size() - 1) + tail);
-    for (const std::string& candidate : names) {
-      std::vector<OperatorCase> found;
-      const auto [begin, end] = cases_.equal_range(candidate);
-      for (auto one = begin; one != end; ++one) found.push_back(one->second);
-      if (!found.empty()) return found;
-    }
-    for (const auto& [pattern, one] : cases_)
-      if (pattern.back() == '*' && base.find(pattern.substr(0, pattern.size() - 1)) == 0)
-        return {one};
-    return testing::usual_cases(op.schema());
-  }
 
   // The types of the results that out= has to take.
   std::vector<c10::ScalarType> out_types(const OperatorHandle& op, const OperatorCase& one,
@@ -278,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Quarters, EveryOperator, ::testing::Range(std::size_t{0
 
 TEST(OperatorCases, NameOperatorsThatThereAre) {
   for (const auto& [name, one] : testing::read_operator_cases(kCases))
-    EXPECT_TRUE(name.back() == '*' || find(name)) << name;
+    EXPECT_TRUE(name.back() == '*' || testing::find_operator(name)) << name;
 }
 
 }  // namespace

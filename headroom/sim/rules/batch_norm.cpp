@@ -68,6 +68,12 @@ std::int64_t batch_norm_difference(const BatchNorm& b) {
   return takes_cudnn(b) ? 0 : 2 * bytes * b.x.size(1);
 }
 
+// Into out= of a type that is given.
+std::int64_t given_difference(const BatchNorm& b, const Tensor& mean, const Tensor& rstd) {
+  if (b.training || takes_cudnn(b)) return 0;
+  return b.x.size(1) * static_cast<std::int64_t>(mean.element_size() + rstd.element_size());
+}
+
 Three batch_norm_backward(const Tensor& gradient, const Tensor& x, const Optional& weight,
                           Wanted wanted) {
   const Tensor in_same_format = as_contiguous(gradient, x.suggest_memory_format());
@@ -110,6 +116,14 @@ void add_native_batch_norm(Table& table) {
         return batch_norm_difference({x, weight, bias, mean, var, training, eps});
       },
       kWords, kSource);
+  table.differs(
+      "native_batch_norm.out",
+      [](const Tensor& x, const Optional& weight, const Optional& bias, const Optional& mean,
+         const Optional& var, bool training, double, double eps, const Tensor&,
+         const Tensor& save_mean, const Tensor& save_rstd) {
+        return given_difference({x, weight, bias, mean, var, training, eps}, save_mean, save_rstd);
+      },
+      kWords, kSource);
   table.rule("native_batch_norm_backward",
              [](const Tensor& gradient, const Tensor& x, const Optional& weight, const Optional&,
                 const Optional&, const Optional&, const Optional&, bool, double,
@@ -150,6 +164,14 @@ void add_legit_batch_norm(Table& table) {
       [](const Tensor& x, const Optional& weight, const Optional& bias, const Tensor& mean,
          const Tensor& var, bool training, double, double eps) {
         return batch_norm_difference({x, weight, bias, mean, var, training, eps});
+      },
+      kWords, kSource);
+  table.differs(
+      "_native_batch_norm_legit.out",
+      [](const Tensor& x, const Optional& weight, const Optional& bias, const Tensor& mean,
+         const Tensor& var, bool training, double, double eps, const Tensor&,
+         const Tensor& save_mean, const Tensor& save_rstd) {
+        return given_difference({x, weight, bias, mean, var, training, eps}, save_mean, save_rstd);
       },
       kWords, kSource);
   table.differs(
@@ -200,6 +222,34 @@ void add_updating_batch_norm(Table& table) {
              });
 }
 
+// The statistics alone, for what gathers them from several cards.
+// Source: aten/src/ATen/native/cuda/Normalization.cu, batch_norm_update_stats_cuda;
+// aten/src/ATen/native/Normalization.cpp, batch_norm_update_stats_cpu.
+std::tuple<Tensor, Tensor> statistics(const Tensor& x, ScalarType type) {
+  Tensor mean = contiguous({x.size(1)}, x, type);
+  Tensor variance = contiguous({x.size(1)}, x, type);
+  return {mean, variance};
+}
+
+void add_statistics(Table& table) {
+  table.rule("batch_norm_update_stats",
+             [](const Tensor& x, const Optional& mean, const Optional& var, double) {
+               return statistics(x, statistics_type(x, {mean, var}));
+             });
+  table.fill("batch_norm_update_stats",
+             [](const Tensor& x, const Optional& mean, const Optional& var, double momentum) {
+               const auto [one, other] = at::batch_norm_update_stats(x, mean, var, momentum);
+               const ScalarType type = statistics_type(x, {mean, var});
+               return std::tuple(as_type(one, type), as_type(other, type));
+             });
+  table.differs(
+      "batch_norm_update_stats",
+      [](const Tensor& x, const Optional& mean, const Optional& var, double) {
+        return 2 * more_statistics(x, statistics_type_on_cpu(x, {mean, var}), x.size(1));
+      },
+      "CUDA keeps the statistics in float", kSource);
+}
+
 // Called by name; at::batch_norm takes the native operator here, with cuDNN's sizes.
 void add_cudnn_batch_norm(Table& table) {
   table.rule("cudnn_batch_norm",
@@ -236,6 +286,7 @@ void add_batch_norm(Table& table) {
   add_native_batch_norm(table);
   add_legit_batch_norm(table);
   add_updating_batch_norm(table);
+  add_statistics(table);
   add_cudnn_batch_norm(table);
 }
 

@@ -5,6 +5,8 @@
 // aten/src/ATen/native/cudnn/ConvShared.cpp.
 #include <ATen/native/im2col_shape_check.h>
 
+#include <algorithm>
+
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 
@@ -137,9 +139,78 @@ Tensor col2im(const Tensor& x, IntArrayRef size, IntArrayRef kernel, IntArrayRef
                       : resized_from(x, {planes, size[0], size[1]});
 }
 
+// ---- By columns, without cuDNN: called by name alone ----
+
+// One sample's columns are alive at a time.
+// Source: aten/src/ATen/native/cuda/ConvolutionMM2d.cu, NaiveDilatedConvolution.cu,
+// NaiveConvolutionTranspose3d.cu.
+Tensor by_columns(const Tensor& x, const Tensor& weight, const Geometry& g, bool needed = true) {
+  const bool one_sample = x.dim() < weight.dim();
+  const Tensor batch = one_sample ? x.unsqueeze(0) : x;
+  check_channels(batch, weight, {}, g.transposed, g.groups);
+  const Tensor input = as_contiguous(batch), kernel = as_contiguous(weight);
+  Tensor out = contiguous(output_sizes(batch, weight, g), x);
+  const std::int64_t places = c10::multiply_integers((g.transposed ? batch : out).sizes().slice(2));
+  Tensor columns;
+  if (needed) columns = contiguous({weight.numel() / weight.size(0), places}, x);
+  return one_sample ? out.squeeze(0) : out;
+}
+
+// A kernel of one point in steps of one needs none.
+bool needs_columns(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding) {
+  const auto all = [](IntArrayRef values, std::int64_t is) {
+    return std::all_of(values.begin(), values.end(),
+                       [&](std::int64_t value) { return value == is; });
+  };
+  return !(all(kernel, 1) && all(stride, 1) && all(padding, 0));
+}
+
+constexpr std::int64_t kOnes[] = {1, 1, 1}, kZeros[] = {0, 0, 0};
+
+Tensor slow_2d(const Tensor& x, const Tensor& weight, IntArrayRef kernel, const OptionalTensor&,
+               IntArrayRef stride, IntArrayRef padding) {
+  return by_columns(x, weight, {stride, padding, kOnes, kZeros, false, 1},
+                    needs_columns(kernel, stride, padding));
+}
+
+Three slow_2d_backward(const Tensor& gradient, const Tensor& x, const Tensor& weight, IntArrayRef,
+                       IntArrayRef, IntArrayRef, std::array<bool, 3> wanted) {
+  Tensor for_x = wanted[0] ? contiguous(x) : Tensor();
+  Tensor for_weight = wanted[1] ? contiguous(weight) : Tensor();
+  Tensor for_bias = wanted[2] ? contiguous({weight.size(0)}, x) : Tensor();
+  const Tensor in_order[] = {as_contiguous(gradient), as_contiguous(x), as_contiguous(weight)};
+  const Tensor columns =
+      contiguous({weight.numel() / weight.size(0), gradient.size(-2) * gradient.size(-1)}, x);
+  return {for_x, for_weight, for_bias};
+}
+
+void add_by_columns(Table& table) {
+  table.rule("_slow_conv2d_forward", slow_2d);
+  table.rule("_slow_conv2d_backward.output_mask", slow_2d_backward);
+  table.rule(
+      "_slow_conv2d_backward.grad_input",
+      [](const Tensor&, const Tensor& x, const Tensor& weight, IntArrayRef, IntArrayRef,
+         IntArrayRef, const Tensor& for_x, const Tensor& for_weight, const Tensor& for_bias) {
+        return Three(for_x.resize_(x.sizes()), for_weight.resize_(weight.sizes()),
+                     for_bias.resize_({weight.size(0)}));
+      });
+  for (const char* name : {"slow_conv_dilated2d", "slow_conv_dilated3d"})
+    table.rule(name, [](const Tensor& x, const Tensor& weight, IntArrayRef, const OptionalTensor&,
+                        IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation) {
+      return by_columns(x, weight, {stride, padding, dilation, kZeros, false, 1});
+    });
+  table.rule("slow_conv_transpose3d",
+             [](const Tensor& x, const Tensor& weight, IntArrayRef, const OptionalTensor&,
+                IntArrayRef stride, IntArrayRef padding, IntArrayRef output_padding,
+                IntArrayRef dilation) {
+               return by_columns(x, weight, {stride, padding, dilation, output_padding, true, 1});
+             });
+}
+
 }  // namespace
 
 void add_convolution(Table& table) {
+  add_by_columns(table);
   table.rule("convolution", convolution);
   table.rule("convolution_backward", convolution_backward);
   table.rule("im2col", im2col);

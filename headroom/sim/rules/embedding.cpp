@@ -193,16 +193,21 @@ void add_embedding(Table& table) {
       "_embedding_bag_per_sample_weights_backward",
       [](const Tensor& gradient, const Tensor&, const Tensor& indices, const Tensor&, const Tensor&,
          std::int64_t, std::int64_t) { return contiguous({indices.size(0)}, gradient); });
+  // Source: aten/src/ATen/native/cuda/Embedding.cu, embedding_renorm_cuda_ (2.11.0's library makes
+  // its calls: sort, and memory for what cub's unique gives).
   table.rule("embedding_renorm_",
              [](Tensor& weight, const Tensor& indices, double, double) -> Tensor& {
-               if (rules_now() == Rules::cuda)
-                 const Tensor unique = contiguous({indices.numel()}, indices);
+               if (rules_now() == Rules::cpu) return weight;
+               const Tensor sorted = contiguous(indices);
+               { const Tensor places = contiguous(indices, at::kLong); }
+               const Tensor unique = contiguous({indices.numel()}, indices);
+               const Tensor count = scalar(indices, at::kLong);
                return weight;
              });
   table.differs(
       "embedding_renorm_",
       [](const Tensor&, const Tensor&, double, double) { return std::int64_t{0}; },
-      "in place; CUDA lists the different indices on the way",
+      "in place; on the way CUDA sorts the indices and lists the different ones",
       "aten/src/ATen/native/cuda/Embedding.cu, embedding_renorm_cuda_");
 }
 

@@ -109,15 +109,8 @@ void add_indexing(Table& table) {
   table.rule("_index_put_impl_", put);
   table.differs(
       "_index_put_impl_",
-      [](const Tensor& x, const Indices& indices, const Tensor& values, bool accumulate, bool) {
-        if (!accumulate) return std::int64_t{0};
-        const Sorted made = sorted_places(x, indices, values);
-        std::size_t bytes = 0;
-        for (const Tensor& tensor : {made.places, made.values, made.sorted, made.order, made.range})
-          if (tensor.defined()) bytes += tensor.nbytes();
-        return static_cast<std::int64_t>(bytes);
-      },
-      "CUDA sorts the places before it sums what meets at one, for as long as it runs",
+      [](const Tensor&, const Indices&, const Tensor&, bool, bool) { return std::int64_t{0}; },
+      "in place; on the way CUDA sorts the places before it sums what meets at one",
       "aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel");
   table.rule("index_select", selected);
   table.rule("take",

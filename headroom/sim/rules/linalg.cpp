@@ -1,6 +1,8 @@
 // Decompositions and solvers. Matrices that LAPACK and cuSOLVER work on lie column by column.
 #include <c10/core/ScalarType.h>
 
+#include <cctype>
+
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 
@@ -82,22 +84,51 @@ void add_eigenvalues(Table& table) {
   });
 }
 
-// CUDA knows one way, which does not look for the rank.
-// Source: aten/src/ATen/native/BatchLinearAlgebra.cpp, linalg_lstsq, get_default_lstsq_driver.
+// CUDA knows one way, gels, which does not look for the rank; the CPU by itself takes gelsy, which
+// gives no residuals. The memory of the solution has room for the longer side of the matrix: there
+// the residuals were.
+// Source: aten/src/ATen/native/BatchLinearAlgebra.cpp, linalg_lstsq_out_info,
+// get_default_lstsq_driver; what 2.11.0 gives on the CPU, where the code is the same.
 using Driver = std::optional<std::string_view>;
 
-auto least_squares(const Tensor& a, const Tensor& b, std::optional<double>, Driver) {
-  const bool vector =
-      b.dim() == 1 || (a.dim() - 1 == b.dim() && b.sizes() == a.sizes().slice(0, b.sizes().size()));
-  const Sizes of = vector ? in_batch(a, {a.size(-1)}) : in_batch(a, {a.size(-1), b.size(-1)});
-  Tensor solution = vector ? contiguous(of, b) : columns(of, b);
-  const bool over = a.size(-2) > a.size(-1);
-  Tensor residuals = over
-                         ? contiguous(vector ? Sizes(batch_of(a).vec()) : in_batch(a, {b.size(-1)}),
-                                      a, c10::toRealValueType(a.scalar_type()))
-                         : contiguous({0}, a, c10::toRealValueType(a.scalar_type()));
-  return std::tuple(solution, residuals, contiguous({0}, a, at::kLong),
-                    contiguous({0}, a, c10::toRealValueType(a.scalar_type())));
+std::string driver_of(const Driver& given) {
+  std::string driver(given.value_or(follows_cuda() ? "gels" : "gelsy"));
+  for (char& letter : driver) letter = static_cast<char>(std::tolower(letter));
+  TORCH_CHECK(!follows_cuda() || driver == "gels",
+              "torch.linalg.lstsq: parameter `driver` should be one of (gels)");
+  return driver;
+}
+
+bool is_vector(const Tensor& a, const Tensor& b) {
+  return b.dim() == 1 ||
+         (a.dim() - 1 == b.dim() && b.sizes() == a.sizes().slice(0, b.sizes().size()));
+}
+
+auto least_squares(const Tensor& a, const Tensor& b, std::optional<double>, Driver given) {
+  const std::string driver = driver_of(given);
+  const bool vector = is_vector(a, b), ranked = driver != "gels";
+  const std::int64_t rows = a.size(-2), unknowns = a.size(-1), wanted = vector ? 1 : b.size(-1);
+  const ScalarType real = c10::toRealValueType(a.scalar_type());
+  const Tensor info = whole_numbers(a);
+  Tensor solution = columns(in_batch(a, {std::max(rows, unknowns), wanted}), b);
+  Tensor rank = ranked ? contiguous(batch_of(a), a, at::kLong) : contiguous({0}, a, at::kLong);
+  const bool by_values = driver == "gelss" || driver == "gelsd";
+  Tensor values = contiguous(by_values ? in_batch(a, {smaller_side(a)}) : Sizes{0}, a, real);
+  const Tensor worked_on = columns(a.sizes(), a);
+  const bool left_over = rows > unknowns && driver != "gelsy";
+  Tensor residuals = contiguous(left_over ? in_batch(a, {wanted}) : Sizes{0}, a, real);
+  solution = solution.narrow(-2, 0, unknowns);
+  return std::tuple(vector ? solution.squeeze(-1) : solution, residuals, rank, values);
+}
+
+std::int64_t least_squares_difference(const Tensor& a, const Tensor& b, std::optional<double>,
+                                      Driver given) {
+  if (given) return 0;
+  const std::int64_t batch = c10::multiply_integers(batch_of(a));
+  const std::int64_t wanted = is_vector(a, b) ? 1 : b.size(-1);
+  const auto real =
+      static_cast<std::int64_t>(c10::elementSize(c10::toRealValueType(a.scalar_type())));
+  return (a.size(-2) > a.size(-1) ? batch * wanted * real : 0) - batch * 8;
 }
 
 void add_solvers(Table& table) {
@@ -109,8 +140,20 @@ void add_solvers(Table& table) {
   table.rule("linalg_lstsq", least_squares);
   table.fill("linalg_lstsq",
              [](const Tensor& a, const Tensor& b, std::optional<double> rcond, Driver driver) {
-               return at::linalg_lstsq(a, b, rcond, driver.value_or("gels"));
+               return at::linalg_lstsq(a, b, rcond, driver_of(driver));
              });
+  constexpr const char* kWords =
+      "where no driver is named, CUDA takes gels, which gives residuals, and the CPU gelsy, which "
+      "gives the rank";
+  constexpr const char* kSource =
+      "aten/src/ATen/native/BatchLinearAlgebra.cpp, get_default_lstsq_driver";
+  table.differs("linalg_lstsq", least_squares_difference, kWords, kSource);
+  table.differs(
+      "linalg_lstsq.out",
+      [](const Tensor& a, const Tensor& b, std::optional<double> rcond, Driver driver,
+         const Tensor&, const Tensor&, const Tensor&,
+         const Tensor&) { return least_squares_difference(a, b, rcond, driver); },
+      kWords, kSource);
 }
 
 // ---- Products of other types than their factors' ----
@@ -144,6 +187,14 @@ void add_products(Table& table) {
              [](const Tensor&, const Tensor& a, const Tensor& b, const Scalar&, const Scalar&) {
                return contiguous({a.size(1), b.size(2)}, a);
              });
+  // Laid out as an elementwise operator's result.
+  // Source: aten/src/ATen/native/LinearAlgebra.cpp, build_addr_iter.
+  table.rule("addr", [](const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar&,
+                        const Scalar&) {
+    TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "addr: Expected 1-D arguments vec1 and vec2, got ",
+                a.dim(), "-D and ", b.dim(), "-D");
+    return elementwise({bias.expand({a.size(0), b.size(0)}), a.unsqueeze(1), b});
+  });
   for (const char* name : {"dot", "vdot"})
     table.rule(name, [](const Tensor& a, const Tensor&) { return scalar(a); });
   for (const char* name : {"_int_mm", "mm.dtype", "bmm.dtype", "addmm.dtype", "baddbmm.dtype"})

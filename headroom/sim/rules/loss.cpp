@@ -155,6 +155,13 @@ Tensor ctc_backward(const Tensor&, const Tensor& log_probs, const Tensor&, IntAr
 void add_ctc(Table& table) {
   table.rule("_ctc_loss", ctc);
   table.rule("_ctc_loss_backward", ctc_backward);
+  table.rule("_ctc_loss_backward.Tensor",
+             [](const Tensor& gradient, const Tensor& log_probs, const Tensor& targets,
+                const Tensor&, const Tensor&, const Tensor& loss, const Tensor& log_alpha,
+                std::int64_t blank, bool zero_infinity) {
+               return ctc_backward(gradient, log_probs, targets, {}, {}, loss, log_alpha, blank,
+                                   zero_infinity);
+             });
   // CUDA takes cuDNN's way only for float with int targets on the host, whose gradients differ in
   // their last bits from the CPU's; here it is never taken.
   const auto no = [](const Tensor&, const Tensor&, IntArrayRef, IntArrayRef, std::int64_t) {

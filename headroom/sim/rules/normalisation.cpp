@@ -167,6 +167,12 @@ void add_rms_norm(Table& table) {
   table.fill("_fused_rms_norm", fill_rms_norm);
   table.rule("_fused_rms_norm_backward", rms_norm_backward);
   table.fill("_fused_rms_norm_backward", fill_rms_norm_backward);
+  table.differs(
+      "_fused_rms_norm_backward",
+      [](const Tensor&, const Tensor&, IntArrayRef, const Tensor&, const Optional&,
+         std::array<bool, 2>) { return std::int64_t{0}; },
+      "as of native_layer_norm_backward; at::rms_norm runs it on CUDA alone",
+      "aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel");
 }
 
 // ---- Group norm ----
@@ -208,9 +214,28 @@ void add_group_norm(Table& table) {
   table.rule("native_group_norm_backward", group_norm_backward);
 }
 
+// ---- Weight norm ----
+
+// Half precision's norms are float, on the CPU, too. Source:
+// aten/src/ATen/native/cuda/WeightNorm.cu, weight_norm_cuda, weight_norm_backward_cuda (2.11.0's
+// library compares with Half and BFloat16).
+void add_weight_norm(Table& table) {
+  table.rule("_weight_norm_interface", [](const Tensor& v, const Tensor& g, std::int64_t) {
+    Tensor weight = contiguous(v);
+    Tensor norms = at::empty_strided(g.sizes(), g.strides(),
+                                     g.options().dtype(accumulation_type(g.scalar_type())));
+    return std::tuple(weight, norms);
+  });
+  table.rule("_weight_norm_interface_backward",
+             [](const Tensor&, const Tensor& v, const Tensor& g, const Tensor&, std::int64_t) {
+               return std::tuple(contiguous(v), contiguous(g));
+             });
+}
+
 }  // namespace
 
 void add_normalisation(Table& table) {
+  add_weight_norm(table);
   add_layer_norm(table);
   add_rms_norm(table);
   add_group_norm(table);

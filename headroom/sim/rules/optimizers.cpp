@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
@@ -17,7 +18,22 @@ ScalarType norm_type(ScalarType type) {
   return at::isIntegralType(type, true) ? at::kLong : c10::toRealValueType(type);
 }
 
-std::vector<Tensor> norms(TensorList tensors, const Scalar&, OptionalType type) {
+// All in one kernel; else each on its own, without parts. Source: the same file and
+// ForeachUtils.h, can_use_fast_route. The orders are those 2.11.0's library compares with.
+bool in_one_kernel(TensorList tensors, std::initializer_list<double> orders, const Scalar& order) {
+  const Tensor& first = tensors[0];
+  const double p = order.isComplex() ? 0 : order.to<double>();
+  if (!at::isFloatingType(first.scalar_type()) ||
+      std::find(orders.begin(), orders.end(), p) == orders.end())
+    return false;
+  return std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) {
+    return tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device() &&
+           tensor.is_non_overlapping_and_dense();
+  });
+}
+
+std::vector<Tensor> norms(TensorList tensors, const Scalar& order, OptionalType type,
+                          std::initializer_list<double> orders) {
   std::vector<Tensor> made;
   if (tensors.empty()) return made;
   std::int64_t blocks = 0;
@@ -25,7 +41,7 @@ std::vector<Tensor> norms(TensorList tensors, const Scalar&, OptionalType type) 
     blocks = std::max(blocks, (tensor.numel() + kBlock - 1) / kBlock);
   Tensor parts;
   const ScalarType own = type.value_or(c10::toRealValueType(tensors[0].scalar_type()));
-  if (follows_cuda())
+  if (follows_cuda() && in_one_kernel(tensors, orders, order))
     parts = contiguous({static_cast<std::int64_t>(tensors.size()) * blocks}, tensors[0],
                        accumulation_type(own));
   for (const Tensor& tensor : tensors)
@@ -63,8 +79,12 @@ void add_optimizers(Table& table) {
     table.rule(name, [](TensorList tensors, TensorList, TensorList, const Tensor& numbers) {
       check_numbers(tensors, numbers);
     });
-  table.rule("_foreach_norm.Scalar", norms);
-  table.rule("_foreach_powsum.Scalar", norms);
+  table.rule("_foreach_norm.Scalar", [](TensorList tensors, const Scalar& p, OptionalType type) {
+    return norms(tensors, p, type, {1, 2, std::numeric_limits<double>::infinity()});
+  });
+  table.rule("_foreach_powsum.Scalar", [](TensorList tensors, const Scalar& p, OptionalType type) {
+    return norms(tensors, p, type, {1, 2});
+  });
   table.rule("_foreach_max", [](TensorList tensors) {
     std::vector<Tensor> largest;
     for (const Tensor& tensor : tensors) largest.push_back(scalar(tensor));
@@ -78,14 +98,8 @@ void add_optimizers(Table& table) {
   table.rule("_foreach_abs_", [](TensorList) {});  // LibTorch has no Meta kernel for its parts
   for (const char* name : {"_foreach_norm.Scalar", "_foreach_powsum.Scalar"})
     table.differs(
-        name,
-        [](TensorList tensors, const Scalar&, OptionalType) {
-          std::int64_t blocks = 0;
-          for (const Tensor& tensor : tensors)
-            blocks = std::max(blocks, (tensor.numel() + kBlock - 1) / kBlock);
-          return static_cast<std::int64_t>(tensors.size()) * blocks * std::int64_t{4};
-        },
-        "CUDA keeps a part for each block of 65536 elements for as long as it runs",
+        name, [](TensorList, const Scalar&, OptionalType) { return std::int64_t{0}; },
+        "the results are the same; on the way CUDA keeps a part for each block of 65536 elements",
         "aten/src/ATen/native/cuda/ForeachReduceOp.cu");
 }
 

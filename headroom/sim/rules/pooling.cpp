@@ -89,6 +89,11 @@ void add_pooling(Table& table) {
   table.rule("_adaptive_avg_pool2d_backward", adaptive_2d_backward);
   table.rule("_adaptive_avg_pool3d", adaptive_3d);
   table.rule("_adaptive_avg_pool3d_backward", adaptive_3d_backward);
+  table.rule("adaptive_avg_pool3d_backward.grad_input",
+             [](const Tensor& gradient, const Tensor& x, const Tensor& out) {
+               const Tensor in_order = as_contiguous(gradient);
+               return out.resize_(x.sizes());
+             });
   table.rule("max_pool3d_with_indices", max_pool_3d);
   table.rule("max_pool3d_with_indices_backward", max_pool_3d_backward);
   table.rule("max_unpool2d", unpool);

@@ -20,6 +20,13 @@ auto learnable_backward(const Tensor& x, const Tensor& scale, IntArrayRef sizes)
                     contiguous(sizes, scale, x.scalar_type()));
 }
 
+// Their masks are made, and not returned.
+// Source: aten/src/ATen/native/quantized/FakeQuantPerTensorAffine.cpp, ...PerChannelAffine.cpp:
+// both call the operator with a mask (so do 2.11.0's libraries).
+Tensor without_mask(const Tensor& x) {
+  return std::get<0>(with_mask(x));
+}
+
 void add_fake(Table& table) {
   table.rule("fake_quantize_per_tensor_affine_cachemask",
              [](const Tensor& x, double, Int, Int, Int) { return with_mask(x); });
@@ -30,12 +37,14 @@ void add_fake(Table& table) {
   table.rule(
       "fake_quantize_per_channel_affine_cachemask",
       [](const Tensor& x, const Tensor&, const Tensor&, Int, Int, Int) { return with_mask(x); });
-  table.rule(
-      "_fake_quantize_learnable_per_tensor_affine",
-      [](const Tensor& x, const Tensor&, const Tensor&, Int, Int, double) { return like(x); });
-  table.rule(
-      "_fake_quantize_learnable_per_channel_affine",
-      [](const Tensor& x, const Tensor&, const Tensor&, Int, Int, Int, double) { return like(x); });
+  table.rule("_fake_quantize_learnable_per_tensor_affine",
+             [](const Tensor& x, const Tensor&, const Tensor&, Int, Int, double) {
+               return without_mask(x);
+             });
+  table.rule("_fake_quantize_learnable_per_channel_affine",
+             [](const Tensor& x, const Tensor&, const Tensor&, Int, Int, Int, double) {
+               return without_mask(x);
+             });
   table.rule("_fake_quantize_learnable_per_tensor_affine_backward",
              [](const Tensor&, const Tensor& x, const Tensor& scale, const Tensor&, Int, Int,
                 double) { return learnable_backward(x, scale, {1}); });

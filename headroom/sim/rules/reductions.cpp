@@ -58,40 +58,41 @@ void add_distances(Table& table) {
                  return at::_euclidean_dist(x1, x2);
                return contiguous(distances(x1, x2), x1);
              });
-  // CUDA keeps a gradient for each pair before it sums them up.
-  // Source: aten/src/ATen/native/cuda/DistanceKernel.cu, cdist_backward_kernel_impl.
+  // CUDA keeps a gradient for each pair before it sums them up; with p = 0 there are none.
+  // Source: aten/src/ATen/native/cuda/DistanceKernel.cu, cdist_backward_kernel_impl (2.11.0's
+  // library makes its calls).
   table.rule("_cdist_backward",
-             [](const Tensor&, const Tensor& x1, const Tensor& x2, double, const Tensor&) {
+             [](const Tensor&, const Tensor& x1, const Tensor& x2, double p, const Tensor&) {
                Sizes sizes = distances(x1, x2);
                sizes.back() = x1.size(-1);
                Tensor gradient = contiguous(sizes, x1);
                Tensor pairs;
-               if (follows_cuda()) pairs = contiguous({gradient.numel() * x2.size(-2)}, x1);
+               if (follows_cuda() && p != 0)
+                 pairs = contiguous({gradient.numel() * x2.size(-2)}, x1);
                return gradient;
              });
   table.differs(
       "_cdist_backward",
-      [](const Tensor&, const Tensor& x1, const Tensor& x2, double, const Tensor&) {
-        return x1.numel() * x2.size(-2) * static_cast<std::int64_t>(x1.element_size());
+      [](const Tensor&, const Tensor&, const Tensor&, double, const Tensor&) {
+        return std::int64_t{0};
       },
-      "CUDA keeps the gradient of each pair of rows for as long as it runs",
+      "the result is the same; on the way CUDA keeps the gradient of each pair of rows",
       "aten/src/ATen/native/cuda/DistanceKernel.cu, cdist_backward_kernel_impl");
   table.rule("_pdist_forward", [](const Tensor& x, double) {
     const std::int64_t rows = x.size(0);
     return contiguous({rows * (rows - 1) / 2}, x);
   });
-  table.rule("_pdist_backward", [](const Tensor&, const Tensor& x, double, const Tensor&) {
+  table.rule("_pdist_backward", [](const Tensor&, const Tensor& x, double p, const Tensor&) {
     Tensor gradient = contiguous(x);
     Tensor pairs;
-    if (follows_cuda() && x.size(0) > 1) pairs = contiguous({(x.size(0) - 1) * x.numel()}, x);
+    if (follows_cuda() && x.size(0) > 1 && p != 0)
+      pairs = contiguous({(x.size(0) - 1) * x.numel()}, x);
     return gradient;
   });
   table.differs(
       "_pdist_backward",
-      [](const Tensor&, const Tensor& x, double, const Tensor&) {
-        return (x.size(0) - 1) * x.numel() * static_cast<std::int64_t>(x.element_size());
-      },
-      "CUDA keeps the gradient of each pair of rows for as long as it runs",
+      [](const Tensor&, const Tensor&, double, const Tensor&) { return std::int64_t{0}; },
+      "the result is the same; on the way CUDA keeps the gradient of each pair of rows",
       "aten/src/ATen/native/cuda/DistanceKernel.cu, pdist_backward_kernel_impl");
 }
 
@@ -160,11 +161,16 @@ void add_reductions(Table& table) {
     return contiguous(reduced(x, dims, keep), x,
                       type.value_or(c10::toRealValueType(x.scalar_type())));
   });
-  // As CUDA does it, with a mask of what is not zero.
+  // By a mask of what is not zero, but where the CPU counts all.
+  // Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, count_nonzero_cuda, count_nonzero_cpu.
   table.rule("count_nonzero.dim_IntList", [](const Tensor& x, IntArrayRef dims) {
-    const Tensor mask = like(x, at::kBool);
+    const Tensor mask = follows_cuda() || !dims.empty() ? like(x, at::kBool) : Tensor();
     return contiguous(reduced(x, dims, false), x, at::kLong);
   });
+  table.differs(
+      "count_nonzero.dim_IntList", [](const Tensor&, IntArrayRef) { return std::int64_t{0}; },
+      "the result is the same; on the way CUDA keeps a mask where the CPU counts all of a tensor",
+      "aten/src/ATen/native/TensorAdvancedIndexing.cpp, count_nonzero_cuda, count_nonzero_cpu");
   table.rule("trace", [](const Tensor& x) { return scalar(x, sum_type(x)); });
   table.rule("_logcumsumexp",
              [](const Tensor& x, std::int64_t) { return contiguous(x.sizes(), x); });

@@ -9,13 +9,15 @@ auto with_places(const Tensor& x, std::int64_t dim, bool keep) {
   return std::tuple(contiguous(sizes, x), contiguous(sizes, x, at::kLong));
 }
 
-// CUDA sorts a copy, with the places besides.
-// Source: aten/src/ATen/native/cuda/Sorting.cpp, median_impl.
+// CUDA sorts a flat copy, with the places besides, and takes the middle one.
+// Source: aten/src/ATen/native/cuda/Sorting.cpp, median_impl (2.11.0's library makes its calls:
+// flatten, sort, then where or index).
 Tensor median_of_all(const Tensor& x) {
-  Tensor sorted, places;
-  if (follows_cuda() && x.numel() > 1) {
+  Tensor sorted;
+  if (follows_cuda() && x.numel() > 0) {
+    const Tensor flat = as_contiguous(x);
     sorted = contiguous({x.numel()}, x);
-    places = contiguous({x.numel()}, x, at::kLong);
+    const Tensor places = contiguous({x.numel()}, x, at::kLong);
   }
   return scalar(x);
 }
@@ -33,11 +35,8 @@ void add_sorting(Table& table) {
   for (const char* name : {"median", "nanmedian"}) {
     table.rule(name, [](const Tensor& x) { return median_of_all(x); });
     table.differs(
-        name,
-        [](const Tensor& x) {
-          return x.numel() < 2 ? 0 : x.numel() * static_cast<std::int64_t>(x.element_size() + 8);
-        },
-        "CUDA sorts a copy, with the places besides, for as long as it runs",
+        name, [](const Tensor&) { return std::int64_t{0}; },
+        "the result is the same; on the way CUDA sorts a copy, with the places besides",
         "aten/src/ATen/native/cuda/Sorting.cpp, median_impl");
   }
 

@@ -39,6 +39,8 @@ struct Kernel {
 };
 
 // Where the two rule sets part: what CUDA's kernel keeps in its results and the CPU's does not.
+// What lives only while the operator runs is not in these bytes, but it may differ, too, only in an
+// operator that has a row: then its words say so, and the bytes may be 0.
 struct Difference {
   Kernel bytes;       // the operator's arguments to an int64: more on CUDA; negative: less
   std::string words;  // "the mask has a byte an element, on the CPU the input's type"
