@@ -117,15 +117,21 @@ std::optional<Injector> read_injection(std::string_view text, const Lift& lift) 
   return {};
 }
 
+void check_counted_from_one(std::string_view function, std::uint64_t number) {
+  if (number == 0) throw UsageError(expectation(function, "a number from 1 on", "0"));
+}
+
 }  // namespace
 
 // ---- Refusals ----
 
 Injector once(std::uint64_t k) {
+  check_counted_from_one("once", k);
   return [k, counter = Counter()](const Request&) mutable { return counter.next() == k; };
 }
 
 Injector lasting(std::uint64_t k, Lift lift) {
+  check_counted_from_one("lasting", k);
   constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
   auto least = std::make_shared<std::atomic<std::int64_t>>(kNone);
   return [k, least, lift = std::move(lift), counter = Counter()](const Request& request) mutable {
@@ -135,7 +141,7 @@ Injector lasting(std::uint64_t k, Lift lift) {
 }
 
 Injector every(std::uint64_t n, std::uint64_t first) {
-  if (n == 0) throw UsageError(expectation("every", "a number from 1 on", "0"));
+  check_counted_from_one("every", n);
   return [n, first, counter = Counter()](const Request&) mutable {
     const std::uint64_t number = counter.next();
     return number >= first && (number - first) % n == 0;
@@ -147,6 +153,9 @@ Injector every(std::uint64_t n) {
 }
 
 Injector randomly(double probability, std::uint64_t seed) {
+  if (!(probability >= 0 && probability <= 1))
+    throw UsageError(
+        expectation("randomly", "a probability from 0 to 1", std::to_string(probability), "0.01"));
   return [=](const Request& request) {
     const auto card = static_cast<std::uint64_t>(request.card) << 56;
     return scattered(seed ^ card ^ request.number) < probability;

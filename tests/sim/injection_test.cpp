@@ -62,6 +62,10 @@ TEST_F(Injection, EveryNthIsRefused) {
   const InjectionScope scope(box_.card(0), every(4, 2));
   EXPECT_THAT(refused(10), ElementsAre(2, 6, 10));
   EXPECT_THROW((void)every(0), UsageError);
+  EXPECT_THROW((void)once(0), UsageError);
+  EXPECT_THROW((void)lasting(0), UsageError);
+  EXPECT_THROW((void)randomly(1.5, 1), UsageError);
+  EXPECT_THROW((void)randomly(-0.1, 1), UsageError);
 }
 
 TEST_F(Injection, ByChanceIsTheSameForTheSameSeed) {
