@@ -40,13 +40,35 @@ void check(const sim::Card& card, const Subject& subject, const Options& options
 }
 
 gpu::SimulatedBox box_for(std::string_view spec) {
-  if (spec != kUnlimited) return gpu::parse_simulated(spec);
+  if (spec != kUnlimited) {
+    gpu::SimulatedBox box = gpu::parse_simulated(spec);
+    if (box.cards.size() != 1 || !box.name.empty())
+      throw UsageError(expectation("dry_run", "one card of its own", "'" + std::string(spec) + "'",
+                                   "simulate() and dry_run(card, subject) for each card"));
+    return box;
+  }
   return {.cards = {{.name = "a card without limit",
                      .total = allocator::kUnlimited,
                      .reserved = {},
                      .profile = {}}},
           .name = {}};
 }
+
+// Of this card and of this run: a step may use other cards, too, and what one of those refuses is
+// the step's own affair.
+class Refusals {
+ public:
+  explicit Refusals(const sim::Card& card) : card_(card), before_(count()) {}
+  [[nodiscard]] bool any() const { return count() != before_; }
+  [[nodiscard]] std::optional<allocator::OutOfMemory> last() const {
+    return card_.last_out_of_memory();
+  }
+
+ private:
+  [[nodiscard]] std::int64_t count() const { return card_.statistics().num_ooms; }
+  const sim::Card& card_;
+  const std::int64_t before_;
+};
 
 Report run_on(const gpu::SimulatedBox& box, const std::function<Subject(c10::Device)>& make,
               const Options& options, const CardOptions& card) {
@@ -55,13 +77,15 @@ Report run_on(const gpu::SimulatedBox& box, const std::function<Subject(c10::Dev
                           .rules = card.rules,
                           .settings = card.settings,
                           .cublas_workspaces = card.cublas_workspaces});
+  const Refusals refusals(simulation.card(0));
   Subject subject;
   try {
     subject = make(simulation.device(0));
   } catch (const c10::OutOfMemoryError&) {
+    if (!refusals.any()) throw;
     Report report;
     report.peak.phase = trace::Phase::init;
-    report.out_of_memory = simulation.card(0).last_out_of_memory();
+    report.out_of_memory = refusals.last();
     return report;
   }
   return dry_run(simulation.card(0), subject, options);
@@ -90,6 +114,7 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
   card.reset_peaks();
   const std::uint64_t values_before = card.values_read_as_zero();
   detail::Ledger ledger(card, subject);
+  const Refusals refusals(card);
   std::optional<allocator::OutOfMemory> refusal;
   const auto start = std::chrono::steady_clock::now();
   {
@@ -99,7 +124,8 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
       try {
         subject.step();
       } catch (const c10::OutOfMemoryError&) {
-        refusal = card.last_out_of_memory();
+        if (!refusals.any()) throw;
+        refusal = refusals.last();
       }
       ledger.end_step();
     }
@@ -116,12 +142,9 @@ Report dry_run(std::string_view card_spec, const std::function<Subject(c10::Devi
                const Options& options, const CardOptions& card_options) {
   const gpu::SimulatedBox box = box_for(card_spec);
   const auto run = [&] { return run_on_card_or_larger(box, make, options, card_options); };
-  try {
-    return run();
-  } catch (const UnavailableError&) {  // CUDA is in use here
-    const std::string answer = sim::in_child([&] { return to_line(to_json(run())); });
-    return report_from_json(parse_json(answer, "the report of a child process"));
-  }
+  if (!sim::needs_child()) return run();
+  const std::string answer = sim::in_child([&] { return to_line(to_json(run())); });
+  return report_from_json(parse_json(answer, "the report of a child process"));
 }
 
 sim::Card& detail::card_of_all(const Subject& subject) {

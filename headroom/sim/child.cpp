@@ -110,17 +110,17 @@ std::string take_out(const std::string& whole) {
 
 // ---- The two ends ----
 
+// Nothing may leave this function: above it stands the parent's code.
 [[noreturn]] void be_the_child(int to_parent, pid_t parent,
-                               const std::function<std::string()>& work) {
+                               const std::function<std::string()>& work) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would read the answer
   if (::getppid() != parent) ::_exit(1);
-  at::set_num_threads(1);  // OpenMP's threads stayed behind; with more than one it waits for them
-  detail::remove_cards();  // the parent's box; its tensors can still be freed
-  detail::allow_beside_cuda();
-  const std::string whole = answer_of(work);
   try {
-    write_all(to_parent, whole, "the pipe to the parent");
-  } catch (const Error&) {
+    at::set_num_threads(1);  // OpenMP's threads stayed behind; with more than one it waits for them
+    detail::remove_cards();  // the parent's box; its tensors can still be freed
+    detail::allow_beside_cuda();
+    write_all(to_parent, answer_of(work), "the pipe to the parent");
+  } catch (...) {  // the pipe is closed, or there is no memory for the answer
     ::_exit(1);
   }
   ::_exit(0);  // what the parent registered for its end is the parent's
@@ -155,6 +155,10 @@ std::string end_of(int status) {
 }
 
 }  // namespace
+
+bool needs_child() {
+  return detail::cuda_device_in_use().has_value();
+}
 
 std::string in_child(const std::function<std::string()>& work) {
   std::array<int, 2> pipe{};

@@ -21,6 +21,9 @@
 
 namespace headroom::sim {
 
+// Whether simulate() is refused here because this process has used CUDA.
+[[nodiscard]] bool needs_child();
+
 // What `work` returned in the child. Throws what `work` threw - Headroom's errors and
 // c10::OutOfMemoryError as they are, others as std::runtime_error with the same text - and
 // UnavailableError if there can be no child, or it ended without an answer.

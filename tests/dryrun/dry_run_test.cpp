@@ -2,12 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <torch/torch.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/error.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/trace/reader.h"
 #include "tests/sim/fixtures/fresh_process.h"
 
 namespace headroom::dryrun {
@@ -170,6 +175,53 @@ TEST(DryRun, TellsCublasWorkspacesFromTensors) {
   const Bytes left_out = report.peak.requested - report.peak.active;
   EXPECT_LE(left_out, report.at_peak.workspace);
   EXPECT_GE(left_out, report.at_peak.workspace - 4_KiB);
+}
+
+// A step on two cards, of which the second is small.
+Report run_beside(const sim::Simulation& box, const std::function<void()>& on_the_other) {
+  const torch::Tensor weight = torch::ones({256}, box.device(0)).requires_grad_();
+  return dry_run(box.card(0), {.step = [&] {
+                   on_the_other();
+                   weight.sum().backward();
+                 }});
+}
+
+TEST(DryRun, LeavesTheRefusalOfAnotherCardToTheStep) {
+  const sim::Simulation box = sim::simulate("1x24GiB,1x64MiB");
+  const auto too_much = [&] { (void)torch::empty({64 << 20}, box.device(1)); };
+  EXPECT_THROW((void)run_beside(box, too_much), c10::OutOfMemoryError);
+  const auto handled = [&] { EXPECT_THROW(too_much(), c10::OutOfMemoryError); };
+  EXPECT_TRUE(run_beside(box, handled).fits());
+}
+
+TEST(DryRun, TellsAnOldRefusalFromOneOfItsOwn) {
+  const sim::Simulation box = sim::simulate("1x1GiB,1x64MiB");
+  EXPECT_THROW((void)torch::empty({1 << 30}, box.device(0)), c10::OutOfMemoryError);
+  const auto too_much = [&] { (void)torch::empty({64 << 20}, box.device(1)); };
+  EXPECT_THROW((void)run_beside(box, too_much), c10::OutOfMemoryError);
+}
+
+TEST(DryRun, RefusesASpecOfMoreThanACard) {
+  const auto make = [](c10::Device) { return Subject{.step = [] {}}; };
+  EXPECT_THROW((void)dry_run("2x24GiB", make), UsageError);
+  EXPECT_THROW((void)dry_run("sim:1x24GiB@dry-run-test", make), UsageError);
+}
+
+TEST(DryRun, WritesATraceThatReplays) {
+  OnACard it;
+  torch::optim::SGD optimizer(it.net->parameters(), 0.1);
+  const Report report = it.run(optimizer);
+  const std::string path = testing::TempDir() + "dry-run-" + std::to_string(::getpid()) + ".trace";
+  write_trace(report, path);
+  const auto trace = trace::open_trace(path);
+  std::size_t events = 0;
+  std::set<std::string> modules;
+  for (trace::Event event; trace->next(event); ++events)
+    modules.emplace(trace->names().text(event.module));
+  EXPECT_EQ(events, report.trace->events.size());
+  EXPECT_TRUE(modules.contains("first") && modules.contains("second"));
+  std::filesystem::remove(path);
+  EXPECT_THROW(write_trace(report, "/nowhere/dry-run.trace"), WriteError);
 }
 
 TEST(DryRun, RefusesACardThatComputes) {
