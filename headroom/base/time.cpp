@@ -87,6 +87,12 @@ std::string duration_text(Seconds duration) {
   return out.data();
 }
 
+std::int64_t wall_time_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 std::string local_timestamp(WallTime when) {
   return format_time(when, false);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,9 @@ using WallTime = std::chrono::system_clock::time_point;
 
 // For people: "0.4 s", "12 s", "3 m 20 s", "2 h 5 m", "4 d 3 h".
 [[nodiscard]] std::string duration_text(Seconds duration);
+
+// Now, in nanoseconds since 1970.
+[[nodiscard]] std::int64_t wall_time_ns();
 
 // "2026-11-21 14:03:07.250" in local time: the form nvidia-smi's own logs use, but ISO-ordered.
 [[nodiscard]] std::string local_timestamp(WallTime when);

@@ -4,11 +4,11 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <mutex>
 #include <unordered_map>
 
 #include "headroom/base/error.h"
+#include "headroom/base/time.h"
 #include "headroom/libtorch/current_operator.h"
 #include "headroom/trace/recorder.h"
 
@@ -57,12 +57,6 @@ std::optional<trace::Kind> kind_of(Entry::Action action) {
   return {};
 }
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 // Called under the device's lock. It takes the recorder's, and that one takes none further: no
 // thread holds a recorder's lock while it allocates.
 void tell(const Entry& entry) {
@@ -71,7 +65,7 @@ void tell(const Entry& entry) {
   if (recorder == nullptr || !kind) return;
   trace::Event event;
   event.kind = *kind;
-  event.time_ns = now_ns();
+  event.time_ns = wall_time_ns();
   event.address = entry.addr_;
   event.bytes = Bytes{static_cast<std::int64_t>(entry.size_)};
   event.stream = stream_number(entry.device_, entry.stream_);

@@ -43,7 +43,7 @@ gpu::SimulatedBox box_for(std::string_view spec) {
   if (spec != kUnlimited) {
     gpu::SimulatedBox box = gpu::parse_simulated(spec);
     if (box.cards.size() != 1 || !box.name.empty())
-      throw UsageError(expectation("dry_run", "one card of its own", "'" + std::string(spec) + "'",
+      throw UsageError(expectation("dry_run", "one card of its own", spec,
                                    "simulate() and dry_run(card, subject) for each card"));
     return box;
   }

@@ -12,6 +12,7 @@
 
 namespace headroom::libtorch {
 
+// While one lives, current_operator() answers.
 class OperatorNames {
  public:
   OperatorNames();
@@ -20,7 +21,8 @@ class OperatorNames {
   OperatorNames& operator=(const OperatorNames&) = delete;
 };
 
-// "aten::where.self"; empty: none runs on this thread, or nobody wanted to know when it began.
+// Of any device's, unlike sim::current_operator(). "aten::where.self"; empty: none runs on this
+// thread, or nobody wanted to know when it began.
 [[nodiscard]] std::string current_operator();
 
 }  // namespace headroom::libtorch

@@ -16,6 +16,7 @@
 
 namespace headroom::libtorch {
 
+// The same for a block of code.
 class OnDeviceScope {
  public:
   explicit OnDeviceScope(c10::Device device);

@@ -4,8 +4,8 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "headroom/base/time.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cublas.h"
 #include "headroom/sim/detail/executing.h"
@@ -15,12 +15,6 @@
 
 namespace headroom::sim {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 Bytes share_of(Bytes capacity, double share) {
   return Bytes{static_cast<std::int64_t>(static_cast<double>(capacity.count) * share)};
@@ -34,7 +28,7 @@ class Card::Observer final : public allocator::Observer {
     if (recorder != nullptr)
       recording_.emplace(*recorder,
                          trace::RecordingObserverOptions{.device = static_cast<std::uint16_t>(card),
-                                                         .now_ns = now_ns});
+                                                         .now_ns = wall_time_ns});
   }
   void on(const allocator::Happening& happening) override {
     if (recording_) recording_->on(happening);

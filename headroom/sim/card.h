@@ -79,7 +79,8 @@ struct CardOptions {
   Mode mode = Mode::shape_only;
   Rules rules = Rules::cuda;
   allocator::Settings settings = {};
-  const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: nothing chip-dependent
+  const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: no workspaces, and
+                                                // attention as on an A100
   std::shared_ptr<SharedBox> box = nullptr;  // that other processes use, too; null: a private one
   bool slow_way = false;                     // see Card::slow_way
   bool cublas_workspaces = true;  // taken at the first matrix product, as PyTorch does on CUDA
@@ -87,6 +88,7 @@ struct CardOptions {
 
 class Card : public std::enable_shared_from_this<Card> {
  public:
+  // Only by std::make_shared: tensors keep their card.
   explicit Card(CardOptions options);
   Card(const Card&) = delete;
   Card& operator=(const Card&) = delete;
@@ -183,7 +185,7 @@ class Card : public std::enable_shared_from_this<Card> {
   std::atomic<Mode> mode_;
   std::atomic<Rules> rules_;
   std::atomic<bool> slow_way_;
-  mutable std::mutex mutex_;  // of all that follows, up to the injector
+  mutable std::mutex mutex_;  // of all that follows but the atomics and the generator
   allocator::CachingAllocator allocator_;
   std::shared_ptr<SharedBox> box_;
   Bytes published_;          // to the box

@@ -49,7 +49,8 @@ class Simulation {
   ~Simulation();  // the cards are gone; tensors on them may still be freed, not used
 
   [[nodiscard]] int cards() const;
-  [[nodiscard]] Card& card(int index) const;  // throws UsageError beyond the last
+  // Throws UsageError beyond the last.
+  [[nodiscard]] Card& card(int index) const;
   [[nodiscard]] c10::Device device(int index) const;
 
  private:

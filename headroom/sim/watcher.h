@@ -2,7 +2,8 @@
 // and of everything that happens in the card's allocator.
 //
 // Threads: operators are told on the thread that runs them, several at a time; happenings under the
-// card's lock, one at a time, on the thread that caused them. A watcher must not touch the card.
+// card's lock, one at a time, on the thread that caused them. There a watcher must not
+// touch the card.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,8 @@ class Watcher {
 // What current_operator() and traces say when cuBLAS's workspace is taken.
 inline constexpr std::string_view kWorkspace = "cuBLAS workspace";
 
-// The operator that runs on this thread; empty: none does, the program itself asks.
+// The operator that runs on a card on this thread, rules and kernels included; empty: none does,
+// the program itself asks.
 [[nodiscard]] std::string_view current_operator() noexcept;
 
 }  // namespace headroom::sim

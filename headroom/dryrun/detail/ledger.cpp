@@ -1,9 +1,9 @@
 #include "headroom/dryrun/detail/ledger.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "headroom/base/time.h"
 #include "headroom/dryrun/detail/module_peaks.h"
 #include "headroom/trace/recording_observer.h"
 
@@ -17,12 +17,6 @@ constexpr std::int64_t kRounding = 512;  // of CUDA's allocator
 
 Bytes rounded(Bytes bytes) {
   return Bytes{(bytes.count + kRounding - 1) / kRounding * kRounding};
-}
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
 }
 
 void raise(Bytes& peak, Bytes now) {
@@ -121,7 +115,7 @@ void Ledger::on_happening(const allocator::Happening& happening) {
   const std::lock_guard lock(mutex_);
   trace::Event event;
   event.kind = trace::kind_of(happening.kind);
-  event.time_ns = now_ns();
+  event.time_ns = wall_time_ns();
   event.address = happening.address;
   event.bytes = happening.size;
   event.stream = happening.stream;

@@ -4,13 +4,13 @@
 #include <sys/sysinfo.h>
 
 #include <array>
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/base/time.h"
 #include "headroom/libtorch/current_operator.h"
 #include "headroom/memory/count_cpu.h"
 #include "headroom/trace/recorder.h"
@@ -144,9 +144,7 @@ class Counter final : public c10::Allocator {
     if (recorder_ == nullptr) return;
     trace::Event event;
     event.kind = kind;
-    event.time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                        std::chrono::system_clock::now().time_since_epoch())
-                        .count();
+    event.time_ns = wall_time_ns();
     event.address = reinterpret_cast<std::uintptr_t>(data);
     event.bytes = size;
     const std::string operation = libtorch::current_operator();

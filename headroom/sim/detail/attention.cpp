@@ -27,12 +27,13 @@ using sdp::SDPBackend;
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, can_use_..._attention.
 
 bool takes_type(const AttentionKernel& kernel, const Tensor& q) {
-  return kernel.dtypes.empty() ||
-         std::find(kernel.dtypes.begin(), kernel.dtypes.end(),
-                   c10::toString(q.scalar_type()) == std::string("Half") ? "float16"
-                   : q.scalar_type() == at::kBFloat16                    ? "bfloat16"
-                   : q.scalar_type() == at::kFloat                       ? "float32"
-                                                   : "other") != kernel.dtypes.end();
+  if (kernel.dtypes.empty()) return true;
+  const auto takes = [&](const char* type) {
+    return std::find(kernel.dtypes.begin(), kernel.dtypes.end(), type) != kernel.dtypes.end();
+  };
+  if (q.scalar_type() == at::kHalf) return takes("float16");
+  if (q.scalar_type() == at::kBFloat16) return takes("bfloat16");
+  return q.scalar_type() == at::kFloat && takes("float32");
 }
 
 bool dims_up_to(const AttentionKernel& kernel, std::int64_t dim) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "headroom/libtorch/tensors_in.h"
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/cards.h"
 
@@ -225,19 +226,10 @@ const ByOperator& policies() {
 
 // ---- What a policy does to the arguments on the stack ----
 
-template <typename Visit>
-void for_each_tensor(const IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const Tensor& tensor : value.toTensorVector()) visit(tensor);
-  }
-}
-
 Rules rules_of(const Stack& stack, std::size_t first) {
   int card = -1;
   for (std::size_t i = first; i < stack.size() && card < 0; ++i)
-    for_each_tensor(stack[i], [&](const Tensor& tensor) {
+    libtorch::for_each_tensor(stack[i], [&](const Tensor& tensor) {
       if (card < 0 && on_card(tensor)) card = tensor.device().index();
     });
   return card < 0 ? Rules::cuda : card_at(card).rules();
@@ -258,7 +250,7 @@ void cast_all(Stack& stack, std::size_t first, ScalarType type) {
 ScalarType widest(const Stack& stack, std::size_t first) {
   ScalarType type = at::autocast::get_autocast_dtype(kSim);
   for (std::size_t i = first; i < stack.size(); ++i)
-    for_each_tensor(stack[i], [&](const Tensor& tensor) {
+    libtorch::for_each_tensor(stack[i], [&](const Tensor& tensor) {
       type = at::autocast::prioritize(type, tensor, kSim);
     });
   return type;

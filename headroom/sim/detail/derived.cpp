@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "headroom/libtorch/tensors_in.h"
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/operators.h"
 
@@ -68,12 +69,7 @@ std::vector<Tensor> planned_on_meta(const OperatorHandle& functional, Stack inpu
   const Operator& op = operator_of(functional);
   Aliases aliases(c10::DeviceType::Meta);
   for (c10::IValue& value : inputs) {
-    if (value.isTensor()) value = aliases.of(value.toTensor());
-    if (value.isTensorList()) {
-      std::vector<Tensor> tensors = value.toTensorVector();
-      for (Tensor& tensor : tensors) tensor = aliases.of(tensor);
-      value = std::move(tensors);
-    }
+    libtorch::replace_tensors(value, [&](const Tensor& tensor) { return aliases.of(tensor); });
     if (value.isGenerator()) value = c10::IValue();
   }
   if (op.has_rule())
@@ -82,11 +78,8 @@ std::vector<Tensor> planned_on_meta(const OperatorHandle& functional, Stack inpu
   else
     functional.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &inputs);
   std::vector<Tensor> results;
-  for (const c10::IValue& value : inputs) {
-    if (value.isTensor()) results.push_back(value.toTensor());
-    if (value.isTensorList())
-      for (const Tensor& tensor : value.toTensorVector()) results.push_back(tensor);
-  }
+  for (const c10::IValue& value : inputs)
+    libtorch::for_each_tensor(value, [&](const Tensor& tensor) { results.push_back(tensor); });
   return results;
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "headroom/base/error.h"
 #include "headroom/sim/card.h"
 #include "headroom/sim/detail/derived.h"
@@ -12,6 +14,8 @@ namespace {
 
 using at::Tensor;
 using c10::DeviceType;
+
+constexpr const char* kFixedShape = "an operator with a result of fixed shape";
 
 // From Meta results to the card's.
 void map_results(Call& call, const Aliases& aliases, Plan& plan) {
@@ -51,8 +55,16 @@ bool plan_shapes(Call& call, Plan& plan) {
   return plan_from_schema(call.handle, call.stack);
 }
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
+std::string first_sentence(const std::string& text) {
+  return text.substr(0, std::min(text.find(". "), text.find('\n')));
+}
+
+// Whether the operator that LibTorch has no shapes for ("aten::nonzero: attempted to run ...") is
+// one whose shapes nobody can tell without values.
+bool names_one_that_needs_values(const std::string& complaint) {
+  const std::string name = complaint.substr(0, complaint.find(": "));
+  const auto part = c10::Dispatcher::singleton().findSchema({name, ""});
+  return part && operator_of(*part).depends_on_values;
 }
 
 [[noreturn]] void refuse(const Call& call, std::string_view expected, std::string_view to_try) {
@@ -74,7 +86,11 @@ Plan plan(Call& call) {
     plan.needs_values = need.advice;
   } catch (const c10::NotImplementedError& error) {
     if (call.op.has_rule()) throw;
-    plan.unknown_part = first_line(error.what_without_backtrace());
+    const std::string complaint = first_sentence(error.what_without_backtrace());
+    if (names_one_that_needs_values(complaint))
+      plan.needs_values = kFixedShape;
+    else
+      plan.unknown_part = complaint;
   }
   return plan;
 }
@@ -84,12 +100,9 @@ void check_slow_way(const Call& call, const Plan& plan) {
   if (!plan.unknown_part.empty())
     refuse(call, "an operator whose parts all have shapes; LibTorch says: " + plan.unknown_part,
            compute);
-  if (!plan.needs_values.empty())
+  if (plan.needs_values || call.op.depends_on_values)
     refuse(call, "values, on which the shape of the result depends",
-           plan.needs_values + ", or " + compute);
-  if (call.op.depends_on_values)
-    refuse(call, "values, on which the shape of the result depends",
-           "an operator with a result of fixed shape, or " + compute);
+           plan.needs_values.value_or(kFixedShape) + ", or " + compute);
   if (!call.card->slow_way())
     refuse(call, "an operator with a rule for its shapes",
            "the slow way (Card::set_slow_way), which asks the CPU's kernel over zeros, or compute "

@@ -2,6 +2,7 @@
 // both modes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ struct Plan {
   bool made = false;  // the results, on the card but without data, have taken the arguments' place
   std::vector<c10::Storage> grown;  // the memory of out= arguments that had to become larger
   // Why there is none, where that is known. The shapes depend on values: what to do instead.
-  std::string needs_values;
+  std::optional<std::string> needs_values;
   // It is made of other operators, and LibTorch has no shapes for one of them: LibTorch's words.
   std::string unknown_part;
 };

@@ -31,7 +31,6 @@ void add_quantise(Table& table);
 void add_random(Table& table);
 void add_reductions(Table& table);
 void add_sorting(Table& table);
-void add_gradient_scaler(Table& table);
 void add_rnn(Table& table);
 void add_rnn_cells(Table& table);
 
