@@ -11,13 +11,13 @@
 #include <set>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/engine.h"
 #include "headroom/sim/detail/attention.h"
 #include "headroom/sim/detail/autocast.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/by_rules.h"
 #include "headroom/sim/detail/card_memory.h"
 #include "headroom/sim/detail/cuda_operators.h"
-#include "headroom/sim/detail/engine.h"
 #include "headroom/sim/detail/execute.h"
 #include "headroom/sim/detail/guard.h"
 #include "headroom/sim/detail/hooks.h"
@@ -81,7 +81,8 @@ void load() {
   c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator(), 1);
   register_card_memory();
   register_pinned_allocator();
-  install_engine();
+  // One that counts devices anew; in a Python process Python's stays.
+  (void)libtorch::install_engine();
 
   // Kept for good: taking a kernel back while tensors live would leave them without any.
   static torch::Library& aten = *new torch::Library(

@@ -1,4 +1,4 @@
-#include "headroom/sim/detail/engine.h"
+#include "headroom/libtorch/engine.h"
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -6,13 +6,15 @@
 
 #include <mutex>
 
-namespace headroom::sim::detail {
+#include "headroom/libtorch/detail/saved_hooks.h"
+
+namespace headroom::libtorch {
 namespace {
 
 using torch::autograd::Engine;
 
 // The same engine once more, with device threads of its own.
-class SimEngine final : public Engine {
+class OwnEngine final : public Engine {
  public:
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
       const std::shared_ptr<torch::autograd::GraphTask>& task,
@@ -25,9 +27,13 @@ class SimEngine final : public Engine {
     return Engine::execute_with_graph_task(task, std::move(root), std::move(inputs));
   }
 
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return detail::saved_variable_hooks();
+  }
+
   static Engine& instance() {
     // Never deleted, as LibTorch's own: its threads may still run when the process ends.
-    static auto* engine = new SimEngine;
+    static auto* engine = new OwnEngine;
     return *engine;
   }
 
@@ -37,9 +43,10 @@ class SimEngine final : public Engine {
 
 }  // namespace
 
-void install_engine() {
+bool install_engine() {
   if (&Engine::get_default_engine() == &Engine::get_base_engine())
-    torch::autograd::set_default_engine_stub(&SimEngine::instance);
+    torch::autograd::set_default_engine_stub(&OwnEngine::instance);
+  return &Engine::get_default_engine() == &OwnEngine::instance();
 }
 
-}  // namespace headroom::sim::detail
+}  // namespace headroom::libtorch

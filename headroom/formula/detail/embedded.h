@@ -1,0 +1,10 @@
+// The data files of this room, compiled into the program (cmake/EmbedFile.cmake).
+#pragma once
+
+#include <string_view>
+
+namespace headroom::formula::embedded {
+
+[[nodiscard]] std::string_view model_types_json();
+
+}  // namespace headroom::formula::embedded

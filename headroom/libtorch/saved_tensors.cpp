@@ -1,0 +1,50 @@
+#include "headroom/libtorch/saved_tensors.h"
+
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/libtorch/detail/saved_hooks.h"
+#include "headroom/libtorch/engine.h"
+
+namespace headroom::libtorch {
+namespace {
+
+thread_local const Pack* innermost = nullptr;
+
+class Hooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  explicit Hooks(const Pack& pack) : pack_(&pack) {}
+
+  // Called at once, while the scope stands.
+  void call_pack_hook(const at::Tensor& tensor) override {
+    unpack_ = (*std::exchange(pack_, nullptr))(tensor);
+  }
+  at::Tensor call_unpack_hook() override { return unpack_(); }
+
+ private:
+  const Pack* pack_;
+  Unpack unpack_;
+};
+
+}  // namespace
+
+std::unique_ptr<torch::autograd::SavedVariableHooks> detail::saved_variable_hooks() {
+  // What a pack function itself computes is not packed.
+  if (innermost == nullptr || !*innermost) return nullptr;
+  return std::make_unique<Hooks>(*innermost);
+}
+
+SavedTensorScope::SavedTensorScope(Pack pack)
+    : pack_(std::move(pack)), before_(std::exchange(innermost, &pack_)) {
+  if (install_engine()) return;
+  innermost = before_;
+  throw UnavailableError(expectation(
+      "SavedTensorScope", "LibTorch's own autograd engine, or Headroom's",
+      "another, such as Python's", "torch.autograd.graph.saved_tensors_hooks in Python"));
+}
+
+SavedTensorScope::~SavedTensorScope() {
+  innermost = before_;
+}
+
+}  // namespace headroom::libtorch

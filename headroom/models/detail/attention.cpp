@@ -1,0 +1,62 @@
+#include "headroom/models/detail/attention.h"
+
+#include <ATen/ATen.h>
+
+namespace headroom::models::detail {
+
+using at::Tensor;
+
+Tensor repeated(const Tensor& states, std::int64_t times) {
+  if (times == 1) return states;
+  const auto batch = states.size(0), heads = states.size(1), length = states.size(2),
+             width = states.size(3);
+  return states.unsqueeze(2)
+      .expand({batch, heads, times, length, width})
+      .reshape({batch, heads * times, length, width});
+}
+
+Tensor sdpa(const Tensor& q, Tensor k, Tensor v, Tensor mask, const AttentionOptions& options) {
+  bool grouped = false;
+  if (options.groups) {
+    grouped = !mask.defined();
+    if (!grouped) {
+      k = repeated(k, *options.groups);
+      v = repeated(v, *options.groups);
+    }
+  }
+  if (mask.defined() && mask.dim() == 4) mask = mask.slice(3, 0, k.size(2));
+  const bool causal =
+      options.is_causal.value_or(q.size(2) > 1 && !mask.defined() && options.module_is_causal);
+  std::optional<Tensor> given;
+  if (mask.defined()) given = mask;
+  const Tensor out = at::scaled_dot_product_attention(q, k, v, given, options.dropout, causal,
+                                                      options.scaling, grouped);
+  return out.transpose(1, 2).contiguous();
+}
+
+Tensor eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+             const AttentionOptions& options) {
+  const Tensor keys = repeated(k, options.groups.value_or(1));
+  const Tensor values = repeated(v, options.groups.value_or(1));
+  Tensor weights = at::matmul(q, keys.transpose(2, 3));
+  weights = weights * *options.scaling;
+  if (options.softcap != 0) {
+    weights = weights / options.softcap;
+    weights = at::tanh(weights);
+    weights = weights * options.softcap;
+  }
+  if (mask.defined()) weights = weights + mask.slice(3, 0, keys.size(2));
+  Tensor shares = at::softmax(weights, -1, at::kFloat);
+  weights = shares.to(q.scalar_type());
+  shares.reset();
+  weights = at::dropout(weights, options.dropout, options.dropout > 0);
+  const Tensor out = at::matmul(weights, values);
+  return out.transpose(1, 2).contiguous();
+}
+
+Tensor attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+              const AttentionOptions& options) {
+  return kind == Attention::sdpa ? sdpa(q, k, v, mask, options) : eager(q, k, v, mask, options);
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,44 @@
+#include "headroom/models/detail/loss.h"
+
+#include <ATen/ATen.h>
+
+namespace headroom::models::detail {
+namespace {
+
+using at::Tensor;
+
+constexpr std::int64_t kIgnored = -100;
+
+std::string problem_type(const Tensor& labels, const formula::ModelConfig& config) {
+  if (!config.is_null("problem_type")) return config.text("problem_type");
+  if (config.labels() == 1) return "regression";
+  const bool indices = labels.scalar_type() == at::kLong || labels.scalar_type() == at::kInt;
+  return indices ? "single_label_classification" : "multi_label_classification";
+}
+
+}  // namespace
+
+Tensor causal_lm_loss(Tensor logits, const Tensor& labels, std::int64_t vocabulary) {
+  logits = logits.to(at::kFloat);
+  const Tensor padded = at::constant_pad_nd(labels, {0, 1}, kIgnored);
+  const Tensor shifted = padded.slice(1, 1).contiguous();
+  logits = logits.view({-1, vocabulary});
+  return at::cross_entropy_loss(logits, shifted.view(-1), {}, at::Reduction::Mean, kIgnored);
+}
+
+Tensor classification_loss(const Tensor& logits, const Tensor& labels,
+                           const formula::ModelConfig& config) {
+  const std::string type = problem_type(labels, config);
+  if (type == "regression" && config.labels() == 1)
+    return at::mse_loss(logits.squeeze(), labels.squeeze());
+  if (type == "regression") return at::mse_loss(logits, labels);
+  if (type == "multi_label_classification")
+    return at::binary_cross_entropy_with_logits(logits, labels);
+  if (type != "single_label_classification")
+    config.refuse("problem_type",
+                  "regression, single_label_classification or multi_label_classification");
+  return at::cross_entropy_loss(logits.view({-1, config.labels()}), labels.view(-1), {},
+                                at::Reduction::Mean, kIgnored);
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,19 @@
+// transformers' loss functions (loss/loss_utils.py of 4.57.6).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "headroom/formula/model_config.h"
+
+namespace headroom::models::detail {
+
+// Logits [batch, length, vocabulary] and labels [batch, length]; each position predicts the next.
+[[nodiscard]] at::Tensor causal_lm_loss(at::Tensor logits, const at::Tensor& labels,
+                                        std::int64_t vocabulary);
+// By `problem_type`, or by the number of labels and their type.
+[[nodiscard]] at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& labels,
+                                             const formula::ModelConfig& config);
+
+}  // namespace headroom::models::detail

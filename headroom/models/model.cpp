@@ -1,0 +1,78 @@
+#include "headroom/models/model.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <map>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/models/detail/family.h"
+
+namespace headroom::models {
+namespace {
+
+using detail::Family;
+using formula::ModelConfig;
+
+const std::map<std::string, Family>& families() {
+  static const std::map<std::string, Family> all = {
+      {"llama", detail::llama_family()},
+      {"mistral", detail::llama_family()},
+      {"qwen2", detail::llama_family()},
+      {"qwen3", detail::llama_family()},
+  };
+  return all;
+}
+
+// How the names of transformers' classes end.
+struct Ending {
+  const char* architecture;
+  Task task;
+};
+constexpr Ending kEndings[] = {{"ForCausalLM", Task::causal_lm},
+                               {"LMHeadModel", Task::causal_lm},
+                               {"ForMaskedLM", Task::masked_lm},
+                               {"ForSequenceClassification", Task::sequence_classification},
+                               {"ForImageClassification", Task::image_classification},
+                               {"ForConditionalGeneration", Task::seq2seq_lm}};
+
+std::optional<Task> task_said_by(const ModelConfig& config) {
+  for (const std::string& architecture : config.architectures()) {
+    for (const Ending& ending : kEndings)
+      if (architecture.ends_with(ending.architecture)) return ending.task;
+  }
+  return {};
+}
+
+std::string names_of(const std::vector<Task>& tasks) {
+  std::vector<std::string> names;
+  for (const Task task : tasks) names.emplace_back(formula::to_string(task));
+  return join(names, ", ");
+}
+
+}  // namespace
+
+void Model::train(bool on) {
+  module().train(on);
+}
+
+std::vector<Task> tasks_of(const ModelConfig& config) {
+  std::vector<Task> tasks = families().at(config.type()).tasks;
+  const std::optional<Task> said = task_said_by(config);
+  if (const auto usual = said ? std::find(tasks.begin(), tasks.end(), *said) : tasks.end();
+      usual != tasks.end())
+    std::rotate(tasks.begin(), usual, usual + 1);
+  return tasks;
+}
+
+std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings) {
+  const std::vector<Task> tasks = tasks_of(config);
+  const Task task = settings.task.value_or(tasks.front());
+  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end())
+    throw UsageError(expectation("build", "a task that " + config.type() + " models have",
+                                 formula::to_string(task), names_of(tasks)));
+  return families().at(config.type()).build(config, task, settings);
+}
+
+}  // namespace headroom::models

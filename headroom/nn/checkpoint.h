@@ -1,0 +1,31 @@
+// Activation checkpointing: a part of a model keeps nothing of its inside for the backward pass,
+// and runs forward once more when that needs it.
+//
+//   Tensor y = checkpointed(Recompute::nonreentrant, [&](const Tensor& x) { return layer(x); }, x);
+//
+// Both forms of torch.utils.checkpoint, with their lifetimes: which tensors are alive when is
+// theirs. Random numbers and autocast are replayed, so dropout drops the same elements, and
+// gradients equal those without checkpointing to the bit where kernels are deterministic.
+//
+// `part` must compute the same again, and what it uses besides `x` must live until the backward
+// pass has run: it is copied with the function.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+namespace headroom::nn {
+
+enum class Recompute {
+  none,          // runs it plainly
+  nonreentrant,  // saved tensors are thrown away, and made again at the first that is needed;
+                 // computing stops at the last one (use_reentrant=False)
+  reentrant,     // runs without a graph, then again with one inside backward (use_reentrant=True)
+};
+
+[[nodiscard]] at::Tensor checkpointed(Recompute how,
+                                      const std::function<at::Tensor(const at::Tensor&)>& part,
+                                      const at::Tensor& x);
+
+}  // namespace headroom::nn
