@@ -17,7 +17,9 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 
   // Called at once, while the scope stands.
   void call_pack_hook(const at::Tensor& tensor) override {
-    unpack_ = (*std::exchange(pack_, nullptr))(tensor);
+    const Pack& pack = *std::exchange(pack_, nullptr);
+    // With its history it would keep alive the node that saves it: a circle.
+    unpack_ = pack(tensor.requires_grad() ? tensor.detach() : tensor);
   }
   at::Tensor call_unpack_hook() override { return unpack_(); }
 
