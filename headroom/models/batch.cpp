@@ -1,0 +1,92 @@
+#include "headroom/models/batch.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+#include <vector>
+
+#include "headroom/base/error.h"
+
+namespace headroom::models {
+namespace {
+
+using at::Tensor;
+using formula::ModelConfig;
+
+std::int64_t at_least_1(std::int64_t value, const char* what) {
+  if (value < 1)
+    throw UsageError(
+        expectation("batch", std::string("at least one ") + what, std::to_string(value), "1"));
+  return value;
+}
+
+// What learned positions there are bounds the length.
+void check_length(const ModelConfig& config, std::int64_t length) {
+  for (const char* key : {"n_positions", "max_position_embeddings"}) {
+    if (!config.has(key) || config.is_null(key)) continue;
+    if (length > config.at_least_1(key))
+      throw UsageError(expectation("batch",
+                                   "at most " + std::to_string(config.at_least_1(key)) +
+                                       " tokens a row, the model's `" + key + "`",
+                                   std::to_string(length), "a shorter --seq"));
+  }
+}
+
+std::int64_t image_side(const ModelConfig& config, const BatchSizes& sizes) {
+  if (sizes.image) return at_least_1(*sizes.image, "pixel a side");
+  return config.has("image_size") ? config.at_least_1("image_size") : 224;
+}
+
+// The shapes of a batch for a task; `whole` and `real` make the tensors: numbers below a bound, and
+// any numbers.
+template <typename Whole, typename Real>
+Batch batch_of(const Model& model, const BatchSizes& sizes, const Whole& whole, const Real& real) {
+  const ModelConfig& config = model.config();
+  const std::int64_t rows = at_least_1(sizes.rows, "row");
+  Batch batch;
+  if (model.task() == Task::image_classification) {
+    const std::int64_t side = image_side(config, sizes);
+    batch.pixels = real({rows, config.at_least_1("num_channels"), side, side});
+    if (sizes.labels) batch.labels = whole({rows}, config.labels());
+    return batch;
+  }
+  const std::int64_t length = at_least_1(sizes.length, "token"),
+                     target = at_least_1(sizes.target_length.value_or(length), "target token"),
+                     vocabulary = config.at_least_1("vocab_size");
+  check_length(config, length);
+  batch.tokens = whole({rows, length}, vocabulary);
+  if (sizes.mask == formula::Mask::ones) {
+    batch.mask = at::ones({rows, length}, batch.tokens.options());
+    batch.mask_is_all_ones = true;
+  }
+  if (!sizes.labels) return batch;
+  if (model.task() == Task::sequence_classification)
+    batch.labels = whole({rows}, config.labels());
+  else
+    batch.labels = whole({rows, model.task() == Task::seq2seq_lm ? target : length}, vocabulary);
+  return batch;
+}
+
+using Sizes = std::vector<std::int64_t>;
+
+}  // namespace
+
+Batch empty_batch(const Model& model, const BatchSizes& sizes, c10::Device device) {
+  const auto whole = [&](const Sizes& of, std::int64_t) {
+    return at::empty(of, at::device(device).dtype(at::kLong));
+  };
+  const auto real = [&](const Sizes& of) {
+    return at::empty(of, at::device(device).dtype(sizes.pixels));
+  };
+  return batch_of(model, sizes, whole, real);
+}
+
+Batch random_batch(const Model& model, const BatchSizes& sizes, c10::Device device) {
+  const auto whole = [&](const Sizes& of, std::int64_t below) {
+    return at::randint(below, of, at::dtype(at::kLong)).to(device);
+  };
+  const auto real = [&](const Sizes& of) { return at::randn(of).to(device, sizes.pixels); };
+  return batch_of(model, sizes, whole, real);
+}
+
+}  // namespace headroom::models
