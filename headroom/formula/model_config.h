@@ -49,7 +49,7 @@ class ModelConfig {
   [[nodiscard]] long long labels() const { return labels_; }  // `id2label`, `num_labels`, else 2
   [[nodiscard]] const std::vector<std::string>& architectures() const { return architectures_; }
   // "attention_bias = false", for each key that the file leaves to its default.
-  [[nodiscard]] std::vector<std::string> defaulted() const;
+  [[nodiscard]] const std::vector<std::string>& defaulted() const { return defaulted_; }
 
   // An InputError that names the file, a key and its value, and what would be right.
   [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;

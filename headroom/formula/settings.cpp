@@ -93,6 +93,15 @@ void set_loss(Settings& settings, const std::string& text) {
         expectation("settings", "a loss: full, fused or chunked:N", text, "chunked:1024"));
 }
 
+std::string zero_grad_text(const Settings& settings) {
+  return settings.zero_gradients ? "zero" : "none";
+}
+
+void set_zero_grad(Settings& settings, const std::string& text) {
+  if (text != "zero" && text != "none") refuse("zero_grad", text, {"none", "zero"});
+  settings.zero_gradients = text == "zero";
+}
+
 struct OffloadPart {
   const char* name;
   bool Offload::*flag;
@@ -193,9 +202,7 @@ const std::vector<Key>& keys() {
       word("checkpointing_kind", &Settings::checkpointing_kind),
       plain("accumulation", &Settings::accumulation),
       maybe("clip", &Settings::clip),
-      {"zero_grad",
-       [](const Settings& settings) { return Json(settings.zero_gradients ? "zero" : "none"); },
-       [](Settings& settings, const Json& json) { settings.zero_gradients = json == "zero"; }},
+      text("zero_grad", zero_grad_text, set_zero_grad),
       plain("lora_rank", &Settings::lora_rank),
       plain("lora_targets", &Settings::lora_targets),
       plain("freeze_backbone", &Settings::freeze_backbone),
@@ -218,6 +225,33 @@ const std::vector<Key>& keys() {
       word("mode", &Settings::mode),
       word("policy", &Settings::policy)};
   return all;
+}
+
+// ---- Ranges ----
+
+void check_range(const char* name, double value, double least, const char* expected) {
+  if (!(value >= least))
+    throw UsageError(expectation("settings", std::string(expected) + " for `" + name + "`",
+                                 to_line(Json(value))));
+}
+
+void check_ranges(const Settings& settings) {
+  constexpr const char* kFromOne = "a whole number of at least 1";
+  const auto from_one = [&](const char* name, std::optional<std::int64_t> value) {
+    if (value) check_range(name, static_cast<double>(*value), 1, kFromOne);
+  };
+  from_one("batch", settings.batch);
+  from_one("seq", settings.seq);
+  from_one("target_seq", settings.target_seq);
+  from_one("image", settings.image);
+  from_one("accumulation", settings.accumulation);
+  from_one("steps", settings.steps);
+  from_one("world", settings.world);
+  check_range("lora_rank", static_cast<double>(settings.lora_rank), 0, "0 or more");
+  if (settings.clip) check_range("clip", *settings.clip, 0, "a norm of 0 or more");
+  if (settings.zero < 0 || settings.zero > 3)
+    throw UsageError(
+        expectation("settings", "0, 1, 2 or 3 for `zero`", std::to_string(settings.zero)));
 }
 
 }  // namespace
@@ -282,6 +316,7 @@ Settings settings_from_json(const Json& json) {
           expectation("settings", "a value of the right kind for `" + name + "`", to_line(value)));
     }
   }
+  check_ranges(settings);
   return settings;
 }
 

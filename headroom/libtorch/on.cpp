@@ -5,7 +5,9 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
+#include <string_view>
 
 namespace headroom::libtorch {
 namespace {
@@ -14,6 +16,7 @@ namespace {
 // operator of the threads that include it.
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 thread_local c10::Device target(c10::DeviceType::CPU);
+thread_local std::optional<c10::ScalarType> target_floats;
 
 // Without a device, an operator that is given a tensor means the place of that tensor; one that is
 // given none means the default, which is what this mode is about.
@@ -23,7 +26,30 @@ bool has_tensor(const torch::jit::Stack& stack, std::size_t arguments) {
       [](const c10::IValue& value) { return value.isTensor() || value.isTensorList(); });
 }
 
+// Factories whose type is the default one where none is named. `full` and others take theirs from
+// the value they are given.
+bool makes_default_floats(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                          std::size_t arguments) {
+  static constexpr std::array<std::string_view, 6> kFactories{"aten::empty", "aten::empty_strided",
+                                                              "aten::zeros", "aten::ones",
+                                                              "aten::rand",  "aten::randn"};
+  const std::string& name = op.operator_name().name;
+  if (name == "aten::full") return stack[stack.size() - arguments + 1].isDouble();
+  return std::find(kFactories.begin(), kFactories.end(), name) != kFactories.end();
+}
+
+void set_floats(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  if (!target_floats || !makes_default_floats(op, stack, arguments.size())) return;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    c10::IValue& value = stack[stack.size() - arguments.size() + i];
+    if (arguments[i].name() == "dtype" && value.isNone())
+      value = static_cast<std::int64_t>(*target_floats);
+  }
+}
+
 void redirect(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  set_floats(op, *stack);
   const auto& arguments = op.schema().arguments();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].name() != "device") continue;
@@ -47,15 +73,19 @@ void register_mode() {
 
 }  // namespace
 
-OnDeviceScope::OnDeviceScope(c10::Device device)
-    : before_(target), was_on_(c10::impl::tls_is_dispatch_key_included(kKey)) {
+OnDeviceScope::OnDeviceScope(c10::Device device, std::optional<c10::ScalarType> floats)
+    : before_(target),
+      floats_before_(target_floats),
+      was_on_(c10::impl::tls_is_dispatch_key_included(kKey)) {
   register_mode();
   target = device;
+  target_floats = floats;
   c10::impl::tls_set_dispatch_key_included(kKey, true);
 }
 
 OnDeviceScope::~OnDeviceScope() {
   target = before_;
+  target_floats = floats_before_;
   c10::impl::tls_set_dispatch_key_included(kKey, was_on_);
 }
 

@@ -3,6 +3,11 @@
 //
 //   auto net = on(box.device(0), [] { return std::make_shared<Net>(); });
 //
+// With a type, weights are made in it without passing through float, as under Python's
+// torch.set_default_dtype:
+//
+//   auto net = on(box.device(0), at::kBFloat16, [] { return std::make_shared<Net>(); });
+//
 // Works for sim, cuda, cpu and meta. Holds for this thread, until the function returns; scopes
 // nest. What is made like another tensor (`empty_like`, `x.to(torch::kHalf)`) stays where that one
 // is. A copy to the CPU that is asked for inside, `x.cpu()`, stays on `device` too:
@@ -10,8 +15,10 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <functional>
+#include <optional>
 #include <utility>
 
 namespace headroom::libtorch {
@@ -19,19 +26,28 @@ namespace headroom::libtorch {
 // The same for a block of code.
 class OnDeviceScope {
  public:
-  explicit OnDeviceScope(c10::Device device);
+  // `floats`: the type of what is made without naming one, where that would be the default type
+  // (empty, zeros, ones, full of a real number, rand, randn).
+  explicit OnDeviceScope(c10::Device device, std::optional<c10::ScalarType> floats = {});
   ~OnDeviceScope();
   OnDeviceScope(const OnDeviceScope&) = delete;
   OnDeviceScope& operator=(const OnDeviceScope&) = delete;
 
  private:
   c10::Device before_;
+  std::optional<c10::ScalarType> floats_before_;
   bool was_on_;
 };
 
 template <typename Function>
 decltype(auto) on(c10::Device device, Function&& function) {
   const OnDeviceScope scope(device);
+  return std::invoke(std::forward<Function>(function));
+}
+
+template <typename Function>
+decltype(auto) on(c10::Device device, c10::ScalarType floats, Function&& function) {
+  const OnDeviceScope scope(device, floats);
   return std::invoke(std::forward<Function>(function));
 }
 

@@ -30,6 +30,19 @@ TEST(On, ObeysTheInnermostScope) {
   EXPECT_TRUE(on(torch::kCPU, [] { return torch::ones({2}); }).is_cpu());
 }
 
+TEST(On, MakesFloatsInTheTypeThatIsAskedFor) {
+  const sim::Simulation box = sim::simulate("1x1GiB");
+  const OnDeviceScope scope(box.device(0), torch::kBFloat16);
+  const auto net = torch::nn::Linear(256, 1024);
+  EXPECT_EQ(net->weight.scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.current, (1 << 19) + 2048);
+  EXPECT_EQ(torch::zeros({2}, torch::kLong).scalar_type(), torch::kLong);
+  EXPECT_EQ(torch::arange(3).scalar_type(), torch::kLong);
+  EXPECT_EQ(torch::full({2}, 1).scalar_type(), torch::kLong);
+  EXPECT_EQ(torch::full({2}, 0.5).scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(on(torch::kCPU, [] { return torch::ones({2}); }).scalar_type(), torch::kFloat);
+}
+
 TEST(On, LeavesWhatIsMadeLikeATensorWhereThatTensorIs) {
   const torch::Tensor host = torch::ones({2});
   const sim::Simulation box = sim::simulate("1x1GiB");

@@ -6,5 +6,6 @@
 namespace headroom::formula::embedded {
 
 [[nodiscard]] std::string_view model_types_json();
+[[nodiscard]] std::string_view models_json();
 
 }  // namespace headroom::formula::embedded

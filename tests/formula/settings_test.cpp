@@ -1,0 +1,75 @@
+#include "headroom/formula/settings.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+
+namespace headroom::formula {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const char* json) {
+  try {
+    (void)settings_from_json(Json::parse(json));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Settings, GoToJsonAndBack) {
+  Settings settings;
+  settings.task = Task::seq2seq_lm;
+  settings.batch = 4;
+  settings.seq = 2048;
+  settings.dtype = Dtype::bfloat16;
+  settings.optimizer = Optimizer::sgd_momentum;
+  settings.form = OptimizerForm::foreach;
+  settings.checkpoint_every = 2;
+  settings.clip = 1.0;
+  settings.loss = LossForm::chunked;
+  settings.loss_chunk = 1024;
+  settings.lora_rank = 8;
+  settings.lora_targets = {"q_proj", "v_proj"};
+  settings.offload = {.optimizer = true, .activations = true, .to = OffloadTo::disk};
+  settings.zero_gradients = true;
+  EXPECT_EQ(settings_from_json(to_json(settings)), settings);
+  EXPECT_EQ(settings_from_json(to_json(Settings())), Settings());
+  EXPECT_EQ(settings_from_json(Json::object()), Settings());
+}
+
+TEST(Settings, AreSpelledAsOnTheCommandLine) {
+  const Json json = to_json(settings_from_json(Json::parse(
+      R"({"checkpointing": "every:3", "loss": "chunked:512", "optimizer": "adafactor-hf",
+          "offload": ["optimizer"], "zero_grad": "zero", "attention": "eager"})")));
+  EXPECT_EQ(json["checkpointing"], "every:3");
+  EXPECT_EQ(json["loss"], "chunked:512");
+  EXPECT_EQ(json["optimizer"], "adafactor-hf");
+  EXPECT_EQ(json["offload"], Json::array({"optimizer"}));
+  EXPECT_EQ(json["zero_grad"], "zero");
+  EXPECT_EQ(json["attention"], "eager");
+}
+
+TEST(Settings, NameTheNearestOfUnknownWordsAndKeys) {
+  EXPECT_THAT(refusal(R"({"optimizer": "adamv"})"), HasSubstr("try adamw"));
+  EXPECT_THAT(refusal(R"({"bach": 4})"), HasSubstr("try batch"));
+  EXPECT_THAT(refusal(R"({"checkpointing": "every:0"})"), HasSubstr("every:K"));
+  EXPECT_THAT(refusal(R"({"loss": "chunked"})"), HasSubstr("chunked:N"));
+  EXPECT_THAT(refusal(R"({"offload": ["weights"]})"), HasSubstr("weights"));
+  EXPECT_THAT(refusal(R"({"zero_grad": "sometimes"})"), HasSubstr("zero_grad"));
+  EXPECT_THAT(refusal(R"({"batch": "four"})"), HasSubstr("batch"));
+}
+
+TEST(Settings, RefuseNumbersThatMeanNothing) {
+  EXPECT_THAT(refusal(R"({"batch": 0})"), HasSubstr("at least 1 for `batch`"));
+  EXPECT_THAT(refusal(R"({"seq": -5})"), HasSubstr("`seq`"));
+  EXPECT_THAT(refusal(R"({"zero": 4})"), HasSubstr("`zero`"));
+  EXPECT_THAT(refusal(R"({"clip": -1})"), HasSubstr("`clip`"));
+  EXPECT_EQ(refusal(R"({"clip": 0.5, "zero": 3, "batch": 1})"), "accepted");
+}
+
+}  // namespace
+}  // namespace headroom::formula
