@@ -20,13 +20,19 @@ IGNORED = {"self", "kwargs", "bos_token_id", "eos_token_id", "use_cache", "pretr
 # Keys of every configuration that decide what is built.
 OF_ALL = ("tie_word_embeddings", "pad_token_id", "problem_type", "chunk_size_feed_forward")
 
+# Further general keys that decide what some of them are.
+OF_SOME = {"bert": ("is_decoder", "add_cross_attention"),
+           "roberta": ("is_decoder", "add_cross_attention"),
+           "t5": ("decoder_start_token_id",)}
+
 
 def defaults(configuration):
     signature = inspect.signature(configuration.__init__)
     own = {name: parameter.default for name, parameter in signature.parameters.items()
            if name not in IGNORED and not name.startswith("summary_")}
     made = configuration()
-    own.update({name: getattr(made, name) for name in OF_ALL if name not in own})
+    own.update({name: getattr(made, name) for name in OF_ALL + OF_SOME.get(made.model_type, ())
+                if name not in own})
     return own
 
 

@@ -17,10 +17,17 @@ using formula::ModelConfig;
 
 const std::map<std::string, Family>& families() {
   static const std::map<std::string, Family> all = {
-      {"llama", detail::llama_family()},
-      {"mistral", detail::llama_family()},
-      {"qwen2", detail::llama_family()},
-      {"qwen3", detail::llama_family()},
+      {"bert", detail::bert_family()},         {"distilbert", detail::distilbert_family()},
+      {"llama", detail::llama_family()},       {"mistral", detail::llama_family()},
+      {"qwen2", detail::llama_family()},       {"qwen3", detail::llama_family()},
+      {"roberta", detail::bert_family()},      {"t5", detail::t5_family()},
+      {"gemma", detail::gemma_family()},       {"gemma2", detail::gemma_family()},
+      {"phi3", detail::phi3_family()},         {"mixtral", detail::mixtral_family()},
+      {"gpt2", detail::gpt2_family()},         {"gpt_neo", detail::gpt_neo_family()},
+      {"gpt_neox", detail::gpt_neox_family()}, {"opt", detail::opt_family()},
+      {"phi", detail::phi_family()},           {"vit", detail::vit_family()},
+      {"deit", detail::vit_family()},          {"resnet", detail::resnet_family()},
+      {"convnext", detail::convnext_family()},
   };
   return all;
 }

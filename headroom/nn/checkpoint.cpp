@@ -18,7 +18,7 @@ namespace {
 
 using at::Tensor;
 using detail::Surroundings;
-using Part = std::function<Tensor(const Tensor&)>;
+using Part = std::function<Tensors(const Tensors&)>;
 
 // ---- Reentrant: a node of the graph, with a graph inside ----
 
@@ -32,30 +32,46 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
   using Context = torch::autograd::AutogradContext;
   using Variables = torch::autograd::variable_list;
 
-  static Tensor forward(Context* context, const Tensor& x, const c10::intrusive_ptr<Kept>& kept) {
-    context->save_for_backward({x});
+  static Variables forward(Context* context, at::TensorList inputs,
+                           const c10::intrusive_ptr<Kept>& kept) {
+    context->save_for_backward(inputs.vec());
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    return kept->part(x);  // apply() has switched the graph off
+    return kept->part(inputs.vec());  // apply() has switched the graph off
   }
 
   static Variables backward(Context* context, const Variables& gradients) {
     const auto kept =
         c10::static_intrusive_pointer_cast<Kept>(context->saved_data.at("kept").toCapsule());
-    const Tensor saved = context->get_saved_variables()[0];
-    const Tensor input = saved.detach().set_requires_grad(saved.requires_grad());
-    const Tensor output = again(*kept, input);
-    if (!output.requires_grad())
+    const Tensors inputs = cut_off(context->get_saved_variables());
+    const Tensors outputs = again(*kept, inputs);
+    Tensors roots, gradients_of_roots;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!outputs[i].requires_grad()) continue;
+      roots.push_back(outputs[i]);
+      gradients_of_roots.push_back(gradients[i]);
+    }
+    if (roots.empty())
       throw UsageError(expectation("checkpointed", "a part whose result needs a gradient",
                                    "one without", "this part without checkpointing"));
-    torch::autograd::backward({output}, {gradients[0]});
-    return {input.grad(), Tensor()};
+    torch::autograd::backward(roots, gradients_of_roots);
+    Variables result;
+    for (const Tensor& input : inputs) result.push_back(input.defined() ? input.grad() : Tensor());
+    result.emplace_back();  // of `kept`
+    return result;
   }
 
  private:
-  static Tensor again(const Kept& kept, const Tensor& input) {
+  static Tensors cut_off(const Variables& saved) {
+    Tensors inputs;
+    for (const Tensor& x : saved)
+      inputs.push_back(x.defined() ? x.detach().set_requires_grad(x.requires_grad()) : x);
+    return inputs;
+  }
+
+  static Tensors again(const Kept& kept, const Tensors& inputs) {
     const Surroundings::Replay replay(kept.surroundings);
     const at::AutoGradMode with_graph(true);
-    return kept.part(input);
+    return kept.part(inputs);
   }
 };
 
@@ -66,13 +82,13 @@ struct Complete {};
 
 class Frame : public std::enable_shared_from_this<Frame> {
  public:
-  Frame(Part part, const Tensor& x)
-      : part_(std::move(part)), input_(x), surroundings_(x.device()) {}
+  Frame(Part part, const Tensors& inputs)
+      : part_(std::move(part)), inputs_(inputs), surroundings_(inputs.at(0).device()) {}
 
-  Tensor run() {
+  Tensors run() {
     const libtorch::SavedTensorScope scope(
         [frame = shared_from_this()](const Tensor&) { return frame->place(); });
-    return part_(input_);
+    return part_(inputs_);
   }
 
  private:
@@ -104,24 +120,32 @@ class Frame : public std::enable_shared_from_this<Frame> {
     const at::AutoGradMode with_graph(true);
     try {
       const libtorch::SavedTensorScope scope(keep);
-      (void)part_(input_);
+      (void)part_(inputs_);
     } catch (const Complete&) {
     }
   }
 
   const Part part_;
-  const Tensor input_;
+  const Tensors inputs_;
   const Surroundings surroundings_;
   std::vector<std::weak_ptr<Place>> places_;  // one for each saved tensor, in their order
 };
 
 }  // namespace
 
-Tensor checkpointed(Recompute how, const Part& part, const Tensor& x) {
-  if (how == Recompute::none || !at::GradMode::is_enabled()) return part(x);
+Tensors checkpointed(Recompute how, const Part& part, const Tensors& inputs) {
+  if (how == Recompute::none || !at::GradMode::is_enabled()) return part(inputs);
   if (how == Recompute::reentrant)
-    return Reentrant::apply(x, c10::make_intrusive<Kept>(part, x.device()));
-  return std::make_shared<Frame>(part, x)->run();
+    return Reentrant::apply(at::TensorList(inputs),
+                            c10::make_intrusive<Kept>(part, inputs.at(0).device()));
+  return std::make_shared<Frame>(part, inputs)->run();
+}
+
+Tensor checkpointed(Recompute how, const std::function<Tensor(const Tensor&)>& part,
+                    const Tensor& x) {
+  if (how == Recompute::none || !at::GradMode::is_enabled()) return part(x);
+  const Part of_several = [part](const Tensors& inputs) { return Tensors{part(inputs[0])}; };
+  return checkpointed(how, of_several, Tensors{x})[0];
 }
 
 }  // namespace headroom::nn

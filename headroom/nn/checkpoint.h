@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <vector>
 
 namespace headroom::nn {
 
@@ -27,5 +28,12 @@ enum class Recompute {
 [[nodiscard]] at::Tensor checkpointed(Recompute how,
                                       const std::function<at::Tensor(const at::Tensor&)>& part,
                                       const at::Tensor& x);
+
+using Tensors = std::vector<at::Tensor>;
+// Likewise for a part of several tensors, of which some may be undefined. With the reentrant form
+// a tensor that needs a gradient gets none unless it is one of the inputs.
+[[nodiscard]] Tensors checkpointed(Recompute how,
+                                   const std::function<Tensors(const Tensors&)>& part,
+                                   const Tensors& inputs);
 
 }  // namespace headroom::nn

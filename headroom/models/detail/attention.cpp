@@ -34,8 +34,10 @@ Tensor sdpa(const Tensor& q, Tensor k, Tensor v, Tensor mask, const AttentionOpt
   return out.transpose(1, 2).contiguous();
 }
 
-Tensor eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-             const AttentionOptions& options) {
+namespace {
+
+Attended eager_with_weights(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                            const AttentionOptions& options) {
   const Tensor keys = repeated(k, options.groups.value_or(1));
   const Tensor values = repeated(v, options.groups.value_or(1));
   Tensor weights = at::matmul(q, keys.transpose(2, 3));
@@ -51,12 +53,25 @@ Tensor eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ma
   shares.reset();
   weights = at::dropout(weights, options.dropout, options.dropout > 0);
   const Tensor out = at::matmul(weights, values);
-  return out.transpose(1, 2).contiguous();
+  return {out.transpose(1, 2).contiguous(), weights};
+}
+
+}  // namespace
+
+Tensor eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+             const AttentionOptions& options) {
+  return eager_with_weights(q, k, v, mask, options).out;
 }
 
 Tensor attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
               const AttentionOptions& options) {
   return kind == Attention::sdpa ? sdpa(q, k, v, mask, options) : eager(q, k, v, mask, options);
+}
+
+Attended attended(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v,
+                  const Tensor& mask, const AttentionOptions& options) {
+  if (kind == Attention::sdpa) return {sdpa(q, k, v, mask, options), {}};
+  return eager_with_weights(q, k, v, mask, options);
 }
 
 }  // namespace headroom::models::detail

@@ -35,6 +35,16 @@ struct AttentionOptions {
                                 const at::Tensor& v, const at::Tensor& mask,
                                 const AttentionOptions& options);
 
+// transformers' functions give the weights back with the result, and layers hold them until they
+// return.
+struct Attended {
+  at::Tensor out;      // [batch, length, heads, width]
+  at::Tensor weights;  // [batch, heads, length, length]; undefined in the sdpa form
+};
+[[nodiscard]] Attended attended(Attention kind, const at::Tensor& q, const at::Tensor& k,
+                                const at::Tensor& v, const at::Tensor& mask,
+                                const AttentionOptions& options);
+
 // Every key and value as often as query heads use it; a copy if that is more than once.
 [[nodiscard]] at::Tensor repeated(const at::Tensor& states, std::int64_t times);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "headroom/base/error.h"
 #include "headroom/base/text.h"
 
 namespace headroom::models::detail {
@@ -12,6 +13,15 @@ Tensor Net::run_layer(std::size_t index, const std::function<Tensor(const Tensor
   const bool chosen = index % static_cast<std::size_t>(checkpointing.every) == 0;
   return nn::checkpointed(is_training() && chosen ? checkpointing.how : nn::Recompute::none, layer,
                           states);
+}
+
+nn::Tensors Net::run_layer(std::size_t index,
+                           const std::function<nn::Tensors(const nn::Tensors&)>& layer,
+                           const nn::Tensors& inputs) const {
+  const Checkpointing& checkpointing = settings().checkpointing;
+  const bool chosen = index % static_cast<std::size_t>(checkpointing.every) == 0;
+  return nn::checkpointed(is_training() && chosen ? checkpointing.how : nn::Recompute::none, layer,
+                          inputs);
 }
 
 bool Net::keeps_cache() const {
@@ -27,6 +37,19 @@ nn::Activation activation(const formula::ModelConfig& config, const char* key) {
 
 Tensor dropout(const Tensor& x, double share, bool training) {
   return at::dropout(x, share, training);
+}
+
+Tensor in_chunks(const std::function<Tensor(const Tensor&)>& part, std::int64_t tokens,
+                 const Tensor& states) {
+  if (tokens == 0) return part(states);
+  const std::int64_t length = states.size(1);
+  if (length % tokens != 0)
+    throw UsageError(expectation("chunk_size_feed_forward",
+                                 "a length that is a multiple of " + std::to_string(tokens),
+                                 std::to_string(length)));
+  std::vector<Tensor> done;
+  for (const Tensor& chunk : states.chunk(length / tokens, 1)) done.push_back(part(chunk));
+  return at::cat(done, 1);
 }
 
 void keep(Cache* cache, Tensor& keys, Tensor& values) {

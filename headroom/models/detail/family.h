@@ -24,7 +24,20 @@ struct Family {
 };
 
 [[nodiscard]] Family llama_family();  // llama, mistral, qwen2, qwen3
+[[nodiscard]] Family gemma_family();  // gemma, gemma2
+[[nodiscard]] Family phi3_family();
+[[nodiscard]] Family mixtral_family();
+[[nodiscard]] Family bert_family();  // bert, roberta
+[[nodiscard]] Family convnext_family();
+[[nodiscard]] Family distilbert_family();
 [[nodiscard]] Family gpt2_family();
+[[nodiscard]] Family gpt_neo_family();
+[[nodiscard]] Family gpt_neox_family();
+[[nodiscard]] Family opt_family();
+[[nodiscard]] Family phi_family();
+[[nodiscard]] Family resnet_family();
+[[nodiscard]] Family t5_family();
+[[nodiscard]] Family vit_family();  // vit, deit
 
 // A model and the module that it is.
 class Net : public torch::nn::Module, public Model {
@@ -37,6 +50,9 @@ class Net : public torch::nn::Module, public Model {
   // Layer number `index` of the model, checkpointed or not, as the settings say.
   Tensor run_layer(std::size_t index, const std::function<Tensor(const Tensor&)>& layer,
                    const Tensor& states) const;
+  nn::Tensors run_layer(std::size_t index,
+                        const std::function<nn::Tensors(const nn::Tensors&)>& layer,
+                        const nn::Tensors& inputs) const;
   [[nodiscard]] bool keeps_cache() const;
 };
 
@@ -52,6 +68,11 @@ std::shared_ptr<Layer> child(torch::nn::Module& of, const std::string& name,
 
 // torch.nn.functional.dropout.
 [[nodiscard]] Tensor dropout(const Tensor& x, double share, bool training);
+
+// transformers' apply_chunking_to_forward along the tokens: `part` on so many at a time, side by
+// side again afterwards; 0: on all at once. Throws UsageError where they do not divide the length.
+[[nodiscard]] Tensor in_chunks(const std::function<Tensor(const Tensor&)>& part,
+                               std::int64_t tokens, const Tensor& states);
 
 using Cache = std::vector<std::pair<Tensor, Tensor>>;
 // transformers' DynamicCache: keys and values so far, copied behind those that are there.

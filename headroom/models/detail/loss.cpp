@@ -26,6 +26,11 @@ Tensor causal_lm_loss(Tensor logits, const Tensor& labels, std::int64_t vocabula
   return at::cross_entropy_loss(logits, shifted.view(-1), {}, at::Reduction::Mean, kIgnored);
 }
 
+Tensor token_loss(const Tensor& logits, const Tensor& labels) {
+  return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), labels.view(-1), {},
+                                at::Reduction::Mean, kIgnored);
+}
+
 Tensor classification_loss(const Tensor& logits, const Tensor& labels,
                            const formula::ModelConfig& config) {
   const std::string type = problem_type(labels, config);

@@ -12,6 +12,9 @@ namespace headroom::models::detail {
 // Logits [batch, length, vocabulary] and labels [batch, length]; each position predicts the next.
 [[nodiscard]] at::Tensor causal_lm_loss(at::Tensor logits, const at::Tensor& labels,
                                         std::int64_t vocabulary);
+// Logits and labels as above, of any length; each position predicts its own label. The logits stay
+// in their type: what BERT's and T5's classes do themselves.
+[[nodiscard]] at::Tensor token_loss(const at::Tensor& logits, const at::Tensor& labels);
 // By `problem_type`, or by the number of labels and their type.
 [[nodiscard]] at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& labels,
                                              const formula::ModelConfig& config);

@@ -5,7 +5,6 @@
 #include <limits>
 
 namespace headroom::models::detail {
-namespace {
 
 using at::Tensor;
 
@@ -15,6 +14,8 @@ double lowest(at::ScalarType type) {
   if (type == at::kDouble) return std::numeric_limits<double>::lowest();
   return std::numeric_limits<float>::lowest();
 }
+
+namespace {
 
 // Without a mask transformers looks in the positions for several sequences packed into one row; it
 // finds out by a tensor, so the mask is made whether there are some or not.
@@ -45,6 +46,22 @@ bool says_all_ones(const Batch& batch, const Tensor& padding) {
   return batch.mask_is_all_ones || padding.all().item<bool>();
 }
 
+// Where padding is neither masked yet nor a token, the lowest number is put.
+void mask_padding(Tensor& mask, const Tensor& tokens) {
+  Tensor seen = mask.slice(3, 0, tokens.size(-1));
+  Tensor padding = seen + tokens.unsqueeze(1).unsqueeze(1);
+  padding = padding == 0;
+  const Tensor filled = seen.masked_fill(padding, lowest(mask.scalar_type()));
+  seen.copy_(filled);
+}
+
+// A row that sees nothing would be divided by zero in the kernels of accelerators: it sees all.
+Tensor without_blind_rows(const Tensor& mask) {
+  Tensor blind = mask == lowest(mask.scalar_type());
+  blind = at::all(blind, -1, true);
+  return mask.mul(at::logical_not(blind));
+}
+
 }  // namespace
 
 Tensor causal_mask(const Batch& batch, const Tensor& positions, const MaskOptions& options) {
@@ -64,6 +81,76 @@ Tensor causal_mask(const Batch& batch, const Tensor& positions, const MaskOption
   if (options.attention == Attention::sdpa) return mask;
   const Tensor zero = at::zeros({}, mask.options().dtype(options.type));
   return at::where(mask, zero, lowest(options.type));
+}
+
+Tensor additive_causal_mask(const Batch& batch, const Tensor& positions,
+                            const MaskOptions& options) {
+  const bool sdpa = options.attention == Attention::sdpa, given = batch.mask.defined();
+  if (sdpa && (!given || says_all_ones(batch, batch.mask))) return {};
+  const std::int64_t rows = batch.tokens.size(0), length = positions.size(0),
+                     keys = given ? batch.mask.size(-1) : length + 1;
+  Tensor mask =
+      at::full({length, keys}, lowest(options.type), positions.options().dtype(options.type));
+  if (length != 1) mask = at::triu(mask, 1);
+  Tensor later = at::arange(keys, positions.options());
+  later = later > positions.reshape({-1, 1});
+  mask.mul_(later);
+  mask = mask.unsqueeze(0).unsqueeze(0).expand({rows, 1, -1, -1});
+  if (!given) return mask;
+  mask = mask.clone();
+  mask_padding(mask, batch.mask);
+  return sdpa && !mask.device().is_cpu() ? without_blind_rows(mask) : mask;
+}
+
+Tensor ones_mask(const Tensor& tokens) {
+  return at::ones(tokens.sizes(), tokens.options().dtype(at::kFloat));
+}
+
+Tensor inverted_mask(const Tensor& mask, at::ScalarType type) {
+  Tensor inverted = mask.dim() == 2 ? mask.unsqueeze(1).unsqueeze(2) : mask;
+  inverted = inverted.to(type);
+  inverted = at::rsub(inverted, 1.0);
+  return inverted * lowest(type);
+}
+
+Tensor decoder_mask(const Tensor& mask) {
+  const std::int64_t rows = mask.size(0), length = mask.size(1);
+  const Tensor places = at::arange(length, mask.options().dtype(at::kLong));
+  Tensor causal = places.unsqueeze(0).unsqueeze(1).repeat({rows, length, 1});
+  causal = causal <= places.unsqueeze(0).unsqueeze(2);
+  causal = causal.to(mask.scalar_type());
+  return causal.unsqueeze(1) * mask.unsqueeze(1).unsqueeze(2);
+}
+
+Tensor sdpa_mask(const Batch& batch, at::ScalarType type, bool causal) {
+  if (!batch.mask.defined() || batch.mask_is_all_ones) return {};
+  if ((batch.mask == 1).all().item<bool>()) return {};
+  const std::int64_t rows = batch.mask.size(0), length = batch.mask.size(1);
+  Tensor mask = batch.mask.unsqueeze(1).unsqueeze(2).expand({rows, 1, length, length}).to(type);
+  mask = at::rsub(mask, 1.0);
+  mask = mask.masked_fill(mask.to(at::kBool), lowest(type));
+  if (!causal || length == 1) return mask;
+  const Tensor places = at::arange(length, mask.options().dtype(at::kLong));
+  Tensor later = at::full({length, length}, lowest(type), mask.options().dtype(at::kFloat));
+  later.masked_fill_(places < (places + 1).view({length, 1}), 0);
+  later = later.to(type).expand({rows, 1, length, length});
+  return later.masked_fill(mask.to(at::kBool), lowest(type));
+}
+
+Tensor t5_causal_mask(const Tensor& mask, const Tensor& positions, at::ScalarType type) {
+  const std::int64_t rows = mask.size(0), length = positions.size(0);
+  Tensor causal = at::full({length, length}, lowest(type), positions.options().dtype(type));
+  if (length != 1) causal = at::triu(causal, 1);
+  {
+    const Tensor later = at::arange(length, positions.options()) > positions.reshape({-1, 1});
+    causal.mul_(later);
+  }
+  causal = causal.unsqueeze(0).unsqueeze(1).expand({rows, 1, -1, -1});
+  causal = causal.clone();
+  Tensor padding = causal + mask.unsqueeze(1).unsqueeze(2);
+  padding = padding == 0;
+  causal.copy_(causal.masked_fill(padding, lowest(type)));
+  return causal;
 }
 
 }  // namespace headroom::models::detail

@@ -2,53 +2,13 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 namespace headroom::models::detail {
 namespace {
 
 using at::Tensor;
 using formula::ModelConfig;
-
-Tensor inverse_frequencies(double base, std::int64_t width) {
-  Tensor exponents = at::arange(0, width, 2, at::dtype(at::kLong)).to(at::kFloat);
-  exponents = exponents / static_cast<double>(width);
-  const Tensor frequencies = at::pow(at::Scalar(base), exponents);
-  return 1.0 / frequencies;
-}
-
-double parameter(const ModelConfig& config, const char* key) {
-  const Json& scaling = config.at("rope_scaling");
-  const auto found = scaling.find(key);
-  if (found == scaling.end() || !found->is_number())
-    config.refuse("rope_scaling", std::string("a number as `") + key + "`");
-  return found->get<double>();
-}
-
-// Llama-3.1: slow rotations are slowed further, fast ones stay, those between are mixed.
-Tensor llama3(const ModelConfig& config, const Tensor& frequencies) {
-  const double factor = parameter(config, "factor");
-  const double low = parameter(config, "low_freq_factor");
-  const double high = parameter(config, "high_freq_factor");
-  const double length = parameter(config, "original_max_position_embeddings");
-  const Tensor wavelengths = 2 * M_PI / frequencies;
-  const Tensor slow = wavelengths > length / low, fast = wavelengths < length / high;
-  const Tensor slowed = at::where(slow, frequencies / factor, frequencies);
-  const Tensor share = (length / wavelengths - low) / (high - low);
-  const Tensor mixed = (1 - share) * slowed / factor + share * slowed;
-  return at::where(at::logical_not(fast) * at::logical_not(slow), mixed, slowed);
-}
-
-std::string kind_of(const ModelConfig& config) {
-  const Json& scaling = config.at("rope_scaling");
-  if (scaling.is_null()) return "default";
-  if (!scaling.is_object()) config.refuse("rope_scaling", "an object or null");
-  for (const char* key : {"rope_type", "type"})
-    if (const auto kind = scaling.find(key); kind != scaling.end() && kind->is_string())
-      return kind->get<std::string>();
-  return "default";
-}
 
 Tensor half_turned(const Tensor& states) {
   const std::int64_t half = states.size(-1) / 2;
@@ -57,26 +17,46 @@ Tensor half_turned(const Tensor& states) {
   return at::cat({negative, first}, -1);
 }
 
-}  // namespace
-
-Rotary::Rotary(const ModelConfig& config, std::int64_t width) {
-  const Tensor plain = inverse_frequencies(config.number("rope_theta"), width);
-  Tensor scaled = plain;
-  if (config.has("rope_scaling")) {
-    const std::string kind = kind_of(config);
-    if (kind == "linear")
-      scaled = plain / parameter(config, "factor");
-    else if (kind == "llama3")
-      scaled = llama3(config, plain);
-    else if (kind != "default" && kind != "dynamic")
-      config.refuse("rope_scaling", "a `rope_type` of default, linear, dynamic or llama3");
-  }
-  inverse_frequencies_ = register_buffer("inv_freq", scaled);
+std::int64_t even(const ModelConfig& config, std::int64_t width) {
+  const bool has_own = config.has("head_dim") && !config.is_null("head_dim");
+  if (width < 2 || width % 2 != 0)
+    config.refuse(has_own ? "head_dim" : "hidden_size",
+                  "a width of heads whose turned part, here " + std::to_string(width) +
+                      ", is even (pairs of numbers are turned)");
+  return width;
 }
 
-CosSin Rotary::operator()(const Tensor& positions, at::ScalarType type) const {
+}  // namespace
+
+Rotary::Rotary(const ModelConfig& config, std::int64_t width)
+    : config_(config),
+      width_(even(config, width)),
+      kind_(rotary_kind(config)),
+      most_(config.at_least_1("max_position_embeddings")),
+      longest_(most_) {
+  const RotaryFrequencies frequencies = rotary_frequencies(kind_, config, width, 0, {});
+  scaling_ = frequencies.scaling;
+  inverse_frequencies_ = register_buffer("inv_freq", frequencies.inverse);
+}
+
+Tensor Rotary::frequencies_for(std::int64_t length) {
+  if (kind_ == RotaryKind::dynamic) {
+    // Once stretched they stay so, until a text comes that is short again.
+    longest_ = length < most_ ? most_ : std::max(longest_, length);
+    length = longest_;
+  }
+  const std::int64_t usual = kind_ == RotaryKind::dynamic    ? most_
+                             : kind_ == RotaryKind::longrope ? longrope_length(config_)
+                                                             : length;
+  if (length <= usual) return inverse_frequencies_;
+  const auto where = at::device(inverse_frequencies_.device());
+  return rotary_frequencies(kind_, config_, width_, length, where).inverse;
+}
+
+CosSin Rotary::operator()(const Tensor& positions, at::ScalarType type) {
   const at::NoGradGuard no_grad;
-  const Tensor frequencies = inverse_frequencies_.unsqueeze(0)
+  const Tensor frequencies = frequencies_for(positions.size(1))
+                                 .unsqueeze(0)
                                  .unsqueeze(2)
                                  .to(at::kFloat)
                                  .expand({positions.size(0), -1, 1});
@@ -96,6 +76,12 @@ Tensor turned(const Tensor& states, const CosSin& by) {
   Tensor across = half_turned(states);
   across = across * sin;
   return straight + across;
+}
+
+Tensor partly_turned(const Tensor& states, const CosSin& by) {
+  const std::int64_t width = by.cos.size(-1);
+  const Tensor part = turned(states.slice(-1, 0, width), by);
+  return at::cat({part, states.slice(-1, width)}, -1);
 }
 
 }  // namespace headroom::models::detail

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "headroom/formula/model_config.h"
+#include "headroom/models/detail/rotary_frequencies.h"
 
 namespace headroom::models::detail {
 
@@ -16,19 +17,29 @@ struct CosSin {
 
 class Rotary : public torch::nn::Module {
  public:
-  // `width`: of a head, or of the part of it that is turned. Throws InputError for a `rope_scaling`
-  // that transformers does not know.
+  // `width`: of a head, or of the part of it that is turned. Throws InputError for an odd one, and
+  // for a `rope_scaling` that transformers does not know.
   Rotary(const formula::ModelConfig& config, std::int64_t width);
 
-  // `positions`: [1, length]; the result in the hidden states' type.
-  [[nodiscard]] CosSin operator()(const at::Tensor& positions, at::ScalarType type) const;
+  // `positions`: [1, length], from 0 on; the result in the hidden states' type.
+  [[nodiscard]] CosSin operator()(const at::Tensor& positions, at::ScalarType type);
 
  private:
-  at::Tensor inverse_frequencies_;
+  [[nodiscard]] at::Tensor frequencies_for(std::int64_t length);
+
+  const formula::ModelConfig config_;
+  const std::int64_t width_;
+  const RotaryKind kind_;
   double scaling_ = 1;  // of cosines and sines
+  at::Tensor inverse_frequencies_;
+  std::int64_t most_;     // positions of the model
+  std::int64_t longest_;  // the length for which the dynamic kind has its frequencies
 };
 
 // Queries or keys [batch, heads, length, width], turned.
 [[nodiscard]] at::Tensor turned(const at::Tensor& states, const CosSin& by);
+
+// The same where only the first part of a head is turned: a copy, even if that is all of it.
+[[nodiscard]] at::Tensor partly_turned(const at::Tensor& states, const CosSin& by);
 
 }  // namespace headroom::models::detail

@@ -1,0 +1,62 @@
+#include "headroom/models/detail/images.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/models/detail/loss.h"
+
+namespace headroom::models::detail {
+namespace {
+
+std::string sizes_of(const Tensor& pixels) {
+  if (!pixels.defined()) return "a batch without pixels";
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : pixels.sizes()) sizes.push_back(std::to_string(size));
+  return join(sizes, " x ");
+}
+
+}  // namespace
+
+void check_images(const Batch& batch, std::int64_t channels, std::optional<std::int64_t> side) {
+  const Tensor& pixels = batch.pixels;
+  const bool fits = pixels.defined() && pixels.dim() == 4 && pixels.size(1) == channels &&
+                    (!side || (pixels.size(2) == *side && pixels.size(3) == *side));
+  if (fits) return;
+  const std::string extent =
+      side ? std::to_string(*side) + " x " + std::to_string(*side) : "height x width";
+  throw UsageError(expectation(
+      "run", "images of rows x " + std::to_string(channels) + " x " + extent, sizes_of(pixels),
+      side ? "the model's own image size: positions are not interpolated" : ""));
+}
+
+void refuse_checkpointing(const formula::ModelConfig& config, const Settings& settings) {
+  if (settings.checkpointing.how == nn::Recompute::none) return;
+  throw UsageError(expectation("build", "a model that transformers can checkpoint",
+                               config.type() + ", which it cannot", "no checkpointing"));
+}
+
+std::vector<std::int64_t> per_stage(const formula::ModelConfig& config, const char* key,
+                                    std::size_t stages) {
+  std::vector<std::int64_t> numbers;
+  for (const long long number : config.counts(key)) {
+    if (number < 1) config.refuse(key, "numbers of at least 1");
+    numbers.push_back(number);
+  }
+  if (numbers.empty() || numbers.size() != stages)
+    config.refuse(key,
+                  "one number for each of " + counted(static_cast<long long>(stages), "stage"));
+  return numbers;
+}
+
+Output classified(Tensor logits, const Batch& batch, const formula::ModelConfig& config) {
+  Output output;
+  output.logits = std::move(logits);
+  if (batch.labels.defined())
+    output.loss = classification_loss(output.logits, batch.labels, config);
+  return output;
+}
+
+}  // namespace headroom::models::detail

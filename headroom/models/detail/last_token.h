@@ -1,0 +1,16 @@
+// Where a decoder classifies a row: at its last token (the ForSequenceClassification classes of
+// transformers 4.57.6).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "headroom/formula/model_config.h"
+
+namespace headroom::models::detail {
+
+// Of logits [batch, length, labels] those of each row's last token that is no padding, [batch,
+// labels]. Throws UsageError for several rows where the config has no `pad_token_id`.
+[[nodiscard]] at::Tensor at_last_token(const at::Tensor& logits, const at::Tensor& tokens,
+                                       const formula::ModelConfig& config);
+
+}  // namespace headroom::models::detail

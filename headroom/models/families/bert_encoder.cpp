@@ -1,0 +1,294 @@
+// Python frees a temporary when the operation that took it has run, and what a function holds in a
+// variable when the function returns; so do these.
+#include "headroom/models/families/bert_encoder.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "headroom/base/error.h"
+#include "headroom/models/detail/attention.h"
+#include "headroom/models/detail/masks.h"
+
+namespace headroom::models::detail {
+
+using formula::ModelConfig;
+using nn::LayerNorm;
+using nn::Linear;
+using nn::Tensors;
+
+BertShape::BertShape(const ModelConfig& config)
+    : width(config.at_least_1("hidden_size")),
+      heads(config.at_least_1("num_attention_heads")),
+      inner(config.at_least_1("intermediate_size")),
+      layers(config.at_least_1("num_hidden_layers")),
+      vocabulary(config.at_least_1("vocab_size")),
+      places(config.at_least_1("max_position_embeddings")),
+      segments(config.at_least_1("type_vocab_size")),
+      padding(config.optional_count("pad_token_id").value_or(-1)),
+      chunk(config.count("chunk_size_feed_forward")),
+      epsilon(config.number("layer_norm_eps")),
+      dropout(config.number("hidden_dropout_prob")),
+      attention_dropout(config.number("attention_probs_dropout_prob")),
+      decoder(config.flag("is_decoder")),
+      counts_tokens(config.type() == "roberta") {
+  if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of hidden_size");
+  if (config.text("position_embedding_type") != "absolute")
+    config.refuse("position_embedding_type", "`absolute`, the only kind that is built,");
+  if (config.flag("add_cross_attention"))
+    config.refuse("add_cross_attention", "false (no encoder stands beside this model)");
+  if (counts_tokens && padding < 0) config.refuse("pad_token_id", "a whole number");
+}
+
+class BertEmbeddings : public torch::nn::Module {
+ public:
+  explicit BertEmbeddings(const BertShape& shape)
+      : shape_(shape),
+        words_(child<nn::Embedding>(*this, "word_embeddings", shape.vocabulary, shape.width,
+                                    shape.padding)),
+        places_(child<nn::Embedding>(*this, "position_embeddings", shape.places, shape.width,
+                                     shape.counts_tokens ? shape.padding : -1)),
+        segments_(
+            child<nn::Embedding>(*this, "token_type_embeddings", shape.segments, shape.width)),
+        norm_(child<LayerNorm>(*this, "LayerNorm", shape.width, shape.epsilon)),
+        position_ids_(register_buffer(
+            "position_ids", at::arange(shape.places, at::dtype(at::kLong)).expand({1, -1}))),
+        segment_ids_(register_buffer("token_type_ids",
+                                     at::zeros({1, shape.places}, at::dtype(at::kLong)))) {}
+
+  Tensor operator()(const Tensor& tokens) const {
+    const std::int64_t rows = tokens.size(0), length = tokens.size(1);
+    const Tensor positions =
+        shape_.counts_tokens ? counted(tokens) : position_ids_.slice(1, 0, length);
+    const Tensor segment_ids = segment_ids_.slice(1, 0, length).expand({rows, length});
+    const Tensor words = (*words_)(tokens);
+    const Tensor segments = (*segments_)(segment_ids);
+    Tensor embedded = words + segments;
+    const Tensor places = (*places_)(positions);
+    embedded += places;
+    embedded = (*norm_)(embedded);
+    return at::dropout(embedded, shape_.dropout, is_training());
+  }
+
+  [[nodiscard]] const Tensor& words() const { return words_->weight; }
+
+ private:
+  // Positions begin behind the padding's number, and padding stays there.
+  Tensor counted(const Tensor& tokens) const {
+    if (tokens.size(1) + shape_.padding + 1 > shape_.places)
+      throw UsageError(
+          expectation("batch",
+                      "at most " + std::to_string(shape_.places - shape_.padding - 1) +
+                          " tokens a row (RoBERTa's positions begin behind its `pad_token_id`)",
+                      std::to_string(tokens.size(1)), "a shorter --seq"));
+    const Tensor mask = tokens.ne(shape_.padding).to(at::kInt);
+    Tensor counts = mask.cumsum(1);
+    counts = counts.to(at::kInt);
+    counts = counts + 0;
+    counts = counts * mask;
+    return counts.to(at::kLong) + shape_.padding;
+  }
+
+  const BertShape shape_;
+  const std::shared_ptr<nn::Embedding> words_, places_, segments_;
+  const std::shared_ptr<LayerNorm> norm_;
+  const Tensor position_ids_, segment_ids_;
+};
+
+namespace {
+
+// What a layer is given besides the hidden states.
+struct Surroundings {
+  Attention attention = Attention::sdpa;
+  Tensor mask;
+  Cache* cache = nullptr;
+};
+
+// Results of attention and of a layer: the states, and in the eager form who looked at whom, which
+// Python hands up to the encoder and holds there until the next layer has run.
+Tensors with_shares(Tensor states, const Tensors& of_attention) {
+  Tensors result = of_attention;
+  result[0] = std::move(states);
+  return result;
+}
+
+class SelfAttention : public torch::nn::Module {
+ public:
+  explicit SelfAttention(const BertShape& shape)
+      : shape_(shape),
+        query_(child<Linear>(*this, "query", shape.width, shape.width)),
+        key_(child<Linear>(*this, "key", shape.width, shape.width)),
+        value_(child<Linear>(*this, "value", shape.width, shape.width)) {}
+
+  Tensors operator()(const Tensor& states, const Surroundings& with) const {
+    const Tensor q = heads_of(*query_, states);
+    Tensor k = heads_of(*key_, states), v = heads_of(*value_, states);
+    keep(with.cache, k, v);
+    if (with.attention == Attention::eager) return eager_form(q, k, v, with.mask);
+    AttentionOptions options;
+    options.dropout = is_training() ? shape_.attention_dropout : 0;
+    options.is_causal = shape_.decoder && !with.mask.defined() && q.size(2) > 1;
+    return {sdpa(q, k, v, with.mask, options).reshape(states.sizes())};
+  }
+
+ private:
+  Tensor heads_of(const Linear& projection, const Tensor& states) const {
+    return projection(states)
+        .view({states.size(0), -1, shape_.heads, shape_.width / shape_.heads})
+        .transpose(1, 2);
+  }
+
+  Tensors eager_form(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const {
+    Tensor scores = at::matmul(q, k.transpose(-1, -2));
+    scores = scores / std::sqrt(static_cast<double>(q.size(-1)));
+    scores = scores + mask;
+    Tensor shares = at::softmax(scores, -1);
+    shares = at::dropout(shares, shape_.attention_dropout, is_training());
+    Tensor out = at::matmul(shares, v);
+    out = out.permute({0, 2, 1, 3}).contiguous();
+    return {out.view({out.size(0), out.size(1), shape_.width}), shares};
+  }
+
+  const BertShape shape_;
+  const std::shared_ptr<Linear> query_, key_, value_;
+};
+
+// BertSelfOutput and BertOutput: a projection, added to what came in.
+class AddedOutput : public torch::nn::Module {
+ public:
+  AddedOutput(const BertShape& shape, std::int64_t in)
+      : dropout_(shape.dropout),
+        dense_(child<Linear>(*this, "dense", in, shape.width)),
+        norm_(child<LayerNorm>(*this, "LayerNorm", shape.width, shape.epsilon)) {}
+
+  Tensor operator()(const Tensor& x, const Tensor& before) const {
+    Tensor states = (*dense_)(x);
+    states = at::dropout(states, dropout_, is_training());
+    return (*norm_)(states + before);
+  }
+
+ private:
+  const double dropout_;
+  const std::shared_ptr<Linear> dense_;
+  const std::shared_ptr<LayerNorm> norm_;
+};
+
+class BertAttention : public torch::nn::Module {
+ public:
+  explicit BertAttention(const BertShape& shape)
+      : self_(child<SelfAttention>(*this, "self", shape)),
+        output_(child<AddedOutput>(*this, "output", shape, shape.width)) {}
+
+  Tensors operator()(const Tensor& states, const Surroundings& with) const {
+    const Tensors attended = (*self_)(states, with);
+    return with_shares((*output_)(attended[0], states), attended);
+  }
+
+ private:
+  const std::shared_ptr<SelfAttention> self_;
+  const std::shared_ptr<AddedOutput> output_;
+};
+
+class Intermediate : public torch::nn::Module {
+ public:
+  Intermediate(const BertShape& shape, nn::Activation activation)
+      : dense_(child<Linear>(*this, "dense", shape.width, shape.inner)),
+        activation_(std::move(activation)) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor inner = (*dense_)(x);
+    inner = activation_(inner);
+    return inner;
+  }
+
+ private:
+  const std::shared_ptr<Linear> dense_;
+  const nn::Activation activation_;
+};
+
+class BertLayer : public torch::nn::Module {
+ public:
+  BertLayer(const BertShape& shape, const nn::Activation& activation)
+      : chunk_(shape.chunk),
+        attention_(child<BertAttention>(*this, "attention", shape)),
+        intermediate_(child<Intermediate>(*this, "intermediate", shape, activation)),
+        output_(child<AddedOutput>(*this, "output", shape, shape.inner)) {}
+
+  Tensors operator()(const Tensor& states, const Surroundings& with) const {
+    const Tensors attended = (*attention_)(states, with);
+    const auto feed_forward = [this](const Tensor& x) {
+      const Tensor inner = (*intermediate_)(x);
+      return (*output_)(inner, x);
+    };
+    return with_shares(in_chunks(feed_forward, chunk_, attended[0]), attended);
+  }
+
+ private:
+  const std::int64_t chunk_;
+  const std::shared_ptr<BertAttention> attention_;
+  const std::shared_ptr<Intermediate> intermediate_;
+  const std::shared_ptr<AddedOutput> output_;
+};
+
+class Pooler : public torch::nn::Module {};
+
+}  // namespace
+
+class BertLayers : public torch::nn::Module {
+ public:
+  BertLayers(const BertShape& shape, const nn::Activation& activation)
+      : layers_(child<nn::List<BertLayer>>(*this, "layer")) {
+    for (std::int64_t i = 0; i < shape.layers; ++i)
+      layers_->add(std::make_shared<BertLayer>(shape, activation));
+  }
+
+  Tensor operator()(const Tensor& embedded, Surroundings surroundings,
+                    const RunLayer& run_layer) const {
+    const auto with = std::make_shared<const Surroundings>(std::move(surroundings));
+    Tensor states = embedded;
+    Tensors outputs;
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      const auto layer = (*layers_)[i];
+      outputs =
+          run_layer(i, [layer, with](const Tensors& x) { return (*layer)(x[0], *with); }, {states});
+      states = outputs[0];
+    }
+    return states;
+  }
+
+ private:
+  const std::shared_ptr<nn::List<BertLayer>> layers_;
+};
+
+BertModel::BertModel(const ModelConfig& config, bool with_pooler)
+    : shape_(config),
+      embeddings_(child<BertEmbeddings>(*this, "embeddings", shape_)),
+      encoder_(child<BertLayers>(*this, "encoder", shape_, activation(config, "hidden_act"))) {
+  if (!with_pooler) return;
+  const auto pooler = child<Pooler>(*this, "pooler");
+  pooler_ = child<Linear>(*pooler, "dense", shape_.width, shape_.width);
+}
+
+BertStates BertModel::operator()(const Batch& batch, Attention attention, Cache* cache,
+                                 const RunLayer& run_layer) const {
+  const Tensor embedded = (*embeddings_)(batch.tokens);
+  const Tensor given = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
+  Surroundings with{.attention = attention, .mask = {}, .cache = shape_.decoder ? cache : nullptr};
+  if (attention == Attention::sdpa)
+    with.mask = sdpa_mask(batch, embedded.scalar_type(), shape_.decoder);
+  else
+    with.mask =
+        inverted_mask(shape_.decoder ? decoder_mask(given) : given, embedding().scalar_type());
+  BertStates result;
+  result.states = (*encoder_)(embedded, std::move(with), run_layer);
+  if (!pooler_) return result;
+  result.pooled = (*pooler_)(result.states.select(1, 0));
+  result.pooled = at::tanh(result.pooled);
+  return result;
+}
+
+const Tensor& BertModel::embedding() const {
+  return embeddings_->words();
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,49 @@
+// The encoder that BERT and RoBERTa share (BertModel and RobertaModel of modeling_bert.py and
+// modeling_roberta.py, transformers 4.57.6); they differ in how positions are counted. With
+// `is_decoder` it is a decoder without an encoder beside it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "headroom/models/detail/family.h"
+
+namespace headroom::models::detail {
+
+struct BertShape {
+  explicit BertShape(const formula::ModelConfig& config);
+
+  std::int64_t width, heads, inner, layers, vocabulary, places, segments, padding, chunk;
+  double epsilon, dropout, attention_dropout;
+  bool decoder, counts_tokens;  // RoBERTa numbers what is not padding
+};
+
+struct BertStates {
+  Tensor states;  // [batch, length, width]
+  Tensor pooled;  // [batch, width]; undefined without a pooler
+};
+
+// Net::run_layer, handed in.
+using RunLayer = std::function<nn::Tensors(
+    std::size_t, const std::function<nn::Tensors(const nn::Tensors&)>&, const nn::Tensors&)>;
+
+class BertEmbeddings;
+class BertLayers;
+
+class BertModel : public torch::nn::Module {
+ public:
+  BertModel(const formula::ModelConfig& config, bool with_pooler);
+
+  [[nodiscard]] BertStates operator()(const Batch& batch, Attention attention, Cache* cache,
+                                      const RunLayer& run_layer) const;
+  [[nodiscard]] const Tensor& embedding() const;  // of words, to tie a head to
+
+ private:
+  const BertShape shape_;
+  const std::shared_ptr<BertEmbeddings> embeddings_;
+  const std::shared_ptr<BertLayers> encoder_;
+  std::shared_ptr<nn::Linear> pooler_;
+};
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,248 @@
+// ConvNeXt (modeling_convnext.py of transformers 4.57.6) with a head for image classification.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "headroom/models/detail/images.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using formula::ModelConfig;
+using nn::Conv2d;
+using nn::LayerNorm;
+using nn::Linear;
+
+// Of every norm but the last, whatever the config says.
+constexpr double kEpsilon = 1e-6;
+
+struct Shape {
+  explicit Shape(const ModelConfig& config);
+
+  std::int64_t channels, patch;
+  std::vector<std::int64_t> depths, widths;
+  double epsilon, layer_scale, drop_path;
+  nn::Activation function;
+};
+
+// What a config that leaves the lists out, or null, means.
+std::vector<std::int64_t> stages_or(const ModelConfig& config, const char* key,
+                                    std::vector<std::int64_t> otherwise) {
+  const long long stages = config.at_least_1("num_stages");
+  if (!config.is_null(key)) return per_stage(config, key, static_cast<std::size_t>(stages));
+  if (stages != static_cast<long long>(otherwise.size()))
+    config.refuse(key, "one number for each of num_stages stages");
+  return otherwise;
+}
+
+Shape::Shape(const ModelConfig& config)
+    : channels(config.at_least_1("num_channels")),
+      patch(config.at_least_1("patch_size")),
+      depths(stages_or(config, "depths", {3, 3, 9, 3})),
+      widths(stages_or(config, "hidden_sizes", {96, 192, 384, 768})),
+      epsilon(config.number("layer_norm_eps")),
+      layer_scale(config.number("layer_scale_init_value")),
+      drop_path(config.number("drop_path_rate")),
+      function(activation(config, "hidden_act")) {
+  if (drop_path < 0 || drop_path >= 1) config.refuse("drop_path_rate", "a share below 1");
+}
+
+// The share of rows that a layer is left out for grows from nothing at the first layer. Numbers as
+// torch.linspace has them, in float: it counts from the near end.
+double drop_share(const Shape& shape, std::int64_t layer) {
+  const std::int64_t layers = std::accumulate(shape.depths.begin(), shape.depths.end(), 0LL);
+  if (layers == 1) return 0;
+  const float most = static_cast<float>(shape.drop_path);
+  const float step = most / static_cast<float>(layers - 1);
+  if (layer < layers / 2) return step * static_cast<float>(layer);
+  return most - step * static_cast<float>(layers - layer - 1);
+}
+
+// Over the channels of [rows, channels, height, width].
+class ChannelNorm : public LayerNorm {
+ public:
+  explicit ChannelNorm(std::int64_t width) : LayerNorm(width, kEpsilon) {}
+
+  Tensor operator()(Tensor x) const {
+    x = x.permute({0, 2, 3, 1});
+    x = LayerNorm::operator()(x);
+    return x.permute({0, 3, 1, 2});
+  }
+};
+
+Tensor drop_path(const Tensor& x, double share) {
+  const double kept = 1 - share;
+  Tensor chosen = at::rand({x.size(0), 1, 1, 1}, x.options());
+  chosen = kept + chosen;
+  chosen.floor_();
+  const Tensor scaled = x.div(kept);
+  return scaled * chosen;
+}
+
+class Layer : public torch::nn::Module {
+ public:
+  Layer(const Shape& shape, std::int64_t width, double dropped)
+      : activation_(shape.function), dropped_(dropped) {
+    if (shape.layer_scale > 0)
+      scale_ = register_parameter("layer_scale_parameter", at::empty({width}));
+    depthwise_ =
+        child<Conv2d>(*this, "dwconv", width, width,
+                      Conv2d::Options{.kernel = 7, .stride = 1, .padding = 3, .groups = width});
+    norm_ = child<LayerNorm>(*this, "layernorm", width, kEpsilon);
+    widen_ = child<Linear>(*this, "pwconv1", width, 4 * width);
+    narrow_ = child<Linear>(*this, "pwconv2", 4 * width, width);
+  }
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor states = (*depthwise_)(x);
+    states = states.permute({0, 2, 3, 1});
+    states = (*norm_)(states);
+    states = (*widen_)(states);
+    states = activation_(states);
+    states = (*narrow_)(states);
+    if (scale_.defined()) states = scale_ * states;
+    states = states.permute({0, 3, 1, 2});
+    if (dropped_ == 0 || !is_training()) return x + states;
+    return x + drop_path(states, dropped_);
+  }
+
+ private:
+  const nn::Activation activation_;
+  const double dropped_;
+  Tensor scale_;
+  std::shared_ptr<Conv2d> depthwise_;
+  std::shared_ptr<LayerNorm> norm_;
+  std::shared_ptr<Linear> widen_, narrow_;
+};
+
+// A norm and a convolution that halves the sides.
+class Downsampling : public torch::nn::Module {
+ public:
+  Downsampling(std::int64_t in, std::int64_t out)
+      : norm_(child<ChannelNorm>(*this, "0", in)),
+        convolution_(
+            child<Conv2d>(*this, "1", in, out, Conv2d::Options{.kernel = 2, .stride = 2})) {}
+
+  Tensor operator()(Tensor x) const {
+    x = (*norm_)(x);
+    return (*convolution_)(x);
+  }
+
+ private:
+  const std::shared_ptr<ChannelNorm> norm_;
+  const std::shared_ptr<Conv2d> convolution_;
+};
+
+class Stage : public torch::nn::Module {
+ public:
+  Stage(const Shape& shape, std::size_t stage, std::int64_t layers_before) {
+    const std::int64_t width = shape.widths[stage];
+    if (stage > 0)
+      downsampling_ =
+          child<Downsampling>(*this, "downsampling_layer", shape.widths[stage - 1], width);
+    layers_ = child<nn::List<Layer>>(*this, "layers");
+    for (std::int64_t i = 0; i < shape.depths[stage]; ++i)
+      layers_->add(std::make_shared<Layer>(shape, width, drop_share(shape, layers_before + i)));
+  }
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor states = x;
+    if (downsampling_) states = (*downsampling_)(states);
+    for (const auto& layer : *layers_) states = (*layer)(states);
+    return states;
+  }
+
+ private:
+  std::shared_ptr<Downsampling> downsampling_;
+  std::shared_ptr<nn::List<Layer>> layers_;
+};
+
+class Embeddings : public torch::nn::Module {
+ public:
+  explicit Embeddings(const Shape& shape)
+      : patches_(child<Conv2d>(*this, "patch_embeddings", shape.channels, shape.widths.front(),
+                               Conv2d::Options{.kernel = shape.patch, .stride = shape.patch})),
+        norm_(child<ChannelNorm>(*this, "layernorm", shape.widths.front())) {}
+
+  Tensor operator()(const Tensor& pixels) const {
+    Tensor embeddings = (*patches_)(pixels);
+    embeddings = (*norm_)(embeddings);
+    return embeddings;
+  }
+
+ private:
+  const std::shared_ptr<Conv2d> patches_;
+  const std::shared_ptr<ChannelNorm> norm_;
+};
+
+class Encoder : public torch::nn::Module {
+ public:
+  explicit Encoder(const Shape& shape) : stages_(child<nn::List<Stage>>(*this, "stages")) {
+    std::int64_t layers = 0;
+    for (std::size_t i = 0; i < shape.depths.size(); ++i) {
+      stages_->add(std::make_shared<Stage>(shape, i, layers));
+      layers += shape.depths[i];
+    }
+  }
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor states = x;
+    for (const auto& stage : *stages_) states = (*stage)(states);
+    return states;
+  }
+
+ private:
+  const std::shared_ptr<nn::List<Stage>> stages_;
+};
+
+class Base : public torch::nn::Module {
+ public:
+  explicit Base(const Shape& shape)
+      : embeddings(child<Embeddings>(*this, "embeddings", shape)),
+        encoder(child<Encoder>(*this, "encoder", shape)),
+        norm(child<LayerNorm>(*this, "layernorm", shape.widths.back(), shape.epsilon)) {}
+
+  const std::shared_ptr<Embeddings> embeddings;
+  const std::shared_ptr<Encoder> encoder;
+  const std::shared_ptr<LayerNorm> norm;
+};
+
+class ImageClassifier : public Net {
+ public:
+  ImageClassifier(const ModelConfig& config, const Settings& settings)
+      : Net(config, Task::image_classification, settings),
+        base_(child<Base>(*this, "convnext", Shape(config))),
+        classifier_(
+            child<Linear>(*this, "classifier", Shape(config).widths.back(), config.labels())) {
+    refuse_checkpointing(config, settings);
+  }
+
+  Output run(const Batch& batch) override {
+    check_images(batch, config().at_least_1("num_channels"));
+    const auto [last, pooled] = encoded(batch.pixels);
+    return classified((*classifier_)(pooled), batch, config());
+  }
+
+ private:
+  // The last states, which transformers' output holds until there is a loss, and their means.
+  std::pair<Tensor, Tensor> encoded(const Tensor& pixels) const {
+    const Tensor embedded = (*base_->embeddings)(pixels);
+    const Tensor states = (*base_->encoder)(embedded);
+    return {states, (*base_->norm)(states.mean({-2, -1}))};
+  }
+
+  const std::shared_ptr<Base> base_;
+  const std::shared_ptr<Linear> classifier_;
+};
+
+}  // namespace
+
+Family convnext_family() {
+  return {{Task::image_classification},
+          [](const ModelConfig& config, Task, const Settings& settings) {
+            return std::make_shared<ImageClassifier>(config, settings);
+          }};
+}
+
+}  // namespace headroom::models::detail

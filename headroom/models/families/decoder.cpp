@@ -1,0 +1,280 @@
+#include "headroom/models/families/decoder.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "headroom/models/detail/attention.h"
+#include "headroom/models/detail/last_token.h"
+#include "headroom/models/detail/loss.h"
+#include "headroom/models/detail/masks.h"
+
+namespace headroom::models::detail::decoder {
+
+using nn::Linear;
+using nn::RmsNorm;
+
+Shape::Shape(const ModelConfig& config)
+    : width(config.at_least_1("hidden_size")),
+      heads(config.at_least_1("num_attention_heads")),
+      key_heads(config.optional_count("num_key_value_heads").value_or(heads)),
+      head_width(width / heads),
+      inner(config.at_least_1("intermediate_size")),
+      layers(config.at_least_1("num_hidden_layers")),
+      vocabulary(config.at_least_1("vocab_size")),
+      turned_width(0),
+      epsilon(config.number("rms_norm_eps")),
+      dropout(config.number("attention_dropout")),
+      scaling(0),
+      windowed(static_cast<std::size_t>(layers)) {
+  if (config.has("head_dim")) head_width = config.optional_count("head_dim").value_or(head_width);
+  if (key_heads < 1 || heads % key_heads != 0)
+    config.refuse("num_key_value_heads", "a divisor of num_attention_heads");
+  turned_width = head_width;
+  scaling = std::pow(static_cast<double>(head_width), -0.5);
+}
+
+std::optional<std::vector<bool>> windows_by_layer(const ModelConfig& config) {
+  if (config.is_null("layer_types")) return {};
+  std::vector<bool> windowed;
+  for (const std::string& type : config.texts("layer_types")) {
+    if (type != "full_attention" && type != "sliding_attention")
+      config.refuse("layer_types", "a list of full_attention and sliding_attention");
+    windowed.push_back(type == "sliding_attention");
+  }
+  if (windowed.size() != static_cast<std::size_t>(config.count("num_hidden_layers")))
+    config.refuse("layer_types", "one type for each of num_hidden_layers");
+  return windowed;
+}
+
+// ---- Attention ----
+
+Seen attended_heads(const Shape& shape, bool windowed, bool training, const Tensor& q, Tensor& k,
+                    Tensor& v, const Surroundings& with) {
+  keep(with.cache, k, v);
+  AttentionOptions options;
+  options.dropout = training ? shape.dropout : 0;
+  options.scaling = shape.scaling;
+  options.groups = shape.heads / shape.key_heads;
+  options.softcap = shape.softcap;
+  const Tensor& mask = windowed ? with.windowed : with.full;
+  Attended seen = attended(with.attention, q, k, v, mask, options);
+  return {seen.out.reshape({q.size(0), q.size(2), -1}).contiguous(), seen.weights};
+}
+
+SelfAttention::SelfAttention(const Shape& shape, std::size_t layer)
+    : shape_(shape),
+      windowed_(shape.windowed.at(layer)),
+      q_(child<Linear>(*this, "q_proj", shape.width, shape.heads * shape.head_width,
+                       shape.qkv_bias)),
+      k_(child<Linear>(*this, "k_proj", shape.width, shape.key_heads * shape.head_width,
+                       shape.qkv_bias)),
+      v_(child<Linear>(*this, "v_proj", shape.width, shape.key_heads * shape.head_width,
+                       shape.qkv_bias)),
+      out_(child<Linear>(*this, "o_proj", shape.heads * shape.head_width, shape.width,
+                         shape.out_bias)) {
+  if (!shape.normalised_heads) return;
+  q_norm_ = child<RmsNorm>(*this, "q_norm", shape.head_width, shape.epsilon);
+  k_norm_ = child<RmsNorm>(*this, "k_norm", shape.head_width, shape.epsilon);
+}
+
+Seen SelfAttention::operator()(const Tensor& states, const Surroundings& with) const {
+  Tensor q = heads_of(*q_, q_norm_.get(), states);
+  Tensor k = heads_of(*k_, k_norm_.get(), states);
+  Tensor v = heads_of(*v_, nullptr, states);
+  std::tie(q, k) = std::pair(turned(q, with.rotation), turned(k, with.rotation));
+  Seen seen = attended_heads(shape_, windowed_, is_training(), q, k, v, with);
+  seen.states = (*out_)(seen.states);
+  return seen;
+}
+
+Tensor SelfAttention::heads_of(const Linear& projection, const RmsNorm* norm,
+                               const Tensor& states) const {
+  Tensor heads = projection(states).view({states.size(0), states.size(1), -1, shape_.head_width});
+  if (norm != nullptr) heads = (*norm)(heads);
+  return heads.transpose(1, 2);
+}
+
+// ---- The block after it ----
+
+GatedMlp::GatedMlp(const Shape& shape, Function activation, const Names& names)
+    : activation_(std::move(activation)) {
+  const auto gate = std::make_shared<Linear>(shape.width, shape.inner, shape.mlp_bias);
+  const auto up = std::make_shared<Linear>(shape.width, shape.inner, shape.mlp_bias);
+  const auto down = std::make_shared<Linear>(shape.inner, shape.width, shape.mlp_bias);
+  gate_ = register_module(names.gate, gate);
+  up_ = register_module(names.up, up);
+  down_ = register_module(names.down, down);
+}
+
+Tensor GatedMlp::operator()(const Tensor& x) const {
+  Tensor inner = (*gate_)(x);
+  inner = activation_(inner);
+  Tensor up = (*up_)(x);
+  inner = inner * up;
+  up.reset();
+  return (*down_)(inner);
+}
+
+// ---- The whole, and its heads ----
+
+namespace {
+
+// The row of the embedding that gets no gradient; -1: none. Files count it from the end, too.
+std::int64_t padding_row(const ModelConfig& config, std::int64_t rows) {
+  const Json& said = config.at("pad_token_id");
+  if (said.is_null()) return -1;
+  if (!said.is_number_integer() || said < -rows || said >= rows)
+    config.refuse("pad_token_id", "a token of the vocabulary, or null");
+  const auto row = said.get<std::int64_t>();
+  return row < 0 ? row + rows : row;
+}
+
+using RunLayer = std::function<Tensor(std::size_t, const Function&, const Tensor&)>;
+
+class Decoder : public torch::nn::Module {
+ public:
+  Decoder(const ModelConfig& config, const Plan& plan)
+      : plan_(plan),
+        embedding_(child<nn::Embedding>(*this, "embed_tokens", plan.shape.vocabulary,
+                                        plan.shape.width,
+                                        padding_row(config, plan.shape.vocabulary))),
+        layers_(child<nn::List<Layer>>(*this, "layers")) {
+    for (std::size_t i = 0; i < plan.shape.windowed.size(); ++i) layers_->add(plan.layer(i));
+    norm_ = plan.norm(*this, "norm");
+    rotary_ = child<Rotary>(*this, "rotary_emb", config, plan.shape.turned_width);
+  }
+
+  Tensor operator()(const Batch& batch, const std::shared_ptr<Surroundings>& with,
+                    const RunLayer& run_layer) const {
+    const Tensor embedded = (*embedding_)(batch.tokens);
+    const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
+    make_masks(*with, batch, positions, embedded.scalar_type());
+    with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
+    Tensor states = plan_.scaled_embedding ? scaled(embedded) : embedded;
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      const auto layer = (*layers_)[i];
+      states = run_layer(
+          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
+    }
+    with->routes = nullptr;  // what runs again in the backward pass does not leave its own
+    return norm_(states);
+  }
+
+  [[nodiscard]] const Tensor& embedding() const { return embedding_->weight; }
+
+ private:
+  // By a number that is rounded to the states' type first.
+  [[nodiscard]] Tensor scaled(const Tensor& embedded) const {
+    const double by = std::sqrt(static_cast<double>(plan_.shape.width));
+    return embedded * at::scalar_tensor(by, at::device(at::kCPU).dtype(embedded.scalar_type()));
+  }
+
+  void make_masks(Surroundings& with, const Batch& batch, const Tensor& positions,
+                  at::ScalarType type) const {
+    bool any = false, all = true;
+    for (const bool windowed : plan_.shape.windowed) {
+      any = any || windowed;
+      all = all && windowed;
+    }
+    MaskOptions options{
+        .attention = with.attention, .type = type, .with_cache = with.cache != nullptr};
+    if (!all || plan_.always_full_mask) with.full = causal_mask(batch, positions, options);
+    if (!any && !plan_.always_windowed_mask) return;
+    options.window = plan_.shape.window;
+    with.windowed = causal_mask(batch, positions, options);
+  }
+
+  const Plan plan_;
+  const std::shared_ptr<nn::Embedding> embedding_;
+  const std::shared_ptr<nn::List<Layer>> layers_;
+  Function norm_;
+  std::shared_ptr<Rotary> rotary_;
+};
+
+// A decoder without a head.
+class Headless : public Net {
+ protected:
+  Headless(const ModelConfig& config, Task task, const Settings& settings, const Plan& plan)
+      : Net(config, task, settings),
+        plan_(plan),
+        decoder_(child<Decoder>(*this, "model", config, plan)) {}
+
+  Tensor states_of(const Batch& batch, Cache& cache, std::vector<Tensor>& routes) const {
+    auto with = std::make_shared<Surroundings>();
+    with->attention = settings().attention;
+    if (keeps_cache() && (plan_.cache_when_training || !is_training())) with->cache = &cache;
+    if (plan_.collects_routes) with->routes = &routes;
+    return (*decoder_)(batch, with, [this](std::size_t i, const Function& layer, const Tensor& x) {
+      return run_layer(i, layer, x);
+    });
+  }
+
+  const Plan plan_;
+  const std::shared_ptr<Decoder> decoder_;
+};
+
+class CausalLm : public Headless {
+ public:
+  CausalLm(const ModelConfig& config, const Settings& settings, const Plan& plan)
+      : Headless(config, Task::causal_lm, settings, plan),
+        head_(config.flag("tie_word_embeddings")
+                  ? child<Linear>(*this, "lm_head", decoder_->embedding())
+                  : child<Linear>(*this, "lm_head", plan.shape.width, plan.shape.vocabulary,
+                                  false)) {}
+
+  Output run(const Batch& batch) override {
+    Output output;
+    std::vector<Tensor> routes;
+    const Tensor states = states_of(batch, output.cache, routes);
+    output.logits = (*head_)(states);
+    if (plan_.logit_cap != 0) {
+      output.logits = output.logits / plan_.logit_cap;
+      output.logits = at::tanh(output.logits);
+      output.logits = output.logits * plan_.logit_cap;
+    }
+    if (!batch.labels.defined()) return output;
+    output.loss = causal_lm_loss(output.logits, batch.labels, plan_.shape.vocabulary);
+    if (plan_.routing_loss) output.loss.add_(plan_.routing_loss(routes, batch));
+    return output;
+  }
+
+ private:
+  const std::shared_ptr<Linear> head_;
+};
+
+class Classifier : public Headless {
+ public:
+  Classifier(const ModelConfig& config, const Settings& settings, const Plan& plan)
+      : Headless(config, Task::sequence_classification, settings, plan),
+        score_(child<Linear>(*this, "score", plan.shape.width, config.labels(), false)) {}
+
+  Output run(const Batch& batch) override {
+    Output output;
+    std::vector<Tensor> routes;
+    const Tensor states = states_of(batch, output.cache, routes);
+    const Tensor everywhere = (*score_)(states);
+    output.logits = at_last_token(everywhere, batch.tokens, config());
+    if (batch.labels.defined())
+      output.loss = classification_loss(output.logits, batch.labels, config());
+    return output;
+  }
+
+ private:
+  const std::shared_ptr<Linear> score_;
+};
+
+}  // namespace
+
+Family family(std::function<Plan(const ModelConfig&)> plan_of) {
+  return {{Task::causal_lm, Task::sequence_classification},
+          [plan_of = std::move(plan_of)](const ModelConfig& config, Task task,
+                                         const Settings& settings) -> std::shared_ptr<Model> {
+            const Plan plan = plan_of(config);
+            if (task == Task::causal_lm) return std::make_shared<CausalLm>(config, settings, plan);
+            return std::make_shared<Classifier>(config, settings, plan);
+          }};
+}
+
+}  // namespace headroom::models::detail::decoder

@@ -1,0 +1,153 @@
+// What Llama and the decoders built after it share (Mistral, Qwen, Gemma, Phi-3, Mixtral): tokens
+// embedded, layers of attention with rotary positions, a norm at the end, and a head. A family says
+// what is its own in a Plan, usually its layers.
+//
+// Python frees a temporary when the operation that took it has run; so one operation a statement
+// where it matters, and variables are bound again where Python binds them again.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headroom/models/detail/family.h"
+#include "headroom/models/detail/rotary.h"
+
+namespace headroom::models::detail::decoder {
+
+using formula::ModelConfig;
+using Function = std::function<Tensor(const Tensor&)>;
+
+struct Shape {
+  explicit Shape(const ModelConfig& config);  // what the keys that all of them have say
+
+  std::int64_t width, heads, key_heads, head_width, inner, layers, vocabulary;
+  std::int64_t turned_width;  // of a head, by rotary positions
+  double epsilon, dropout, scaling;
+  double softcap = 0;  // of attention weights, in the eager form; 0: none
+  bool qkv_bias = false, out_bias = false, mlp_bias = false;
+  bool normalised_heads = false;            // Qwen3 normalises queries and keys
+  std::optional<std::int64_t> window = {};  // how many tokens back a layer with a window sees
+  std::vector<bool> windowed;               // for each layer
+};
+
+// What `layer_types` says; nothing: the file does not say it. Throws InputError.
+[[nodiscard]] std::optional<std::vector<bool>> windows_by_layer(const ModelConfig& config);
+
+// What a layer is given besides the hidden states.
+struct Surroundings {
+  Attention attention = Attention::sdpa;
+  CosSin rotation;
+  Tensor full, windowed;  // masks
+  Cache* cache = nullptr;
+  std::vector<Tensor>* routes = nullptr;  // where layers with experts leave their router's logits
+};
+
+class Layer : public torch::nn::Module {
+ public:
+  virtual Tensor operator()(Tensor states, const Surroundings& with) const = 0;
+};
+
+// The result of attention, and the weights that the layer holds until it returns.
+struct Seen {
+  Tensor states, weights;
+};
+
+class SelfAttention : public torch::nn::Module {
+ public:
+  SelfAttention(const Shape& shape, std::size_t layer);
+  Seen operator()(const Tensor& states, const Surroundings& with) const;
+
+ private:
+  Tensor heads_of(const nn::Linear& projection, const nn::RmsNorm* norm,
+                  const Tensor& states) const;
+
+  const Shape shape_;
+  const bool windowed_;
+  const std::shared_ptr<nn::Linear> q_, k_, v_, out_;
+  std::shared_ptr<nn::RmsNorm> q_norm_, k_norm_;
+};
+
+// Attention with queries and keys that are turned already, up to the projection of the result.
+[[nodiscard]] Seen attended_heads(const Shape& shape, bool windowed, bool training, const Tensor& q,
+                                  Tensor& k, Tensor& v, const Surroundings& with);
+
+class GatedMlp : public torch::nn::Module {
+ public:
+  // Experts have names of their own for the three.
+  struct Names {
+    const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+  };
+  GatedMlp(const Shape& shape, Function activation) : GatedMlp(shape, activation, Names()) {}
+  GatedMlp(const Shape& shape, Function activation, const Names& names);
+  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x, const Surroundings&) const { return (*this)(x); }
+
+ private:
+  std::shared_ptr<nn::Linear> gate_, up_, down_;
+  const Function activation_;
+};
+
+// Attention and another block, each behind a norm and beside a residual.
+template <typename Norm, typename Attending, typename Inner>
+class PlainLayer : public Layer {
+ public:
+  PlainLayer(const Shape& shape, std::size_t index, std::shared_ptr<Inner> inner,
+             const char* inner_name = "mlp", double dropout = 0)
+      : attention_(child<Attending>(*this, "self_attn", shape, index)),
+        inner_(register_module(inner_name, std::move(inner))),
+        input_norm_(child<Norm>(*this, "input_layernorm", shape.width, shape.epsilon)),
+        inner_norm_(child<Norm>(*this, "post_attention_layernorm", shape.width, shape.epsilon)),
+        dropout_(dropout) {}
+
+  Tensor operator()(Tensor states, const Surroundings& with) const override {
+    Tensor residual = states;
+    states = (*input_norm_)(states);
+    Seen seen = (*attention_)(states, with);
+    states = std::move(seen.states);
+    states = residual + detail::dropout(states, dropout_, is_training());
+    residual = states;
+    states = (*inner_norm_)(states);
+    states = (*inner_)(states, with);
+    return residual + detail::dropout(states, dropout_, is_training());
+  }
+
+ private:
+  const std::shared_ptr<Attending> attention_;
+  const std::shared_ptr<Inner> inner_;
+  const std::shared_ptr<Norm> input_norm_, inner_norm_;
+  const double dropout_;
+};
+
+// A family's model: what differs.
+struct Plan {
+  Shape shape;
+  std::function<std::shared_ptr<Layer>(std::size_t index)> layer;
+  // Registers the last norm as a child of the decoder, and gives its function.
+  std::function<Function(torch::nn::Module& of, const std::string& name)> norm;
+  // Masks that are made even where no layer uses them.
+  bool always_full_mask = false, always_windowed_mask = false;
+  bool scaled_embedding = false;  // Gemma: times the square root of the width
+  double logit_cap = 0;           // of the head; 0: none
+  bool cache_when_training = true;
+  bool collects_routes = false;
+  // Of the routers' logits, one for each layer, to be added to the loss.
+  std::function<Tensor(const std::vector<Tensor>& routes, const Batch& batch)> routing_loss = {};
+};
+
+// Last norms that need nothing but width and epsilon.
+template <typename Norm>
+[[nodiscard]] auto norm_like(const Shape& shape) {
+  return [width = shape.width, epsilon = shape.epsilon](torch::nn::Module& of,
+                                                        const std::string& name) -> Function {
+    return [norm = child<Norm>(of, name, width, epsilon)](const Tensor& x) { return (*norm)(x); };
+  };
+}
+
+// With heads for the next token and for sequences' classes.
+[[nodiscard]] Family family(std::function<Plan(const ModelConfig&)> plan_of);
+
+}  // namespace headroom::models::detail::decoder

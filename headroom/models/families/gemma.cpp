@@ -1,0 +1,135 @@
+// Gemma and Gemma-2 (modeling_gemma.py and modeling_gemma2.py of transformers 4.57.6).
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "headroom/models/families/decoder.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using decoder::GatedMlp;
+using decoder::Plan;
+using decoder::SelfAttention;
+using decoder::Shape;
+using formula::ModelConfig;
+
+// Scaled by one more than the weight, in float; the result is rounded afterwards.
+class OffsetRmsNorm : public torch::nn::Module {
+ public:
+  OffsetRmsNorm(std::int64_t width, double epsilon)
+      : weight_(register_parameter("weight", at::empty({width}))), epsilon_(epsilon) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor states = normalised(x.to(at::kFloat));
+    Tensor scale = weight_.to(at::kFloat);
+    scale = scale + 1.0;
+    states = states * scale;
+    scale.reset();
+    return states.to(x.scalar_type());
+  }
+
+ private:
+  [[nodiscard]] Tensor normalised(const Tensor& states) const {
+    Tensor scale = states.pow(2);
+    scale = scale.mean(-1, true);
+    scale = scale + epsilon_;
+    scale = at::rsqrt(scale);
+    return states * scale;
+  }
+
+  const Tensor weight_;
+  const double epsilon_;
+};
+
+using GemmaLayer = decoder::PlainLayer<OffsetRmsNorm, SelfAttention, GatedMlp>;
+
+// Gemma-2 has a norm behind each block, too.
+class SandwichLayer : public decoder::Layer {
+ public:
+  SandwichLayer(const Shape& shape, std::size_t index, const nn::Activation& function)
+      : attention_(child<SelfAttention>(*this, "self_attn", shape, index)),
+        mlp_(child<GatedMlp>(*this, "mlp", shape, function)),
+        before_attention_(norm("input_layernorm", shape)),
+        after_attention_(norm("post_attention_layernorm", shape)),
+        before_mlp_(norm("pre_feedforward_layernorm", shape)),
+        after_mlp_(norm("post_feedforward_layernorm", shape)) {}
+
+  Tensor operator()(Tensor states, const decoder::Surroundings& with) const override {
+    Tensor residual = states;
+    states = (*before_attention_)(states);
+    decoder::Seen seen = (*attention_)(states, with);
+    states = std::move(seen.states);
+    states = (*after_attention_)(states);
+    states = residual + states;
+    residual = states;
+    states = (*before_mlp_)(states);
+    states = (*mlp_)(states);
+    states = (*after_mlp_)(states);
+    return residual + states;
+  }
+
+ private:
+  std::shared_ptr<OffsetRmsNorm> norm(const char* name, const Shape& shape) {
+    return child<OffsetRmsNorm>(*this, name, shape.width, shape.epsilon);
+  }
+
+  const std::shared_ptr<SelfAttention> attention_;
+  const std::shared_ptr<GatedMlp> mlp_;
+  const std::shared_ptr<OffsetRmsNorm> before_attention_, after_attention_, before_mlp_, after_mlp_;
+};
+
+Shape shape_of(const ModelConfig& config) {
+  Shape shape(config);
+  shape.qkv_bias = shape.out_bias = config.flag("attention_bias");
+  return shape;
+}
+
+Plan gemma(const ModelConfig& config) {
+  const Shape shape = shape_of(config);
+  const nn::Activation function = activation(config, "hidden_act");
+  const auto layer = [shape, function](std::size_t index) {
+    return std::make_shared<GemmaLayer>(shape, index, std::make_shared<GatedMlp>(shape, function));
+  };
+  return {.shape = shape,
+          .layer = layer,
+          .norm = decoder::norm_like<OffsetRmsNorm>(shape),
+          .scaled_embedding = true};
+}
+
+double cap(const ModelConfig& config, const char* key) {
+  if (config.is_null(key)) return 0;
+  if (config.number(key) == 0) config.refuse(key, "a number other than 0, or null");
+  return config.number(key);
+}
+
+Plan gemma2(const ModelConfig& config) {
+  Shape shape = shape_of(config);
+  shape.scaling = std::pow(config.number("query_pre_attn_scalar"), -0.5);
+  shape.softcap = cap(config, "attn_logit_softcapping");
+  shape.window = config.at_least_1("sliding_window");
+  for (std::size_t i = 0; i < shape.windowed.size(); i += 2) shape.windowed[i] = true;
+  if (const auto said = decoder::windows_by_layer(config)) shape.windowed = *said;
+  const nn::Activation function = activation(config, "hidden_activation");
+  const auto layer = [shape, function](std::size_t index) {
+    return std::make_shared<SandwichLayer>(shape, index, function);
+  };
+  return {.shape = shape,
+          .layer = layer,
+          .norm = decoder::norm_like<OffsetRmsNorm>(shape),
+          .always_full_mask = true,
+          .always_windowed_mask = true,
+          .scaled_embedding = true,
+          .logit_cap = cap(config, "final_logit_softcapping"),
+          .cache_when_training = false};
+}
+
+}  // namespace
+
+Family gemma_family() {
+  return decoder::family([](const ModelConfig& config) {
+    return config.type() == "gemma" ? gemma(config) : gemma2(config);
+  });
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,239 @@
+// GPT-2 and DistilGPT-2 (modeling_gpt2.py of transformers 4.57.6).
+//
+// One operation a statement where it matters, and what a Python frame keeps in a local lives as
+// long here: see families/llama.cpp.
+#include <ATen/ATen.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cmath>
+
+#include "headroom/models/detail/attention.h"
+#include "headroom/models/detail/decoder_heads.h"
+#include "headroom/models/detail/masks.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using formula::ModelConfig;
+using nn::Conv1D;
+using nn::LayerNorm;
+
+// The numbers of a model of this family.
+struct Shape {
+  explicit Shape(const ModelConfig& config);
+
+  std::int64_t width, heads, inner, layers, positions;
+  double epsilon, embedding_dropout, attention_dropout, residual_dropout;
+  bool scaled, scaled_by_layer, upcast;
+};
+
+Shape::Shape(const ModelConfig& config)
+    : width(config.at_least_1("n_embd")),
+      heads(config.at_least_1("n_head")),
+      inner(config.optional_count("n_inner").value_or(4 * width)),
+      layers(config.at_least_1("n_layer")),
+      positions(config.at_least_1("n_positions")),
+      epsilon(config.number("layer_norm_epsilon")),
+      embedding_dropout(config.number("embd_pdrop")),
+      attention_dropout(config.number("attn_pdrop")),
+      residual_dropout(config.number("resid_pdrop")),
+      scaled(config.flag("scale_attn_weights")),
+      scaled_by_layer(config.flag("scale_attn_by_inverse_layer_idx")),
+      upcast(config.flag("reorder_and_upcast_attn")) {
+  if (width % heads != 0) config.refuse("n_head", "a divisor of `n_embd`");
+}
+
+// What a layer is given besides the hidden states.
+struct Surroundings {
+  Attention attention = Attention::sdpa;
+  Tensor mask;
+  Cache* cache = nullptr;
+};
+
+class SelfAttention : public torch::nn::Module {
+ public:
+  SelfAttention(const Shape& shape, std::int64_t layer)
+      : shape_(shape),
+        layer_(layer),
+        causal_(register_buffer("bias", seen_before(shape.positions))),
+        qkv_(child<Conv1D>(*this, "c_attn", shape.width, 3 * shape.width)),
+        out_(child<Conv1D>(*this, "c_proj", shape.width, shape.width)) {
+    register_buffer("masked_bias", at::full({}, -1e4));  // there, and used by nothing
+  }
+
+  Attended operator()(const Tensor& states, const Surroundings& with) const {
+    const std::vector<Tensor> parts = (*qkv_)(states).split(shape_.width, 2);
+    Tensor k = heads_of(parts[1]), v = heads_of(parts[2]);
+    const Tensor q = heads_of(parts[0]);
+    keep(with.cache, k, v);
+    Attended attended = attend_to(q, k, v, with);
+    Tensor& out = attended.out;
+    out = out.reshape({states.size(0), states.size(1), -1}).contiguous();
+    out = (*out_)(out);
+    out = at::dropout(out, shape_.residual_dropout, is_training());
+    return attended;
+  }
+
+ private:
+  static Tensor seen_before(std::int64_t positions) {
+    const Tensor all = at::ones({positions, positions}, at::kBool);
+    return at::tril(all).view({1, 1, positions, positions});
+  }
+
+  [[nodiscard]] Tensor heads_of(const Tensor& part) const {
+    return part.view({part.size(0), part.size(1), -1, shape_.width / shape_.heads}).transpose(1, 2);
+  }
+
+  // The scales of single layers are known to the eager form only.
+  [[nodiscard]] Attended attend_to(const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const Surroundings& with) const {
+    if (with.attention == Attention::eager) {
+      Tensor weights = shape_.upcast ? upcast_weights(q, k) : plain_weights(q, k);
+      return with_weights(std::move(weights), v, with.mask);
+    }
+    AttentionOptions options;
+    options.dropout = is_training() ? shape_.attention_dropout : 0;
+    options.is_causal = !with.mask.defined() && q.size(2) > 1;
+    return {sdpa(q, k, v, with.mask, options), {}};
+  }
+
+  [[nodiscard]] Tensor plain_weights(const Tensor& q, const Tensor& k) const {
+    Tensor weights = at::matmul(q, k.transpose(-1, -2));
+    if (shape_.scaled) {
+      const Tensor root =
+          at::full({}, std::sqrt(static_cast<double>(q.size(-1))), weights.options());
+      weights = weights / root;
+    }
+    if (shape_.scaled_by_layer) weights = weights / static_cast<double>(layer_ + 1);
+    return weights;
+  }
+
+  // Scaled and multiplied in float, as one operation.
+  [[nodiscard]] Tensor upcast_weights(const Tensor& q, const Tensor& k) const {
+    const std::int64_t rows = q.size(0), length = q.size(2), width = q.size(3), keys = k.size(2);
+    Tensor weights = at::empty({rows * shape_.heads, length, keys}, q.options().dtype(at::kFloat));
+    double scale = shape_.scaled ? 1 / std::sqrt(static_cast<double>(width)) : 1;
+    if (shape_.scaled_by_layer) scale /= static_cast<double>(layer_ + 1);
+    const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
+    const Tensor queries = q.reshape({-1, length, width});
+    const Tensor turned = k.transpose(-1, -2).reshape({-1, width, keys});
+    weights = at::baddbmm(weights, queries.to(at::kFloat), turned.to(at::kFloat), 0, scale);
+    return weights.reshape({rows, shape_.heads, length, keys});
+  }
+
+  [[nodiscard]] Attended with_weights(Tensor weights, const Tensor& v, const Tensor& mask) const {
+    const std::int64_t queries = weights.size(2), keys = weights.size(3);
+    const Tensor causal = causal_.slice(2, keys - queries, keys).slice(3, 0, keys);
+    const Tensor hidden = at::full({}, lowest(weights.scalar_type()), weights.options());
+    weights = at::where(causal, weights, hidden);
+    if (mask.defined()) weights = weights + mask.slice(3, 0, keys);
+    weights = at::softmax(weights, -1);
+    weights = weights.to(v.scalar_type());
+    weights = at::dropout(weights, shape_.attention_dropout, is_training());
+    return {at::matmul(weights, v).transpose(1, 2), weights};
+  }
+
+  const Shape shape_;
+  const std::int64_t layer_;
+  const Tensor causal_;
+  const std::shared_ptr<Conv1D> qkv_, out_;
+};
+
+class Mlp : public torch::nn::Module {
+ public:
+  Mlp(const Shape& shape, nn::Activation activation)
+      : up_(child<Conv1D>(*this, "c_fc", shape.width, shape.inner)),
+        down_(child<Conv1D>(*this, "c_proj", shape.inner, shape.width)),
+        activation_(std::move(activation)),
+        dropout_(shape.residual_dropout) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor inner = (*up_)(x);
+    inner = activation_(inner);
+    inner = (*down_)(inner);
+    return at::dropout(inner, dropout_, is_training());
+  }
+
+ private:
+  const std::shared_ptr<Conv1D> up_, down_;
+  const nn::Activation activation_;
+  const double dropout_;
+};
+
+class Block : public torch::nn::Module {
+ public:
+  Block(const Shape& shape, const nn::Activation& activation, std::int64_t layer)
+      : first_norm_(child<LayerNorm>(*this, "ln_1", shape.width, shape.epsilon)),
+        attention_(child<SelfAttention>(*this, "attn", shape, layer)),
+        second_norm_(child<LayerNorm>(*this, "ln_2", shape.width, shape.epsilon)),
+        mlp_(child<Mlp>(*this, "mlp", shape, activation)) {}
+
+  Tensor operator()(Tensor states, const Surroundings& with) const {
+    Tensor residual = states;
+    states = (*first_norm_)(states);
+    const Attended attended = (*attention_)(states, with);
+    states = attended.out + residual;
+    residual = states;
+    states = (*second_norm_)(states);
+    const Tensor inner = (*mlp_)(states);
+    return residual + inner;
+  }
+
+ private:
+  const std::shared_ptr<LayerNorm> first_norm_;
+  const std::shared_ptr<SelfAttention> attention_;
+  const std::shared_ptr<LayerNorm> second_norm_;
+  const std::shared_ptr<Mlp> mlp_;
+};
+
+class Gpt2 : public torch::nn::Module {
+ public:
+  explicit Gpt2(const ModelConfig& config)
+      : shape_(config),
+        tokens_(child<nn::Embedding>(*this, "wte", config.at_least_1("vocab_size"), shape_.width)),
+        positions_(child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)),
+        layers_(child<nn::List<Block>>(*this, "h")),
+        norm_(child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)) {
+    const nn::Activation function = activation(config, "activation_function");
+    for (std::int64_t i = 0; i < shape_.layers; ++i)
+      layers_->add(std::make_shared<Block>(shape_, function, i));
+  }
+
+  Tensor operator()(const Batch& batch, const Pass& pass) const {
+    const Tensor embedded = (*tokens_)(batch.tokens);
+    const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
+    const Tensor places = (*positions_)(positions.unsqueeze(0));
+    Tensor states = embedded + places;
+    auto with = std::make_shared<Surroundings>();
+    with->attention = pass.attention;
+    with->cache = pass.cache;
+    with->mask = causal_mask(batch, positions,
+                             {.attention = pass.attention,
+                              .type = embedded.scalar_type(),
+                              .with_cache = pass.cache != nullptr});
+    states = at::dropout(states, shape_.embedding_dropout, is_training());
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      const auto layer = (*layers_)[i];
+      states = pass.run_layer(
+          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
+    }
+    return (*norm_)(states);
+  }
+
+  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
+  [[nodiscard]] std::int64_t width() const { return shape_.width; }
+
+ private:
+  const Shape shape_;
+  const std::shared_ptr<nn::Embedding> tokens_, positions_;
+  const std::shared_ptr<nn::List<Block>> layers_;
+  const std::shared_ptr<LayerNorm> norm_;
+};
+
+}  // namespace
+
+Family gpt2_family() {
+  return decoder_family<Gpt2>({.decoder = "transformer", .head = "lm_head"});
+}
+
+}  // namespace headroom::models::detail

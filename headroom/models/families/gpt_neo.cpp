@@ -1,0 +1,253 @@
+// GPT-Neo (modeling_gpt_neo.py of transformers 4.57.6). It has the eager form of attention only,
+// and transformers takes that when none is asked for; so both settings run it. Every second layer
+// sees a window, through a buffer of the size of the longest row squared.
+//
+// One operation a statement where it matters, and what a Python frame keeps in a local lives as
+// long here: see families/llama.cpp.
+#include <ATen/ATen.h>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/models/detail/attention.h"
+#include "headroom/models/detail/decoder_heads.h"
+#include "headroom/models/detail/masks.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using formula::ModelConfig;
+using nn::LayerNorm;
+using nn::Linear;
+
+// The numbers of a model of this family.
+struct Shape {
+  explicit Shape(const ModelConfig& config);
+
+  std::int64_t width, heads, inner, layers, positions, window;
+  double epsilon, embedding_dropout, attention_dropout, residual_dropout;
+};
+
+Shape::Shape(const ModelConfig& config)
+    : width(config.at_least_1("hidden_size")),
+      heads(config.at_least_1("num_heads")),
+      inner(config.optional_count("intermediate_size").value_or(4 * width)),
+      layers(config.at_least_1("num_layers")),
+      positions(config.at_least_1("max_position_embeddings")),
+      window(config.at_least_1("window_size")),
+      epsilon(config.number("layer_norm_epsilon")),
+      embedding_dropout(config.number("embed_dropout")),
+      attention_dropout(config.number("attention_dropout")),
+      residual_dropout(config.number("resid_dropout")) {
+  if (width % heads != 0) config.refuse("num_heads", "a divisor of `hidden_size`");
+}
+
+[[noreturn]] void refuse_types(const ModelConfig& config) {
+  config.refuse("attention_types",
+                "a list as [[[\"global\", \"local\"], 12]] that names each of `num_layers` layers");
+}
+
+// Which layers see a window: [[["global", "local"], 12]] is both in turns, twelve times.
+std::vector<bool> windowed_layers(const ModelConfig& config) {
+  std::vector<bool> windowed;
+  const Json& types = config.at("attention_types");
+  const auto most = static_cast<std::size_t>(config.at_least_1("num_layers"));
+  if (!types.is_array()) refuse_types(config);
+  for (const Json& item : types) {
+    if (!item.is_array() || item.size() != 2 || !item[0].is_array() ||
+        !item[1].is_number_unsigned())
+      refuse_types(config);
+    for (std::size_t i = 0; i < item[1] && windowed.size() <= most; ++i)
+      for (const Json& kind : item[0]) {
+        if (kind != "global" && kind != "local") refuse_types(config);
+        windowed.push_back(kind == "local");
+      }
+  }
+  if (windowed.size() != most) refuse_types(config);
+  return windowed;
+}
+
+// What a layer is given besides the hidden states.
+struct Surroundings {
+  Tensor mask;
+  Cache* cache = nullptr;
+};
+
+class SelfAttention : public torch::nn::Module {
+ public:
+  SelfAttention(const Shape& shape, bool windowed)
+      : shape_(shape),
+        seen_(register_buffer("bias", seen(shape, windowed))),
+        k_(child<Linear>(*this, "k_proj", shape.width, shape.width, false)),
+        v_(child<Linear>(*this, "v_proj", shape.width, shape.width, false)),
+        q_(child<Linear>(*this, "q_proj", shape.width, shape.width, false)),
+        out_(child<Linear>(*this, "out_proj", shape.width, shape.width)) {
+    register_buffer("masked_bias", at::full({}, -1e9));  // there, and used by nothing
+  }
+
+  Attended operator()(const Tensor& states, const Surroundings& with) const {
+    const Tensor q = heads_of((*q_)(states));
+    Tensor k = heads_of((*k_)(states)), v = heads_of((*v_)(states));
+    keep(with.cache, k, v);
+    Attended attended = attend_in_float(q, k, v, with.mask);
+    Tensor& out = attended.out;
+    out = out.permute({0, 2, 1, 3}).contiguous();
+    out = out.view({states.size(0), states.size(1), shape_.width});
+    out = (*out_)(out);
+    out = at::dropout(out, shape_.residual_dropout, is_training());
+    return attended;
+  }
+
+ private:
+  static Tensor seen(const Shape& shape, bool windowed) {
+    const std::int64_t positions = shape.positions;
+    const Tensor all = at::ones({positions, positions}, at::kBool);
+    Tensor before = at::tril(all).view({1, 1, positions, positions});
+    if (windowed) before = at::bitwise_xor(before, at::tril(before, -shape.window));
+    return before;
+  }
+
+  [[nodiscard]] Tensor heads_of(const Tensor& states) const {
+    return states.view({states.size(0), states.size(1), shape_.heads, shape_.width / shape_.heads})
+        .permute({0, 2, 1, 3});
+  }
+
+  [[nodiscard]] Attended attend_in_float(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         const Tensor& mask) const {
+    const Tensor queries = q.to(at::kFloat), keys = k.to(at::kFloat);
+    Tensor weights = at::matmul(queries, keys.transpose(-1, -2));
+    const std::int64_t length = q.size(2), among = k.size(2);
+    const Tensor seen = seen_.slice(2, among - length, among).slice(3, 0, among);
+    const Tensor hidden = at::full({}, lowest(at::kFloat), weights.options());
+    weights = at::where(seen, weights, hidden);
+    if (mask.defined()) weights = weights + mask.slice(3, 0, among);
+    weights = at::softmax(weights, -1);
+    weights = weights.to(v.scalar_type());
+    weights = at::dropout(weights, shape_.attention_dropout, is_training());
+    return {at::matmul(weights, v), weights};
+  }
+
+  const Shape shape_;
+  const Tensor seen_;
+  const std::shared_ptr<Linear> k_, v_, q_, out_;
+};
+
+// On the hub the attention proper is one level deeper: attn.attention.
+class AttentionOfLayer : public torch::nn::Module {
+ public:
+  AttentionOfLayer(const Shape& shape, bool windowed)
+      : attention_(child<SelfAttention>(*this, "attention", shape, windowed)) {}
+  Attended operator()(const Tensor& states, const Surroundings& with) const {
+    return (*attention_)(states, with);
+  }
+
+ private:
+  const std::shared_ptr<SelfAttention> attention_;
+};
+
+class Mlp : public torch::nn::Module {
+ public:
+  Mlp(const Shape& shape, nn::Activation activation)
+      : up_(child<Linear>(*this, "c_fc", shape.width, shape.inner)),
+        down_(child<Linear>(*this, "c_proj", shape.inner, shape.width)),
+        activation_(std::move(activation)),
+        dropout_(shape.residual_dropout) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor inner = (*up_)(x);
+    inner = activation_(inner);
+    inner = (*down_)(inner);
+    return at::dropout(inner, dropout_, is_training());
+  }
+
+ private:
+  const std::shared_ptr<Linear> up_, down_;
+  const nn::Activation activation_;
+  const double dropout_;
+};
+
+class Block : public torch::nn::Module {
+ public:
+  Block(const Shape& shape, const nn::Activation& activation, bool windowed)
+      : first_norm_(child<LayerNorm>(*this, "ln_1", shape.width, shape.epsilon)),
+        attention_(child<AttentionOfLayer>(*this, "attn", shape, windowed)),
+        second_norm_(child<LayerNorm>(*this, "ln_2", shape.width, shape.epsilon)),
+        mlp_(child<Mlp>(*this, "mlp", shape, activation)) {}
+
+  // With the weights of the attention: the model holds them until the next layer has run.
+  Attended operator()(Tensor states, const Surroundings& with) const {
+    Tensor residual = states;
+    states = (*first_norm_)(states);
+    const Attended attended = (*attention_)(states, with);
+    states = attended.out + residual;
+    residual = states;
+    states = (*second_norm_)(states);
+    const Tensor inner = (*mlp_)(states);
+    return {residual + inner, attended.weights};
+  }
+
+ private:
+  const std::shared_ptr<LayerNorm> first_norm_;
+  const std::shared_ptr<AttentionOfLayer> attention_;
+  const std::shared_ptr<LayerNorm> second_norm_;
+  const std::shared_ptr<Mlp> mlp_;
+};
+
+class GptNeo : public torch::nn::Module {
+ public:
+  explicit GptNeo(const ModelConfig& config)
+      : shape_(config),
+        tokens_(child<nn::Embedding>(*this, "wte", config.at_least_1("vocab_size"), shape_.width)),
+        positions_(child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)),
+        layers_(child<nn::List<Block>>(*this, "h")),
+        norm_(child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)) {
+    const nn::Activation function = activation(config, "activation_function");
+    for (const bool windowed : windowed_layers(config))
+      layers_->add(std::make_shared<Block>(shape_, function, windowed));
+  }
+
+  Tensor operator()(const Batch& batch, const Pass& pass) const {
+    const Tensor embedded = (*tokens_)(batch.tokens);
+    const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
+    auto with = std::make_shared<Surroundings>();
+    with->cache = pass.cache;
+    with->mask = additive_causal_mask(
+        batch, positions, {.attention = Attention::eager, .type = embedded.scalar_type()});
+    const Tensor places = (*positions_)(positions.unsqueeze(0));
+    Tensor states = embedded + places;
+    states = at::dropout(states, shape_.embedding_dropout, is_training());
+    return (*norm_)(through_layers(states, with, pass));
+  }
+
+  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
+  [[nodiscard]] std::int64_t width() const { return shape_.width; }
+
+ private:
+  // A layer that runs again in the backward pass finds nobody who would hold its weights then.
+  Tensor through_layers(Tensor states, const std::shared_ptr<const Surroundings>& with,
+                        const Pass& pass) const {
+    const auto held = std::make_shared<Tensor>();
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      const auto layer = (*layers_)[i];
+      const auto run = [layer, with, holder = std::weak_ptr(held)](const Tensor& x) {
+        Attended attended = (*layer)(x, *with);
+        if (const auto weights = holder.lock()) *weights = attended.weights;
+        return attended.out;
+      };
+      states = pass.run_layer(i, run, states);
+    }
+    return states;
+  }
+
+  const Shape shape_;
+  const std::shared_ptr<nn::Embedding> tokens_, positions_;
+  const std::shared_ptr<nn::List<Block>> layers_;
+  const std::shared_ptr<LayerNorm> norm_;
+};
+
+}  // namespace
+
+Family gpt_neo_family() {
+  return decoder_family<GptNeo>({.decoder = "transformer", .head = "lm_head", .casts_twice = true});
+}
+
+}  // namespace headroom::models::detail

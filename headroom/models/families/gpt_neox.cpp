@@ -1,0 +1,196 @@
+// GPT-NeoX and Pythia (modeling_gpt_neox.py of transformers 4.57.6).
+//
+// One operation a statement where it matters, and what a Python frame keeps in a local lives as
+// long here: see families/llama.cpp.
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "headroom/models/detail/attention.h"
+#include "headroom/models/detail/decoder_heads.h"
+#include "headroom/models/detail/masks.h"
+#include "headroom/models/detail/rotary.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using formula::ModelConfig;
+using nn::LayerNorm;
+using nn::Linear;
+
+// The numbers of a model of this family.
+struct Shape {
+  explicit Shape(const ModelConfig& config);
+
+  std::int64_t width, heads, head_width, turned_width, inner, layers;
+  double epsilon, hidden_dropout, attention_dropout;
+  bool with_bias, parallel;
+};
+
+Shape::Shape(const ModelConfig& config)
+    : width(config.at_least_1("hidden_size")),
+      heads(config.at_least_1("num_attention_heads")),
+      head_width(width / heads),
+      turned_width(
+          static_cast<std::int64_t>(static_cast<double>(head_width) * config.number("rotary_pct"))),
+      inner(config.at_least_1("intermediate_size")),
+      layers(config.at_least_1("num_hidden_layers")),
+      epsilon(config.number("layer_norm_eps")),
+      hidden_dropout(config.number("hidden_dropout")),
+      attention_dropout(config.number("attention_dropout")),
+      with_bias(config.flag("attention_bias")),
+      parallel(config.flag("use_parallel_residual")) {
+  if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of `hidden_size`");
+  if (turned_width < 2 || turned_width % 2 != 0 || turned_width > head_width)
+    config.refuse("rotary_pct", "a share that makes an even part of a head");
+}
+
+// What a layer is given besides the hidden states.
+struct Surroundings {
+  Attention attention = Attention::sdpa;
+  CosSin rotation;
+  Tensor mask;
+  Cache* cache = nullptr;
+};
+
+class SelfAttention : public torch::nn::Module {
+ public:
+  explicit SelfAttention(const Shape& shape)
+      : shape_(shape),
+        qkv_(
+            child<Linear>(*this, "query_key_value", shape.width, 3 * shape.width, shape.with_bias)),
+        out_(child<Linear>(*this, "dense", shape.width, shape.width, shape.with_bias)) {}
+
+  Attended operator()(const Tensor& states, const Surroundings& with) const {
+    const std::int64_t rows = states.size(0), length = states.size(1);
+    const Tensor qkv =
+        (*qkv_)(states).view({rows, length, -1, 3 * shape_.head_width}).transpose(1, 2);
+    const std::vector<Tensor> parts = qkv.chunk(3, -1);
+    const auto [q, turned_keys] = turned_parts(parts[0], parts[1], with.rotation);
+    Tensor k = turned_keys, v = parts[2];
+    keep(with.cache, k, v);
+    AttentionOptions options;
+    options.dropout = is_training() ? shape_.attention_dropout : 0;
+    options.scaling = std::pow(static_cast<double>(shape_.head_width), -0.5);
+    Attended attended = detail::attended(with.attention, q, k, v, with.mask, options);
+    Tensor& out = attended.out;
+    out = out.reshape({rows, length, -1}).contiguous();
+    out = (*out_)(out);
+    return attended;
+  }
+
+ private:
+  // The first part of each head is turned, the rest stays.
+  [[nodiscard]] std::pair<Tensor, Tensor> turned_parts(const Tensor& q, const Tensor& k,
+                                                       const CosSin& rotation) const {
+    const std::int64_t part = shape_.turned_width;
+    Tensor queries = turned(q.slice(-1, 0, part), rotation);
+    Tensor keys = turned(k.slice(-1, 0, part), rotation);
+    queries = at::cat({queries, q.slice(-1, part)}, -1);
+    keys = at::cat({keys, k.slice(-1, part)}, -1);
+    return {queries, keys};
+  }
+
+  const Shape shape_;
+  const std::shared_ptr<Linear> qkv_, out_;
+};
+
+class Mlp : public torch::nn::Module {
+ public:
+  Mlp(const Shape& shape, nn::Activation activation)
+      : up_(child<Linear>(*this, "dense_h_to_4h", shape.width, shape.inner)),
+        down_(child<Linear>(*this, "dense_4h_to_h", shape.inner, shape.width)),
+        activation_(std::move(activation)) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor inner = (*up_)(x);
+    inner = activation_(inner);
+    return (*down_)(inner);
+  }
+
+ private:
+  const std::shared_ptr<Linear> up_, down_;
+  const nn::Activation activation_;
+};
+
+class Layer : public torch::nn::Module {
+ public:
+  Layer(const Shape& shape, const nn::Activation& activation)
+      : parallel_(shape.parallel),
+        dropout_(shape.hidden_dropout),
+        input_norm_(child<LayerNorm>(*this, "input_layernorm", shape.width, shape.epsilon)),
+        inner_norm_(
+            child<LayerNorm>(*this, "post_attention_layernorm", shape.width, shape.epsilon)),
+        attention_(child<SelfAttention>(*this, "attention", shape)),
+        mlp_(child<Mlp>(*this, "mlp", shape, activation)) {}
+
+  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+    Attended attended = (*attention_)((*input_norm_)(states), with);
+    attended.out = at::dropout(attended.out, dropout_, is_training());
+    if (!parallel_) attended.out = attended.out + states;
+    Tensor inner = (*mlp_)((*inner_norm_)(parallel_ ? states : attended.out));
+    inner = at::dropout(inner, dropout_, is_training());
+    const Tensor sum = inner + attended.out;
+    return parallel_ ? sum + states : sum;
+  }
+
+ private:
+  const bool parallel_;
+  const double dropout_;
+  const std::shared_ptr<LayerNorm> input_norm_, inner_norm_;
+  const std::shared_ptr<SelfAttention> attention_;
+  const std::shared_ptr<Mlp> mlp_;
+};
+
+class GptNeoX : public torch::nn::Module {
+ public:
+  explicit GptNeoX(const ModelConfig& config)
+      : shape_(config),
+        tokens_(
+            child<nn::Embedding>(*this, "embed_in", config.at_least_1("vocab_size"), shape_.width)),
+        layers_(child<nn::List<Layer>>(*this, "layers")),
+        norm_(child<LayerNorm>(*this, "final_layer_norm", shape_.width, shape_.epsilon)),
+        rotary_(child<Rotary>(*this, "rotary_emb", config, shape_.turned_width)) {
+    const nn::Activation function = activation(config, "hidden_act");
+    for (std::int64_t i = 0; i < shape_.layers; ++i)
+      layers_->add(std::make_shared<Layer>(shape_, function));
+  }
+
+  Tensor operator()(const Batch& batch, const Pass& pass) const {
+    const Tensor embedded = (*tokens_)(batch.tokens);
+    const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
+    auto with = std::make_shared<Surroundings>();
+    with->attention = pass.attention;
+    with->cache = pass.cache;
+    with->mask = causal_mask(batch, positions,
+                             {.attention = pass.attention,
+                              .type = embedded.scalar_type(),
+                              .with_cache = pass.cache != nullptr});
+    Tensor states = at::dropout(embedded, shape_.hidden_dropout, is_training());
+    with->rotation = (*rotary_)(positions.unsqueeze(0), states.scalar_type());
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      const auto layer = (*layers_)[i];
+      states = pass.run_layer(
+          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
+    }
+    return (*norm_)(states);
+  }
+
+  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
+  [[nodiscard]] std::int64_t width() const { return shape_.width; }
+
+ private:
+  const Shape shape_;
+  const std::shared_ptr<nn::Embedding> tokens_;
+  const std::shared_ptr<nn::List<Layer>> layers_;
+  const std::shared_ptr<LayerNorm> norm_;
+  const std::shared_ptr<Rotary> rotary_;
+};
+
+}  // namespace
+
+Family gpt_neox_family() {
+  return decoder_family<GptNeoX>({.decoder = "gpt_neox", .head = "embed_out"});
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,180 @@
+// Mixtral (modeling_mixtral.py of transformers 4.57.6): Mistral's decoder, where each token is sent
+// to a few of many blocks, the experts.
+//
+// Which tokens an expert gets is in the data. Where there is none (a shape-only card, meta) it is
+// assumed that the tokens spread evenly: each expert gets tokens x experts a token / experts rows,
+// the first ones one more if that is no whole number. Real routing is uneven, but the sum over the
+// experts is the same, and so nearly is what they keep for the backward pass.
+#include <ATen/ATen.h>
+
+#include <optional>
+
+#include "headroom/models/families/decoder.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using decoder::GatedMlp;
+using decoder::Plan;
+using decoder::Shape;
+using decoder::Surroundings;
+using formula::ModelConfig;
+using nn::Linear;
+
+struct Routing {
+  std::int64_t experts, each;  // how many there are, and how many of them a token is sent to
+  double jitter;               // noise on what the router sees while it trains
+};
+
+bool has_data(const Tensor& tensor) {
+  return tensor.numel() == 0 || tensor.storage().data() != nullptr;
+}
+
+// The tokens of one expert: where they are, and as which of its choices each token has it.
+struct Share {
+  Tensor choices, tokens;
+};
+
+class Experts : public torch::nn::Module {
+ public:
+  Experts(const Shape& shape, const Routing& routing, const nn::Activation& function)
+      : routing_(routing),
+        gate_(child<Linear>(*this, "gate", shape.width, routing.experts, false)),
+        experts_(child<nn::List<GatedMlp>>(*this, "experts")) {
+    for (std::int64_t i = 0; i < routing.experts; ++i)
+      experts_->add(std::make_shared<GatedMlp>(shape, function, GatedMlp::Names{"w1", "w3", "w2"}));
+  }
+
+  Tensor operator()(const Tensor& x, const Surroundings& with) const {
+    if (is_training() && routing_.jitter > 0)
+      x.mul_(at::empty_like(x).uniform_(1 - routing_.jitter, 1 + routing_.jitter));
+    const Tensor states = x.view({-1, x.size(-1)});
+    const Tensor logits = (*gate_)(states);
+    if (with.routes != nullptr) with.routes->push_back(logits);
+    Tensor shares = at::softmax(logits, 1, at::kFloat);
+    Tensor chosen;
+    std::tie(shares, chosen) = at::topk(shares, routing_.each);
+    shares.div_(shares.sum(-1, true));
+    shares = shares.to(states.scalar_type());
+    return by_experts(states, shares, chosen).reshape(x.sizes());
+  }
+
+ private:
+  [[nodiscard]] Tensor by_experts(const Tensor& states, const Tensor& shares,
+                                  const Tensor& chosen) const {
+    Tensor sum = at::zeros(states.sizes(), states.options());
+    const Tensor mask = at::one_hot(chosen, routing_.experts).permute({2, 1, 0});
+    const Tensor hit = experts_hit(mask);
+    // What Python binds in the loop lives until the next expert has its own.
+    Share share;
+    Tensor input, output;
+    for (std::int64_t i = 0; i < hit.size(0); ++i) {
+      const std::int64_t expert = has_data(hit) ? hit[i].item<std::int64_t>() : i;
+      share = share_of(expert, hit[i], mask);
+      input = at::index(states.unsqueeze(0), {std::nullopt, share.tokens});
+      input = input.reshape({-1, states.size(1)});
+      output = weighted(expert, input, shares, share);
+      sum.index_add_(0, share.tokens, output.to(states.scalar_type()));
+    }
+    return sum;
+  }
+
+  [[nodiscard]] Tensor weighted(std::int64_t expert, const Tensor& input, const Tensor& shares,
+                                const Share& share) const {
+    const Tensor output = (*(*experts_)[static_cast<std::size_t>(expert)])(input);
+    const Tensor weights = at::index(shares.unsqueeze(2), {share.tokens, share.choices});
+    return output * weights;
+  }
+
+  // Which experts get any token, [experts, 1].
+  [[nodiscard]] Tensor experts_hit(const Tensor& mask) const {
+    Tensor tokens = mask.sum({-1, -2});
+    tokens = tokens > 0;
+    if (has_data(tokens)) return at::nonzero(tokens);
+    const std::int64_t rows = mask.size(1) * mask.size(2);
+    return at::empty({std::min(rows, routing_.experts), 1}, mask.options());
+  }
+
+  [[nodiscard]] Share share_of(std::int64_t expert, const Tensor& index, const Tensor& mask) const {
+    const Tensor chosen = at::index(mask, {index}).squeeze(0);  // [experts a token, tokens]
+    const std::int64_t rows = chosen.numel(),
+                       even = rows / routing_.experts + (expert < rows % routing_.experts ? 1 : 0);
+    const Tensor places =
+        has_data(chosen) ? at::nonzero(chosen) : at::empty({even, 2}, chosen.options());
+    return {places.select(1, 0), places.select(1, 1)};
+  }
+
+  const Routing routing_;
+  const std::shared_ptr<Linear> gate_;
+  const std::shared_ptr<nn::List<GatedMlp>> experts_;
+};
+
+using Layer = decoder::PlainLayer<nn::RmsNorm, decoder::SelfAttention, Experts>;
+
+// A mask [batch, length] for each number in `like`, which has a row for each token of each layer.
+Tensor spread(const Tensor& mask, const Tensor& like) {
+  std::vector<std::int64_t> sizes = {like.size(0) / mask.numel(), mask.size(0), mask.size(1)};
+  Tensor wide = mask.unsqueeze(0);
+  for (std::int64_t i = 1; i < like.dim(); ++i) {
+    wide = wide.unsqueeze(-1);
+    sizes.push_back(like.size(i));
+  }
+  return wide.expand(sizes).reshape(like.sizes());
+}
+
+// Mean over the first dimension, of what is masked with ones.
+Tensor masked_mean(const Tensor& values, const Tensor& mask) {
+  if (!mask.defined()) return at::mean(values, 0);
+  const Tensor wide = spread(mask, values);
+  Tensor sum = values * wide;
+  sum = at::sum(sum, 0);
+  return sum / at::sum(wide, 0);
+}
+
+// load_balancing_loss_func: small where all experts get the same number of tokens.
+Tensor balance_loss(const std::vector<Tensor>& routes, const Routing& routing, const Tensor& mask) {
+  const Tensor logits = at::cat(routes, 0);
+  const Tensor shares = at::softmax(logits, -1);
+  const Tensor chosen = std::get<1>(at::topk(shares, routing.each));
+  const Tensor experts = at::one_hot(chosen, routing.experts);
+  const Tensor tokens = masked_mean(experts.to(at::kFloat), mask);
+  const Tensor probabilities = masked_mean(shares, mask);
+  return at::sum(tokens * probabilities.unsqueeze(0)) * routing.experts;
+}
+
+Routing routing_of(const ModelConfig& config) {
+  const Routing routing = {.experts = config.at_least_1("num_local_experts"),
+                           .each = config.at_least_1("num_experts_per_tok"),
+                           .jitter = config.number("router_jitter_noise")};
+  if (routing.each > routing.experts)
+    config.refuse("num_experts_per_tok", "at most num_local_experts");
+  return routing;
+}
+
+Plan plan(const ModelConfig& config) {
+  Shape shape(config);
+  shape.window = config.optional_count("sliding_window");
+  shape.windowed.assign(shape.windowed.size(), shape.window.has_value());
+  const Routing routing = routing_of(config);
+  const nn::Activation function = activation(config, "hidden_act");
+  const auto layer = [=](std::size_t index) {
+    return std::make_shared<Layer>(
+        shape, index, std::make_shared<Experts>(shape, routing, function), "block_sparse_moe");
+  };
+  Plan plan = {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
+  plan.collects_routes = config.flag("output_router_logits");
+  if (plan.collects_routes)
+    plan.routing_loss = [routing, by = config.number("router_aux_loss_coef")](
+                            const std::vector<Tensor>& routes, const Batch& batch) {
+      return by * balance_loss(routes, routing, batch.mask);
+    };
+  return plan;
+}
+
+}  // namespace
+
+Family mixtral_family() {
+  return decoder::family(plan);
+}
+
+}  // namespace headroom::models::detail

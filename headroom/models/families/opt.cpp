@@ -1,0 +1,218 @@
+// OPT (modeling_opt.py of transformers 4.57.6).
+//
+// One operation a statement where it matters, and what a Python frame keeps in a local lives as
+// long here: see families/llama.cpp.
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "headroom/models/detail/attention.h"
+#include "headroom/models/detail/decoder_heads.h"
+#include "headroom/models/detail/masks.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using formula::ModelConfig;
+using nn::LayerNorm;
+using nn::Linear;
+
+constexpr std::int64_t kFirstPosition = 2;  // rows that the table of positions has before the first
+constexpr double kEpsilon = 1e-5;           // torch.nn.LayerNorm's
+
+// The numbers of a model of this family.
+struct Shape {
+  explicit Shape(const ModelConfig& config);
+
+  std::int64_t width, token_width, heads, inner, layers, positions;
+  double hidden_dropout, attention_dropout;
+  bool norm_first, with_bias, affine;
+};
+
+Shape::Shape(const ModelConfig& config)
+    : width(config.at_least_1("hidden_size")),
+      token_width(config.optional_count("word_embed_proj_dim").value_or(width)),
+      heads(config.at_least_1("num_attention_heads")),
+      inner(config.at_least_1("ffn_dim")),
+      layers(config.at_least_1("num_hidden_layers")),
+      positions(config.at_least_1("max_position_embeddings")),
+      hidden_dropout(config.number("dropout")),
+      attention_dropout(config.number("attention_dropout")),
+      norm_first(config.flag("do_layer_norm_before")),
+      with_bias(config.flag("enable_bias")),
+      affine(config.flag("layer_norm_elementwise_affine")) {
+  if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of `hidden_size`");
+  if (config.number("layerdrop") != 0)
+    config.refuse("layerdrop", "0, since Headroom runs each layer in each step,");
+}
+
+// What a layer is given besides the hidden states.
+struct Surroundings {
+  Attention attention = Attention::sdpa;
+  Tensor mask;
+  Cache* cache = nullptr;
+};
+
+class SelfAttention : public torch::nn::Module {
+ public:
+  explicit SelfAttention(const Shape& shape)
+      : shape_(shape),
+        k_(child<Linear>(*this, "k_proj", shape.width, shape.width, shape.with_bias)),
+        v_(child<Linear>(*this, "v_proj", shape.width, shape.width, shape.with_bias)),
+        q_(child<Linear>(*this, "q_proj", shape.width, shape.width, shape.with_bias)),
+        out_(child<Linear>(*this, "out_proj", shape.width, shape.width, shape.with_bias)) {}
+
+  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+    const double head_width = static_cast<double>(shape_.width / shape_.heads);
+    Tensor q = (*q_)(states);
+    q = q * std::pow(head_width, -0.5);
+    q = heads_of(q);
+    Tensor k = heads_of((*k_)(states)), v = heads_of((*v_)(states));
+    keep(with.cache, k, v);
+    AttentionOptions options;
+    options.dropout = is_training() ? shape_.attention_dropout : 0;
+    options.scaling = 1;  // queries are scaled already
+    Attended attended = detail::attended(with.attention, q, k, v, with.mask, options);
+    Tensor& out = attended.out;
+    out = out.reshape({states.size(0), states.size(1), -1}).contiguous();
+    return (*out_)(out);
+  }
+
+ private:
+  [[nodiscard]] Tensor heads_of(const Tensor& states) const {
+    return states.view({states.size(0), -1, shape_.heads, shape_.width / shape_.heads})
+        .transpose(1, 2);
+  }
+
+  const Shape shape_;
+  const std::shared_ptr<Linear> k_, v_, q_, out_;
+};
+
+class DecoderLayer : public torch::nn::Module {
+ public:
+  DecoderLayer(const Shape& shape, nn::Activation activation)
+      : shape_(shape),
+        attention_(child<SelfAttention>(*this, "self_attn", shape)),
+        activation_(std::move(activation)),
+        attention_norm_(
+            child<LayerNorm>(*this, "self_attn_layer_norm", shape.width, kEpsilon, shape.affine)),
+        up_(child<Linear>(*this, "fc1", shape.width, shape.inner, shape.with_bias)),
+        down_(child<Linear>(*this, "fc2", shape.inner, shape.width, shape.with_bias)),
+        final_norm_(
+            child<LayerNorm>(*this, "final_layer_norm", shape.width, kEpsilon, shape.affine)) {}
+
+  Tensor operator()(Tensor states, const Surroundings& with) const {
+    Tensor residual = states;
+    if (shape_.norm_first) states = (*attention_norm_)(states);
+    states = (*attention_)(states, with);
+    states = at::dropout(states, shape_.hidden_dropout, is_training());
+    states = residual + states;
+    if (!shape_.norm_first) states = (*attention_norm_)(states);
+    const std::vector<std::int64_t> sizes = states.sizes().vec();
+    states = states.reshape({-1, shape_.width});
+    residual = states;
+    if (shape_.norm_first) states = (*final_norm_)(states);
+    states = (*up_)(states);
+    states = activation_(states);
+    states = (*down_)(states);
+    states = at::dropout(states, shape_.hidden_dropout, is_training());
+    states = (residual + states).view(sizes);
+    if (!shape_.norm_first) states = (*final_norm_)(states);
+    return states;
+  }
+
+ private:
+  const Shape shape_;
+  const std::shared_ptr<SelfAttention> attention_;
+  const nn::Activation activation_;
+  const std::shared_ptr<LayerNorm> attention_norm_;
+  const std::shared_ptr<Linear> up_, down_;
+  const std::shared_ptr<LayerNorm> final_norm_;
+};
+
+class Decoder : public torch::nn::Module {
+ public:
+  explicit Decoder(const ModelConfig& config)
+      : shape_(config),
+        tokens_(child<nn::Embedding>(*this, "embed_tokens", config.at_least_1("vocab_size"),
+                                     shape_.token_width,
+                                     config.optional_count("pad_token_id").value_or(-1))),
+        positions_(child<nn::Embedding>(*this, "embed_positions", shape_.positions + kFirstPosition,
+                                        shape_.width)) {
+    if (shape_.token_width != shape_.width) {
+      out_ = child<Linear>(*this, "project_out", shape_.width, shape_.token_width, false);
+      in_ = child<Linear>(*this, "project_in", shape_.token_width, shape_.width, false);
+    }
+    if (shape_.norm_first && !config.flag("_remove_final_layer_norm"))
+      norm_ = child<LayerNorm>(*this, "final_layer_norm", shape_.width, kEpsilon, shape_.affine);
+    layers_ = child<nn::List<DecoderLayer>>(*this, "layers");
+    const nn::Activation function = activation(config, "activation_function");
+    for (std::int64_t i = 0; i < shape_.layers; ++i)
+      layers_->add(std::make_shared<DecoderLayer>(shape_, function));
+  }
+
+  Tensor operator()(Batch batch, const Pass& pass) const {
+    Tensor embedded = (*tokens_)(batch.tokens);
+    const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
+    if (!batch.mask.defined()) {
+      batch.mask = at::ones(batch.tokens.sizes(), batch.tokens.options().dtype(at::kFloat));
+      batch.mask_is_all_ones = true;
+    }
+    auto with = std::make_shared<Surroundings>();
+    with->attention = pass.attention;
+    with->cache = pass.cache;
+    with->mask = additive_causal_mask(
+        batch, positions, {.attention = pass.attention, .type = embedded.scalar_type()});
+    const Tensor places = (*positions_)(places_of(batch.mask));
+    if (in_) embedded = (*in_)(embedded);
+    Tensor states = embedded + places;
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      const auto layer = (*layers_)[i];
+      states = pass.run_layer(
+          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
+    }
+    if (norm_) states = (*norm_)(states);
+    if (out_) states = (*out_)(states);
+    return states;
+  }
+
+  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
+  [[nodiscard]] std::int64_t width() const { return shape_.token_width; }
+
+ private:
+  // Counted by the mask, so that padding before the first token takes none.
+  static Tensor places_of(const Tensor& mask) {
+    Tensor places = mask.cumsum(1);
+    places = places * mask;
+    places = places - 1;
+    places = places.to(at::kLong);
+    return places + kFirstPosition;
+  }
+
+  const Shape shape_;
+  const std::shared_ptr<nn::Embedding> tokens_, positions_;
+  std::shared_ptr<Linear> out_, in_;
+  std::shared_ptr<LayerNorm> norm_;
+  std::shared_ptr<nn::List<DecoderLayer>> layers_;
+};
+
+// On the hub the decoder is one level deeper: model.decoder.
+class Opt : public torch::nn::Module {
+ public:
+  explicit Opt(const ModelConfig& config) : decoder_(child<Decoder>(*this, "decoder", config)) {}
+
+  Tensor operator()(const Batch& batch, const Pass& pass) const { return (*decoder_)(batch, pass); }
+  [[nodiscard]] const Tensor& embedding() const { return decoder_->embedding(); }
+  [[nodiscard]] std::int64_t width() const { return decoder_->width(); }
+
+ private:
+  const std::shared_ptr<Decoder> decoder_;
+};
+
+}  // namespace
+
+Family opt_family() {
+  return decoder_family<Opt>({.decoder = "model", .head = "lm_head"});
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,204 @@
+// Phi-1 to Phi-2 (modeling_phi.py of transformers 4.57.6).
+//
+// One operation a statement where it matters, and what a Python frame keeps in a local lives as
+// long here: see families/llama.cpp.
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "headroom/models/detail/attention.h"
+#include "headroom/models/detail/decoder_heads.h"
+#include "headroom/models/detail/masks.h"
+#include "headroom/models/detail/rotary.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using formula::ModelConfig;
+using nn::LayerNorm;
+using nn::Linear;
+
+// The numbers of a model of this family.
+struct Shape {
+  explicit Shape(const ModelConfig& config);
+
+  std::int64_t width, heads, key_heads, head_width, turned_width, inner, layers;
+  double epsilon, embedding_dropout, attention_dropout, residual_dropout;
+  bool normalised_heads;
+};
+
+Shape::Shape(const ModelConfig& config)
+    : width(config.at_least_1("hidden_size")),
+      heads(config.at_least_1("num_attention_heads")),
+      key_heads(config.optional_count("num_key_value_heads").value_or(heads)),
+      head_width(width / heads),
+      turned_width(static_cast<std::int64_t>(static_cast<double>(head_width) *
+                                             config.number("partial_rotary_factor"))),
+      inner(config.at_least_1("intermediate_size")),
+      layers(config.at_least_1("num_hidden_layers")),
+      epsilon(config.number("layer_norm_eps")),
+      embedding_dropout(config.number("embd_pdrop")),
+      attention_dropout(config.number("attention_dropout")),
+      residual_dropout(config.number("resid_pdrop")),
+      normalised_heads(config.flag("qk_layernorm")) {
+  if (key_heads < 1 || heads % key_heads != 0)
+    config.refuse("num_key_value_heads", "a divisor of num_attention_heads");
+  if (turned_width < 2 || turned_width % 2 != 0 || turned_width > head_width)
+    config.refuse("partial_rotary_factor", "a share that makes an even part of a head");
+}
+
+// What a layer is given besides the hidden states.
+struct Surroundings {
+  Attention attention = Attention::sdpa;
+  CosSin rotation;
+  Tensor mask;
+  Cache* cache = nullptr;
+};
+
+class SelfAttention : public torch::nn::Module {
+ public:
+  explicit SelfAttention(const Shape& shape)
+      : shape_(shape),
+        q_(child<Linear>(*this, "q_proj", shape.width, shape.heads * shape.head_width)),
+        k_(child<Linear>(*this, "k_proj", shape.width, shape.key_heads * shape.head_width)),
+        v_(child<Linear>(*this, "v_proj", shape.width, shape.key_heads * shape.head_width)),
+        out_(child<Linear>(*this, "dense", shape.heads * shape.head_width, shape.width)) {
+    if (!shape.normalised_heads) return;
+    q_norm_ = child<LayerNorm>(*this, "q_layernorm", shape.head_width, shape.epsilon);
+    k_norm_ = child<LayerNorm>(*this, "k_layernorm", shape.head_width, shape.epsilon);
+  }
+
+  Attended operator()(const Tensor& states, const Surroundings& with) const {
+    Tensor q = heads_of((*q_)(states)), k = heads_of((*k_)(states)), v = heads_of((*v_)(states));
+    if (q_norm_) q = (*q_norm_)(q);
+    if (k_norm_) k = (*k_norm_)(k);
+    const std::int64_t part = shape_.turned_width;
+    const Tensor rest_of_q = q.slice(-1, part), rest_of_k = k.slice(-1, part);
+    const Tensor turned_q = turned(q.slice(-1, 0, part), with.rotation);
+    const Tensor turned_k = turned(k.slice(-1, 0, part), with.rotation);
+    q = at::cat({turned_q, rest_of_q}, -1);
+    k = at::cat({turned_k, rest_of_k}, -1);
+    keep(with.cache, k, v);
+    Attended attended = detail::attended(with.attention, q, k, v, with.mask, options());
+    Tensor& out = attended.out;
+    out = out.reshape({states.size(0), states.size(1), -1}).contiguous();
+    out = (*out_)(out);
+    return attended;
+  }
+
+ private:
+  [[nodiscard]] Tensor heads_of(const Tensor& states) const {
+    return states.view({states.size(0), states.size(1), -1, shape_.head_width}).transpose(1, 2);
+  }
+
+  [[nodiscard]] AttentionOptions options() const {
+    AttentionOptions options;
+    options.dropout = is_training() ? shape_.attention_dropout : 0;
+    options.scaling = std::pow(static_cast<double>(shape_.head_width), -0.5);
+    options.groups = shape_.heads / shape_.key_heads;
+    return options;
+  }
+
+  const Shape shape_;
+  const std::shared_ptr<Linear> q_, k_, v_, out_;
+  std::shared_ptr<LayerNorm> q_norm_, k_norm_;
+};
+
+class Mlp : public torch::nn::Module {
+ public:
+  Mlp(const Shape& shape, nn::Activation activation)
+      : activation_(std::move(activation)),
+        up_(child<Linear>(*this, "fc1", shape.width, shape.inner)),
+        down_(child<Linear>(*this, "fc2", shape.inner, shape.width)) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor inner = (*up_)(x);
+    inner = activation_(inner);
+    return (*down_)(inner);
+  }
+
+ private:
+  const nn::Activation activation_;
+  const std::shared_ptr<Linear> up_, down_;
+};
+
+// Attention and perceptron see the same normalised states, beside each other.
+class DecoderLayer : public torch::nn::Module {
+ public:
+  DecoderLayer(const Shape& shape, const nn::Activation& activation)
+      : attention_(child<SelfAttention>(*this, "self_attn", shape)),
+        mlp_(child<Mlp>(*this, "mlp", shape, activation)),
+        norm_(child<LayerNorm>(*this, "input_layernorm", shape.width, shape.epsilon)),
+        dropout_(shape.residual_dropout) {}
+
+  Tensor operator()(const Tensor& residual, const Surroundings& with) const {
+    const Tensor states = (*norm_)(residual);
+    Attended attended = (*attention_)(states, with);
+    attended.out = at::dropout(attended.out, dropout_, is_training());
+    Tensor inner = (*mlp_)(states);
+    inner = at::dropout(inner, dropout_, is_training());
+    const Tensor sum = attended.out + inner;
+    return sum + residual;
+  }
+
+ private:
+  const std::shared_ptr<SelfAttention> attention_;
+  const std::shared_ptr<Mlp> mlp_;
+  const std::shared_ptr<LayerNorm> norm_;
+  const double dropout_;
+};
+
+class Phi : public torch::nn::Module {
+ public:
+  explicit Phi(const ModelConfig& config)
+      : shape_(config),
+        tokens_(child<nn::Embedding>(*this, "embed_tokens", config.at_least_1("vocab_size"),
+                                     shape_.width,
+                                     config.optional_count("pad_token_id").value_or(-1))),
+        layers_(child<nn::List<DecoderLayer>>(*this, "layers")),
+        rotary_(child<Rotary>(*this, "rotary_emb", config, shape_.turned_width)),
+        norm_(child<LayerNorm>(*this, "final_layernorm", shape_.width, shape_.epsilon)) {
+    const nn::Activation function = activation(config, "hidden_act");
+    for (std::int64_t i = 0; i < shape_.layers; ++i)
+      layers_->add(std::make_shared<DecoderLayer>(shape_, function));
+  }
+
+  Tensor operator()(const Batch& batch, const Pass& pass) const {
+    Tensor embedded = (*tokens_)(batch.tokens);
+    const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
+    auto with = std::make_shared<Surroundings>();
+    with->attention = pass.attention;
+    with->cache = pass.cache;
+    with->mask = causal_mask(batch, positions,
+                             {.attention = pass.attention,
+                              .type = embedded.scalar_type(),
+                              .with_cache = pass.cache != nullptr});
+    embedded = at::dropout(embedded, shape_.embedding_dropout, is_training());
+    with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
+    Tensor states = embedded;
+    for (std::size_t i = 0; i < layers_->size(); ++i) {
+      const auto layer = (*layers_)[i];
+      states = pass.run_layer(
+          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
+    }
+    return (*norm_)(states);
+  }
+
+  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
+  [[nodiscard]] std::int64_t width() const { return shape_.width; }
+
+ private:
+  const Shape shape_;
+  const std::shared_ptr<nn::Embedding> tokens_;
+  const std::shared_ptr<nn::List<DecoderLayer>> layers_;
+  const std::shared_ptr<Rotary> rotary_;
+  const std::shared_ptr<LayerNorm> norm_;
+};
+
+}  // namespace
+
+Family phi_family() {
+  return decoder_family<Phi>({.decoder = "model", .head = "lm_head", .with_bias = true});
+}
+
+}  // namespace headroom::models::detail

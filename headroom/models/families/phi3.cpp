@@ -1,0 +1,93 @@
+// Phi-3 (modeling_phi3.py of transformers 4.57.6): Llama's decoder with its projections joined.
+#include <ATen/ATen.h>
+
+#include "headroom/models/families/decoder.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using decoder::Plan;
+using decoder::Seen;
+using decoder::Shape;
+using decoder::Surroundings;
+using formula::ModelConfig;
+using nn::Linear;
+
+class JoinedAttention : public torch::nn::Module {
+ public:
+  JoinedAttention(const Shape& shape, std::size_t layer)
+      : shape_(shape),
+        windowed_(shape.windowed.at(layer)),
+        out_(child<Linear>(*this, "o_proj", shape.heads * shape.head_width, shape.width, false)),
+        qkv_(child<Linear>(*this, "qkv_proj", shape.width,
+                           (shape.heads + 2 * shape.key_heads) * shape.head_width, false)) {}
+
+  Seen operator()(const Tensor& states, const Surroundings& with) const {
+    const Tensor joined = (*qkv_)(states);
+    const std::int64_t keys_from = shape_.heads * shape_.head_width,
+                       values_from = keys_from + shape_.key_heads * shape_.head_width;
+    Tensor q = heads_of(joined.slice(-1, 0, keys_from));
+    Tensor k = heads_of(joined.slice(-1, keys_from, values_from));
+    Tensor v = heads_of(joined.slice(-1, values_from));
+    std::tie(q, k) = std::pair(partly_turned(q, with.rotation), partly_turned(k, with.rotation));
+    Seen seen = decoder::attended_heads(shape_, windowed_, is_training(), q, k, v, with);
+    seen.states = (*out_)(seen.states);
+    return seen;
+  }
+
+ private:
+  [[nodiscard]] Tensor heads_of(const Tensor& part) const {
+    return part.view({part.size(0), part.size(1), -1, shape_.head_width}).transpose(1, 2);
+  }
+
+  const Shape shape_;
+  const bool windowed_;
+  const std::shared_ptr<Linear> out_, qkv_;
+};
+
+class JoinedMlp : public torch::nn::Module {
+ public:
+  JoinedMlp(const Shape& shape, nn::Activation activation)
+      : gate_up_(child<Linear>(*this, "gate_up_proj", shape.width, 2 * shape.inner, false)),
+        down_(child<Linear>(*this, "down_proj", shape.inner, shape.width, false)),
+        activation_(std::move(activation)) {}
+
+  Tensor operator()(const Tensor& x, const Surroundings&) const {
+    const std::vector<Tensor> halves = (*gate_up_)(x).chunk(2, -1);
+    Tensor gate = activation_(halves[0]);
+    const Tensor inner = halves[1] * gate;
+    gate.reset();
+    return (*down_)(inner);
+  }
+
+ private:
+  const std::shared_ptr<Linear> gate_up_, down_;
+  const nn::Activation activation_;
+};
+
+using Layer = decoder::PlainLayer<nn::RmsNorm, JoinedAttention, JoinedMlp>;
+
+Plan plan(const ModelConfig& config) {
+  Shape shape(config);
+  shape.turned_width = static_cast<std::int64_t>(static_cast<double>(shape.head_width) *
+                                                 config.number("partial_rotary_factor"));
+  if (shape.turned_width > shape.head_width)
+    config.refuse("partial_rotary_factor", "a share of at most 1");
+  shape.window = config.optional_count("sliding_window");
+  shape.windowed.assign(shape.windowed.size(), shape.window.has_value());
+  const nn::Activation function = activation(config, "hidden_act");
+  const double dropout = config.number("resid_pdrop");
+  const auto layer = [=](std::size_t index) {
+    return std::make_shared<Layer>(shape, index, std::make_shared<JoinedMlp>(shape, function),
+                                   "mlp", dropout);
+  };
+  return {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
+}
+
+}  // namespace
+
+Family phi3_family() {
+  return decoder::family(plan);
+}
+
+}  // namespace headroom::models::detail

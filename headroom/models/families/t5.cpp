@@ -1,0 +1,279 @@
+// T5, both versions: 1.0 with a plain feed-forward part, 1.1 with a gated one and a head of its own
+// (modeling_t5.py of transformers 4.57.6).
+//
+// Python frees a temporary when the operation that took it has run, and what a function holds in a
+// variable when the function returns; so do these.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "headroom/base/error.h"
+#include "headroom/models/detail/loss.h"
+#include "headroom/models/detail/masks.h"
+#include "headroom/models/families/t5_attention.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using formula::ModelConfig;
+using nn::Linear;
+using nn::Tensors;
+
+// `feed_forward_proj`: "relu", "gated-gelu", ...
+struct FeedForwardKind {
+  explicit FeedForwardKind(const ModelConfig& config) {
+    std::string name = config.text("feed_forward_proj");
+    gated = name.starts_with("gated-");
+    if (gated) name = name.substr(6);
+    if (gated && name == "gelu") name = "gelu_new";
+    activation = nn::activation(name);
+    if (!activation) config.refuse("feed_forward_proj", "an activation, or one behind `gated-`,");
+  }
+
+  bool gated = false;
+  nn::Activation activation;
+};
+
+// T5DenseActDense and T5DenseGatedActDense.
+class Dense : public torch::nn::Module {
+ public:
+  Dense(const T5Shape& shape, const FeedForwardKind& kind)
+      : dropout_(shape.dropout),
+        activation_(kind.activation),
+        in_(child<Linear>(*this, kind.gated ? "wi_0" : "wi", shape.width, shape.inner, false)),
+        linear_(kind.gated ? child<Linear>(*this, "wi_1", shape.width, shape.inner, false)
+                           : nullptr),
+        out_(child<Linear>(*this, "wo", shape.inner, shape.width, false)) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor states = (*in_)(x);
+    states = activation_(states);
+    const Tensor gate = linear_ ? states : Tensor();
+    const Tensor linear = linear_ ? (*linear_)(x) : Tensor();
+    if (linear_) states = gate * linear;
+    states = at::dropout(states, dropout_, is_training());
+    if (states.scalar_type() != out_->weight.scalar_type())
+      states = states.to(out_->weight.scalar_type());
+    states = (*out_)(states);
+    return states;
+  }
+
+ private:
+  const double dropout_;
+  const nn::Activation activation_;
+  const std::shared_ptr<Linear> in_, linear_, out_;
+};
+
+// A norm, a part, and the sum of what came in and what the part gives.
+class SelfAttentionLayer : public torch::nn::Module {
+ public:
+  SelfAttentionLayer(const T5Shape& shape, T5Attention::Kind kind, bool first)
+      : dropout_(shape.dropout),
+        cross_(kind == T5Attention::Kind::cross),
+        attention_(child<T5Attention>(*this, cross_ ? "EncDecAttention" : "SelfAttention", shape,
+                                      kind, first)),
+        norm_(child<T5Norm>(*this, "layer_norm", shape)) {}
+
+  // `others`: the encoder's states, for cross attention alone.
+  Tensors operator()(const Tensor& states, const Tensor& others, const Tensor& bias,
+                     const T5Surroundings& with) const {
+    const Tensor normed = (*norm_)(states);
+    const Tensors attended = (*attention_)(normed, cross_ ? others : normed, bias, with);
+    return {states + at::dropout(attended[0], dropout_, is_training()), attended[1]};
+  }
+
+ private:
+  const double dropout_;
+  const bool cross_;
+  const std::shared_ptr<T5Attention> attention_;
+  const std::shared_ptr<T5Norm> norm_;
+};
+
+class FeedForwardLayer : public torch::nn::Module {
+ public:
+  FeedForwardLayer(const T5Shape& shape, const FeedForwardKind& kind)
+      : dropout_(shape.dropout),
+        dense_(child<Dense>(*this, "DenseReluDense", shape, kind)),
+        norm_(child<T5Norm>(*this, "layer_norm", shape)) {}
+
+  Tensor operator()(const Tensor& states) const {
+    Tensor forwarded = (*norm_)(states);
+    forwarded = (*dense_)(forwarded);
+    return states + at::dropout(forwarded, dropout_, is_training());
+  }
+
+ private:
+  const double dropout_;
+  const std::shared_ptr<Dense> dense_;
+  const std::shared_ptr<T5Norm> norm_;
+};
+
+// Half precision overflows in the larger models.
+Tensor clamped(const Tensor& states) {
+  if (states.scalar_type() != at::kHalf) return states;
+  const double most = std::numeric_limits<c10::Half>::max();
+  const Tensor bound =
+      at::where(at::isinf(states).any(), at::Scalar(most - 1000), at::Scalar(most));
+  return at::clamp(states, -bound, bound);
+}
+
+class Block : public torch::nn::Module {
+ public:
+  Block(const T5Shape& shape, const FeedForwardKind& kind, bool decoder, bool first) {
+    const auto layers = child<torch::nn::Module>(*this, "layer");
+    self_ = child<SelfAttentionLayer>(
+        *layers, "0", shape, decoder ? T5Attention::Kind::decoder : T5Attention::Kind::encoder,
+        first);
+    if (decoder)
+      cross_ = child<SelfAttentionLayer>(*layers, "1", shape, T5Attention::Kind::cross, first);
+    feed_forward_ = child<FeedForwardLayer>(*layers, decoder ? "2" : "1", shape, kind);
+  }
+
+  // In: states, bias, the encoder's states, bias of cross attention; out: states and biases.
+  Tensors operator()(const Tensors& inputs, const T5Surroundings& with) const {
+    const Tensors attended = (*self_)(inputs[0], {}, inputs[1], with);
+    Tensor states = clamped(attended[0]);
+    if (!cross_) return {clamped((*feed_forward_)(states)), attended[1]};
+    const Tensor length = with.positions.select(0, -1) + 1;
+    const Tensors crossed = (*cross_)(states, inputs[2], inputs[3], with);
+    states = clamped(crossed[0]);
+    states = clamped((*feed_forward_)(states));
+    return {states, attended[1], crossed[1]};
+  }
+
+ private:
+  std::shared_ptr<SelfAttentionLayer> self_, cross_;
+  std::shared_ptr<FeedForwardLayer> feed_forward_;
+};
+
+using RunLayer = std::function<Tensors(std::size_t, const std::function<Tensors(const Tensors&)>&,
+                                       const Tensors&)>;
+
+// T5Stack: the encoder or the decoder, over an embedding that both share.
+class Stack : public torch::nn::Module {
+ public:
+  Stack(const ModelConfig& config, std::shared_ptr<nn::Embedding> words, bool decoder)
+      : decoder_(decoder),
+        dropout_(T5Shape(config).dropout),
+        words_(std::move(words)),
+        blocks_(child<nn::List<Block>>(*this, "block")),
+        norm_(child<T5Norm>(*this, "final_layer_norm", T5Shape(config))) {
+    const T5Shape shape(config);
+    const FeedForwardKind kind(config);
+    for (std::int64_t i = 0; i < (decoder ? shape.decoder_layers : shape.encoder_layers); ++i)
+      blocks_->add(std::make_shared<Block>(shape, kind, decoder, i == 0));
+  }
+
+  // `mask`: of the encoder's tokens; undefined: none is given. `encoded`: what a decoder looks at.
+  Tensor operator()(const Tensor& tokens, const Tensor& mask, const Tensor& encoded,
+                    T5Surroundings surroundings, const RunLayer& run_layer) const {
+    const Tensor embedded = (*words_)(tokens);
+    surroundings.positions = at::arange(tokens.size(1), tokens.options());
+    const Tensor own = mask.defined() && !decoder_ ? mask : ones_mask(tokens);
+    const at::ScalarType type = embedded.scalar_type();
+    surroundings.mask =
+        decoder_ ? t5_causal_mask(own, surroundings.positions, type) : inverted_mask(own, type);
+    const Tensor theirs = !decoder_ || mask.defined()
+                              ? mask
+                              : at::ones({encoded.size(0), encoded.size(1)}, tokens.options());
+    if (decoder_) surroundings.encoder_mask = inverted_mask(theirs, words_->weight.scalar_type());
+    const auto with = std::make_shared<const T5Surroundings>(std::move(surroundings));
+    Tensor states =
+        through_blocks(at::dropout(embedded, dropout_, is_training()), encoded, with, run_layer);
+    states = (*norm_)(states);
+    return at::dropout(states, dropout_, is_training());
+  }
+
+ private:
+  Tensor through_blocks(Tensor states, const Tensor& encoded,
+                        const std::shared_ptr<const T5Surroundings>& with,
+                        const RunLayer& run_layer) const {
+    Tensors outputs;
+    Tensor bias, cross_bias;
+    for (std::size_t i = 0; i < blocks_->size(); ++i) {
+      const auto block = (*blocks_)[i];
+      outputs = run_layer(i, [block, with](const Tensors& x) { return (*block)(x, *with); },
+                          {states, bias, encoded, cross_bias});
+      states = outputs[0];
+      bias = outputs[1];
+      if (decoder_) cross_bias = outputs[2];
+    }
+    return states;
+  }
+
+  const bool decoder_;
+  const double dropout_;
+  const std::shared_ptr<nn::Embedding> words_;
+  const std::shared_ptr<nn::List<Block>> blocks_;
+  const std::shared_ptr<T5Norm> norm_;
+};
+
+class Seq2SeqLm : public Net {
+ public:
+  Seq2SeqLm(const ModelConfig& config, Task task, const Settings& settings)
+      : Net(config, task, settings),
+        width_(T5Shape(config).width),
+        start_(config.optional_count("decoder_start_token_id")),
+        padding_(config.optional_count("pad_token_id")),
+        tied_(config.flag("tie_word_embeddings")),
+        shared_(child<nn::Embedding>(*this, "shared", T5Shape(config).vocabulary, width_)),
+        encoder_(child<Stack>(*this, "encoder", config, shared_, false)),
+        decoder_(child<Stack>(*this, "decoder", config, shared_, true)),
+        head_(tied_ ? child<Linear>(*this, "lm_head", shared_->weight)
+                    : child<Linear>(*this, "lm_head", width_, T5Shape(config).vocabulary, false)) {
+    if (!start_) config.refuse("decoder_start_token_id", "a token (the decoder begins with it)");
+    if (!padding_) config.refuse("pad_token_id", "a token");
+    if (!config.flag("is_encoder_decoder")) config.refuse("is_encoder_decoder", "true");
+  }
+
+  Output run(const Batch& batch) override {
+    if (!batch.labels.defined())
+      throw UsageError(expectation("run", "labels, of which T5 makes its decoder's tokens", "none",
+                                   "a batch with labels"));
+    const RunLayer run = [this](std::size_t i, const auto& layer, const Tensors& x) {
+      return run_layer(i, layer, x);
+    };
+    Output output;
+    T5Surroundings with;
+    with.checkpointed = is_training() && settings().checkpointing.how != nn::Recompute::none;
+    const Tensor encoded = (*encoder_)(batch.tokens, batch.mask, {}, with, run);
+    const Tensor tokens = shifted_right(batch.labels);
+    if (keeps_cache()) with.cache = &output.cache;
+    const Tensor decoded = (*decoder_)(tokens, batch.mask, encoded, with, run);
+    Tensor states = decoded;
+    if (tied_) states = states * std::pow(static_cast<double>(width_), -0.5);
+    output.logits = (*head_)(states);
+    output.loss = token_loss(output.logits, batch.labels);
+    return output;
+  }
+
+ private:
+  // Each target token is predicted from those before it.
+  Tensor shifted_right(const Tensor& labels) const {
+    const std::int64_t length = labels.size(1);
+    Tensor tokens = at::zeros(labels.sizes(), labels.options());
+    tokens.slice(1, 1).copy_(labels.slice(1, 0, length - 1).clone());
+    tokens.select(1, 0).fill_(*start_);
+    tokens.masked_fill_(tokens == -100, *padding_);
+    return tokens;
+  }
+
+  const std::int64_t width_;
+  const std::optional<long long> start_, padding_;
+  const bool tied_;
+  const std::shared_ptr<nn::Embedding> shared_;
+  const std::shared_ptr<Stack> encoder_, decoder_;
+  const std::shared_ptr<Linear> head_;
+};
+
+}  // namespace
+
+Family t5_family() {
+  return {{Task::seq2seq_lm}, [](const ModelConfig& config, Task task, const Settings& settings) {
+            return std::make_shared<Seq2SeqLm>(config, task, settings);
+          }};
+}
+
+}  // namespace headroom::models::detail

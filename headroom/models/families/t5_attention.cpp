@@ -1,0 +1,138 @@
+// Python frees a temporary when the operation that took it has run, and what a function holds in a
+// variable when the function returns; so do these.
+#include "headroom/models/families/t5_attention.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace headroom::models::detail {
+
+using formula::ModelConfig;
+using nn::Linear;
+
+T5Shape::T5Shape(const ModelConfig& config)
+    : width(config.at_least_1("d_model")),
+      heads(config.at_least_1("num_heads")),
+      head_width(config.at_least_1("d_kv")),
+      inner(config.at_least_1("d_ff")),
+      encoder_layers(config.at_least_1("num_layers")),
+      decoder_layers(config.is_null("num_decoder_layers")
+                         ? encoder_layers
+                         : config.at_least_1("num_decoder_layers")),
+      vocabulary(config.at_least_1("vocab_size")),
+      buckets(config.at_least_1("relative_attention_num_buckets")),
+      farthest(config.at_least_1("relative_attention_max_distance")),
+      epsilon(config.number("layer_norm_epsilon")),
+      dropout(config.number("dropout_rate")) {
+  if (buckets < 4) config.refuse("relative_attention_num_buckets", "at least 4");
+}
+
+T5Norm::T5Norm(const T5Shape& shape)
+    : weight(register_parameter("weight", at::empty({shape.width}))), epsilon_(shape.epsilon) {}
+
+Tensor T5Norm::operator()(const Tensor& x) const {
+  Tensor variance = x.to(at::kFloat);
+  variance = variance.pow(2);
+  variance = variance.mean(-1, true);
+  Tensor scale = variance + epsilon_;
+  scale = at::rsqrt(scale);
+  Tensor states = x * scale;
+  scale.reset();
+  if (weight.scalar_type() == at::kHalf || weight.scalar_type() == at::kBFloat16)
+    states = states.to(weight.scalar_type());
+  return weight * states;
+}
+
+T5Attention::T5Attention(const T5Shape& shape, Kind kind, bool first)
+    : shape_(shape),
+      kind_(kind),
+      q_(child<Linear>(*this, "q", shape.width, shape.heads * shape.head_width, false)),
+      k_(child<Linear>(*this, "k", shape.width, shape.heads * shape.head_width, false)),
+      v_(child<Linear>(*this, "v", shape.width, shape.heads * shape.head_width, false)),
+      out_(child<Linear>(*this, "o", shape.heads * shape.head_width, shape.width, false)) {
+  if (first && kind != Kind::cross)
+    relative_ = child<nn::Embedding>(*this, "relative_attention_bias", shape.buckets, shape.heads);
+}
+
+Tensor T5Attention::heads(const Tensor& projected) const {
+  return projected.view({projected.size(0), -1, shape_.heads, shape_.head_width}).transpose(1, 2);
+}
+
+nn::Tensors T5Attention::operator()(const Tensor& states, const Tensor& others, Tensor bias,
+                                    const T5Surroundings& with) const {
+  const Tensor q = heads((*q_)(states));
+  Tensor k = (*k_)(others), v = (*v_)(others);
+  k = heads(k);
+  v = heads(v);
+  keep(with.cache, k, v);
+  Tensor scores = at::matmul(q, k.transpose(3, 2));
+  if (!bias.defined()) bias = first_bias(scores, with);
+  scores += bias;
+  Tensor shares = scores.to(at::kFloat);
+  shares = at::softmax(shares, -1);
+  shares = shares.to(scores.scalar_type());
+  shares = at::dropout(shares, shape_.dropout, is_training());
+  Tensor out = at::matmul(shares, v);
+  out = out.transpose(1, 2).contiguous();
+  out = out.view({states.size(0), -1, shape_.heads * shape_.head_width});
+  out = (*out_)(out);
+  return {out, bias};
+}
+
+Tensor T5Attention::first_bias(const Tensor& scores, const T5Surroundings& with) const {
+  const std::int64_t length = scores.size(2), keys = scores.size(3);
+  Tensor bias;
+  if (relative_) {
+    bias = relative_bias(keys, with.positions);
+  } else {
+    bias = at::zeros({1, shape_.heads, length, keys}, scores.options().requires_grad(false));
+    if (with.checkpointed) bias.set_requires_grad(true);
+  }
+  const Tensor& mask = kind_ == Kind::cross ? with.encoder_mask : with.mask;
+  bias = bias + mask.slice(3, 0, keys);
+  return bias;
+}
+
+Tensor T5Attention::relative_bias(std::int64_t length, const Tensor& positions) const {
+  const Tensor from = positions.unsqueeze(1);
+  const Tensor to = at::arange(length, positions.options()).unsqueeze(0);
+  const Tensor distances = to - from;
+  const Tensor buckets = buckets_of(distances);
+  const Tensor values = (*relative_)(buckets);
+  return values.permute({2, 0, 1}).unsqueeze(0);
+}
+
+// A bucket for each distance near by, and for ever longer stretches of distances farther off.
+Tensor T5Attention::buckets_of(Tensor distances) const {
+  std::int64_t count = shape_.buckets;
+  Tensor buckets;
+  if (kind_ == Kind::encoder) {  // half of them for what comes before
+    count /= 2;
+    buckets = distances > 0;
+    buckets = buckets.to(at::kLong);
+    buckets = buckets * count;
+    buckets = buckets + 0;
+    distances = at::abs(distances);
+  } else {
+    Tensor before = at::zeros_like(distances);
+    before = at::min(distances, before);
+    distances = -before;
+  }
+  const std::int64_t exact = count / 2;
+  const Tensor near = distances < exact;
+  const double stretch =
+      std::log(static_cast<double>(shape_.farthest) / static_cast<double>(exact));
+  Tensor far = distances.to(at::kFloat);
+  far = far / exact;
+  far = at::log(far);
+  far = far / stretch;
+  far = far * (count - exact);
+  far = far.to(at::kLong);
+  far = far + exact;
+  far = at::min(far, at::full_like(far, count - 1));
+  const Tensor chosen = at::where(near, distances, far);
+  return buckets.defined() ? buckets.add_(chosen) : chosen + 0;
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,63 @@
+// T5's norm and attention (T5LayerNorm and T5Attention of modeling_t5.py, transformers 4.57.6).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "headroom/models/detail/family.h"
+
+namespace headroom::models::detail {
+
+struct T5Shape {
+  explicit T5Shape(const formula::ModelConfig& config);
+
+  std::int64_t width, heads, head_width, inner, encoder_layers, decoder_layers, vocabulary;
+  std::int64_t buckets, farthest;  // of relative positions
+  double epsilon, dropout;
+};
+
+// RmsNorm with the input itself multiplied, not its copy in float.
+class T5Norm : public torch::nn::Module {
+ public:
+  explicit T5Norm(const T5Shape& shape);
+  Tensor operator()(const Tensor& x) const;
+
+  Tensor weight;
+
+ private:
+  const double epsilon_;
+};
+
+// What a layer is given besides tensors that need gradients.
+struct T5Surroundings {
+  Tensor mask;          // of the stack's own tokens
+  Tensor encoder_mask;  // of those that a decoder looks at
+  Tensor positions;     // transformers' cache_position, [length]
+  Cache* cache = nullptr;
+  bool checkpointed = false;  // T5 makes a bias of zeros need a gradient then
+};
+
+// Attention by products, the only form that transformers has for T5. The bias, which the first
+// layer makes of relative positions and mask, is handed on from layer to layer.
+class T5Attention : public torch::nn::Module {
+ public:
+  enum class Kind { encoder, decoder, cross };
+  T5Attention(const T5Shape& shape, Kind kind, bool first);
+
+  // `states` look at `others` (themselves, but for cross attention); `bias` undefined: it is made.
+  nn::Tensors operator()(const Tensor& states, const Tensor& others, Tensor bias,
+                         const T5Surroundings& with) const;
+
+ private:
+  Tensor heads(const Tensor& projected) const;
+  Tensor first_bias(const Tensor& scores, const T5Surroundings& with) const;
+  Tensor relative_bias(std::int64_t length, const Tensor& positions) const;
+  Tensor buckets_of(Tensor distances) const;
+
+  const T5Shape shape_;
+  const Kind kind_;
+  const std::shared_ptr<nn::Linear> q_, k_, v_, out_;
+  std::shared_ptr<nn::Embedding> relative_;  // of the first layer's self-attention
+};
+
+}  // namespace headroom::models::detail

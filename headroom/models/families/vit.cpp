@@ -1,0 +1,258 @@
+// ViT and DeiT (modeling_vit.py and modeling_deit.py of transformers 4.57.6) with a head for image
+// classification: DeiT has one more token and position, of which this head makes no use.
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "headroom/models/detail/attention.h"
+#include "headroom/models/detail/images.h"
+
+namespace headroom::models::detail {
+namespace {
+
+using formula::ModelConfig;
+using nn::LayerNorm;
+using nn::Linear;
+
+struct Shape {
+  explicit Shape(const ModelConfig& config);
+  [[nodiscard]] std::int64_t positions() const {
+    return (side / patch) * (side / patch) + (distilled ? 2 : 1);
+  }
+
+  std::int64_t width, heads, inner, layers, side, patch, channels;
+  double epsilon, dropout, attention_dropout;
+  bool qkv_bias, distilled;
+};
+
+Shape::Shape(const ModelConfig& config)
+    : width(config.at_least_1("hidden_size")),
+      heads(config.at_least_1("num_attention_heads")),
+      inner(config.at_least_1("intermediate_size")),
+      layers(config.at_least_1("num_hidden_layers")),
+      side(config.at_least_1("image_size")),
+      patch(config.at_least_1("patch_size")),
+      channels(config.at_least_1("num_channels")),
+      epsilon(config.number("layer_norm_eps")),
+      dropout(config.number("hidden_dropout_prob")),
+      attention_dropout(config.number("attention_probs_dropout_prob")),
+      qkv_bias(config.flag("qkv_bias")),
+      distilled(config.type() == "deit") {
+  if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of hidden_size");
+  if (patch > side) config.refuse("patch_size", "at most image_size");
+}
+
+class PatchEmbeddings : public torch::nn::Module {
+ public:
+  explicit PatchEmbeddings(const Shape& shape)
+      : projection_(
+            child<nn::Conv2d>(*this, "projection", shape.channels, shape.width,
+                              nn::Conv2d::Options{.kernel = shape.patch, .stride = shape.patch})) {}
+
+  Tensor operator()(const Tensor& pixels) const {
+    return (*projection_)(pixels).flatten(2).transpose(1, 2);
+  }
+
+ private:
+  const std::shared_ptr<nn::Conv2d> projection_;
+};
+
+class Embeddings : public torch::nn::Module {
+ public:
+  explicit Embeddings(const Shape& shape) : shape_(shape), class_token_(token("cls_token")) {
+    if (shape.distilled) distillation_token_ = token("distillation_token");
+    positions_ =
+        register_parameter("position_embeddings", at::empty({1, shape.positions(), shape.width}));
+    patches_ = child<PatchEmbeddings>(*this, "patch_embeddings", shape);
+  }
+
+  Tensor operator()(const Tensor& pixels) const {
+    Tensor states = (*patches_)(pixels);
+    const auto for_each_row = [&](const Tensor& of) { return of.expand({pixels.size(0), -1, -1}); };
+    if (shape_.distilled)
+      states = at::cat({for_each_row(class_token_), for_each_row(distillation_token_), states}, 1);
+    else
+      states = at::cat({for_each_row(class_token_), states}, 1);
+    states = states + positions_;
+    return at::dropout(states, shape_.dropout, is_training());
+  }
+
+  [[nodiscard]] at::ScalarType type() const { return class_token_.scalar_type(); }
+
+ private:
+  Tensor token(const char* name) {
+    return register_parameter(name, at::empty({1, 1, shape_.width}));
+  }
+
+  const Shape shape_;
+  Tensor class_token_, distillation_token_, positions_;
+  std::shared_ptr<PatchEmbeddings> patches_;
+};
+
+class SelfAttention : public torch::nn::Module {
+ public:
+  explicit SelfAttention(const Shape& shape)
+      : shape_(shape),
+        query_(child<Linear>(*this, "query", shape.width, shape.width, shape.qkv_bias)),
+        key_(child<Linear>(*this, "key", shape.width, shape.width, shape.qkv_bias)),
+        value_(child<Linear>(*this, "value", shape.width, shape.width, shape.qkv_bias)) {}
+
+  Tensor operator()(const Tensor& states, Attention kind) const {
+    const Tensor k = heads_of(*key_, states);
+    const Tensor v = heads_of(*value_, states);
+    const Tensor q = heads_of(*query_, states);
+    AttentionOptions options;
+    options.dropout = is_training() ? shape_.attention_dropout : 0;
+    options.scaling = 1 / std::sqrt(static_cast<double>(shape_.width / shape_.heads));
+    options.is_causal = false;
+    const Tensor context = attend(kind, q, k, v, {}, options);
+    return context.reshape({states.size(0), states.size(1), shape_.width});
+  }
+
+ private:
+  Tensor heads_of(const Linear& projection, const Tensor& states) const {
+    return projection(states)
+        .view({states.size(0), -1, shape_.heads, shape_.width / shape_.heads})
+        .transpose(1, 2);
+  }
+
+  const Shape shape_;
+  const std::shared_ptr<Linear> query_, key_, value_;
+};
+
+// A linear layer, under the name that the hub gives it, and dropout.
+class Dense : public torch::nn::Module {
+ public:
+  Dense(std::int64_t in, std::int64_t out, double dropped = 0)
+      : dense_(child<Linear>(*this, "dense", in, out)), dropped_(dropped) {}
+
+  Tensor operator()(const Tensor& x) const {
+    return at::dropout((*dense_)(x), dropped_, is_training());
+  }
+
+ private:
+  const std::shared_ptr<Linear> dense_;
+  const double dropped_;
+};
+
+class AttentionBlock : public torch::nn::Module {
+ public:
+  explicit AttentionBlock(const Shape& shape)
+      : attention_(child<SelfAttention>(*this, "attention", shape)),
+        output_(child<Dense>(*this, "output", shape.width, shape.width, shape.dropout)) {}
+
+  Tensor operator()(const Tensor& states, Attention kind) const {
+    const Tensor attended = (*attention_)(states, kind);
+    return (*output_)(attended);
+  }
+
+ private:
+  const std::shared_ptr<SelfAttention> attention_;
+  const std::shared_ptr<Dense> output_;
+};
+
+class Layer : public torch::nn::Module {
+ public:
+  Layer(const Shape& shape, nn::Activation function)
+      : attention_(child<AttentionBlock>(*this, "attention", shape)),
+        intermediate_(child<Dense>(*this, "intermediate", shape.width, shape.inner)),
+        output_(child<Dense>(*this, "output", shape.inner, shape.width, shape.dropout)),
+        norm_before_(child<LayerNorm>(*this, "layernorm_before", shape.width, shape.epsilon)),
+        norm_after_(child<LayerNorm>(*this, "layernorm_after", shape.width, shape.epsilon)),
+        activation_(std::move(function)) {}
+
+  // `normed` and `attended` live to the end, as in Python's frame.
+  Tensor operator()(const Tensor& x, Attention kind) const {
+    const Tensor normed = (*norm_before_)(x);
+    const Tensor attended = (*attention_)(normed, kind);
+    const Tensor states = attended + x;
+    Tensor out = (*norm_after_)(states);
+    out = widened(out);
+    return feed_back(out, states);
+  }
+
+ private:
+  Tensor widened(const Tensor& states) const {
+    Tensor wide = (*intermediate_)(states);
+    wide = activation_(wide);
+    return wide;
+  }
+  Tensor feed_back(const Tensor& wide, const Tensor& residual) const {
+    const Tensor narrow = (*output_)(wide);
+    return narrow + residual;
+  }
+
+  const std::shared_ptr<AttentionBlock> attention_;
+  const std::shared_ptr<Dense> intermediate_, output_;
+  const std::shared_ptr<LayerNorm> norm_before_, norm_after_;
+  const nn::Activation activation_;
+};
+
+class Encoder : public torch::nn::Module {
+ public:
+  Encoder(const ModelConfig& config, const Shape& shape)
+      : layers(child<nn::List<Layer>>(*this, "layer")) {
+    const nn::Activation function = activation(config, "hidden_act");
+    for (std::int64_t i = 0; i < shape.layers; ++i)
+      layers->add(std::make_shared<Layer>(shape, function));
+  }
+
+  const std::shared_ptr<nn::List<Layer>> layers;
+};
+
+// What both types call the base model: tokens of patches, layers, a last norm.
+class Base : public torch::nn::Module {
+ public:
+  Base(const ModelConfig& config, const Shape& shape)
+      : embeddings(child<Embeddings>(*this, "embeddings", shape)),
+        encoder(child<Encoder>(*this, "encoder", config, shape)),
+        norm(child<LayerNorm>(*this, "layernorm", shape.width, shape.epsilon)) {}
+
+  const std::shared_ptr<Embeddings> embeddings;
+  const std::shared_ptr<Encoder> encoder;
+  const std::shared_ptr<LayerNorm> norm;
+};
+
+class ImageClassifier : public Net {
+ public:
+  ImageClassifier(const ModelConfig& config, const Settings& settings)
+      : Net(config, Task::image_classification, settings),
+        shape_(config),
+        base_(child<Base>(*this, config.type(), config, shape_)),
+        classifier_(child<Linear>(*this, "classifier", shape_.width, config.labels())) {}
+
+  Output run(const Batch& batch) override {
+    check_images(batch, shape_.channels, shape_.side);
+    const Tensor states = encoded(batch.pixels);
+    return classified((*classifier_)(states.select(1, 0)), batch, config());
+  }
+
+ private:
+  Tensor encoded(const Tensor& pixels) const {
+    const Tensor images = pixels.to(base_->embeddings->type());
+    const Tensor embedded = (*base_->embeddings)(images);
+    Tensor states = embedded;
+    for (std::size_t i = 0; i < base_->encoder->layers->size(); ++i) {
+      const auto layer = (*base_->encoder->layers)[i];
+      const Attention kind = settings().attention;
+      states = run_layer(
+          i, [layer, kind](const Tensor& x) { return (*layer)(x, kind); }, states);
+    }
+    return (*base_->norm)(states);
+  }
+
+  const Shape shape_;
+  const std::shared_ptr<Base> base_;
+  const std::shared_ptr<Linear> classifier_;
+};
+
+}  // namespace
+
+Family vit_family() {
+  return {{Task::image_classification},
+          [](const ModelConfig& config, Task, const Settings& settings) {
+            return std::make_shared<ImageClassifier>(config, settings);
+          }};
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,176 @@
+#include "headroom/nn/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <string>
+
+#include "headroom/libtorch/autocast.h"
+#include "headroom/sim/simulate.h"
+
+namespace headroom::nn {
+namespace {
+
+using torch::Tensor;
+
+constexpr Recompute kAll[] = {Recompute::none, Recompute::nonreentrant, Recompute::reentrant};
+
+// Three layers with dropout, each checkpointed.
+struct Net {
+  explicit Net(torch::Device device) {
+    torch::manual_seed(1);
+    for (Tensor& weight : weights) weight = torch::randn({16, 16}).to(device).requires_grad_();
+  }
+  Tensor loss(const Tensor& x, Recompute how) const {
+    Tensor states = x;
+    for (const Tensor& weight : weights)
+      states = checkpointed(
+          how,
+          [weight](const Tensor& in) {
+            return torch::dropout(torch::tanh(torch::mm(in, weight)), 0.5, true);
+          },
+          states);
+    return states.pow(2).sum();
+  }
+  std::array<Tensor, 3> weights;
+};
+
+struct Result {
+  std::vector<Tensor> gradients;
+  Tensor next_random;  // what is drawn after the pass
+};
+
+Result result_of(torch::Device device, Recompute how) {
+  const Net net(device);
+  Tensor x = torch::randn({8, 16}).to(device).requires_grad_();
+  torch::manual_seed(7);
+  if (device.type() == torch::kPrivateUse1) {
+    at::Generator of_card = at::globalContext().defaultGenerator(device);
+    of_card.set_current_seed(7);
+  }
+  net.loss(x, how).backward();
+  Result result{{x.grad().cpu()}, torch::rand({4}, device).cpu()};
+  for (const Tensor& weight : net.weights) result.gradients.push_back(weight.grad().cpu());
+  return result;
+}
+
+void expect_equal(const Result& one, const Result& other, const std::string& where) {
+  for (std::size_t i = 0; i < one.gradients.size(); ++i)
+    EXPECT_TRUE(one.gradients[i].equal(other.gradients[i])) << where << ", gradient " << i;
+  EXPECT_TRUE(one.next_random.equal(other.next_random)) << where;
+}
+
+TEST(Checkpointed, GivesTheSameGradientsAndLeavesTheSameRandomNumbers) {
+  const sim::Simulation box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
+  for (const torch::Device device : {torch::Device(torch::kCPU), box.device(0)}) {
+    const Result plain = result_of(device, Recompute::none);
+    expect_equal(result_of(device, Recompute::nonreentrant), plain, device.str() + " nonreentrant");
+    expect_equal(result_of(device, Recompute::reentrant), plain, device.str() + " reentrant");
+  }
+}
+
+TEST(Checkpointed, KeepsOnlyTheInputs) {
+  const sim::Simulation box = sim::simulate("1x4GiB");
+  const auto current = [&] { return box.card(0).statistics().allocated_bytes.all.current; };
+  // 4 MiB of states; the part keeps three more of them.
+  const auto part = [](const Tensor& in) { return in.exp().exp().exp(); };
+  std::map<Recompute, std::int64_t> kept;
+  for (const Recompute how : kAll) {
+    Tensor x = torch::empty({1 << 20}, box.device(0)).requires_grad_();
+    Tensor states = x;
+    for (int layer = 0; layer < 4; ++layer) states = checkpointed(how, part, states);
+    kept[how] = current();
+    states.sum().backward();
+  }
+  EXPECT_EQ(kept[Recompute::none], (1 + 4 * 3) * (4 << 20));
+  EXPECT_EQ(kept[Recompute::nonreentrant], (1 + 4) * (4 << 20));
+  EXPECT_EQ(kept[Recompute::reentrant], (1 + 4) * (4 << 20));
+}
+
+TEST(Checkpointed, GivesAllMemoryBack) {
+  const sim::Simulation box = sim::simulate("1x4GiB");
+  for (const Recompute how : kAll) {
+    const Net net(box.device(0));
+    const std::int64_t before = box.card(0).statistics().allocated_bytes.all.current;
+    {
+      Tensor x = torch::empty({8, 16}, box.device(0)).requires_grad_();
+      net.loss(x, how).backward();
+      for (const Tensor& weight : net.weights) weight.mutable_grad().reset();
+    }
+    EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.current, before);
+  }
+}
+
+TEST(Checkpointed, RunsAPartAsOftenAsItSays) {
+  int runs = 0, whole_runs = 0;
+  const auto part = [&](const Tensor& in) {
+    ++runs;
+    const Tensor inner = in.exp();
+    const Tensor out = inner.exp();
+    ++whole_runs;
+    return out + 1;  // saves nothing
+  };
+  Tensor x = torch::ones({3}).requires_grad_();
+  checkpointed(Recompute::nonreentrant, part, x).sum().backward();
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(whole_runs, 1);  // the second time it stops at the last tensor that is needed
+}
+
+TEST(Checkpointed, CanBeGoneBackThroughTwice) {
+  Tensor x = torch::ones({3}).requires_grad_();
+  const auto part = [](const Tensor& in) { return in.exp().exp(); };
+  const Tensor loss = checkpointed(Recompute::nonreentrant, part, x).sum();
+  loss.backward({}, /*retain_graph=*/true);
+  const Tensor once = x.grad().clone();
+  loss.backward();
+  EXPECT_TRUE(x.grad().equal(once * 2));
+}
+
+TEST(Checkpointed, ReplaysAutocast) {
+  for (const Recompute how : kAll) {
+    std::vector<torch::ScalarType> types;
+    const Tensor weight = torch::ones({4, 4});
+    const auto part = [&](const Tensor& in) {
+      const Tensor product = torch::mm(in, weight);
+      types.push_back(product.scalar_type());
+      return product * product;
+    };
+    Tensor x = torch::ones({4, 4}).requires_grad_();
+    Tensor loss;
+    {
+      const libtorch::AutocastScope scope(torch::kCPU, torch::kBFloat16);
+      loss = checkpointed(how, part, x).sum();
+    }
+    loss.backward();
+    EXPECT_THAT(types, ::testing::Each(torch::kBFloat16));
+  }
+}
+
+TEST(Checkpointed, RunsPlainlyWithoutAGraph) {
+  const torch::NoGradGuard no_grad;
+  for (const Recompute how : kAll) {
+    int runs = 0;
+    const auto part = [&](const Tensor& in) { return ++runs, in.exp(); };
+    (void)checkpointed(how, part, torch::ones({3}));
+    EXPECT_EQ(runs, 1);
+  }
+}
+
+TEST(Checkpointed, ThrowsWhatThePartThrows) {
+  for (const Recompute how : kAll) {
+    int runs = 0;
+    const auto part = [&](const Tensor& in) {
+      if (++runs == 2) throw std::runtime_error("the second time");
+      return in.exp();
+    };
+    Tensor x = torch::ones({3}).requires_grad_();
+    const Tensor loss = checkpointed(how, part, x).sum();
+    if (how == Recompute::none)
+      EXPECT_NO_THROW(loss.backward());
+    else
+      EXPECT_THROW(loss.backward(), std::exception);
+  }
+}
+
+}  // namespace
+}  // namespace headroom::nn
