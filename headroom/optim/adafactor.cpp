@@ -1,0 +1,255 @@
+// torch/optim/_adafactor.py
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "headroom/base/error.h"
+#include "headroom/optim/detail/check.h"
+#include "headroom/optim/detail/groups.h"
+#include "headroom/optim/optimizer.h"
+
+namespace headroom::optim {
+namespace {
+
+using at::Tensor;
+using detail::Indices;
+using detail::Tensors;
+
+double smallest_difference(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return std::numeric_limits<double>::epsilon();
+    case at::kHalf:
+      return std::numeric_limits<c10::Half>::epsilon();
+    case at::kBFloat16:
+      return std::numeric_limits<c10::BFloat16>::epsilon();
+    default:
+      return std::numeric_limits<float>::epsilon();
+  }
+}
+
+double root_mean_square(const Tensor& x) {
+  return at::linalg_vector_norm(x, 2).item<double>() /
+         std::pow(static_cast<double>(x.numel()), 0.5);
+}
+
+// Its square over the count is (x * x).mean(dim), without a tensor as large as x on the way.
+Tensor length_of(const Tensor& x, std::int64_t dim) {
+  return at::linalg_vector_norm(x, 2, at::IntArrayRef(dim), true);
+}
+
+struct Lists {
+  Tensors parameters, gradients, rows, columns, variances, steps;
+};
+
+Lists select(const Lists& all, const Indices& group) {
+  return {detail::select(all.parameters, group), detail::select(all.gradients, group),
+          detail::select(all.rows, group),       detail::select(all.columns, group),
+          detail::select(all.variances, group),  detail::select(all.steps, group)};
+}
+
+// Matrices and vectors apart, in the order in which they are met.
+std::vector<Indices> by_device_type_and_shape(const Tensors& parameters, const Tensors& gradients) {
+  std::vector<Indices> groups;
+  for (const Indices& group : detail::by_device_and_type(parameters)) {
+    Indices same, other;
+    const bool first_is_matrix = gradients[group[0]].dim() > 1;
+    for (const std::size_t i : group)
+      ((gradients[i].dim() > 1) == first_is_matrix ? same : other).push_back(i);
+    groups.push_back(std::move(same));
+    if (!other.empty()) groups.push_back(std::move(other));
+  }
+  return groups;
+}
+
+class Adafactor : public Optimizer {
+ public:
+  Adafactor(std::vector<Tensor> parameters, const AdafactorOptions& options)
+      : Optimizer(std::move(parameters), options.form), options_(options) {}
+
+ private:
+  void update(Trained& trained, const GradientScale& scale) override;
+  void make_state(State& state, const Tensor& gradient) const;
+  void loop(const Lists& all) const;
+  void foreach (const Lists& all) const;
+
+  [[nodiscard]] std::vector<double> count_step(const Lists& group) const;
+  [[nodiscard]] std::vector<at::Scalar> shares(const Lists& group) const;
+  void mix_in(const Tensors& kept, const Lists& group, std::int64_t dim) const;
+  [[nodiscard]] Tensors of_matrices(const Lists& group, double epsilon) const;
+  [[nodiscard]] Tensors of_vectors(const Lists& group) const;
+
+  [[nodiscard]] double epsilon_of(const Tensor& first) const;
+  [[nodiscard]] double relative_size(const Tensor& parameter, const Tensor& step) const;
+  [[nodiscard]] double damping(const Tensor& update) const {
+    return std::max(1.0, root_mean_square(update) / options_.clip);
+  }
+  [[nodiscard]] double decay_of_parameters() const {
+    return 1 - options_.learning_rate * options_.weight_decay;
+  }
+  // Of the running means: all in the first step, less in each later one.
+  [[nodiscard]] double share_of_new(const Tensor& step) const {
+    return std::pow(step.item<double>(), options_.beta2_decay);
+  }
+
+  AdafactorOptions options_;
+};
+
+void Adafactor::make_state(State& state, const Tensor& gradient) const {
+  const bool in_double = c10::get_default_dtype_as_scalartype() == at::kDouble;
+  state["step"] = at::zeros({}, in_double ? at::kDouble : at::kFloat);
+  if (gradient.dim() <= 1) {
+    state["variance"] = at::zeros_like(gradient);
+    return;
+  }
+  std::vector<std::int64_t> row = gradient.sizes().vec(), column = row;
+  row.back() = 1;
+  column[column.size() - 2] = 1;
+  state["row_var"] = gradient.new_zeros(row);
+  state["col_var"] = gradient.new_zeros(column);
+}
+
+double Adafactor::relative_size(const Tensor& parameter, const Tensor& step) const {
+  const double rate = std::min(options_.learning_rate, 1 / std::pow(step.item<double>(), 0.5));
+  return std::max(options_.epsilon2, root_mean_square(parameter)) * rate;
+}
+
+// Python answers once, with the type it meets first, and keeps that for the others.
+double Adafactor::epsilon_of(const Tensor& first) const {
+  return options_.epsilon1.value_or(smallest_difference(first.scalar_type()));
+}
+
+void Adafactor::update(Trained& trained, const GradientScale&) {
+  if (trained.parameters.empty()) return;
+  detail::check_dense("Adafactor", trained.gradients);
+  detail::check_real("Adafactor", trained.parameters);
+  for (std::size_t i = 0; i < trained.states.size(); ++i)
+    if (trained.states[i]->empty()) make_state(*trained.states[i], trained.gradients[i]);
+  const Lists all{trained.parameters,       trained.gradients,         kept(trained, "row_var"),
+                  kept(trained, "col_var"), kept(trained, "variance"), kept(trained, "step")};
+  if (form() == OptimizerForm::loop)
+    loop(all);
+  else
+    foreach (all)
+      ;
+}
+
+void Adafactor::loop(const Lists& all) const {
+  const double epsilon = epsilon_of(all.parameters[0]);
+  // As Python's variables, alive until the next parameter's replace them.
+  Tensor variance, update, of_rows, of_columns, squared;
+  for (std::size_t i = 0; i < all.parameters.size(); ++i) {
+    const Tensor &parameter = all.parameters[i], &gradient = all.gradients[i];
+    const Tensor& step = all.steps[i].add_(1);
+    const double share = share_of_new(step);
+    const double size = relative_size(parameter, step);
+    if (options_.weight_decay != 0) parameter.mul_(decay_of_parameters());
+    if (gradient.dim() > 1) {
+      of_rows = length_of(gradient, -1).square_().div_(gradient.size(-1));
+      all.rows[i].lerp_(of_rows, share);
+      of_columns = length_of(gradient, -2).square_().div_(gradient.size(-2));
+      all.columns[i].lerp_(of_columns, share);
+      variance = at::matmul(all.rows[i], all.columns[i]);
+      variance.div_(all.rows[i].mean(-2, true).clamp_(epsilon));
+    } else {
+      squared = gradient * gradient;
+      all.variances[i].lerp_(squared, share);
+      variance = all.variances[i].clone();
+    }
+    update = variance.clamp_(epsilon * epsilon).rsqrt_();
+    update.mul_(gradient);
+    parameter.add_(update, -size / damping(update));
+  }
+}
+
+void Adafactor::foreach (const Lists& all) const {
+  std::optional<double> epsilon;
+  Tensors updates;  // a group's live until the next one's replace them
+  for (const Indices& indices : by_device_type_and_shape(all.parameters, all.gradients)) {
+    const Lists group = select(all, indices);
+    if (!epsilon) epsilon = epsilon_of(group.parameters[0]);
+    const std::vector<double> sizes = count_step(group);
+    if (options_.weight_decay != 0) at::_foreach_mul_(group.parameters, decay_of_parameters());
+    const bool matrices = group.gradients[0].dim() > 1;
+    Tensors variances = matrices ? of_matrices(group, *epsilon) : of_vectors(group);
+    at::_foreach_clamp_min_(variances, *epsilon * *epsilon);
+    at::_foreach_rsqrt_(variances);
+    at::_foreach_mul_(variances, group.gradients);
+    updates = std::move(variances);
+    std::vector<at::Scalar> factors;
+    for (std::size_t i = 0; i < updates.size(); ++i)
+      factors.emplace_back(-sizes[i] / damping(updates[i]));
+    at::_foreach_mul_(updates, factors);
+    at::_foreach_add_(group.parameters, updates);
+  }
+}
+
+// How far each parameter of a group may go in this step.
+std::vector<double> Adafactor::count_step(const Lists& group) const {
+  at::_foreach_add_(group.steps, at::ones({}, at::kFloat), 1);
+  std::vector<double> sizes;
+  for (std::size_t i = 0; i < group.steps.size(); ++i)
+    sizes.push_back(relative_size(group.parameters[i], group.steps[i]));
+  return sizes;
+}
+
+std::vector<at::Scalar> Adafactor::shares(const Lists& group) const {
+  std::vector<at::Scalar> each;
+  for (const Tensor& step : group.steps) each.emplace_back(share_of_new(step));
+  return each;
+}
+
+// Into `kept`, the rows' or columns' mean squares.
+void Adafactor::mix_in(const Tensors& kept, const Lists& group, std::int64_t dim) const {
+  Tensors squares;
+  std::vector<at::Scalar> counts;
+  for (const Tensor& gradient : group.gradients) {
+    squares.push_back(length_of(gradient, dim));
+    counts.emplace_back(gradient.size(dim));
+  }
+  at::_foreach_mul_(squares, squares);
+  at::_foreach_div_(squares, counts);
+  at::_foreach_lerp_(kept, squares, shares(group));
+}
+
+Tensors Adafactor::of_matrices(const Lists& group, double epsilon) const {
+  mix_in(group.rows, group, -1);
+  mix_in(group.columns, group, -2);
+  Tensors variances, means;
+  for (std::size_t i = 0; i < group.rows.size(); ++i)
+    variances.push_back(at::matmul(group.rows[i], group.columns[i]));
+  for (const Tensor& row : group.rows) means.push_back(row.mean(-2, true));
+  at::_foreach_clamp_min_(means, epsilon);
+  at::_foreach_div_(variances, means);
+  return variances;
+}
+
+Tensors Adafactor::of_vectors(const Lists& group) const {
+  {
+    const Tensors squared = at::_foreach_mul(group.gradients, group.gradients);
+    at::_foreach_lerp_(group.variances, squared, shares(group));
+  }
+  Tensors copies;
+  for (const Tensor& variance : group.variances) copies.push_back(variance.clone());
+  return copies;
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adafactor(std::vector<Tensor> parameters,
+                                          const AdafactorOptions& options) {
+  constexpr std::string_view kName = "Adafactor";
+  if (options.form == OptimizerForm::fused)
+    throw UsageError(expectation(kName, "the form loop or foreach", "fused", "loop"));
+  detail::check_not_negative(kName, "a learning rate", options.learning_rate);
+  detail::check_not_above_zero(kName, "a beta2_decay", options.beta2_decay);
+  detail::check_not_negative(kName, "an epsilon1", options.epsilon1.value_or(0));
+  detail::check_not_negative(kName, "an epsilon2", options.epsilon2);
+  detail::check_not_negative(kName, "a clip minus 1", options.clip - 1);
+  detail::check_not_negative(kName, "a weight decay", options.weight_decay);
+  return std::make_unique<Adafactor>(std::move(parameters), options);
+}
+
+}  // namespace headroom::optim

@@ -1,0 +1,150 @@
+// transformers/optimization.py of 4.57.6
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "headroom/base/error.h"
+#include "headroom/optim/detail/check.h"
+#include "headroom/optim/optimizer.h"
+
+namespace headroom::optim {
+namespace {
+
+using at::Tensor;
+
+bool has_less_precision(const Tensor& x) {
+  return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+}
+
+Tensor root_mean_square(const Tensor& x) {
+  return at::linalg_vector_norm(x, 2) / std::pow(static_cast<double>(x.numel()), 0.5);
+}
+
+// 1 / sqrt of what row and column say of the squares
+Tensor from_factors(const Tensor& row, const Tensor& column) {
+  const Tensor of_rows = (row / row.mean(-1, true)).rsqrt_().unsqueeze(-1);
+  const Tensor of_columns = column.unsqueeze(-2).rsqrt();
+  return at::mul(of_rows, of_columns);
+}
+
+class AdafactorHf : public Optimizer {
+ public:
+  AdafactorHf(std::vector<Tensor> parameters, const AdafactorHfOptions& options)
+      : Optimizer(std::move(parameters), OptimizerForm::loop), options_(options) {}
+
+ private:
+  // The variables of Python's loop: what is in them lives until the next parameter's replaces it.
+  struct Variables {
+    Tensor gradient, parameter;  // in float
+    Tensor update;
+    Tensor rate;  // of no dimension, on the host if nothing of the card decides it
+  };
+
+  void update(Trained& trained, const GradientScale& scale) override;
+  void update_one(Variables& now, const Tensor& parameter, State& state) const;
+  void make_state(State& state, const Tensor& gradient) const;
+  [[nodiscard]] Tensor rate(const State& state, double step) const;
+  [[nodiscard]] Tensor factored(const Tensor& squares, const State& state, double keep) const;
+  void apply(Variables& now, State& state) const;
+
+  AdafactorHfOptions options_;
+};
+
+void AdafactorHf::update(Trained& trained, const GradientScale&) {
+  detail::check_dense("Adafactor", trained.gradients);
+  detail::check_real("Adafactor", trained.parameters);
+  Variables now;
+  for (std::size_t i = 0; i < trained.parameters.size(); ++i) {
+    now.gradient = trained.gradients[i];
+    if (has_less_precision(now.gradient)) now.gradient = now.gradient.to(at::kFloat);
+    update_one(now, trained.parameters[i], *trained.states[i]);
+  }
+}
+
+// Made on the host and brought over, as Python does.
+void AdafactorHf::make_state(State& state, const Tensor& gradient) const {
+  const std::vector<std::int64_t> sizes = gradient.sizes().vec();
+  state["step"] = at::zeros({}, at::kFloat);
+  if (options_.beta1) state["exp_avg"] = at::zeros_like(gradient);
+  if (sizes.size() < 2) {
+    state["exp_avg_sq"] = at::zeros_like(gradient);
+    return;
+  }
+  std::vector<std::int64_t> row(sizes.begin(), sizes.end() - 1), column = row;
+  column.back() = sizes.back();
+  state["exp_avg_sq_row"] = at::zeros(row).to(gradient);
+  state["exp_avg_sq_col"] = at::zeros(column).to(gradient);
+}
+
+void AdafactorHf::update_one(Variables& now, const Tensor& parameter, State& state) const {
+  if (state.empty())
+    make_state(state, now.gradient);
+  else
+    for (auto& [name, tensor] : state)
+      if (name.starts_with("exp_avg")) tensor = tensor.to(now.gradient);
+  now.parameter = parameter;
+  if (has_less_precision(parameter)) now.parameter = now.parameter.to(at::kFloat);
+  const double step = state["step"].add_(1).item<double>();
+  state["RMS"] = root_mean_square(now.parameter);
+  now.rate = rate(state, step);
+  const double keep = 1 - std::pow(step, options_.decay_rate);  // of the means so far
+  now.update = now.gradient.pow(2) + options_.epsilon1;
+  if (now.gradient.dim() >= 2) {
+    now.update = factored(now.update, state, keep);
+    now.update.mul_(now.gradient);
+  } else {
+    Tensor& squares = state["exp_avg_sq"];
+    squares.mul_(keep).add_(now.update, 1 - keep);
+    now.update = squares.rsqrt().mul_(now.gradient);
+  }
+  apply(now, state);
+  if (has_less_precision(parameter)) parameter.copy_(now.parameter);
+}
+
+Tensor AdafactorHf::factored(const Tensor& squares, const State& state, double keep) const {
+  const Tensor &row = state.at("exp_avg_sq_row"), &column = state.at("exp_avg_sq_col");
+  row.mul_(keep).add_(squares.mean(-1), 1 - keep);
+  column.mul_(keep).add_(squares.mean(-2), 1 - keep);
+  return from_factors(row, column);
+}
+
+Tensor AdafactorHf::rate(const State& state, double step) const {
+  double relative = options_.learning_rate.value_or(0);
+  if (options_.relative_step)
+    relative = std::min(options_.warmup_init ? 1e-6 * step : 1e-2, 1 / std::sqrt(step));
+  if (!options_.scale_parameter) return at::scalar_tensor(relative, at::kDouble);
+  const Tensor& size = state.at("RMS");
+  if ((size > options_.epsilon2).item<bool>()) return size * relative;
+  return at::scalar_tensor(options_.epsilon2 * relative, at::kDouble);
+}
+
+void AdafactorHf::apply(Variables& now, State& state) const {
+  now.update.div_((root_mean_square(now.update) / options_.clip_threshold).clamp_(1.0));
+  now.update.mul_(now.rate);
+  if (options_.beta1) {
+    const Tensor& mean = state.at("exp_avg");
+    mean.mul_(*options_.beta1).add_(now.update, 1 - *options_.beta1);
+    now.update = mean;
+  }
+  if (options_.weight_decay != 0)
+    now.parameter.add_(now.parameter, -options_.weight_decay * now.rate.item<double>());
+  now.parameter.add_(-now.update);
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adafactor_hf(std::vector<Tensor> parameters,
+                                             const AdafactorHfOptions& options) {
+  constexpr std::string_view kName = "Adafactor";
+  if (options.learning_rate && options.relative_step)
+    throw UsageError(
+        expectation(kName, "a learning rate or relative_step", "both", "relative_step = false"));
+  if (!options.learning_rate && !options.relative_step)
+    throw UsageError(expectation(kName, "a learning rate without relative_step", "none"));
+  if (options.warmup_init && !options.relative_step)
+    throw UsageError(expectation(kName, "relative_step with warmup_init", "none"));
+  return std::make_unique<AdafactorHf>(std::move(parameters), options);
+}
+
+}  // namespace headroom::optim

@@ -1,0 +1,192 @@
+// torch/optim/adam.py, which is AdamW's, too
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "headroom/optim/detail/check.h"
+#include "headroom/optim/detail/groups.h"
+#include "headroom/optim/optimizer.h"
+
+namespace headroom::optim {
+namespace {
+
+using at::Tensor;
+using detail::Indices;
+using detail::Tensors;
+
+enum class Decay { in_the_gradient, of_the_parameter };
+
+// A type's name for messages, by where its weight decay goes.
+std::string_view name_of(Decay decay) {
+  return decay == Decay::in_the_gradient ? "Adam" : "AdamW";
+}
+
+struct Lists {
+  Tensors parameters, gradients, means, squares, largest_squares, steps;
+};
+
+Lists select(const Lists& all, const Indices& group) {
+  return {detail::select(all.parameters, group),      detail::select(all.gradients, group),
+          detail::select(all.means, group),           detail::select(all.squares, group),
+          detail::select(all.largest_squares, group), detail::select(all.steps, group)};
+}
+
+class Adam : public Optimizer {
+ public:
+  Adam(std::vector<Tensor> parameters, const AdamOptions& options, Decay decay)
+      : Optimizer(std::move(parameters), options.form), options_(options), decay_(decay) {}
+
+  [[nodiscard]] bool takes_scale() const override { return form() == OptimizerForm::fused; }
+
+ private:
+  void update(Trained& trained, const GradientScale& scale) override;
+  void make_state(State& state, const Tensor& parameter) const;
+  void loop(const Lists& all) const;
+  void foreach (const Lists& all) const;
+  void update_means(const Lists& group) const;
+  void fused(const Lists& all, const GradientScale& scale) const;
+
+  [[nodiscard]] double step_size(const Tensor& step) const {
+    return options_.learning_rate / (1 - std::pow(options_.beta1, step.item<double>()));
+  }
+  [[nodiscard]] double root_of_correction(const Tensor& step) const {
+    return std::pow(1 - std::pow(options_.beta2, step.item<double>()), 0.5);
+  }
+
+  AdamOptions options_;
+  Decay decay_;
+};
+
+void Adam::update(Trained& trained, const GradientScale& scale) {
+  detail::check_dense(name_of(decay_), trained.gradients);
+  detail::check_real(name_of(decay_), trained.parameters);
+  for (std::size_t i = 0; i < trained.states.size(); ++i)
+    if (trained.states[i]->empty()) make_state(*trained.states[i], trained.parameters[i]);
+  const Lists all{trained.parameters,
+                  trained.gradients,
+                  kept(trained, "exp_avg"),
+                  kept(trained, "exp_avg_sq"),
+                  options_.amsgrad ? kept(trained, "max_exp_avg_sq") : Tensors(),
+                  kept(trained, "step")};
+  switch (form()) {
+    case OptimizerForm::loop:
+      return loop(all);
+    case OptimizerForm::foreach:
+      return foreach (all);
+    case OptimizerForm::fused:
+      return fused(all, scale);
+  }
+}
+
+// The steps are float even of a model in half precision; double if that is the default type.
+void Adam::make_state(State& state, const Tensor& parameter) const {
+  const bool in_double =
+      form() != OptimizerForm::fused && c10::get_default_dtype_as_scalartype() == at::kDouble;
+  state["step"] = at::zeros(
+      {}, at::TensorOptions(place_of_steps(parameter)).dtype(in_double ? at::kDouble : at::kFloat));
+  state["exp_avg"] = at::zeros_like(parameter);
+  state["exp_avg_sq"] = at::zeros_like(parameter);
+  if (options_.amsgrad) state["max_exp_avg_sq"] = at::zeros_like(parameter);
+}
+
+void Adam::loop(const Lists& all) const {
+  Tensor gradient, divisor;  // as Python's variables, alive until the next parameter's replace them
+  for (std::size_t i = 0; i < all.parameters.size(); ++i) {
+    const Tensor& parameter = all.parameters[i];
+    gradient = all.gradients[i];
+    all.steps[i].add_(1);
+    if (options_.weight_decay != 0 && decay_ == Decay::of_the_parameter)
+      parameter.mul_(1 - options_.learning_rate * options_.weight_decay);
+    else if (options_.weight_decay != 0)
+      gradient = gradient.add(parameter, options_.weight_decay);
+    all.means[i].lerp_(gradient, 1 - options_.beta1);
+    all.squares[i].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
+    if (options_.amsgrad) {
+      Tensor largest = all.largest_squares[i];
+      at::maximum_out(largest, largest, all.squares[i]);
+    }
+    const Tensor& squares = options_.amsgrad ? all.largest_squares[i] : all.squares[i];
+    divisor = (squares.sqrt() / root_of_correction(all.steps[i])).add_(options_.epsilon);
+    parameter.addcdiv_(all.means[i], divisor, -step_size(all.steps[i]));
+  }
+}
+
+// What the decay makes of the gradients is gone after it.
+void Adam::update_means(const Lists& group) const {
+  Tensors gradients = group.gradients;
+  if (options_.weight_decay != 0 && decay_ == Decay::of_the_parameter)
+    at::_foreach_mul_(group.parameters, 1 - options_.learning_rate * options_.weight_decay);
+  else if (options_.weight_decay != 0)
+    gradients = at::_foreach_add(gradients, group.parameters, options_.weight_decay);
+  at::_foreach_lerp_(group.means, gradients, 1 - options_.beta1);
+  at::_foreach_mul_(group.squares, options_.beta2);
+  at::_foreach_addcmul_(group.squares, gradients, gradients, 1 - options_.beta2);
+}
+
+void Adam::foreach (const Lists& all) const {
+  Tensors divisors;  // as Python's variable, a group's live until the next one's replace them
+  for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
+    const Lists group = select(all, indices);
+    if (group.steps[0].is_cpu())
+      at::_foreach_add_(group.steps, at::ones({}, at::kFloat), 1);
+    else
+      at::_foreach_add_(group.steps, 1);
+    update_means(group);
+    std::vector<at::Scalar> sizes, roots;
+    for (const Tensor& step : group.steps) {
+      sizes.emplace_back(-step_size(step));
+      roots.emplace_back(root_of_correction(step));
+    }
+    if (options_.amsgrad) at::_foreach_maximum_(group.largest_squares, group.squares);
+    divisors = at::_foreach_sqrt(options_.amsgrad ? group.largest_squares : group.squares);
+    at::_foreach_div_(divisors, roots);
+    at::_foreach_add_(divisors, options_.epsilon);
+    at::_foreach_addcdiv_(group.parameters, group.means, divisors, sizes);
+  }
+}
+
+void Adam::fused(const Lists& all, const GradientScale& scale) const {
+  for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
+    const Lists group = select(all, indices);
+    const c10::Device device = group.parameters[0].device();
+    const auto factor = detail::on(device, scale.scale);
+    const auto not_finite = detail::on(device, scale.not_finite);
+    at::_foreach_add_(group.steps, 1);
+    const auto step = [&](auto kernel) {
+      kernel(group.parameters, group.gradients, group.means, group.squares, group.largest_squares,
+             group.steps, options_.learning_rate, options_.beta1, options_.beta2,
+             options_.weight_decay, options_.epsilon, options_.amsgrad, false, factor, not_finite);
+    };
+    if (decay_ == Decay::of_the_parameter)
+      step([](const auto&... of) { at::_fused_adamw_(of...); });
+    else
+      step([](const auto&... of) { at::_fused_adam_(of...); });
+    // A step that was skipped does not count.
+    if (not_finite) at::_foreach_sub_(group.steps, Tensors(group.steps.size(), *not_finite));
+  }
+}
+
+std::unique_ptr<Optimizer> make(std::vector<Tensor> parameters, const AdamOptions& options,
+                                Decay decay) {
+  const std::string_view name = name_of(decay);
+  detail::check_not_negative(name, "a learning rate", options.learning_rate);
+  detail::check_not_negative(name, "an epsilon", options.epsilon);
+  detail::check_share(name, "a beta1", options.beta1);
+  detail::check_share(name, "a beta2", options.beta2);
+  detail::check_not_negative(name, "a weight decay", options.weight_decay);
+  return std::make_unique<Adam>(std::move(parameters), options, decay);
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adam(std::vector<Tensor> parameters, const AdamOptions& options) {
+  return make(std::move(parameters), options, Decay::in_the_gradient);
+}
+
+std::unique_ptr<Optimizer> make_adamw(std::vector<Tensor> parameters, const AdamWOptions& options) {
+  const AdamOptions same{options.learning_rate, options.beta1,   options.beta2, options.epsilon,
+                         options.weight_decay,  options.amsgrad, options.form};
+  return make(std::move(parameters), same, Decay::of_the_parameter);
+}
+
+}  // namespace headroom::optim
