@@ -39,21 +39,6 @@ void check(const sim::Card& card, const Subject& subject, const Options& options
                                  "2: the second has the optimizer's state from its start"));
 }
 
-gpu::SimulatedBox box_for(std::string_view spec) {
-  if (spec != kUnlimited) {
-    gpu::SimulatedBox box = gpu::parse_simulated(spec);
-    if (box.cards.size() != 1 || !box.name.empty())
-      throw UsageError(expectation("dry_run", "one card of its own", spec,
-                                   "simulate() and dry_run(card, subject) for each card"));
-    return box;
-  }
-  return {.cards = {{.name = "a card without limit",
-                     .total = allocator::kUnlimited,
-                     .reserved = {},
-                     .profile = {}}},
-          .name = {}};
-}
-
 // Of this card and of this run: a step may use other cards, too, and what one of those refuses is
 // the step's own affair.
 class Refusals {
@@ -70,13 +55,13 @@ class Refusals {
   const std::int64_t before_;
 };
 
-Report run_on(const gpu::SimulatedBox& box, const std::function<Subject(c10::Device)>& make,
+Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Device)>& make,
               const Options& options, const CardOptions& card) {
-  const sim::Simulation simulation =
-      sim::simulate(box, {.mode = sim::Mode::shape_only,
-                          .rules = card.rules,
-                          .settings = card.settings,
-                          .cublas_workspaces = card.cublas_workspaces});
+  const sim::Simulation simulation = sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
+                                                   {.mode = sim::Mode::shape_only,
+                                                    .rules = card.rules,
+                                                    .settings = card.settings,
+                                                    .cublas_workspaces = card.cublas_workspaces});
   const Refusals refusals(simulation.card(0));
   Subject subject;
   try {
@@ -92,16 +77,14 @@ Report run_on(const gpu::SimulatedBox& box, const std::function<Subject(c10::Dev
 }
 
 // What it needs: when the card is too small, of the same card with more memory than there is.
-Report run_on_card_or_larger(const gpu::SimulatedBox& box,
+Report run_on_card_or_larger(const gpu::SimulatedCard& on,
                              const std::function<Subject(c10::Device)>& make,
                              const Options& options, const CardOptions& card) {
-  const Report report = run_on(box, make, options, card);
+  const Report report = run_on(on, make, options, card);
   if (report.fits()) return report;
-  gpu::SimulatedBox larger = box;
-  for (gpu::SimulatedCard& one : larger.cards) {
-    one.total = allocator::kUnlimited;
-    one.reserved = {};
-  }
+  gpu::SimulatedCard larger = on;
+  larger.total = allocator::kUnlimited;
+  larger.reserved = {};
   Report unlimited = run_on(larger, make, options, card);
   unlimited.out_of_memory = report.out_of_memory;
   return unlimited;
@@ -138,13 +121,30 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
   return report;
 }
 
-Report dry_run(std::string_view card_spec, const std::function<Subject(c10::Device)>& make,
+Report dry_run(const gpu::SimulatedCard& on, const std::function<Subject(c10::Device)>& make,
                const Options& options, const CardOptions& card_options) {
-  const gpu::SimulatedBox box = box_for(card_spec);
-  const auto run = [&] { return run_on_card_or_larger(box, make, options, card_options); };
+  const auto run = [&] { return run_on_card_or_larger(on, make, options, card_options); };
   if (!sim::needs_child()) return run();
   const std::string answer = sim::in_child([&] { return to_line(to_json(run())); });
   return report_from_json(parse_json(answer, "the report of a child process"));
+}
+
+Report dry_run(std::string_view card_spec, const std::function<Subject(c10::Device)>& make,
+               const Options& options, const CardOptions& card_options) {
+  return dry_run(card_for(card_spec), make, options, card_options);
+}
+
+gpu::SimulatedCard card_for(std::string_view spec) {
+  if (spec == kUnlimited)
+    return {.name = "a card without limit",
+            .total = allocator::kUnlimited,
+            .reserved = {},
+            .profile = {}};
+  const gpu::SimulatedBox box = gpu::parse_simulated(spec);
+  if (box.cards.size() != 1 || !box.name.empty())
+    throw UsageError(expectation("dry_run", "one card of its own", spec,
+                                 "simulate() and dry_run(card, subject) for each card"));
+  return box.cards.front();
 }
 
 sim::Card& detail::card_of_all(const Subject& subject) {

@@ -36,6 +36,7 @@
 
 #include "headroom/allocator/settings.h"
 #include "headroom/dryrun/report.h"
+#include "headroom/gpu/simulated.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom::dryrun {
@@ -80,6 +81,14 @@ struct CardOptions {
 [[nodiscard]] Report dry_run(std::string_view card_spec,
                              const std::function<Subject(c10::Device)>& make,
                              const Options& options = {}, const CardOptions& card_options = {});
+
+// The same for a card that is known already, a real one's free memory for instance.
+[[nodiscard]] Report dry_run(const gpu::SimulatedCard& card,
+                             const std::function<Subject(c10::Device)>& make,
+                             const Options& options = {}, const CardOptions& card_options = {});
+
+// What such a spec means. Throws UsageError for one of several cards or a shared box.
+[[nodiscard]] gpu::SimulatedCard card_for(std::string_view spec);
 
 namespace detail {
 void add_inputs(std::vector<at::Tensor>& inputs, const at::Tensor& batch);
