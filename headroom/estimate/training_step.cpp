@@ -1,0 +1,180 @@
+#include "headroom/estimate/training_step.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/libtorch/autocast.h"
+#include "headroom/libtorch/on.h"
+#include "headroom/models/batch.h"
+#include "headroom/optim/clip.h"
+#include "headroom/optim/optimizer.h"
+
+namespace headroom::estimate {
+namespace {
+
+using at::Tensor;
+using formula::Settings;
+
+at::ScalarType type_of(formula::Dtype dtype) {
+  switch (dtype) {
+    case formula::Dtype::float32:
+      return at::kFloat;
+    case formula::Dtype::bfloat16:
+      return at::kBFloat16;
+    case formula::Dtype::float16:
+      return at::kHalf;
+  }
+  throw InternalError("[training_step] a dtype without a name");
+}
+
+models::Settings model_settings(const Settings& settings) {
+  models::Settings of;
+  of.task = settings.task;
+  of.attention = settings.attention;
+  of.use_cache = settings.use_cache;
+  if (settings.checkpoint_every > 0)
+    of.checkpointing = {.how = settings.checkpointing_kind == formula::CheckpointingKind::reentrant
+                                   ? nn::Recompute::reentrant
+                                   : nn::Recompute::nonreentrant,
+                        .every = static_cast<int>(settings.checkpoint_every)};
+  return of;
+}
+
+models::BatchSizes batch_sizes(const formula::ModelConfig& config, const Settings& settings) {
+  return {.rows = settings.batch,
+          .length = sequence_length(config, settings),
+          .target_length = settings.target_seq,
+          .image = settings.image,
+          .mask = settings.mask,
+          .pixels = type_of(settings.dtype),
+          .labels = settings.mode == formula::Mode::train};
+}
+
+// A training loop's variables and what it does with them.
+class Loop {
+ public:
+  Loop(std::shared_ptr<models::Model> model, models::Batch batch, const Settings& settings,
+       c10::Device device)
+      : model_(std::move(model)),
+        batch_(std::move(batch)),
+        settings_(settings),
+        device_(device),
+        optimizer_(optim::make_optimizer(settings.optimizer, settings.form, trained(*model_))) {}
+
+  void train() {
+    for (std::int64_t micro = 0; micro < settings_.accumulation; ++micro) backward();
+    if (settings_.clip) optim::clip_gradients(optimizer_->parameters(), *settings_.clip);
+    optimizer_->step();
+    optimizer_->zero_grad(!settings_.zero_gradients);
+  }
+
+  void infer() {
+    const at::NoGradGuard no_grad;
+    outputs_ = forward();
+    outputs_ = {};
+  }
+
+ private:
+  static std::vector<Tensor> trained(models::Model& model) {
+    std::vector<Tensor> parameters;
+    for (const Tensor& parameter : model.module().parameters())
+      if (parameter.requires_grad()) parameters.push_back(parameter);
+    return parameters;
+  }
+
+  models::Output forward() {
+    std::optional<libtorch::AutocastScope> mixed;
+    if (settings_.autocast != formula::Autocast::none)
+      mixed.emplace(device_.type(),
+                    settings_.autocast == formula::Autocast::bf16 ? at::kBFloat16 : at::kHalf);
+    return model_->run(batch_);
+  }
+
+  void backward() {
+    models::Output outputs = forward();
+    loss_ = outputs.loss;
+    if (settings_.hold_outputs) outputs_ = outputs;
+    outputs = {};
+    if (settings_.accumulation > 1) loss_ = loss_ / static_cast<double>(settings_.accumulation);
+    loss_.backward();
+  }
+
+  const std::shared_ptr<models::Model> model_;
+  const models::Batch batch_;
+  const Settings settings_;
+  const c10::Device device_;
+  const std::unique_ptr<optim::Optimizer> optimizer_;
+  Tensor loss_;  // lives until the next one takes its place, as a loop's variable does
+  models::Output outputs_;
+};
+
+void add_tensors(dryrun::Subject& subject, models::Model& model, const models::Batch& batch) {
+  for (const auto& parameter : model.module().named_parameters())
+    subject.parameters.emplace_back(parameter.key(), parameter.value());
+  for (const auto& buffer : model.module().named_buffers())
+    subject.buffers.emplace_back(buffer.key(), buffer.value());
+  for (const Tensor& input : {batch.tokens, batch.mask, batch.pixels, batch.labels})
+    if (input.defined()) subject.inputs.push_back(input);
+}
+
+void check_can_run(const Settings& settings) {
+  const std::vector<std::string> names = cannot_run(settings);
+  if (!names.empty())
+    throw UsageError(expectation("training_step", "settings that can run", join(names, ", "),
+                                 "--quick, which prices them by formula"));
+}
+
+}  // namespace
+
+std::vector<std::string> cannot_run(const Settings& settings) {
+  std::vector<std::string> names;
+  const auto note = [&](bool set, const std::string& text) {
+    if (set) names.push_back(text);
+  };
+  note(settings.quantize != formula::Quantize::none,
+       "--quantize " + std::string(formula::to_string(settings.quantize)));
+  note(settings.optimizer == formula::Optimizer::adamw8bit, "--optimizer adamw8bit");
+  note(settings.optimizer_in_backward, "--optimizer-in-backward");
+  note(settings.rounding == formula::Rounding::stochastic, "--rounding stochastic");
+  note(settings.loss == formula::LossForm::fused, "--loss fused");
+  note(settings.loss == formula::LossForm::chunked, "--loss chunked");
+  note(settings.lora_rank > 0, "--lora-rank");
+  note(settings.freeze_backbone, "--freeze-backbone");
+  note(settings.offload.any(), "--offload");
+  note(settings.world > 1, "--world " + std::to_string(settings.world));
+  note(settings.zero > 0, "--zero " + std::to_string(settings.zero));
+  note(settings.mode == formula::Mode::generate, "--mode generate");
+  return names;
+}
+
+std::int64_t sequence_length(const formula::ModelConfig& config, const Settings& settings) {
+  if (settings.seq) return *settings.seq;
+  std::int64_t most = 512;
+  for (const char* key : {"n_positions", "max_position_embeddings"})
+    if (config.has(key) && !config.is_null(key))
+      most = std::min<std::int64_t>(most, config.at_least_1(key));
+  return most;
+}
+
+TrainingStep training_step(const formula::ModelConfig& config, const Settings& settings,
+                           c10::Device device) {
+  check_can_run(settings);
+  const std::shared_ptr<models::Model> model = libtorch::on(device, type_of(settings.dtype), [&] {
+    return models::build(config, model_settings(settings));
+  });
+  const bool trains = settings.mode == formula::Mode::train;
+  model->train(trains);
+  const models::Batch batch = models::empty_batch(*model, batch_sizes(config, settings), device);
+  const auto loop = std::make_shared<Loop>(model, batch, settings, device);
+  TrainingStep step{.model = model, .subject = {}};
+  add_tensors(step.subject, *model, batch);
+  step.subject.step = [loop, trains] { trains ? loop->train() : loop->infer(); };
+  return step;
+}
+
+}  // namespace headroom::estimate

@@ -1,0 +1,43 @@
+// One whole training step of a model with all its settings, on a device: what a dry run measures.
+//
+//   dryrun::Report report = dryrun::dry_run("RTX 4090", [&](c10::Device device) {
+//     return training_step(config, settings, device).subject;
+//   });
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headroom/dryrun/dry_run.h"
+#include "headroom/formula/model_config.h"
+#include "headroom/formula/settings.h"
+#include "headroom/models/model.h"
+
+namespace headroom::estimate {
+
+struct TrainingStep {
+  std::shared_ptr<models::Model> model;
+  dryrun::Subject subject;  // keeps all it needs alive
+};
+
+// Model, optimizer and a batch without values are made on the device. A step is what a training
+// loop does: for each micro-batch forward, loss and backward; clipping; the optimizer; gradients
+// freed or zeroed. With Mode::inference it is a forward pass without a graph.
+//
+// Throws UsageError for settings that cannot run (see `cannot_run`), or that this model cannot
+// take.
+[[nodiscard]] TrainingStep training_step(const formula::ModelConfig& config,
+                                         const formula::Settings& settings, c10::Device device);
+
+// Those of the settings that nothing can run yet, as on the command line: "--quantize 4bit". They
+// can only be priced by formula.
+[[nodiscard]] std::vector<std::string> cannot_run(const formula::Settings& settings);
+
+// The length that is meant where none is said: 512, or the model's most if that is less.
+[[nodiscard]] std::int64_t sequence_length(const formula::ModelConfig& config,
+                                           const formula::Settings& settings);
+
+}  // namespace headroom::estimate
