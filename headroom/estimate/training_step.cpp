@@ -11,7 +11,10 @@
 #include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/models/batch.h"
+#include "headroom/nn/freeze.h"
+#include "headroom/nn/lora.h"
 #include "headroom/optim/clip.h"
+#include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
 
 namespace headroom::estimate {
@@ -37,6 +40,7 @@ models::Settings model_settings(const Settings& settings) {
   of.task = settings.task;
   of.attention = settings.attention;
   of.use_cache = settings.use_cache;
+  of.loss_chunk = settings.loss_chunk;
   if (settings.checkpoint_every > 0)
     of.checkpointing = {.how = settings.checkpointing_kind == formula::CheckpointingKind::reentrant
                                    ? nn::Recompute::reentrant
@@ -55,6 +59,28 @@ models::BatchSizes batch_sizes(const formula::ModelConfig& config, const Setting
           .labels = settings.mode == formula::Mode::train};
 }
 
+// Whether a task's head is new, as after from_pretrained: then it is trained beside adapters, too.
+bool has_new_head(const models::Model& model) {
+  return model.task() == formula::Task::sequence_classification ||
+         model.task() == formula::Task::image_classification;
+}
+
+// Adapters have the weights' type, which `--dtype` says; alpha is twice the rank, as is usual.
+void choose_what_is_trained(models::Model& model, const Settings& settings) {
+  torch::nn::Module& module = model.module();
+  if (settings.lora_rank > 0) {
+    nn::LoraOptions options{.rank = settings.lora_rank,
+                            .alpha = 2 * static_cast<double>(settings.lora_rank),
+                            .float32 = false};
+    if (!settings.lora_targets.empty()) options.targets = settings.lora_targets;
+    (void)nn::add_lora(module, options);
+    if (settings.freeze_backbone || has_new_head(model)) nn::train_heads(module);
+    if (settings.checkpoint_every > 0) nn::require_input_gradients(module);
+  } else if (settings.freeze_backbone) {
+    nn::freeze_all_but_heads(module);
+  }
+}
+
 // A training loop's variables and what it does with them.
 class Loop {
  public:
@@ -64,12 +90,17 @@ class Loop {
         batch_(std::move(batch)),
         settings_(settings),
         device_(device),
-        optimizer_(optim::make_optimizer(settings.optimizer, settings.form, trained(*model_))) {}
+        optimizer_(optim::make_optimizer(settings.optimizer, settings.form, trained(*model_))) {
+    if (settings.autocast == formula::Autocast::fp16) scaler_.emplace();
+  }
 
   void train() {
     for (std::int64_t micro = 0; micro < settings_.accumulation; ++micro) backward();
-    if (settings_.clip) optim::clip_gradients(optimizer_->parameters(), *settings_.clip);
-    optimizer_->step();
+    if (settings_.clip) {
+      if (scaler_) scaler_->unscale(*optimizer_);
+      optim::clip_gradients(optimizer_->parameters(), *settings_.clip);
+    }
+    step();
     optimizer_->zero_grad(!settings_.zero_gradients);
   }
 
@@ -100,8 +131,19 @@ class Loop {
     loss_ = outputs.loss;
     if (settings_.hold_outputs) outputs_ = outputs;
     outputs = {};
+    // Each micro-batch has as many labels: its share in the whole batch's mean is one part of them
+    // (optim/accumulation.h).
     if (settings_.accumulation > 1) loss_ = loss_ / static_cast<double>(settings_.accumulation);
-    loss_.backward();
+    if (scaler_)
+      scaler_->scale(loss_).backward();
+    else
+      loss_.backward();
+  }
+
+  void step() {
+    if (!scaler_) return optimizer_->step();
+    scaler_->step(*optimizer_);
+    scaler_->update();
   }
 
   const std::shared_ptr<models::Model> model_;
@@ -109,6 +151,7 @@ class Loop {
   const Settings settings_;
   const c10::Device device_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::LossScaler> scaler_;
   Tensor loss_;  // lives until the next one takes its place, as a loop's variable does
   models::Output outputs_;
 };
@@ -142,9 +185,6 @@ std::vector<std::string> cannot_run(const Settings& settings) {
   note(settings.optimizer_in_backward, "--optimizer-in-backward");
   note(settings.rounding == formula::Rounding::stochastic, "--rounding stochastic");
   note(settings.loss == formula::LossForm::fused, "--loss fused");
-  note(settings.loss == formula::LossForm::chunked, "--loss chunked");
-  note(settings.lora_rank > 0, "--lora-rank");
-  note(settings.freeze_backbone, "--freeze-backbone");
   note(settings.offload.any(), "--offload");
   note(settings.world > 1, "--world " + std::to_string(settings.world));
   note(settings.zero > 0, "--zero " + std::to_string(settings.zero));
@@ -167,6 +207,7 @@ TrainingStep training_step(const formula::ModelConfig& config, const Settings& s
   const std::shared_ptr<models::Model> model = libtorch::on(device, type_of(settings.dtype), [&] {
     return models::build(config, model_settings(settings));
   });
+  choose_what_is_trained(*model, settings);
   const bool trains = settings.mode == formula::Mode::train;
   model->train(trains);
   const models::Batch batch = models::empty_batch(*model, batch_sizes(config, settings), device);

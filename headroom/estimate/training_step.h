@@ -27,6 +27,9 @@ struct TrainingStep {
 // loop does: for each micro-batch forward, loss and backward; clipping; the optimizer; gradients
 // freed or zeroed. With Mode::inference it is a forward pass without a graph.
 //
+// With float16 autocast the loss is scaled (optim/loss_scaler.h). With LoRA the adapters are
+// trained, and a classifier's head; with a frozen backbone the heads (nn/freeze.h).
+//
 // Throws UsageError for settings that cannot run (see `cannot_run`), or that this model cannot
 // take.
 [[nodiscard]] TrainingStep training_step(const formula::ModelConfig& config,

@@ -89,4 +89,12 @@ Batch random_batch(const Model& model, const BatchSizes& sizes, c10::Device devi
   return batch_of(model, sizes, whole, real);
 }
 
+Tensor counted_labels(const Model& model, const Batch& batch) {
+  const Tensor& labels = batch.labels;
+  if (!at::isIntegralType(labels.scalar_type(), false))
+    return at::full({}, labels.numel(), labels.options().dtype(at::kLong));
+  const bool of_next = model.task() == Task::causal_lm;  // the first of a row is no position's next
+  return ((of_next ? labels.slice(1, 1) : labels) != -100).sum();
+}
+
 }  // namespace headroom::models

@@ -29,4 +29,7 @@ struct BatchSizes {
 // Random tokens, labels and pixels, from the CPU's generator; a mask of ones.
 [[nodiscard]] Batch random_batch(const Model& model, const BatchSizes& sizes, c10::Device device);
 
+// How many labels go into the loss: its mean is over so many. A number on the labels' device.
+[[nodiscard]] at::Tensor counted_labels(const Model& model, const Batch& batch);
+
 }  // namespace headroom::models

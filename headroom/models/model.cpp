@@ -79,6 +79,11 @@ std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end())
     throw UsageError(expectation("build", "a task that " + config.type() + " models have",
                                  formula::to_string(task), names_of(tasks)));
+  const bool of_tokens =
+      task != Task::sequence_classification && task != Task::image_classification;
+  if (settings.loss_chunk > 0 && !of_tokens)
+    throw UsageError(expectation("build", "a loss over tokens, to take it in chunks",
+                                 formula::to_string(task), "the full loss"));
   return families().at(config.type()).build(config, task, settings);
 }
 

@@ -49,6 +49,9 @@ struct Settings {
   Attention attention = Attention::sdpa;
   Checkpointing checkpointing = {};
   bool use_cache = false;  // keep keys and values, as transformers does if not told otherwise
+  // Tokens at a time of head and loss (nn/chunked_loss.h): then there is a loss and no logits. 0:
+  // all at once, as transformers.
+  std::int64_t loss_chunk = 0;
 };
 
 struct Batch {
@@ -61,8 +64,8 @@ struct Batch {
 };
 
 struct Output {
-  at::Tensor loss;  // undefined without labels
-  at::Tensor logits;
+  at::Tensor loss;    // undefined without labels
+  at::Tensor logits;  // undefined if the loss was taken in chunks
   std::vector<std::pair<at::Tensor, at::Tensor>> cache;  // keys and values, if they are kept
 };
 
@@ -94,7 +97,7 @@ class Model {
 };
 
 // Throws InputError naming key and value where a config cannot be right, and UsageError for a task
-// that this model has no head for (those it has are named).
+// that this model has no head for (those it has are named), or whose loss has no tokens to chunk.
 [[nodiscard]] std::shared_ptr<Model> build(const formula::ModelConfig& config,
                                            const Settings& settings = {});
 

@@ -2,7 +2,22 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 namespace headroom::nn {
+namespace {
+
+Tensor followed(const After& after, const Tensor& x, Tensor result) {
+  return after ? after(x, std::move(result)) : result;
+}
+
+// transformers' enable_input_require_grads: nothing for what has a history already.
+Tensor with_gradient(Tensor result, bool wanted) {
+  if (wanted) result.requires_grad_();
+  return result;
+}
+
+}  // namespace
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias)
     : weight(register_parameter("weight", at::empty({out, in}))) {
@@ -12,7 +27,7 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias)
 Linear::Linear(Tensor tied) : weight(std::move(tied)) {}
 
 Tensor Linear::operator()(const Tensor& x) const {
-  return at::linear(x, weight, bias);
+  return followed(after, x, at::linear(x, weight, bias));
 }
 
 Conv1D::Conv1D(std::int64_t in, std::int64_t out)
@@ -23,14 +38,14 @@ Tensor Conv1D::operator()(const Tensor& x) const {
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(1);
   const Tensor flat = at::addmm(bias, x.view({-1, x.size(-1)}), weight);
-  return flat.view(sizes);
+  return followed(after, x, flat.view(sizes));
 }
 
 Embedding::Embedding(std::int64_t rows, std::int64_t width, std::int64_t padding)
     : weight(register_parameter("weight", at::empty({rows, width}))), padding_(padding) {}
 
 Tensor Embedding::operator()(const Tensor& indices) const {
-  return at::embedding(weight, indices, padding_);
+  return with_gradient(at::embedding(weight, indices, padding_), result_needs_gradient);
 }
 
 LayerNorm::LayerNorm(std::int64_t width, double epsilon, bool affine)
@@ -67,7 +82,9 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Options& options)
 }
 
 Tensor Conv2d::operator()(const Tensor& x) const {
-  return at::conv2d(x, weight, bias, options_.stride, options_.padding, 1, options_.groups);
+  return with_gradient(
+      at::conv2d(x, weight, bias, options_.stride, options_.padding, 1, options_.groups),
+      result_needs_gradient);
 }
 
 BatchNorm2d::BatchNorm2d(std::int64_t channels, double epsilon, double momentum)

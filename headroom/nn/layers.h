@@ -12,12 +12,17 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 namespace headroom::nn {
 
 using at::Tensor;
+
+// What follows a product: given its input and its result, it gives another result (LoRA adds to
+// it, nn/lora.h). Empty: nothing.
+using After = std::function<Tensor(const Tensor& x, Tensor result)>;
 
 class Linear : public torch::nn::Module {
  public:
@@ -28,6 +33,7 @@ class Linear : public torch::nn::Module {
 
   Tensor weight;  // [out, in]
   Tensor bias;    // undefined: none
+  After after;
 };
 
 // GPT-2's: a linear layer with the weight the other way round.
@@ -38,6 +44,7 @@ class Conv1D : public torch::nn::Module {
 
   Tensor weight;  // [in, out]
   Tensor bias;
+  After after;
 };
 
 class Embedding : public torch::nn::Module {
@@ -45,8 +52,10 @@ class Embedding : public torch::nn::Module {
   // `padding`: the row that gets no gradient; -1: none.
   Embedding(std::int64_t rows, std::int64_t width, std::int64_t padding = -1);
   Tensor operator()(const Tensor& indices) const;
+  [[nodiscard]] std::int64_t padding() const { return padding_; }
 
   Tensor weight;
+  bool result_needs_gradient = false;  // even where the weight needs none
 
  private:
   std::int64_t padding_;
@@ -86,6 +95,7 @@ class Conv2d : public torch::nn::Module {
   Tensor operator()(const Tensor& x) const;
 
   Tensor weight, bias;
+  bool result_needs_gradient = false;  // even where neither weight nor input needs one
 
  private:
   Options options_;

@@ -8,6 +8,7 @@
 #include "headroom/base/error.h"
 #include "headroom/optim/detail/check.h"
 #include "headroom/optim/detail/groups.h"
+#include "headroom/optim/detail/multiply.h"
 #include "headroom/optim/optimizer.h"
 
 namespace headroom::optim {
@@ -145,7 +146,7 @@ void Adafactor::loop(const Lists& all) const {
     const Tensor& step = all.steps[i].add_(1);
     const double share = share_of_new(step);
     const double size = relative_size(parameter, step);
-    if (options_.weight_decay != 0) parameter.mul_(decay_of_parameters());
+    if (options_.weight_decay != 0) detail::multiply_(parameter, decay_of_parameters());
     if (gradient.dim() > 1) {
       of_rows = length_of(gradient, -1).square_().div_(gradient.size(-1));
       all.rows[i].lerp_(of_rows, share);

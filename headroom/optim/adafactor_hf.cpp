@@ -6,6 +6,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/optim/detail/check.h"
+#include "headroom/optim/detail/multiply.h"
 #include "headroom/optim/optimizer.h"
 
 namespace headroom::optim {
@@ -95,7 +96,7 @@ void AdafactorHf::update_one(Variables& now, const Tensor& parameter, State& sta
     now.update.mul_(now.gradient);
   } else {
     Tensor& squares = state["exp_avg_sq"];
-    squares.mul_(keep).add_(now.update, 1 - keep);
+    detail::multiply_(squares, keep).add_(now.update, 1 - keep);
     now.update = squares.rsqrt().mul_(now.gradient);
   }
   apply(now, state);
@@ -104,8 +105,8 @@ void AdafactorHf::update_one(Variables& now, const Tensor& parameter, State& sta
 
 Tensor AdafactorHf::factored(const Tensor& squares, const State& state, double keep) const {
   const Tensor &row = state.at("exp_avg_sq_row"), &column = state.at("exp_avg_sq_col");
-  row.mul_(keep).add_(squares.mean(-1), 1 - keep);
-  column.mul_(keep).add_(squares.mean(-2), 1 - keep);
+  detail::multiply_(row, keep).add_(squares.mean(-1), 1 - keep);
+  detail::multiply_(column, keep).add_(squares.mean(-2), 1 - keep);
   return from_factors(row, column);
 }
 
@@ -124,7 +125,7 @@ void AdafactorHf::apply(Variables& now, State& state) const {
   now.update.mul_(now.rate);
   if (options_.beta1) {
     const Tensor& mean = state.at("exp_avg");
-    mean.mul_(*options_.beta1).add_(now.update, 1 - *options_.beta1);
+    detail::multiply_(mean, *options_.beta1).add_(now.update, 1 - *options_.beta1);
     now.update = mean;
   }
   if (options_.weight_decay != 0)

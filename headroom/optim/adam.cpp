@@ -5,6 +5,7 @@
 
 #include "headroom/optim/detail/check.h"
 #include "headroom/optim/detail/groups.h"
+#include "headroom/optim/detail/multiply.h"
 #include "headroom/optim/optimizer.h"
 
 namespace headroom::optim {
@@ -96,11 +97,12 @@ void Adam::loop(const Lists& all) const {
     gradient = all.gradients[i];
     all.steps[i].add_(1);
     if (options_.weight_decay != 0 && decay_ == Decay::of_the_parameter)
-      parameter.mul_(1 - options_.learning_rate * options_.weight_decay);
+      detail::multiply_(parameter, 1 - options_.learning_rate * options_.weight_decay);
     else if (options_.weight_decay != 0)
       gradient = gradient.add(parameter, options_.weight_decay);
     all.means[i].lerp_(gradient, 1 - options_.beta1);
-    all.squares[i].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
+    detail::multiply_(all.squares[i], options_.beta2)
+        .addcmul_(gradient, gradient, 1 - options_.beta2);
     if (options_.amsgrad) {
       Tensor largest = all.largest_squares[i];
       at::maximum_out(largest, largest, all.squares[i]);

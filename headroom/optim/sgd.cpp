@@ -6,6 +6,7 @@
 #include "headroom/base/error.h"
 #include "headroom/optim/detail/check.h"
 #include "headroom/optim/detail/groups.h"
+#include "headroom/optim/detail/multiply.h"
 #include "headroom/optim/optimizer.h"
 
 namespace headroom::optim {
@@ -52,7 +53,7 @@ void Sgd::update(Trained& trained, const GradientScale& scale) {
 // The first buffer is the gradient itself, without dampening.
 void Sgd::add_to_buffer(Tensor& buffer, const Tensor& gradient) const {
   if (buffer.defined())
-    buffer.mul_(options_.momentum).add_(gradient, 1 - options_.dampening);
+    detail::multiply_(buffer, options_.momentum).add_(gradient, 1 - options_.dampening);
   else
     buffer = gradient.detach().clone();
 }

@@ -68,6 +68,12 @@ class DecoderLm : public DecoderNet<Decoder> {
   Output run(const Batch& batch) override {
     Output output;
     const Tensor states = this->states_of(batch, output);
+    if (this->chunks_loss(batch)) {
+      output.loss = chunked_causal_lm_loss([head = head_](const Tensor& x) { return (*head)(x); },
+                                           states, batch.labels, this->settings().loss_chunk);
+      if (this->options().casts_twice) output.loss = output.loss.to(states.scalar_type());
+      return output;
+    }
     output.logits = (*head_)(states);
     if (!batch.labels.defined()) return output;
     if (this->options().casts_twice) output.logits = output.logits.to(at::kFloat);

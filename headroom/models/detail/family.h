@@ -54,6 +54,10 @@ class Net : public torch::nn::Module, public Model {
                         const std::function<nn::Tensors(const nn::Tensors&)>& layer,
                         const nn::Tensors& inputs) const;
   [[nodiscard]] bool keeps_cache() const;
+  // Whether this batch's loss is taken in chunks.
+  [[nodiscard]] bool chunks_loss(const Batch& batch) const {
+    return settings().loss_chunk > 0 && batch.labels.defined();
+  }
 };
 
 // A module of this class, registered under the name.

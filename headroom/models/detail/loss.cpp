@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "headroom/nn/chunked_loss.h"
+
 namespace headroom::models::detail {
 namespace {
 
@@ -29,6 +31,20 @@ Tensor causal_lm_loss(Tensor logits, const Tensor& labels, std::int64_t vocabula
 Tensor token_loss(const Tensor& logits, const Tensor& labels) {
   return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), labels.view(-1), {},
                                 at::Reduction::Mean, kIgnored);
+}
+
+Tensor chunked_causal_lm_loss(const Head& head, const Tensor& states, const Tensor& labels,
+                              std::int64_t tokens) {
+  const Tensor padded = at::constant_pad_nd(labels, {0, 1}, kIgnored);
+  const Tensor shifted = padded.slice(1, 1).contiguous();
+  const auto in_float = [head](const Tensor& x) { return head(x).to(at::kFloat); };
+  return nn::chunked_cross_entropy(in_float, states, shifted,
+                                   {.tokens = tokens, .ignored = kIgnored});
+}
+
+Tensor chunked_token_loss(const Head& head, const Tensor& states, const Tensor& labels,
+                          std::int64_t tokens) {
+  return nn::chunked_cross_entropy(head, states, labels, {.tokens = tokens, .ignored = kIgnored});
 }
 
 Tensor classification_loss(const Tensor& logits, const Tensor& labels,

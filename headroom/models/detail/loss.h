@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "headroom/formula/model_config.h"
 
@@ -15,6 +16,12 @@ namespace headroom::models::detail {
 // Logits and labels as above, of any length; each position predicts its own label. The logits stay
 // in their type: what BERT's and T5's classes do themselves.
 [[nodiscard]] at::Tensor token_loss(const at::Tensor& logits, const at::Tensor& labels);
+// Both in chunks of so many tokens: of a head from states [batch, length, width] to logits.
+using Head = std::function<at::Tensor(const at::Tensor& states)>;
+[[nodiscard]] at::Tensor chunked_causal_lm_loss(const Head& head, const at::Tensor& states,
+                                                const at::Tensor& labels, std::int64_t tokens);
+[[nodiscard]] at::Tensor chunked_token_loss(const Head& head, const at::Tensor& states,
+                                            const at::Tensor& labels, std::int64_t tokens);
 // By `problem_type`, or by the number of labels and their type.
 [[nodiscard]] at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& labels,
                                              const formula::ModelConfig& config);

@@ -177,6 +177,12 @@ class LanguageModel : public WithBert {
     // With labels nothing is generated, and transformers keeps no cache.
     const bool keeps = keeps_cache() && !batch.labels.defined();
     const BertStates from = states_of(batch, keeps ? &output.cache : nullptr);
+    if (chunks_loss(batch)) {
+      const auto head = [head = head_](const Tensor& x) { return (*head)(x); };
+      const auto loss = task() == Task::causal_lm ? chunked_causal_lm_loss : chunked_token_loss;
+      output.loss = loss(head, from.states, batch.labels, settings().loss_chunk);
+      return output;
+    }
     output.logits = (*head_)(from.states);
     if (!batch.labels.defined()) return output;
     output.loss = task() == Task::causal_lm

@@ -228,19 +228,28 @@ class CausalLm : public Headless {
     Output output;
     std::vector<Tensor> routes;
     const Tensor states = states_of(batch, output.cache, routes);
-    output.logits = (*head_)(states);
-    if (plan_.logit_cap != 0) {
-      output.logits = output.logits / plan_.logit_cap;
-      output.logits = at::tanh(output.logits);
-      output.logits = output.logits * plan_.logit_cap;
+    if (chunks_loss(batch)) {
+      output.loss = chunked_causal_lm_loss(
+          [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); }, states,
+          batch.labels, settings().loss_chunk);
+    } else {
+      output.logits = logits_of(states);
+      if (!batch.labels.defined()) return output;
+      output.loss = causal_lm_loss(output.logits, batch.labels, plan_.shape.vocabulary);
     }
-    if (!batch.labels.defined()) return output;
-    output.loss = causal_lm_loss(output.logits, batch.labels, plan_.shape.vocabulary);
     if (plan_.routing_loss) output.loss.add_(plan_.routing_loss(routes, batch));
     return output;
   }
 
  private:
+  [[nodiscard]] Tensor logits_of(const Tensor& states) const {
+    Tensor logits = (*head_)(states);
+    if (plan_.logit_cap == 0) return logits;
+    logits = logits / plan_.logit_cap;
+    logits = at::tanh(logits);
+    return logits * plan_.logit_cap;
+  }
+
   const std::shared_ptr<Linear> head_;
 };
 

@@ -247,15 +247,25 @@ class MaskedLm : public WithEncoder {
   Output run(const Batch& batch) override {
     Output output;
     const Tensor states = states_of(batch);
-    output.logits = (*transform_)(states);
-    output.logits = activation_(output.logits);
-    output.logits = (*norm_)(output.logits);
-    output.logits = (*projector_)(output.logits);
+    if (chunks_loss(batch)) {
+      output.loss = chunked_token_loss(
+          [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); }, states,
+          batch.labels, settings().loss_chunk);
+      return output;
+    }
+    output.logits = logits_of(states);
     if (batch.labels.defined()) output.loss = token_loss(output.logits, batch.labels);
     return output;
   }
 
  private:
+  [[nodiscard]] Tensor logits_of(const Tensor& states) const {
+    Tensor logits = (*transform_)(states);
+    logits = activation_(logits);
+    logits = (*norm_)(logits);
+    return (*projector_)(logits);
+  }
+
   const nn::Activation activation_;
   const std::shared_ptr<Linear> transform_;
   const std::shared_ptr<LayerNorm> norm_;

@@ -244,6 +244,11 @@ class Seq2SeqLm : public Net {
     const Tensor decoded = (*decoder_)(tokens, batch.mask, encoded, with, run);
     Tensor states = decoded;
     if (tied_) states = states * std::pow(static_cast<double>(width_), -0.5);
+    if (chunks_loss(batch)) {
+      output.loss = chunked_token_loss([head = head_](const Tensor& x) { return (*head)(x); },
+                                       states, batch.labels, settings().loss_chunk);
+      return output;
+    }
     output.logits = (*head_)(states);
     output.loss = token_loss(output.logits, batch.labels);
     return output;
