@@ -1,0 +1,113 @@
+#include "headroom/estimate/detail/kept_state.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <mutex>
+#include <string>
+
+#include "headroom/libtorch/modules.h"
+
+namespace headroom::estimate::detail {
+namespace {
+
+using at::Tensor;
+using torch::nn::Module;
+using torch::optim::Optimizer;
+
+// Tensors as a module's, so that they can be moved in place as one.
+class Tensors : public Module {
+ public:
+  void add(const Tensor& tensor) { register_buffer(std::to_string(buffers(false).size()), tensor); }
+};
+
+Tensor on_cpu(const Tensor& tensor) {
+  return tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
+
+at::Generator generator_of(c10::Device device) {
+  return at::globalContext().defaultGenerator(device);
+}
+
+}  // namespace
+
+// They leave the device in place, so whoever holds one of these tensors holds it afterwards, too.
+struct KeptState::Aside {
+  Aside(Module& model, Optimizer* its_optimizer) : optimizer(its_optimizer) {
+    for (const Tensor& parameter : model.parameters())
+      if (parameter.grad().defined()) {
+        of.emplace_back(parameter, parameter.grad());
+        gradients.add(parameter.grad());
+      }
+    libtorch::move(gradients, at::kCPU);
+    if (optimizer == nullptr) return;
+    libtorch::move(*optimizer, at::kCPU);
+    state = std::move(optimizer->state());
+  }
+
+  // All is where it belongs before it moves: a device that is full by now loses none of it.
+  void put_back(c10::Device device) {
+    for (auto& [parameter, gradient] : of) parameter.mutable_grad() = gradient;
+    if (optimizer != nullptr) optimizer->state() = std::move(state);
+    libtorch::move(gradients, device);
+    if (optimizer != nullptr) libtorch::move(*optimizer, device);
+  }
+
+  std::vector<std::pair<Tensor, Tensor>> of;  // parameter and gradient
+  Tensors gradients;
+  Optimizer* optimizer;
+  std::decay_t<decltype(std::declval<Optimizer&>().state())> state;
+};
+
+KeptState::KeptState(Module& model, Optimizer* optimizer, c10::Device device)
+    : model_(model), device_(device) {
+  keep_values();
+  keep_random_states();
+  for (const auto& module : model_.modules()) is_training_.push_back(module->is_training());
+  aside_ = std::make_unique<Aside>(model_, optimizer);
+  forget_step(model_, optimizer);
+}
+
+KeptState::~KeptState() {
+  try {
+    restore();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): another exception is on its way
+  }
+}
+
+void KeptState::keep_values() {
+  for (const Tensor& tensor : model_.parameters()) values_.emplace_back(tensor, on_cpu(tensor));
+  for (const Tensor& tensor : model_.buffers()) values_.emplace_back(tensor, on_cpu(tensor));
+}
+
+void KeptState::keep_random_states() {
+  for (const c10::Device of : {c10::Device(at::kCPU), device_}) {
+    at::Generator generator = generator_of(of);
+    const std::lock_guard lock(generator.mutex());
+    random_.emplace_back(generator, generator.get_state());
+  }
+}
+
+void KeptState::restore() {
+  if (aside_ == nullptr) return;
+  const std::unique_ptr<Aside> aside = std::move(aside_);
+  forget_step(model_, aside->optimizer);
+  const at::NoGradGuard no_grad;
+  for (const auto& [tensor, value] : values_) Tensor(tensor).copy_(value);
+  // A module sets its children's mode, which come after it and have theirs set again.
+  std::size_t index = 0;
+  for (const auto& module : model_.modules()) module->train(is_training_[index++]);
+  for (auto& [generator, state] : random_) {
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(state);
+  }
+  aside->put_back(device_);
+}
+
+void forget_step(Module& model, Optimizer* optimizer) {
+  for (const Tensor& parameter : model.parameters()) Tensor(parameter).mutable_grad() = Tensor();
+  if (optimizer != nullptr) optimizer->state().clear();
+}
+
+}  // namespace headroom::estimate::detail

@@ -1,0 +1,323 @@
+#include "headroom/estimate/find_max_batch_size.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+#include <torch/optim.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/estimate/detail/kept_state.h"
+#include "headroom/libtorch/on.h"
+#include "headroom/memory/clear.h"
+#include "headroom/memory/device.h"
+#include "headroom/memory/scope.h"
+#include "headroom/memory/statistics.h"
+#include "headroom/sim/child.h"
+#include "headroom/sim/simulate.h"
+
+namespace headroom::estimate::detail {
+namespace {
+
+using Size = std::int64_t;
+using torch::nn::Module;
+using torch::optim::Optimizer;
+
+// ---- A step ----
+
+template <typename Kind, typename Options>
+std::unique_ptr<Optimizer> if_of(const Optimizer& optimizer,
+                                 const std::vector<at::Tensor>& parameters) {
+  if (dynamic_cast<const Kind*>(&optimizer) == nullptr) return nullptr;
+  return std::make_unique<Kind>(parameters, static_cast<const Options&>(optimizer.defaults()));
+}
+
+// Another one of the same kind; AdamW, if there is none.
+std::unique_ptr<Optimizer> like(const Optimizer* optimizer,
+                                const std::vector<at::Tensor>& parameters) {
+  using namespace torch::optim;
+  if (optimizer == nullptr) return std::make_unique<AdamW>(parameters);
+  if (auto it = if_of<AdamW, AdamWOptions>(*optimizer, parameters)) return it;
+  if (auto it = if_of<Adam, AdamOptions>(*optimizer, parameters)) return it;
+  if (auto it = if_of<SGD, SGDOptions>(*optimizer, parameters)) return it;
+  if (auto it = if_of<RMSprop, RMSpropOptions>(*optimizer, parameters)) return it;
+  if (auto it = if_of<Adagrad, AdagradOptions>(*optimizer, parameters)) return it;
+  throw UsageError(expectation("find_max_batch_size",
+                               "AdamW, Adam, SGD, RMSprop or Adagrad of torch::optim",
+                               "another optimizer", "none, which tries an AdamW"));
+}
+
+void step(Module& model, Optimizer& optimizer, const LossOfBatch& loss_of) {
+  optimizer.zero_grad();
+  loss_of(model).backward();
+  optimizer.step();
+}
+
+// ---- By dry run, of a copy on a card made for it ----
+
+MakeSubject copy_on(const Trainee& trainee, const Optimizer* optimizer, Size rows) {
+  return [&trainee, optimizer, rows](c10::Device device) {
+    const std::shared_ptr<Module> model = trainee.clone(trainee.model, device);
+    model->train();
+    const std::shared_ptr<Optimizer> its = like(optimizer, model->parameters());
+    dryrun::Subject subject;
+    for (const auto& item : model->named_parameters())
+      subject.parameters.emplace_back(item.key(), item.value());
+    subject.step = [model, its, loss_of = trainee.batch_of(rows, device)] {
+      step(*model, *its, loss_of);
+    };
+    return subject;
+  };
+}
+
+MaxBatch by_copy(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
+                 const MaxBatchOptions& options) {
+  const Largest found = find_largest(
+      bounds, [&](Size rows) { return copy_on(trainee, options.optimizer, rows); }, card,
+      options.margin, options.steps);
+  return {.size = found.size,
+          .recommended = found.recommended,
+          .capped = found.capped,
+          .dry_probes = found.probes,
+          .real_probes = {}};
+}
+
+// ---- On the device itself ----
+
+// Runs of the model where it lies, and what they showed. On a simulated card they may be dry.
+class Trials {
+ public:
+  Trials(const Trainee& trainee, c10::Device device, const MaxBatchOptions& options)
+      : trainee_(trainee), device_(device), options_(options) {}
+
+  [[nodiscard]] bool fits(Size rows) { return probe(rows).fits; }
+  // Whether that much of the device stays free; and it fits.
+  [[nodiscard]] bool leaves(Bytes free, Size rows) {
+    const Probe& one = probe(rows);
+    return one.fits && one.peak_reserved + free <= room();
+  }
+  [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }
+
+ private:
+  const Probe& probe(Size rows) {
+    const auto known = std::find_if(probes_.begin(), probes_.end(),
+                                    [&](const Probe& one) { return one.size == rows; });
+    return known != probes_.end() ? *known : probes_.emplace_back(run(rows));
+  }
+
+  Probe run(Size rows) {
+    memory::clear_gpu_memory();
+    const memory::GpuMemoryScope scope(device_);
+    Probe probe{.size = rows, .fits = true, .peak_reserved = {}};
+    try {
+      train(rows);
+    } catch (const c10::OutOfMemoryError&) {
+      probe.fits = false;
+    }
+    probe.peak_reserved = scope.use().peak_reserved;
+    forget_step(trainee_.model, options_.optimizer);
+    memory::clear_gpu_memory(/*force=*/true);
+    return probe;
+  }
+
+  void train(Size rows) {
+    trainee_.model.train();
+    const std::unique_ptr<Optimizer> made =
+        options_.optimizer != nullptr ? nullptr : like(nullptr, trainee_.model.parameters());
+    Optimizer& optimizer = made != nullptr ? *made : *options_.optimizer;
+    const LossOfBatch loss_of = trainee_.batch_of(rows, device_);
+    for (int i = 0; i < options_.steps; ++i) step(trainee_.model, optimizer, loss_of);
+  }
+
+  [[nodiscard]] Bytes room() const {
+    const memory::GpuMemoryStats now = memory::get_gpu_memory_stats(device_);
+    return now.free.value_or(Bytes{}) + now.reserved;
+  }
+
+  const Trainee& trainee_;
+  const c10::Device device_;
+  const MaxBatchOptions options_;
+  std::vector<Probe> probes_;
+};
+
+// The largest for which `is_good` holds while it does not for the next one, or the last of the
+// bounds; found from `start` on by growing steps, then by halving. Nothing: not even the smallest.
+std::optional<Size> boundary(const Bounds& bounds, Size start,
+                             const std::function<bool(Size)>& is_good) {
+  const Size least = bounds.at_least, most = *bounds.at_most;
+  Size low = std::clamp(start, least, most), high = low;
+  if (is_good(low)) {
+    for (Size leap = 1; low < most; leap *= 2) {
+      high = std::min(low + leap, most);
+      if (!is_good(high)) break;
+      low = high;
+    }
+    if (low == most) return low;
+  } else {
+    for (Size leap = 1;; leap *= 2) {
+      if (high == least) return {};
+      low = std::max(high - leap, least);
+      if (is_good(low)) break;
+      high = low;
+    }
+  }
+  while (high - low > 1) {
+    const Size middle = low + (high - low) / 2;
+    (is_good(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+MaxBatch by_trials(const Trainee& trainee, c10::Device device, const Bounds& bounds, Size start,
+                   const MaxBatchOptions& options) {
+  Trials trials(trainee, device, options);
+  MaxBatch found;
+  found.size = boundary(bounds, start, [&](Size rows) { return trials.fits(rows); });
+  found.capped = found.size == bounds.at_most;
+  if (found.size && options.margin.bytes) {
+    Bounds below = bounds;
+    below.at_most = found.size;
+    found.recommended = boundary(
+        below, *found.size, [&](Size rows) { return trials.leaves(*options.margin.bytes, rows); });
+  } else if (found.size) {
+    found.recommended = less_share(*found.size, options.margin.share);
+  }
+  found.real_probes = trials.probes();
+  return found;
+}
+
+// Steps of a simulated card without computing.
+class DryScope {
+ public:
+  explicit DryScope(sim::Card& card) : card_(card), before_(card.set_mode(sim::Mode::shape_only)) {}
+  ~DryScope() { card_.set_mode(before_); }
+  DryScope(const DryScope&) = delete;
+  DryScope& operator=(const DryScope&) = delete;
+
+ private:
+  sim::Card& card_;
+  const sim::Mode before_;
+};
+
+MaxBatch dry_on_its_card(const Trainee& trainee, c10::Device device, const Bounds& bounds,
+                         const MaxBatchOptions& options) {
+  const DryScope dry(*sim::card_of(device));
+  MaxBatch found = by_trials(trainee, device, bounds, bounds.at_least, options);
+  found.dry_probes = std::move(found.real_probes);
+  found.real_probes.clear();
+  return found;
+}
+
+// What this process may use of a GPU: what is free, and what it has.
+gpu::SimulatedCard card_like(c10::Device device) {
+  const memory::GpuMemoryStats now = memory::get_gpu_memory_stats(device);
+  return {.name = device.str(),
+          .total = now.free.value_or(Bytes{}) + now.reserved,
+          .reserved = {},
+          .profile = {}};
+}
+
+Json to_json(const MaxBatch& found) {
+  Json probes = Json::array();
+  for (const Probe& probe : found.dry_probes)
+    probes.push_back({probe.size, probe.fits, probe.peak_reserved.count});
+  return {{"size", found.size ? Json(*found.size) : Json()},
+          {"recommended", found.recommended ? Json(*found.recommended) : Json()},
+          {"capped", found.capped},
+          {"probes", std::move(probes)}};
+}
+
+MaxBatch from_json(const Json& json) {
+  MaxBatch found;
+  if (!json.at("size").is_null()) found.size = json.at("size").get<Size>();
+  if (!json.at("recommended").is_null()) found.recommended = json.at("recommended").get<Size>();
+  found.capped = json.at("capped").get<bool>();
+  for (const Json& probe : json.at("probes"))
+    found.dry_probes.push_back({.size = probe.at(0).get<Size>(),
+                                .fits = probe.at(1).get<bool>(),
+                                .peak_reserved = Bytes{probe.at(2).get<std::int64_t>()}});
+  return found;
+}
+
+// A child of this process cannot touch its GPU: it is given a copy without data.
+MaxBatch dry_in_child(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
+                      const MaxBatchOptions& options) {
+  const std::shared_ptr<Module> shapes = trainee.clone(trainee.model, at::kMeta);
+  const Trainee of_copy{.model = *shapes, .clone = trainee.clone, .batch_of = trainee.batch_of};
+  return from_json(parse_json(
+      sim::in_child([&] { return to_line(to_json(by_copy(of_copy, card, bounds, options))); }),
+      "the answer of a child process"));
+}
+
+MaxBatch by_dry_run(const Trainee& trainee, c10::Device device, const Bounds& bounds,
+                    const MaxBatchOptions& options) {
+  if (device.type() == at::kPrivateUse1) return dry_on_its_card(trainee, device, bounds, options);
+  const gpu::SimulatedCard card = card_like(device);
+  if (!sim::needs_child()) return by_copy(trainee, card, bounds, options);
+  try {
+    return dry_in_child(trainee, card, bounds, options);
+  } catch (const UnavailableError&) {
+    if (!options.really) throw;
+    return {};
+  }
+}
+
+void check(const Trainee& trainee, c10::Device device) {
+  for (const auto& item : trainee.model.named_parameters())
+    if (item.value().device() != device)
+      throw UsageError(expectation("find_max_batch_size", "a model on " + device.str(),
+                                   item.key() + " on " + item.value().device().str(),
+                                   "libtorch::move(model, device)"));
+  if (device.is_cpu())
+    throw UsageError(expectation("find_max_batch_size", "a device whose memory is counted", "cpu",
+                                 "a card's name, dryrun::card_for(\"RTX 4090\")"));
+}
+
+}  // namespace
+
+MaxBatch find_max_batch_size(const Trainee& trainee, c10::Device where, Size min, Size max,
+                             const MaxBatchOptions& options) {
+  const c10::Device device = memory::concrete(where);
+  check(trainee, device);
+  const Bounds bounds{.at_least = min, .at_most = max};
+  estimate::check(bounds, options.margin);
+  KeptState kept(trainee.model, options.optimizer, device);
+  MaxBatch found = by_dry_run(trainee, device, bounds, options);
+  if (options.really) {
+    std::vector<Probe> dry_probes = std::move(found.dry_probes);
+    found = by_trials(trainee, device, bounds, found.size.value_or(min), options);
+    found.dry_probes = std::move(dry_probes);
+  }
+  kept.restore();
+  return found;
+}
+
+MaxBatch find_max_batch_size(const Trainee& trainee, const gpu::SimulatedCard& card, Size min,
+                             Size max, const MaxBatchOptions& options) {
+  if (options.really)
+    throw UsageError(expectation("find_max_batch_size", "a device, to really run on it",
+                                 "the card " + card.name + ", which need not be there",
+                                 "the device of the model"));
+  const Bounds bounds{.at_least = min, .at_most = max};
+  if (!sim::needs_child()) return by_copy(trainee, card, bounds, options);
+  return dry_in_child(trainee, card, bounds, options);
+}
+
+void put_on(at::Tensor& tensor, c10::Device device) {
+  if (tensor.defined()) tensor = tensor.to(device);
+}
+
+void run_on(c10::Device device, const std::function<void()>& run) {
+  libtorch::on(device, run);
+}
+
+at::Tensor one_number(const at::Tensor& output) {
+  return output.dim() == 0 ? output : output.mean();
+}
+
+}  // namespace headroom::estimate::detail

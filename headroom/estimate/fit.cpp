@@ -1,0 +1,159 @@
+#include "headroom/estimate/fit.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/estimate/training_step.h"
+#include "headroom/gpu/profile.h"
+#include "headroom/models/model.h"
+#include "headroom/sim/child.h"
+
+namespace headroom::estimate {
+namespace {
+
+using formula::ModelConfig;
+using formula::Settings;
+
+// Shorter sequences take other ways through kernels, and say less of long ones.
+constexpr std::int64_t kFirstLength = 128;
+
+void check(const ModelConfig& config, const Settings& settings, const FitOptions& options) {
+  const std::vector<std::string> names = cannot_run(settings);
+  if (!names.empty())
+    throw UsageError(expectation("fit", "settings that can be run, which is how it is found out",
+                                 join(names, ", "),
+                                 "headroom estimate --quick, which prices them by formula"));
+  const models::Task task = settings.task.value_or(models::tasks_of(config).front());
+  if (options.over == Over::seq && task == models::Task::image_classification)
+    throw UsageError(expectation("fit", "a model of sequences, to look for the longest",
+                                 config.type() + ", which takes images", "--over batch"));
+}
+
+Bounds bounds_of(const ModelConfig& config, const FitOptions& options) {
+  Bounds bounds{.at_least = options.at_least, .at_most = options.at_most};
+  if (options.over == Over::batch) return bounds;
+  bounds.first = kFirstLength;
+  bounds.points = 3;  // what attention keeps grows with the square
+  if (const auto longest = longest_sequence(config))
+    bounds.at_most = std::min(bounds.at_most.value_or(*longest), *longest);
+  return bounds;
+}
+
+Settings with(const Settings& settings, Over over, std::int64_t size) {
+  Settings changed = settings;
+  if (over == Over::batch)
+    changed.batch = size;
+  else
+    changed.seq = size;
+  return changed;
+}
+
+Bytes room_of(const gpu::SimulatedCard& card) {
+  const gpu::DeviceProfile* profile = gpu::find_profile(card.profile);
+  return card.total - card.reserved -
+         (profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{});
+}
+
+template <typename Number>
+Json or_null(const std::optional<Number>& number) {
+  return number ? Json(*number) : Json();
+}
+
+Json found_to_json(const Largest& found) {
+  Json probes = Json::array();
+  for (const Probe& probe : found.probes)
+    probes.push_back({{"batch", probe.size},
+                      {"fits", probe.fits},
+                      {"peak_reserved_bytes", probe.peak_reserved.count}});
+  return {{"max_batch", or_null(found.size)},
+          {"recommended_batch", or_null(found.recommended)},
+          {"capped", found.capped},
+          {"proven", found.is_proven},
+          {"probes", std::move(probes)}};
+}
+
+std::optional<std::int64_t> number_or_nothing(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.get<std::int64_t>());
+}
+
+Largest found_from_json(const Json& json) {
+  Largest found{.size = number_or_nothing(json.at("max_batch")),
+                .capped = json.at("capped").get<bool>(),
+                .is_proven = json.at("proven").get<bool>(),
+                .recommended = number_or_nothing(json.at("recommended_batch")),
+                .probes = {}};
+  for (const Json& probe : json.at("probes"))
+    found.probes.push_back(
+        {.size = probe.at("batch").get<std::int64_t>(),
+         .fits = probe.at("fits").get<bool>(),
+         .peak_reserved = Bytes{probe.at("peak_reserved_bytes").get<std::int64_t>()}});
+  return found;
+}
+
+}  // namespace
+
+FitResult fit(const formula::NamedModel& model, const Settings& settings,
+              const gpu::SimulatedCard& card, const FitOptions& options) {
+  check(model.config, settings, options);
+  const auto step_of = [&](std::int64_t size) -> MakeSubject {
+    return [&model, of = with(settings, options.over, size)](c10::Device device) {
+      return training_step(model.config, of, device).subject;
+    };
+  };
+  const auto find = [&] {
+    return find_largest(bounds_of(model.config, options), step_of, card, options.margin,
+                        settings.steps,
+                        {.rules = options.rules,
+                         .settings = options.allocator,
+                         .cublas_workspaces = options.rules == sim::Rules::cuda});
+  };
+  FitResult result{
+      .model = model.name, .settings = settings, .over = options.over, .card = card, .found = {}};
+  result.settings.seq = sequence_length(model.config, settings);
+  result.found = !sim::needs_child()
+                     ? find()
+                     : found_from_json(
+                           parse_json(sim::in_child([&] { return to_line(found_to_json(find())); }),
+                                      "the answer of a child process"));
+  return result;
+}
+
+FitResult fit(const formula::NamedModel& model, const Settings& settings,
+              const std::vector<gpu::SimulatedCard>& cards, const FitOptions& options) {
+  const auto smallest = std::min_element(
+      cards.begin(), cards.end(),
+      [](const auto& one, const auto& other) { return room_of(one) < room_of(other); });
+  if (smallest == cards.end())
+    throw UsageError(expectation("fit", "a card", "none", "--gpus \"RTX 4090\""));
+  return fit(model, settings, *smallest, options);
+}
+
+std::optional<std::int64_t> longest_sequence(const ModelConfig& config) {
+  for (const char* key : {"n_positions", "max_position_embeddings"}) {
+    if (!config.has(key) || config.is_null(key)) continue;
+    const std::int64_t positions = config.at_least_1(key);
+    // RoBERTa counts from the number after that of padding.
+    return config.type() == "roberta" ? positions - config.count("pad_token_id") - 1 : positions;
+  }
+  return {};
+}
+
+Json to_json(const FitResult& result) {
+  Json json = {{"schema", 1},
+               {"method", "dry-run"},
+               {"model", {{"name", result.model}}},
+               {"settings", formula::to_json(result.settings)},
+               {"device", {{"name", result.card.name}, {"total_bytes", result.card.total.count}}},
+               {"over", result.over == Over::batch ? "batch" : "seq"}};
+  json.update(found_to_json(result.found));
+  if (result.over == Over::batch) return json;
+  json["max_seq"] = json["max_batch"];
+  json["recommended_seq"] = json["recommended_batch"];
+  for (Json& probe : json["probes"]) probe["seq"] = probe["batch"];
+  return json;
+}
+
+}  // namespace headroom::estimate

@@ -1,0 +1,198 @@
+#include "headroom/estimate/largest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "headroom/base/error.h"
+#include "headroom/estimate/detail/foresight.h"
+
+namespace headroom::estimate {
+namespace {
+
+using Size = std::int64_t;
+using Guess = std::optional<Size>;
+
+// A guess from a single run goes this far at most: what follows corrects it, and sizes that no
+// kernel takes would end the search with an error.
+constexpr Size kLargestLeap = 1024;
+// Sizes beyond a boundary in which a second one is looked for.
+constexpr Size kLookAhead = 16;
+
+class Search {
+ public:
+  Search(const Bounds& bounds, const std::function<MakeSubject(Size)>& step_of,
+         const gpu::SimulatedCard& card, int steps, const dryrun::CardOptions& options)
+      : bounds_(bounds),
+        step_of_(step_of),
+        card_(card),
+        steps_(steps),
+        options_(options),
+        foresight_(bounds.points) {}
+
+  Largest run(const Margin& margin) {
+    for (Guess next = first(); next && probes_left(); next = choose()) probe(*next);
+    Largest found;
+    found.size = largest_that_fits();
+    found.capped = found.size && found.size == bounds_.at_most;
+    found.is_proven = !found.size || found.capped || does_not_fit(*found.size + 1);
+    if (found.size) found.recommended = recommended(*found.size, margin);
+    found.probes = probes_;
+    return found;
+  }
+
+ private:
+  [[nodiscard]] bool probes_left() const { return std::ssize(probes_) < kMostProbes; }
+  [[nodiscard]] Size most() const {
+    return bounds_.at_most.value_or(std::numeric_limits<Size>::max() / 4);
+  }
+  [[nodiscard]] Size within(Size size, Size low, Size high) const {
+    return std::max(low, std::min(size, high));
+  }
+
+  [[nodiscard]] Size first() const { return within(bounds_.first, bounds_.at_least, most()); }
+
+  void probe(Size size) {
+    StepRun run = run_steps(card_, step_of_(size), steps_, options_);
+    empty_card_ = run.card_at_start;
+    const bool fits = run.fits;
+    if (!fits) run = run_steps(without_limit(card_), step_of_(size), steps_, options_);
+    probes_.push_back({.size = size, .fits = fits, .peak_reserved = run.peak_reserved});
+    result_[size] = fits;
+    if (probes_.size() == 1) lasting_ = run.lasting + run.gradients;
+    if (run.fits) foresight_.learn(size, std::move(run.requests));
+  }
+
+  [[nodiscard]] bool does_not_fit(Size size) const {
+    const auto known = result_.find(size);
+    return known != result_.end() && !known->second;
+  }
+  [[nodiscard]] Guess largest_that_fits() const {
+    Guess largest;
+    for (const auto& [size, fits] : result_)
+      if (fits) largest = size;
+    return largest;
+  }
+  // Above what fits; nothing: none was met.
+  [[nodiscard]] Guess smallest_that_does_not(Size above) const {
+    for (const auto& [size, fits] : result_)
+      if (size > above && !fits) return size;
+    return {};
+  }
+
+  // Nothing: the answer is there.
+  [[nodiscard]] Guess choose() const {
+    const Guess fits = largest_that_fits();
+    if (!fits) return does_not_fit(bounds_.at_least) ? Guess() : bounds_.at_least;
+    if (*fits == most() || does_not_fit(*fits + 1)) return {};
+    const Guess limit = smallest_that_does_not(*fits);
+    const Guess foreseen = foresee(*fits);
+    if (foreseen) return within(*foreseen, *fits + 1, most());
+    if (limit) return *fits + (*limit - *fits) / 2;
+    return within(guess(), *fits + 1, most());
+  }
+
+  // From the first run alone: what is alive after a step does not grow, the rest does so evenly.
+  [[nodiscard]] Size guess() const {
+    const Probe& one = probes_.front();
+    const auto grows = static_cast<double>((one.peak_reserved - lasting_).count),
+               room = static_cast<double>((empty_card_->free_on_card() - lasting_).count);
+    const double times = grows > 0 ? room / grows : 2;
+    return one.size * std::clamp(static_cast<Size>(times), Size{2}, kLargestLeap);
+  }
+
+  [[nodiscard]] std::optional<bool> foreseen(Size size) const {
+    if (const auto known = result_.find(size); known != result_.end()) return known->second;
+    return foresight_.fits(size, *empty_card_);
+  }
+
+  // The largest that should fit, from `fits` on. Nothing: too little is known.
+  [[nodiscard]] Guess foresee(Size fits) const {
+    if (!foreseen(fits + 1)) return {};
+    Size low = fits, high = fits + 1;
+    for (Size leap = 1; *foreseen(high); high = std::min(low + leap, most())) {
+      low = high;
+      if (low == most()) return low;
+      leap *= 2;
+    }
+    while (high - low > 1) {
+      const Size middle = low + (high - low) / 2;
+      (*foreseen(middle) ? low : high) = middle;
+    }
+    for (Size ahead = std::min(high + kLookAhead, most()); ahead > high; --ahead)
+      if (*foreseen(ahead)) return ahead;
+    return low;
+  }
+
+  Guess recommended(Size largest, const Margin& margin) {
+    if (!margin.bytes) return less_share(largest, margin.share);
+    const Bytes most_reserved = empty_card_->free_on_card() - *margin.bytes;
+    for (;;) {
+      const Guess size = largest_reserving(most_reserved, largest);
+      if (!size || result_.count(*size) || !probes_left()) return size;
+      probe(*size);
+    }
+  }
+
+  [[nodiscard]] Bytes reserved_by(Size size) const {
+    for (const Probe& probe : probes_)
+      if (probe.size == size) return probe.peak_reserved;
+    const auto foreseen = foresight_.peak_reserved(
+        size, allocator::CachingAllocator({.settings = empty_card_->settings()}));
+    return foreseen.value_or(probes_.front().peak_reserved);
+  }
+
+  [[nodiscard]] Guess largest_reserving(Bytes most_reserved, Size largest) const {
+    if (reserved_by(largest) <= most_reserved) return largest;
+    Size low = bounds_.at_least - 1, high = largest;
+    while (high - low > 1) {
+      const Size middle = low + (high - low) / 2;
+      (reserved_by(middle) <= most_reserved ? low : high) = middle;
+    }
+    return low < bounds_.at_least ? Guess() : low;
+  }
+
+  const Bounds bounds_;
+  const std::function<MakeSubject(Size)>& step_of_;
+  const gpu::SimulatedCard card_;
+  const int steps_;
+  const dryrun::CardOptions options_;
+  detail::Foresight foresight_;
+  std::optional<allocator::CachingAllocator> empty_card_;
+  Bytes lasting_;
+  std::vector<Probe> probes_;
+  std::map<Size, bool> result_;
+};
+
+}  // namespace
+
+// A little more than nothing is added, because 100 * (1 - 0.07) is 92.99999999999999.
+std::int64_t less_share(std::int64_t size, double share) {
+  return std::max(Size{1},
+                  static_cast<Size>(std::floor(static_cast<double>(size) * (1 - share) + 1e-6)));
+}
+
+void check(const Bounds& bounds, const Margin& margin) {
+  if (bounds.at_least < 1 || (bounds.at_most && *bounds.at_most < bounds.at_least))
+    throw UsageError(
+        expectation("fit", "a smallest size of at least 1, and a largest that is not below it",
+                    std::to_string(bounds.at_least) + " and " +
+                        (bounds.at_most ? std::to_string(*bounds.at_most) : std::string("none"))));
+  if (!(margin.share >= 0 && margin.share < 1))
+    throw UsageError(expectation("fit", "a margin from 0 to below 1, or a size such as 2GiB",
+                                 std::to_string(margin.share), "0.1"));
+  if (margin.bytes && *margin.bytes < Bytes{0})
+    throw UsageError(
+        expectation("fit", "a margin of 0 bytes or more", to_string(*margin.bytes), "2GiB"));
+}
+
+Largest find_largest(const Bounds& bounds, const std::function<MakeSubject(Size)>& step_of,
+                     const gpu::SimulatedCard& card, const Margin& margin, int steps,
+                     const dryrun::CardOptions& options) {
+  check(bounds, margin);
+  return Search(bounds, step_of, card, steps, options).run(margin);
+}
+
+}  // namespace headroom::estimate

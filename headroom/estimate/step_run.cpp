@@ -1,0 +1,125 @@
+#include "headroom/estimate/step_run.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "headroom/sim/simulate.h"
+#include "headroom/sim/watcher.h"
+
+namespace headroom::estimate {
+namespace {
+
+using allocator::CachingAllocator;
+using allocator::Operation;
+
+// Writes down what is asked while it lives.
+class RequestLog final : public sim::Watcher {
+ public:
+  explicit RequestLog(sim::Card& card) : card_(card) { card_.watch(this); }
+  ~RequestLog() { card_.watch(nullptr); }
+  RequestLog(const RequestLog&) = delete;
+  RequestLog& operator=(const RequestLog&) = delete;
+
+  void on_operator(const sim::OperatorCall&) override {}
+
+  void on_happening(const allocator::Happening& happening) override {
+    using Kind = allocator::Happening::Kind;
+    if (happening.kind == Kind::alloc) {
+      live_[happening.address] = {ids_, happening.size};
+      add(Operation::Kind::allocate, ids_++, happening.size, happening.stream);
+    } else if (happening.kind == Kind::free_requested) {
+      if (const auto found = live_.find(happening.address); found != live_.end()) {
+        add(Operation::Kind::free, found->second.first, {}, happening.stream);
+        live_.erase(found);
+      }
+    }
+  }
+
+  void reset_peaks() {
+    card_.reset_peaks();
+    add(Operation::Kind::reset_peaks, 0, {}, 0);
+  }
+
+  [[nodiscard]] Bytes alive() const {
+    Bytes sum;
+    for (const auto& [address, one] : live_) sum += one.second;
+    return sum;
+  }
+  [[nodiscard]] Requests take() { return std::move(requests_); }
+
+ private:
+  void add(Operation::Kind kind, std::uint32_t id, Bytes bytes, allocator::StreamId stream) {
+    requests_.push_back({.bytes = bytes.count, .id = id, .stream = stream, .kind = kind});
+  }
+
+  sim::Card& card_;
+  Requests requests_;
+  std::unordered_map<std::uint64_t, std::pair<std::uint32_t, Bytes>> live_;  // by address
+  std::uint32_t ids_ = 0;
+};
+
+Bytes gradients_of(const dryrun::Subject& subject) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, parameter] : subject.parameters)
+    if (parameter.requires_grad()) bytes += static_cast<std::int64_t>(parameter.nbytes());
+  return Bytes{bytes};
+}
+
+}  // namespace
+
+StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int steps,
+                  const dryrun::CardOptions& options) {
+  const sim::Simulation simulation =
+      sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
+                    {.mode = sim::Mode::shape_only,
+                     .rules = options.rules,
+                     .settings = options.settings,
+                     .cublas_workspaces = options.cublas_workspaces});
+  sim::Card& card = simulation.card(0);
+  StepRun run{.fits = true,
+              .peak_reserved = {},
+              .requests = {},
+              .lasting = {},
+              .gradients = {},
+              .card_at_start = card.fork()};
+  dryrun::Subject subject;
+  RequestLog log(card);
+  try {
+    subject = make(simulation.device(0));
+    run.gradients = gradients_of(subject);
+    log.reset_peaks();
+    for (int step = 0; step < steps; ++step) subject.step();
+  } catch (const c10::OutOfMemoryError&) {
+    if (card.statistics().num_ooms == 0) throw;
+    run.fits = false;
+  }
+  run.peak_reserved = Bytes{card.statistics().reserved_bytes.all.peak};
+  run.lasting = log.alive();
+  run.requests = log.take();
+  return run;
+}
+
+gpu::SimulatedCard without_limit(const gpu::SimulatedCard& card) {
+  gpu::SimulatedCard larger = card;
+  larger.total = allocator::kUnlimited;
+  larger.reserved = {};
+  return larger;
+}
+
+bool is_served(const Requests& requests, CachingAllocator card) {
+  allocator::Player player(std::move(card));
+  return std::all_of(requests.begin(), requests.end(),
+                     [&](const Operation& operation) { return player.play(operation); });
+}
+
+Bytes peak_reserved(const Requests& requests, CachingAllocator card) {
+  allocator::Player player(std::move(card));
+  player.play(requests);
+  return Bytes{std::as_const(player).card().statistics().reserved_bytes.all.peak};
+}
+
+}  // namespace headroom::estimate
