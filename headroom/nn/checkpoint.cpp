@@ -55,7 +55,7 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
                                    "one without", "this part without checkpointing"));
     torch::autograd::backward(roots, gradients_of_roots);
     Variables result;
-    for (const Tensor& input : inputs) result.push_back(input.defined() ? input.grad() : Tensor());
+    for (const Tensor& input : inputs) result.push_back(input.grad());
     result.emplace_back();  // of `kept`
     return result;
   }
@@ -63,8 +63,7 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
  private:
   static Tensors cut_off(const Variables& saved) {
     Tensors inputs;
-    for (const Tensor& x : saved)
-      inputs.push_back(x.defined() ? x.detach().set_requires_grad(x.requires_grad()) : x);
+    for (const Tensor& x : saved) inputs.push_back(x.detach().set_requires_grad(x.requires_grad()));
     return inputs;
   }
 
@@ -131,13 +130,29 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<std::weak_ptr<Place>> places_;  // one for each saved tensor, in their order
 };
 
+// A node of the graph takes no undefined tensors.
+Tensors reentrant(const Part& part, const Tensors& inputs) {
+  std::vector<bool> there;
+  Tensors defined;
+  for (const Tensor& input : inputs) {
+    there.push_back(input.defined());
+    if (input.defined()) defined.push_back(input);
+  }
+  const Part of_defined = [part, there](const Tensors& given) {
+    Tensors all;
+    std::size_t next = 0;
+    for (const bool is_there : there) all.push_back(is_there ? given[next++] : Tensor());
+    return part(all);
+  };
+  return Reentrant::apply(at::TensorList(defined),
+                          c10::make_intrusive<Kept>(of_defined, defined.at(0).device()));
+}
+
 }  // namespace
 
 Tensors checkpointed(Recompute how, const Part& part, const Tensors& inputs) {
   if (how == Recompute::none || !at::GradMode::is_enabled()) return part(inputs);
-  if (how == Recompute::reentrant)
-    return Reentrant::apply(at::TensorList(inputs),
-                            c10::make_intrusive<Kept>(part, inputs.at(0).device()));
+  if (how == Recompute::reentrant) return reentrant(part, inputs);
   return std::make_shared<Frame>(part, inputs)->run();
 }
 

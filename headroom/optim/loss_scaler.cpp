@@ -83,6 +83,7 @@ void LossScaler::unscale(Optimizer& optimizer) {
     throw UsageError(expectation(
         "LossScaler::unscale", "to be called once a step, before step()",
         progress.stage == Stage::unscaled ? "a second call" : "a call after step()", "update()"));
+  const at::NoGradGuard no_grad;  // computes the same, and belongs to the optimizer's phase
   const Tensor by = factor_.to(at::kDouble).reciprocal().to(at::kFloat);
   progress.not_finite = unscale(optimizer, by, false);
   progress.stage = Stage::unscaled;
@@ -120,6 +121,7 @@ void LossScaler::step(Optimizer& optimizer) {
 
 // The fused kernels unscale, and look at the findings on the device: nothing waits for it.
 void LossScaler::step_fused(Optimizer& optimizer, Progress& progress) {
+  const at::NoGradGuard no_grad;
   const bool unscaled = progress.stage == Stage::unscaled;
   if (!unscaled)
     progress.not_finite = unscale(optimizer, at::full({}, 1.0, float_on(factor_.device())), true);
@@ -135,6 +137,7 @@ void LossScaler::step_fused(Optimizer& optimizer, Progress& progress) {
 
 void LossScaler::update() {
   check_ready("update");
+  const at::NoGradGuard no_grad;
   Tensor found;
   for (const auto& [optimizer, progress] : progress_)
     for (const Tensor& one : progress.not_finite) {

@@ -150,6 +150,7 @@ class Decoder : public torch::nn::Module {
                     const RunLayer& run_layer) const {
     const Tensor embedded = (*embedding_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
+    with->positions = positions;
     make_masks(*with, batch, positions, embedded.scalar_type());
     with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
     Tensor states = plan_.scaled_embedding ? scaled(embedded) : embedded;

@@ -40,6 +40,7 @@ struct Shape {
 // What a layer is given besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
+  Tensor positions;  // used by no layer, but given to each, and so kept by those that run again
   CosSin rotation;
   Tensor full, windowed;  // masks
   Cache* cache = nullptr;
