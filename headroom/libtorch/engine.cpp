@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/input_buffer.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "headroom/libtorch/detail/saved_hooks.h"
@@ -20,6 +21,7 @@ class OwnEngine final : public Engine {
       const std::shared_ptr<torch::autograd::GraphTask>& task,
       std::shared_ptr<torch::autograd::Node> root, torch::autograd::InputBuffer&& inputs) override {
     std::call_once(threads_, [this] {
+      has_run_ = true;
       // LibTorch starts device threads for the first engine of the process that runs anything.
       initialize_device_threads_pool();
       if (device_ready_queues_.empty()) start_device_threads();
@@ -31,22 +33,34 @@ class OwnEngine final : public Engine {
     return detail::saved_variable_hooks();
   }
 
-  static Engine& instance() {
-    // Never deleted, as LibTorch's own: its threads may still run when the process ends.
-    static auto* engine = new OwnEngine;
-    return *engine;
-  }
+  [[nodiscard]] bool has_run() const { return has_run_; }
 
  private:
   std::once_flag threads_;
+  std::atomic<bool> has_run_ = false;
 };
+
+// Never deleted, as LibTorch's own: their threads may still run when the process ends.
+std::atomic<OwnEngine*> current = nullptr;
+
+Engine& instance() {
+  static std::once_flag first;
+  std::call_once(first, [] { current = new OwnEngine; });
+  return *current;
+}
 
 }  // namespace
 
 bool install_engine() {
   if (&Engine::get_default_engine() == &Engine::get_base_engine())
-    torch::autograd::set_default_engine_stub(&OwnEngine::instance);
-  return &Engine::get_default_engine() == &OwnEngine::instance();
+    torch::autograd::set_default_engine_stub(&instance);
+  return &Engine::get_default_engine() == &instance();
+}
+
+bool renew_engine() {
+  if (!install_engine()) return false;
+  if (current.load()->has_run()) current = new OwnEngine;
+  return true;
 }
 
 }  // namespace headroom::libtorch

@@ -9,4 +9,8 @@ namespace headroom::libtorch {
 // the engine is somebody else's, in a Python process Python's, and stays.
 bool install_engine();
 
+// The same where devices have been registered just now: an engine that has run already does not
+// know them, and a new one takes its place. Not while a backward pass runs.
+bool renew_engine();
+
 }  // namespace headroom::libtorch

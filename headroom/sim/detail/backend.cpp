@@ -82,7 +82,7 @@ void load() {
   register_card_memory();
   register_pinned_allocator();
   // One that counts devices anew; in a Python process Python's stays.
-  (void)libtorch::install_engine();
+  (void)libtorch::renew_engine();
 
   // Kept for good: taking a kernel back while tensors live would leave them without any.
   static torch::Library& aten = *new torch::Library(
