@@ -1,0 +1,56 @@
+#include "headroom/models/detail/safetensors_bytes.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+namespace headroom::models::detail {
+namespace {
+
+using at::Tensor;
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // numbers
+
+// Over memory of the host, also inside libtorch::on.
+Tensor over(void* memory, std::int64_t count, at::ScalarType type) {
+  return at::from_blob(memory, {count}, at::TensorOptions(type));
+}
+
+}  // namespace
+
+void copy_in(std::string_view bytes, at::ScalarType from, const Tensor& to, const TakeBytes& done) {
+  const at::NoGradGuard no_grad;
+  // A byte of a bool may be anything; a bool of C++ may not.
+  if (from == at::kBool) from = at::kByte;
+  const auto size = static_cast<std::int64_t>(c10::elementSize(from));
+  const Tensor flat = to.detach().view(-1);
+  std::vector<char> piece;  // aligned for every type, which places in a file are not
+  for (std::int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
+    const std::int64_t count = std::min(kPiece, flat.numel() - begin);
+    piece.resize(static_cast<std::size_t>(count * size));
+    const char* stored = bytes.data() + begin * size;
+    std::memcpy(piece.data(), stored, piece.size());
+    flat.narrow(0, begin, count).copy_(over(piece.data(), count, from));
+    done({stored, piece.size()});
+  }
+}
+
+void copy_out(const Tensor& from, const TakeBytes& write) {
+  const at::NoGradGuard no_grad;
+  const Tensor flat = from.detach().contiguous().view(-1);
+  std::vector<char> piece;
+  for (std::int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
+    const std::int64_t count = std::min(kPiece, flat.numel() - begin);
+    piece.resize(static_cast<std::size_t>(count) * flat.element_size());
+    over(piece.data(), count, flat.scalar_type()).copy_(flat.narrow(0, begin, count));
+    write({piece.data(), piece.size()});
+  }
+}
+
+}  // namespace headroom::models::detail

@@ -1,0 +1,158 @@
+// The writing side of models/safetensors.h.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <regex>
+#include <system_error>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/output_file.h"
+#include "headroom/models/detail/safetensors_bytes.h"
+#include "headroom/models/detail/safetensors_json.h"
+#include "headroom/models/detail/safetensors_names.h"
+#include "headroom/models/detail/safetensors_types.h"
+#include "headroom/models/safetensors.h"
+
+namespace headroom::models {
+namespace {
+
+namespace fs = std::filesystem;
+using at::Tensor;
+using Tensors = std::vector<std::pair<std::string, Tensor>>;
+
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+// In the model's order, as many in each as fit.
+std::vector<Tensors> shards_of(const Tensors& tensors, Bytes most) {
+  std::vector<Tensors> shards;
+  Bytes used;
+  for (const auto& each : tensors) {
+    const Bytes size{static_cast<std::int64_t>(each.second.nbytes())};
+    if (shards.empty() || used + size > most) {
+      shards.emplace_back();
+      used = {};
+    }
+    shards.back().push_back(each);
+    used += size;
+  }
+  if (shards.empty()) shards.emplace_back();
+  return shards;
+}
+
+std::size_t type_of(const std::string& name, const Tensor& tensor) {
+  const auto type = detail::type_index(tensor.scalar_type());
+  if (!type)
+    throw UsageError(expectation("save", "floats of 16 bits or more, or whole numbers, for " + name,
+                                 c10::toString(tensor.scalar_type())));
+  return *type;
+}
+
+// As the format's own library orders them: the widest types first, so that all are aligned.
+void sort_for_file(Tensors& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    const std::size_t of_a = type_of(a.first, a.second), of_b = type_of(b.first, b.second);
+    return of_a != of_b ? of_a < of_b : a.first < b.first;
+  });
+}
+
+std::string head_of(const Tensors& tensors) {
+  std::string json = R"({"__metadata__":{"format":"pt"})";
+  std::size_t place = 0;
+  for (const auto& [name, tensor] : tensors) {
+    std::string shape;
+    for (const std::int64_t size : tensor.sizes())
+      shape += (shape.empty() ? "" : ",") + std::to_string(size);
+    json += "," + detail::in_quotes(name) + R"(:{"dtype":")";
+    json += detail::kWeightTypes[type_of(name, tensor)].first;
+    json += R"(","shape":[)" + shape + R"(],"data_offsets":[)" + std::to_string(place) + ",";
+    place += tensor.nbytes();
+    json += std::to_string(place) + "]}";
+  }
+  json += "}";
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  std::string head;
+  for (std::size_t i = 0; i < 8; ++i) head += static_cast<char>(json.size() >> (8 * i) & 0xffU);
+  return head + json;
+}
+
+std::unique_ptr<OutputFile> written(const fs::path& path, Tensors tensors) {
+  sort_for_file(tensors);
+  auto file = std::make_unique<OutputFile>(path);
+  file->write(head_of(tensors));
+  for (const auto& [name, tensor] : tensors)
+    detail::copy_out(tensor, [&](std::string_view bytes) { file->write(bytes); });
+  return file;
+}
+
+std::string shard_name(std::size_t index, std::size_t count) {
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return name;
+}
+
+// As transformers writes it: how much in all, and which file has which tensor.
+std::string index_of(const std::vector<Tensors>& shards) {
+  std::size_t bytes = 0, parameters = 0;
+  std::map<std::string, std::string> files;
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    for (const auto& [name, tensor] : shards[i]) {
+      bytes += tensor.nbytes();
+      if (!detail::is_counter(name)) parameters += static_cast<std::size_t>(tensor.numel());
+      files[name] = shard_name(i, shards.size());
+    }
+  std::string map;
+  for (const auto& [name, file] : files)
+    map += (map.empty() ? "\n    " : ",\n    ") + detail::in_quotes(name) + ": \"" + file + "\"";
+  return "{\n  \"metadata\": {\n    \"total_parameters\": " + std::to_string(parameters) +
+         ",\n    \"total_size\": " + std::to_string(bytes) + "\n  },\n  \"weight_map\": {" + map +
+         "\n  }\n}\n";
+}
+
+// Weights that a folder had before: readers would take them for these, or mix the two.
+void remove_former(const fs::path& folder, const std::vector<std::string>& now) {
+  static const std::regex shard("model-[0-9]{5}-of-[0-9]{5}\\.safetensors");
+  std::error_code error;
+  std::vector<fs::path> former;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name == kSingle || name == kIndex || std::regex_match(name, shard);
+    if (ours && std::find(now.begin(), now.end(), name) == now.end()) former.push_back(entry);
+  }
+  for (const fs::path& path : former)
+    if (!fs::remove(path, error) && error)
+      throw WriteError("[save] cannot remove " + path.string() + ": " + error.message());
+}
+
+void save_shards(const fs::path& folder, const std::vector<Tensors>& shards) {
+  std::vector<std::string> names;
+  std::vector<std::unique_ptr<OutputFile>> files;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    names.push_back(shards.size() == 1 ? kSingle : shard_name(i, shards.size()));
+    files.push_back(written(folder / names.back(), shards[i]));
+  }
+  if (shards.size() > 1) {
+    names.emplace_back(kIndex);
+    files.push_back(std::make_unique<OutputFile>(folder / kIndex));
+    files.back()->write(index_of(shards));
+  }
+  for (const auto& file : files) file->commit();
+  remove_former(folder, names);
+}
+
+}  // namespace
+
+void save(Model& model, const fs::path& path, const SaveOptions& options) {
+  const Tensors tensors = detail::state_of(model).tensors;
+  if (path.extension() == ".safetensors") return written(path, tensors)->commit();
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw WriteError("[save] cannot make " + path.string() + ": " + error.message());
+  save_shards(path, shards_of(tensors, options.shard));
+}
+
+}  // namespace headroom::models

@@ -1,0 +1,466 @@
+#include "headroom/models/safetensors.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/libtorch/on.h"
+#include "headroom/models/initialise.h"
+#include "headroom/nn/lora.h"
+#include "headroom/sim/simulate.h"
+#include "tests/models/safetensors_files.h"
+#include "tests/models/tiny_models.h"
+
+namespace headroom::models {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Tensors under names that are not the model's, in floats but where told otherwise.
+struct Entry {
+  std::string name, type;
+  std::vector<std::int64_t> shape;
+  std::string bytes;
+};
+
+std::string file_with(const std::vector<Entry>& entries) {
+  std::string json = "{", data;
+  for (const Entry& each : entries) {
+    json += (json.size() > 1 ? ",\"" : "\"") + each.name + R"(":{"dtype":")" + each.type +
+            R"(","shape":)" + Json(each.shape).dump() + R"(,"data_offsets":[)" +
+            std::to_string(data.size()) + ",";
+    data += each.bytes;
+    json += std::to_string(data.size()) + "]}";
+  }
+  return file_of(json + "}", data);
+}
+
+Entry floats(const std::string& name, const at::Tensor& tensor) {
+  const at::Tensor values = tensor.detach().to(at::kFloat).contiguous();
+  const auto* begin = values.data_ptr<float>();
+  return {name, "F32", values.sizes().vec(),
+          bytes_of(std::vector<float>(begin, begin + values.numel()))};
+}
+
+std::vector<Entry> entries_of(Model& model,
+                              const std::function<std::string(const std::string&)>& renamed) {
+  std::vector<Entry> entries;
+  for (const auto& [name, tensor] : parameters_of(model))
+    if (const std::string as = renamed(name); !as.empty()) entries.push_back(floats(as, tensor));
+  return entries;
+}
+
+std::string same(const std::string& name) {
+  return name;
+}
+
+std::string refusal(Model& model, const fs::path& path, const LoadOptions& options = {}) {
+  try {
+    load(model, path, options);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+std::shared_ptr<Model> filled(const formula::ModelConfig& config, const Settings& settings = {}) {
+  auto model = build(config, settings);
+  fill(*model);
+  return model;
+}
+
+// ---- There and back ----
+
+class RoundTrip : public testing::TestWithParam<SaveOptions> {};
+
+TEST_P(RoundTrip, GivesTheSameWeights) {
+  const Folder folder;
+  for (const auto& config :
+       {tiny_gpt2(), tiny_bert(), tiny_resnet(), tiny_llama(R"(,"tie_word_embeddings":true)")}) {
+    const auto model = filled(config), other = build(config);
+    save(*model, folder / config.type(), GetParam());
+    const Loaded loaded = load(*other, folder / config.type());
+    expect_equal(*model, *other);
+    EXPECT_THAT(loaded.missing, IsEmpty());
+    EXPECT_THAT(loaded.unexpected, IsEmpty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(InOneFileAndInMany, RoundTrip,
+                         testing::Values(SaveOptions{}, SaveOptions{.shard = 1_KiB},
+                                         SaveOptions{.shard = 1_B}));
+
+TEST(Save, PutsTiedWeightsThereOnceAndNoFixedBuffers) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2());
+  save(*model, folder / "gpt2.safetensors");
+  const std::string content = read_input(folder / "gpt2.safetensors");
+  EXPECT_THAT(content, HasSubstr("\"transformer.wte.weight\""));
+  EXPECT_THAT(content, Not(HasSubstr("lm_head")));
+  EXPECT_THAT(content, Not(HasSubstr(".attn.bias\"")));
+  EXPECT_THAT(content, Not(HasSubstr("masked_bias")));
+}
+
+TEST(Save, KeepsWhatBatchNormsHaveCounted) {
+  const Folder folder;
+  const auto model = filled(tiny_resnet()), other = build(tiny_resnet());
+  const std::string norm = "resnet.embedder.embedder.normalization.";
+  model->module().named_buffers()[norm + "running_mean"].fill_(3);
+  model->module().named_buffers()[norm + "num_batches_tracked"].fill_(7);
+  save(*model, folder.path());
+  load(*other, folder.path());
+  EXPECT_EQ(other->module().named_buffers()[norm + "running_mean"][1].item<double>(), 3);
+  EXPECT_EQ(other->module().named_buffers()[norm + "num_batches_tracked"].item<int>(), 7);
+}
+
+TEST(Save, LeavesAdaptersOut) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2()), other = build(tiny_gpt2());
+  static_cast<void>(nn::add_lora(model->module(), {.rank = 2, .targets = {"c_attn"}}));
+  save(*model, folder.path());
+  EXPECT_THAT(load(*other, folder.path()).unexpected, IsEmpty());
+  const Loaded again = load(*model, folder.path());
+  EXPECT_THAT(again.missing, IsEmpty());
+  initialise(*model);
+}
+
+TEST(Save, ReplacesTheFormerWeightsOfAFolderAndNothingElse) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2());
+  folder.write("config.json", "{}");
+  save(*model, folder.path(), {.shard = 1_KiB});
+  EXPECT_TRUE(fs::exists(folder / "model.safetensors.index.json"));
+  EXPECT_FALSE(fs::exists(folder / "model.safetensors"));
+  save(*model, folder.path());
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    names.push_back(entry.path().filename());
+  EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "model.safetensors"));
+}
+
+TEST(Save, RefusesAPlaceThatCannotBeWritten) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2());
+  const fs::path file = folder.write("file", "x");
+  EXPECT_THROW(save(*model, file / "below"), WriteError);
+  EXPECT_THROW(save(*model, folder / "no/such/folder/x.safetensors"), WriteError);
+}
+
+// ---- Types and devices ----
+
+TEST(Load, ConvertsToTheTypeOfTheModel) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2()), other = build(tiny_gpt2());
+  for (const at::ScalarType type : {at::kDouble, at::kHalf, at::kFloat}) {
+    const auto stored = libtorch::on(at::kCPU, type, [] { return build(tiny_gpt2()); });
+    fill(*stored);
+    save(*stored, folder.path());
+    initialise(*other);
+    load(*other, folder.path());
+    expect_equal(*model, *other);
+  }
+  const auto half = libtorch::on(at::kCPU, at::kBFloat16, [] { return build(tiny_gpt2()); });
+  load(*half, folder.path());
+  const std::string name = "transformer.h.0.mlp.c_fc.weight";
+  EXPECT_TRUE(at::equal(parameter_of(*half, name), parameter_of(*model, name).to(at::kBFloat16)));
+}
+
+TEST(Load, PutsWeightsOnASimulatedCardAndBack) {
+  const Folder folder;
+  const auto box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
+  const auto model = filled(tiny_resnet());
+  save(*model, folder / "a");
+  const auto there = libtorch::on(box.device(0), [&] {
+    auto made = build(tiny_resnet());
+    load(*made, folder / "a");
+    return made;
+  });
+  EXPECT_EQ(parameters_of(*there).front().second.device(), box.device(0));
+  expect_equal(*model, *there);
+  libtorch::on(box.device(0), [&] { save(*there, folder / "b"); });
+  EXPECT_EQ(read_input(folder / "a/model.safetensors"), read_input(folder / "b/model.safetensors"));
+}
+
+// 64 MiB in the file, 32 on the card.
+formula::ModelConfig large_gpt2() {
+  return config_from(R"({"model_type":"gpt2","vocab_size":32000,"n_positions":8,"n_embd":512,
+                         "n_layer":1,"n_head":8,"n_inner":8})");
+}
+
+TEST(Load, TakesNoSecondPlaceOnTheCard) {
+  const Folder folder;
+  const auto box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
+  save(*build(large_gpt2()), folder.path());
+  const auto there = libtorch::on(box.device(0), at::kHalf, [] { return build(large_gpt2()); });
+  box.card(0).reset_peaks();
+  const auto before = box.card(0).statistics().allocated_bytes.all.current;
+  EXPECT_GT(before, (32_MiB).count);
+  load(*there, folder.path());
+  EXPECT_LE(box.card(0).statistics().allocated_bytes.all.peak, before + (5_MiB).count);
+}
+
+// Floats need no place that four divides: early files have heads of any length.
+TEST(Load, ReadsFloatsFromOddPlaces) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2()), other = build(tiny_gpt2());
+  std::vector<Entry> entries = {{"odd", "U8", {3}, "abc"}};
+  for (Entry& each : entries_of(*model, same)) entries.push_back(std::move(each));
+  const auto path = folder.write("x.safetensors", file_with(entries));
+  EXPECT_THAT(load(*other, path).unexpected, ElementsAre("odd"));
+  expect_equal(*model, *other);
+}
+
+// ---- Names ----
+
+TEST(Load, TakesABaseModelsNamesWithoutThePrefix) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2()), other = build(tiny_gpt2());
+  auto entries = entries_of(*model, [](const std::string& name) {
+    return name.substr(std::string("transformer.").size());
+  });
+  entries.push_back(floats("h.0.attn.bias", at::ones({1, 1, 6, 6})));
+  entries.push_back(floats("h.1.attn.masked_bias", at::zeros({})));
+  const Loaded loaded = load(*other, folder.write("x.safetensors", file_with(entries)));
+  expect_equal(*model, *other);
+  EXPECT_THAT(loaded.missing, IsEmpty());
+  EXPECT_THAT(loaded.unexpected, IsEmpty());
+}
+
+TEST(Load, InitialisesAHeadThatTheFileLacksAndSaysSo) {
+  const Folder folder;
+  const auto base = filled(tiny_bert(), {.task = Task::masked_lm});
+  save(*base, folder.path());
+  const auto model = build(tiny_bert(), {.task = Task::sequence_classification});
+  parameter_of(*model, "classifier.bias").detach().fill_(5);
+  const Loaded loaded = load(*model, folder.path());
+  EXPECT_THAT(loaded.missing,
+              testing::UnorderedElementsAre("bert.pooler.dense.weight", "bert.pooler.dense.bias",
+                                            "classifier.weight", "classifier.bias"));
+  EXPECT_EQ(parameter_of(*model, "classifier.bias").abs().max().item<double>(), 0);
+  EXPECT_LT(parameter_of(*model, "classifier.weight").abs().max().item<double>(), 0.2);
+  EXPECT_THAT(loaded.unexpected, testing::Contains("cls.predictions.bias"));
+  EXPECT_THAT(to_string(loaded), HasSubstr("newly initialised, to be trained: "));
+  EXPECT_THAT(to_string(loaded), HasSubstr("not used: cls.predictions."));
+}
+
+TEST(Load, KnowsGammaAndBeta) {
+  const Folder folder;
+  const auto model = filled(tiny_bert(), {.task = Task::masked_lm}),
+             other = build(tiny_bert(), {.task = Task::masked_lm});
+  const auto path =
+      folder.write("x.safetensors", file_with(entries_of(*model, [](std::string name) {
+                     if (name.ends_with("LayerNorm.weight"))
+                       name.replace(name.size() - 6, 6, "gamma");
+                     if (name.ends_with("LayerNorm.bias")) name.replace(name.size() - 4, 4, "beta");
+                     return name;
+                   })));
+  EXPECT_THAT(load(*other, path).missing, IsEmpty());
+  expect_equal(*model, *other);
+}
+
+TEST(Load, TakesTiedWeightsUnderAnyOfTheirNames) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2()), other = build(tiny_gpt2());
+  const auto path =
+      folder.write("x.safetensors", file_with(entries_of(*model, [](const std::string& name) {
+                     return name == "transformer.wte.weight" ? "lm_head.weight" : name;
+                   })));
+  EXPECT_THAT(load(*other, path).missing, IsEmpty());
+  expect_equal(*model, *other);
+}
+
+// transformers ties the head to the embedding after reading both.
+TEST(Load, PrefersTheEmbeddingToAHeadThatIsTiedToIt) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2()), other = build(tiny_gpt2());
+  auto entries = entries_of(*model, same);
+  entries.insert(entries.begin(), floats("lm_head.weight", at::zeros({11, 8})));
+  const Loaded loaded = load(*other, folder.write("x.safetensors", file_with(entries)));
+  EXPECT_THAT(loaded.unexpected, IsEmpty());
+  expect_equal(*model, *other);
+}
+
+TEST(Load, PassesOverRelicsOfOldVersions) {
+  const Folder folder;
+  const auto model = filled(tiny_llama()), other = build(tiny_llama());
+  auto entries = entries_of(*model, same);
+  entries.push_back(floats("model.layers.0.self_attn.rotary_emb.inv_freq", at::zeros({2})));
+  EXPECT_THAT(load(*other, folder.write("x.safetensors", file_with(entries))).unexpected,
+              IsEmpty());
+  expect_equal(*model, *other);
+}
+
+TEST(Load, RefusesTwoTensorsForOnePlace) {
+  const Folder folder;
+  const auto model = filled(tiny_bert(), {.task = Task::masked_lm});
+  auto entries = entries_of(*model, same);
+  entries.push_back(floats("bert.embeddings.LayerNorm.gamma", at::zeros({8})));
+  EXPECT_THAT(refusal(*model, folder.write("x.safetensors", file_with(entries))),
+              HasSubstr("one tensor for bert.embeddings.LayerNorm.weight"));
+}
+
+// ---- What does not fit ----
+
+TEST(Load, RefusesAnotherShapeOrSkipsIt) {
+  const Folder folder;
+  const auto model = filled(tiny_bert(), {.task = Task::sequence_classification});
+  auto entries = entries_of(*model, same);
+  entries.back() = floats(entries.back().name, at::zeros({9}));
+  ASSERT_EQ(entries.back().name, "classifier.bias");
+  const auto path = folder.write("x.safetensors", file_with(entries));
+  EXPECT_THAT(refusal(*model, path), HasSubstr("expected [3] for tensor \"classifier.bias\""));
+  EXPECT_THAT(refusal(*model, path), HasSubstr("received '[9]'"));
+  const Loaded loaded = load(*model, path, {.skip_other_shapes = true});
+  ASSERT_EQ(loaded.other_shapes.size(), 1U);
+  EXPECT_THAT(loaded.missing, ElementsAre("classifier.bias"));
+  EXPECT_EQ(parameter_of(*model, "classifier.bias").abs().max().item<double>(), 0);
+  EXPECT_THAT(to_string(loaded), HasSubstr("classifier.bias, [9] in the file and [3]"));
+}
+
+TEST(Load, RefusesTypesThatAreNoWeights) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2());
+  const std::string name = "transformer.ln_f.weight";
+  const auto with = [&](const std::string& type, std::size_t bytes) {
+    auto entries = entries_of(*model, same);
+    for (Entry& each : entries)
+      if (each.name == name) each = {name, type, {8}, std::string(bytes, '\0')};
+    return refusal(*model, folder.write("x.safetensors", file_with(entries)));
+  };
+  EXPECT_EQ(with("BF16", 16), "none");
+  EXPECT_THAT(with("F8_E4M3", 8), HasSubstr("not quantized"));
+  EXPECT_THAT(with("I32", 32), HasSubstr("expected floats for tensor \"" + name + "\""));
+  EXPECT_THAT(with("BOOL", 8), HasSubstr("received 'BOOL'"));
+}
+
+TEST(Load, LeavesTheModelAsItWasWhenItRefuses) {
+  const Folder folder;
+  const auto model = filled(tiny_gpt2()), other = build(tiny_gpt2());
+  initialise(*other);
+  const at::Tensor before = parameters_of(*other).front().second.detach().clone();
+  auto entries = entries_of(*model, same);
+  entries.back().shape = {2, 4};
+  EXPECT_THAT(refusal(*other, folder.write("x.safetensors", file_with(entries))),
+              HasSubstr("[2, 4]"));
+  EXPECT_TRUE(at::equal(before, parameters_of(*other).front().second));
+}
+
+TEST(Load, RefusesWeightsOfAnotherModel) {
+  const Folder folder;
+  save(*filled(tiny_bert()), folder.path());
+  const auto model = build(tiny_gpt2());
+  EXPECT_THAT(refusal(*model, folder.path()), HasSubstr("weights of a gpt2 model"));
+  EXPECT_THAT(refusal(*model, folder.write("x.safetensors", file_of("{}", ""))),
+              HasSubstr("no tensors"));
+}
+
+TEST(Load, RefusesWhatIsNoFile) {
+  const Folder folder;
+  const auto model = build(tiny_gpt2());
+  EXPECT_THAT(refusal(*model, folder / "none.safetensors"), HasSubstr("No such file"));
+  EXPECT_THAT(refusal(*model, folder.path()), HasSubstr("received 'neither'"));
+  EXPECT_THAT(refusal(*model, "/dev/null"), HasSubstr("which is none"));
+  EXPECT_THAT(refusal(*model, folder.write("x.safetensors", "")), HasSubstr("a file of 0"));
+  save(*filled(tiny_gpt2()), folder / "whole.safetensors");
+  const std::string whole = read_input(folder / "whole.safetensors");
+  EXPECT_THAT(refusal(*model, folder.write("y.safetensors", whole.substr(0, whole.size() - 1))),
+              HasSubstr("is it complete?"));
+}
+
+// ---- Shards ----
+
+std::string index_with(const std::map<std::string, std::string>& files) {
+  Json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", Json::object()}};
+  for (const auto& [tensor, file] : files) index["weight_map"][tensor] = file;
+  return index.dump();
+}
+
+class BrokenIndex : public testing::Test {
+ protected:
+  BrokenIndex() {
+    const auto entries = entries_of(*model_, same);
+    first_ = entries.front().name;
+    folder_.write("a.safetensors", file_with(entries));
+    folder_.write("b.safetensors", file_with({floats("other", at::zeros({1}))}));
+    folder_.write("again.safetensors", file_with({entries.front()}));
+  }
+  std::string refused(const std::string& index) {
+    return refusal(*model_, folder_.write("model.safetensors.index.json", index));
+  }
+  const Folder folder_;
+  const std::shared_ptr<Model> model_ = filled(tiny_gpt2());
+  std::string first_;
+};
+
+TEST_F(BrokenIndex, IsReadWhenItIsWhole) {
+  EXPECT_EQ(refused(index_with({{first_, "a.safetensors"}})), "none");
+  EXPECT_EQ(load(*model_, folder_.path()).missing.size(), 0U);
+}
+
+TEST_F(BrokenIndex, IsRefusedForAFileThatIsNotThere) {
+  EXPECT_THAT(refused(index_with({{first_, "c.safetensors"}})),
+              HasSubstr("c.safetensors: No such"));
+}
+
+TEST_F(BrokenIndex, IsRefusedForATensorThatItsFileLacks) {
+  EXPECT_THAT(refused(index_with({{"x", "a.safetensors"}})),
+              HasSubstr("tensor \"x\" in a.safetensors"));
+  EXPECT_THAT(refused(index_with({{"other", "a.safetensors"}, {first_, "b.safetensors"}})),
+              HasSubstr("received 'it in "));
+}
+
+TEST_F(BrokenIndex, IsRefusedForATensorThatTwoFilesHave) {
+  EXPECT_THAT(refused(index_with({{first_, "a.safetensors"}, {"x", "again.safetensors"}})),
+              HasSubstr("again.safetensors"));
+}
+
+TEST_F(BrokenIndex, IsRefusedForFilesElsewhere) {
+  for (const char* file : {"../a.safetensors", "/etc/passwd", "..", "", "."})
+    EXPECT_THAT(refused(index_with({{first_, file}})), HasSubstr("the name of a file beside it"));
+}
+
+TEST_F(BrokenIndex, IsRefusedForWhatIsNoIndex) {
+  EXPECT_THAT(refused("{"), HasSubstr("an index of JSON"));
+  EXPECT_THAT(refused("[]"), HasSubstr("`weight_map`"));
+  EXPECT_THAT(refused(R"({"weight_map":[]})"), HasSubstr("`weight_map`"));
+  EXPECT_THAT(refused(R"({"weight_map":{"x":1}})"), HasSubstr("received 'number'"));
+  EXPECT_THAT(refused(R"({"weight_map":{"x":)" + std::string(100'000, '[')), HasSubstr("of JSON"));
+  EXPECT_THAT(refused(R"({"weight_map":{"x":)" + std::string(100'000, '[') +
+                      std::string(100'000, ']') + "}}"),
+              HasSubstr("received 'array'"));
+  EXPECT_THAT(refused(R"({"weight_map":{"x":"a","x":"b"}})"), HasSubstr("\"x\" again"));
+}
+
+// ---- Memory ----
+
+// What this process holds at most since the last call, in MiB.
+double most_resident(bool reset) {
+  if (reset) std::ofstream("/proc/self/clear_refs") << 5;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
+  return 0;
+}
+
+TEST(Checkpoints, ComeAndGoWithoutASecondCopyInMemory) {
+  const Folder folder;
+  const auto model = filled(large_gpt2());
+  double before = most_resident(true);
+  save(*model, folder.path());
+  EXPECT_LT(most_resident(false) - before, 24);
+  before = most_resident(true);
+  load(*model, folder.path());
+  EXPECT_LT(most_resident(false) - before, 24);
+}
+
+}  // namespace
+}  // namespace headroom::models

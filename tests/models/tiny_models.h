@@ -1,0 +1,73 @@
+// Tiny models of every kind that tests of files and first values need.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/formula/model_config.h"
+#include "headroom/models/model.h"
+#include "tests/peers/formula_values.h"
+
+namespace headroom::models {
+
+inline formula::ModelConfig config_from(const std::string& json) {
+  return {parse_json(json, "config.json"), "config.json"};
+}
+
+inline formula::ModelConfig tiny_gpt2(const std::string& more = "") {
+  return config_from(R"({"model_type":"gpt2","vocab_size":11,"n_positions":6,"n_embd":8,"n_layer":2,
+                         "n_head":2,"pad_token_id":0)" +
+                     more + "}");
+}
+
+inline formula::ModelConfig tiny_bert() {
+  return config_from(R"({"model_type":"bert","vocab_size":11,"hidden_size":8,"num_hidden_layers":1,
+                         "num_attention_heads":2,"intermediate_size":12,
+                         "max_position_embeddings":6,"num_labels":3})");
+}
+
+inline formula::ModelConfig tiny_llama(const std::string& more = "") {
+  return config_from(R"({"model_type":"llama","vocab_size":11,"hidden_size":8,
+                         "intermediate_size":12,"num_hidden_layers":1,"num_attention_heads":2)" +
+                     more + "}");
+}
+
+inline formula::ModelConfig tiny_resnet() {
+  return config_from(R"({"model_type":"resnet","embedding_size":4,"hidden_sizes":[4,8],
+                         "depths":[1,1],"layer_type":"basic","num_labels":3})");
+}
+
+inline std::vector<std::pair<std::string, at::Tensor>> parameters_of(Model& model) {
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  for (const auto& each : model.module().named_parameters())
+    all.emplace_back(each.key(), each.value());
+  return all;
+}
+
+inline at::Tensor parameter_of(Model& model, const std::string& name) {
+  return model.module().named_parameters()[name];
+}
+
+// Each parameter has numbers of its own, which a half can hold.
+inline void fill(Model& model) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : parameters_of(model))
+    tensor.copy_(values(name, tensor.sizes().vec()).to(at::kHalf));
+}
+
+inline void expect_equal(Model& a, Model& b) {
+  const auto of_a = parameters_of(a), of_b = parameters_of(b);
+  ASSERT_EQ(of_a.size(), of_b.size());
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    EXPECT_EQ(of_a[i].first, of_b[i].first);
+    EXPECT_TRUE(at::equal(of_a[i].second.cpu().to(at::kFloat), of_b[i].second.cpu().to(at::kFloat)))
+        << of_a[i].first;
+  }
+}
+
+}  // namespace headroom::models
