@@ -67,6 +67,8 @@ struct Output {
   at::Tensor loss;    // undefined without labels
   at::Tensor logits;  // undefined if the loss was taken in chunks
   std::vector<std::pair<at::Tensor, at::Tensor>> cache;  // keys and values, if they are kept
+  // What else transformers' outputs hold: an encoder's last states, routers' logits.
+  std::vector<at::Tensor> more;
 };
 
 class Model {

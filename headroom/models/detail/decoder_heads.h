@@ -21,6 +21,10 @@ struct Pass {
   Cache* cache = nullptr;  // nothing: keys and values are not kept
   std::function<Tensor(std::size_t, const std::function<Tensor(const Tensor&)>&, const Tensor&)>
       run_layer;
+  // For a layer that gives more than hidden states.
+  std::function<nn::Tensors(std::size_t, const std::function<nn::Tensors(const nn::Tensors&)>&,
+                            const nn::Tensors&)>
+      run_layer_giving_more;
 };
 
 struct HeadOptions {
@@ -44,6 +48,9 @@ class DecoderNet : public Net {
     pass.attention = settings().attention;
     if (keeps_cache()) pass.cache = &output.cache;
     pass.run_layer = [this](std::size_t i, const auto& layer, const Tensor& x) {
+      return run_layer(i, layer, x);
+    };
+    pass.run_layer_giving_more = [this](std::size_t i, const auto& layer, const nn::Tensors& x) {
       return run_layer(i, layer, x);
     };
     return (*decoder_)(batch, pass);

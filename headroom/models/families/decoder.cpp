@@ -50,22 +50,20 @@ std::optional<std::vector<bool>> windows_by_layer(const ModelConfig& config) {
 
 // ---- Attention ----
 
-Seen attended_heads(const Shape& shape, bool windowed, bool training, const Tensor& q, Tensor& k,
-                    Tensor& v, const Surroundings& with) {
+Seen attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k, Tensor& v,
+                    const Surroundings& with) {
   keep(with.cache, k, v);
   AttentionOptions options;
   options.dropout = training ? shape.dropout : 0;
   options.scaling = shape.scaling;
   options.groups = shape.heads / shape.key_heads;
   options.softcap = shape.softcap;
-  const Tensor& mask = windowed ? with.windowed : with.full;
-  Attended seen = attended(with.attention, q, k, v, mask, options);
+  Attended seen = attended(with.attention, q, k, v, with.mask, options);
   return {seen.out.reshape({q.size(0), q.size(2), -1}).contiguous(), seen.weights};
 }
 
-SelfAttention::SelfAttention(const Shape& shape, std::size_t layer)
+SelfAttention::SelfAttention(const Shape& shape)
     : shape_(shape),
-      windowed_(shape.windowed.at(layer)),
       q_(child<Linear>(*this, "q_proj", shape.width, shape.heads * shape.head_width,
                        shape.qkv_bias)),
       k_(child<Linear>(*this, "k_proj", shape.width, shape.key_heads * shape.head_width,
@@ -84,7 +82,7 @@ Seen SelfAttention::operator()(const Tensor& states, const Surroundings& with) c
   Tensor k = heads_of(*k_, k_norm_.get(), states);
   Tensor v = heads_of(*v_, nullptr, states);
   std::tie(q, k) = std::pair(turned(q, with.rotation), turned(k, with.rotation));
-  Seen seen = attended_heads(shape_, windowed_, is_training(), q, k, v, with);
+  Seen seen = attended_heads(shape_, is_training(), q, k, v, with);
   seen.states = (*out_)(seen.states);
   return seen;
 }
@@ -141,7 +139,7 @@ class Decoder : public torch::nn::Module {
                                         plan.shape.width,
                                         padding_row(config, plan.shape.vocabulary))),
         layers_(child<nn::List<Layer>>(*this, "layers")) {
-    for (std::size_t i = 0; i < plan.shape.windowed.size(); ++i) layers_->add(plan.layer(i));
+    for (std::int64_t i = 0; i < plan.shape.layers; ++i) layers_->add(plan.layer());
     norm_ = plan.norm(*this, "norm");
     rotary_ = child<Rotary>(*this, "rotary_emb", config, plan.shape.turned_width);
   }
@@ -151,13 +149,17 @@ class Decoder : public torch::nn::Module {
     const Tensor embedded = (*embedding_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     with->positions = positions;
-    make_masks(*with, batch, positions, embedded.scalar_type());
+    const Masks masks = masks_of(*with, batch, embedded.scalar_type());
     with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
     Tensor states = plan_.scaled_embedding ? scaled(embedded) : embedded;
     for (std::size_t i = 0; i < layers_->size(); ++i) {
-      const auto layer = (*layers_)[i];
-      states = run_layer(
-          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
+      const auto run = [layer = (*layers_)[i], with,
+                        mask = masks.of(plan_.shape.windowed.at(i))](const Tensor& x) {
+        Surroundings own = *with;
+        own.mask = mask;
+        return (*layer)(x, own);
+      };
+      states = run_layer(i, run, states);
     }
     with->routes = nullptr;  // what runs again in the backward pass does not leave its own
     return norm_(states);
@@ -166,14 +168,21 @@ class Decoder : public torch::nn::Module {
   [[nodiscard]] const Tensor& embedding() const { return embedding_->weight; }
 
  private:
+  // A layer that runs again in the backward pass holds that of its own kind alone.
+  struct Masks {
+    Tensor full, windowed;
+    [[nodiscard]] const Tensor& of(bool window) const { return window ? windowed : full; }
+  };
+
   // By a number that is rounded to the states' type first.
   [[nodiscard]] Tensor scaled(const Tensor& embedded) const {
     const double by = std::sqrt(static_cast<double>(plan_.shape.width));
     return embedded * at::scalar_tensor(by, at::device(at::kCPU).dtype(embedded.scalar_type()));
   }
 
-  void make_masks(Surroundings& with, const Batch& batch, const Tensor& positions,
-                  at::ScalarType type) const {
+  [[nodiscard]] Masks masks_of(const Surroundings& with, const Batch& batch,
+                               at::ScalarType type) const {
+    Masks masks;
     bool any = false, all = true;
     for (const bool windowed : plan_.shape.windowed) {
       any = any || windowed;
@@ -181,10 +190,11 @@ class Decoder : public torch::nn::Module {
     }
     MaskOptions options{
         .attention = with.attention, .type = type, .with_cache = with.cache != nullptr};
-    if (!all || plan_.always_full_mask) with.full = causal_mask(batch, positions, options);
-    if (!any && !plan_.always_windowed_mask) return;
+    if (!all || plan_.always_full_mask) masks.full = causal_mask(batch, with.positions, options);
+    if (!any && !plan_.always_windowed_mask) return masks;
     options.window = plan_.shape.window;
-    with.windowed = causal_mask(batch, positions, options);
+    masks.windowed = causal_mask(batch, with.positions, options);
+    return masks;
   }
 
   const Plan plan_;
@@ -202,11 +212,12 @@ class Headless : public Net {
         plan_(plan),
         decoder_(child<Decoder>(*this, "model", config, plan)) {}
 
-  Tensor states_of(const Batch& batch, Cache& cache, std::vector<Tensor>& routes) const {
+  // Routers' logits are what else the output holds.
+  Tensor states_of(const Batch& batch, Output& output) const {
     auto with = std::make_shared<Surroundings>();
     with->attention = settings().attention;
-    if (keeps_cache() && (plan_.cache_when_training || !is_training())) with->cache = &cache;
-    if (plan_.collects_routes) with->routes = &routes;
+    if (keeps_cache() && (plan_.cache_when_training || !is_training())) with->cache = &output.cache;
+    if (plan_.collects_routes) with->routes = &output.more;
     return (*decoder_)(batch, with, [this](std::size_t i, const Function& layer, const Tensor& x) {
       return run_layer(i, layer, x);
     });
@@ -227,8 +238,7 @@ class CausalLm : public Headless {
 
   Output run(const Batch& batch) override {
     Output output;
-    std::vector<Tensor> routes;
-    const Tensor states = states_of(batch, output.cache, routes);
+    const Tensor states = states_of(batch, output);
     if (chunks_loss(batch)) {
       output.loss = chunked_causal_lm_loss(
           [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); }, states,
@@ -238,7 +248,7 @@ class CausalLm : public Headless {
       if (!batch.labels.defined()) return output;
       output.loss = causal_lm_loss(output.logits, batch.labels, plan_.shape.vocabulary);
     }
-    if (plan_.routing_loss) output.loss.add_(plan_.routing_loss(routes, batch));
+    if (plan_.routing_loss) output.loss.add_(plan_.routing_loss(output.more, batch));
     return output;
   }
 
@@ -262,8 +272,7 @@ class Classifier : public Headless {
 
   Output run(const Batch& batch) override {
     Output output;
-    std::vector<Tensor> routes;
-    const Tensor states = states_of(batch, output.cache, routes);
+    const Tensor states = states_of(batch, output);
     const Tensor everywhere = (*score_)(states);
     output.logits = at_last_token(everywhere, batch.tokens, config());
     if (batch.labels.defined())

@@ -42,7 +42,7 @@ struct Surroundings {
   Attention attention = Attention::sdpa;
   Tensor positions;  // used by no layer, but given to each, and so kept by those that run again
   CosSin rotation;
-  Tensor full, windowed;  // masks
+  Tensor mask;  // with a window for a layer that has one
   Cache* cache = nullptr;
   std::vector<Tensor>* routes = nullptr;  // where layers with experts leave their router's logits
 };
@@ -59,7 +59,7 @@ struct Seen {
 
 class SelfAttention : public torch::nn::Module {
  public:
-  SelfAttention(const Shape& shape, std::size_t layer);
+  explicit SelfAttention(const Shape& shape);
   Seen operator()(const Tensor& states, const Surroundings& with) const;
 
  private:
@@ -67,14 +67,13 @@ class SelfAttention : public torch::nn::Module {
                   const Tensor& states) const;
 
   const Shape shape_;
-  const bool windowed_;
   const std::shared_ptr<nn::Linear> q_, k_, v_, out_;
   std::shared_ptr<nn::RmsNorm> q_norm_, k_norm_;
 };
 
 // Attention with queries and keys that are turned already, up to the projection of the result.
-[[nodiscard]] Seen attended_heads(const Shape& shape, bool windowed, bool training, const Tensor& q,
-                                  Tensor& k, Tensor& v, const Surroundings& with);
+[[nodiscard]] Seen attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k,
+                                  Tensor& v, const Surroundings& with);
 
 class GatedMlp : public torch::nn::Module {
  public:
@@ -96,9 +95,9 @@ class GatedMlp : public torch::nn::Module {
 template <typename Norm, typename Attending, typename Inner>
 class PlainLayer : public Layer {
  public:
-  PlainLayer(const Shape& shape, std::size_t index, std::shared_ptr<Inner> inner,
-             const char* inner_name = "mlp", double dropout = 0)
-      : attention_(child<Attending>(*this, "self_attn", shape, index)),
+  PlainLayer(const Shape& shape, std::shared_ptr<Inner> inner, const char* inner_name = "mlp",
+             double dropout = 0)
+      : attention_(child<Attending>(*this, "self_attn", shape)),
         inner_(register_module(inner_name, std::move(inner))),
         input_norm_(child<Norm>(*this, "input_layernorm", shape.width, shape.epsilon)),
         inner_norm_(child<Norm>(*this, "post_attention_layernorm", shape.width, shape.epsilon)),
@@ -126,7 +125,7 @@ class PlainLayer : public Layer {
 // A family's model: what differs.
 struct Plan {
   Shape shape;
-  std::function<std::shared_ptr<Layer>(std::size_t index)> layer;
+  std::function<std::shared_ptr<Layer>()> layer;
   // Registers the last norm as a child of the decoder, and gives its function.
   std::function<Function(torch::nn::Module& of, const std::string& name)> norm;
   // Masks that are made even where no layer uses them.

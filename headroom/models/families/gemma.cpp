@@ -47,8 +47,8 @@ using GemmaLayer = decoder::PlainLayer<OffsetRmsNorm, SelfAttention, GatedMlp>;
 // Gemma-2 has a norm behind each block, too.
 class SandwichLayer : public decoder::Layer {
  public:
-  SandwichLayer(const Shape& shape, std::size_t index, const nn::Activation& function)
-      : attention_(child<SelfAttention>(*this, "self_attn", shape, index)),
+  SandwichLayer(const Shape& shape, const nn::Activation& function)
+      : attention_(child<SelfAttention>(*this, "self_attn", shape)),
         mlp_(child<GatedMlp>(*this, "mlp", shape, function)),
         before_attention_(norm("input_layernorm", shape)),
         after_attention_(norm("post_attention_layernorm", shape)),
@@ -88,8 +88,8 @@ Shape shape_of(const ModelConfig& config) {
 Plan gemma(const ModelConfig& config) {
   const Shape shape = shape_of(config);
   const nn::Activation function = activation(config, "hidden_act");
-  const auto layer = [shape, function](std::size_t index) {
-    return std::make_shared<GemmaLayer>(shape, index, std::make_shared<GatedMlp>(shape, function));
+  const auto layer = [shape, function] {
+    return std::make_shared<GemmaLayer>(shape, std::make_shared<GatedMlp>(shape, function));
   };
   return {.shape = shape,
           .layer = layer,
@@ -111,9 +111,7 @@ Plan gemma2(const ModelConfig& config) {
   for (std::size_t i = 0; i < shape.windowed.size(); i += 2) shape.windowed[i] = true;
   if (const auto said = decoder::windows_by_layer(config)) shape.windowed = *said;
   const nn::Activation function = activation(config, "hidden_activation");
-  const auto layer = [shape, function](std::size_t index) {
-    return std::make_shared<SandwichLayer>(shape, index, function);
-  };
+  const auto layer = [shape, function] { return std::make_shared<SandwichLayer>(shape, function); };
   return {.shape = shape,
           .layer = layer,
           .norm = decoder::norm_like<OffsetRmsNorm>(shape),

@@ -173,7 +173,6 @@ class Block : public torch::nn::Module {
         second_norm_(child<LayerNorm>(*this, "ln_2", shape.width, shape.epsilon)),
         mlp_(child<Mlp>(*this, "mlp", shape, activation)) {}
 
-  // With the weights of the attention: the model holds them until the next layer has run.
   Attended operator()(Tensor states, const Surroundings& with) const {
     Tensor residual = states;
     states = (*first_norm_)(states);
@@ -222,18 +221,19 @@ class GptNeo : public torch::nn::Module {
   [[nodiscard]] std::int64_t width() const { return shape_.width; }
 
  private:
-  // A layer that runs again in the backward pass finds nobody who would hold its weights then.
+  // A layer gives the weights of its attention, too, and the model holds them until the next layer
+  // has run. So the reentrant checkpointing takes them for a result, with a gradient of zeros.
   Tensor through_layers(Tensor states, const std::shared_ptr<const Surroundings>& with,
                         const Pass& pass) const {
-    const auto held = std::make_shared<Tensor>();
+    nn::Tensors outputs;
     for (std::size_t i = 0; i < layers_->size(); ++i) {
       const auto layer = (*layers_)[i];
-      const auto run = [layer, with, holder = std::weak_ptr(held)](const Tensor& x) {
-        Attended attended = (*layer)(x, *with);
-        if (const auto weights = holder.lock()) *weights = attended.weights;
-        return attended.out;
+      const auto run = [layer, with](const nn::Tensors& x) {
+        const Attended attended = (*layer)(x[0], *with);
+        return nn::Tensors{attended.out, attended.weights};
       };
-      states = pass.run_layer(i, run, states);
+      outputs = pass.run_layer_giving_more(i, run, {states});
+      states = outputs[0];
     }
     return states;
   }

@@ -46,8 +46,8 @@ Plan plan(const ModelConfig& config) {
   shape.normalised_heads = config.type() == "qwen3";
   set_windows(shape, config);
   const nn::Activation function = activation(config, "hidden_act");
-  const auto layer = [shape, function](std::size_t index) {
-    return std::make_shared<Layer>(shape, index, std::make_shared<GatedMlp>(shape, function));
+  const auto layer = [shape, function] {
+    return std::make_shared<Layer>(shape, std::make_shared<GatedMlp>(shape, function));
   };
   return {.shape = shape,
           .layer = layer,

@@ -49,6 +49,8 @@ Shape::Shape(const ModelConfig& config)
 // What a layer is given besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
+  // Used by no layer, but given to each, and so kept by those that run again.
+  Tensor positions, places;
   Tensor mask;
   Cache* cache = nullptr;
 };
@@ -160,10 +162,12 @@ class Decoder : public torch::nn::Module {
     }
     auto with = std::make_shared<Surroundings>();
     with->attention = pass.attention;
+    with->positions = positions;
     with->cache = pass.cache;
     with->mask = additive_causal_mask(
         batch, positions, {.attention = pass.attention, .type = embedded.scalar_type()});
-    const Tensor places = (*positions_)(places_of(batch.mask));
+    with->places = places_of(batch.mask);
+    const Tensor places = (*positions_)(with->places + kFirstPosition);
     if (in_) embedded = (*in_)(embedded);
     Tensor states = embedded + places;
     for (std::size_t i = 0; i < layers_->size(); ++i) {
@@ -185,8 +189,7 @@ class Decoder : public torch::nn::Module {
     Tensor places = mask.cumsum(1);
     places = places * mask;
     places = places - 1;
-    places = places.to(at::kLong);
-    return places + kFirstPosition;
+    return places.to(at::kLong);
   }
 
   const Shape shape_;

@@ -51,6 +51,7 @@ Shape::Shape(const ModelConfig& config)
 struct Surroundings {
   Attention attention = Attention::sdpa;
   CosSin rotation;
+  Tensor positions;  // used by no layer, but given to each, and so kept by those that run again
   Tensor mask;
   Cache* cache = nullptr;
 };
@@ -168,6 +169,7 @@ class Phi : public torch::nn::Module {
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     auto with = std::make_shared<Surroundings>();
     with->attention = pass.attention;
+    with->positions = positions;
     with->cache = pass.cache;
     with->mask = causal_mask(batch, positions,
                              {.attention = pass.attention,

@@ -15,9 +15,8 @@ using nn::Linear;
 
 class JoinedAttention : public torch::nn::Module {
  public:
-  JoinedAttention(const Shape& shape, std::size_t layer)
+  explicit JoinedAttention(const Shape& shape)
       : shape_(shape),
-        windowed_(shape.windowed.at(layer)),
         out_(child<Linear>(*this, "o_proj", shape.heads * shape.head_width, shape.width, false)),
         qkv_(child<Linear>(*this, "qkv_proj", shape.width,
                            (shape.heads + 2 * shape.key_heads) * shape.head_width, false)) {}
@@ -30,7 +29,7 @@ class JoinedAttention : public torch::nn::Module {
     Tensor k = heads_of(joined.slice(-1, keys_from, values_from));
     Tensor v = heads_of(joined.slice(-1, values_from));
     std::tie(q, k) = std::pair(partly_turned(q, with.rotation), partly_turned(k, with.rotation));
-    Seen seen = decoder::attended_heads(shape_, windowed_, is_training(), q, k, v, with);
+    Seen seen = decoder::attended_heads(shape_, is_training(), q, k, v, with);
     seen.states = (*out_)(seen.states);
     return seen;
   }
@@ -41,7 +40,6 @@ class JoinedAttention : public torch::nn::Module {
   }
 
   const Shape shape_;
-  const bool windowed_;
   const std::shared_ptr<Linear> out_, qkv_;
 };
 
@@ -77,9 +75,9 @@ Plan plan(const ModelConfig& config) {
   shape.windowed.assign(shape.windowed.size(), shape.window.has_value());
   const nn::Activation function = activation(config, "hidden_act");
   const double dropout = config.number("resid_pdrop");
-  const auto layer = [=](std::size_t index) {
-    return std::make_shared<Layer>(shape, index, std::make_shared<JoinedMlp>(shape, function),
-                                   "mlp", dropout);
+  const auto layer = [=] {
+    return std::make_shared<Layer>(shape, std::make_shared<JoinedMlp>(shape, function), "mlp",
+                                   dropout);
   };
   return {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
 }

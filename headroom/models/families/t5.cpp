@@ -239,6 +239,7 @@ class Seq2SeqLm : public Net {
     T5Surroundings with;
     with.checkpointed = is_training() && settings().checkpointing.how != nn::Recompute::none;
     const Tensor encoded = (*encoder_)(batch.tokens, batch.mask, {}, with, run);
+    output.more.push_back(encoded);
     const Tensor tokens = shifted_right(batch.labels);
     if (keeps_cache()) with.cache = &output.cache;
     const Tensor decoded = (*decoder_)(tokens, batch.mask, encoded, with, run);
