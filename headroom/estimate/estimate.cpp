@@ -10,13 +10,20 @@
 namespace headroom::estimate {
 namespace {
 
-void count_parameters(Estimate& estimate, const formula::ModelConfig& config,
-                      const formula::Settings& settings) {
-  const TrainingStep step = training_step(config, settings, c10::Device(c10::kMeta));
-  for (const auto& parameter : step.model->module().parameters()) {
+// What is known once the model is built.
+void describe_model(Estimate& estimate, models::Model& model) {
+  estimate.parameters = estimate.trainable_parameters = 0;
+  for (const auto& parameter : model.module().parameters()) {
     estimate.parameters += parameter.numel();
     if (parameter.requires_grad()) estimate.trainable_parameters += parameter.numel();
   }
+  estimate.settings.task = model.task();
+  if (model.task() != formula::Task::image_classification)
+    estimate.settings.seq = sequence_length(model.config(), estimate.settings);
+}
+
+bool is_unlimited(const gpu::SimulatedCard& card) {
+  return card.total == allocator::kUnlimited;
 }
 
 }  // namespace
@@ -26,34 +33,41 @@ Bytes Estimate::spare() const {
 }
 
 Estimate estimate_memory(const formula::NamedModel& model, const formula::Settings& settings,
-                         const gpu::SimulatedCard& card, sim::Rules rules) {
+                         const gpu::SimulatedCard& card, const Options& options) {
   Estimate estimate;
   estimate.model = model.name;
   estimate.settings = settings;
-  estimate.settings.seq = sequence_length(model.config, settings);
   estimate.card = card;
-  count_parameters(estimate, model.config, settings);
-  estimate.report = dryrun::dry_run(
-      card,
-      [&](c10::Device device) { return training_step(model.config, settings, device).subject; },
-      {.steps = settings.steps, .keep_trace = false},
-      {.rules = rules, .cublas_workspaces = rules == sim::Rules::cuda});
+  const auto make = [&](c10::Device device) {
+    const TrainingStep step = training_step(model.config, settings, device);
+    describe_model(estimate, *step.model);
+    return step.subject;
+  };
+  estimate.report =
+      dryrun::dry_run(card, make, {.steps = settings.steps, .keep_trace = options.keep_trace},
+                      {.rules = options.rules,
+                       .settings = options.allocator,
+                       .cublas_workspaces = options.rules == sim::Rules::cuda});
   return estimate;
 }
 
 Json to_json(const Estimate& estimate) {
-  Json json = {
-      {"schema", 1},
-      {"method", "dry-run"},
-      {"model",
-       {{"name", estimate.model},
-        {"parameters", estimate.parameters},
-        {"trainable_parameters", estimate.trainable_parameters}}},
-      {"settings", formula::to_json(estimate.settings)},
-      {"device", {{"name", estimate.card.name}, {"total_bytes", estimate.card.total.count}}}};
+  const gpu::SimulatedCard& card = estimate.card;
+  const bool limited = !is_unlimited(card);
+  Json json = {{"schema", 1},
+               {"method", "dry-run"},
+               {"model",
+                {{"name", estimate.model},
+                 {"parameters", estimate.parameters},
+                 {"trainable_parameters", estimate.trainable_parameters}}},
+               {"settings", formula::to_json(estimate.settings)},
+               {"device", limited ? Json{{"name", card.name},
+                                         {"total_bytes", card.total.count},
+                                         {"usable_bytes", (card.total - card.reserved).count}}
+                                  : Json()}};
   json.update(dryrun::to_json(estimate.report));
-  json["fits"] = estimate.fits();
-  json["spare_bytes"] = estimate.spare().count;
+  json["fits"] = limited ? Json(estimate.fits()) : Json();
+  json["spare_bytes"] = limited ? Json(estimate.spare().count) : Json();
   return json;
 }
 

@@ -9,8 +9,10 @@
 //   to_string(estimate.report.peak.allocated);    // what it would need
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "headroom/allocator/settings.h"
 #include "headroom/base/bytes.h"
 #include "headroom/base/json.h"
 #include "headroom/dryrun/report.h"
@@ -21,10 +23,16 @@
 
 namespace headroom::estimate {
 
+struct Options {
+  sim::Rules rules = sim::Rules::cuda;
+  std::optional<allocator::Settings> allocator = {};  // nothing: what the environment says
+  bool keep_trace = false;                            // Report::trace
+};
+
 struct Estimate {
   std::string model;
   long long parameters = 0, trainable_parameters = 0;
-  formula::Settings settings;  // with the length that was meant
+  formula::Settings settings;  // with the task and the lengths that were meant
   gpu::SimulatedCard card;
   dryrun::Report report;
 
@@ -34,13 +42,13 @@ struct Estimate {
   [[nodiscard]] Bytes spare() const;
 };
 
-// Throws what training_step throws.
+// On a card of its own (dryrun::card_for) or a real card's room. Throws what training_step throws.
 [[nodiscard]] Estimate estimate_memory(const formula::NamedModel& model,
                                        const formula::Settings& settings,
-                                       const gpu::SimulatedCard& card,
-                                       sim::Rules rules = sim::Rules::cuda);
+                                       const gpu::SimulatedCard& card, const Options& options = {});
 
-// The document of `headroom estimate --json`.
+// The document of `headroom estimate --json`, without advice. A card without limit is null, and so
+// is whether it fits.
 [[nodiscard]] Json to_json(const Estimate& estimate);
 
 }  // namespace headroom::estimate

@@ -1,7 +1,13 @@
 #include "headroom/cli/core/engine.h"
 
-#include <algorithm>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
 
@@ -55,6 +61,11 @@ std::optional<TorchWheel> wheel_of_python() {
   return wheel_in(fs::path(folder));
 }
 
+std::string library_path(const TorchWheel& torch) {
+  const std::string before = environment("LD_LIBRARY_PATH").value_or("");
+  return (torch.folder / "lib").string() + (before.empty() ? "" : ":" + before);
+}
+
 }  // namespace
 
 std::optional<TorchWheel> find_torch() {
@@ -88,6 +99,25 @@ std::string engine_allocator_settings(std::optional<Bytes> card_total) {
       now.source.text, engine_allocator_advice(now.source.text, card_total).settings);
 }
 
+void become_engine(const std::vector<std::string>& arguments) {
+  const auto engine = find_engine();
+  if (!engine)
+    throw UnavailableError(expectation("headroom", "headroom-engine beside this program", "none",
+                                       "--quick, which needs no LibTorch"));
+  const auto torch = find_torch();
+  if (!torch)
+    throw UnavailableError(
+        expectation("headroom", "LibTorch 2.11", "none", "HEADROOM_TORCH=.../site-packages/torch"));
+  ::setenv("LD_LIBRARY_PATH", library_path(*torch).c_str(), 1);
+  std::vector<std::string> words{engine->string()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(argv[0], argv.data());
+  throw UnavailableError("[headroom] " + words[0] + " cannot be started: " + std::strerror(errno));
+}
+
 CommandResult run_engine(const std::vector<std::string>& arguments,
                          const std::string& allocator_settings, Seconds limit) {
   const auto engine = find_engine();
@@ -95,11 +125,7 @@ CommandResult run_engine(const std::vector<std::string>& arguments,
   std::vector<std::string> command{engine->string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   std::vector<std::string> extra;
-  if (const auto torch = find_torch()) {
-    const std::string before = environment("LD_LIBRARY_PATH").value_or("");
-    extra.push_back("LD_LIBRARY_PATH=" + (torch->folder / "lib").string() +
-                    (before.empty() ? "" : ":" + before));
-  }
+  if (const auto torch = find_torch()) extra.push_back("LD_LIBRARY_PATH=" + library_path(*torch));
   if (!allocator_settings.empty()) extra.push_back("PYTORCH_CUDA_ALLOC_CONF=" + allocator_settings);
   return run_command(command, limit, extra);
 }

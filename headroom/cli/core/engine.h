@@ -37,6 +37,11 @@ struct TorchWheel {
 // of the user that PyTorch would refuse.
 [[nodiscard]] std::string engine_allocator_settings(std::optional<Bytes> card_total);
 
+// This process becomes `headroom-engine arguments...`, with the LibTorch found above: what it
+// prints and how it ends is what the user sees. Throws UnavailableError if there is no engine or no
+// LibTorch.
+[[noreturn]] void become_engine(const std::vector<std::string>& arguments);
+
 // Runs `headroom-engine arguments...` with the LibTorch found above. `allocator_settings` are set
 // if not empty.
 [[nodiscard]] CommandResult run_engine(const std::vector<std::string>& arguments,

@@ -6,19 +6,14 @@
 #include <cstdlib>
 #include <optional>
 
-#include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/version.h"
 
 namespace headroom::cli {
 namespace {
-
-ExitCode complain(const std::string& what, ExitCode code) {
-  print_error("headroom: " + what + "\n");
-  return code;
-}
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -88,32 +83,6 @@ ExitCode complain_of_command(const std::string& word, const CLI::App& app) {
                   kUsage);
 }
 
-// "[parse_bytes] expected ..." names a function, which means nothing to who typed a command.
-std::string without_function(const std::string& what) {
-  const std::size_t end = what.starts_with("[") ? what.find("] ") : std::string::npos;
-  return end == std::string::npos ? what : what.substr(end + 2);
-}
-
-ExitCode run_chosen(const std::function<ExitCode()>& chosen) {
-  try {
-    return chosen();
-  } catch (const UsageError& error) {
-    return complain(without_function(error.what()), kUsage);
-  } catch (const InputError& error) {
-    return complain(without_function(error.what()), kBadInput);
-  } catch (const UnavailableError& error) {
-    return complain(without_function(error.what()), kUnavailable);
-  } catch (const WriteError& error) {
-    return complain(without_function(error.what()), kCannotWrite);
-  } catch (const BusyError& error) {
-    return complain(without_function(error.what()), kBusy);
-  } catch (const OutOfMemoryError& error) {
-    return complain(without_function(error.what()), kOutOfMemory);
-  } catch (const std::exception& error) {
-    return complain(std::string("this is a bug in Headroom: ") + error.what(), kInternal);
-  }
-}
-
 ExitCode run(int argc, char** argv) {
   CLI::App app{"Headroom keeps deep-learning training from dying of GPU memory."};
   app.name("headroom");
@@ -131,6 +100,8 @@ ExitCode run(int argc, char** argv) {
   add_log(registry);
   add_clean(registry);
   add_doctor(registry);
+  add_estimate(registry);
+  add_fit(registry);
   add_cards(registry);
   add_models(registry);
   add_trace(registry);
@@ -143,13 +114,13 @@ ExitCode run(int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     std::ostringstream text;
     (void)app.exit(help_or_version, text);
-    return run_chosen([&] { return print(text.str()), kOk; });
+    return complaining([&] { return print(text.str()), kOk; });
   } catch (const CLI::ParseError& error) {
     return explain(error, app);
   }
   // `headroom --gpus X COMMAND` means the same as `headroom COMMAND --gpus X`, which beats it.
   if (!gpus.empty()) ::setenv("HEADROOM_GPUS", gpus.c_str(), 1);  // no other thread runs yet
-  return run_chosen(registry.chosen);
+  return complaining(registry.chosen);
 }
 
 }  // namespace

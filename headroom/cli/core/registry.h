@@ -37,6 +37,8 @@ void add_pick(Registry& registry);
 void add_log(Registry& registry);
 void add_clean(Registry& registry);
 void add_doctor(Registry& registry);
+void add_estimate(Registry& registry);
+void add_fit(Registry& registry);
 void add_cards(Registry& registry);
 void add_models(Registry& registry);
 void add_trace(Registry& registry);

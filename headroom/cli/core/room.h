@@ -2,7 +2,7 @@
 // take and the margin of every plan.
 #pragma once
 
-#include "headroom/formula/fit.h"
+#include "headroom/formula/policies.h"
 #include "headroom/gpu/profile.h"
 
 namespace headroom::cli {

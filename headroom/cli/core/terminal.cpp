@@ -54,6 +54,10 @@ const char* escape_of(Colour colour) {
       return "\033[33m";
     case Colour::blue:
       return "\033[34m";
+    case Colour::magenta:
+      return "\033[35m";
+    case Colour::cyan:
+      return "\033[36m";
   }
   return "";
 }
@@ -88,6 +92,32 @@ std::string Terminal::bar(double share, int cells_wide) const {
   for (int i = whole + (part > 0 ? 1 : 0); i < cells_wide; ++i) rest += unicode ? "░" : ".";
   const Colour level = share >= 0.9 ? Colour::red : share >= 0.75 ? Colour::yellow : Colour::green;
   return paint(used, level) + paint(rest, Colour::dim);
+}
+
+std::string Terminal::key_of(const Part& part) const {
+  return colour && unicode ? paint("█", part.colour)
+                           : paint(std::string(1, part.letter), part.colour);
+}
+
+std::string Terminal::stacked_bar(const std::vector<Part>& parts, double whole,
+                                  int cells_wide) const {
+  std::string bar;
+  double sum = 0;
+  int cells_done = 0;
+  for (const Part& part : parts) {
+    sum += part.amount;
+    // What is there at all shows, as long as there is room.
+    const int least = std::min(cells_wide, cells_done + (part.amount > 0 ? 1 : 0));
+    const int end =
+        std::clamp(static_cast<int>(std::lround(sum / whole * cells_wide)), least, cells_wide);
+    std::string cells_of_part;
+    for (; cells_done < end; ++cells_done)
+      cells_of_part += colour && unicode ? "█" : std::string(1, part.letter);
+    bar += paint(cells_of_part, part.colour);
+  }
+  std::string rest;
+  for (; cells_done < cells_wide; ++cells_done) rest += unicode ? "░" : ".";
+  return bar + paint(rest, Colour::dim);
 }
 
 Terminal standard_output() {

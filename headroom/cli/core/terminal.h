@@ -9,7 +9,7 @@
 
 namespace headroom::cli {
 
-enum class Colour { plain, bold, dim, red, green, yellow, blue };
+enum class Colour { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
 
 struct Terminal {
   bool is_terminal = false;
@@ -22,6 +22,18 @@ struct Terminal {
   // A bar of `width` cells, filled to `share` (0 to 1) in eighths of a cell, coloured by how full
   // it is: green, yellow from 75 %, red from 90 %.
   [[nodiscard]] std::string bar(double share, int width) const;
+
+  // A bar of parts beside each other, each as wide as its share of `whole`; what is left stays
+  // empty. Blocks in the parts' colours, or their letters where there are no colours.
+  struct Part {
+    char letter;
+    Colour colour;
+    double amount;
+  };
+  [[nodiscard]] std::string stacked_bar(const std::vector<Part>& parts, double whole,
+                                        int width) const;
+  // How such a bar shows this part: the key beside its name.
+  [[nodiscard]] std::string key_of(const Part& part) const;
 
   [[nodiscard]] const char* bullet() const { return unicode ? "→" : "->"; }
   [[nodiscard]] const char* warning() const { return unicode ? "▲" : "!"; }

@@ -1,53 +1,38 @@
-// `headroom-engine`: the commands that need tensors. `headroom` starts it; nobody has to type it.
-#include <exception>
-#include <iostream>
+// `headroom-engine`: the commands that need tensors. `headroom` becomes it; nobody has to type it.
 #include <nlohmann/json.hpp>
-#include <string_view>
+#include <string>
 #include <vector>
 
-#include "headroom/base/file.h"
-#include "headroom/base/json.h"
-#include "headroom/libtorch/build_info.h"
+#include "headroom/cli/core/complaint.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/cli/engine/commands.h"
 
+namespace headroom::cli {
 namespace {
 
-int version(bool json) {
-  const auto info = headroom::libtorch::build_info();
-  const auto settings = headroom::environment("PYTORCH_CUDA_ALLOC_CONF");
-  if (json) {
-    std::cout << headroom::to_line({{"schema", 1},
-                                    {"libtorch", info.version},
-                                    {"cuda", info.cuda_loaded},
-                                    {"threads", info.intra_op_threads},
-                                    {"allocator_settings",
-                                     settings ? headroom::Json(*settings) : headroom::Json()}})
-              << std::endl;
-  } else {
-    std::cout << "headroom-engine with LibTorch " << info.version << ", CUDA "
-              << (info.cuda_loaded ? "usable" : "not loaded") << ", " << info.intra_op_threads
-              << " threads" << std::endl;
-  }
-  return std::cout.good() ? 0 : 73;
-}
-
-constexpr std::string_view kHelp =
+constexpr const char* kHelp =
     "headroom-engine version [--json]\n"
+    "headroom-engine estimate|fit REQUEST\n"
     "\n"
     "The part of Headroom that has LibTorch. It is started by `headroom`.\n";
 
-}  // namespace
+ExitCode run(const std::vector<std::string>& words) {
+  const auto is = [&](const char* command, std::size_t count) {
+    return words.size() == count && words[0] == command;
+  };
+  if (is("--help", 1) || is("-h", 1)) return print(kHelp), kOk;
+  if (is("version", 1) || (is("version", 2) && words[1] == "--json"))
+    return run_version(words.size() == 2);
+  if (is("estimate", 2)) return run_estimate(parse_json(words[1], "the request"));
+  if (is("fit", 2)) return run_fit(parse_json(words[1], "the request"));
+  print_error("headroom-engine: unknown command; " + std::string(kHelp));
+  return kUsage;
+}
 
-int main(int argc, char** argv) try {
-  const std::vector<std::string_view> words(argv + 1, argv + argc);
-  if (words.size() == 1 && (words[0] == "--help" || words[0] == "-h")) {
-    std::cout << kHelp;
-    return 0;
-  }
-  const bool json = words.size() == 2 && words[1] == "--json";
-  if (!words.empty() && words[0] == "version" && (words.size() == 1 || json)) return version(json);
-  std::cerr << "headroom-engine: unknown command; " << kHelp;
-  return 64;
-} catch (const std::exception& error) {
-  std::cerr << "headroom-engine: this is a bug in Headroom: " << error.what() << "\n";
-  return 70;
+}  // namespace
+}  // namespace headroom::cli
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  return headroom::cli::complaining([&] { return headroom::cli::run(words); });
 }

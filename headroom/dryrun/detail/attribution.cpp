@@ -83,9 +83,11 @@ bool Attribution::on_operator(const sim::OperatorCall& call) {
     of_thread.at.module = module_of_backward();
     return false;
   }
-  // Of an operator on many parameters nobody can say which module it is for.
+  // Of an operator on many parameters nobody can say which module it is for; nor of what an
+  // optimizer does beside its parameters.
   if (modules.size() == 1) note_module(*modules.begin());
-  if (modules.size() > 1) of_thread.at.module = 0;
+  if (modules.size() > 1 || (modules.empty() && phase == trace::Phase::optimizer))
+    of_thread.at.module = 0;
   of_thread.nodes = at::sequence_number::peek();
   const bool forward_again = phase == trace::Phase::forward && after_backward_.exchange(false);
   return forward_again || phase == trace::Phase::optimizer;

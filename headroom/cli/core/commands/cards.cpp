@@ -6,6 +6,7 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/room.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/formula/usual_sizes.h"
 #include "headroom/gpu/catalogue.h"
 
 namespace headroom::cli {
@@ -16,12 +17,11 @@ struct Options {
   bool json = false;
 };
 
-constexpr formula::Batch kBatch{.batch = 1, .seq = 512};
-
 // An empty card: CUDA's total where it is known, which leaves out the driver's own share.
 formula::Uses good_for(const gpu::CatalogueCard& card) {
+  static const formula::GoodFor table({.batch = 1, .seq = 512});
   const Bytes total = card.cuda_total.value_or(card.total);
-  return formula::good_for(room_for_plan(total, gpu::find_profile(card.profile)), kBatch);
+  return table.of(room_for_plan(total, gpu::find_profile(card.profile)));
 }
 
 Json rate_json(const gpu::Rates& rates) {

@@ -3,18 +3,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/room.h"
 #include "headroom/cli/core/terminal.h"
-#include "headroom/gpu/catalogue.h"
+#include "headroom/formula/usual_sizes.h"
 
 namespace headroom::cli {
 namespace {
 
-using formula::ModelShape;
-using formula::Precision;
-using formula::Technique;
+using formula::Forecast;
+using formula::Recipe;
+using formula::UsualSize;
+using formula::WeightType;
 
 struct Options {
   std::string gpus;
@@ -22,40 +24,51 @@ struct Options {
   bool json = false;
 };
 
-Json training_json(const ModelShape& shape, formula::Batch batch) {
+Bytes weights(const UsualSize& size, WeightType type) {
+  return formula::weight_bytes(size.parameters, type);
+}
+
+// `gradients` are all there are, of which at the peak some may be gone or not there yet; the other
+// parts are those at the peak.
+Json recipe_json(const Forecast& forecast, long long gradients) {
+  const formula::MemoryParts& parts = forecast.at_peak;
+  return {{"weights_bytes", parts.parameters.count},
+          {"gradients_bytes", gradients},
+          {"optimizer_bytes", parts.optimizer.count},
+          {"activations_bytes", (parts.activations + parts.temporaries).count},
+          {"total_bytes", parts.total().count},
+          {"phase", std::string(to_string(forecast.phase))}};
+}
+
+Json training_json(const UsualSize& size, const formula::TableBatch& batch) {
   Json json{{"batch", batch.batch}, {"seq", batch.seq}, {"method", "formula"}};
-  for (const Technique technique : formula::all_techniques()) {
-    const auto memory = training_memory(shape, technique, batch);
-    json[key_of(technique)] = {{"weights_bytes", memory.weights.count},
-                               {"gradients_bytes", memory.gradients.count},
-                               {"optimizer_bytes", memory.optimizer.count},
-                               {"activations_bytes", memory.activations.count},
-                               {"logits_bytes", memory.logits.count},
-                               {"total_bytes", memory.total().count}};
+  for (const Recipe& recipe : formula::recipes()) {
+    const Forecast forecast = forecast_of(size, recipe, batch);
+    json["seq"] = *forecast.settings.seq;
+    const long long each = recipe.settings.dtype == formula::Dtype::float32 ? 4 : 2;
+    json[std::string(recipe.key)] = recipe_json(forecast, each * forecast.trainable_parameters);
   }
   return json;
 }
 
-Json model_json(const ModelShape& shape, formula::Batch batch) {
-  return {{"name", shape.name},
-          {"like", shape.like},
-          {"parameters", parameters(shape)},
-          {"fp32_bytes", weight_bytes(shape, Precision::fp32).count},
-          {"fp16_bytes", weight_bytes(shape, Precision::fp16).count},
-          {"int8_bytes", weight_bytes(shape, Precision::int8).count},
-          {"int4_bytes", weight_bytes(shape, Precision::int4).count},
-          {"training", training_json(shape, batch)}};
+Json model_json(const UsualSize& size, const formula::TableBatch& batch) {
+  return {{"name", size.name},
+          {"like", size.model},
+          {"parameters", size.parameters},
+          {"fp32_bytes", weights(size, WeightType::fp32).count},
+          {"fp16_bytes", weights(size, WeightType::fp16).count},
+          {"int8_bytes", weights(size, WeightType::int8).count},
+          {"int4_bytes", weights(size, WeightType::int4).count},
+          {"training", training_json(size, batch)}};
 }
 
 std::string weights_table(const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
-  for (const ModelShape& shape : formula::standard_shapes())
-    rows.push_back({shape.name, shape.like,
-                    fmt::format("{:.1f} M", static_cast<double>(parameters(shape)) / 1e6),
-                    to_string(weight_bytes(shape, Precision::fp32)),
-                    to_string(weight_bytes(shape, Precision::fp16)),
-                    to_string(weight_bytes(shape, Precision::int8)),
-                    to_string(weight_bytes(shape, Precision::int4))});
+  for (const UsualSize& size : formula::usual_sizes())
+    rows.push_back(
+        {size.name, size.model, fmt::format("{:.1f} M", static_cast<double>(size.parameters) / 1e6),
+         to_string(weights(size, WeightType::fp32)), to_string(weights(size, WeightType::fp16)),
+         to_string(weights(size, WeightType::int8)), to_string(weights(size, WeightType::int4))});
   return table({{"model"},
                 {"shape of"},
                 {"parameters", true},
@@ -64,12 +77,6 @@ std::string weights_table(const Terminal& terminal) {
                 {"8-bit", true},
                 {"4-bit", true}},
                rows, terminal);
-}
-
-const gpu::DeviceProfile* profile_of(const gpu::Card& card) {
-  if (const auto* known = gpu::find_card(card.name)) return gpu::find_profile(known->profile);
-  if (!card.capability) return nullptr;
-  return gpu::profile_of_capability((*card.capability)[0], (*card.capability)[1]);
 }
 
 // The room of the emptiest card that --gpus means, if it means any.
@@ -88,15 +95,15 @@ std::string three_digits(double gib) {
   return fmt::format("{:.{}f}", gib, gib < 9.995 ? 2 : gib < 99.95 ? 1 : 0);
 }
 
-std::string training_table(formula::Batch batch, std::optional<Bytes> room,
+std::string training_table(const formula::TableBatch& batch, std::optional<Bytes> room,
                            const Terminal& terminal) {
   std::vector<Column> columns{{"training", false}};
-  for (const ModelShape& shape : formula::standard_shapes()) columns.push_back({shape.name, true});
+  for (const UsualSize& size : formula::usual_sizes()) columns.push_back({size.name, true});
   std::vector<std::vector<std::string>> rows;
-  for (const Technique technique : formula::all_techniques()) {
-    std::vector<std::string> row{name_of(technique)};
-    for (const ModelShape& shape : formula::standard_shapes()) {
-      const Bytes need = training_memory(shape, technique, batch).total();
+  for (const Recipe& recipe : formula::recipes()) {
+    std::vector<std::string> row{std::string(recipe.name)};
+    for (const UsualSize& size : formula::usual_sizes()) {
+      const Bytes need = forecast_of(size, recipe, batch).at_peak.total();
       const char* fits = terminal.unicode ? " ✓" : " +";
       row.push_back(three_digits(need.gib()) + (!room ? "" : need <= *room ? fits : "  "));
     }
@@ -106,11 +113,11 @@ std::string training_table(formula::Batch batch, std::optional<Bytes> room,
 }
 
 ExitCode run(const Options& options) {
-  const formula::Batch batch{.batch = options.batch, .seq = options.seq};
+  const formula::TableBatch batch{.batch = options.batch, .seq = options.seq};
   if (options.json) {
     Json document{{"schema", 1}, {"models", Json::array()}};
-    for (const ModelShape& shape : formula::standard_shapes())
-      document["models"].push_back(model_json(shape, batch));
+    for (const UsualSize& size : formula::usual_sizes())
+      document["models"].push_back(model_json(size, batch));
     print(to_line(document) + "\n");
     return kOk;
   }

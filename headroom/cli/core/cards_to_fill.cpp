@@ -1,0 +1,69 @@
+#include "headroom/cli/core/cards_to_fill.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/cli/core/look.h"
+#include "headroom/gpu/catalogue.h"
+
+namespace headroom::cli {
+namespace {
+
+gpu::SimulatedCard fillable(const gpu::Card& card) {
+  const auto usable = usable_now(card);
+  if (!card.memory || !usable)
+    throw UnavailableError(expectation("--gpus", "a card that says what is free", label(card),
+                                       "--gpus sim:1x24GiB, or a card's name"));
+  const gpu::DeviceProfile* profile = profile_of(card);
+  return {.name = card.name,
+          .total = card.memory->total,
+          .reserved = card.memory->total - *usable,
+          .profile = profile != nullptr ? profile->key : ""};
+}
+
+Bytes usable(const gpu::SimulatedCard& card) {
+  return card.total - card.reserved;
+}
+
+}  // namespace
+
+const gpu::DeviceProfile* profile_of(const gpu::Card& card) {
+  if (const auto* known = gpu::find_card(card.name)) return gpu::find_profile(known->profile);
+  if (!card.capability) return nullptr;
+  return gpu::profile_of_capability((*card.capability)[0], (*card.capability)[1]);
+}
+
+std::vector<gpu::SimulatedCard> cards_to_fill(const std::string& gpus) {
+  const Look look = look_at_machine(gpus);
+  std::vector<gpu::SimulatedCard> cards;
+  for (const gpu::Card& card : look.machine.cards)
+    if (!card.mig_enabled) cards.push_back(fillable(card));
+  if (look.devices.kind != gpu::Devices::Kind::automatic) {
+    if (cards.empty())
+      throw UnavailableError(expectation("--gpus", "at least one GPU", look.machine.why_no_driver,
+                                         "--gpus \"RTX 4090\", or sim:1x24GiB"));
+    return cards;
+  }
+  const auto freest = std::max_element(
+      cards.begin(), cards.end(),
+      [](const auto& one, const auto& other) { return usable(one) < usable(other); });
+  if (freest == cards.end()) return {};
+  return {*freest};
+}
+
+Json to_json(const gpu::SimulatedCard& card) {
+  return {{"name", card.name},
+          {"total_bytes", card.total.count},
+          {"reserved_bytes", card.reserved.count},
+          {"profile", card.profile}};
+}
+
+gpu::SimulatedCard card_from_json(const Json& json) {
+  return {.name = json.at("name").get<std::string>(),
+          .total = Bytes{json.at("total_bytes").get<std::int64_t>()},
+          .reserved = Bytes{json.at("reserved_bytes").get<std::int64_t>()},
+          .profile = json.at("profile").get<std::string>()};
+}
+
+}  // namespace headroom::cli

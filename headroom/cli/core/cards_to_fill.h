@@ -1,0 +1,27 @@
+// The cards that `--gpus` means, as the memory that a run could fill: of a real card what is usable
+// now, of one of the catalogue what an empty one has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/gpu/card.h"
+#include "headroom/gpu/profile.h"
+#include "headroom/gpu/simulated.h"
+
+namespace headroom::cli {
+
+// `auto`: the real card with the most usable memory; none where there is no card, and then there is
+// no limit to fit into. Throws UsageError, and UnavailableError for a card that does not say what
+// is free.
+[[nodiscard]] std::vector<gpu::SimulatedCard> cards_to_fill(const std::string& gpus);
+
+// What is known of the card's chip; null if nothing is.
+[[nodiscard]] const gpu::DeviceProfile* profile_of(const gpu::Card& card);
+
+// For the request to headroom-engine, and back.
+[[nodiscard]] Json to_json(const gpu::SimulatedCard& card);
+[[nodiscard]] gpu::SimulatedCard card_from_json(const Json& json);
+
+}  // namespace headroom::cli

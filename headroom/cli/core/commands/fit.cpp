@@ -1,0 +1,66 @@
+// `headroom fit`: the largest batch, or the longest sequence, that a card takes.
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/bytes.h"
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/engine.h"
+#include "headroom/cli/core/model_request.h"
+#include "headroom/cli/core/registry.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  ModelRequest request;
+  std::string over = "batch", margin = "0.1";
+  std::int64_t at_least = 1;
+  std::optional<std::int64_t> at_most;
+};
+
+// A share below 1, or bytes.
+Json margin_from(const std::string& text) {
+  const auto share = to_number(text);
+  if (share && *share < 1) {
+    if (*share < 0)
+      throw UsageError(expectation("--margin", "a share from 0 to 1, or a size", text, "0.1"));
+    return {{"share", *share}};
+  }
+  return {{"bytes", parse_bytes(text).count}};
+}
+
+ExitCode run(const Options& options) {
+  Json request = options.request.document();
+  if (request.at("cards").empty())
+    throw UsageError(expectation("--gpus", "a card to fit into", "none, and no GPU is here",
+                                 "--gpus \"RTX 4090\", or sim:1x24GiB"));
+  request["over"] = options.over;
+  request["at_least"] = options.at_least;
+  request["at_most"] = options.at_most ? Json(*options.at_most) : Json();
+  request["margin"] = margin_from(options.margin);
+  become_engine({"fit", to_line(request)});
+}
+
+}  // namespace
+
+void add_fit(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add(
+      "fit", "The largest batch, or the longest sequence, that fits a card",
+      "  headroom fit llama-3.2-1b --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
+      "  headroom fit runs/my-model --over seq --batch 4 --gpus sim:1x80GiB\n"
+      "  headroom fit resnet50 --gpus sim:1x8GiB --margin 1GiB --json\n\n"
+      "Found by at most six dry runs; the answer and the next larger one are among them.");
+  options->request.add_to(command);
+  command->add_option("--over", options->over, "What grows: batch, seq")
+      ->check(CLI::IsMember({"batch", "seq"}));
+  command->add_option("--min-batch", options->at_least, "The smallest that is of use (default 1)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--max-batch", options->at_most, "No larger than this")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command->add_option("--margin", options->margin,
+                      "Left free by what is recommended: a share or a size (default 0.1)");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,129 @@
+#include "headroom/cli/core/forecast_document.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "headroom/base/time.h"
+#include "headroom/gpu/profile.h"
+
+namespace headroom::cli {
+namespace {
+
+using formula::Forecast;
+using gpu::SimulatedCard;
+
+Bytes usable(const SimulatedCard& card) {
+  return card.total - card.reserved;
+}
+
+Json parts_json(const formula::MemoryParts& parts) {
+  return {{"parameters_bytes", parts.parameters.count},
+          {"buffers_bytes", parts.buffers.count},
+          {"inputs_bytes", parts.inputs.count},
+          {"gradients_bytes", parts.gradients.count},
+          {"optimizer_bytes", parts.optimizer.count},
+          {"activations_bytes", parts.activations.count},
+          {"temporaries_bytes", parts.temporaries.count},
+          {"workspace_bytes", parts.workspace.count},
+          {"rounding_bytes", parts.rounding.count}};
+}
+
+// Active bytes are each tensor's, rounded, without workspaces.
+Json peak_json(const Forecast& forecast) {
+  const formula::MemoryParts& parts = forecast.at_peak;
+  const Bytes allocated = parts.total();
+  return {{"allocated_bytes", allocated.count},
+          {"active_bytes", (allocated - parts.workspace).count},
+          {"requested_bytes", (allocated - parts.rounding).count},
+          {"reserved_bytes", forecast.reserved.count},
+          {"process_bytes", forecast.process.count},
+          {"phase", to_string(forecast.phase)},
+          {"step", forecast.settings.mode == formula::Mode::train
+                       ? std::min(2, forecast.settings.steps)
+                       : 1}};
+}
+
+Json modules_json(const Forecast& forecast) {
+  Json modules = Json::array();
+  for (const auto& module : forecast.by_module)
+    modules.push_back({{"name", module.name}, {"peak_bytes", module.bytes.count}});
+  return modules;
+}
+
+// The card with the least left decides.
+struct Priced {
+  Forecast forecast;
+  const SimulatedCard* card = nullptr;
+  [[nodiscard]] Bytes spare() const { return usable(*card) - forecast.process; }
+};
+
+Priced priced(const formula::NamedModel& model, const formula::Settings& settings,
+              const std::vector<SimulatedCard>& cards) {
+  std::optional<Priced> tightest;
+  for (const SimulatedCard& card : cards) {
+    Priced one{forecast_of(model.config, settings, gpu::find_profile(card.profile)), &card};
+    if (!tightest || one.spare() < tightest->spare()) tightest = std::move(one);
+  }
+  if (tightest) return *tightest;
+  return {forecast_of(model.config, settings), nullptr};
+}
+
+Json notes_of(const formula::NamedModel& model, const Forecast& forecast) {
+  Json notes = Json::array();
+  if (!model.note.empty()) notes.push_back(model.note);
+  for (const std::string& assumed : forecast.assumed) notes.push_back(assumed);
+  if (forecast.on_host.count > 0)
+    notes.push_back("In the host's memory: " + to_string(forecast.on_host));
+  if (forecast.on_disk.count > 0) notes.push_back("On disk: " + to_string(forecast.on_disk));
+  return notes;
+}
+
+}  // namespace
+
+Json device_json(const SimulatedCard* card) {
+  if (card == nullptr) return {};
+  return {{"name", card->name},
+          {"total_bytes", card->total.count},
+          {"usable_bytes", usable(*card).count}};
+}
+
+Json model_json(const formula::NamedModel& model, long long parameters,
+                long long trainable_parameters) {
+  return {{"name", model.name},
+          {"parameters", parameters},
+          {"trainable_parameters", trainable_parameters},
+          {"defaulted", model.config.defaulted()}};
+}
+
+Json forecast_document(const formula::NamedModel& model, const formula::Settings& settings,
+                       const std::vector<SimulatedCard>& cards) {
+  const Clock::time_point begin = Clock::now();
+  const Priced found = priced(model, settings, cards);
+  const double took_s = Seconds(Clock::now() - begin).count();
+  const Forecast& forecast = found.forecast;
+  const Json peak = peak_json(forecast);
+  Json document = {
+      {"schema", 1},
+      {"method", "formula"},
+      {"model", model_json(model, forecast.parameters, forecast.trainable_parameters)},
+      {"settings", formula::to_json(forecast.settings)},
+      {"device", device_json(found.card)},
+      {"peak", peak},
+      {"at_peak", parts_json(forecast.at_peak)},
+      {"by_module", modules_json(forecast)},
+      {"per_step", Json::array()}};
+  document["per_step"].push_back(
+      {{"step", peak.at("step")}, {"peak_allocated_bytes", peak.at("allocated_bytes")}});
+  const bool limited = found.card != nullptr;
+  document["fits"] = limited ? Json(found.spare() >= Bytes{0}) : Json();
+  document["spare_bytes"] = limited ? Json(found.spare().count) : Json();
+  document["host_bytes"] = forecast.on_host.count;
+  document["disk_bytes"] = forecast.on_disk.count;
+  document["notes"] = notes_of(model, forecast);
+  document["advice"] = Json::array();
+  document["took_s"] = took_s;
+  return document;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,23 @@
+// The document of `headroom estimate --json` from the closed form: the same keys as a dry run's.
+#pragma once
+
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/formula/closed_form.h"
+#include "headroom/formula/model_catalogue.h"
+#include "headroom/gpu/simulated.h"
+
+namespace headroom::cli {
+
+// For the tightest of the cards; none: without limit.
+[[nodiscard]] Json forecast_document(const formula::NamedModel& model,
+                                     const formula::Settings& settings,
+                                     const std::vector<gpu::SimulatedCard>& cards);
+
+// Facts about the model and the card that a dry run's document has as well.
+[[nodiscard]] Json device_json(const gpu::SimulatedCard* card);
+[[nodiscard]] Json model_json(const formula::NamedModel& model, long long parameters,
+                              long long trainable_parameters);
+
+}  // namespace headroom::cli

@@ -1,0 +1,26 @@
+// The settings of a run (formula/settings.h) as options of a command: --batch, --dtype, ...
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/formula/settings.h"
+
+namespace headroom::cli {
+
+class SettingsOptions {
+ public:
+  void add_to(CLI::App* command);
+
+  // What was given, over the defaults. Throws UsageError naming the nearest word.
+  [[nodiscard]] formula::Settings settings() const;
+
+ private:
+  std::map<std::string, std::optional<std::string>> texts_;  // by the settings' names
+  std::map<std::string, bool> flags_;
+};
+
+}  // namespace headroom::cli

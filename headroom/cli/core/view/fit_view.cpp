@@ -1,0 +1,64 @@
+#include "headroom/cli/core/view/fit_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "headroom/base/bytes.h"
+#include "headroom/cli/core/view/estimate_view.h"
+
+namespace headroom::cli {
+namespace {
+
+std::string answer(const Json& document, const Terminal& terminal) {
+  const bool batch = document.at("over") == "batch";
+  const char* what = batch ? "batch" : "sequence";
+  const Json& size = document.at("max_batch");
+  if (size.is_null())
+    return terminal.paint("Does not fit", Colour::red) +
+           fmt::format(": not even a {} of {}\n", what,
+                       document.at("probes").at(0).at("batch").get<std::int64_t>());
+  std::string text = terminal.paint(
+      fmt::format("{} {} {}", batch ? "Largest" : "Longest", what, size.get<std::int64_t>()),
+      Colour::green);
+  if (document.at("capped").get<bool>()) text += " (as far as was asked)";
+  if (!document.at("proven").get<bool>()) text += " (the next one was not tried)";
+  const Json& recommended = document.at("recommended_batch");
+  if (recommended.is_null()) return text + "; none leaves the margin free\n";
+  return text +
+         fmt::format("; recommended {}, which leaves a margin\n", recommended.get<std::int64_t>());
+}
+
+std::string probes_table(const Json& document, const Terminal& terminal) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Json& probe : document.at("probes")) {
+    const bool fits = probe.at("fits").get<bool>();
+    rows.push_back(
+        {fmt::format("{}", probe.at("batch").get<std::int64_t>()),
+         to_string(Bytes{probe.at("peak_reserved_bytes").get<std::int64_t>()}),
+         terminal.paint(fits ? "fits" : "does not fit", fits ? Colour::green : Colour::red)});
+  }
+  return table(
+      {{document.at("over") == "batch" ? "batch" : "tokens", true}, {"reserved", true}, {""}}, rows,
+      terminal);
+}
+
+}  // namespace
+
+std::string fit_text(const Json& document, const Terminal& terminal) {
+  const int width = std::clamp(terminal.width, 20, 100);
+  const Json& device = document.at("device");
+  const std::string model = document.at("model").at("name").get<std::string>();
+  std::string text = terminal.paint(model, Colour::bold) + "\n";
+  Json settings = document.at("settings");
+  if (const Json& size = document.at("max_batch"); !size.is_null())
+    settings[document.at("over").get<std::string>()] = size;
+  text += wrapped(settings_text(settings), "", "", width);
+  text += fmt::format("on {}, {}\n\n", device.at("name").get<std::string>(),
+                      to_string(Bytes{device.at("total_bytes").get<std::int64_t>()}));
+  return text + answer(document, terminal) + "\n" + probes_table(document, terminal);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,82 @@
+// `headroom-engine estimate`: the dry run behind `headroom estimate`, on every card that was meant.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/cli/engine/commands.h"
+#include "headroom/cli/engine/request.h"
+#include "headroom/dryrun/dry_run.h"
+#include "headroom/estimate/estimate.h"
+
+namespace headroom::cli {
+namespace {
+
+using estimate::Estimate;
+
+bool alike(const gpu::SimulatedCard& one, const gpu::SimulatedCard& other) {
+  return one.total == other.total && one.reserved == other.reserved && one.profile == other.profile;
+}
+
+estimate::Options options_of(const Json& request) {
+  return {.rules = rules_of(request),
+          .allocator = allocator_of(request),
+          .keep_trace = !request.at("trace").is_null()};
+}
+
+// One for each card; cards that are alike share a run.
+std::vector<Estimate> estimates(const Json& request, const formula::NamedModel& model,
+                                const formula::Settings& settings) {
+  std::vector<Estimate> done;
+  for (const gpu::SimulatedCard& card : cards_of(request)) {
+    const auto same = std::find_if(done.begin(), done.end(), [&](const Estimate& estimate) {
+      return alike(estimate.card, card);
+    });
+    done.push_back(
+        same != done.end() ? *same : estimate_memory(model, settings, card, options_of(request)));
+    done.back().card.name = card.name;
+  }
+  return done;
+}
+
+Json notes_of(const formula::NamedModel& model, const Estimate& estimate) {
+  Json notes = Json::array();
+  if (!model.note.empty()) notes.push_back(model.note);
+  if (estimate.report.values_read_as_zero > 0)
+    notes.push_back("The step read " + std::to_string(estimate.report.values_read_as_zero) +
+                    " values from the card; each was answered with zero.");
+  return notes;
+}
+
+Json document_of(const formula::NamedModel& model, const std::vector<Estimate>& estimates) {
+  const auto tightest = std::min_element(
+      estimates.begin(), estimates.end(),
+      [](const Estimate& one, const Estimate& other) { return one.spare() < other.spare(); });
+  Json document = to_json(*tightest);
+  document["model"]["defaulted"] = model.config.defaulted();
+  document["notes"] = notes_of(model, *tightest);
+  document["advice"] = Json::array();
+  if (estimates.size() > 1)
+    for (const Estimate& each : estimates)
+      document["devices"].push_back({{"name", each.card.name},
+                                     {"total_bytes", each.card.total.count},
+                                     {"fits", each.fits()},
+                                     {"spare_bytes", each.spare().count}});
+  return document;
+}
+
+}  // namespace
+
+ExitCode run_estimate(const Json& request) {
+  const auto model = formula::model_named(request.at("model").get<std::string>());
+  const auto settings = formula::settings_from_json(request.at("settings"));
+  const std::vector<Estimate> done = estimates(request, model, settings);
+  const Json document = document_of(model, done);
+  if (const Json& path = request.at("trace"); !path.is_null())
+    dryrun::write_trace(done.front().report, path.get<std::string>());
+  print(request.at("json").get<bool>() ? to_line(document) + "\n"
+                                       : estimate_text(document, standard_output()));
+  return document.at("fits") == Json(false) ? kDoesNotFit : kOk;
+}
+
+}  // namespace headroom::cli

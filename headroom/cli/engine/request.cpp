@@ -1,0 +1,27 @@
+#include "headroom/cli/engine/request.h"
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/cli/core/cards_to_fill.h"
+#include "headroom/dryrun/dry_run.h"
+
+namespace headroom::cli {
+
+std::vector<gpu::SimulatedCard> cards_of(const Json& request) {
+  std::vector<gpu::SimulatedCard> cards;
+  for (const Json& card : request.at("cards")) cards.push_back(card_from_json(card));
+  if (cards.empty()) cards.push_back(dryrun::card_for("unlimited"));
+  return cards;
+}
+
+sim::Rules rules_of(const Json& request) {
+  return request.at("rules") == "cpu" ? sim::Rules::cpu : sim::Rules::cuda;
+}
+
+std::optional<allocator::Settings> allocator_of(const Json& request) {
+  const Json& text = request.at("allocator");
+  if (text.is_null()) return {};
+  return allocator::parse_settings(text.get<std::string>());
+}
+
+}  // namespace headroom::cli
