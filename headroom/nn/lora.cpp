@@ -105,7 +105,7 @@ struct Target {
 
 std::vector<Target> linear_layers(Module& model) {
   std::vector<Target> layers;
-  for (const auto& item : model.named_modules()) {
+  for (const auto& item : model.named_modules("", false)) {
     Module* const module = item.value().get();
     if (auto* const linear = dynamic_cast<Linear*>(module))
       layers.push_back({item.key(), module, linear->weight, &linear->after, false});
@@ -258,7 +258,7 @@ Lora add_lora(Module& model, const LoraOptions& options) {
 
 void require_input_gradients(Module& model) {
   Conv2d* first_convolution = nullptr;
-  for (const auto& module : model.modules()) {
+  for (const auto& module : model.modules(false)) {
     if (auto* const embedding = dynamic_cast<Embedding*>(module.get())) {
       embedding->result_needs_gradient = true;
       return;
