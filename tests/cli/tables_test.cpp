@@ -72,9 +72,11 @@ TEST(Models, CountsForTheBatchAskedFor) {
       world.headroom({"models", "--json", "--batch", "4", "--seq", "1024"}).json()["models"][0];
   EXPECT_EQ(model["training"]["batch"], 4);
   EXPECT_EQ(model["training"]["seq"], 1024);
-  // 6552.68 MiB by PyTorch's MemTracker; within 1 %.
-  EXPECT_NEAR(model["training"]["fp32_adamw"]["total_bytes"].get<double>() / (1 << 20), 6552.68,
-              65.5);
+  // 8232409088 bytes without dropout, counted under transformers 4.57.6 (FakeTensorMode, torch
+  // 2.11); the model as published drops, which keeps a mask for each.
+  const auto total = model["training"]["fp32_adamw"]["total_bytes"].get<double>();
+  EXPECT_GT(total, 8232409088.0);
+  EXPECT_LT(total, 1.03 * 8232409088.0);
 }
 
 TEST(Models, MarksWhatFitsOnACard) {

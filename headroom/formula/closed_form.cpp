@@ -1,0 +1,414 @@
+#include "headroom/formula/closed_form.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/formula/detail/architectures.h"
+#include "headroom/formula/detail/optimizer_step.h"
+
+namespace headroom::formula {
+namespace {
+
+using detail::Held;
+using detail::Network;
+using detail::Parameter;
+using detail::Phase;
+using detail::Situation;
+using detail::Sizes;
+using detail::Tape;
+using detail::Type;
+
+// ---- What is meant where nothing is said ----
+
+Task task_of(const ModelConfig& config, const Settings& settings) {
+  const std::vector<Task> tasks = detail::tasks_of(config);
+  const Task task = settings.task.value_or(tasks.front());
+  if (std::find(tasks.begin(), tasks.end(), task) != tasks.end()) return task;
+  std::vector<std::string> names;
+  for (const Task known : tasks) names.emplace_back(to_string(known));
+  throw UsageError(expectation("forecast", "a task that " + config.type() + " models have",
+                               to_string(task), join(names, ", ")));
+}
+
+std::optional<std::int64_t> most_tokens(const ModelConfig& config) {
+  for (const char* key : {"n_positions", "max_position_embeddings"})
+    if (config.has(key) && !config.is_null(key)) return config.at_least_1(key);
+  return {};
+}
+
+void assume(Forecast& forecast, std::string_view what, std::int64_t value, std::string_view why) {
+  forecast.assumed.push_back(std::string(what) + " = " + std::to_string(value) + ", " +
+                             std::string(why));
+}
+
+void decide_tokens(Forecast& forecast, const ModelConfig& config) {
+  Settings& settings = forecast.settings;
+  const auto most = most_tokens(config);
+  if (!settings.seq) {
+    settings.seq = std::min<std::int64_t>(512, most.value_or(512));
+    assume(forecast, "seq", *settings.seq, "as nothing was said");
+  }
+  if (*settings.seq < 1)
+    throw UsageError(
+        expectation("forecast", "at least one token", std::to_string(*settings.seq), "1"));
+  if (most && *settings.seq > *most)
+    throw UsageError(expectation(
+        "forecast",
+        "at most " + std::to_string(*most) + " tokens a row, for which the model has positions",
+        std::to_string(*settings.seq), "a shorter --seq"));
+  if (*settings.task != Task::seq2seq_lm || settings.target_seq) return;
+  settings.target_seq = settings.seq;
+  assume(forecast, "target_seq", *settings.target_seq, "as long as seq");
+}
+
+void decide_image(Forecast& forecast, const ModelConfig& config) {
+  Settings& settings = forecast.settings;
+  if (settings.image) return;
+  const bool said = config.has("image_size");
+  settings.image = said ? config.at_least_1("image_size") : 224;
+  assume(forecast, "image", *settings.image, said ? "the config's" : "as nothing was said");
+}
+
+void decide(Forecast& forecast, const ModelConfig& config) {
+  Settings& settings = forecast.settings;
+  if (settings.batch < 1)
+    throw UsageError(
+        expectation("forecast", "at least one row", std::to_string(settings.batch), "1"));
+  const bool said = settings.task.has_value();
+  settings.task = task_of(config, settings);
+  if (!said)
+    forecast.assumed.push_back("task = " + std::string(to_string(*settings.task)) +
+                               ", the config's");
+  if (*settings.task == Task::image_classification)
+    decide_image(forecast, config);
+  else
+    decide_tokens(forecast, config);
+  for (const std::string& key : config.defaulted()) forecast.assumed.push_back(key);
+}
+
+int chip_of(const gpu::DeviceProfile* profile) {
+  if (profile == nullptr || profile->capabilities.empty()) return 80;
+  const std::string& capability = profile->capabilities.front();
+  const auto major = to_integer(capability.substr(0, capability.find('.')));
+  const auto minor = to_integer(capability.substr(capability.find('.') + 1));
+  return static_cast<int>(major.value_or(8) * 10 + minor.value_or(0));
+}
+
+Type type_of(Dtype dtype) {
+  return dtype == Dtype::float32    ? Type::float32
+         : dtype == Dtype::bfloat16 ? Type::bfloat16
+                                    : Type::float16;
+}
+
+Situation situation_of(const ModelConfig& config, const Settings& settings,
+                       const gpu::DeviceProfile* profile) {
+  Situation of;
+  of.task = *settings.task;
+  of.rows = settings.batch;
+  of.length = settings.seq.value_or(1);
+  of.target = settings.target_seq.value_or(of.length);
+  of.image = settings.image.value_or(1);
+  of.type = type_of(settings.dtype);
+  if (settings.autocast != Autocast::none)
+    of.low = settings.autocast == Autocast::bf16 ? Type::bfloat16 : Type::float16;
+  of.trains = settings.mode == Mode::train;
+  of.eager = settings.attention == Attention::eager;
+  of.has_mask = settings.mask == Mask::ones;
+  const bool asked = settings.use_cache || settings.mode == Mode::generate;
+  const bool recomputes = of.trains && settings.checkpoint_every > 0;
+  of.keeps_cache = asked && !recomputes && !(config.type() == "gemma2" && of.trains);
+  of.holds_outputs = settings.hold_outputs;
+  of.chip = chip_of(profile);
+  return of;
+}
+
+// ---- What is there all the time ----
+
+struct Standing {
+  Sizes parameters, gradients, states, trained;
+  std::int64_t inputs = 0;
+};
+
+void add(Sizes& sum, const Sizes& one, std::int64_t times = 1) {
+  sum.bytes += one.bytes * times;
+  sum.rounded += one.rounded * times;
+}
+Sizes one(std::int64_t bytes) {
+  return {bytes, detail::rounded(bytes)};
+}
+Sizes share(const Sizes& of, int world) {
+  return {(of.bytes + world - 1) / world, (of.rounded + world - 1) / world};
+}
+
+std::int64_t input_bytes(const Situation& of, const ModelConfig& config) {
+  constexpr std::int64_t kLong = 8;
+  if (of.task == Task::image_classification)
+    return of.rows * config.at_least_1("num_channels") * of.image * of.image * size_of(of.type) +
+           (of.trains ? of.rows * kLong : 0);
+  const std::int64_t labels = of.task == Task::sequence_classification ? of.rows
+                              : of.task == Task::seq2seq_lm            ? of.rows * of.target
+                                                                       : of.rows * of.length;
+  return kLong * (of.rows * of.length * (of.has_mask ? 2 : 1) + (of.trains ? labels : 0));
+}
+
+// The parameters of the largest part that is gathered at once: a layer, or what is beside them.
+Sizes largest_unit(Network& net) {
+  std::vector<Sizes> units(net.modules.size());
+  for (const Parameter& parameter : net.tape.parameters())
+    add(units[static_cast<std::size_t>(parameter.module)], one(parameter.bytes()), parameter.times);
+  Sizes most;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const std::int64_t layers = std::max<std::int64_t>(net.modules[i].layers, 1);
+    if (units[i].rounded / layers > most.rounded)
+      most = {units[i].bytes / layers, units[i].rounded / layers};
+  }
+  return most;
+}
+
+Standing standing_of(Network& net) {
+  Standing of;
+  for (const Parameter& parameter : net.tape.parameters()) {
+    add(of.parameters, one(parameter.bytes()), parameter.times);
+    if (!parameter.trained) continue;
+    add(of.trained, one(parameter.bytes()), parameter.times);
+    add(of.states, detail::state_of(net.settings, parameter), parameter.times);
+  }
+  of.gradients = of.trained;
+  of.inputs = input_bytes(net.situation, net.config);
+  return of;
+}
+
+// What ZeRO and offloading leave on the card, and what they take to the host.
+void move_away(Standing& of, Network& net, Forecast& forecast) {
+  const Settings& settings = net.settings;
+  Bytes& elsewhere = settings.offload.to == OffloadTo::host ? forecast.on_host : forecast.on_disk;
+  const int world = std::max(settings.world, 1);
+  if (settings.zero >= 1) of.states = share(of.states, world);
+  if (settings.zero >= 2) of.gradients = share(of.gradients, world);
+  const Sizes whole = of.parameters;
+  if (settings.zero >= 3) of.parameters = share(of.parameters, world);
+  if (settings.offload.optimizer) {
+    elsewhere += Bytes{of.states.bytes};
+    of.states = {};
+  }
+  if (settings.offload.gradients) {
+    elsewhere += Bytes{of.gradients.bytes};
+    of.gradients = {};
+  }
+  if (settings.offload.parameters) {
+    elsewhere += Bytes{of.parameters.bytes};
+    of.parameters = {};
+  }
+  // The layer that runs, and the one that is fetched while it does.
+  if (of.parameters.bytes < whole.bytes) {
+    const Sizes unit = largest_unit(net);
+    add(of.parameters, unit, 2);
+    of.parameters.bytes = std::min(of.parameters.bytes, whole.bytes);
+    of.parameters.rounded = std::min(of.parameters.rounded, whole.rounded);
+  }
+  forecast.offloaded_activations = Bytes{net.tape.activations_elsewhere()};
+  elsewhere += forecast.offloaded_activations;
+}
+
+// ---- The peak ----
+
+struct Candidate {
+  PeakPhase phase;
+  Held held;
+  bool with_states = true, with_gradients = true;
+};
+
+Sizes workspace_of(const gpu::DeviceProfile* profile, bool trains) {
+  if (profile == nullptr) return {};
+  Sizes all;
+  if (profile->cublas_workspace) add(all, one(profile->cublas_workspace->count));
+  if (profile->cublaslt_workspace) add(all, one(profile->cublaslt_workspace->count));
+  return trains ? Sizes{2 * all.bytes, 2 * all.rounded} : all;  // a thread each way
+}
+
+MemoryParts parts_of(const Candidate& candidate, const Standing& standing, const Network& net,
+                     const Sizes& workspace) {
+  const Sizes states = candidate.with_states ? standing.states : Sizes();
+  const Sizes gradients = candidate.with_gradients ? standing.gradients : Sizes();
+  MemoryParts parts{.parameters = Bytes{standing.parameters.bytes},
+                    .buffers = Bytes{net.buffer_bytes},
+                    .inputs = Bytes{standing.inputs},
+                    .gradients = Bytes{candidate.held.gradients + gradients.bytes},
+                    .optimizer = Bytes{states.bytes},
+                    .activations = Bytes{candidate.held.activations},
+                    .temporaries = Bytes{candidate.held.temporaries},
+                    .workspace = Bytes{workspace.bytes},
+                    .rounding = {}};
+  const std::int64_t all = standing.parameters.rounded + net.buffer_bytes + standing.inputs +
+                           states.rounded + gradients.rounded + candidate.held.rounded +
+                           workspace.rounded;
+  parts.rounding = Bytes{std::max<std::int64_t>(0, all - parts.total().count)};
+  return parts;
+}
+
+void take_highest(Forecast& forecast, const std::vector<Candidate>& candidates,
+                  const Standing& standing, const Network& net, const Sizes& workspace) {
+  for (const Candidate& candidate : candidates) {
+    const MemoryParts parts = parts_of(candidate, standing, net, workspace);
+    if (parts.total() < forecast.at_peak.total()) continue;
+    forecast.at_peak = parts;
+    forecast.phase = candidate.phase;
+  }
+}
+
+// ---- By module ----
+
+void list_modules(Forecast& forecast, Network& net) {
+  std::vector<ModuleMemory> all(net.modules.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].name = net.modules[i].name;
+    all[i].bytes = Bytes{std::max<std::int64_t>(0, net.modules[i].activations)};
+  }
+  for (const Parameter& parameter : net.tape.parameters()) {
+    ModuleMemory& module = all[static_cast<std::size_t>(parameter.module)];
+    module.parameters += parameter.count() * parameter.times;
+    const std::int64_t each = parameter.bytes() * (parameter.trained ? 2 : 1) +
+                              detail::state_of(net.settings, parameter).bytes;
+    module.bytes += Bytes{each * parameter.times};
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::int64_t layers = net.modules[i].layers;
+    if (layers == 0) forecast.by_module.push_back(all[i]);
+    for (std::int64_t j = 0; j < layers; ++j)
+      forecast.by_module.push_back({all[i].name + "." + std::to_string(j),
+                                    all[i].parameters / layers, all[i].bytes / layers});
+  }
+}
+
+Tape::Options tape_options(const Settings& settings, bool trains) {
+  Tape::Options options;
+  options.records = trains;
+  options.autocast = settings.autocast != Autocast::none;
+  options.steps_in_backward = settings.optimizer_in_backward;
+  options.gradients_are_there = trains && !settings.optimizer_in_backward &&
+                                (settings.accumulation > 1 || settings.zero_gradients);
+  if (settings.optimizer_in_backward)
+    options.bytes_of_step = [&settings](const Parameter& parameter) {
+      return detail::temporaries_of_one(settings, parameter);
+    };
+  if (settings.zero >= 2) options.kept_share_of_gradients = 1.0 / std::max(settings.world, 1);
+  if (settings.offload.gradients) options.kept_share_of_gradients = 0;
+  options.keeps_activations = !settings.offload.activations;
+  return options;
+}
+
+// ---- Training and the other modes ----
+
+void run_inference(Forecast& forecast, Network& net, const gpu::DeviceProfile* profile) {
+  (void)detail::described(net);
+  net.end_module();
+  Standing standing = standing_of(net);
+  standing.states = standing.gradients = {};
+  move_away(standing, net, forecast);
+  take_highest(forecast, {{PeakPhase::forward, net.tape.peak(Phase::forward)}}, standing, net,
+               workspace_of(profile, false));
+  forecast.resident = Bytes{standing.parameters.bytes};
+}
+
+// Each at its highest; the states are there from the second step on, and gradients before their
+// backward pass where they are summed or filled with zeros.
+void run_training(Forecast& forecast, Network& net, const Tape::Options& options,
+                  const gpu::DeviceProfile* profile) {
+  Tape& tape = net.tape;
+  const Settings& settings = net.settings;
+  detail::Value loss = detail::described(net);
+  net.end_module();
+  std::int64_t outputs = 0;
+  for (const detail::Value& value : net.held) outputs += value.count * size_of(value.type);
+  for (const detail::Value& value : net.cache) outputs += value.count * size_of(value.type);
+  if (!settings.hold_outputs) net.held.clear();
+  net.cache.clear();
+  tape.forget_low_copies();
+  if (loss.has_gradient()) tape.backward(std::move(loss));
+
+  const bool again = settings.steps > 1 || settings.accumulation > 1;
+  Candidate forward{PeakPhase::forward, tape.peak(Phase::forward)},
+      backward{PeakPhase::backward, tape.peak(Phase::backward)};
+  if (settings.hold_outputs && again) {  // the last step's, until there are new ones
+    forward.held.activations += outputs;
+    forward.held.rounded += detail::rounded(outputs);
+  }
+  forward.with_states = backward.with_states = settings.steps > 1;
+  forward.with_gradients = backward.with_gradients = options.gradients_are_there;
+  Candidate optimizer{PeakPhase::optimizer, tape.live()};
+  optimizer.held.gradients = 0;
+  optimizer.held.rounded = detail::rounded(settings.hold_outputs ? outputs : 0);
+  optimizer.with_gradients = !settings.optimizer_in_backward;
+  Standing standing = standing_of(net);
+  if (!settings.offload.optimizer && !settings.optimizer_in_backward) {
+    Sizes temporaries = detail::temporaries_of_step(settings, tape.parameters());
+    if (settings.zero >= 1) temporaries = share(temporaries, std::max(settings.world, 1));
+    optimizer.held.temporaries += temporaries.bytes;
+    optimizer.held.rounded += temporaries.rounded;
+  }
+  move_away(standing, net, forecast);
+  // Without ZeRO data parallel training copies gradients into buckets to send them.
+  if (settings.world > 1 && settings.zero == 0) add(standing.gradients, standing.trained);
+  take_highest(forecast, {forward, backward, optimizer}, standing, net,
+               workspace_of(profile, true));
+  forecast.resident =
+      Bytes{standing.parameters.bytes + standing.gradients.bytes + standing.states.bytes};
+}
+
+}  // namespace
+
+Bytes MemoryParts::total() const {
+  return parameters + buffers + inputs + gradients + optimizer + activations + temporaries +
+         workspace + rounding;
+}
+
+std::string_view to_string(PeakPhase phase) {
+  return phase == PeakPhase::forward    ? "forward"
+         : phase == PeakPhase::backward ? "backward"
+                                        : "optimizer";
+}
+
+Forecast forecast_of(const ModelConfig& config, const Settings& settings,
+                     const gpu::DeviceProfile* profile) {
+  Forecast forecast;
+  forecast.settings = settings;
+  decide(forecast, config);
+  const Situation situation = situation_of(config, forecast.settings, profile);
+  const Tape::Options options = tape_options(forecast.settings, situation.trains);
+  Network net(config, forecast.settings, situation, options);
+  if (situation.trains)
+    run_training(forecast, net, options, profile);
+  else
+    run_inference(forecast, net, profile);
+  for (const Parameter& parameter : net.tape.parameters()) {
+    forecast.parameters += parameter.count() * parameter.times;
+    if (parameter.trained) forecast.trainable_parameters += parameter.count() * parameter.times;
+  }
+  list_modules(forecast, net);
+  forecast.operations = net.tape.effort().operations;
+  forecast.written_bytes = net.tape.effort().written;
+  forecast.reserved = reserved_for(forecast.at_peak);
+  forecast.process = forecast.reserved;
+  if (profile != nullptr && profile->context) forecast.process += *profile->context;
+  return forecast;
+}
+
+long long count_parameters(const ModelConfig& config) {
+  Settings settings;
+  settings.mode = Mode::inference;
+  return forecast_of(config, settings).parameters;
+}
+
+Bytes reserved_for(const MemoryParts& at_peak) {
+  constexpr std::int64_t kSegment = 2 << 20;
+  const Bytes standing = at_peak.parameters + at_peak.buffers + at_peak.optimizer,
+              moving = at_peak.gradients + at_peak.activations + at_peak.temporaries;
+  const std::int64_t bytes = (at_peak.total() + standing / 25 + moving / 10).count;
+  return Bytes{(bytes + kSegment - 1) / kSegment * kSegment};
+}
+
+}  // namespace headroom::formula

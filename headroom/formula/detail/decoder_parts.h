@@ -1,0 +1,39 @@
+// What GPT-2, GPT-Neo, GPT-NeoX, OPT and Phi have in common.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "headroom/formula/detail/architectures.h"
+
+namespace headroom::formula::detail {
+
+// What layers are given besides the states.
+struct DecoderSurroundings {
+  Network::Rotation rotation;
+  Value mask;
+  Value weights = {};  // of the layer before, where the model holds them until the next has run
+};
+
+// An MLP with one activation between two layers; `function`: the key that names it.
+struct PlainMlp {
+  std::int64_t width, inner;
+  std::string_view up, down, function;
+};
+[[nodiscard]] Value plain_mlp(Network& net, const Value& x, const PlainMlp& of);
+
+// Of products of queries and keys the shares of each value, in steps that differ from Llama's.
+struct CausalShares {
+  bool scaled = true, scaled_by_layer = false;
+  double dropout = 0;
+};
+[[nodiscard]] Value causal_shares(Network& net, Value products, Type type, const Value& mask,
+                                  const CausalShares& steps);
+
+// The first so many numbers of each head turned, the others as they were.
+[[nodiscard]] Value partly_turned(Network& net, const Value& x, std::int64_t head_width,
+                                  std::int64_t turned, const Network::Rotation& by);
+
+}  // namespace headroom::formula::detail

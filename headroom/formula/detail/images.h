@@ -1,0 +1,25 @@
+// What models that see images have in common.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "headroom/formula/detail/architectures.h"
+
+namespace headroom::formula::detail {
+
+// Throws UsageError where settings ask for it: transformers cannot checkpoint these models.
+void refuse_checkpointing(const Network& net);
+
+// One number for each stage; `otherwise` where the config has null.
+[[nodiscard]] std::vector<std::int64_t> stages(const ModelConfig& config, std::string_view key,
+                                               const std::vector<std::int64_t>& otherwise);
+
+// A convolution with parameters of its own. `image`: of x, and then of the result.
+[[nodiscard]] Value convolved(Network& net, const Value& x, Image& image, const Convolution& of,
+                              bool with_bias);
+
+[[nodiscard]] Value pixels_of(const Network& net, std::int64_t channels);
+
+}  // namespace headroom::formula::detail

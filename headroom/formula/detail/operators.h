@@ -1,0 +1,88 @@
+// What PyTorch's operators allocate, keep and need on the way back; each as its derivative in
+// tools/autograd/derivatives.yaml of PyTorch 2.11 and CUDA's kernels have it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "headroom/formula/detail/tape.h"
+
+namespace headroom::formula::detail {
+
+// ---- Copies and views ----
+
+[[nodiscard]] Value cast(Tape& tape, const Value& x, Type type);  // itself, if it has the type
+[[nodiscard]] Value copied(Tape& tape, const Value& x);           // .contiguous() of what is not
+// Part of it, without a copy; its gradient is as large as all.
+[[nodiscard]] Value slice(Tape& tape, const Value& x, std::int64_t count);
+// All of it in parts, without a copy.
+[[nodiscard]] std::vector<Value> split(Tape& tape, const Value& x,
+                                       std::initializer_list<std::int64_t> counts);
+[[nodiscard]] Value cat(Tape& tape, const Value& a, const Value& b);
+// Another number of elements, over the same memory: expand() and its sum on the way back.
+[[nodiscard]] Value expanded(Tape& tape, const Value& x, std::int64_t count);
+// Single elements of it, or whole rows, by index.
+[[nodiscard]] Value gathered(Tape& tape, const Value& x, std::int64_t count);
+
+// ---- One element after the other ----
+
+enum class Keeps { nothing, input, result };
+// A function whose derivative needs what it keeps, and so many tensors on the way.
+[[nodiscard]] Value unary(Tape& tape, const Value& x, Keeps keeps, int on_the_way = 0);
+[[nodiscard]] Value times_number(Tape& tape, const Value& x);
+// Times something that gets no gradient, and is there all the time.
+[[nodiscard]] Value times_constant(Tape& tape, const Value& x);
+[[nodiscard]] Value plus_number(Tape& tape, const Value& x);
+[[nodiscard]] Value plus(Tape& tape, const Value& a, const Value& b);
+void add_to(Tape& tape, Value& a, const Value& b);  // in place
+[[nodiscard]] Value times(Tape& tape, const Value& a, const Value& b);
+[[nodiscard]] Value power(Tape& tape, const Value& x);
+[[nodiscard]] Value masked(Tape& tape, const Value& x);  // where, masked_fill
+[[nodiscard]] Value dropout(Tape& tape, const Value& x, double share);
+// By its name in config.json; throws InternalError for one that no model can have.
+[[nodiscard]] Value activation(Tape& tape, std::string_view name, const Value& x);
+[[nodiscard]] bool is_activation(std::string_view name);
+
+// ---- Sums and norms ----
+
+[[nodiscard]] Value mean_of_rows(Tape& tape, const Value& x, std::int64_t rows);
+[[nodiscard]] Value softmax(Tape& tape, const Value& x);
+// `columns` numbers in each row; its statistics are float.
+[[nodiscard]] Value layer_norm(Tape& tape, const Value& x, std::int64_t columns, Parameter* weight,
+                               Parameter* bias);
+[[nodiscard]] Value batch_norm(Tape& tape, const Value& x, Parameter& weight, Parameter& bias);
+
+// ---- Products ----
+
+// Without autocast, LoRA or quantisation: those are layers' (network.h).
+[[nodiscard]] Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias,
+                            std::int64_t in, std::int64_t out);
+// Of matrices with one another, so many in each row of the batch; `count` elements.
+struct Matrices {
+  std::int64_t rows, heads;
+};
+[[nodiscard]] Value matmul(Tape& tape, const Value& a, const Value& b, std::int64_t count,
+                           const Matrices& matrices);
+[[nodiscard]] Value embedding(Tape& tape, Parameter& weight, std::int64_t indices);
+
+struct Image {
+  std::int64_t rows, channels, height, width;
+  [[nodiscard]] std::int64_t count() const { return rows * channels * height * width; }
+};
+struct Convolution {
+  std::int64_t out, kernel, stride = 1, padding = 0, groups = 1;
+};
+[[nodiscard]] Image result_of(const Image& x, const Convolution& convolution);
+// `channels` and `count` elements of the result.
+[[nodiscard]] Value convolution(Tape& tape, const Value& x, const Value& weight, const Value& bias,
+                                std::int64_t channels, std::int64_t count);
+[[nodiscard]] Value max_pool(Tape& tape, const Value& x, std::int64_t count);
+
+// ---- Losses: one number each ----
+
+[[nodiscard]] Value cross_entropy(Tape& tape, const Value& logits);
+[[nodiscard]] Value mean_squared_error(Tape& tape, const Value& x);
+
+}  // namespace headroom::formula::detail

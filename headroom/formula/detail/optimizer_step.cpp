@@ -1,0 +1,169 @@
+#include "headroom/formula/detail/optimizer_step.h"
+
+#include <algorithm>
+
+namespace headroom::formula::detail {
+namespace {
+
+constexpr std::int64_t kFloat = 4;
+
+Sizes& operator+=(Sizes& a, const Sizes& b) {
+  a.bytes += b.bytes;
+  a.rounded += b.rounded;
+  return a;
+}
+
+Sizes one(std::int64_t bytes) {
+  return {bytes, rounded(bytes)};
+}
+Sizes times(Sizes sizes, std::int64_t n) {
+  return {sizes.bytes * n, sizes.rounded * n};
+}
+
+OptimizerForm form_of(const Settings& settings) {
+  if (settings.optimizer == Optimizer::adafactor_hf) return OptimizerForm::loop;
+  if (settings.optimizer == Optimizer::adafactor && settings.form == OptimizerForm::fused)
+    return OptimizerForm::loop;
+  return settings.form;
+}
+
+// Rows' and columns' means of squares, in numbers.
+std::int64_t factors_of(const Parameter& parameter, std::int64_t each) {
+  const std::int64_t last = parameter.kernel > 0 ? parameter.kernel : parameter.columns;
+  const std::int64_t before = parameter.kernel > 0 ? parameter.kernel : parameter.rows;
+  return parameter.count() / last * each + parameter.count() / before * each;
+}
+
+Sizes adam_states(const Settings& settings, const Parameter& parameter) {
+  Sizes all = times(one(parameter.count() * size_of(parameter.type)), 2);
+  if (form_of(settings) == OptimizerForm::fused) all += one(kFloat);  // the count of steps
+  return all;
+}
+
+// bitsandbytes: two bytes, and a scale for each block of 256; small parameters stay in float.
+Sizes adam8bit_states(const Parameter& parameter) {
+  constexpr std::int64_t kBlock = 256, kSmall = 4096;
+  if (parameter.count() < kSmall) return times(one(parameter.count() * kFloat), 2);
+  Sizes all = one(parameter.count());
+  all += one((parameter.count() + kBlock - 1) / kBlock * kFloat);
+  return times(all, 2);
+}
+
+Sizes adafactor_states(const Settings& settings, const Parameter& parameter) {
+  const bool hugging_face = settings.optimizer == Optimizer::adafactor_hf;
+  const std::int64_t each = hugging_face ? kFloat : size_of(parameter.type);
+  Sizes all = one(parameter.is_matrix() ? factors_of(parameter, each) : parameter.count() * each);
+  if (hugging_face) all += one(kFloat);  // its size, for the next step
+  return all;
+}
+
+// What a parameter's turn in a loop needs when the one before it was `before`: Python's variables
+// hold that one's tensors until they are bound again.
+Sizes adam_turn(const Parameter& parameter, const Parameter& before) {
+  Sizes all = times(one(parameter.bytes()), 2);  // the root, and that divided
+  all += one(before.bytes());
+  return all;
+}
+
+Sizes adafactor_turn(const Parameter& parameter, const Parameter& before) {
+  Sizes all = one(parameter.bytes());
+  all += one(before.bytes());
+  if (!parameter.is_matrix()) all += one(parameter.bytes());  // its gradient squared
+  return all;
+}
+
+// Copies of gradient and parameter where those have less precision, both times until they are bound
+// again; the old update, squares, and those with epsilon.
+Sizes adafactor_hf_turn(const Parameter& parameter, const Parameter& before) {
+  const bool copies = parameter.type != Type::float32;
+  const Sizes now = one(parameter.count() * kFloat), then = one(before.count() * kFloat);
+  Sizes all = times(now, copies ? 4 : 2);
+  all += then;
+  return all;
+}
+
+using Turn = Sizes (*)(const Parameter&, const Parameter&);
+
+Sizes largest_turn(const std::deque<Parameter>& parameters, Turn turn) {
+  Sizes most;
+  const Parameter nothing;
+  const Parameter* before = nullptr;
+  for (const Parameter& parameter : parameters) {
+    if (!parameter.trained) continue;
+    const Sizes sizes = turn(parameter, before != nullptr ? *before : nothing);
+    if (sizes.rounded > most.rounded) most = sizes;
+    before = &parameter;
+  }
+  return most;
+}
+
+// All at once: a list of tensors as large as the parameters.
+Sizes of_all(const std::deque<Parameter>& parameters, bool matrices, bool vectors) {
+  Sizes all;
+  for (const Parameter& parameter : parameters)
+    if (parameter.trained && (parameter.is_matrix() ? matrices : vectors))
+      all += times(one(parameter.bytes()), parameter.times);
+  return all;
+}
+
+// Matrices' updates live until the vectors' are there.
+Sizes adafactor_lists(const std::deque<Parameter>& parameters) {
+  Sizes all = of_all(parameters, true, false);
+  all += times(of_all(parameters, false, true), 2);
+  return all;
+}
+
+}  // namespace
+
+Sizes state_of(const Settings& settings, const Parameter& parameter) {
+  if (!parameter.trained) return {};
+  switch (settings.optimizer) {
+    case Optimizer::adamw:
+    case Optimizer::adam:
+      return adam_states(settings, parameter);
+    case Optimizer::sgd_momentum:
+      return one(parameter.bytes());
+    case Optimizer::adafactor:
+    case Optimizer::adafactor_hf:
+      return adafactor_states(settings, parameter);
+    case Optimizer::adamw8bit:
+      return adam8bit_states(parameter);
+    case Optimizer::sgd:
+    case Optimizer::none:
+      return {};
+  }
+  return {};
+}
+
+Sizes temporaries_of_step(const Settings& settings, const std::deque<Parameter>& parameters) {
+  const OptimizerForm form = form_of(settings);
+  switch (settings.optimizer) {
+    case Optimizer::adamw:
+    case Optimizer::adam:
+      if (form == OptimizerForm::loop) return largest_turn(parameters, adam_turn);
+      return form == OptimizerForm::foreach ? of_all(parameters, true, true) : Sizes();
+    case Optimizer::adafactor:
+      return form == OptimizerForm::loop ? largest_turn(parameters, adafactor_turn)
+                                         : adafactor_lists(parameters);
+    case Optimizer::adafactor_hf:
+      return largest_turn(parameters, adafactor_hf_turn);
+    case Optimizer::sgd:
+    case Optimizer::sgd_momentum:
+    case Optimizer::adamw8bit:
+    case Optimizer::none:
+      return {};
+  }
+  return {};
+}
+
+std::int64_t temporaries_of_one(const Settings& settings, const Parameter& parameter) {
+  std::deque<Parameter> alone;
+  Parameter& copy = alone.emplace_back();
+  copy.rows = parameter.rows;
+  copy.columns = parameter.columns;
+  copy.type = parameter.type;
+  copy.kernel = parameter.kernel;
+  return temporaries_of_step(settings, alone).rounded;
+}
+
+}  // namespace headroom::formula::detail

@@ -1,0 +1,223 @@
+// Norms, products and losses.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "headroom/formula/detail/operators.h"
+
+namespace headroom::formula::detail {
+namespace {
+
+bool learns(const Tape& tape, const Value& x) {
+  return tape.records() && x.has_gradient();
+}
+
+}  // namespace
+
+// ---- Sums and norms ----
+
+Value mean_of_rows(Tape& tape, const Value& x, std::int64_t rows) {
+  Value result = tape.make(rows, x.type);
+  if (learns(tape, x))
+    tape.record(result, [to = x.edge, all = x.count](Tape& t, Gradients& g) {
+      t.send(to, t.make(all, g[0].type));
+    });
+  return result;
+}
+
+Value softmax(Tape& tape, const Value& x) {
+  Value result = tape.make(x.count, x.type);
+  if (!learns(tape, x)) return result;
+  Value kept = result;
+  tape.record(result, [to = x.edge, kept = std::move(kept)](Tape& t, Gradients& g) {
+    t.send(to, t.make(g[0].count, g[0].type));
+  });
+  return result;
+}
+
+namespace {
+
+// Many short rows are summed in two passes, over so many rows (sim/rules/normalisation.cpp, as on
+// an A100).
+std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kMultiprocessors = 108;
+  if (rows <= 64 * 1024 || columns / 32 >= kMultiprocessors / 2) return 0;
+  return std::min((rows + 31) / 32, 32 * 1024 / ((columns + 31) / 32));
+}
+
+}  // namespace
+
+Value layer_norm(Tape& tape, const Value& x, std::int64_t columns, Parameter* weight,
+                 Parameter* bias) {
+  Value result = tape.make(x.count, x.type);
+  const std::int64_t rows = x.count / columns;
+  Value mean = tape.make(rows, Type::float32), deviation = tape.make(rows, Type::float32);
+  const Value scale = weight != nullptr ? tape.use(*weight) : Value();
+  const Value shift = bias != nullptr ? tape.use(*bias) : Value();
+  if (!learns(tape, x) && !scale.has_gradient()) return result;
+  Value kept = x;
+  kept.edge = {};
+  tape.record(result,
+              [to = x.edge, scale, shift, columns, rows, kept = std::move(kept),
+               mean = std::move(mean), deviation = std::move(deviation)](Tape& t, Gradients& g) {
+                if (to) t.send(to, t.make(kept.count, kept.type));
+                for (const Value& parameter : {scale, shift}) {
+                  if (!parameter.has_gradient()) continue;
+                  Value gradient = t.make(columns, parameter.type);
+                  if (const std::int64_t partial = partial_rows(rows, columns); partial > 0)
+                    t.touch(2 * partial * columns * size_of(parameter.type));
+                  t.send(parameter.edge, std::move(gradient));
+                }
+                (void)g;
+              });
+  return result;
+}
+
+Value batch_norm(Tape& tape, const Value& x, Parameter& weight, Parameter& bias) {
+  Value result = tape.make(x.count, x.type);
+  const std::int64_t channels = weight.count();
+  Value mean = tape.make(channels, Type::float32), deviation = tape.make(channels, Type::float32);
+  const Value scale = tape.use(weight), shift = tape.use(bias);
+  if (!learns(tape, x) && !scale.has_gradient()) return result;
+  Value kept = x;
+  kept.edge = {};
+  tape.record(result,
+              [to = x.edge, scale, shift, channels, kept = std::move(kept), mean = std::move(mean),
+               deviation = std::move(deviation)](Tape& t, Gradients&) {
+                if (to) t.send(to, t.make(kept.count, kept.type));
+                for (const Value& parameter : {scale, shift})
+                  if (parameter.has_gradient())
+                    t.send(parameter.edge, t.make(channels, parameter.type));
+              });
+  return result;
+}
+
+// ---- Products ----
+
+Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias, std::int64_t in,
+              std::int64_t out) {
+  const std::int64_t rows = x.count / in;
+  Value result = tape.make(rows * out, x.type);
+  const double work = 2.0 * static_cast<double>(rows * in) * static_cast<double>(out);
+  tape.compute(work);
+  if (!learns(tape, x) && !learns(tape, weight) && !learns(tape, bias)) return result;
+  Value kept_x = weight.edge ? x : Value(), kept_weight = x.edge ? weight : Value();
+  kept_x.edge = kept_weight.edge = {};
+  tape.record(result,
+              [to = x.edge, in_x = x.count, to_weight = weight.edge, to_bias = bias.edge,
+               in_weight = weight.count, in_bias = bias.count, work, kept_x = std::move(kept_x),
+               kept_weight = std::move(kept_weight)](Tape& t, Gradients& g) {
+                const Type type = g[0].type;
+                t.compute((to ? work : 0) + (to_weight ? work : 0));
+                if (to_bias) t.send(to_bias, t.make(in_bias, type));
+                if (to) t.send(to, t.make(in_x, type));
+                if (to_weight) t.send(to_weight, t.make(in_weight, type));
+              });
+  return result;
+}
+
+Value matmul(Tape& tape, const Value& a, const Value& b, std::int64_t count,
+             const Matrices& matrices) {
+  const Value left = a.by_token && matrices.rows > 1 ? copied(tape, a) : a;
+  const Value right = b.by_token && matrices.rows > 1 ? copied(tape, b) : b;
+  Value result = tape.make(count, promoted(a.type, b.type));
+  // The sizes are g m k, g k n and g m n; the work 2 g m k n.
+  const double work = 2 * std::sqrt(static_cast<double>(a.count) * static_cast<double>(b.count) *
+                                    static_cast<double>(count) /
+                                    static_cast<double>(matrices.rows * matrices.heads));
+  tape.compute(work);
+  if (!learns(tape, left) && !learns(tape, right)) return result;
+  Value kept_left = right.edge ? left : Value(), kept_right = left.edge ? right : Value();
+  kept_left.edge = kept_right.edge = {};
+  tape.record(result, [to_left = left.edge, to_right = right.edge, in_left = left.count,
+                       in_right = right.count, work, kept_left = std::move(kept_left),
+                       kept_right = std::move(kept_right)](Tape& t, Gradients& g) {
+    const Type type = g[0].type;
+    Value for_left = to_left ? t.make(in_left, type) : Value();
+    Value for_right = to_right ? t.make(in_right, type) : Value();
+    t.compute((to_left ? work : 0) + (to_right ? work : 0));
+    t.send(to_left, std::move(for_left));
+    t.send(to_right, std::move(for_right));
+  });
+  return result;
+}
+
+// CUDA sorts more than 3072 indices, and sums in float: aten/src/ATen/native/cuda/Embedding.cu.
+Value embedding(Tape& tape, Parameter& weight, std::int64_t indices) {
+  const Value table = tape.use(weight);
+  Value result = tape.make(indices * weight.columns, weight.type);
+  if (!table.has_gradient()) return result;
+  tape.record(result, [to = table.edge, all = table.count, indices](Tape& t, Gradients& g) {
+    Value gradient = t.make(all, g[0].type);
+    if (indices > 3072) t.touch(6 * indices * size_of(Type::int64) + g[0].count * 4);
+    t.send(to, std::move(gradient));
+  });
+  return result;
+}
+
+Image result_of(const Image& x, const Convolution& of) {
+  const auto side = [&](std::int64_t size) {
+    return (size + 2 * of.padding - of.kernel) / of.stride + 1;
+  };
+  return {x.rows, of.out, side(x.height), side(x.width)};
+}
+
+Value convolution(Tape& tape, const Value& x, const Value& weight, const Value& bias,
+                  std::int64_t channels, std::int64_t count) {
+  const Value input = x.by_token ? copied(tape, x) : x;
+  Value result = tape.make(count, x.type);
+  const double work = 2 * static_cast<double>(count) * static_cast<double>(weight.count / channels);
+  tape.compute(work);
+  if (!learns(tape, x) && !learns(tape, weight)) return result;
+  Value kept_x = x, kept_weight = weight;
+  kept_x.edge = kept_weight.edge = {};
+  tape.record(result, [to = x.edge, to_weight = weight.edge, to_bias = bias.edge,
+                       kept_x = std::move(kept_x), kept_weight = std::move(kept_weight),
+                       in_bias = bias.count, work](Tape& t, Gradients& g) {
+    const Type type = g[0].type;
+    t.compute((to ? work : 0) + (to_weight ? work : 0));
+    if (to) t.send(to, t.make(kept_x.count, type));
+    if (to_weight) t.send(to_weight, t.make(kept_weight.count, type));
+    if (to_bias) t.send(to_bias, t.make(in_bias, type));
+  });
+  return result;
+}
+
+Value max_pool(Tape& tape, const Value& x, std::int64_t count) {
+  Value result = tape.make(count, x.type);
+  Value places = tape.make(count, Type::int64);
+  if (!learns(tape, x)) return result;
+  Value kept = x;
+  kept.edge = {};
+  tape.record(result, [to = x.edge, kept = std::move(kept), places = std::move(places)](
+                          Tape& t, Gradients&) { t.send(to, t.make(kept.count, kept.type)); });
+  return result;
+}
+
+// ---- Losses ----
+
+// Autocast takes the logarithms as they are, and makes floats of them for the loss.
+Value cross_entropy(Tape& tape, const Value& logits) {
+  Value shares = unary(tape, logits, Keeps::result);  // log_softmax
+  if (tape.autocast()) shares = cast(tape, shares, Type::float32);
+  Value loss = tape.make(1, shares.type);
+  if (!learns(tape, shares)) return loss;
+  const Edge to = std::exchange(shares.edge, {});
+  tape.record(loss, [to, shares = std::move(shares)](Tape& t, Gradients&) {
+    t.send(to, t.make(shares.count, shares.type));
+  });
+  return loss;
+}
+
+Value mean_squared_error(Tape& tape, const Value& x) {
+  Value loss = tape.make(1, x.type);
+  if (!learns(tape, x)) return loss;
+  Value kept = x;
+  kept.edge = {};
+  tape.record(loss, [to = x.edge, kept = std::move(kept)](Tape& t, Gradients&) {
+    t.send(to, t.make(kept.count, kept.type));
+  });
+  return loss;
+}
+
+}  // namespace headroom::formula::detail

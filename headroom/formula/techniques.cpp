@@ -1,0 +1,331 @@
+#include "headroom/formula/techniques.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "headroom/base/error.h"
+#include "headroom/formula/policies.h"
+
+namespace headroom::formula {
+namespace {
+
+// ---- The cost model ----
+
+constexpr double kReached = 0.6;  // of a rate, where nobody has measured the chip
+constexpr double kRead = 2;  // bytes read for each that is written, by kernels between products
+// Of the host's memory, in which an optimizer's states are updated; of a disk.
+constexpr double kHostBytesPerSecond = 50e9, kDiskBytesPerSecond = 3e9;
+
+const gpu::CatalogueCard& card_or_usual(const gpu::CatalogueCard* card) {
+  return card != nullptr ? *card : gpu::card_named("A100-80GB");
+}
+
+double operations_per_second(const gpu::CatalogueCard& card, const Settings& settings) {
+  const bool half = settings.dtype != Dtype::float32 || settings.autocast != Autocast::none;
+  const gpu::Rates& rates = card.rates;
+  const double tera = half ? rates.bf16.value_or(rates.fp16.value_or(rates.fp32.value_or(10)))
+                           : rates.fp32.value_or(10);
+  const gpu::DeviceProfile* profile = gpu::find_profile(card.profile);
+  const double reached =
+      profile != nullptr ? profile->matmul_fraction.value_or(kReached) : kReached;
+  return tera * 1e12 * reached;
+}
+
+double bytes_each(Dtype dtype) {
+  return dtype == Dtype::float32 ? 4 : 2;
+}
+
+// Weights and gradients once read, states and weights read and written.
+double optimizer_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
+  const Settings& settings = forecast.settings;
+  if (settings.mode != Mode::train || settings.optimizer == Optimizer::none) return 0;
+  const double trained = static_cast<double>(forecast.trainable_parameters) *
+                         bytes_each(settings.dtype) / (settings.zero >= 1 ? settings.world : 1);
+  const bool keeps = settings.optimizer == Optimizer::adam ||
+                     settings.optimizer == Optimizer::adamw ||
+                     settings.optimizer == Optimizer::adamw8bit;
+  const double states = keeps                                           ? 2 * trained
+                        : settings.optimizer == Optimizer::sgd_momentum ? trained
+                                                                        : 0;
+  // Of the forms that are not fused each operation reads and writes its tensors anew.
+  const double passes = settings.form == OptimizerForm::fused ? 1 : 3;
+  const double moved = passes * (3 * trained + 2 * states);
+  if (!settings.offload.optimizer) return moved / (card.bandwidth_gb_s * 1e9);
+  const double place =
+      settings.offload.to == OffloadTo::host ? kHostBytesPerSecond : kDiskBytesPerSecond;
+  return moved / place + 2 * trained / (card.pcie_gb_s * 1e9);
+}
+
+// Over PCIe, each micro-batch: parameters in both passes, gradients and activations there and back.
+double offload_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
+  const Offload& offload = forecast.settings.offload;
+  const double each = bytes_each(forecast.settings.dtype);
+  double moved = 0;
+  if (offload.parameters) moved += 2 * each * static_cast<double>(forecast.parameters);
+  if (offload.gradients) moved += each * static_cast<double>(forecast.trainable_parameters);
+  if (offload.activations) moved += 2 * static_cast<double>(forecast.offloaded_activations.count);
+  const double link = offload.to == OffloadTo::host
+                          ? card.pcie_gb_s * 1e9
+                          : std::min(card.pcie_gb_s * 1e9, kDiskBytesPerSecond);
+  return moved / link;
+}
+
+// Rings send twice what is summed, and once more what ZeRO 3 gathers for the backward pass.
+double exchange_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
+  const Settings& settings = forecast.settings;
+  if (settings.world < 2 || settings.mode != Mode::train) return 0;
+  const double each = bytes_each(settings.dtype);
+  const double sent = settings.zero >= 3
+                          ? each * (2 * static_cast<double>(forecast.parameters) +
+                                    static_cast<double>(forecast.trainable_parameters))
+                          : 2 * each * static_cast<double>(forecast.trainable_parameters);
+  // NVLink's figure is of both directions together.
+  const double link = (card.nvlink_gb_s > 0 ? card.nvlink_gb_s / 2 : card.pcie_gb_s) * 1e9;
+  return sent / link;
+}
+
+std::int64_t effective_batch(const Settings& settings) {
+  return settings.batch * settings.accumulation;
+}
+
+double seconds_per_token(const Forecast& forecast, const gpu::CatalogueCard* card) {
+  const Settings& settings = forecast.settings;
+  return step_seconds(forecast, card) / static_cast<double>(effective_batch(settings)) /
+         static_cast<double>(settings.seq.value_or(1));
+}
+
+// ---- The changes ----
+
+struct Change {
+  std::string name, option;
+  Settings settings;
+  bool changes_training = false;
+};
+
+class Changes {
+ public:
+  Changes(const ModelConfig& config, const Forecast& now, const TechniqueOptions& options)
+      : config_(config), now_(now.settings), options_(options) {
+    if (now_.mode == Mode::train) {
+      recomputing();
+      optimizers();
+      adapters();
+    }
+    precision();
+    kernels();
+    losses();
+    elsewhere();
+    smaller();
+  }
+  [[nodiscard]] const std::vector<Change>& all() const { return all_; }
+
+ private:
+  template <typename Apply>
+  void add(bool possible, const char* name, std::string option, bool changes_training,
+           const Apply& apply) {
+    if (!possible) return;
+    Change change{name, std::move(option), now_, changes_training};
+    apply(change.settings);
+    all_.push_back(std::move(change));
+  }
+
+  [[nodiscard]] bool is_language_model() const {
+    return now_.task == Task::causal_lm || now_.task == Task::masked_lm ||
+           now_.task == Task::seq2seq_lm;
+  }
+
+  void recomputing() {
+    const bool can = config_.type() != "resnet" && config_.type() != "convnext";
+    add(can && now_.checkpoint_every != 1, "checkpointing, every layer", "--checkpointing full",
+        false, [](Settings& s) { s.checkpoint_every = 1; });
+    add(can && now_.checkpoint_every == 0, "checkpointing, every second layer",
+        "--checkpointing every:2", false, [](Settings& s) { s.checkpoint_every = 2; });
+  }
+
+  void optimizers() {
+    const bool adam = now_.optimizer == Optimizer::adam || now_.optimizer == Optimizer::adamw;
+    const bool has_fused =
+        adam || now_.optimizer == Optimizer::sgd || now_.optimizer == Optimizer::sgd_momentum;
+    add(has_fused && now_.form != OptimizerForm::fused, "a fused optimizer",
+        "--optimizer-impl fused", false, [](Settings& s) { s.form = OptimizerForm::fused; });
+    add(adam, "Adam in 8 bit", "--optimizer adamw8bit", true,
+        [](Settings& s) { s.optimizer = Optimizer::adamw8bit; });
+    add(adam || now_.optimizer == Optimizer::adamw8bit, "Adafactor", "--optimizer adafactor", true,
+        [](Settings& s) { s.optimizer = Optimizer::adafactor; });
+    add(now_.optimizer != Optimizer::sgd && now_.optimizer != Optimizer::none, "plain SGD",
+        "--optimizer sgd", true, [](Settings& s) { s.optimizer = Optimizer::sgd; });
+    add(!now_.optimizer_in_backward && now_.accumulation == 1 && !now_.clip,
+        "each parameter's update in the backward pass", "--optimizer-in-backward", false,
+        [](Settings& s) { s.optimizer_in_backward = true; });
+    add(now_.zero_gradients, "gradients freed after the step", "--zero-grad none", false,
+        [](Settings& s) { s.zero_gradients = false; });
+  }
+
+  void adapters() {
+    const bool has_targets = config_.type() != "resnet" && config_.type() != "convnext";
+    const bool whole = now_.lora_rank == 0 && !now_.freeze_backbone && has_targets;
+    add(whole, "LoRA", "--lora-rank 8", true, [](Settings& s) { s.lora_rank = 8; });
+    const bool quantises = has_targets && now_.quantize == Quantize::none;
+    const std::string rank = now_.lora_rank > 0 ? "" : " --lora-rank 8";
+    add(quantises && (whole || now_.lora_rank > 0), "LoRA over 8-bit weights",
+        "--quantize 8bit" + rank, true, [&](Settings& s) {
+          s.quantize = Quantize::int8;
+          s.lora_rank = std::max<std::int64_t>(s.lora_rank, 8);
+        });
+    add(has_targets && now_.quantize != Quantize::int4 && (whole || now_.lora_rank > 0),
+        "LoRA over 4-bit weights", "--quantize 4bit" + rank, true, [&](Settings& s) {
+          s.quantize = Quantize::int4;
+          s.lora_rank = now_.lora_rank > 0 ? now_.lora_rank : 8;
+        });
+  }
+
+  void precision() {
+    const bool wide = now_.dtype == Dtype::float32;
+    add(wide && now_.autocast == Autocast::none, "computing in bf16", "--autocast bf16", false,
+        [](Settings& s) { s.autocast = Autocast::bf16; });
+    add(wide, "everything in bf16", "--dtype bfloat16", now_.mode == Mode::train,
+        [](Settings& s) { s.dtype = Dtype::bfloat16, s.autocast = Autocast::none; });
+  }
+
+  void kernels() {
+    const bool has_sdpa = config_.type() != "t5" && config_.type() != "gpt_neo" &&
+                          config_.type() != "resnet" && config_.type() != "convnext";
+    add(has_sdpa && now_.attention == Attention::eager, "attention in one kernel",
+        "--attention sdpa", false, [](Settings& s) { s.attention = Attention::sdpa; });
+    add(now_.use_cache && now_.mode == Mode::train, "no cache of keys and values", "no --use-cache",
+        false, [](Settings& s) { s.use_cache = false; });
+    add(now_.hold_outputs, "outputs let go before the backward pass", "no --hold-outputs", false,
+        [](Settings& s) { s.hold_outputs = false; });
+  }
+
+  void losses() {
+    const bool can = is_language_model() && now_.mode == Mode::train && now_.loss == LossForm::full;
+    add(can, "the loss in chunks of 1024 tokens", "--loss chunked:1024", false,
+        [](Settings& s) { s.loss = LossForm::chunked, s.loss_chunk = 1024; });
+    add(can, "head and loss in one kernel", "--loss fused", false,
+        [](Settings& s) { s.loss = LossForm::fused; });
+  }
+
+  void elsewhere() {
+    const bool trains = now_.mode == Mode::train;
+    const auto with = [&](const char* what) {
+      std::string list;
+      const auto name = [&](bool on, const char* part) {
+        if (on || std::string_view(part) == what)
+          list += (list.empty() ? "" : ",") + std::string(part);
+      };
+      name(now_.offload.optimizer, "optimizer");
+      name(now_.offload.gradients, "gradients");
+      name(now_.offload.parameters, "parameters");
+      name(now_.offload.activations, "activations");
+      return "--offload " + list;
+    };
+    add(trains && !now_.offload.optimizer, "the optimizer on the host", with("optimizer"), false,
+        [](Settings& s) { s.offload.optimizer = true; });
+    add(!now_.offload.parameters, "parameters on the host", with("parameters"), false,
+        [](Settings& s) { s.offload.parameters = true; });
+    add(trains && !now_.offload.activations, "activations on the host", with("activations"), false,
+        [](Settings& s) { s.offload.activations = true; });
+    for (const int stage : {1, 2, 3}) {
+      static constexpr const char* kNames[] = {"", "ZeRO 1: states over all GPUs",
+                                               "ZeRO 2: gradients, too", "ZeRO 3: parameters, too"};
+      add(trains && options_.gpus > 1 && now_.zero < stage, kNames[stage],
+          "--world " + std::to_string(options_.gpus) + " --zero " + std::to_string(stage), false,
+          [&](Settings& s) { s.world = options_.gpus, s.zero = stage; });
+    }
+  }
+
+  // The effective batch stays as it is.
+  void smaller() {
+    for (std::int64_t batch = now_.batch / 2; batch >= 1; batch /= 2) {
+      if (now_.batch % batch != 0) continue;
+      const std::int64_t accumulation = now_.accumulation * (now_.batch / batch);
+      const bool trains = now_.mode == Mode::train;
+      add(true, "a smaller batch",
+          "--batch " + std::to_string(batch) +
+              (trains ? " --accumulation " + std::to_string(accumulation) : ""),
+          false, [&](Settings& s) { s.batch = batch, s.accumulation = trains ? accumulation : 1; });
+    }
+    add(now_.task != Task::image_classification && now_.seq.value_or(1) > 1, "a shorter sequence",
+        "--seq " + std::to_string(now_.seq.value_or(2) / 2), now_.mode == Mode::train,
+        [](Settings& s) { s.seq = *s.seq / 2; });
+  }
+
+  const ModelConfig& config_;
+  const Settings now_;
+  const TechniqueOptions& options_;
+  std::vector<Change> all_;
+};
+
+// ---- What comes of them ----
+
+std::optional<Bytes> room_of(const TechniqueOptions& options) {
+  if (options.room || options.card == nullptr) return options.room;
+  const gpu::DeviceProfile* profile = gpu::find_profile(options.card->profile);
+  const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{};
+  return plannable(options.card->cuda_total.value_or(options.card->total) - context);
+}
+
+bool is_shorter(const Technique& technique) {
+  return technique.option.starts_with("--seq");
+}
+
+auto rank_of(const Technique& technique) {
+  return std::tuple(!technique.fits, is_shorter(technique), technique.changes_training,
+                    std::round(technique.time_factor * 100), -technique.saves.count);
+}
+
+// Of smaller batches the largest that is enough, or else the smallest.
+void keep_one_batch(std::vector<Technique>& all) {
+  const auto is_batch = [](const Technique& t) { return t.option.starts_with("--batch"); };
+  const Technique* kept = nullptr;
+  for (const Technique& technique : all)
+    if (is_batch(technique) && (kept == nullptr || !kept->fits)) kept = &technique;
+  if (kept == nullptr) return;
+  const std::string option = kept->option;
+  std::erase_if(all, [&](const Technique& t) { return is_batch(t) && t.option != option; });
+}
+
+}  // namespace
+
+double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card) {
+  const gpu::CatalogueCard& on = card_or_usual(card);
+  const Settings& settings = forecast.settings;
+  const double pass = forecast.operations / operations_per_second(on, settings) +
+                      kRead * forecast.written_bytes / (on.bandwidth_gb_s * 1e9) +
+                      offload_seconds(forecast, on);
+  return pass * static_cast<double>(settings.accumulation) + optimizer_seconds(forecast, on) +
+         exchange_seconds(forecast, on);
+}
+
+std::vector<Technique> techniques(const ModelConfig& config, const Settings& settings,
+                                  const TechniqueOptions& options) {
+  const gpu::DeviceProfile* profile =
+      options.card != nullptr ? gpu::find_profile(options.card->profile) : nullptr;
+  const Forecast now = forecast_of(config, settings, profile);
+  const double seconds = seconds_per_token(now, options.card);
+  const std::optional<Bytes> room = room_of(options);
+  const Changes changes(config, now, options);
+  std::vector<Technique> all;
+  for (const Change& change : changes.all()) {
+    const Forecast then = forecast_of(config, change.settings, profile);
+    Technique technique{.name = change.name,
+                        .option = change.option,
+                        .settings = change.settings,
+                        .needs = then.reserved,
+                        .saves = now.at_peak.total() - then.at_peak.total(),
+                        .changes_training = change.changes_training};
+    if (technique.saves.count <= 0) continue;
+    technique.time_factor = seconds_per_token(then, options.card) / seconds;
+    technique.fits = !room || then.reserved <= *room;
+    technique.can_run = !options.can_run || options.can_run(change.settings);
+    all.push_back(std::move(technique));
+  }
+  keep_one_batch(all);
+  std::sort(all.begin(), all.end(),
+            [](const Technique& a, const Technique& b) { return rank_of(a) < rank_of(b); });
+  return all;
+}
+
+}  // namespace headroom::formula

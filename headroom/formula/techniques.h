@@ -1,0 +1,54 @@
+// Every change of a run's settings that saves memory, for this model: how much, at what price.
+//
+//   TechniqueOptions options{.card = gpu::find_card("RTX 4090")};
+//   for (const Technique& technique : techniques(config, settings, options))
+//     say(technique.option, to_string(technique.saves), technique.time_factor);
+//
+// Times are of a small cost model and there to be compared with each other: matrix products at the
+// card's rate for the type (times the share that chips reach), what kernels write and read at its
+// bandwidth, what the optimizer reads and writes, what goes over PCIe or between cards; one after
+// the other, as if nothing overlapped. A time factor is per token, so that 2 is half the speed.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/base/bytes.h"
+#include "headroom/formula/closed_form.h"
+#include "headroom/formula/model_config.h"
+#include "headroom/formula/settings.h"
+#include "headroom/gpu/catalogue.h"
+
+namespace headroom::formula {
+
+struct Technique {
+  std::string name;    // "checkpointing, every layer"
+  std::string option;  // as on the command line: "--checkpointing full"
+  Settings settings;   // with the change
+  Bytes needs;         // reserved at the peak
+  Bytes saves;         // of what is allocated at the peak
+  double time_factor = 1;
+  bool changes_training = false;  // what is learnt is not the same: LoRA, fewer bits, another rule
+  bool fits = true;               // into the room, if there is one
+  bool can_run = true;            // today, as the caller says
+};
+
+struct TechniqueOptions {
+  const gpu::CatalogueCard* card = nullptr;  // null: an A100's times
+  int gpus = 1;
+  std::optional<Bytes> room = {};  // nothing: the card's, less its context and plannable()'s margin
+  std::function<bool(const Settings&)> can_run = {};  // nothing: all can
+};
+
+// Those that save something and are not on yet, the best first: what is enough before what is not,
+// what leaves the training as it is before what changes it, the cheapest before the dearest; a
+// shorter sequence last.
+[[nodiscard]] std::vector<Technique> techniques(const ModelConfig& config, const Settings& settings,
+                                                const TechniqueOptions& options = {});
+
+// Seconds for a step of the whole batch, accumulation included, by the same cost model.
+[[nodiscard]] double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card);
+
+}  // namespace headroom::formula

@@ -1,0 +1,70 @@
+// The usual sizes of language models, each as a published model: what their weights take, what
+// training them costs by technique, and which of them a card is good for. By the closed form.
+//
+//   for (const UsualSize& size : usual_sizes()) say(size.name, size.model, size.parameters);
+//   const GoodFor table({.batch = 1, .seq = 512});
+//   to_string(table.of(plannable(24_GiB)));   // "trains 1.3B, LoRA 7B, ..."
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/base/bytes.h"
+#include "headroom/formula/closed_form.h"
+#include "headroom/formula/model_config.h"
+#include "headroom/formula/settings.h"
+
+namespace headroom::formula {
+
+struct UsualSize {
+  std::string name;   // "7B"
+  std::string model;  // whose shape it is, of the catalogue: "llama-2-7b"
+  ModelConfig config;
+  long long parameters = 0;
+};
+// 125M, 350M, 774M, 1.3B, 7B, 13B, 70B. Read once; thread-safe.
+[[nodiscard]] const std::vector<UsualSize>& usual_sizes();
+
+enum class WeightType { fp32, fp16, int8, int4 };
+// Of the weights alone; quantised ones without their scales (about 3 % more in blocks of 64).
+[[nodiscard]] Bytes weight_bytes(long long parameters, WeightType type);
+
+// Ways to train, cheapest last.
+struct Recipe {
+  std::string_view name;  // "mixed + checkpointing"
+  std::string_view key;   // "mixed_precision_checkpointing": for JSON
+  Settings settings;
+};
+[[nodiscard]] const std::vector<Recipe>& recipes();
+
+// Never assumed in silence: a caller states them, a table prints them. A model that has positions
+// for fewer tokens gets as many as it has.
+struct TableBatch {
+  std::int64_t batch = 1, seq = 512;
+};
+[[nodiscard]] Forecast forecast_of(const UsualSize& size, const Recipe& recipe,
+                                   const TableBatch& batch);
+
+// The largest usual size for each use; "-": not even the smallest.
+struct Uses {
+  std::string full;  // AdamW, mixed precision, checkpointing
+  std::string lora, lora_4bit;
+  std::string run_16bit, run_4bit;  // with the cache for the whole sequence
+};
+// "trains 774M, LoRA 7B, 4-bit LoRA 13B; runs 7B in 16 bit, 13B in 4 bit"
+[[nodiscard]] std::string to_string(const Uses& uses);
+
+// What each use of each size needs, computed once for all cards.
+class GoodFor {
+ public:
+  explicit GoodFor(const TableBatch& batch);
+  [[nodiscard]] Uses of(Bytes room) const;  // as from plannable(), policies.h
+
+ private:
+  using Needs = std::vector<Bytes>;  // in the order of usual_sizes()
+  Needs full_, lora_, lora_4bit_, run_16bit_, run_4bit_;
+};
+
+}  // namespace headroom::formula

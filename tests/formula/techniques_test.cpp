@@ -1,0 +1,163 @@
+#include "headroom/formula/techniques.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "headroom/formula/model_catalogue.h"
+
+namespace headroom::formula {
+namespace {
+
+using namespace headroom::literals;
+
+const Technique* find(const std::vector<Technique>& all, std::string_view option) {
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const Technique& each) { return each.option == option; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+Settings usual() {
+  Settings settings;
+  settings.batch = 4;
+  settings.seq = 2048;
+  settings.dtype = Dtype::bfloat16;
+  return settings;
+}
+
+std::vector<Technique> of(const char* model, const Settings& settings,
+                          const TechniqueOptions& options = {}) {
+  return techniques(model_named(model).config, settings, options);
+}
+
+TEST(Techniques, SaveWhatTheirSettingsSaveInTheForecast) {
+  const ModelConfig config = model_named("llama-3.2-1b").config;
+  const Bytes now = forecast_of(config, usual()).at_peak.total();
+  const std::vector<Technique> all = techniques(config, usual());
+  ASSERT_GE(all.size(), 8U);
+  for (const Technique& each : all) {
+    EXPECT_GT(each.saves, 0_B) << each.option;
+    EXPECT_EQ(each.saves, now - forecast_of(config, each.settings).at_peak.total()) << each.option;
+    EXPECT_GT(each.time_factor, 0) << each.option;
+  }
+}
+
+TEST(Techniques, HaveOptionsThatMeanTheirSettings) {
+  for (const Technique& each : of("llama-3.2-1b", usual()))
+    EXPECT_NE(each.settings, usual()) << each.option;
+  const std::vector<Technique> all = of("llama-3.2-1b", usual());
+  ASSERT_NE(find(all, "--checkpointing full"), nullptr);
+  EXPECT_EQ(find(all, "--checkpointing full")->settings.checkpoint_every, 1);
+  ASSERT_NE(find(all, "--lora-rank 8"), nullptr);
+  EXPECT_EQ(find(all, "--lora-rank 8")->settings.lora_rank, 8);
+}
+
+TEST(Techniques, LeaveOutWhatIsOn) {
+  Settings settings = usual();
+  settings.checkpoint_every = 1;
+  settings.optimizer = Optimizer::sgd;
+  const std::vector<Technique> all = of("llama-3.2-1b", settings);
+  EXPECT_EQ(find(all, "--checkpointing full"), nullptr);
+  EXPECT_EQ(find(all, "--optimizer sgd"), nullptr);
+  EXPECT_EQ(find(all, "--dtype bfloat16"), nullptr);
+}
+
+TEST(Techniques, LeaveOutWhatAModelCannotDo) {
+  Settings settings;
+  settings.batch = 64;
+  const std::vector<Technique> all = of("resnet50", settings);
+  for (const Technique& each : all) {
+    EXPECT_FALSE(each.option.starts_with("--checkpointing")) << "transformers cannot";
+    EXPECT_FALSE(each.option.starts_with("--seq"));
+    EXPECT_FALSE(each.option.starts_with("--loss"));
+  }
+  EXPECT_NE(find(all, "--autocast bf16"), nullptr);
+}
+
+TEST(Techniques, PutWhatIsEnoughFirstAndWhatChangesTheTrainingBehindWhatDoesNot) {
+  const TechniqueOptions options{.card = nullptr, .gpus = 4, .room = 30_GiB};
+  const std::vector<Technique> all = of("llama-3.2-3b", usual(), options);
+  ASSERT_FALSE(all.empty());
+  bool enough = true, same = true;
+  for (const Technique& each : all) {
+    EXPECT_EQ(each.fits, each.needs <= 30_GiB) << each.option;
+    if (enough && !each.fits) enough = false, same = true;
+    EXPECT_EQ(each.fits, enough) << each.option;
+    if (each.option.starts_with("--seq")) continue;
+    if (each.changes_training) same = false;
+    EXPECT_NE(each.changes_training, same) << each.option;
+  }
+}
+
+TEST(Techniques, PriceRecomputingAtLessThanASecondForwardPass) {
+  const std::vector<Technique> all = of("llama-3.2-1b", usual());
+  const Technique *full = find(all, "--checkpointing full"),
+                  *half = find(all, "--checkpointing every:2");
+  ASSERT_TRUE(full != nullptr && half != nullptr);
+  EXPECT_GT(half->time_factor, 1);
+  EXPECT_GT(full->time_factor, half->time_factor);
+  EXPECT_LT(full->time_factor, 1.5) << "forward is a third of the work";
+  EXPECT_GT(full->saves, half->saves);
+}
+
+TEST(Techniques, KeepTheEffectiveBatch) {
+  Settings settings = usual();
+  settings.batch = 12;
+  settings.accumulation = 2;
+  bool found = false;
+  for (const Technique& each : of("llama-3.2-1b", settings)) {
+    if (!each.option.starts_with("--batch")) continue;
+    found = true;
+    EXPECT_EQ(each.settings.batch * each.settings.accumulation, 24);
+    EXPECT_FALSE(each.changes_training);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Techniques, KnowZeroOnlyWithSeveralGpus) {
+  EXPECT_EQ(find(of("llama-3.2-1b", usual()), "--world 4 --zero 3"), nullptr);
+  const std::vector<Technique> all = of("llama-3.2-1b", usual(), {.card = nullptr, .gpus = 4});
+  ASSERT_NE(find(all, "--world 4 --zero 3"), nullptr);
+  EXPECT_GT(find(all, "--world 4 --zero 3")->saves, find(all, "--world 4 --zero 1")->saves);
+}
+
+TEST(Techniques, SayWhatCannotRunYet) {
+  TechniqueOptions options;
+  options.can_run = [](const Settings& settings) { return settings.quantize == Quantize::none; };
+  const std::vector<Technique> all = of("llama-3.2-1b", usual(), options);
+  ASSERT_NE(find(all, "--quantize 4bit --lora-rank 8"), nullptr);
+  EXPECT_FALSE(find(all, "--quantize 4bit --lora-rank 8")->can_run);
+  EXPECT_TRUE(find(all, "--lora-rank 8")->can_run);
+}
+
+// 6 operations for each parameter and token, and attention: 4 for each pair of tokens and number of
+// a head's width forward, 2.5 times that backward. The embedding is looked up, not multiplied.
+TEST(Forecast, CountsSixOperationsAParameterAndToken) {
+  Settings settings = usual();
+  settings.batch = 1;
+  settings.seq = 64;
+  const Forecast forecast = forecast_of(model_named("llama-3.1-8b").config, settings);
+  const double multiplied = static_cast<double>(forecast.parameters - 128'256LL * 4096);
+  const double attention = 32 * 3.5 * 4 * 64 * 64 * 4096;
+  EXPECT_NEAR(forecast.operations / (6 * multiplied * 64 + attention), 1, 0.001);
+}
+
+TEST(StepSeconds, AreFewerOnAFasterCard) {
+  const Forecast forecast = forecast_of(model_named("gpt2").config, {});
+  EXPECT_LT(step_seconds(forecast, gpu::find_card("H100 SXM")),
+            step_seconds(forecast, gpu::find_card("T4")));
+}
+
+TEST(StepSeconds, GrowWithAccumulation) {
+  Settings settings;
+  const ModelConfig config = model_named("gpt2").config;
+  const double one = step_seconds(forecast_of(config, settings), nullptr);
+  settings.accumulation = 4;
+  const double four = step_seconds(forecast_of(config, settings), nullptr);
+  EXPECT_GT(four, 3 * one);
+  EXPECT_LT(four, 4 * one) << "the optimizer steps once";
+}
+
+}  // namespace
+}  // namespace headroom::formula
