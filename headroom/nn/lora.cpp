@@ -3,15 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <cmath>
-#include <map>
-#include <string_view>
 
 #include "headroom/base/error.h"
-#include "headroom/base/text.h"
 #include "headroom/libtorch/on.h"
-#include "headroom/nn/freeze.h"
+#include "headroom/nn/detail/targets.h"
 #include "headroom/nn/layers.h"
 
 namespace headroom::nn {
@@ -42,102 +38,6 @@ class Lora::Adapter {
 namespace {
 
 using torch::nn::Module;
-
-// What attention is made of, as the models of transformers call it.
-const std::map<std::string, std::vector<std::string>, std::less<>>& words() {
-  static const std::map<std::string, std::vector<std::string>, std::less<>> all = {
-      {"q", {"q", "q_proj", "query", "q_lin", "c_attn", "query_key_value", "qkv_proj"}},
-      {"k", {"k", "k_proj", "key", "k_lin", "c_attn", "query_key_value", "qkv_proj"}},
-      {"v", {"v", "v_proj", "value", "v_lin", "c_attn", "query_key_value", "qkv_proj"}},
-      {"o",
-       {"o", "o_proj", "out_proj", "out_lin", "attn.c_proj", "attention.dense",
-        "attention.output.dense", "self_attn.dense"}}};
-  return all;
-}
-
-// Where a letter does not fit, the last * takes one letter more.
-bool fits(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0, t = 0;
-  std::size_t star = std::string_view::npos, taken = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
-      ++p, ++t;
-    } else if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++taken;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
-
-bool ends_with_name(std::string_view path, const std::string& name) {
-  return path == name || path.ends_with("." + name);
-}
-
-bool in_head(std::string_view path) {
-  const std::string first(path.substr(0, path.find('.')));
-  const std::vector<std::string>& heads = usual_heads();
-  return std::find(heads.begin(), heads.end(), first) != heads.end();
-}
-
-bool matches(std::string_view path, const std::string& pattern) {
-  if (pattern == "all-linear") return !in_head(path);
-  if (pattern.find_first_of("*?") != std::string::npos) return fits(pattern, path);
-  const auto word = words().find(pattern);
-  if (word == words().end()) return ends_with_name(path, pattern);
-  return std::any_of(word->second.begin(), word->second.end(),
-                     [&](const std::string& name) { return ends_with_name(path, name); });
-}
-
-// A layer that can have an adapter.
-struct Target {
-  std::string path;
-  Module* layer;
-  Tensor weight;
-  After* after;
-  bool transposed;
-};
-
-std::vector<Target> linear_layers(Module& model) {
-  std::vector<Target> layers;
-  for (const auto& item : model.named_modules("", false)) {
-    Module* const module = item.value().get();
-    if (auto* const linear = dynamic_cast<Linear*>(module))
-      layers.push_back({item.key(), module, linear->weight, &linear->after, false});
-    else if (auto* const turned = dynamic_cast<Conv1D*>(module))
-      layers.push_back({item.key(), module, turned->weight, &turned->after, true});
-  }
-  return layers;
-}
-
-std::string names_of(const std::vector<Target>& layers) {
-  std::vector<std::string> names;
-  for (const Target& layer : layers) {
-    const std::string name = layer.path.substr(layer.path.rfind('.') + 1);
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
-  return names.empty() ? "nothing: this model has no linear layers" : join(names, ", ");
-}
-
-std::vector<Target> chosen(const std::vector<Target>& layers,
-                           const std::vector<std::string>& patterns) {
-  for (const std::string& pattern : patterns)
-    if (std::none_of(layers.begin(), layers.end(),
-                     [&](const Target& layer) { return matches(layer.path, pattern); }))
-      throw UsageError(expectation("add_lora", "targets that the model has", "'" + pattern + "'",
-                                   names_of(layers)));
-  std::vector<Target> targets;
-  for (const Target& layer : layers)
-    if (std::any_of(patterns.begin(), patterns.end(),
-                    [&](const std::string& pattern) { return matches(layer.path, pattern); }))
-      targets.push_back(layer);
-  return targets;
-}
 
 void check(const LoraOptions& options) {
   if (options.rank < 1)
@@ -238,14 +138,14 @@ bool Lora::merged() const {
 
 Lora add_lora(Module& model, const LoraOptions& options) {
   check(options);
-  const std::vector<Target> targets = chosen(linear_layers(model), options.targets);
-  for (const Target& target : targets)
+  const auto targets = detail::chosen(detail::linear_layers(model), options.targets);
+  for (const detail::Target& target : targets)
     if (*target.after)
       throw UsageError(expectation("add_lora", "layers without an adapter",
                                    target.path + ", which has one", "other targets"));
   for (Tensor& parameter : model.parameters()) parameter.set_requires_grad(false);
   Lora lora;
-  for (const Target& target : targets) {
+  for (const detail::Target& target : targets) {
     const auto adapter =
         std::make_shared<Lora::Adapter>(*target.layer, target.weight, target.transposed, options);
     *target.after = [adapter](const Tensor& x, Tensor result) {

@@ -64,9 +64,10 @@ class Lora {
 };
 
 // Freezes the model and gives the targets adapters, which lie where the weights lie. They start as
-// peft's: A random, from the device's generator, B zero, so that nothing changes at first. Throws
-// UsageError for a pattern that no layer has (those there are are named), a layer that has an
-// adapter already, and numbers that make no sense.
+// peft's: A random, from the device's generator, B zero, so that nothing changes at first; what
+// gives a model its first values (models/initialise.h) comes before. Throws UsageError for a
+// pattern that no layer has (those there are are named), a layer that has an adapter already, and
+// numbers that make no sense.
 [[nodiscard]] Lora add_lora(torch::nn::Module& model, const LoraOptions& options = {});
 
 // transformers' enable_input_require_grads: what the first embedding gives (in a model without, its

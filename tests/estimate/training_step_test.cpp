@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/formula/can_run.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/sim/simulate.h"
 

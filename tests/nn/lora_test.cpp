@@ -98,7 +98,15 @@ TEST(Lora, ATargetThatNoLayerHasIsRefusedWithTheOnesThereAre) {
     EXPECT_THAT(error.what(), HasSubstr("c_attn, c_proj, c_fc, lm_head"));
   }
   EXPECT_FALSE(trained(model->module()).empty());  // nothing was touched
-  EXPECT_THROW((void)add_lora(tiny_model("resnet")->module()), UsageError);
+}
+
+TEST(Lora, AModelWithoutQueriesIsRefused) {
+  try {
+    (void)add_lora(tiny_model("resnet")->module());
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'q'; try classifier.1"));
+  }
 }
 
 TEST(Lora, RefusesASecondAdapterAndNumbersThatMakeNoSense) {

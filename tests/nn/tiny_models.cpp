@@ -66,6 +66,7 @@ formula::ModelConfig tiny_config(const std::string& type) {
 
 std::shared_ptr<models::Model> tiny_model(const std::string& type, const models::Settings& settings,
                                           c10::Device device) {
+  at::set_num_threads(1);  // threads only cost time here, much of it on a machine that is busy
   const auto model =
       libtorch::on(at::kCPU, [&] { return models::build(tiny_config(type), settings); });
   torch::manual_seed(1);

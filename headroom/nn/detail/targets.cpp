@@ -1,0 +1,111 @@
+#include "headroom/nn/detail/targets.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/nn/freeze.h"
+
+namespace headroom::nn::detail {
+namespace {
+
+// What attention is made of, as the models of transformers call it.
+const std::map<std::string, std::vector<std::string>, std::less<>>& words() {
+  static const std::map<std::string, std::vector<std::string>, std::less<>> all = {
+      {"q", {"q", "q_proj", "query", "q_lin", "c_attn", "query_key_value", "qkv_proj"}},
+      {"k", {"k", "k_proj", "key", "k_lin", "c_attn", "query_key_value", "qkv_proj"}},
+      {"v", {"v", "v_proj", "value", "v_lin", "c_attn", "query_key_value", "qkv_proj"}},
+      {"o",
+       {"o", "o_proj", "out_proj", "out_lin", "attn.c_proj", "attention.dense",
+        "attention.output.dense", "self_attn.dense"}}};
+  return all;
+}
+
+// Where a letter does not fit, the last * takes one letter more.
+bool fits(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0, t = 0;
+  std::size_t star = std::string_view::npos, taken = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
+      ++p, ++t;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+bool ends_with_name(std::string_view path, const std::string& name) {
+  return path == name || path.ends_with("." + name);
+}
+
+bool in_head(std::string_view path) {
+  const std::string first(path.substr(0, path.find('.')));
+  const std::vector<std::string>& heads = usual_heads();
+  return std::find(heads.begin(), heads.end(), first) != heads.end();
+}
+
+bool matches(std::string_view path, const std::string& pattern) {
+  if (pattern == "all-linear") return !in_head(path);
+  if (pattern.find_first_of("*?") != std::string::npos) return fits(pattern, path);
+  const auto word = words().find(pattern);
+  if (word == words().end()) return ends_with_name(path, pattern);
+  return std::any_of(word->second.begin(), word->second.end(),
+                     [&](const std::string& name) { return ends_with_name(path, name); });
+}
+
+// The last part of its path, and the one before if that is a number in a list.
+std::string name_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  if (dot == std::string::npos) return path;
+  const std::string last = path.substr(dot + 1);
+  return to_integer(last) ? name_of(path.substr(0, dot)) + "." + last : last;
+}
+
+std::string names_of(const std::vector<Target>& layers) {
+  std::vector<std::string> names;
+  for (const Target& layer : layers) {
+    const std::string name = name_of(layer.path);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names.empty() ? "nothing: this model has no linear layers" : join(names, ", ");
+}
+
+}  // namespace
+
+std::vector<Target> linear_layers(torch::nn::Module& model) {
+  std::vector<Target> layers;
+  for (const auto& item : model.named_modules("", false)) {
+    torch::nn::Module* const module = item.value().get();
+    if (auto* const linear = dynamic_cast<Linear*>(module))
+      layers.push_back({item.key(), module, linear->weight, &linear->after, false});
+    else if (auto* const turned = dynamic_cast<Conv1D*>(module))
+      layers.push_back({item.key(), module, turned->weight, &turned->after, true});
+  }
+  return layers;
+}
+
+std::vector<Target> chosen(const std::vector<Target>& layers,
+                           const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns)
+    if (std::none_of(layers.begin(), layers.end(),
+                     [&](const Target& layer) { return matches(layer.path, pattern); }))
+      throw UsageError(expectation("add_lora", "targets that the model has", "'" + pattern + "'",
+                                   names_of(layers)));
+  std::vector<Target> targets;
+  for (const Target& layer : layers)
+    if (std::any_of(patterns.begin(), patterns.end(),
+                    [&](const std::string& pattern) { return matches(layer.path, pattern); }))
+      targets.push_back(layer);
+  return targets;
+}
+
+}  // namespace headroom::nn::detail
