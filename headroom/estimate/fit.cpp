@@ -7,6 +7,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/estimate/training_step.h"
+#include "headroom/formula/can_run.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/models/model.h"
 #include "headroom/sim/child.h"
@@ -17,8 +18,13 @@ namespace {
 using formula::ModelConfig;
 using formula::Settings;
 
-// Shorter sequences take other ways through kernels, and say less of long ones.
-constexpr std::int64_t kFirstLength = 128;
+// A first length from which others can be told: shorter ones take other ways through kernels. CUDA
+// sorts the indices of an embedding's gradient where there are more than 3072.
+std::int64_t first_length(const Settings& settings) {
+  constexpr std::int64_t kStep = 128, kSortedFrom = 3073;
+  const std::int64_t length = (kSortedFrom + settings.batch - 1) / settings.batch;
+  return (length + kStep - 1) / kStep * kStep;
+}
 
 void check(const ModelConfig& config, const Settings& settings, const FitOptions& options) {
   const std::vector<std::string> names = cannot_run(settings);
@@ -32,11 +38,18 @@ void check(const ModelConfig& config, const Settings& settings, const FitOptions
                                  config.type() + ", which takes images", "--over batch"));
 }
 
-Bounds bounds_of(const ModelConfig& config, const FitOptions& options) {
+Bounds bounds_of(const ModelConfig& config, const Settings& settings, const FitOptions& options) {
+  const bool of_lengths = options.over == Over::seq;
   Bounds bounds{.at_least = options.at_least, .at_most = options.at_most};
-  if (options.over == Over::batch) return bounds;
-  bounds.first = kFirstLength;
-  bounds.points = 3;  // what attention keeps grows with the square
+  if (of_lengths) bounds.first = first_length(settings);
+  if (of_lengths) bounds.growth.power = 2;
+  if (settings.loss == formula::LossForm::chunked) {
+    bounds.growth.tokens = of_lengths ? settings.batch : sequence_length(config, settings);
+    bounds.growth.chunk = settings.loss_chunk;
+    // One with several chunks, the last of which is not whole.
+    bounds.first = std::max(bounds.first, 2 * settings.loss_chunk / bounds.growth.tokens + 1);
+  }
+  if (!of_lengths) return bounds;
   if (const auto longest = longest_sequence(config))
     bounds.at_most = std::min(bounds.at_most.value_or(*longest), *longest);
   return bounds;
@@ -104,7 +117,7 @@ FitResult fit(const formula::NamedModel& model, const Settings& settings,
     };
   };
   const auto find = [&] {
-    return find_largest(bounds_of(model.config, options), step_of, card, options.margin,
+    return find_largest(bounds_of(model.config, settings, options), step_of, card, options.margin,
                         settings.steps,
                         {.rules = options.rules,
                          .settings = options.allocator,

@@ -15,9 +15,10 @@ namespace {
 using Size = std::int64_t;
 using Guess = std::optional<Size>;
 
-// A guess from a single run goes this far at most: what follows corrects it, and sizes that no
-// kernel takes would end the search with an error.
-constexpr Size kLargestLeap = 1024;
+// So many times larger than what was run is the next at most: what follows corrects it, and sizes
+// that no kernel takes would end the search with an error.
+constexpr Size kLargestLeap = 1024;  // from a single run
+constexpr Size kLargestStep = 32;    // from what is foreseen
 // Sizes beyond a boundary in which a second one is looked for.
 constexpr Size kLookAhead = 16;
 
@@ -30,7 +31,7 @@ class Search {
         card_(card),
         steps_(steps),
         options_(options),
-        foresight_(bounds.points) {}
+        foresight_(bounds.growth) {}
 
   Largest run(const Margin& margin) {
     for (Guess next = first(); next && probes_left(); next = choose()) probe(*next);
@@ -85,13 +86,20 @@ class Search {
   // Nothing: the answer is there.
   [[nodiscard]] Guess choose() const {
     const Guess fits = largest_that_fits();
-    if (!fits) return does_not_fit(bounds_.at_least) ? Guess() : bounds_.at_least;
+    if (!fits) return smaller();
     if (*fits == most() || does_not_fit(*fits + 1)) return {};
-    const Guess limit = smallest_that_does_not(*fits);
-    const Guess foreseen = foresee(*fits);
-    if (foreseen) return within(*foreseen, *fits + 1, most());
-    if (limit) return *fits + (*limit - *fits) / 2;
+    if (const Guess foreseen = foresee(*fits)) return within(*foreseen, *fits + 1, most());
+    if (const Guess limit = smallest_that_does_not(*fits)) return *fits + (*limit - *fits) / 2;
     return within(guess(), *fits + 1, most());
+  }
+
+  // While nothing fits.
+  [[nodiscard]] Guess smaller() const {
+    const Size least = bounds_.at_least;
+    if (does_not_fit(least)) return {};
+    if (std::ssize(probes_) == kMostProbes - 1) return least;
+    const Size wish = foresee(least - 1).value_or(guess());
+    return within(wish, least, *smallest_that_does_not(least) - 1);
   }
 
   // From the first run alone: what is alive after a step does not grow, the rest does so evenly.
@@ -100,7 +108,8 @@ class Search {
     const auto grows = static_cast<double>((one.peak_reserved - lasting_).count),
                room = static_cast<double>((empty_card_->free_on_card() - lasting_).count);
     const double times = grows > 0 ? room / grows : 2;
-    return one.size * std::clamp(static_cast<Size>(times), Size{2}, kLargestLeap);
+    return static_cast<Size>(static_cast<double>(one.size) *
+                             std::clamp(times, 0.0, static_cast<double>(kLargestLeap)));
   }
 
   [[nodiscard]] std::optional<bool> foreseen(Size size) const {
@@ -112,15 +121,19 @@ class Search {
   [[nodiscard]] Guess foresee(Size fits) const {
     if (!foreseen(fits + 1)) return {};
     Size low = fits, high = fits + 1;
-    for (Size leap = 1; *foreseen(high); high = std::min(low + leap, most())) {
+    const Size farthest =
+        within(smallest_that_does_not(fits).value_or(fits * kLargestStep), fits + 1, most());
+    for (Size leap = 1; *foreseen(high); high = std::min(low + leap, farthest)) {
       low = high;
-      if (low == most()) return low;
+      if (low == farthest) return low;
       leap *= 2;
     }
     while (high - low > 1) {
       const Size middle = low + (high - low) / 2;
       (*foreseen(middle) ? low : high) = middle;
     }
+    // That takes two probes more, and what is foreseen is less sure there.
+    if (std::ssize(probes_) > kMostProbes - 3 || does_not_fit(high)) return low;
     for (Size ahead = std::min(high + kLookAhead, most()); ahead > high; --ahead)
       if (*foreseen(ahead)) return ahead;
     return low;
@@ -139,9 +152,7 @@ class Search {
   [[nodiscard]] Bytes reserved_by(Size size) const {
     for (const Probe& probe : probes_)
       if (probe.size == size) return probe.peak_reserved;
-    const auto foreseen = foresight_.peak_reserved(
-        size, allocator::CachingAllocator({.settings = empty_card_->settings()}));
-    return foreseen.value_or(probes_.front().peak_reserved);
+    return foresight_.peak_reserved(size, *empty_card_).value_or(probes_.front().peak_reserved);
   }
 
   [[nodiscard]] Guess largest_reserving(Bytes most_reserved, Size largest) const {

@@ -47,7 +47,7 @@ struct Bounds {
   std::int64_t at_least = 1;
   std::optional<std::int64_t> at_most = {};
   std::int64_t first = 2;  // is tried first, unless the others forbid it
-  std::size_t points = 2;  // Foresight's: 2 where bytes grow in a line, 3 for a parabola
+  Growth growth = {};
 };
 
 struct Largest {

@@ -49,7 +49,17 @@ class RequestLog final : public sim::Watcher {
     for (const auto& [address, one] : live_) sum += one.second;
     return sum;
   }
-  [[nodiscard]] Requests take() { return std::move(requests_); }
+  // Frees that follow one another in the order of their ids: theirs may be one of host addresses
+  // (autocast's cache is a hash table), and makes no difference to an allocator.
+  [[nodiscard]] Requests take() {
+    const auto is_free = [](const Operation& one) { return one.kind == Operation::Kind::free; };
+    for (auto begin = requests_.begin(); begin != requests_.end();) {
+      const auto from = std::find_if(begin, requests_.end(), is_free);
+      begin = std::find_if_not(from, requests_.end(), is_free);
+      std::sort(from, begin, [](const auto& one, const auto& other) { return one.id < other.id; });
+    }
+    return std::move(requests_);
+  }
 
  private:
   void add(Operation::Kind kind, std::uint32_t id, Bytes bytes, allocator::StreamId stream) {
@@ -101,6 +111,11 @@ StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int ste
   run.lasting = log.alive();
   run.requests = log.take();
   return run;
+}
+
+double Growth::last_chunk(std::int64_t size) const {
+  const std::int64_t left = size * tokens % chunk;
+  return static_cast<double>(left == 0 ? chunk : left);
 }
 
 gpu::SimulatedCard without_limit(const gpu::SimulatedCard& card) {

@@ -41,6 +41,15 @@ struct StepRun {
 [[nodiscard]] StepRun run_steps(const gpu::SimulatedCard& card, const MakeSubject& make, int steps,
                                 const dryrun::CardOptions& options);
 
+// How the bytes of requests may grow with the size.
+struct Growth {
+  int power = 1;  // with which power of it at most: 2 for a length, because of attention
+  // Of a loss by chunks: tokens for each of the size, and at a time. 0: it is in one.
+  std::int64_t tokens = 0, chunk = 0;
+
+  [[nodiscard]] double last_chunk(std::int64_t size) const;
+};
+
 // The same card with more memory than any has.
 [[nodiscard]] gpu::SimulatedCard without_limit(const gpu::SimulatedCard& card);
 

@@ -1,11 +1,13 @@
-// What runs of other sizes would ask of the card, from those that were run. A run of one program at
-// two sizes asks the same in the same order, and each request's bytes grow with the size along a
-// line (or, with a sequence's length, a parabola): so the requests of a size in between or beyond
-// are known, and the allocator's model answers in a millisecond whether they fit. Rounding, pools
-// and fragmentation are in it.
+// What runs of other sizes would ask of the card, from those that were run: then the allocator's
+// model answers in a millisecond whether they fit, with its rounding, pools and fragmentation.
 //
-// Where runs did not ask the same (more chunks of a loss, another kernel), what is drawn on as a
-// line is the smallest card on which each fits.
+// - A run of one program at two sizes asks the same in the same order, and each request's bytes
+//   grow with the size along a line (with a sequence's length, a parabola).
+// - Where runs did not ask the same (more chunks of a loss, another kernel for more tokens), the
+//   nearest run's requests are scaled: those whose bytes are found in another run as they are,
+//   stay; those that are found as many times larger as the size is, grow.
+// - Where that does not explain the other run, what is drawn on as a line is the smallest card on
+//   which each run fits.
 //
 // A foresight is not an answer: what it says is tried by a run.
 #pragma once
@@ -21,8 +23,7 @@ namespace headroom::estimate::detail {
 
 class Foresight {
  public:
-  // How many runs the bytes of a request are drawn through: 2 a line, 3 a parabola.
-  explicit Foresight(std::size_t points) : points_(points) {}
+  explicit Foresight(const Growth& growth) : growth_(growth) {}
 
   // A whole run, on a card that refused it nothing.
   void learn(std::int64_t size, Requests requests);
@@ -30,7 +31,7 @@ class Foresight {
   // Nothing: fewer than two runs are known.
   [[nodiscard]] std::optional<bool> fits(std::int64_t size,
                                          const allocator::CachingAllocator& card) const;
-  // Of a run on `card`, which shall have no limit.
+  // Of a run on a card without limit, with the settings of this one.
   [[nodiscard]] std::optional<Bytes> peak_reserved(std::int64_t size,
                                                    const allocator::CachingAllocator& card) const;
 
@@ -40,18 +41,25 @@ class Foresight {
     Requests requests;
   };
   using Runs = std::map<std::int64_t, Known>;
-  using Nearest = std::vector<Runs::const_iterator>;
+  using Run = Runs::const_iterator;
 
-  [[nodiscard]] Nearest nearest(std::int64_t size, bool of_one_program) const;
-  [[nodiscard]] std::optional<Requests> requests_of(std::int64_t size) const;
-  [[nodiscard]] Bytes needed(Runs::const_iterator run,
-                             const allocator::CachingAllocator& card) const;
-  [[nodiscard]] std::optional<Bytes> along_a_line(std::int64_t size, Bytes of_first,
-                                                  Bytes of_second, const Nearest& runs) const;
+  [[nodiscard]] std::vector<Run> nearest(std::int64_t size) const;
+  [[nodiscard]] std::optional<Requests> requests_of(std::int64_t size,
+                                                    const allocator::CachingAllocator& card) const;
+  [[nodiscard]] Requests drawn(std::int64_t size, std::vector<Run> runs) const;
+  [[nodiscard]] bool is_of_last_chunk(std::size_t request, const std::vector<Run>& runs) const;
+  [[nodiscard]] std::vector<double> factors(std::int64_t from, std::int64_t to) const;
+  [[nodiscard]] Requests scaled(std::int64_t size, Run run, Run other) const;
+  [[nodiscard]] bool explains(Run run, Run other, const allocator::CachingAllocator& card) const;
+  [[nodiscard]] Bytes needed(Run run, const allocator::CachingAllocator& card) const;
+  [[nodiscard]] Bytes along_a_line(std::int64_t size,
+                                   const allocator::CachingAllocator& card) const;
 
-  std::size_t points_;
+  Growth growth_;
   Runs runs_;
-  mutable std::map<std::int64_t, Bytes> needed_;  // by size; found by halving once
+  // Found once: the smallest card for a run, and whether one run explains another.
+  mutable std::map<std::int64_t, Bytes> needed_;
+  mutable std::map<std::pair<std::int64_t, std::int64_t>, bool> explains_;
 };
 
 }  // namespace headroom::estimate::detail
