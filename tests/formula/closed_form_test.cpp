@@ -205,6 +205,18 @@ TEST(ForecastOf, TrainsAdaptersAlone) {
   EXPECT_EQ(forecast_of(model("llama-2-7b"), settings).trainable_parameters, 8'388'608);
 }
 
+// A layer that runs again was once taken for a part of the head, and had no adapters then.
+TEST(ForecastOf, GivesAdaptersTheirGradientsInLayersThatRunAgain) {
+  Settings settings;
+  settings.seq = 8;
+  settings.lora_rank = 512;
+  settings.form = OptimizerForm::foreach;
+  settings.checkpoint_every = 1;
+  const Forecast forecast = forecast_of(model("t5-small"), settings);
+  EXPECT_EQ(forecast.phase, PeakPhase::optimizer);
+  EXPECT_EQ(forecast.at_peak.gradients.count, 4 * forecast.trainable_parameters);
+}
+
 // Keys and values, 32 layers, 4096 wide, 2 bytes: 512 KiB a token (Kwon et al. 2023 count 800 KB
 // for the 13B of OPT, by the same rule).
 TEST(ForecastOf, AddsTheCacheOfTheWholeSequenceWhenItGenerates) {

@@ -14,7 +14,7 @@ namespace headroom::formula::detail {
 struct DecoderSurroundings {
   Network::Rotation rotation;
   Value mask;
-  Value weights = {};  // of the layer before, where the model holds them until the next has run
+  Value weights = {}, gradient_of_weights = {};  // GPT-Neo's, of the layer before
 };
 
 // An MLP with one activation between two layers; `function`: the key that names it.

@@ -45,6 +45,7 @@ class GptNeo {
   GptNeo(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
 
   Value layer(Value states, DecoderSurroundings& with) {
+    let_go(with);
     Value residual = states, weights;
     states = net_.layer_norm(states, shape_.width);
     const Value attended = attention(states, with, weights);
@@ -54,11 +55,25 @@ class GptNeo {
     const PlainMlp mlp{shape_.width, shape_.inner, "mlp.c_fc", "mlp.c_proj", "activation_function"};
     const Value wide = net_.dropout(plain_mlp(net_, states, mlp), shape_.residual_dropout);
     Value sum = plus(net_.tape, residual, wide);
-    if (net_.tape.phase() == Phase::forward) with.weights = weights;
+    hold(with, weights);
     return sum;
   }
 
  private:
+  // The model holds a layer's weights until the next has run. The reentrant form of checkpointing
+  // takes them for a result of what runs again, with a gradient of zeros.
+  void hold(DecoderSurroundings& with, const Value& weights) {
+    const bool again = net_.tape.phase() == Phase::backward;
+    if (again && net_.settings.checkpointing_kind != CheckpointingKind::reentrant) return;
+    with.weights = weights;
+    if (again) with.gradient_of_weights = net_.tape.make(weights.count, weights.type);
+  }
+  void let_go(DecoderSurroundings& with) {
+    if (net_.tape.phase() != Phase::backward) return;
+    with.weights.reset();
+    with.gradient_of_weights.reset();
+  }
+
   Value attention(const Value& x, const DecoderSurroundings& with, Value& weights) {
     Tape& tape = net_.tape;
     const Value q = projected(x, "attention.q_proj");

@@ -103,7 +103,8 @@ Value Network::with_adapter(const Value& x, Value result, std::int64_t in, std::
   Parameter& a = tape.parameter(rank, in, situation.type, situation.trains);
   Parameter& b = tape.parameter(out, rank, situation.type, situation.trains);
   const Type type = result.type;
-  Value added = multiplied(x, a, nullptr, in, rank);
+  const Value input = cast(tape, x, a.type);
+  Value added = multiplied(input, a, nullptr, in, rank);
   added = multiplied(added, b, nullptr, rank, out);
   added = times_number(tape, added);
   result = plus(tape, result, added);

@@ -152,8 +152,13 @@ Value Network::layers(const std::vector<int>& kinds, const Layer& layer, Value s
   const bool reentrant = settings.checkpointing_kind == CheckpointingKind::reentrant;
   const auto one = [&, layer](int kind, const Value& x) {
     if (kind % 2 == 0) return layer(kind / 2, x);
-    return tape.checkpoint([layer, kind](const Value& y) { return layer(kind / 2, y); }, x,
-                           reentrant);
+    const auto part = [this, layer, kind](const Value& y) {
+      const bool before = std::exchange(backbone_, true);  // when it runs again, heads come last
+      Value result = layer(kind / 2, y);
+      backbone_ = before;
+      return result;
+    };
+    return tape.checkpoint(part, x, reentrant);
   };
   const std::size_t period = period_of(all);
   std::size_t begin = 0;

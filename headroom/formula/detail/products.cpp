@@ -25,12 +25,16 @@ Value mean_of_rows(Tape& tape, const Value& x, std::int64_t rows) {
   return result;
 }
 
+// CUDA multiplies gradient and result first (aten/src/ATen/native/cuda/SoftMax.cu,
+// softmax_backward_cuda_out).
 Value softmax(Tape& tape, const Value& x) {
   Value result = tape.make(x.count, x.type);
   if (!learns(tape, x)) return result;
   Value kept = result;
   tape.record(result, [to = x.edge, kept = std::move(kept)](Tape& t, Gradients& g) {
-    t.send(to, t.make(g[0].count, g[0].type));
+    Value gradient = t.make(g[0].count, g[0].type);
+    t.touch(g[0].count * size_of(g[0].type));
+    t.send(to, std::move(gradient));
   });
   return result;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "headroom/base/error.h"
+
 namespace headroom::formula::detail {
 
 std::int64_t rounded(std::int64_t bytes) {
@@ -158,7 +160,12 @@ void Tape::reclassify(const Value& value, std::int64_t Held::*part) {
 }
 
 Parameter& Tape::parameter(std::int64_t rows, std::int64_t columns, Type type, bool trained) {
-  if (cursor_ < parameters_.size()) return parameters_[cursor_++];
+  if (cursor_ < parameters_.size()) {
+    Parameter& known = parameters_[cursor_++];
+    if (known.rows != rows || known.columns != columns)
+      throw InternalError("[Tape::parameter] a layer that runs again asks for other parameters");
+    return known;
+  }
   Parameter parameter;
   parameter.rows = rows;
   parameter.columns = columns;
@@ -227,7 +234,11 @@ void Tape::accumulate(Parameter& parameter) {
     if (options_.bytes_of_step) touch(options_.bytes_of_step(parameter));
     return;
   }
-  if (options_.gradients_are_there || parameter.gradient) return;  // added to what is there
+  if (options_.gradients_are_there) return;  // added to them
+  if (parameter.gradient) {  // of a part that has run again: in truth both arrived together
+    touch(arrived.count * size_of(arrived.type));
+    return;
+  }
   if (!arrived.is_only_owner()) arrived = make(arrived.count, arrived.type);
   reclassify(arrived, &Held::gradients);
   parameter.gradient = std::move(arrived);
