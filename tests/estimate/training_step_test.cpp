@@ -171,10 +171,10 @@ TEST(CannotRun, NamesWhatHasNoPartYet) {
   settings.lora_rank = 8;
   settings.freeze_backbone = true;
   settings.loss = formula::LossForm::chunked;
-  EXPECT_TRUE(cannot_run(settings).empty());
+  EXPECT_TRUE(formula::cannot_run(settings).empty());
   settings.quantize = formula::Quantize::int4;
   settings.zero = 2;
-  EXPECT_THAT(cannot_run(settings), ElementsAre("--quantize 4bit", "--zero 2"));
+  EXPECT_THAT(formula::cannot_run(settings), ElementsAre("--quantize 4bit", "--zero 2"));
   try {
     (void)trained("llama", settings);
     FAIL();
