@@ -21,10 +21,10 @@ struct Pass {
   Cache* cache = nullptr;  // nothing: keys and values are not kept
   std::function<Tensor(std::size_t, const std::function<Tensor(const Tensor&)>&, const Tensor&)>
       run_layer;
-  // For a layer that gives more than hidden states.
+  // For a layer that takes or gives more than hidden states.
   std::function<nn::Tensors(std::size_t, const std::function<nn::Tensors(const nn::Tensors&)>&,
                             const nn::Tensors&)>
-      run_layer_giving_more;
+      run_layer_of_several;
 };
 
 struct HeadOptions {
@@ -50,7 +50,7 @@ class DecoderNet : public Net {
     pass.run_layer = [this](std::size_t i, const auto& layer, const Tensor& x) {
       return run_layer(i, layer, x);
     };
-    pass.run_layer_giving_more = [this](std::size_t i, const auto& layer, const nn::Tensors& x) {
+    pass.run_layer_of_several = [this](std::size_t i, const auto& layer, const nn::Tensors& x) {
       return run_layer(i, layer, x);
     };
     return (*decoder_)(batch, pass);

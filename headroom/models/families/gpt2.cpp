@@ -207,15 +207,19 @@ class Gpt2 : public torch::nn::Module {
     auto with = std::make_shared<Surroundings>();
     with->attention = pass.attention;
     with->cache = pass.cache;
-    with->mask = causal_mask(batch, positions,
-                             {.attention = pass.attention,
-                              .type = embedded.scalar_type(),
-                              .with_cache = pass.cache != nullptr});
+    const Tensor mask = causal_mask(batch, positions,
+                                    {.attention = pass.attention,
+                                     .type = embedded.scalar_type(),
+                                     .with_cache = pass.cache != nullptr});
     states = at::dropout(states, shape_.embedding_dropout, is_training());
     for (std::size_t i = 0; i < layers_->size(); ++i) {
-      const auto layer = (*layers_)[i];
-      states = pass.run_layer(
-          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
+      // The mask is an input, which the backward pass frees, unlike what belongs to the function.
+      const auto run = [layer = (*layers_)[i], with](const nn::Tensors& x) {
+        Surroundings own = *with;
+        own.mask = x[1];
+        return nn::Tensors{(*layer)(x[0], own)};
+      };
+      states = pass.run_layer_of_several(i, run, {states, mask})[0];
     }
     return (*norm_)(states);
   }

@@ -232,7 +232,7 @@ class GptNeo : public torch::nn::Module {
         const Attended attended = (*layer)(x[0], *with);
         return nn::Tensors{attended.out, attended.weights};
       };
-      outputs = pass.run_layer_giving_more(i, run, {states});
+      outputs = pass.run_layer_of_several(i, run, {states});
       states = outputs[0];
     }
     return states;

@@ -131,7 +131,8 @@ class Block : public torch::nn::Module {
     feed_forward_ = child<FeedForwardLayer>(*layers, decoder ? "2" : "1", shape, kind);
   }
 
-  // In: states, bias, the encoder's states, bias of cross attention; out: states and biases.
+  // In: states, bias, the encoder's states, bias of cross attention (masks follow, which `with`
+  // has, too); out: states and biases.
   Tensors operator()(const Tensors& inputs, const T5Surroundings& with) const {
     const Tensors attended = (*self_)(inputs[0], {}, inputs[1], with);
     Tensor states = clamped(attended[0]);
@@ -173,29 +174,40 @@ class Stack : public torch::nn::Module {
     surroundings.positions = at::arange(tokens.size(1), tokens.options());
     const Tensor own = mask.defined() && !decoder_ ? mask : ones_mask(tokens);
     const at::ScalarType type = embedded.scalar_type();
-    surroundings.mask =
+    Masks masks;
+    masks.own =
         decoder_ ? t5_causal_mask(own, surroundings.positions, type) : inverted_mask(own, type);
     const Tensor theirs = !decoder_ || mask.defined()
                               ? mask
                               : at::ones({encoded.size(0), encoded.size(1)}, tokens.options());
-    if (decoder_) surroundings.encoder_mask = inverted_mask(theirs, words_->weight.scalar_type());
+    if (decoder_) masks.encoder = inverted_mask(theirs, words_->weight.scalar_type());
     const auto with = std::make_shared<const T5Surroundings>(std::move(surroundings));
-    Tensor states =
-        through_blocks(at::dropout(embedded, dropout_, is_training()), encoded, with, run_layer);
+    Tensor states = through_blocks(at::dropout(embedded, dropout_, is_training()), encoded, masks,
+                                   with, run_layer);
     states = (*norm_)(states);
     return at::dropout(states, dropout_, is_training());
   }
 
  private:
-  Tensor through_blocks(Tensor states, const Tensor& encoded,
+  struct Masks {
+    Tensor own, encoder;
+  };
+
+  // Masks are inputs of a block, which the backward pass frees, unlike what belongs to the
+  // function.
+  Tensor through_blocks(Tensor states, const Tensor& encoded, const Masks& masks,
                         const std::shared_ptr<const T5Surroundings>& with,
                         const RunLayer& run_layer) const {
     Tensors outputs;
     Tensor bias, cross_bias;
     for (std::size_t i = 0; i < blocks_->size(); ++i) {
-      const auto block = (*blocks_)[i];
-      outputs = run_layer(i, [block, with](const Tensors& x) { return (*block)(x, *with); },
-                          {states, bias, encoded, cross_bias});
+      const auto run = [block = (*blocks_)[i], with](const Tensors& x) {
+        T5Surroundings own = *with;
+        own.mask = x[4];
+        own.encoder_mask = x[5];
+        return (*block)(x, own);
+      };
+      outputs = run_layer(i, run, {states, bias, encoded, cross_bias, masks.own, masks.encoder});
       states = outputs[0];
       bias = outputs[1];
       if (decoder_) cross_bias = outputs[2];
