@@ -14,9 +14,11 @@ Headroom's command line; two training steps run under FakeTensorMode on the CPU,
 by phase: forward, backward (with what checkpointing computes again), optimizer (with clipping and
 zero_grad). Rounded counts leave out the optimizer's scalars that lie on the host beside a card.
 What such steps would have to ask their data is answered: see Answers in transformers_steps.py.
+Beside them stands a hash of what they are the figures of.
 
---check fails where a figure differs from the stored one; --share takes every N-th case only, from
-the K-th on. Two cases run at a time."""
+--check fails where a figure differs from the stored one, or is of a case as it was once; --share
+takes every N-th case only, from the K-th on, and those that are "always" checked. --write with
+--only leaves the figures of other cases as they are. Two cases run at a time."""
 import argparse
 import json
 import multiprocessing
@@ -34,7 +36,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.utils.weak import WeakIdKeyDictionary
 
 from plain_count import PlainCount, RealCount
-from transformers_steps import Training
+from transformers_steps import CONFIGS, Training
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = 2
@@ -107,12 +109,10 @@ def count_of(case, judge):
         training = Training(case)
         for tensor in training.tensors():
             judge.add(tensor)
+        training.on_host_tensors(judge.leave_out)
 
         def phase(name):
             judge.phase = name
-            if not name:
-                for tensor in training.host_tensors():
-                    judge.leave_out(tensor)
 
         with judge:
             training.run(STEPS, phase)
@@ -123,12 +123,15 @@ def measured(case):
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     start = time.time()
-    memtracker = memtracker_peak(case)
-    middle = time.time()
-    plain = count_of(case, PlainByPhase())
-    real = count_of(case, RealByPhase())
-    figures = {"memtracker": memtracker, "plain": plain.peak, "plain_512": plain.phases,
-               "real_512": real.phases}
+    try:
+        memtracker = memtracker_peak(case)
+        middle = time.time()
+        plain = count_of(case, PlainByPhase())
+        real = count_of(case, RealByPhase())
+    except Exception as error:  # torch's own cannot always go from process to process
+        raise RuntimeError(f"{case['name']}: {type(error).__name__}: {error}") from None
+    figures = {"of": hash_of(case), "memtracker": memtracker, "plain": plain.peak,
+               "plain_512": plain.phases, "real_512": real.phases}
     return case["name"], figures, (middle - start, time.time() - middle)
 
 
@@ -145,36 +148,63 @@ def measure_all(cases):
     return figures
 
 
-def chosen(options):
-    cases = json.loads((HERE / "transformers_cases.json").read_text())["cases"]
+def chosen(cases, options):
     if options.only:
         return [case for case in cases if case["name"] in options.only]
     share, of = (int(number) for number in options.share.split("/"))
-    return cases[(share - 1) % of::of]
+    return [case for i, case in enumerate(cases)
+            if i % of == (share - 1) % of or case.get("always")]
+
+
+def hash_of(case):
+    """Of the model's file and the settings: FNV-1a with 64 bits, as transformers_test.cpp has it."""
+    settings = json.dumps(case["settings"], separators=(",", ":"))
+    number = 0xcbf29ce484222325
+    for byte in (CONFIGS / f"{case['config']}.json").read_bytes() + settings.encode():
+        number = (number ^ byte) * 0x100000001b3 % 2**64
+    return f"{number:016x}"
+
+
+def write(file, cases, figures):
+    stored = json.loads(file.read_text())["peak_bytes"] if file.exists() else {}
+    lines = []
+    for case in cases:
+        peaks = figures.get(case["name"]) or stored.get(case["name"])
+        if peaks:
+            lines.append(f'    "{case["name"]}": {json.dumps(peaks)}')
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__,
+                "python": platform.python_version()}
+    peak_bytes = ",\n".join(lines)
+    file.write_text(f'{{\n  "versions": {json.dumps(versions)},\n  "steps": {STEPS},\n'
+                    f'  "peak_bytes": {{\n{peak_bytes}\n  }}\n}}\n')
+
+
+def wrong_figures(file, cases, figures):
+    stored = json.loads(file.read_text())["peak_bytes"]
+    for case in cases:
+        if stored.get(case["name"], {}).get("of") != hash_of(case):
+            yield f"{case['name']}: the stored figures are of another case"
+    for name, peaks in figures.items():
+        if stored.get(name) != peaks:
+            yield f"{name}: stored {stored.get(name)}, live {peaks}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write")
-    parser.add_argument("--check")
+    parser.add_argument("--write", type=pathlib.Path)
+    parser.add_argument("--check", type=pathlib.Path)
     parser.add_argument("--share", default="1/1")
     parser.add_argument("--only", nargs="*")
     options = parser.parse_args()
+    cases = json.loads((HERE / "transformers_cases.json").read_text())["cases"]
     start = time.time()
-    figures = measure_all(chosen(options))
-    print(f"{len(figures)} cases in {time.time() - start:.0f} s")
+    figures = measure_all(chosen(cases, options))
+    print(f"{len(figures)} of {len(cases)} cases in {time.time() - start:.0f} s")
     if options.write:
-        versions = {"torch": torch.__version__, "transformers": transformers.__version__,
-                    "python": platform.python_version()}
-        lines = ",\n".join(f'    "{name}": {json.dumps(peaks)}' for name, peaks in figures.items())
-        text = (f'{{\n  "versions": {json.dumps(versions)},\n  "steps": {STEPS},\n'
-                f'  "peak_bytes": {{\n{lines}\n  }}\n}}\n')
-        pathlib.Path(options.write).write_text(text)
+        write(options.write, cases, figures)
     if options.check:
-        stored = json.loads(pathlib.Path(options.check).read_text())["peak_bytes"]
-        wrong = [f"{name}: stored {stored.get(name)}, live {peaks}"
-                 for name, peaks in figures.items() if stored.get(name) != peaks]
+        wrong = list(wrong_figures(options.check, cases, figures))
         print("\n".join(wrong) or f"{len(figures)} models: all as stored")
         sys.exit(bool(wrong))
 

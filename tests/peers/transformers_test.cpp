@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <iomanip>
+#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,7 +32,14 @@ const std::string kFolder = HEADROOM_SOURCE_DIR "/tests/peers/";
 // most three. Each must be Headroom's figure once that one thing is put right: "real_512" in the
 // figures, RealCount in plain_count.py.
 const std::map<std::string, std::string>& exceptions() {
-  static const std::map<std::string, std::string> named = {};
+  static const std::map<std::string, std::string> named = {
+      // The peak is where a residual block's two gradients are summed. Autograd makes such a sum in
+      // place where it holds the last reference, but under any dispatch mode it takes every tensor
+      // for subclass-like and does not (input_buffer.cpp, can_accumulate_inplace;
+      // TensorSubclassLikeUtils.h).
+      {"resnet_18_64x160px_fp32_adamw_foreach",
+       "gradients are not summed in place under a dispatch mode"},
+  };
   return named;
 }
 
@@ -37,7 +48,8 @@ const std::map<std::string, std::string>& exceptions() {
 struct Case {
   std::string name;
   std::string config;
-  formula::Settings settings;
+  Json words;  // the settings', as on the command line
+  [[nodiscard]] formula::Settings settings() const { return formula::settings_from_json(words); }
 };
 
 void PrintTo(const Case& of, std::ostream* out) {
@@ -50,14 +62,29 @@ Json read(const std::string& file) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const Json& one : read("transformers_cases.json").at("cases"))
+  const Json document = read("transformers_cases.json");
+  for (const Json& one : document.at("cases"))
     all.push_back({one.at("name").get<std::string>(), one.at("config").get<std::string>(),
-                   formula::settings_from_json(one.at("settings"))});
+                   one.at("settings")});
   return all;
 }
 
+std::string config_file(const Case& of) {
+  return kFolder + "configs/" + of.config + ".json";
+}
+
 formula::ModelConfig config_of(const Case& of) {
-  return formula::read_config(kFolder + "configs/" + of.config + ".json");
+  return formula::read_config(config_file(of));
+}
+
+// Of the model's file and the settings: FNV-1a with 64 bits, as transformers_peaks.py has it.
+std::string hash_of(const Case& of) {
+  std::uint64_t number = 0xcbf29ce484222325;
+  for (const char byte : read_input(config_file(of)) + of.words.dump())
+    number = (number ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+  std::ostringstream text;
+  text << std::hex << std::setfill('0') << std::setw(16) << number;
+  return text.str();
 }
 
 const Json& figures() {
@@ -104,7 +131,7 @@ std::string name_of(trace::Phase phase) {
 
 dryrun::Peak peak_of(const Case& of) {
   const auto make = [&](c10::Device device) {
-    return estimate::training_step(config_of(of), of.settings, device).subject;
+    return estimate::training_step(config_of(of), of.settings(), device).subject;
   };
   return dryrun::dry_run("unlimited", make, {.keep_trace = false},
                          {.rules = sim::Rules::cpu, .cublas_workspaces = false})
@@ -132,6 +159,26 @@ TEST_P(Transformers, PeakAndItsPhaseAreTheirs) {
       << "no exception any more";
 }
 
+// Of all cases, the exceptions too; against MemTracker's raw bytes and the plain count in 512s.
+TEST(TransformersPeaks, AreTheirsByTheMedianAndTheWorst) {
+  std::map<std::string, std::vector<double>> errors;
+  for (const Case& of : cases()) {
+    const auto ours = static_cast<double>(peak_of(of).active.count);
+    const double memtracker = figures().at("peak_bytes").at(of.name).at("memtracker");
+    errors["MemTracker"].push_back(off(ours, memtracker));
+    errors["the plain count"].push_back(off(ours, phases_of(of, "plain_512").peak()));
+  }
+  for (auto& [judge, of_judge] : errors) {
+    std::sort(of_judge.begin(), of_judge.end());
+    const double median = of_judge.at(of_judge.size() / 2), worst = of_judge.back();
+    std::cout << of_judge.size() << " cases beside " << judge << ": median " << 100 * median
+              << " %, worst " << 100 * worst << " %\n";
+    EXPECT_GE(of_judge.size(), 40U);
+    EXPECT_LE(median, 0.001);
+    EXPECT_LE(worst, 0.01);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Transformers, testing::ValuesIn(cases()),
                          [](const auto& instance) { return instance.param.name; });
 
@@ -140,9 +187,10 @@ TEST(TransformersFigures, HaveThreeExceptionsAtMost) {
 }
 
 TEST(TransformersFigures, AreOfTheCasesThatThereAre) {
-  std::set<std::string> stored, built;
-  for (const auto& [name, peaks] : figures().at("peak_bytes").items()) stored.insert(name);
-  for (const Case& of : cases()) built.insert(of.name);
+  std::map<std::string, std::string> stored, built;
+  for (const auto& [name, peaks] : figures().at("peak_bytes").items())
+    stored[name] = peaks.at("of").get<std::string>();
+  for (const Case& of : cases()) built[of.name] = hash_of(of);
   EXPECT_EQ(stored, built) << "run `make peers`";
 }
 
@@ -152,10 +200,15 @@ TEST(TransformersFigures, AreOfEveryModelTypeThatIsBuilt) {
   EXPECT_THAT(formula::model_types(), testing::UnorderedElementsAreArray(types));
 }
 
-// MemTracker's raw bytes, and those of the plain count.
+// Raw bytes. Where layers run again in the backward pass, MemTracker's hooks keep what they were
+// given beside hidden states (positions, masks) until Python's collector comes.
 TEST(TransformersFigures, TwoJudgesAgree) {
-  for (const auto& [name, peaks] : figures().at("peak_bytes").items())
-    EXPECT_EQ(peaks.at("memtracker"), peaks.at("plain")) << name;
+  for (const Case& of : cases()) {
+    const Json& peaks = figures().at("peak_bytes").at(of.name);
+    const double plain = peaks.at("plain"), memtracker = peaks.at("memtracker");
+    EXPECT_GE(memtracker, plain) << of.name;
+    EXPECT_LE(memtracker, of.settings().checkpoint_every > 0 ? plain * 1.01 : plain) << of.name;
+  }
 }
 
 }  // namespace
