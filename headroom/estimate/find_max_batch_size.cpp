@@ -173,17 +173,20 @@ std::optional<Size> boundary(const Bounds& bounds, Size start,
   return low;
 }
 
-MaxBatch by_trials(const Trainee& trainee, c10::Device device, const Bounds& bounds, Size start,
-                   const MaxBatchOptions& options) {
+// Where to begin: what a dry run said.
+MaxBatch by_trials(const Trainee& trainee, c10::Device device, const Bounds& bounds,
+                   const MaxBatch& said, const MaxBatchOptions& options) {
   Trials trials(trainee, device, options);
   MaxBatch found;
-  found.size = boundary(bounds, start, [&](Size rows) { return trials.fits(rows); });
+  found.size = boundary(bounds, said.size.value_or(bounds.at_least),
+                        [&](Size rows) { return trials.fits(rows); });
   found.capped = found.size == bounds.at_most;
   if (found.size && options.margin.bytes) {
     Bounds below = bounds;
     below.at_most = found.size;
+    const Size start = said.recommended.value_or(bounds.at_least);
     found.recommended = boundary(
-        below, *found.size, [&](Size rows) { return trials.leaves(*options.margin.bytes, rows); });
+        below, start, [&](Size rows) { return trials.leaves(*options.margin.bytes, rows); });
   } else if (found.size) {
     found.recommended = less_share(*found.size, options.margin.share);
   }
@@ -207,7 +210,7 @@ class DryScope {
 MaxBatch dry_on_its_card(const Trainee& trainee, c10::Device device, const Bounds& bounds,
                          const MaxBatchOptions& options) {
   const DryScope dry(*sim::card_of(device));
-  MaxBatch found = by_trials(trainee, device, bounds, bounds.at_least, options);
+  MaxBatch found = by_trials(trainee, device, bounds, {}, options);
   found.dry_probes = std::move(found.real_probes);
   found.real_probes.clear();
   return found;
@@ -290,7 +293,7 @@ MaxBatch find_max_batch_size(const Trainee& trainee, c10::Device where, Size min
   MaxBatch found = by_dry_run(trainee, device, bounds, options);
   if (options.really) {
     std::vector<Probe> dry_probes = std::move(found.dry_probes);
-    found = by_trials(trainee, device, bounds, found.size.value_or(min), options);
+    found = by_trials(trainee, device, bounds, found, options);
     found.dry_probes = std::move(dry_probes);
   }
   kept.restore();

@@ -5,8 +5,7 @@
 //   const Largest found = find_largest({.at_least = 1}, [&](std::int64_t rows) {
 //     return step_of(rows);   // MakeSubject
 //   }, card);
-//   found.size;     // 12: a step of 12 was run on this card and fits, one of 13 was run and does
-//   not
+//   found.size;   // 12: a step of 12 was run on this card and fits, one of 13 does not
 //
 // Which sizes are run: a small one; one near the answer, from what the first kept alive; then what
 // the requests of those two, drawn on as lines, say of all others (detail/foresight.h). What each
@@ -53,8 +52,8 @@ struct Bounds {
 struct Largest {
   std::optional<std::int64_t> size;  // nothing: not even the smallest fits
   bool capped = false;               // `at_most` fits
-  // `size + 1` was run and does not fit, or `capped`. Otherwise the probes ended before; no case is
-  // known.
+  // `size + 1` was run and does not fit, or `capped`. Otherwise the probes ended before, and there
+  // may be a larger one: met only with losses by chunks, whose last chunk's size makes it jump.
   bool is_proven = true;
   // With a share: that much less than `size`, at least 1. With bytes: the largest whose peak of
   // reserved bytes leaves them free, as far as the probes' requests tell; it is run as well while
