@@ -98,8 +98,8 @@ std::vector<Target> chosen(const std::vector<Target>& layers,
   for (const std::string& pattern : patterns)
     if (std::none_of(layers.begin(), layers.end(),
                      [&](const Target& layer) { return matches(layer.path, pattern); }))
-      throw UsageError(expectation("add_lora", "targets that the model has", "'" + pattern + "'",
-                                   names_of(layers)));
+      throw UsageError(
+          expectation("add_lora", "targets that the model has", pattern, names_of(layers)));
   std::vector<Target> targets;
   for (const Target& layer : layers)
     if (std::any_of(patterns.begin(), patterns.end(),
