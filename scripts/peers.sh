@@ -25,3 +25,4 @@ case "${1:-}" in
 esac
 run peaks "$how" tests/peers/figures.json
 run transformers_peaks "$how" tests/peers/transformers_figures.json --share "$share"
+run transformers_numbers "$how" tests/peers/transformers_numbers.json
