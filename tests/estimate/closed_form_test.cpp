@@ -1,0 +1,148 @@
+// How far the closed form is from the dry run: what is allocated at the peak, over all models of
+// the catalogue and a spread of settings.
+#include "headroom/formula/closed_form.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/base/error.h"
+#include "headroom/estimate/training_step.h"
+#include "headroom/formula/model_catalogue.h"
+
+namespace headroom::estimate {
+namespace {
+
+using formula::CatalogueModel;
+using formula::ModelConfig;
+using formula::Settings;
+
+// In the command line's words.
+const std::vector<const char*>& spread() {
+  static const std::vector<const char*> all = {
+      R"({})",
+      R"({"batch":4,"seq":1024,"optimizer_impl":"foreach"})",
+      R"({"batch":8,"seq":512,"dtype":"bfloat16","optimizer_impl":"loop"})",
+      R"({"batch":1,"seq":4096,"dtype":"bfloat16","checkpointing":"full"})",
+      R"({"batch":16,"seq":256,"dtype":"bfloat16","attention":"eager","optimizer":"sgd-momentum"})",
+      R"({"batch":32,"seq":128,"attention":"eager","optimizer":"adafactor"})",
+      R"({"batch":4,"seq":1024,"autocast":"bf16"})",
+      R"({"batch":4,"seq":512,"dtype":"float16","checkpointing":"every:2","checkpointing_kind":"reentrant"})",
+      R"({"batch":2,"seq":1024,"accumulation":4,"clip":1.0,"mask":"none"})",
+      R"({"batch":2,"seq":1024,"dtype":"bfloat16","lora_rank":16,"checkpointing":"full"})",
+      R"({"batch":8,"seq":1024,"dtype":"bfloat16","loss":"chunked:1024","optimizer":"adafactor-hf"})",
+      R"({"batch":4,"seq":1024,"dtype":"bfloat16","mode":"inference"})"};
+  return all;
+}
+
+bool sees(const ModelConfig& config) {
+  return config.has("num_channels");
+}
+
+// As far as the model goes: so many tokens, checkpointing where there is any, a loss over tokens.
+// Images come in batches four times as large.
+Settings for_model(const ModelConfig& config, const char* words) {
+  Json json = parse_json(words, "spread");
+  Settings settings = formula::settings_from_json(json);
+  if (sees(config)) {
+    settings.seq.reset();
+    settings.batch *= settings.batch > 1 ? 4 : 1;
+    settings.loss = formula::LossForm::full;
+    settings.loss_chunk = 0;
+  }
+  if (config.type() == "resnet" || config.type() == "convnext") {
+    settings.checkpoint_every = 0;
+    settings.lora_rank = 0;
+  }
+  for (const char* key : {"n_positions", "max_position_embeddings"})
+    if (settings.seq && config.has(key))
+      settings.seq = std::min<std::int64_t>(*settings.seq, config.at_least_1(key));
+  if (settings.seq && config.type() == "roberta")  // positions begin behind the padding's number
+    settings.seq =
+        std::min<std::int64_t>(*settings.seq, config.at_least_1("max_position_embeddings") - 2);
+  return settings;
+}
+
+struct Case {
+  std::string name;
+  double allocated_error = 0, reserved_error = 0;  // shares, of the dry run's
+  bool same_phase = false;
+};
+
+Case compared(const CatalogueModel& model, const ModelConfig& config, const char* words) {
+  const Settings settings = for_model(config, words);
+  const dryrun::Report report = dryrun::dry_run(
+      "unlimited",
+      [&](c10::Device device) { return training_step(config, settings, device).subject; },
+      {.keep_trace = false});
+  const formula::Forecast forecast = forecast_of(config, settings);
+  const auto error = [](Bytes ours, Bytes theirs) {
+    return static_cast<double>(ours.count) / static_cast<double>(theirs.count) - 1;
+  };
+  return {model.name + " " + words, error(forecast.at_peak.total(), report.peak.allocated),
+          error(forecast.reserved, report.peak.reserved),
+          to_string(forecast.phase) == trace::to_string(report.peak.phase)};
+}
+
+// Each model with two of the settings, the large ones, whose dry run takes long, with one; so that
+// neighbours of one family have different ones.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  std::size_t next = 0;
+  for (const CatalogueModel& model : formula::catalogue_models()) {
+    const ModelConfig config = formula::model_named(model.name).config;
+    const int times = model.parameters < 8'000'000'000 ? 2 : 1;
+    for (int i = 0; i < times; ++i) {
+      const char* words = spread()[next++ % spread().size()];
+      const bool infers = std::string_view(words).find("inference") != std::string_view::npos;
+      if (infers && config.type() == "t5") continue;  // whose decoder's tokens come from labels
+      cases.push_back(compared(model, config, words));
+    }
+  }
+  return cases;
+}
+
+double quantile(std::vector<double> errors, double share) {
+  for (double& error : errors) error = std::abs(error);
+  std::sort(errors.begin(), errors.end());
+  return errors[std::min(errors.size() - 1,
+                         static_cast<std::size_t>(share * static_cast<double>(errors.size())))];
+}
+
+TEST(ClosedForm, IsCloseToTheDryRun) {
+  std::vector<Case> cases = all_cases();
+  ASSERT_GE(cases.size(), 150U);
+  std::vector<double> allocated, reserved;
+  int same_phase = 0;
+  for (const Case& one : cases) {
+    allocated.push_back(one.allocated_error);
+    reserved.push_back(one.reserved_error);
+    same_phase += one.same_phase ? 1 : 0;
+  }
+  std::sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) {
+    return std::abs(a.allocated_error) > std::abs(b.allocated_error);
+  });
+  std::printf("allocated: median %.2f %%, 95 %% within %.2f %%, worst %.2f %%\n",
+              100 * quantile(allocated, 0.5), 100 * quantile(allocated, 0.95),
+              100 * quantile(allocated, 1));
+  std::printf("reserved: median %.2f %%, 95 %% within %.2f %%; same phase in %d of %zu\n",
+              100 * quantile(reserved, 0.5), 100 * quantile(reserved, 0.95), same_phase,
+              cases.size());
+  for (std::size_t i = 0; i < 5; ++i)
+    std::printf("%+.2f %% %s\n", 100 * cases[i].allocated_error, cases[i].name.c_str());
+  EXPECT_LE(quantile(allocated, 0.5), 0.001);
+  EXPECT_LE(quantile(allocated, 0.95), 0.03);
+  EXPECT_LE(quantile(allocated, 1), 0.08);
+  EXPECT_LE(quantile(reserved, 0.5), 0.05);
+  EXPECT_LE(quantile(reserved, 0.95), 0.15);
+  EXPECT_GE(same_phase, static_cast<int>(cases.size() * 97 / 100));
+}
+
+}  // namespace
+}  // namespace headroom::estimate
