@@ -60,9 +60,29 @@ void step(Module& model, Optimizer& optimizer, const LossOfBatch& loss_of) {
 
 // ---- By dry run, of a copy on a card made for it ----
 
+// Not torch::nn::TransformerEncoder, for instance, whose reset() copies layers that lie where they
+// were.
+bool can_be_made_elsewhere(const Trainee& trainee) {
+  try {
+    static_cast<void>(trainee.clone(trainee.model, at::kMeta));
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+std::shared_ptr<Module> copy_of(const Trainee& trainee, c10::Device device) {
+  if (can_be_made_elsewhere(trainee)) return trainee.clone(trainee.model, device);
+  const std::vector<at::Tensor> parameters = trainee.model.parameters();
+  const std::shared_ptr<Module> copy = trainee.clone(
+      trainee.model, parameters.empty() ? c10::Device(at::kCPU) : parameters.front().device());
+  libtorch::move(*copy, device);
+  return copy;
+}
+
 MakeSubject copy_on(const Trainee& trainee, const Optimizer* optimizer, Size rows) {
   return [&trainee, optimizer, rows](c10::Device device) {
-    const std::shared_ptr<Module> model = trainee.clone(trainee.model, device);
+    const std::shared_ptr<Module> model = copy_of(trainee, device);
     model->train();
     const std::shared_ptr<Optimizer> its = like(optimizer, model->parameters());
     dryrun::Subject subject;
@@ -250,7 +270,7 @@ MaxBatch from_json(const Json& json) {
 // A child of this process cannot touch its GPU: it is given a copy without data.
 MaxBatch dry_in_child(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
                       const MaxBatchOptions& options) {
-  const std::shared_ptr<Module> shapes = trainee.clone(trainee.model, at::kMeta);
+  const std::shared_ptr<Module> shapes = copy_of(trainee, at::kMeta);
   const Trainee of_copy{.model = *shapes, .clone = trainee.clone, .batch_of = trainee.batch_of};
   return from_json(parse_json(
       sim::in_child([&] { return to_line(to_json(by_copy(of_copy, card, bounds, options))); }),

@@ -36,9 +36,11 @@ class Search {
   Largest run(const Margin& margin) {
     for (Guess next = first(); next && probes_left(); next = choose()) probe(*next);
     Largest found;
-    found.size = largest_that_fits();
+    for (const auto& [size, fits] : result_)
+      if (fits && is_end(size)) found.size = size;
+    found.is_proven = found.size || does_not_fit(bounds_.at_least);
+    if (!found.size) found.size = largest_that_fits();
     found.capped = found.size && found.size == bounds_.at_most;
-    found.is_proven = !found.size || found.capped || does_not_fit(*found.size + 1);
     if (found.size) found.recommended = recommended(*found.size, margin);
     found.probes = probes_;
     return found;
@@ -70,6 +72,10 @@ class Search {
     const auto known = result_.find(size);
     return known != result_.end() && !known->second;
   }
+  // Of one that fits: whether the next one was run and does not, or may not be run.
+  [[nodiscard]] bool is_end(Size size) const {
+    return size == bounds_.at_most || does_not_fit(size + 1);
+  }
   [[nodiscard]] Guess largest_that_fits() const {
     Guess largest;
     for (const auto& [size, fits] : result_)
@@ -87,10 +93,19 @@ class Search {
   [[nodiscard]] Guess choose() const {
     const Guess fits = largest_that_fits();
     if (!fits) return smaller();
-    if (*fits == most() || does_not_fit(*fits + 1)) return {};
+    if (*fits == most()) return {};
+    if (does_not_fit(*fits + 1)) return beyond(*fits);
     if (const Guess foreseen = foresee(*fits)) return within(*foreseen, *fits + 1, most());
     if (const Guess limit = smallest_that_does_not(*fits)) return *fits + (*limit - *fits) / 2;
     return within(guess(), *fits + 1, most());
+  }
+
+  // A larger one that may fit again, while it and the next one can still be tried.
+  [[nodiscard]] Guess beyond(Size end) const {
+    if (std::ssize(probes_) > kMostProbes - 2) return {};
+    for (Size ahead = std::min(end + kLookAhead, most()); ahead > end + 1; --ahead)
+      if (foreseen(ahead).value_or(false)) return ahead;
+    return {};
   }
 
   // While nothing fits.
@@ -132,10 +147,6 @@ class Search {
       const Size middle = low + (high - low) / 2;
       (*foreseen(middle) ? low : high) = middle;
     }
-    // That takes two probes more, and what is foreseen is less sure there.
-    if (std::ssize(probes_) > kMostProbes - 3 || does_not_fit(high)) return low;
-    for (Size ahead = std::min(high + kLookAhead, most()); ahead > high; --ahead)
-      if (*foreseen(ahead)) return ahead;
     return low;
   }
 

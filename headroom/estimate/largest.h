@@ -12,8 +12,8 @@
 // further run shows corrects it. Most searches end with the fourth run.
 //
 // Fitting is not quite monotonic: a larger step may leave the allocator fewer gaps. The answer is a
-// size that fits while the next one does not; where the requests say that one of the next sixteen
-// fits again, the largest of these is tried.
+// size that fits while the next one does not. Where the requests say that one of the next sixteen
+// fits again, the largest of these is tried with the probes that are left.
 #pragma once
 
 #include <cstdint>

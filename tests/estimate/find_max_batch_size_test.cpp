@@ -241,6 +241,16 @@ TEST(FindMaxBatchSize, TakesBatchesOfSeveralTensorsAndALossOfOnesOwn) {
             false);
 }
 
+TEST(FindMaxBatchSize, TakesModulesThatCannotBeMadeOnAnotherDevice) {
+  nn::TransformerEncoder net(
+      nn::TransformerEncoderOptions(nn::TransformerEncoderLayerOptions(64, 4), 2));
+  const auto batch_of = [](std::int64_t rows) { return torch::ones({32, rows, 64}); };
+  const MaxBatch found =
+      find_max_batch_size(*net, batch_of, dryrun::card_for("256MiB"), 1, 100'000);
+  ASSERT_TRUE(found.size);
+  EXPECT_FALSE(found.capped);
+}
+
 TEST(FindMaxBatchSize, RefusesWhatItCannotAnswer) {
   nn::Linear net(4, 4);
   const auto rows = [](std::int64_t count) { return torch::ones({count, 4}); };
