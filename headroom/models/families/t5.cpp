@@ -182,9 +182,10 @@ class Stack : public torch::nn::Module {
                               : at::ones({encoded.size(0), encoded.size(1)}, tokens.options());
     if (decoder_) masks.encoder = inverted_mask(theirs, words_->weight.scalar_type());
     const auto with = std::make_shared<const T5Surroundings>(std::move(surroundings));
-    Tensor states = through_blocks(at::dropout(embedded, dropout_, is_training()), encoded, masks,
-                                   with, run_layer);
-    states = (*norm_)(states);
+    // Python binds all that the last block gives until the stack returns.
+    const Tensors outputs = through_blocks(at::dropout(embedded, dropout_, is_training()), encoded,
+                                           masks, with, run_layer);
+    const Tensor states = (*norm_)(outputs[0]);
     return at::dropout(states, dropout_, is_training());
   }
 
@@ -195,9 +196,9 @@ class Stack : public torch::nn::Module {
 
   // Masks are inputs of a block, which the backward pass frees, unlike what belongs to the
   // function.
-  Tensor through_blocks(Tensor states, const Tensor& encoded, const Masks& masks,
-                        const std::shared_ptr<const T5Surroundings>& with,
-                        const RunLayer& run_layer) const {
+  Tensors through_blocks(Tensor states, const Tensor& encoded, const Masks& masks,
+                         const std::shared_ptr<const T5Surroundings>& with,
+                         const RunLayer& run_layer) const {
     Tensors outputs;
     Tensor bias, cross_bias;
     for (std::size_t i = 0; i < blocks_->size(); ++i) {
@@ -212,7 +213,7 @@ class Stack : public torch::nn::Module {
       bias = outputs[1];
       if (decoder_) cross_bias = outputs[2];
     }
-    return states;
+    return outputs;
   }
 
   const bool decoder_;
