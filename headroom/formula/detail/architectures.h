@@ -29,7 +29,6 @@ namespace headroom::formula::detail {
 struct DecoderHead {
   std::string_view name = "lm_head";
   bool with_bias = false;
-  bool casts_twice = false;  // GPT-Neo: logits to float before the loss, and back after it
   double cap = 0;
 };
 [[nodiscard]] Value decoder_head(Network& net, const Value& states, std::int64_t width,

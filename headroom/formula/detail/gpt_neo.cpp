@@ -126,8 +126,7 @@ Value gpt_neo(Network& net) {
   Parameter& places = net.weight(shape.positions, shape.width);
   net.buffer_bytes +=
       shape.layers * (shape.positions * shape.positions + size_of(net.situation.type));
-  return decoder_head(net, decoded(net, shape, words, places), shape.width, words,
-                      {.casts_twice = true});
+  return decoder_head(net, decoded(net, shape, words, places), shape.width, words, {});
 }
 
 }  // namespace headroom::formula::detail
