@@ -13,8 +13,8 @@
 //   const auto model = models::build(config, {.task = Task::sequence_classification});
 //   const Loaded loaded = models::load(*model, "bert-base-uncased");
 //   std::cout << to_string(loaded);
-//   // 199 tensors, 417.6 MiB, from bert-base-uncased/model.safetensors
-//   // newly initialised, to be trained: classifier.bias, classifier.weight
+//   // 199 tensors, 417.6 MiB, from bert-base-uncased
+//   // newly initialised, to be trained: classifier.weight, classifier.bias
 //   // not used: cls.predictions.bias, ...
 //
 // And back, for transformers or for us:

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,7 +50,7 @@ class Folder {
   }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   std::filesystem::path write(std::string_view name, std::string_view content) const {
-    write_file_atomically(path_ / name, content);
+    std::ofstream(path_ / name, std::ios::binary) << content;
     return path_ / name;
   }
 
