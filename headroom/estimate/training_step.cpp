@@ -8,6 +8,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/formula/can_run.h"
 #include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/models/batch.h"
@@ -173,24 +174,6 @@ void check_can_run(const Settings& settings) {
 }
 
 }  // namespace
-
-std::vector<std::string> cannot_run(const Settings& settings) {
-  std::vector<std::string> names;
-  const auto note = [&](bool set, const std::string& text) {
-    if (set) names.push_back(text);
-  };
-  note(settings.quantize != formula::Quantize::none,
-       "--quantize " + std::string(formula::to_string(settings.quantize)));
-  note(settings.optimizer == formula::Optimizer::adamw8bit, "--optimizer adamw8bit");
-  note(settings.optimizer_in_backward, "--optimizer-in-backward");
-  note(settings.rounding == formula::Rounding::stochastic, "--rounding stochastic");
-  note(settings.loss == formula::LossForm::fused, "--loss fused");
-  note(settings.offload.any(), "--offload");
-  note(settings.world > 1, "--world " + std::to_string(settings.world));
-  note(settings.zero > 0, "--zero " + std::to_string(settings.zero));
-  note(settings.mode == formula::Mode::generate, "--mode generate");
-  return names;
-}
 
 std::int64_t sequence_length(const formula::ModelConfig& config, const Settings& settings) {
   if (settings.seq) return *settings.seq;

@@ -8,8 +8,6 @@
 #include <c10/core/Device.h>
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/formula/model_config.h"
@@ -30,14 +28,10 @@ struct TrainingStep {
 // With float16 autocast the loss is scaled (optim/loss_scaler.h). With LoRA the adapters are
 // trained, and a classifier's head; with a frozen backbone the heads (nn/freeze.h).
 //
-// Throws UsageError for settings that cannot run (see `cannot_run`), or that this model cannot
+// Throws UsageError for settings that cannot run (formula/can_run.h), or that this model cannot
 // take.
 [[nodiscard]] TrainingStep training_step(const formula::ModelConfig& config,
                                          const formula::Settings& settings, c10::Device device);
-
-// Those of the settings that nothing can run yet, as on the command line: "--quantize 4bit". They
-// can only be priced by formula.
-[[nodiscard]] std::vector<std::string> cannot_run(const formula::Settings& settings);
 
 // The length that is meant where none is said: 512, or the model's most if that is less.
 [[nodiscard]] std::int64_t sequence_length(const formula::ModelConfig& config,

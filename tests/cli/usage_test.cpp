@@ -62,7 +62,7 @@ TEST(UnknownCommand, NamesTheNearest) {
 TEST(UnknownCommand, OfALaterIssueIsUnknown) {
   const World world;
   const std::string help = world.headroom({"--help"}).out;
-  for (const char* later : {"top", "estimate", "train", "swarm", "launch"}) {
+  for (const char* later : {"top", "plan", "train", "swarm", "launch"}) {
     EXPECT_EQ(world.headroom({later}).exit_code, 64) << later;
     EXPECT_THAT(help, Not(HasSubstr(std::string("\n  ") + later + " ")));
   }

@@ -33,21 +33,24 @@ Json parts_json(const formula::MemoryParts& parts) {
 Json peak_json(const Forecast& forecast) {
   const formula::MemoryParts& parts = forecast.at_peak;
   const Bytes allocated = parts.total();
-  return {{"allocated_bytes", allocated.count},
-          {"active_bytes", (allocated - parts.workspace).count},
-          {"requested_bytes", (allocated - parts.rounding).count},
-          {"reserved_bytes", forecast.reserved.count},
-          {"process_bytes", forecast.process.count},
-          {"phase", to_string(forecast.phase)},
-          {"step", forecast.settings.mode == formula::Mode::train
-                       ? std::min(2, forecast.settings.steps)
-                       : 1}};
+  return {
+      {"allocated_bytes", allocated.count},
+      {"active_bytes", (allocated - parts.workspace).count},
+      {"requested_bytes", (allocated - parts.rounding).count},
+      {"reserved_bytes", forecast.reserved.count},
+      {"process_bytes", forecast.process.count},
+      {"phase", to_string(forecast.phase)},
+      {"step",
+       forecast.settings.mode == formula::Mode::train ? std::min(2, forecast.settings.steps) : 1}};
 }
 
 Json modules_json(const Forecast& forecast) {
   Json modules = Json::array();
   for (const auto& module : forecast.by_module)
     modules.push_back({{"name", module.name}, {"peak_bytes", module.bytes.count}});
+  std::stable_sort(modules.begin(), modules.end(), [](const Json& one, const Json& other) {
+    return one.at("peak_bytes").get<std::int64_t>() > other.at("peak_bytes").get<std::int64_t>();
+  });
   return modules;
 }
 
@@ -72,7 +75,10 @@ Priced priced(const formula::NamedModel& model, const formula::Settings& setting
 Json notes_of(const formula::NamedModel& model, const Forecast& forecast) {
   Json notes = Json::array();
   if (!model.note.empty()) notes.push_back(model.note);
-  for (const std::string& assumed : forecast.assumed) notes.push_back(assumed);
+  const auto& defaulted = model.config.defaulted();  // said in a place of their own
+  for (const std::string& assumed : forecast.assumed)
+    if (std::find(defaulted.begin(), defaulted.end(), assumed) == defaulted.end())
+      notes.push_back(assumed);
   if (forecast.on_host.count > 0)
     notes.push_back("In the host's memory: " + to_string(forecast.on_host));
   if (forecast.on_disk.count > 0) notes.push_back("On disk: " + to_string(forecast.on_disk));
@@ -103,16 +109,15 @@ Json forecast_document(const formula::NamedModel& model, const formula::Settings
   const double took_s = Seconds(Clock::now() - begin).count();
   const Forecast& forecast = found.forecast;
   const Json peak = peak_json(forecast);
-  Json document = {
-      {"schema", 1},
-      {"method", "formula"},
-      {"model", model_json(model, forecast.parameters, forecast.trainable_parameters)},
-      {"settings", formula::to_json(forecast.settings)},
-      {"device", device_json(found.card)},
-      {"peak", peak},
-      {"at_peak", parts_json(forecast.at_peak)},
-      {"by_module", modules_json(forecast)},
-      {"per_step", Json::array()}};
+  Json document = {{"schema", 1},
+                   {"method", "formula"},
+                   {"model", model_json(model, forecast.parameters, forecast.trainable_parameters)},
+                   {"settings", formula::to_json(forecast.settings)},
+                   {"device", device_json(found.card)},
+                   {"peak", peak},
+                   {"at_peak", parts_json(forecast.at_peak)},
+                   {"by_module", modules_json(forecast)},
+                   {"per_step", Json::array()}};
   document["per_step"].push_back(
       {{"step", peak.at("step")}, {"peak_allocated_bytes", peak.at("allocated_bytes")}});
   const bool limited = found.card != nullptr;

@@ -1,9 +1,11 @@
 #include "headroom/cli/core/model_request.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/look.h"
+#include "headroom/cli/core/policy.h"
 
 namespace headroom::cli {
 
@@ -19,15 +21,26 @@ void ModelRequest::add_to(CLI::App* command) {
   command->add_flag("--json", json, "One JSON document (sizes in bytes)");
 }
 
-Json ModelRequest::document() const {
-  Json request = {{"model", model},
-                  {"settings", formula::to_json(settings.settings())},
-                  {"cards", Json::array()},
-                  {"rules", rules},
-                  {"allocator", allocator ? Json(*allocator) : Json()},
-                  {"json", json}};
-  for (const auto& card : cards_to_fill(gpus)) request["cards"].push_back(to_json(card));
-  return request;
+MeantRequest::MeantRequest(const ModelRequest& request)
+    : model(request.model),
+      settings(request.settings.settings()),
+      cards(cards_to_fill(request.gpus)) {
+  Decided decided = decide(model, settings, cards);
+  model = std::move(decided.model);
+  settings = std::move(decided.settings);
+  decision = std::move(decided.why);
+}
+
+Json to_json(const ModelRequest& request, const MeantRequest& meant) {
+  Json json = {{"model", meant.model},
+               {"settings", formula::to_json(meant.settings)},
+               {"cards", Json::array()},
+               {"rules", request.rules},
+               {"allocator", request.allocator ? Json(*request.allocator) : Json()},
+               {"decision", meant.decision},
+               {"json", request.json}};
+  for (const auto& card : meant.cards) json["cards"].push_back(to_json(card));
+  return json;
 }
 
 }  // namespace headroom::cli

@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "headroom/base/json.h"
 #include "headroom/cli/core/settings_options.h"
+#include "headroom/gpu/simulated.h"
 
 namespace headroom::cli {
 
@@ -17,7 +19,19 @@ struct ModelRequest {
   bool json = false;
 
   void add_to(CLI::App* command);
-  [[nodiscard]] Json document() const;
 };
+
+// What is meant: options read, cards looked at, a policy asked.
+struct MeantRequest {
+  std::string model;
+  formula::Settings settings;
+  std::vector<gpu::SimulatedCard> cards;
+  std::string decision;  // of the policy
+
+  explicit MeantRequest(const ModelRequest& request);
+};
+
+// For headroom-engine.
+[[nodiscard]] Json to_json(const ModelRequest& request, const MeantRequest& meant);
 
 }  // namespace headroom::cli

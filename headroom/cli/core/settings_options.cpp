@@ -56,6 +56,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {kLess, "zero", Kind::count, "ZeRO's stage: 0, 1, 2, 3"},
     {kLess, "offload", Kind::list, "optimizer,gradients,parameters,activations"},
     {kLess, "offload_to", Kind::word, "host, disk"},
+    {kLess, "policy", Kind::word,
+     "A rule of thumb decides: exact (none), size-table, strategy, simple, variant"},
 });
 
 std::string option_name(std::string key) {

@@ -73,7 +73,7 @@ bool begins_character(char c) {
 }  // namespace
 
 std::string Terminal::paint(std::string_view text, Colour how) const {
-  if (!colour || how == Colour::plain) return std::string(text);
+  if (!colour || how == Colour::plain || text.empty()) return std::string(text);
   return escape_of(how) + std::string(text) + "\033[0m";
 }
 

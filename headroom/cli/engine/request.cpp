@@ -7,9 +7,14 @@
 
 namespace headroom::cli {
 
-std::vector<gpu::SimulatedCard> cards_of(const Json& request) {
+std::vector<gpu::SimulatedCard> limited_cards_of(const Json& request) {
   std::vector<gpu::SimulatedCard> cards;
   for (const Json& card : request.at("cards")) cards.push_back(card_from_json(card));
+  return cards;
+}
+
+std::vector<gpu::SimulatedCard> cards_of(const Json& request) {
+  std::vector<gpu::SimulatedCard> cards = limited_cards_of(request);
   if (cards.empty()) cards.push_back(dryrun::card_for("unlimited"));
   return cards;
 }

@@ -11,7 +11,9 @@
 
 namespace headroom::cli {
 
-// None: a card without limit.
+// None: no limit.
+[[nodiscard]] std::vector<gpu::SimulatedCard> limited_cards_of(const Json& request);
+// None: one without limit, which a run needs.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_of(const Json& request);
 [[nodiscard]] sim::Rules rules_of(const Json& request);
 // Nothing: what the environment says.

@@ -1,9 +1,15 @@
 // `headroom estimate`: will it fit? Reads the command line; the dry run is headroom-engine's.
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/text.h"
 #include "headroom/cli/core/engine.h"
+#include "headroom/cli/core/forecast_document.h"
 #include "headroom/cli/core/model_request.h"
 #include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/cli/core/view/techniques_view.h"
+#include "headroom/formula/can_run.h"
 
 namespace headroom::cli {
 namespace {
@@ -11,11 +17,35 @@ namespace {
 struct Options {
   ModelRequest request;
   std::optional<std::string> trace;
+  bool quick = false, advice = false, techniques = false;
 };
 
+// Settings that nothing can run yet are priced by formula.
+bool by_formula(const Options& options, const MeantRequest& meant) {
+  return options.quick || !cannot_run(meant.settings).empty();
+}
+
+ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
+  const auto model = formula::model_named(meant.model);
+  Json document = forecast_document(model, meant.settings, meant.cards);
+  if (!meant.decision.empty()) document["notes"].push_back(meant.decision);
+  if (!options.quick)
+    document["notes"].push_back("By formula, because nothing can run this yet: " +
+                                join(cannot_run(meant.settings), ", "));
+  if (options.techniques)
+    document["techniques"] = techniques_json(model.config, meant.settings, meant.cards);
+  print(options.request.json ? to_line(document) + "\n"
+                             : estimate_text(document, standard_output()));
+  return document.at("fits") == Json(false) ? kDoesNotFit : kOk;
+}
+
 ExitCode run(const Options& options) {
-  Json request = options.request.document();
+  const MeantRequest meant(options.request);
+  if (by_formula(options, meant)) return answer_by_formula(options, meant);
+  Json request = to_json(options.request, meant);
   request["trace"] = options.trace ? Json(*options.trace) : Json();
+  request["advice"] = options.advice;
+  request["techniques"] = options.techniques;
   become_engine({"estimate", to_line(request)});
 }
 
@@ -27,8 +57,15 @@ void add_estimate(Registry& registry) {
       "estimate", "Will it fit? The memory of a training step, by dry run",
       "  headroom estimate llama-3.1-8b --batch 2 --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
       "  headroom estimate runs/my-model/config.json --batch 16 --checkpointing full\n"
-      "  headroom estimate 7B --seq 4096 --gpus sim:1x80GiB --json");
+      "  headroom estimate 7B --seq 4096 --lora-rank 16 --quantize 4bit --gpus sim:1x24GiB --json\n"
+      "  headroom estimate gpt2-xl --batch 8 --gpus \"RTX 4090\" --techniques\n"
+      "  headroom estimate llama-2-13b@40GiB,llama-2-7b --policy variant --gpus all");
   options->request.add_to(command);
+  command->add_flag("--quick", options->quick, "By formula alone, in milliseconds");
+  command->add_flag("--techniques", options->techniques,
+                    "All that would save memory for this model, by formula");
+  command->add_flag("--advice", options->advice,
+                    "Also if it fits: the three cheapest changes that save memory");
   command->add_option("--trace", options->trace, "Write all that happened, for `headroom trace`");
   registry.run(command, options, &run);
 }

@@ -30,10 +30,11 @@ Json margin_from(const std::string& text) {
 }
 
 ExitCode run(const Options& options) {
-  Json request = options.request.document();
-  if (request.at("cards").empty())
+  const MeantRequest meant(options.request);
+  if (meant.cards.empty())
     throw UsageError(expectation("--gpus", "a card to fit into", "none, and no GPU is here",
                                  "--gpus \"RTX 4090\", or sim:1x24GiB"));
+  Json request = to_json(options.request, meant);
   request["over"] = options.over;
   request["at_least"] = options.at_least;
   request["at_most"] = options.at_most ? Json(*options.at_most) : Json();

@@ -13,6 +13,7 @@
 
 #include "headroom/base/bytes.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/view/techniques_view.h"
 #include "headroom/formula/settings.h"
 
 namespace headroom::cli {
@@ -239,19 +240,19 @@ std::string modules_table(const Json& document) {
 std::string advice_table(const Json& document, const Terminal& terminal) {
   const Json& advice = document.at("advice");
   if (advice.empty()) return "";
-  std::vector<std::vector<std::string>> rows;
+  std::string text;
   for (const Json& one : advice) {
     const Json& fits = one.at("fits");
-    rows.push_back({"  " + one.at("change").get<std::string>(),
-                    "saves " + to_string(bytes(one.at("saves_bytes"))),
-                    fmt::format("{:.2f} x time", one.at("time_factor").get<double>()),
-                    fits.is_null()     ? ""
-                    : fits.get<bool>() ? "fits"
-                                       : "still too much"});
+    text += "  " + terminal.paint(one.at("change").get<std::string>(), Colour::bold) + "\n";
+    text += fmt::format("    saves {}, {:.2f} x the time", to_string(bytes(one.at("saves_bytes"))),
+                        one.at("time_factor").get<double>());
+    if (!fits.is_null())
+      text += fits.get<bool>() ? ", " + terminal.paint("fits", Colour::green) : ", still too much";
+    text += one.at("changes_training").get<bool>() ? "; changes what is learnt\n" : "\n";
   }
   const bool needed = document.at("fits") == Json(false);
   return std::string(needed ? "\nWhat would help" : "\nWhat would save") +
-         ", the cheapest first\n" + table({{""}, {"", true}, {"", true}, {""}}, rows, terminal);
+         ", the cheapest first, each run dry\n" + text;
 }
 
 }  // namespace
@@ -284,6 +285,7 @@ std::string estimate_text(const Json& document, const Terminal& terminal) {
   text += "\n" + card_line(document, terminal) + bar_of(document, terminal) + "\n";
   text += peak_sentence(document) + parts_table(document, terminal);
   text += modules_table(document) + advice_table(document, terminal);
+  if (document.contains("techniques")) text += techniques_text(document.at("techniques"), terminal);
   const bool ran = document.at("method") == "dry-run";
   return text +
          terminal.paint(fmt::format("\n{} {:.2f} s\n",

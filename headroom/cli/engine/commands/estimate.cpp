@@ -4,9 +4,11 @@
 
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/estimate_view.h"
+#include "headroom/cli/core/view/techniques_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
 
 namespace headroom::cli {
@@ -48,14 +50,30 @@ Json notes_of(const formula::NamedModel& model, const Estimate& estimate) {
   return notes;
 }
 
-Json document_of(const formula::NamedModel& model, const std::vector<Estimate>& estimates) {
-  const auto tightest = std::min_element(
+const Estimate& tightest_of(const std::vector<Estimate>& estimates) {
+  return *std::min_element(
       estimates.begin(), estimates.end(),
       [](const Estimate& one, const Estimate& other) { return one.spare() < other.spare(); });
-  Json document = to_json(*tightest);
+}
+
+// Where it does not fit, or if asked.
+Json advice_for(const Json& request, const formula::NamedModel& model, const Estimate& estimate) {
+  if (estimate.fits() && !request.at("advice").get<bool>()) return Json::array();
+  return to_json(advise(model, estimate, options_of(request)));
+}
+
+Json document_of(const Json& request, const formula::NamedModel& model,
+                 const std::vector<Estimate>& estimates) {
+  const Estimate& tightest = tightest_of(estimates);
+  Json document = to_json(tightest);
   document["model"]["defaulted"] = model.config.defaulted();
-  document["notes"] = notes_of(model, *tightest);
-  document["advice"] = Json::array();
+  document["notes"] = notes_of(model, tightest);
+  if (const auto decision = request.at("decision").get<std::string>(); !decision.empty())
+    document["notes"].push_back(decision);
+  if (request.at("techniques").get<bool>())
+    document["techniques"] =
+        techniques_json(model.config, tightest.settings, limited_cards_of(request));
+  document["advice"] = advice_for(request, model, tightest);
   if (estimates.size() > 1)
     for (const Estimate& each : estimates)
       document["devices"].push_back({{"name", each.card.name},
@@ -71,7 +89,7 @@ ExitCode run_estimate(const Json& request) {
   const auto model = formula::model_named(request.at("model").get<std::string>());
   const auto settings = formula::settings_from_json(request.at("settings"));
   const std::vector<Estimate> done = estimates(request, model, settings);
-  const Json document = document_of(model, done);
+  const Json document = document_of(request, model, done);
   if (const Json& path = request.at("trace"); !path.is_null())
     dryrun::write_trace(done.front().report, path.get<std::string>());
   print(request.at("json").get<bool>() ? to_line(document) + "\n"

@@ -1,0 +1,99 @@
+#include "headroom/cli/core/policy.h"
+
+#include <algorithm>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/formula/closed_form.h"
+#include "headroom/formula/policies.h"
+#include "headroom/gpu/profile.h"
+
+namespace headroom::cli {
+namespace {
+
+using formula::Policy;
+using gpu::SimulatedCard;
+
+const SimulatedCard& smallest_of(const std::vector<SimulatedCard>& gpus, Policy policy) {
+  const auto smallest =
+      std::min_element(gpus.begin(), gpus.end(), [](const auto& one, const auto& other) {
+        return one.total - one.reserved < other.total - other.reserved;
+      });
+  if (smallest == gpus.end())
+    throw UsageError(expectation("--policy " + std::string(to_string(policy)), "a card", "none",
+                                 "--gpus \"RTX 4090\""));
+  return *smallest;
+}
+
+std::vector<formula::Variant> variants_from(const std::string& text) {
+  std::vector<formula::Variant> variants;
+  for (const std::string_view part : split(text, ',')) {
+    const std::size_t at = part.find('@');
+    const bool has_bound = at != std::string_view::npos;
+    variants.push_back({.min_total = has_bound ? parse_bytes(part.substr(at + 1)) : Bytes{},
+                        .model = std::string(trim(part.substr(0, at)))});
+  }
+  return variants;
+}
+
+Decided by_variant(const std::string& text, const formula::Settings& settings,
+                   const SimulatedCard& smallest) {
+  const auto choice = formula::variant_by_memory(variants_from(text), smallest.total);
+  if (choice.model.empty())
+    throw UsageError(expectation("--policy variant",
+                                 "a variant for a card of " + to_string(smallest.total), text,
+                                 "a last one without @SIZE"));
+  return {choice.model, settings, choice.why};
+}
+
+Decided with_batch(const std::string& model, formula::Settings settings,
+                   const formula::BatchChoice& choice) {
+  // "Does not fit" is an answer, not a batch: the smallest is shown, and by how much.
+  settings.batch = std::max<std::int64_t>(1, choice.batch);
+  return {model, settings, choice.why};
+}
+
+Decided by_size_table(const std::string& name, const formula::Settings& settings,
+                      const SimulatedCard& smallest) {
+  const gpu::DeviceProfile* profile = gpu::find_profile(smallest.profile);
+  const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{};
+  const Bytes room = formula::plannable(smallest.total - smallest.reserved - context);
+  const auto model = formula::model_named(name);
+  return with_batch(name, settings, batch_by_size(model.config, settings, room, profile));
+}
+
+Decided by_simple_formula(const std::string& name, const formula::Settings& settings,
+                          const SimulatedCard& smallest) {
+  const auto model = formula::model_named(name);
+  const long long each = settings.dtype == formula::Dtype::float32 ? 4 : 2;
+  const Bytes weights{count_parameters(model.config) * each};
+  return with_batch(name, settings, formula::batch_by_simple_formula(smallest.total, weights));
+}
+
+Decided by_strategy(const std::string& name, const formula::Settings& settings, std::size_t gpus) {
+  const auto model = formula::model_named(name);
+  const auto choice = formula::strategy_by_size(count_parameters(model.config), settings,
+                                                static_cast<int>(std::max<std::size_t>(1, gpus)));
+  return {name, choice.settings, choice.why};
+}
+
+}  // namespace
+
+Decided decide(const std::string& model, const formula::Settings& settings,
+               const std::vector<SimulatedCard>& gpus) {
+  switch (settings.policy) {
+    case Policy::exact:
+      return {model, settings, ""};
+    case Policy::size_table:
+      return by_size_table(model, settings, smallest_of(gpus, settings.policy));
+    case Policy::strategy:
+      return by_strategy(model, settings, gpus.size());
+    case Policy::simple:
+      return by_simple_formula(model, settings, smallest_of(gpus, settings.policy));
+    case Policy::variant:
+      return by_variant(model, settings, smallest_of(gpus, settings.policy));
+  }
+  throw InternalError("[decide] a policy without a rule");
+}
+
+}  // namespace headroom::cli

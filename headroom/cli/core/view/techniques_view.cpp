@@ -1,0 +1,82 @@
+#include "headroom/cli/core/view/techniques_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/bytes.h"
+#include "headroom/formula/can_run.h"
+#include "headroom/formula/techniques.h"
+#include "headroom/gpu/catalogue.h"
+#include "headroom/gpu/profile.h"
+
+namespace headroom::cli {
+namespace {
+
+Bytes room_of(const gpu::SimulatedCard& card) {
+  const gpu::DeviceProfile* profile = gpu::find_profile(card.profile);
+  const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{};
+  return card.total - card.reserved - context;
+}
+
+formula::TechniqueOptions options_for(const std::vector<gpu::SimulatedCard>& cards) {
+  formula::TechniqueOptions options;
+  options.can_run = [](const formula::Settings& settings) { return cannot_run(settings).empty(); };
+  options.gpus = static_cast<int>(std::max<std::size_t>(1, cards.size()));
+  const auto smallest = std::min_element(
+      cards.begin(), cards.end(),
+      [](const auto& one, const auto& other) { return room_of(one) < room_of(other); });
+  if (smallest == cards.end()) return options;
+  options.card = gpu::find_card(smallest->name);
+  options.room = room_of(*smallest);
+  return options;
+}
+
+}  // namespace
+
+Json techniques_json(const formula::ModelConfig& config, const formula::Settings& settings,
+                     const std::vector<gpu::SimulatedCard>& cards) {
+  const formula::TechniqueOptions options = options_for(cards);
+  Json list = Json::array();
+  for (const formula::Technique& one : techniques(config, settings, options))
+    list.push_back({{"name", one.name},
+                    {"change", one.option},
+                    {"saves_bytes", one.saves.count},
+                    {"time_factor", one.time_factor},
+                    {"peak_reserved_bytes", one.needs.count},
+                    {"fits", options.room ? Json(one.fits) : Json()},
+                    {"changes_training", one.changes_training},
+                    {"can_run", one.can_run}});
+  // The table is by impact; advice is what asks for the cheapest first.
+  std::stable_sort(list.begin(), list.end(), [](const Json& one, const Json& other) {
+    return one.at("saves_bytes").get<std::int64_t>() > other.at("saves_bytes").get<std::int64_t>();
+  });
+  return list;
+}
+
+std::string techniques_text(const Json& techniques, const Terminal& terminal) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Json& one : techniques) {
+    const Json& fits = one.at("fits");
+    rows.push_back({one.at("name").get<std::string>(),
+                    to_string(Bytes{one.at("saves_bytes").get<std::int64_t>()}),
+                    fmt::format("{:.2f} x", one.at("time_factor").get<double>()),
+                    fits.is_null()     ? ""
+                    : fits.get<bool>() ? "yes"
+                                       : "no",
+                    one.at("changes_training").get<bool>() ? "yes" : "no",
+                    one.at("can_run").get<bool>() ? "" : "not yet",
+                    one.at("change").get<std::string>()});
+  }
+  return "\nWhat saves memory here, by formula\n" + table({{"technique"},
+                                                           {"saves", true},
+                                                           {"time", true},
+                                                           {"fits"},
+                                                           {"learns otherwise"},
+                                                           {"runs"},
+                                                           {"option"}},
+                                                          rows, terminal);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,76 @@
+#include "headroom/formula/advice.h"
+
+#include <gmock/gmock.h>
+
+#include "headroom/formula/model_catalogue.h"
+
+namespace headroom::formula {
+namespace {
+
+using namespace headroom::literals;
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Settings settings_of(std::int64_t batch, std::int64_t seq, Dtype dtype = Dtype::float32) {
+  Settings settings;
+  settings.batch = batch;
+  settings.seq = seq;
+  settings.dtype = dtype;
+  return settings;
+}
+
+TEST(CheapestHelp, IsEnoughAloneWhereThatIsPossible) {
+  const NamedModel model = model_named("gpt2");
+  const auto advice = cheapest_help(model.config, settings_of(16, 1024), {.room = 12_GiB});
+  ASSERT_EQ(advice.size(), 3);
+  EXPECT_THAT(advice, Each(Field(&Technique::fits, true)));
+  for (const Technique& one : advice) EXPECT_LE(one.needs, 12_GiB) << one.option;
+}
+
+TEST(CheapestHelp, PutsWhatLeavesTheTrainingAsItIsFirst) {
+  const NamedModel model = model_named("gpt2");
+  const auto advice = cheapest_help(model.config, settings_of(16, 1024), {.room = 12_GiB}, 100);
+  const auto is_changed = [](const Technique& one) { return one.changes_training; };
+  EXPECT_TRUE(std::is_partitioned(advice.begin(), advice.end(),
+                                  [&](const Technique& one) { return !is_changed(one); }));
+}
+
+TEST(CheapestHelp, CombinesWhereNothingAloneIsEnough) {
+  const NamedModel model = model_named("llama-3.1-8b");
+  const auto advice =
+      cheapest_help(model.config, settings_of(4, 4096, Dtype::bfloat16), {.room = 20_GiB});
+  ASSERT_FALSE(advice.empty());
+  EXPECT_TRUE(advice.front().fits);
+  EXPECT_THAT(advice.front().option, HasSubstr(" --"));
+}
+
+TEST(CheapestHelp, OffersOnlyWhatCanRun) {
+  const NamedModel model = model_named("llama-3.1-8b");
+  const TechniqueOptions options{.room = 20_GiB, .can_run = [](const Settings& s) {
+                                   return s.quantize == Quantize::none && !s.offload.any();
+                                 }};
+  for (const Technique& one :
+       cheapest_help(model.config, settings_of(1, 1024, Dtype::bfloat16), options, 20)) {
+    EXPECT_THAT(one.option, Not(HasSubstr("quantize"))) << one.option;
+    EXPECT_THAT(one.option, Not(HasSubstr("offload"))) << one.option;
+  }
+}
+
+TEST(CheapestHelp, ShowsWhatSavesTheMostWhereNothingIsEnough) {
+  const NamedModel model = model_named("llama-3.1-70b");
+  const auto advice = cheapest_help(model.config, settings_of(8, 4096), {.room = 1_GiB});
+  ASSERT_EQ(advice.size(), 3);
+  EXPECT_THAT(advice, Each(Field(&Technique::fits, false)));
+}
+
+TEST(JoinedOptions, LetTheLaterOneHold) {
+  EXPECT_EQ(joined_options("--checkpointing every:2 --dtype bfloat16", "--checkpointing full"),
+            "--dtype bfloat16 --checkpointing full");
+  EXPECT_EQ(joined_options("no --use-cache", "--loss chunked:1024"),
+            "no --use-cache --loss chunked:1024");
+}
+
+}  // namespace
+}  // namespace headroom::formula
