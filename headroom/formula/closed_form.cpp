@@ -130,6 +130,7 @@ Situation situation_of(const ModelConfig& config, const Settings& settings,
 
 struct Standing {
   Sizes parameters, gradients, states, trained;
+  Sizes buckets;  // of gradients that are sent
   std::int64_t inputs = 0;
 };
 
@@ -234,18 +235,19 @@ MemoryParts parts_of(const Candidate& candidate, const Standing& standing, const
                      const Sizes& workspace) {
   const Sizes states = candidate.with_states ? standing.states : Sizes();
   const Sizes gradients = candidate.with_gradients ? standing.gradients : Sizes();
-  MemoryParts parts{.parameters = Bytes{standing.parameters.bytes},
-                    .buffers = Bytes{net.buffer_bytes},
-                    .inputs = Bytes{standing.inputs},
-                    .gradients = Bytes{candidate.held.gradients + gradients.bytes},
-                    .optimizer = Bytes{states.bytes},
-                    .activations = Bytes{candidate.held.activations},
-                    .temporaries = Bytes{candidate.held.temporaries},
-                    .workspace = Bytes{workspace.bytes},
-                    .rounding = {}};
+  MemoryParts parts{
+      .parameters = Bytes{standing.parameters.bytes},
+      .buffers = Bytes{net.buffer_bytes},
+      .inputs = Bytes{standing.inputs},
+      .gradients = Bytes{candidate.held.gradients + gradients.bytes + standing.buckets.bytes},
+      .optimizer = Bytes{states.bytes},
+      .activations = Bytes{candidate.held.activations},
+      .temporaries = Bytes{candidate.held.temporaries},
+      .workspace = Bytes{workspace.bytes},
+      .rounding = {}};
   const std::int64_t all = standing.parameters.rounded + net.buffer_bytes + standing.inputs +
-                           states.rounded + gradients.rounded + candidate.held.rounded +
-                           workspace.rounded;
+                           states.rounded + gradients.rounded + standing.buckets.rounded +
+                           candidate.held.rounded + workspace.rounded;
   parts.rounding = Bytes{std::max<std::int64_t>(0, all - parts.total().count)};
   return parts;
 }
@@ -314,49 +316,67 @@ void run_inference(Forecast& forecast, Network& net, const gpu::DeviceProfile* p
   forecast.resident = Bytes{standing.parameters.bytes};
 }
 
-// Each at its highest; the states are there from the second step on, and gradients before their
-// backward pass where they are summed or filled with zeros.
-void run_training(Forecast& forecast, Network& net, const Tape::Options& options,
-                  const gpu::DeviceProfile* profile) {
+// Forward and backward pass on the tape. Answers the bytes of the outputs, which a loop may hold.
+std::int64_t run_passes(Network& net) {
   Tape& tape = net.tape;
-  const Settings& settings = net.settings;
   detail::Value loss = detail::described(net);
   net.end_module();
   std::int64_t outputs = 0;
   for (const detail::Value& value : net.held) outputs += value.count * size_of(value.type);
   for (const detail::Value& value : net.cache) outputs += value.count * size_of(value.type);
-  if (!settings.hold_outputs) net.held.clear();
+  if (!net.settings.hold_outputs) net.held.clear();
   net.cache.clear();
   tape.forget_low_copies();
   if (loss.has_gradient()) tape.backward(std::move(loss));
+  return outputs;
+}
 
-  const bool again = settings.steps > 1 || settings.accumulation > 1;
-  Candidate forward{PeakPhase::forward, tape.peak(Phase::forward)},
-      backward{PeakPhase::backward, tape.peak(Phase::backward)};
-  if (settings.hold_outputs && again) {  // the last step's, until there are new ones
+// The states are there from the second step on, and gradients before their backward pass where
+// they are summed or filled with zeros. The last step's outputs are held until there are new ones.
+std::vector<Candidate> passes_at_their_highest(const Network& net, std::int64_t outputs,
+                                               bool gradients_are_there) {
+  const Settings& settings = net.settings;
+  Candidate forward{PeakPhase::forward, net.tape.peak(Phase::forward)},
+      backward{PeakPhase::backward, net.tape.peak(Phase::backward)};
+  if (settings.hold_outputs && (settings.steps > 1 || settings.accumulation > 1)) {
     forward.held.activations += outputs;
     forward.held.rounded += detail::rounded(outputs);
   }
   forward.with_states = backward.with_states = settings.steps > 1;
-  forward.with_gradients = backward.with_gradients = options.gradients_are_there;
-  Candidate optimizer{PeakPhase::optimizer, tape.live()};
-  optimizer.held.gradients = 0;
-  optimizer.held.rounded = detail::rounded(settings.hold_outputs ? outputs : 0);
-  optimizer.with_gradients = !settings.optimizer_in_backward;
+  forward.with_gradients = backward.with_gradients = gradients_are_there;
+  return {forward, backward};
+}
+
+Candidate step_at_its_highest(Network& net, std::int64_t outputs) {
+  const Settings& settings = net.settings;
+  Candidate step{PeakPhase::optimizer, net.tape.live()};
+  step.held.gradients = 0;
+  step.held.rounded = detail::rounded(settings.hold_outputs ? outputs : 0);
+  step.with_gradients = !settings.optimizer_in_backward;
+  if (settings.offload.optimizer || settings.optimizer_in_backward) return step;
+  Sizes temporaries = detail::temporaries_of_step(settings, net.tape.parameters());
+  if (settings.zero >= 1) temporaries = share(temporaries, std::max(settings.world, 1));
+  step.held.temporaries += temporaries.bytes;
+  step.held.rounded += temporaries.rounded;
+  return step;
+}
+
+void run_training(Forecast& forecast, Network& net, const Tape::Options& options,
+                  const gpu::DeviceProfile* profile) {
+  const std::int64_t outputs = run_passes(net);
+  std::vector<Candidate> candidates =
+      passes_at_their_highest(net, outputs, options.gradients_are_there);
+  candidates.push_back(step_at_its_highest(net, outputs));
   Standing standing = standing_of(net);
-  if (!settings.offload.optimizer && !settings.optimizer_in_backward) {
-    Sizes temporaries = detail::temporaries_of_step(settings, tape.parameters());
-    if (settings.zero >= 1) temporaries = share(temporaries, std::max(settings.world, 1));
-    optimizer.held.temporaries += temporaries.bytes;
-    optimizer.held.rounded += temporaries.rounded;
-  }
   move_away(standing, net, forecast);
-  // Without ZeRO data parallel training copies gradients into buckets to send them.
-  if (settings.world > 1 && settings.zero == 0) add(standing.gradients, standing.trained);
-  take_highest(forecast, {forward, backward, optimizer}, standing, net,
-               workspace_of(profile, true));
-  forecast.resident =
-      Bytes{standing.parameters.bytes + standing.gradients.bytes + standing.states.bytes};
+  if (net.settings.world > 1 && net.settings.zero == 0) {
+    standing.buckets = standing.trained;
+    forecast.assumed.push_back(
+        "gradients once more, in the buckets in which data parallel training sends them");
+  }
+  take_highest(forecast, candidates, standing, net, workspace_of(profile, true));
+  forecast.resident = Bytes{standing.parameters.bytes + standing.gradients.bytes +
+                            standing.buckets.bytes + standing.states.bytes};
 }
 
 }  // namespace

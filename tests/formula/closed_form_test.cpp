@@ -157,6 +157,18 @@ TEST(ForecastOf, SavesWhatEachTechniqueIsKnownToSave) {
   saves("a frozen backbone", [](Settings& s) { s.freeze_backbone = true; });
 }
 
+// torch.nn.parallel.DistributedDataParallel keeps its buckets beside the gradients unless
+// gradient_as_bucket_view is asked for.
+TEST(ForecastOf, CountsTheBucketsOfDataParallelTraining) {
+  Settings settings;
+  const Forecast alone = forecast_of(model("gpt2"), settings);
+  settings.world = 4;
+  const Forecast together = forecast_of(model("gpt2"), settings);
+  EXPECT_EQ((together.at_peak.total() - alone.at_peak.total()).count / 1024,
+            4 * alone.parameters / 1024);
+  EXPECT_THAT(together.assumed, Contains(HasSubstr("buckets")));
+}
+
 TEST(ForecastOf, GivesEachStageOfZeroLessThanTheOneBefore) {
   Settings settings;
   settings.dtype = Dtype::bfloat16;
