@@ -3,6 +3,7 @@
 include_guard(GLOBAL)
 
 option(HEADROOM_BUILD_ENGINE "Build the part that needs LibTorch" ON)
+option(HEADROOM_BUILD_MODELS "Build the engine's rooms from nn on, and headroom-engine" ON)
 option(HEADROOM_BUILD_TESTS "Build the tests" ON)
 option(HEADROOM_BUILD_BENCH "Build the benchmarks" ON)
 option(HEADROOM_FUZZ "Build the libFuzzer targets (clang)" OFF)

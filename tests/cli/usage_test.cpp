@@ -11,8 +11,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kCommands{"gpus",  "pick",   "log",   "clean",   "doctor",
-                                         "cards", "models", "trace", "version", "completion"};
+const std::vector<std::string> kCommands{"estimate", "fit",   "gpus",    "pick",
+                                         "log",      "clean", "doctor",  "cards",
+                                         "models",   "trace", "version", "completion"};
 
 // ---- Help ----
 
