@@ -48,10 +48,10 @@ class DecoderNet : public Net {
     pass.attention = settings().attention;
     if (keeps_cache()) pass.cache = &output.cache;
     pass.run_layer = [this](std::size_t i, const auto& layer, const Tensor& x) {
-      return run_layer(i, layer, x);
+      return this->run_layer(i, layer, x);
     };
     pass.run_layer_of_several = [this](std::size_t i, const auto& layer, const nn::Tensors& x) {
-      return run_layer(i, layer, x);
+      return this->run_layer(i, layer, x);
     };
     return (*decoder_)(batch, pass);
   }
