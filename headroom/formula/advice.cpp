@@ -38,10 +38,14 @@ bool contains(const Technique& all, const Technique& part) {
 }
 
 // A shorter sequence is another task: the last resort.
+bool is_shorter(const Technique& technique) {
+  return technique.option.find("--seq ") != std::string::npos;
+}
+
 auto rank_of(const Technique& technique) {
-  const bool is_shorter = technique.option.find("--seq ") != std::string::npos;
-  return std::tuple(is_shorter, technique.changes_training, words_of(technique.option).size(),
-                    std::round(technique.time_factor * 100), -technique.saves.count);
+  return std::tuple(is_shorter(technique), technique.changes_training,
+                    words_of(technique.option).size(), std::round(technique.time_factor * 100),
+                    -technique.saves.count);
 }
 
 bool is_better(const Technique& one, const Technique& other) {
@@ -84,7 +88,10 @@ class Search {
     return chosen;
   }
 
-  [[nodiscard]] std::size_t found() const { return enough_.size(); }
+  [[nodiscard]] std::size_t found() const {
+    return static_cast<std::size_t>(std::count_if(
+        enough_.begin(), enough_.end(), [](const Technique& one) { return !is_shorter(one); }));
+  }
 
  private:
   void note(Technique technique) {
