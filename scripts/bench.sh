@@ -9,3 +9,4 @@ build/bin/bench_machine log build/bin/headroom build/lib/libfake_nvml.so "${SECO
 build/bin/bench_trace "${EVENTS:-10000000}"
 build/bin/bench_allocator "${ALLOCATOR_EVENTS:-1000000}" "${ALLOCATOR_RUNS:-5}"
 build/bin/bench_dry_run "${DRY_RUNS:-5}"
+bench/estimate_bench.py "${ESTIMATES:-5}"

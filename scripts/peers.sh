@@ -26,3 +26,4 @@ esac
 run peaks "$how" tests/peers/figures.json
 run transformers_peaks "$how" tests/peers/transformers_figures.json --share "$share"
 run transformers_numbers "$how" tests/peers/transformers_numbers.json
+run optimizers "$how" tests/peers/optimizers.json

@@ -4,25 +4,16 @@
 
 #include "headroom/formula/advice.h"
 #include "headroom/formula/can_run.h"
-#include "headroom/formula/policies.h"
 #include "headroom/gpu/catalogue.h"
-#include "headroom/gpu/profile.h"
 
 namespace headroom::estimate {
 namespace {
 
-// What the run itself may reserve.
-std::optional<Bytes> room_on(const gpu::SimulatedCard& card) {
-  if (card.total == allocator::kUnlimited) return {};
-  const gpu::DeviceProfile* profile = gpu::find_profile(card.profile);
-  const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{};
-  return card.total - card.reserved - context;
-}
-
 formula::TechniqueOptions technique_options(const gpu::SimulatedCard& card) {
+  const bool is_limited = card.total != allocator::kUnlimited;
   return {
       .card = gpu::find_card(card.name),
-      .room = room_on(card),
+      .room = is_limited ? std::optional(room_of(card)) : std::nullopt,
       .can_run = [](const formula::Settings& settings) { return cannot_run(settings).empty(); }};
 }
 

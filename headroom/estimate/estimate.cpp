@@ -6,6 +6,7 @@
 
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/training_step.h"
+#include "headroom/formula/positions.h"
 
 namespace headroom::estimate {
 namespace {

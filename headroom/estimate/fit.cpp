@@ -8,7 +8,7 @@
 #include "headroom/base/text.h"
 #include "headroom/estimate/training_step.h"
 #include "headroom/formula/can_run.h"
-#include "headroom/gpu/profile.h"
+#include "headroom/formula/positions.h"
 #include "headroom/models/model.h"
 #include "headroom/sim/child.h"
 
@@ -62,12 +62,6 @@ Settings with(const Settings& settings, Over over, std::int64_t size) {
   else
     changed.seq = size;
   return changed;
-}
-
-Bytes room_of(const gpu::SimulatedCard& card) {
-  const gpu::DeviceProfile* profile = gpu::find_profile(card.profile);
-  return card.total - card.reserved -
-         (profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{});
 }
 
 template <typename Number>
@@ -142,16 +136,6 @@ FitResult fit(const formula::NamedModel& model, const Settings& settings,
   if (smallest == cards.end())
     throw UsageError(expectation("fit", "a card", "none", "--gpus \"RTX 4090\""));
   return fit(model, settings, *smallest, options);
-}
-
-std::optional<std::int64_t> longest_sequence(const ModelConfig& config) {
-  for (const char* key : {"n_positions", "max_position_embeddings"}) {
-    if (!config.has(key) || config.is_null(key)) continue;
-    const std::int64_t positions = config.at_least_1(key);
-    // RoBERTa counts from the number after that of padding.
-    return config.type() == "roberta" ? positions - config.count("pad_token_id") - 1 : positions;
-  }
-  return {};
 }
 
 Json to_json(const FitResult& result) {

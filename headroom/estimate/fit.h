@@ -54,9 +54,6 @@ struct FitResult {
                             const std::vector<gpu::SimulatedCard>& cards,
                             const FitOptions& options = {});
 
-// The most tokens a row may have; nothing: no positions are counted, or there are no tokens.
-[[nodiscard]] std::optional<std::int64_t> longest_sequence(const formula::ModelConfig& config);
-
 // The document of `headroom fit --json`. `max_batch`, `recommended_batch` and the probes' `batch`
 // are the size that was looked for; over a length they are there as `max_seq`, `recommended_seq`
 // and `seq`, too.

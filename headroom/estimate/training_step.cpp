@@ -9,6 +9,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/formula/can_run.h"
+#include "headroom/formula/positions.h"
 #include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/models/batch.h"
@@ -174,15 +175,6 @@ void check_can_run(const Settings& settings) {
 }
 
 }  // namespace
-
-std::int64_t sequence_length(const formula::ModelConfig& config, const Settings& settings) {
-  if (settings.seq) return *settings.seq;
-  std::int64_t most = 512;
-  for (const char* key : {"n_positions", "max_position_embeddings"})
-    if (config.has(key) && !config.is_null(key))
-      most = std::min<std::int64_t>(most, config.at_least_1(key));
-  return most;
-}
 
 TrainingStep training_step(const formula::ModelConfig& config, const Settings& settings,
                            c10::Device device) {

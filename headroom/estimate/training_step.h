@@ -33,8 +33,4 @@ struct TrainingStep {
 [[nodiscard]] TrainingStep training_step(const formula::ModelConfig& config,
                                          const formula::Settings& settings, c10::Device device);
 
-// The length that is meant where none is said: 512, or the model's most if that is less.
-[[nodiscard]] std::int64_t sequence_length(const formula::ModelConfig& config,
-                                           const formula::Settings& settings);
-
 }  // namespace headroom::estimate

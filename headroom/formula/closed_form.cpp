@@ -9,6 +9,7 @@
 #include "headroom/base/text.h"
 #include "headroom/formula/detail/architectures.h"
 #include "headroom/formula/detail/optimizer_step.h"
+#include "headroom/formula/positions.h"
 
 namespace headroom::formula {
 namespace {
@@ -34,12 +35,6 @@ Task task_of(const ModelConfig& config, const Settings& settings) {
                                to_string(task), join(names, ", ")));
 }
 
-std::optional<std::int64_t> most_tokens(const ModelConfig& config) {
-  for (const char* key : {"n_positions", "max_position_embeddings"})
-    if (config.has(key) && !config.is_null(key)) return config.at_least_1(key);
-  return {};
-}
-
 void assume(Forecast& forecast, std::string_view what, std::int64_t value, std::string_view why) {
   forecast.assumed.push_back(std::string(what) + " = " + std::to_string(value) + ", " +
                              std::string(why));
@@ -47,19 +42,11 @@ void assume(Forecast& forecast, std::string_view what, std::int64_t value, std::
 
 void decide_tokens(Forecast& forecast, const ModelConfig& config) {
   Settings& settings = forecast.settings;
-  const auto most = most_tokens(config);
   if (!settings.seq) {
-    settings.seq = std::min<std::int64_t>(512, most.value_or(512));
+    settings.seq = sequence_length(config, settings);
     assume(forecast, "seq", *settings.seq, "as nothing was said");
   }
-  if (*settings.seq < 1)
-    throw UsageError(
-        expectation("forecast", "at least one token", std::to_string(*settings.seq), "1"));
-  if (most && *settings.seq > *most)
-    throw UsageError(expectation(
-        "forecast",
-        "at most " + std::to_string(*most) + " tokens a row, for which the model has positions",
-        std::to_string(*settings.seq), "a shorter --seq"));
+  check_sequence(config, *settings.seq);
   if (*settings.task != Task::seq2seq_lm || settings.target_seq) return;
   settings.target_seq = settings.seq;
   assume(forecast, "target_seq", *settings.target_seq, "as long as seq");
@@ -78,11 +65,11 @@ void decide(Forecast& forecast, const ModelConfig& config) {
   if (settings.batch < 1)
     throw UsageError(
         expectation("forecast", "at least one row", std::to_string(settings.batch), "1"));
-  const bool said = settings.task.has_value();
+  const bool says_task = settings.task || !config.architectures().empty();
   settings.task = task_of(config, settings);
-  if (!said)
+  if (!says_task)
     forecast.assumed.push_back("task = " + std::string(to_string(*settings.task)) +
-                               ", the config's");
+                               ", as nothing was said");
   if (*settings.task == Task::image_classification)
     decide_image(forecast, config);
   else

@@ -9,6 +9,7 @@
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/gpu/catalogue.h"
+#include "headroom/gpu/profile.h"
 
 namespace headroom::gpu {
 namespace {
@@ -151,6 +152,12 @@ class SimulatedSource : public CardSource {
 };
 
 }  // namespace
+
+Bytes room_of(const SimulatedCard& card) {
+  const DeviceProfile* profile = find_profile(card.profile);
+  const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{};
+  return card.total - card.reserved - context;
+}
 
 SimulatedBox parse_simulated(std::string_view spec) {
   std::string_view text = trim(spec);

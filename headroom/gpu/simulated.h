@@ -25,6 +25,10 @@ struct SimulatedCard {
   std::string profile;  // of its chip; empty for a plain size
 };
 
+// What one process can allocate where nobody else does: the driver's share and the context that the
+// process takes itself are off.
+[[nodiscard]] Bytes room_of(const SimulatedCard& card);
+
 struct SimulatedBox {
   std::vector<SimulatedCard> cards;
   std::string name;  // shared under this name; empty: private

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "headroom/base/error.h"
+#include "headroom/formula/positions.h"
 
 namespace headroom::models {
 namespace {
@@ -18,18 +19,6 @@ std::int64_t at_least_1(std::int64_t value, const char* what) {
     throw UsageError(
         expectation("batch", std::string("at least one ") + what, std::to_string(value), "1"));
   return value;
-}
-
-// What learned positions there are bounds the length.
-void check_length(const ModelConfig& config, std::int64_t length) {
-  for (const char* key : {"n_positions", "max_position_embeddings"}) {
-    if (!config.has(key) || config.is_null(key)) continue;
-    if (length > config.at_least_1(key))
-      throw UsageError(expectation("batch",
-                                   "at most " + std::to_string(config.at_least_1(key)) +
-                                       " tokens a row, the model's `" + key + "`",
-                                   std::to_string(length), "a shorter --seq"));
-  }
 }
 
 std::int64_t image_side(const ModelConfig& config, const BatchSizes& sizes) {
@@ -53,7 +42,7 @@ Batch batch_of(const Model& model, const BatchSizes& sizes, const Whole& whole, 
   const std::int64_t length = at_least_1(sizes.length, "token"),
                      target = at_least_1(sizes.target_length.value_or(length), "target token"),
                      vocabulary = config.at_least_1("vocab_size");
-  check_length(config, length);
+  formula::check_sequence(config, length);
   batch.tokens = whole({rows, length}, vocabulary);
   if (sizes.mask == formula::Mask::ones) {
     batch.mask = at::ones({rows, length}, batch.tokens.options());

@@ -96,8 +96,9 @@ TEST(DryRun, CountsNoStatesOfTheOptimizerForTheLastModule) {
   OnACard it;
   torch::optim::AdamW optimizer(it.net->parameters());
   const Report report = it.run(optimizer);
-  for (const ModulePeak& module : report.by_module)
+  for (const ModulePeak& module : report.by_module) {
     if (!module.name.empty()) EXPECT_LT(module.peak, 20_MiB) << module.name;
+  }
 }
 
 TEST(DryRun, SaysWhereItDoesNotFit) {

@@ -15,10 +15,9 @@ using formula::Policy;
 using gpu::SimulatedCard;
 
 const SimulatedCard& smallest_of(const std::vector<SimulatedCard>& gpus, Policy policy) {
-  const auto smallest =
-      std::min_element(gpus.begin(), gpus.end(), [](const auto& one, const auto& other) {
-        return one.total - one.reserved < other.total - other.reserved;
-      });
+  const auto smallest = std::min_element(
+      gpus.begin(), gpus.end(),
+      [](const auto& one, const auto& other) { return room_of(one) < room_of(other); });
   if (smallest == gpus.end())
     throw UsageError(expectation("--policy " + std::string(to_string(policy)), "a card", "none",
                                  "--gpus \"RTX 4090\""));
@@ -55,11 +54,10 @@ Decided with_batch(const std::string& model, formula::Settings settings,
 
 Decided by_size_table(const std::string& name, const formula::Settings& settings,
                       const SimulatedCard& smallest) {
-  const gpu::DeviceProfile* profile = gpu::find_profile(smallest.profile);
-  const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{};
-  const Bytes room = formula::plannable(smallest.total - smallest.reserved - context);
   const auto model = formula::model_named(name);
-  return with_batch(name, settings, batch_by_size(model.config, settings, room, profile));
+  return with_batch(name, settings,
+                    batch_by_size(model.config, settings, formula::plannable(room_of(smallest)),
+                                  gpu::find_profile(smallest.profile)));
 }
 
 Decided by_simple_formula(const std::string& name, const formula::Settings& settings,

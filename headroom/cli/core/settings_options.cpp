@@ -10,55 +10,79 @@
 namespace headroom::cli {
 namespace {
 
-enum class Kind { word, count, size, list, flag };
+enum class Kind { word, count, number, list, flag };
 
 struct Option {
   const char* group;
   const char* key;  // of formula/settings.h; the option has dashes for underscores
   Kind kind;
   const char* help;
+  // The words it takes, if these are all; the help lists them.
+  const std::vector<std::string>& (*words)() = nullptr;
 };
 
 constexpr const char* kBatch = "What one step sees";
 constexpr const char* kHow = "How it is computed";
 constexpr const char* kLess = "What is trained, and with less";
 
+using namespace formula;  // choices of all kinds
+
 constexpr auto kOptions = std::to_array<Option>({
-    {kBatch, "task", Kind::word, "causal-lm, masked-lm, ... (default: as the configuration says)"},
+    {kBatch, "task", Kind::word, "Default: what the configuration says", choices<Task>},
     {kBatch, "batch", Kind::count, "Rows of one forward pass (default 1)"},
     {kBatch, "seq", Kind::count, "Tokens of a row (default 512, or the model's most)"},
     {kBatch, "target_seq", Kind::count, "Tokens of a decoder's row (default as --seq)"},
-    {kBatch, "image", Kind::count, "Pixels a side (default: as the configuration says)"},
+    {kBatch, "image", Kind::count, "Pixels a side (default: what the configuration says)"},
     {kBatch, "accumulation", Kind::count, "Forward passes before the optimizer steps"},
-    {kBatch, "mask", Kind::word, "Attention mask: ones, none"},
-    {kBatch, "mode", Kind::word, "train, inference, generate (with a cache for --seq)"},
+    {kBatch, "mask", Kind::word, "The attention mask that is given", choices<Mask>},
+    {kBatch, "mode", Kind::word, "generate: with a cache for --seq", choices<Mode>},
     {kBatch, "steps", Kind::count, "Steps that are tried (default 2)"},
-    {kHow, "dtype", Kind::word, "float32, bfloat16, float16"},
-    {kHow, "autocast", Kind::word, "none, bf16, fp16 (with loss scaling)"},
-    {kHow, "attention", Kind::word, "sdpa, eager"},
-    {kHow, "optimizer", Kind::word,
-     "adamw, adam, sgd, sgd-momentum, adafactor, adafactor-hf, adamw8bit, none"},
-    {kHow, "optimizer_impl", Kind::word, "fused, foreach, loop"},
+    {kHow, "dtype", Kind::word, "Of weights, gradients, activations", choices<Dtype>},
+    {kHow, "autocast", Kind::word, "Mixed precision; fp16 with loss scaling", choices<Autocast>},
+    {kHow, "attention", Kind::word, "In one kernel, or step by step", choices<Attention>},
+    {kHow, "optimizer", Kind::word, "", choices<Optimizer>},
+    {kHow, "optimizer_impl", Kind::word, "PyTorch's three forms", choices<OptimizerForm>},
     {kHow, "optimizer_in_backward", Kind::flag, "Step as soon as a gradient is there"},
-    {kHow, "rounding", Kind::word, "Into weights of less precision: nearest, stochastic"},
-    {kHow, "clip", Kind::size, "Longest norm of all gradients together"},
-    {kHow, "zero_grad", Kind::word, "none (gradients are freed), zero (filled with zeros)"},
-    {kHow, "loss", Kind::word, "full, fused, chunked:N (N tokens at a time)"},
-    {kHow, "checkpointing", Kind::word, "none, full, every:K"},
-    {kHow, "checkpointing_kind", Kind::word, "nonreentrant, reentrant"},
+    {kHow, "rounding", Kind::word, "Into weights of less precision", choices<Rounding>},
+    {kHow, "clip", Kind::number, "Longest norm of all gradients together"},
+    {kHow, "zero_grad", Kind::word, "Gradients are freed (none, the default) or filled (zero)"},
+    {kHow, "loss", Kind::word, "full (default), fused, chunked:N (N tokens at a time)"},
+    {kHow, "checkpointing", Kind::word, "none (default), full, every:K (layers)"},
+    {kHow, "checkpointing_kind", Kind::word, "PyTorch's two", choices<CheckpointingKind>},
     {kHow, "use_cache", Kind::flag, "Keep keys and values, as transformers does by default"},
     {kHow, "hold_outputs", Kind::flag, "The outputs live through the backward pass"},
     {kLess, "lora_rank", Kind::count, "Train LoRA adapters of this rank only"},
-    {kLess, "lora_targets", Kind::list, "Layers that get one: q,v (default)"},
+    {kLess, "lora_targets", Kind::list, "Layers that get one (default q,v)"},
     {kLess, "freeze_backbone", Kind::flag, "Train the head alone"},
-    {kLess, "quantize", Kind::word, "Frozen weights in: none, 8bit, 4bit"},
+    {kLess, "quantize", Kind::word, "Frozen weights in fewer bits", choices<Quantize>},
     {kLess, "world", Kind::count, "GPUs that train together"},
-    {kLess, "zero", Kind::count, "ZeRO's stage: 0, 1, 2, 3"},
-    {kLess, "offload", Kind::list, "optimizer,gradients,parameters,activations"},
-    {kLess, "offload_to", Kind::word, "host, disk"},
-    {kLess, "policy", Kind::word,
-     "A rule of thumb decides: exact (none), size-table, strategy, simple, variant"},
+    {kLess, "zero", Kind::count, "ZeRO's stage, 0 to 3"},
+    {kLess, "offload", Kind::list, "Of: optimizer,gradients,parameters,activations"},
+    {kLess, "offload_to", Kind::word, "Where to", choices<OffloadTo>},
+    {kLess, "policy", Kind::word, "Who decides the rest: a rule of thumb", choices<Policy>},
 });
+
+std::string help_of(const Option& option) {
+  std::string help = option.help;
+  if (option.words != nullptr) help += (help.empty() ? "" : ": ") + join(option.words(), ", ");
+  return help;
+}
+
+const char* placeholder(Kind kind) {
+  switch (kind) {
+    case Kind::word:
+      return "WORD";
+    case Kind::count:
+      return "N";
+    case Kind::number:
+      return "X";
+    case Kind::list:
+      return "A,B";
+    case Kind::flag:
+      break;
+  }
+  return "";
+}
 
 std::string option_name(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
@@ -75,7 +99,7 @@ Json value(const Option& option, const std::string& text) {
     if (!number) refuse("a whole number");
     return *number;
   }
-  if (option.kind == Kind::size) {
+  if (option.kind == Kind::number) {
     const auto number = to_number(text);
     if (!number) refuse("a number");
     return *number;
@@ -89,12 +113,21 @@ Json value(const Option& option, const std::string& text) {
 
 void SettingsOptions::add_to(CLI::App* command) {
   for (const Option& option : kOptions) {
-    CLI::Option* added =
-        option.kind == Kind::flag
-            ? command->add_flag(option_name(option.key), flags_[option.key], option.help)
-            : command->add_option(option_name(option.key), texts_[option.key], option.help);
+    const std::string name = option_name(option.key);
+    CLI::Option* added = option.kind == Kind::flag
+                             ? command->add_flag(name, flags_[option.key], option.help)
+                             : command->add_option(name, texts_[option.key], help_of(option))
+                                   ->type_name(placeholder(option.kind));
     added->group(option.group);
   }
+}
+
+std::vector<std::pair<std::string, std::string>> SettingsOptions::words() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Option& option : kOptions)
+    if (option.words != nullptr)
+      all.emplace_back(option_name(option.key), join(option.words(), " "));
+  return all;
 }
 
 formula::Settings SettingsOptions::settings() const {

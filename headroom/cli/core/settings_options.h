@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/formula/settings.h"
@@ -17,6 +18,9 @@ class SettingsOptions {
 
   // What was given, over the defaults. Throws UsageError naming the nearest word.
   [[nodiscard]] formula::Settings settings() const;
+
+  // "--mask", "ones none": what may follow an option, for completion.
+  [[nodiscard]] static std::vector<std::pair<std::string, std::string>> words();
 
  private:
   std::map<std::string, std::optional<std::string>> texts_;  // by the settings' names

@@ -2,6 +2,7 @@
 // behind.
 #include "headroom/base/error.h"
 #include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/settings_options.h"
 #include "headroom/cli/core/terminal.h"
 
 namespace headroom::cli {
@@ -33,6 +34,15 @@ std::string words_after(const CLI::App& command) {
          names_of(command) + "\" files=";
 }
 
+// What may follow an option whose words are known.
+std::string words_after_options() {
+  std::string cases;
+  for (const auto& [option, words] : SettingsOptions::words())
+    cases +=
+        "    " + option + ") COMPREPLY=($(compgen -W \"" + words + "\" -- \"$word\")); return ;;\n";
+  return cases;
+}
+
 std::string bash_script(const CLI::App& app) {
   std::string cases;
   const std::string names = names_of(app);
@@ -53,7 +63,10 @@ std::string bash_script(const CLI::App& app) {
          "    --by) COMPREPLY=($(compgen -W \"size module operation category\" -- \"$word\"));"
          " return ;;\n"
          "    --ids) COMPREPLY=($(compgen -W \"index uuid\" -- \"$word\")); return ;;\n"
-         "    --out|--bundle) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+         "    --rules) COMPREPLY=($(compgen -W \"cuda cpu\" -- \"$word\")); return ;;\n"
+         "    --over) COMPREPLY=($(compgen -W \"batch seq\" -- \"$word\")); return ;;\n" +
+         words_after_options() +
+         "    --out|--bundle|--trace) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
          "  esac\n"
          "  case \"${COMP_WORDS[1]}\" in\n" +
          cases + "    *) words=\"" + names + options_of(app) +

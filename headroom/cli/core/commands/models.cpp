@@ -3,11 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/text.h"
 #include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/room.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/formula/model_catalogue.h"
 #include "headroom/formula/usual_sizes.h"
 
 namespace headroom::cli {
@@ -21,7 +23,7 @@ using formula::WeightType;
 struct Options {
   std::string gpus;
   long long batch = 1, seq = 512;
-  bool json = false;
+  bool names = false, json = false;
 };
 
 Bytes weights(const UsualSize& size, WeightType type) {
@@ -112,7 +114,24 @@ std::string training_table(const formula::TableBatch& batch, std::optional<Bytes
   return table(columns, rows, terminal);
 }
 
+// Every model that has a name of its own.
+ExitCode run_names(const Options& options) {
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  for (const formula::CatalogueModel& model : formula::catalogue_models()) {
+    list.push_back(
+        {{"name", model.name}, {"parameters", model.parameters}, {"aliases", model.aliases}});
+    rows.push_back({model.name,
+                    fmt::format("{:.1f} M", static_cast<double>(model.parameters) / 1e6),
+                    join(model.aliases, ", ")});
+  }
+  print(options.json ? to_line({{"schema", 1}, {"names", list}}) + "\n"
+                     : table({{"name"}, {"parameters", true}, {"also"}}, rows, standard_output()));
+  return kOk;
+}
+
 ExitCode run(const Options& options) {
+  if (options.names) return run_names(options);
   const formula::TableBatch batch{.batch = options.batch, .seq = options.seq};
   if (options.json) {
     Json document{{"schema", 1}, {"models", Json::array()}};
@@ -143,6 +162,7 @@ void add_models(Registry& registry) {
       registry.add("models", "The usual model sizes: weights, and what training costs",
                    "  headroom models\n"
                    "  headroom models --batch 4 --seq 2048 --gpus \"RTX 4090\"\n"
+                   "  headroom models --names\n"
                    "  headroom models --json");
   add_gpus_option(command, options->gpus);
   command->add_option("--batch", options->batch, "Sequences in a step")
@@ -151,6 +171,7 @@ void add_models(Registry& registry) {
   command->add_option("--seq", options->seq, "Tokens in a sequence")
       ->capture_default_str()
       ->check(CLI::Range(1LL, 10'000'000LL));
+  command->add_flag("--names", options->names, "All models that `headroom estimate` has by name");
   command->add_flag("--json", options->json, "One JSON document");
   registry.run(command, options, &run);
 }

@@ -9,16 +9,9 @@
 #include "headroom/formula/can_run.h"
 #include "headroom/formula/techniques.h"
 #include "headroom/gpu/catalogue.h"
-#include "headroom/gpu/profile.h"
 
 namespace headroom::cli {
 namespace {
-
-Bytes room_of(const gpu::SimulatedCard& card) {
-  const gpu::DeviceProfile* profile = gpu::find_profile(card.profile);
-  const Bytes context = profile != nullptr ? profile->context.value_or(Bytes{}) : Bytes{};
-  return card.total - card.reserved - context;
-}
 
 formula::TechniqueOptions options_for(const std::vector<gpu::SimulatedCard>& cards) {
   formula::TechniqueOptions options;

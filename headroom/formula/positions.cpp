@@ -1,0 +1,47 @@
+#include "headroom/formula/positions.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "headroom/base/error.h"
+
+namespace headroom::formula {
+namespace {
+
+constexpr std::int64_t kUsual = 512;
+
+// One row of an embedding for each position.
+constexpr std::array<std::string_view, 6> kLearned{"gpt2", "gpt_neo", "opt",
+                                                   "bert", "roberta", "distilbert"};
+
+}  // namespace
+
+std::optional<std::int64_t> longest_sequence(const ModelConfig& config) {
+  for (const char* key : {"n_positions", "max_position_embeddings"}) {
+    if (!config.has(key) || config.is_null(key)) continue;
+    const std::int64_t positions = config.at_least_1(key);
+    // RoBERTa counts from the number after that of padding.
+    return config.type() == "roberta" ? positions - config.count("pad_token_id") - 1 : positions;
+  }
+  return {};
+}
+
+std::int64_t sequence_length(const ModelConfig& config, const Settings& settings) {
+  return settings.seq.value_or(std::min(kUsual, longest_sequence(config).value_or(kUsual)));
+}
+
+void check_sequence(const ModelConfig& config, std::int64_t length) {
+  if (length < 1)
+    throw UsageError(expectation("batch", "at least one token a row", std::to_string(length), "1"));
+  const bool learned = std::find(kLearned.begin(), kLearned.end(), config.type()) != kLearned.end();
+  const auto most = longest_sequence(config);
+  if (learned && most && length > *most)
+    throw UsageError(expectation(
+        "batch",
+        "at most " + std::to_string(*most) + " tokens a row, for which the model has positions",
+        std::to_string(length), "a shorter --seq"));
+}
+
+}  // namespace headroom::formula

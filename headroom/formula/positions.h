@@ -1,0 +1,23 @@
+// How long a row of tokens may be, and how long it is where nothing is said.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "headroom/formula/model_config.h"
+#include "headroom/formula/settings.h"
+
+namespace headroom::formula {
+
+// The most tokens that the model was made for; nothing: positions are not counted, or there are no
+// tokens.
+[[nodiscard]] std::optional<std::int64_t> longest_sequence(const ModelConfig& config);
+
+// `settings.seq`, else 512, or the most if that is less.
+[[nodiscard]] std::int64_t sequence_length(const ModelConfig& config, const Settings& settings);
+
+// Throws UsageError for a row that cannot run: longer than the positions that a model has learned.
+// Where positions are computed a longer one can, as in transformers.
+void check_sequence(const ModelConfig& config, std::int64_t length);
+
+}  // namespace headroom::formula

@@ -1,0 +1,41 @@
+#include "headroom/formula/positions.h"
+
+#include <gtest/gtest.h>
+
+#include "headroom/base/error.h"
+#include "headroom/formula/model_catalogue.h"
+
+namespace headroom::formula {
+namespace {
+
+ModelConfig config_of(const char* name) {
+  return model_named(name).config;
+}
+
+TEST(SequenceLength, IsTheUsualOrTheModelsMost) {
+  EXPECT_EQ(sequence_length(config_of("llama-3.1-8b"), {}), 512);
+  EXPECT_EQ(sequence_length(config_of("t5-small"), {}), 512);
+  EXPECT_EQ(
+      sequence_length(ModelConfig({{"model_type", "gpt2"}, {"n_positions", 64}}, "small"), {}), 64);
+  Settings said;
+  said.seq = 77;
+  EXPECT_EQ(sequence_length(config_of("gpt2"), said), 77);
+}
+
+TEST(LongestSequence, LeavesOutWhatRobertaCountsForPadding) {
+  EXPECT_EQ(longest_sequence(config_of("roberta-base")), 512);
+  EXPECT_EQ(longest_sequence(config_of("bert-base")), 512);
+  EXPECT_EQ(longest_sequence(config_of("t5-small")), std::nullopt);
+}
+
+TEST(CheckSequence, EndsWhereLearnedPositionsEnd) {
+  EXPECT_NO_THROW(check_sequence(config_of("gpt2"), 1024));
+  EXPECT_THROW(check_sequence(config_of("gpt2"), 1025), UsageError);
+  EXPECT_THROW(check_sequence(config_of("roberta-base"), 513), UsageError);
+  EXPECT_NO_THROW(check_sequence(config_of("tinyllama-1.1b"), 4096))
+      << "its positions are computed";
+  EXPECT_THROW(check_sequence(config_of("tinyllama-1.1b"), 0), UsageError);
+}
+
+}  // namespace
+}  // namespace headroom::formula
