@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "headroom/base/error.h"
 #include "headroom/formula/model_catalogue.h"
 
@@ -15,8 +17,8 @@ ModelConfig config_of(const char* name) {
 TEST(SequenceLength, IsTheUsualOrTheModelsMost) {
   EXPECT_EQ(sequence_length(config_of("llama-3.1-8b"), {}), 512);
   EXPECT_EQ(sequence_length(config_of("t5-small"), {}), 512);
-  EXPECT_EQ(
-      sequence_length(ModelConfig({{"model_type", "gpt2"}, {"n_positions", 64}}, "small"), {}), 64);
+  const Json small{{"model_type", "gpt2"}, {"n_positions", 64}};
+  EXPECT_EQ(sequence_length(ModelConfig(small, "small"), {}), 64);
   Settings said;
   said.seq = 77;
   EXPECT_EQ(sequence_length(config_of("gpt2"), said), 77);
