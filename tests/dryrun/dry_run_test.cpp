@@ -97,7 +97,8 @@ TEST(DryRun, CountsNoStatesOfTheOptimizerForTheLastModule) {
   torch::optim::AdamW optimizer(it.net->parameters());
   const Report report = it.run(optimizer);
   for (const ModulePeak& module : report.by_module) {
-    if (!module.name.empty()) EXPECT_LT(module.peak, 20_MiB) << module.name;
+    if (module.name.empty()) continue;  // everything
+    EXPECT_LT(module.peak, 20_MiB) << module.name;
   }
 }
 
