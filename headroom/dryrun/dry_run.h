@@ -18,7 +18,8 @@
 // Where phases come from: backward is what autograd's engine does; optimizer is what runs after it
 // without recording a graph, until something is recorded again; the rest is forward. Where modules
 // come from: an operator belongs to the module whose parameter it takes, one without to that of the
-// operator before it on its thread, and backward to the module that recorded it in forward.
+// operator before it on its thread, and backward to the module that recorded it in forward. Of a
+// parameter that several modules share, an embedding is meant by the first, all else by the last.
 //
 // Threads: one dry run a card at a time. Steps may use threads.
 #pragma once

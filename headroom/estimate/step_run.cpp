@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "headroom/sim/simulate.h"
@@ -74,8 +75,10 @@ class RequestLog final : public sim::Watcher {
 
 Bytes gradients_of(const dryrun::Subject& subject) {
   std::int64_t bytes = 0;
+  std::unordered_set<const c10::TensorImpl*> seen;  // modules may share one
   for (const auto& [name, parameter] : subject.parameters)
-    if (parameter.requires_grad()) bytes += static_cast<std::int64_t>(parameter.nbytes());
+    if (parameter.requires_grad() && seen.insert(parameter.unsafeGetTensorImpl()).second)
+      bytes += static_cast<std::int64_t>(parameter.nbytes());
   return Bytes{bytes};
 }
 

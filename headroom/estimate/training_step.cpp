@@ -14,6 +14,7 @@
 #include "headroom/libtorch/on.h"
 #include "headroom/models/batch.h"
 #include "headroom/nn/freeze.h"
+#include "headroom/nn/layers.h"
 #include "headroom/nn/lora.h"
 #include "headroom/optim/clip.h"
 #include "headroom/optim/loss_scaler.h"
@@ -161,6 +162,10 @@ class Loop {
 void add_tensors(dryrun::Subject& subject, models::Model& model, const models::Batch& batch) {
   for (const auto& parameter : model.module().named_parameters())
     subject.parameters.emplace_back(parameter.key(), parameter.value());
+  for (const auto& child : model.module().named_modules())
+    if (const auto* head = dynamic_cast<const nn::Linear*>(child.value().get());
+        head != nullptr && head->is_tied())
+      subject.parameters.emplace_back(child.key() + ".weight", head->weight);
   for (const auto& buffer : model.module().named_buffers())
     subject.buffers.emplace_back(buffer.key(), buffer.value());
   for (const Tensor& input : {batch.tokens, batch.mask, batch.pixels, batch.labels})

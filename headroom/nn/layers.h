@@ -30,6 +30,7 @@ class Linear : public torch::nn::Module {
   // Over the weight of another module, to which it belongs: not a parameter of this one.
   explicit Linear(Tensor tied);
   Tensor operator()(const Tensor& x) const;
+  [[nodiscard]] bool is_tied() const { return !named_parameters(false).contains("weight"); }
 
   Tensor weight;  // [out, in]
   Tensor bias;    // undefined: none

@@ -88,6 +88,13 @@ TEST(Models, MarksWhatFitsOnACard) {
   EXPECT_EQ(world.headroom({"models"}).out.find("fits into"), std::string::npos);
 }
 
+TEST(Models, SayWhereTheyHaveFewerPositions) {
+  const World world;
+  EXPECT_THAT(world.headroom({"models", "--seq", "2048"}).out,
+              HasSubstr("125M, 350M, 774M: 1024 tokens, the most"));
+  EXPECT_THAT(world.headroom({"models", "--seq", "1024"}).out, Not(HasSubstr("positions")));
+}
+
 TEST(Models, RefusesBatchesThatAreNone) {
   const World world;
   for (const Arguments& command : {Arguments{"models", "--batch", "0"},

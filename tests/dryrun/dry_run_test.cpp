@@ -90,6 +90,43 @@ TEST(DryRun, NamesModulesOfForwardAndBackward) {
   EXPECT_THAT(backward, testing::ElementsAre("first", "second"));
 }
 
+// As language models tie them: the same weight embeds tokens and makes logits of states.
+struct TiedNet : torch::nn::Module {
+  TiedNet() {
+    table = register_module("table", std::make_shared<Part>());
+    head = register_module("head", std::make_shared<Part>());
+    table->weight = table->register_parameter("weight", torch::empty({512, 64}));
+    head->weight = head->register_parameter("weight", table->weight);
+  }
+  struct Part : torch::nn::Module {
+    torch::Tensor weight;
+  };
+  std::shared_ptr<Part> table, head;
+};
+
+TEST(DryRun, TellsAnEmbeddingFromTheHeadThatSharesItsWeight) {
+  const sim::Simulation box = sim::simulate("1x24GiB");
+  TiedNet net = libtorch::on(box.device(0), [] { return TiedNet(); });
+  const auto indices = torch::zeros({128}, torch::dtype(torch::kLong).device(box.device(0)));
+  const auto loss = [](TiedNet& model, const torch::Tensor& tokens) {
+    const auto states = torch::embedding(model.table->weight, tokens);
+    return torch::linear(states, model.head->weight).sum();
+  };
+  torch::optim::SGD optimizer({net.table->weight}, 0.1);
+  const Report report = dry_run(net, indices, loss, optimizer);
+  std::set<std::string> held;
+  for (const Held& tensor : report.biggest) {
+    held.insert(tensor.module);
+    if (tensor.category != Category::parameter) continue;
+    EXPECT_EQ(tensor.module, "table");
+  }
+  EXPECT_THAT(held, testing::IsSupersetOf({"table", "head"}));
+  for (const trace::Event& event : report.trace->events) {
+    if (report.trace->names.text(event.operation) != "aten::mm") continue;
+    EXPECT_EQ(report.trace->names.text(event.module), "head");
+  }
+}
+
 // Which of them holds the most: not the one whose operator happened to be the last before the
 // optimizer made its states, 16 MiB.
 TEST(DryRun, CountsNoStatesOfTheOptimizerForTheLastModule) {

@@ -37,9 +37,11 @@ std::string module_of(const std::string& tensor) {
 Attribution::Attribution(const Subject& subject, trace::Names& names) {
   for (const auto* tensors : {&subject.parameters, &subject.buffers})
     for (const auto& [name, tensor] : *tensors)
-      if (tensor.defined() && tensor.has_storage())
-        modules_.try_emplace(tensor.storage().unsafeGetStorageImpl(),
-                             names.number(module_of(name)));
+      if (tensor.defined() && tensor.has_storage()) {
+        const trace::Name owner = names.number(module_of(name));
+        owners_.try_emplace(tensor.storage().unsafeGetStorageImpl(), Owners{owner, owner})
+            .first->second.last = owner;
+      }
   for (const auto& [name, tensor] : subject.parameters) {
     parameters_.emplace_back(tensor.getIntrusivePtr());
     met_.insert(tensor.unsafeGetTensorImpl());
@@ -51,11 +53,12 @@ void Attribution::begin_step() {
   of_thread = {this, {}, at::sequence_number::peek()};
 }
 
-void Attribution::look_at(const at::Tensor& argument, std::unordered_set<trace::Name>& modules,
-                          bool& needs_gradient) {
+void Attribution::look_at(const at::Tensor& argument, bool is_embedding,
+                          std::unordered_set<trace::Name>& modules, bool& needs_gradient) {
   if (!argument.defined() || !argument.has_storage()) return;
-  const auto found = modules_.find(argument.storage().unsafeGetStorageImpl());
-  if (found != modules_.end()) modules.insert(found->second);
+  const auto found = owners_.find(argument.storage().unsafeGetStorageImpl());
+  if (found != owners_.end())
+    modules.insert(is_embedding ? found->second.first : found->second.last);
   if (!argument.requires_grad()) return;
   needs_gradient = true;
   if (!argument.is_leaf()) return;
@@ -67,9 +70,10 @@ void Attribution::look_at(const at::Tensor& argument, std::unordered_set<trace::
 bool Attribution::on_operator(const sim::OperatorCall& call) {
   std::unordered_set<trace::Name> modules;
   bool needs_gradient = false;
+  const bool is_embedding = call.name.find("embedding") != std::string_view::npos;
   for (std::size_t i = 0; i < call.argument_count; ++i)
     libtorch::for_each_tensor(call.arguments[i], [&](const at::Tensor& argument) {
-      look_at(argument, modules, needs_gradient);
+      look_at(argument, is_embedding, modules, needs_gradient);
     });
   if (of_thread.owner != this) {  // the node of this operator is probably made already
     const std::uint64_t nodes = at::sequence_number::peek();

@@ -45,14 +45,19 @@ class Attribution {
   // Module changes of a forward thread, by autograd's count of the nodes made on it.
   using Changes = std::vector<std::pair<std::uint64_t, trace::Name>>;
 
-  void look_at(const at::Tensor& argument, std::unordered_set<trace::Name>& modules,
-               bool& needs_gradient);
+  void look_at(const at::Tensor& argument, bool is_embedding,
+               std::unordered_set<trace::Name>& modules, bool& needs_gradient);
   void note_module(trace::Name module);
   [[nodiscard]] trace::Name module_of_backward() const;
   [[nodiscard]] trace::Phase phase_now(bool needs_gradient) const;
 
-  std::unordered_map<const c10::StorageImpl*, trace::Name> modules_;  // of parameters and buffers
-  mutable std::mutex mutex_;                                          // of the next three
+  // Of a parameter that two modules share, an embedding is meant by the first, all else by the
+  // last.
+  struct Owners {
+    trace::Name first = 0, last = 0;
+  };
+  std::unordered_map<const c10::StorageImpl*, Owners> owners_;  // of parameters and buffers
+  mutable std::mutex mutex_;                                    // of the next three
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> parameters_;
   std::unordered_set<const c10::TensorImpl*> met_;
   std::unordered_map<std::uint64_t, Changes> changes_;  // by autograd's number of the thread

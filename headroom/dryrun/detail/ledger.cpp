@@ -1,6 +1,7 @@
 #include "headroom/dryrun/detail/ledger.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "headroom/base/time.h"
@@ -59,7 +60,8 @@ void Ledger::take_what_is_there(const Subject& subject) {
   const auto owner = [&](const std::string& name) { return trace_->names.number(module_of(name)); };
   for (const at::Tensor& input : subject.inputs) mark(input, Category::input);
   for (const auto& [name, tensor] : subject.buffers) mark(tensor, Category::buffer, owner(name));
-  for (const auto& [name, tensor] : subject.parameters) {
+  // Backwards: what two modules share is held by the first of them.
+  for (const auto& [name, tensor] : std::views::reverse(subject.parameters)) {
     mark(tensor, Category::parameter, owner(name));
     mark(tensor.grad(), Category::gradient, owner(name));
   }

@@ -1,6 +1,7 @@
 // `headroom models`: the usual model sizes, what their weights take and what training them costs.
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/text.h"
@@ -114,6 +115,20 @@ std::string training_table(const formula::TableBatch& batch, std::optional<Bytes
   return table(columns, rows, terminal);
 }
 
+// "125M, 350M: 1024 tokens, ..." where that is less than was asked for.
+std::string shorter_rows(const formula::TableBatch& batch) {
+  std::map<std::int64_t, std::vector<std::string>> models;
+  for (const UsualSize& size : formula::usual_sizes()) {
+    const Forecast forecast = forecast_of(size, formula::recipes().front(), batch);
+    if (*forecast.settings.seq < batch.seq) models[*forecast.settings.seq].push_back(size.name);
+  }
+  std::string out;
+  for (const auto& [tokens, names] : models)
+    out += fmt::format("{}: {} tokens, the most these models have positions for\n",
+                       join(names, ", "), tokens);
+  return out;
+}
+
 // Every model that has a name of its own.
 ExitCode run_names(const Options& options) {
   Json list = Json::array();
@@ -145,7 +160,7 @@ ExitCode run(const Options& options) {
   std::string out = "Weights\n" + weights_table(terminal);
   out += fmt::format("\nTraining on one GPU in GiB, batch {} of {} tokens, by formula\n",
                      batch.batch, batch.seq);
-  out += training_table(batch, room, terminal);
+  out += training_table(batch, room, terminal) + shorter_rows(batch);
   if (room)
     out += fmt::format(
         "\n{} fits into {} (usable, less a context and a margin of 5 %, at least 512 MiB)\n",
