@@ -1,7 +1,9 @@
 #include "headroom/formula/settings.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -49,12 +51,38 @@ HEADROOM_WORDS(OffloadTo, "a place to offload to", {"host", "disk"});
                                near ? *near : choices.front()));
 }
 
+// ---- Numbers ----
+
+// Of what is counted; much more than any machine does.
+constexpr std::int64_t kMostCount = std::int64_t{1} << 24;
+
+struct NotOfThisKind {};
+
+template <typename Value>
+Value value_of(const Json& json) {
+  return json.get<Value>();
+}
+// Json itself would cut off what a number has beyond the whole ones of the type.
+template <>
+std::int64_t value_of(const Json& json) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  if (!json.is_number_integer()) throw NotOfThisKind();
+  if (json.is_number_unsigned() && json.get<std::uint64_t>() > kMost) throw NotOfThisKind();
+  return json.get<std::int64_t>();
+}
+template <>
+int value_of(const Json& json) {
+  const auto number = value_of<std::int64_t>(json);
+  if (number != static_cast<int>(number)) throw NotOfThisKind();
+  return static_cast<int>(number);
+}
+
 // ---- Words with a number ----
 
 std::optional<long long> number_after(std::string_view text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return {};
   const auto number = to_integer(text.substr(prefix.size()));
-  return number && *number >= 1 ? number : std::nullopt;
+  return number && *number >= 1 && *number <= kMostCount ? number : std::nullopt;
 }
 
 std::string checkpointing_text(const Settings& settings) {
@@ -140,8 +168,9 @@ struct Key {
 
 template <typename Value>
 Key plain(const char* name, Value Settings::*member) {
-  return {name, [member](const Settings& settings) { return Json(settings.*member); },
-          [member](Settings& settings, const Json& json) { settings.*member = json.get<Value>(); }};
+  return {
+      name, [member](const Settings& settings) { return Json(settings.*member); },
+      [member](Settings& settings, const Json& json) { settings.*member = value_of<Value>(json); }};
 }
 
 template <typename Value>
@@ -152,7 +181,7 @@ Key maybe(const char* name, std::optional<Value> Settings::*member) {
             return value ? Json(*value) : Json();
           },
           [member](Settings& settings, const Json& json) {
-            settings.*member = json.is_null() ? std::nullopt : std::optional(json.get<Value>());
+            settings.*member = json.is_null() ? std::nullopt : std::optional(value_of<Value>(json));
           }};
 }
 
@@ -235,23 +264,48 @@ void check_range(const char* name, double value, double least, const char* expec
                                  to_line(Json(value))));
 }
 
+void check_count(const char* name, std::optional<std::int64_t> value, std::int64_t least = 1,
+                 std::int64_t most = kMostCount) {
+  if (!value || (*value >= least && *value <= most)) return;
+  const std::string bound =
+      *value < least ? "at least " + std::to_string(least) : "at most " + std::to_string(most);
+  throw UsageError(expectation("settings", "a whole number of " + bound + " for `" + name + "`",
+                               std::to_string(*value)));
+}
+
+// Beyond this the bytes of all layers together would not be counted right in 64 bits.
+void check_size(const Settings& settings) {
+  constexpr double kMostPairs = 0x1p42, kMostPixelPairs = 0x1p56;
+  const auto rows = static_cast<double>(settings.batch);
+  const auto length =
+      static_cast<double>(std::max(settings.seq.value_or(1), settings.target_seq.value_or(1)));
+  if (rows * length * std::max(length, 512.0) > kMostPairs)
+    throw UsageError(expectation("settings", "so many tokens as some machine could take",
+                                 std::to_string(settings.batch) + " rows of " +
+                                     std::to_string(static_cast<std::int64_t>(length)),
+                                 "a smaller `batch` or `seq`"));
+  const auto side = static_cast<double>(settings.image.value_or(1)), pixels = side * side;
+  if (rows * pixels * std::max(pixels, 256.0 * 256.0) > kMostPixelPairs)
+    throw UsageError(expectation("settings", "so many pixels as some machine could take",
+                                 std::to_string(settings.batch) + " images of " +
+                                     std::to_string(*settings.image) + " a side",
+                                 "a smaller `batch` or `image`"));
+}
+
 void check_ranges(const Settings& settings) {
-  constexpr const char* kFromOne = "a whole number of at least 1";
-  const auto from_one = [&](const char* name, std::optional<std::int64_t> value) {
-    if (value) check_range(name, static_cast<double>(*value), 1, kFromOne);
-  };
-  from_one("batch", settings.batch);
-  from_one("seq", settings.seq);
-  from_one("target_seq", settings.target_seq);
-  from_one("image", settings.image);
-  from_one("accumulation", settings.accumulation);
-  from_one("steps", settings.steps);
-  from_one("world", settings.world);
-  check_range("lora_rank", static_cast<double>(settings.lora_rank), 0, "0 or more");
+  check_count("batch", settings.batch);
+  check_count("seq", settings.seq);
+  check_count("target_seq", settings.target_seq);
+  check_count("image", settings.image);
+  check_count("accumulation", settings.accumulation);
+  check_count("steps", settings.steps);
+  check_count("world", settings.world);
+  check_count("lora_rank", settings.lora_rank, 0);
+  check_count("zero", settings.zero, 0, 3);
+  check_size(settings);
   if (settings.clip) check_range("clip", *settings.clip, 0, "a norm of 0 or more");
-  if (settings.zero < 0 || settings.zero > 3)
-    throw UsageError(
-        expectation("settings", "0, 1, 2 or 3 for `zero`", std::to_string(settings.zero)));
+  if (!settings.lora_targets.empty() && settings.lora_rank == 0)
+    throw UsageError(expectation("settings", "`lora_rank` beside `lora_targets`", "none", "8"));
 }
 
 }  // namespace
@@ -309,11 +363,16 @@ Settings settings_from_json(const Json& json) {
       if (name == key.name) known = &key;
     }
     if (known == nullptr) refuse("a setting", name, names);
+    const auto refuse_value = [&key = name, &given = value] {
+      throw UsageError(
+          expectation("settings", "a value of the right kind for `" + key + "`", to_line(given)));
+    };
     try {
       known->set(settings, value);
     } catch (const Json::exception&) {
-      throw UsageError(
-          expectation("settings", "a value of the right kind for `" + name + "`", to_line(value)));
+      refuse_value();
+    } catch (const NotOfThisKind&) {
+      refuse_value();
     }
   }
   check_ranges(settings);

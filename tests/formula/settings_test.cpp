@@ -71,5 +71,25 @@ TEST(Settings, RefuseNumbersThatMeanNothing) {
   EXPECT_EQ(refusal(R"({"clip": 0.5, "zero": 3, "batch": 1})"), "accepted");
 }
 
+// 2^32 + 1 steps were one step, 2.7 rows two, and 10^15 rows a peak of fewer than 0 bytes.
+TEST(Settings, RefuseNumbersThatTheyWouldNotHoldAsTheyAre) {
+  EXPECT_THAT(refusal(R"({"steps": 4294967297})"), HasSubstr("4294967297"));
+  EXPECT_THAT(refusal(R"({"world": 4294967298})"), HasSubstr("4294967298"));
+  EXPECT_THAT(refusal(R"({"batch": 2.7})"), HasSubstr("2.7"));
+  EXPECT_THAT(refusal(R"({"seq": 18446744073709551615})"), HasSubstr("18446744073709551615"));
+  EXPECT_THAT(refusal(R"({"batch": 1000000000000000})"), HasSubstr("at most 16777216 for `batch`"));
+  EXPECT_THAT(refusal(R"({"checkpointing": "every:4294967297"})"), HasSubstr("every:K"));
+  EXPECT_THAT(refusal(R"({"batch": 4096, "seq": 1048576})"),
+              HasSubstr("4096 rows of 1048576; try a smaller `batch` or `seq`"));
+  EXPECT_THAT(refusal(R"({"batch": 1000, "image": 16384})"), HasSubstr("1000 images of 16384"));
+  EXPECT_EQ(refusal(R"({"batch": 4, "seq": 1048576})"), "accepted");
+  EXPECT_EQ(refusal(R"({"batch": 1048576, "image": 224})"), "accepted");
+}
+
+TEST(Settings, WantARankForTargets) {
+  EXPECT_THAT(refusal(R"({"lora_targets": ["q"]})"), HasSubstr("`lora_rank`"));
+  EXPECT_EQ(refusal(R"({"lora_targets": ["q"], "lora_rank": 8})"), "accepted");
+}
+
 }  // namespace
 }  // namespace headroom::formula
