@@ -171,7 +171,7 @@ class Changes {
     add(quantises && (whole || now_.lora_rank > 0), "LoRA over 8-bit weights",
         "--quantize 8bit" + rank, true, [&](Settings& s) {
           s.quantize = Quantize::int8;
-          s.lora_rank = std::max<std::int64_t>(s.lora_rank, 8);
+          s.lora_rank = now_.lora_rank > 0 ? now_.lora_rank : 8;
         });
     add(has_targets && now_.quantize != Quantize::int4 && (whole || now_.lora_rank > 0),
         "LoRA over 4-bit weights", "--quantize 4bit" + rank, true, [&](Settings& s) {
@@ -184,7 +184,8 @@ class Changes {
     const bool wide = now_.dtype == Dtype::float32;
     add(wide && now_.autocast == Autocast::none, "computing in bf16", "--autocast bf16", false,
         [](Settings& s) { s.autocast = Autocast::bf16; });
-    add(wide, "everything in bf16", "--dtype bfloat16", now_.mode == Mode::train,
+    const std::string alone = now_.autocast == Autocast::none ? "" : " --autocast none";
+    add(wide, "everything in bf16", "--dtype bfloat16" + alone, now_.mode == Mode::train,
         [](Settings& s) { s.dtype = Dtype::bfloat16, s.autocast = Autocast::none; });
   }
 
@@ -247,9 +248,14 @@ class Changes {
               (trains ? " --accumulation " + std::to_string(accumulation) : ""),
           false, [&](Settings& s) { s.batch = batch, s.accumulation = trains ? accumulation : 1; });
     }
-    add(now_.task != Task::image_classification && now_.seq.value_or(1) > 1, "a shorter sequence",
-        "--seq " + std::to_string(now_.seq.value_or(2) / 2), now_.mode == Mode::train,
-        [](Settings& s) { s.seq = *s.seq / 2; });
+    const std::int64_t seq = now_.seq.value_or(1) / 2, target = now_.target_seq.value_or(1) / 2;
+    std::string option = "--seq " + std::to_string(seq);
+    if (target > 0) option += " --target-seq " + std::to_string(target);
+    add(now_.task != Task::image_classification && seq > 0, "a shorter sequence", option,
+        now_.mode == Mode::train, [&](Settings& s) {
+          s.seq = seq;
+          if (target > 0) s.target_seq = target;
+        });
   }
 
   const ModelConfig& config_;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "headroom/base/text.h"
 #include "headroom/formula/model_catalogue.h"
 
 namespace headroom::formula {
@@ -51,6 +53,59 @@ TEST(Techniques, HaveOptionsThatMeanTheirSettings) {
   EXPECT_EQ(find(all, "--checkpointing full")->settings.checkpoint_every, 1);
   ASSERT_NE(find(all, "--lora-rank 8"), nullptr);
   EXPECT_EQ(find(all, "--lora-rank 8")->settings.lora_rank, 8);
+}
+
+Json value_of(const std::string& key, const std::string& word) {
+  if (key == "offload") {
+    Json list = Json::array();
+    for (const std::string_view part : split(word, ',')) list.push_back(std::string(part));
+    return list;
+  }
+  if (const auto number = to_integer(word)) return *number;
+  return word;
+}
+
+// What somebody gets who adds an option of a technique to the command line.
+Settings with_option(const Settings& settings, const std::string& option) {
+  Json json = to_json(settings);
+  std::string key;
+  bool off = false;
+  for (const std::string_view word : split(option, ' ')) {
+    if (word == "no") {
+      off = true;
+    } else if (word.starts_with("--")) {
+      key = word.substr(2);
+      std::replace(key.begin(), key.end(), '-', '_');
+      if (json.at(key).is_boolean()) json[key] = !off;
+    } else {
+      json[key] = value_of(key, std::string(word));
+    }
+  }
+  return settings_from_json(json);
+}
+
+// LoRA of rank 4 over 8-bit weights was priced with rank 8, bf16 in place of autocast without it,
+// and half a sequence with all of the target's.
+TEST(Techniques, HaveOptionsThatMeanTheirSettingsWhateverIsOnAlready) {
+  std::vector<Settings> runs(5, usual());
+  runs[1].lora_rank = 4;
+  runs[2].dtype = Dtype::float32;
+  runs[2].autocast = Autocast::fp16;
+  runs[3].form = OptimizerForm::foreach;
+  runs[3].attention = Attention::eager;
+  runs[3].zero_gradients = runs[3].hold_outputs = runs[3].use_cache = true;
+  runs[4].offload.optimizer = true;
+  runs[4].accumulation = 3;
+  int options = 0;
+  for (const char* model : {"llama-3.2-1b", "t5-small", "vit-base"})
+    for (const Settings& run : runs) {
+      const Settings now = forecast_of(model_named(model).config, run).settings;
+      for (const Technique& each : of(model, run, {.card = nullptr, .gpus = 4})) {
+        EXPECT_EQ(with_option(now, each.option), each.settings) << model << ": " << each.option;
+        ++options;
+      }
+    }
+  EXPECT_GT(options, 100);
 }
 
 TEST(Techniques, LeaveOutWhatIsOn) {
