@@ -396,6 +396,10 @@ Forecast forecast_of(const ModelConfig& config, const Settings& settings,
     if (parameter.trained) forecast.trainable_parameters += parameter.count() * parameter.times;
   }
   list_modules(forecast, net);
+  // The dry run knows each layer by its whole name, and refuses such targets where it has none.
+  for (const std::string& target : net.targets_not_met())
+    forecast.assumed.push_back("no adapters for `" + target +
+                               "`: by formula no layer is called so");
   forecast.operations = net.tape.effort().operations;
   forecast.written_bytes = net.tape.effort().written;
   forecast.reserved = reserved_for(forecast.at_peak);

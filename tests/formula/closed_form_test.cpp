@@ -55,6 +55,17 @@ TEST(ForecastOf, CountsATinyModelAsOneWouldByHand) {
   EXPECT_EQ(forecast.at_peak.inputs.count, 3 * 8 * 8) << "tokens, mask and labels, 8 bytes each";
 }
 
+TEST(ForecastOf, SaysWhichTargetsOfLoraNoLayerHas) {
+  Settings settings;
+  settings.lora_rank = 4;
+  EXPECT_THAT(forecast_of(tiny(), settings).assumed, Not(Contains(HasSubstr("no adapters"))));
+  settings.lora_targets = {"q", "gat_proj"};
+  const Forecast forecast = forecast_of(tiny(), settings);
+  EXPECT_THAT(forecast.assumed, Contains(HasSubstr("no adapters for `gat_proj`")));
+  EXPECT_THAT(forecast.assumed, Not(Contains(HasSubstr("`q`"))));
+  EXPECT_EQ(forecast.trainable_parameters, 4 * (64 + 64)) << "those of the queries";
+}
+
 TEST(ForecastOf, AddsUpToItsParts) {
   for (const char* name : {"gpt2", "t5-small", "resnet18", "qwen3-0.6b"}) {
     const MemoryParts parts = forecast_of(model(name), {}).at_peak;

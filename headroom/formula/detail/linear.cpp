@@ -1,5 +1,6 @@
 // Linear layers with what settings do to them: autocast's copies, adapters, quantised weights.
 #include <algorithm>
+#include <iterator>
 
 #include "headroom/formula/detail/network.h"
 
@@ -50,13 +51,30 @@ bool matches(std::string_view path, const std::string& pattern) {
   return ends_with_name(path, pattern);
 }
 
+const std::vector<std::string>& targets_of(const Settings& settings) {
+  static const std::vector<std::string> usual = {"q", "v"};
+  return settings.lora_targets.empty() ? usual : settings.lora_targets;
+}
+
 }  // namespace
 
-bool Network::is_target(std::string_view path) const {
-  static const std::vector<std::string> usual = {"q", "v"};
-  const auto& targets = settings.lora_targets.empty() ? usual : settings.lora_targets;
-  return std::any_of(targets.begin(), targets.end(),
-                     [&](const std::string& target) { return matches(path, target); });
+bool Network::is_target(std::string_view path) {
+  bool met = false;
+  for (const std::string& target : targets_of(settings)) {
+    if (!matches(path, target)) continue;
+    targets_met_.insert(target);
+    met = true;
+  }
+  return met;
+}
+
+std::vector<std::string> Network::targets_not_met() const {
+  std::vector<std::string> names;
+  if (settings.lora_rank > 0)
+    std::copy_if(targets_of(settings).begin(), targets_of(settings).end(),
+                 std::back_inserter(names),
+                 [&](const std::string& target) { return targets_met_.count(target) == 0; });
+  return names;
 }
 
 // Autocast's copies. Of a weight that is trained there is one until autocast ends.

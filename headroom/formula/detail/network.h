@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -129,10 +130,13 @@ class Network {
   [[nodiscard]] Value classification_loss(const Value& logits);
   [[nodiscard]] Value last_tokens(const Value& logits);
 
+  // LoRA's targets that no layer has met so far.
+  [[nodiscard]] std::vector<std::string> targets_not_met() const;
+
  private:
   [[nodiscard]] Value lowered(const Value& x);
   [[nodiscard]] Value lowered(Parameter& parameter);
-  [[nodiscard]] bool is_target(std::string_view path) const;
+  [[nodiscard]] bool is_target(std::string_view path);
   [[nodiscard]] Value multiplied(const Value& x, Parameter& weight, Parameter* bias,
                                  std::int64_t in, std::int64_t out);
   [[nodiscard]] Value with_adapter(const Value& x, Value result, std::int64_t in, std::int64_t out);
@@ -144,6 +148,7 @@ class Network {
                               const Heads& heads);
   [[nodiscard]] Value chunked_loss(const Head& head, const Value& states, std::int64_t width,
                                    std::int64_t vocabulary, bool in_float);
+  std::set<std::string> targets_met_;
   bool backbone_ = true;
   std::int64_t activations_before_ = 0;
 };
