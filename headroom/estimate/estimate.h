@@ -32,7 +32,7 @@ struct Options {
 struct Estimate {
   std::string model;
   long long parameters = 0, trainable_parameters = 0;
-  formula::Settings settings;  // with the task and the lengths that were meant
+  formula::Settings settings;  // with the task and the sizes that were meant
   gpu::SimulatedCard card;
   dryrun::Report report;
 

@@ -55,9 +55,9 @@ void decide_tokens(Forecast& forecast, const ModelConfig& config) {
 void decide_image(Forecast& forecast, const ModelConfig& config) {
   Settings& settings = forecast.settings;
   if (settings.image) return;
-  const bool said = config.has("image_size");
-  settings.image = said ? config.at_least_1("image_size") : 224;
-  assume(forecast, "image", *settings.image, said ? "the config's" : "as nothing was said");
+  settings.image = image_side(config, settings);
+  assume(forecast, "image", *settings.image,
+         config.has("image_size") ? "the config's" : "as nothing was said");
 }
 
 void decide(Forecast& forecast, const ModelConfig& config) {

@@ -32,6 +32,11 @@ std::int64_t sequence_length(const ModelConfig& config, const Settings& settings
   return settings.seq.value_or(std::min(kUsual, longest_sequence(config).value_or(kUsual)));
 }
 
+std::int64_t image_side(const ModelConfig& config, const Settings& settings) {
+  if (settings.image) return *settings.image;
+  return config.has("image_size") ? config.at_least_1("image_size") : 224;
+}
+
 void check_sequence(const ModelConfig& config, std::int64_t length) {
   if (length < 1)
     throw UsageError(expectation("batch", "at least one token a row", std::to_string(length), "1"));

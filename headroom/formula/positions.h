@@ -1,4 +1,4 @@
-// How long a row of tokens may be, and how long it is where nothing is said.
+// How long a row of tokens may be, and how long it is where nothing is said; how large an image.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,9 @@ namespace headroom::formula {
 
 // `settings.seq`, else 512, or the most if that is less.
 [[nodiscard]] std::int64_t sequence_length(const ModelConfig& config, const Settings& settings);
+
+// Pixels a side of an image: `settings.image`, else the config's, else 224.
+[[nodiscard]] std::int64_t image_side(const ModelConfig& config, const Settings& settings);
 
 // Throws UsageError for a row that cannot run: longer than the positions that a model has learned.
 // Where positions are computed a longer one can, as in transformers.

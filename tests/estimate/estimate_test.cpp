@@ -18,5 +18,19 @@ TEST(EstimateMemory, SpareIsWhatIsLeftOfTheCardAtThePeak) {
   EXPECT_LT(does_not.spare(), Bytes{0});
 }
 
+TEST(EstimateMemory, SaysEverySizeThatItAssumed) {
+  const auto settings_of = [](const char* model) {
+    return estimate_memory(formula::model_named(model), {}, dryrun::card_for("unlimited")).settings;
+  };
+  const formula::Settings t5 = settings_of("t5-small"), vit = settings_of("vit-base"),
+                          resnet = settings_of("resnet18");
+  EXPECT_EQ(t5.seq, 512);
+  EXPECT_EQ(t5.target_seq, 512);
+  EXPECT_EQ(t5.image, std::nullopt);
+  EXPECT_EQ(vit.image, 224) << "the configuration's";
+  EXPECT_EQ(vit.seq, std::nullopt);
+  EXPECT_EQ(resnet.image, 224) << "nobody said anything";
+}
+
 }  // namespace
 }  // namespace headroom::estimate

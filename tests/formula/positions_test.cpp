@@ -24,6 +24,15 @@ TEST(SequenceLength, IsTheUsualOrTheModelsMost) {
   EXPECT_EQ(sequence_length(config_of("gpt2"), said), 77);
 }
 
+TEST(ImageSide, IsWhatWasSaidOrTheConfigurationsOrTheUsual) {
+  EXPECT_EQ(image_side(config_of("resnet18"), {}), 224) << "its configuration has none";
+  const Json small{{"model_type", "vit"}, {"image_size", 96}};
+  EXPECT_EQ(image_side(ModelConfig(small, "small"), {}), 96);
+  Settings said;
+  said.image = 64;
+  EXPECT_EQ(image_side(ModelConfig(small, "small"), said), 64);
+}
+
 TEST(LongestSequence, LeavesOutWhatRobertaCountsForPadding) {
   EXPECT_EQ(longest_sequence(config_of("roberta-base")), 512);
   EXPECT_EQ(longest_sequence(config_of("bert-base")), 512);
