@@ -141,6 +141,137 @@ TEST(EstimateCommand, FollowsTheCpusRulesIfAsked) {
             estimate(eager).json().at("peak").at("active_bytes").get<std::int64_t>());
 }
 
+// ---- By formula ----
+
+TEST(EstimateCommand, AnswersByFormulaWithTheSameKeys) {
+  const Arguments asked{"gpt2", "--batch", "2", "--gpus", "RTX 4090", "--json"};
+  Arguments quick = asked;
+  quick.emplace_back("--quick");
+  const Json by_run = estimate(asked).json(), by_formula = estimate(quick, World()).json();
+  EXPECT_EQ(by_formula.at("method"), "formula");
+  for (const char* part : {"peak", "at_peak", "settings", "device"})
+    EXPECT_EQ(keys_of(by_formula.at(part)), keys_of(by_run.at(part))) << part;
+  EXPECT_EQ(by_formula.at("settings"), by_run.at("settings"));
+  EXPECT_EQ(by_formula.at("device"), by_run.at("device"));
+}
+
+TEST(EstimateCommand, PricesWhatCannotRunAndSaysSo) {
+  const Outcome outcome = estimate(
+      {"llama-3.1-8b", "--lora-rank", "8", "--quantize", "4bit", "--gpus", "RTX 4090", "--json"},
+      World());
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.json().at("method"), "formula");
+  EXPECT_THAT(outcome.json().at("notes").dump(), HasSubstr("run this yet: --quantize 4bit"));
+}
+
+// --advice beside --quick was taken and not answered, and what cannot run got none at all.
+TEST(EstimateCommand, GivesAdviceByFormulaToo) {
+  const Arguments asked{"gpt2",   "--batch",     "16",      "--seq",   "1024",
+                        "--gpus", "sim:1x12GiB", "--quick", "--advice"};
+  const Outcome told = estimate(asked, World());
+  EXPECT_EQ(told.exit_code, 2);
+  EXPECT_THAT(told.out, HasSubstr("What would help, the cheapest first, by formula\n  --"));
+  const Json document = estimate({"llama-3.1-8b", "--batch", "16", "--seq", "4096", "--lora-rank",
+                                  "8", "--quantize", "4bit", "--gpus", "sim:1x12GiB", "--json"},
+                                 World())
+                            .json();
+  ASSERT_FALSE(document.at("advice").empty());
+  EXPECT_EQ(keys_of(document.at("advice").at(0)),
+            (std::vector<std::string>{"change", "saves_bytes", "time_factor", "changes_training",
+                                      "peak_reserved_bytes", "fits"}));
+}
+
+TEST(EstimateCommand, GivesEachOfSeveralCardsByFormulaToo) {
+  const Json document =
+      estimate({"gpt2", "--gpus", "sim:1x24GiB,1x2GiB", "--quick", "--json"}, World()).json();
+  ASSERT_EQ(document.at("devices").size(), 2);
+  EXPECT_EQ(document.at("devices").at(0).at("fits"), true);
+  EXPECT_EQ(document.at("devices").at(1).at("fits"), false);
+  EXPECT_EQ(document.at("device").at("total_bytes"), 2LL << 30);
+}
+
+// It wrote none, and ended with 0.
+TEST(EstimateCommand, WritesNoTraceOfAFormula) {
+  const World world;
+  const Outcome outcome =
+      estimate({"gpt2", "--quick", "--trace", world.path("step.hrtrace")}, world);
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_THAT(outcome.err, HasSubstr("--trace"));
+}
+
+// It was the first card's, whichever the answer was of. Only a card of a known chip has workspaces.
+TEST(EstimateCommand, WritesTheTraceOfTheCardItAnswersFor) {
+  const WithEngine world;
+  const std::string trace = world.path("step.hrtrace");
+  const Json document =
+      estimate({"gpt2", "--gpus", "sim:1x80GiB,1xRTX4090", "--trace", trace, "--json"}, world)
+          .json();
+  ASSERT_GT(document.at("at_peak").at("workspace_bytes").get<std::int64_t>(), 0);
+  const Json replayed = world.headroom({"trace", "replay", trace, "--json"}).json();
+  EXPECT_EQ(replayed.at("allocated").at("peak"), document.at("peak").at("allocated_bytes"));
+}
+
+TEST(EstimateCommand, PrintsTheWholeTableOfTechniquesByImpact) {
+  const Json document =
+      estimate({"gpt2", "--gpus", "sim:4x24GiB", "--quick", "--techniques", "--json"}, World())
+          .json();
+  const Json& all = document.at("techniques");
+  ASSERT_GE(all.size(), 8);
+  EXPECT_THAT(all.dump(), AllOf(HasSubstr("--world 4 --zero 3"), HasSubstr("--quantize 4bit")));
+  for (std::size_t i = 1; i < all.size(); ++i)
+    EXPECT_GE(all.at(i - 1).at("saves_bytes").get<std::int64_t>(),
+              all.at(i).at("saves_bytes").get<std::int64_t>());
+}
+
+TEST(EstimateCommand, TakesWhatIsUsableOfARealCard) {
+  World world;
+  Json busy = testing::card("24GiB");
+  busy["used"] = "23GiB";
+  world.driver(testing::machine({busy}));
+  const Json device = estimate({"gpt2", "--quick", "--json"}, world).json().at("device");
+  EXPECT_EQ(device.at("total_bytes"), 24LL << 30);
+  EXPECT_LE(device.at("usable_bytes"), 1LL << 30);
+}
+
+// ---- Policies ----
+
+// By what was free now, a large card in use counted as the smallest.
+TEST(EstimateCommand, ChoosesAVariantByTheSmallestCardsTotal) {
+  World world;
+  Json busy = testing::card("80GiB");
+  busy["used"] = "70GiB";
+  world.driver(testing::machine({testing::card("24GiB"), busy}));
+  const Outcome outcome = estimate(
+      {"gpt2-xl@40GiB,gpt2", "--policy", "variant", "--gpus", "all", "--quick", "--json"}, world);
+  ASSERT_THAT(outcome.exit_code, ::testing::AnyOf(0, 2)) << outcome.err;
+  EXPECT_EQ(outcome.json().at("model").at("name"), "gpt2");
+  EXPECT_THAT(outcome.json().at("notes").dump(), HasSubstr("the smallest card has 24.00 GiB"));
+}
+
+TEST(EstimateCommand, LetsARuleOfThumbDecideAndSaysWhy) {
+  const auto by = [](const char* policy) {
+    return estimate({"gpt2", "--policy", policy, "--gpus", "sim:2x24GiB", "--quick", "--json"},
+                    World())
+        .json();
+  };
+  EXPECT_THAT(by("size-table").at("notes").dump(), HasSubstr("below 1 B parameters: 16"));
+  EXPECT_GT(by("simple").at("settings").at("batch").get<int>(), 1);
+  EXPECT_THAT(by("strategy").at("notes").dump(), HasSubstr("one GPU"));
+  const Outcome without = estimate({"gpt2", "--policy", "simple", "--quick"}, World());
+  EXPECT_EQ(without.exit_code, 64);
+  EXPECT_THAT(without.err, HasSubstr("expected a card"));
+}
+
+// ---- The largest that fits ----
+
+// Both were left out, on the screen and in the document.
+TEST(FitCommand, SaysWhatASizeMeantAndWhatAPolicyDecided) {
+  const Outcome outcome =
+      fit({"350M", "--policy", "strategy", "--max-batch", "1", "--gpus", "sim:1x24GiB"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("the shape of gpt2-medium"), HasSubstr("one GPU")));
+}
+
 TEST(FitCommand, ProbesItsAnswerAndTheNext) {
   const Outcome outcome = fit({"gpt2", "--seq", "1024", "--gpus", "sim:1x12GiB", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

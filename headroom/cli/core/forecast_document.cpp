@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "headroom/base/time.h"
 #include "headroom/gpu/profile.h"
@@ -59,17 +58,32 @@ struct Priced {
   Forecast forecast;
   const SimulatedCard* card = nullptr;
   [[nodiscard]] Bytes spare() const { return usable(*card) - forecast.process; }
+  [[nodiscard]] bool fits() const { return spare() >= Bytes{0}; }
 };
 
-Priced priced(const formula::NamedModel& model, const formula::Settings& settings,
-              const std::vector<SimulatedCard>& cards) {
-  std::optional<Priced> tightest;
-  for (const SimulatedCard& card : cards) {
-    Priced one{forecast_of(model.config, settings, gpu::find_profile(card.profile)), &card};
-    if (!tightest || one.spare() < tightest->spare()) tightest = std::move(one);
-  }
-  if (tightest) return *tightest;
-  return {forecast_of(model.config, settings), nullptr};
+std::vector<Priced> priced(const formula::NamedModel& model, const formula::Settings& settings,
+                           const std::vector<SimulatedCard>& cards) {
+  std::vector<Priced> all;
+  for (const SimulatedCard& card : cards)
+    all.push_back({forecast_of(model.config, settings, gpu::find_profile(card.profile)), &card});
+  if (all.empty()) all.push_back({forecast_of(model.config, settings), nullptr});
+  return all;
+}
+
+const Priced& tightest_of(const std::vector<Priced>& all) {
+  return *std::min_element(all.begin(), all.end(), [](const Priced& one, const Priced& other) {
+    return one.spare() < other.spare();
+  });
+}
+
+Json devices_json(const std::vector<Priced>& all) {
+  Json devices = Json::array();
+  for (const Priced& one : all)
+    devices.push_back({{"name", one.card->name},
+                       {"total_bytes", one.card->total.count},
+                       {"fits", one.fits()},
+                       {"spare_bytes", one.spare().count}});
+  return devices;
 }
 
 Json notes_of(const formula::NamedModel& model, const Forecast& forecast) {
@@ -105,7 +119,8 @@ Json model_json(const formula::NamedModel& model, long long parameters,
 Json forecast_document(const formula::NamedModel& model, const formula::Settings& settings,
                        const std::vector<SimulatedCard>& cards) {
   const Clock::time_point begin = Clock::now();
-  const Priced found = priced(model, settings, cards);
+  const std::vector<Priced> all = priced(model, settings, cards);
+  const Priced& found = tightest_of(all);
   const double took_s = Seconds(Clock::now() - begin).count();
   const Forecast& forecast = found.forecast;
   const Json peak = peak_json(forecast);
@@ -121,8 +136,9 @@ Json forecast_document(const formula::NamedModel& model, const formula::Settings
   document["per_step"].push_back(
       {{"step", peak.at("step")}, {"peak_allocated_bytes", peak.at("allocated_bytes")}});
   const bool limited = found.card != nullptr;
-  document["fits"] = limited ? Json(found.spare() >= Bytes{0}) : Json();
+  document["fits"] = limited ? Json(found.fits()) : Json();
   document["spare_bytes"] = limited ? Json(found.spare().count) : Json();
+  if (all.size() > 1) document["devices"] = devices_json(all);
   document["host_bytes"] = forecast.on_host.count;
   document["disk_bytes"] = forecast.on_disk.count;
   document["notes"] = notes_of(model, forecast);

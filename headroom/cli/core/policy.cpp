@@ -14,10 +14,16 @@ namespace {
 using formula::Policy;
 using gpu::SimulatedCard;
 
-const SimulatedCard& smallest_of(const std::vector<SimulatedCard>& gpus, Policy policy) {
+Bytes total_of(const SimulatedCard& card) {
+  return card.total;
+}
+
+// By its total, or by what it has room for now.
+const SimulatedCard& smallest_of(const std::vector<SimulatedCard>& gpus, Policy policy,
+                                 Bytes (*size_of)(const SimulatedCard&)) {
   const auto smallest = std::min_element(
       gpus.begin(), gpus.end(),
-      [](const auto& one, const auto& other) { return room_of(one) < room_of(other); });
+      [&](const auto& one, const auto& other) { return size_of(one) < size_of(other); });
   if (smallest == gpus.end())
     throw UsageError(expectation("--policy " + std::string(to_string(policy)), "a card", "none",
                                  "--gpus \"RTX 4090\""));
@@ -83,13 +89,13 @@ Decided decide(const std::string& model, const formula::Settings& settings,
     case Policy::exact:
       return {model, settings, ""};
     case Policy::size_table:
-      return by_size_table(model, settings, smallest_of(gpus, settings.policy));
+      return by_size_table(model, settings, smallest_of(gpus, settings.policy, gpu::room_of));
     case Policy::strategy:
       return by_strategy(model, settings, gpus.size());
     case Policy::simple:
-      return by_simple_formula(model, settings, smallest_of(gpus, settings.policy));
+      return by_simple_formula(model, settings, smallest_of(gpus, settings.policy, total_of));
     case Policy::variant:
-      return by_variant(model, settings, smallest_of(gpus, settings.policy));
+      return by_variant(model, settings, smallest_of(gpus, settings.policy, total_of));
   }
   throw InternalError("[decide] a policy without a rule");
 }

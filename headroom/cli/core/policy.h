@@ -1,4 +1,5 @@
-// `--policy`: a rule of thumb decides what the user did not say, and tells what and why.
+// `--policy`: a rule of thumb decides the batch, the variant of a model or how it is trained, in
+// place of what was said, and tells what and why.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // `headroom estimate`: will it fit? Reads the command line; the dry run is headroom-engine's.
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/engine.h"
 #include "headroom/cli/core/forecast_document.h"
@@ -25,7 +26,20 @@ bool by_formula(const Options& options, const MeantRequest& meant) {
   return options.quick || !cannot_run(meant.settings).empty();
 }
 
+// A trace is of a run.
+void refuse_trace(const Options& options, const MeantRequest& meant) {
+  throw UsageError(expectation("--trace", "settings that are run",
+                               options.quick ? "--quick" : join(cannot_run(meant.settings), ", "),
+                               "a dry run, without it"));
+}
+
+// --quick is to answer in milliseconds: it looks for advice only if asked.
+bool wants_advice(const Options& options, const Json& document) {
+  return options.advice || (!options.quick && document.at("fits") == Json(false));
+}
+
 ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
+  if (options.trace) refuse_trace(options, meant);
   const auto model = formula::model_named(meant.model);
   Json document = forecast_document(model, meant.settings, meant.cards);
   if (!meant.decision.empty()) document["notes"].push_back(meant.decision);
@@ -34,6 +48,8 @@ ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
                                 join(cannot_run(meant.settings), ", "));
   if (options.techniques)
     document["techniques"] = techniques_json(model.config, meant.settings, meant.cards);
+  if (wants_advice(options, document))
+    document["advice"] = advice_json(model.config, meant.settings, meant.cards);
   print(options.request.json ? to_line(document) + "\n"
                              : estimate_text(document, standard_output()));
   return document.at("fits") == Json(false) ? kDoesNotFit : kOk;

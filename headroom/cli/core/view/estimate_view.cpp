@@ -251,8 +251,9 @@ std::string advice_table(const Json& document, const Terminal& terminal) {
     text += one.at("changes_training").get<bool>() ? "; changes what is learnt\n" : "\n";
   }
   const bool needed = document.at("fits") == Json(false);
+  const bool ran = document.at("method") == "dry-run";
   return std::string(needed ? "\nWhat would help" : "\nWhat would save") +
-         ", the cheapest first, each run dry\n" + text;
+         ", the cheapest first, " + (ran ? "each run dry\n" : "by formula\n") + text;
 }
 
 }  // namespace
@@ -276,12 +277,19 @@ std::string settings_text(const Json& settings) {
   return join(parts, ", ");
 }
 
+std::string notes_text(const Json& document, const Terminal& terminal) {
+  const int width = std::clamp(terminal.width, 20, 100);
+  std::string text;
+  for (const Json& note : document.at("notes"))
+    text += wrapped(note.get<std::string>(), terminal.paint("note: ", Colour::dim), "  ", width);
+  return text;
+}
+
 std::string estimate_text(const Json& document, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
   std::string text = model_text(document.at("model"), terminal);
   text += wrapped(settings_text(document.at("settings")), "", "", width);
-  for (const Json& note : document.at("notes"))
-    text += wrapped(note.get<std::string>(), terminal.paint("note: ", Colour::dim), "  ", width);
+  text += notes_text(document, terminal);
   text += "\n" + card_line(document, terminal) + bar_of(document, terminal) + "\n";
   text += peak_sentence(document) + parts_table(document, terminal);
   text += modules_table(document) + advice_table(document, terminal);

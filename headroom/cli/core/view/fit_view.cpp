@@ -55,7 +55,7 @@ std::string fit_text(const Json& document, const Terminal& terminal) {
   Json settings = document.at("settings");
   if (const Json& size = document.at("max_batch"); !size.is_null())
     settings[document.at("over").get<std::string>()] = size;
-  text += wrapped(settings_text(settings), "", "", width);
+  text += wrapped(settings_text(settings), "", "", width) + notes_text(document, terminal);
   text += fmt::format("on {}, {}\n\n", device.at("name").get<std::string>(),
                       to_string(Bytes{device.at("total_bytes").get<std::int64_t>()}));
   return text + answer(document, terminal) + "\n" + probes_table(document, terminal);

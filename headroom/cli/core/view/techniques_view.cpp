@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "headroom/base/bytes.h"
+#include "headroom/formula/advice.h"
 #include "headroom/formula/can_run.h"
 #include "headroom/formula/techniques.h"
 #include "headroom/gpu/catalogue.h"
@@ -26,21 +28,37 @@ formula::TechniqueOptions options_for(const std::vector<gpu::SimulatedCard>& car
   return options;
 }
 
+Json change_json(const formula::Technique& one, bool limited) {
+  return {{"change", one.option},
+          {"saves_bytes", one.saves.count},
+          {"time_factor", one.time_factor},
+          {"changes_training", one.changes_training},
+          {"peak_reserved_bytes", one.needs.count},
+          {"fits", limited ? Json(one.fits) : Json()}};
+}
+
 }  // namespace
+
+Json advice_json(const formula::ModelConfig& config, const formula::Settings& settings,
+                 const std::vector<gpu::SimulatedCard>& cards) {
+  formula::TechniqueOptions options = options_for(cards);
+  if (!cannot_run(settings).empty()) options.can_run = {};
+  Json list = Json::array();
+  for (const formula::Technique& one : cheapest_help(config, settings, options))
+    list.push_back(change_json(one, options.room.has_value()));
+  return list;
+}
 
 Json techniques_json(const formula::ModelConfig& config, const formula::Settings& settings,
                      const std::vector<gpu::SimulatedCard>& cards) {
   const formula::TechniqueOptions options = options_for(cards);
   Json list = Json::array();
-  for (const formula::Technique& one : techniques(config, settings, options))
-    list.push_back({{"name", one.name},
-                    {"change", one.option},
-                    {"saves_bytes", one.saves.count},
-                    {"time_factor", one.time_factor},
-                    {"peak_reserved_bytes", one.needs.count},
-                    {"fits", options.room ? Json(one.fits) : Json()},
-                    {"changes_training", one.changes_training},
-                    {"can_run", one.can_run}});
+  for (const formula::Technique& one : techniques(config, settings, options)) {
+    Json row = change_json(one, options.room.has_value());
+    row["name"] = one.name;
+    row["can_run"] = one.can_run;
+    list.push_back(std::move(row));
+  }
   // The table is by impact; advice is what asks for the cheapest first.
   std::stable_sort(list.begin(), list.end(), [](const Json& one, const Json& other) {
     return one.at("saves_bytes").get<std::int64_t>() > other.at("saves_bytes").get<std::int64_t>();

@@ -1,5 +1,6 @@
-// Every technique that saves memory for one model, with its price: `headroom estimate
-// --techniques`.
+// What saves memory for one model, with its price, by the closed form: all of it (`headroom
+// estimate
+// --techniques`), or the cheapest that is enough.
 #pragma once
 
 #include <string>
@@ -13,10 +14,15 @@
 
 namespace headroom::cli {
 
-// By the closed form, on the smallest of the cards; none: without limit, with an A100's times.
+// On the smallest of the cards; none: without limit, with an A100's times.
 [[nodiscard]] Json techniques_json(const formula::ModelConfig& config,
                                    const formula::Settings& settings,
                                    const std::vector<gpu::SimulatedCard>& cards);
+// The three cheapest changes that help, with the keys of a dry run's advice. Only what can run, if
+// the settings themselves can.
+[[nodiscard]] Json advice_json(const formula::ModelConfig& config,
+                               const formula::Settings& settings,
+                               const std::vector<gpu::SimulatedCard>& cards);
 [[nodiscard]] std::string techniques_text(const Json& techniques, const Terminal& terminal);
 
 }  // namespace headroom::cli

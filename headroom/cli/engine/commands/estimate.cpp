@@ -91,7 +91,7 @@ ExitCode run_estimate(const Json& request) {
   const std::vector<Estimate> done = estimates(request, model, settings);
   const Json document = document_of(request, model, done);
   if (const Json& path = request.at("trace"); !path.is_null())
-    dryrun::write_trace(done.front().report, path.get<std::string>());
+    dryrun::write_trace(tightest_of(done).report, path.get<std::string>());
   print(request.at("json").get<bool>() ? to_line(document) + "\n"
                                        : estimate_text(document, standard_output()));
   return document.at("fits") == Json(false) ? kDoesNotFit : kOk;

@@ -35,6 +35,8 @@ ExitCode run_fit(const Json& request) {
   Json document = to_json(result);
   document["notes"] = Json::array();
   if (!model.note.empty()) document["notes"].push_back(model.note);
+  if (const auto decision = request.at("decision").get<std::string>(); !decision.empty())
+    document["notes"].push_back(decision);
   print(request.at("json").get<bool>() ? to_line(document) + "\n"
                                        : fit_text(document, standard_output()));
   return result.found.size ? kOk : kDoesNotFit;
