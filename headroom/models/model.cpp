@@ -58,6 +58,15 @@ std::string names_of(const std::vector<Task>& tasks) {
   return join(names, ", ");
 }
 
+void check(const Settings& settings) {
+  if (settings.checkpointing.every < 1)
+    throw UsageError(expectation("build", "checkpointing of every layer, or every n-th",
+                                 "every " + std::to_string(settings.checkpointing.every), "1"));
+  if (settings.loss_chunk < 0)
+    throw UsageError(expectation("build", "chunks of a loss of 1 token or more, or 0 for all",
+                                 std::to_string(settings.loss_chunk)));
+}
+
 }  // namespace
 
 void Model::train(bool on) {
@@ -74,6 +83,7 @@ std::vector<Task> tasks_of(const ModelConfig& config) {
 }
 
 std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings) {
+  check(settings);
   const std::vector<Task> tasks = tasks_of(config);
   const Task task = settings.task.value_or(tasks.front());
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end())

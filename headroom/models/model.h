@@ -5,7 +5,7 @@
 //   const auto config = formula::read_config("gpt2/config.json");
 //   const auto model = libtorch::on(device, [&] { return models::build(config); });
 //   model->train();
-//   const Batch batch = models::empty_batch(*model, {.batch = 4, .length = 1024}, device);
+//   const Batch batch = models::empty_batch(*model, {.rows = 4, .length = 1024}, device);
 //   model->run(batch).loss.backward();
 //
 // Built under libtorch::on(device), weights lie on that device from the start and have no values;
@@ -99,7 +99,8 @@ class Model {
 };
 
 // Throws InputError naming key and value where a config cannot be right, and UsageError for a task
-// that this model has no head for (those it has are named), or whose loss has no tokens to chunk.
+// that this model has no head for (those it has are named), or whose loss has no tokens to chunk,
+// and for settings that make no sense.
 [[nodiscard]] std::shared_ptr<Model> build(const formula::ModelConfig& config,
                                            const Settings& settings = {});
 

@@ -17,20 +17,6 @@ std::vector<std::string> all_types() {
   return formula::model_types();
 }
 
-// A tiny model of any type: a file may use the general keys, and those that a type lacks are
-// nothing to it.
-std::shared_ptr<Model> tiny(const std::string& type) {
-  return build(config_from(R"({"model_type":")" + type + R"(",
-    "vocab_size":23,"hidden_size":16,"n_embd":16,"d_model":16,"d_kv":4,"d_ff":24,"dim":16,
-    "hidden_dim":24,"ffn_dim":24,"intermediate_size":24,"num_hidden_layers":2,"num_layers":2,
-    "n_layer":2,"n_layers":2,"num_attention_heads":4,"num_heads":4,"n_head":4,"n_heads":4,
-    "num_key_value_heads":2,"head_dim":4,"max_position_embeddings":16,"n_positions":16,
-    "attention_types":[[["global","local"],1]],"rotary_pct":1.0,"partial_rotary_factor":1.0,
-    "num_local_experts":2,"word_embed_proj_dim":16,"pad_token_id":1,"decoder_start_token_id":1,
-    "original_max_position_embeddings":16,"image_size":16,"patch_size":4,"embedding_size":4,
-    "hidden_sizes":[4,8],"depths":[1,1],"num_stages":2})"));
-}
-
 TEST(Initialise, GivesEveryParameterOfEveryTypeAValue) {
   for (const std::string& type : all_types()) {
     const auto model = tiny(type);

@@ -2,26 +2,28 @@
 
 #include <ATen/ATen.h>
 
+#include <nlohmann/json.hpp>
+
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 
 namespace headroom::models::detail {
 
-Tensor Net::run_layer(std::size_t index, const std::function<Tensor(const Tensor&)>& layer,
-                      const Tensor& states) const {
+nn::Recompute Net::recomputes(std::size_t index) const {
   const Checkpointing& checkpointing = settings().checkpointing;
   const bool chosen = index % static_cast<std::size_t>(checkpointing.every) == 0;
-  return nn::checkpointed(is_training() && chosen ? checkpointing.how : nn::Recompute::none, layer,
-                          states);
+  return is_training() && chosen ? checkpointing.how : nn::Recompute::none;
+}
+
+Tensor Net::run_layer(std::size_t index, const std::function<Tensor(const Tensor&)>& layer,
+                      const Tensor& states) const {
+  return nn::checkpointed(recomputes(index), layer, states);
 }
 
 nn::Tensors Net::run_layer(std::size_t index,
                            const std::function<nn::Tensors(const nn::Tensors&)>& layer,
                            const nn::Tensors& inputs) const {
-  const Checkpointing& checkpointing = settings().checkpointing;
-  const bool chosen = index % static_cast<std::size_t>(checkpointing.every) == 0;
-  return nn::checkpointed(is_training() && chosen ? checkpointing.how : nn::Recompute::none, layer,
-                          inputs);
+  return nn::checkpointed(recomputes(index), layer, inputs);
 }
 
 bool Net::keeps_cache() const {
@@ -33,6 +35,15 @@ nn::Activation activation(const formula::ModelConfig& config, const char* key) {
   nn::Activation function = nn::activation(config.text(key));
   if (!function) config.refuse(key, "one of the activations " + join(nn::activation_names(), ", "));
   return function;
+}
+
+std::int64_t padding_row(const formula::ModelConfig& config, std::int64_t rows) {
+  const Json& said = config.at("pad_token_id");
+  if (said.is_null()) return -1;
+  if (!said.is_number_integer() || said < -rows || said >= rows)
+    config.refuse("pad_token_id", "a token of the vocabulary, or null");
+  const auto row = said.get<std::int64_t>();
+  return row < 0 ? row + rows : row;
 }
 
 Tensor dropout(const Tensor& x, double share, bool training) {

@@ -58,6 +58,9 @@ class Net : public torch::nn::Module, public Model {
   [[nodiscard]] bool chunks_loss(const Batch& batch) const {
     return settings().loss_chunk > 0 && batch.labels.defined();
   }
+
+ private:
+  [[nodiscard]] nn::Recompute recomputes(std::size_t index) const;
 };
 
 // A module of this class, registered under the name.
@@ -69,6 +72,10 @@ std::shared_ptr<Layer> child(torch::nn::Module& of, const std::string& name,
 
 // The function that a key names. Throws InputError.
 [[nodiscard]] nn::Activation activation(const formula::ModelConfig& config, const char* key);
+
+// The row of an embedding of so many rows that gets no gradient, `pad_token_id`; -1: none. Files
+// may count it from the end. Throws InputError for one that is not there.
+[[nodiscard]] std::int64_t padding_row(const formula::ModelConfig& config, std::int64_t rows);
 
 // torch.nn.functional.dropout.
 [[nodiscard]] Tensor dropout(const Tensor& x, double share, bool training);

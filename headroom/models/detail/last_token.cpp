@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -11,10 +12,22 @@ namespace headroom::models::detail {
 
 using at::Tensor;
 
+namespace {
+
+// As the tokens are compared with it: a negative one, which old files have, is none of them.
+std::optional<std::int64_t> padding_of(const formula::ModelConfig& config) {
+  const Json& said = config.at("pad_token_id");
+  if (said.is_null()) return {};
+  if (!said.is_number_integer()) config.refuse("pad_token_id", "a whole number, or null");
+  return said.get<std::int64_t>();
+}
+
+}  // namespace
+
 Tensor at_last_token(const Tensor& logits, const Tensor& tokens,
                      const formula::ModelConfig& config) {
   const std::int64_t rows = tokens.size(0);
-  const std::optional<long long> padding = config.optional_count("pad_token_id");
+  const std::optional<std::int64_t> padding = padding_of(config);
   if (!padding && rows != 1)
     throw UsageError(expectation("sequence classification",
                                  "a `pad_token_id` in " + config.source() +

@@ -1,6 +1,7 @@
 #include "headroom/models/detail/rotary.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
@@ -55,6 +56,8 @@ Tensor Rotary::frequencies_for(std::int64_t length) {
 
 CosSin Rotary::operator()(const Tensor& positions, at::ScalarType type) {
   const at::NoGradGuard no_grad;
+  // bfloat16 cannot tell positions above 256 apart.
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const Tensor frequencies = frequencies_for(positions.size(1))
                                  .unsqueeze(0)
                                  .unsqueeze(2)

@@ -25,7 +25,7 @@ BertShape::BertShape(const ModelConfig& config)
       vocabulary(config.at_least_1("vocab_size")),
       places(config.at_least_1("max_position_embeddings")),
       segments(config.at_least_1("type_vocab_size")),
-      padding(config.optional_count("pad_token_id").value_or(-1)),
+      padding(padding_row(config, vocabulary)),
       chunk(config.count("chunk_size_feed_forward")),
       epsilon(config.number("layer_norm_eps")),
       dropout(config.number("hidden_dropout_prob")),
@@ -37,7 +37,9 @@ BertShape::BertShape(const ModelConfig& config)
     config.refuse("position_embedding_type", "`absolute`, the only kind that is built,");
   if (config.flag("add_cross_attention"))
     config.refuse("add_cross_attention", "false (no encoder stands beside this model)");
-  if (counts_tokens && padding < 0) config.refuse("pad_token_id", "a whole number");
+  // RoBERTa's positions begin behind it, so it may not be counted from the end.
+  if (counts_tokens && (!config.optional_count("pad_token_id") || padding >= places))
+    config.refuse("pad_token_id", "a whole number below max_position_embeddings");
 }
 
 class BertEmbeddings : public torch::nn::Module {

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/last_token.h"
@@ -98,12 +97,13 @@ Tensor SelfAttention::heads_of(const Linear& projection, const RmsNorm* norm,
 
 GatedMlp::GatedMlp(const Shape& shape, Function activation, const Names& names)
     : activation_(std::move(activation)) {
-  const auto gate = std::make_shared<Linear>(shape.width, shape.inner, shape.mlp_bias);
-  const auto up = std::make_shared<Linear>(shape.width, shape.inner, shape.mlp_bias);
-  const auto down = std::make_shared<Linear>(shape.inner, shape.width, shape.mlp_bias);
-  gate_ = register_module(names.gate, gate);
-  up_ = register_module(names.up, up);
-  down_ = register_module(names.down, down);
+  const auto make_down = [&] {
+    down_ = child<Linear>(*this, names.down, shape.inner, shape.width, shape.mlp_bias);
+  };
+  gate_ = child<Linear>(*this, names.gate, shape.width, shape.inner, shape.mlp_bias);
+  if (names.down_is_second) make_down();
+  up_ = child<Linear>(*this, names.up, shape.width, shape.inner, shape.mlp_bias);
+  if (!names.down_is_second) make_down();
 }
 
 Tensor GatedMlp::operator()(const Tensor& x) const {
@@ -118,16 +118,6 @@ Tensor GatedMlp::operator()(const Tensor& x) const {
 // ---- The whole, and its heads ----
 
 namespace {
-
-// The row of the embedding that gets no gradient; -1: none. Files count it from the end, too.
-std::int64_t padding_row(const ModelConfig& config, std::int64_t rows) {
-  const Json& said = config.at("pad_token_id");
-  if (said.is_null()) return -1;
-  if (!said.is_number_integer() || said < -rows || said >= rows)
-    config.refuse("pad_token_id", "a token of the vocabulary, or null");
-  const auto row = said.get<std::int64_t>();
-  return row < 0 ? row + rows : row;
-}
 
 using RunLayer = std::function<Tensor(std::size_t, const Function&, const Tensor&)>;
 

@@ -80,6 +80,7 @@ class GatedMlp : public torch::nn::Module {
   // Experts have names of their own for the three.
   struct Names {
     const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+    bool down_is_second = false;  // in the order of parameters
   };
   GatedMlp(const Shape& shape, Function activation) : GatedMlp(shape, activation, Names()) {}
   GatedMlp(const Shape& shape, Function activation, const Names& names);

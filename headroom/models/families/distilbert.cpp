@@ -28,7 +28,7 @@ struct Shape {
         layers(config.at_least_1("n_layers")),
         vocabulary(config.at_least_1("vocab_size")),
         places(config.at_least_1("max_position_embeddings")),
-        padding(config.optional_count("pad_token_id").value_or(-1)),
+        padding(padding_row(config, vocabulary)),
         chunk(config.count("chunk_size_feed_forward")),
         dropout(config.number("dropout")),
         attention_dropout(config.number("attention_dropout")) {

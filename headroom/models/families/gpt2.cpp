@@ -1,7 +1,7 @@
 // GPT-2 and DistilGPT-2 (modeling_gpt2.py of transformers 4.57.6).
 //
 // One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/llama.cpp.
+// long here: see families/decoder.h.
 #include <ATen/ATen.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 

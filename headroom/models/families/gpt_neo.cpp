@@ -3,7 +3,7 @@
 // sees a window, through a buffer of the size of the longest row squared.
 //
 // One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/llama.cpp.
+// long here: see families/decoder.h.
 #include <ATen/ATen.h>
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // GPT-NeoX and Pythia (modeling_gpt_neox.py of transformers 4.57.6).
 //
 // One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/llama.cpp.
+// long here: see families/decoder.h.
 #include <ATen/ATen.h>
 
 #include <cmath>

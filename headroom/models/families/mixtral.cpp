@@ -41,8 +41,9 @@ class Experts : public torch::nn::Module {
       : routing_(routing),
         gate_(child<Linear>(*this, "gate", shape.width, routing.experts, false)),
         experts_(child<nn::List<GatedMlp>>(*this, "experts")) {
+    const GatedMlp::Names names = {.gate = "w1", .up = "w3", .down = "w2", .down_is_second = true};
     for (std::int64_t i = 0; i < routing.experts; ++i)
-      experts_->add(std::make_shared<GatedMlp>(shape, function, GatedMlp::Names{"w1", "w3", "w2"}));
+      experts_->add(std::make_shared<GatedMlp>(shape, function, names));
   }
 
   Tensor operator()(const Tensor& x, const Surroundings& with) const {

@@ -1,7 +1,7 @@
 // OPT (modeling_opt.py of transformers 4.57.6).
 //
 // One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/llama.cpp.
+// long here: see families/decoder.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -138,7 +138,7 @@ class Decoder : public torch::nn::Module {
       : shape_(config),
         tokens_(child<nn::Embedding>(*this, "embed_tokens", config.at_least_1("vocab_size"),
                                      shape_.token_width,
-                                     config.optional_count("pad_token_id").value_or(-1))),
+                                     padding_row(config, config.at_least_1("vocab_size")))),
         positions_(child<nn::Embedding>(*this, "embed_positions", shape_.positions + kFirstPosition,
                                         shape_.width)) {
     if (shape_.token_width != shape_.width) {

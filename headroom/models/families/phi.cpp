@@ -1,7 +1,7 @@
 // Phi-1 to Phi-2 (modeling_phi.py of transformers 4.57.6).
 //
 // One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/llama.cpp.
+// long here: see families/decoder.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -155,7 +155,7 @@ class Phi : public torch::nn::Module {
       : shape_(config),
         tokens_(child<nn::Embedding>(*this, "embed_tokens", config.at_least_1("vocab_size"),
                                      shape_.width,
-                                     config.optional_count("pad_token_id").value_or(-1))),
+                                     padding_row(config, config.at_least_1("vocab_size")))),
         layers_(child<nn::List<DecoderLayer>>(*this, "layers")),
         rotary_(child<Rotary>(*this, "rotary_emb", config, shape_.turned_width)),
         norm_(child<LayerNorm>(*this, "final_layernorm", shape_.width, shape_.epsilon)) {
