@@ -1,6 +1,7 @@
 #include "headroom/models/safetensors.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <torch/torch.h>
 
 #include <fstream>
@@ -189,6 +190,19 @@ TEST(Load, PutsWeightsOnASimulatedCardAndBack) {
   EXPECT_EQ(read_input(folder / "a/model.safetensors"), read_input(folder / "b/model.safetensors"));
 }
 
+// A weight whose numbers do not lie in a row was an error of LibTorch.
+TEST(Load, FillsWeightsThatLieChannelsLast) {
+  const Folder folder;
+  const auto model = filled(tiny_resnet()), other = build(tiny_resnet());
+  save(*model, folder / "a.safetensors");
+  for (at::Tensor& each : other->module().parameters())
+    if (each.dim() == 4) each.set_data(each.detach().contiguous(at::MemoryFormat::ChannelsLast));
+  load(*other, folder / "a.safetensors");
+  expect_equal(*model, *other);
+  save(*other, folder / "b.safetensors");
+  EXPECT_EQ(read_input(folder / "a.safetensors"), read_input(folder / "b.safetensors"));
+}
+
 // 64 MiB in the file, 32 on the card.
 formula::ModelConfig large_gpt2() {
   return config_from(R"({"model_type":"gpt2","vocab_size":32000,"n_positions":8,"n_embd":512,
@@ -368,6 +382,9 @@ TEST(Load, RefusesWhatIsNoFile) {
   EXPECT_THAT(refusal(*model, folder / "none.safetensors"), HasSubstr("No such file"));
   EXPECT_THAT(refusal(*model, folder.path()), HasSubstr("received 'neither'"));
   EXPECT_THAT(refusal(*model, "/dev/null"), HasSubstr("which is none"));
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(*model, folder / "pipe"), HasSubstr("which is none"));
+  EXPECT_THAT(refusal(*model, std::string(5000, 'x')), HasSubstr("[safetensors] cannot read x"));
   EXPECT_THAT(refusal(*model, folder.write("x.safetensors", "")), HasSubstr("a file of 0"));
   save(*filled(tiny_gpt2()), folder / "whole.safetensors");
   const std::string whole = read_input(folder / "whole.safetensors");
@@ -457,6 +474,9 @@ TEST_F(BrokenIndex, IsRefusedForWhatIsNoIndex) {
                       std::string(100'000, ']') + "}}"),
               HasSubstr("received 'array'"));
   EXPECT_THAT(refused(R"({"weight_map":{"x":"a","x":"b"}})"), HasSubstr("\"x\" again"));
+  EXPECT_THAT(refused(R"({"weight_map":{"x":"a"},"weight_map":{}})"),
+              HasSubstr("\"weight_map\" again"));
+  EXPECT_THAT(refused(R"({"metadata":{"x":1},"weight_map":{"x":"none"}})"), HasSubstr("No such"));
 }
 
 // ---- Memory ----

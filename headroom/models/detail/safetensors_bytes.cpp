@@ -28,6 +28,12 @@ void copy_in(std::string_view bytes, at::ScalarType from, const Tensor& to, cons
   const at::NoGradGuard no_grad;
   // A byte of a bool may be anything; a bool of C++ may not.
   if (from == at::kBool) from = at::kByte;
+  if (!to.is_contiguous()) {  // channels last
+    const Tensor rows = at::empty(to.sizes(), to.options().requires_grad(false));
+    copy_in(bytes, from, rows, done);
+    to.detach().copy_(rows);
+    return;
+  }
   const auto size = static_cast<std::int64_t>(c10::elementSize(from));
   const Tensor flat = to.detach().view(-1);
   std::vector<char> piece;  // aligned for every type, which places in a file are not

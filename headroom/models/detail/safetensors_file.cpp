@@ -11,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <unordered_map>
 
 #include "headroom/base/error.h"
@@ -32,7 +33,8 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 // All of it, for reading; empty for an empty file, which cannot be mapped.
 std::string_view mapped(const std::string& name) {
-  const int descriptor = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer would keep us waiting, to be refused afterwards.
+  const int descriptor = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) cannot_read(name, errno);
   struct stat about {};
   const int error = ::fstat(descriptor, &about) == 0 ? 0 : errno;
@@ -54,8 +56,11 @@ void unmap(std::string_view bytes) {
 }
 
 fs::path found_in(const fs::path& folder) {
-  for (const char* name : {kSingle, kIndex})
-    if (fs::exists(folder / name)) return folder / name;
+  for (const char* name : {kSingle, kIndex}) {
+    std::error_code error;
+    if (fs::exists(folder / name, error)) return folder / name;
+    if (error) cannot_read((folder / name).string(), error.value());
+  }
   throw InputError(expectation(
       "safetensors", std::string(kSingle) + " or " + kIndex + " in " + folder.string(), "neither",
       "the folder of a model on the Hugging Face hub; weights in .bin files "
@@ -68,12 +73,13 @@ std::map<std::string, std::string> weight_map(const fs::path& path) {
   const auto refuse = [&](const std::string& expected, const std::string& received) {
     throw InputError(expectation("safetensors", expected + " in " + source, received));
   };
-  std::set<std::string> names;
+  std::set<std::string> keys, inner_keys;  // of the index; of the object in it that is read
   const auto each_once = [&](int depth, nlohmann::json::parse_event_t event,
                              const nlohmann::json& key) {
-    const bool is_name = event == nlohmann::json::parse_event_t::key && depth == 2;
-    if (is_name && !names.insert(key.get<std::string>()).second)
-      refuse("each tensor once", in_quotes(key.get<std::string>()) + " again");
+    if (event != nlohmann::json::parse_event_t::key || depth > 2) return true;
+    if (depth == 1) inner_keys.clear();
+    if (!(depth == 1 ? keys : inner_keys).insert(key.get<std::string>()).second)
+      refuse("each key once", in_quotes(key.get<std::string>()) + " again");
     return true;
   };
   nlohmann::json index;
@@ -125,7 +131,8 @@ void SafetensorsFile::forget(std::string_view bytes) {
 }
 
 Checkpoint::Checkpoint(const fs::path& path) : name_(path.string()) {
-  const fs::path file = fs::is_directory(path) ? found_in(path) : path;
+  std::error_code error;  // what cannot be looked at cannot be opened either, which says why
+  const fs::path file = fs::is_directory(path, error) ? found_in(path) : path;
   if (file.extension() == ".json") {
     open_index(file);
     return;

@@ -2,7 +2,7 @@
 //
 //   const Checkpoint checkpoint("Llama-3.2-1B");   // a folder of the hub, or a file
 //   for (const CheckpointTensor& each : checkpoint.tensors())
-//   use(each.file->bytes_of(*each.tensor));
+//     use(each.file->bytes_of(*each.tensor));
 //
 // Mapped pages are the system's copy of the file, read when they are looked at. Whoever makes a
 // file shorter while it is mapped ends the program that looks at it; files that are replaced by

@@ -45,7 +45,7 @@ std::string text_of(const std::vector<std::uint64_t>& numbers) {
   return to_line(Json(numbers));
 }
 
-// One entry alone; where its bytes are is for `place_all`.
+// One entry alone; where its bytes are is for `placed`.
 void check(const SafetensorsEntry& entry, const std::string& source) {
   if (entry.tensor.type == nullptr) fail(entry, source, entry.place, "a key `dtype`", "none");
   if (!entry.has_shape) fail(entry, source, entry.place, "a key `shape`", "none");
