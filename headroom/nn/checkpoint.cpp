@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -19,6 +20,14 @@ namespace {
 using at::Tensor;
 using detail::Surroundings;
 using Part = std::function<Tensors(const Tensors&)>;
+
+c10::Device device_of(const Tensors& inputs) {
+  const auto first = std::find_if(inputs.begin(), inputs.end(),
+                                  [](const Tensor& input) { return input.defined(); });
+  if (first == inputs.end())
+    throw UsageError(expectation("checkpointed", "at least one input", "none that is defined"));
+  return first->device();
+}
 
 // ---- Reentrant: a node of the graph, with a graph inside ----
 
@@ -82,7 +91,7 @@ struct Complete {};
 class Frame : public std::enable_shared_from_this<Frame> {
  public:
   Frame(Part part, const Tensors& inputs)
-      : part_(std::move(part)), inputs_(inputs), surroundings_(inputs.at(0).device()) {}
+      : part_(std::move(part)), inputs_(inputs), surroundings_(device_of(inputs)) {}
 
   Tensors run() {
     const libtorch::SavedTensorScope scope(
@@ -145,7 +154,7 @@ Tensors reentrant(const Part& part, const Tensors& inputs) {
     return part(all);
   };
   return Reentrant::apply(at::TensorList(defined),
-                          c10::make_intrusive<Kept>(of_defined, defined.at(0).device()));
+                          c10::make_intrusive<Kept>(of_defined, device_of(inputs)));
 }
 
 }  // namespace

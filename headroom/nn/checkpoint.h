@@ -30,8 +30,8 @@ enum class Recompute {
                                       const at::Tensor& x);
 
 using Tensors = std::vector<at::Tensor>;
-// Likewise for a part of several tensors, of which some may be undefined. With the reentrant form
-// a tensor that needs a gradient gets none unless it is one of the inputs.
+// Likewise for a part of several tensors, of which some, but not all, may be undefined. With the
+// reentrant form a tensor that needs a gradient gets none unless it is one of the inputs.
 [[nodiscard]] Tensors checkpointed(Recompute how,
                                    const std::function<Tensors(const Tensors&)>& part,
                                    const Tensors& inputs);

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "headroom/base/error.h"
 #include "headroom/libtorch/autocast.h"
 #include "headroom/sim/simulate.h"
 
@@ -139,6 +140,19 @@ TEST(Checkpointed, TakesUndefinedTensorsAmongSeveral) {
     EXPECT_TRUE(x.grad().equal(y.detach()));
     EXPECT_TRUE(y.grad().allclose(1 + y.detach().exp()));
   }
+}
+
+// The nonreentrant form asked the first one for its device, whether it was there or not.
+TEST(Checkpointed, TakesAnUndefinedTensorFirst) {
+  for (const Recompute how : kAll) {
+    Tensor x = torch::ones({3}).requires_grad_();
+    const auto part = [](const Tensors& in) -> Tensors { return {in[1].exp()}; };
+    checkpointed(how, part, Tensors{Tensor(), x})[0].sum().backward();
+    EXPECT_TRUE(x.grad().equal(torch::ones({3}).exp()));
+  }
+  const auto none = [](const Tensors& in) { return in; };
+  for (const Recompute how : {Recompute::nonreentrant, Recompute::reentrant})
+    EXPECT_THROW((void)checkpointed(how, none, Tensors{Tensor()}), UsageError);
 }
 
 TEST(Checkpointed, ReplaysAutocast) {
