@@ -31,7 +31,7 @@ fuzz-allocator: build ## 20,000 random streams: our allocator model against PyTo
 bench: build ## Benchmarks: figures with machine and settings, no gates
 	@scripts/bench.sh
 
-fuzz-readers: ## Ten minutes of libFuzzer over the readers of traces
+fuzz-readers: ## Ten minutes of libFuzzer over the readers of traces and of safetensors files
 	@scripts/setup.sh clang
 	@scripts/fuzz-readers.sh
 
