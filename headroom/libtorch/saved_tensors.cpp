@@ -31,7 +31,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 }  // namespace
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> detail::saved_variable_hooks() {
-  // What a pack function itself computes is not packed.
+  // An empty one: what is in its scope is saved plainly.
   if (innermost == nullptr || !*innermost) return nullptr;
   return std::make_unique<Hooks>(*innermost);
 }

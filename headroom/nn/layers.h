@@ -3,7 +3,7 @@
 // Headroom is about.
 //
 // Weights are made without values (a dry run needs none, a checkpoint overwrites them);
-// `initialise` of models/model.h fills them.
+// models/initialise.h fills them.
 //
 // This header is for those who write models: it brings torch/nn/module.h along, which takes 10 s to
 // compile. What a user of models needs does not.
