@@ -5,9 +5,6 @@
 #include <torch/torch.h>
 
 #include <fstream>
-#include <functional>
-#include <map>
-#include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/on.h"
@@ -15,8 +12,7 @@
 #include "headroom/nn/lora.h"
 #include "headroom/sim/simulate.h"
 #include "tests/models/garbage.h"
-#include "tests/models/safetensors_files.h"
-#include "tests/models/tiny_models.h"
+#include "tests/models/stored_models.h"
 
 namespace headroom::models {
 namespace {
@@ -26,59 +22,6 @@ using namespace literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// Tensors under names that are not the model's, in floats but where told otherwise.
-struct Entry {
-  std::string name, type;
-  std::vector<std::int64_t> shape;
-  std::string bytes;
-};
-
-std::string file_with(const std::vector<Entry>& entries) {
-  std::string json = "{", data;
-  for (const Entry& each : entries) {
-    json += (json.size() > 1 ? ",\"" : "\"") + each.name + R"(":{"dtype":")" + each.type +
-            R"(","shape":)" + Json(each.shape).dump() + R"(,"data_offsets":[)" +
-            std::to_string(data.size()) + ",";
-    data += each.bytes;
-    json += std::to_string(data.size()) + "]}";
-  }
-  return file_of(json + "}", data);
-}
-
-Entry floats(const std::string& name, const at::Tensor& tensor) {
-  const at::Tensor values = tensor.detach().to(at::kFloat).contiguous();
-  const auto* begin = values.data_ptr<float>();
-  return {name, "F32", values.sizes().vec(),
-          bytes_of(std::vector<float>(begin, begin + values.numel()))};
-}
-
-std::vector<Entry> entries_of(Model& model,
-                              const std::function<std::string(const std::string&)>& renamed) {
-  std::vector<Entry> entries;
-  for (const auto& [name, tensor] : parameters_of(model))
-    if (const std::string as = renamed(name); !as.empty()) entries.push_back(floats(as, tensor));
-  return entries;
-}
-
-std::string same(const std::string& name) {
-  return name;
-}
-
-std::string refusal(Model& model, const fs::path& path, const LoadOptions& options = {}) {
-  try {
-    load(model, path, options);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "none";
-}
-
-std::shared_ptr<Model> filled(const formula::ModelConfig& config, const Settings& settings = {}) {
-  auto model = build(config, settings);
-  fill(*model);
-  return model;
-}
 
 // ---- There and back ----
 
@@ -410,73 +353,6 @@ TEST(Load, EndsGarbageInAnInputErrorAndNothingElse) {
   }
   EXPECT_GT(refused, 700);
   EXPECT_GT(read, 3);
-}
-
-// ---- Shards ----
-
-std::string index_with(const std::map<std::string, std::string>& files) {
-  Json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", Json::object()}};
-  for (const auto& [tensor, file] : files) index["weight_map"][tensor] = file;
-  return index.dump();
-}
-
-class BrokenIndex : public testing::Test {
- protected:
-  BrokenIndex() {
-    const auto entries = entries_of(*model_, same);
-    first_ = entries.front().name;
-    folder_.write("a.safetensors", file_with(entries));
-    folder_.write("b.safetensors", file_with({floats("other", at::zeros({1}))}));
-    folder_.write("again.safetensors", file_with({entries.front()}));
-  }
-  std::string refused(const std::string& index) {
-    return refusal(*model_, folder_.write("model.safetensors.index.json", index));
-  }
-  const Folder folder_;
-  const std::shared_ptr<Model> model_ = filled(tiny_gpt2());
-  std::string first_;
-};
-
-TEST_F(BrokenIndex, IsReadWhenItIsWhole) {
-  EXPECT_EQ(refused(index_with({{first_, "a.safetensors"}})), "none");
-  EXPECT_EQ(load(*model_, folder_.path()).missing.size(), 0U);
-}
-
-TEST_F(BrokenIndex, IsRefusedForAFileThatIsNotThere) {
-  EXPECT_THAT(refused(index_with({{first_, "c.safetensors"}})),
-              HasSubstr("c.safetensors: No such"));
-}
-
-TEST_F(BrokenIndex, IsRefusedForATensorThatItsFileLacks) {
-  EXPECT_THAT(refused(index_with({{"x", "a.safetensors"}})),
-              HasSubstr("tensor \"x\" in a.safetensors"));
-  EXPECT_THAT(refused(index_with({{"other", "a.safetensors"}, {first_, "b.safetensors"}})),
-              HasSubstr("received 'it in "));
-}
-
-TEST_F(BrokenIndex, IsRefusedForATensorThatTwoFilesHave) {
-  EXPECT_THAT(refused(index_with({{first_, "a.safetensors"}, {"x", "again.safetensors"}})),
-              HasSubstr("again.safetensors"));
-}
-
-TEST_F(BrokenIndex, IsRefusedForFilesElsewhere) {
-  for (const char* file : {"../a.safetensors", "/etc/passwd", "..", "", "."})
-    EXPECT_THAT(refused(index_with({{first_, file}})), HasSubstr("the name of a file beside it"));
-}
-
-TEST_F(BrokenIndex, IsRefusedForWhatIsNoIndex) {
-  EXPECT_THAT(refused("{"), HasSubstr("an index of JSON"));
-  EXPECT_THAT(refused("[]"), HasSubstr("`weight_map`"));
-  EXPECT_THAT(refused(R"({"weight_map":[]})"), HasSubstr("`weight_map`"));
-  EXPECT_THAT(refused(R"({"weight_map":{"x":1}})"), HasSubstr("received 'number'"));
-  EXPECT_THAT(refused(R"({"weight_map":{"x":)" + std::string(100'000, '[')), HasSubstr("of JSON"));
-  EXPECT_THAT(refused(R"({"weight_map":{"x":)" + std::string(100'000, '[') +
-                      std::string(100'000, ']') + "}}"),
-              HasSubstr("received 'array'"));
-  EXPECT_THAT(refused(R"({"weight_map":{"x":"a","x":"b"}})"), HasSubstr("\"x\" again"));
-  EXPECT_THAT(refused(R"({"weight_map":{"x":"a"},"weight_map":{}})"),
-              HasSubstr("\"weight_map\" again"));
-  EXPECT_THAT(refused(R"({"metadata":{"x":1},"weight_map":{"x":"none"}})"), HasSubstr("No such"));
 }
 
 // ---- Memory ----
