@@ -21,8 +21,8 @@ class Rotary : public torch::nn::Module {
   // for a `rope_scaling` that transformers does not know.
   Rotary(const formula::ModelConfig& config, std::int64_t width);
 
-  // `positions`: [1, length], from 0 on; computed in float, under autocast too, and given in the hidden
-  // states' type.
+  // `positions`: [1, length], from 0 on. Computed in float, under autocast too; the result in the
+  // hidden states' type.
   [[nodiscard]] CosSin operator()(const at::Tensor& positions, at::ScalarType type);
 
  private:
