@@ -18,14 +18,8 @@ void describe_model(Estimate& estimate, models::Model& model) {
     estimate.parameters += parameter.numel();
     if (parameter.requires_grad()) estimate.trainable_parameters += parameter.numel();
   }
-  formula::Settings& settings = estimate.settings;
-  settings.task = model.task();
-  if (model.task() == formula::Task::image_classification)
-    settings.image = image_side(model.config(), settings);
-  else
-    settings.seq = sequence_length(model.config(), settings);
-  if (model.task() == formula::Task::seq2seq_lm && !settings.target_seq)
-    settings.target_seq = settings.seq;
+  estimate.settings.task = model.task();
+  settle_sizes(model.config(), estimate.settings);
 }
 
 bool is_unlimited(const gpu::SimulatedCard& card) {

@@ -26,14 +26,26 @@ std::int64_t first_length(const Settings& settings) {
   return (length + kStep - 1) / kStep * kStep;
 }
 
+models::Task task_of(const ModelConfig& config, const Settings& settings) {
+  return settings.task.value_or(models::tasks_of(config).front());
+}
+
+// With what was meant. A target that follows the length that is looked for has none of its own.
+Settings settled(const ModelConfig& config, const Settings& said, Over over) {
+  Settings settings = said;
+  settings.task = task_of(config, said);
+  settle_sizes(config, settings);
+  if (over == Over::seq && !said.target_seq) settings.target_seq.reset();
+  return settings;
+}
+
 void check(const ModelConfig& config, const Settings& settings, const FitOptions& options) {
   const std::vector<std::string> names = cannot_run(settings);
   if (!names.empty())
     throw UsageError(expectation("fit", "settings that can be run, which is how it is found out",
                                  join(names, ", "),
                                  "headroom estimate --quick, which prices them by formula"));
-  const models::Task task = settings.task.value_or(models::tasks_of(config).front());
-  if (options.over == Over::seq && task == models::Task::image_classification)
+  if (options.over == Over::seq && task_of(config, settings) == models::Task::image_classification)
     throw UsageError(expectation("fit", "a model of sequences, to look for the longest",
                                  config.type() + ", which takes images", "--over batch"));
 }
@@ -117,9 +129,11 @@ FitResult fit(const formula::NamedModel& model, const Settings& settings,
                          .settings = options.allocator,
                          .cublas_workspaces = options.rules == sim::Rules::cuda});
   };
-  FitResult result{
-      .model = model.name, .settings = settings, .over = options.over, .card = card, .found = {}};
-  result.settings.seq = sequence_length(model.config, settings);
+  FitResult result{.model = model.name,
+                   .settings = settled(model.config, settings, options.over),
+                   .over = options.over,
+                   .card = card,
+                   .found = {}};
   result.found = !sim::needs_child()
                      ? find()
                      : found_from_json(

@@ -38,7 +38,7 @@ struct FitOptions {
 
 struct FitResult {
   std::string model;
-  formula::Settings settings;  // with the length that was meant
+  formula::Settings settings;  // with the task and the sizes that were meant
   Over over = Over::batch;
   gpu::SimulatedCard card;
   Largest found;

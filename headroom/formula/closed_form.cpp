@@ -40,24 +40,31 @@ void assume(Forecast& forecast, std::string_view what, std::int64_t value, std::
                              std::string(why));
 }
 
-void decide_tokens(Forecast& forecast, const ModelConfig& config) {
-  Settings& settings = forecast.settings;
-  if (!settings.seq) {
-    settings.seq = sequence_length(config, settings);
-    assume(forecast, "seq", *settings.seq, "as nothing was said");
-  }
-  check_sequence(config, *settings.seq);
-  if (*settings.task != Task::seq2seq_lm || settings.target_seq) return;
-  settings.target_seq = settings.seq;
-  assume(forecast, "target_seq", *settings.target_seq, "as long as seq");
+// What is asked of a run that this task has not, or that undo each other.
+void check_choices(const Settings& settings, const ModelConfig& config) {
+  const Task task = *settings.task;
+  const bool writes = task == Task::causal_lm || task == Task::seq2seq_lm;
+  if (settings.mode == Mode::generate && !writes)
+    throw UsageError(expectation("forecast", "a task that writes tokens, to generate",
+                                 std::string(to_string(task)) + " of " + config.type(),
+                                 "inference"));
+  if (settings.loss != LossForm::full && !writes && task != Task::masked_lm)
+    throw UsageError(expectation("forecast", "a loss over tokens, to take it in parts",
+                                 to_string(task), "the full loss"));
+  if (settings.optimizer_in_backward && (settings.clip || settings.accumulation > 1))
+    throw UsageError(expectation("forecast",
+                                 "gradients that stay until the step, to clip or to sum them",
+                                 "optimizer-in-backward", "either without the other"));
 }
 
-void decide_image(Forecast& forecast, const ModelConfig& config) {
-  Settings& settings = forecast.settings;
-  if (settings.image) return;
-  settings.image = image_side(config, settings);
-  assume(forecast, "image", *settings.image,
-         config.has("image_size") ? "the config's" : "as nothing was said");
+void assume_sizes(Forecast& forecast, const Settings& said, const ModelConfig& config) {
+  const Settings& settings = forecast.settings;
+  if (settings.image && !said.image)
+    assume(forecast, "image", *settings.image,
+           config.has("image_size") ? "the config's" : "as nothing was said");
+  if (settings.seq && !said.seq) assume(forecast, "seq", *settings.seq, "as nothing was said");
+  if (settings.target_seq && !said.target_seq)
+    assume(forecast, "target_seq", *settings.target_seq, "as long as seq");
 }
 
 void decide(Forecast& forecast, const ModelConfig& config) {
@@ -70,10 +77,11 @@ void decide(Forecast& forecast, const ModelConfig& config) {
   if (!says_task)
     forecast.assumed.push_back("task = " + std::string(to_string(*settings.task)) +
                                ", as nothing was said");
-  if (*settings.task == Task::image_classification)
-    decide_image(forecast, config);
-  else
-    decide_tokens(forecast, config);
+  check_choices(settings, config);
+  const Settings said = settings;
+  settle_sizes(config, settings);
+  assume_sizes(forecast, said, config);
+  if (settings.seq) check_sequence(config, *settings.seq);
   for (const std::string& key : config.defaulted()) forecast.assumed.push_back(key);
 }
 

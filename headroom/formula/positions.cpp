@@ -37,6 +37,20 @@ std::int64_t image_side(const ModelConfig& config, const Settings& settings) {
   return config.has("image_size") ? config.at_least_1("image_size") : 224;
 }
 
+void settle_sizes(const ModelConfig& config, Settings& settings) {
+  if (*settings.task == Task::image_classification) {
+    settings.image = image_side(config, settings);
+    settings.seq.reset();
+  } else {
+    settings.seq = sequence_length(config, settings);
+    settings.image.reset();
+  }
+  if (*settings.task == Task::seq2seq_lm)
+    settings.target_seq = settings.target_seq.value_or(*settings.seq);
+  else
+    settings.target_seq.reset();
+}
+
 void check_sequence(const ModelConfig& config, std::int64_t length) {
   if (length < 1)
     throw UsageError(expectation("batch", "at least one token a row", std::to_string(length), "1"));

@@ -19,6 +19,10 @@ namespace headroom::formula {
 // Pixels a side of an image: `settings.image`, else the config's, else 224.
 [[nodiscard]] std::int64_t image_side(const ModelConfig& config, const Settings& settings);
 
+// What a run of `settings.task` takes in: each size that it has is there, as said or as above, and
+// a target as long as the row; those that it has not are gone.
+void settle_sizes(const ModelConfig& config, Settings& settings);
+
 // Throws UsageError for a row that cannot run: longer than the positions that a model has learned.
 // Where positions are computed a longer one can, as in transformers.
 void check_sequence(const ModelConfig& config, std::int64_t length);

@@ -237,13 +237,14 @@ class Changes {
     }
   }
 
-  // The effective batch stays as it is.
+  // The effective batch stays as it is; gradients that are gone at once cannot be summed for it.
   void smaller() {
+    const bool sums = now_.mode != Mode::train || !now_.optimizer_in_backward;
     for (std::int64_t batch = now_.batch / 2; batch >= 1; batch /= 2) {
       if (now_.batch % batch != 0) continue;
       const std::int64_t accumulation = now_.accumulation * (now_.batch / batch);
       const bool trains = now_.mode == Mode::train;
-      add(true, "a smaller batch",
+      add(sums, "a smaller batch",
           "--batch " + std::to_string(batch) +
               (trains ? " --accumulation " + std::to_string(accumulation) : ""),
           false, [&](Settings& s) { s.batch = batch, s.accumulation = trains ? accumulation : 1; });

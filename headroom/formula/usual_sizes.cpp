@@ -6,6 +6,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/formula/model_catalogue.h"
+#include "headroom/formula/positions.h"
 
 namespace headroom::formula {
 namespace {
@@ -58,10 +59,7 @@ const Recipe& recipe_of(std::string_view key) {
 
 Settings with_batch(const UsualSize& size, Settings settings, const TableBatch& batch) {
   settings.batch = batch.batch;
-  settings.seq = batch.seq;
-  for (const char* key : {"n_positions", "max_position_embeddings"})
-    if (size.config.has(key))
-      settings.seq = std::min<std::int64_t>(*settings.seq, size.config.at_least_1(key));
+  settings.seq = std::min(batch.seq, longest_sequence(size.config).value_or(batch.seq));
   return settings;
 }
 

@@ -190,6 +190,16 @@ TEST(EstimateCommand, GivesEachOfSeveralCardsByFormulaToo) {
   EXPECT_EQ(document.at("device").at("total_bytes"), 2LL << 30);
 }
 
+TEST(EstimateCommand, SaysWhatAFormulaDoesNotLookAt) {
+  const auto notes = [](Arguments arguments) {
+    arguments.insert(arguments.begin(), {"gpt2", "--quick", "--json"});
+    return estimate(arguments, World()).json().at("notes").dump();
+  };
+  EXPECT_THAT(notes({"--rules", "cpu"}), HasSubstr("--rules change nothing"));
+  EXPECT_THAT(notes({"--allocator", "expandable_segments:True"}), HasSubstr("--allocator"));
+  EXPECT_THAT(notes({}), Not(HasSubstr("change nothing")));
+}
+
 // It wrote none, and ended with 0.
 TEST(EstimateCommand, WritesNoTraceOfAFormula) {
   const World world;
@@ -305,6 +315,8 @@ TEST(FitCommand, LooksForTheLongestSequenceToo) {
       fit({"gpt2", "--batch", "1", "--over", "seq", "--gpus", "sim:1x24GiB", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.json().at("max_seq"), 1024) << "GPT-2 has no more positions";
+  const Outcome told = fit({"gpt2", "--over", "seq", "--gpus", "sim:1x24GiB"});
+  EXPECT_THAT(told.out, HasSubstr("or the model has positions)"));
 }
 
 }  // namespace

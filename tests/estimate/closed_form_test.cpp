@@ -15,6 +15,7 @@
 #include "headroom/base/error.h"
 #include "headroom/estimate/training_step.h"
 #include "headroom/formula/model_catalogue.h"
+#include "headroom/formula/positions.h"
 
 namespace headroom::estimate {
 namespace {
@@ -60,12 +61,8 @@ Settings for_model(const ModelConfig& config, const char* words) {
     settings.checkpoint_every = 0;
     settings.lora_rank = 0;
   }
-  for (const char* key : {"n_positions", "max_position_embeddings"})
-    if (settings.seq && config.has(key))
-      settings.seq = std::min<std::int64_t>(*settings.seq, config.at_least_1(key));
-  if (settings.seq && config.type() == "roberta")  // positions begin behind the padding's number
-    settings.seq =
-        std::min<std::int64_t>(*settings.seq, config.at_least_1("max_position_embeddings") - 2);
+  if (settings.seq)
+    settings.seq = std::min(*settings.seq, longest_sequence(config).value_or(*settings.seq));
   return settings;
 }
 

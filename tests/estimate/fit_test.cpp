@@ -222,6 +222,19 @@ TEST(FitOverLengths, FindsTheLongestSequence) {
   }
 }
 
+// An image model was said to have taken 512 tokens.
+TEST(Fit, SaysTheSizesThatItTook) {
+  const auto settings_of = [](const char* name, Over over) {
+    return fit(small(name), {}, dryrun::card_for("24GiB"), {.over = over, .at_most = 1}).settings;
+  };
+  const Settings resnet = settings_of("resnet18", Over::batch);
+  EXPECT_EQ(resnet.task, formula::Task::image_classification);
+  EXPECT_EQ(resnet.image, 224);
+  EXPECT_EQ(resnet.seq, std::nullopt);
+  EXPECT_NE(settings_of("t5-small", Over::batch).target_seq, std::nullopt);
+  EXPECT_EQ(settings_of("t5-small", Over::seq).target_seq, std::nullopt) << "it goes along";
+}
+
 TEST(FitOverLengths, EndsWhereTheModelsPositionsDo) {
   const FitResult gpt2 =
       fit(formula::model_named("gpt2"), {}, dryrun::card_for("RTX 4090"), {.over = Over::seq});

@@ -118,6 +118,26 @@ TEST(ForecastOf, RefusesWhatAModelCannotDo) {
   EXPECT_THROW((void)forecast_of(model("resnet18"), settings), UsageError);
 }
 
+// Each was priced as if it had not been said.
+TEST(ForecastOf, RefusesWhatATaskHasNotAndWhatUndoesEachOther) {
+  const auto refused = [](const char* name, auto change) {
+    Settings settings;
+    change(settings);
+    EXPECT_THROW((void)forecast_of(model(name), settings), UsageError) << name;
+  };
+  refused("vit-base", [](Settings& s) { s.mode = Mode::generate; });
+  refused("bert-base", [](Settings& s) { s.mode = Mode::generate; });
+  refused("resnet18", [](Settings& s) { s.loss = LossForm::fused; });
+  const auto classifies_in_chunks = [](Settings& s) {
+    s.task = Task::sequence_classification;
+    s.loss = LossForm::chunked, s.loss_chunk = 64;
+  };
+  refused("bert-base", classifies_in_chunks);
+  const auto clips_too_late = [](Settings& s) { s.optimizer_in_backward = true, s.clip = 1; };
+  refused("gpt2", clips_too_late);
+  refused("gpt2", [](Settings& s) { s.optimizer_in_backward = true, s.accumulation = 2; });
+}
+
 TEST(ForecastOf, GrowsWithBatchAndSequence) {
   for (const char* name : {"gpt2", "llama-3.2-1b", "bert-base", "mixtral-8x7b"}) {
     Bytes before;

@@ -33,6 +33,30 @@ TEST(ImageSide, IsWhatWasSaidOrTheConfigurationsOrTheUsual) {
   EXPECT_EQ(image_side(ModelConfig(small, "small"), said), 64);
 }
 
+// An image model was shown with as many tokens as had been said.
+TEST(SettleSizes, LeavesThoseThatATaskHas) {
+  Settings said;
+  said.seq = 77, said.image = 64, said.target_seq = 9;
+  const auto settled = [&](const char* model, Task task) {
+    Settings settings = said;
+    settings.task = task;
+    settle_sizes(config_of(model), settings);
+    return settings;
+  };
+  const Settings images = settled("vit-base", Task::image_classification),
+                 tokens = settled("gpt2", Task::causal_lm),
+                 both = settled("t5-small", Task::seq2seq_lm);
+  EXPECT_EQ(images.image, 64);
+  EXPECT_EQ(images.seq, std::nullopt);
+  EXPECT_EQ(images.target_seq, std::nullopt);
+  EXPECT_EQ(tokens.seq, 77);
+  EXPECT_EQ(tokens.image, std::nullopt);
+  EXPECT_EQ(tokens.target_seq, std::nullopt);
+  EXPECT_EQ(both.target_seq, 9);
+  said = {};
+  EXPECT_EQ(settled("t5-small", Task::seq2seq_lm).target_seq, 512);
+}
+
 TEST(LongestSequence, LeavesOutWhatRobertaCountsForPadding) {
   EXPECT_EQ(longest_sequence(config_of("roberta-base")), 512);
   EXPECT_EQ(longest_sequence(config_of("bert-base")), 512);

@@ -170,6 +170,14 @@ TEST(Techniques, KeepTheEffectiveBatch) {
   EXPECT_TRUE(found);
 }
 
+TEST(Techniques, HaveNoSmallerBatchWhereGradientsCannotBeSummed) {
+  Settings settings = usual();
+  settings.optimizer_in_backward = true;
+  const std::vector<Technique> all = of("llama-3.2-1b", settings);
+  ASSERT_FALSE(all.empty());
+  for (const Technique& each : all) EXPECT_FALSE(each.option.starts_with("--batch"));
+}
+
 TEST(Techniques, KnowZeroOnlyWithSeveralGpus) {
   EXPECT_EQ(find(of("llama-3.2-1b", usual()), "--world 4 --zero 3"), nullptr);
   const std::vector<Technique> all = of("llama-3.2-1b", usual(), {.card = nullptr, .gpus = 4});

@@ -23,7 +23,8 @@ std::string answer(const Json& document, const Terminal& terminal) {
   std::string text = terminal.paint(
       fmt::format("{} {} {}", batch ? "Largest" : "Longest", what, size.get<std::int64_t>()),
       Colour::green);
-  if (document.at("capped").get<bool>()) text += " (as far as was asked)";
+  if (document.at("capped").get<bool>())
+    text += batch ? " (as far as was asked)" : " (as far as was asked, or the model has positions)";
   if (!document.at("proven").get<bool>()) text += " (the next one was not tried)";
   const Json& recommended = document.at("recommended_batch");
   if (recommended.is_null()) return text + "; none leaves the margin free\n";
