@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -95,7 +96,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
   Tensors run() {
     const libtorch::SavedTensorScope scope(
-        [frame = shared_from_this()](const Tensor&) { return frame->place(); });
+        [frame = shared_from_this()](const Tensor& tensor) { return frame->place_for(tensor); });
     return part_(inputs_);
   }
 
@@ -104,15 +105,32 @@ class Frame : public std::enable_shared_from_this<Frame> {
     std::optional<Tensor> tensor;
   };
 
-  libtorch::Unpack place() {
+  // What was to be kept, to know it again.
+  struct Likeness {
+    explicit Likeness(const Tensor& of)
+        : sizes(of.is_nested() ? std::vector<std::int64_t>() : of.sizes().vec()),
+          type(of.scalar_type()),
+          device(of.device()) {}
+    bool operator==(const Likeness&) const = default;
+
+    std::vector<std::int64_t> sizes;
+    c10::ScalarType type;
+    c10::Device device;
+  };
+
+  [[noreturn]] static void refuse(const char* received) {
+    throw UsageError(expectation("checkpointed",
+                                 "a part that saves the same tensors each time it runs", received,
+                                 "a part whose course does not depend on outside state"));
+  }
+
+  libtorch::Unpack place_for(const Tensor& tensor) {
     auto place = std::make_shared<Place>();
     places_.push_back(place);
+    likenesses_.emplace_back(tensor);
     return [frame = shared_from_this(), place] {
       if (!place->tensor) frame->recompute();
-      if (!place->tensor)
-        throw UsageError(
-            expectation("checkpointed", "a part that saves the same tensors each time it runs",
-                        "one with fewer", "a part whose course does not depend on outside state"));
+      if (!place->tensor) refuse("one with fewer");
       return *std::exchange(place->tensor, std::nullopt);
     };
   }
@@ -120,6 +138,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   void recompute() {
     std::size_t next = 0;
     const auto keep = [this, &next](const Tensor& tensor) -> libtorch::Unpack {
+      if (Likeness(tensor) != likenesses_[next]) refuse("one of another shape, type or device");
       if (const std::shared_ptr<Place> place = places_[next].lock()) place->tensor = tensor;
       if (++next == places_.size()) throw Complete();
       return [tensor] { return tensor; };
@@ -136,7 +155,9 @@ class Frame : public std::enable_shared_from_this<Frame> {
   const Part part_;
   const Tensors inputs_;
   const Surroundings surroundings_;
-  std::vector<std::weak_ptr<Place>> places_;  // one for each saved tensor, in their order
+  // One for each saved tensor, in their order.
+  std::vector<std::weak_ptr<Place>> places_;
+  std::vector<Likeness> likenesses_;
 };
 
 // A node of the graph takes no undefined tensors.

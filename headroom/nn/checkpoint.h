@@ -7,7 +7,8 @@
 // theirs. Random numbers and autocast are replayed, so dropout drops the same elements, and
 // gradients equal those without checkpointing to the bit where kernels are deterministic.
 //
-// `part` must compute the same again, and what it uses besides `x` must live until the backward
+// `part` must compute the same again (the nonreentrant form throws UsageError in the backward pass
+// where it saves fewer or other tensors), and what it uses besides `x` must live until the backward
 // pass has run: it is copied with the function.
 #pragma once
 

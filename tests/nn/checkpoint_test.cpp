@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <functional>
 #include <string>
 
 #include "headroom/base/error.h"
@@ -153,6 +154,26 @@ TEST(Checkpointed, TakesAnUndefinedTensorFirst) {
   const auto none = [](const Tensors& in) { return in; };
   for (const Recompute how : {Recompute::nonreentrant, Recompute::reentrant})
     EXPECT_THROW((void)checkpointed(how, none, Tensors{Tensor()}), UsageError);
+}
+
+// As torch.utils.checkpoint's determinism_check: gradients of other tensors would be wrong.
+TEST(Checkpointed, RefusesAPartThatSavesOtherTensorsTheSecondTime) {
+  using Change = std::function<Tensor(const Tensor&)>;
+  const Change fewer = [](const Tensor& in) { return in + 1; };
+  const Change longer = [](const Tensor& in) { return torch::cat({in, in}).exp(); };
+  const Change wider = [](const Tensor& in) { return in.to(torch::kDouble).exp(); };
+  for (const Change& change : {fewer, longer, wider}) {
+    int runs = 0;
+    const auto part = [&](const Tensor& in) { return ++runs == 1 ? in.exp() : change(in); };
+    Tensor x = torch::ones({3}).requires_grad_();
+    const Tensor loss = checkpointed(Recompute::nonreentrant, part, x).sum();
+    try {
+      loss.backward();
+      ADD_FAILURE() << "it was taken";
+    } catch (const std::exception& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("saves the same tensors each time"));
+    }
+  }
 }
 
 TEST(Checkpointed, ReplaysAutocast) {
