@@ -155,6 +155,18 @@ TEST(EstimateCommand, AnswersByFormulaWithTheSameKeys) {
   EXPECT_EQ(by_formula.at("device"), by_run.at("device"));
 }
 
+// The rule has 16 bytes a parameter of Adam in float32, and nothing but the activations besides.
+TEST(EstimateCommand, GivesTheRuleOfThumbBesideTheFormula) {
+  const Json document = estimate({"gpt2", "--quick", "--json"}, World()).json();
+  const Json& rule = document.at("rule");
+  const auto part = [&](const char* key) { return rule.at(key).get<std::int64_t>(); };
+  EXPECT_EQ(part("weights_bytes") + part("gradients_bytes") + part("optimizer_bytes"),
+            16 * document.at("model").at("parameters").get<std::int64_t>());
+  EXPECT_EQ(part("total_bytes"), part("weights_bytes") + part("gradients_bytes") +
+                                     part("optimizer_bytes") + part("activations_bytes"));
+  EXPECT_THAT(estimate({"gpt2", "--quick"}, World()).out, HasSubstr("\nBy the rule of thumb "));
+}
+
 TEST(EstimateCommand, PricesWhatCannotRunAndSaysSo) {
   const Outcome outcome = estimate(
       {"llama-3.1-8b", "--lora-rank", "8", "--quantize", "4bit", "--gpus", "RTX 4090", "--json"},

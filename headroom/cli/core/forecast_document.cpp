@@ -116,6 +116,12 @@ Json model_json(const formula::NamedModel& model, long long parameters,
           {"defaulted", model.config.defaulted()}};
 }
 
+Json rule_json(const formula::QuickEstimate& rule) {
+  return {{"weights_bytes", rule.weights.count},     {"gradients_bytes", rule.gradients.count},
+          {"optimizer_bytes", rule.optimizer.count}, {"activations_bytes", rule.activations.count},
+          {"total_bytes", rule.total().count},       {"why", rule.why}};
+}
+
 Json forecast_document(const formula::NamedModel& model, const formula::Settings& settings,
                        const std::vector<SimulatedCard>& cards) {
   const Clock::time_point begin = Clock::now();

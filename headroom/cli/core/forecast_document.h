@@ -6,6 +6,7 @@
 #include "headroom/base/json.h"
 #include "headroom/formula/closed_form.h"
 #include "headroom/formula/model_catalogue.h"
+#include "headroom/formula/policies.h"
 #include "headroom/gpu/simulated.h"
 
 namespace headroom::cli {
@@ -14,6 +15,9 @@ namespace headroom::cli {
 [[nodiscard]] Json forecast_document(const formula::NamedModel& model,
                                      const formula::Settings& settings,
                                      const std::vector<gpu::SimulatedCard>& cards);
+
+// By the rule of thumb of so many bytes a parameter, beside it.
+[[nodiscard]] Json rule_json(const formula::QuickEstimate& rule);
 
 // Facts about the model and the card that a dry run's document has as well.
 [[nodiscard]] Json device_json(const gpu::SimulatedCard* card);

@@ -46,6 +46,7 @@ ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
   if (!options.quick)
     document["notes"].push_back("By formula, because nothing can run this yet: " +
                                 join(cannot_run(meant.settings), ", "));
+  if (options.quick) document["rule"] = rule_json(quick_estimate(model.config, meant.settings));
   if (options.request.allocator || options.request.rules != "cuda")
     document["notes"].push_back(
         "By formula nothing asks an allocator or follows other kernels than CUDA's: --allocator "

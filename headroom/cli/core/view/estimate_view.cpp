@@ -188,6 +188,14 @@ std::string parts_table(const Json& document, const Terminal& terminal) {
   return text;
 }
 
+std::string rule_text(const Json& document, int width) {
+  if (!document.contains("rule")) return "";
+  const Json& rule = document.at("rule");
+  return wrapped(fmt::format("{}, and activations", rule.at("why").get<std::string>()),
+                 "By the rule of thumb " + to_string(bytes(rule.at("total_bytes"))) + ": ", "  ",
+                 width);
+}
+
 // ---- By module ----
 
 // "model.layers.7.mlp" is one of "model.layers.*.mlp".
@@ -291,7 +299,7 @@ std::string estimate_text(const Json& document, const Terminal& terminal) {
   text += wrapped(settings_text(document.at("settings")), "", "", width);
   text += notes_text(document, terminal);
   text += "\n" + card_line(document, terminal) + bar_of(document, terminal) + "\n";
-  text += peak_sentence(document) + parts_table(document, terminal);
+  text += peak_sentence(document) + parts_table(document, terminal) + rule_text(document, width);
   text += modules_table(document) + advice_table(document, terminal);
   if (document.contains("techniques")) text += techniques_text(document.at("techniques"), terminal);
   const bool ran = document.at("method") == "dry-run";
