@@ -207,6 +207,20 @@ TEST(FindMaxBatchSize, RestoresAfterWhatTheLossThrows) {
   expect_same(before, training.everything());
 }
 
+// The gradients had left the device by then, and stayed away.
+TEST(FindMaxBatchSize, TakesNothingAwayWhereTheOptimizersStateCannotLeave) {
+  struct Unknown : torch::optim::OptimizerParamState {};
+  const sim::Simulation box = box_of("1x64MiB");
+  Training training(box.device(0));
+  const auto before = training.everything();
+  training.adam.state()[&training] = std::make_unique<Unknown>();
+  EXPECT_THROW(static_cast<void>(find_max_batch_size(*training.net, rows_of, box.device(0), 1, 500,
+                                                     {.optimizer = &training.adam})),
+               UsageError);
+  EXPECT_EQ(training.net->out->weight.grad().device(), box.device(0));
+  expect_same(before, training.everything());
+}
+
 TEST(FindMaxBatchSize, LeavesTheBytesOfAMarginFree) {
   const sim::Simulation box = box_of("1x64MiB");
   Training training(box.device(0));

@@ -40,10 +40,12 @@ struct KeptState::Aside {
         of.emplace_back(parameter, parameter.grad());
         gradients.add(parameter.grad());
       }
-    libtorch::move(gradients, at::kCPU);
-    if (optimizer == nullptr) return;
-    libtorch::move(*optimizer, at::kCPU);
-    state = std::move(optimizer->state());
+    if (optimizer == nullptr) {
+      libtorch::move(gradients, at::kCPU);
+    } else {
+      libtorch::move(gradients, *optimizer, at::kCPU);  // both, or neither
+      state = std::move(optimizer->state());
+    }
   }
 
   // All is where it belongs before it moves: a device that is full by now loses none of it.
