@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/estimate/advice.h"
 
 namespace headroom::estimate {
 namespace {
@@ -30,6 +31,25 @@ TEST(EstimateMemory, SaysEverySizeThatItAssumed) {
   EXPECT_EQ(vit.image, 224) << "the configuration's";
   EXPECT_EQ(vit.seq, std::nullopt);
   EXPECT_EQ(resnet.image, 224) << "nobody said anything";
+}
+
+TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
+  const formula::NamedModel gpt2 = formula::model_named("gpt2");
+  const gpu::SimulatedCard card = dryrun::card_for("3GiB");
+  formula::Settings settings;
+  settings.batch = 4;
+  const Estimate now = estimate_memory(gpt2, settings, card);
+  ASSERT_FALSE(now.fits());
+  const std::vector<Advice> advice = advise(gpt2, now);
+  ASSERT_FALSE(advice.empty());
+  EXPECT_LE(advice.size(), 3U);
+  for (const Advice& one : advice) {
+    const Estimate then = estimate_memory(gpt2, one.settings, card);
+    EXPECT_GT(one.saves, Bytes{0}) << one.change;
+    EXPECT_EQ(one.saves, now.report.peak.allocated - then.report.peak.allocated) << one.change;
+    EXPECT_EQ(one.fits, then.fits()) << one.change;
+    EXPECT_EQ(one.reserved, then.report.peak.reserved) << one.change;
+  }
 }
 
 }  // namespace
