@@ -322,6 +322,12 @@ TEST(FitCommand, WantsACard) {
   EXPECT_THAT(outcome.err, HasSubstr("a card to fit into"));
 }
 
+// 2^40 rows ended as "a bug in Headroom": no tensor can be that large.
+TEST(FitCommand, TakesNoMoreRowsThanASettingMayHave) {
+  EXPECT_EQ(fit({"gpt2", "--gpus", "sim:1x8GiB", "--min-batch", "1099511627776"}).exit_code, 64);
+  EXPECT_EQ(fit({"gpt2", "--gpus", "sim:1x8GiB", "--max-batch", "16777217"}).exit_code, 64);
+}
+
 TEST(FitCommand, LooksForTheLongestSequenceToo) {
   const Outcome outcome =
       fit({"gpt2", "--batch", "1", "--over", "seq", "--gpus", "sim:1x24GiB", "--json"});

@@ -56,9 +56,9 @@ void add_fit(Registry& registry) {
   command->add_option("--over", options->over, "What grows: batch, seq")
       ->check(CLI::IsMember({"batch", "seq"}));
   command->add_option("--min-batch", options->at_least, "The smallest that is of use (default 1)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--max-batch", options->at_most, "No larger than this")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--margin", options->margin,
                       "Left free by what is recommended: a share or a size (default 0.1)");
   registry.run(command, options, &run);
