@@ -45,13 +45,16 @@ lint: format-check ## clang-format and clang-tidy
 	@scripts/setup.sh clang
 	@scripts/lint.sh
 
-asan: setup ## Build and test with the address and undefined-behaviour sanitizers
+asan: ## Build and test with clang's address and undefined-behaviour sanitizers
+	@scripts/setup.sh clang
 	@scripts/build.sh asan
-	@ctest --test-dir build/asan --output-on-failure --no-tests=error -j $(JOBS)
+	@ASAN_OPTIONS=allocator_may_return_null=1 \
+	  ctest --test-dir build/asan --output-on-failure --no-tests=error -j $(JOBS)
 
-tsan: setup ## Build and test with the thread sanitizer
+tsan: ## Build and test with clang's thread sanitizer
+	@scripts/setup.sh clang
 	@scripts/build.sh tsan
-	@TSAN_OPTIONS=ignore_noninstrumented_modules=1 OMP_NUM_THREADS=1 \
+	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:allocator_may_return_null=1 OMP_NUM_THREADS=1 \
 	  ctest --test-dir build/tsan --output-on-failure --no-tests=error -j $(JOBS)
 
 clang: ## Build and test with clang 14

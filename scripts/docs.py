@@ -331,9 +331,13 @@ def help_of(*command):
                           text=True, env=environment(pathlib.Path("/nonexistent"), {})).stdout.rstrip()
 
 
+def commands_in(help_text):
+    return re.findall(r"^  ([a-z]+) ", help_text.partition("Subcommands:")[2].partition("\n\n")[0], re.MULTILINE)
+
+
 def commands_page():
     main = help_of()
-    names = re.findall(r"^  ([a-z]+) ", main.partition("Subcommands:")[2], re.MULTILINE)
+    names = commands_in(main)
     parts = ["# Commands", "What `--help` prints, written here by `scripts/docs.py --write`; `make docs` fails "
              "when this page is behind.\nThe guides show the commands at work; [exit codes](exit-codes.md), "
              "[JSON](json.md) and [devices](devices.md) have\npages of their own.",
@@ -341,7 +345,7 @@ def commands_page():
              "## headroom", f"```text\n{main}\n```"]
     for name in names:
         parts += [f"## headroom {name}", f"```text\n{help_of(name)}\n```"]
-        for inner in re.findall(r"^  ([a-z]+) ", help_of(name).partition("Subcommands:")[2], re.MULTILINE):
+        for inner in commands_in(help_of(name)):
             parts += [f"### headroom {name} {inner}", f"```text\n{help_of(name, inner)}\n```"]
     return "\n\n".join(parts) + "\n"
 

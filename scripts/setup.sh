@@ -3,7 +3,7 @@
 # by pip into .venv. Quick when everything is there. `make` calls it; it may be run by hand.
 #
 #   scripts/setup.sh          what build, demo and tests need
-#   scripts/setup.sh clang    and what `make clang` and `make lint` need
+#   scripts/setup.sh clang    and what clang, the sanitizers and `make lint` need
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -28,72 +28,7 @@ using Size = std::int64_t;
 using torch::nn::Module;
 using torch::optim::Optimizer;
 
-// ---- A step ----
-
-template <typename Kind, typename Options>
-std::unique_ptr<Optimizer> if_of(const Optimizer& optimizer,
-                                 const std::vector<at::Tensor>& parameters) {
-  if (dynamic_cast<const Kind*>(&optimizer) == nullptr) return nullptr;
-  return std::make_unique<Kind>(parameters, static_cast<const Options&>(optimizer.defaults()));
-}
-
-// Another one of the same kind; AdamW, if there is none.
-std::unique_ptr<Optimizer> like(const Optimizer* optimizer,
-                                const std::vector<at::Tensor>& parameters) {
-  using namespace torch::optim;
-  if (optimizer == nullptr) return std::make_unique<AdamW>(parameters);
-  if (auto it = if_of<AdamW, AdamWOptions>(*optimizer, parameters)) return it;
-  if (auto it = if_of<Adam, AdamOptions>(*optimizer, parameters)) return it;
-  if (auto it = if_of<SGD, SGDOptions>(*optimizer, parameters)) return it;
-  if (auto it = if_of<RMSprop, RMSpropOptions>(*optimizer, parameters)) return it;
-  if (auto it = if_of<Adagrad, AdagradOptions>(*optimizer, parameters)) return it;
-  throw UsageError(expectation("find_max_batch_size",
-                               "AdamW, Adam, SGD, RMSprop or Adagrad of torch::optim",
-                               "another optimizer", "none, which tries an AdamW"));
-}
-
-void step(Module& model, Optimizer& optimizer, const LossOfBatch& loss_of) {
-  optimizer.zero_grad();
-  loss_of(model).backward();
-  optimizer.step();
-}
-
 // ---- By dry run, of a copy on a card made for it ----
-
-// Not torch::nn::TransformerEncoder, for instance, whose reset() copies layers that lie where they
-// were.
-bool can_be_made_elsewhere(const Trainee& trainee) {
-  try {
-    static_cast<void>(trainee.clone(trainee.model, at::kMeta));
-    return true;
-  } catch (const c10::Error&) {
-    return false;
-  }
-}
-
-std::shared_ptr<Module> copy_of(const Trainee& trainee, c10::Device device) {
-  if (can_be_made_elsewhere(trainee)) return trainee.clone(trainee.model, device);
-  const std::vector<at::Tensor> parameters = trainee.model.parameters();
-  const std::shared_ptr<Module> copy = trainee.clone(
-      trainee.model, parameters.empty() ? c10::Device(at::kCPU) : parameters.front().device());
-  libtorch::move(*copy, device);
-  return copy;
-}
-
-MakeSubject copy_on(const Trainee& trainee, const Optimizer* optimizer, Size rows) {
-  return [&trainee, optimizer, rows](c10::Device device) {
-    const std::shared_ptr<Module> model = copy_of(trainee, device);
-    model->train();
-    const std::shared_ptr<Optimizer> its = like(optimizer, model->parameters());
-    dryrun::Subject subject;
-    for (const auto& item : model->named_parameters())
-      subject.parameters.emplace_back(item.key(), item.value());
-    subject.step = [model, its, loss_of = trainee.batch_of(rows, device)] {
-      step(*model, *its, loss_of);
-    };
-    return subject;
-  };
-}
 
 MaxBatch by_copy(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
                  const MaxBatchOptions& options) {
@@ -270,7 +205,7 @@ MaxBatch from_json(const Json& json) {
 // A child of this process cannot touch its GPU: it is given a copy without data.
 MaxBatch dry_in_child(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
                       const MaxBatchOptions& options) {
-  const std::shared_ptr<Module> shapes = copy_of(trainee, at::kMeta);
+  const std::shared_ptr<Module> shapes = shapes_of(trainee);
   const Trainee of_copy{.model = *shapes, .clone = trainee.clone, .batch_of = trainee.batch_of};
   return from_json(parse_json(
       sim::in_child([&] { return to_line(to_json(by_copy(of_copy, card, bounds, options))); }),
@@ -329,18 +264,6 @@ MaxBatch find_max_batch_size(const Trainee& trainee, const gpu::SimulatedCard& c
   const Bounds bounds{.at_least = min, .at_most = max};
   if (!sim::needs_child()) return by_copy(trainee, card, bounds, options);
   return dry_in_child(trainee, card, bounds, options);
-}
-
-void put_on(at::Tensor& tensor, c10::Device device) {
-  if (tensor.defined()) tensor = tensor.to(device);
-}
-
-void run_on(c10::Device device, const std::function<void()>& run) {
-  libtorch::on(device, run);
-}
-
-at::Tensor one_number(const at::Tensor& output) {
-  return output.dim() == 0 ? output : output.mean();
 }
 
 }  // namespace headroom::estimate::detail

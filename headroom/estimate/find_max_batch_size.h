@@ -5,11 +5,9 @@
 //   found.size;          // 212: trained two steps on the device, 213 ran out of memory
 //   found.recommended;   // 190: 10 % less
 //
-// create_batch(n) makes a batch of n of the longest rows there will be: a tensor, or a tuple of
-// what the model's forward() takes. It is called as on the device (libtorch/on.h); tensors that it
-// takes from elsewhere are copied there. A step is forward, loss, backward, optimizer; two of them
-// are run, the second beside the optimizer's state. The loss is the mean of the model's output
-// unless a function loss(model, batch) is given as the last argument.
+// create_batch(n) makes a batch of n of the longest rows there will be; what it may return, and
+// what the loss is, says trainee.h. A step is forward, loss, backward, optimizer; two of them are
+// run, the second beside the optimizer's state.
 //
 // First by dry run, without computing. If asked (`really`), then on the device itself: an
 // out-of-memory there is caught and what it left is freed. Afterwards parameters, buffers,
@@ -24,16 +22,13 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "headroom/estimate/largest.h"
+#include "headroom/estimate/trainee.h"
 #include "headroom/gpu/simulated.h"
-#include "headroom/libtorch/modules.h"
 
 namespace headroom::estimate {
 
@@ -56,67 +51,12 @@ struct MaxBatch {
 
 namespace detail {
 
-// A batch that was made, and how the loss comes from it.
-using LossOfBatch = std::function<at::Tensor(torch::nn::Module&)>;
-
-// What is trained, without its types.
-struct Trainee {
-  torch::nn::Module& model;
-  // Of the model, or of another one of its class.
-  std::function<std::shared_ptr<torch::nn::Module>(const torch::nn::Module&, c10::Device)> clone;
-  std::function<LossOfBatch(std::int64_t rows, c10::Device)> batch_of;
-};
-
 [[nodiscard]] MaxBatch find_max_batch_size(const Trainee& trainee, c10::Device device,
                                            std::int64_t min, std::int64_t max,
                                            const MaxBatchOptions& options);
 [[nodiscard]] MaxBatch find_max_batch_size(const Trainee& trainee, const gpu::SimulatedCard& card,
                                            std::int64_t min, std::int64_t max,
                                            const MaxBatchOptions& options);
-
-void put_on(at::Tensor& tensor, c10::Device device);
-template <typename Batch>
-void put_on(Batch& batch, c10::Device device) {
-  if constexpr (requires { std::tuple_size<Batch>::value; })
-    std::apply([&](auto&... part) { (put_on(part, device), ...); }, batch);
-  else if constexpr (requires { batch.begin(); })
-    for (auto& part : batch) put_on(part, device);
-}
-
-// Calls on the device, as libtorch::on does.
-void run_on(c10::Device device, const std::function<void()>& run);
-[[nodiscard]] at::Tensor one_number(const at::Tensor& output);
-
-// The loss if no other is given.
-struct MeanOfOutput {
-  template <typename Model, typename Batch>
-  at::Tensor operator()(Model& model, const Batch& batch) const {
-    if constexpr (requires { std::tuple_size<Batch>::value; })
-      return one_number(
-          std::apply([&](const auto&... part) { return model.forward(part...); }, batch));
-    else
-      return one_number(model.forward(batch));
-  }
-};
-
-template <typename Model, typename CreateBatch, typename Loss>
-Trainee trainee_of(Model& model, CreateBatch create_batch, Loss loss) {
-  const auto batch_of = [create_batch, loss](std::int64_t rows, c10::Device device) -> LossOfBatch {
-    using Batch = std::decay_t<decltype(create_batch(rows))>;
-    std::optional<Batch> batch;
-    run_on(device, [&] { batch.emplace(create_batch(rows)); });
-    put_on(*batch, device);
-    return [batch = std::move(*batch), loss](torch::nn::Module& of) {
-      return loss(dynamic_cast<Model&>(of), batch);
-    };
-  };
-  return {.model = model,
-          .clone =
-              [](const torch::nn::Module& of, c10::Device device) {
-                return libtorch::clone(dynamic_cast<const Model&>(of), device);
-              },
-          .batch_of = batch_of};
-}
 
 }  // namespace detail
 

@@ -168,7 +168,7 @@ void add_tensors(dryrun::Subject& subject, models::Model& model, const models::B
       subject.parameters.emplace_back(child.key() + ".weight", head->weight);
   for (const auto& buffer : model.module().named_buffers())
     subject.buffers.emplace_back(buffer.key(), buffer.value());
-  for (const Tensor& input : {batch.tokens, batch.mask, batch.pixels, batch.labels})
+  for (const Tensor& input : {batch.tokens, batch.mask, batch.pixels, batch.labels, batch.targets})
     if (input.defined()) subject.inputs.push_back(input);
 }
 

@@ -48,7 +48,10 @@ Batch batch_of(const Model& model, const BatchSizes& sizes, const Whole& whole, 
     batch.mask = at::ones({rows, length}, batch.tokens.options());
     batch.mask_is_all_ones = true;
   }
-  if (!sizes.labels) return batch;
+  if (!sizes.labels) {
+    if (model.task() == Task::seq2seq_lm) batch.targets = whole({rows, target}, vocabulary);
+    return batch;
+  }
   if (model.task() == Task::sequence_classification)
     batch.labels = whole({rows}, config.labels());
   else

@@ -21,7 +21,7 @@ struct BatchSizes {
   std::optional<std::int64_t> image = {};          // pixels a side; nothing: the config's, or 224
   formula::Mask mask = formula::Mask::ones;
   at::ScalarType pixels = at::kFloat;
-  bool labels = true;
+  bool labels = true;  // without, a decoder beside an encoder gets its tokens themselves
 };
 
 // Not initialised. Throws UsageError for sizes that the model cannot take.

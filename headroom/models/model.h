@@ -59,8 +59,9 @@ struct Batch {
   at::Tensor mask;    // [batch, length]: 1 where there is a token; undefined: none is given
   // transformers asks the mask for padding. Without data there is no answer; this is it.
   bool mask_is_all_ones = false;
-  at::Tensor pixels;  // [batch, channels, height, width]
-  at::Tensor labels;  // undefined: no loss
+  at::Tensor pixels;   // [batch, channels, height, width]
+  at::Tensor labels;   // undefined: no loss
+  at::Tensor targets;  // [batch, length], a decoder's tokens; undefined: it makes them of labels
 };
 
 struct Output {

@@ -28,10 +28,12 @@ status=0
 "$work/dry-run/will_it_fit" "RTX 3080" 64 > "$work/out" || status=$?
 grep -q '^Does not fit: ' "$work/out" && [ $status = 2 ]
 
-cmake -S "$source/examples/largest-batch" -B "$work/largest-batch" -G Ninja "-DCMAKE_PREFIX_PATH=$work/installed" \
+cmake -S "$source/examples/estimate" -B "$work/estimate" -G Ninja "-DCMAKE_PREFIX_PATH=$work/installed" \
   "-DHEADROOM_TORCH=$torch" "${@:4}" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-cmake --build "$work/largest-batch" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-"$work/largest-batch/largest_batch" "RTX 3080" | tee "$work/out"
+cmake --build "$work/estimate" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+"$work/estimate/estimate" 8 "RTX 4090" | tee "$work/out"
+grep -q '^Peak .* in backward of step 2$' "$work/out"
+"$work/estimate/largest_batch" "RTX 3080" | tee "$work/out"
 grep -q '^RTX 3080: a batch of [0-9]* fits, [0-9]* does not; ' "$work/out"
 
 "$work/installed/bin/headroom" version

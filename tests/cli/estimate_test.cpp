@@ -107,6 +107,9 @@ TEST(EstimateCommand, TakesAFileAndSaysWhatItLeftOut) {
   const Json document = estimate({world.path("config.json"), "--json"}, world).json();
   EXPECT_THAT(document.at("model").at("defaulted").dump(),
               AllOf(HasSubstr("n_embd = 768"), Not(HasSubstr("n_layer"))));
+  EXPECT_THAT(estimate({world.path("config.json")}, world).out,
+              AllOf(HasSubstr("transformers' defaults: "), HasSubstr("n_head")));
+  EXPECT_THAT(estimate({"gpt2"}, world).out, Not(HasSubstr("transformers' defaults")));
 }
 
 TEST(EstimateCommand, WritesATraceThatReplays) {

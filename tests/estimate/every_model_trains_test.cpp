@@ -46,7 +46,7 @@ std::vector<std::string> faults_of_a_step(const sim::Simulation& box,
   models::initialise(*model);
   model->train();
   const models::Batch batch = models::random_batch(
-      *model, {.rows = 4, .length = kSmallLength, .image = kSmallImage}, device);
+      *model, {.rows = 8, .length = kSmallLength, .image = kSmallImage}, device);
   const auto adamw = optim::make_adamw(model->module().parameters());
   const Tensor loss = model->run(batch).loss;
   loss.backward();

@@ -80,7 +80,7 @@ TEST(Settings, RefuseNumbersThatTheyWouldNotHoldAsTheyAre) {
   EXPECT_THAT(refusal(R"({"batch": 1000000000000000})"), HasSubstr("at most 16777216 for `batch`"));
   EXPECT_THAT(refusal(R"({"checkpointing": "every:4294967297"})"), HasSubstr("every:K"));
   EXPECT_THAT(refusal(R"({"batch": 4096, "seq": 1048576})"),
-              HasSubstr("4096 rows of 1048576; try a smaller `batch` or `seq`"));
+              HasSubstr("4096 rows of 1048576'; try a smaller `batch` or `seq`"));
   EXPECT_THAT(refusal(R"({"batch": 1000, "image": 16384})"), HasSubstr("1000 images of 16384"));
   EXPECT_EQ(refusal(R"({"batch": 4, "seq": 1048576})"), "accepted");
   EXPECT_EQ(refusal(R"({"batch": 1048576, "image": 224})"), "accepted");

@@ -21,11 +21,16 @@ bool in_backward() {
 
 // What a thread knows between two operators.
 struct OfThread {
-  const Attribution* owner = nullptr;
+  std::uint64_t owner = 0;  // Attribution::id_
   Whereabouts at;
   std::uint64_t nodes = 0;  // that autograd had made on this thread
 };
 thread_local OfThread of_thread;
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> ids{0};
+  return ++ids;
+}
 
 }  // namespace
 
@@ -34,7 +39,7 @@ std::string module_of(const std::string& tensor) {
   return dot == std::string::npos ? "" : tensor.substr(0, dot);
 }
 
-Attribution::Attribution(const Subject& subject, trace::Names& names) {
+Attribution::Attribution(const Subject& subject, trace::Names& names) : id_(next_id()) {
   for (const auto* tensors : {&subject.parameters, &subject.buffers})
     for (const auto& [name, tensor] : *tensors)
       if (tensor.defined() && tensor.has_storage()) {
@@ -50,7 +55,7 @@ Attribution::Attribution(const Subject& subject, trace::Names& names) {
 
 void Attribution::begin_step() {
   after_backward_ = false;
-  of_thread = {this, {}, at::sequence_number::peek()};
+  of_thread = {id_, {}, at::sequence_number::peek()};
 }
 
 void Attribution::look_at(const at::Tensor& argument, bool is_embedding,
@@ -75,9 +80,9 @@ bool Attribution::on_operator(const sim::OperatorCall& call) {
     libtorch::for_each_tensor(call.arguments[i], [&](const at::Tensor& argument) {
       look_at(argument, is_embedding, modules, needs_gradient);
     });
-  if (of_thread.owner != this) {  // the node of this operator is probably made already
+  if (of_thread.owner != id_) {  // the node of this operator is probably made already
     const std::uint64_t nodes = at::sequence_number::peek();
-    of_thread = {this, {}, nodes > 0 ? nodes - 1 : 0};
+    of_thread = {id_, {}, nodes > 0 ? nodes - 1 : 0};
   }
 
   const trace::Phase phase = phase_now(needs_gradient);
@@ -128,8 +133,8 @@ trace::Name Attribution::module_of_backward() const {
 
 Whereabouts Attribution::now() const {
   if (in_backward())
-    return {of_thread.owner == this ? of_thread.at.module : 0, trace::Phase::backward};
-  if (of_thread.owner == this) return of_thread.at;
+    return {of_thread.owner == id_ ? of_thread.at.module : 0, trace::Phase::backward};
+  if (of_thread.owner == id_) return of_thread.at;
   return {0, phase_now(false)};
 }
 

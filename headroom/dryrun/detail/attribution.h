@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -51,6 +52,8 @@ class Attribution {
   [[nodiscard]] trace::Name module_of_backward() const;
   [[nodiscard]] trace::Phase phase_now(bool needs_gradient) const;
 
+  // Threads remember where they were, longer than one of these lives; an address would come again.
+  const std::uint64_t id_;
   // Of a parameter that two modules share, an embedding is meant by the first, all else by the
   // last.
   struct Owners {

@@ -242,9 +242,9 @@ class Seq2SeqLm : public Net {
   }
 
   Output run(const Batch& batch) override {
-    if (!batch.labels.defined())
-      throw UsageError(expectation("run", "labels, of which T5 makes its decoder's tokens", "none",
-                                   "a batch with labels"));
+    if (!batch.targets.defined() && !batch.labels.defined())
+      throw UsageError(expectation("run", "the decoder's tokens, or labels to make them of",
+                                   "neither", "a batch with `targets`"));
     const RunLayer run = [this](std::size_t i, const auto& layer, const Tensors& x) {
       return run_layer(i, layer, x);
     };
@@ -253,7 +253,7 @@ class Seq2SeqLm : public Net {
     with.checkpointed = is_training() && settings().checkpointing.how != nn::Recompute::none;
     const Tensor encoded = (*encoder_)(batch.tokens, batch.mask, {}, with, run);
     output.more.push_back(encoded);
-    const Tensor tokens = shifted_right(batch.labels);
+    const Tensor tokens = batch.targets.defined() ? batch.targets : shifted_right(batch.labels);
     if (keeps_cache()) with.cache = &output.cache;
     const Tensor decoded = (*decoder_)(tokens, batch.mask, encoded, with, run);
     Tensor states = decoded;
@@ -264,7 +264,7 @@ class Seq2SeqLm : public Net {
       return output;
     }
     output.logits = (*head_)(states);
-    output.loss = token_loss(output.logits, batch.labels);
+    if (batch.labels.defined()) output.loss = token_loss(output.logits, batch.labels);
     return output;
   }
 

@@ -28,9 +28,9 @@ bool by_formula(const Options& options, const MeantRequest& meant) {
 
 // A trace is of a run.
 void refuse_trace(const Options& options, const MeantRequest& meant) {
-  throw UsageError(expectation("--trace", "settings that are run",
+  throw UsageError(expectation("--trace", "a dry run for --trace",
                                options.quick ? "--quick" : join(cannot_run(meant.settings), ", "),
-                               "a dry run, without it"));
+                               "it without that"));
 }
 
 // --quick is to answer in milliseconds: it looks for advice only if asked.

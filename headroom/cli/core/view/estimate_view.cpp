@@ -45,6 +45,14 @@ std::string model_text(const Json& model, const Terminal& terminal) {
   return text + "\n";
 }
 
+// What a file leaves out; of a model by name the reader has not seen the file.
+std::string defaults_text(const Json& model, const Terminal& terminal, int width) {
+  const auto keys = model.at("defaulted").get<std::vector<std::string>>();
+  if (keys.empty() || !model.at("name").get<std::string>().ends_with(".json")) return "";
+  return wrapped(join(keys, ", "), terminal.paint("transformers' defaults: ", Colour::dim), "  ",
+                 width);
+}
+
 // Said by the line of its own below, or only with another setting.
 bool is_said_elsewhere(const std::string& key) {
   static constexpr std::array<std::string_view, 10> kElsewhere{
@@ -297,7 +305,7 @@ std::string estimate_text(const Json& document, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
   std::string text = model_text(document.at("model"), terminal);
   text += wrapped(settings_text(document.at("settings")), "", "", width);
-  text += notes_text(document, terminal);
+  text += defaults_text(document.at("model"), terminal, width) + notes_text(document, terminal);
   text += "\n" + card_line(document, terminal) + bar_of(document, terminal) + "\n";
   text += peak_sentence(document) + parts_table(document, terminal) + rule_text(document, width);
   text += modules_table(document) + advice_table(document, terminal);
