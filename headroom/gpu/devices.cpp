@@ -58,6 +58,19 @@ const Card& listed_card(const Machine& machine, const std::string& name) {
                                "headroom gpus"));
 }
 
+// "1xNVIDIA GeForce RTX 4090,1xNVIDIA H100 80GB HBM3" of "RTX 4090,H100".
+std::string of_each(std::string_view names, std::string_view where) {
+  std::vector<std::string> cards;
+  for (const std::string_view part : split(names, ',')) {
+    const std::string_view name = trim(part);
+    const CatalogueCard* card = find_card(name);
+    if (card == nullptr)
+      throw UsageError(expectation(where, kForms, name, nearest_card(name).value_or("all")));
+    cards.push_back("1x" + card->name);
+  }
+  return join(cards, ",");
+}
+
 }  // namespace
 
 Devices parse_devices(std::string_view given, std::string_view where) {
@@ -78,11 +91,8 @@ Devices parse_devices(std::string_view given, std::string_view where) {
     devices.kind = Devices::Kind::listed;
     devices.listed = parse_list(text, where);
   } else {
-    const CatalogueCard* card = find_card(text);
-    if (card == nullptr)
-      throw UsageError(expectation(where, kForms, text, nearest_card(text).value_or("all")));
     devices.kind = Devices::Kind::simulated;
-    devices.box = parse_simulated(card->name);
+    devices.box = parse_simulated("sim:" + of_each(text, where));
   }
   return devices;
 }

@@ -21,7 +21,7 @@ struct Devices {
     all,
     listed,  // the cards of `listed`
     cpu,
-    simulated,  // `box`; a catalogue card ("RTX 4090") is a box of one such empty card
+    simulated,  // `box`; cards of the catalogue ("RTX 4090,H100") are a box of such empty ones
   };
   Kind kind = Kind::automatic;
   std::vector<std::string> listed;  // driver's numbers ("2") or UUIDs, possibly shortened

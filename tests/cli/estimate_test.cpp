@@ -317,6 +317,13 @@ TEST(FitCommand, SaysNothingFitsWith2) {
   const Outcome outcome = fit({"gpt2-xl", "--gpus", "sim:1x8GiB", "--json"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_TRUE(outcome.json().at("max_batch").is_null());
+  EXPECT_THAT(fit({"gpt2-xl", "--gpus", "sim:1x8GiB"}).out, HasSubstr("not even a batch of 1\n"));
+}
+
+TEST(EstimateCommand, NamesTheContextOnlyWhereItIsKnown) {
+  const auto out = [](const char* card) { return estimate({"gpt2", "--gpus", card}).out; };
+  EXPECT_THAT(out("RTX 4090"), HasSubstr("C process"));
+  EXPECT_THAT(out("H100"), AllOf(HasSubstr("unknown here"), Not(HasSubstr("process  "))));
 }
 
 TEST(FitCommand, WantsACard) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "headroom/base/error.h"
+#include "headroom/gpu/catalogue.h"
 #include "tests/gpu/fixtures/cards.h"
 #include "tests/gpu/fixtures/surroundings.h"
 
@@ -59,6 +60,17 @@ TEST(ParseDevices, TakesASimulatedBoxAndACardsName) {
     EXPECT_EQ(card.box.cards[0].name, "NVIDIA GeForce RTX 4090");
     EXPECT_EQ(card.text, name);
   }
+}
+
+TEST(ParseDevices, TakesOneOfEachCardThatIsNamed) {
+  const Devices cards = parse_devices("RTX 4090, h100");
+  EXPECT_EQ(cards.kind, Kind::simulated);
+  ASSERT_EQ(cards.box.cards.size(), 2u);
+  EXPECT_EQ(cards.box.cards[0].name, "NVIDIA GeForce RTX 4090");
+  EXPECT_EQ(cards.box.cards[1].name, "NVIDIA H100 80GB HBM3");
+  EXPECT_TRUE(contains(refused("RTX 4090,h10"), "received 'h10'")) << refused("RTX 4090,h10");
+  for (const CatalogueCard& card : catalogue())
+    EXPECT_EQ(parse_devices(card.name).box.cards.at(0).name, card.name);
 }
 
 TEST(ParseDevices, TheWordSimIsReadInAnyCaseToo) {

@@ -107,7 +107,8 @@ void become_engine(const std::vector<std::string>& arguments) {
   const auto torch = find_torch();
   if (!torch)
     throw UnavailableError(
-        expectation("headroom", "LibTorch 2.11", "none", "HEADROOM_TORCH=.../site-packages/torch"));
+        expectation("headroom", "LibTorch 2.11", "none",
+                    "pip install torch==2.11.0, or HEADROOM_TORCH=.../site-packages/torch"));
   ::setenv("LD_LIBRARY_PATH", library_path(*torch).c_str(), 1);
   std::vector<std::string> words{engine->string()};
   words.insert(words.end(), arguments.begin(), arguments.end());

@@ -1,7 +1,6 @@
 #include "headroom/dryrun/detail/ledger.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "headroom/base/time.h"
@@ -61,7 +60,8 @@ void Ledger::take_what_is_there(const Subject& subject) {
   for (const at::Tensor& input : subject.inputs) mark(input, Category::input);
   for (const auto& [name, tensor] : subject.buffers) mark(tensor, Category::buffer, owner(name));
   // Backwards: what two modules share is held by the first of them.
-  for (const auto& [name, tensor] : std::views::reverse(subject.parameters)) {
+  for (auto it = subject.parameters.rbegin(); it != subject.parameters.rend(); ++it) {
+    const auto& [name, tensor] = *it;
     mark(tensor, Category::parameter, owner(name));
     mark(tensor.grad(), Category::gradient, owner(name));
   }

@@ -39,7 +39,7 @@ std::string model_text(const Json& model, const Terminal& terminal) {
   const auto trained = model.at("trainable_parameters").get<long long>();
   std::string text = terminal.paint(model.at("name").get<std::string>(), Colour::bold) + ", " +
                      count_text(all) + " parameters";
-  if (trained < all)
+  if (trained > 0 && trained < all)
     text += fmt::format(", {} of them trained ({:.2g} %)", count_text(trained),
                         100.0 * static_cast<double>(trained) / static_cast<double>(all));
   return text + "\n";
@@ -191,8 +191,14 @@ std::string parts_table(const Json& document, const Terminal& terminal) {
   }
   if (small > 0) line(" ", "others", Json(small), "");
   line(" ", "allocated", peak.at("allocated_bytes"), "");
-  line(" ", "reserved", peak.at("reserved_bytes"), "  with what the allocator keeps in its cache");
-  line(" ", "process", peak.at("process_bytes"), "  with the CUDA context: what nvidia-smi shows");
+  const bool has_context = peak.at("process_bytes") > peak.at("reserved_bytes");
+  const bool unknown = !has_context && !document.at("device").is_null();
+  line("-", "reserved", peak.at("reserved_bytes"),
+       unknown ? "  with the allocator's cache; the CUDA context, unknown here, comes on top"
+               : "  with what the allocator keeps in its cache");
+  if (has_context)
+    line("C", "process", peak.at("process_bytes"),
+         "  with the CUDA context: what nvidia-smi shows");
   return text;
 }
 

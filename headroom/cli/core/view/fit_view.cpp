@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -12,14 +13,20 @@
 namespace headroom::cli {
 namespace {
 
+std::int64_t smallest_tried(const Json& document) {
+  auto smallest = std::numeric_limits<std::int64_t>::max();
+  for (const Json& probe : document.at("probes"))
+    smallest = std::min(smallest, probe.at("batch").get<std::int64_t>());
+  return smallest;
+}
+
 std::string answer(const Json& document, const Terminal& terminal) {
   const bool batch = document.at("over") == "batch";
   const char* what = batch ? "batch" : "sequence";
   const Json& size = document.at("max_batch");
   if (size.is_null())
     return terminal.paint("Does not fit", Colour::red) +
-           fmt::format(": not even a {} of {}\n", what,
-                       document.at("probes").at(0).at("batch").get<std::int64_t>());
+           fmt::format(": not even a {} of {}\n", what, smallest_tried(document));
   std::string text = terminal.paint(
       fmt::format("{} {} {}", batch ? "Largest" : "Longest", what, size.get<std::int64_t>()),
       Colour::green);
