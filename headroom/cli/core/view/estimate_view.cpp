@@ -194,7 +194,7 @@ std::string parts_table(const Json& document, const Terminal& terminal) {
   const bool has_context = peak.at("process_bytes") > peak.at("reserved_bytes");
   const bool unknown = !has_context && !document.at("device").is_null();
   line("-", "reserved", peak.at("reserved_bytes"),
-       unknown ? "  with the allocator's cache; the CUDA context, unknown here, comes on top"
+       unknown ? "  with the cache; a CUDA context comes on top"
                : "  with what the allocator keeps in its cache");
   if (has_context)
     line("C", "process", peak.at("process_bytes"),
