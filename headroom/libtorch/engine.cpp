@@ -17,6 +17,8 @@ using torch::autograd::Engine;
 // The same engine once more, with device threads of its own.
 class OwnEngine final : public Engine {
  public:
+  explicit OwnEngine(const OwnEngine* retired) : before(retired) {}
+
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
       const std::shared_ptr<torch::autograd::GraphTask>& task,
       std::shared_ptr<torch::autograd::Node> root, torch::autograd::InputBuffer&& inputs) override {
@@ -35,6 +37,8 @@ class OwnEngine final : public Engine {
 
   [[nodiscard]] bool has_run() const { return has_run_; }
 
+  const OwnEngine* const before;  // kept, so that it is not taken for lost
+
  private:
   std::once_flag threads_;
   std::atomic<bool> has_run_ = false;
@@ -45,7 +49,7 @@ std::atomic<OwnEngine*> current = nullptr;
 
 Engine& instance() {
   static std::once_flag first;
-  std::call_once(first, [] { current = new OwnEngine; });
+  std::call_once(first, [] { current = new OwnEngine(nullptr); });
   return *current;
 }
 
@@ -59,7 +63,7 @@ bool install_engine() {
 
 bool renew_engine() {
   if (!install_engine()) return false;
-  if (current.load()->has_run()) current = new OwnEngine;
+  if (current.load()->has_run()) current = new OwnEngine(current);
   return true;
 }
 
