@@ -323,7 +323,8 @@ TEST(FitCommand, SaysNothingFitsWith2) {
 TEST(EstimateCommand, NamesTheContextOnlyWhereItIsKnown) {
   const auto out = [](const char* card) { return estimate({"gpt2", "--gpus", card}).out; };
   EXPECT_THAT(out("RTX 4090"), HasSubstr("C process"));
-  EXPECT_THAT(out("H100"), AllOf(HasSubstr("a CUDA context comes on top"), Not(HasSubstr("process  "))));
+  EXPECT_THAT(out("H100"),
+              AllOf(HasSubstr("a CUDA context comes on top"), Not(HasSubstr("process  "))));
 }
 
 TEST(FitCommand, WantsACard) {
