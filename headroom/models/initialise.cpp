@@ -11,6 +11,7 @@
 #include <set>
 
 #include "headroom/base/error.h"
+#include "headroom/models/detail/module_path.h"
 #include "headroom/nn/layers.h"
 
 namespace headroom::models {
@@ -198,14 +199,10 @@ void give(const Tensor& to, const Value& value) {
 
 using Wanted = std::function<bool(const std::string&)>;
 
-std::string joined(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
-}
-
 void initialise_own(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
                     const Wanted& wanted) {
   for (const auto& parameter : module.named_parameters(false)) {
-    if (!wanted(joined(path, parameter.key()))) continue;
+    if (!wanted(detail::joined(path, parameter.key()))) continue;
     give(parameter.value(), value_of({config, module, path, parameter.key(), parameter.value()}));
     const auto* embedding = dynamic_cast<const nn::Embedding*>(&module);
     if (embedding != nullptr && embedding->padding() >= 0)
@@ -213,7 +210,8 @@ void initialise_own(const ModelConfig& config, torch::nn::Module& module, const 
   }
   if (dynamic_cast<const nn::BatchNorm2d*>(&module) == nullptr) return;
   for (const auto& buffer : module.named_buffers(false))
-    if (wanted(joined(path, buffer.key()))) buffer.value().fill_(buffer.key() == "running_var");
+    if (wanted(detail::joined(path, buffer.key())))
+      buffer.value().fill_(buffer.key() == "running_var");
 }
 
 void initialise_below(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
@@ -221,7 +219,7 @@ void initialise_below(const ModelConfig& config, torch::nn::Module& module, cons
   for (const auto& below : module.named_children()) {
     // Adapters begin as nn/lora.h has them.
     if (below.key() == "lora_A" || below.key() == "lora_B") continue;
-    initialise_below(config, *below.value(), joined(path, below.key()), wanted);
+    initialise_below(config, *below.value(), detail::joined(path, below.key()), wanted);
   }
   initialise_own(config, module, path, wanted);
 }

@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::AllOf;
 using testing::Arguments;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::Outcome;
@@ -87,6 +88,8 @@ TEST(EstimateCommand, AnswersForTheTightestOfSeveralCards) {
   ASSERT_EQ(document.at("devices").size(), 2);
   EXPECT_EQ(document.at("devices").at(0).at("fits"), true);
   EXPECT_EQ(document.at("devices").at(1).at("fits"), false);
+  const std::string told = estimate({"gpt2", "--gpus", "sim:1x24GiB,1x2GiB"}).out;
+  EXPECT_THAT(told, ContainsRegex("On each card\n[^\n]*\n[^\n]*24.00 GiB +fits\n"));
 }
 
 TEST(EstimateCommand, DrawsTheCardForPeople) {

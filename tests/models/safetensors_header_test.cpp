@@ -7,13 +7,13 @@
 #include <random>
 
 #include "headroom/base/error.h"
-#include "tests/models/garbage.h"
 #include "tests/models/safetensors_files.h"
+#include "tests/support/garbage.h"
 
 namespace headroom::models::detail {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<StoredTensor> read(const std::string& file) {
   return read_safetensors_header(file, "x.safetensors");
@@ -42,7 +42,7 @@ TEST(SafetensorsHeader, GivesTensorsInTheOrderOfTheirBytes) {
   EXPECT_EQ(tensors[0].type->name, "I64");
   EXPECT_TRUE(tensors[0].shape.empty());
   EXPECT_EQ(tensors[1].name, "b");
-  EXPECT_THAT(tensors[1].shape, testing::ElementsAre(2, 3));
+  EXPECT_THAT(tensors[1].shape, ::testing::ElementsAre(2, 3));
   EXPECT_EQ(tensors[1].begin, 8 + json.size() + 8);
   EXPECT_EQ(tensors[1].end, 8 + json.size() + 20);
 }
@@ -179,8 +179,8 @@ TEST(SafetensorsHeader, EndsGarbageInAnInputErrorAndNothingElse) {
   std::mt19937 random(20'252);
   int well = 0, badly = 0;
   for (int i = 0; i < 6000; ++i) {
-    std::string garbage =
-        mutated(files[random() % files.size()], files[random() % files.size()], random);
+    std::string garbage = testing::mutated(
+        files[random() % files.size()], files[random() % files.size()], random, testing::kOfJson);
     const std::size_t end = garbage.rfind('}');
     if (i % 2 == 0 && end != std::string::npos && end >= 8)
       garbage = file_of(std::string_view(garbage).substr(8, end - 7), garbage.substr(end + 1));

@@ -11,21 +11,21 @@
 #include "headroom/models/initialise.h"
 #include "headroom/nn/lora.h"
 #include "headroom/sim/simulate.h"
-#include "tests/models/garbage.h"
 #include "tests/models/stored_models.h"
+#include "tests/support/garbage.h"
 
 namespace headroom::models {
 namespace {
 
 namespace fs = std::filesystem;
 using namespace literals;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // ---- There and back ----
 
-class RoundTrip : public testing::TestWithParam<std::int64_t> {};
+class RoundTrip : public ::testing::TestWithParam<std::int64_t> {};
 
 TEST_P(RoundTrip, GivesTheSameWeights) {
   const Folder folder;
@@ -40,7 +40,7 @@ TEST_P(RoundTrip, GivesTheSameWeights) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(InOneFileAndInMany, RoundTrip, testing::Values(1, 1024, 5'000'000'000));
+INSTANTIATE_TEST_SUITE_P(InOneFileAndInMany, RoundTrip, ::testing::Values(1, 1024, 5'000'000'000));
 
 TEST(Save, PutsTiedWeightsThereOnceAndNoFixedBuffers) {
   const Folder folder;
@@ -87,7 +87,7 @@ TEST(Save, ReplacesTheFormerWeightsOfAFolderAndNothingElse) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder.path()))
     names.push_back(entry.path().filename());
-  EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "model.safetensors"));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("config.json", "model.safetensors"));
 }
 
 TEST(Save, RefusesAPlaceThatCannotBeWritten) {
@@ -199,11 +199,11 @@ TEST(Load, InitialisesAHeadThatTheFileLacksAndSaysSo) {
   parameter_of(*model, "classifier.bias").detach().fill_(5);
   const Loaded loaded = load(*model, folder.path());
   EXPECT_THAT(loaded.missing,
-              testing::UnorderedElementsAre("bert.pooler.dense.weight", "bert.pooler.dense.bias",
-                                            "classifier.weight", "classifier.bias"));
+              ::testing::UnorderedElementsAre("bert.pooler.dense.weight", "bert.pooler.dense.bias",
+                                              "classifier.weight", "classifier.bias"));
   EXPECT_EQ(parameter_of(*model, "classifier.bias").abs().max().item<double>(), 0);
   EXPECT_LT(parameter_of(*model, "classifier.weight").abs().max().item<double>(), 0.2);
-  EXPECT_THAT(loaded.unexpected, testing::Contains("cls.predictions.bias"));
+  EXPECT_THAT(loaded.unexpected, ::testing::Contains("cls.predictions.bias"));
   EXPECT_THAT(to_string(loaded), HasSubstr("newly initialised, to be trained: "));
   EXPECT_THAT(to_string(loaded), HasSubstr("not used: cls.predictions."));
 }
@@ -345,8 +345,9 @@ TEST(Load, EndsGarbageInAnInputErrorAndNothingElse) {
   std::mt19937 random(20'253);
   int refused = 0, read = 0;
   for (int i = 0; i < 1000; ++i) {
-    const std::string json = mutated(whole.substr(8, head - 8), whole, random);
-    const std::string file = i % 4 == 0 ? mutated(whole, whole, random)
+    const std::string json =
+        testing::mutated(whole.substr(8, head - 8), whole, random, testing::kOfJson);
+    const std::string file = i % 4 == 0 ? testing::mutated(whole, whole, random, testing::kOfJson)
                                         : file_of(json, std::string_view(whole).substr(head));
     const auto path = folder.write("garbage.safetensors", file);
     ASSERT_NO_THROW(++(refusal(*model, path) == "none" ? read : refused)) << i;

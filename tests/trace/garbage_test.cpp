@@ -2,13 +2,13 @@
 // InputError, or is found by a sanitizer, is a fault.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <random>
 
 #include "headroom/base/file.h"
 #include "tests/fuzz/read_everything.h"
+#include "tests/support/garbage.h"
 
 namespace headroom::trace {
 namespace {
@@ -16,43 +16,13 @@ namespace {
 namespace fs = std::filesystem;
 using fuzz::read_everything;
 using fuzz::use_everything;
+using testing::mutated;
 
 std::map<std::string, std::string> corpus() {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::directory_iterator(HEADROOM_FUZZ_CORPUS))
     files[entry.path().filename()] = read_input(entry.path());
   return files;
-}
-
-// Changes, cuts, repeats and mixes bytes, one to four times.
-std::string mutated(std::string bytes, const std::string& other, std::mt19937& random) {
-  const auto below = [&](std::size_t limit) { return random() % std::max<std::size_t>(limit, 1); };
-  for (std::size_t times = 1 + below(4); times > 0 && !bytes.empty(); --times) {
-    const std::size_t at = below(bytes.size()), length = 1 + below(16);
-    switch (below(7)) {
-      case 0:
-        bytes[at] = static_cast<char>(bytes[at] ^ (1U << below(8)));
-        break;
-      case 1:
-        bytes[at] = static_cast<char>(random());
-        break;
-      case 2:
-        bytes.replace(at, length, length, random() % 2 == 0 ? '\xff' : '\0');
-        break;
-      case 3:
-        bytes.erase(at, length);
-        break;
-      case 4:
-        bytes.insert(at, bytes.substr(below(bytes.size()), length));
-        break;
-      case 5:
-        bytes.resize(at);
-        break;
-      default:
-        bytes.insert(at, other.substr(below(other.size()), 4 * length));
-    }
-  }
-  return bytes;
 }
 
 TEST(Readers, ReadTheCorpusOfTheFuzzer) {

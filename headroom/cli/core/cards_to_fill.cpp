@@ -22,11 +22,11 @@ gpu::SimulatedCard fillable(const gpu::Card& card) {
           .profile = profile != nullptr ? profile->key : ""};
 }
 
+}  // namespace
+
 Bytes usable(const gpu::SimulatedCard& card) {
   return card.total - card.reserved;
 }
-
-}  // namespace
 
 const gpu::DeviceProfile* profile_of(const gpu::Card& card) {
   if (const auto* known = gpu::find_card(card.name)) return gpu::find_profile(known->profile);

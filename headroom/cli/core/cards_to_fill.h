@@ -17,6 +17,9 @@ namespace headroom::cli {
 // is free.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_to_fill(const std::string& gpus);
 
+// What a run may fill of it.
+[[nodiscard]] Bytes usable(const gpu::SimulatedCard& card);
+
 // What is known of the card's chip; null if nothing is.
 [[nodiscard]] const gpu::DeviceProfile* profile_of(const gpu::Card& card);
 

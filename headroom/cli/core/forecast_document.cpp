@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/time.h"
+#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/gpu/profile.h"
 
 namespace headroom::cli {
@@ -11,10 +12,6 @@ namespace {
 
 using formula::Forecast;
 using gpu::SimulatedCard;
-
-Bytes usable(const SimulatedCard& card) {
-  return card.total - card.reserved;
-}
 
 Json parts_json(const formula::MemoryParts& parts) {
   return {{"parameters_bytes", parts.parameters.count},

@@ -68,7 +68,7 @@ std::string help_of(const Option& option) {
   return help;
 }
 
-const char* placeholder(Kind kind) {
+const char* value_name(Kind kind) {
   switch (kind) {
     case Kind::word:
       return "WORD";
@@ -117,7 +117,7 @@ void SettingsOptions::add_to(CLI::App* command) {
     CLI::Option* added = option.kind == Kind::flag
                              ? command->add_flag(name, flags_[option.key], option.help)
                              : command->add_option(name, texts_[option.key], help_of(option))
-                                   ->type_name(placeholder(option.kind));
+                                   ->type_name(value_name(option.kind));
     added->group(option.group);
   }
 }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "headroom/base/error.h"
+#include "headroom/models/detail/module_path.h"
 #include "headroom/models/detail/safetensors_json.h"
 #include "headroom/nn/layers.h"
 
@@ -15,10 +16,6 @@ namespace headroom::models::detail {
 namespace {
 
 using at::Tensor;
-
-std::string joined(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
-}
 
 // The weights of layers that belong to other modules, under the names that they would have there.
 class Aliases {

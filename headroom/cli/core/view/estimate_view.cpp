@@ -148,6 +148,19 @@ std::string card_line(const Json& document, const Terminal& terminal) {
   return text + ": " + verdict(document, terminal) + "\n";
 }
 
+// The picture is of the tightest of several cards; this is what is to be said of each.
+std::string devices_text(const Json& document, const Terminal& terminal) {
+  if (!document.contains("devices")) return "";
+  std::vector<std::vector<std::string>> rows;
+  for (const Json& device : document.at("devices")) {
+    const bool fits = device.at("fits") == Json(true);
+    rows.push_back(
+        {device.at("name").get<std::string>(), to_string(bytes(device.at("total_bytes"))),
+         terminal.paint(fits ? "fits" : "does not fit", fits ? Colour::green : Colour::red)});
+  }
+  return "\nOn each card\n" + table({{"card"}, {"memory", true}, {""}}, rows, terminal);
+}
+
 std::string bar_of(const Json& document, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
   double whole = document.at("peak").at("process_bytes").get<double>();
@@ -314,7 +327,8 @@ std::string estimate_text(const Json& document, const Terminal& terminal) {
   text += defaults_text(document.at("model"), terminal, width) + notes_text(document, terminal);
   text += "\n" + card_line(document, terminal) + bar_of(document, terminal) + "\n";
   text += peak_sentence(document) + parts_table(document, terminal) + rule_text(document, width);
-  text += modules_table(document) + advice_table(document, terminal);
+  text +=
+      devices_text(document, terminal) + modules_table(document) + advice_table(document, terminal);
   if (document.contains("techniques")) text += techniques_text(document.at("techniques"), terminal);
   const bool ran = document.at("method") == "dry-run";
   return text +

@@ -1,0 +1,12 @@
+// Where a module or a tensor stands: "h.0.attn" and "weight" make "h.0.attn.weight".
+#pragma once
+
+#include <string>
+
+namespace headroom::models::detail {
+
+inline std::string joined(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+}  // namespace headroom::models::detail
