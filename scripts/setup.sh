@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache python3-venv
-          libcli11-dev nlohmann-json3-dev libfmt-dev libzstd-dev
+          libcli11-dev nlohmann-json3-dev libfmt-dev libzstd-dev libyaml-cpp-dev
           libgtest-dev libgmock-dev clang-format-14 tmux)
 if [ "${1:-}" = clang ]; then packages+=(clang-14 clang-tidy-14 libclang-rt-14-dev); fi
 

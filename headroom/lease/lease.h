@@ -1,0 +1,56 @@
+// Reservations of card memory among the programs of a machine: no daemon, no root, several users.
+//
+// A lease is a file in a shared folder (directory.h) with a lock on an open descriptor, which the
+// job's processes inherit. The kernel drops the lock when the last of them is gone, however it
+// ended, and a file without a lock is nobody's: process numbers decide nothing.
+//
+//   Directory directory = Directory::open();
+//   std::optional<Lease> lease = directory.acquire(machine, request);   // now, or nothing
+//   spawn(command, inherit = lease->descriptor());
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "headroom/base/bytes.h"
+#include "headroom/base/process.h"
+#include "headroom/base/time.h"
+#include "headroom/gpu/uuid.h"
+
+namespace headroom::lease {
+
+// A part of one card's memory.
+struct Share {
+  gpu::Uuid card;
+  Bytes reserved;
+};
+
+// What a lease's file says.
+struct Claim {
+  std::string id;         // "7f3a9c1e", unique in its folder
+  long long ticket = 0;   // the order in which jobs asked
+  ProcessIdentity owner;  // who asked; a name for people, and where attribution starts
+  std::string user;
+  std::string command;
+  WallTime since;
+  std::vector<Share> shares;
+};
+
+// Holds the lock. The lease ends when this and every inherited descriptor are closed.
+class Lease {
+ public:
+  Lease(Claim claim, int descriptor) : claim_(std::move(claim)), descriptor_(descriptor) {}
+  ~Lease();
+  Lease(Lease&& other) noexcept;
+  Lease& operator=(Lease&& other) noexcept;
+
+  [[nodiscard]] const Claim& claim() const { return claim_; }
+  // Opened without O_CLOEXEC: a child that is started inherits it.
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+
+ private:
+  Claim claim_;
+  int descriptor_ = -1;
+};
+
+}  // namespace headroom::lease

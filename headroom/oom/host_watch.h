@@ -1,0 +1,37 @@
+// Whether the kernel killed something for want of host memory meanwhile: counters of the control
+// group and of the machine, read before and after, and what the kernel's log says if it may be
+// read.
+//
+//   HostWatch watch;             // before the program starts
+//   ...
+//   HostPressure host = watch.since(pids_of_the_program);
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace headroom::oom {
+
+struct HostPressure {
+  // Processes killed for memory since the watch began; empty where nobody may count.
+  std::optional<long long> kills_in_group;    // memory.events of our control group: ours, surely
+  std::optional<long long> kills_on_machine;  // /proc/vmstat: perhaps somebody else's
+  std::string kernel_line;                    // of the kernel's log, naming one of the pids
+};
+
+class HostWatch {
+ public:
+  // `root` is "/", except in tests.
+  explicit HostWatch(std::filesystem::path root = "/");
+  [[nodiscard]] HostPressure since(const std::vector<pid_t>& pids) const;
+
+ private:
+  std::filesystem::path root_;
+  std::optional<long long> group_before_, machine_before_;
+};
+
+}  // namespace headroom::oom
