@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/interrupt.h"
 #include "headroom/cli/core/leftovers.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"

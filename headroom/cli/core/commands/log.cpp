@@ -4,7 +4,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/cli/core/interrupt.h"
+#include "headroom/base/interrupt.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
-#include "headroom/cli/core/interrupt.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"

@@ -9,9 +9,9 @@
 #include <filesystem>
 
 #include "headroom/base/error.h"
+#include "headroom/base/interrupt.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/commands/trace.h"
-#include "headroom/cli/core/interrupt.h"
 #include "headroom/cli/core/interruptible_input.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/input.h"

@@ -1,16 +1,16 @@
 // SIGINT, SIGTERM and SIGHUP as a request to stop, instead of a sudden end: loops look at the
 // token, leave nothing half-written, and exit with 128 + signal.
 //
-// Must be made before any other thread: the signals are blocked, and threads inherit that.
+// Must be made before any other thread: the signals are blocked, and threads inherit that. Its end
+// leaves them as they were before.
 #pragma once
 
 #include <atomic>
+#include <csignal>
 #include <stop_token>
 #include <thread>
 
-#include "headroom/cli/core/exit_code.h"
-
-namespace headroom::cli {
+namespace headroom {
 
 class Interrupt {
  public:
@@ -22,11 +22,12 @@ class Interrupt {
   [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
   [[nodiscard]] bool happened() const { return signal_ != 0; }
   // 128 + the signal, 130 for Ctrl-C.
-  [[nodiscard]] ExitCode exit_code() const { return 128 + signal_; }
+  [[nodiscard]] int exit_code() const { return 128 + signal_; }
 
  private:
   void watch();
 
+  sigset_t before_;
   std::stop_source stop_;
   std::atomic<int> signal_{0};
   std::atomic<bool> done_{false};
@@ -36,4 +37,4 @@ class Interrupt {
 // Sleeps, unless interrupted meanwhile. True if the whole time passed.
 bool sleep_for(double seconds, const std::stop_token& token);
 
-}  // namespace headroom::cli
+}  // namespace headroom

@@ -1,4 +1,4 @@
-#include "headroom/cli/core/interrupt.h"
+#include "headroom/base/interrupt.h"
 
 #include <pthread.h>
 
@@ -7,7 +7,7 @@
 #include <ctime>
 #include <mutex>
 
-namespace headroom::cli {
+namespace headroom {
 namespace {
 
 // What the parent had ignored (nohup, a job in the background) stays so.
@@ -28,15 +28,14 @@ sigset_t our_signals() {
 
 Interrupt::Interrupt() {
   const sigset_t signals = our_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  pthread_sigmask(SIG_BLOCK, &signals, &before_);
   watcher_ = std::thread([this] { watch(); });
 }
 
 Interrupt::~Interrupt() {
   done_ = true;
   watcher_.join();
-  const sigset_t signals = our_signals();
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void Interrupt::watch() {
@@ -60,4 +59,4 @@ bool sleep_for(double seconds, const std::stop_token& token) {
   return !token.stop_requested();
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom

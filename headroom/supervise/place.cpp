@@ -1,0 +1,60 @@
+#include "headroom/supervise/place.h"
+
+#include <algorithm>
+
+#include "headroom/allocator/settings.h"
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+
+namespace headroom::supervise {
+namespace {
+
+std::string visible_devices(const Place& place, bool by_uuid) {
+  std::vector<std::string> names;
+  for (const auto& [card, usable] : place.cards)
+    names.push_back(by_uuid || card.slice ? to_string(card.uuid) : std::to_string(card.index));
+  return join(names, ",");
+}
+
+bool allocator_is_set() {
+  return environment("PYTORCH_CUDA_ALLOC_CONF") || environment("PYTORCH_ALLOC_CONF") ||
+         environment("PYTORCH_HIP_ALLOC_CONF");
+}
+
+std::string recommended_allocator(const Place& place) {
+  std::optional<Bytes> total;
+  for (const auto& [card, usable] : place.cards)
+    if (card.memory) total = std::min(total.value_or(card.memory->total), card.memory->total);
+  return allocator::recommend({.user_text = "", .card_total = total, .variable_lengths = true})
+      .settings;
+}
+
+}  // namespace
+
+std::optional<Bytes> Place::room() const {
+  std::optional<Bytes> least;
+  for (const auto& pick : cards) least = std::min(least.value_or(pick.usable), pick.usable);
+  return least;
+}
+
+std::string Place::name() const {
+  std::vector<std::string> names;
+  names.reserve(cards.size());
+  for (const auto& pick : cards) names.push_back(label(pick.card));
+  return names.empty() ? "the CPU" : join(names, " and ");
+}
+
+std::vector<std::string> environment_of(const Place& place, const gpu::Devices& devices,
+                                        bool by_uuid) {
+  std::vector<std::string> variables{"CUDA_VISIBLE_DEVICES=" + visible_devices(place, by_uuid)};
+  if (place.cards.empty()) return variables;
+  variables.push_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");
+  if (devices.kind == gpu::Devices::Kind::simulated)
+    variables.push_back("HEADROOM_GPUS=" + devices.text);
+  if (place.lease) variables.push_back("HEADROOM_LEASE=" + place.lease->claim().id);
+  const std::string allocator = allocator_is_set() ? "" : recommended_allocator(place);
+  if (!allocator.empty()) variables.push_back("PYTORCH_CUDA_ALLOC_CONF=" + allocator);
+  return variables;
+}
+
+}  // namespace headroom::supervise
