@@ -13,6 +13,11 @@ Bytes used_by(const gpu::Card& card, const std::set<pid_t>& job) {
   return used;
 }
 
+bool is_fresh(const gpu::Card& card, Clock::time_point now) {
+  const auto old = gpu::age(card, now);
+  return old && *old <= gpu::kFreshFor;
+}
+
 // Nothing is known of a card that does not tell: it may be at work.
 bool is_busy(const gpu::Card& card) {
   return !card.utilization || *card.utilization > 0;
@@ -20,8 +25,7 @@ bool is_busy(const gpu::Card& card) {
 
 }  // namespace
 
-Usage::Usage(std::set<gpu::Uuid> cards, std::size_t keep)
-    : cards_(std::move(cards)), keep_(keep) {}
+Usage::Usage(std::set<gpu::Uuid> cards, std::size_t keep) : cards_(std::move(cards)), keep_(keep) {}
 
 void Usage::note(const gpu::Machine& machine, const std::vector<pid_t>& pids) {
   const HostUse host = host_use(pids);
@@ -30,7 +34,7 @@ void Usage::note(const gpu::Machine& machine, const std::vector<pid_t>& pids) {
   const std::set<pid_t> job(pids.begin(), pids.end());
   bool busy = false;
   for (const gpu::Card& card : machine.cards) {
-    if (!cards_.contains(card.uuid) || !card.memory) continue;
+    if (!cards_.contains(card.uuid) || !card.memory || !is_fresh(card, sample.when)) continue;
     busy = busy || is_busy(card);
     const Bytes by_job = used_by(card, job);
     sample.cards.push_back({.card = card.uuid,
@@ -48,10 +52,10 @@ void Usage::note(const gpu::Machine& machine, const std::vector<pid_t>& pids) {
 
 void Usage::note_host(const HostUse& now) {
   if (now.peak.count == 0) return;
-  const bool is_higher =
-      !host_peak_ || (now.limit && host_peak_->limit
-                          ? ratio(now.peak, *now.limit) > ratio(host_peak_->peak, *host_peak_->limit)
-                          : now.peak > host_peak_->peak);
+  const bool is_higher = !host_peak_ || (now.limit && host_peak_->limit
+                                             ? ratio(now.peak, *now.limit) >
+                                                   ratio(host_peak_->peak, *host_peak_->limit)
+                                             : now.peak > host_peak_->peak);
   if (is_higher) host_peak_ = now;
 }
 

@@ -1,0 +1,36 @@
+// Notices a job that does nothing any more: it prints nothing, and neither its cards nor, without
+// cards, its processes do any work.
+//
+//   Stall stall(Seconds(600));
+//   if (auto sentence = stall.look(job.last_output_at(), usage, pids)) say(*sentence);
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/supervise/usage.h"
+
+namespace headroom::supervise {
+
+class Stall {
+ public:
+  // Nothing: never.
+  explicit Stall(std::optional<Seconds> after, Clock::time_point now = Clock::now())
+      : after_(after), last_work_(now) {}
+
+  // A sentence, once for each time that it does nothing for so long.
+  [[nodiscard]] std::optional<std::string> look(Clock::time_point last_output, const Usage& usage,
+                                                const std::vector<pid_t>& pids,
+                                                Clock::time_point now = Clock::now());
+
+ private:
+  std::optional<Seconds> after_;
+  Clock::time_point last_work_;
+  long long cpu_ticks_ = 0;
+  bool told_ = false;
+};
+
+}  // namespace headroom::supervise
