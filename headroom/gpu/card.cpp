@@ -31,7 +31,7 @@ std::optional<Bytes> usable_now(const Card& card) {
     const auto holds_context = [](const GpuProcess& p) { return p.kind != ProcessKind::graphics; };
     if (std::any_of(card.processes->begin(), card.processes->end(), holds_context)) return Bytes{0};
   }
-  return card.memory->free;
+  return std::max(Bytes{0}, card.memory->free - card.promised);
 }
 
 std::string label(const Card& card) {

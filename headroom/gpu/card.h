@@ -82,6 +82,8 @@ struct Card {
 
   std::optional<Clock::time_point> sampled;            // when `memory` was read
   std::optional<Clock::time_point> processes_sampled;  // when `processes` was read
+  // Free, but others have reserved it (headroom/lease/ledger.h); 0 as sampled.
+  Bytes promised{0};
   bool stuck = false;   // the driver has not come back from a call about this card
   std::string trouble;  // why something is unknown, in the driver's words ("GPU is lost")
 };
@@ -93,7 +95,8 @@ struct Card {
 inline constexpr Seconds kFreshFor{2.0};
 
 // What this process could be given on the card right now, or nothing if that is not known. A card
-// that takes no further process (compute mode, MIG parent) has 0. Leases narrow it further.
+// that takes no further process (compute mode, MIG parent) has 0, and what others have reserved of
+// it (`promised`) is theirs.
 [[nodiscard]] std::optional<Bytes> usable_now(const Card& card);
 
 struct Machine {

@@ -5,10 +5,14 @@
 // ended, and a file without a lock is nobody's: process numbers decide nothing.
 //
 //   Directory directory = Directory::open();
-//   std::optional<Lease> lease = directory.acquire(machine, request);   // now, or nothing
-//   spawn(command, inherit = lease->descriptor());
+//   Acquired got = acquire(directory, sampler, {.need = 10_GiB}, {}, "python train.py");
+//   spawn(command, inherit = got.lease->descriptor());
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -34,13 +38,23 @@ struct Claim {
   std::string command;
   WallTime since;
   std::vector<Share> shares;
+
+  // Not what the file says but what it is.
+  uid_t uid = 0;                    // its owner: nobody else can have written it
+  ino_t inode = 0;                  // how a descriptor of it is recognised
+  std::uint64_t pid_namespace = 0;  // the one in which `owner` is a number
 };
+
+// What the claim has of this card; 0 for none.
+[[nodiscard]] Bytes reserved_on(const Claim& claim, const gpu::Uuid& card);
 
 // Holds the lock. The lease ends when this and every inherited descriptor are closed.
 class Lease {
  public:
-  Lease(Claim claim, int descriptor) : claim_(std::move(claim)), descriptor_(descriptor) {}
-  ~Lease();
+  // Takes the descriptor over, which holds the lock on `file`.
+  Lease(Claim claim, int descriptor, std::filesystem::path file)
+      : claim_(std::move(claim)), descriptor_(descriptor), file_(std::move(file)) {}
+  ~Lease();  // removes the file, unless another process still holds the lease
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&& other) noexcept;
 
@@ -49,8 +63,11 @@ class Lease {
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
  private:
+  void end() noexcept;
+
   Claim claim_;
   int descriptor_ = -1;
+  std::filesystem::path file_;
 };
 
 }  // namespace headroom::lease

@@ -1,0 +1,309 @@
+#include "headroom/lease/acquire.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "headroom/base/error.h"
+#include "headroom/lease/describe.h"
+#include "headroom/lease/detail/folder_watch.h"
+#include "headroom/lease/ledger.h"
+
+namespace headroom::lease {
+namespace {
+
+constexpr Seconds kBetweenTwoSamples{0.2};
+constexpr Seconds kSecond{1.0};
+// After something ended its memory comes back within seconds: one looks often, and then less and
+// less so.
+constexpr Seconds kOften{0.04}, kOftenFor{3.0}, kDrainsWithin{10.0};
+
+gpu::DeviceRequest resolved(gpu::DeviceRequest request, Amount amount) {
+  // "All of nothing" is no place to start in.
+  if (amount == Amount::all_usable) request.need = std::max(request.need, 1_MiB);
+  return request;
+}
+
+// Sleeps, unless cancelled meanwhile.
+void pause(Seconds duration, const std::stop_token& cancel) {
+  std::mutex guard;
+  std::condition_variable_any sleeper;
+  std::unique_lock lock(guard);
+  sleeper.wait_for(lock, cancel, duration, [] { return false; });
+}
+
+class Seeker {
+ public:
+  Seeker(const Directory& directory, gpu::Sampler& sampler, const gpu::DeviceRequest& request,
+         const gpu::WaitOptions& options, std::string command, Amount amount)
+      : directory_(directory),
+        sampler_(sampler),
+        request_(resolved(request, amount)),
+        options_(options),
+        command_(std::move(command)),
+        amount_(amount) {
+    if (options_.timeout > Seconds(0)) watch_.emplace(directory_.path());
+  }
+
+  Acquired run() {
+    Acquired got;
+    while (true) {
+      got.wait = look(false);
+      if (got.wait.cancelled) return got;
+      if (!got.wait.selection.picked.empty()) {
+        got.lease = try_to_take(got.wait.selection);
+        if (got.lease) return got;
+        if (may_try_again()) continue;
+      } else if (!got.wait.timed_out) {
+        return hopeless(std::move(got));
+      }
+      if (elapsed() >= options_.timeout) return timed_out(std::move(got));
+      line_up(got.wait.selection);
+      sleep_until_next_look(got.wait.selection);
+      if (options_.cancel.stop_requested()) return cancelled(std::move(got));
+    }
+  }
+
+ private:
+  [[nodiscard]] Seconds elapsed() const { return Clock::now() - start_; }
+  [[nodiscard]] long long ticket() const { return place_ ? place_->ticket() : kLastTicket; }
+
+  // ---- Looking ----
+
+  // One look without waiting, confirmed by a second one where it has to be.
+  gpu::WaitResult look(bool allow_cpu) {
+    if (place_) place_->touch();
+    const Contents before = directory_.contents();
+    gpu::WaitOptions once;
+    once.cancel = options_.cancel;
+    once.narrow = [&](gpu::Machine machine) { return remember(std::move(machine), before); };
+    once.usable = [this](const gpu::Card& card) { return usable(card); };
+    once.recent_ends = [this](const gpu::Machine& machine) { return unconfirmed(machine); };
+    gpu::DeviceRequest request = request_;
+    request.allow_cpu = allow_cpu;
+    gpu::WaitResult result = wait_for_gpu(sampler_, request, once);
+    result.waited = elapsed();
+    if (result.selection.picked.empty()) explain(result);
+    return result;
+  }
+
+  gpu::Machine remember(gpu::Machine machine, const Contents& before) {
+    for (const gpu::Card& card : machine.cards) {
+      const auto free = usable_now(card);
+      if (!free || *free < request_.need)
+        free_since_.erase(card.uuid);
+      else if (card.sampled)
+        free_since_.emplace(card.uuid, *card.sampled);
+    }
+    look_ = look_at(std::move(machine), before);
+    rooms_ = rooms_of(look_, before);
+    left_ = left_by_earlier(rooms_, ticket(), before.waiting, before.grants);
+    gpu::Machine mine = options_.narrow ? options_.narrow(look_.machine) : look_.machine;
+    cards_.clear();
+    for (const gpu::Card& card : mine.cards)
+      if (!card.mig_enabled) cards_.push_back(card.uuid);
+    return mine;
+  }
+
+  [[nodiscard]] std::optional<Bytes> usable(const gpu::Card& card) const {
+    const auto asked = options_.usable(card);
+    if (!asked || !rooms_.contains(card.uuid)) return {};
+    const auto left = left_.find(card.uuid);
+    return left == left_.end() ? Bytes{0} : std::min(*asked, left->second);
+  }
+
+  // Cards on which one sample is not enough: something ended there, or the memory was not free yet
+  // when it was last looked at.
+  [[nodiscard]] std::set<gpu::Uuid> unconfirmed(const gpu::Machine& machine) const {
+    std::set<gpu::Uuid> cards;
+    if (options_.recent_ends) cards = options_.recent_ends(machine);
+    for (const gpu::Card& card : machine.cards) {
+      const auto since = free_since_.find(card.uuid);
+      const bool long_free =
+          since != free_since_.end() && Clock::now() - since->second >= kBetweenTwoSamples;
+      if (waited_ && !long_free) cards.insert(card.uuid);
+      if (waited_ && long_free) cards.erase(card.uuid);
+    }
+    return cards;
+  }
+
+  // What the selection cannot know: leases, the line, and the margin.
+  void explain(gpu::WaitResult& result) const {
+    gpu::Selection& selection = result.selection;
+    if (selection.stale || cards_.empty()) return;
+    const auto could = std::count_if(
+        look_.machine.cards.begin(), look_.machine.cards.end(), [this](const gpu::Card& card) {
+          const bool mine = std::find(cards_.begin(), cards_.end(), card.uuid) != cards_.end();
+          return mine && (!card.memory ||
+                          request_.need + kMargin <=
+                              card.memory->total - card.memory->reserved.value_or(Bytes{0}));
+        });
+    if (!selection.hopeless && could < request_.count) {
+      selection.hopeless = true;
+      result.timed_out = false;
+      selection.sentence += "; no card has that much even when empty, for " + to_string(kMargin) +
+                            " of each are never promised";
+    }
+    selection.sentence += also_in_the_way(look_, cards_, ticket());
+  }
+
+  // ---- Taking ----
+
+  // Nothing if somebody was first.
+  std::optional<Lease> try_to_take(gpu::Selection& selection) {
+    try {
+      if (auto lease = take(selection)) return lease;
+      selection.sentence = "somebody else took it first" + also_in_the_way(look_, cards_, ticket());
+    } catch (const BusyError& error) {
+      if (elapsed() >= options_.timeout && !options_.cancel.stop_requested()) throw;
+      selection.sentence = error.what();
+    }
+    selection.picked.clear();
+    return {};
+  }
+
+  std::optional<Lease> take(const gpu::Selection& selection) {
+    const Directory::Turn turn = directory_.take_turn(Seconds(3.0), options_.cancel);
+    const Contents now = turn.contents();
+    const Rooms left = left_by_earlier(rooms_of(look_, now), ticket(), now.waiting, now.grants);
+    Claim claim;
+    claim.ticket = place_ ? place_->ticket() : 0;
+    claim.user = user_;
+    claim.command = command_;
+    for (const auto& pick : selection.picked) {
+      const auto room = left.find(pick.card.uuid);
+      if (room == left.end() || room->second < request_.need) return {};
+      const Bytes all = std::min(room->second, pick.usable);
+      claim.shares.push_back({pick.card.uuid, amount_ == Amount::all_usable ? all : request_.need});
+    }
+    Lease lease = turn.make_lease(std::move(claim), now);
+    (void)turn.remove_dead(now);
+    place_.reset();
+    return lease;
+  }
+
+  // Whoever lost has seen a state that is over, and looks again at once. The others got on by it;
+  // but where looks are always too old (a machine that hardly gets on) there is an end.
+  bool may_try_again() {
+    constexpr int kMost = 20;
+    if (options_.cancel.stop_requested()) return true;  // the next look says so
+    return ++losses_ % kMost != 0;
+  }
+
+  // ---- Waiting ----
+
+  void line_up(const gpu::Selection& selection) {
+    waited_ = true;
+    if (place_) return;
+    try {
+      const Directory::Turn turn = directory_.take_turn(Seconds(3.0), options_.cancel);
+      const Contents now = turn.contents();
+      Waiter waiter;
+      waiter.user = user_;
+      waiter.command = command_;
+      waiter.wish = {.need = request_.need, .count = request_.count, .cards = cards_};
+      waiter.why = selection.sentence;
+      place_ = turn.make_place(std::move(waiter), now);
+      (void)turn.remove_dead(now);
+      changed_ = Clock::now();
+    } catch (const BusyError&) {  // the next time, then
+    }
+  }
+
+  // Those behind let those before them look first.
+  [[nodiscard]] Seconds pause_of_position(Seconds each) const {
+    return each * std::min(position(look_.before.waiting, ticket()), 50);
+  }
+
+  [[nodiscard]] Clock::time_point next_look() const {
+    const Seconds since = Clock::now() - changed_;
+    Seconds pause = options_.interval;
+    if (since < kOftenFor)
+      pause = std::min(pause, pause_of_position(kOften));
+    else if (since < kDrainsWithin)
+      pause = std::min(pause, pause_of_position(since / 10));
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                              std::min(pause, options_.timeout - elapsed()));
+  }
+
+  void sleep_until_next_look(const gpu::Selection& selection) {
+    const auto next = next_look();
+    while (Clock::now() < next && !options_.cancel.stop_requested()) {
+      if (place_) place_->touch();
+      report(selection);
+      if (!watch_->wait(std::min(kSecond, Seconds(next - Clock::now())), options_.cancel)) continue;
+      changed_ = Clock::now();
+      // The kernel tells of a closing before it drops the lock.
+      pause(pause_of_position(Seconds(0.002)), options_.cancel);
+      return;
+    }
+  }
+
+  // About once a second.
+  void report(const gpu::Selection& selection) {
+    if (!options_.progress || elapsed() < next_report_) return;
+    next_report_ = elapsed() + kSecond * 0.9;
+    options_.progress({selection, request_, elapsed(), options_.timeout});
+  }
+
+  // ---- Ends without a lease ----
+
+  Acquired with_cpu(Acquired got) {
+    if (!request_.allow_cpu || got.wait.selection.stale) return got;
+    got.wait = look(true);
+    got.wait.selection.picked.clear();
+    return got;
+  }
+  Acquired hopeless(Acquired got) { return with_cpu(std::move(got)); }
+  Acquired timed_out(Acquired got) {
+    got = with_cpu(std::move(got));
+    got.wait.timed_out = !got.wait.selection.cpu;
+    return got;
+  }
+  Acquired cancelled(Acquired got) const {
+    got.wait.cancelled = true;
+    got.wait.waited = elapsed();
+    return got;
+  }
+
+  const Directory& directory_;
+  gpu::Sampler& sampler_;
+  const gpu::DeviceRequest request_;
+  const gpu::WaitOptions& options_;
+  const std::string command_;
+  const Amount amount_;
+  const std::string user_ = user_of_this_process();
+  const Clock::time_point start_ = Clock::now();
+  std::optional<detail::FolderWatch> watch_;
+  std::optional<Place> place_;
+
+  // Of the last look:
+  Look look_;
+  Rooms rooms_, left_;  // in all; and after those who came first
+  std::vector<gpu::Uuid> cards_;
+  std::map<gpu::Uuid, Clock::time_point> free_since_;
+
+  bool waited_ = false;
+  int losses_ = 0;
+  Clock::time_point changed_ = start_;  // when something in the folder last did
+  Seconds next_report_{0};
+
+  static std::string user_of_this_process() {
+    const ProcessTable processes;
+    const auto stat = processes.stat(this_process().pid);
+    const auto facts = stat ? processes.facts(*stat) : std::nullopt;
+    return facts ? facts->user : "";
+  }
+};
+
+}  // namespace
+
+Acquired acquire(const Directory& directory, gpu::Sampler& sampler,
+                 const gpu::DeviceRequest& request, const gpu::WaitOptions& options,
+                 const std::string& command, Amount amount) {
+  return Seeker(directory, sampler, request, options, command, amount).run();
+}
+
+}  // namespace headroom::lease

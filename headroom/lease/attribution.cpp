@@ -1,0 +1,105 @@
+#include "headroom/lease/attribution.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+
+namespace headroom::lease {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The inodes of the leases that the process holds open; none where that may not be looked at.
+std::set<ino_t> open_leases(pid_t pid) {
+  std::set<ino_t> inodes;
+  std::error_code error;
+  fs::directory_iterator files("/proc/" + std::to_string(pid) + "/fd", error);
+  for (; !error && files != fs::directory_iterator(); files.increment(error)) {
+    std::error_code gone;
+    const std::string target = fs::read_symlink(files->path(), gone).string();
+    struct stat facts {};
+    // The name first: asking after a file on a server that is down may take for ever.
+    if (!gone && target.ends_with(".lease") && ::stat(files->path().c_str(), &facts) == 0)
+      inodes.insert(facts.st_ino);
+  }
+  return inodes;
+}
+
+std::uint64_t this_pid_namespace() {
+  struct stat facts {};
+  return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
+}
+
+// Whose process it is: the owner of its folder in /proc.
+bool belongs_to(pid_t pid, uid_t uid) {
+  struct stat facts {};
+  return ::stat(("/proc/" + std::to_string(pid)).c_str(), &facts) == 0 && facts.st_uid == uid;
+}
+
+}  // namespace
+
+Attribution::Attribution(const std::vector<Claim>& leases, ProcessTable processes)
+    : leases_(leases), processes_(std::move(processes)), pid_namespace_(this_pid_namespace()) {}
+
+const std::vector<std::size_t>& Attribution::own_leases(const ProcessIdentity& process) {
+  const auto known = own_.find(process);
+  if (known != own_.end()) return known->second;
+  std::vector<std::size_t>& own = own_[process];
+  const std::set<ino_t> open = open_leases(process.pid);
+  for (std::size_t i = 0; i < leases_.size(); ++i) {
+    const Claim& lease = leases_[i];
+    // Nobody can draw somebody else's process into his lease by naming it as its owner.
+    const bool asked = lease.pid_namespace == pid_namespace_ && lease.owner == process &&
+                       belongs_to(process.pid, lease.uid);
+    if (asked || open.contains(lease.inode)) own.push_back(i);
+  }
+  return own;
+}
+
+std::string Attribution::lease_of(const gpu::GpuProcess& process, const gpu::Uuid& card) {
+  if (!process.pid) return {};
+  auto stat = processes_.stat(*process.pid);
+  if (!stat || (process.start_ticks != 0 && stat->identity.start_ticks != process.start_ticks))
+    return {};  // its number is somebody else's by now
+  constexpr int kMostAncestors = 64;
+  for (int i = 0; stat && i < kMostAncestors; ++i) {
+    const Claim* found = nullptr;
+    for (const std::size_t position : own_leases(stat->identity)) {
+      const Claim& lease = leases_[position];
+      if (reserved_on(lease, card).count == 0) continue;
+      if (found != nullptr) return {};
+      found = &lease;
+    }
+    if (found != nullptr) return found->id;
+    stat = stat->parent > 0 ? processes_.stat(stat->parent) : std::nullopt;
+  }
+  return {};
+}
+
+UsedByLease Attribution::used_on(const gpu::Card& card) {
+  UsedByLease used;
+  const bool together = card.processes && card.sampled && card.processes_sampled &&
+                        *card.processes_sampled >= *card.sampled;
+  if (!together || leases_.empty()) return used;
+  for (const gpu::GpuProcess& process : *card.processes) {
+    if (!process.used || process.used->count == 0) continue;
+    const std::string lease = lease_of(process, card.uuid);
+    if (!lease.empty()) used[lease] += *process.used;
+  }
+  return used;
+}
+
+std::map<std::string, std::vector<pid_t>> descriptor_holders(const std::vector<Claim>& leases,
+                                                             const ProcessTable& processes) {
+  std::map<std::string, std::vector<pid_t>> holders;
+  if (leases.empty()) return holders;
+  for (const pid_t pid : processes.all()) {
+    const std::set<ino_t> open = open_leases(pid);
+    for (const Claim& lease : leases)
+      if (open.contains(lease.inode)) holders[lease.id].push_back(pid);
+  }
+  return holders;
+}
+
+}  // namespace headroom::lease

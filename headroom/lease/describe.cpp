@@ -1,0 +1,61 @@
+#include "headroom/lease/describe.h"
+
+#include <algorithm>
+
+#include "headroom/base/text.h"
+
+namespace headroom::lease {
+namespace {
+
+std::string shortened(const std::string& command) {
+  constexpr std::size_t kWidth = 40;
+  return command.size() > kWidth ? command.substr(0, kWidth) + "..." : command;
+}
+
+Bytes unused_by(const Look& look, const Claim& lease, const gpu::Uuid& card) {
+  Look alone = look;
+  alone.before.leases = {lease};
+  alone.before.grants.clear();
+  return unused(alone, alone.before, card);
+}
+
+}  // namespace
+
+std::string describe(const Claim& claim) {
+  return "lease " + claim.id + " of " + claim.user + ", PID " + std::to_string(claim.owner.pid) +
+         " (" + shortened(claim.command) + ")";
+}
+
+int position(const std::vector<Waiter>& waiting, long long ticket) {
+  return 1 + static_cast<int>(std::count_if(waiting.begin(), waiting.end(), [&](const Waiter& w) {
+           return w.ticket < ticket && w.looking;
+         }));
+}
+
+std::string also_in_the_way(const Look& look, const std::vector<gpu::Uuid>& cards,
+                            long long ticket) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::pair<Bytes, const Claim*>> holders;
+  for (const Claim& lease : look.before.leases) {
+    Bytes most{0};
+    for (const gpu::Uuid& card : cards) most = std::max(most, unused_by(look, lease, card));
+    if (most.count > 0) holders.emplace_back(most, &lease);
+  }
+  std::stable_sort(holders.begin(), holders.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(kMost, holders.size()); ++i)
+    names.push_back(to_string(holders[i].first) + " by " + describe(*holders[i].second));
+  if (holders.size() > kMost) names.push_back(std::to_string(holders.size() - kMost) + " more");
+  std::string text;
+  if (!names.empty()) text += "; reserved and not yet used: " + join(names, ", ");
+  const int place = position(look.before.waiting, ticket);
+  const int all = position(look.before.waiting, kLastTicket);
+  if (all > 2 || place > 1)
+    text += "; number " + std::to_string(place) + " of " +
+            std::to_string(std::max(place, all - 1)) + " in the line";
+  for (const std::string& warning : look.before.warnings) text += "; " + warning;
+  return text;
+}
+
+}  // namespace headroom::lease

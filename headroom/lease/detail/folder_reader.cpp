@@ -1,0 +1,219 @@
+#include "headroom/lease/detail/folder_reader.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/lease/detail/documents.h"
+#include "headroom/lease/detail/locked_file.h"
+
+namespace headroom::lease::detail {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace headroom::literals;
+
+constexpr std::size_t kMostOfALease = 64 * 1024, kMostOfGrants = 8 * 1024 * 1024;
+
+[[noreturn]] void cannot_look(const fs::path& path, int error) {
+  throw BusyError("[lease] cannot look at " + path.string() + ": " + std::strerror(error) +
+                  "; what is reserved is not known, so nothing is given out");
+}
+
+// A file of the folder, open for reading.
+class Entry {
+ public:
+  // Not open afterwards if it has gone or is none of ours: everybody can read those.
+  explicit Entry(fs::path path) : path_(std::move(path)) {
+    // A link or a pipe in the folder must lead nowhere and hold up nobody.
+    file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const bool not_ours = errno == ENOENT || errno == EACCES || errno == EPERM || errno == ELOOP ||
+                          errno == ENXIO || errno == ENODEV;
+    if (file_ < 0 && !not_ours) cannot_look(path_, errno);
+    if (file_ >= 0 && ::fstat(file_, &facts_) != 0) cannot_look(path_, errno);
+  }
+  ~Entry() {
+    if (file_ >= 0) ::close(file_);
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  [[nodiscard]] bool is_file() const { return file_ >= 0 && S_ISREG(facts_.st_mode); }
+  [[nodiscard]] bool locked() const { return is_locked(file_); }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  [[nodiscard]] const struct stat& facts() const { return facts_; }
+
+  // At most so much of it.
+  [[nodiscard]] std::string text(std::size_t most) const {
+    std::string content;
+    std::array<char, 4096> buffer;  // NOLINT: filled by read before it is looked at
+    while (content.size() < most) {
+      const ssize_t got = ::read(file_, buffer.data(), buffer.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) cannot_look(path_, errno);
+      if (got == 0) break;
+      content.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return content;
+  }
+
+ private:
+  fs::path path_;
+  int file_ = -1;
+  struct stat facts_ {};
+};
+
+std::int64_t nanoseconds(const timespec& time) {
+  return time.tv_sec * 1'000'000'000LL + time.tv_nsec;
+}
+
+bool looked_lately(const struct stat& facts, std::int64_t now_ns) {
+  const Seconds ago{static_cast<double>(now_ns - nanoseconds(facts.st_mtim)) * 1e-9};
+  return ago < kLooksWithin && ago > -kLooksWithin;
+}
+
+void add_dead(const Entry& entry, Contents& contents) {
+  contents.dead.push_back({.path = entry.path(),
+                           .uid = entry.facts().st_uid,
+                           .size = Bytes{static_cast<std::int64_t>(entry.facts().st_size)}});
+}
+
+void add_lease(const Entry& entry, Contents& contents) {
+  if (!entry.locked()) return add_dead(entry, contents);
+  auto claim = read_claim(entry.text(kMostOfALease));
+  if (!claim) {
+    contents.riddles.push_back(entry.path().string());
+    contents.warnings.push_back(entry.path().string() +
+                                " is a lease that somebody holds but that cannot be read: nothing "
+                                "is given out while it is there");
+    return;
+  }
+  claim->uid = entry.facts().st_uid;
+  claim->inode = entry.facts().st_ino;
+  contents.highest_ticket = std::max(contents.highest_ticket, claim->ticket);
+  contents.leases.push_back(*std::move(claim));
+}
+
+void add_waiter(const Entry& entry, Contents& contents) {
+  if (!entry.locked()) return add_dead(entry, contents);
+  auto waiter = read_waiter(entry.text(kMostOfALease));
+  if (!waiter) {
+    contents.warnings.push_back(entry.path().string() + " is no waiter's file; ignored");
+    return;
+  }
+  waiter->uid = entry.facts().st_uid;
+  waiter->looking = looked_lately(entry.facts(), contents.at_ns);
+  contents.highest_ticket = std::max(contents.highest_ticket, waiter->ticket);
+  contents.waiting.push_back(*std::move(waiter));
+}
+
+void add_grants(const Entry& entry, Contents& contents) {
+  for (Grant& grant : read_grants(entry.text(kMostOfGrants))) {
+    contents.highest_ticket = std::max(contents.highest_ticket, grant.ticket);
+    contents.grants.push_back(std::move(grant));
+  }
+}
+
+void add(const fs::path& path, Contents& contents) {
+  const auto kind = path.extension();
+  if (kind != ".lease" && kind != ".wait" && kind != ".grants" && kind != ".tmp") return;
+  const Entry entry(path);
+  if (!entry.is_file()) return;
+  if (kind == ".lease") add_lease(entry, contents);
+  if (kind == ".wait") add_waiter(entry, contents);
+  if (kind == ".grants") add_grants(entry, contents);
+  if (kind == ".tmp" && !entry.locked()) add_dead(entry, contents);
+}
+
+// ---- Grants ----
+
+[[noreturn]] void fail(const fs::path& path, int error) {
+  throw WriteError("[lease] cannot write " + path.string() + ": " + std::strerror(error) +
+                   (error == ENOSPC ? "; free some space" : ""));
+}
+
+int open_grants(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (file >= 0) (void)::fchmod(file, 0644);
+  return file;
+}
+
+// Those that somebody may still count (he waits with a smaller ticket), or may not have seen.
+bool needed(const Grant& grant, const Contents& now) {
+  const Seconds ago{static_cast<double>(now.at_ns - grant.at_ns) * 1e-9};
+  if (ago < Seconds(0)) return false;  // of another run of the machine
+  return ago < 2 * kLookFreshFor ||
+         std::any_of(now.waiting.begin(), now.waiting.end(),
+                     [&](const Waiter& waiter) { return waiter.ticket < grant.ticket; });
+}
+
+void prune(const fs::path& path, const std::string& content, const Contents& now) {
+  const auto grants = read_grants(content);
+  std::string kept;
+  for (const Grant& grant : grants)
+    if (needed(grant, now)) kept += text_of(grant);
+  if (kept.size() > content.size() / 2) return;  // not worth it
+  const fs::path fresh = path.string() + ".new";
+  (void)::unlink(fresh.c_str());  // of a writer that was killed here; it is our turn
+  const int file = make_locked_file(fresh.parent_path(), fresh.filename().string(), kept);
+  const bool replaced = ::rename(fresh.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  ::close(file);
+  if (!replaced) fail(path, error);
+}
+
+}  // namespace
+
+Contents read_folder(const fs::path& folder) {
+  Contents contents;
+  contents.at_ns = monotonic_ns();
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
+  if (!open) cannot_look(folder, errno);
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(open.get());
+    if (entry == nullptr && errno != 0) cannot_look(folder, errno);
+    if (entry == nullptr) break;
+    if (entry->d_name[0] != '.') add(folder / entry->d_name, contents);
+  }
+  std::sort(contents.waiting.begin(), contents.waiting.end(),
+            [](const Waiter& a, const Waiter& b) { return a.ticket < b.ticket; });
+  std::sort(contents.leases.begin(), contents.leases.end(),
+            [](const Claim& a, const Claim& b) { return a.ticket < b.ticket; });
+  return contents;
+}
+
+void append_grant(const fs::path& own, const fs::path& other, const Grant& grant,
+                  const Contents& now) {
+  constexpr std::size_t kLong = 16 * 1024;
+  fs::path path = own;
+  int file = open_grants(path);
+  if (file < 0 && (errno == EACCES || errno == EPERM || errno == ELOOP))
+    file = open_grants(path = other);
+  if (file < 0) fail(path, errno);
+  try {
+    struct stat facts {};
+    if (::fstat(file, &facts) != 0) fail(path, errno);
+    // A writer that was killed may have left half a line.
+    char last = '\n';
+    if (facts.st_size > 0 && ::pread(file, &last, 1, facts.st_size - 1) != 1) fail(path, errno);
+    write_all(file, (last == '\n' ? "" : "\n") + text_of(grant), path);
+    if (static_cast<std::size_t>(facts.st_size) > kLong)
+      prune(path, read_file(path).value_or(""), now);
+  } catch (...) {
+    ::close(file);
+    throw;
+  }
+  ::close(file);
+}
+
+}  // namespace headroom::lease::detail

@@ -1,0 +1,79 @@
+#include "headroom/lease/detail/locked_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+
+namespace headroom::lease::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct flock whole_file(short kind) {
+  struct flock range {};
+  range.l_type = kind;
+  range.l_whence = SEEK_SET;
+  return range;
+}
+
+[[noreturn]] void fail(const fs::path& path, int error) {
+  throw WriteError("[lease] cannot write " + path.string() + ": " + std::strerror(error) +
+                   (error == ENOSPC ? "; free some space" : ""));
+}
+
+// "NAME.<pid>-<n>.tmp": whoever finds one without a lock knows that it is nobody's.
+std::string temporary_name(const std::string& name) {
+  static std::atomic<unsigned> made{0};
+  return name + "." + std::to_string(::getpid()) + "-" + std::to_string(made++) + ".tmp";
+}
+
+// Not over a file that is there: an identifier drawn twice must not end a lease.
+bool rename_to_new(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+  return ::link(from.c_str(), to.c_str()) == 0 && ::unlink(from.c_str()) == 0;
+}
+
+}  // namespace
+
+bool is_locked(int descriptor) {
+  // As a reader would ask: only a write lock is in its way, and only the owner can have that.
+  struct flock range = whole_file(F_RDLCK);
+  return ::fcntl(descriptor, F_OFD_GETLK, &range) == 0 && range.l_type == F_WRLCK;
+}
+
+bool is_locked(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return false;
+  const bool locked = is_locked(file);
+  ::close(file);
+  return locked;
+}
+
+int make_locked_file(const fs::path& folder, const std::string& name, std::string_view content) {
+  const fs::path temporary = folder / temporary_name(name), path = folder / name;
+  // For nobody's eyes until it is locked: a reader's lock would be in the way of ours.
+  const int file = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) fail(path, errno);
+  try {
+    struct flock range = whole_file(F_WRLCK);
+    if (::fcntl(file, F_OFD_SETLK, &range) != 0) fail(path, errno);
+    write_all(file, content, path);
+    if (::fchmod(file, 0644) != 0 || !rename_to_new(temporary, path)) fail(path, errno);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    ::close(file);
+    throw;
+  }
+  return file;
+}
+
+}  // namespace headroom::lease::detail

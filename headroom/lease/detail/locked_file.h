@@ -1,0 +1,23 @@
+// Files that live as long as somebody holds their write lock.
+//
+// The lock is one of the open file description (F_OFD_SETLK): children inherit it, and the kernel
+// drops it when the last descriptor is closed, however its process ended. To ask for it needs no
+// more than reading; to take it needs writing, which nobody but the file's owner may.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace headroom::lease::detail {
+
+// Whether somebody holds the write lock. False for what does not exist or may not be read.
+[[nodiscard]] bool is_locked(int descriptor);
+[[nodiscard]] bool is_locked(const std::filesystem::path& path);
+
+// Makes `folder`/`name` with this content: nobody sees it before it is complete and locked. Returns
+// its descriptor, closed on exec. Throws WriteError; nothing is left behind then.
+[[nodiscard]] int make_locked_file(const std::filesystem::path& folder, const std::string& name,
+                                   std::string_view content);
+
+}  // namespace headroom::lease::detail

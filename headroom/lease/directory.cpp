@@ -1,0 +1,286 @@
+#include "headroom/lease/directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/lease/detail/documents.h"
+#include "headroom/lease/detail/file_system.h"
+#include "headroom/lease/detail/folder_reader.h"
+#include "headroom/lease/detail/locked_file.h"
+
+namespace headroom::lease {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace headroom::literals;
+
+std::vector<fs::path> candidates() {
+  if (const auto own = environment("HEADROOM_LEASE_DIR"); own && !own->empty()) return {*own};
+  return {"/run/lock/headroom", "/dev/shm/headroom"};
+}
+
+bool is_folder(const fs::path& path) {
+  struct stat facts {};
+  // No link: somebody else might turn it elsewhere later.
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+// True if it is there afterwards. Only its maker sets the mode, and past the umask.
+bool make_folder(const fs::path& path) {
+  if (::mkdir(path.c_str(), 01777) == 0) (void)::chmod(path.c_str(), 01777);
+  return is_folder(path);
+}
+
+void refuse_network(const fs::path& path) {
+  struct statfs facts {};
+  if (::statfs(path.c_str(), &facts) != 0) return;
+  const auto name = detail::network_file_system(static_cast<long long>(facts.f_type));
+  if (name)
+    throw UnavailableError(expectation("lease", "a folder of this machine for leases",
+                                       path.string() + " on " + *name,
+                                       "HEADROOM_LEASE_DIR=/dev/shm/headroom: locks on a file "
+                                       "system that may be another machine's prove nothing"));
+}
+
+std::string new_id() {
+  std::random_device random;
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", random());
+  return text;
+}
+
+ino_t inode_of(int descriptor) {
+  struct stat facts {};
+  return ::fstat(descriptor, &facts) == 0 ? facts.st_ino : 0;
+}
+
+std::uint64_t this_pid_namespace() {
+  struct stat facts {};
+  return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
+}
+
+// Who asks, and when.
+template <typename T>
+void sign(T& entry, const Contents& now) {
+  entry.id = new_id();
+  if (entry.ticket == 0) entry.ticket = now.highest_ticket + 1;
+  entry.owner = this_process();
+  entry.uid = ::geteuid();
+  if (entry.user.empty()) entry.user = std::to_string(entry.uid);
+  entry.since = std::chrono::system_clock::now();
+}
+
+// "PID 1234" of whoever holds the lock on this folder, as /proc/locks has it:
+// "1: FLOCK  ADVISORY  WRITE 1234 00:19:5678 0 EOF".
+std::string whose_turn(const fs::path& folder) {
+  struct stat facts {};
+  if (::stat(folder.c_str(), &facts) != 0) return "somebody";
+  char place[64];
+  std::snprintf(place, sizeof place, " %02x:%02x:%llu ", major(facts.st_dev), minor(facts.st_dev),
+                static_cast<unsigned long long>(facts.st_ino));
+  const std::string locks = read_file("/proc/locks").value_or("");
+  for (const std::string_view line : split(locks, '\n')) {
+    const std::size_t at = line.find(place);
+    if (at == std::string_view::npos || line.find("FLOCK") == std::string_view::npos ||
+        line.find("->") != std::string_view::npos)
+      continue;
+    const std::string_view before = line.substr(0, at);
+    return "PID " + std::string(before.substr(before.rfind(' ') + 1));
+  }
+  return "somebody";
+}
+
+[[noreturn]] void fail(const fs::path& path, int error) {
+  throw WriteError("[lease] cannot write " + path.string() + ": " + std::strerror(error) +
+                   (error == ENOSPC ? "; free some space" : ""));
+}
+
+}  // namespace
+
+std::int64_t monotonic_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+// ---- Where ----
+
+Directory Directory::at(const fs::path& path) {
+  std::error_code ignored;  // making the folder itself says why
+  fs::create_directories(path.parent_path(), ignored);
+  if (!make_folder(path))
+    throw WriteError(
+        expectation("lease", "a folder for leases", path.string(),
+                    "HEADROOM_LEASE_DIR: a folder that all users of the GPUs may write "
+                    "(mode 1777)"));
+  refuse_network(path);
+  return Directory(path);
+}
+
+Directory Directory::open() {
+  const auto paths = candidates();
+  for (const fs::path& path : paths)
+    if (make_folder(path)) return at(path);
+  return at(paths.back());
+}
+
+std::optional<Directory> Directory::existing() {
+  for (const fs::path& path : candidates())
+    if (is_folder(path)) return Directory(path);
+  return {};
+}
+
+std::vector<std::string> Directory::warnings() const {
+  std::vector<std::string> found;
+  struct stat facts {};
+  if (::stat(path_.c_str(), &facts) != 0)
+    return {"the folder of leases is gone: " + path_.string()};
+  if ((facts.st_mode & 01777) != 01777)
+    found.push_back("leases in " + path_.string() +
+                    " are not shared by all users: its mode is not 1777");
+  struct stat root {};
+  const bool container = !ProcessTable().in_first_pid_namespace();
+  // A mount of its own was put there on purpose.
+  const bool mounted =
+      ::stat(path_.parent_path().c_str(), &root) == 0 && root.st_dev != facts.st_dev;
+  if (container && !mounted)
+    found.push_back("leases in " + path_.string() +
+                    " may be seen in this container only; start it with -v /run/lock/headroom:" +
+                    path_.string());
+  return found;
+}
+
+// ---- What ----
+
+Contents Directory::contents() const {
+  return detail::read_folder(path_);
+}
+
+Contents Directory::Turn::contents() const {
+  return detail::read_folder(folder_);
+}
+
+// ---- Turns ----
+
+Directory::Turn Directory::take_turn(Seconds patience, const std::stop_token& cancel) const {
+  const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) fail(path_, errno);
+  Turn turn(path_, folder);
+  const auto begin = Clock::now();
+  // Not waiting in the kernel, where nobody could be named and nothing be cancelled; and not in
+  // step with the others who wait.
+  std::minstd_rand random(std::random_device{}());
+  while (::flock(folder, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) fail(path_, errno);
+    if (Clock::now() - begin >= patience || cancel.stop_requested())
+      throw BusyError("[lease] the leases in " + path_.string() + " are being changed by " +
+                      whose_turn(path_) + " and have not been free for " +
+                      duration_text(Clock::now() - begin) + "; try again, or look at that process");
+    std::this_thread::sleep_for(std::chrono::microseconds(100 + random() % 900));
+  }
+  return turn;
+}
+
+Directory::Turn::Turn(Turn&& other) noexcept
+    : folder_(std::move(other.folder_)), lock_(std::exchange(other.lock_, -1)) {}
+
+Directory::Turn::~Turn() {
+  if (lock_ < 0) return;
+  // A process that was forked off meanwhile has the descriptor as well: closing would not do.
+  ::flock(lock_, LOCK_UN);
+  ::close(lock_);
+}
+
+Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
+  sign(claim, now);
+  claim.pid_namespace = this_pid_namespace();
+  const std::string name = claim.id + ".lease";
+  const int file = detail::make_locked_file(folder_, name, detail::text_of(claim));
+  ::fcntl(file, F_SETFD, 0);
+  claim.inode = inode_of(file);
+  Lease lease(std::move(claim), file, folder_ / name);
+  // Noted after it is there: a look that began before this moment and did not see it will miss its
+  // grant, and count it. Who dies in between had no time to use anything.
+  const Claim& made = lease.claim();
+  note({.ticket = made.ticket, .at_ns = monotonic_ns(), .id = made.id, .shares = made.shares}, now);
+  return lease;
+}
+
+Place Directory::Turn::make_place(Waiter waiter, const Contents& now) const {
+  waiter.ticket = 0;
+  sign(waiter, now);
+  const std::string name = waiter.id + ".wait";
+  const int file = detail::make_locked_file(folder_, name, detail::text_of(waiter));
+  return {waiter.ticket, file, folder_ / name};
+}
+
+std::vector<DeadFile> Directory::Turn::remove_dead(const Contents& now) const {
+  std::vector<DeadFile> removed;
+  for (const DeadFile& file : now.dead)
+    if (!detail::is_locked(file.path) && ::unlink(file.path.c_str()) == 0) removed.push_back(file);
+  return removed;
+}
+
+// One file a user, which only he can write.
+void Directory::Turn::note(const Grant& grant, const Contents& now) const {
+  const fs::path own = folder_ / (std::to_string(::geteuid()) + ".grants");
+  // Somebody else may have taken that name before us.
+  const fs::path other = folder_ / (std::to_string(::geteuid()) + "-" + grant.id + ".grants");
+  detail::append_grant(own, other, grant, now);
+}
+
+// ---- Places in the line ----
+
+Place::Place(long long ticket, int descriptor, fs::path file)
+    : ticket_(ticket), descriptor_(descriptor), file_(std::move(file)) {
+  touch();
+}
+
+Place::~Place() {
+  end();
+}
+
+Place::Place(Place&& other) noexcept
+    : ticket_(other.ticket_),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      file_(std::move(other.file_)) {}
+
+Place& Place::operator=(Place&& other) noexcept {
+  if (this != &other) {
+    end();
+    ticket_ = other.ticket_;
+    descriptor_ = std::exchange(other.descriptor_, -1);
+    file_ = std::move(other.file_);
+  }
+  return *this;
+}
+
+// The file's time is the monotonic clock's: setting the machine's clock makes nobody look stopped.
+void Place::touch() const {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const timespec times[2] = {now, now};
+  (void)::futimens(descriptor_, times);
+}
+
+void Place::end() noexcept {
+  if (descriptor_ < 0) return;
+  ::unlink(file_.c_str());
+  ::close(std::exchange(descriptor_, -1));
+}
+
+}  // namespace headroom::lease
