@@ -2,10 +2,17 @@
 //
 // It has a process group of its own; what it reads and writes passes through untouched (through a
 // pseudo-terminal where ours is a terminal), signals that we get go to the whole group, and Ctrl-Z
-// stops both. Its last output is kept. When the command ends, what is left of its tree is ended.
+// stops both. Its last output is kept. When the command ends, what is left of its tree is ended:
+// it has 1 s to end by itself, then comes SIGTERM, and SIGKILL 5 s later.
 //
-// Thread rule: everything happens in run(), in the calling thread. Make it before other threads:
-// it takes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCHLD over.
+// The command inherits what we were given: descriptors without FD_CLOEXEC, the signal mask that the
+// maker of the Job has, ignored signals. So no signal may be blocked where a Job is made.
+//
+// Thread rule: everything happens in run(), in the calling thread, and one Job lives at a time.
+// From its making to its end it owns the dispositions of SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+// SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT and SIGCHLD (not of those that are ignored: nohup), and
+// SIGPIPE, SIGXFSZ, SIGTTIN and SIGTTOU are ignored. Other threads may exist, but fork no children
+// into process groups of their own.
 //
 //   Job job({.command = {"python", "train.py"}});
 //   JobEnd end = job.run(Seconds(1), [&](const Job& job) { sample(job.pids()); });
@@ -35,9 +42,14 @@ struct JobEnd {
   int exit_code = 0;  // the command's own; 128 + signal; 127 not found, 126 not executable
   std::optional<int> signal;
   bool started = true;
-  std::string last_output;              // the end of both streams as they came, at most 256 KiB
-  std::optional<int> received;          // a signal that we got and passed on: SIGTERM, SIGINT, ...
+  std::string not_started;      // why not: "No such file or directory"
+  std::string last_output;      // the end of both streams as they came, at most 256 KiB
+  std::optional<int> received;  // asked to end, and passed it on: the last of SIGTERM, SIGINT
+                                // (also as a typed Ctrl-C), SIGHUP, SIGQUIT
   std::vector<std::string> ended_rest;  // commands of the processes that had to be ended
+  std::vector<std::string> stuck;       // of these, who did not end even so: stuck in the kernel
+  std::optional<int> unwritten_errno;   // why output of the job could not be written: ENOSPC, ...
+  long long unwritten_bytes = 0;        // how much of it was lost
 };
 
 class Job {
@@ -47,7 +59,9 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // Until the command has ended and its tree is gone. `each` is called about every `interval`.
+  // Until the command has ended, its tree is gone and its output written. `each` is called about
+  // every `interval`, never for an interval of 0. Throws BusyError where no process or no pipe can
+  // be made; what `each` throws ends the job. Once only.
   JobEnd run(Seconds interval, const std::function<void(const Job&)>& each);
 
   // Within `each`, or from it:

@@ -1,0 +1,67 @@
+#include "headroom/supervise/detail/ending.h"
+
+#include <algorithm>
+#include <csignal>
+
+namespace headroom::supervise {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kByThemselves{1};
+constexpr seconds kAfterTerm{5};
+constexpr seconds kAfterAsking{10};
+constexpr seconds kKilling{10};
+constexpr milliseconds kBetweenKills{100};  // for those that fork faster than they are counted
+
+}  // namespace
+
+void Ending::ask(Clock::time_point now) {
+  if (kill_at_) return;
+  terminate_at_.reset();
+  send(SIGTERM);
+  kill_at_ = now + kAfterAsking;
+}
+
+void Ending::command_ended(Clock::time_point now) {
+  command_ended_ = true;
+  if (!kill_at_) terminate_at_ = now + kByThemselves;
+}
+
+std::optional<Clock::time_point> Ending::due() const {
+  return terminate_at_ ? terminate_at_ : kill_at_;
+}
+
+void Ending::advance(Clock::time_point now) {
+  if (terminate_at_ && now >= *terminate_at_) {
+    terminate_at_.reset();
+    send(SIGTERM);
+    kill_at_ = now + kAfterTerm;
+  }
+  if (!kill_at_ || now < *kill_at_) return;
+  if (!give_up_at_) give_up_at_ = now + kKilling;
+  send(SIGKILL);
+  kill_at_ = now + kBetweenKills;
+  if (now >= *give_up_at_) hopeless_ = true;
+}
+
+std::vector<std::string> Ending::stuck() const {
+  std::vector<std::string> names;
+  for (const ProcessIdentity& process : tree_.living()) names.push_back(tree_.command_of(process));
+  return names;
+}
+
+void Ending::send(int signal) {
+  const std::vector<ProcessIdentity> living = tree_.living();
+  // Before any of them is gone.
+  for (const ProcessIdentity& process : living)
+    if (command_ended_ && named_.insert(process).second)
+      names_.push_back(tree_.command_of(process));
+  for (const ProcessIdentity& process : living) {
+    tree_.signal(process, signal);
+    if (signal == SIGTERM) tree_.signal(process, SIGCONT);  // who is stopped would not notice
+  }
+}
+
+}  // namespace headroom::supervise
