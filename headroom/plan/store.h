@@ -33,13 +33,16 @@ class Store {
  public:
   explicit Store(std::filesystem::path file = {});  // empty: in the state folder
 
-  // The best that worked with no more free memory than now. A store that cannot be read knows
-  // nothing.
+  // The best (the largest batch) that worked with no more free memory than now. A store that cannot
+  // be read knows nothing.
   [[nodiscard]] std::optional<Remembered> find(const Situation& situation) const;
 
   // Throws WriteError. Two programs may do so at the same time; neither's is lost.
   void remember(const Situation& situation, const std::map<std::string, long long>& values,
                 std::optional<Bytes> peak) const;
+
+  // It does not work any more: nobody begins with it again. Throws WriteError.
+  void forget(const Situation& situation, const std::map<std::string, long long>& values) const;
 
  private:
   std::filesystem::path file_;

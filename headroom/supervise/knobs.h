@@ -1,13 +1,16 @@
 // What of a command may be changed, and where it stands: arguments, key=value arguments, files and
 // environment variables that the user mapped to `batch` and `accumulation`.
 //
-//   Knobs knobs({"--batch-size=batch", "--accum=accumulation"}, {"python", "t.py", "--batch-size",
-//   "64"}); knobs.value(Quantity::batch);              // 64 Changed changed = knobs.with(16, 4);
-//   // a command, variables and edits of files
+// Values are immutable and copies are cheap; files are read once, when it is made.
+//
+//   Knobs knobs({"--batch-size=batch", "--accum=accumulation"}, command);
+//   knobs.value(Quantity::batch);          // 64
+//   Changed changed = knobs.with(16, 4);   // a command, variables and edits of files
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,10 +26,14 @@ struct Changed {
   std::map<std::filesystem::path, std::string> files;  // whole new contents
 };
 
+// The files that maps name: what a killed run left of them is put back before they are read
+// (edited_files.h). Throws UsageError for a map that is none.
+[[nodiscard]] std::vector<std::filesystem::path> mapped_files(const std::vector<std::string>& maps);
+
 class Knobs {
  public:
-  // Throws UsageError for a map that is none or that names what the command does not have, and
-  // InputError for a file that cannot be read as YAML or JSON.
+  // Throws UsageError for a map that is none, that names what the command does not have, or whose
+  // place cannot be changed safely; InputError for a file that cannot be read as YAML or JSON.
   Knobs(const std::vector<std::string>& maps, std::vector<std::string> command);
 
   [[nodiscard]] bool has(Quantity quantity) const;
@@ -37,13 +44,17 @@ class Knobs {
   // What was taken for granted, a sentence each.
   [[nodiscard]] std::vector<std::string> assumptions() const;
 
-  // The command with these values in every place that is mapped, and nothing else changed.
+  // What is run, without what may be changed of it: the key under which what worked is remembered.
+  // "cd /home/u && python t.py --batch-size {batch}".
+  [[nodiscard]] std::string job() const;
+
+  // The command with these values in every place that is mapped, and nothing else changed. Where a
+  // value is what it was, nothing is: not even its spelling.
   [[nodiscard]] Changed with(long long batch, long long accumulation) const;
 
  private:
-  struct Place;
-  std::vector<Place> places_;
-  std::vector<std::string> command_;
+  struct State;
+  std::shared_ptr<const State> state_;
 };
 
 }  // namespace headroom::supervise

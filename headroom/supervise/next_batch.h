@@ -25,8 +25,22 @@ struct NextBatch {
 };
 
 // `tried` in their order, the last one out of memory. `first_batch` and `first_accumulation` are
-// the user's own.
+// the user's own. Never at or above a batch that ran out under a limit that was not smaller than
+// the last one's. From 4096 down to 1 in at most 8 tries, whatever the figures say.
+// Throws UsageError for values below 1 or above a thousand million.
 [[nodiscard]] NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
                                    long long first_accumulation, long long min_batch);
+
+// The largest batch up to `most` that keeps the same effective batch: how to begin with what worked
+// before. Empty if that is below `min_batch`.
+[[nodiscard]] NextBatch batch_up_to(long long most, long long first_batch,
+                                    long long first_accumulation, long long min_batch);
+
+// The largest batch that worked, if one did.
+[[nodiscard]] std::optional<long long> largest_that_worked(const std::vector<Tried>& tried);
+
+// What should fit into `limit` by the line through two tries, or by one that ran out (then more
+// than this surely does not fit); nothing without figures. An estimate, with no margin.
+[[nodiscard]] std::optional<long long> estimated_fit(const std::vector<Tried>& tried, Bytes limit);
 
 }  // namespace headroom::supervise

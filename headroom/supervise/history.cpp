@@ -1,0 +1,110 @@
+#include "headroom/supervise/history.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/json.h"
+
+namespace headroom::supervise {
+namespace {
+
+template <typename Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+Json or_null(const std::optional<Bytes>& value) {
+  return value ? Json(value->count) : Json(nullptr);
+}
+Json or_null(const std::string& value) {
+  return value.empty() ? Json(nullptr) : Json(value);
+}
+
+std::string failure(const std::filesystem::path& path, int error) {
+  return "[history] cannot write " + path.string() + ": " + std::strerror(error) +
+         (error == ENOSPC ? "; free some space" : "");
+}
+
+// Held while a line is added, so that one that does not fit can be taken back. A file system
+// without locks still has appended lines whole.
+class Turn {
+ public:
+  explicit Turn(int file) : file_(file) {
+    while (::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~Turn() { ::flock(file_, LOCK_UN); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  int file_;
+};
+
+// The size of a plain file; nothing for a pipe or a device.
+std::optional<off_t> size_of(int file) {
+  struct stat facts {};
+  if (::fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode)) return {};
+  return facts.st_size;
+}
+
+bool ends_in_a_line(int file, off_t size) {
+  char last = '\n';
+  return size == 0 || ::pread(file, &last, 1, size - 1) != 1 || last == '\n';
+}
+
+}  // namespace
+
+std::string to_line(const TryRecord& record) {
+  return headroom::to_line(Json{{"try", record.number},
+                                {"started", utc_timestamp(record.started)},
+                                {"ended", utc_timestamp(record.ended)},
+                                {"exit_code", or_null(record.exit_code)},
+                                {"signal", or_null(record.signal)},
+                                {"verdict", or_null(record.verdict)},
+                                {"kind", or_null(record.kind)},
+                                {"evidence", or_null(record.evidence)},
+                                {"asked_bytes", or_null(record.asked)},
+                                {"peak_bytes", or_null(record.peak)},
+                                {"gpus", record.gpus},
+                                {"batch", or_null(record.batch)},
+                                {"accumulation", or_null(record.accumulation)},
+                                {"command", record.command},
+                                {"resumed_from", or_null(record.resumed_from)}});
+}
+
+History::History(const std::filesystem::path& file) : path_(file) {
+  // To be read as well: of its last byte. A pipe or a terminal may only be written.
+  const int flags = O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY;
+  descriptor_ = ::open(path_.c_str(), O_RDWR | flags, 0600);
+  if (descriptor_ < 0 && errno == EACCES)
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | flags, 0600);
+  if (descriptor_ < 0) throw WriteError(failure(path_, errno));
+}
+
+History::~History() {
+  ::close(descriptor_);
+}
+
+std::optional<std::string> History::append(const TryRecord& record) {
+  std::string line = to_line(record) + "\n";
+  const Turn turn(descriptor_);
+  const auto size = size_of(descriptor_);
+  if (size && !ends_in_a_line(descriptor_, *size)) line.insert(0, 1, '\n');
+  ssize_t written = -1;
+  do {
+    written = ::write(descriptor_, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  if (written == static_cast<ssize_t>(line.size())) return {};
+  const int error = written < 0 ? errno : ENOSPC;
+  const bool cut = written > 0 && size && ::ftruncate(descriptor_, *size) != 0;
+  return failure(path_, error) + (cut ? " (half a line was left there)" : "");
+}
+
+}  // namespace headroom::supervise

@@ -1,0 +1,232 @@
+#include "headroom/supervise/next_batch.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "headroom/base/error.h"
+
+namespace headroom::supervise {
+namespace {
+
+constexpr long long kMost = 1'000'000'000;  // products of two fit into 64 bits
+
+// What is kept free where need was measured at two batches, and where at one only: then the part
+// that does not depend on the batch is unknown.
+constexpr double kOfLine = 0.95, kOfRatio = 0.9;
+
+// At most this share of the last batch after so many misses (the first has figures to go by): the
+// figures were wrong by then. Together with the first step they bring 4096 to 1 in 8 tries.
+constexpr std::array kShareAfterMisses{1.0, 0.5, 0.5, 0.25, 0.125, 0.0625, 0.03125};
+
+struct Line {
+  double fixed = 0, per_sample = 0;
+};
+
+struct Aim {
+  double batch = 0;
+  std::string reason;
+};
+
+double number(long long n) {
+  return static_cast<double>(n);
+}
+
+// ---- What the figures say ----
+
+// What the batch needs at least, as far as one try shows it.
+std::optional<double> need_of(const Tried& tried) {
+  if (!tried.peak) return {};
+  if (!tried.out_of_memory) return number(tried.peak->count);
+  if (!tried.asked || !tried.limit || tried.limit->count <= 0) return {};
+  const double need = number(tried.peak->count) + number(tried.asked->count);
+  // No more than there was: the peak was missed between two looks, or memory was there in pieces.
+  if (need <= number(tried.limit->count)) return {};
+  return need;
+}
+
+std::map<long long, double> needs(const std::vector<Tried>& tried) {
+  std::map<long long, double> most;
+  for (const Tried& one : tried) {
+    if (const auto need = need_of(one)) most[one.batch] = std::max(most[one.batch], *need);
+  }
+  return most;
+}
+
+// Through the two smallest batches: nearest to where it is used. Nothing for a line that cannot be
+// one of memory: falling, or beginning below zero.
+std::optional<Line> line_of(const std::map<long long, double>& needs) {
+  if (needs.size() < 2) return {};
+  const auto& [low, need_low] = *needs.begin();
+  const auto& [high, need_high] = *std::next(needs.begin());
+  const double slope = (need_high - need_low) / number(high - low);
+  const double fixed = need_low - slope * number(low);
+  if (slope <= 0 || fixed < -0.05 * need_low) return {};
+  return Line{std::max(fixed, 0.0), slope};
+}
+
+std::string gib(double bytes) {
+  return to_string(Bytes(static_cast<std::int64_t>(bytes)));
+}
+
+// How many samples the line has room for; nothing if not even one (the figures are no good then).
+std::optional<double> room_on(const std::optional<Line>& line, double limit) {
+  if (!line || line->fixed + line->per_sample > limit) return {};
+  return (limit - line->fixed) / line->per_sample;
+}
+
+// ---- Divisors ----
+
+std::map<long long, int> prime_factors(long long n) {
+  std::map<long long, int> factors;
+  for (long long p = 2; p * p <= n; ++p) {
+    for (; n % p == 0; n /= p) ++factors[p];
+  }
+  if (n > 1) ++factors[n];
+  return factors;
+}
+
+// All batches that divide the effective one, ascending. By the factors of its two halves: their
+// product would take too long.
+std::vector<long long> divisors(long long batch, long long accumulation) {
+  auto factors = prime_factors(batch);
+  for (const auto& [prime, times] : prime_factors(accumulation)) factors[prime] += times;
+  std::vector<long long> all{1};
+  for (const auto& [prime, times] : factors) {
+    const std::size_t before = all.size();
+    long long power = 1;
+    for (int i = 0; i < times; ++i) {
+      power *= prime;
+      for (std::size_t k = 0; k < before; ++k) all.push_back(all[k] * power);
+    }
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+void check(long long value, const char* what) {
+  if (value >= 1 && value <= kMost) return;
+  throw UsageError(expectation("next_batch", std::string(what) + " from 1 to 1000000000",
+                               std::to_string(value)));
+}
+
+// ---- One step ----
+
+// The smallest batch that is known not to fit where the last one did not.
+long long known_too_large(const std::vector<Tried>& tried) {
+  const Tried& last = tried.back();
+  long long bound = last.batch;
+  for (const Tried& one : tried) {
+    const bool had_more = !one.limit || !last.limit || *one.limit >= *last.limit;
+    if (one.out_of_memory && had_more) bound = std::min(bound, one.batch);
+  }
+  return bound;
+}
+
+Aim by_figures(const std::vector<Tried>& tried) {
+  const Tried& last = tried.back();
+  const auto known = needs(tried);
+  const double half = number(last.batch) / 2;
+  const auto need = need_of(last);
+  if (!need)
+    return {half, "without figures of what it needs, half of " + std::to_string(last.batch)};
+  const double limit = number(last.limit->count);
+  Aim aim{kOfRatio * number(last.batch) * limit / *need,
+          std::to_string(last.batch) + " needed at least " + gib(*need) + " of " + gib(limit)};
+  const auto line = line_of(known);
+  if (const auto room = room_on(line, limit); room && kOfLine * *room < aim.batch)
+    aim = {kOfLine * *room, "by " + std::to_string(known.size()) + " tries it needs " +
+                                gib(line->fixed) + " and " + gib(line->per_sample) +
+                                " a sample, of " + gib(limit)};
+  return aim;
+}
+
+// The share after misses does not hold for a line's second point: that is what was missing.
+Aim aim_for(const std::vector<Tried>& tried) {
+  const auto misses = static_cast<std::size_t>(std::count_if(
+      tried.begin(), tried.end(), [](const Tried& one) { return one.out_of_memory; }));
+  const Tried& last = tried.back();
+  Aim aim = by_figures(tried);
+  const bool line_is_new = misses == 2 && need_of(last) &&
+                           room_on(line_of(needs(tried)), number(last.limit->count)).has_value();
+  if (line_is_new) return aim;
+  const double share = kShareAfterMisses[std::min(misses, kShareAfterMisses.size()) - 1];
+  if (const double most = share * number(last.batch); most < aim.batch)
+    aim = {most, std::to_string(misses) + " tries ran out of memory, so at most " +
+                     std::to_string(static_cast<long long>(most))};
+  return aim;
+}
+
+std::string text_of(long long batch, long long accumulation) {
+  return std::to_string(batch) + " x " + std::to_string(accumulation);
+}
+
+NextBatch none_below(long long bound, long long effective, long long min_batch) {
+  std::string why = "no batch from " + std::to_string(min_batch) + " to below " +
+                    std::to_string(bound) + " divides the effective batch " +
+                    std::to_string(effective);
+  if (bound <= min_batch)
+    why = "nothing smaller than batch " + std::to_string(bound) +
+          " may be tried: " + std::to_string(min_batch) + " is the smallest allowed";
+  return {.batch = {}, .accumulation = {}, .why = why};
+}
+
+}  // namespace
+
+NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
+                     long long first_accumulation, long long min_batch) {
+  check(first_batch, "a batch");
+  check(first_accumulation, "an accumulation");
+  check(min_batch, "a smallest batch");
+  if (tried.empty() || !tried.back().out_of_memory)
+    throw InternalError("[next_batch] expected a last try that ran out of memory");
+  const auto all = divisors(first_batch, first_accumulation);
+  const long long effective = first_batch * first_accumulation;
+  const long long bound = known_too_large(tried);
+  auto lowest = std::lower_bound(all.begin(), all.end(), min_batch);
+  const auto end = std::lower_bound(all.begin(), all.end(), bound);
+  if (lowest >= end) return none_below(bound, effective, min_batch);
+  const Aim aim = aim_for(tried);
+  const auto above = std::upper_bound(lowest, end, static_cast<long long>(aim.batch));
+  const long long batch = above == lowest ? *lowest : *std::prev(above);
+  return {.batch = batch,
+          .accumulation = effective / batch,
+          .why = aim.reason + ": " + text_of(batch, effective / batch) + " instead of " +
+                 text_of(tried.back().batch, effective / tried.back().batch)};
+}
+
+NextBatch batch_up_to(long long most, long long first_batch, long long first_accumulation,
+                      long long min_batch) {
+  check(first_batch, "a batch");
+  check(first_accumulation, "an accumulation");
+  const auto all = divisors(first_batch, first_accumulation);
+  const long long effective = first_batch * first_accumulation;
+  const auto above = std::upper_bound(all.begin(), all.end(), most);
+  if (above == all.begin() || *std::prev(above) < min_batch)
+    return none_below(most + 1, effective, min_batch);
+  const long long batch = *std::prev(above);
+  return {.batch = batch,
+          .accumulation = effective / batch,
+          .why = "up to " + std::to_string(most) + ": " + text_of(batch, effective / batch)};
+}
+
+std::optional<long long> largest_that_worked(const std::vector<Tried>& tried) {
+  std::optional<long long> best;
+  for (const Tried& one : tried) {
+    if (!one.out_of_memory) best = std::max(best.value_or(0), one.batch);
+  }
+  return best;
+}
+
+std::optional<long long> estimated_fit(const std::vector<Tried>& tried, Bytes limit) {
+  const auto known = needs(tried);
+  if (known.empty()) return {};
+  const double room = number(limit.count);
+  if (const auto fits = room_on(line_of(known), room))
+    return static_cast<long long>(std::min(*fits, number(kMost)));
+  const auto& [batch, need] = *known.begin();
+  if (need <= room) return batch;  // more than this was not seen
+  return static_cast<long long>(number(batch) * room / need);
+}
+
+}  // namespace headroom::supervise
