@@ -1,10 +1,16 @@
 #include "headroom/base/interrupt.h"
 
+#include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
+#include <array>
 #include <condition_variable>
 #include <csignal>
-#include <ctime>
+#include <cstdint>
+#include <cstdlib>
 #include <mutex>
 
 namespace headroom {
@@ -29,26 +35,33 @@ sigset_t our_signals() {
 Interrupt::Interrupt() {
   const sigset_t signals = our_signals();
   pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  done_ = ::eventfd(0, EFD_CLOEXEC);
   watcher_ = std::thread([this] { watch(); });
 }
 
 Interrupt::~Interrupt() {
-  done_ = true;
-  watcher_.join();
+  const std::uint64_t once = 1;
+  if (::write(done_, &once, sizeof once) == sizeof once) watcher_.join();
+  ::close(done_);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void Interrupt::watch() {
   const sigset_t signals = our_signals();
-  const timespec tick{.tv_sec = 0, .tv_nsec = 50'000'000};
-  while (!done_) {
-    const int signal = sigtimedwait(&signals, nullptr, &tick);
-    if (signal <= 0) continue;
+  const int inbox = ::signalfd(-1, &signals, SFD_CLOEXEC);
+  std::array<pollfd, 2> both{pollfd{inbox, POLLIN, 0}, pollfd{done_, POLLIN, 0}};
+  while (true) {
+    if (::poll(both.data(), both.size(), -1) < 0) continue;
+    if (both[1].revents != 0) break;
+    signalfd_siginfo received{};
+    if (::read(inbox, &received, sizeof received) != sizeof received) continue;
+    const int signal = static_cast<int>(received.ssi_signo);
     // A second Ctrl-C means now.
     if (signal_ != 0) std::_Exit(128 + signal);
     signal_ = signal;
     stop_.request_stop();
   }
+  ::close(inbox);
 }
 
 bool sleep_for(double seconds, const std::stop_token& token) {

@@ -30,7 +30,7 @@ class Interrupt {
   sigset_t before_;
   std::stop_source stop_;
   std::atomic<int> signal_{0};
-  std::atomic<bool> done_{false};
+  int done_ = -1;  // an event that ends the watch
   std::thread watcher_;
 };
 

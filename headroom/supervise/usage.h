@@ -39,11 +39,12 @@ class Usage {
   void note(const gpu::Machine& machine, const std::vector<pid_t>& pids);
 
   [[nodiscard]] const std::deque<UsageSample>& samples() const { return samples_; }
+  [[nodiscard]] bool watches(const gpu::Uuid& card) const { return cards_.contains(card); }
   [[nodiscard]] const gpu::Machine& last_machine() const { return last_machine_; }
 
   // Most that the job used of one card (the card with the most); nothing if it never was seen
   // there.
-  [[nodiscard]] std::optional<Bytes> card_peak() const;
+  [[nodiscard]] std::optional<Bytes> card_peak() const { return card_peak_; }
   // The fullest moment of the host's memory, and the limit then.
   [[nodiscard]] const std::optional<HostUse>& host_peak() const { return host_peak_; }
 
