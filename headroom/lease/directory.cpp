@@ -22,6 +22,7 @@
 #include "headroom/lease/detail/file_system.h"
 #include "headroom/lease/detail/folder_reader.h"
 #include "headroom/lease/detail/locked_file.h"
+#include "headroom/lease/detail/point.h"
 
 namespace headroom::lease {
 namespace {
@@ -192,6 +193,7 @@ Directory::Turn Directory::take_turn(Seconds patience, const std::stop_token& ca
                       duration_text(Clock::now() - begin) + "; try again, or look at that process");
     std::this_thread::sleep_for(std::chrono::microseconds(100 + random() % 900));
   }
+  detail::pass(detail::Point::my_turn);
   return turn;
 }
 
@@ -213,10 +215,12 @@ Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
   ::fcntl(file, F_SETFD, 0);
   claim.inode = inode_of(file);
   Lease lease(std::move(claim), file, folder_ / name);
+  detail::pass(detail::Point::lease_there);
   // Noted after it is there: a look that began before this moment and did not see it will miss its
   // grant, and count it. Who dies in between had no time to use anything.
   const Claim& made = lease.claim();
   note({.ticket = made.ticket, .at_ns = monotonic_ns(), .id = made.id, .shares = made.shares}, now);
+  detail::pass(detail::Point::lease_noted);
   return lease;
 }
 

@@ -11,6 +11,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/lease/detail/point.h"
 
 namespace headroom::lease::detail {
 namespace {
@@ -63,10 +64,13 @@ int make_locked_file(const fs::path& folder, const std::string& name, std::strin
   // For nobody's eyes until it is locked: a reader's lock would be in the way of ours.
   const int file = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) fail(path, errno);
+  pass(Point::file_made);
   try {
     struct flock range = whole_file(F_WRLCK);
     if (::fcntl(file, F_OFD_SETLK, &range) != 0) fail(path, errno);
+    pass(Point::file_locked);
     write_all(file, content, path);
+    pass(Point::file_written);
     if (::fchmod(file, 0644) != 0 || !rename_to_new(temporary, path)) fail(path, errno);
   } catch (...) {
     ::unlink(temporary.c_str());

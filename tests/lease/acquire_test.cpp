@@ -1,0 +1,311 @@
+// Taking leases, now or later: what is given, to whom first, and how a wait ends.
+
+#include "headroom/lease/acquire.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "headroom/base/error.h"
+#include "headroom/lease/ledger.h"
+#include "tests/gpu/fixtures/eventually.h"
+#include "tests/gpu/fixtures/scripted_source.h"
+#include "tests/lease/fixtures/children.h"
+#include "tests/lease/fixtures/shared_card.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::lease {
+namespace {
+
+using namespace fixtures;
+using headroom::gpu::fixtures::eventually;
+using headroom::testing::TemporaryFolder;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr Seconds kLong{60};
+
+class Acquire : public ::testing::Test {
+ protected:
+  Acquire() { cards_->count = 1; }
+
+  Acquired acquire(gpu::DeviceRequest request, gpu::WaitOptions options = {},
+                   Amount amount = Amount::needed) {
+    gpu::Sampler sampler(steady(std::make_shared<SharedSource>(*cards_)), {.keep_sampling = false});
+    return lease::acquire(directory_, sampler, request, options, "python train.py", amount);
+  }
+  // In a process of its own: it holds the lease, or waits for it, until it is killed.
+  std::unique_ptr<Child> holder(Bytes need, int count = 1) {
+    return std::make_unique<Child>([=, this] {
+      auto* got = new Acquired(acquire({.need = need, .count = count}));
+      if (!got->lease) ::_exit(1);
+    });
+  }
+  // In a thread of its own, as long as it takes.
+  struct Waiting {
+    std::jthread thread;
+    std::atomic<bool> done{false};
+    Acquired got;
+  };
+  std::unique_ptr<Waiting> waiter(Bytes need, int count = 1, Seconds interval = Seconds(0.2)) {
+    auto waiting = std::make_unique<Waiting>();
+    const std::size_t before = directory_.contents().waiting.size();
+    waiting->thread = std::jthread([=, this, w = waiting.get()](const std::stop_token& stop) {
+      w->got = acquire({.need = need, .count = count},
+                       {.timeout = kLong, .interval = interval, .cancel = stop});
+      w->done = true;
+    });
+    EXPECT_TRUE(
+        eventually([&] { return waiting->done || directory_.contents().waiting.size() > before; }));
+    return waiting;
+  }
+  void use(std::size_t slot, Bytes amount, pid_t pid = 0, std::size_t card = 0) {
+    Slot& entry = cards_->slots[slot];
+    if (pid != 0) {
+      entry.start_ticks = ProcessTable().stat(pid)->identity.start_ticks;
+      entry.pid = pid;
+    }
+    entry.used[card] = amount.count;
+  }
+
+  TemporaryFolder folder_;
+  Directory directory_ = Directory::at(folder_.path() / "leases");
+  Cards* cards_ = Cards::make(kMostCards);
+};
+
+Bytes reserved(const Acquired& got, int card = 0) {
+  return got.lease ? reserved_on(got.lease->claim(), uuid_of(card)) : Bytes{-1};
+}
+
+// ---- Now ----
+
+TEST_F(Acquire, GivesWhatIsThere) {
+  const Acquired got = acquire({.need = 10_GiB});
+  EXPECT_EQ(reserved(got), 10_GiB);
+  ASSERT_THAT(got.wait.selection.picked, SizeIs(1));
+  EXPECT_THAT(directory_.contents().leases, SizeIs(1));
+}
+
+TEST_F(Acquire, ALeaseThatIsNotUsedYetIsNotGivenAgain) {
+  use(0, 10_GiB);  // a stranger's
+  const Acquired first = acquire({.need = 8_GiB});
+  ASSERT_TRUE(first.lease);
+  const Acquired second = acquire({.need = 12_GiB});
+  EXPECT_FALSE(second.lease);
+  EXPECT_TRUE(second.wait.timed_out);
+  EXPECT_EQ(second.wait.selection.shortfall, 6_GiB + kMargin);
+  EXPECT_THAT(second.wait.selection.sentence, HasSubstr("reserved and not yet used: 8.00 GiB"));
+  EXPECT_THAT(second.wait.selection.sentence, HasSubstr("python train.py"));
+  EXPECT_EQ(reserved(acquire({.need = 5_GiB})), 5_GiB);
+}
+
+TEST_F(Acquire, WhatALeaseUsesItselfIsNotTakenOffTwice) {
+  const Acquired first = acquire({.need = 8_GiB});
+  use(0, 8_GiB, ::getpid());
+  EXPECT_EQ(reserved(acquire({.need = 15_GiB})), 15_GiB);
+}
+
+TEST_F(Acquire, AllThatIsUsableCanBeTaken) {
+  const Acquired got = acquire({}, {}, Amount::all_usable);
+  EXPECT_EQ(reserved(got), 24_GiB - kMargin);
+  EXPECT_FALSE(acquire({}, {}, Amount::all_usable).lease);
+}
+
+TEST_F(Acquire, SeveralCardsAreTakenTogetherOrNotAtAll) {
+  cards_->count = 3;
+  const auto one = holder(20_GiB);
+  const Acquired two = acquire({.need = 10_GiB, .count = 2});
+  ASSERT_TRUE(two.lease);
+  EXPECT_THAT(two.lease->claim().shares, SizeIs(2));
+  EXPECT_FALSE(acquire({.need = 10_GiB, .count = 3}).lease);
+  EXPECT_THAT(directory_.contents().leases, SizeIs(2));
+}
+
+TEST_F(Acquire, CardsThatAreLeftOutAreNotTaken) {
+  cards_->count = 2;
+  gpu::WaitOptions second_only;
+  second_only.narrow = [](gpu::Machine machine) {
+    machine.cards.erase(machine.cards.begin());
+    return machine;
+  };
+  EXPECT_EQ(reserved(acquire({.need = 1_GiB}, second_only), 1), 1_GiB);
+}
+
+TEST_F(Acquire, WhatNoCardWillEverGiveIsNotWaitedFor) {
+  for (const Bytes need : {30_GiB, 24_GiB}) {
+    const Acquired got = acquire({.need = need}, {.timeout = kLong});
+    EXPECT_TRUE(got.wait.selection.hopeless && !got.wait.timed_out) << to_string(need);
+  }
+  EXPECT_THAT(acquire({.need = 24_GiB}).wait.selection.sentence, HasSubstr("never promised"));
+}
+
+TEST_F(Acquire, TheCpuIsTakenWhereItIsAllowedAndOnlyThen) {
+  use(0, 20_GiB);
+  const Acquired got = acquire({.need = 10_GiB, .allow_cpu = true});
+  EXPECT_TRUE(got.wait.selection.cpu && !got.lease);
+  EXPECT_FALSE(acquire({.need = 10_GiB}).wait.selection.cpu);
+}
+
+TEST_F(Acquire, ALeaseThatCannotBeReadStopsEverybodyAndIsNamed) {
+  const Acquired first = acquire({.need = 1_GiB});
+  const auto path = directory_.path() / (first.lease->claim().id + ".lease");
+  std::filesystem::resize_file(path, 7);
+  const Acquired got = acquire({.need = 1_GiB});
+  EXPECT_FALSE(got.lease);
+  EXPECT_THAT(got.wait.selection.sentence, HasSubstr(path.string()));
+}
+
+TEST_F(Acquire, DataThatIsTooOldDecidesNothing) {
+  const auto source = std::make_shared<gpu::fixtures::ScriptedSource>(1);
+  source->process_gate(0).close();
+  {
+    gpu::Sampler sampler(source, {.keep_sampling = false, .hang_after = Seconds(0.1)});
+    const Acquired got = lease::acquire(directory_, sampler, {.need = 1_GiB}, {}, "x");
+    EXPECT_FALSE(got.lease);
+    EXPECT_TRUE(got.wait.selection.stale);
+  }
+  source->release_all();
+}
+
+// ---- Later ----
+
+TEST_F(Acquire, WaitsUntilAHolderEnds) {
+  auto first = holder(20_GiB);
+  const auto second = waiter(10_GiB);
+  EXPECT_FALSE(second->done);
+  first->kill();
+  EXPECT_TRUE(eventually([&] { return second->done.load(); }));
+  EXPECT_EQ(reserved(second->got), 10_GiB);
+  EXPECT_THAT(directory_.contents().waiting, IsEmpty());
+}
+
+// The folder wakes it: it would look again by itself only in an hour.
+TEST_F(Acquire, IsWokenByTheFolder) {
+  auto first = holder(20_GiB);
+  const auto second = waiter(10_GiB, 1, Seconds(3600));
+  EXPECT_TRUE(eventually([&] { return directory_.contents().waiting.size() == 1; }));
+  first->kill();
+  EXPECT_TRUE(eventually([&] { return second->done.load(); }));
+}
+
+TEST_F(Acquire, AfterAHoldersEndItWaitsUntilTheMemoryIsBack) {
+  auto first = holder(20_GiB);
+  use(0, 20_GiB, first->pid());
+  const auto second = waiter(10_GiB);
+  first->kill();
+  EXPECT_TRUE(eventually([&] { return directory_.contents().leases.empty(); }));
+  std::size_t looks = 0;
+  EXPECT_TRUE(eventually([&] { return ++looks > 100; }));
+  EXPECT_FALSE(second->done) << "the lease is over, the memory is not back";
+  use(0, 0_GiB);
+  EXPECT_TRUE(eventually([&] { return second->done.load(); }));
+  EXPECT_EQ(reserved(second->got), 10_GiB);
+}
+
+TEST_F(Acquire, TimesOutAndSaysWhy) {
+  const auto first = holder(20_GiB);
+  std::vector<std::string> said;
+  gpu::WaitOptions options{.timeout = Seconds(0.3), .interval = Seconds(0.05)};
+  options.progress = [&](const gpu::WaitProgress& p) { said.push_back(p.selection.sentence); };
+  const Acquired got = acquire({.need = 10_GiB}, options);
+  EXPECT_TRUE(got.wait.timed_out && !got.lease);
+  EXPECT_THAT(got.wait.selection.sentence, HasSubstr("short by"));
+  ASSERT_FALSE(said.empty());
+  EXPECT_THAT(said.front(), HasSubstr("PID " + std::to_string(first->pid())));
+  EXPECT_THAT(directory_.contents().waiting, IsEmpty());
+}
+
+TEST_F(Acquire, CanBeCancelled) {
+  const auto first = holder(20_GiB);
+  const auto second = waiter(10_GiB, 1, Seconds(3600));
+  second->thread.request_stop();
+  EXPECT_TRUE(eventually([&] { return second->done.load(); }));
+  EXPECT_TRUE(second->got.wait.cancelled && !second->got.lease);
+  EXPECT_THAT(directory_.contents().waiting, IsEmpty());
+}
+
+TEST_F(Acquire, TellsThePositionInTheLine) {
+  const auto first = holder(20_GiB);
+  const auto second = waiter(20_GiB), third = waiter(20_GiB);
+  gpu::WaitOptions options{.timeout = Seconds(0.2), .interval = Seconds(0.05)};
+  const Acquired got = acquire({.need = 20_GiB}, options);
+  EXPECT_THAT(got.wait.selection.sentence, HasSubstr("number 3 of 3 in the line"));
+}
+
+// ---- Who goes first ----
+
+TEST_F(Acquire, WhoCameFirstGoesFirst) {
+  auto first = holder(20_GiB);
+  const auto second = waiter(20_GiB);
+  const auto third = waiter(20_GiB);
+  first->kill();
+  EXPECT_TRUE(eventually([&] { return second->done || third->done; }));
+  EXPECT_TRUE(second->done);
+  EXPECT_FALSE(third->done);
+}
+
+TEST_F(Acquire, AWaiterIsPassedEightTimesAndNotANinth) {
+  const auto first = holder(10_GiB);
+  const auto big = waiter(20_GiB);
+  for (int i = 0; i < kMostPasses; ++i) {
+    EXPECT_TRUE(acquire({.need = 1_GiB}).lease) << i;
+  }
+  const Acquired ninth = acquire({.need = 1_GiB});
+  EXPECT_FALSE(ninth.lease);
+  EXPECT_THAT(ninth.wait.selection.sentence, HasSubstr("in the line"));
+}
+
+TEST_F(Acquire, AfterItWasPassedTooOftenAWaiterIsServedBeforeAllOthers) {
+  auto first = holder(10_GiB);
+  const auto big = waiter(20_GiB);
+  for (int i = 0; i < kMostPasses; ++i) static_cast<void>(acquire({.need = 1_GiB}));
+  const auto small = waiter(4_GiB);
+  EXPECT_FALSE(small->done);
+  first->kill();
+  EXPECT_TRUE(eventually([&] { return big->done.load(); }));
+  EXPECT_EQ(reserved(big->got), 20_GiB);
+}
+
+TEST_F(Acquire, AStoppedWaiterHoldsUpNobody) {
+  const auto first = holder(10_GiB);
+  Child stopped([&] {
+    const Directory::Turn turn = directory_.take_turn();
+    Waiter waiter;
+    waiter.wish = {.need = 12_GiB, .count = 1, .cards = {uuid_of(0)}};
+    new Place(turn.make_place(waiter, turn.contents()));
+  });
+  ASSERT_TRUE(stopped.is_ready());
+  EXPECT_FALSE(acquire({.need = 12_GiB}).lease) << "it has just looked, and would be next";
+  stopped.signal(SIGSTOP);
+  // Eleven seconds, without waiting for them.
+  timespec past{};
+  ::clock_gettime(CLOCK_MONOTONIC, &past);
+  past.tv_sec -= 11;
+  const timespec times[2] = {past, past};
+  for (const auto& entry : std::filesystem::directory_iterator(directory_.path())) {
+    if (entry.path().extension() == ".wait") {
+      ASSERT_EQ(::utimensat(AT_FDCWD, entry.path().c_str(), times, 0), 0);
+    }
+  }
+  EXPECT_TRUE(acquire({.need = 12_GiB}).lease);
+}
+
+TEST_F(Acquire, SomebodyWhosePartDoesNotMeetAWaitersIsNotHeldUp) {
+  cards_->count = 2;
+  const auto first = holder(20_GiB, 2);
+  const auto gang = waiter(20_GiB, 2);
+  EXPECT_TRUE(acquire({.need = 3_GiB}).lease);
+}
+
+// ---- Faults ----
+
+TEST_F(Acquire, AFolderThatIsGoneIsAnErrorAndNoLease) {
+  std::filesystem::remove_all(directory_.path());
+  EXPECT_THROW(static_cast<void>(acquire({.need = 1_GiB})), Error);
+}
+
+}  // namespace
+}  // namespace headroom::lease

@@ -1,0 +1,148 @@
+// What can be promised: the one test, and what counts against it.
+
+#include "headroom/lease/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/gpu/fixtures/cards.h"
+
+namespace headroom::lease {
+namespace {
+
+using gpu::fixtures::card;
+using gpu::fixtures::machine_of;
+using gpu::fixtures::numbered;
+
+Claim claim(const std::string& id, Bytes reserved, int on = 0) {
+  Claim claim;
+  claim.id = id;
+  claim.shares = {{numbered(on), reserved}};
+  return claim;
+}
+
+Contents contents(std::vector<Claim> leases = {}) {
+  Contents now;
+  now.at_ns = monotonic_ns();
+  now.leases = std::move(leases);
+  return now;
+}
+
+// A card with so much in use; of that, leases use what is said.
+Look look(Bytes used, std::vector<Claim> leases = {}, const UsedByLease& of_leases = {}) {
+  return {.machine = machine_of({card(0, used)}),
+          .before = contents(std::move(leases)),
+          .used = {{numbered(0), of_leases}}};
+}
+
+Bytes room(const Look& look, const Contents& now) {
+  return rooms_of(look, now).at(numbered(0)) + kMargin;
+}
+
+// A card of 24 GiB, of which a stranger uses 10, and a lease of 8 that is still loading. Free: 14;
+// not reserved: 16. Whoever takes the lesser of these gives 12 out and has promised 30.
+TEST(Ledger, RefusesWhatTheLesserOfFreeAndUnreservedWouldPromiseTwice) {
+  const Look now = look(10_GiB, {claim("a", 8_GiB)});
+  EXPECT_EQ(room(now, now.before), 6_GiB);
+  EXPECT_LT(room(now, now.before), 12_GiB);
+}
+
+TEST(Ledger, WhatALeaseUsesIsCountedOnce) {
+  const std::vector<Claim> leases{claim("a", 8_GiB)};
+  EXPECT_EQ(room(look(15_GiB, leases, {{"a", 5_GiB}}), contents(leases)), 6_GiB);
+  EXPECT_EQ(room(look(18_GiB, leases, {{"a", 8_GiB}}), contents(leases)), 6_GiB);
+}
+
+TEST(Ledger, WhoUsesMoreThanItReservedTakesFromNoOther) {
+  const std::vector<Claim> leases{claim("a", 8_GiB), claim("b", 4_GiB)};
+  EXPECT_EQ(room(look(11_GiB, leases, {{"a", 11_GiB}}), contents(leases)), 9_GiB);
+}
+
+TEST(Ledger, WhatNobodyCanBeCreditedWithCountsAgainst) {
+  const std::vector<Claim> leases{claim("a", 8_GiB)};
+  EXPECT_EQ(room(look(8_GiB, leases), contents(leases)), 8_GiB)
+      << "used by the lease or by a stranger: nobody knows";
+}
+
+TEST(Ledger, ALeaseThatIsNewerThanTheLookCountsInFull) {
+  EXPECT_EQ(room(look(10_GiB), contents({claim("a", 8_GiB)})), 6_GiB);
+}
+
+// It may have taken its memory after the look and died: what it had comes back slowly.
+TEST(Ledger, ALeaseThatEndedSinceTheLookStillCounts) {
+  EXPECT_EQ(room(look(10_GiB, {claim("a", 8_GiB)}), contents()), 6_GiB);
+}
+
+TEST(Ledger, ALeaseThatCameAndWentSinceTheLookStillCounts) {
+  const Look before = look(10_GiB);
+  Contents now = contents();
+  now.grants = {
+      {.ticket = 1, .at_ns = before.before.at_ns + 1, .id = "a", .shares = {{numbered(0), 8_GiB}}}};
+  EXPECT_EQ(room(before, now), 6_GiB);
+  now.grants[0].at_ns = before.before.at_ns - 1;
+  EXPECT_EQ(room(before, now), 14_GiB) << "known to be over when it was looked";
+}
+
+TEST(Ledger, ALeaseCountsOnceHoweverItIsKnown) {
+  const Look before = look(10_GiB, {claim("a", 8_GiB)});
+  Contents now = contents({claim("a", 8_GiB)});
+  now.grants = {{.ticket = 1, .at_ns = now.at_ns, .id = "a", .shares = {{numbered(0), 8_GiB}}}};
+  EXPECT_EQ(room(before, now), 6_GiB);
+}
+
+TEST(Ledger, LeasesOfOtherCardsDoNotCount) {
+  EXPECT_EQ(room(look(10_GiB), contents({claim("a", 8_GiB, 5)})), 14_GiB);
+}
+
+TEST(Ledger, DataOlderThanTwoSecondsDecidesNothing) {
+  const Look now = look(0_GiB);
+  const auto sampled = *now.machine.cards[0].sampled;
+  EXPECT_EQ(rooms_of(now, now.before, sampled + std::chrono::milliseconds(2000)).size(), 1u);
+  EXPECT_TRUE(rooms_of(now, now.before, sampled + std::chrono::milliseconds(2001)).empty());
+}
+
+TEST(Ledger, ALookAtTheFolderTooLongAgoDecidesNothing) {
+  const Look before = look(0_GiB);
+  Contents now = contents();
+  now.at_ns = before.before.at_ns + 3'100'000'000;
+  EXPECT_TRUE(rooms_of(before, now).empty());
+}
+
+TEST(Ledger, ALeaseThatCannotBeReadMayBeOfAnything) {
+  const Look before = look(0_GiB);
+  Contents now = contents();
+  now.riddles = {"x.lease"};
+  EXPECT_TRUE(rooms_of(before, now).empty());
+}
+
+TEST(Ledger, NothingIsEverLessThanNothing) {
+  const Look now = look(23_GiB, {claim("a", 8_GiB)});
+  EXPECT_EQ(rooms_of(now, now.before).at(numbered(0)), 0_GiB);
+}
+
+TEST(Ledger, ACardForOneProcessAtATimeIsItsLeases) {
+  Look now = look(0_GiB, {claim("a", 1_GiB)});
+  now.machine.cards[0].compute_mode = gpu::ComputeMode::exclusive_process;
+  EXPECT_EQ(rooms_of(now, now.before).at(numbered(0)), 0_GiB);
+}
+
+TEST(Ledger, OldListsOfProcessesCreditNobody) {
+  gpu::Card mine = card(0, 5_GiB);
+  mine.processes = {gpu::fixtures::process(::getpid(), 5_GiB)};
+  Claim own = claim("a", 8_GiB);
+  own.owner = this_process();
+  own.uid = ::geteuid();
+  mine.processes_sampled = *mine.sampled - std::chrono::milliseconds(1);
+  const Look now = look_at(machine_of({mine}), contents({own}));
+  EXPECT_EQ(unused(now, now.before, mine.uuid), 8_GiB);
+}
+
+TEST(Promises, AreWhatIsFreeButNotUsable) {
+  const gpu::Machine shown =
+      with_promises(machine_of({card(0, 10_GiB), card(1)}), contents({claim("a", 8_GiB)}));
+  EXPECT_EQ(usable_now(shown.cards[0]), 6_GiB);
+  EXPECT_EQ(usable_now(shown.cards[1]), 24_GiB);
+  EXPECT_EQ(shown.cards[0].memory->free, 14_GiB);
+}
+
+}  // namespace
+}  // namespace headroom::lease

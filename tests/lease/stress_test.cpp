@@ -1,0 +1,57 @@
+// A tenth of what `make stress-lease` does (stress.cpp): many processes, many of them killed.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/json.h"
+#include "headroom/base/process.h"
+
+namespace headroom::lease {
+namespace {
+
+struct Outcome {
+  int exit_code;
+  Json figures;
+};
+
+Outcome stress(std::vector<std::string> options) {
+  options.insert(options.begin(), LEASE_STRESS);
+  const CommandResult run = run_command(options, Seconds(110));
+  return {run.exit_code, parse_json(run.out, "lease_stress")};
+}
+
+TEST(LeaseStress, NothingIsPromisedTwiceWhileProcessesDie) {
+  const auto [exit_code, figures] = stress({"--processes", "64", "--rounds", "100"});
+  SCOPED_TRACE(figures.dump());
+  EXPECT_EQ(exit_code, 0);
+  EXPECT_EQ(figures["rounds"], 6400);
+  EXPECT_EQ(figures["violations"], 0);
+  EXPECT_EQ(figures["stale"], 0);
+  EXPECT_EQ(figures["late"], 0) << "a dead holder's share is free by the next audit";
+  EXPECT_GT(figures["killed"], 640);
+  EXPECT_GT(figures["leases"], 640);
+  EXPECT_GT(figures["fullest_bytes"].get<double>(), 0.9 * figures["limit_bytes"].get<double>())
+      << "a card that never gets full proves nothing";
+}
+
+TEST(LeaseStress, MixedGangsOnEightCardsAllComeToTheirEnd) {
+  const auto [exit_code, figures] =
+      stress({"--processes", "32", "--rounds", "5", "--cards", "8", "--kill", "5"});
+  SCOPED_TRACE(figures.dump());
+  EXPECT_EQ(exit_code, 0);
+  EXPECT_EQ(figures["timed_out"], 0);
+  EXPECT_EQ(figures["violations"], 0);
+}
+
+// The auditor sees what it should: the rule of min(not reserved, free) does promise twice.
+TEST(LeaseStress, TheLesserOfFreeAndUnreservedIsCaughtPromisingTwice) {
+  const auto [exit_code, figures] =
+      stress({"--processes", "16", "--rounds", "50", "--kill", "0", "--naive"});
+  SCOPED_TRACE(figures.dump());
+  EXPECT_EQ(exit_code, 1);
+  EXPECT_GT(figures["violations"], 0);
+}
+
+}  // namespace
+}  // namespace headroom::lease
