@@ -89,6 +89,11 @@ class Screen {
            std::memcmp(now.c_cc, before_.c_cc, sizeof now.c_cc) == 0;
   }
   [[nodiscard]] bool is_raw() const { return (modes().c_lflag & (ICANON | ECHO | ISIG)) == 0; }
+  [[nodiscard]] bool becomes_raw() {
+    const auto limit = Clock::now() + std::chrono::seconds(30);
+    while (!is_raw() && Clock::now() < limit) read(1);
+    return is_raw();
+  }
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
@@ -220,7 +225,7 @@ TEST(JobInATerminal, StopsByCtrlZAndGoesOnByFg) {
   screen.type("\x1a");
   ASSERT_TRUE(screen.shows("shell has 148"));  // 128 + SIGTSTP
   ASSERT_TRUE(screen.shows("\nicanon"));
-  while (!screen.is_raw()) ::sched_yield();
+  ASSERT_TRUE(screen.becomes_raw());
   screen.type("more\n");
   EXPECT_TRUE(screen.shows("got more"));
   EXPECT_TRUE(screen.shows("over 0"));
@@ -236,7 +241,7 @@ TEST(JobInATerminal, LetsAProgramTidyUpBeforeItStops) {
   screen.type("\x1a");
   EXPECT_TRUE(screen.shows("tidy"));
   ASSERT_TRUE(screen.shows("shell has 148"));
-  while (!screen.is_raw()) ::sched_yield();
+  ASSERT_TRUE(screen.becomes_raw());
   screen.type("more\n");
   EXPECT_TRUE(screen.shows("got more"));
   EXPECT_EQ(screen.exit_code(), 0);
@@ -261,7 +266,7 @@ TEST(JobInATerminal, LeavesTheTerminalAloneInTheBackground) {
 
 TEST(JobInATerminal, TakesTheKeysWhenItComesToTheForeground) {
   Screen screen(shell("set -m; $JOB -- sh -c 'read x; echo got $x' & fg; echo over $?"));
-  while (!screen.is_raw()) ::sched_yield();
+  ASSERT_TRUE(screen.becomes_raw());
   screen.type("key\n");
   EXPECT_TRUE(screen.shows("got key"));
   EXPECT_TRUE(screen.shows("over 0"));
