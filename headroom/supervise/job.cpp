@@ -170,6 +170,7 @@ void Job::State::carry() {
     last_output_at = Clock::now();
   });
   if (typed.interrupt) received = SIGINT;
+  if (typed.interrupt && !command_runs) pass_on(SIGINT);  // the terminal has no group any more
   if (typed.suspend && command_runs) stops->typed_suspend();
   streams->look_at_foreground();
 }

@@ -156,8 +156,9 @@ void Streams::copy_size() {
 bool Streams::lend() {
   if (!our_terminal_.is_open())
     our_terminal_ = Descriptor(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
-  if (!our_terminal_.is_open() || ::tcgetpgrp(our_terminal_.get()) != ::getpgrp()) return false;
-  lent_ = ::tcsetpgrp(our_terminal_.get(), group_) == 0;
+  if (!our_terminal_.is_open()) return false;
+  const pid_t now = ::tcgetpgrp(our_terminal_.get());
+  lent_ = now == group_ || (now == ::getpgrp() && ::tcsetpgrp(our_terminal_.get(), group_) == 0);
   return lent_;
 }
 
