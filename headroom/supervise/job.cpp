@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "headroom/base/error.h"
+#include "headroom/supervise/detail/closed_streams.h"
 #include "headroom/supervise/detail/ending.h"
 #include "headroom/supervise/detail/process_tree.h"
 #include "headroom/supervise/detail/signal_inbox.h"
@@ -67,6 +68,7 @@ struct Job::State {
   void end_by_force();
 
   Launch launch;
+  ClosedStreams closed;  // before anything is opened
   SignalInbox signals;
   ProcessTree tree;
   Ending ending{tree};
@@ -116,7 +118,7 @@ JobEnd Job::State::run(const Job& job, Seconds interval,
 }
 
 bool Job::State::start(JobEnd& end) {
-  streams.emplace(launch.output_to_error);
+  streams.emplace(closed, launch.output_to_error);
   const Started started = supervise::start({.command = launch.command,
                                             .environment = launch.environment,
                                             .inherited = launch.inherited,
@@ -168,6 +170,7 @@ void Job::State::carry() {
     last_output_at = Clock::now();
   });
   if (typed.interrupt) received = SIGINT;
+  if (typed.interrupt && !command_runs) pass_on(SIGINT);  // the terminal has no group any more
   if (typed.suspend && command_runs) stops->typed_suspend();
   streams->look_at_foreground();
 }

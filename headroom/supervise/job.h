@@ -32,10 +32,10 @@
 namespace headroom::supervise {
 
 struct Launch {
-  std::vector<std::string> command;
-  std::vector<std::string> environment;  // "NAME=value", over ours
-  std::vector<int> inherited;            // descriptors that the job keeps open: its lease
-  bool output_to_error = false;          // its standard output goes to our standard error
+  std::vector<std::string> command{};
+  std::vector<std::string> environment{};  // "NAME=value", over ours
+  std::vector<int> inherited{};            // descriptors that the job keeps open: its lease
+  bool output_to_error = false;            // its standard output goes to our standard error
 };
 
 struct JobEnd {

@@ -5,6 +5,8 @@
 //
 // FILE gets what the Job tells of its end, as JSON. Its exit code is the command's.
 
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -40,6 +42,12 @@ Options read(int count, char** words) {
   return options;
 }
 
+long peak_kib() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return used.ru_maxrss;
+}
+
 void write(const supervise::JobEnd& end, int ticks, const std::string& path) {
   Json report{{"exit_code", end.exit_code},
               {"started", end.started},
@@ -51,7 +59,8 @@ void write(const supervise::JobEnd& end, int ticks, const std::string& path) {
               {"received", end.received.value_or(0)},
               {"unwritten_errno", end.unwritten_errno.value_or(0)},
               {"last_output_bytes", end.last_output.size()},
-              {"ticks", ticks}};
+              {"ticks", ticks},
+              {"peak_kib", peak_kib()}};
   std::ofstream(path + ".new") << report.dump();
   std::rename((path + ".new").c_str(), path.c_str());
 }

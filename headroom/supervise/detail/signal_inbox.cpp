@@ -88,7 +88,7 @@ bool SignalInbox::stop_this_process(int signal) {
   ::sigaction(signal, &plain, &ours);
   ::raise(signal);  // to this thread: it does not return before the process goes on
   ::sigaction(signal, &ours, nullptr);
-  return g_came[SIGCONT];
+  return g_came[SIGCONT].exchange(false);
 }
 
 void SignalInbox::give_back_in_child() const {

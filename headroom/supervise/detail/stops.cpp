@@ -71,7 +71,7 @@ void Stops::command_stopped(int signal) {
 }
 
 void Stops::wants_terminal(int signal) {
-  if (streams_.is_lent() || streams_.lend()) {
+  if (streams_.lend()) {
     ::kill(-group_, SIGCONT);
   } else {
     stop_with_it(signal, true);

@@ -31,14 +31,8 @@ bool is_foreground_of(int terminal) {
 
 }  // namespace
 
-Streams::Streams(bool output_to_error) : raw_(STDIN_FILENO) {
-  // A stream that is closed stays so in the child (O_CLOEXEC), but its number is taken: none of
-  // ours must become somebody's standard output.
-  for (int stream = 0; stream < 3; ++stream) {
-    const auto i = static_cast<std::size_t>(stream);
-    closed_[i] = ::fcntl(stream, F_GETFD) < 0;
-    if (closed_[i]) placeholders_[i] = Descriptor(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  }
+Streams::Streams(const ClosedStreams& closed, bool output_to_error)
+    : closed_(closed), raw_(STDIN_FILENO) {
   const int output = output_to_error ? STDERR_FILENO : STDOUT_FILENO;
   const bool two_ways = is_terminal(STDIN_FILENO) && is_terminal(output);
   shown_on_ = is_terminal(output) ? output : STDERR_FILENO;
@@ -68,7 +62,7 @@ void Streams::connect_output(int stream, int sink) {
   int& end = standard_[static_cast<std::size_t>(stream)];
   if (terminal_ && is_terminal(sink))
     end = terminal_->jobs.get();
-  else if (!closed_[static_cast<std::size_t>(sink)])
+  else if (!closed_.contains(sink))
     end = opened_pipe(sink);
   else if (stream != sink)
     end = sink;
@@ -162,8 +156,9 @@ void Streams::copy_size() {
 bool Streams::lend() {
   if (!our_terminal_.is_open())
     our_terminal_ = Descriptor(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
-  if (!our_terminal_.is_open() || ::tcgetpgrp(our_terminal_.get()) != ::getpgrp()) return false;
-  lent_ = ::tcsetpgrp(our_terminal_.get(), group_) == 0;
+  if (!our_terminal_.is_open()) return false;
+  const pid_t now = ::tcgetpgrp(our_terminal_.get());
+  lent_ = now == group_ || (now == ::getpgrp() && ::tcsetpgrp(our_terminal_.get(), group_) == 0);
   return lent_;
 }
 

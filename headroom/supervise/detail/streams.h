@@ -14,6 +14,7 @@
 #include <deque>
 #include <optional>
 
+#include "headroom/supervise/detail/closed_streams.h"
 #include "headroom/supervise/detail/copier.h"
 #include "headroom/supervise/detail/keyboard.h"
 #include "headroom/supervise/detail/pseudo_terminal.h"
@@ -24,7 +25,7 @@ namespace headroom::supervise {
 class Streams {
  public:
   // Throws BusyError where no pipe can be made. Without pseudo-terminals there are pipes.
-  explicit Streams(bool output_to_error);
+  Streams(const ClosedStreams& closed, bool output_to_error);
   ~Streams();
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
@@ -64,8 +65,7 @@ class Streams {
   void connect_output(int stream, int sink);
   [[nodiscard]] int opened_pipe(int sink);
 
-  std::array<Descriptor, 3> placeholders_;
-  std::array<bool, 3> closed_{};
+  const ClosedStreams& closed_;
   std::optional<PseudoTerminal> terminal_;
   std::vector<Descriptor> jobs_ends_;
   std::array<int, 3> standard_{-1, -1, -1};
