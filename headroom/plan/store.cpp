@@ -131,8 +131,13 @@ void change(const std::filesystem::path& file,
 
 // ---- Choosing ----
 
+// As the file has it: command lines may hold bytes that are no text.
+std::string as_text(const std::string& bytes) {
+  return Json::parse(to_line(Json(bytes))).get<std::string>();
+}
+
 bool is_about(const Entry& entry, const Situation& situation) {
-  return entry.job == situation.job && entry.card == situation.card;
+  return entry.card == situation.card && entry.job == as_text(situation.job);
 }
 
 bool fits(const Entry& entry, const Situation& situation) {
@@ -164,7 +169,7 @@ std::optional<Remembered> Store::find(const Situation& situation) const {
 void Store::remember(const Situation& situation, const std::map<std::string, long long>& values,
                      std::optional<Bytes> peak) const {
   change(file_, [&](std::vector<Entry>& entries) {
-    Entry fresh{situation.job,
+    Entry fresh{as_text(situation.job),
                 situation.card,
                 {values, peak, situation.free, std::chrono::system_clock::now()}};
     const auto same = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {

@@ -202,7 +202,7 @@ Edit room_for(const std::vector<std::string>& command, const Mapping& mapping,
   if (beside != nullptr && beside->form == mapping.form) found = neighbours(clauses, *beside);
   if (found.size() > 1) refuse_room(mapping);
   const Clause* clause = found.empty() ? &clauses.back() : found[0].clause;
-  const bool unclear = found.empty() && (clauses.size() > 2 || !clause->extensible);
+  const bool unclear = found.empty() && clauses.size() > 2;
   if (unclear || clause->words.empty()) refuse_room(mapping);
   const Word& behind = found.empty() ? clause->words.back() : *found[0].match.value;
   const auto words = words_for(mapping, !found.empty() && found[0].match.joined);
@@ -223,6 +223,13 @@ std::optional<std::string> nearest_name(const std::vector<std::string>& command,
       const bool named = word.text.starts_with('-') || word.text.find('=') != std::string::npos;
       if (named) names.push_back(word.text.substr(0, word.text.find('=')));
     }
+  }
+  // A part of a longer name first: "batch" for "--batch-size", "lr" for "optimizer.lr".
+  const std::size_t begin = mapping.name.find_first_not_of('-');
+  const std::string bare = mapping.name.substr(std::min(begin, mapping.name.size()));
+  for (const std::string& name : names) {
+    if (bare.size() > 1 && name.find(bare) != std::string::npos && name != mapping.name)
+      return name;
   }
   return nearest(mapping.name, names);
 }

@@ -88,16 +88,13 @@ class Lexer {
   }
   void comment() {
     while (more() && peek() != '\n') ++next_;
-    if (!more()) clauses_.back().extensible = false;
   }
   // What follows the sign is a word like others. A text that follows ("here" documents) is none.
   void redirection() {
     end_word();
     const std::size_t begin = next_;
     while (more() && std::string_view("<>&|").find(peek()) != std::string_view::npos) ++next_;
-    if (text_.letters.substr(begin, next_ - begin) != "<<") return;
-    clauses_.back().extensible = false;
-    stopped_ = true;
+    stopped_ = text_.letters.substr(begin, next_ - begin) == "<<";
   }
 
   void begin_clause() { clauses_.push_back({.words = {}, .in_shell = true}); }

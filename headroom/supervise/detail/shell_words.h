@@ -24,7 +24,6 @@ struct Word {
 struct Clause {
   std::vector<Word> words;
   bool in_shell = false;
-  bool extensible = true;  // words may be added behind the last one
 };
 
 // The command's own arguments first.
