@@ -97,6 +97,7 @@ ExitCode run(int argc, char** argv) {
   registry.chosen = [&gpus] { return run_overview(gpus); };
   add_gpus(registry);
   add_pick(registry);
+  add_run(registry);
   add_log(registry);
   add_clean(registry);
   add_doctor(registry);

@@ -34,6 +34,7 @@ struct Registry {
 
 void add_gpus(Registry& registry);
 void add_pick(Registry& registry);
+void add_run(Registry& registry);
 void add_log(Registry& registry);
 void add_clean(Registry& registry);
 void add_doctor(Registry& registry);

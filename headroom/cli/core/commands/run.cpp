@@ -1,0 +1,209 @@
+// `headroom run`: any command, on cards that are reserved for it, tried again with less after an
+// out-of-memory and after nothing else.
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/json.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/supervise/supervisor.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  CLI::App* app = nullptr;  // has the command to run
+  std::string gpus, need, order = "most-free", ids = "index", timeout = "60m", interval = "1s";
+  std::string more = "0s";
+  std::string resume_arg, checkpoints, stall, history;
+  std::vector<std::string> maps;
+  int count = 1;
+  long long min_batch = 1;
+  int max_retries = 10;
+  bool let_batch_change = false;
+  bool end_stalled = false;
+  bool forget = false;
+  bool json = false;
+};
+
+// Everything from the first word that is no option of ours, with or without "--" before it.
+std::vector<std::string> command_of(const Options& options) {
+  std::vector<std::string> words = options.app->remaining();
+  if (!words.empty() && words.front() == "--") words.erase(words.begin());
+  if (words.empty())
+    throw UsageError(
+        expectation("run", "a command", "none", "headroom run --need 10GiB -- python train.py"));
+  if (!words.front().starts_with("-")) return words;
+  std::vector<std::string> known;
+  for (const CLI::Option* option : options.app->get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  const std::string word = words.front().substr(0, words.front().find('='));
+  const auto close = nearest(word, known);
+  throw UsageError("unknown option '" + word + "'" +
+                   (close ? "; did you mean '" + *close + "'?" : "") + " (headroom run --help)");
+}
+
+template <typename Number>
+void at_least(const char* option, Number value, Number least) {
+  if (value < least)
+    throw UsageError(
+        expectation(option, "a number, at least " + std::to_string(least), std::to_string(value)));
+}
+
+supervise::Orders orders_from(const Options& options) {
+  at_least("--count", options.count, 1);
+  at_least("--min-batch", options.min_batch, 1LL);
+  at_least("--max-retries", options.max_retries, 0);
+  if (options.ids != "index" && options.ids != "uuid")
+    throw UsageError(expectation("--ids", "index or uuid", options.ids));
+  if (options.resume_arg.empty() != options.checkpoints.empty())
+    throw UsageError(expectation("run", "--resume-arg and --checkpoints together", "one of them",
+                                 R"(--resume-arg "--resume {}" --checkpoints "out/*.pt")"));
+  if (options.end_stalled && options.stall.empty())
+    throw UsageError(expectation("--end-stalled", "--stall with it", "none", "--stall 10m"));
+  supervise::Orders orders;
+  orders.command = command_of(options);
+  orders.devices = gpu::devices_from(options.gpus);
+  if (!options.need.empty()) orders.need = parse_bytes(options.need);
+  orders.count = options.count;
+  orders.order = gpu::parse_order(options.order);
+  orders.by_uuid = options.ids == "uuid";
+  orders.wait_timeout = parse_duration(options.timeout);
+  orders.wait_interval = parse_duration(options.interval);
+  orders.wait_for_more = parse_duration(options.more);
+  orders.maps = options.maps;
+  orders.min_batch = options.min_batch;
+  orders.keep_effective_batch = !options.let_batch_change;
+  orders.resume_arguments = options.resume_arg;
+  orders.checkpoints = options.checkpoints;
+  orders.max_retries = options.max_retries;
+  if (!options.stall.empty()) orders.stall = parse_duration(options.stall);
+  orders.end_stalled = options.end_stalled;
+  orders.history = options.history;
+  orders.remember = !options.forget;
+  orders.output_to_error = options.json;
+  return orders;
+}
+
+Json document(const supervise::Report& report) {
+  Json tries = Json::array();
+  for (const supervise::TryRecord& one : report.tries)
+    tries.push_back(parse_json(supervise::to_line(one), "a try"));
+  const auto* last = report.tries.empty() ? nullptr : &report.tries.back();
+  const auto value = [&](auto member) {
+    return last != nullptr && last->*member ? Json(*(last->*member)) : Json();
+  };
+  return {{"schema", 1},
+          {"exit_code", report.exit_code},
+          {"verdict", last != nullptr ? Json(last->verdict) : Json()},
+          {"batch", value(&supervise::TryRecord::batch)},
+          {"accumulation", value(&supervise::TryRecord::accumulation)},
+          {"waited_s", report.waited.count()},
+          {"why", report.sentence.empty() ? Json() : Json(report.sentence)},
+          {"out_of_memory", report.forensics ? oom::document(*report.forensics) : Json()},
+          {"tries", std::move(tries)}};
+}
+
+ExitCode exit_code_of(const supervise::Report& report) {
+  switch (report.outcome) {
+    case supervise::Outcome::ended:
+    case supervise::Outcome::cancelled:
+      return report.exit_code;
+    case supervise::Outcome::out_of_memory:
+      return kOutOfMemory;
+    case supervise::Outcome::busy:
+      return kBusy;
+    case supervise::Outcome::no_cards:
+      return kUnavailable;
+  }
+  return kInternal;
+}
+
+ExitCode run(const Options& options) {
+  const supervise::Orders orders = orders_from(options);
+  const auto say = [](const std::string& text) { print_error("headroom run: " + text + "\n"); };
+  ProgressLine line(30);
+  supervise::Listener listener;
+  listener.say = [&](const std::string& text) {
+    line.clear();
+    say(text);
+  };
+  listener.waiting = [&](const gpu::WaitProgress& progress) {
+    line.show("waiting " + duration_text(progress.elapsed) + " of " +
+              duration_text(progress.timeout) + ": " + progress.selection.sentence);
+  };
+  listener.starting = [&] { line.clear(); };
+  const supervise::Report report = supervise::supervise(orders, listener);
+  line.clear();
+  if (report.forensics && exit_code_of(report) != kOk) print_error(describe(*report.forensics));
+  if (!report.sentence.empty()) say(report.sentence);
+  Json json = document(report);
+  json["exit_code"] = exit_code_of(report);
+  if (options.json) print(to_line(json) + "\n");
+  return exit_code_of(report);
+}
+
+}  // namespace
+
+void add_run(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add(
+      "run", "Run any command on reserved GPUs; after an out-of-memory try again with less",
+      "  headroom run --need 10GiB -- python train.py\n"
+      "  headroom run --map \"--batch-size=batch\" --map \"--accum=accumulation\" --\n"
+      "      python train.py --batch-size 64 --accum 1\n"
+      "  headroom run --map config.yaml:training.batch_size=batch --map env:ACCUM=accumulation\n"
+      "      --resume-arg \"--resume {}\" --checkpoints \"out/ckpt-*.pt\" -- python train.py\n"
+      "  headroom run --count 4 --need 30GiB -- torchrun --nproc-per-node 4 train.py\n"
+      "  headroom run --gpus cpu -- python train.py\n\n"
+      "What --map may name: \"--flag=batch\", \"key=batch\" (key=value arguments),\n"
+      "\"FILE:a.b=batch\" (YAML, JSON), \"env:NAME=batch\"; batch or accumulation. The effective\n"
+      "batch (batch x accumulation) stays. Only an out-of-memory is tried again, never a bug.\n"
+      "Exit: the command's own code (128 + signal), 76 out of memory to the end, 75 no room in\n"
+      "time, 69 no GPU, 127 command not found.");
+  options->app = command;
+  command->prefix_command();
+  add_gpus_option(command, options->gpus);
+  command->add_option("--need", options->need,
+                      "Memory to reserve on each card (default: what it used before, else all "
+                      "that is free of one card)");
+  command->add_option("--count", options->count, "How many cards")->capture_default_str();
+  command->add_option("--order", options->order, "most-free, least-loaded or index")
+      ->capture_default_str();
+  command->add_option("--ids", options->ids, "CUDA_VISIBLE_DEVICES by index or uuid")
+      ->capture_default_str();
+  command->add_option("--timeout", options->timeout, "Longest wait for the cards")
+      ->capture_default_str();
+  command->add_option("--interval", options->interval, "Time between looks")->capture_default_str();
+  command
+      ->add_option("--wait-for-more", options->more,
+                   "After an out-of-memory that no smaller batch cures: longest wait for more "
+                   "memory than it had")
+      ->capture_default_str();
+  command
+      ->add_option("--map", options->maps,
+                   "What may be changed after an out-of-memory: PLACE=batch, PLACE=accumulation")
+      ->allow_extra_args(false);
+  command->add_option("--min-batch", options->min_batch, "Smallest batch to try")
+      ->capture_default_str();
+  command->add_flag("--let-batch-change", options->let_batch_change,
+                    "Without a mapped accumulation: let the effective batch get smaller");
+  command->add_option("--max-retries", options->max_retries, "Most tries after the first")
+      ->capture_default_str();
+  command->add_option("--resume-arg", options->resume_arg,
+                      "Added when it is tried again; {} is the newest checkpoint");
+  command->add_option("--checkpoints", options->checkpoints, "Pattern of its checkpoints");
+  command->add_option("--stall", options->stall,
+                      "Report when it neither prints nor uses its cards for so long");
+  command->add_flag("--end-stalled", options->end_stalled, "And end it then");
+  command->add_option("--history", options->history,
+                      "A line of JSON a try is added to this file (default: in the state folder)");
+  command->add_flag("--forget", options->forget, "Neither use nor keep what worked before");
+  command->add_flag("--json", options->json,
+                    "One JSON document; the command's own output goes to standard error");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,508 @@
+#include "headroom/supervise/supervisor.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/interrupt.h"
+#include "headroom/base/text.h"
+#include "headroom/gpu/cuda_order.h"
+#include "headroom/gpu/recent_ends.h"
+#include "headroom/lease/acquire.h"
+#include "headroom/lease/steady_source.h"
+#include "headroom/oom/classify.h"
+#include "headroom/plan/store.h"
+#include "headroom/supervise/aftermath.h"
+#include "headroom/supervise/checkpoints.h"
+#include "headroom/supervise/edited_files.h"
+#include "headroom/supervise/job.h"
+#include "headroom/supervise/knobs.h"
+#include "headroom/supervise/next_batch.h"
+#include "headroom/supervise/place.h"
+#include "headroom/supervise/stall.h"
+#include "headroom/supervise/usage.h"
+
+namespace headroom::supervise {
+namespace {
+
+using namespace headroom::literals;
+
+// Below this a verdict is a guess, and nothing is tried again for a guess.
+constexpr double kSureEnough = 0.5;
+constexpr Seconds kSampleInterval{1.0};
+constexpr Seconds kMemoryIsBackWithin{10.0};
+// What a job used before was seen once a second: it may have been more in between.
+constexpr std::int64_t kNeedPercent = 110;
+
+bool is_out_of_memory(const oom::Judgement& judgement) {
+  const bool memory =
+      judgement.verdict == oom::Verdict::gpu_oom || judgement.verdict == oom::Verdict::host_oom;
+  return memory && judgement.confidence >= kSureEnough;
+}
+
+// What came of one try.
+struct Attempt {
+  JobEnd end;
+  oom::Judgement judgement;
+  Usage usage;
+  std::set<pid_t> pids;  // all that it ever had
+  WallTime started;
+  std::vector<std::string> command;
+  std::optional<std::filesystem::path> checkpoint;
+};
+
+class Supervision {
+ public:
+  Supervision(const Orders& orders, const Listener& listener);
+  Report run();
+
+ private:
+  void say(const std::string& sentence) const {
+    if (listener_.say) listener_.say(sentence);
+  }
+  void say_all(const std::vector<std::string>& sentences) const {
+    for (const std::string& sentence : sentences) say(sentence);
+  }
+  // A job that runs is worth more than what we would like to keep of it.
+  template <typename Work>
+  void or_warn(const Work& work) const;
+
+  void open_history();
+  [[nodiscard]] bool on_cards() const { return orders_.devices.kind != gpu::Devices::Kind::cpu; }
+  [[nodiscard]] gpu::Machine narrowed(gpu::Machine machine) const;
+
+  // ---- Its place
+  bool take_place();
+  bool cancelled_by(const Interrupt& interrupt);
+  void wait_until_memory_is_back(const std::stop_token& cancel);
+  lease::Acquired acquire(const std::stop_token& cancel);
+  [[nodiscard]] gpu::DeviceRequest request_for_place();
+  [[nodiscard]] std::optional<Bytes> remembered_need();
+  void explain_no_place(const lease::Acquired& acquired);
+
+  // ---- One try
+  void begin_with_what_worked();
+  Attempt attempt();
+  void note(Attempt& attempt);
+  [[nodiscard]] Tried tried(const Attempt& attempt) const;
+  [[nodiscard]] plan::Situation situation() const;
+  void remember(const Attempt& attempt) const;
+
+  // ---- After it
+  bool go_on(const Attempt& attempt);
+  void change(Quantity quantity, long long& value, long long to);
+  bool smaller_batch();
+  bool roomier_place(const Attempt& attempt);
+  void give_up(std::string sentence);
+  [[nodiscard]] std::string values_text() const;
+
+  const Orders& orders_;
+  const Listener& listener_;
+  const Knobs knobs_;
+  const std::optional<long long> first_batch_, first_accumulation_;
+  const gpu::CudaEnvironment environment_ = gpu::CudaEnvironment::current();
+  const plan::Store store_;
+  std::optional<History> history_;
+  std::optional<lease::Directory> directory_;
+  std::unique_ptr<gpu::Sampler> sampler_;
+
+  long long batch_ = 1, accumulation_ = 1;
+  bool began_with_what_worked_ = false;
+  std::optional<Bytes> room_needed_;  // more than the last place had
+  Place place_;
+  std::vector<Tried> tried_;
+  EditedFiles files_;
+  Report report_;
+};
+
+Supervision::Supervision(const Orders& orders, const Listener& listener)
+    : orders_(orders),
+      listener_(listener),
+      knobs_(orders.maps, orders.command),
+      first_batch_(knobs_.value(Quantity::batch)),
+      first_accumulation_(knobs_.value(Quantity::accumulation)),
+      batch_(first_batch_.value_or(1)),
+      accumulation_(first_accumulation_.value_or(1)) {}
+
+template <typename Work>
+void Supervision::or_warn(const Work& work) const {
+  try {
+    work();
+  } catch (const Error& error) {
+    say(error.what());
+  }
+}
+
+gpu::Machine Supervision::narrowed(gpu::Machine machine) const {
+  return gpu::narrowed(std::move(machine), orders_.devices, environment_);
+}
+
+// A file that was named has to be writable; what we keep for ourselves may fail.
+void Supervision::open_history() {
+  if (!orders_.history.empty()) {
+    history_.emplace(orders_.history);
+    return;
+  }
+  or_warn([&] {
+    std::error_code ignored;  // then the file cannot be opened, and that says why
+    std::filesystem::create_directories(state_dir(), ignored);
+    history_.emplace(state_dir() / "runs.ndjson");
+  });
+}
+
+Report Supervision::run() {
+  say_all(knobs_.assumptions());
+  open_history();
+  if (on_cards()) {
+    directory_ = lease::Directory::open();
+    say_all(directory_->warnings());
+    sampler_ = std::make_unique<gpu::Sampler>(lease::steady(gpu::make_source(orders_.devices)));
+  }
+  while (take_place()) {
+    begin_with_what_worked();
+    Attempt attempt = this->attempt();
+    note(attempt);
+    if (!go_on(attempt)) break;
+  }
+  say_all(files_.put_back());
+  return std::move(report_);
+}
+
+// ---- Its place -------------------------------------------------------------------------------
+
+// What it used when it worked before, on any of the cards; nothing if nobody knows.
+std::optional<Bytes> Supervision::remembered_need() {
+  if (!orders_.remember) return {};
+  std::optional<Bytes> need;
+  for (const gpu::Card& card : narrowed(sampler_->fresh()).cards) {
+    const auto usable = gpu::usable_now(card);
+    if (!usable) continue;
+    const auto known = store_.find({.job = knobs_.job(), .card = card.name, .free = *usable});
+    if (known && known->peak)
+      need = std::max(need.value_or(Bytes{0}), *known->peak * kNeedPercent / 100);
+  }
+  return need;
+}
+
+gpu::DeviceRequest Supervision::request_for_place() {
+  gpu::DeviceRequest request;
+  request.count = orders_.count;
+  request.order = orders_.order;
+  request.need = orders_.need.value_or(Bytes{0});
+  if (!orders_.need) request.need = remembered_need().value_or(Bytes{0});
+  if (room_needed_) request.need = std::max(request.need, *room_needed_);
+  return request;
+}
+
+lease::Acquired Supervision::acquire(const std::stop_token& cancel) {
+  gpu::WaitOptions wait;
+  wait.timeout = room_needed_ ? orders_.wait_for_more : orders_.wait_timeout;
+  wait.interval = orders_.wait_interval;
+  wait.progress = listener_.waiting;
+  wait.cancel = cancel;
+  wait.narrow = [this](gpu::Machine machine) { return narrowed(std::move(machine)); };
+  wait.recent_ends = [](const gpu::Machine& machine) { return gpu::note_processes(machine); };
+  const gpu::DeviceRequest request = request_for_place();
+  // Whose need nobody knows has a card for himself, as far as it is free.
+  const bool known = orders_.need || (request.need.count > 0 && !room_needed_);
+  return lease::acquire(*directory_, *sampler_, request, wait, join(orders_.command, " "),
+                        known ? lease::Amount::needed : lease::Amount::all_usable);
+}
+
+bool Supervision::cancelled_by(const Interrupt& interrupt) {
+  if (!interrupt.happened()) return false;
+  report_.outcome = Outcome::cancelled;
+  report_.exit_code = interrupt.exit_code();
+  return true;
+}
+
+// The lease is kept from one try to the next; what the last one used comes back in steps.
+void Supervision::wait_until_memory_is_back(const std::stop_token& cancel) {
+  const auto is_back = [&](const gpu::Machine& machine) {
+    return std::all_of(place_.cards.begin(), place_.cards.end(), [&](const auto& pick) {
+      for (const gpu::Card& card : machine.cards)
+        if (card.uuid == pick.card.uuid && card.memory) return card.memory->free >= pick.usable;
+      return false;
+    });
+  };
+  const auto begin = Clock::now();
+  while (!is_back(sampler_->fresh()) && Clock::now() - begin < kMemoryIsBackWithin)
+    if (!sleep_for(0.1, cancel)) return;
+}
+
+// Cards for the next try, or false with the report's end. On the CPU there is nothing to wait for.
+bool Supervision::take_place() {
+  if (!on_cards()) return true;
+  const Interrupt interrupt;
+  if (place_.lease) {
+    wait_until_memory_is_back(interrupt.token());
+    return !cancelled_by(interrupt);
+  }
+  lease::Acquired acquired = acquire(interrupt.token());
+  report_.waited += acquired.wait.waited;
+  if (cancelled_by(interrupt)) return false;
+  if (!acquired.lease) {
+    explain_no_place(acquired);
+    return false;
+  }
+  place_.lease = std::move(acquired.lease);
+  place_.cards = std::move(acquired.wait.selection.picked);
+  return true;
+}
+
+void Supervision::explain_no_place(const lease::Acquired& acquired) {
+  if (room_needed_)
+    return give_up(report_.sentence +
+                   "; nor is there more room: " + acquired.wait.selection.sentence);
+  report_.outcome = Outcome::busy;
+  report_.sentence = acquired.wait.selection.sentence;
+  const gpu::Machine whole = sampler_->snapshot();
+  const gpu::Machine machine = narrowed(whole);
+  if (!machine.cards.empty() || machine.silent) return;
+  report_.outcome = Outcome::no_cards;
+  const std::string hidden = whole.cards.empty() ? "" : cuda_view(whole, environment_).why_empty;
+  if (!hidden.empty()) report_.sentence += "; " + hidden;
+  report_.sentence += "; try --gpus cpu to run it without";
+}
+
+// ---- One try ---------------------------------------------------------------------------------
+
+plan::Situation Supervision::situation() const {
+  if (place_.cards.empty()) {
+    const HostUse host = host_use({});
+    return {.job = knobs_.job(), .card = "CPU", .free = host.limit.value_or(Bytes{0})};
+  }
+  return {.job = knobs_.job(),
+          .card = place_.cards.front().card.name,
+          .free = place_.room().value_or(Bytes{0})};
+}
+
+// The first try alone: later ones know better.
+void Supervision::begin_with_what_worked() {
+  began_with_what_worked_ = false;
+  if (!orders_.remember || !tried_.empty() || !knobs_.has(Quantity::batch)) return;
+  const auto known = store_.find(situation());
+  if (!known || !known->values.contains("batch")) return;
+  const long long worked = known->values.at("batch");
+  if (worked >= *first_batch_ || !knobs_.has(Quantity::accumulation)) return;
+  const NextBatch begin =
+      batch_up_to(worked, *first_batch_, first_accumulation_.value_or(1), orders_.min_batch);
+  if (!begin.batch) return;
+  batch_ = *begin.batch;
+  accumulation_ = *begin.accumulation;
+  began_with_what_worked_ = true;
+  say("beginning with " + values_text() + ", which worked here on " +
+      local_timestamp(known->when).substr(0, 16) + " (--forget begins anew)");
+}
+
+Attempt Supervision::attempt() {
+  std::set<gpu::Uuid> cards;
+  for (const auto& pick : place_.cards) cards.insert(pick.card.uuid);
+  Attempt attempt{.end = {},
+                  .judgement = {},
+                  .usage = Usage(std::move(cards)),
+                  .pids = {},
+                  .started = std::chrono::system_clock::now(),
+                  .command = {},
+                  .checkpoint = {}};
+  const bool changed = !tried_.empty() || began_with_what_worked_;
+  Changed now = changed ? knobs_.with(batch_, accumulation_) : Changed{orders_.command, {}, {}};
+  if (!tried_.empty() && !orders_.checkpoints.empty())
+    attempt.checkpoint = newest_checkpoint(orders_.checkpoints, report_.tries.front().started);
+  if (attempt.checkpoint)
+    for (std::string& word : resume_arguments(orders_.resume_arguments, *attempt.checkpoint))
+      now.command.push_back(std::move(word));
+  files_.put(now.files);
+  attempt.command = now.command;
+
+  Launch launch{.command = now.command,
+                .environment = environment_of(place_, orders_.devices, orders_.by_uuid),
+                .inherited = {},
+                .output_to_error = orders_.output_to_error};
+  for (std::string& variable : now.environment) launch.environment.push_back(std::move(variable));
+  if (place_.lease) launch.inherited.push_back(place_.lease->descriptor());
+  if (listener_.starting) listener_.starting();
+
+  const oom::HostWatch host;
+  Stall stall(orders_.stall);
+  Job job(std::move(launch));
+  attempt.end = job.run(kSampleInterval, [&](const Job& running) {
+    const std::vector<pid_t> pids = running.pids();
+    attempt.pids.insert(pids.begin(), pids.end());
+    attempt.usage.note(sampler_ ? sampler_->snapshot() : gpu::Machine{}, pids);
+    const auto sentence = stall.look(running.last_output_at(), attempt.usage, pids);
+    if (!sentence) return;
+    say(*sentence);
+    if (orders_.end_stalled) job.end();
+  });
+  attempt.pids.insert(job.pid());
+  attempt.judgement =
+      oom::classify({.text = attempt.end.last_output,
+                     .type_names = {},
+                     .exit_code = attempt.end.exit_code,
+                     .signal = attempt.end.signal,
+                     .host = host.since({attempt.pids.begin(), attempt.pids.end()})});
+  return attempt;
+}
+
+// What it could have had, and what it had when it ran out.
+Tried Supervision::tried(const Attempt& attempt) const {
+  const oom::Judgement& judgement = attempt.judgement;
+  Tried one{.batch = batch_,
+            .out_of_memory = is_out_of_memory(judgement),
+            .peak = {},
+            .asked = judgement.asked,
+            .limit = {}};
+  const bool of_host = judgement.verdict == oom::Verdict::host_oom || place_.cards.empty();
+  if (of_host) {
+    if (const auto& host = attempt.usage.host_peak()) {
+      one.peak = host->peak;
+      one.limit = host->limit;
+    }
+    return one;
+  }
+  one.limit = place_.room();
+  one.peak = attempt.usage.card_peak();
+  // The program's own last word is newer than any sample.
+  if (judgement.total && judgement.free && !attempt.usage.samples().empty()) {
+    for (const CardUse& card : attempt.usage.samples().back().cards) {
+      const Bytes by_job = *judgement.total - *judgement.free - card.by_others();
+      one.peak = std::max(one.peak.value_or(Bytes{0}), by_job);
+    }
+  }
+  return one;
+}
+
+void Supervision::note(Attempt& attempt) {
+  const Tried one = tried(attempt);
+  tried_.push_back(one);
+  TryRecord record{.number = static_cast<int>(tried_.size()),
+                   .started = attempt.started,
+                   .ended = std::chrono::system_clock::now(),
+                   .exit_code = attempt.end.exit_code,
+                   .signal = attempt.end.signal,
+                   .verdict = to_string(attempt.judgement.verdict),
+                   .kind = attempt.judgement.kind,
+                   .evidence = attempt.judgement.evidence,
+                   .asked = attempt.judgement.asked,
+                   .peak = one.peak,
+                   .gpus = {},
+                   .batch = {},
+                   .accumulation = {},
+                   .command = attempt.command,
+                   .resumed_from = {}};
+  for (const auto& pick : place_.cards) record.gpus.push_back(to_string(pick.card.uuid));
+  if (knobs_.has(Quantity::batch)) record.batch = batch_;
+  if (knobs_.has(Quantity::accumulation)) record.accumulation = accumulation_;
+  if (attempt.checkpoint) record.resumed_from = attempt.checkpoint->string();
+  if (history_)
+    if (const auto reason = history_->append(record)) say(*reason);
+  report_.tries.push_back(std::move(record));
+  if (!attempt.end.ended_rest.empty())
+    say("ended what it had left behind: " + join(attempt.end.ended_rest, "; "));
+}
+
+void Supervision::remember(const Attempt& attempt) const {
+  std::map<std::string, long long> values;
+  if (knobs_.has(Quantity::batch)) values["batch"] = batch_;
+  if (knobs_.has(Quantity::accumulation)) values["accumulation"] = accumulation_;
+  const auto peak = attempt.usage.card_peak();
+  if (values.empty() && !peak) return;
+  or_warn([&] { store_.remember(situation(), values, peak); });
+}
+
+// ---- After it --------------------------------------------------------------------------------
+
+std::string Supervision::values_text() const {
+  std::string text = knobs_.name(Quantity::batch) + " " + std::to_string(batch_);
+  if (knobs_.has(Quantity::accumulation))
+    text += ", " + knobs_.name(Quantity::accumulation) + " " + std::to_string(accumulation_);
+  return text;
+}
+
+void Supervision::give_up(std::string sentence) {
+  report_.outcome = Outcome::out_of_memory;
+  report_.sentence = std::move(sentence);
+}
+
+// Whether there is to be another try; if not, the report is complete.
+bool Supervision::go_on(const Attempt& attempt) {
+  const JobEnd& end = attempt.end;
+  report_.exit_code = end.exit_code;
+  report_.outcome = Outcome::ended;
+  if (!end.started) {
+    report_.sentence = orders_.command.front() + ": " + end.not_started;
+    return false;
+  }
+  if (end.exit_code == 0) {
+    if (orders_.remember) remember(attempt);
+    return false;
+  }
+  if (end.received || !is_out_of_memory(attempt.judgement)) return false;
+  say("out of memory (" + attempt.judgement.kind + "): " + attempt.judgement.evidence);
+  if (began_with_what_worked_) or_warn([&] { store_.forget(situation(), {{"batch", batch_}}); });
+  if (static_cast<int>(tried_.size()) > orders_.max_retries) {
+    give_up("out of memory after " + counted(static_cast<long long>(tried_.size()), "try") +
+            ", the most that --max-retries allows");
+    return false;
+  }
+  report_.forensics = aftermath(attempt.judgement, attempt.usage, attempt.pids, tried_);
+  const bool again = smaller_batch() || roomier_place(attempt);
+  if (!again) report_.forensics->why_no_change = report_.sentence;
+  return again;
+}
+
+void Supervision::change(Quantity quantity, long long& value, long long to) {
+  report_.forensics->changes.push_back({knobs_.name(quantity), value, to});
+  value = to;
+}
+
+bool Supervision::smaller_batch() {
+  if (!knobs_.has(Quantity::batch)) {
+    report_.sentence =
+        "out of memory, and nothing is mapped that may be changed: "
+        "try --map \"--batch-size=batch\" --map \"--accum=accumulation\"";
+    return false;
+  }
+  const bool can_keep = knobs_.has(Quantity::accumulation);
+  if (!can_keep && orders_.keep_effective_batch) {
+    report_.sentence = "out of memory, and with a smaller " + knobs_.name(Quantity::batch) +
+                       " alone the effective batch would change: map the accumulation, too "
+                       "(--map \"--accum=accumulation\"), or allow it with --let-batch-change";
+    return false;
+  }
+  const NextBatch next =
+      next_batch(tried_, *first_batch_, first_accumulation_.value_or(1), orders_.min_batch);
+  report_.sentence = "out of memory: " + next.why;
+  if (!next.batch) return false;
+  change(Quantity::batch, batch_, *next.batch);
+  if (can_keep) change(Quantity::accumulation, accumulation_, *next.accumulation);
+  say("trying again with " + values_text() + ": " + next.why);
+  report_.sentence.clear();
+  room_needed_.reset();
+  return true;
+}
+
+// Another card, or more of this one: whatever has more room than it had.
+bool Supervision::roomier_place(const Attempt& attempt) {
+  report_.outcome = Outcome::out_of_memory;
+  const auto room = place_.room();
+  if (!room || attempt.judgement.verdict != oom::Verdict::gpu_oom) return false;
+  const Tried& last = tried_.back();
+  const Bytes wanted = last.peak.value_or(*room) + last.asked.value_or(Bytes{0});
+  room_needed_ = std::max(wanted, *room + 1_MiB);
+  place_ = {};
+  return true;
+}
+
+}  // namespace
+
+Report supervise(const Orders& orders, const Listener& listener) {
+  for (const std::string& sentence : restore_leftovers(mapped_files(orders.maps)))
+    if (listener.say) listener.say(sentence);
+  return Supervision(orders, listener).run();
+}
+
+}  // namespace headroom::supervise
