@@ -103,11 +103,21 @@ std::optional<std::size_t> want_of_memory(std::string_view text, std::size_t fir
   return {};
 }
 
+// "out_of_memory_retries: 3", "oom error handling = true": a setting is no event.
+bool is_setting(std::string_view text) {
+  const std::size_t end = text.find_first_of(":=");
+  if (end == std::string_view::npos || end > 40) return false;
+  const std::string_view value = text.substr(end + 1);
+  return matches("true", value.substr(0, 6)) || matches("false", value.substr(0, 7)) ||
+         (matches("#", value.substr(0, 3)) &&
+          text.substr(0, end).find('_') != std::string_view::npos);
+}
+
 // A program nobody listed, with words anybody understands.
 std::optional<Finding> by_plain_words(const Line& line, std::string_view text,
                                       std::string_view whole) {
   const auto begin = want_of_memory(text, line.text.size());
-  if (!begin) return {};
+  if (!begin || is_setting(text.substr(*begin))) return {};
   const std::string_view near = text.substr(0, *begin + 300);
   Finding finding;
   if (speaks_of_device(near) && !speaks_of_host(near)) {
