@@ -22,7 +22,39 @@ constexpr std::size_t kLongestEvidence = 1000;
 struct Log {
   std::vector<Line> lines;
   std::vector<Finding> findings;
+  // How much the lines from each on show the program at work.
+  std::vector<std::size_t> progress_from;
+  std::vector<std::size_t> survived;  // lines that say so, in their order
 };
+
+// A progress bar that a dying process or another rank draws once more is not enough, so bars count
+// by what is different in them.
+std::vector<std::size_t> progress_from(const std::vector<Line>& lines) {
+  std::vector<std::size_t> progress(lines.size() + 1, 0);
+  std::set<std::string_view> bars;
+  std::size_t steps = 0;
+  for (std::size_t i = lines.size(); i-- > 0;) {
+    if (detail::shows_progress(lines[i])) {
+      if (detail::matches("%|", lines[i].text)) {
+        bars.insert(lines[i].text);
+      } else {
+        ++steps;
+      }
+    }
+    progress[i] = steps + bars.size() / 3;
+  }
+  return progress;
+}
+
+Log read(std::string_view text) {
+  Log log;
+  log.lines = detail::lines_of(text);
+  log.findings = detail::findings_in(log.lines);
+  log.progress_from = progress_from(log.lines);
+  for (const Finding& finding : log.findings)
+    if (finding.meaning == Meaning::survived) log.survived.push_back(finding.line);
+  return log;
+}
 
 Judgement not_to_be_told(std::string kind, double confidence, std::string evidence = {}) {
   Judgement judgement;
@@ -48,36 +80,16 @@ Judgement from(const Log& log, const Finding& finding) {
   return judgement;
 }
 
-// How many lines from `from` on show the program at work. A progress bar that a dying process or
-// another rank draws once more is not enough, so bars count by what is different in them.
-std::size_t progress_after(const Log& log, std::size_t from) {
-  std::size_t steps = 0;
-  std::set<std::string_view> bars;
-  for (std::size_t i = from; i < log.lines.size(); ++i) {
-    const Line& line = log.lines[i];
-    if (!detail::shows_progress(line)) continue;
-    if (detail::matches("%|", line.text)) {
-      bars.insert(line.text);
-    } else {
-      ++steps;
-    }
-  }
-  return steps + bars.size() / 3;
-}
-
 // Whether the program went on after this finding: it says so close to it, or it shows steps.
-bool was_survived(const Log& log, std::size_t which, std::optional<int> exit_code) {
+bool was_survived(const Log& log, const Finding& finding, std::optional<int> exit_code) {
   constexpr std::size_t kClose = 40;
-  const std::size_t line = log.findings[which].line;
-  for (const Finding& other : log.findings) {
-    if (other.meaning != Meaning::survived) continue;
-    if (other.line >= line && other.line - line <= kClose) return true;
-    // "Ran out of memory, retrying ...": the exception may be printed after it, but what fails
-    // again after that is no longer survived.
-    if (other.line < line && line - other.line <= 1) return true;
-  }
+  // "Ran out of memory, retrying ...": the exception may be printed right after it. What fails
+  // later is no longer survived.
+  const std::size_t first = finding.line > 0 ? finding.line - 1 : 0;
+  const auto said = std::lower_bound(log.survived.begin(), log.survived.end(), first);
+  if (said != log.survived.end() && *said <= finding.line + kClose) return true;
   const std::size_t enough = exit_code == 0 ? 1 : 2;
-  return progress_after(log, line + 1) >= enough;
+  return log.progress_from[finding.line + 1] >= enough;
 }
 
 bool ends_in_success(const Log& log, std::size_t from) {
@@ -143,7 +155,7 @@ std::optional<std::size_t> first_cause(const Log& log, const Ending& ending) {
   std::optional<std::size_t> first;
   for (std::size_t i = 0; i < log.findings.size(); ++i) {
     const Finding& finding = log.findings[i];
-    if (!detail::is_memory(finding) || was_survived(log, i, ending.exit_code)) continue;
+    if (!detail::is_memory(finding) || was_survived(log, finding, ending.exit_code)) continue;
     if (!first) {
       first = i;
       continue;
@@ -263,8 +275,7 @@ std::optional<Judgement> by_other_failures(const Log& log) {
 }  // namespace
 
 Judgement classify(const Ending& ending) {
-  Log log{detail::lines_of(ending.text), {}};
-  log.findings = detail::findings_in(log.lines);
+  const Log log = read(ending.text);
   const std::optional<std::size_t> cause = first_cause(log, ending);
   std::optional<Judgement> host = by_host(ending);
   if (cause) {

@@ -39,11 +39,11 @@ std::string_view sentence_before(std::string_view text, std::size_t at) {
 
 // "If you encounter CUDA out of memory, try ...": advice, whatever happened.
 bool is_advice(std::string_view before) {
-  constexpr std::array<std::string_view, 23> kAdvice{
-      "<if you",      "<if the",  "<if there",  "<if this",   "<if cuda",          "<if gpu",
-      "<if it ",      "<if your", "<if an",     "<if memory", "<in case of",       "<in case",
-      "<to avoid",    "<avoid ",  "<prevent",   "<when you",  "<help with",        "<how to",
-      "<in order to", "<ensure ", "<otherwise", "<tip:",      "<will be killed if"};
+  constexpr std::array<std::string_view, 22> kAdvice{
+      "<if you",   "<if the",    "<if there", "<if this",          "<if cuda",    "<if gpu",
+      "<if it ",   "<if your",   "<if an",    "<if memory",        "<in case of", "<in case",
+      "<to avoid", "<avoid ",    "<prevent",  "<when you",         "<help with",  "<how to",
+      "<ensure ",  "<otherwise", "<tip:",     "<will be killed if"};
   return any_matches(kAdvice, before);
 }
 
@@ -169,10 +169,23 @@ bool is_exception(std::string_view text) {
   return matches("error: ", text) || matches("exception: ", text) || text.ends_with("error");
 }
 
+// A warning ends nothing, except that schedulers and Spark warn of what they have killed.
+std::optional<Finding> warned_kill(const Line& line) {
+  const auto found = first_rule(host_rules(), line.text, line.text.size());
+  if (!found) return {};
+  const std::span<const Rule> killers = host_rules().front().rules;
+  const bool is_killer =
+      found->rule >= killers.data() && found->rule < killers.data() + killers.size();
+  if (!is_killer && found->rule->kind != "java") return {};
+  Finding finding = from(*found->rule);
+  finding.confidence = std::min(finding.confidence, 0.75);
+  return finding;
+}
+
 std::optional<Finding> finding_in(const Line& line, std::string_view text, std::string_view whole) {
   const std::size_t first_line = line.text.size();
   if (const auto found = first_rule(harmless_rules(), text, first_line)) return from(*found->rule);
-  if (line.level == Level::warning) return {};
+  if (line.level == Level::warning) return warned_kill(line);
   if (const auto found = first_rule(named_reasons(), line.text, first_line))
     return from(*found->rule);
   auto finding = memory_finding(line, text, whole);

@@ -122,13 +122,14 @@ struct Word {
 
 // As loggers write it, near the beginning of a line. The first that is found counts.
 Level level_by_word(std::string_view head) {
-  constexpr std::array<Word, 11> kWords{{{"<ERROR>", Level::error},
+  constexpr std::array<Word, 12> kWords{{{"<ERROR>", Level::error},
                                          {"<CRITICAL>", Level::error},
                                          {"<FATAL>", Level::error},
                                          {"NCCL WARN", Level::error},  // its only word for an error
                                          {"<WARNING>", Level::warning},
                                          {"<WARN>", Level::warning},
                                          {"Warning: ", Level::warning},
+                                         {"<warning: ", Level::warning},
                                          {"<INFO>", Level::debug},
                                          {"<DEBUG>", Level::debug},
                                          {"level=warn", Level::warning},
@@ -163,6 +164,7 @@ Level level_by_letter(std::string_view head) {
   const bool glog = head.size() > 5 && is_digit(head[1]) && is_digit(head[2]) &&
                     is_digit(head[3]) && (is_digit(head[4]) || head[4] == ' ');
   if (glog && head[0] == 'I') return Level::debug;
+  if (glog && head[0] == 'W') return Level::warning;
   if (glog && (head[0] == 'E' || head[0] == 'F')) return Level::error;
   return Level::none;
 }

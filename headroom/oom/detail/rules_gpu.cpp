@@ -103,6 +103,8 @@ constexpr std::array kNccl{
 
 // Those with an own name for it, which outranks the CUDA words inside.
 constexpr std::array kFrameworks{
+    possible("ffmpeg", "openencodesessionex failed: out of memory"),
+    gpu("accelerate", 0.85, "no executable batch size found"),
     gpu("onnxruntime", 0.9, "onnx*cuda failure 2: out of memory"),
     host("onnxruntime", 0.75, "_nchwc*bfc_arena*failed to allocate memory for requested buffer"),
     host("onnxruntime", 0.75,
@@ -230,7 +232,8 @@ constexpr std::array kOtherDevices{
     gpu("hip", 0.9, "hiperrormemoryallocation"),
     gpu("hip", 0.9, "hip error*out of memory"),
     gpu("hip", 0.85, "hip*out of memory"),
-    gpu("hip", 0.7, "hsa_status_error_out_of_resources"),
+    gpu("hip", 0.8, "hsa_status_error_out_of_resources*available free mem"),
+    possible("hip", "hsa_status_error_out_of_resources"),
     gpu("hip", 0.75, "failed to allocate*hiperror_t(1002)"),
     gpu("xpu", 0.9, "_error_out_of_device_memory*level*zero"),
     gpu("xpu", 0.9, "ze_result_error_out_of_device_memory"),
@@ -255,6 +258,7 @@ constexpr std::array kOtherDevices{
     gpu("npu", 0.85, "npu*out of memory"),
     gpu("opencl", 0.85, "mem_object_allocation_failure"),
     gpu("opencl", 0.85, "memobjectallocationfailure"),
+    gpu("opencl", 0.85, "not enough allocatable device memory"),
     possible("opencl", "cl_out_of_resources"),
     possible("opencl", "out_of_resources"),
     possible("opencl", "outofresources"),
@@ -265,6 +269,9 @@ constexpr std::array kOtherDevices{
     gpu("vulkan", 0.85, "erroroutofdevicememory"),
     gpu("vulkan", 0.85, "error_out_of_device_memory"),
     gpu("vulkan", 0.7, "outofdevicememory"),
+    gpu("opengl", 0.8, "gl_out_of_memory"),
+    gpu("directml", 0.7, "8007000e"),
+    gpu("directx", 0.8, "out of video memory"),
     gpu("webgpu", 0.75, "webgpu*out of memory"),
     gpu("cuda_runtime", 0.8, "out of device memory"),
     gpu("cuda_runtime", 0.8, "gpu*ran out of memory"),
