@@ -1,6 +1,8 @@
 // Whether the kernel killed something for want of host memory meanwhile: counters of the control
 // group and of the machine, read before and after, and what the kernel's log says if it may be
-// read.
+// read. Reads a handful of small files; what cannot be read is not known, never an error.
+//
+// Thread rule: none; one thread at a time.
 //
 //   HostWatch watch;             // before the program starts
 //   ...
@@ -10,6 +12,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,15 +26,22 @@ struct HostPressure {
   std::string kernel_line;                    // of the kernel's log, naming one of the pids
 };
 
+namespace detail {
+class KernelLog;
+}
+
 class HostWatch {
  public:
   // `root` is "/", except in tests.
   explicit HostWatch(std::filesystem::path root = "/");
+  // The kernel names processes by their numbers in the machine's first namespace; if ours are
+  // others, its log is left alone.
   [[nodiscard]] HostPressure since(const std::vector<pid_t>& pids) const;
 
  private:
   std::filesystem::path root_;
   std::optional<long long> group_before_, machine_before_;
+  std::shared_ptr<detail::KernelLog> kernel_log_;  // from now on; copies share it
 };
 
 }  // namespace headroom::oom

@@ -61,7 +61,7 @@ InterruptibleInput::~InterruptibleInput() {
 
 void InterruptibleInput::check() const {
   if (error_ != 0)
-    throw InputError(std::string("[trace] cannot read standard input: ") + std::strerror(error_));
+    throw InputError(std::string("cannot read standard input: ") + std::strerror(error_));
 }
 
 void InterruptibleInput::give_up(int error) {

@@ -106,6 +106,7 @@ ExitCode run(int argc, char** argv) {
   add_cards(registry);
   add_models(registry);
   add_trace(registry);
+  add_oom(registry);
   add_version(registry);
   add_completion(registry);
   app.require_subcommand(0, 1);

@@ -1,0 +1,150 @@
+// `headroom oom classify`: whether what a program printed tells of an out-of-memory.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "headroom/base/error.h"
+#include "headroom/base/json.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/interrupt.h"
+#include "headroom/cli/core/interruptible_input.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/oom/classify.h"
+#include "headroom/oom/forensics.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  std::string exit_code, signal;
+  bool json = false;
+};
+
+// The beginning and the end of an input of any size: causes stand in the one, last words in the
+// other.
+class Ends {
+ public:
+  void add(std::string_view piece) {
+    const std::size_t to_head = std::min(piece.size(), kHead - head_.size());
+    head_ += piece.substr(0, to_head);
+    tail_ += piece.substr(to_head);
+    if (tail_.size() <= 2 * kTail) return;
+    tail_.erase(0, tail_.size() - kTail);
+    cut_ = true;
+  }
+
+  [[nodiscard]] std::string text() && {
+    if (cut_) head_ += "\n";
+    return std::move(head_) + tail_;
+  }
+
+ private:
+  static constexpr std::size_t kHead = std::size_t{1} << 20, kTail = std::size_t{4} << 20;
+  std::string head_, tail_;
+  bool cut_ = false;
+};
+
+std::string read_ends(const InterruptibleInput& input) {
+  Ends ends;
+  std::array<char, 65536> piece{};
+  while (true) {
+    const ssize_t size = ::read(STDIN_FILENO, piece.data(), piece.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) throw InputError("[oom classify] cannot read standard input");
+    if (size == 0) break;
+    ends.add({piece.data(), static_cast<std::size_t>(size)});
+  }
+  input.check();
+  return std::move(ends).text();
+}
+
+std::string amount(const std::optional<Bytes>& bytes) {
+  return bytes ? to_string(*bytes) : "not said";
+}
+
+std::string sentence(const oom::Judgement& judgement) {
+  switch (judgement.verdict) {
+    case oom::Verdict::gpu_oom:
+      return "out of the card's memory";
+    case oom::Verdict::host_oom:
+      return "out of the host's memory";
+    case oom::Verdict::not_oom:
+      return "not an out-of-memory";
+    case oom::Verdict::unknown:
+      break;
+  }
+  return "cannot be told from this";
+}
+
+std::string view(const oom::Judgement& judgement) {
+  std::string text = fmt::format("{}: {} ({:.0f} % sure)\n", to_string(judgement.verdict),
+                                 sentence(judgement), judgement.confidence * 100);
+  if (!judgement.kind.empty()) text += "  kind      " + judgement.kind + "\n";
+  const Terminal terminal = standard_output();
+  const auto width = static_cast<std::size_t>(std::max(terminal.width, 40)) - 12;
+  if (!judgement.evidence.empty())
+    text += "  evidence  " + fitted(judgement.evidence, width, terminal) + "\n";
+  if (judgement.asked || judgement.total || judgement.free)
+    text += fmt::format("  asked     {}; free {}, total {}\n", amount(judgement.asked),
+                        amount(judgement.free), amount(judgement.total));
+  if (judgement.device) text += fmt::format("  device    {}\n", *judgement.device);
+  return text;
+}
+
+std::optional<int> number_from(const std::string& option, const std::string& text, int least,
+                               int most) {
+  if (text.empty()) return {};
+  const auto number = to_integer(text);
+  if (!number || *number < least || *number > most)
+    throw UsageError(expectation(option, fmt::format("a number from {} to {}", least, most), text));
+  return static_cast<int>(*number);
+}
+
+ExitCode run(const Options& options) {
+  oom::Ending ending;
+  ending.exit_code = number_from("--exit-code", options.exit_code, -255, 255);
+  ending.signal = number_from("--signal", options.signal, 1, 64);
+  if (::isatty(STDIN_FILENO) != 0)
+    print_error("headroom oom classify: reads what a program printed; end with Ctrl-D\n");
+  const Interrupt interrupt;
+  std::string text;
+  {
+    const InterruptibleInput input(interrupt.token());
+    text = read_ends(input);
+  }
+  if (interrupt.happened()) return interrupt.exit_code();
+  ending.text = text;
+  const oom::Judgement judgement = oom::classify(ending);
+  print(options.json ? to_line(oom::document(judgement)) + "\n" : view(judgement));
+  return kOk;
+}
+
+}  // namespace
+
+void add_oom(Registry& registry) {
+  CLI::App* group = registry.add("oom", "Tell an out-of-memory from every other failure",
+                                 "  headroom oom classify < train.log");
+  group->require_subcommand(1);
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add(
+      "classify", "Was it an out-of-memory? Judge what a program printed",
+      "  headroom oom classify < train.log\n"
+      "  python train.py 2>&1 | tee train.log; headroom oom classify < train.log\n"
+      "  headroom oom classify --exit-code 137 --json < train.log\n\n"
+      "gpu_oom, host_oom, not_oom, or unknown where the text proves neither. Below 80 %, have\n"
+      "a look yourself. Exit: 0 whenever it could answer.",
+      group);
+  command->add_option("--exit-code", options->exit_code,
+                      "How the program ended: 0 to 255, or minus a signal");
+  command->add_option("--signal", options->signal, "The signal that ended it: 1 to 64");
+  command->add_flag("--json", options->json, "One JSON document");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,295 @@
+#include "headroom/oom/classify.h"
+
+#include <algorithm>
+#include <csignal>
+#include <set>
+
+#include "headroom/base/text.h"
+#include "headroom/oom/detail/figures.h"
+#include "headroom/oom/detail/findings.h"
+#include "headroom/oom/detail/lines.h"
+#include "headroom/oom/detail/pattern.h"
+
+namespace headroom::oom {
+namespace {
+
+using detail::Finding;
+using detail::Line;
+using detail::Meaning;
+
+constexpr std::size_t kLongestEvidence = 1000;
+
+struct Log {
+  std::vector<Line> lines;
+  std::vector<Finding> findings;
+  // How much the lines from each on show the program at work.
+  std::vector<std::size_t> progress_from;
+  std::vector<std::size_t> survived;  // lines that say so, in their order
+};
+
+// A progress bar that a dying process or another rank draws once more is not enough, so bars count
+// by what is different in them.
+std::vector<std::size_t> progress_from(const std::vector<Line>& lines) {
+  std::vector<std::size_t> progress(lines.size() + 1, 0);
+  std::set<std::string_view> bars;
+  std::size_t steps = 0;
+  for (std::size_t i = lines.size(); i-- > 0;) {
+    if (detail::shows_progress(lines[i])) {
+      if (detail::matches("%|", lines[i].text)) {
+        bars.insert(lines[i].text);
+      } else {
+        ++steps;
+      }
+    }
+    progress[i] = steps + bars.size() / 3;
+  }
+  return progress;
+}
+
+Log read(std::string_view text) {
+  Log log;
+  log.lines = detail::lines_of(text);
+  log.findings = detail::findings_in(log.lines);
+  log.progress_from = progress_from(log.lines);
+  for (const Finding& finding : log.findings)
+    if (finding.meaning == Meaning::survived) log.survived.push_back(finding.line);
+  return log;
+}
+
+Judgement not_to_be_told(std::string kind, double confidence, std::string evidence = {}) {
+  Judgement judgement;
+  judgement.kind = std::move(kind);
+  judgement.confidence = confidence;
+  judgement.evidence = std::move(evidence);
+  return judgement;
+}
+
+std::string evidence_of(const Log& log, const Finding& finding) {
+  std::string_view printed = trim(log.lines[finding.line].printed);
+  return std::string(printed.substr(0, kLongestEvidence));
+}
+
+Judgement from(const Log& log, const Finding& finding) {
+  Judgement judgement;
+  judgement.kind = finding.kind;
+  judgement.confidence = finding.confidence;
+  judgement.evidence = evidence_of(log, finding);
+  if (finding.meaning == Meaning::gpu) judgement.verdict = Verdict::gpu_oom;
+  if (finding.meaning == Meaning::host) judgement.verdict = Verdict::host_oom;
+  if (finding.meaning == Meaning::other) judgement.verdict = Verdict::not_oom;
+  return judgement;
+}
+
+// Whether the program went on after this finding: it says so close to it, or it shows steps.
+bool was_survived(const Log& log, const Finding& finding, std::optional<int> exit_code) {
+  constexpr std::size_t kClose = 40;
+  // "Ran out of memory, retrying ...": the exception may be printed right after it. What fails
+  // later is no longer survived.
+  const std::size_t first = finding.line > 0 ? finding.line - 1 : 0;
+  const auto said = std::lower_bound(log.survived.begin(), log.survived.end(), first);
+  if (said != log.survived.end() && *said <= finding.line + kClose) return true;
+  const std::size_t enough = exit_code == 0 ? 1 : 2;
+  return log.progress_from[finding.line + 1] >= enough;
+}
+
+bool ends_in_success(const Log& log, std::size_t from) {
+  constexpr std::string_view kSuccess[] = {
+      "<saved to",     "<saved in", "training complete", "<finished training", "<training finished",
+      "<successfully", "<done.",    "executed in"};
+  for (std::size_t i = from; i < log.lines.size(); ++i)
+    for (const std::string_view pattern : kSuccess)
+      if (detail::matches(pattern, log.lines[i].text)) return true;
+  return false;
+}
+
+// A sticky error of the card before it makes every later allocation fail.
+bool stands_after_a_broken_card(const Log& log, std::size_t which) {
+  return std::any_of(log.findings.begin(),
+                     log.findings.begin() + static_cast<std::ptrdiff_t>(which),
+                     [](const Finding& finding) {
+                       return finding.meaning == Meaning::other &&
+                              (finding.kind == "cuda_runtime" || finding.kind == "kernel");
+                     });
+}
+
+// The card itself failed after it, in words that are no want of memory.
+bool ends_with_another_error_of_the_card(const Log& log, std::size_t which) {
+  const Finding& last = log.findings.back();
+  return log.findings.size() > which + 1 && last.meaning == Meaning::other &&
+         last.kind == "cuda_runtime";
+}
+
+// As sure as the circumstances allow.
+double most_confidence(const Log& log, std::size_t which, const Judgement& judgement,
+                       const Ending& ending) {
+  constexpr Bytes kTiny{4096};  // who cannot have that has another trouble, perhaps
+  if (ending.exit_code == 0) return 0.6;
+  if (ends_in_success(log, log.findings[which].line + 1)) return 0.7;
+  if (ends_with_another_error_of_the_card(log, which)) return 0.7;
+  if (judgement.asked && *judgement.asked < kTiny) return 0.7;
+  return 1;
+}
+
+Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& ending) {
+  const Finding& finding = log.findings[which];
+  Judgement judgement = from(log, finding);
+  const auto figures = detail::figures_in(detail::joined(log.lines, finding.line, 8));
+  judgement.asked = figures.asked;
+  judgement.total = figures.total;
+  judgement.free = figures.free;
+  if (finding.meaning == Meaning::gpu) judgement.device = figures.device;
+  if (judgement.asked && *judgement.asked >= detail::kBeyondAnyDevice) {
+    judgement.verdict = Verdict::unknown;  // a corrupt size: less of everything would not help
+    judgement.confidence = 0.4;
+  }
+  if (stands_after_a_broken_card(log, which))
+    judgement = not_to_be_told(judgement.kind, 0.4, judgement.evidence);
+  judgement.confidence =
+      std::min(judgement.confidence, most_confidence(log, which, judgement, ending));
+  return judgement;
+}
+
+// The first cause: of several ranks the first that ran out of memory, and not what the others say
+// of connections and timeouts then. Among lines close together the surer one tells more.
+std::optional<std::size_t> first_cause(const Log& log, const Ending& ending) {
+  std::optional<std::size_t> first;
+  for (std::size_t i = 0; i < log.findings.size(); ++i) {
+    const Finding& finding = log.findings[i];
+    if (!detail::is_memory(finding) || was_survived(log, finding, ending.exit_code)) continue;
+    if (!first) {
+      first = i;
+      continue;
+    }
+    const Finding& best = log.findings[*first];
+    const bool same_side = best.meaning == finding.meaning;
+    if (same_side && finding.line - best.line <= 12 && finding.confidence > best.confidence + 0.04)
+      first = i;
+  }
+  return first;
+}
+
+// What the types of the exceptions say, the outermost first: the innermost is the cause.
+std::optional<Judgement> by_types(const std::vector<std::string>& names) {
+  std::optional<Judgement> judgement;
+  for (const std::string& name : names) {
+    const std::string type = lower(name);
+    const auto is = [&](std::string_view pattern) { return detail::matches(pattern, type); };
+    Judgement found;
+    found.confidence = 0.9;
+    found.evidence = name;
+    if (is("c10::outofmemoryerror") || is("torch*outofmemoryerror")) {
+      found.verdict = Verdict::gpu_oom;
+      found.kind = "cuda_caching_allocator";
+    } else if (is("rmm::out_of_memory") || is("cupy*outofmemoryerror") || is("cuda::*memory")) {
+      found.verdict = Verdict::gpu_oom;
+      found.kind = is("rmm") ? "rmm" : "cupy";
+    } else if (is("resourceexhaustederror")) {
+      found.confidence = 0.6;  // of a quota, too
+      found.kind = "tensorflow";
+    } else if (is("ray*outofmemoryerror")) {
+      found.verdict = Verdict::host_oom;
+      found.kind = "ray";
+    } else if (is("bad_alloc") || is("bad_array_new_length")) {
+      found.verdict = Verdict::host_oom;
+      found.kind = "bad_alloc";
+    } else if (is("<memoryerror>") || is("arraymemoryerror")) {
+      found.verdict = Verdict::host_oom;
+      found.kind = "python_memoryerror";
+    } else {
+      continue;
+    }
+    judgement = found;
+  }
+  return judgement;
+}
+
+std::optional<int> signal_of(const Ending& ending) {
+  if (ending.signal) return ending.signal;
+  if (!ending.exit_code) return {};
+  if (*ending.exit_code > 128 && *ending.exit_code < 128 + 65) return *ending.exit_code - 128;
+  if (*ending.exit_code < 0 && *ending.exit_code > -65) return -*ending.exit_code;
+  return {};
+}
+
+// What the system counted. A kill in our own control group or a line that names one of our
+// processes is proof; one somewhere on the machine is a hint.
+std::optional<Judgement> by_host(const Ending& ending) {
+  if (!ending.host) return {};
+  const HostPressure& host = *ending.host;
+  Judgement judgement;
+  judgement.verdict = Verdict::host_oom;
+  judgement.kind = "kernel";
+  if (!host.kernel_line.empty()) {
+    judgement.confidence = 0.95;
+    judgement.evidence = host.kernel_line;
+    return judgement;
+  }
+  const bool killed = signal_of(ending) == SIGKILL;
+  if (host.kills_in_group.value_or(0) > 0) {
+    judgement.confidence = killed ? 0.95 : 0.85;
+    judgement.evidence =
+        "memory.events: " + counted(*host.kills_in_group, "process") + " killed for memory";
+    return judgement;
+  }
+  if (killed && !host.kills_in_group && host.kills_on_machine.value_or(0) > 0) {
+    judgement.confidence = 0.7;
+    judgement.evidence =
+        "vmstat: " + counted(*host.kills_on_machine, "process") + " killed for memory here";
+    return judgement;
+  }
+  return {};
+}
+
+// The status alone.
+Judgement by_status(const Ending& ending) {
+  const std::optional<int> signal = signal_of(ending);
+  const auto no_memory = [](std::string kind, double confidence, std::string evidence) {
+    Judgement judgement = not_to_be_told(std::move(kind), confidence, std::move(evidence));
+    judgement.verdict = Verdict::not_oom;
+    return judgement;
+  };
+  if (signal == SIGKILL) return not_to_be_told("sigkill", 0.5, "ended by signal 9");
+  if (signal == SIGSEGV) return no_memory("sigsegv", 0.8, "ended by signal 11");
+  if (signal == SIGTERM) return no_memory("sigterm", 0.9, "ended by signal 15");
+  if (signal == SIGINT) return no_memory("sigint", 0.95, "ended by signal 2");
+  if (signal == SIGHUP) return no_memory("sighup", 0.9, "ended by signal 1");
+  if (signal == SIGABRT) return not_to_be_told("abort", 0.5, "ended by signal 6");
+  if (signal == SIGBUS) return not_to_be_told("sigbus", 0.5, "ended by signal 7");
+  if (ending.exit_code == 124) return no_memory("timeout", 0.8, "exit code 124");
+  if (ending.exit_code == 0) return no_memory("success", 0.9, "exit code 0");
+  return not_to_be_told("", 0.3);
+}
+
+// No memory in the text: the last failure that it names, unless a doubtful one comes first.
+std::optional<Judgement> by_other_failures(const Log& log) {
+  const Finding* last = nullptr;
+  for (const Finding& finding : log.findings) {
+    if (finding.meaning == Meaning::possible) return from(log, finding);
+    if (finding.meaning == Meaning::other && (!last || finding.confidence >= last->confidence))
+      last = &finding;
+  }
+  if (last == nullptr) return {};
+  return from(log, *last);
+}
+
+}  // namespace
+
+Judgement classify(const Ending& ending) {
+  const Log log = read(ending.text);
+  const std::optional<std::size_t> cause = first_cause(log, ending);
+  std::optional<Judgement> host = by_host(ending);
+  if (cause) {
+    Judgement judgement = judgement_of_memory(log, *cause, ending);
+    const bool unsure = judgement.verdict == Verdict::unknown || judgement.confidence < 0.8;
+    return host && unsure && host->confidence > judgement.confidence ? *host : judgement;
+  }
+  if (auto judgement = by_types(ending.type_names)) return *judgement;
+  const auto named = by_other_failures(log);
+  const bool killed = signal_of(ending) == SIGKILL;
+  if (host && (killed || !named || named->verdict == Verdict::unknown)) return *host;
+  const bool plain_end = ending.exit_code == 0 && !ending.signal;
+  if (!plain_end && named) return *named;
+  return by_status(ending);
+}
+
+}  // namespace headroom::oom

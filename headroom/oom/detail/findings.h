@@ -1,0 +1,29 @@
+// What the rules say of a program's lines, in their order.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/oom/detail/lines.h"
+#include "headroom/oom/detail/rules.h"
+
+namespace headroom::oom::detail {
+
+struct Finding {
+  Meaning meaning = Meaning::possible;
+  std::string kind;
+  double confidence = 0;
+  std::size_t line = 0;
+};
+
+// Of memory: device or host.
+[[nodiscard]] bool is_memory(const Finding& finding);
+
+// Each line's finding, if it has one; harmless lines have none.
+[[nodiscard]] std::vector<Finding> findings_in(const std::vector<Line>& lines);
+
+// Whether the line shows a program at work: a step with its loss, a progress bar.
+[[nodiscard]] bool shows_progress(const Line& line);
+
+}  // namespace headroom::oom::detail

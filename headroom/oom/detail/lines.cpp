@@ -1,0 +1,246 @@
+#include "headroom/oom/detail/lines.h"
+
+#include <algorithm>
+#include <array>
+
+#include "headroom/base/text.h"
+#include "headroom/oom/detail/pattern.h"
+
+namespace headroom::oom::detail {
+namespace {
+
+constexpr std::size_t kLongestLine = 8192;
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// Behind an escape sequence that begins at `at` (colours, cursor movements, window titles).
+std::size_t after_escape(std::string_view text, std::size_t at) {
+  if (at + 1 >= text.size()) return text.size();
+  if (text[at + 1] == ']') {
+    const std::size_t end = text.find('\a', at);
+    return end == std::string_view::npos ? at + 2 : end + 1;
+  }
+  if (text[at + 1] != '[') return at + 2;
+  std::size_t end = at + 2;
+  while (end < text.size() && (text[end] < '@' || text[end] > '~')) ++end;
+  return std::min(end + 1, text.size());
+}
+
+// "[36m", "[0m": what is left of a colour where the escape character was lost on the way.
+std::size_t after_orphan_colour(std::string_view text, std::size_t at) {
+  std::size_t end = at + 1;
+  while (end < text.size() && (is_digit(text[end]) || text[end] == ';')) ++end;
+  return end > at + 1 && end < text.size() && text[end] == 'm' ? end + 1 : at;
+}
+
+std::string without_colours(std::string_view text) {
+  std::string clean;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t next = at;
+    if (text[at] == '\x1b') next = after_escape(text, at);
+    if (text[at] == '[') next = after_orphan_colour(text, at);
+    if (next == at) clean += text[next++];
+    at = next;
+  }
+  return clean;
+}
+
+struct Replacement {
+  std::string_view from, to;
+};
+// Quotes of other languages, blanks that do not break, box drawings of pretty tracebacks.
+constexpr std::array<Replacement, 11> kReplacements{{{"\u2018", "'"},
+                                                     {"\u2019", "'"},
+                                                     {"\u201c", "\""},
+                                                     {"\u201d", "\""},
+                                                     {"\u00ab", "\""},
+                                                     {"\u00bb", "\""},
+                                                     {"\u00a0", " "},
+                                                     {"\u2502", " "},
+                                                     {"\u2503", " "},
+                                                     {"\u2551", " "},
+                                                     {"\uff1a", ":"}}};
+
+std::string plain(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const Replacement* replacement = nullptr;
+    if (static_cast<unsigned char>(text[at]) >= 0x80)
+      for (const Replacement& candidate : kReplacements)
+        if (text.substr(at).starts_with(candidate.from)) replacement = &candidate;
+    const std::string_view next = replacement ? replacement->to : text.substr(at, 1);
+    at += replacement ? replacement->from.size() : 1;
+    const bool blank = static_cast<unsigned char>(next[0]) <= ' ' || next[0] == '\x7f';
+    if (!blank) {
+      result += next;
+    } else if (!result.empty() && result.back() != ' ') {
+      result += ' ';
+    }
+  }
+  while (result.ends_with(' ')) result.pop_back();
+  return result;
+}
+
+// Behind "(Worker pid=12) ", "[rank0]: ", "[1,0]<stderr>:", "vllm-1 | ", "12: ", "> ".
+std::size_t after_prefix(std::string_view text) {
+  if (text.starts_with("> ")) return 2;
+  if (text.starts_with('(') || text.starts_with('[')) {
+    const std::size_t end = text.find(text[0] == '(' ? ')' : ']');
+    if (end == std::string_view::npos || end > 80) return 0;
+    std::size_t next = end + 1;
+    if (text.substr(next).starts_with("<stderr>") || text.substr(next).starts_with("<stdout>"))
+      next += 8;
+    if (next < text.size() && text[next] == ':') ++next;
+    while (next < text.size() && text[next] == ' ') ++next;
+    return next;
+  }
+  const std::size_t bar = text.find(" | ");
+  if (bar != std::string_view::npos && bar > 0 && bar <= 40 &&
+      text.substr(0, bar).find(' ') == std::string_view::npos)
+    return bar + 3;
+  std::size_t digits = 0;
+  while (digits < text.size() && is_digit(text[digits])) ++digits;
+  if (digits > 0 && digits <= 4 && text.substr(digits).starts_with(": ")) return digits + 2;
+  return 0;
+}
+
+std::string_view without_prefixes(std::string_view text) {
+  for (int i = 0; i < 4; ++i) {
+    const std::size_t next = after_prefix(text);
+    if (next == 0 || next >= text.size()) return text;
+    text.remove_prefix(next);
+  }
+  return text;
+}
+
+struct Word {
+  std::string_view pattern;
+  Level level;
+};
+
+// As loggers write it, near the beginning of a line. The first that is found counts.
+Level level_by_word(std::string_view head) {
+  constexpr std::array<Word, 12> kWords{{{"<ERROR>", Level::error},
+                                         {"<CRITICAL>", Level::error},
+                                         {"<FATAL>", Level::error},
+                                         {"NCCL WARN", Level::error},  // its only word for an error
+                                         {"<WARNING>", Level::warning},
+                                         {"<WARN>", Level::warning},
+                                         {"Warning: ", Level::warning},
+                                         {"<warning: ", Level::warning},
+                                         {"<INFO>", Level::debug},
+                                         {"<DEBUG>", Level::debug},
+                                         {"level=warn", Level::warning},
+                                         {"level=info", Level::debug}}};
+  std::size_t first = head.size();
+  Level level = Level::none;
+  for (const Word& word : kWords) {
+    const auto found = find(word.pattern, head, first);
+    if (!found) continue;
+    first = found->begin;
+    level = word.level;
+  }
+  return level;
+}
+
+// glog's letter ("W0810 10:52:50", "[E ProcessGroupNCCL"), TensorFlow's (": I tensorflow/"),
+// TensorRT's ("[E] [TRT]"), ONNX Runtime's ("[E:onnxruntime"). TensorFlow's W is its last word in
+// many a failure: no level at all.
+Level level_by_letter(std::string_view head) {
+  constexpr std::array<Word, 9> kLetters{{{": I tensorflow/", Level::debug},
+                                          {": I external/", Level::debug},
+                                          {": E tensorflow/", Level::error},
+                                          {"[E] ", Level::error},
+                                          {"[W] ", Level::warning},
+                                          {"[I] ", Level::debug},
+                                          {"[E:onnx", Level::error},
+                                          {"[W:onnx", Level::warning},
+                                          {"[I:onnx", Level::debug}}};
+  for (const Word& letter : kLetters)
+    if (matches(letter.pattern, head)) return letter.level;
+  if (head.starts_with("I tensorflow/")) return Level::debug;
+  const bool glog = head.size() > 5 && is_digit(head[1]) && is_digit(head[2]) &&
+                    is_digit(head[3]) && (is_digit(head[4]) || head[4] == ' ');
+  if (glog && head[0] == 'I') return Level::debug;
+  if (glog && head[0] == 'W') return Level::warning;
+  if (glog && (head[0] == 'E' || head[0] == 'F')) return Level::error;
+  return Level::none;
+}
+
+Level level_of(std::string_view text) {
+  const std::string_view head = text.substr(0, 160);
+  const Level letter = level_by_letter(head);
+  return letter != Level::none ? letter : level_by_word(head);
+}
+
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](std::string_view beginning) { return text.starts_with(beginning); });
+}
+
+// Of the line as printed: blanks at its beginning are part of how tracebacks look.
+bool starts_record(std::string_view text, std::string_view message) {
+  if (message.empty()) return true;
+  if (is_digit(text[0]) && text.size() > 10 && (text[4] == '-' || text[2] == ':')) return true;
+  if (text[0] == '[' || text[0] == '(') return true;
+  if (level_by_letter(text.substr(0, 160)) != Level::none) return true;
+  return starts_with_any(message,
+                         {"traceback ", "file \"", "during handling", "the above exception",
+                          "terminate called", "at ", "frame #", "stack trace", "***"}) ||
+         matches("error: ", message.substr(0, 60));
+}
+
+// What a traceback quotes of the program says nothing about how it ended.
+bool is_code(std::string_view message) {
+  if (message.starts_with("raise ") && message.find_first_of("(\"'") != std::string_view::npos)
+    return true;
+  return starts_with_any(message, {"except ", "except:", "elif ", "print(", "logger.", "logging.",
+                                   "warnings.warn", "log.", "catch (", "catch(", "} catch", ">>> ",
+                                   "# ", "// ", "$ ", "def ", "import ", "from ", "std::cerr"}) ||
+         (message.starts_with("if ") && message.ends_with(":")) ||
+         (message.starts_with("assert ") && !matches("failed", message));
+}
+
+Line line_from(std::string_view printed) {
+  Line line;
+  line.printed = without_colours(printed.substr(0, kLongestLine));
+  const std::string text = plain(line.printed);
+  const std::string_view begin =
+      text.empty() || text[0] != ' ' ? std::string_view(text) : std::string_view(text).substr(1);
+  const std::string_view message = without_prefixes(begin);
+  line.level = level_of(begin);
+  if (line.level == Level::none) line.level = level_of(message);
+  line.text = lower(message);
+  line.starts_record = begin.empty() || starts_record(begin, line.text);
+  line.is_code = is_code(line.text);
+  return line;
+}
+
+}  // namespace
+
+std::vector<Line> lines_of(std::string_view output) {
+  std::vector<Line> lines;
+  while (!output.empty()) {
+    const std::size_t end = output.find_first_of("\r\n");
+    Line line = line_from(output.substr(0, end));
+    output = end == std::string_view::npos ? std::string_view{} : output.substr(end + 1);
+    if (line.text.empty()) continue;
+    if (!lines.empty() && lines.back().text == line.text) continue;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string joined(const std::vector<Line>& lines, std::size_t at, std::size_t at_most) {
+  std::string text = lines[at].text;
+  for (std::size_t i = at + 1; i < lines.size() && i < at + at_most; ++i) {
+    if (lines[i].starts_record) break;
+    text += ' ';
+    text += lines[i].text;
+  }
+  return text;
+}
+
+}  // namespace headroom::oom::detail

@@ -1,0 +1,259 @@
+#include "headroom/oom/forensics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/text.h"
+
+namespace headroom::oom {
+namespace {
+
+constexpr std::size_t kWidth = 80;
+constexpr std::size_t kMostHolders = 3, kMostMoments = 4, kBar = 40;
+
+std::string right(const std::string& text, std::size_t width) {
+  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+}
+
+// Never within a character of UTF-8; what is no text (a command line may hold anything) is dots.
+std::string fitted(std::string_view text, std::size_t width) {
+  std::string line;
+  for (const char c : text.substr(0, width + 1))
+    line += static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? '.' : c;
+  if (line.size() <= width) return line;
+  std::size_t end = width - 3;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;
+  return line.substr(0, end) + "...";
+}
+
+std::string line(std::string_view text) {
+  return fitted(text, kWidth) + "\n";
+}
+
+std::string where(const Judgement& judgement) {
+  if (judgement.verdict == Verdict::host_oom) return "of the host's memory";
+  if (!judgement.device) return "of the card's memory";
+  return "of memory on device " + std::to_string(*judgement.device);
+}
+
+std::string headline(const Judgement& judgement) {
+  const bool known =
+      judgement.verdict == Verdict::gpu_oom || judgement.verdict == Verdict::host_oom;
+  const std::string percent =
+      std::to_string(static_cast<int>(std::lround(judgement.confidence * 100))) + " % sure";
+  if (known) return line("Out " + where(judgement) + " (" + judgement.kind + ", " + percent + ")");
+  return line(std::string("Not proved to be an out-of-memory: ") + to_string(judgement.verdict));
+}
+
+std::string asked_sentence(const Forensics& forensics) {
+  const Judgement& judgement = forensics.judgement;
+  std::string text = judgement.asked ? "Asked for " + to_string(*judgement.asked)
+                                     : "How much was asked for is not known";
+  if (judgement.free) text += "; free were " + to_string(*judgement.free);
+  if (judgement.total) text += " of " + to_string(*judgement.total);
+  if (forensics.limit) text += "; the job could have " + to_string(*forensics.limit);
+  return line(text + ".");
+}
+
+std::string holder_line(const HolderThen& holder) {
+  std::string text = "  " + right(holder.used ? to_string(*holder.used) : "?", 10) + "  ";
+  if (holder.of_the_job) text += "this job: ";
+  if (holder.pid) text += "PID " + std::to_string(*holder.pid) + " ";
+  if (!holder.of_the_job && !holder.user.empty()) text += "of " + holder.user + " ";
+  return line(text + holder.command);
+}
+
+Bytes named_bytes(const CardThen& card) {
+  Bytes sum;
+  for (const HolderThen& holder : card.holders) sum += holder.used.value_or(Bytes{});
+  return sum;
+}
+
+std::string card_lines(const CardThen& card, std::size_t of_cards) {
+  const std::string which =
+      of_cards > 1 ? ", the fullest of " + counted(static_cast<long long>(of_cards), "card") : "";
+  std::string text = line("Card " + std::to_string(card.index) + " (" + card.name + ", " +
+                          to_string(card.memory.total) + ")" + which + ":");
+  std::vector<HolderThen> holders = card.holders;
+  std::stable_sort(holders.begin(), holders.end(), [](const HolderThen& a, const HolderThen& b) {
+    return a.used.value_or(Bytes{}) > b.used.value_or(Bytes{});
+  });
+  for (std::size_t i = 0; i < std::min(holders.size(), kMostHolders); ++i)
+    text += holder_line(holders[i]);
+  if (holders.size() > kMostHolders)
+    text +=
+        line("  " + right("", 10) + "  and " +
+             counted(static_cast<long long>(holders.size() - kMostHolders), "process") + " more");
+  const Bytes rest = card.memory.used - named_bytes(card);
+  if (rest.mib() >= 1) text += line("  " + right(to_string(rest), 10) + "  no process shown");
+  return text + line("  " + right(to_string(card.memory.free), 10) + "  free");
+}
+
+// Of many cards the others tell little.
+const CardThen* fullest(const std::vector<CardThen>& cards) {
+  const auto found = std::min_element(
+      cards.begin(), cards.end(),
+      [](const CardThen& a, const CardThen& b) { return a.memory.free < b.memory.free; });
+  return found == cards.end() ? nullptr : &*found;
+}
+
+// Evenly over the time, the last one always among them.
+std::vector<MemoryThen> moments(const std::vector<MemoryThen>& samples) {
+  if (samples.size() <= kMostMoments) return samples;
+  std::vector<MemoryThen> chosen;
+  for (std::size_t i = 0; i < kMostMoments; ++i)
+    chosen.push_back(samples[i * (samples.size() - 1) / (kMostMoments - 1)]);
+  return chosen;
+}
+
+std::string bar(const MemoryThen& moment, Bytes most) {
+  if (most.count <= 0) return {};
+  const auto share = [&](Bytes part) {
+    const double cells = ratio(part, most) * static_cast<double>(kBar);
+    return static_cast<std::size_t>(std::clamp(cells, 0.0, static_cast<double>(kBar)));
+  };
+  const std::size_t used = share(moment.used);
+  const std::size_t job = std::min(share(moment.job_used.value_or(Bytes{})), used);
+  return std::string(job, '#') + std::string(used - job, '+');
+}
+
+std::string seconds_text(Seconds seconds) {
+  return "-" + std::to_string(std::lround(seconds.count())) + " s";
+}
+
+std::string timeline(const std::vector<MemoryThen>& samples, Bytes most) {
+  if (samples.empty()) return {};
+  std::string text = line("Memory in use before the end (# this job, + others):");
+  for (const MemoryThen& sample : samples) most = std::max(most, sample.used);
+  for (const MemoryThen& moment : moments(samples))
+    text += line("  " + right(seconds_text(moment.before_end), 8) + "  " +
+                 right(to_string(moment.used), 10) + "  " + bar(moment, most));
+  return text;
+}
+
+std::string tried_text(const TryThen& tried) {
+  std::string text = "batch " + std::to_string(tried.batch);
+  if (tried.accumulation) text += " x " + std::to_string(*tried.accumulation);
+  if (tried.peak) text += " (" + to_string(*tried.peak) + ")";
+  return text + (tried.out_of_memory ? " did not fit" : " fitted");
+}
+
+std::string tries_lines(const std::vector<TryThen>& tries) {
+  if (tries.empty()) return {};
+  const auto fit = largest_fit(tries);
+  return line("This try: " + tried_text(tries.back()) + "; " +
+              counted(static_cast<long long>(tries.size()), "attempt") + " so far.") +
+         line(fit ? "Largest that fitted: " + tried_text(*fit) + "." : "None has fitted so far.");
+}
+
+std::string changes_line(const Forensics& forensics) {
+  std::vector<std::string> changes;
+  for (const Change& change : forensics.changes)
+    changes.push_back(change.name + " " + std::to_string(change.from) + " -> " +
+                      std::to_string(change.to));
+  if (!changes.empty()) return line("To change: " + join(changes, ", "));
+  if (!forensics.why_no_change.empty())
+    return line("Nothing to change: " + forensics.why_no_change);
+  return line("To change: a smaller batch, or a card with more free memory.");
+}
+
+Json optional_bytes(const std::optional<Bytes>& bytes) {
+  return bytes ? Json(bytes->count) : Json();
+}
+
+Json document(const CardThen& card) {
+  Json json{{"index", card.index},
+            {"uuid", card.uuid},
+            {"name", card.name},
+            {"total_bytes", card.memory.total.count},
+            {"used_bytes", card.memory.used.count},
+            {"free_bytes", card.memory.free.count},
+            {"holders", Json::array()}};
+  for (const HolderThen& holder : card.holders)
+    json["holders"].push_back({{"pid", holder.pid ? Json(*holder.pid) : Json()},
+                               {"user", holder.user},
+                               {"command", holder.command},
+                               {"used_bytes", optional_bytes(holder.used)},
+                               {"of_the_job", holder.of_the_job}});
+  return json;
+}
+
+Json document(const TryThen& tried) {
+  return {{"batch", tried.batch},
+          {"accumulation", tried.accumulation ? Json(*tried.accumulation) : Json()},
+          {"out_of_memory", tried.out_of_memory},
+          {"peak_bytes", optional_bytes(tried.peak)}};
+}
+
+}  // namespace
+
+CardThen card_then(const gpu::Card& card, const std::vector<pid_t>& job) {
+  CardThen then{.index = card.index,
+                .uuid = to_string(card.uuid),
+                .name = card.name,
+                .memory = card.memory.value_or(gpu::CardMemory{}),
+                .holders = {}};
+  for (const gpu::GpuProcess& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
+    const bool ours = process.pid && std::find(job.begin(), job.end(), *process.pid) != job.end();
+    then.holders.push_back({.pid = process.pid,
+                            .user = process.user.value_or(""),
+                            .command = process.command.value_or(""),
+                            .used = process.used,
+                            .of_the_job = ours});
+  }
+  return then;
+}
+
+std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries) {
+  std::optional<TryThen> largest;
+  for (const TryThen& tried : tries)
+    if (!tried.out_of_memory && (!largest || tried.batch > largest->batch)) largest = tried;
+  return largest;
+}
+
+std::string describe(const Forensics& forensics) {
+  std::string text = headline(forensics.judgement);
+  if (!forensics.judgement.evidence.empty()) text += line("  " + forensics.judgement.evidence);
+  text += asked_sentence(forensics);
+  const CardThen* card = fullest(forensics.cards);
+  if (card != nullptr) text += card_lines(*card, forensics.cards.size());
+  const Bytes most = card != nullptr ? card->memory.total : forensics.limit.value_or(Bytes{});
+  text += timeline(forensics.samples, most);
+  text += tries_lines(forensics.tries);
+  return text + changes_line(forensics);
+}
+
+Json document(const Judgement& judgement) {
+  return {{"verdict", to_string(judgement.verdict)},
+          {"kind", judgement.kind},
+          {"confidence", judgement.confidence},
+          {"evidence", judgement.evidence},
+          {"asked_bytes", optional_bytes(judgement.asked)},
+          {"total_bytes", optional_bytes(judgement.total)},
+          {"free_bytes", optional_bytes(judgement.free)},
+          {"device", judgement.device ? Json(*judgement.device) : Json()}};
+}
+
+Json document(const Forensics& forensics) {
+  Json json{{"judgement", document(forensics.judgement)},
+            {"cards", Json::array()},
+            {"samples", Json::array()},
+            {"limit_bytes", optional_bytes(forensics.limit)},
+            {"tries", Json::array()},
+            {"largest_fit", Json()},
+            {"changes", Json::array()},
+            {"why_no_change", forensics.why_no_change}};
+  for (const CardThen& card : forensics.cards) json["cards"].push_back(document(card));
+  for (const MemoryThen& moment : forensics.samples)
+    json["samples"].push_back({{"before_end_s", moment.before_end.count()},
+                               {"used_bytes", moment.used.count},
+                               {"job_used_bytes", optional_bytes(moment.job_used)}});
+  for (const TryThen& tried : forensics.tries) json["tries"].push_back(document(tried));
+  if (const auto fit = largest_fit(forensics.tries)) json["largest_fit"] = document(*fit);
+  for (const Change& change : forensics.changes)
+    json["changes"].push_back({{"name", change.name}, {"from", change.from}, {"to", change.to}});
+  return json;
+}
+
+}  // namespace headroom::oom

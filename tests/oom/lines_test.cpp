@@ -1,0 +1,59 @@
+#include "headroom/oom/detail/lines.h"
+
+#include <gtest/gtest.h>
+
+#include "headroom/oom/detail/pattern.h"
+
+namespace headroom::oom::detail {
+namespace {
+
+TEST(LogLines, LoseColoursAndPrefixes) {
+  const auto lines = lines_of(
+      "\x1b[36m(Worker pid=12, ip=10.0.0.1)\x1b[0m [rank3]: RuntimeError:   CUDA error\n"
+      "vllm-1  | [1,0]<stderr>:Killed\n");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].text, "runtimeerror: cuda error");
+  EXPECT_EQ(lines[0].printed, "(Worker pid=12, ip=10.0.0.1) [rank3]: RuntimeError:   CUDA error");
+  EXPECT_EQ(lines[1].text, "killed");
+}
+
+TEST(LogLines, OfAProgressBarAreOneEach) {
+  EXPECT_EQ(lines_of("1/3\r2/3\r3/3\n").size(), 3U);
+}
+
+TEST(LogLines, RepeatsAreOne) {
+  EXPECT_EQ(lines_of("out of memory\nout of memory\nout of memory\n").size(), 1U);
+}
+
+TEST(LogLines, WrappedOnesAreJoined) {
+  const auto lines = lines_of("CUDA out of\nmemory. Tried to\nallocate 2 GiB\nTraceback (most\n");
+  EXPECT_EQ(joined(lines, 0), "cuda out of memory. tried to allocate 2 gib");
+}
+
+TEST(LogLines, KnowTheirLevel) {
+  const auto level = [](const char* text) { return lines_of(text).at(0).level; };
+  EXPECT_EQ(level("2022-01-01 10:00:00 INFO trainer: hello"), Level::debug);
+  EXPECT_EQ(level("I0810 10:52:50.1 3 operator.cc:242] hello"), Level::debug);
+  EXPECT_EQ(level("2018-06-08 17:26:00.9: I tensorflow/core/x.cc:680] hello"), Level::debug);
+  EXPECT_EQ(level("time=2024 level=WARN source=gpu.go:400 msg=hello"), Level::warning);
+  EXPECT_EQ(level("a.py:46: UserWarning: hello"), Level::warning);
+  EXPECT_EQ(level("node01:1:2 [0] NCCL WARN hello"), Level::error);
+  EXPECT_EQ(level("[03/07/2020-16:57:34] [E] [TRT] hello"), Level::error);
+  EXPECT_EQ(level("hello"), Level::none);
+}
+
+TEST(LogPattern, FindsWordsNumbersAndGaps) {
+  EXPECT_TRUE(matches("<oom> when", "an oom when allocating"));
+  EXPECT_FALSE(matches("<oom>", "a room"));
+  EXPECT_TRUE(matches("size # failed", "of size 118,497,280 failed."));
+  EXPECT_TRUE(matches("a*b*c", "a x b x c"));
+  EXPECT_FALSE(matches("a*c*b", "a x b x c"));
+  EXPECT_FALSE(matches("out*memory", "out" + std::string(300, ' ') + "memory"));
+}
+
+TEST(LogPattern, TriesALaterBeginningWhenTheFirstFails) {
+  EXPECT_TRUE(matches("error #: out", "error 1: no; error 2: out"));
+}
+
+}  // namespace
+}  // namespace headroom::oom::detail
