@@ -98,6 +98,9 @@ ExitCode run(int argc, char** argv) {
   add_gpus(registry);
   add_pick(registry);
   add_log(registry);
+  add_queue(registry);
+  add_who(registry);
+  add_lease(registry);
   add_clean(registry);
   add_doctor(registry);
   add_estimate(registry);

@@ -35,6 +35,9 @@ struct Registry {
 void add_gpus(Registry& registry);
 void add_pick(Registry& registry);
 void add_log(Registry& registry);
+void add_queue(Registry& registry);
+void add_who(Registry& registry);
+void add_lease(Registry& registry);
 void add_clean(Registry& registry);
 void add_doctor(Registry& registry);
 void add_estimate(Registry& registry);
