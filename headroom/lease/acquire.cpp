@@ -57,7 +57,7 @@ class Seeker {
         if (got.lease) return got;
         if (may_try_again()) continue;
       } else if (!got.wait.timed_out) {
-        return hopeless(std::move(got));
+        return with_cpu(std::move(got));
       }
       if (elapsed() >= options_.timeout) return timed_out(std::move(got));
       line_up(got.wait.selection);
@@ -250,13 +250,13 @@ class Seeker {
 
   // ---- Ends without a lease ----
 
+  // The CPU, if it is allowed, once waiting is over or of no use.
   Acquired with_cpu(Acquired got) {
     if (!request_.allow_cpu || got.wait.selection.stale) return got;
     got.wait = look(true);
     got.wait.selection.picked.clear();
     return got;
   }
-  Acquired hopeless(Acquired got) { return with_cpu(std::move(got)); }
   Acquired timed_out(Acquired got) {
     got = with_cpu(std::move(got));
     got.wait.timed_out = !got.wait.selection.cpu;
