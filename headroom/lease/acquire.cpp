@@ -14,6 +14,8 @@
 namespace headroom::lease {
 namespace {
 
+using namespace headroom::literals;
+
 constexpr Seconds kBetweenTwoSamples{0.2};
 constexpr Seconds kSecond{1.0};
 // After something ended its memory comes back within seconds: one looks often, and then less and
