@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist clean
+.PHONY: help setup build demo test stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -20,6 +20,10 @@ demo: build ## The main job on a simulated box of GPUs: no GPU needed
 
 test: build ## Build and run every test
 	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+
+stress-lease: build ## 64 processes take 1,000 leases each, a fifth is killed; 32 gangs on 8 cards
+	@build/bin/lease_stress --processes 64 --rounds 1000
+	@build/bin/lease_stress --processes 32 --rounds 50 --cards 8 --kill 5
 
 peers: build ## PyTorch's MemTracker on the test nets, live; then our peaks beside it
 	@scripts/peers.sh

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/build/bin:$PATH"
 HEADROOM_STATE_DIR=$(mktemp -d)
-export HEADROOM_STATE_DIR
+export HEADROOM_STATE_DIR HEADROOM_LEASE_DIR=$HEADROOM_STATE_DIR/leases
 unset HEADROOM_GPUS CUDA_VISIBLE_DEVICES
 if [ -z "${LC_ALL:-}${LANG:-}" ]; then export LC_ALL=C.UTF-8; fi
 

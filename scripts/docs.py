@@ -265,7 +265,7 @@ def environment(folder, scene):
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("HEADROOM_", "CUDA_", "PYTORCH_", "MAKE", "MFLAGS"))}
     kept.update(PATH=f"{BUILD / 'bin'}:{kept['PATH']}", LC_ALL="C.UTF-8", NO_COLOR="1",
-                HEADROOM_STATE_DIR=str(folder / "state"), **scene)
+                HEADROOM_STATE_DIR=str(folder / "state"), HEADROOM_LEASE_DIR=str(folder / "leases"), **scene)
     return kept
 
 

@@ -14,6 +14,8 @@
 namespace headroom::lease {
 namespace {
 
+using namespace headroom::literals;
+
 constexpr Seconds kBetweenTwoSamples{0.2};
 constexpr Seconds kSecond{1.0};
 // After something ended its memory comes back within seconds: one looks often, and then less and
@@ -57,7 +59,7 @@ class Seeker {
         if (got.lease) return got;
         if (may_try_again()) continue;
       } else if (!got.wait.timed_out) {
-        return hopeless(std::move(got));
+        return with_cpu(std::move(got));
       }
       if (elapsed() >= options_.timeout) return timed_out(std::move(got));
       line_up(got.wait.selection);
@@ -250,13 +252,13 @@ class Seeker {
 
   // ---- Ends without a lease ----
 
+  // The CPU, if it is allowed, once waiting is over or of no use.
   Acquired with_cpu(Acquired got) {
     if (!request_.allow_cpu || got.wait.selection.stale) return got;
     got.wait = look(true);
     got.wait.selection.picked.clear();
     return got;
   }
-  Acquired hopeless(Acquired got) { return with_cpu(std::move(got)); }
   Acquired timed_out(Acquired got) {
     got = with_cpu(std::move(got));
     got.wait.timed_out = !got.wait.selection.cpu;

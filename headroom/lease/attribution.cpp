@@ -39,6 +39,10 @@ bool belongs_to(pid_t pid, uid_t uid) {
 
 }  // namespace
 
+bool owner_is_seen(const Claim& claim) {
+  return claim.pid_namespace == this_pid_namespace();
+}
+
 Attribution::Attribution(const std::vector<Claim>& leases, ProcessTable processes)
     : leases_(leases), processes_(std::move(processes)), pid_namespace_(this_pid_namespace()) {}
 

@@ -23,6 +23,9 @@ namespace headroom::lease {
 // What each lease's processes use of a card; a lease that is missing uses nothing.
 using UsedByLease = std::map<std::string, Bytes>;
 
+// Whether the process that asked for the lease is a number here: in the same PID namespace.
+[[nodiscard]] bool owner_is_seen(const Claim& claim);
+
 class Attribution {
  public:
   // Keeps what it found out about processes: make a new one for each look at the machine.

@@ -13,10 +13,11 @@ std::string shortened(const std::string& command) {
 }
 
 Bytes unused_by(const Look& look, const Claim& lease, const gpu::Uuid& card) {
-  Look alone = look;
-  alone.before.leases = {lease};
-  alone.before.grants.clear();
-  return unused(alone, alone.before, card);
+  Bytes used{0};
+  if (const auto on_card = look.used.find(card); on_card != look.used.end())
+    if (const auto own = on_card->second.find(lease.id); own != on_card->second.end())
+      used = own->second;
+  return std::max(Bytes{0}, reserved_on(lease, card) - used);
 }
 
 }  // namespace

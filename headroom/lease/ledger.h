@@ -16,12 +16,10 @@
 
 namespace headroom::lease {
 
-using namespace headroom::literals;
-
 // Never promised, on each card. A driver hands memory out in pieces of 2 MiB and keeps tables and
 // queues of its own that grow with its processes and that no process is charged with; a desktop's
 // windows come and go. 64 MiB are a quarter of a percent of a card of 24 GiB.
-inline constexpr Bytes kMargin = 64_MiB;
+inline constexpr Bytes kMargin{64LL << 20};
 
 // What a decision rests on: the cards, and whose the memory was that was in use.
 struct Look {

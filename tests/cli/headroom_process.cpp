@@ -129,6 +129,7 @@ World::World() {
   set("TERM", "xterm-256color");
   set("LC_ALL", "C.UTF-8");
   set("HEADROOM_STATE_DIR", state());
+  set("HEADROOM_LEASE_DIR", path("leases"));
   set("HEADROOM_NVML", path("no-driver.so"));
   // Found at once and never started: no test depends on which torch this machine has.
   folder_.write("torch/version.py", "__version__ = '2.10.0'\ncuda = None\n");

@@ -18,6 +18,7 @@ using ::testing::IsEmpty;
 class SharedMemory : public ::testing::Test {
  protected:
   SharedMemory() {
+    ::setenv("HEADROOM_LEASE_DIR", (shm_.path() / "no-leases").c_str(), 1);
     proc_.write("stat", "btime 1\n");
     proc_.write("100/stat", "100 (python) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 5 0\n");
     fs::create_directories(proc_.path() / "self/ns");

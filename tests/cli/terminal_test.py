@@ -24,6 +24,7 @@ class Terminal:
         environment = {
             "PATH": os.environ["PATH"], "HOME": folder, "TERM": "xterm-256color",
             "LC_ALL": "C.UTF-8", "HEADROOM_STATE_DIR": os.path.join(folder, "state"),
+            "HEADROOM_LEASE_DIR": os.path.join(folder, "leases"),
             "HEADROOM_NVML": os.path.join(folder, "no-driver.so"), "PS1": "$ ",
         }
         environment.update({k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")})

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "headroom/base/error.h"
+#include "headroom/gpu/simulated.h"
 #include "headroom/lease/ledger.h"
 #include "tests/gpu/fixtures/eventually.h"
 #include "tests/gpu/fixtures/scripted_source.h"
@@ -298,6 +299,36 @@ TEST_F(Acquire, SomebodyWhosePartDoesNotMeetAWaitersIsNotHeldUp) {
   const auto first = holder(20_GiB, 2);
   const auto gang = waiter(20_GiB, 2);
   EXPECT_TRUE(acquire({.need = 3_GiB}).lease);
+}
+
+// ---- On simulated cards ----
+
+// A box that processes share is a card like any other: what its file says is used, and by whom.
+TEST_F(Acquire, WorksOnASharedSimulatedBox) {
+  const ProcessIdentity self = this_process();
+  folder_.write("state/boxes/lab.json",
+                "{\"cards\":[{\"total_bytes\":25769803776}],\"shares\":[{\"pid\":" +
+                    std::to_string(self.pid) + ",\"start_ticks\":" +
+                    std::to_string(self.start_ticks) + ",\"card\":0,\"used_bytes\":8589934592}]}");
+  ::setenv("HEADROOM_STATE_DIR", (folder_.path() / "state").c_str(), 1);
+  const auto on_box = [&](Bytes need) {
+    gpu::Sampler sampler(steady(gpu::make_simulated_source(gpu::parse_simulated("1x24GiB@lab"))),
+                         {.keep_sampling = false});
+    return lease::acquire(directory_, sampler, {.need = need}, {}, "x");
+  };
+  const Acquired first = on_box(10_GiB);
+  ASSERT_TRUE(first.lease);
+  EXPECT_EQ(on_box(14_GiB).wait.selection.shortfall, kMargin) << "8 of the 10 are used already";
+  EXPECT_TRUE(on_box(13_GiB).lease);
+  ::unsetenv("HEADROOM_STATE_DIR");
+}
+
+TEST(SimulatedCards, OfTwoBoxesAreDifferentOnesAndOfOneBoxTheSame) {
+  const auto card = [](const char* box) {
+    return gpu::make_simulated_source(gpu::parse_simulated(box))->open().cards.at(0).uuid;
+  };
+  EXPECT_EQ(card("2x1GiB@lease-a"), card("2x1GiB@lease-a"));
+  EXPECT_NE(card("2x1GiB@lease-a"), card("2x1GiB@lease-b"));
 }
 
 // ---- Faults ----

@@ -9,6 +9,7 @@
 namespace headroom::lease {
 namespace {
 
+using namespace headroom::literals;
 using gpu::fixtures::card;
 using gpu::fixtures::machine_of;
 using gpu::fixtures::numbered;

@@ -342,18 +342,19 @@ Settings parse(int argc, char** argv) {
       settings.naive = true;
       continue;
     }
-    const auto value = i + 1 < argc ? to_integer(argv[++i]) : std::nullopt;
+    const long long value = to_integer(i + 1 < argc ? argv[++i] : "").value_or(-1);
     const std::map<std::string, int*> known{{"--processes", &settings.processes},
                                             {"--rounds", &settings.rounds},
                                             {"--cards", &settings.cards},
                                             {"--kill", &settings.kill_percent}};
     const auto found = known.find(option);
-    if (!value || (found == known.end() && option != "--seed"))
+    if (value < 0 || (found == known.end() && option != "--seed"))
       throw UsageError("lease_stress: unknown option or no number: " + option);
-    if (found != known.end())
-      *found->second = static_cast<int>(*value);
-    else
-      settings.seed = static_cast<unsigned>(*value);
+    if (found != known.end()) {
+      *found->second = static_cast<int>(value);
+    } else {
+      settings.seed = static_cast<unsigned>(value);
+    }
   }
   return settings;
 }

@@ -16,6 +16,7 @@
 #include "headroom/cli/core/engine.h"
 #include "headroom/gpu/nvml.h"
 #include "headroom/gpu/sampler.h"
+#include "headroom/lease/directory.h"
 
 namespace headroom::cli {
 namespace {
@@ -292,6 +293,29 @@ Check state_check() {
           "set HEADROOM_STATE_DIR to a folder of yours"};
 }
 
+// Leases that not everybody sees promise memory twice.
+Check lease_check() {
+  try {
+    const auto directory = lease::Directory::open();
+    const std::string found = directory.path().string();
+    const auto warnings = directory.warnings();
+    if (!warnings.empty())
+      return {"lease folder", Status::warn, warnings[0],
+              "a folder of mode 1777 that all who use these GPUs see (HEADROOM_LEASE_DIR)"};
+    if (::access(found.c_str(), W_OK) != 0)
+      return {"lease folder", Status::warn, found + " cannot be written: no leases from here",
+              "chmod 1777 " + found};
+    const lease::Contents now = directory.contents();
+    if (!now.warnings.empty())
+      return {"lease folder", Status::warn, now.warnings[0], "headroom who; headroom clean"};
+    return {"lease folder", Status::pass,
+            found + ", " + counted(static_cast<long long>(now.leases.size()), "lease"), ""};
+  } catch (const Error& error) {
+    return {"lease folder", Status::warn, error.what(),
+            "HEADROOM_LEASE_DIR: a folder that can be written"};
+  }
+}
+
 }  // namespace
 
 std::vector<Check> run_checks() {
@@ -303,7 +327,7 @@ std::vector<Check> run_checks() {
   facts.torch = find_torch();
   return {driver_check(facts),    cuda_check(facts), order_check(facts),  persistence_check(facts),
           allocator_check(facts), blocking_check(),  hidden_check(facts), limits_check(),
-          libtorch_check(facts),  state_check()};
+          libtorch_check(facts),  state_check(),     lease_check()};
 }
 
 }  // namespace headroom::cli

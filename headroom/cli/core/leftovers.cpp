@@ -5,8 +5,10 @@
 
 #include <set>
 
+#include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
+#include "headroom/lease/directory.h"
 
 namespace headroom::cli {
 namespace {
@@ -79,6 +81,25 @@ void remove_shared_memory(const ProcessTable& processes, const fs::path& folder,
   }
 }
 
+// In a turn, because a file that is only just being made has no lock yet.
+void remove_dead_leases(bool of_all_users, Leftovers& leftovers) {
+  const auto directory = lease::Directory::existing();
+  if (!directory) return;
+  try {
+    const lease::Directory::Turn turn = directory->take_turn(Seconds(1));
+    lease::Contents now = turn.contents();
+    std::erase_if(now.dead, [&](const lease::DeadFile& file) {
+      return !of_all_users && file.uid != ::geteuid();
+    });
+    for (const lease::DeadFile& file : turn.remove_dead(now)) {
+      leftovers.returned += file.size;
+      leftovers.done.push_back("removed " + file.path.string() + " (nobody holds it)");
+    }
+  } catch (const Error& error) {
+    leftovers.done.push_back(std::string("left the leases alone: ") + error.what());
+  }
+}
+
 }  // namespace
 
 Leftovers remove_leftovers(const ProcessTable& processes, bool search_harder,
@@ -89,6 +110,7 @@ Leftovers remove_leftovers(const ProcessTable& processes, bool search_harder,
     const auto writer = writer_of(file.path().filename().string());
     if (writer && !processes.stat(*writer)) remove_file(file.path(), leftovers);
   }
+  remove_dead_leases(search_harder, leftovers);
   if (search_harder) remove_shared_memory(processes, shared_memory, leftovers);
   return leftovers;
 }

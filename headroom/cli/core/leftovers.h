@@ -15,7 +15,9 @@ struct Leftovers {
   std::vector<std::string> done;  // one line for each thing removed
 };
 
-// Removes Headroom's own half-written files of processes that are gone. With `search_harder` also
+// Removes Headroom's own half-written files of processes that are gone, and this user's files of
+// leases and waiters that nobody holds any more; with `search_harder` those of all users, as far as
+// that is allowed (root). With `search_harder` also
 // shared memory that PyTorch's data loaders of this user left in /dev/shm: the process that made it
 // is gone and no process has it mapped. It stays where not all processes can be seen: in a
 // container, whose /dev/shm may be the machine's.

@@ -2,6 +2,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/lease/ledger.h"
 #include "headroom/watch/gpus_json.h"
 
 namespace headroom::cli {
@@ -27,10 +28,12 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   if (look.devices.kind == gpu::Devices::Kind::cpu)
     throw UsageError(expectation("--gpus", "GPUs to look at", "cpu", "all"));
   gpu::Sampler sampler(gpu::make_source(look.devices), options);
-  const gpu::Machine whole = sampler.fresh();
+  look.leases = leases_now();
+  const gpu::Machine whole = lease::with_promises(sampler.fresh(), look.leases);
   const auto environment = gpu::CudaEnvironment::current();
   if (!whole.simulated) look.cuda = cuda_view(whole, environment);
   look.warnings = watch::data_warnings(whole);
+  for (const std::string& warning : look.leases.warnings) look.warnings.push_back(warning);
   for (const std::string& warning : look.cuda.warnings) look.warnings.push_back(warning);
   if (!look.cuda.why_empty.empty()) look.warnings.push_back(look.cuda.why_empty);
   // What is shown is what is there: only a list of cards narrows it.
@@ -40,6 +43,17 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   if (environment.visible_devices && !look.cuda.cards.empty())
     look.advice.lines.insert(look.advice.lines.begin(), visible_text(whole, look.cuda));
   return look;
+}
+
+lease::Contents leases_now() {
+  try {
+    const auto directory = lease::Directory::existing();
+    return directory ? directory->contents() : lease::Contents{};
+  } catch (const BusyError& error) {
+    lease::Contents unknown;
+    unknown.warnings.emplace_back(error.what());
+    return unknown;
+  }
 }
 
 }  // namespace headroom::cli

@@ -1,5 +1,5 @@
 // One look at the machine, as most commands take it: which cards `--gpus` means, a fresh sample of
-// them, how CUDA numbers them, and what is to be warned of.
+// them, what leases hold of them, how CUDA numbers them, and what is to be warned of.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "headroom/gpu/cuda_order.h"
 #include "headroom/gpu/devices.h"
 #include "headroom/gpu/sampler.h"
+#include "headroom/lease/directory.h"
 
 namespace headroom::cli {
 
@@ -19,13 +20,18 @@ void add_gpus_option(CLI::App* command, std::string& gpus);
 
 struct Look {
   gpu::Devices devices;
-  gpu::Machine machine;  // all cards, or the listed ones
-  gpu::CudaView cuda;    // of a real machine
+  gpu::Machine machine;  // all cards, or the listed ones; `promised` is what leases hold
+  lease::Contents leases;
+  gpu::CudaView cuda;  // of a real machine
   std::vector<std::string> warnings;
   gpu::Advice advice;
 };
 
 [[nodiscard]] Look look_at_machine(const std::string& gpus,
                                    gpu::SamplerOptions options = {.keep_sampling = false});
+
+// The leases of this machine; none if there is no folder for them, or if it cannot be read, which
+// is a warning then.
+[[nodiscard]] lease::Contents leases_now();
 
 }  // namespace headroom::cli

@@ -99,6 +99,9 @@ ExitCode run(int argc, char** argv) {
   add_pick(registry);
   add_run(registry);
   add_log(registry);
+  add_queue(registry);
+  add_who(registry);
+  add_lease(registry);
   add_clean(registry);
   add_doctor(registry);
   add_estimate(registry);

@@ -151,7 +151,7 @@ int open_grants(const fs::path& path) {
 bool needed(const Grant& grant, const Contents& now) {
   const Seconds ago{static_cast<double>(now.at_ns - grant.at_ns) * 1e-9};
   if (ago < Seconds(0)) return false;  // of another run of the machine
-  return ago < 2 * kLookFreshFor ||
+  return ago < kLookFreshFor + Seconds(0.5) ||
          std::any_of(now.waiting.begin(), now.waiting.end(),
                      [&](const Waiter& waiter) { return waiter.ticket < grant.ticket; });
 }

@@ -1,4 +1,5 @@
 // `headroom` alone: the machine at a glance and the one next command.
+#include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/view/machine_view.h"
@@ -9,7 +10,9 @@ ExitCode run_overview(const std::string& gpus) {
   const Look look = look_at_machine(gpus);
   const Terminal terminal = standard_output();
   constexpr std::size_t kMostWarnings = 3;
-  print(machine_picture(look.machine, terminal) + notes(look, kMostWarnings, terminal) +
+  std::string leases = leases_at_a_glance(look);
+  if (!leases.empty()) leases = "\n" + wrapped(leases, " ", " ", terminal.width - 1);
+  print(machine_picture(look.machine, terminal) + leases + notes(look, kMostWarnings, terminal) +
         "\nNext: " + terminal.paint(look.advice.next_command, Colour::bold) + "\n");
   return kOk;
 }

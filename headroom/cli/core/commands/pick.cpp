@@ -11,6 +11,7 @@
 #include "headroom/cli/core/terminal.h"
 #include "headroom/gpu/recent_ends.h"
 #include "headroom/gpu/wait.h"
+#include "headroom/lease/ledger.h"
 
 namespace headroom::cli {
 namespace {
@@ -92,7 +93,7 @@ ExitCode run(const Options& options) {
                                  options.interval, "1s"));
   const auto environment = gpu::CudaEnvironment::current();
   wait.narrow = [&](gpu::Machine machine) {
-    return narrowed(std::move(machine), devices, environment);
+    return lease::with_promises(narrowed(std::move(machine), devices, environment), leases_now());
   };
   wait.recent_ends = [](const gpu::Machine& machine) { return gpu::note_processes(machine); };
 

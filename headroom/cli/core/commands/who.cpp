@@ -1,0 +1,94 @@
+// `headroom who`: whose is the memory of each card: reserved, used, and by which processes.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/text.h"
+#include "headroom/cli/core/lease_report.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/gpu/select.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  std::string gpus;
+  bool json = false;
+};
+
+std::string size_or_unknown(std::optional<Bytes> size) {
+  return size ? to_string(*size) : "?";
+}
+
+// "held by PID 12, 14"; and whether that is somebody else than who asked for it.
+std::string holders_text(const LeaseRow& row) {
+  std::vector<std::string> pids;
+  for (const pid_t pid : row.holding) pids.push_back(std::to_string(pid));
+  if (pids.empty()) return "held by processes that cannot be seen from here";
+  const bool owner_gone =
+      row.pid && std::find(row.holding.begin(), row.holding.end(), *row.pid) == row.holding.end();
+  std::string text = "held by PID " + join(pids, ", ");
+  if (owner_gone) text += ", though PID " + std::to_string(*row.pid) + ", who asked, is gone";
+  return text;
+}
+
+std::string card_text(const gpu::Card& card, const LeaseReport& report, const Terminal& terminal) {
+  const int width = terminal.is_terminal ? terminal.width - 1 : 100;
+  std::string text = terminal.paint(label(card), Colour::bold);
+  if (card.memory)
+    text += "  " + to_string(card.memory->used) + " of " + to_string(card.memory->total) +
+            " used, " + to_string(card.promised) + " more reserved, " +
+            size_or_unknown(usable_now(card)) + " usable";
+  text += "\n";
+  bool any = false;
+  for (const LeaseRow& row : report.leases) {
+    if (row.card != card.uuid) continue;
+    any = true;
+    text +=
+        wrapped("lease " + row.claim.id + " of " + row.claim.user + ": " + to_string(row.reserved) +
+                    " reserved, " + size_or_unknown(row.used) + " used, " + holders_text(row) +
+                    " (" + fitted(row.claim.command, 60, terminal) + ")",
+                "  ", "    ", width);
+  }
+  lease::Attribution attribution(report.look.leases.leases);
+  for (const auto& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
+    if (!attribution.lease_of(process, card.uuid).empty()) continue;
+    any = true;
+    text += wrapped("without a lease: " + gpu::describe(process), "  ", "    ", width);
+  }
+  if (!any) text += "  nobody\n";
+  return text;
+}
+
+ExitCode run(const Options& options) {
+  const LeaseReport report = report_leases(options.gpus, true);
+  const Terminal terminal = standard_output();
+  if (options.json) {
+    print(to_line(document(report)) + "\n");
+    return kOk;
+  }
+  std::string text;
+  for (const gpu::Card& card : report.look.machine.cards)
+    if (!card.mig_enabled) text += card_text(card, report, terminal);
+  if (report.look.machine.cards.empty()) text += lease_table(report, terminal);
+  print(text + "\n" + waiting_table(report, terminal) + warning_lines(report, terminal));
+  return kOk;
+}
+
+}  // namespace
+
+void add_who(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add(
+      "who", "Whose is the memory of each GPU: leases, other processes, who waits",
+      "  headroom who\n"
+      "  headroom who --gpus 0\n"
+      "  headroom who --json | jq '.leases[] | {user, reserved_bytes, holder_pids}'\n\n"
+      "A lease lives as long as one process holds its descriptor; those are named. Processes of\n"
+      "other users may not be seen without root.");
+  add_gpus_option(command, options->gpus);
+  command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

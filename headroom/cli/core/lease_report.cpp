@@ -1,0 +1,203 @@
+#include "headroom/cli/core/lease_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/text.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/lease/attribution.h"
+
+namespace headroom::cli {
+namespace {
+
+const gpu::Card* card_of(const gpu::Machine& machine, const gpu::Uuid& uuid) {
+  const auto found = std::find_if(machine.cards.begin(), machine.cards.end(),
+                                  [&](const gpu::Card& card) { return card.uuid == uuid; });
+  return found == machine.cards.end() ? nullptr : &*found;
+}
+
+std::string name_of(const gpu::Machine& machine, const gpu::Uuid& uuid) {
+  const gpu::Card* card = card_of(machine, uuid);
+  return card == nullptr ? short_text(uuid) : label(*card);
+}
+
+LeaseRow row_of(const lease::Claim& claim, const lease::Share& share, const lease::Look& seen) {
+  LeaseRow row{.claim = claim, .card = share.card, .reserved = share.reserved};
+  if (lease::owner_is_seen(claim)) row.pid = claim.owner.pid;
+  const gpu::Card* card = card_of(seen.machine, share.card);
+  if (card == nullptr) return row;
+  row.card_index = card->index;
+  if (!card->processes) return row;
+  const auto& used = seen.used.at(share.card);
+  const auto own = used.find(claim.id);
+  row.used = own == used.end() ? Bytes{0} : own->second;
+  return row;
+}
+
+std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& rooms,
+                           const gpu::Machine& machine) {
+  const gpu::Uuid* best = nullptr;
+  Bytes most{-1};
+  for (const gpu::Uuid& card : waiter.wish.cards) {
+    const auto room = rooms.find(card);
+    if (room == rooms.end() || room->second <= most) continue;
+    most = room->second;
+    best = &card;
+  }
+  if (best == nullptr) return waiter.why;  // cards that were not looked at: what it said itself
+  std::string text = "best is " + name_of(machine, *best) + " with " + to_string(most) + " usable";
+  if (most < waiter.wish.need) return text + ", short by " + to_string(waiter.wish.need - most);
+  return text + ", and too few cards have that much";
+}
+
+std::string why_waiting(const lease::Waiter& waiter, const lease::Rooms& rooms,
+                        const lease::Contents& now, const gpu::Machine& machine) {
+  if (!waiter.looking) return "stopped: it has not looked for 10 s, and holds up nobody";
+  if (!place(rooms, waiter.wish)) {
+    std::string text = shortfall_text(waiter, rooms, machine);
+    const int passed = passes(waiter, now.grants);
+    if (passed > 0) text += "; passed " + counted(passed, "time");
+    return text;
+  }
+  const lease::Rooms left = left_by_earlier(rooms, waiter.ticket, now.waiting, now.grants);
+  return place(left, waiter.wish) ? "there is room: it is about to start"
+                                  : "there is room, kept for those who came first";
+}
+
+Json or_null(std::optional<Bytes> size) {
+  return size ? Json(size->count) : Json();
+}
+
+std::string size_or_unknown(std::optional<Bytes> size) {
+  return size ? to_string(*size) : "?";
+}
+
+std::string age_text(WallTime since) {
+  return duration_text(std::max(Seconds(0), Seconds(std::chrono::system_clock::now() - since)));
+}
+
+std::string pids_text(const LeaseRow& row) {
+  if (row.holding.empty()) return row.pid ? std::to_string(*row.pid) : "?";
+  std::vector<std::string> pids;
+  constexpr std::size_t kMost = 3;
+  for (std::size_t i = 0; i < std::min(kMost, row.holding.size()); ++i)
+    pids.push_back(std::to_string(row.holding[i]));
+  if (row.holding.size() > kMost) pids.push_back("+" + std::to_string(row.holding.size() - kMost));
+  return join(pids, ",");
+}
+
+}  // namespace
+
+LeaseReport report_leases(const std::string& gpus, bool with_holders) {
+  LeaseReport report{.look = look_at_machine(gpus)};
+  const lease::Contents& now = report.look.leases;
+  report.warnings = now.warnings;
+  const lease::Look seen = lease::look_at(report.look.machine, now);
+  std::map<std::string, std::vector<pid_t>> holders;
+  if (with_holders) holders = lease::descriptor_holders(now.leases);
+  for (const lease::Claim& claim : now.leases) {
+    for (const lease::Share& share : claim.shares) {
+      report.leases.push_back(row_of(claim, share, seen));
+      report.leases.back().holding = holders[claim.id];
+    }
+  }
+  const lease::Rooms rooms = lease::rooms_of(seen, now);
+  int position = 0;
+  for (const lease::Waiter& waiter : now.waiting)
+    report.waiting.push_back(
+        {waiter, ++position, why_waiting(waiter, rooms, now, report.look.machine)});
+  return report;
+}
+
+Json document(const LeaseReport& report) {
+  Json json{{"schema", 1}, {"leases", Json::array()}, {"waiting", Json::array()}};
+  for (const LeaseRow& row : report.leases)
+    json["leases"].push_back({{"id", row.claim.id},
+                              {"uuid", to_string(row.card)},
+                              {"reserved_bytes", row.reserved.count},
+                              {"used_bytes", or_null(row.used)},
+                              {"pid", row.pid ? Json(*row.pid) : Json()},
+                              {"user", row.claim.user},
+                              {"command", row.claim.command},
+                              {"since", utc_timestamp(row.claim.since)},
+                              {"holder_pids", row.holding}});
+  for (const WaitingRow& row : report.waiting) {
+    const lease::Waiter& waiter = row.waiter;
+    json["waiting"].push_back({{"pid", waiter.owner.pid},
+                               {"user", waiter.user},
+                               {"need_bytes", waiter.wish.need.count},
+                               {"count", waiter.wish.count},
+                               {"position", row.position},
+                               {"since", utc_timestamp(waiter.since)},
+                               {"why", row.why},
+                               {"command", waiter.command}});
+  }
+  json["warnings"] = report.warnings;
+  return json;
+}
+
+std::string lease_table(const LeaseReport& report, const Terminal& terminal) {
+  if (report.leases.empty()) return "Nobody has a lease.\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const LeaseRow& row : report.leases)
+    rows.push_back({row.card_index ? std::to_string(*row.card_index) : short_text(row.card),
+                    row.claim.id, row.claim.user, to_string(row.reserved),
+                    size_or_unknown(row.used), pids_text(row), age_text(row.claim.since),
+                    fitted(row.claim.command, terminal.is_terminal ? 32 : 60, terminal)});
+  return table({{"GPU", true},
+                {"lease"},
+                {"user"},
+                {"reserved", true},
+                {"used", true},
+                {"PID", true},
+                {"age", true},
+                {"command"}},
+               rows, terminal);
+}
+
+std::string waiting_table(const LeaseReport& report, const Terminal& terminal) {
+  if (report.waiting.empty()) return "Nobody waits.\n";
+  std::vector<std::vector<std::string>> rows;
+  std::string whys;
+  const int width = terminal.is_terminal ? terminal.width - 1 : 100;
+  for (const WaitingRow& row : report.waiting) {
+    const lease::Waiter& waiter = row.waiter;
+    std::string need = to_string(waiter.wish.need);
+    if (waiter.wish.count > 1) need += " x " + std::to_string(waiter.wish.count);
+    const std::string number = std::to_string(row.position);
+    rows.push_back({number, std::to_string(waiter.owner.pid), waiter.user, need,
+                    age_text(waiter.since), fitted(waiter.command, 40, terminal)});
+    whys += wrapped(row.why, " " + number + ". ", std::string(number.size() + 3, ' '), width);
+  }
+  return table(
+             {{"#", true}, {"PID", true}, {"user"}, {"needs", true}, {"waits", true}, {"command"}},
+             rows, terminal) +
+         "\n" + whys;
+}
+
+std::string warning_lines(const LeaseReport& report, const Terminal& terminal) {
+  std::string text;
+  for (const std::string& warning : report.warnings)
+    text += wrapped(warning, " " + terminal.paint(terminal.warning(), Colour::yellow) + " ", "   ",
+                    terminal.width - 1);
+  return text;
+}
+
+std::string leases_at_a_glance(const Look& look) {
+  const auto& leases = look.leases.leases;
+  const auto& waiting = look.leases.waiting;
+  if (leases.empty() && waiting.empty()) return {};
+  Bytes reserved{0}, promised{0};
+  for (const lease::Claim& claim : leases)
+    for (const lease::Share& share : claim.shares) reserved += share.reserved;
+  for (const gpu::Card& card : look.machine.cards) promised += card.promised;
+  std::string text = counted(static_cast<long long>(leases.size()), "lease") + ": " +
+                     to_string(reserved) + " reserved, of which " + to_string(promised) +
+                     " are not used yet (headroom who)";
+  if (!waiting.empty())
+    text += "; " + std::to_string(waiting.size()) + (waiting.size() == 1 ? " waits" : " wait") +
+            " (headroom queue)";
+  return text;
+}
+
+}  // namespace headroom::cli
