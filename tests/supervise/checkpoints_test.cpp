@@ -64,7 +64,7 @@ TEST_F(NewestCheckpoint, MayBeAFolderAsNewAsTheNewestInIt) {
   add("checkpoint-2/model.bin", 20);
   add("checkpoint-3/model.bin", 40, "");
   EXPECT_EQ(newest("checkpoint-*"), "checkpoint-1");
-  EXPECT_EQ(newest("checkpoint-*/"), "checkpoint-1/");
+  EXPECT_EQ(newest("checkpoint-*/"), "checkpoint-1");
 }
 
 TEST_F(NewestCheckpoint, IsNoLinkThatLeadsNowhere) {

