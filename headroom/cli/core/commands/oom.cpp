@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "headroom/base/error.h"
+#include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/interrupt.h"
 #include "headroom/cli/core/interruptible_input.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
