@@ -82,14 +82,19 @@ std::string sentence(const oom::Judgement& judgement) {
   return "cannot be told from this";
 }
 
+// Whole where somebody searches for it, in one row where somebody looks at it.
+std::string evidence_text(const oom::Judgement& judgement) {
+  const Terminal terminal = standard_output();
+  if (!terminal.is_terminal) return judgement.evidence;
+  const auto width = static_cast<std::size_t>(std::max(terminal.width, 40)) - 12;
+  return fitted(judgement.evidence, width, terminal);
+}
+
 std::string view(const oom::Judgement& judgement) {
   std::string text = fmt::format("{}: {} ({:.0f} % sure)\n", to_string(judgement.verdict),
                                  sentence(judgement), judgement.confidence * 100);
   if (!judgement.kind.empty()) text += "  kind      " + judgement.kind + "\n";
-  const Terminal terminal = standard_output();
-  const auto width = static_cast<std::size_t>(std::max(terminal.width, 40)) - 12;
-  if (!judgement.evidence.empty())
-    text += "  evidence  " + fitted(judgement.evidence, width, terminal) + "\n";
+  if (!judgement.evidence.empty()) text += "  evidence  " + evidence_text(judgement) + "\n";
   if (judgement.asked || judgement.total || judgement.free)
     text += fmt::format("  asked     {}; free {}, total {}\n", amount(judgement.asked),
                         amount(judgement.free), amount(judgement.total));
