@@ -41,11 +41,12 @@ class Ends {
 
   [[nodiscard]] std::string text() && {
     if (cut_) head_ += "\n";
+    if (cut_ && tail_.size() > kTail) tail_.erase(0, tail_.size() - kTail);
     return std::move(head_) + tail_;
   }
 
  private:
-  static constexpr std::size_t kHead = std::size_t{1} << 20, kTail = std::size_t{4} << 20;
+  static constexpr std::size_t kHead = std::size_t{1} << 20, kTail = std::size_t{2} << 20;
   std::string head_, tail_;
   bool cut_ = false;
 };
