@@ -47,11 +47,13 @@ std::optional<std::size_t> end_of_piece(std::string_view piece, std::string_view
 
 std::optional<Span> find_piece(std::string_view piece, std::string_view text, std::size_t from,
                                std::size_t before) {
-  // The first plain character is looked for fast; most lines do not even have that.
-  const bool plain = !piece.empty() && piece[0] != '<' && piece[0] != '>' && piece[0] != '#';
+  // The first plain character is looked for fast; most lines do not even have that. A word's edge
+  // before it takes no room.
+  const std::size_t lead = piece.find_first_not_of('<');
+  const bool plain = lead != std::string_view::npos && piece[lead] != '>' && piece[lead] != '#';
   for (std::size_t at = from; at < std::min(before, text.size()); ++at) {
     if (plain) {
-      at = text.find(piece[0], at);
+      at = text.find(piece[lead], at);
       if (at >= before || at == std::string_view::npos) return {};
     }
     if (const auto end = end_of_piece(piece, text, at)) return Span{at, *end};

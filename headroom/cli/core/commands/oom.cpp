@@ -41,11 +41,12 @@ class Ends {
 
   [[nodiscard]] std::string text() && {
     if (cut_) head_ += "\n";
+    if (cut_ && tail_.size() > kTail) tail_.erase(0, tail_.size() - kTail);
     return std::move(head_) + tail_;
   }
 
  private:
-  static constexpr std::size_t kHead = std::size_t{1} << 20, kTail = std::size_t{4} << 20;
+  static constexpr std::size_t kHead = std::size_t{1} << 20, kTail = std::size_t{2} << 20;
   std::string head_, tail_;
   bool cut_ = false;
 };
@@ -82,14 +83,19 @@ std::string sentence(const oom::Judgement& judgement) {
   return "cannot be told from this";
 }
 
+// Whole where somebody searches for it, in one row where somebody looks at it.
+std::string evidence_text(const oom::Judgement& judgement) {
+  const Terminal terminal = standard_output();
+  if (!terminal.is_terminal) return judgement.evidence;
+  const auto width = static_cast<std::size_t>(std::max(terminal.width, 40)) - 12;
+  return fitted(judgement.evidence, width, terminal);
+}
+
 std::string view(const oom::Judgement& judgement) {
   std::string text = fmt::format("{}: {} ({:.0f} % sure)\n", to_string(judgement.verdict),
                                  sentence(judgement), judgement.confidence * 100);
   if (!judgement.kind.empty()) text += "  kind      " + judgement.kind + "\n";
-  const Terminal terminal = standard_output();
-  const auto width = static_cast<std::size_t>(std::max(terminal.width, 40)) - 12;
-  if (!judgement.evidence.empty())
-    text += "  evidence  " + fitted(judgement.evidence, width, terminal) + "\n";
+  if (!judgement.evidence.empty()) text += "  evidence  " + evidence_text(judgement) + "\n";
   if (judgement.asked || judgement.total || judgement.free)
     text += fmt::format("  asked     {}; free {}, total {}\n", amount(judgement.asked),
                         amount(judgement.free), amount(judgement.total));
