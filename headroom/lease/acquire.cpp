@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "headroom/base/error.h"
 #include "headroom/lease/describe.h"
@@ -80,15 +81,18 @@ class Seeker {
     const Contents before = directory_.contents();
     gpu::WaitOptions once;
     once.cancel = options_.cancel;
-    once.narrow = [&](gpu::Machine machine) { return remember(std::move(machine), before); };
+    const auto begin = Clock::now();
+    bool first = true;
+    once.narrow = [&](gpu::Machine machine) {
+      if (std::exchange(first, false)) cost_ = Clock::now() - begin;
+      return remember(std::move(machine), before);
+    };
     once.usable = [this](const gpu::Card& card) { return usable(card); };
     once.recent_ends = [this](const gpu::Machine& machine) { return unconfirmed(machine); };
     gpu::DeviceRequest request = request_;
     request.allow_cpu = allow_cpu;
-    const auto begin = Clock::now();
     gpu::WaitResult result = wait_for_gpu(sampler_, request, once);
     result.waited = elapsed();
-    cost_ = Clock::now() - begin;
     if (result.selection.picked.empty()) explain(result);
     return result;
   }
@@ -288,7 +292,7 @@ class Seeker {
   Rooms rooms_, left_;  // in all; and after those who came first
   std::vector<gpu::Uuid> cards_;
   std::map<gpu::Uuid, Clock::time_point> free_since_;
-  Seconds cost_{0};
+  Seconds cost_{0};  // of its first sample
 
   bool waited_ = false;
   int losses_ = 0;
