@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "headroom/base/error.h"
 #include "headroom/lease/describe.h"
@@ -19,8 +20,8 @@ using namespace headroom::literals;
 constexpr Seconds kBetweenTwoSamples{0.2};
 constexpr Seconds kSecond{1.0};
 // After something ended its memory comes back within seconds: one looks often, and then less and
-// less so.
-constexpr Seconds kOften{0.04}, kOftenFor{3.0}, kDrainsWithin{10.0};
+// less so. Never more than a third of the time: the driver serialises its callers.
+constexpr Seconds kOften{0.02}, kOftenFor{3.0}, kDrainsWithin{10.0};
 
 gpu::DeviceRequest resolved(gpu::DeviceRequest request, Amount amount) {
   // "All of nothing" is no place to start in.
@@ -80,7 +81,12 @@ class Seeker {
     const Contents before = directory_.contents();
     gpu::WaitOptions once;
     once.cancel = options_.cancel;
-    once.narrow = [&](gpu::Machine machine) { return remember(std::move(machine), before); };
+    const auto begin = Clock::now();
+    bool first = true;
+    once.narrow = [&](gpu::Machine machine) {
+      if (std::exchange(first, false)) cost_ = Clock::now() - begin;
+      return remember(std::move(machine), before);
+    };
     once.usable = [this](const gpu::Card& card) { return usable(card); };
     once.recent_ends = [this](const gpu::Machine& machine) { return unconfirmed(machine); };
     gpu::DeviceRequest request = request_;
@@ -223,7 +229,7 @@ class Seeker {
     const Seconds since = Clock::now() - changed_;
     Seconds pause = options_.interval;
     if (since < kOftenFor)
-      pause = std::min(pause, pause_of_position(kOften));
+      pause = std::min(pause, pause_of_position(std::max(kOften, 2 * cost_)));
     else if (since < kDrainsWithin)
       pause = std::min(pause, pause_of_position(since / 10));
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(
@@ -286,6 +292,7 @@ class Seeker {
   Rooms rooms_, left_;  // in all; and after those who came first
   std::vector<gpu::Uuid> cards_;
   std::map<gpu::Uuid, Clock::time_point> free_since_;
+  Seconds cost_{0};  // of its first sample
 
   bool waited_ = false;
   int losses_ = 0;
