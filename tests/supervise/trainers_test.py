@@ -6,7 +6,10 @@ memory: it completes with the effective batch kept, or stops at the smallest bat
 
 Judged by the trainers' own logs. Without --all each trainer has one text a budget, in turn.
 """
+import functools
 import itertools
+import resource
+import subprocess
 import sys
 
 import run_world
@@ -15,10 +18,9 @@ from run_world import RunTest, World
 BATCH, ACCUM, SAMPLES = 24, 2, 192
 BUDGETS = (90, 70, 50, 30, 10)
 CARD = {"memory": "card", "fixed": 2 << 30, "per_sample": 512 << 20}
-HOST = {"memory": "host", "fixed": 8 << 20, "per_sample": 2 << 20}
+HOST = {"memory": "host", "fixed": 16 << 20, "per_sample": 4 << 20}
 TEXTS = {"card": ("pytorch", "runtime", "cublas", "xla", "accelerator"),
          "host": ("python", "bad_alloc", "numpy", "torch_cpu")}
-PYTHON_ITSELF = 24 << 20  # address space of the interpreter with our modules, and some slack
 YAML = """# how we train
 training:
   batch_size: 24   # as in the paper
@@ -75,8 +77,17 @@ def wanted(nature, together, batch):
     return together * (nature["fixed"] + nature["per_sample"] * batch)
 
 
+@functools.cache
+def python_itself():
+    """Address space of an interpreter with the trainers' modules."""
+    program = (f"import sys; sys.path.insert(0, {str(run_world.TRAINERS)!r}); import hydra, launch, "
+               "plain, rank; print(open('/proc/self/statm').read().split()[0])")
+    pages = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
+    return int(pages) * resource.getpagesize()
+
+
 def limited(command, limit):
-    """Within RLIMIT_AS, which the trainer's processes inherit and headroom does not see."""
+    """Within RLIMIT_AS, which the trainer's processes inherit and headroom does not have."""
     return ["bash", "-c", 'ulimit -c 0; ulimit -v "$0"; exec "$@"', str(limit >> 10), *command]
 
 
@@ -108,13 +119,11 @@ class Case:
                 options = options[:options.index("--resume-arg")]
             world.nature(**self.nature)
             if self.memory == "host":
-                command = limited(command, PYTHON_ITSELF + self.limit)
-            self.outcome = world.run([*options, "--max-retries", "9"], command)
-            self.judge(world)
+                command = limited(command, python_itself() + self.limit)
+            self.judge(world, world.run([*options, "--max-retries", "9"], command))
 
-    def judge(self, world):
+    def judge(self, world, outcome):
         test = RunTest()
-        outcome = self.outcome
         completes = self.fits(1)
         test.assertEqual(outcome.code, 0 if completes else 76, f"{self}\n{outcome}")
         history = test.assert_history(outcome, 0 if completes else outcome.history()[-1]["exit_code"])
@@ -125,11 +134,10 @@ class Case:
             test.assertTrue(line["evidence"], f"{self}\n{outcome}")
         for line in history:
             test.assertEqual(line["batch"] * line["accumulation"], self.batch * ACCUM, str(outcome))
-        batches = [line["batch"] for line in history]
+        self.batches = batches = [line["batch"] for line in history]
         test.assertEqual(batches[0], self.batch)
         test.assertTrue(all(a > b for a, b in zip(batches, batches[1:])), f"{self}: {batches}")
         if completes:
-            test.assertTrue(self.fits(batches[-1]))
             test.assert_adds_up(world, outcome, BATCH * ACCUM, SAMPLES)
             if self.resumes:
                 test.assertTrue(history[-1]["resumed_from"], f"{self}\n{outcome}")
@@ -176,9 +184,7 @@ class Trainers(RunTest):
 def add(number, case):
     def test(self):
         case.run()
-        history = case.outcome.history()
-        batches = [line["batch"] for line in history]
-        print(f"       {case}: batches {batches}, best {case.best() or 'none'}", flush=True)
+        print(f"       {case}: batches {case.batches}, best {case.best() or 'none'}", flush=True)
 
     name = str(case).replace(", ", "_").replace(" ", "")
     setattr(Trainers, f"test_{number:03}_{name}", test)
