@@ -9,6 +9,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -83,8 +84,8 @@ class Outcome:
             return [json.loads(line) for line in history]
 
     def own_words(self):
-        """What headroom itself said."""
-        return "\n".join(line for line in self.err.splitlines() if "headroom" in line)
+        """What headroom itself said; perhaps behind a progress bar that did not end its line."""
+        return "\n".join(re.findall(r"headroom run: .*", self.err))
 
     def __str__(self):
         tries = self.history_path.read_text() if self.history_path.exists() else "(no history)"
