@@ -26,7 +26,7 @@ stress-lease: build ## 64 processes take 1,000 leases each, a fifth is killed; 3
 	@build/bin/lease_stress --processes 32 --rounds 50 --cards 8 --kill 5
 
 trainers: build ## headroom run with three trainers: every text, budget and way of mapping
-	@tests/supervise/trainers_test.py build/bin/headroom build/lib/libfake_nvml.so --all
+	@tests/supervise/trainers_test.py build/bin/headroom build/lib/libfake_nvml.so build/lib/libclock_jump.so --all
 
 peers: build ## PyTorch's MemTracker on the test nets, live; then our peaks beside it
 	@scripts/peers.sh

@@ -2,7 +2,7 @@
 """How commands end below `headroom run`, when nothing was out of memory: after one try, with their
 own code, their streams untouched, whatever happens to the driver and to our files meanwhile.
 
-    run_ends_test.py HEADROOM FAKE_NVML [word...]
+    run_ends_test.py HEADROOM FAKE_NVML CLOCK_JUMP [word...]
 """
 import hashlib
 import json
@@ -263,11 +263,22 @@ class Misfortunes(RunTest):
             outcome = self.through(world, options=["--history", "/dev/full"])
             self.assertIn("/dev/full", outcome.own_words())
 
-    def test_a_history_in_a_folder_that_is_none(self):
+    def test_a_history_that_cannot_be_is_said_before_the_start(self):
         with World() as world:
             (world.folder / "file").touch()
-            outcome = self.through(world, options=["--history", "file/history.ndjson"])
-            self.assertIn("file/history.ndjson", outcome.own_words())
+            outcome = world.run(["--history", "file/history.ndjson"], ["touch", "started"])
+            self.assertEqual(outcome.code, 73, str(outcome))
+            self.assertIn("file/history.ndjson", outcome.err)
+            self.assertFalse((world.folder / "started").exists())
+
+    def test_a_clock_that_is_set(self):
+        for jump in (-86400, 86400):
+            with self.subTest(jump=jump), World() as world:
+                clock = world.folder / "clock"
+                outcome = self.through(world, lambda: clock.write_text(str(jump)), ["--stall", "1h"],
+                                       LD_PRELOAD=run_world.CLOCK_JUMP, CLOCK_JUMP_FILE=str(clock))
+                self.assertEqual([line["exit_code"] for line in outcome.history()], [7])
+                self.assertEqual(outcome.own_words(), "", "nothing has stalled")
 
     def test_no_folder_for_leases(self):
         with World() as world:

@@ -2,7 +2,7 @@
 """`headroom run` beside others and over time: leases, neighbours, what is remembered, what may be
 changed, and that nobody is left behind.
 
-    run_places_test.py HEADROOM FAKE_NVML [word...]
+    run_places_test.py HEADROOM FAKE_NVML CLOCK_JUMP [word...]
 """
 import json
 import os

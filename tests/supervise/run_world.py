@@ -24,7 +24,7 @@ import pretend_card  # noqa: E402
 
 GIB = 1 << 30
 PATIENCE_S = 60
-HEADROOM = FAKE_NVML = ""
+HEADROOM = FAKE_NVML = CLOCK_JUMP = ""
 
 
 def until(happened, what="it", seconds=PATIENCE_S):
@@ -282,6 +282,6 @@ def run_tests(module, jobs=2):
 
 
 def take_places(arguments):
-    """`headroom` and the fake driver, from the command line."""
-    global HEADROOM, FAKE_NVML
-    HEADROOM, FAKE_NVML = arguments.pop(1), arguments.pop(1)
+    """`headroom` and the libraries that pretend, from the command line."""
+    global HEADROOM, FAKE_NVML, CLOCK_JUMP
+    HEADROOM, FAKE_NVML, CLOCK_JUMP = (str(pathlib.Path(arguments.pop(1)).resolve()) for _ in range(3))

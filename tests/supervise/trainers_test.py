@@ -2,7 +2,7 @@
 """`headroom run` with three trainers that know nothing of it (trainers/), each at five budgets of
 memory: it completes with the effective batch kept, or stops at the smallest batch with 76.
 
-    trainers_test.py HEADROOM FAKE_NVML [--all] [word...]
+    trainers_test.py HEADROOM FAKE_NVML CLOCK_JUMP [--all] [word...]
 
 Judged by the trainers' own logs. Without --all each trainer has one text a budget, in turn.
 """
