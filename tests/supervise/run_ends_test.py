@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+import unittest
 
 import run_world
 from run_world import GIB, RunTest, World, until
@@ -271,6 +272,8 @@ class Misfortunes(RunTest):
             self.assertIn("file/history.ndjson", outcome.err)
             self.assertFalse((world.folder / "started").exists())
 
+    @unittest.skipIf(any(name.endswith("SAN_OPTIONS") for name in os.environ),
+                     "sanitizers want to be loaded first")
     def test_a_clock_that_is_set(self):
         for jump in (-86400, 86400):
             with self.subTest(jump=jump), World() as world:
