@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist clean
+.PHONY: help setup build demo test trainers stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -24,6 +24,9 @@ test: build ## Build and run every test
 stress-lease: build ## 64 processes take 1,000 leases each, a fifth is killed; 32 gangs on 8 cards
 	@build/bin/lease_stress --processes 64 --rounds 1000
 	@build/bin/lease_stress --processes 32 --rounds 50 --cards 8 --kill 5
+
+trainers: build ## headroom run with three trainers: every text, budget and way of mapping
+	@tests/supervise/trainers_test.py build/bin/headroom build/lib/libfake_nvml.so build/lib/libclock_jump.so --all
 
 peers: build ## PyTorch's MemTracker on the test nets, live; then our peaks beside it
 	@scripts/peers.sh

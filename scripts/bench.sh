@@ -7,6 +7,7 @@ build/bin/headroom version | head -1
 build/bin/bench_machine gpus build/bin/headroom build/lib/libfake_nvml.so "${RUNS:-50}"
 build/bin/bench_machine log build/bin/headroom build/lib/libfake_nvml.so "${SECONDS_LONG:-60}"
 build/bin/bench_lease "${LEASE_RUNS:-20}"
+bench/run_bench.py build/bin/headroom build/lib/libfake_nvml.so "${WATCHED_SECONDS:-20}"
 build/bin/bench_trace "${EVENTS:-10000000}"
 build/bin/bench_allocator "${ALLOCATOR_EVENTS:-1000000}" "${ALLOCATOR_RUNS:-5}"
 build/bin/bench_dry_run "${DRY_RUNS:-5}"
