@@ -1,26 +1,35 @@
 #include "headroom/lease/attribution.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
+#include <memory>
 #include <set>
 
 namespace headroom::lease {
 namespace {
 
-namespace fs = std::filesystem;
-
 // The inodes of the leases that the process holds open; none where that may not be looked at.
+// Asked for every process on a card at every look: as few system calls as can be.
 std::set<ino_t> open_leases(pid_t pid) {
   std::set<ino_t> inodes;
-  std::error_code error;
-  fs::directory_iterator files("/proc/" + std::to_string(pid) + "/fd", error);
-  for (; !error && files != fs::directory_iterator(); files.increment(error)) {
-    std::error_code gone;
-    const std::string target = fs::read_symlink(files->path(), gone).string();
-    struct stat facts {};
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  const std::unique_ptr<DIR, int (*)(DIR*)> files(::opendir(folder.c_str()), &::closedir);
+  if (!files) return inodes;
+  std::array<char, PATH_MAX> target;  // NOLINT: filled by readlinkat
+  while (const dirent* file = ::readdir(files.get())) {
+    const ssize_t length =
+        ::readlinkat(::dirfd(files.get()), file->d_name, target.data(), target.size());
+    if (length <= 0) continue;  // "." and ".." are no links
     // The name first: asking after a file on a server that is down may take for ever.
-    if (!gone && target.ends_with(".lease") && ::stat(files->path().c_str(), &facts) == 0)
+    const std::string_view name(target.data(), static_cast<std::size_t>(length));
+    struct stat facts {};
+    if (name.ends_with(".lease") && ::fstatat(::dirfd(files.get()), file->d_name, &facts, 0) == 0)
       inodes.insert(facts.st_ino);
   }
   return inodes;

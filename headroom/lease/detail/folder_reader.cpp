@@ -148,8 +148,9 @@ int open_grants(const fs::path& path) {
 }
 
 // Those that somebody may still count (he waits with a smaller ticket), or may not have seen.
+// `now` is from before the newest of them.
 bool needed(const Grant& grant, const Contents& now) {
-  const Seconds ago{static_cast<double>(now.at_ns - grant.at_ns) * 1e-9};
+  const Seconds ago{static_cast<double>(monotonic_ns() - grant.at_ns) * 1e-9};
   if (ago < Seconds(0)) return false;  // of another run of the machine
   return ago < kLookFreshFor + Seconds(0.5) ||
          std::any_of(now.waiting.begin(), now.waiting.end(),
