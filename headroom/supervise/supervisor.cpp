@@ -42,6 +42,15 @@ bool is_out_of_memory(const oom::Judgement& judgement) {
   return memory && judgement.confidence >= kSureEnough;
 }
 
+// By processes that are there; the job's have all ended when this is asked.
+Bytes held_by_others(const gpu::Card& card) {
+  Bytes held;
+  if (!card.processes) return held;
+  for (const gpu::GpuProcess& process : *card.processes)
+    if (process.start_ticks != 0 && process.used) held += *process.used;
+  return held;
+}
+
 // What came of one try.
 struct Attempt {
   JobEnd end;
@@ -218,12 +227,15 @@ bool Supervision::cancelled_by(const Interrupt& interrupt) {
   return true;
 }
 
-// The lease is kept from one try to the next; what the last one used comes back in steps.
+// The lease is kept from one try to the next; what the last one used comes back in steps. What
+// somebody else took meanwhile does not.
 void Supervision::wait_until_memory_is_back(const std::stop_token& cancel) {
   const auto is_back = [&](const gpu::Machine& machine) {
     return std::all_of(place_.cards.begin(), place_.cards.end(), [&](const auto& pick) {
+      const Bytes needed = pick.usable + held_by_others(pick.card);
       for (const gpu::Card& card : machine.cards)
-        if (card.uuid == pick.card.uuid && card.memory) return card.memory->free >= pick.usable;
+        if (card.uuid == pick.card.uuid && card.memory)
+          return card.memory->free + held_by_others(card) >= needed;
       return false;
     });
   };

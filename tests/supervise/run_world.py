@@ -85,7 +85,7 @@ class Outcome:
 
     def own_words(self):
         """What headroom itself said; perhaps behind a progress bar that did not end its line."""
-        return "\n".join(re.findall(r"headroom run: .*", self.err))
+        return "\n".join(re.findall(r"headroom(?: run)?: .*", self.err))
 
     def __str__(self):
         tries = self.history_path.read_text() if self.history_path.exists() else "(no history)"

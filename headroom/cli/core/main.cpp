@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
 
 #include "headroom/base/text.h"
 #include "headroom/cli/core/complaint.h"
@@ -58,10 +59,9 @@ ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
   return complain(std::string(error.what()) + " (" + help + ")", kUsage);
 }
 
-// The first word that is no option, as long as it is no command: CLI11 would show the general help
-// for `headroom gpsu --help`.
-std::optional<std::string> unknown_command(const CLI::App& app, int argc, char** argv) {
-  const std::vector<std::string> known = command_names(app), options = option_names(app);
+// The first word that is no option: the command, known or not.
+std::optional<std::string> first_word(const CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> options = option_names(app);
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--gpus") ++i;
@@ -70,11 +70,16 @@ std::optional<std::string> unknown_command(const CLI::App& app, int argc, char**
     if (word.starts_with("--") &&
         std::find(options.begin(), options.end(), option) == options.end())
       return {};
-    if (word.starts_with("-")) continue;
-    if (std::find(known.begin(), known.end(), word) != known.end()) return {};
-    return word;
+    if (!word.starts_with("-")) return word;
   }
   return {};
+}
+
+// Where the command line of another program begins: behind the "--" of `headroom run`. CLI11 is not
+// to see it, for it takes the names of our commands for commands, and "--" for the end of `run`.
+int end_of_ours(const std::optional<std::string>& command, int argc, char** argv) {
+  if (command != "run") return argc;
+  return static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
 }
 
 ExitCode complain_of_command(const std::string& word, const CLI::App& app) {
@@ -93,7 +98,7 @@ ExitCode run(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   std::string gpus;
   app.add_option("--gpus", gpus, "Which GPUs to look at (as in the commands)");
-  Registry registry{.app = app, .chosen = {}};
+  Registry registry{.app = app, .chosen = {}, .behind_dashes = {}};
   registry.chosen = [&gpus] { return run_overview(gpus); };
   add_gpus(registry);
   add_pick(registry);
@@ -113,9 +118,15 @@ ExitCode run(int argc, char** argv) {
   add_version(registry);
   add_completion(registry);
   app.require_subcommand(0, 1);
-  if (const auto word = unknown_command(app, argc, argv)) return complain_of_command(*word, app);
+  // CLI11 would show the general help for `headroom gpsu --help`.
+  const std::vector<std::string> known = command_names(app);
+  const auto word = first_word(app, argc, argv);
+  if (word && std::find(known.begin(), known.end(), *word) == known.end())
+    return complain_of_command(*word, app);
+  const int ours = end_of_ours(word, argc, argv);
+  if (ours < argc) registry.behind_dashes.assign(argv + ours + 1, argv + argc);
   try {
-    app.parse(argc, argv);
+    app.parse(ours, argv);
   } catch (const CLI::Success& help_or_version) {
     std::ostringstream text;
     (void)app.exit(help_or_version, text);

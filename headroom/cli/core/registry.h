@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "headroom/cli/core/exit_code.h"
 
@@ -13,7 +14,8 @@ namespace headroom::cli {
 
 struct Registry {
   CLI::App& app;
-  std::function<ExitCode()> chosen;  // set by parsing
+  std::function<ExitCode()> chosen;             // set by parsing
+  std::vector<std::string> behind_dashes = {};  // of `run`: another program's command line
 
   // A subcommand with examples at the end of its help; of `group`, if that is given.
   CLI::App* add(const std::string& name, const std::string& description,

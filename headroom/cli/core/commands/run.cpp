@@ -14,7 +14,8 @@ namespace headroom::cli {
 namespace {
 
 struct Options {
-  CLI::App* app = nullptr;  // has the command to run
+  CLI::App* app = nullptr;  // has a command to run that stands there without "--"
+  const std::vector<std::string>* behind_dashes = nullptr;
   std::string gpus, need, order = "most-free", ids = "index", timeout = "60m", interval = "1s";
   std::string more = "0s";
   std::string resume_arg, checkpoints, stall, history;
@@ -31,7 +32,10 @@ struct Options {
 // Everything from the first word that is no option of ours, with or without "--" before it.
 std::vector<std::string> command_of(const Options& options) {
   std::vector<std::string> words = options.app->remaining();
-  if (!words.empty() && words.front() == "--") words.erase(words.begin());
+  const std::vector<std::string>& more = *options.behind_dashes;
+  if (words.empty() && !more.empty()) return more;
+  if (!more.empty()) words.push_back("--");  // it is the command's own, then
+  words.insert(words.end(), more.begin(), more.end());
   if (words.empty())
     throw UsageError(
         expectation("run", "a command", "none", "headroom run --need 10GiB -- python train.py"));
@@ -164,6 +168,7 @@ void add_run(Registry& registry) {
       "Exit: the command's own code (128 + signal), 76 out of memory to the end, 75 no room in\n"
       "time, 69 no GPU, 127 command not found.");
   options->app = command;
+  options->behind_dashes = &registry.behind_dashes;
   command->prefix_command();
   add_gpus_option(command, options->gpus);
   command->add_option("--need", options->need,
