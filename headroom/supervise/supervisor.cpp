@@ -1,6 +1,9 @@
 #include "headroom/supervise/supervisor.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <csignal>
 #include <set>
 #include <utility>
 
@@ -51,6 +54,22 @@ Bytes held_by_others(const gpu::Card& card) {
   return held;
 }
 
+// While it lives, this thread and those it makes get no signals.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 // What came of one try.
 struct Attempt {
   JobEnd end;
@@ -96,7 +115,8 @@ class Supervision {
   Attempt attempt();
   void note(Attempt& attempt);
   [[nodiscard]] Tried tried(const Attempt& attempt) const;
-  [[nodiscard]] plan::Situation situation() const;
+  [[nodiscard]] std::string as_it_stands() const;
+  [[nodiscard]] plan::Situation situation(std::string job) const;
   void remember(const Attempt& attempt) const;
 
   // ---- After it
@@ -167,6 +187,7 @@ Report Supervision::run() {
   if (on_cards()) {
     directory_ = lease::Directory::open();
     say_all(directory_->warnings());
+    const SignalsHeld held;  // the sampler's threads are to get none
     sampler_ = std::make_unique<gpu::Sampler>(lease::steady(gpu::make_source(orders_.devices)));
   }
   while (take_place()) {
@@ -188,7 +209,7 @@ std::optional<Bytes> Supervision::remembered_need() {
   for (const gpu::Card& card : narrowed(sampler_->fresh()).cards) {
     const auto usable = gpu::usable_now(card);
     if (!usable) continue;
-    const auto known = store_.find({.job = knobs_.job(), .card = card.name, .free = *usable});
+    const auto known = store_.find({.job = as_it_stands(), .card = card.name, .free = *usable});
     if (known && known->peak)
       need = std::max(need.value_or(Bytes{0}), *known->peak * kNeedPercent / 100);
   }
@@ -281,12 +302,17 @@ void Supervision::explain_no_place(const lease::Acquired& acquired) {
 
 // ---- One try ---------------------------------------------------------------------------------
 
-plan::Situation Supervision::situation() const {
+// What it needs belongs to the command word for word; what its batch may be, to all of its batches.
+std::string Supervision::as_it_stands() const {
+  return "exactly " + join(orders_.command, " ");
+}
+
+plan::Situation Supervision::situation(std::string job) const {
   if (place_.cards.empty()) {
     const HostUse host = host_use({});
-    return {.job = knobs_.job(), .card = "CPU", .free = host.limit.value_or(Bytes{0})};
+    return {.job = std::move(job), .card = "CPU", .free = host.limit.value_or(Bytes{0})};
   }
-  return {.job = knobs_.job(),
+  return {.job = std::move(job),
           .card = place_.cards.front().card.name,
           .free = place_.room().value_or(Bytes{0})};
 }
@@ -295,7 +321,7 @@ plan::Situation Supervision::situation() const {
 void Supervision::begin_with_what_worked() {
   began_with_what_worked_ = false;
   if (!orders_.remember || !tried_.empty() || !knobs_.has(Quantity::batch)) return;
-  const auto known = store_.find(situation());
+  const auto known = store_.find(situation(knobs_.job()));
   if (!known || !known->values.contains("batch")) return;
   const long long worked = known->values.at("batch");
   if (worked >= *first_batch_ || !knobs_.has(Quantity::accumulation)) return;
@@ -416,13 +442,16 @@ void Supervision::note(Attempt& attempt) {
     say("ended what it had left behind: " + join(attempt.end.ended_rest, "; "));
 }
 
+// A batch is worth remembering if it had to be reduced: a small one that somebody chose says
+// nothing of what would fit.
 void Supervision::remember(const Attempt& attempt) const {
-  std::map<std::string, long long> values;
-  if (knobs_.has(Quantity::batch)) values["batch"] = batch_;
-  if (knobs_.has(Quantity::accumulation)) values["accumulation"] = accumulation_;
   const auto peak = attempt.usage.card_peak();
-  if (values.empty() && !peak) return;
-  or_warn([&] { store_.remember(situation(), values, peak); });
+  if (batch_ < first_batch_.value_or(1))
+    or_warn([&] {
+      store_.remember(situation(knobs_.job()), {{"batch", batch_}, {"accumulation", accumulation_}},
+                      peak);
+    });
+  if (peak) or_warn([&] { store_.remember(situation(as_it_stands()), {}, peak); });
 }
 
 // ---- After it --------------------------------------------------------------------------------
@@ -454,7 +483,10 @@ bool Supervision::go_on(const Attempt& attempt) {
   }
   if (end.received || !is_out_of_memory(attempt.judgement)) return false;
   say("out of memory (" + attempt.judgement.kind + "): " + attempt.judgement.evidence);
-  if (began_with_what_worked_) or_warn([&] { store_.forget(situation(), {{"batch", batch_}}); });
+  if (began_with_what_worked_)
+    or_warn([&] {
+      store_.forget(situation(knobs_.job()), {{"batch", batch_}, {"accumulation", accumulation_}});
+    });
   if (static_cast<int>(tried_.size()) > orders_.max_retries) {
     give_up("out of memory after " + counted(static_cast<long long>(tried_.size()), "try") +
             ", the most that --max-retries allows");
