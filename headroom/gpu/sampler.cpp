@@ -45,6 +45,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   bool guarded_call(int card, unsigned my_number, Call&& call);
   void give_up_hanging_call(Clock::time_point now);  // needs the lock
   [[nodiscard]] bool nothing_left_to_wait_for(Clock::time_point asked) const;
+  [[nodiscard]] Machine current();  // needs the lock
 
   const std::shared_ptr<CardSource> source;
   const SamplerOptions options;
@@ -128,7 +129,9 @@ void Sampler::State::sample_card(std::size_t i, unsigned my_number) {
     const std::lock_guard lock(guard);
     card = machine.cards[i];
     if (card.stuck) return;
-    ask_processes = !card.processes_sampled || *card.processes_sampled < wanted ||
+    // Whoever asks for a sample gets memory and processes that belong together.
+    ask_processes = !options.keep_sampling || !card.processes_sampled ||
+                    *card.processes_sampled < wanted ||
                     (options.processes && paces[i].due(Clock::now()));
   }
   const int number = static_cast<int>(i);
@@ -194,7 +197,8 @@ bool Sampler::State::nothing_left_to_wait_for(Clock::time_point asked) const {
   if (!opened) return false;
   for (const Card& card : machine.cards) {
     const bool done = card.sampled && *card.sampled >= asked && card.processes_sampled &&
-                      *card.processes_sampled >= asked;
+                      *card.processes_sampled >= asked &&
+                      (options.keep_sampling || *card.processes_sampled >= *card.sampled);
     if (!done && !card.stuck) return false;
   }
   return true;
@@ -216,35 +220,37 @@ Sampler::~Sampler() {
   state_->changed.wait_for(lock, kGrace, [&] { return state_->workers == 0; });
 }
 
+Machine Sampler::State::current() {
+  if (failure) std::rethrow_exception(failure);
+  give_up_hanging_call(Clock::now());
+  Machine result = machine;
+  result.asked = created;
+  if (!opened && Clock::now() - created >= options.hang_after) {
+    result.silent = true;
+    result.why_no_driver =
+        "the NVIDIA driver has not answered for " + duration_text(Clock::now() - created);
+  }
+  return result;
+}
+
 Machine Sampler::snapshot() const {
   const std::lock_guard lock(state_->guard);
-  if (state_->failure) std::rethrow_exception(state_->failure);
-  state_->give_up_hanging_call(Clock::now());
-  Machine machine = state_->machine;
-  machine.asked = state_->created;
-  if (!state_->opened && Clock::now() - state_->created >= state_->options.hang_after) {
-    machine.silent = true;
-    machine.why_no_driver =
-        "the NVIDIA driver has not answered for " + duration_text(Clock::now() - state_->created);
-  }
-  return machine;
+  return state_->current();
 }
 
 Machine Sampler::fresh(Seconds patience) {
   const auto asked = Clock::now();
   const auto deadline = asked + std::chrono::duration_cast<Clock::duration>(patience);
-  {
-    std::unique_lock lock(state_->guard);
-    state_->wanted = asked;
-    state_->changed.notify_all();
-    // Wakes up now and then, because a call that hangs wakes nobody.
-    while (!state_->nothing_left_to_wait_for(asked) && Clock::now() < deadline) {
-      state_->changed.wait_until(lock,
-                                 std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));
-      state_->give_up_hanging_call(Clock::now());
-    }
+  std::unique_lock lock(state_->guard);
+  state_->wanted = asked;
+  state_->changed.notify_all();
+  // Wakes up now and then, because a call that hangs wakes nobody.
+  while (!state_->nothing_left_to_wait_for(asked) && Clock::now() < deadline) {
+    state_->changed.wait_until(lock,
+                               std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));
+    state_->give_up_hanging_call(Clock::now());
   }
-  return snapshot();
+  return state_->current();
 }
 
 }  // namespace headroom::gpu
