@@ -33,7 +33,8 @@ oom::Forensics aftermath(const oom::Judgement& judgement, const Usage& usage,
   const std::vector<pid_t> job(pids.begin(), pids.end());
   if (!of_host)
     for (const gpu::Card& card : usage.last_machine().cards)
-      if (usage.watches(card.uuid) && card.memory) forensics.cards.push_back(oom::card_then(card, job));
+      if (usage.watches(card.uuid) && card.memory)
+        forensics.cards.push_back(oom::card_then(card, job));
   for (const UsageSample& sample : usage.samples())
     forensics.samples.push_back(memory_then(sample, usage.samples().back().when, of_host));
   forensics.limit = tried.back().limit;

@@ -1,20 +1,12 @@
 #include "headroom/supervise/supervisor.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <csignal>
 #include <set>
 #include <utility>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/base/interrupt.h"
 #include "headroom/base/text.h"
-#include "headroom/gpu/cuda_order.h"
-#include "headroom/gpu/recent_ends.h"
-#include "headroom/lease/acquire.h"
-#include "headroom/lease/steady_source.h"
 #include "headroom/oom/classify.h"
 #include "headroom/plan/store.h"
 #include "headroom/supervise/aftermath.h"
@@ -23,7 +15,7 @@
 #include "headroom/supervise/job.h"
 #include "headroom/supervise/knobs.h"
 #include "headroom/supervise/next_batch.h"
-#include "headroom/supervise/place.h"
+#include "headroom/supervise/place_search.h"
 #include "headroom/supervise/stall.h"
 #include "headroom/supervise/usage.h"
 
@@ -35,7 +27,6 @@ using namespace headroom::literals;
 // Below this a verdict is a guess, and nothing is tried again for a guess.
 constexpr double kSureEnough = 0.5;
 constexpr Seconds kSampleInterval{1.0};
-constexpr Seconds kMemoryIsBackWithin{10.0};
 // What a job used before was seen once a second: it may have been more in between.
 constexpr std::int64_t kNeedPercent = 110;
 
@@ -44,31 +35,6 @@ bool is_out_of_memory(const oom::Judgement& judgement) {
       judgement.verdict == oom::Verdict::gpu_oom || judgement.verdict == oom::Verdict::host_oom;
   return memory && judgement.confidence >= kSureEnough;
 }
-
-// By processes that are there; the job's have all ended when this is asked.
-Bytes held_by_others(const gpu::Card& card) {
-  Bytes held;
-  if (!card.processes) return held;
-  for (const gpu::GpuProcess& process : *card.processes)
-    if (process.start_ticks != 0 && process.used) held += *process.used;
-  return held;
-}
-
-// While it lives, this thread and those it makes get no signals.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 // What came of one try.
 struct Attempt {
@@ -98,17 +64,12 @@ class Supervision {
   void or_warn(const Work& work) const;
 
   void open_history();
-  [[nodiscard]] bool on_cards() const { return orders_.devices.kind != gpu::Devices::Kind::cpu; }
-  [[nodiscard]] gpu::Machine narrowed(gpu::Machine machine) const;
 
   // ---- Its place
   bool take_place();
-  bool cancelled_by(const Interrupt& interrupt);
-  void wait_until_memory_is_back(const std::stop_token& cancel);
-  lease::Acquired acquire(const std::stop_token& cancel);
-  [[nodiscard]] gpu::DeviceRequest request_for_place();
+  void cancel(int exit_code);
+  [[nodiscard]] PlaceSearch::Wish wish();
   [[nodiscard]] std::optional<Bytes> remembered_need();
-  void explain_no_place(const lease::Acquired& acquired);
 
   // ---- One try
   void begin_with_what_worked();
@@ -131,16 +92,14 @@ class Supervision {
   const Listener& listener_;
   const Knobs knobs_;
   const std::optional<long long> first_batch_, first_accumulation_;
-  const gpu::CudaEnvironment environment_ = gpu::CudaEnvironment::current();
   const plan::Store store_;
   std::optional<History> history_;
-  std::optional<lease::Directory> directory_;
-  std::unique_ptr<gpu::Sampler> sampler_;
+  PlaceSearch search_;
 
   long long batch_ = 1, accumulation_ = 1;
   bool began_with_what_worked_ = false;
   std::optional<Bytes> room_needed_;  // more than the last place had
-  Place place_;
+  std::optional<Place> place_;
   std::vector<Tried> tried_;
   EditedFiles files_;
   Report report_;
@@ -152,6 +111,7 @@ Supervision::Supervision(const Orders& orders, const Listener& listener)
       knobs_(orders.maps, orders.command),
       first_batch_(knobs_.value(Quantity::batch)),
       first_accumulation_(knobs_.value(Quantity::accumulation)),
+      search_(orders, listener),
       batch_(first_batch_.value_or(1)),
       accumulation_(first_accumulation_.value_or(1)) {}
 
@@ -162,10 +122,6 @@ void Supervision::or_warn(const Work& work) const {
   } catch (const Error& error) {
     say(error.what());
   }
-}
-
-gpu::Machine Supervision::narrowed(gpu::Machine machine) const {
-  return gpu::narrowed(std::move(machine), orders_.devices, environment_);
 }
 
 // A file that was named has to be writable; what we keep for ourselves may fail.
@@ -184,12 +140,6 @@ void Supervision::open_history() {
 Report Supervision::run() {
   say_all(knobs_.assumptions());
   open_history();
-  if (on_cards()) {
-    directory_ = lease::Directory::open();
-    say_all(directory_->warnings());
-    const SignalsHeld held;  // the sampler's threads are to get none
-    sampler_ = std::make_unique<gpu::Sampler>(lease::steady(gpu::make_source(orders_.devices)));
-  }
   while (take_place()) {
     begin_with_what_worked();
     Attempt attempt = this->attempt();
@@ -206,7 +156,7 @@ Report Supervision::run() {
 std::optional<Bytes> Supervision::remembered_need() {
   if (!orders_.remember) return {};
   std::optional<Bytes> need;
-  for (const gpu::Card& card : narrowed(sampler_->fresh()).cards) {
+  for (const gpu::Card& card : search_.fresh().cards) {
     const auto usable = gpu::usable_now(card);
     if (!usable) continue;
     const auto known = store_.find({.job = as_it_stands(), .card = card.name, .free = *usable});
@@ -216,88 +166,45 @@ std::optional<Bytes> Supervision::remembered_need() {
   return need;
 }
 
-gpu::DeviceRequest Supervision::request_for_place() {
-  gpu::DeviceRequest request;
-  request.count = orders_.count;
-  request.order = orders_.order;
-  request.need = orders_.need.value_or(Bytes{0});
-  if (!orders_.need) request.need = remembered_need().value_or(Bytes{0});
-  if (room_needed_) request.need = std::max(request.need, *room_needed_);
-  return request;
+// Whose need nobody knows has its cards for itself, as far as they are free.
+PlaceSearch::Wish Supervision::wish() {
+  const std::optional<Bytes> need = orders_.need ? orders_.need : remembered_need();
+  PlaceSearch::Wish wish{.need = need.value_or(Bytes{0}),
+                         .is_known = need.has_value(),
+                         .timeout = orders_.wait_timeout};
+  if (room_needed_) {
+    wish.is_known = orders_.need.has_value();
+    wish.need = std::max(wish.need, *room_needed_);
+    wish.timeout = orders_.wait_for_more;
+  }
+  return wish;
 }
 
-lease::Acquired Supervision::acquire(const std::stop_token& cancel) {
-  gpu::WaitOptions wait;
-  wait.timeout = room_needed_ ? orders_.wait_for_more : orders_.wait_timeout;
-  wait.interval = orders_.wait_interval;
-  wait.progress = listener_.waiting;
-  wait.cancel = cancel;
-  wait.narrow = [this](gpu::Machine machine) { return narrowed(std::move(machine)); };
-  wait.recent_ends = [](const gpu::Machine& machine) { return gpu::note_processes(machine); };
-  const gpu::DeviceRequest request = request_for_place();
-  // Whose need nobody knows has a card for himself, as far as it is free.
-  const bool known = orders_.need || (request.need.count > 0 && !room_needed_);
-  return lease::acquire(*directory_, *sampler_, request, wait, join(orders_.command, " "),
-                        known ? lease::Amount::needed : lease::Amount::all_usable);
-}
-
-bool Supervision::cancelled_by(const Interrupt& interrupt) {
-  if (!interrupt.happened()) return false;
+void Supervision::cancel(int exit_code) {
   report_.outcome = Outcome::cancelled;
-  report_.exit_code = interrupt.exit_code();
-  return true;
+  report_.exit_code = exit_code;
 }
 
-// The lease is kept from one try to the next; what the last one used comes back in steps. What
-// somebody else took meanwhile does not.
-void Supervision::wait_until_memory_is_back(const std::stop_token& cancel) {
-  const auto is_back = [&](const gpu::Machine& machine) {
-    return std::all_of(place_.cards.begin(), place_.cards.end(), [&](const auto& pick) {
-      const Bytes needed = pick.usable + held_by_others(pick.card);
-      for (const gpu::Card& card : machine.cards)
-        if (card.uuid == pick.card.uuid && card.memory)
-          return card.memory->free + held_by_others(card) >= needed;
-      return false;
-    });
-  };
-  const auto begin = Clock::now();
-  while (!is_back(sampler_->fresh()) && Clock::now() - begin < kMemoryIsBackWithin)
-    if (!sleep_for(0.1, cancel)) return;
-}
-
-// Cards for the next try, or false with the report's end. On the CPU there is nothing to wait for.
+// A place for the next try, or false with the report's end.
 bool Supervision::take_place() {
-  if (!on_cards()) return true;
-  const Interrupt interrupt;
-  if (place_.lease) {
-    wait_until_memory_is_back(interrupt.token());
-    return !cancelled_by(interrupt);
+  if (place_) {
+    const auto cancelled = search_.wait_until_memory_is_back(*place_);
+    if (cancelled) cancel(*cancelled);
+    return !cancelled;
   }
-  lease::Acquired acquired = acquire(interrupt.token());
-  report_.waited += acquired.wait.waited;
-  if (cancelled_by(interrupt)) return false;
-  if (!acquired.lease) {
-    explain_no_place(acquired);
-    return false;
+  PlaceSearch::Answer answer = search_.find(wish());
+  report_.waited += answer.waited;
+  place_ = std::move(answer.place);
+  if (place_) return true;
+  if (answer.outcome == Outcome::cancelled) {
+    cancel(answer.exit_code);
+  } else if (room_needed_) {
+    give_up(report_.sentence + "; nor is there more room: " + answer.sentence);
+  } else {
+    report_.outcome = answer.outcome;
+    report_.sentence = answer.sentence;
   }
-  place_.lease = std::move(acquired.lease);
-  place_.cards = std::move(acquired.wait.selection.picked);
-  return true;
-}
-
-void Supervision::explain_no_place(const lease::Acquired& acquired) {
-  if (room_needed_)
-    return give_up(report_.sentence +
-                   "; nor is there more room: " + acquired.wait.selection.sentence);
-  report_.outcome = Outcome::busy;
-  report_.sentence = acquired.wait.selection.sentence;
-  const gpu::Machine whole = sampler_->snapshot();
-  const gpu::Machine machine = narrowed(whole);
-  if (!machine.cards.empty() || machine.silent) return;
-  report_.outcome = Outcome::no_cards;
-  const std::string hidden = whole.cards.empty() ? "" : cuda_view(whole, environment_).why_empty;
-  if (!hidden.empty()) report_.sentence += "; " + hidden;
-  report_.sentence += "; try --gpus cpu to run it without";
+  return false;
 }
 
 // ---- One try ---------------------------------------------------------------------------------
@@ -308,13 +215,13 @@ std::string Supervision::as_it_stands() const {
 }
 
 plan::Situation Supervision::situation(std::string job) const {
-  if (place_.cards.empty()) {
+  if (place_->cards.empty()) {
     const HostUse host = host_use({});
     return {.job = std::move(job), .card = "CPU", .free = host.limit.value_or(Bytes{0})};
   }
   return {.job = std::move(job),
-          .card = place_.cards.front().card.name,
-          .free = place_.room().value_or(Bytes{0})};
+          .card = place_->cards.front().card.name,
+          .free = place_->room().value_or(Bytes{0})};
 }
 
 // The first try alone: later ones know better.
@@ -337,7 +244,7 @@ void Supervision::begin_with_what_worked() {
 
 Attempt Supervision::attempt() {
   std::set<gpu::Uuid> cards;
-  for (const auto& pick : place_.cards) cards.insert(pick.card.uuid);
+  for (const auto& pick : place_->cards) cards.insert(pick.card.uuid);
   Attempt attempt{.end = {},
                   .judgement = {},
                   .usage = Usage(std::move(cards)),
@@ -356,11 +263,11 @@ Attempt Supervision::attempt() {
   attempt.command = now.command;
 
   Launch launch{.command = now.command,
-                .environment = environment_of(place_, orders_.devices, orders_.by_uuid),
+                .environment = environment_of(*place_, orders_.devices, orders_.by_uuid),
                 .inherited = {},
                 .output_to_error = orders_.output_to_error};
   for (std::string& variable : now.environment) launch.environment.push_back(std::move(variable));
-  if (place_.lease) launch.inherited.push_back(place_.lease->descriptor());
+  if (place_->lease) launch.inherited.push_back(place_->lease->descriptor());
   if (listener_.starting) listener_.starting();
 
   const oom::HostWatch host;
@@ -369,7 +276,7 @@ Attempt Supervision::attempt() {
   attempt.end = job.run(kSampleInterval, [&](const Job& running) {
     const std::vector<pid_t> pids = running.pids();
     attempt.pids.insert(pids.begin(), pids.end());
-    attempt.usage.note(sampler_ ? sampler_->snapshot() : gpu::Machine{}, pids);
+    attempt.usage.note(search_.known(), pids);
     const auto sentence = stall.look(running.last_output_at(), attempt.usage, pids);
     if (!sentence) return;
     say(*sentence);
@@ -393,7 +300,7 @@ Tried Supervision::tried(const Attempt& attempt) const {
             .peak = {},
             .asked = judgement.asked,
             .limit = {}};
-  const bool of_host = judgement.verdict == oom::Verdict::host_oom || place_.cards.empty();
+  const bool of_host = judgement.verdict == oom::Verdict::host_oom || place_->cards.empty();
   if (of_host) {
     if (const auto& host = attempt.usage.host_peak()) {
       one.peak = host->peak;
@@ -401,7 +308,7 @@ Tried Supervision::tried(const Attempt& attempt) const {
     }
     return one;
   }
-  one.limit = place_.room();
+  one.limit = place_->room();
   one.peak = attempt.usage.card_peak();
   // The program's own last word is newer than any sample.
   if (judgement.total && judgement.free && !attempt.usage.samples().empty()) {
@@ -431,7 +338,7 @@ void Supervision::note(Attempt& attempt) {
                    .accumulation = {},
                    .command = attempt.command,
                    .resumed_from = {}};
-  for (const auto& pick : place_.cards) record.gpus.push_back(to_string(pick.card.uuid));
+  for (const auto& pick : place_->cards) record.gpus.push_back(to_string(pick.card.uuid));
   if (knobs_.has(Quantity::batch)) record.batch = batch_;
   if (knobs_.has(Quantity::accumulation)) record.accumulation = accumulation_;
   if (attempt.checkpoint) record.resumed_from = attempt.checkpoint->string();
@@ -532,12 +439,12 @@ bool Supervision::smaller_batch() {
 // Another card, or more of this one: whatever has more room than it had.
 bool Supervision::roomier_place(const Attempt& attempt) {
   report_.outcome = Outcome::out_of_memory;
-  const auto room = place_.room();
+  const auto room = place_->room();
   if (!room || attempt.judgement.verdict != oom::Verdict::gpu_oom) return false;
   const Tried& last = tried_.back();
   const Bytes wanted = last.peak.value_or(*room) + last.asked.value_or(Bytes{0});
   room_needed_ = std::max(wanted, *room + 1_MiB);
-  place_ = {};
+  place_.reset();
   return true;
 }
 

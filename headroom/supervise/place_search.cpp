@@ -1,0 +1,131 @@
+#include "headroom/supervise/place_search.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "headroom/base/text.h"
+#include "headroom/gpu/recent_ends.h"
+#include "headroom/lease/steady_source.h"
+
+namespace headroom::supervise {
+namespace {
+
+constexpr Seconds kMemoryIsBackWithin{10.0};
+
+// While it lives, this thread and those it makes get no signals.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// By processes that are there; the job's have all ended when this is asked.
+Bytes held_by_others(const gpu::Card& card) {
+  Bytes held;
+  if (!card.processes) return held;
+  for (const gpu::GpuProcess& process : *card.processes)
+    if (process.start_ticks != 0 && process.used) held += *process.used;
+  return held;
+}
+
+// What somebody else took meanwhile does not come back.
+bool memory_is_back(const Place& place, const gpu::Machine& machine) {
+  return std::all_of(place.cards.begin(), place.cards.end(), [&](const auto& pick) {
+    const Bytes needed = pick.usable + held_by_others(pick.card);
+    for (const gpu::Card& card : machine.cards)
+      if (card.uuid == pick.card.uuid && card.memory)
+        return card.memory->free + held_by_others(card) >= needed;
+    return false;
+  });
+}
+
+}  // namespace
+
+PlaceSearch::PlaceSearch(const Orders& orders, const Listener& listener)
+    : orders_(orders), listener_(listener) {
+  if (orders.devices.kind == gpu::Devices::Kind::cpu) return;
+  directory_ = lease::Directory::open();
+  for (const std::string& warning : directory_->warnings())
+    if (listener.say) listener.say(warning);
+  const SignalsHeld held;
+  sampler_ = std::make_unique<gpu::Sampler>(lease::steady(gpu::make_source(orders.devices)));
+}
+
+gpu::Machine PlaceSearch::narrowed(gpu::Machine machine) const {
+  return gpu::narrowed(std::move(machine), orders_.devices, environment_);
+}
+
+gpu::Machine PlaceSearch::known() const {
+  return on_cards() ? sampler_->snapshot() : gpu::Machine{};
+}
+
+gpu::Machine PlaceSearch::fresh() {
+  return on_cards() ? narrowed(sampler_->fresh()) : gpu::Machine{};
+}
+
+lease::Acquired PlaceSearch::acquire(const Wish& wish, const std::stop_token& cancel) {
+  const gpu::DeviceRequest request{
+      .need = wish.need, .count = orders_.count, .order = orders_.order};
+  gpu::WaitOptions wait;
+  wait.timeout = wish.timeout;
+  wait.interval = orders_.wait_interval;
+  wait.progress = listener_.waiting;
+  wait.cancel = cancel;
+  wait.narrow = [this](gpu::Machine machine) { return narrowed(std::move(machine)); };
+  wait.recent_ends = [](const gpu::Machine& machine) { return gpu::note_processes(machine); };
+  return lease::acquire(*directory_, *sampler_, request, wait, join(orders_.command, " "),
+                        wish.is_known ? lease::Amount::needed : lease::Amount::all_usable);
+}
+
+PlaceSearch::Answer PlaceSearch::find(const Wish& wish) {
+  Answer answer;
+  if (!on_cards()) {
+    answer.place.emplace();
+    return answer;
+  }
+  const Interrupt interrupt;
+  lease::Acquired acquired = acquire(wish, interrupt.token());
+  answer.waited = acquired.wait.waited;
+  if (interrupt.happened()) {
+    answer.outcome = Outcome::cancelled;
+    answer.exit_code = interrupt.exit_code();
+  } else if (acquired.lease) {
+    answer.place = Place{std::move(acquired.lease), std::move(acquired.wait.selection.picked)};
+  } else {
+    explain(acquired, answer);
+  }
+  return answer;
+}
+
+void PlaceSearch::explain(const lease::Acquired& acquired, Answer& answer) const {
+  answer.sentence = acquired.wait.selection.sentence;
+  const gpu::Machine whole = sampler_->snapshot();
+  const gpu::Machine machine = narrowed(whole);
+  if (!machine.cards.empty() || machine.silent) return;
+  answer.outcome = Outcome::no_cards;
+  const std::string hidden = whole.cards.empty() ? "" : cuda_view(whole, environment_).why_empty;
+  if (!hidden.empty()) answer.sentence += "; " + hidden;
+  answer.sentence += "; try --gpus cpu to run it without";
+}
+
+std::optional<int> PlaceSearch::wait_until_memory_is_back(const Place& place) {
+  if (!on_cards()) return {};
+  const Interrupt interrupt;
+  const auto begin = Clock::now();
+  while (!memory_is_back(place, sampler_->fresh()) && Clock::now() - begin < kMemoryIsBackWithin)
+    if (!sleep_for(0.1, interrupt.token())) break;
+  return interrupt.happened() ? std::optional(interrupt.exit_code()) : std::nullopt;
+}
+
+}  // namespace headroom::supervise
