@@ -1,5 +1,5 @@
-// The detector of out-of-memory under libFuzzer, from the texts of tests/oom/corpus.jsonl: any bytes
-// are a log. A judgement out of its bounds is a fault, and so is anything thrown.
+// The detector of out-of-memory under libFuzzer, from the texts of tests/oom/corpus.jsonl: any
+// bytes are a log. A judgement out of its bounds is a fault, and so is anything thrown.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
