@@ -177,11 +177,19 @@ def trace_file(folder):
 
 
 @contextlib.contextmanager
+def training(folder):
+    """A training program that needs host memory by its batch."""
+    shutil.copy(ROOT / "examples/run/train.py", folder)
+    yield {}
+
+
+@contextlib.contextmanager
 def bare(_folder):
     yield {}
 
 
-SCENES = {"": bare, "lab": lab, "no-driver": no_driver, "traces": traces, "trace-file": trace_file}
+SCENES = {"": bare, "lab": lab, "no-driver": no_driver, "traces": traces, "trace-file": trace_file,
+          "training": training}
 
 # ---- Examples: what they print
 

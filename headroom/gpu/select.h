@@ -1,8 +1,7 @@
 // Which card to take: those with enough room, the best first, and a reason when there is none.
 //
 // The answer is a value: "none has room" carries the shortfall and who holds the memory. What a
-// card can give is a function, so that reservations (later) narrow it without this file knowing
-// them.
+// card can give is a function, so that reservations narrow it without this file knowing them.
 //
 //   Selection best = find_best_device(machine, {.need = 10_GiB});
 //   if (best.picked.empty()) say(best.sentence);
