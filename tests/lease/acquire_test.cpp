@@ -47,9 +47,9 @@ class Acquire : public ::testing::Test {
   }
   // In a thread of its own, as long as it takes.
   struct Waiting {
-    std::jthread thread;
     std::atomic<bool> done{false};
     Acquired got;
+    std::jthread thread;  // the last: it is joined before what it writes to is gone
   };
   std::unique_ptr<Waiting> waiter(Bytes need, int count = 1, Seconds interval = Seconds(0.2)) {
     auto waiting = std::make_unique<Waiting>();

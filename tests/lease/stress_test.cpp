@@ -21,16 +21,23 @@ Outcome stress(std::vector<std::string> options) {
   return {run.exit_code, parse_json(run.out, "lease_stress")};
 }
 
+#ifdef HEADROOM_SANITIZED
+constexpr int kRounds = 15;  // a sanitizer's processes start some ten times as slowly
+#else
+constexpr int kRounds = 100;
+#endif
+
 TEST(LeaseStress, NothingIsPromisedTwiceWhileProcessesDie) {
-  const auto [exit_code, figures] = stress({"--processes", "64", "--rounds", "100"});
+  const auto [exit_code, figures] =
+      stress({"--processes", "64", "--rounds", std::to_string(kRounds)});
   SCOPED_TRACE(figures.dump());
   EXPECT_EQ(exit_code, 0);
-  EXPECT_EQ(figures["rounds"], 6400);
+  EXPECT_EQ(figures["rounds"], 64 * kRounds);
   EXPECT_EQ(figures["violations"], 0);
   EXPECT_EQ(figures["stale"], 0);
   EXPECT_EQ(figures["late"], 0) << "a dead holder's share is free by the next audit";
-  EXPECT_GT(figures["killed"], 640);
-  EXPECT_GT(figures["leases"], 640);
+  EXPECT_GT(figures["killed"], 64 * kRounds / 10);
+  EXPECT_GT(figures["leases"], 64 * kRounds / 10);
   EXPECT_GT(figures["fullest_bytes"].get<double>(), 0.9 * figures["limit_bytes"].get<double>())
       << "a card that never gets full proves nothing";
 }
@@ -44,13 +51,17 @@ TEST(LeaseStress, MixedGangsOnEightCardsAllComeToTheirEnd) {
   EXPECT_EQ(figures["violations"], 0);
 }
 
-// The auditor sees what it should: the rule of min(not reserved, free) does promise twice.
+// The auditor sees what it should: the rule of min(not reserved, free) does promise twice. Whether
+// it does in one run is a matter of who runs when.
 TEST(LeaseStress, TheLesserOfFreeAndUnreservedIsCaughtPromisingTwice) {
-  const auto [exit_code, figures] =
-      stress({"--processes", "16", "--rounds", "50", "--kill", "0", "--naive"});
-  SCOPED_TRACE(figures.dump());
-  EXPECT_EQ(exit_code, 1);
-  EXPECT_GT(figures["violations"], 0);
+  for (int seed = 1; seed <= 8; ++seed) {
+    const auto [exit_code, figures] = stress({"--processes", "16", "--rounds", "50", "--kill", "0",
+                                              "--naive", "--seed", std::to_string(seed)});
+    if (figures["violations"] == 0) continue;
+    EXPECT_EQ(exit_code, 1);
+    return;
+  }
+  ADD_FAILURE() << "eight runs of the naive rule, and the auditor saw nothing";
 }
 
 }  // namespace
