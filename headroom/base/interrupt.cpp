@@ -25,7 +25,7 @@ bool is_ignored(int signal) {
 sigset_t our_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
     if (!is_ignored(signal)) sigaddset(&signals, signal);
   return signals;
 }
@@ -62,6 +62,15 @@ void Interrupt::watch() {
     stop_.request_stop();
   }
   ::close(inbox);
+}
+
+SignalsHeld::SignalsHeld() {
+  const sigset_t signals = our_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, &before_);
+}
+
+SignalsHeld::~SignalsHeld() {
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 bool sleep_for(double seconds, const std::stop_token& token) {

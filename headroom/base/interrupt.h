@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP as a request to stop, instead of a sudden end: loops look at the
-// token, leave nothing half-written, and exit with 128 + signal.
+// SIGINT, SIGTERM, SIGHUP and SIGQUIT as a request to stop, instead of a sudden end: loops look at
+// the token, leave nothing half-written, and exit with 128 + signal.
 //
 // Must be made before any other thread: the signals are blocked, and threads inherit that. Its end
 // leaves them as they were before.
@@ -32,6 +32,22 @@ class Interrupt {
   std::atomic<int> signal_{0};
   int done_ = -1;  // an event that ends the watch
   std::thread watcher_;
+};
+
+// Holds the same signals back from this thread and those that it makes, for work that must not be
+// torn: each waits for the next Interrupt, or for the end of this.
+class SignalsHeld {
+ public:
+  SignalsHeld();
+  ~SignalsHeld();
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+  // What was held back before: what a child is to inherit.
+  [[nodiscard]] const sigset_t& before() const { return before_; }
+
+ private:
+  sigset_t before_;
 };
 
 // Sleeps, unless interrupted meanwhile. True if the whole time passed.

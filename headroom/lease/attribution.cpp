@@ -14,6 +14,12 @@
 namespace headroom::lease {
 namespace {
 
+// A reader holds nothing: anybody may open a lease's file to read it.
+bool is_open_for_writing(int folder, const char* name) {
+  struct stat link {};
+  return ::fstatat(folder, name, &link, AT_SYMLINK_NOFOLLOW) == 0 && (link.st_mode & S_IWUSR) != 0;
+}
+
 // The inodes of the leases that the process holds open; none where that may not be looked at.
 // Asked for every process on a card at every look: as few system calls as can be.
 std::set<ino_t> open_leases(pid_t pid) {
@@ -29,7 +35,8 @@ std::set<ino_t> open_leases(pid_t pid) {
     // The name first: asking after a file on a server that is down may take for ever.
     const std::string_view name(target.data(), static_cast<std::size_t>(length));
     struct stat facts {};
-    if (name.ends_with(".lease") && ::fstatat(::dirfd(files.get()), file->d_name, &facts, 0) == 0)
+    if (name.ends_with(".lease") && is_open_for_writing(::dirfd(files.get()), file->d_name) &&
+        ::fstatat(::dirfd(files.get()), file->d_name, &facts, 0) == 0)
       inodes.insert(facts.st_ino);
   }
   return inodes;

@@ -37,7 +37,8 @@ class Ticks {
  public:
   explicit Ticks(Seconds interval)
       : interval_(std::chrono::duration_cast<Clock::duration>(interval)) {
-    if (interval_.count() > 0) next_ = Clock::now() + interval_;
+    // The first one soon: short jobs are to be seen, too.
+    if (interval_.count() > 0) next_ = Clock::now() + interval_ / 10;
   }
   [[nodiscard]] std::optional<Time> due() const { return next_; }
   [[nodiscard]] bool pass(Time now) {
@@ -92,8 +93,8 @@ JobEnd Job::State::run(const Job& job, Seconds interval,
   try {
     while (!everything_ended()) {
       wait(ticks.due());
+      carry();  // before a stop may make what poll() said untrue
       take_signals();
-      carry();
       if (ticks.pass(Clock::now()) && each) each(job);
       stops->advance(Clock::now());
       ending.advance(Clock::now());
@@ -119,12 +120,14 @@ JobEnd Job::State::run(const Job& job, Seconds interval,
 
 bool Job::State::start(JobEnd& end) {
   streams.emplace(closed, launch.output_to_error);
-  const Started started = supervise::start({.command = launch.command,
-                                            .environment = launch.environment,
-                                            .inherited = launch.inherited,
-                                            .standard = streams->standard(),
-                                            .terminal = streams->controlling_terminal()},
-                                           signals);
+  const Started started =
+      supervise::start({.command = launch.command,
+                        .environment = launch.environment,
+                        .inherited = launch.inherited,
+                        .standard = streams->standard(),
+                        .terminal = streams->controlling_terminal(),
+                        .signal_mask = launch.signal_mask ? &*launch.signal_mask : nullptr},
+                       signals);
   if (started.error != 0) {
     end.started = false;
     end.not_started = std::strerror(started.error);

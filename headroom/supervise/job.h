@@ -20,6 +20,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,6 +37,7 @@ struct Launch {
   std::vector<std::string> environment{};  // "NAME=value", over ours
   std::vector<int> inherited{};            // descriptors that the job keeps open: its lease
   bool output_to_error = false;            // its standard output goes to our standard error
+  std::optional<sigset_t> signal_mask{};   // what it holds back at first; empty: as we do
 };
 
 struct JobEnd {

@@ -46,11 +46,12 @@ std::string Place::name() const {
 
 std::vector<std::string> environment_of(const Place& place, const gpu::Devices& devices,
                                         bool by_uuid) {
-  std::vector<std::string> variables{"CUDA_VISIBLE_DEVICES=" + visible_devices(place, by_uuid)};
+  const bool simulated = devices.kind == gpu::Devices::Kind::simulated;
+  const std::string for_headroom = place.cards.empty() ? "cpu" : simulated ? devices.text : "auto";
+  std::vector<std::string> variables{"CUDA_VISIBLE_DEVICES=" + visible_devices(place, by_uuid),
+                                     "HEADROOM_GPUS=" + for_headroom};
   if (place.cards.empty()) return variables;
   variables.push_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");
-  if (devices.kind == gpu::Devices::Kind::simulated)
-    variables.push_back("HEADROOM_GPUS=" + devices.text);
   if (place.lease) variables.push_back("HEADROOM_LEASE=" + place.lease->claim().id);
   const std::string allocator = allocator_is_set() ? "" : recommended_allocator(place);
   if (!allocator.empty()) variables.push_back("PYTORCH_CUDA_ALLOC_CONF=" + allocator);

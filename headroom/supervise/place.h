@@ -24,7 +24,7 @@ struct Place {
 // "NAME=value" for a program that is to see these cards and no others:
 //   CUDA_VISIBLE_DEVICES     the driver's numbers, or UUIDs (of slices always)
 //   CUDA_DEVICE_ORDER        PCI_BUS_ID, so that CUDA counts as the driver does
-//   HEADROOM_GPUS            of simulated cards, for programs that know Headroom
+//   HEADROOM_GPUS            the same for programs that know Headroom: auto, cpu, or sim:...
 //   HEADROOM_LEASE           the lease
 //   PYTORCH_CUDA_ALLOC_CONF  what is recommended for memory of changing sizes, unless it is set
 [[nodiscard]] std::vector<std::string> environment_of(const Place& place,

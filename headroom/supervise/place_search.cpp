@@ -1,9 +1,6 @@
 #include "headroom/supervise/place_search.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <csignal>
 
 #include "headroom/base/text.h"
 #include "headroom/gpu/recent_ends.h"
@@ -13,22 +10,6 @@ namespace headroom::supervise {
 namespace {
 
 constexpr Seconds kMemoryIsBackWithin{10.0};
-
-// While it lives, this thread and those it makes get no signals.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 // By processes that are there; the job's have all ended when this is asked.
 Bytes held_by_others(const gpu::Card& card) {
@@ -58,7 +39,6 @@ PlaceSearch::PlaceSearch(const Orders& orders, const Listener& listener)
   directory_ = lease::Directory::open();
   for (const std::string& warning : directory_->warnings())
     if (listener.say) listener.say(warning);
-  const SignalsHeld held;
   sampler_ = std::make_unique<gpu::Sampler>(lease::steady(gpu::make_source(orders.devices)));
 }
 

@@ -1,8 +1,8 @@
 // Finds a place for a job among the cards of a shared machine, and watches over it from one try to
 // the next.
 //
-// Thread rule: the calling thread's; while it waits, SIGINT, SIGTERM and SIGHUP end the wait. Its
-// sampler's threads get no signals.
+// Thread rule: the calling thread's; while it waits, the signals of Interrupt end the wait. They
+// have to be held back where it is made, so that its sampler's threads get none.
 //
 //   PlaceSearch search(orders, listener);
 //   PlaceSearch::Answer answer = search.find({.need = 10_GiB});

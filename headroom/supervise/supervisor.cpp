@@ -1,11 +1,14 @@
 #include "headroom/supervise/supervisor.h"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/interrupt.h"
 #include "headroom/base/text.h"
 #include "headroom/oom/classify.h"
 #include "headroom/plan/store.h"
@@ -45,11 +48,12 @@ struct Attempt {
   WallTime started;
   std::vector<std::string> command;
   std::optional<std::filesystem::path> checkpoint;
+  bool ended_stalled = false;
 };
 
 class Supervision {
  public:
-  Supervision(const Orders& orders, const Listener& listener);
+  Supervision(const Orders& orders, const Listener& listener, const sigset_t& signal_mask);
   Report run();
 
  private:
@@ -70,11 +74,14 @@ class Supervision {
   void cancel(int exit_code);
   [[nodiscard]] PlaceSearch::Wish wish();
   [[nodiscard]] std::optional<Bytes> remembered_need();
+  [[nodiscard]] Bytes half_a_card();
 
   // ---- One try
   void begin_with_what_worked();
+  void check_mapped_values() const;
   Attempt attempt();
   void note(Attempt& attempt);
+  [[nodiscard]] const CardUse* card_of(const Attempt& attempt) const;
   [[nodiscard]] Tried tried(const Attempt& attempt) const;
   [[nodiscard]] std::string as_it_stands() const;
   [[nodiscard]] plan::Situation situation(std::string job) const;
@@ -88,6 +95,7 @@ class Supervision {
   void give_up(std::string sentence);
   [[nodiscard]] std::string values_text() const;
 
+  const sigset_t& signal_mask_;  // the command's
   const Orders& orders_;
   const Listener& listener_;
   const Knobs knobs_;
@@ -98,6 +106,7 @@ class Supervision {
 
   long long batch_ = 1, accumulation_ = 1;
   bool began_with_what_worked_ = false;
+  std::map<std::string, long long> begun_with_;
   std::optional<Bytes> room_needed_;  // more than the last place had
   std::optional<Place> place_;
   std::vector<Tried> tried_;
@@ -105,8 +114,10 @@ class Supervision {
   Report report_;
 };
 
-Supervision::Supervision(const Orders& orders, const Listener& listener)
-    : orders_(orders),
+Supervision::Supervision(const Orders& orders, const Listener& listener,
+                         const sigset_t& signal_mask)
+    : signal_mask_(signal_mask),
+      orders_(orders),
       listener_(listener),
       knobs_(orders.maps, orders.command),
       first_batch_(knobs_.value(Quantity::batch)),
@@ -166,10 +177,19 @@ std::optional<Bytes> Supervision::remembered_need() {
   return need;
 }
 
+// Half of a card, the smallest there is: a crumb that is left beside others is no place for a job
+// of which nobody knows what it needs.
+Bytes Supervision::half_a_card() {
+  std::optional<Bytes> smallest;
+  for (const gpu::Card& card : search_.fresh().cards)
+    if (card.memory) smallest = std::min(smallest.value_or(card.memory->total), card.memory->total);
+  return smallest.value_or(Bytes{0}) / 2;
+}
+
 // Whose need nobody knows has its cards for itself, as far as they are free.
 PlaceSearch::Wish Supervision::wish() {
   const std::optional<Bytes> need = orders_.need ? orders_.need : remembered_need();
-  PlaceSearch::Wish wish{.need = need.value_or(Bytes{0}),
+  PlaceSearch::Wish wish{.need = need ? *need : half_a_card(),
                          .is_known = need.has_value(),
                          .timeout = orders_.wait_timeout};
   if (room_needed_) {
@@ -192,10 +212,15 @@ bool Supervision::take_place() {
     if (cancelled) cancel(*cancelled);
     return !cancelled;
   }
+  say_all(files_.put_back());  // while we wait, files are the user's
   PlaceSearch::Answer answer = search_.find(wish());
   report_.waited += answer.waited;
   place_ = std::move(answer.place);
-  if (place_) return true;
+  if (place_) {
+    if (room_needed_) say("trying again where there is more room: " + place_->name());
+    report_.sentence.clear();
+    return true;
+  }
   if (answer.outcome == Outcome::cancelled) {
     cancel(answer.exit_code);
   } else if (room_needed_) {
@@ -211,7 +236,9 @@ bool Supervision::take_place() {
 
 // What it needs belongs to the command word for word; what its batch may be, to all of its batches.
 std::string Supervision::as_it_stands() const {
-  return "exactly " + join(orders_.command, " ");
+  const std::string values = " with batch " + std::to_string(first_batch_.value_or(0)) + " x " +
+                             std::to_string(first_accumulation_.value_or(0));
+  return "exactly " + knobs_.job() + (first_batch_ ? values : "");
 }
 
 plan::Situation Supervision::situation(std::string job) const {
@@ -238,8 +265,19 @@ void Supervision::begin_with_what_worked() {
   batch_ = *begin.batch;
   accumulation_ = *begin.accumulation;
   began_with_what_worked_ = true;
+  begun_with_ = known->values;
   say("beginning with " + values_text() + ", which worked here on " +
       local_timestamp(known->when).substr(0, 16) + " (--forget begins anew)");
+}
+
+// Somebody may have edited a mapped file since it was read: another run, or its owner.
+void Supervision::check_mapped_values() const {
+  say_all(restore_leftovers(mapped_files(orders_.maps)));
+  const Knobs now(orders_.maps, orders_.command);
+  for (const Quantity quantity : {Quantity::batch, Quantity::accumulation})
+    if (now.value(quantity) != knobs_.value(quantity))
+      throw BusyError("[run] " + knobs_.name(quantity) +
+                      " was changed while a place was waited for; start it again");
 }
 
 Attempt Supervision::attempt() {
@@ -252,6 +290,7 @@ Attempt Supervision::attempt() {
                   .started = std::chrono::system_clock::now(),
                   .command = {},
                   .checkpoint = {}};
+  if (tried_.empty()) check_mapped_values();
   const bool changed = !tried_.empty() || began_with_what_worked_;
   Changed now = changed ? knobs_.with(batch_, accumulation_) : Changed{orders_.command, {}, {}};
   if (!tried_.empty() && !orders_.checkpoints.empty())
@@ -265,7 +304,8 @@ Attempt Supervision::attempt() {
   Launch launch{.command = now.command,
                 .environment = environment_of(*place_, orders_.devices, orders_.by_uuid),
                 .inherited = {},
-                .output_to_error = orders_.output_to_error};
+                .output_to_error = orders_.output_to_error,
+                .signal_mask = signal_mask_};
   for (std::string& variable : now.environment) launch.environment.push_back(std::move(variable));
   if (place_->lease) launch.inherited.push_back(place_->lease->descriptor());
   if (listener_.starting) listener_.starting();
@@ -280,7 +320,9 @@ Attempt Supervision::attempt() {
     const auto sentence = stall.look(running.last_output_at(), attempt.usage, pids);
     if (!sentence) return;
     say(*sentence);
-    if (orders_.end_stalled) job.end();
+    if (!orders_.end_stalled) return;
+    attempt.ended_stalled = true;
+    job.end();
   });
   attempt.pids.insert(job.pid());
   attempt.judgement =
@@ -290,6 +332,20 @@ Attempt Supervision::attempt() {
                      .signal = attempt.end.signal,
                      .host = host.since({attempt.pids.begin(), attempt.pids.end()})});
   return attempt;
+}
+
+// The card that the failure's text speaks of, at the last sample; none if that is not known.
+const CardUse* Supervision::card_of(const Attempt& attempt) const {
+  if (attempt.usage.samples().empty()) return nullptr;
+  const std::vector<CardUse>& cards = attempt.usage.samples().back().cards;
+  const auto& device = attempt.judgement.device;
+  if (place_->cards.size() == 1) return cards.empty() ? nullptr : &cards.front();
+  if (!device || *device < 0 || static_cast<std::size_t>(*device) >= place_->cards.size())
+    return nullptr;
+  const gpu::Uuid& meant = place_->cards[static_cast<std::size_t>(*device)].card.uuid;
+  const auto found = std::find_if(cards.begin(), cards.end(),
+                                  [&](const CardUse& card) { return card.card == meant; });
+  return found == cards.end() ? nullptr : &*found;
 }
 
 // What it could have had, and what it had when it ran out.
@@ -311,11 +367,11 @@ Tried Supervision::tried(const Attempt& attempt) const {
   one.limit = place_->room();
   one.peak = attempt.usage.card_peak();
   // The program's own last word is newer than any sample.
-  if (judgement.total && judgement.free && !attempt.usage.samples().empty()) {
-    for (const CardUse& card : attempt.usage.samples().back().cards) {
-      const Bytes by_job = *judgement.total - *judgement.free - card.by_others();
-      one.peak = std::max(one.peak.value_or(Bytes{0}), by_job);
-    }
+  const CardUse* card = card_of(attempt);
+  if (card != nullptr && judgement.total && judgement.free) {
+    const Bytes could_have = *judgement.total - card->by_others();
+    one.limit = std::max(one.limit.value_or(could_have), could_have);
+    one.peak = std::max(one.peak.value_or(Bytes{0}), could_have - *judgement.free);
   }
   return one;
 }
@@ -345,6 +401,13 @@ void Supervision::note(Attempt& attempt) {
   if (history_)
     if (const auto reason = history_->append(record)) say(*reason);
   report_.tries.push_back(std::move(record));
+  const JobEnd& end = attempt.end;
+  if (end.unwritten_errno)
+    say("lost " + counted(end.unwritten_bytes, "byte") +
+        " of its output: " + std::strerror(*end.unwritten_errno));
+  if (!end.stuck.empty())
+    say("cannot be ended, stuck in the kernel, and still holds what it has: " +
+        join(end.stuck, "; "));
   if (!attempt.end.ended_rest.empty())
     say("ended what it had left behind: " + join(attempt.end.ended_rest, "; "));
 }
@@ -384,6 +447,11 @@ bool Supervision::go_on(const Attempt& attempt) {
     report_.sentence = orders_.command.front() + ": " + end.not_started;
     return false;
   }
+  if (attempt.ended_stalled) {
+    report_.sentence = "ended because it was stalled";
+    if (end.exit_code == 0) report_.exit_code = 128 + SIGTERM;
+    return false;
+  }
   if (end.exit_code == 0) {
     if (orders_.remember) remember(attempt);
     return false;
@@ -391,15 +459,14 @@ bool Supervision::go_on(const Attempt& attempt) {
   if (end.received || !is_out_of_memory(attempt.judgement)) return false;
   say("out of memory (" + attempt.judgement.kind + "): " + attempt.judgement.evidence);
   if (began_with_what_worked_)
-    or_warn([&] {
-      store_.forget(situation(knobs_.job()), {{"batch", batch_}, {"accumulation", accumulation_}});
-    });
+    or_warn([&] { store_.forget(situation(knobs_.job()), begun_with_); });
+  report_.forensics = aftermath(attempt.judgement, attempt.usage, attempt.pids, tried_);
   if (static_cast<int>(tried_.size()) > orders_.max_retries) {
-    give_up("out of memory after " + counted(static_cast<long long>(tried_.size()), "try") +
+    give_up("out of memory after " + counted(static_cast<long long>(tried_.size()), "attempt") +
             ", the most that --max-retries allows");
+    report_.forensics->why_no_change = report_.sentence;
     return false;
   }
-  report_.forensics = aftermath(attempt.judgement, attempt.usage, attempt.pids, tried_);
   const bool again = smaller_batch() || roomier_place(attempt);
   if (!again) report_.forensics->why_no_change = report_.sentence;
   return again;
@@ -442,8 +509,7 @@ bool Supervision::roomier_place(const Attempt& attempt) {
   const auto room = place_->room();
   if (!room || attempt.judgement.verdict != oom::Verdict::gpu_oom) return false;
   const Tried& last = tried_.back();
-  const Bytes wanted = last.peak.value_or(*room) + last.asked.value_or(Bytes{0});
-  room_needed_ = std::max(wanted, *room + 1_MiB);
+  room_needed_ = last.peak && last.asked ? *last.peak + *last.asked : *room + 1_MiB;
   place_.reset();
   return true;
 }
@@ -451,9 +517,11 @@ bool Supervision::roomier_place(const Attempt& attempt) {
 }  // namespace
 
 Report supervise(const Orders& orders, const Listener& listener) {
+  // Between tries nothing may end us: files of the user are changed.
+  const SignalsHeld held;
   for (const std::string& sentence : restore_leftovers(mapped_files(orders.maps)))
     if (listener.say) listener.say(sentence);
-  return Supervision(orders, listener).run();
+  return Supervision(orders, listener, held.before()).run();
 }
 
 }  // namespace headroom::supervise

@@ -2,6 +2,7 @@
 
 #include "headroom/lease/attribution.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -50,6 +51,20 @@ TEST_F(LeaseAttribution, AChildThatClosedTheDescriptorIsOfTheLease) {
   const Lease mine = lease();
   Child child([&] { ::close(mine.descriptor()); });
   EXPECT_EQ(lease_of(child.pid()), mine.claim().id);
+}
+
+// It once was credited with the memory of whoever read the file, and that was promised again.
+TEST_F(LeaseAttribution, WhoReadsTheFileHoldsNothing) {
+  const auto reads = [this](const Claim& claim) {
+    (void)::open((directory_.path() / (claim.id + ".lease")).c_str(), O_RDONLY);
+  };
+  const Lease mine = lease();
+  Child reader([&] {
+    ::close(mine.descriptor());
+    reads(mine.claim());
+  });
+  EXPECT_EQ(descriptor_holders(directory_.contents().leases).at(mine.claim().id),
+            std::vector{::getpid()});
 }
 
 // Its parent, who asked, has died; what it inherited says whose it is.

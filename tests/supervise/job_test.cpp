@@ -155,11 +155,12 @@ TEST_F(JobProcess, HasNoDescriptorsThatItWouldNotHaveWithoutUs) {
 
 TEST_F(JobProcess, HasTheSignalsThatItWouldHaveWithoutUs) {
   for (const char* before : {"", "trap '' HUP PIPE TSTP CHLD; "}) {
+    // The lower half: a sanitizer changes real-time signals.
     shell(std::string(before) +
-          "grep ^Sig /proc/self/status | grep -v SigQ > bare; "
-          "$JOB -- grep ^Sig /proc/self/status | grep -v SigQ > got");
+          "grep ^Sig /proc/self/status | grep -v SigQ | cut -c1-8,17- > bare; "
+          "$JOB -- grep ^Sig /proc/self/status | grep -v SigQ | cut -c1-8,17- > got");
     EXPECT_EQ(text("got"), text("bare")) << before;
-    EXPECT_THAT(text("got"), HasSubstr("SigBlk:\t0000000000000000"));
+    EXPECT_THAT(text("got"), HasSubstr("SigBlk:\t00000000"));
   }
 }
 

@@ -37,7 +37,7 @@ TEST_F(PlaceTest, NamesTheCardsByTheDriversNumbersInPciOrder) {
   const auto variables = environment_of(two_cards(), gpu::parse_devices("all"), false);
   EXPECT_THAT(variables, Contains("CUDA_VISIBLE_DEVICES=1,0"));
   EXPECT_THAT(variables, Contains("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
-  EXPECT_THAT(variables, Not(Contains(StartsWith("HEADROOM_GPUS="))));
+  EXPECT_THAT(variables, Contains("HEADROOM_GPUS=auto")) << "of those that are visible";
 }
 
 TEST_F(PlaceTest, OrByUuid) {
@@ -68,7 +68,7 @@ TEST_F(PlaceTest, AnAllocatorSettingOfTheUserStays) {
 
 TEST_F(PlaceTest, OnTheCpuNoCardIsSeen) {
   EXPECT_THAT(environment_of({}, gpu::parse_devices("cpu"), false),
-              ElementsAre("CUDA_VISIBLE_DEVICES="));
+              ElementsAre("CUDA_VISIBLE_DEVICES=", "HEADROOM_GPUS=cpu"));
 }
 
 TEST_F(PlaceTest, HasAsMuchRoomAsItsTightestCard) {

@@ -41,21 +41,22 @@ SignalInbox::SignalInbox() {
   for (auto& came : g_came) came = false;
   g_wake = writable_.get();
 
-  sigset_t child;
-  sigemptyset(&child);
-  sigaddset(&child, SIGCHLD);  // without it nobody would wake us
-  pthread_sigmask(SIG_UNBLOCK, &child, &mask_);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
     replace(signal, note);
   for (const int signal : {SIGCONT, SIGWINCH, SIGCHLD}) replace(signal, note);
   // As errors where they happen: writing to who is gone, a file that may not grow, a terminal that
   // is not ours at the moment.
   for (const int signal : {SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU}) replace(signal, SIG_IGN);
+  // What was held back until now comes at once.
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const Before& before : before_) sigaddset(&handled, before.signal);
+  pthread_sigmask(SIG_UNBLOCK, &handled, &mask_);
 }
 
 SignalInbox::~SignalInbox() {
-  for (const Before& before : before_) ::sigaction(before.signal, &before.action, nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  for (const Before& before : before_) ::sigaction(before.signal, &before.action, nullptr);
   g_wake = -1;
 }
 
@@ -91,13 +92,13 @@ bool SignalInbox::stop_this_process(int signal) {
   return g_came[SIGCONT].exchange(false);
 }
 
-void SignalInbox::give_back_in_child() const {
+void SignalInbox::give_back_in_child(const sigset_t* mask) const {
   for (const Before& before : before_) {
     struct sigaction action {};
     action.sa_handler = is_ignored(before.action) ? SIG_IGN : SIG_DFL;
     ::sigaction(before.signal, &action, nullptr);
   }
-  ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
+  ::sigprocmask(SIG_SETMASK, mask != nullptr ? mask : &mask_, nullptr);
 }
 
 SignalPause::SignalPause() {

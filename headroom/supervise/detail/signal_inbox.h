@@ -31,8 +31,8 @@ class SignalInbox {
   // kernel stops none that no shell could continue.
   bool stop_this_process(int signal);
 
-  // In a forked child: its signals as ours were before us. Safe after fork().
-  void give_back_in_child() const;
+  // In a forked child: its signals as ours were before us, or with this mask. Safe after fork().
+  void give_back_in_child(const sigset_t* mask) const;
 
  private:
   struct Before {

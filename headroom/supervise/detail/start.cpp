@@ -52,7 +52,7 @@ void become(const StartPlan& plan, const SignalInbox& inbox, char** arguments, c
     if (const int from = plan.standard[static_cast<std::size_t>(stream)]; from >= 0)
       ::dup2(from, stream);
   for (const int kept : plan.inherited) ::fcntl(kept, F_SETFD, 0);
-  inbox.give_back_in_child();
+  inbox.give_back_in_child(plan.signal_mask);
   environ = variables;  // PATH may be among them
   ::execvp(arguments[0], arguments);
 }

@@ -17,6 +17,7 @@ struct StartPlan {
   const std::vector<int>& inherited;
   std::array<int, 3> standard{-1, -1, -1};  // what becomes 0, 1, 2; -1: as ours is
   int terminal = -1;  // becomes the controlling one, in a session of the command's own
+  const sigset_t* signal_mask = nullptr;  // none: as ours was
 };
 
 struct Started {

@@ -8,6 +8,7 @@
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/supervise/checkpoints.h"
 #include "headroom/supervise/supervisor.h"
 
 namespace headroom::cli {
@@ -56,6 +57,12 @@ void at_least(const char* option, Number value, Number least) {
         expectation(option, "a number, at least " + std::to_string(least), std::to_string(value)));
 }
 
+Seconds positive(const char* option, const std::string& text) {
+  const Seconds duration = parse_duration(text);
+  if (duration <= Seconds(0)) throw UsageError(expectation(option, "more than 0", text, "1s"));
+  return duration;
+}
+
 supervise::Orders orders_from(const Options& options) {
   at_least("--count", options.count, 1);
   at_least("--min-batch", options.min_batch, 1LL);
@@ -67,15 +74,20 @@ supervise::Orders orders_from(const Options& options) {
                                  R"(--resume-arg "--resume {}" --checkpoints "out/*.pt")"));
   if (options.end_stalled && options.stall.empty())
     throw UsageError(expectation("--end-stalled", "--stall with it", "none", "--stall 10m"));
+  if (!options.resume_arg.empty()) (void)supervise::resume_arguments(options.resume_arg, "x");
   supervise::Orders orders;
   orders.command = command_of(options);
   orders.devices = gpu::devices_from(options.gpus);
+  if (orders.devices.kind == gpu::Devices::Kind::simulated &&
+      !lower(orders.devices.text).starts_with("sim:"))
+    throw UsageError(expectation("--gpus", "cards to run on", orders.devices.text,
+                                 "--gpus all, or sim:... to simulate some"));
   if (!options.need.empty()) orders.need = parse_bytes(options.need);
   orders.count = options.count;
   orders.order = gpu::parse_order(options.order);
   orders.by_uuid = options.ids == "uuid";
   orders.wait_timeout = parse_duration(options.timeout);
-  orders.wait_interval = parse_duration(options.interval);
+  orders.wait_interval = positive("--interval", options.interval);
   orders.wait_for_more = parse_duration(options.more);
   orders.maps = options.maps;
   orders.min_batch = options.min_batch;
@@ -83,7 +95,7 @@ supervise::Orders orders_from(const Options& options) {
   orders.resume_arguments = options.resume_arg;
   orders.checkpoints = options.checkpoints;
   orders.max_retries = options.max_retries;
-  if (!options.stall.empty()) orders.stall = parse_duration(options.stall);
+  if (!options.stall.empty()) orders.stall = positive("--stall", options.stall);
   orders.end_stalled = options.end_stalled;
   orders.history = options.history;
   orders.remember = !options.forget;
@@ -91,7 +103,7 @@ supervise::Orders orders_from(const Options& options) {
   return orders;
 }
 
-Json document(const supervise::Report& report) {
+Json document(const supervise::Report& report, ExitCode code) {
   Json tries = Json::array();
   for (const supervise::TryRecord& one : report.tries)
     tries.push_back(parse_json(supervise::to_line(one), "a try"));
@@ -100,7 +112,7 @@ Json document(const supervise::Report& report) {
     return last != nullptr && last->*member ? Json(*(last->*member)) : Json();
   };
   return {{"schema", 1},
-          {"exit_code", report.exit_code},
+          {"exit_code", code},
           {"verdict", last != nullptr ? Json(last->verdict) : Json()},
           {"batch", value(&supervise::TryRecord::batch)},
           {"accumulation", value(&supervise::TryRecord::accumulation)},
@@ -143,10 +155,9 @@ ExitCode run(const Options& options) {
   line.clear();
   if (report.forensics && exit_code_of(report) != kOk) print_error(describe(*report.forensics));
   if (!report.sentence.empty()) say(report.sentence);
-  Json json = document(report);
-  json["exit_code"] = exit_code_of(report);
-  if (options.json) print(to_line(json) + "\n");
-  return exit_code_of(report);
+  const ExitCode code = exit_code_of(report);
+  if (options.json) print(to_line(document(report, code)) + "\n");
+  return code;
 }
 
 }  // namespace
@@ -173,7 +184,7 @@ void add_run(Registry& registry) {
   add_gpus_option(command, options->gpus);
   command->add_option("--need", options->need,
                       "Memory to reserve on each card (default: what it used before, else all "
-                      "that is free of one card)");
+                      "that is free of a card that is half free)");
   command->add_option("--count", options->count, "How many cards")->capture_default_str();
   command->add_option("--order", options->order, "most-free, least-loaded or index")
       ->capture_default_str();
