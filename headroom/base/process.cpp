@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "headroom/base/exec_arguments.h"
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
 
@@ -135,29 +136,6 @@ ProcessIdentity this_process() {
   const auto stat = ProcessTable().stat(pid);
   return stat ? stat->identity : ProcessIdentity{pid, 0};
 }
-
-namespace {
-
-// The environment of this process with `extra` in place of what it overrides.
-std::vector<std::string> environment_with(const std::vector<std::string>& extra) {
-  std::vector<std::string> result = extra;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('=') + 1);
-    const auto overrides = [&](const std::string& other) { return other.starts_with(name); };
-    if (std::none_of(extra.begin(), extra.end(), overrides)) result.emplace_back(text);
-  }
-  return result;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-}  // namespace
 
 CommandResult run_command(const std::vector<std::string>& argv, Seconds limit,
                           const std::vector<std::string>& extra) {

@@ -1,55 +1,30 @@
 #include "headroom/supervise/supervisor.h"
 
 #include <algorithm>
-#include <cstring>
+#include <csignal>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
 #include "headroom/base/text.h"
-#include "headroom/oom/classify.h"
 #include "headroom/plan/store.h"
 #include "headroom/supervise/aftermath.h"
+#include "headroom/supervise/attempt.h"
 #include "headroom/supervise/checkpoints.h"
 #include "headroom/supervise/edited_files.h"
-#include "headroom/supervise/job.h"
 #include "headroom/supervise/knobs.h"
 #include "headroom/supervise/next_batch.h"
 #include "headroom/supervise/place_search.h"
-#include "headroom/supervise/stall.h"
-#include "headroom/supervise/usage.h"
 
 namespace headroom::supervise {
 namespace {
 
 using namespace headroom::literals;
 
-// Below this a verdict is a guess, and nothing is tried again for a guess.
-constexpr double kSureEnough = 0.5;
-constexpr Seconds kSampleInterval{1.0};
 // What a job used before was seen once a second: it may have been more in between.
 constexpr std::int64_t kNeedPercent = 110;
-
-bool is_out_of_memory(const oom::Judgement& judgement) {
-  const bool memory =
-      judgement.verdict == oom::Verdict::gpu_oom || judgement.verdict == oom::Verdict::host_oom;
-  return memory && judgement.confidence >= kSureEnough;
-}
-
-// What came of one try.
-struct Attempt {
-  JobEnd end;
-  oom::Judgement judgement;
-  Usage usage;
-  std::set<pid_t> pids;  // all that it ever had
-  WallTime started;
-  std::vector<std::string> command;
-  std::optional<std::filesystem::path> checkpoint;
-  bool ended_stalled = false;
-};
 
 class Supervision {
  public:
@@ -81,8 +56,6 @@ class Supervision {
   void check_mapped_values() const;
   Attempt attempt();
   void note(Attempt& attempt);
-  [[nodiscard]] const CardUse* card_of(const Attempt& attempt) const;
-  [[nodiscard]] Tried tried(const Attempt& attempt) const;
   [[nodiscard]] std::string as_it_stands() const;
   [[nodiscard]] plan::Situation situation(std::string job) const;
   void remember(const Attempt& attempt) const;
@@ -281,27 +254,18 @@ void Supervision::check_mapped_values() const {
 }
 
 Attempt Supervision::attempt() {
-  std::set<gpu::Uuid> cards;
-  for (const auto& pick : place_->cards) cards.insert(pick.card.uuid);
-  Attempt attempt{.end = {},
-                  .judgement = {},
-                  .usage = Usage(std::move(cards)),
-                  .pids = {},
-                  .started = std::chrono::system_clock::now(),
-                  .command = {},
-                  .checkpoint = {}};
   if (tried_.empty()) check_mapped_values();
   const bool changed = !tried_.empty() || began_with_what_worked_;
   Changed now = changed ? knobs_.with(batch_, accumulation_) : Changed{orders_.command, {}, {}};
+  std::optional<std::filesystem::path> checkpoint;
   if (!tried_.empty() && !orders_.checkpoints.empty())
-    attempt.checkpoint = newest_checkpoint(orders_.checkpoints, report_.tries.front().started);
-  if (attempt.checkpoint)
-    for (std::string& word : resume_arguments(orders_.resume_arguments, *attempt.checkpoint))
+    checkpoint = newest_checkpoint(orders_.checkpoints, report_.tries.front().started);
+  if (checkpoint)
+    for (std::string& word : resume_arguments(orders_.resume_arguments, *checkpoint))
       now.command.push_back(std::move(word));
   files_.put(now.files);
-  attempt.command = now.command;
 
-  Launch launch{.command = now.command,
+  Launch launch{.command = std::move(now.command),
                 .environment = environment_of(*place_, orders_.devices, orders_.by_uuid),
                 .inherited = {},
                 .output_to_error = orders_.output_to_error,
@@ -310,74 +274,13 @@ Attempt Supervision::attempt() {
   if (place_->lease) launch.inherited.push_back(place_->lease->descriptor());
   if (listener_.starting) listener_.starting();
 
-  const oom::HostWatch host;
-  Stall stall(orders_.stall);
-  Job job(std::move(launch));
-  attempt.end = job.run(kSampleInterval, [&](const Job& running) {
-    const std::vector<pid_t> pids = running.pids();
-    attempt.pids.insert(pids.begin(), pids.end());
-    attempt.usage.note(search_.known(), pids);
-    const auto sentence = stall.look(running.last_output_at(), attempt.usage, pids);
-    if (!sentence) return;
-    say(*sentence);
-    if (!orders_.end_stalled) return;
-    attempt.ended_stalled = true;
-    job.end();
-  });
-  attempt.pids.insert(job.pid());
-  attempt.judgement =
-      oom::classify({.text = attempt.end.last_output,
-                     .type_names = {},
-                     .exit_code = attempt.end.exit_code,
-                     .signal = attempt.end.signal,
-                     .host = host.since({attempt.pids.begin(), attempt.pids.end()})});
+  Attempt attempt = run_attempt(std::move(launch), *place_, search_, orders_, listener_);
+  attempt.checkpoint = std::move(checkpoint);
   return attempt;
 }
 
-// The card that the failure's text speaks of, at the last sample; none if that is not known.
-const CardUse* Supervision::card_of(const Attempt& attempt) const {
-  if (attempt.usage.samples().empty()) return nullptr;
-  const std::vector<CardUse>& cards = attempt.usage.samples().back().cards;
-  const auto& device = attempt.judgement.device;
-  if (place_->cards.size() == 1) return cards.empty() ? nullptr : &cards.front();
-  if (!device || *device < 0 || static_cast<std::size_t>(*device) >= place_->cards.size())
-    return nullptr;
-  const gpu::Uuid& meant = place_->cards[static_cast<std::size_t>(*device)].card.uuid;
-  const auto found = std::find_if(cards.begin(), cards.end(),
-                                  [&](const CardUse& card) { return card.card == meant; });
-  return found == cards.end() ? nullptr : &*found;
-}
-
-// What it could have had, and what it had when it ran out.
-Tried Supervision::tried(const Attempt& attempt) const {
-  const oom::Judgement& judgement = attempt.judgement;
-  Tried one{.batch = batch_,
-            .out_of_memory = is_out_of_memory(judgement),
-            .peak = {},
-            .asked = judgement.asked,
-            .limit = {}};
-  const bool of_host = judgement.verdict == oom::Verdict::host_oom || place_->cards.empty();
-  if (of_host) {
-    if (const auto& host = attempt.usage.host_peak()) {
-      one.peak = host->peak;
-      one.limit = host->limit;
-    }
-    return one;
-  }
-  one.limit = place_->room();
-  one.peak = attempt.usage.card_peak();
-  // The program's own last word is newer than any sample.
-  const CardUse* card = card_of(attempt);
-  if (card != nullptr && judgement.total && judgement.free) {
-    const Bytes could_have = *judgement.total - card->by_others();
-    one.limit = std::max(one.limit.value_or(could_have), could_have);
-    one.peak = std::max(one.peak.value_or(Bytes{0}), could_have - *judgement.free);
-  }
-  return one;
-}
-
 void Supervision::note(Attempt& attempt) {
-  const Tried one = tried(attempt);
+  const Tried one = tried(attempt, *place_, batch_);
   tried_.push_back(one);
   TryRecord record{.number = static_cast<int>(tried_.size()),
                    .started = attempt.started,
@@ -401,15 +304,7 @@ void Supervision::note(Attempt& attempt) {
   if (history_)
     if (const auto reason = history_->append(record)) say(*reason);
   report_.tries.push_back(std::move(record));
-  const JobEnd& end = attempt.end;
-  if (end.unwritten_errno)
-    say("lost " + counted(end.unwritten_bytes, "byte") +
-        " of its output: " + std::strerror(*end.unwritten_errno));
-  if (!end.stuck.empty())
-    say("cannot be ended, stuck in the kernel, and still holds what it has: " +
-        join(end.stuck, "; "));
-  if (!attempt.end.ended_rest.empty())
-    say("ended what it had left behind: " + join(attempt.end.ended_rest, "; "));
+  say_all(remarks(attempt.end));
 }
 
 // A batch is worth remembering if it had to be reduced: a small one that somebody chose says

@@ -183,6 +183,18 @@ std::string warning_lines(const LeaseReport& report, const Terminal& terminal) {
   return text;
 }
 
+void add_lease_options(CLI::App* command, LeaseOptions& options) {
+  add_gpus_option(command, options.gpus);
+  command->add_flag("--json", options.json, "One JSON document (sizes in bytes)");
+}
+
+void show_leases(const LeaseOptions& options, bool with_holders, LeaseText text) {
+  const LeaseReport report = report_leases(options.gpus, with_holders);
+  const Terminal terminal = standard_output();
+  print(options.json ? to_line(document(report)) + "\n"
+                     : text(report, terminal) + warning_lines(report, terminal));
+}
+
 std::string leases_at_a_glance(const Look& look) {
   const auto& leases = look.leases.leases;
   const auto& waiting = look.leases.waiting;

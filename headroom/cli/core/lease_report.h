@@ -49,6 +49,15 @@ struct LeaseReport {
 [[nodiscard]] std::string waiting_table(const LeaseReport& report, const Terminal& terminal);
 [[nodiscard]] std::string warning_lines(const LeaseReport& report, const Terminal& terminal);
 
+// What the three commands are: the same options, the same document, each its own text.
+struct LeaseOptions {
+  std::string gpus;
+  bool json = false;
+};
+void add_lease_options(CLI::App* command, LeaseOptions& options);
+using LeaseText = std::string (*)(const LeaseReport&, const Terminal&);
+void show_leases(const LeaseOptions& options, bool with_holders, LeaseText text);
+
 // "2 leases: 11.00 GiB reserved, of which 6.00 GiB are not used yet; 1 waits": what the picture of
 // the machine says of them; empty if nobody has or wants any.
 [[nodiscard]] std::string leases_at_a_glance(const Look& look);

@@ -5,11 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "headroom/base/error.h"
+#include "headroom/base/exec_arguments.h"
 
 extern char** environ;  // NOLINT: POSIX names it so
 
@@ -18,26 +18,6 @@ namespace {
 
 [[noreturn]] void fail(const std::string& what, int error) {
   throw BusyError("[supervise] cannot make " + what + ": " + std::strerror(error));
-}
-
-// The environment of this process with `extra` in place of what it overrides.
-std::vector<std::string> environment_with(const std::vector<std::string>& extra) {
-  std::vector<std::string> result = extra;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('=') + 1);
-    const auto overrides = [&](const std::string& other) { return other.starts_with(name); };
-    if (name.empty() || std::none_of(extra.begin(), extra.end(), overrides))
-      result.emplace_back(text);
-  }
-  return result;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 // In the child, where nothing may be allocated. Returns only if it failed.

@@ -1,6 +1,5 @@
 // `headroom who`: whose is the memory of each card: reserved, used, and by which processes.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "headroom/base/text.h"
 #include "headroom/cli/core/lease_report.h"
@@ -10,11 +9,6 @@
 
 namespace headroom::cli {
 namespace {
-
-struct Options {
-  std::string gpus;
-  bool json = false;
-};
 
 std::string size_or_unknown(std::optional<Bytes> size) {
   return size ? to_string(*size) : "?";
@@ -60,25 +54,23 @@ std::string card_text(const gpu::Card& card, const LeaseReport& report, const Te
   return text;
 }
 
-ExitCode run(const Options& options) {
-  const LeaseReport report = report_leases(options.gpus, true);
-  const Terminal terminal = standard_output();
-  if (options.json) {
-    print(to_line(document(report)) + "\n");
-    return kOk;
-  }
+std::string text_of(const LeaseReport& report, const Terminal& terminal) {
   std::string text;
   for (const gpu::Card& card : report.look.machine.cards)
     if (!card.mig_enabled) text += card_text(card, report, terminal);
   if (report.look.machine.cards.empty()) text += lease_table(report, terminal);
-  print(text + "\n" + waiting_table(report, terminal) + warning_lines(report, terminal));
+  return text + "\n" + waiting_table(report, terminal);
+}
+
+ExitCode run(const LeaseOptions& options) {
+  show_leases(options, true, &text_of);
   return kOk;
 }
 
 }  // namespace
 
 void add_who(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LeaseOptions>();
   CLI::App* command = registry.add(
       "who", "Whose is the memory of each GPU: leases, other processes, who waits",
       "  headroom who\n"
@@ -86,8 +78,7 @@ void add_who(Registry& registry) {
       "  headroom who --json | jq '.leases[] | {user, reserved_bytes, holder_pids}'\n\n"
       "A lease lives as long as one process holds its descriptor; those are named. Processes of\n"
       "other users may not be seen without root.");
-  add_gpus_option(command, options->gpus);
-  command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
+  add_lease_options(command, *options);
   registry.run(command, options, &run);
 }
 

@@ -1,0 +1,114 @@
+#include "headroom/supervise/attempt.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "headroom/base/text.h"
+#include "headroom/oom/classify.h"
+#include "headroom/supervise/stall.h"
+
+namespace headroom::supervise {
+namespace {
+
+// Below this a verdict is a guess.
+constexpr double kSureEnough = 0.5;
+constexpr Seconds kSampleInterval{1.0};
+
+// The card that the failure's text speaks of, at the last sample; none if that is not known.
+const CardUse* card_of(const Attempt& attempt, const Place& place) {
+  if (attempt.usage.samples().empty()) return nullptr;
+  const std::vector<CardUse>& cards = attempt.usage.samples().back().cards;
+  const auto& device = attempt.judgement.device;
+  if (place.cards.size() == 1) return cards.empty() ? nullptr : &cards.front();
+  if (!device || *device < 0 || static_cast<std::size_t>(*device) >= place.cards.size())
+    return nullptr;
+  const gpu::Uuid& meant = place.cards[static_cast<std::size_t>(*device)].card.uuid;
+  const auto found = std::find_if(cards.begin(), cards.end(),
+                                  [&](const CardUse& card) { return card.card == meant; });
+  return found == cards.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Attempt run_attempt(Launch launch, const Place& place, const PlaceSearch& search,
+                    const Orders& orders, const Listener& listener) {
+  std::set<gpu::Uuid> cards;
+  for (const auto& pick : place.cards) cards.insert(pick.card.uuid);
+  Attempt attempt{.end = {},
+                  .judgement = {},
+                  .usage = Usage(std::move(cards)),
+                  .pids = {},
+                  .started = std::chrono::system_clock::now(),
+                  .command = launch.command,
+                  .checkpoint = {}};
+  const oom::HostWatch host;
+  Stall stall(orders.stall);
+  Job job(std::move(launch));
+  attempt.end = job.run(kSampleInterval, [&](const Job& running) {
+    const std::vector<pid_t> pids = running.pids();
+    attempt.pids.insert(pids.begin(), pids.end());
+    attempt.usage.note(search.known(), pids);
+    const auto sentence = stall.look(running.last_output_at(), attempt.usage, pids);
+    if (!sentence) return;
+    if (listener.say) listener.say(*sentence);
+    if (!orders.end_stalled) return;
+    attempt.ended_stalled = true;
+    job.end();
+  });
+  attempt.pids.insert(job.pid());
+  attempt.judgement =
+      oom::classify({.text = attempt.end.last_output,
+                     .type_names = {},
+                     .exit_code = attempt.end.exit_code,
+                     .signal = attempt.end.signal,
+                     .host = host.since({attempt.pids.begin(), attempt.pids.end()})});
+  return attempt;
+}
+
+bool is_out_of_memory(const oom::Judgement& judgement) {
+  const bool memory =
+      judgement.verdict == oom::Verdict::gpu_oom || judgement.verdict == oom::Verdict::host_oom;
+  return memory && judgement.confidence >= kSureEnough;
+}
+
+Tried tried(const Attempt& attempt, const Place& place, long long batch) {
+  const oom::Judgement& judgement = attempt.judgement;
+  Tried one{.batch = batch,
+            .out_of_memory = is_out_of_memory(judgement),
+            .peak = {},
+            .asked = judgement.asked,
+            .limit = {}};
+  const bool of_host = judgement.verdict == oom::Verdict::host_oom || place.cards.empty();
+  if (of_host) {
+    if (const auto& host = attempt.usage.host_peak()) {
+      one.peak = host->peak;
+      one.limit = host->limit;
+    }
+    return one;
+  }
+  one.limit = place.room();
+  one.peak = attempt.usage.card_peak();
+  // The program's own last word is newer than any sample.
+  const CardUse* card = card_of(attempt, place);
+  if (card != nullptr && judgement.total && judgement.free) {
+    const Bytes could_have = *judgement.total - card->by_others();
+    one.limit = std::max(one.limit.value_or(could_have), could_have);
+    one.peak = std::max(one.peak.value_or(Bytes{0}), could_have - *judgement.free);
+  }
+  return one;
+}
+
+std::vector<std::string> remarks(const JobEnd& end) {
+  std::vector<std::string> sentences;
+  if (end.unwritten_errno)
+    sentences.push_back("lost " + counted(end.unwritten_bytes, "byte") +
+                        " of its output: " + std::strerror(*end.unwritten_errno));
+  if (!end.stuck.empty())
+    sentences.push_back("cannot be ended, stuck in the kernel, and still holds what it has: " +
+                        join(end.stuck, "; "));
+  if (!end.ended_rest.empty())
+    sentences.push_back("ended what it had left behind: " + join(end.ended_rest, "; "));
+  return sentences;
+}
+
+}  // namespace headroom::supervise

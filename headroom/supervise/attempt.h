@@ -1,0 +1,47 @@
+// One try of a job: it is run and watched to its end, the end is judged, and it is told what it
+// showed of the job's needs.
+//
+//   Attempt attempt = run_attempt(std::move(launch), place, search, orders, listener);
+//   if (is_out_of_memory(attempt.judgement)) tries.push_back(tried(attempt, place, batch));
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "headroom/oom/judgement.h"
+#include "headroom/supervise/job.h"
+#include "headroom/supervise/next_batch.h"
+#include "headroom/supervise/place_search.h"
+#include "headroom/supervise/usage.h"
+
+namespace headroom::supervise {
+
+struct Attempt {
+  JobEnd end;
+  oom::Judgement judgement;
+  Usage usage;
+  std::set<pid_t> pids;  // all that it ever had
+  WallTime started;
+  std::vector<std::string> command;
+  std::optional<std::filesystem::path> checkpoint;  // from which it went on
+  bool ended_stalled = false;                       // by us
+};
+
+[[nodiscard]] Attempt run_attempt(Launch launch, const Place& place, const PlaceSearch& search,
+                                  const Orders& orders, const Listener& listener);
+
+// Sure enough to try again: nothing is tried again for a guess.
+[[nodiscard]] bool is_out_of_memory(const oom::Judgement& judgement);
+
+// What it could have had, and what it had when it ran out.
+[[nodiscard]] Tried tried(const Attempt& attempt, const Place& place, long long batch);
+
+// What is to be said of an end beside its verdict, a sentence each.
+[[nodiscard]] std::vector<std::string> remarks(const JobEnd& end);
+
+}  // namespace headroom::supervise
