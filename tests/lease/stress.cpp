@@ -157,10 +157,18 @@ class Worker {
     if (child > 0) ::waitpid(child, nullptr, 0);
   }
 
-  // Long enough for the card to get full: the naive rule asks no card and is soon done.
+  // Until the others had some rounds meanwhile, so that the card gets full however fast the machine
+  // is; where all of them wait for each other, not for ever. The naive rule asks no card, and its
+  // rounds are soon over.
   void hold() {
-    const int most_us = world_.settings.naive ? 30'000 : 1'500;
-    std::this_thread::sleep_for(std::chrono::microseconds(below(most_us)));
+    if (world_.settings.naive) {
+      std::this_thread::sleep_for(std::chrono::microseconds(below(30'000)));
+      return;
+    }
+    const long long until = world_.counts->rounds + below(16);
+    const auto at_most = Clock::now() + std::chrono::milliseconds(20);
+    while (world_.counts->rounds < until && Clock::now() < at_most)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
   void set_used(const Claim& claim, int part, int of) {
