@@ -7,11 +7,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
+#include <string>
+
+#include "headroom/base/error.h"
 
 namespace headroom {
 namespace {
@@ -36,32 +41,41 @@ Interrupt::Interrupt() {
   const sigset_t signals = our_signals();
   pthread_sigmask(SIG_BLOCK, &signals, &before_);
   done_ = ::eventfd(0, EFD_CLOEXEC);
+  inbox_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
+  if (done_ < 0 || inbox_ < 0) {
+    const std::string reason = std::strerror(errno);
+    close_all();
+    throw BusyError("[interrupt] cannot listen for signals: " + reason);
+  }
   watcher_ = std::thread([this] { watch(); });
 }
 
 Interrupt::~Interrupt() {
   const std::uint64_t once = 1;
   if (::write(done_, &once, sizeof once) == sizeof once) watcher_.join();
-  ::close(done_);
+  if (signal_ != 0 && !asked_) ::kill(::getpid(), signal_);
+  close_all();
+}
+
+void Interrupt::close_all() {
+  if (done_ >= 0) ::close(done_);
+  if (inbox_ >= 0) ::close(inbox_);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void Interrupt::watch() {
-  const sigset_t signals = our_signals();
-  const int inbox = ::signalfd(-1, &signals, SFD_CLOEXEC);
-  std::array<pollfd, 2> both{pollfd{inbox, POLLIN, 0}, pollfd{done_, POLLIN, 0}};
+  std::array<pollfd, 2> both{pollfd{inbox_, POLLIN, 0}, pollfd{done_, POLLIN, 0}};
   while (true) {
     if (::poll(both.data(), both.size(), -1) < 0) continue;
     if (both[1].revents != 0) break;
     signalfd_siginfo received{};
-    if (::read(inbox, &received, sizeof received) != sizeof received) continue;
+    if (::read(inbox_, &received, sizeof received) != sizeof received) continue;
     const int signal = static_cast<int>(received.ssi_signo);
     // A second Ctrl-C means now.
     if (signal_ != 0) std::_Exit(128 + signal);
     signal_ = signal;
     stop_.request_stop();
   }
-  ::close(inbox);
 }
 
 SignalsHeld::SignalsHeld() {

@@ -2,7 +2,7 @@
 // the token, leave nothing half-written, and exit with 128 + signal.
 //
 // Must be made before any other thread: the signals are blocked, and threads inherit that. Its end
-// leaves them as they were before.
+// leaves them as they were before; one that came and that nobody asked about is sent once more.
 #pragma once
 
 #include <atomic>
@@ -14,23 +14,26 @@ namespace headroom {
 
 class Interrupt {
  public:
-  Interrupt();
+  Interrupt();  // throws BusyError without a descriptor for it
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
   [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
-  [[nodiscard]] bool happened() const { return signal_ != 0; }
+  [[nodiscard]] bool happened() const { return asked_ = signal_ != 0; }
   // 128 + the signal, 130 for Ctrl-C.
   [[nodiscard]] int exit_code() const { return 128 + signal_; }
 
  private:
   void watch();
+  void close_all();
 
   sigset_t before_;
   std::stop_source stop_;
   std::atomic<int> signal_{0};
-  int done_ = -1;  // an event that ends the watch
+  mutable bool asked_ = false;  // and was told of it
+  int done_ = -1;               // an event that ends the watch
+  int inbox_ = -1;
   std::thread watcher_;
 };
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/text.h"
+#include "headroom/base/wrap.h"
 
 namespace headroom::oom {
 namespace {
@@ -31,6 +32,15 @@ std::string line(std::string_view text) {
   return fitted(text, kWidth) + "\n";
 }
 
+// Broken at blanks; what is longer than three lines is cut.
+std::string sentence(std::string_view text, std::string_view first = "") {
+  std::string lines;
+  std::string whole = wrapped(fitted(text, 3 * kWidth - 20), first, "    ", kWidth);
+  whole.pop_back();
+  for (const std::string_view part : split(whole, '\n')) lines += line(part);
+  return lines;
+}
+
 std::string where(const Judgement& judgement) {
   if (judgement.verdict == Verdict::host_oom) return "of the host's memory";
   if (!judgement.device) return "of the card's memory";
@@ -53,7 +63,7 @@ std::string asked_sentence(const Forensics& forensics) {
   if (judgement.free) text += "; free were " + to_string(*judgement.free);
   if (judgement.total) text += " of " + to_string(*judgement.total);
   if (forensics.limit) text += "; the job could have " + to_string(*forensics.limit);
-  return line(text + ".");
+  return sentence(text + ".");
 }
 
 std::string holder_line(const HolderThen& holder) {
@@ -133,17 +143,21 @@ std::string timeline(const std::vector<MemoryThen>& samples, Bytes most) {
 }
 
 std::string tried_text(const TryThen& tried) {
-  std::string text = "batch " + std::to_string(tried.batch);
-  if (tried.accumulation) text += " x " + std::to_string(*tried.accumulation);
-  if (tried.peak) text += " (" + to_string(*tried.peak) + ")";
-  return text + (tried.out_of_memory ? " did not fit" : " fitted");
+  std::string text;
+  if (tried.batch) text += "batch " + std::to_string(*tried.batch) + " ";
+  if (tried.batch && tried.accumulation) text += "x " + std::to_string(*tried.accumulation) + " ";
+  if (tried.peak) text += "(" + to_string(*tried.peak) + ") ";
+  return text + (tried.out_of_memory ? "did not fit" : "fitted");
 }
 
 std::string tries_lines(const std::vector<TryThen>& tries) {
   if (tries.empty()) return {};
   const auto fit = largest_fit(tries);
-  return line("This try: " + tried_text(tries.back()) + "; " +
-              counted(static_cast<long long>(tries.size()), "attempt") + " so far.") +
+  const std::string text =
+      line("This try: " + tried_text(tries.back()) + "; " +
+           counted(static_cast<long long>(tries.size()), "attempt") + " so far.");
+  if (!tries.back().batch) return text;
+  return text +
          line(fit ? "Largest that fitted: " + tried_text(*fit) + "." : "None has fitted so far.");
 }
 
@@ -152,9 +166,9 @@ std::string changes_line(const Forensics& forensics) {
   for (const Change& change : forensics.changes)
     changes.push_back(change.name + " " + std::to_string(change.from) + " -> " +
                       std::to_string(change.to));
-  if (!changes.empty()) return line("To change: " + join(changes, ", "));
+  if (!changes.empty()) return sentence("To change: " + join(changes, ", "));
   if (!forensics.why_no_change.empty())
-    return line("Nothing to change: " + forensics.why_no_change);
+    return sentence("Nothing to change: " + forensics.why_no_change);
   return line("To change: a smaller batch, or a card with more free memory.");
 }
 
@@ -180,7 +194,7 @@ Json document(const CardThen& card) {
 }
 
 Json document(const TryThen& tried) {
-  return {{"batch", tried.batch},
+  return {{"batch", tried.batch ? Json(*tried.batch) : Json()},
           {"accumulation", tried.accumulation ? Json(*tried.accumulation) : Json()},
           {"out_of_memory", tried.out_of_memory},
           {"peak_bytes", optional_bytes(tried.peak)}};
@@ -214,7 +228,7 @@ std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries) {
 
 std::string describe(const Forensics& forensics) {
   std::string text = headline(forensics.judgement);
-  if (!forensics.judgement.evidence.empty()) text += line("  " + forensics.judgement.evidence);
+  if (!forensics.judgement.evidence.empty()) text += sentence(forensics.judgement.evidence, "  ");
   text += asked_sentence(forensics);
   const CardThen* card = fullest(forensics.cards);
   if (card != nullptr) text += card_lines(*card, forensics.cards.size());

@@ -44,8 +44,7 @@ struct MemoryThen {
 };
 
 struct TryThen {
-  long long batch = 0;
-  std::optional<long long> accumulation;
+  std::optional<long long> batch, accumulation;  // where they are mapped
   bool out_of_memory = false;
   std::optional<Bytes> peak;  // most the job was seen to use
 };
@@ -72,7 +71,7 @@ struct Forensics {
 // The batch that ran with the most samples at once; nothing if none did.
 [[nodiscard]] std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries);
 
-// Ten to eighteen lines of at most 80 columns, each ended.
+// Ten to twenty-two lines of at most 80 columns, each ended.
 [[nodiscard]] std::string describe(const Forensics& forensics);
 
 // The same for programs: keys end in _bytes and _s, unknown is null.

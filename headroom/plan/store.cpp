@@ -40,6 +40,7 @@ Entry entry_of(const Json& json) {
       .remembered = {.values = {},
                      .peak = {},
                      .free = Bytes(json.at("free_bytes").get<std::int64_t>()),
+                     .tried_up_to = Bytes(json.at("tried_up_to_bytes").get<std::int64_t>()),
                      .when = WallTime(std::chrono::seconds(json.at("when").get<std::int64_t>()))}};
   for (const auto& [name, value] : json.at("values").items())
     entry.remembered.values[name] = value.get<long long>();
@@ -55,6 +56,7 @@ Json json_of(const Entry& entry) {
   return {{"job", entry.job},
           {"card", entry.card},
           {"free_bytes", known.free.count},
+          {"tried_up_to_bytes", known.tried_up_to.count},
           {"values", values},
           {"peak_bytes", known.peak ? Json(known.peak->count) : Json(nullptr)},
           {"when", seconds_of(known.when)}};
@@ -169,14 +171,20 @@ std::optional<Remembered> Store::find(const Situation& situation) const {
 void Store::remember(const Situation& situation, const std::map<std::string, long long>& values,
                      std::optional<Bytes> peak) const {
   change(file_, [&](std::vector<Entry>& entries) {
-    Entry fresh{as_text(situation.job),
-                situation.card,
-                {values, peak, situation.free, std::chrono::system_clock::now()}};
+    Entry fresh{.job = as_text(situation.job),
+                .card = situation.card,
+                .remembered = {.values = values,
+                               .peak = peak,
+                               .free = situation.free,
+                               .tried_up_to = situation.free,
+                               .when = std::chrono::system_clock::now()}};
     const auto same = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
       return is_about(entry, situation) && entry.remembered.values == values;
     });
     if (same != entries.end()) {  // what worked with less works with more
       fresh.remembered.free = std::min(fresh.remembered.free, same->remembered.free);
+      fresh.remembered.tried_up_to =
+          std::max(fresh.remembered.tried_up_to, same->remembered.tried_up_to);
       fresh.remembered.peak = std::max(fresh.remembered.peak, same->remembered.peak);
       entries.erase(same);
     }

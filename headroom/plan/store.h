@@ -25,7 +25,8 @@ struct Situation {
 struct Remembered {
   std::map<std::string, long long> values;  // "batch", "accumulation"
   std::optional<Bytes> peak;                // most it used
-  Bytes free;                               // what it could have then
+  Bytes free;                               // the least that it worked with
+  Bytes tried_up_to;                        // with so much free, more than this did not work
   WallTime when;
 };
 
@@ -37,7 +38,8 @@ class Store {
   // be read knows nothing.
   [[nodiscard]] std::optional<Remembered> find(const Situation& situation) const;
 
-  // Throws WriteError. Two programs may do so at the same time; neither's is lost.
+  // Worked, and nothing better did: the search for it began higher. Throws WriteError. Two programs
+  // may do so at the same time; neither's is lost.
   void remember(const Situation& situation, const std::map<std::string, long long>& values,
                 std::optional<Bytes> peak) const;
 

@@ -26,7 +26,8 @@ oom::MemoryThen memory_then(const UsageSample& sample, Clock::time_point end, bo
 }  // namespace
 
 oom::Forensics aftermath(const oom::Judgement& judgement, const Usage& usage,
-                         const std::set<pid_t>& pids, const std::vector<Tried>& tried) {
+                         const std::set<pid_t>& pids, const std::vector<Tried>& tried,
+                         const std::vector<TryRecord>& records) {
   oom::Forensics forensics;
   forensics.judgement = judgement;
   const bool of_host = judgement.verdict == oom::Verdict::host_oom;
@@ -38,11 +39,11 @@ oom::Forensics aftermath(const oom::Judgement& judgement, const Usage& usage,
   for (const UsageSample& sample : usage.samples())
     forensics.samples.push_back(memory_then(sample, usage.samples().back().when, of_host));
   forensics.limit = tried.back().limit;
-  for (const Tried& one : tried)
-    forensics.tries.push_back({.batch = one.batch,
-                               .accumulation = {},
-                               .out_of_memory = one.out_of_memory,
-                               .peak = one.peak});
+  for (std::size_t i = 0; i < tried.size(); ++i)
+    forensics.tries.push_back({.batch = records[i].batch,
+                               .accumulation = records[i].accumulation,
+                               .out_of_memory = tried[i].out_of_memory,
+                               .peak = tried[i].peak});
   return forensics;
 }
 

@@ -14,18 +14,17 @@ namespace {
 constexpr double kSureEnough = 0.5;
 constexpr Seconds kSampleInterval{1.0};
 
-// The card that the failure's text speaks of, at the last sample; none if that is not known.
-const CardUse* card_of(const Attempt& attempt, const Place& place) {
-  if (attempt.usage.samples().empty()) return nullptr;
-  const std::vector<CardUse>& cards = attempt.usage.samples().back().cards;
-  const auto& device = attempt.judgement.device;
-  if (place.cards.size() == 1) return cards.empty() ? nullptr : &cards.front();
-  if (!device || *device < 0 || static_cast<std::size_t>(*device) >= place.cards.size())
-    return nullptr;
-  const gpu::Uuid& meant = place.cards[static_cast<std::size_t>(*device)].card.uuid;
-  const auto found = std::find_if(cards.begin(), cards.end(),
-                                  [&](const CardUse& card) { return card.card == meant; });
-  return found == cards.end() ? nullptr : &*found;
+// What others had of the card that the failure's text speaks of: at the last sample, else when the
+// place was taken. Nothing if it is not known which card that is.
+std::optional<Bytes> by_others(const Attempt& attempt, const Place& place) {
+  const int device = attempt.judgement.device.value_or(place.cards.size() == 1 ? 0 : -1);
+  if (device < 0 || static_cast<std::size_t>(device) >= place.cards.size()) return {};
+  const auto& [card, usable] = place.cards[static_cast<std::size_t>(device)];
+  if (!attempt.usage.samples().empty())
+    for (const CardUse& use : attempt.usage.samples().back().cards)
+      if (use.card == card.uuid) return use.by_others();
+  if (!card.memory) return {};
+  return card.memory->total - usable;
 }
 
 }  // namespace
@@ -89,11 +88,12 @@ Tried tried(const Attempt& attempt, const Place& place, long long batch) {
   one.limit = place.room();
   one.peak = attempt.usage.card_peak();
   // The program's own last word is newer than any sample.
-  const CardUse* card = card_of(attempt, place);
-  if (card != nullptr && judgement.total && judgement.free) {
-    const Bytes could_have = *judgement.total - card->by_others();
+  const auto others = by_others(attempt, place);
+  if (others && judgement.total && judgement.free) {
+    const Bytes could_have = *judgement.total - *others;
     one.limit = std::max(one.limit.value_or(could_have), could_have);
-    one.peak = std::max(one.peak.value_or(Bytes{0}), could_have - *judgement.free);
+    const Bytes had = could_have - *judgement.free;
+    if (had > one.peak.value_or(Bytes{0})) one.peak = had;
   }
   return one;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <set>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
@@ -11,6 +12,7 @@
 #include "headroom/supervise/detail/document.h"
 #include "headroom/supervise/detail/mapping.h"
 #include "headroom/supervise/detail/shell_words.h"
+#include "headroom/supervise/next_batch.h"
 
 namespace headroom::supervise {
 
@@ -21,8 +23,6 @@ using detail::Slot;
 
 namespace {
 
-constexpr long long kMost = 1'000'000'000;
-
 const char* word_of(Quantity quantity) {
   return quantity == Quantity::batch ? "batch" : "accumulation";
 }
@@ -32,6 +32,7 @@ struct Place {
   Mapping mapping;
   std::optional<long long> first;  // nothing: it is nowhere given
   std::vector<Edit> edits;         // of the command
+  std::set<std::size_t> programs;  // of it, that are given it as an argument
   std::filesystem::path file;      // or of this file,
   Slot slot;                       // there
 };
@@ -39,7 +40,7 @@ struct Place {
 long long checked_value(const Mapping& mapping, const std::string& text) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   const auto value = digits ? to_integer(text) : std::nullopt;
-  if (value && *value >= 1 && *value <= kMost) return *value;
+  if (value && *value >= 1 && *value <= kMostBatch) return *value;
   std::string to_try = "a number there, or no map for it";
   if (text.starts_with('$'))
     to_try = "a map of the variable, \"env:NAME=" + std::string(word_of(mapping.quantity)) + "\"";
@@ -119,6 +120,7 @@ struct Knobs::State {
       agree(mapping, place.first.value_or(number), mapping, number);
       place.first = number;
       place.edits.push_back(value.edit);
+      if (mapping.form != Form::variable) place.programs.insert(value.clause);
       if (value.times > 1)
         assumptions.push_back(mapping.name + " stands " + std::to_string(value.times) +
                               " times in the command; the last one, " + value.text +
@@ -155,6 +157,27 @@ struct Knobs::State {
       const Place& first = *first_of(place.mapping.quantity);
       agree(first.mapping, first.first.value_or(1), place.mapping, place.first.value_or(1));
     }
+    refuse_halves();
+  }
+
+  [[nodiscard]] std::set<std::size_t> programs_given(Quantity quantity) const {
+    std::set<std::size_t> all;
+    for (const Place& place : places)
+      if (place.mapping.quantity == quantity)
+        all.insert(place.programs.begin(), place.programs.end());
+    return all;
+  }
+
+  // A program whose batch changes without its accumulation would train with another effective
+  // batch.
+  void refuse_halves() const {
+    const auto batch = programs_given(Quantity::batch);
+    const auto accumulation = programs_given(Quantity::accumulation);
+    if (batch.empty() || accumulation.empty() || batch == accumulation) return;
+    throw UsageError("[--map] expected " + first_of(Quantity::batch)->mapping.place() + " and " +
+                     first_of(Quantity::accumulation)->mapping.place() +
+                     " for the same programs, received a command where one program is given only "
+                     "one of them; try both for each of them");
   }
 
   [[noreturn]] void refuse_missing(const Mapping& mapping) const {
@@ -259,6 +282,13 @@ std::string Knobs::job() const {
 Changed Knobs::with(long long batch, long long accumulation) const {
   return state_->changed({{Quantity::batch, std::to_string(batch)},
                           {Quantity::accumulation, std::to_string(accumulation)}});
+}
+
+std::vector<std::string> Knobs::with_arguments(const std::vector<std::string>& command,
+                                               const std::vector<std::string>& arguments) const {
+  const Place* batch = state_->first_of(Quantity::batch);
+  const bool in_command = batch != nullptr && batch->mapping.form != Form::file;
+  return detail::with_arguments(command, arguments, in_command ? &batch->mapping : nullptr);
 }
 
 }  // namespace headroom::supervise

@@ -52,6 +52,11 @@ class Knobs {
   // value is what it was, nothing is: not even its spelling.
   [[nodiscard]] Changed with(long long batch, long long accumulation) const;
 
+  // `command` (one that with() gave) with more arguments for the program that gets the batch, also
+  // within `bash -c "..."`. Throws UsageError where it is not clear which program that is.
+  [[nodiscard]] std::vector<std::string> with_arguments(
+      const std::vector<std::string>& command, const std::vector<std::string>& arguments) const;
+
  private:
   struct State;
   std::shared_ptr<const State> state_;

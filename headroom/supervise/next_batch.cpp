@@ -9,8 +9,6 @@
 namespace headroom::supervise {
 namespace {
 
-constexpr long long kMost = 1'000'000'000;  // products of two fit into 64 bits
-
 // What is kept free where need was measured at two batches, and where at one only: then the part
 // that does not depend on the batch is unknown.
 constexpr double kOfLine = 0.95, kOfRatio = 0.9;
@@ -105,7 +103,7 @@ std::vector<long long> divisors(long long batch, long long accumulation) {
 }
 
 void check(long long value, const char* what) {
-  if (value >= 1 && value <= kMost) return;
+  if (value >= 1 && value <= kMostBatch) return;
   throw UsageError(expectation("next_batch", std::string(what) + " from 1 to 1000000000",
                                std::to_string(value)));
 }
@@ -223,7 +221,7 @@ std::optional<long long> estimated_fit(const std::vector<Tried>& tried, Bytes li
   if (known.empty()) return {};
   const double room = number(limit.count);
   if (const auto fits = room_on(line_of(known), room))
-    return static_cast<long long>(std::min(*fits, number(kMost)));
+    return static_cast<long long>(std::min(*fits, number(kMostBatch)));
   const auto& [batch, need] = *known.begin();
   if (need <= room) return batch;  // more than this was not seen
   return static_cast<long long>(number(batch) * room / need);

@@ -8,6 +8,8 @@
 namespace headroom::supervise {
 namespace {
 
+constexpr Seconds kLongestLook{5.0};
+
 long long cpu_ticks_of(const std::vector<pid_t>& pids) {
   const ProcessTable processes;
   long long ticks = 0;
@@ -21,20 +23,22 @@ long long cpu_ticks_of(const std::vector<pid_t>& pids) {
 std::optional<std::string> Stall::look(Clock::time_point last_output, const Usage& usage,
                                        const std::vector<pid_t>& pids, Clock::time_point now) {
   if (!after_) return {};
+  const Clock::time_point last_look = std::exchange(last_look_, now);
   const bool on_cards = !usage.samples().empty() && !usage.samples().back().cards.empty();
+  bool worked = last_output > last_look;
   if (on_cards) {
-    last_work_ = std::max(last_work_, usage.last_activity());
-  } else if (const long long ticks = cpu_ticks_of(pids); ticks != cpu_ticks_) {
-    cpu_ticks_ = ticks;
-    last_work_ = now;
+    worked = worked || usage.last_activity() > last_look;
+  } else {
+    const long long ticks = cpu_ticks_of(pids);
+    worked = std::exchange(cpu_ticks_, ticks) != ticks || worked;
   }
-  const Seconds quiet = now - std::max(last_work_, last_output);
-  if (quiet < *after_) {
+  quiet_ = worked ? Seconds(0) : quiet_ + std::min<Seconds>(now - last_look, kLongestLook);
+  if (quiet_ < *after_) {
     told_ = false;
     return {};
   }
   if (std::exchange(told_, true)) return {};
-  return "stalled: for " + duration_text(quiet) + " it has printed nothing and " +
+  return "stalled: for " + duration_text(quiet_) + " it has printed nothing and " +
          (on_cards ? "its cards have" : "its processes have") + " done nothing";
 }
 

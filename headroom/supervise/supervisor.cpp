@@ -25,6 +25,16 @@ using namespace headroom::literals;
 
 // What a job used before was seen once a second: it may have been more in between.
 constexpr std::int64_t kNeedPercent = 110;
+// With so much more free than when it was found, what worked may be too little.
+constexpr std::int64_t kMuchMorePercent = 125;
+
+// With its proof, unless that stands in the output just above.
+std::string cause_of(const Attempt& attempt) {
+  const oom::Judgement& judgement = attempt.judgement;
+  const std::string text = "out of memory (" + judgement.kind + ")";
+  const bool is_shown = attempt.end.last_output.find(judgement.evidence) != std::string::npos;
+  return is_shown ? text : text + ": " + judgement.evidence;
+}
 
 class Supervision {
  public:
@@ -54,6 +64,8 @@ class Supervision {
   // ---- One try
   void begin_with_what_worked();
   void check_mapped_values() const;
+  [[nodiscard]] Changed values_of_this_try() const;
+  bool change_files();
   Attempt attempt();
   void note(Attempt& attempt);
   [[nodiscard]] std::string as_it_stands() const;
@@ -63,6 +75,8 @@ class Supervision {
   // ---- After it
   bool go_on(const Attempt& attempt);
   void change(Quantity quantity, long long& value, long long to);
+  [[nodiscard]] bool may_change_batch() const;
+  [[nodiscard]] std::string why_batch_stays() const;
   bool smaller_batch();
   bool roomier_place(const Attempt& attempt);
   void give_up(std::string sentence);
@@ -79,7 +93,9 @@ class Supervision {
 
   long long batch_ = 1, accumulation_ = 1;
   bool began_with_what_worked_ = false;
+  bool told_need_ = false;
   std::map<std::string, long long> begun_with_;
+  std::string cause_;                 // why it is tried again
   std::optional<Bytes> room_needed_;  // more than the last place had
   std::optional<Place> place_;
   std::vector<Tried> tried_;
@@ -122,10 +138,15 @@ void Supervision::open_history() {
 }
 
 Report Supervision::run() {
+  if (!orders_.resume_arguments.empty())  // what cannot be added is to be said now, not in a night
+    (void)knobs_.with_arguments(orders_.command, resume_arguments(orders_.resume_arguments, "x"));
   say_all(knobs_.assumptions());
+  if (knobs_.has(Quantity::batch) && !may_change_batch())
+    say(knobs_.name(Quantity::batch) + " will not be changed: " + why_batch_stays());
   open_history();
   while (take_place()) {
     begin_with_what_worked();
+    if (!change_files()) break;
     Attempt attempt = this->attempt();
     note(attempt);
     if (!go_on(attempt)) break;
@@ -136,17 +157,22 @@ Report Supervision::run() {
 
 // ---- Its place -------------------------------------------------------------------------------
 
-// What it used when it worked before, on any of the cards; nothing if nobody knows.
+// What it used when it worked before, on any of the cards, however full they are now; nothing if
+// nobody knows. Never more than it had then: some programs take all there is.
 std::optional<Bytes> Supervision::remembered_need() {
   if (!orders_.remember) return {};
   std::optional<Bytes> need;
   for (const gpu::Card& card : search_.fresh().cards) {
-    const auto usable = gpu::usable_now(card);
-    if (!usable) continue;
-    const auto known = store_.find({.job = as_it_stands(), .card = card.name, .free = *usable});
-    if (known && known->peak)
-      need = std::max(need.value_or(Bytes{0}), *known->peak * kNeedPercent / 100);
+    if (!card.memory) continue;
+    const auto known =
+        store_.find({.job = as_it_stands(), .card = card.name, .free = card.memory->total});
+    if (!known || !known->peak) continue;
+    const Bytes more = *known->peak * kNeedPercent / 100;
+    need = std::max(need.value_or(Bytes{0}), std::min(more, known->free));
   }
+  if (need && !std::exchange(told_need_, true))
+    say("reserving " + to_string(*need) +
+        " on each card, by what it used before (--need, --forget)");
   return need;
 }
 
@@ -190,7 +216,7 @@ bool Supervision::take_place() {
   report_.waited += answer.waited;
   place_ = std::move(answer.place);
   if (place_) {
-    if (room_needed_) say("trying again where there is more room: " + place_->name());
+    if (room_needed_) say(cause_ + "; trying again where there is more room: " + place_->name());
     report_.sentence.clear();
     return true;
   }
@@ -198,6 +224,7 @@ bool Supervision::take_place() {
     cancel(answer.exit_code);
   } else if (room_needed_) {
     give_up(report_.sentence + "; nor is there more room: " + answer.sentence);
+    report_.forensics->why_no_change = report_.sentence;
   } else {
     report_.outcome = answer.outcome;
     report_.sentence = answer.sentence;
@@ -228,8 +255,10 @@ plan::Situation Supervision::situation(std::string job) const {
 void Supervision::begin_with_what_worked() {
   began_with_what_worked_ = false;
   if (!orders_.remember || !tried_.empty() || !knobs_.has(Quantity::batch)) return;
-  const auto known = store_.find(situation(knobs_.job()));
+  const plan::Situation now = situation(knobs_.job());
+  const auto known = store_.find(now);
   if (!known || !known->values.contains("batch")) return;
+  if (now.free > known->tried_up_to * kMuchMorePercent / 100) return;
   const long long worked = known->values.at("batch");
   if (worked >= *first_batch_ || !knobs_.has(Quantity::accumulation)) return;
   const NextBatch begin =
@@ -253,17 +282,32 @@ void Supervision::check_mapped_values() const {
                       " was changed while a place was waited for; start it again");
 }
 
-Attempt Supervision::attempt() {
-  if (tried_.empty()) check_mapped_values();
+Changed Supervision::values_of_this_try() const {
   const bool changed = !tried_.empty() || began_with_what_worked_;
-  Changed now = changed ? knobs_.with(batch_, accumulation_) : Changed{orders_.command, {}, {}};
+  return changed ? knobs_.with(batch_, accumulation_) : Changed{orders_.command, {}, {}};
+}
+
+// False, with the report's end, if a file is no longer ours to change: what was tried stays told.
+bool Supervision::change_files() {
+  if (tried_.empty()) check_mapped_values();
+  try {
+    files_.put(values_of_this_try().files);
+  } catch (const Error& error) {
+    if (tried_.empty()) throw;
+    give_up(cause_ + ", and it cannot be tried again with less: " + error.what());
+    return false;
+  }
+  return true;
+}
+
+Attempt Supervision::attempt() {
+  Changed now = values_of_this_try();
   std::optional<std::filesystem::path> checkpoint;
   if (!tried_.empty() && !orders_.checkpoints.empty())
     checkpoint = newest_checkpoint(orders_.checkpoints, report_.tries.front().started);
   if (checkpoint)
-    for (std::string& word : resume_arguments(orders_.resume_arguments, *checkpoint))
-      now.command.push_back(std::move(word));
-  files_.put(now.files);
+    now.command =
+        knobs_.with_arguments(now.command, resume_arguments(orders_.resume_arguments, *checkpoint));
 
   Launch launch{.command = std::move(now.command),
                 .environment = environment_of(*place_, orders_.devices, orders_.by_uuid),
@@ -311,7 +355,8 @@ void Supervision::note(Attempt& attempt) {
 // nothing of what would fit.
 void Supervision::remember(const Attempt& attempt) const {
   const auto peak = attempt.usage.card_peak();
-  if (batch_ < first_batch_.value_or(1))
+  const bool had_to = tried_.size() > 1;  // what it began with, it knew
+  if (had_to && batch_ < first_batch_.value_or(1))
     or_warn([&] {
       store_.remember(situation(knobs_.job()), {{"batch", batch_}, {"accumulation", accumulation_}},
                       peak);
@@ -352,16 +397,17 @@ bool Supervision::go_on(const Attempt& attempt) {
     return false;
   }
   if (end.received || !is_out_of_memory(attempt.judgement)) return false;
-  say("out of memory (" + attempt.judgement.kind + "): " + attempt.judgement.evidence);
   if (began_with_what_worked_)
     or_warn([&] { store_.forget(situation(knobs_.job()), begun_with_); });
-  report_.forensics = aftermath(attempt.judgement, attempt.usage, attempt.pids, tried_);
+  report_.forensics =
+      aftermath(attempt.judgement, attempt.usage, attempt.pids, tried_, report_.tries);
   if (static_cast<int>(tried_.size()) > orders_.max_retries) {
     give_up("out of memory after " + counted(static_cast<long long>(tried_.size()), "attempt") +
             ", the most that --max-retries allows");
     report_.forensics->why_no_change = report_.sentence;
     return false;
   }
+  cause_ = cause_of(attempt);
   const bool again = smaller_batch() || roomier_place(attempt);
   if (!again) report_.forensics->why_no_change = report_.sentence;
   return again;
@@ -372,6 +418,16 @@ void Supervision::change(Quantity quantity, long long& value, long long to) {
   value = to;
 }
 
+bool Supervision::may_change_batch() const {
+  return knobs_.has(Quantity::accumulation) || !orders_.keep_effective_batch;
+}
+
+std::string Supervision::why_batch_stays() const {
+  return "with a smaller " + knobs_.name(Quantity::batch) +
+         " alone the effective batch would change; map the accumulation, too "
+         "(--map \"--accum=accumulation\"), or allow it with --let-batch-change";
+}
+
 bool Supervision::smaller_batch() {
   if (!knobs_.has(Quantity::batch)) {
     report_.sentence =
@@ -379,11 +435,8 @@ bool Supervision::smaller_batch() {
         "try --map \"--batch-size=batch\" --map \"--accum=accumulation\"";
     return false;
   }
-  const bool can_keep = knobs_.has(Quantity::accumulation);
-  if (!can_keep && orders_.keep_effective_batch) {
-    report_.sentence = "out of memory, and with a smaller " + knobs_.name(Quantity::batch) +
-                       " alone the effective batch would change: map the accumulation, too "
-                       "(--map \"--accum=accumulation\"), or allow it with --let-batch-change";
+  if (!may_change_batch()) {
+    report_.sentence = "out of memory, and " + why_batch_stays();
     return false;
   }
   const NextBatch next =
@@ -391,8 +444,9 @@ bool Supervision::smaller_batch() {
   report_.sentence = "out of memory: " + next.why;
   if (!next.batch) return false;
   change(Quantity::batch, batch_, *next.batch);
-  if (can_keep) change(Quantity::accumulation, accumulation_, *next.accumulation);
-  say("trying again with " + values_text() + ": " + next.why);
+  if (knobs_.has(Quantity::accumulation))
+    change(Quantity::accumulation, accumulation_, *next.accumulation);
+  say(cause_ + "; trying again with " + values_text() + ": " + next.why);
   report_.sentence.clear();
   room_needed_.reset();
   return true;

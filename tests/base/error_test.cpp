@@ -16,6 +16,7 @@ TEST(Expectation, SaysWhereWhatWasExpectedWhatCameAndWhatToTry) {
 
 TEST(Expectation, LeavesOutAnEmptyAdvice) {
   EXPECT_EQ(expectation("f", "a", ""), "[f] expected a, received ''");
+  EXPECT_EQ(expectation("f", "a", "none"), "[f] expected a, received none");
 }
 
 template <typename T>

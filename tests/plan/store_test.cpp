@@ -85,6 +85,15 @@ TEST_F(PlanStore, TheSameValuesAreOneEntryWithTheLeastMemoryTheyWorkedWith) {
   EXPECT_EQ(known(12_GiB), 16);
 }
 
+TEST_F(PlanStore, TellsUpToHowMuchMemoryNothingBetterWasFound) {
+  remember(16, 12_GiB);
+  remember(16, 10_GiB);
+  const auto found = store_.find({"t", "H100", 40_GiB});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->free, 10_GiB);
+  EXPECT_EQ(found->tried_up_to, 12_GiB);
+}
+
 TEST_F(PlanStore, WhatDoesNotWorkAnyMoreIsForgotten) {
   remember(16);
   remember(8);

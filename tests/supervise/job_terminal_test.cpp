@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "headroom/base/file.h"
 #include "headroom/base/process.h"
@@ -69,6 +70,11 @@ class Screen {
   }
   // Everything so far.
   [[nodiscard]] const std::string& text() const { return text_; }
+  // The window is closed, the connection lost.
+  void hang_up() {
+    ::close(std::exchange(theirs_, -1));
+    ::close(std::exchange(ours_, -1));
+  }
   int exit_code() {
     while (!ended_ && ::waitpid(pid_, &status_, WNOHANG) == 0) read();
     ended_ = true;
@@ -310,6 +316,16 @@ TEST(JobInATerminal, ReadsAFileWhileItWritesToTheTerminal) {
   EXPECT_TRUE(screen.shows("from tty keys\r\n"));
   EXPECT_EQ(screen.exit_code(), 0);
   EXPECT_TRUE(screen.is_as_before());
+}
+
+TEST(JobInATerminal, LearnsThatTheTerminalIsGone) {
+  const headroom::testing::TemporaryFolder folder;
+  const std::string report = (folder.path() / "report").string();
+  Screen screen(shell("trap '' HUP; exec $JOB --report " + report +
+                      " -- sh -c 'echo ready; while echo x; do :; done 2> /dev/null; exit 5'"));
+  ASSERT_TRUE(screen.shows("ready"));
+  screen.hang_up();
+  EXPECT_EQ(screen.exit_code(), 5);
 }
 
 TEST(JobInATerminal, NeedsNoControllingTerminal) {

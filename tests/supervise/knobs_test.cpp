@@ -53,6 +53,16 @@ std::string in_shell(const std::string& text, const Words& maps = kFlags) {
   return Knobs(maps, {"bash", "-c", text}).with(16, 4).command[2];
 }
 
+// The command with "--resume out/2.pt".
+std::string resumed(const Words& command, const Words& maps = kFlags) {
+  const Knobs knobs(maps, command);
+  try {
+    return join(knobs.with_arguments(command, {"--resume", "out/2 b.pt"}), "|");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
 // ---- Arguments ----
 
 TEST(Knobs, FindsAFlagAndItsValueInTwoWordsOrOne) {
@@ -158,10 +168,11 @@ TEST(Knobs, WhatIsNoWordOfTheShellIsLeftAlone) {
 }
 
 TEST(Knobs, TwoProgramsOfOneTextMustAgree) {
-  EXPECT_EQ(in_shell("a --batch-size 64; b --batch-size 64 --accum 1"),
-            "a --batch-size 16; b --batch-size 16 --accum 4");
-  EXPECT_THAT(refusal(kFlags, {"sh", "-c", "a --batch-size 64; b --batch-size 32 --accum 1"}),
-              AllOf(HasSubstr("64"), HasSubstr("32"), HasSubstr("the same value")));
+  EXPECT_EQ(in_shell("a --batch-size 64 --accum 1; b --accum 1 --batch-size 64"),
+            "a --batch-size 16 --accum 4; b --accum 4 --batch-size 16");
+  EXPECT_THAT(
+      refusal(kFlags, {"sh", "-c", "a --batch-size 64 --accum 1; b --batch-size 32 --accum 1"}),
+      AllOf(HasSubstr("64"), HasSubstr("32"), HasSubstr("the same value")));
 }
 
 TEST(Knobs, AValueQuotedInTheMiddleIsRefused) {
@@ -244,6 +255,37 @@ TEST(Knobs, InAShellsTextItIsAddedWithinThatText) {
               AllOf(HasSubstr("it is not clear where it belongs"), HasSubstr("--a 1")));
   EXPECT_EQ(in_shell("t b=64 # x", {"b=batch", "--a=accumulation"}), "t b=16 --a 4 # x");
   EXPECT_EQ(in_shell("t b=64 2>&1", {"b=batch", "--a=accumulation"}), "t b=16 2>&1 --a 4");
+}
+
+TEST(Knobs, AProgramOfAShellsTextIsGivenBothOrNone) {
+  EXPECT_THAT(refusal(kFlags, Words{"bash", "-c", "a --batch-size 8 --accum 1; b --batch-size 8"}),
+              AllOf(HasSubstr("--batch-size and --accum"), HasSubstr("only one of them")));
+  EXPECT_THAT(refusal(kFlags, Words{"bash", "-c", "a --batch-size 8; b --accum 2"}),
+              HasSubstr("only one of them"));
+}
+
+// ---- More arguments ----
+
+TEST(Knobs, MoreArgumentsComeLast) {
+  EXPECT_EQ(resumed({"python", "t.py", "--batch-size", "8"}),
+            "python|t.py|--batch-size|8|--resume|out/2 b.pt");
+  EXPECT_EQ(resumed({"./train.sh"}, {}), "./train.sh|--resume|out/2 b.pt");
+}
+
+TEST(Knobs, InAShellsTextMoreArgumentsAreThoseOfTheProgramThatTrains) {
+  EXPECT_EQ(resumed({"bash", "-c", "cd x && t --batch-size 8 | tee log"}),
+            "bash|-c|cd x && t --batch-size 8 --resume 'out/2 b.pt' | tee log");
+  EXPECT_EQ(resumed({"bash", "-c", "t > log 2>&1"}, {}),
+            "bash|-c|t > log 2>&1 --resume 'out/2 b.pt'");
+}
+
+TEST(Knobs, WhoGetsMoreArgumentsHasToBeClear) {
+  for (const char* text : {"a && b", "a --batch-size 8 --accum 1; b --batch-size 8 --accum 1"}) {
+    const bool mapped = std::string(text).find("batch") != std::string::npos;
+    EXPECT_THAT(resumed({"bash", "-c", text}, mapped ? kFlags : Words{}),
+                AllOf(HasSubstr("[--resume-arg]"), HasSubstr("not clear which")))
+        << text;
+  }
 }
 
 TEST(Knobs, ABatchThatIsNotGivenIsAnError) {

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 import run_world
 from run_world import GIB, RunTest, World, pretend_card, until
@@ -125,6 +126,93 @@ class Ladder(RunTest):
             world.nature(**SLIM)
             other = world.run(MAPS, world.plain(*SETTINGS, "--samples", "96"))
             self.assertEqual([line["batch"] for line in other.history()], [24], str(other))
+
+
+    def test_another_card_has_more_room(self):
+        with World([7 * GIB, 24 * GIB]) as world:
+            world.nature()
+            outcome = world.run([*MAPS, "--min-batch", "24", "--need", "6GiB", "--order", "index"],
+                                world.plain(*SETTINGS))
+            self.assertEqual(outcome.code, 0, str(outcome))
+            self.assertEqual([line["gpus"][0][-1] for line in outcome.history()], ["0", "1"])
+            self.assertEqual([line["batch"] for line in outcome.history()], [24, 24])
+            self.assertIn("where there is more room: GPU 1", outcome.own_words())
+            self.assert_adds_up(world, outcome, 48, 192)
+
+    def test_forget_begins_anew(self):
+        with World([7 * GIB]) as world:
+            world.nature()
+            self.assertEqual(world.run(MAPS, world.plain(*SETTINGS)).code, 0)
+            anew = world.run([*MAPS, "--forget"], world.plain(*SETTINGS))
+            self.assertEqual(anew.code, 0, str(anew))
+            self.assertEqual(anew.history()[0]["batch"], 24, str(anew))
+
+    def test_the_document_tells_of_the_last_out_of_memory(self):
+        with World([7 * GIB]) as world:
+            world.nature()
+            outcome = world.run([*MAPS, "--json", "--min-batch", "24"], world.plain(*SETTINGS))
+            self.assertEqual(outcome.code, 76, str(outcome))
+            document = json.loads(outcome.out)
+            told = document["out_of_memory"]
+            self.assertEqual(told["tries"][-1]["batch"], 24)
+            self.assertEqual(told["tries"][-1]["accumulation"], 2)
+            self.assertEqual(told["why_no_change"], document["why"])
+            self.assertIn("24 is the smallest allowed", document["why"])
+
+    def test_more_memory_than_then_is_made_use_of(self):
+        with World([7 * GIB]) as world:
+            world.nature()
+            self.assertEqual(world.run(MAPS, world.plain(*SETTINGS)).code, 0)
+            with pretend_card.machine(world.box) as state:
+                state["cards"][0]["total"] = 24 * GIB
+            world.nature(full_from=0)
+            later = world.run(MAPS, world.plain(*SETTINGS))
+            self.assertEqual([line["batch"] for line in later.history()], [24], str(later))
+
+    def test_what_it_used_before_is_waited_for(self):
+        with World([24 * GIB]) as world:
+            world.nature(gate=str(world.folder / "gate"))
+            first = world.start([], world.plain(*SETTINGS))
+            until(lambda: world.in_step(1), "a step")
+            time.sleep(2)  # two samples of what it holds
+            (world.folder / "gate").touch()
+            self.assertEqual(first.wait().code, 0)
+            world.neighbour(0, 13 * GIB)
+            second = world.run(["--timeout", "1s"], world.plain(*SETTINGS))
+            self.assertEqual(second.code, 75, str(second))
+            self.assertIn("by what it used before", second.err)
+
+    def test_a_file_that_somebody_else_changed_ends_it_with_all_that_is_known(self):
+        with World([24 * GIB]) as world:
+            (world.folder / "c.yaml").write_text("batch: 24\naccum: 2\n")
+            oom = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has "
+                   "a total capacity of 24.00 GiB of which 1.00 GiB is free.")
+            outcome = world.run(["--map", "c.yaml:batch=batch", "--map", "c.yaml:accum=accumulation"],
+                                ["sh", "-c", f"echo '# mine' >> c.yaml; echo '{oom}' >&2; exit 1"])
+            self.assertEqual(outcome.code, 76, str(outcome))
+            self.assertEqual([line["batch"] for line in outcome.history()], [24, 16], str(outcome))
+            self.assertIn("was changed by somebody else", outcome.own_words())
+            self.assertIn("# mine\n", (world.folder / "c.yaml").read_text(), "stays as it is")
+            kept = (world.folder / "c.yaml.headroom-original").read_text()
+            self.assertTrue(kept.startswith("batch: 24\naccum: 2\n"), kept)
+
+    def test_a_checkpoint_within_a_shells_text(self):
+        with World([7 * GIB]) as world:
+            world.nature(save_every=1, full_from=2)
+            words = " ".join([*world.plain(*SETTINGS), "> trainer.log 2>&1; code=$?; "
+                              "cat trainer.log; exit $code"])
+            outcome = world.run([*MAPS, "--resume-arg", "--resume {}", "--checkpoints",
+                                 "out/checkpoint-*.json"], ["bash", "-c", words])
+            self.assertEqual(outcome.code, 0, str(outcome))
+            self.assertIn("--resume out/checkpoint-", outcome.history()[-1]["command"][2])
+            self.assert_adds_up(world, outcome, 48, 192)
+
+    def test_a_batch_that_will_stay_is_told_at_the_start(self):
+        with World([24 * GIB]) as world:
+            world.nature(**SLIM)
+            outcome = world.run(["--map", "--batch-size=batch"], world.plain(*SETTINGS))
+            self.assertEqual(outcome.code, 0, str(outcome))
+            self.assertIn("--batch-size will not be changed", outcome.own_words())
 
 
 class Leases(RunTest):

@@ -2,6 +2,7 @@
 
 #include "headroom/supervise/usage.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,6 +16,10 @@ namespace {
 
 using namespace headroom::literals;
 using headroom::testing::TemporaryFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr pid_t kTrainer = 1234;  // holds 9 GiB of the busy card's 10
 
@@ -106,47 +111,67 @@ Clock::time_point after(Clock::time_point start, double seconds) {
   return start + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
 }
 
+// Looks once a second from `from` to `to`, seconds after the start; all that it said.
+class Looker {
+ public:
+  Looker(bool on_cards, std::vector<pid_t> pids) : usage_({busy()}), pids_(std::move(pids)) {
+    if (on_cards) usage_.note(machine(9_GiB, 0), {kTrainer});
+  }
+  std::vector<std::string> look(double from, double to) {
+    std::vector<std::string> said;
+    for (double second = from; second <= to; ++second)
+      if (auto sentence = stall_.look(output_, usage_, pids_, after(start_, second)))
+        said.push_back(*std::move(sentence));
+    return said;
+  }
+  void prints(double when) { output_ = after(start_, when); }
+
+ private:
+  Usage usage_;
+  std::vector<pid_t> pids_;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point output_ = start_;
+  Stall stall_{kMinute, start_};
+};
+
 TEST(Stall, ASilentJobWithIdleCardsIsToldOnce) {
-  const auto start = Clock::now();
-  Stall stall(kMinute, start);
-  Usage usage({busy()});
-  usage.note(machine(9_GiB, 0), {kTrainer});
-  EXPECT_FALSE(stall.look(start, usage, {}, after(start, 59)));
-  const auto sentence = stall.look(start, usage, {}, after(start, 61));
-  ASSERT_TRUE(sentence);
-  EXPECT_NE(sentence->find("its cards have done nothing"), std::string::npos) << *sentence;
-  EXPECT_FALSE(stall.look(start, usage, {}, after(start, 300)));
+  Looker looker(true, {});
+  EXPECT_THAT(looker.look(1, 59), IsEmpty());
+  EXPECT_THAT(looker.look(60, 300), ElementsAre(HasSubstr("its cards have done nothing")));
 }
 
 TEST(Stall, OutputEndsItAndTheNextOneIsToldAgain) {
-  const auto start = Clock::now();
-  Stall stall(kMinute, start);
-  Usage usage({busy()});
-  usage.note(machine(9_GiB, 0), {kTrainer});
-  EXPECT_TRUE(stall.look(start, usage, {}, after(start, 61)));
-  EXPECT_FALSE(stall.look(after(start, 62), usage, {}, after(start, 63)));
-  EXPECT_TRUE(stall.look(after(start, 62), usage, {}, after(start, 123)));
+  Looker looker(true, {});
+  EXPECT_THAT(looker.look(1, 61), SizeIs(1));
+  looker.prints(61.5);
+  EXPECT_THAT(looker.look(62, 121), IsEmpty());
+  EXPECT_THAT(looker.look(122, 200), SizeIs(1));
 }
 
 TEST(Stall, ABusyCardIsNoStall) {
   const auto start = Clock::now() - std::chrono::hours(1);
-  Stall stall(kMinute, start);
+  Stall stall(Seconds(3), start);
   Usage usage({busy()});
   usage.note(machine(9_GiB, 37), {kTrainer});
   EXPECT_FALSE(stall.look(start, usage, {}));
 }
 
+TEST(Stall, WhileWeWereStoppedSoWasTheJob) {
+  Looker looker(true, {});
+  EXPECT_THAT(looker.look(1, 30), IsEmpty());
+  EXPECT_THAT(looker.look(4000, 4020), IsEmpty()) << "an hour of Ctrl-Z in between";
+  EXPECT_THAT(looker.look(4021, 4030), SizeIs(1));
+}
+
 TEST(Stall, WithoutCardsTheProcessorsWorkCounts) {
-  const auto start = Clock::now();
-  Stall stall(kMinute, start);
-  Usage usage({});
-  usage.note({}, {});
+  Looker looker(false, {::getpid()});
+  EXPECT_THAT(looker.look(1, 1), IsEmpty());
   const ProcessTable processes;
-  while (processes.stat(::getpid())->cpu_ticks == 0) {  // a tick is 10 ms of work
+  const auto ticks = [&] { return processes.stat(::getpid())->cpu_ticks; };
+  EXPECT_THAT(looker.look(2, 40), IsEmpty());
+  for (const auto before = ticks(); ticks() == before;) {  // a tick is 10 ms of work
   }
-  EXPECT_FALSE(stall.look(start, usage, {::getpid()}, after(start, 61))) << "it has worked";
-  EXPECT_TRUE(stall.look(start, usage, {}, after(start, 200)) ||
-              stall.look(start, usage, {}, after(start, 300)));
+  EXPECT_THAT(looker.look(41, 80), IsEmpty()) << "it has worked";
 }
 
 TEST(Stall, NobodyAskedForIt) {

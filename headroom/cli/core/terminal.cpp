@@ -1,6 +1,7 @@
 #include "headroom/cli/core/terminal.h"
 
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,8 +67,14 @@ double now_s() {
   return Seconds(Clock::now().time_since_epoch()).count();
 }
 
-bool begins_character(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+// While a command has the keys its terminal is raw, and a line's end alone leaves the next one
+// where this one ended.
+std::string with_returns(std::string_view text) {
+  termios modes{};
+  const bool is_raw = ::tcgetattr(STDERR_FILENO, &modes) == 0 && (modes.c_oflag & OPOST) == 0;
+  std::string out;
+  for (const char c : text) out += c == '\n' && is_raw ? std::string("\r\n") : std::string(1, c);
+  return out;
 }
 
 }  // namespace
@@ -132,15 +139,13 @@ void print(std::string_view text) {
 }
 
 void print_error(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  const std::string complete = with_returns(text);
+  std::string_view left = complete;
+  while (!left.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, left.data(), left.size());
     if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
+    left.remove_prefix(static_cast<std::size_t>(written));
   }
-}
-
-std::size_t cells(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
 }
 
 std::string fitted(std::string_view text, std::size_t width, const Terminal& terminal) {
@@ -154,23 +159,6 @@ std::string fitted(std::string_view text, std::size_t width, const Terminal& ter
   }
   while (end < text.size() && !begins_character(text[end])) ++end;
   return std::string(text.substr(0, end)) + std::string(dots);
-}
-
-std::string wrapped(std::string_view text, std::string_view first, std::string_view next,
-                    int width) {
-  const std::size_t room = static_cast<std::size_t>(std::max(40, width)) - cells(next);
-  std::string out(first);
-  std::size_t filled = 0;
-  for (const std::string_view word : split(text, ' ')) {
-    if (filled > 0 && filled + 1 + cells(word) > room) {
-      out.append("\n").append(next);
-      filled = 0;
-    }
-    if (filled > 0) out += ' ';
-    out += word;
-    filled += (filled > 0 ? 1 : 0) + cells(word);
-  }
-  return out + "\n";
 }
 
 namespace {

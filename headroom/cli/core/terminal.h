@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "headroom/base/wrap.h"
+
 namespace headroom::cli {
 
 enum class Colour { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
@@ -51,12 +53,6 @@ void print_error(std::string_view text);
 // Cuts to `width` cells, with an ellipsis; counts UTF-8 characters, not bytes.
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t width,
                                  const Terminal& terminal);
-[[nodiscard]] std::size_t cells(std::string_view text);
-
-// Breaks a text at blanks into lines of at most `width` cells, each ended: the first begins with
-// `first`, the others with `next`. Colours in the prefixes take no room.
-[[nodiscard]] std::string wrapped(std::string_view text, std::string_view first,
-                                  std::string_view next, int width);
 
 // Columns padded to their widest entry, two blanks between them. `right` marks numbers. On a
 // terminal that is too narrow texts are cut, numbers never.

@@ -143,20 +143,19 @@ Edit room_in_shell(const Word& behind, const std::vector<std::string>& words) {
       .argument = behind.argument, .at = behind.end, .length = 0, .before = " " + join(words, " ")};
 }
 
-// Changed and read again, it is what it was with these words behind that one.
-bool is_sound(const std::vector<std::string>& command, const Edit& edit,
-              const std::vector<std::string>& words) {
+// Changed and read again, it is what it was with so many words behind that one.
+bool is_sound(const std::vector<std::string>& command, const Edit& edit, std::size_t count) {
   std::vector<std::string> changed = command;
-  apply({edit.put("2")}, changed);
+  apply({edit}, changed);
   std::vector<Clause> before = clauses_of(command), after = clauses_of(changed);
   if (before.size() != after.size()) return false;
   std::size_t more = 0;
   for (std::size_t i = 0; i < before.size(); ++i) {
     const std::size_t added = after[i].words.size() - before[i].words.size();
-    if (added != 0 && added != words.size()) return false;
+    if (added != 0 && added != count) return false;
     more += added;
   }
-  return more == words.size();
+  return more == count;
 }
 
 }  // namespace
@@ -189,8 +188,12 @@ void apply(std::vector<Edit> edits, std::vector<std::string>& texts) {
 std::vector<CommandValue> values_in(const std::vector<std::string>& command,
                                     const Mapping& mapping) {
   std::vector<CommandValue> values;
-  for (const Clause& clause : clauses_of(command)) {
-    if (auto value = last_in(clause, mapping)) values.push_back(*std::move(value));
+  const std::vector<Clause> clauses = clauses_of(command);
+  for (std::size_t i = 0; i < clauses.size(); ++i) {
+    auto value = last_in(clauses[i], mapping);
+    if (!value) continue;
+    value->clause = i;
+    values.push_back(*std::move(value));
   }
   return values;
 }
@@ -210,8 +213,34 @@ Edit room_for(const std::vector<std::string>& command, const Mapping& mapping,
     return {.argument = behind.argument + 1, .at = 0, .length = 0, .arguments = words};
   const Edit edit = room_in_shell(behind, words);
   const bool plain = quoted(join(words, "")) == join(words, "");
-  if (!plain || !is_sound(command, edit, words)) refuse_room(mapping);
+  if (!plain || !is_sound(command, edit.put("2"), words.size())) refuse_room(mapping);
   return edit;
+}
+
+std::vector<std::string> with_arguments(const std::vector<std::string>& command,
+                                        const std::vector<std::string>& arguments,
+                                        const Mapping* beside) {
+  std::vector<std::string> changed = command;
+  const std::vector<Clause> clauses = clauses_of(command);
+  const Clause* clause = &clauses.back();
+  const auto found = beside == nullptr ? std::vector<Neighbour>{} : neighbours(clauses, *beside);
+  if (found.size() == 1) clause = found[0].clause;
+  if (!clause->in_shell && (found.size() == 1 || clauses.size() == 1)) {
+    changed.insert(changed.end(), arguments.begin(), arguments.end());
+    return changed;
+  }
+  std::string text;
+  for (const std::string& argument : arguments) text += " " + quoted(argument);
+  const bool is_clear = found.size() == 1 || (found.empty() && clauses.size() == 2);
+  if (is_clear && !clause->words.empty()) {
+    const Word& last = clause->words.back();
+    const Edit edit{.argument = last.argument, .at = last.end, .length = 0, .before = text};
+    apply({edit}, changed);
+    if (is_sound(command, edit, arguments.size())) return changed;
+  }
+  throw UsageError("[--resume-arg] expected one program to add" + text +
+                   " to, received a shell's text where it is not clear which; try a script of its "
+                   "own that passes \"$@\" on");
 }
 
 std::optional<std::string> nearest_name(const std::vector<std::string>& command,

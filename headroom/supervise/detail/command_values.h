@@ -24,7 +24,8 @@ void apply(std::vector<Edit> edits, std::vector<std::string>& texts);
 struct CommandValue {
   std::string text;  // as it stands there, without quotes
   Edit edit;
-  int times = 1;  // that the same program is given it; this is the last
+  std::size_t clause = 0;  // of which program
+  int times = 1;           // that the same program is given it; this is the last
 };
 
 // One for each program (each clause) that is given it.
@@ -35,6 +36,12 @@ struct CommandValue {
 // in the same form, else at the end. Throws UsageError where it is not clear whose end.
 [[nodiscard]] Edit room_for(const std::vector<std::string>& command, const Mapping& mapping,
                             const Mapping* beside);
+
+// The same command with more arguments for the program that is given `beside`, or for the only one
+// there is. Throws UsageError where it is not clear which one that is.
+[[nodiscard]] std::vector<std::string> with_arguments(const std::vector<std::string>& command,
+                                                      const std::vector<std::string>& arguments,
+                                                      const Mapping* beside);
 
 // What of the command looks most like it.
 [[nodiscard]] std::optional<std::string> nearest_name(const std::vector<std::string>& command,

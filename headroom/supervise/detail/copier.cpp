@@ -53,7 +53,8 @@ void Copier::prepare(std::vector<pollfd>& polled) {
 void Copier::serve(const std::vector<pollfd>& polled,
                    const std::function<void(std::string_view)>& seen) {
   if (ended()) return;
-  if (pending().empty() && has(polled, sink_place_, POLLERR | POLLHUP | POLLNVAL)) return stop();
+  if (pending().empty() && has(polled, sink_place_, POLLERR | POLLHUP | POLLNVAL))
+    return reader_gone();
   if (!pending().empty()) {
     if (!has(polled, sink_place_, POLLOUT | POLLERR | POLLHUP | POLLNVAL)) return;
     write(true);
@@ -86,10 +87,15 @@ void Copier::write(bool has_room) {
 
 void Copier::not_written(int error) {
   if (error == EAGAIN || error == EINTR) return;
-  if (error == EPIPE || error == ECONNRESET || (error == EIO && is_terminal_)) return stop();
+  if (error == EPIPE || error == ECONNRESET || (error == EIO && is_terminal_)) return reader_gone();
   unwritten_.error = error;
   unwritten_.bytes += static_cast<long long>(pending().size());
   written_ = filled_;
+}
+
+void Copier::reader_gone() {
+  reader_is_gone_ = true;
+  stop();
 }
 
 void Copier::stop() {

@@ -1,9 +1,9 @@
 // Carries what the job writes to where we write, byte for byte and at once.
 //
 // Holds at most one reading of 64 KiB: while that is not written nothing more is read, so a slow
-// reader makes the job wait, as it would without us. Where the reader is gone, the job's end is
-// closed: its next write gets SIGPIPE. Where the disk is full, what cannot be written is dropped
-// and counted; the job does not notice.
+// reader makes the job wait, as it would without us. Where the reader is gone, our end of the job's
+// pipe is closed: its next write gets SIGPIPE. Where the disk is full, what cannot be written is
+// dropped and counted; the job does not notice.
 //
 //   Copier copier(std::move(read_end), STDOUT_FILENO);
 //   copier.prepare(polled); poll(...); copier.serve(polled, [&](std::string_view text) { ... });
@@ -43,6 +43,8 @@ class Copier {
   [[nodiscard]] bool ended() const { return !source_.is_open() && pending().empty(); }
   [[nodiscard]] bool would_read() const { return source_.is_open() && pending().empty(); }
   [[nodiscard]] const Unwritten& unwritten() const { return unwritten_; }
+  // Nobody reads any more where we write.
+  [[nodiscard]] bool reader_is_gone() const { return reader_is_gone_; }
 
  private:
   static constexpr std::size_t kReading = 64 * 1024;
@@ -53,6 +55,7 @@ class Copier {
   void read(const std::function<void(std::string_view)>& seen);
   void write(bool has_room);
   void not_written(int error);
+  void reader_gone();
 
   Descriptor source_;
   int sink_;
@@ -60,6 +63,7 @@ class Copier {
   bool never_waits_ = false;  // a file
   bool is_terminal_ = false;
   bool end_expected_ = false;
+  bool reader_is_gone_ = false;
   std::size_t source_place_ = 0, sink_place_ = 0;                        // in `polled`
   std::unique_ptr<char[]> buffer_ = std::make_unique<char[]>(kReading);  // NOLINT: raw bytes
   std::size_t filled_ = 0, written_ = 0;

@@ -97,10 +97,19 @@ void Streams::prepare(std::vector<pollfd>& polled) {
 Typed Streams::serve(const std::vector<pollfd>& polled,
                      const std::function<void(std::string_view)>& seen) {
   for (Copier& copier : copiers_) copier.serve(polled, seen);
+  if (terminal_ && copiers_.front().reader_is_gone()) hang_up();
   if (!keyboard_ || end_expected_) return {};
   const Typed typed = keyboard_->serve(polled);
   if (typed.nothing) raw_.forget();
   return typed;
+}
+
+// Our terminal is gone (a lost connection, a closed window), so the job's is: what it writes there
+// fails from now on, and where it is the controlling one the kernel sends SIGHUP.
+void Streams::hang_up() {
+  keyboard_.reset();
+  controlled_ = false;
+  terminal_.reset();
 }
 
 void Streams::expect_end() {

@@ -62,6 +62,7 @@ class Streams {
   void take_back();  // the terminal, its modes
 
  private:
+  void hang_up();
   void connect_output(int stream, int sink);
   [[nodiscard]] int opened_pipe(int sink);
 

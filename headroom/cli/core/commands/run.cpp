@@ -9,6 +9,7 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/supervise/checkpoints.h"
+#include "headroom/supervise/next_batch.h"
 #include "headroom/supervise/supervisor.h"
 
 namespace headroom::cli {
@@ -66,6 +67,9 @@ Seconds positive(const char* option, const std::string& text) {
 supervise::Orders orders_from(const Options& options) {
   at_least("--count", options.count, 1);
   at_least("--min-batch", options.min_batch, 1LL);
+  if (options.min_batch > supervise::kMostBatch)
+    throw UsageError(expectation("--min-batch", "at most " + std::to_string(supervise::kMostBatch),
+                                 std::to_string(options.min_batch)));
   at_least("--max-retries", options.max_retries, 0);
   if (options.ids != "index" && options.ids != "uuid")
     throw UsageError(expectation("--ids", "index or uuid", options.ids));
@@ -153,9 +157,11 @@ ExitCode run(const Options& options) {
   listener.starting = [&] { line.clear(); };
   const supervise::Report report = supervise::supervise(orders, listener);
   line.clear();
-  if (report.forensics && exit_code_of(report) != kOk) print_error(describe(*report.forensics));
-  if (!report.sentence.empty()) say(report.sentence);
   const ExitCode code = exit_code_of(report);
+  const bool show_report = report.forensics && code != kOk;
+  if (show_report) print_error(describe(*report.forensics));
+  const bool is_in_report = show_report && report.forensics->why_no_change == report.sentence;
+  if (!report.sentence.empty() && !is_in_report) say(report.sentence);
   if (options.json) print(to_line(document(report, code)) + "\n");
   return code;
 }
