@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "headroom/base/error.h"
+
 namespace headroom::lease {
 namespace {
 
@@ -78,6 +80,17 @@ gpu::Machine with_promises(gpu::Machine machine, const Contents& contents) {
     if (!contents.riddles.empty() && card.memory) card.promised = card.memory->free;
   }
   return shown;
+}
+
+Contents contents_now() {
+  try {
+    const auto directory = Directory::existing();
+    return directory ? directory->contents() : Contents{};
+  } catch (const BusyError& error) {
+    Contents unknown;
+    unknown.warnings.emplace_back(error.what());
+    return unknown;
+  }
 }
 
 }  // namespace headroom::lease

@@ -40,6 +40,10 @@ struct Look {
 [[nodiscard]] Rooms rooms_of(const Look& look, const Contents& now,
                              Clock::time_point at = Clock::now());
 
+// What is leased now, to show or to narrow a machine by: nothing without a folder; one that cannot
+// be looked at in time is a warning.
+[[nodiscard]] Contents contents_now();
+
 // For commands that show the machine: the cards with `promised` set to what leases hold and do not
 // use. Without a folder nobody holds anything.
 [[nodiscard]] gpu::Machine with_promises(gpu::Machine machine, const Contents& contents);

@@ -1,11 +1,15 @@
 #include "headroom/libtorch/engine.h"
 
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/input_buffer.h>
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <thread>
 
 #include "headroom/libtorch/detail/saved_hooks.h"
 
@@ -44,6 +48,31 @@ class OwnEngine final : public Engine {
   std::atomic<bool> has_run_ = false;
 };
 
+// Gives an engine that is not ours threads for the devices that it does not know. Which of its
+// queues are whose is by the device's index alone, whatever its type.
+class MoreThreads : public Engine {
+ public:
+  static void of(Engine& engine) {
+    engine.initialize_device_threads_pool();
+    auto& queues = engine.*(&MoreThreads::device_ready_queues_);
+    auto& pool = engine.*(&MoreThreads::thread_pool_shared_);
+    if (!pool) pool = std::make_shared<ThreadPoolShared>();
+    for (std::size_t i = queues.size(); i < devices(); ++i) {
+      const auto queue = std::make_shared<torch::autograd::ReadyQueue>();
+      queues.push_back(queue);
+      std::thread(&Engine::thread_init, &engine, static_cast<int>(i), queue, true).detach();
+    }
+  }
+
+ private:
+  static std::size_t devices() {
+    c10::DeviceIndex most = 0;
+    for (const auto& guard : c10::impl::device_guard_impl_registry)
+      if (const auto* known = guard.load()) most = std::max(most, known->deviceCount());
+    return static_cast<std::size_t>(most);
+  }
+};
+
 // Never deleted, as LibTorch's own: their threads may still run when the process ends.
 std::atomic<OwnEngine*> current = nullptr;
 
@@ -62,7 +91,10 @@ bool install_engine() {
 }
 
 bool renew_engine() {
-  if (!install_engine()) return false;
+  if (!install_engine()) {
+    MoreThreads::of(Engine::get_default_engine());
+    return false;
+  }
   if (current.load()->has_run()) current = new OwnEngine(current);
   return true;
 }

@@ -10,7 +10,8 @@ namespace headroom::libtorch {
 bool install_engine();
 
 // The same where devices have been registered just now: an engine that has run already does not
-// know them, and a new one takes its place. Not while a backward pass runs.
+// know them, and a new one takes its place; somebody else's stays and is given threads for them.
+// Not while a backward pass runs.
 bool renew_engine();
 
 }  // namespace headroom::libtorch

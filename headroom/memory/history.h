@@ -7,7 +7,7 @@
 //     const History history = record_history(device, recorder);
 //     ... trace::PhaseScope, trace::ModuleScope around what is run ...
 //   }
-//   write_snapshot(*trace::read_memory(recorder), "memory.pickle");
+//   trace::export_snapshot("memory.pickle", *trace::read_memory(recorder));
 //
 // On cuda and cpu the operator's name costs some 50 ns an operator while a history is recorded.
 #pragma once

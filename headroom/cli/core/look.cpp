@@ -28,7 +28,7 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   if (look.devices.kind == gpu::Devices::Kind::cpu)
     throw UsageError(expectation("--gpus", "GPUs to look at", "cpu", "all"));
   gpu::Sampler sampler(gpu::make_source(look.devices), options);
-  look.leases = leases_now();
+  look.leases = lease::contents_now();
   const gpu::Machine whole = lease::with_promises(sampler.fresh(), look.leases);
   const auto environment = gpu::CudaEnvironment::current();
   if (!whole.simulated) look.cuda = cuda_view(whole, environment);
@@ -43,17 +43,6 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   if (environment.visible_devices && !look.cuda.cards.empty())
     look.advice.lines.insert(look.advice.lines.begin(), visible_text(whole, look.cuda));
   return look;
-}
-
-lease::Contents leases_now() {
-  try {
-    const auto directory = lease::Directory::existing();
-    return directory ? directory->contents() : lease::Contents{};
-  } catch (const BusyError& error) {
-    lease::Contents unknown;
-    unknown.warnings.emplace_back(error.what());
-    return unknown;
-  }
 }
 
 }  // namespace headroom::cli

@@ -30,8 +30,4 @@ struct Look {
 [[nodiscard]] Look look_at_machine(const std::string& gpus,
                                    gpu::SamplerOptions options = {.keep_sampling = false});
 
-// The leases of this machine; none if there is no folder for them, or if it cannot be read, which
-// is a warning then.
-[[nodiscard]] lease::Contents leases_now();
-
 }  // namespace headroom::cli

@@ -1,0 +1,124 @@
+#include "headroom/dryrun/dry_run.h"
+
+#include <c10/util/Exception.h>
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <nlohmann/json.hpp>
+
+#include "headroom/dryrun/describe.h"
+#include "headroom/estimate/largest.h"
+#include "headroom/python/bindings/engine_module.h"
+#include "headroom/python/bindings/json.h"
+#include "headroom/sim/simulate.h"
+
+namespace headroom::python {
+namespace {
+
+namespace py = pybind11;
+using dryrun::Named;
+using dryrun::Report;
+using dryrun::Subject;
+
+// What runs in Python throws Python's exceptions; the engine knows an out-of-memory by LibTorch's
+// own type.
+template <typename Run>
+auto in_python(Run&& run) {
+  try {
+    return run();
+  } catch (py::error_already_set& error) {
+    const auto out_of_memory = py::module_::import("torch").attr("OutOfMemoryError");
+    if (!error.matches(out_of_memory)) throw;
+    throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, error.what());
+  }
+}
+
+// (step, parameters, buffers, inputs)
+using SubjectInPython =
+    std::tuple<py::function, std::vector<Named>, std::vector<Named>, std::vector<at::Tensor>>;
+
+Subject subject_of(SubjectInPython subject) {
+  auto& [step, parameters, buffers, inputs] = subject;
+  return {.step = [step = std::move(step)] { in_python([&] { step(); }); },
+          .parameters = std::move(parameters),
+          .buffers = std::move(buffers),
+          .inputs = std::move(inputs)};
+}
+
+// make(device) -> (step, parameters, buffers, inputs)
+std::function<Subject(c10::Device)> subject_maker(py::function make) {
+  return [make = std::move(make)](c10::Device device) {
+    return in_python([&] { return subject_of(make(device).cast<SubjectInPython>()); });
+  };
+}
+
+dryrun::CardOptions card_options(const std::string& rules,
+                                 const std::optional<std::string>& settings,
+                                 bool cublas_workspaces) {
+  dryrun::CardOptions options{.rules = rules == "cpu" ? sim::Rules::cpu : sim::Rules::cuda,
+                              .cublas_workspaces = cublas_workspaces};
+  if (settings) options.settings = allocator::parse_settings(*settings);
+  return options;
+}
+
+Json document(const estimate::Largest& found) {
+  Json probes = Json::array();
+  for (const estimate::Probe& probe : found.probes)
+    probes.push_back({{"size", probe.size},
+                      {"fits", probe.fits},
+                      {"peak_reserved_bytes", probe.peak_reserved.count}});
+  return {{"size", found.size ? Json(*found.size) : Json()},
+          {"recommended", found.recommended ? Json(*found.recommended) : Json()},
+          {"capped", found.capped},
+          {"proven", found.is_proven},
+          {"probes", std::move(probes)}};
+}
+
+py::object find_largest(const py::function& make_for, std::int64_t at_least,
+                        std::optional<std::int64_t> at_most, double margin, int steps,
+                        const std::string& spec, const dryrun::CardOptions& options) {
+  const auto step_of = [&](std::int64_t size) {
+    return subject_maker(make_for(size).cast<py::function>());
+  };
+  const estimate::Bounds bounds{.at_least = at_least,
+                                .at_most = at_most,
+                                .first = std::max<std::int64_t>(at_least, 2)};
+  return loaded(document(estimate::find_largest(bounds, step_of, dryrun::card_for(spec),
+                                                {.share = margin}, steps, options)));
+}
+
+}  // namespace
+
+void add_dry_run(py::module_& module) {
+  py::class_<Report>(module, "Report")
+      .def("document", [](const Report& report) { return loaded(dryrun::to_json(report)); })
+      .def("describe",
+           [](const Report& report, std::size_t modules, std::size_t tensors) {
+             return dryrun::describe(report, {.modules = modules, .tensors = tensors});
+           })
+      .def("write_trace", &dryrun::write_trace)
+      .def_property_readonly("has_trace",
+                             [](const Report& report) { return report.trace != nullptr; });
+  module.def(
+      "dry_run_on",
+      [](sim::Card& card, SubjectInPython subject, int steps, std::size_t biggest, bool trace) {
+        return dryrun::dry_run(card, subject_of(std::move(subject)),
+                               {.steps = steps, .biggest = biggest, .keep_trace = trace});
+      });
+  module.def("dry_run", [](const std::string& spec, py::function make, int steps,
+                           std::size_t biggest, bool trace, const std::string& rules,
+                           const std::optional<std::string>& settings, bool cublas_workspaces) {
+    return dryrun::dry_run(spec, subject_maker(std::move(make)),
+                           {.steps = steps, .biggest = biggest, .keep_trace = trace},
+                           card_options(rules, settings, cublas_workspaces));
+  });
+  module.def("find_largest", [](const py::function& make_for, std::int64_t at_least,
+                                std::optional<std::int64_t> at_most, double margin, int steps,
+                                const std::string& spec, const std::string& rules,
+                                const std::optional<std::string>& settings) {
+    return find_largest(make_for, at_least, at_most, margin, steps, spec,
+                        card_options(rules, settings, true));
+  });
+}
+
+}  // namespace headroom::python

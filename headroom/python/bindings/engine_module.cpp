@@ -1,0 +1,16 @@
+// headroom._engine: simulated cards, dry runs and memory figures for Python's torch. It loads the
+// same libheadroom.so as a C++ program does.
+#include "headroom/python/bindings/engine_module.h"
+
+#include "headroom/python/bindings/errors.h"
+
+namespace headroom::python {
+
+PYBIND11_MODULE(_engine, module) {
+  translate_errors();
+  add_simulation(module);
+  add_dry_run(module);
+  add_memory(module);
+}
+
+}  // namespace headroom::python

@@ -1,0 +1,106 @@
+#include "headroom/sim/simulate.h"
+
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <string>
+
+#include "headroom/base/error.h"
+#include "headroom/python/bindings/engine_module.h"
+#include "headroom/sim/injection.h"
+
+namespace headroom::python {
+namespace {
+
+namespace py = pybind11;
+using sim::Card;
+using sim::Mode;
+using sim::Rules;
+
+// A box that can be ended before Python lets go of it.
+class Box {
+ public:
+  explicit Box(sim::Simulation simulation) : simulation_(std::move(simulation)) {}
+  [[nodiscard]] sim::Simulation& get() {
+    if (!simulation_)
+      throw UsageError(expectation("Simulation", "a box that lives", "one that has ended",
+                                   "headroom.simulate(...) again"));
+    return *simulation_;
+  }
+  void end() { simulation_.reset(); }
+  [[nodiscard]] bool lives() const { return simulation_.has_value(); }
+
+ private:
+  std::optional<sim::Simulation> simulation_;
+};
+
+Mode mode_of(const std::string& text) {
+  if (text == "shape-only") return Mode::shape_only;
+  if (text == "compute") return Mode::compute;
+  throw UsageError(expectation("simulate", "mode 'shape-only' or 'compute'", text));
+}
+
+Rules rules_of(const std::string& text) {
+  if (text == "cuda") return Rules::cuda;
+  if (text == "cpu") return Rules::cpu;
+  throw UsageError(expectation("simulate", "rules 'cuda' or 'cpu'", text));
+}
+
+const char* text_of(Mode mode) {
+  return mode == Mode::shape_only ? "shape-only" : "compute";
+}
+const char* text_of(Rules rules) {
+  return rules == Rules::cuda ? "cuda" : "cpu";
+}
+
+void add_card(py::module_& module) {
+  py::class_<Card, std::shared_ptr<Card>>(module, "Card")
+      .def_property_readonly("index", &Card::index)
+      .def_property_readonly("name", [](const Card& card) { return card.options().name; })
+      .def_property_readonly("capacity", [](const Card& card) { return card.capacity().count; })
+      .def_property_readonly("free_bytes", [](const Card& card) { return card.free_bytes().count; })
+      .def_property_readonly("requests", &Card::requests)
+      .def_property_readonly("values_read_as_zero", &Card::values_read_as_zero)
+      .def_property(
+          "mode", [](const Card& card) { return text_of(card.mode()); },
+          [](Card& card, const std::string& text) { card.set_mode(mode_of(text)); })
+      .def_property(
+          "rules", [](const Card& card) { return text_of(card.rules()); },
+          [](Card& card, const std::string& text) { card.set_rules(rules_of(text)); })
+      .def_property("slow_way", &Card::slow_way, &Card::set_slow_way)
+      .def("set_memory_fraction", &Card::set_memory_fraction)
+      .def("set_used_by_others",
+           [](Card& card, std::int64_t bytes) { card.set_used_by_others(Bytes(bytes)); })
+      .def("reset_accumulated", &Card::reset_accumulated)
+      .def("generator", [](const Card& card) { return card.generator(); });
+}
+
+}  // namespace
+
+void add_simulation(py::module_& module) {
+  add_card(module);
+  py::class_<Box>(module, "Box")
+      .def("cards", [](Box& box) { return box.get().cards(); })
+      .def("card", [](Box& box, int index) { return box.get().card(index).shared_from_this(); })
+      .def("end", &Box::end)
+      .def_property_readonly("lives", &Box::lives);
+  module.def(
+      "simulate",
+      [](const std::string& spec, const std::string& mode, const std::string& rules,
+         const std::optional<std::string>& settings, bool slow_way, bool cublas_workspaces) {
+        sim::SimulationOptions options{.mode = mode_of(mode),
+                                       .rules = rules_of(rules),
+                                       .slow_way = slow_way,
+                                       .cublas_workspaces = cublas_workspaces};
+        if (settings) options.settings = allocator::parse_settings(*settings);
+        return Box(sim::simulate(spec, options));
+      },
+      py::arg("spec"), py::arg("mode"), py::arg("rules"), py::arg("settings"), py::arg("slow_way"),
+      py::arg("cublas_workspaces"));
+  py::class_<sim::InjectionScope>(module, "InjectionScope")
+      .def(py::init([](Box& box, const std::string& text) {
+        return std::make_unique<sim::InjectionScope>(box.get(), sim::parse_injection(text));
+      }));
+}
+
+}  // namespace headroom::python

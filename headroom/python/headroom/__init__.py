@@ -1,0 +1,70 @@
+"""Keeps deep-learning training from dying of GPU memory.
+
+    import headroom
+
+    headroom.gpus()                                          # the cards, and who holds them
+    headroom.estimate(model, batch, gpu="RTX 4090").fits     # before it runs
+    headroom.find_max_batch_size(model, make_batch, gpu="RTX 4090")
+    box = headroom.simulate("8x24GiB")                       # devices sim:0 to sim:7
+    with headroom.GpuMemoryScope("forward") as scope: ...
+    headroom.is_oom(error)
+
+What needs torch imports it when it is first used; `gpus`, `select_gpus`, `classify` and `is_oom`
+never do.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from headroom import _core
+from headroom.errors import (BusyError, Error, InputError, UnavailableError, UsageError,
+                             WriteError)
+from headroom.failures import Judgement, classify, classify_exception, is_oom
+from headroom.machine import (Gpu, GpuProcess, Picked, find_best_device, gpus, select_gpus,
+                              wait_for_gpu)
+from headroom.sizes import Bytes
+
+if TYPE_CHECKING:
+    from headroom.estimates import (MaxBatch, dry_run, estimate, estimate_training_memory,
+                                    find_max_batch_size, get_optimal_batch_size)
+    from headroom.familiar import (GPUMemoryContext, clear_gpu_cache, get_gpu_info,
+                                   get_memory_snapshot, print_gpu_memory)
+    from headroom.memory import (Cleared, CountCpuMemory, GpuMemoryScope, GpuMemoryStats,
+                                 GpuMemoryUse, clear_gpu_memory, get_gpu_memory_stats,
+                                 log_gpu_memory_stats, memory_summary, record_history,
+                                 reset_peak_memory_stats)
+    from headroom.reports import Report
+    from headroom.simulation import Card, Simulation, card_of, simulate
+
+__version__: str = _core.version
+
+# Where the names live that need torch.
+_WITH_TORCH = {
+    **dict.fromkeys(("MaxBatch", "dry_run", "estimate", "estimate_training_memory",
+                     "find_max_batch_size", "get_optimal_batch_size"), "estimates"),
+    **dict.fromkeys(("GPUMemoryContext", "clear_gpu_cache", "get_gpu_info", "get_memory_snapshot",
+                     "print_gpu_memory"), "familiar"),
+    **dict.fromkeys(("Cleared", "CountCpuMemory", "GpuMemoryScope", "GpuMemoryStats",
+                     "GpuMemoryUse", "clear_gpu_memory", "get_gpu_memory_stats",
+                     "log_gpu_memory_stats", "memory_summary", "record_history",
+                     "reset_peak_memory_stats"), "memory"),
+    "Report": "reports",
+    **dict.fromkeys(("Card", "Simulation", "card_of", "simulate"), "simulation"),
+}
+
+__all__ = ["BusyError", "Bytes", "Error", "Gpu", "GpuProcess", "InputError", "Judgement", "Picked",
+           "UnavailableError", "UsageError", "WriteError", "classify", "classify_exception",
+           "find_best_device", "gpus", "is_oom", "select_gpus", "wait_for_gpu", *_WITH_TORCH]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module 'headroom' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f"headroom.{_WITH_TORCH[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

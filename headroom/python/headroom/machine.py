@@ -1,0 +1,196 @@
+"""The GPUs of this machine, and which one has room. Nothing here imports torch but
+`find_best_device` and `wait_for_gpu`, which answer with a `torch.device`."""
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from headroom import _core
+from headroom.errors import BusyError, UnavailableError, UsageError
+from headroom.sizes import Bytes, Size
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuProcess:
+    """A process on a card. What the driver does not tell is None."""
+    pid: Optional[int]
+    user: Optional[str]
+    command: Optional[str]
+    used: Optional[Bytes]
+    kind: str  # "compute", "graphics", "other-namespace"
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """A card as it was a moment ago. What is not known is None."""
+    index: int  # the driver's, as nvidia-smi counts
+    uuid: str
+    name: str
+    pci: Optional[str]
+    total: Optional[Bytes]
+    used: Optional[Bytes]
+    reserved: Optional[Bytes]  # by the driver
+    free: Optional[Bytes]
+    usable: Optional[Bytes]  # what a new process could be given: free, less what leases promise
+    utilization: Optional[float]  # 0 to 1
+    temperature_c: Optional[float]
+    power_w: Optional[float]
+    simulated: bool
+    processes: Optional[list[GpuProcess]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Picked:
+    """A card that has the room that was asked for."""
+    index: int  # the driver's
+    uuid: str
+    name: str
+    usable: Bytes
+    cuda_index: Optional[int]  # as CUDA counts in this process; None: hidden from it
+
+
+def _bytes(count: Optional[int]) -> Optional[Bytes]:
+    return None if count is None else Bytes(count)
+
+
+def _process(one: dict[str, Any]) -> GpuProcess:
+    return GpuProcess(one["pid"], one["user"], one["command"], _bytes(one["used_bytes"]), one["kind"])
+
+
+def _gpu(one: dict[str, Any]) -> Gpu:
+    processes = one["processes"]
+    return Gpu(index=one["index"], uuid=one["uuid"], name=one["name"], pci=one["pci"],
+               total=_bytes(one["total_bytes"]), used=_bytes(one["used_bytes"]),
+               reserved=_bytes(one["reserved_bytes"]), free=_bytes(one["free_bytes"]),
+               usable=_bytes(one["usable_bytes"]), utilization=one["utilization"],
+               temperature_c=one["temperature_c"], power_w=one["power_w"],
+               simulated=one["simulated"],
+               processes=None if processes is None else [_process(p) for p in processes])
+
+
+def gpus(which: str = "") -> list[Gpu]:
+    """The cards, with the processes on them. `which` is what --gpus takes: "all", "0,2", a UUID,
+    "sim:8x24GiB"; empty: what HEADROOM_GPUS says, else all. Without a driver the list is empty."""
+    return [_gpu(one) for one in _core.gpus(which)["gpus"]]
+
+
+def _simulated_box() -> Any:
+    """The box that this process simulates, if it does."""
+    simulation = sys.modules.get("headroom.simulation")
+    return simulation.current_box() if simulation else None
+
+
+def _need(min_memory: Optional[Size], min_memory_mb: Optional[float]) -> int:
+    if min_memory is not None and min_memory_mb is not None:
+        raise UsageError("[find_best_device] expected min_memory or min_memory_mb, received both; "
+                         "try min_memory=\"10GiB\"")
+    if min_memory_mb is not None:
+        return int(min_memory_mb * 2**20)
+    return Bytes(min_memory or 0)
+
+
+def select_gpus(min_memory: Size = 0, *, count: int = 1, gpus: str = "", order: str = "most-free",
+                timeout: float = 0, interval: float = 1,
+                progress: Optional[Callable[[str], None]] = None) -> list[Picked]:
+    """`count` cards that have `min_memory` usable each, the best first. Waits up to `timeout`
+    seconds and looks every `interval`; `progress` gets a sentence about once a second.
+
+    Raises BusyError when none has the room in time, UnavailableError when there are too few cards
+    or none is large enough."""
+    answer = _core.select(gpus=gpus, need=Bytes(min_memory), count=count, order=order,
+                          timeout_s=timeout, interval_s=interval,
+                          progress=progress or (lambda sentence: None))
+    if not answer["picked"]:
+        kind = UnavailableError if answer["hopeless"] else BusyError
+        raise kind(f"[select_gpus] {answer['sentence']}")
+    return [Picked(one["index"], one["uuid"], one["name"], Bytes(one["usable_bytes"]),
+                   one["cuda_index"]) for one in answer["picked"]]
+
+
+def _on_box(box: Any, need: int) -> torch.device:
+    import torch
+
+    cards = [box[i] for i in range(len(box))]
+    best = max(cards, key=lambda card: card.free)
+    if best.free < need:
+        raise BusyError(f"[find_best_device] need {Bytes(need)}; best is {best.device} with "
+                        f"{best.free} free")
+    return torch.device("sim", best.index)
+
+
+def _device(picked: Picked) -> torch.device:
+    import torch
+
+    if picked.cuda_index is None:
+        raise UnavailableError(f"[find_best_device] CUDA_VISIBLE_DEVICES hides GPU {picked.index} "
+                               f"({picked.name}) from this process; try unsetting it")
+    return torch.device("cuda", picked.cuda_index)
+
+
+def _or_cpu(find: Callable[[], torch.device], allow_cpu: bool) -> torch.device:
+    import torch
+
+    try:
+        return find()
+    except (BusyError, UnavailableError) as why:
+        if not allow_cpu:
+            raise
+        warnings.warn(f"{why}; taking the CPU", stacklevel=3)
+        return torch.device("cpu")
+
+
+def find_best_device(min_memory: Optional[Size] = None, *, min_memory_mb: Optional[float] = None,
+                     allow_cpu: bool = True) -> torch.device:
+    """The card with the most usable memory of those with at least `min_memory`; of simulated ones
+    while this process simulates. Without one the CPU, with a warning that says why - or, with
+    allow_cpu=False, BusyError or UnavailableError.
+
+        device = headroom.find_best_device("10GiB")
+    """
+    need = _need(min_memory, min_memory_mb)
+    box = _simulated_box()
+    if box is not None:
+        return _or_cpu(lambda: _on_box(box, need), allow_cpu)
+    return _or_cpu(lambda: _device(select_gpus(need)[0]), allow_cpu)
+
+
+def wait_for_gpu(min_memory: Optional[Size] = None, *, timeout: float = 3600, interval: float = 30,
+                 allow_cpu: bool = False, min_gpu_memory_mb: Optional[float] = None,
+                 gpu_wait_timeout_minutes: Optional[float] = None,
+                 gpu_check_interval_seconds: Optional[float] = None,
+                 progress: Optional[Callable[[str], None]] = None) -> torch.device:
+    """Waits until a card has `min_memory`, and answers with it. `timeout` and `interval` are
+    seconds; `progress` gets a sentence now and then - what is missing and who holds it -, without
+    one it goes to standard error every half minute. Raises BusyError (a TimeoutError) when none has
+    it in time, UnavailableError when no waiting can help."""
+    need = _need(min_memory, min_gpu_memory_mb)
+    if gpu_wait_timeout_minutes is not None:
+        timeout = 60 * gpu_wait_timeout_minutes
+    if gpu_check_interval_seconds is not None:
+        interval = gpu_check_interval_seconds
+    box = _simulated_box()
+    if box is not None:
+        return _or_cpu(lambda: _on_box(box, need), allow_cpu)
+    tell = progress or _Rarely(30)
+    return _or_cpu(lambda: _device(select_gpus(need, timeout=timeout, interval=interval,
+                                               progress=tell)[0]), allow_cpu)
+
+
+class _Rarely:
+    """To standard error, at most so often."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.last: Optional[float] = None
+
+    def __call__(self, sentence: str) -> None:
+        now = time.monotonic()
+        if self.last is None or now - self.last >= self.seconds:
+            self.last = now
+            print(f"headroom: waiting: {sentence}", file=sys.stderr)

@@ -1,0 +1,142 @@
+"""What a dry run found. Sizes are `Bytes`; docs/reference/json.md has the same as a document."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Optional
+
+from headroom import _engine
+from headroom.sizes import Bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Peak:
+    allocated: Bytes  # blocks handed out: torch.cuda.max_memory_allocated()
+    active: Bytes  # every tensor rounded to 512 bytes, workspaces left out
+    requested: Bytes  # as asked for
+    reserved: Bytes  # taken from the card: torch.cuda.max_memory_reserved()
+    process: Bytes  # and the CUDA context: what nvidia-smi would show
+    phase: str  # in which `allocated` was highest: "forward", "backward", "optimizer", ...
+    step: int  # counted from 1; 0: before the first
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What the memory at the peak is; they add up to Peak.allocated."""
+    parameters: Bytes
+    buffers: Bytes
+    inputs: Bytes
+    gradients: Bytes
+    optimizer: Bytes
+    activations: Bytes
+    temporaries: Bytes
+    workspace: Bytes
+    rounding: Bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class ModulePeak:
+    name: str  # "" is everything
+    peak: Bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class StepPeak:
+    step: int
+    allocated: Bytes  # the highest in this step
+    after: Bytes  # when it had ended
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A tensor that was alive at the peak."""
+    bytes: Bytes
+    category: str
+    phase: str
+    step: int
+    module: str
+    operation: str
+
+
+def _sized(document: dict[str, Any]) -> dict[str, Any]:
+    """Keys that end in _bytes lose that, and their values are Bytes."""
+    out: dict[str, Any] = {}
+    for key, value in document.items():
+        if key.endswith("_bytes"):
+            out[key.removesuffix("_bytes")] = None if value is None else Bytes(value)
+        else:
+            out[key] = value
+    return out
+
+
+class Report:
+    """How much memory a training step needs, when, and what for.
+
+        report = headroom.estimate(model, batch, gpu="RTX 4090")
+        report.fits, report.peak.allocated, report.peak.phase
+        print(report)
+    """
+
+    def __init__(self, report: _engine.Report) -> None:
+        self._report = report
+        self._document = report.document()
+
+    @property
+    def peak(self) -> Peak:
+        return Peak(**_sized(self._document["peak"]))
+
+    @property
+    def at_peak(self) -> Parts:
+        return Parts(**_sized(self._document["at_peak"]))
+
+    @property
+    def by_module(self) -> list[ModulePeak]:
+        """The most that each module held at one time, its children included; the largest first."""
+        return [ModulePeak(**_sized(one)) for one in self._document["by_module"]]
+
+    @property
+    def per_step(self) -> list[StepPeak]:
+        return [StepPeak(**_sized(one)) for one in self._document["per_step"]]
+
+    @property
+    def biggest(self) -> list[Held]:
+        """The largest tensors at the peak."""
+        return [Held(**{"bytes" if key == "bytes" else key: Bytes(value) if key == "bytes" else value
+                        for key, value in one.items()}) for one in self._document["biggest"]]
+
+    @property
+    def out_of_memory(self) -> Optional[dict[str, Any]]:
+        """The request that did not fit. `peak` is then what would be needed, or, of a dry run on a
+        card of one's own simulation, how far it came."""
+        found = self._document["out_of_memory"]
+        return None if found is None else _sized(found)
+
+    @property
+    def fits(self) -> bool:
+        return self._document["out_of_memory"] is None
+
+    @property
+    def values_read_as_zero(self) -> int:
+        """How often the step read a value from the card (`.item()`): what depends on it may differ."""
+        return self._document["values_read_as_zero"]
+
+    @property
+    def took_s(self) -> float:
+        return self._document["took_s"]
+
+    def document(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        return self._document
+
+    def describe(self, modules: int = 5, tensors: int = 5) -> str:
+        return self._report.describe(modules, tensors)
+
+    def write_trace(self, path: str) -> None:
+        """Each allocation, for `headroom trace` (docs/formats/trace.md). Needs trace=True."""
+        self._report.write_trace(path)
+
+    def __str__(self) -> str:
+        return self.describe()
+
+    def __repr__(self) -> str:
+        fits = "fits" if self.fits else "does not fit"
+        return f"<Report: peak {self.peak.allocated} in {self.peak.phase}, {fits}>"

@@ -1,0 +1,161 @@
+"""Simulated GPUs in this process: `sim:0` and its like are devices for everything that torch does.
+
+    box = headroom.simulate("8x24GiB")
+    model = Net().to("sim:1")
+    ...
+    torch.sim.max_memory_allocated("sim:1")
+"""
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Iterator, Optional
+
+import torch
+
+from headroom import _backend, _engine
+from headroom.errors import UsageError
+from headroom.sizes import Bytes, Size
+
+
+class Card:
+    """One simulated card. It outlives its simulation for as long as a tensor lies on it."""
+
+    def __init__(self, card: _engine.Card) -> None:
+        self._card = card
+
+    @property
+    def index(self) -> int:
+        return self._card.index
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("sim", self.index)
+
+    @property
+    def name(self) -> str:
+        return self._card.name
+
+    @property
+    def capacity(self) -> Bytes:
+        return Bytes(self._card.capacity)
+
+    @property
+    def free(self) -> Bytes:
+        """Of the card; what the allocator keeps in its cache is not free."""
+        return Bytes(self._card.free_bytes)
+
+    @property
+    def mode(self) -> str:
+        """"shape-only" (tensors have no data, every value reads as zero) or "compute" (the CPU's
+        kernels run). Tensors that were made shape-only have no data later on."""
+        return self._card.mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        self._card.mode = mode
+
+    @property
+    def rules(self) -> str:
+        """Whose kernels' inner sizes are followed: "cuda", or "cpu" to compare with tools that run
+        there."""
+        return self._card.rules
+
+    @rules.setter
+    def rules(self, rules: str) -> None:
+        self._card.rules = rules
+
+    @property
+    def values_read_as_zero(self) -> int:
+        """How often a value was read (`.item()`) while there was none."""
+        return self._card.values_read_as_zero
+
+    def hold(self, size: Size) -> None:
+        """From here on a neighbour holds so much of the card; 0: nothing any more."""
+        self._card.set_used_by_others(Bytes(size))
+
+    def __repr__(self) -> str:
+        return f"<{self.device}: {self.name}, {self.free} free of {self.capacity}>"
+
+
+class Simulation:
+    """A box of cards, until `end()`, the end of a `with`, or the next `simulate()`."""
+
+    def __init__(self, box: _engine.Box) -> None:
+        self._box = box
+
+    def __len__(self) -> int:
+        return self._box.cards()
+
+    def __getitem__(self, index: int) -> Card:
+        if not 0 <= index < len(self):
+            raise IndexError(f"a box of {len(self)} cards has no card {index}")
+        return Card(self._box.card(index))
+
+    def __iter__(self) -> Iterator[Card]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def lives(self) -> bool:
+        return self._box.lives
+
+    def inject(self, what: str) -> _engine.InjectionScope:
+        """Out-of-memory or a neighbour on demand, for as long as the answer is kept: "oom@100",
+        "oom@step=3:phase=backward", "neighbour@step=2:30%" (docs/guides/simulated-gpus.md)."""
+        return _engine.InjectionScope(self._box, what)
+
+    def end(self) -> None:
+        """The cards are gone; tensors on them may still be freed, not used."""
+        self._box.end()
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.end()
+
+    def __repr__(self) -> str:
+        return f"<Simulation of {', '.join(map(repr, self))}>" if self.lives else "<Simulation, ended>"
+
+
+_current: Optional[Simulation] = None
+
+
+def current_box() -> Optional[Simulation]:
+    """The box that lives in this process."""
+    return _current if _current is not None and _current.lives else None
+
+
+def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
+             settings: Optional[str] = None, slow_way: bool = False,
+             cublas_workspaces: bool = True) -> Simulation:
+    """Makes a box of simulated cards: "8x24GiB", "RTX 4090", "2xH100", "8x24GiB@lab" (shared with
+    other processes). An earlier box of this process ends.
+
+    mode: "shape-only" - a training step in milliseconds, without data - or "compute".
+    rules: "cuda", or "cpu" to compare with tools that run on the CPU.
+    settings: as PYTORCH_CUDA_ALLOC_CONF; None: what the environment says.
+    slow_way: operators without a shape rule run on the CPU, over zeros.
+
+    A process that has used CUDA cannot simulate (UnavailableError): `estimate` and `fit` make a
+    process of their own there."""
+    global _current
+    if _current is not None:
+        _current.end()
+    _backend.check_torch()
+    box = Simulation(_engine.simulate(spec, mode, rules, settings, slow_way, cublas_workspaces))
+    _backend.register()
+    _current = box
+    return box
+
+
+def card_of(device: torch.device | str | int) -> Card:
+    """The card behind a device of this process's simulation."""
+    box = current_box()
+    if box is None:
+        raise UsageError("[card_of] expected a simulation, received none; try headroom.simulate(...)")
+    device = torch.device("sim", device) if isinstance(device, int) else torch.device(device)
+    if device.type != "sim":
+        raise UsageError(f"[card_of] expected a simulated device, received '{device}'; try sim:0")
+    index = device.index if device.index is not None else torch.accelerator.current_device_index()
+    return box[index]
