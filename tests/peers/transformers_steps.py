@@ -30,7 +30,7 @@ DEFAULTS = {"task": None, "seq": None, "target_seq": None, "image": 224, "mask":
 
 
 class Answers(TorchFunctionMode):
-    """Answers where Python asks a tensor without data for its value:
+    """Answers where Python asks a tensor without data (`unknown`) for its value:
 
     - Is the attention mask all ones? (`mask.all()`, `torch.all(mask == 1)`): yes, so sdpa gets no
       mask and keeps is_causal. Every other yes-or-no question is answered no: OPT's layer drop
@@ -51,10 +51,11 @@ class Answers(TorchFunctionMode):
             return self.value(name, args[0])
         if name == "nonzero":
             self.experts, self.asked = args[0].shape[0], 0
-            return torch.empty(self.experts, 1, dtype=torch.int64)
+            return torch.empty(self.experts, 1, dtype=torch.int64, device=args[0].device)
         if name == "where" and len(args) == 1:
             choices, tokens = args[0].shape
-            return torch.empty(choices * tokens // self.experts, 2, dtype=torch.int64).unbind(1)
+            return torch.empty(choices * tokens // self.experts, 2, dtype=torch.int64,
+                               device=args[0].device).unbind(1)
         result = func(*args, **(kwargs or {}))
         if name == "all":
             self.all_are[result] = True
@@ -72,7 +73,10 @@ class Answers(TorchFunctionMode):
 
 
 def unknown(tensor):
-    return isinstance(tensor, FakeTensor) and tensor.constant is None
+    """Without data: a fake tensor, or one on a simulated card."""
+    if isinstance(tensor, FakeTensor):
+        return tensor.constant is None
+    return tensor.device.type == "sim"
 
 
 def optimizer_of(settings, parameters):
@@ -96,7 +100,7 @@ def optimizer_of(settings, parameters):
 
 
 class Training:
-    """Made under FakeTensorMode."""
+    """Made under FakeTensorMode, or on a simulated card."""
 
     def __init__(self, case):
         self.settings = {**DEFAULTS, **case["settings"]}

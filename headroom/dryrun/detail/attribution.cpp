@@ -134,8 +134,11 @@ trace::Name Attribution::module_of_backward() const {
 Whereabouts Attribution::now() const {
   if (in_backward())
     return {of_thread.owner == id_ ? of_thread.at.module : 0, trace::Phase::backward};
-  if (of_thread.owner == id_) return of_thread.at;
-  return {0, phase_now(false)};
+  if (of_thread.owner != id_) return {0, phase_now(false)};
+  // An optimizer's first act may be a tensor of its own, before any operator.
+  const bool has_left = of_thread.at.phase == trace::Phase::forward && after_backward_;
+  if (has_left && !at::GradMode::is_enabled()) return {0, trace::Phase::optimizer};
+  return of_thread.at;
 }
 
 std::vector<at::Tensor> Attribution::parameters() const {

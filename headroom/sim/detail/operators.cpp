@@ -52,14 +52,28 @@ bool takes_host_tensors(std::string_view name) {
 
 // LibTorch has a fallback for Meta that only throws, so one kernel or another is always found
 // there.
-bool has_meta_kernel(const c10::OperatorHandle& handle) {
+bool has_kernel_for_meta(const c10::OperatorHandle& handle, bool in_python) {
   using c10::DispatchKey;
-  for (const DispatchKey key : {DispatchKey::Meta, DispatchKey::CompositeExplicitAutograd,
+  for (const DispatchKey key : {DispatchKey::CompositeExplicitAutograd,
                                 DispatchKey::CompositeExplicitAutogradNonFunctional,
                                 DispatchKey::CompositeImplicitAutograd})
     if (handle.hasKernelForDispatchKey(key)) return true;
-  return false;
+  return !in_python && handle.hasKernelForDispatchKey(DispatchKey::Meta);
 }
+
+// In a Python process torch registers Meta kernels written in Python, also for operators that C++
+// gives shapes to in another way. They are slow, and some refuse what a card takes (a number on the
+// host, as masked_fill's value), so they come last.
+bool is_python_meta(const c10::OperatorHandle& handle) {
+  if (!handle.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return false;
+  const std::string registered = handle.dumpState();
+  const std::size_t begin = registered.find("\nMeta: ") + 1;
+  return registered.substr(begin, registered.find('\n', begin) - begin).find(".py:") !=
+         std::string::npos;
+}
+
+// For a backend that has no kernels of its own, what C++ composes of others is found.
+constexpr c10::DispatchKey kNobodys = c10::DispatchKey::IPU;
 
 Operator look_up(const c10::OperatorHandle& handle) {
   const c10::FunctionSchema& schema = handle.schema();
@@ -67,7 +81,9 @@ Operator look_up(const c10::OperatorHandle& handle) {
   op.name = c10::toString(handle.operator_name());
   op.arguments = schema.arguments().size();
   if (op.name.starts_with("aten::")) op.entry = rules::table().find(op.name.substr(6));
-  op.on_meta = has_meta_kernel(handle);
+  op.on_python_meta = is_python_meta(handle);
+  op.on_meta = has_kernel_for_meta(handle, op.on_python_meta);
+  op.meta_key = op.on_python_meta ? kNobodys : c10::DispatchKey::Meta;
   op.on_cpu = handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   op.takes_host_tensors = takes_host_tensors(op.name);
   op.is_view = returns_views_only(schema);

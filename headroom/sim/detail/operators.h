@@ -13,7 +13,9 @@ struct Operator {
   std::string name;  // "aten::where.self"
   std::size_t arguments = 0;
   const rules::Entry* entry = nullptr;  // what Headroom's own table has; null: nothing
-  bool on_meta = false;                 // LibTorch gives its shapes
+  bool on_meta = false;                 // LibTorch gives its shapes,
+  c10::DispatchKey meta_key = c10::DispatchKey::Meta;  // by the kernel that is found there
+  bool on_python_meta = false;                         // torch does, in a Python process
   bool on_cpu = false;
   bool is_view = false;             // its results share the arguments' memory
   bool takes_host_tensors = false;  // besides the card's, as CUDA does

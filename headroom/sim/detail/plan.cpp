@@ -33,10 +33,10 @@ void map_results(Call& call, const Aliases& aliases, Plan& plan) {
   });
 }
 
-bool plan_from_meta(Call& call, Plan& plan) {
+bool plan_from_meta(Call& call, Plan& plan, c10::DispatchKey key) {
   Aliases aliases(DeviceType::Meta);
   call.replace_arguments(aliases, DeviceType::Meta);
-  call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
+  call.handle.redispatchBoxed(c10::DispatchKeySet(key), &call.stack);
   map_results(call, aliases, plan);
   return true;
 }
@@ -51,8 +51,9 @@ bool plan_shapes(Call& call, Plan& plan) {
   if (call.op.has_rule()) return plan_from_rule(call);
   if (call.op.entry != nullptr && !call.op.entry->needs_values.empty())
     throw rules::NeedsValues{call.op.entry->needs_values};
-  if (call.op.on_meta) return plan_from_meta(call, plan);
-  return plan_from_schema(call.handle, call.stack);
+  if (call.op.on_meta) return plan_from_meta(call, plan, call.op.meta_key);
+  if (plan_from_schema(call.handle, call.stack)) return true;
+  return call.op.on_python_meta && plan_from_meta(call, plan, c10::DispatchKey::Meta);
 }
 
 std::string first_sentence(const std::string& text) {
