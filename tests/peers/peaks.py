@@ -50,7 +50,7 @@ class Training:
     def loss(self):
         if not self.autocast:
             return self.net.loss(*self.batch)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(self.batch[0].device.type, dtype=torch.bfloat16):
             return self.net.loss(*self.batch)
 
     def run(self, before_step=lambda: None, steps=STEPS):

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "headroom/base/error.h"
+#include "headroom/dryrun/dry_run.h"
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/sim/injection.h"
 
@@ -44,6 +45,12 @@ Rules rules_of(const std::string& text) {
   if (text == "cuda") return Rules::cuda;
   if (text == "cpu") return Rules::cpu;
   throw UsageError(expectation("simulate", "rules 'cuda' or 'cpu'", text));
+}
+
+// One card without a limit besides all that --gpus takes.
+gpu::SimulatedBox box_for(const std::string& spec) {
+  if (spec == "unlimited") return {.cards = {dryrun::card_for(spec)}, .name = {}};
+  return gpu::parse_simulated(spec);
 }
 
 const char* text_of(Mode mode) {
@@ -93,7 +100,7 @@ void add_simulation(py::module_& module) {
                                        .slow_way = slow_way,
                                        .cublas_workspaces = cublas_workspaces};
         if (settings) options.settings = allocator::parse_settings(*settings);
-        return Box(sim::simulate(spec, options));
+        return Box(sim::simulate(box_for(spec), options));
       },
       py::arg("spec"), py::arg("mode"), py::arg("rules"), py::arg("settings"), py::arg("slow_way"),
       py::arg("cublas_workspaces"));
