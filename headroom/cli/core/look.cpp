@@ -46,14 +46,17 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
 }
 
 lease::Contents leases_now() {
+  lease::Contents none;
   try {
     const auto directory = lease::Directory::existing();
-    return directory ? directory->contents() : lease::Contents{};
+    return directory ? directory->contents() : none;
   } catch (const BusyError& error) {
-    lease::Contents unknown;
-    unknown.warnings.emplace_back(error.what());
-    return unknown;
+    none.riddles.emplace_back("all of them");
+    none.warnings.emplace_back(error.what());
+  } catch (const UnavailableError& error) {
+    none.warnings.emplace_back(error.what());
   }
+  return none;
 }
 
 }  // namespace headroom::cli

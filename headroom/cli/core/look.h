@@ -30,8 +30,8 @@ struct Look {
 [[nodiscard]] Look look_at_machine(const std::string& gpus,
                                    gpu::SamplerOptions options = {.keep_sampling = false});
 
-// The leases of this machine; none if there is no folder for them, or if it cannot be read, which
-// is a warning then.
+// The leases of this machine. None if there is no folder for them, or, which is a warning, one that
+// can carry none. If it cannot be read that is a warning, too, and then any card may be reserved.
 [[nodiscard]] lease::Contents leases_now();
 
 }  // namespace headroom::cli
