@@ -29,9 +29,11 @@ namespace {
 namespace fs = std::filesystem;
 using namespace headroom::literals;
 
-std::vector<fs::path> candidates() {
-  if (const auto own = environment("HEADROOM_LEASE_DIR"); own && !own->empty()) return {*own};
-  return {"/run/lock/headroom", "/dev/shm/headroom"};
+// Those on file systems that carry leases; all, for the reason to be told, if there are none.
+Directory::Paths suitable(Directory::Paths paths) {
+  Directory::Paths local = paths;
+  std::erase_if(local, [](const fs::path& path) { return !detail::is_local(path); });
+  return local.empty() ? paths : local;
 }
 
 bool is_folder(const fs::path& path) {
@@ -117,20 +119,22 @@ Directory Directory::at(const fs::path& path) {
   return Directory(path);
 }
 
-Directory Directory::open() {
-  return open(candidates());
+Directory::Paths Directory::candidates() {
+  if (const auto own = environment("HEADROOM_LEASE_DIR"); own && !own->empty()) return {*own};
+  return {"/run/lock/headroom", "/dev/shm/headroom"};
 }
 
-Directory Directory::open(const std::vector<fs::path>& paths) {
-  for (const fs::path& path : paths)
+Directory Directory::open(const Paths& paths) {
+  const Paths local = suitable(paths);
+  for (const fs::path& path : local)
     if (is_folder(path)) return at(path);
-  for (const fs::path& path : paths)
+  for (const fs::path& path : local)
     if (make_folder(path)) return at(path);
-  return at(paths.back());
+  return at(local.back());
 }
 
-std::optional<Directory> Directory::existing() {
-  for (const fs::path& path : candidates()) {
+std::optional<Directory> Directory::existing(const Paths& paths) {
+  for (const fs::path& path : suitable(paths)) {
     if (!is_folder(path)) continue;
     detail::require_local_file_system(path);
     return Directory(path);

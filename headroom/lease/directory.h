@@ -74,14 +74,15 @@ class Place {
 
 class Directory {
  public:
-  // HEADROOM_LEASE_DIR, else /run/lock/headroom or /dev/shm/headroom: the one that is there, for
-  // two would know nothing of each other, else the first that can be made. Throws WriteError if
-  // none can be made, UnavailableError on a file system that carries no leases (a network's).
-  [[nodiscard]] static Directory open();
-  // The same among these, the first the best.
-  [[nodiscard]] static Directory open(const std::vector<std::filesystem::path>& candidates);
-  // As open(), without making anything; nothing if there is none, so that nobody has leases.
-  [[nodiscard]] static std::optional<Directory> existing();
+  using Paths = std::vector<std::filesystem::path>;
+  // HEADROOM_LEASE_DIR, else /run/lock/headroom and /dev/shm/headroom.
+  [[nodiscard]] static Paths candidates();
+  // Of those whose file system carries leases the first that is there, for two folders would know
+  // nothing of each other; else the first that can be made. Throws WriteError if none can be made,
+  // UnavailableError if no file system will do (a network's).
+  [[nodiscard]] static Directory open(const Paths& paths = candidates());
+  // The same without making anything; nothing if there is none, so that nobody has leases.
+  [[nodiscard]] static std::optional<Directory> existing(const Paths& paths = candidates());
   // This folder, made if it is not there.
   [[nodiscard]] static Directory at(const std::filesystem::path& path);
 

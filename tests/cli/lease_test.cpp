@@ -13,6 +13,7 @@
 #include "headroom/lease/ledger.h"
 #include "tests/cli/headroom_process.h"
 #include "tests/lease/fixtures/children.h"
+#include "tests/lease/fixtures/shared_card.h"
 
 namespace headroom::testing {
 namespace {
@@ -190,6 +191,24 @@ TEST_F(Leases, OfAnotherNamespaceShowNoProcessOfOurs) {
   EXPECT_FALSE(named(run({"queue"}).out)) << "only mine";
   EXPECT_FALSE(named(run({"lease", "list"}).out));
   for (const int file : held) ::close(file);
+}
+
+TEST_F(Leases, OfAnotherNamespaceAreNotQuotedOnProcesses) {
+  std::string text;
+  {
+    const auto turn = directory_.take_turn();
+    lease::Waiter waiter;
+    waiter.wish.cards = {lease::fixtures::uuid_of(7)};  // a card that is not looked at
+    waiter.why = "held by PID 4242";
+    const lease::Place place = turn.make_place(waiter, turn.contents());
+    text = read_input(directory_.path() / (place.id() + ".wait"));
+    EXPECT_THAT(run({"queue"}).out, HasSubstr("PID 4242"));
+  }
+  const std::size_t at = text.find("\"pid_namespace\":");
+  text.replace(at, text.find(',', at) - at, "\"pid_namespace\":1");
+  const int file = lease::detail::make_locked_file(directory_.path(), "0badc0de.wait", text);
+  EXPECT_THAT(run({"queue"}).out, Not(HasSubstr("PID 4242")));
+  ::close(file);
 }
 
 TEST_F(Leases, HoldersAreUnknownWhereTheyAreNotLookedFor) {

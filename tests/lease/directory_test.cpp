@@ -493,6 +493,13 @@ TEST_F(LeaseFolder, TheOneThatIsThereIsTakenBeforeOneIsMade) {
   EXPECT_EQ(Directory::open({better, directory_.path()}).path(), better) << "both are there";
 }
 
+// In a container whose own files are on FUSE there is still /dev/shm.
+TEST_F(LeaseFolder, OneOnAFileSystemThatCarriesNoneIsPassedOverForAnother) {
+  EXPECT_EQ(Directory::open({"/proc/headroom", directory_.path()}).path(), directory_.path());
+  EXPECT_EQ(Directory::existing({"/proc/self", directory_.path()})->path(), directory_.path());
+  EXPECT_FALSE(Directory::existing({"/proc/headroom"}));
+}
+
 // ---- Waiting ----
 
 TEST_F(LeaseFolder, WhoWaitsSaysInWhichNamespaceItsNumberCounts) {

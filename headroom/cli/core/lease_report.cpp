@@ -54,7 +54,10 @@ std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& room
     most = room->second;
     best = &card;
   }
-  if (best == nullptr) return waiter.why;  // cards that were not looked at: what it said itself
+  // Of cards that were not looked at, what it said itself; but it speaks of its own processes.
+  if (best == nullptr)
+    return lease::is_this_pid_namespace(waiter.pid_namespace) ? waiter.why
+                                                              : "its cards were not looked at";
   std::string text = "best is " + name_of(machine, *best) + " with " + to_string(most) + " usable";
   if (most < waiter.wish.need) return text + ", short by " + to_string(waiter.wish.need - most);
   return text + ", and too few cards have that much";

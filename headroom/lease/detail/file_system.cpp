@@ -87,6 +87,13 @@ std::string file_system_name(long long kind) {
   return text.data();
 }
 
+bool is_local(const std::filesystem::path& folder) {
+  struct statfs facts {};
+  const bool told =
+      ::statfs(folder.c_str(), &facts) == 0 || ::statfs(folder.parent_path().c_str(), &facts) == 0;
+  return told && carries_leases(static_cast<long long>(facts.f_type));
+}
+
 void require_local_file_system(const std::filesystem::path& folder) {
   struct statfs facts {};
   if (::statfs(folder.c_str(), &facts) != 0)

@@ -13,6 +13,9 @@ namespace headroom::lease::detail {
 // "NFS", or "a file system of the unknown kind 0x1234".
 [[nodiscard]] std::string file_system_name(long long kind);
 
+// Whether a folder there would be on one that does.
+[[nodiscard]] bool is_local(const std::filesystem::path& folder);
+
 // Throws UnavailableError for a folder on one that carries none, or that cannot be asked.
 void require_local_file_system(const std::filesystem::path& folder);
 
