@@ -25,15 +25,6 @@ extern char** environ;  // NOLINT: POSIX names it so
 namespace headroom {
 namespace {
 
-std::string name_of(uid_t uid) {
-  std::array<char, 4096> buffer;  // NOLINT: filled by getpwuid_r
-  passwd entry{};
-  passwd* found = nullptr;
-  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
-    return entry.pw_name;
-  return std::to_string(uid);
-}
-
 WallTime boot_time(const std::filesystem::path& proc) {
   const std::string text = read_file(proc / "stat").value_or("");
   const std::size_t at = text.find("btime ");
@@ -44,6 +35,15 @@ WallTime boot_time(const std::filesystem::path& proc) {
 }
 
 }  // namespace
+
+std::string user_name(uid_t uid) {
+  std::array<char, 4096> buffer;  // NOLINT: filled by getpwuid_r
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
+    return entry.pw_name;
+  return std::to_string(uid);
+}
 
 ProcessTable::ProcessTable(std::filesystem::path proc)
     : proc_(std::move(proc)), boot_(boot_time(proc_)) {}
@@ -73,16 +73,13 @@ std::optional<ProcessFacts> ProcessTable::facts(const ProcessStat& process) cons
   while (!command.empty() && command.back() == '\0') command.pop_back();
   if (command.empty())
     command = "[" + std::string(trim(read_file(folder / "comm").value_or("?"))) + "]";
-  // The ends of arguments become blanks. So do line breaks and escapes in somebody's arguments or
-  // name: they must not reach a table or a terminal.
-  std::replace_if(
-      command.begin(), command.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  // The ends of arguments become blanks, too.
   const double since_boot = static_cast<double>(process.identity.start_ticks) /
                             static_cast<double>(::sysconf(_SC_CLK_TCK));
   return ProcessFacts{
-      .user = name_of(owner.st_uid),
+      .user = user_name(owner.st_uid),
       .uid = owner.st_uid,
-      .command = std::move(command),
+      .command = without_controls(std::move(command)),
       .started = boot_ + std::chrono::duration_cast<WallTime::duration>(Seconds(since_boot))};
 }
 

@@ -68,6 +68,9 @@ class ProcessTable {
 
 [[nodiscard]] ProcessIdentity this_process();
 
+// The user's name, or its number where the name is unknown. May ask a server for it.
+[[nodiscard]] std::string user_name(uid_t uid);
+
 // The outcome of a helper command that was run to its end or stopped at `limit`.
 struct CommandResult {
   bool started = false;

@@ -70,6 +70,26 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return out;
 }
 
+std::string_view beginning(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+  while (bytes > 0 && continues(text[bytes])) --bytes;
+  return text.substr(0, bytes);
+}
+
+std::string without_controls(std::string text) {
+  unsigned char before = 0;
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    // U+0080 to U+009F are C2 80 to C2 9F in UTF-8.
+    const bool latin = before == 0xC2 && byte >= 0x80 && byte <= 0x9F;
+    if (latin) *(&c - 1) = ' ';
+    if (latin || byte < 0x20 || byte == 0x7F) c = ' ';
+    before = byte;
+  }
+  return text;
+}
+
 std::optional<long long> to_integer(std::string_view text) {
   return parse_whole<long long>(text);
 }

@@ -15,6 +15,13 @@ namespace headroom {
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view between);
 
+// At most so many bytes of it, and no half of a UTF-8 character at the end.
+[[nodiscard]] std::string_view beginning(std::string_view text, std::size_t bytes);
+
+// With blanks for line breaks, escapes and other control characters (of ASCII and of Latin 1):
+// somebody else's words must not reach a table or a terminal with these.
+[[nodiscard]] std::string without_controls(std::string text);
+
 // A whole text as a number; nothing for anything else ("12x", "", " 1", "nan", beyond the range).
 [[nodiscard]] std::optional<long long> to_integer(std::string_view text);
 [[nodiscard]] std::optional<double> to_number(std::string_view text);

@@ -82,8 +82,10 @@ struct Card {
 
   std::optional<Clock::time_point> sampled;            // when `memory` was read
   std::optional<Clock::time_point> processes_sampled;  // when `processes` was read
-  // Free, but others have reserved it (headroom/lease/ledger.h); 0 as sampled.
-  Bytes promised{0};
+  // What the ledger of leases takes from it (headroom/lease/ledger.h); nothing as sampled.
+  Bytes promised{0};    // free, but others have reserved it
+  Bytes margin{0};      // never given to anybody
+  bool closed = false;  // nobody is given anything of it now
   bool stuck = false;   // the driver has not come back from a call about this card
   std::string trouble;  // why something is unknown, in the driver's words ("GPU is lost")
 };
@@ -94,9 +96,10 @@ struct Card {
 // No decision rests on data older than this.
 inline constexpr Seconds kFreshFor{2.0};
 
-// What this process could be given on the card right now, or nothing if that is not known. A card
-// that takes no further process (compute mode, MIG parent) has 0, and what others have reserved of
-// it (`promised`) is theirs.
+// What this process could be given on the card right now, or nothing if that is not known: what is
+// free, without what others have reserved and without the margin. A card that takes no further
+// process (compute mode, MIG parent) or is `closed` has 0. The one such figure: what is shown and
+// what is decided by come from here.
 [[nodiscard]] std::optional<Bytes> usable_now(const Card& card);
 
 struct Machine {

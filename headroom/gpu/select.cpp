@@ -61,7 +61,16 @@ bool is_fresh(const Card& card, Clock::time_point now) {
 
 bool could_ever_give(const Card& card, Bytes need) {
   if (!card.memory) return true;
-  return need <= card.memory->total - card.memory->reserved.value_or(Bytes{0});
+  return need <= card.memory->total - card.memory->reserved.value_or(Bytes{0}) - card.margin;
+}
+
+// ": 64.0 MiB of each are never promised" where a card lacks no more than that.
+std::string about_margin(const Machine& machine, Bytes need) {
+  for (const Card& card : machine.cards)
+    if (can_be_taken(card) && !could_ever_give(card, need) &&
+        could_ever_give(card, need - card.margin))
+      return ": " + to_string(card.margin) + " of each are never promised";
+  return "";
 }
 
 std::string why_hopeless(int cards, int large_enough, int count) {
@@ -166,7 +175,8 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
   }
   if (any_card && !selection.stale && large_enough < request.count) {
     selection.hopeless = true;
-    selection.sentence += "; " + why_hopeless(cards, large_enough, request.count);
+    selection.sentence += "; " + why_hopeless(cards, large_enough, request.count) +
+                          about_margin(machine, request.need);
   }
   if (!selection.stale && !silent_cards.empty())
     selection.sentence += "; the driver does not answer for " + join(silent_cards, ", ");

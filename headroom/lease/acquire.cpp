@@ -71,7 +71,8 @@ class Seeker {
 
  private:
   [[nodiscard]] Seconds elapsed() const { return Clock::now() - start_; }
-  [[nodiscard]] long long ticket() const { return place_ ? place_->ticket() : kLastTicket; }
+  // Of no waiter while it has no place: behind everybody.
+  [[nodiscard]] std::string id() const { return place_ ? place_->id() : ""; }
 
   // ---- Looking ----
 
@@ -107,7 +108,7 @@ class Seeker {
     }
     look_ = look_at(std::move(machine), before);
     rooms_ = rooms_of(look_, before);
-    left_ = left_by_earlier(rooms_, ticket(), before.waiting, before.grants);
+    left_ = left_by_earlier(rooms_, before.waiting, id(), before.grants);
     gpu::Machine mine = options_.narrow ? options_.narrow(look_.machine) : look_.machine;
     cards_.clear();
     for (const gpu::Card& card : mine.cards)
@@ -137,24 +138,11 @@ class Seeker {
     return cards;
   }
 
-  // What the selection cannot know: leases, the line, and the margin.
+  // What the selection cannot know: leases and the line.
   void explain(gpu::WaitResult& result) const {
     gpu::Selection& selection = result.selection;
     if (selection.stale || cards_.empty()) return;
-    const auto could = std::count_if(
-        look_.machine.cards.begin(), look_.machine.cards.end(), [this](const gpu::Card& card) {
-          const bool mine = std::find(cards_.begin(), cards_.end(), card.uuid) != cards_.end();
-          return mine && (!card.memory ||
-                          request_.need + kMargin <=
-                              card.memory->total - card.memory->reserved.value_or(Bytes{0}));
-        });
-    if (!selection.hopeless && could < request_.count) {
-      selection.hopeless = true;
-      result.timed_out = false;
-      selection.sentence += "; no card has that much even when empty, for " + to_string(kMargin) +
-                            " of each are never promised";
-    }
-    selection.sentence += also_in_the_way(look_, cards_, ticket());
+    selection.sentence += also_in_the_way(look_, cards_, id());
   }
 
   // ---- Taking ----
@@ -163,7 +151,7 @@ class Seeker {
   std::optional<Lease> try_to_take(gpu::Selection& selection) {
     try {
       if (auto lease = take(selection)) return lease;
-      selection.sentence = "somebody else took it first" + also_in_the_way(look_, cards_, ticket());
+      selection.sentence = "somebody else took it first" + also_in_the_way(look_, cards_, id());
     } catch (const BusyError& error) {
       if (elapsed() >= options_.timeout && !options_.cancel.stop_requested()) throw;
       selection.sentence = error.what();
@@ -175,7 +163,7 @@ class Seeker {
   std::optional<Lease> take(const gpu::Selection& selection) {
     const Directory::Turn turn = directory_.take_turn(Seconds(3.0), options_.cancel);
     const Contents now = turn.contents();
-    const Rooms left = left_by_earlier(rooms_of(look_, now), ticket(), now.waiting, now.grants);
+    const Rooms left = left_by_earlier(rooms_of(look_, now), now.waiting, id(), now.grants);
     Claim claim;
     claim.ticket = place_ ? place_->ticket() : 0;
     claim.user = user_;
@@ -222,7 +210,7 @@ class Seeker {
 
   // Those behind let those before them look first.
   [[nodiscard]] Seconds pause_of_position(Seconds each) const {
-    return each * std::min(position(look_.before.waiting, ticket()), 50);
+    return each * std::min(position(look_.before.waiting, id()), 50);
   }
 
   [[nodiscard]] Clock::time_point next_look() const {

@@ -20,13 +20,13 @@ bool is_open_for_writing(int folder, const char* name) {
   return ::fstatat(folder, name, &link, AT_SYMLINK_NOFOLLOW) == 0 && (link.st_mode & S_IWUSR) != 0;
 }
 
-// The inodes of the leases that the process holds open; none where that may not be looked at.
-// Asked for every process on a card at every look: as few system calls as can be.
-std::set<ino_t> open_leases(pid_t pid) {
-  std::set<ino_t> inodes;
+// The leases that the process holds open; none where that may not be looked at. Asked for every
+// process on a card at every look: as few system calls as can be.
+std::set<FileNumber> open_leases(pid_t pid) {
+  std::set<FileNumber> leases;
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   const std::unique_ptr<DIR, int (*)(DIR*)> files(::opendir(folder.c_str()), &::closedir);
-  if (!files) return inodes;
+  if (!files) return leases;
   std::array<char, PATH_MAX> target;  // NOLINT: filled by readlinkat
   while (const dirent* file = ::readdir(files.get())) {
     const ssize_t length =
@@ -37,14 +37,9 @@ std::set<ino_t> open_leases(pid_t pid) {
     struct stat facts {};
     if (name.ends_with(".lease") && is_open_for_writing(::dirfd(files.get()), file->d_name) &&
         ::fstatat(::dirfd(files.get()), file->d_name, &facts, 0) == 0)
-      inodes.insert(facts.st_ino);
+      leases.insert({facts.st_dev, facts.st_ino});
   }
-  return inodes;
-}
-
-std::uint64_t this_pid_namespace() {
-  struct stat facts {};
-  return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
+  return leases;
 }
 
 // Whose process it is: the owner of its folder in /proc.
@@ -55,24 +50,20 @@ bool belongs_to(pid_t pid, uid_t uid) {
 
 }  // namespace
 
-bool owner_is_seen(const Claim& claim) {
-  return claim.pid_namespace == this_pid_namespace();
-}
-
 Attribution::Attribution(const std::vector<Claim>& leases, ProcessTable processes)
-    : leases_(leases), processes_(std::move(processes)), pid_namespace_(this_pid_namespace()) {}
+    : leases_(leases), processes_(std::move(processes)) {}
 
 const std::vector<std::size_t>& Attribution::own_leases(const ProcessIdentity& process) {
   const auto known = own_.find(process);
   if (known != own_.end()) return known->second;
   std::vector<std::size_t>& own = own_[process];
-  const std::set<ino_t> open = open_leases(process.pid);
+  const std::set<FileNumber> open = open_leases(process.pid);
   for (std::size_t i = 0; i < leases_.size(); ++i) {
     const Claim& lease = leases_[i];
     // Nobody can draw somebody else's process into his lease by naming it as its owner.
-    const bool asked = lease.pid_namespace == pid_namespace_ && lease.owner == process &&
+    const bool asked = lease.owner == process && is_this_pid_namespace(lease.pid_namespace) &&
                        belongs_to(process.pid, lease.uid);
-    if (asked || open.contains(lease.inode)) own.push_back(i);
+    if (asked || open.contains(lease.file)) own.push_back(i);
   }
   return own;
 }
@@ -97,11 +88,12 @@ std::string Attribution::lease_of(const gpu::GpuProcess& process, const gpu::Uui
   return {};
 }
 
-UsedByLease Attribution::used_on(const gpu::Card& card) {
-  UsedByLease used;
+std::optional<UsedByLease> Attribution::used_on(const gpu::Card& card) {
   const bool together = card.processes && card.sampled && card.processes_sampled &&
                         *card.processes_sampled >= *card.sampled;
-  if (!together || leases_.empty()) return used;
+  if (!together) return {};
+  UsedByLease used;
+  if (leases_.empty()) return used;
   for (const gpu::GpuProcess& process : *card.processes) {
     if (!process.used || process.used->count == 0) continue;
     const std::string lease = lease_of(process, card.uuid);
@@ -115,9 +107,9 @@ std::map<std::string, std::vector<pid_t>> descriptor_holders(const std::vector<C
   std::map<std::string, std::vector<pid_t>> holders;
   if (leases.empty()) return holders;
   for (const pid_t pid : processes.all()) {
-    const std::set<ino_t> open = open_leases(pid);
+    const std::set<FileNumber> open = open_leases(pid);
     for (const Claim& lease : leases)
-      if (open.contains(lease.inode)) holders[lease.id].push_back(pid);
+      if (open.contains(lease.file)) holders[lease.id].push_back(pid);
   }
   return holders;
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,6 @@ namespace headroom::lease {
 // What each lease's processes use of a card; a lease that is missing uses nothing.
 using UsedByLease = std::map<std::string, Bytes>;
 
-// Whether the process that asked for the lease is a number here: in the same PID namespace.
-[[nodiscard]] bool owner_is_seen(const Claim& claim);
-
 class Attribution {
  public:
   // Keeps what it found out about processes: make a new one for each look at the machine.
@@ -34,8 +32,8 @@ class Attribution {
   // The identifier of the lease that the process belongs to on this card; empty: of none.
   [[nodiscard]] std::string lease_of(const gpu::GpuProcess& process, const gpu::Uuid& card);
 
-  // Of a card whose process list is as new as its memory; of any other nothing is known.
-  [[nodiscard]] UsedByLease used_on(const gpu::Card& card);
+  // Nothing is known of a card whose process list is not as new as its memory.
+  [[nodiscard]] std::optional<UsedByLease> used_on(const gpu::Card& card);
 
  private:
   // Positions of the leases that the process itself has to do with.
@@ -43,7 +41,6 @@ class Attribution {
 
   const std::vector<Claim>& leases_;
   const ProcessTable processes_;
-  const std::uint64_t pid_namespace_;
   std::map<ProcessIdentity, std::vector<std::size_t>> own_;
 };
 

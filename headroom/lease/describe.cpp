@@ -9,7 +9,7 @@ namespace {
 
 std::string shortened(const std::string& command) {
   constexpr std::size_t kWidth = 40;
-  return command.size() > kWidth ? command.substr(0, kWidth) + "..." : command;
+  return command.size() > kWidth ? std::string(beginning(command, kWidth)) + "..." : command;
 }
 
 Bytes unused_by(const Look& look, const Claim& lease, const gpu::Uuid& card) {
@@ -20,21 +20,30 @@ Bytes unused_by(const Look& look, const Claim& lease, const gpu::Uuid& card) {
   return std::max(Bytes{0}, reserved_on(lease, card) - used);
 }
 
-}  // namespace
-
-std::string describe(const Claim& claim) {
-  return "lease " + claim.id + " of " + claim.user + ", PID " + std::to_string(claim.owner.pid) +
-         " (" + shortened(claim.command) + ")";
+template <typename T>
+std::string owner_of(const T& entry) {
+  return entry.uid == 0 && !entry.user.empty() ? entry.user : user_name(entry.uid);
 }
 
-int position(const std::vector<Waiter>& waiting, long long ticket) {
-  return 1 + static_cast<int>(std::count_if(waiting.begin(), waiting.end(), [&](const Waiter& w) {
-           return w.ticket < ticket && w.looking;
-         }));
+}  // namespace
+
+std::string user_of(const Claim& claim) {
+  return owner_of(claim);
+}
+
+std::string user_of(const Waiter& waiter) {
+  return owner_of(waiter);
+}
+
+std::string describe(const Claim& claim) {
+  const bool seen = is_this_pid_namespace(claim.pid_namespace);
+  return "lease " + claim.id + " of " + user_of(claim) +
+         (seen ? ", PID " + std::to_string(claim.owner.pid) : "") + " (" +
+         shortened(claim.command) + ")";
 }
 
 std::string also_in_the_way(const Look& look, const std::vector<gpu::Uuid>& cards,
-                            long long ticket) {
+                            const std::string& id) {
   constexpr std::size_t kMost = 3;
   std::vector<std::pair<Bytes, const Claim*>> holders;
   for (const Claim& lease : look.before.leases) {
@@ -50,8 +59,8 @@ std::string also_in_the_way(const Look& look, const std::vector<gpu::Uuid>& card
   if (holders.size() > kMost) names.push_back(std::to_string(holders.size() - kMost) + " more");
   std::string text;
   if (!names.empty()) text += "; reserved and not yet used: " + join(names, ", ");
-  const int place = position(look.before.waiting, ticket);
-  const int all = position(look.before.waiting, kLastTicket);
+  const int place = position(look.before.waiting, id);
+  const int all = position(look.before.waiting, "");
   if (all > 2 || place > 1)
     text += "; number " + std::to_string(place) + " of " +
             std::to_string(std::max(place, all - 1)) + " in the line";

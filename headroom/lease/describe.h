@@ -9,15 +9,19 @@
 
 namespace headroom::lease {
 
-// "lease 7f3a9c1e of alice, PID 1234 (python train.py)".
+// Whose it is: the owner of its file, whatever it says itself. Only root's files are believed, for
+// root may act for others.
+[[nodiscard]] std::string user_of(const Claim& claim);
+[[nodiscard]] std::string user_of(const Waiter& waiter);
+
+// "lease 7f3a9c1e of alice, PID 1234 (python train.py)"; without the number where it would be
+// somebody else's, in another PID namespace.
 [[nodiscard]] std::string describe(const Claim& claim);
 
 // What the sentence of a selection does not know: who reserved what of these cards and does not use
-// it yet, how many are first, and the position in the line. Empty if there is nothing to say.
+// it yet, how many are first, and the position in the line of the waiter with this identifier.
+// Empty if there is nothing to say.
 [[nodiscard]] std::string also_in_the_way(const Look& look, const std::vector<gpu::Uuid>& cards,
-                                          long long ticket);
-
-// 1 for whoever is next. Those who do not look do not count.
-[[nodiscard]] int position(const std::vector<Waiter>& waiting, long long ticket);
+                                          const std::string& id);
 
 }  // namespace headroom::lease

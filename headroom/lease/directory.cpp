@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,9 +29,11 @@ namespace {
 namespace fs = std::filesystem;
 using namespace headroom::literals;
 
-std::vector<fs::path> candidates() {
-  if (const auto own = environment("HEADROOM_LEASE_DIR"); own && !own->empty()) return {*own};
-  return {"/run/lock/headroom", "/dev/shm/headroom"};
+// Those on file systems that carry leases; all, for the reason to be told, if there are none.
+Directory::Paths suitable(Directory::Paths paths) {
+  Directory::Paths local = paths;
+  std::erase_if(local, [](const fs::path& path) { return !detail::is_local(path); });
+  return local.empty() ? paths : local;
 }
 
 bool is_folder(const fs::path& path) {
@@ -47,17 +48,6 @@ bool make_folder(const fs::path& path) {
   return is_folder(path);
 }
 
-void refuse_network(const fs::path& path) {
-  struct statfs facts {};
-  if (::statfs(path.c_str(), &facts) != 0) return;
-  const auto name = detail::network_file_system(static_cast<long long>(facts.f_type));
-  if (name)
-    throw UnavailableError(expectation("lease", "a folder of this machine for leases",
-                                       path.string() + " on " + *name,
-                                       "HEADROOM_LEASE_DIR=/dev/shm/headroom: locks on a file "
-                                       "system that may be another machine's prove nothing"));
-}
-
 std::string new_id() {
   std::random_device random;
   char text[9];
@@ -65,22 +55,19 @@ std::string new_id() {
   return text;
 }
 
-ino_t inode_of(int descriptor) {
+FileNumber number_of(int descriptor) {
   struct stat facts {};
-  return ::fstat(descriptor, &facts) == 0 ? facts.st_ino : 0;
-}
-
-std::uint64_t this_pid_namespace() {
-  struct stat facts {};
-  return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
+  if (::fstat(descriptor, &facts) != 0) return {};
+  return {facts.st_dev, facts.st_ino};
 }
 
 // Who asks, and when.
 template <typename T>
 void sign(T& entry, const Contents& now) {
   entry.id = new_id();
-  if (entry.ticket == 0) entry.ticket = now.highest_ticket + 1;
+  if (entry.ticket == 0) entry.ticket = std::min(now.highest_ticket + 1, kMostTicket);
   entry.owner = this_process();
+  entry.pid_namespace = this_pid_namespace();
   entry.uid = ::geteuid();
   if (entry.user.empty()) entry.user = std::to_string(entry.uid);
   entry.since = std::chrono::system_clock::now();
@@ -128,20 +115,30 @@ Directory Directory::at(const fs::path& path) {
         expectation("lease", "a folder for leases", path.string(),
                     "HEADROOM_LEASE_DIR: a folder that all users of the GPUs may write "
                     "(mode 1777)"));
-  refuse_network(path);
+  detail::require_local_file_system(path);
   return Directory(path);
 }
 
-Directory Directory::open() {
-  const auto paths = candidates();
-  for (const fs::path& path : paths)
-    if (make_folder(path)) return at(path);
-  return at(paths.back());
+Directory::Paths Directory::candidates() {
+  if (const auto own = environment("HEADROOM_LEASE_DIR"); own && !own->empty()) return {*own};
+  return {"/run/lock/headroom", "/dev/shm/headroom"};
 }
 
-std::optional<Directory> Directory::existing() {
-  for (const fs::path& path : candidates())
-    if (is_folder(path)) return Directory(path);
+Directory Directory::open(const Paths& paths) {
+  const Paths local = suitable(paths);
+  for (const fs::path& path : local)
+    if (is_folder(path)) return at(path);
+  for (const fs::path& path : local)
+    if (make_folder(path)) return at(path);
+  return at(local.back());
+}
+
+std::optional<Directory> Directory::existing(const Paths& paths) {
+  for (const fs::path& path : suitable(paths)) {
+    if (!is_folder(path)) continue;
+    detail::require_local_file_system(path);
+    return Directory(path);
+  }
   return {};
 }
 
@@ -209,11 +206,10 @@ Directory::Turn::~Turn() {
 
 Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
   sign(claim, now);
-  claim.pid_namespace = this_pid_namespace();
   const std::string name = claim.id + ".lease";
   const int file = detail::make_locked_file(folder_, name, detail::text_of(claim));
   ::fcntl(file, F_SETFD, 0);
-  claim.inode = inode_of(file);
+  claim.file = number_of(file);
   Lease lease(std::move(claim), file, folder_ / name);
   detail::pass(detail::Point::lease_there);
   // Noted after it is there: a look that began before this moment and did not see it will miss its
@@ -229,7 +225,7 @@ Place Directory::Turn::make_place(Waiter waiter, const Contents& now) const {
   sign(waiter, now);
   const std::string name = waiter.id + ".wait";
   const int file = detail::make_locked_file(folder_, name, detail::text_of(waiter));
-  return {waiter.ticket, file, folder_ / name};
+  return {waiter, file, folder_ / name};
 }
 
 std::vector<DeadFile> Directory::Turn::remove_dead(const Contents& now) const {
@@ -249,8 +245,8 @@ void Directory::Turn::note(const Grant& grant, const Contents& now) const {
 
 // ---- Places in the line ----
 
-Place::Place(long long ticket, int descriptor, fs::path file)
-    : ticket_(ticket), descriptor_(descriptor), file_(std::move(file)) {
+Place::Place(const Waiter& waiter, int descriptor, fs::path file)
+    : id_(waiter.id), ticket_(waiter.ticket), descriptor_(descriptor), file_(std::move(file)) {
   touch();
 }
 
@@ -259,13 +255,15 @@ Place::~Place() {
 }
 
 Place::Place(Place&& other) noexcept
-    : ticket_(other.ticket_),
+    : id_(std::move(other.id_)),
+      ticket_(other.ticket_),
       descriptor_(std::exchange(other.descriptor_, -1)),
       file_(std::move(other.file_)) {}
 
 Place& Place::operator=(Place&& other) noexcept {
   if (this != &other) {
     end();
+    id_ = std::move(other.id_);
     ticket_ = other.ticket_;
     descriptor_ = std::exchange(other.descriptor_, -1);
     file_ = std::move(other.file_);

@@ -39,7 +39,7 @@ struct DeadFile {
 struct Contents {
   std::int64_t at_ns = 0;  // on the monotonic clock: when looking began
   std::vector<Claim> leases;
-  std::vector<Waiter> waiting;  // in the order of their tickets
+  Line waiting;
   std::vector<Grant> grants;
   std::vector<DeadFile> dead;
   // Leases that somebody holds but that do not say of what: each may be of any card, and of all of
@@ -53,11 +53,12 @@ struct Contents {
 // touched again and again.
 class Place {
  public:
-  Place(long long ticket, int descriptor, std::filesystem::path file);
+  Place(const Waiter& waiter, int descriptor, std::filesystem::path file);
   ~Place();
   Place(Place&& other) noexcept;
   Place& operator=(Place&& other) noexcept;
 
+  [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] long long ticket() const { return ticket_; }
   // "I am still looking."
   void touch() const;
@@ -65,6 +66,7 @@ class Place {
  private:
   void end() noexcept;
 
+  std::string id_;
   long long ticket_ = 0;
   int descriptor_ = -1;
   std::filesystem::path file_;
@@ -72,11 +74,15 @@ class Place {
 
 class Directory {
  public:
-  // HEADROOM_LEASE_DIR, else /run/lock/headroom, else /dev/shm/headroom; made if it is not there.
-  // Throws WriteError if none can be made, UnavailableError on a network file system.
-  [[nodiscard]] static Directory open();
+  using Paths = std::vector<std::filesystem::path>;
+  // HEADROOM_LEASE_DIR, else /run/lock/headroom and /dev/shm/headroom.
+  [[nodiscard]] static Paths candidates();
+  // Of those whose file system carries leases the first that is there, for two folders would know
+  // nothing of each other; else the first that can be made. Throws WriteError if none can be made,
+  // UnavailableError if no file system will do (a network's).
+  [[nodiscard]] static Directory open(const Paths& paths = candidates());
   // The same without making anything; nothing if there is none, so that nobody has leases.
-  [[nodiscard]] static std::optional<Directory> existing();
+  [[nodiscard]] static std::optional<Directory> existing(const Paths& paths = candidates());
   // This folder, made if it is not there.
   [[nodiscard]] static Directory at(const std::filesystem::path& path);
 

@@ -1,7 +1,9 @@
 #include "headroom/lease/lease.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "headroom/lease/detail/locked_file.h"
@@ -11,8 +13,17 @@ namespace headroom::lease {
 Bytes reserved_on(const Claim& claim, const gpu::Uuid& card) {
   Bytes reserved{0};
   for (const Share& share : claim.shares)
-    if (share.card == card) reserved += share.reserved;
+    if (share.card == card) reserved = std::min(reserved + share.reserved, kMostReserved);
   return reserved;
+}
+
+std::uint64_t this_pid_namespace() {
+  struct stat facts {};
+  return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
+}
+
+bool is_this_pid_namespace(std::uint64_t pid_namespace) {
+  return pid_namespace != 0 && pid_namespace == this_pid_namespace();
 }
 
 Lease::~Lease() {

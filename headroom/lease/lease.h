@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -29,9 +30,17 @@ struct Share {
   Bytes reserved;
 };
 
+// How a descriptor of a file is recognised. Each file system counts for itself, so a number alone
+// may be another file's.
+struct FileNumber {
+  dev_t device = 0;
+  ino_t inode = 0;
+  auto operator<=>(const FileNumber&) const = default;
+};
+
 // What a lease's file says.
 struct Claim {
-  std::string id;         // "7f3a9c1e", unique in its folder
+  std::string id;         // "7f3a9c1e": the name of its file, so that no two have the same
   long long ticket = 0;   // the order in which jobs asked
   ProcessIdentity owner;  // who asked; a name for people, and where attribution starts
   std::string user;
@@ -39,11 +48,21 @@ struct Claim {
   WallTime since;
   std::vector<Share> shares;
 
-  // Not what the file says but what it is.
-  uid_t uid = 0;                    // its owner: nobody else can have written it
-  ino_t inode = 0;                  // how a descriptor of it is recognised
   std::uint64_t pid_namespace = 0;  // the one in which `owner` is a number
+
+  // Not what the file says but what it is.
+  uid_t uid = 0;  // its owner: nobody else can have written it
+  FileNumber file;
 };
+
+// The PID namespace of this process; 0 where that cannot be told.
+[[nodiscard]] std::uint64_t this_pid_namespace();
+// Whether a process number of that namespace is the same process's here.
+[[nodiscard]] bool is_this_pid_namespace(std::uint64_t pid_namespace);
+
+// No card has that much. Whoever claims more (any user may write what he likes) claims this, so
+// that sums of claims stay numbers.
+inline constexpr Bytes kMostReserved{1LL << 50};
 
 // What the claim has of this card; 0 for none.
 [[nodiscard]] Bytes reserved_on(const Claim& claim, const gpu::Uuid& card);

@@ -1,7 +1,7 @@
 #include "headroom/lease/ledger.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "headroom/base/error.h"
 
@@ -19,22 +19,28 @@ bool holds_any(const Look& look, const Contents& now, const gpu::Uuid& card) {
          std::any_of(look.before.leases.begin(), look.before.leases.end(), has);
 }
 
-// What a card could give if nobody had a lease on it.
-std::optional<Bytes> free_for_leases(const Look& look, const Contents& now, gpu::Card card) {
-  card.promised = Bytes{0};
+// The card with what leases take from it.
+gpu::Card charged(const Look& look, const Contents& now, gpu::Card card) {
   // A card for one process at a time is its lease's before that has begun.
   const bool exclusive = card.compute_mode == gpu::ComputeMode::exclusive_process ||
                          card.compute_mode == gpu::ComputeMode::exclusive_thread;
-  if (exclusive && holds_any(look, now, card.uuid)) return Bytes{0};
-  return usable_now(card);
+  card.promised = unused(look, now, card.uuid);
+  card.closed = !now.riddles.empty() || (exclusive && holds_any(look, now, card.uuid));
+  return card;
 }
 
 }  // namespace
 
+Bytes margin_of(const gpu::Card& card) {
+  return card.simulated ? Bytes{0} : kMargin;
+}
+
 Look look_at(gpu::Machine machine, Contents before) {
+  for (gpu::Card& card : machine.cards) card.margin = margin_of(card);
   Look look{.machine = std::move(machine), .before = std::move(before), .used = {}};
   Attribution attribution(look.before.leases);
-  for (const gpu::Card& card : look.machine.cards) look.used[card.uuid] = attribution.used_on(card);
+  for (const gpu::Card& card : look.machine.cards)
+    if (auto used = attribution.used_on(card)) look.used[card.uuid] = *std::move(used);
   return look;
 }
 
@@ -42,12 +48,10 @@ Bytes unused(const Look& look, const Contents& now, const gpu::Uuid& card) {
   static const UsedByLease kNobody;
   const auto found = look.used.find(card);
   const UsedByLease& used = found == look.used.end() ? kNobody : found->second;
-  Bytes sum{0};
-  std::set<std::string> counted;
-  const auto count = [&](const std::string& id, Bytes reserved) {
-    if (reserved.count == 0 || !counted.insert(id).second) return;
-    const auto own = used.find(id);
-    sum += std::max(Bytes{0}, reserved - (own == used.end() ? Bytes{0} : own->second));
+  // A lease may be known from several places, and a grant under its name may be anybody's words.
+  std::map<std::string, Bytes> reserved;
+  const auto count = [&](const std::string& id, Bytes amount) {
+    if (amount.count > 0) reserved[id] = std::max(reserved[id], amount);
   };
   for (const Claim& lease : now.leases) count(lease.id, reserved_on(lease, card));
   for (const Claim& lease : look.before.leases) count(lease.id, reserved_on(lease, card));
@@ -55,6 +59,12 @@ Bytes unused(const Look& look, const Contents& now, const gpu::Uuid& card) {
     if (grant.at_ns < look.before.at_ns) continue;
     for (const Share& share : grant.shares)
       if (share.card == card) count(grant.id, share.reserved);
+  }
+  Bytes sum{0};
+  for (const auto& [id, amount] : reserved) {
+    const auto own = used.find(id);
+    sum += std::max(Bytes{0}, amount - (own == used.end() ? Bytes{0} : own->second));
+    sum = std::min(sum, kMostReserved);
   }
   return sum;
 }
@@ -65,9 +75,7 @@ Rooms rooms_of(const Look& look, const Contents& now, Clock::time_point at) {
   if (old > kLookFreshFor || !now.riddles.empty()) return rooms;
   for (const gpu::Card& card : look.machine.cards) {
     if (!is_fresh(card, at) || card.mig_enabled) continue;
-    const auto free = free_for_leases(look, now, card);
-    if (!free) continue;
-    rooms[card.uuid] = std::max(Bytes{0}, *free - unused(look, now, card.uuid) - kMargin);
+    if (const auto room = usable_now(charged(look, now, card))) rooms[card.uuid] = *room;
   }
   return rooms;
 }
@@ -75,22 +83,22 @@ Rooms rooms_of(const Look& look, const Contents& now, Clock::time_point at) {
 gpu::Machine with_promises(gpu::Machine machine, const Contents& contents) {
   const Look look = look_at(std::move(machine), contents);
   gpu::Machine shown = look.machine;
-  for (gpu::Card& card : shown.cards) {
-    card.promised = unused(look, contents, card.uuid);
-    if (!contents.riddles.empty() && card.memory) card.promised = card.memory->free;
-  }
+  for (gpu::Card& card : shown.cards) card = charged(look, contents, std::move(card));
   return shown;
 }
 
 Contents contents_now() {
+  Contents none;
   try {
     const auto directory = Directory::existing();
-    return directory ? directory->contents() : Contents{};
+    return directory ? directory->contents() : none;
   } catch (const BusyError& error) {
-    Contents unknown;
-    unknown.warnings.emplace_back(error.what());
-    return unknown;
+    none.riddles.emplace_back("all of them");
+    none.warnings.emplace_back(error.what());
+  } catch (const UnavailableError& error) {
+    none.warnings.emplace_back(error.what());
   }
+  return none;
 }
 
 }  // namespace headroom::lease

@@ -2,6 +2,9 @@
 //
 //   free - sum over leases of max(0, reserved - used by that lease's processes) - margin
 //
+// It is gpu::usable_now() of a card on which that sum and the margin are noted; what commands show
+// and what a lease is given by are the same figure.
+//
 // Why not the lesser of what is free and what is not reserved: a card of 24 GB of which a stranger
 // uses 10 and a lease has reserved 8, but not yet taken them, has 14 free and 16 unreserved; both
 // say yes to 12, and 30 are promised. Here 14 - 8 = 6 are left.
@@ -21,11 +24,14 @@ namespace headroom::lease {
 // windows come and go. 64 MiB are a quarter of a percent of a card of 24 GiB.
 inline constexpr Bytes kMargin{64LL << 20};
 
+// A simulated card has none: it has no driver, and its figures are exact.
+[[nodiscard]] Bytes margin_of(const gpu::Card& card);
+
 // What a decision rests on: the cards, and whose the memory was that was in use.
 struct Look {
-  gpu::Machine machine;
-  Contents before;  // the folder before the cards were sampled
-  std::map<gpu::Uuid, UsedByLease> used;
+  gpu::Machine machine;                   // with their margins
+  Contents before;                        // the folder before the cards were sampled
+  std::map<gpu::Uuid, UsedByLease> used;  // of the cards of which it is known
 };
 
 [[nodiscard]] Look look_at(gpu::Machine machine, Contents before);
@@ -40,12 +46,13 @@ struct Look {
 [[nodiscard]] Rooms rooms_of(const Look& look, const Contents& now,
                              Clock::time_point at = Clock::now());
 
-// What is leased now, to show or to narrow a machine by: nothing without a folder; one that cannot
-// be looked at in time is a warning.
+// What is leased now, to show or to narrow a machine by. Nothing if there is no folder for leases,
+// or, which is a warning, one that can carry none. If it cannot be read that is a warning, too, and
+// then any card may be reserved.
 [[nodiscard]] Contents contents_now();
 
-// For commands that show the machine: the cards with `promised` set to what leases hold and do not
-// use. Without a folder nobody holds anything.
+// For commands that show the machine: the cards with what leases hold and do not use, so that
+// usable_now() of them is what a lease would be given. Without a folder nobody holds anything.
 [[nodiscard]] gpu::Machine with_promises(gpu::Machine machine, const Contents& contents);
 
 }  // namespace headroom::lease

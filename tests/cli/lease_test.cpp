@@ -1,18 +1,26 @@
 // Leases as the commands show them: `lease list`, `who`, `queue`, and what they take from others.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "headroom/base/file.h"
+#include "headroom/base/process.h"
 #include "headroom/gpu/simulated.h"
+#include "headroom/lease/detail/locked_file.h"
 #include "headroom/lease/directory.h"
+#include "headroom/lease/ledger.h"
 #include "tests/cli/headroom_process.h"
 #include "tests/lease/fixtures/children.h"
+#include "tests/lease/fixtures/shared_card.h"
 
 namespace headroom::testing {
 namespace {
 
 using namespace headroom::literals;
 using lease::fixtures::Child;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -41,6 +49,10 @@ class Leases : public ::testing::Test {
     waiter.wish = {.need = need, .count = count, .cards = {card(0), card(1)}};
     return turn.make_place(waiter, turn.contents());
   }
+  // Root's files are believed; of any other user's the owner is named.
+  static std::string name_of(const std::string& said) {
+    return ::geteuid() == 0 ? said : user_name(::geteuid());
+  }
   [[nodiscard]] Outcome run(Arguments arguments) const {
     arguments.insert(arguments.end(), {"--gpus", kBox});
     return world_.headroom(arguments);
@@ -64,13 +76,13 @@ TEST_F(Leases, AreListedWithWhatTheContractNames) {
     EXPECT_EQ(lease["reserved_bytes"], (8_GiB).count);
     EXPECT_EQ(lease["used_bytes"], 0);
     EXPECT_EQ(lease["pid"], ::getpid());
-    EXPECT_EQ(lease["user"], "alice");
+    EXPECT_EQ(lease["user"], name_of("alice"));
     EXPECT_EQ(lease["command"], "python train.py");
     EXPECT_THAT(lease["since"].get<std::string>(), HasSubstr("Z"));
     ASSERT_THAT(json["waiting"], SizeIs(1));
     const Json& waiter = json["waiting"][0];
     EXPECT_EQ(waiter["pid"], ::getpid());
-    EXPECT_EQ(waiter["user"], "bob");
+    EXPECT_EQ(waiter["user"], name_of("bob"));
     EXPECT_EQ(waiter["need_bytes"], (30_GiB).count);
     EXPECT_EQ(waiter["position"], 1);
     EXPECT_THAT(waiter["why"].get<std::string>(), HasSubstr("short by"));
@@ -131,6 +143,123 @@ TEST_F(Leases, TheQueueSaysWhatEachWaitsFor) {
   const std::string table = run({"queue"}).out;
   EXPECT_THAT(table, HasSubstr("15.00 GiB x 2"));
   EXPECT_THAT(table, HasSubstr("python big.py"));
+}
+
+// They once differed by what is never promised.
+TEST_F(Leases, LeaveTheSameOfACardWhereverItIsShown) {
+  world_.driver(machine({testing::card("24GiB", {process(::getpid(), "10GiB")})}));
+  const gpu::Uuid uuid =
+      gpu::Uuid::from_driver(world_.headroom({"gpus", "--json"}).json()["gpus"][0]["uuid"]);
+  const auto turn = directory_.take_turn();
+  lease::Waiter wants;
+  wants.wish = {.need = 20_GiB, .count = 1, .cards = {uuid}};
+  const lease::Place waiting = turn.make_place(wants, turn.contents());
+  const auto shown = world_.headroom({"gpus", "--json"}).json()["gpus"][0]["usable_bytes"];
+  const std::string usable = to_string(Bytes{shown}) + " usable";
+  EXPECT_EQ(Bytes{shown}, 14_GiB - lease::kMargin);
+  EXPECT_THAT(world_.headroom({"who"}).out, HasSubstr(usable));
+  EXPECT_THAT(world_.headroom({}).out, HasSubstr(usable));
+  EXPECT_THAT(world_.headroom({"queue"}).out, HasSubstr(usable));
+  EXPECT_THAT(world_.headroom({"pick", "--need", "20GiB"}).err, HasSubstr(usable));
+}
+
+// Files of a container: their numbers are other processes' here, or nobody's.
+TEST_F(Leases, OfAnotherNamespaceShowNoProcessOfOurs) {
+  const lease::Lease mine = make_lease(8_GiB);
+  const lease::Place place = make_place(30_GiB);
+  std::vector<int> held;
+  for (const std::string& name : {mine.claim().id + ".lease", place.id() + ".wait"}) {
+    std::string text = read_input(directory_.path() / name);
+    const std::string key = "\"pid_namespace\":";
+    const std::size_t at = text.find(key) + key.size();
+    text.replace(at, text.find_first_of(",}", at) - at, "1");
+    held.push_back(
+        lease::detail::make_locked_file(directory_.path(), "0badc0de" + name.substr(8), text));
+  }
+  const Json json = run({"who", "--json"}).json();
+  for (const Json& lease : json["leases"]) {
+    const bool foreign = lease["id"] == "0badc0de";
+    EXPECT_EQ(lease["pid"].is_null(), foreign);
+    EXPECT_EQ(lease["used_bytes"].is_null(), foreign) << "its processes cannot be told apart";
+  }
+  ASSERT_THAT(json["waiting"], SizeIs(2));
+  EXPECT_NE(json["waiting"][0]["pid"].is_null(), json["waiting"][1]["pid"].is_null());
+  const std::string own = std::to_string(::getpid());
+  const auto named = [&](const std::string& text) {
+    return lines_of(text).size() > 1 && text.find(own) != text.rfind(own);
+  };
+  EXPECT_FALSE(named(run({"queue"}).out)) << "only mine";
+  EXPECT_FALSE(named(run({"lease", "list"}).out));
+  for (const int file : held) ::close(file);
+}
+
+TEST_F(Leases, OfAnotherNamespaceAreNotQuotedOnProcesses) {
+  std::string text;
+  {
+    const auto turn = directory_.take_turn();
+    lease::Waiter waiter;
+    waiter.wish.cards = {lease::fixtures::uuid_of(7)};  // a card that is not looked at
+    waiter.why = "held by PID 4242";
+    const lease::Place place = turn.make_place(waiter, turn.contents());
+    text = read_input(directory_.path() / (place.id() + ".wait"));
+    EXPECT_THAT(run({"queue"}).out, HasSubstr("PID 4242"));
+  }
+  const std::size_t at = text.find("\"pid_namespace\":");
+  text.replace(at, text.find(',', at) - at, "\"pid_namespace\":1");
+  const int file = lease::detail::make_locked_file(directory_.path(), "0badc0de.wait", text);
+  EXPECT_THAT(run({"queue"}).out, Not(HasSubstr("PID 4242")));
+  ::close(file);
+}
+
+TEST_F(Leases, HoldersAreUnknownWhereTheyAreNotLookedFor) {
+  const lease::Lease mine = make_lease(8_GiB);
+  EXPECT_TRUE(run({"queue", "--json"}).json()["leases"][0]["holder_pids"].is_null());
+  EXPECT_TRUE(run({"lease", "list", "--json"}).json()["leases"][0]["holder_pids"].is_null());
+  EXPECT_THAT(run({"who", "--json"}).json()["leases"][0]["holder_pids"], Contains(::getpid()));
+}
+
+// A waiter is told "number 1 of 1" when the one before it is stopped: so says the queue.
+TEST_F(Leases, APositionIsThatAmongThoseWhoLook) {
+  const lease::Place stopped = make_place(30_GiB), second = make_place(30_GiB);
+  const timespec past[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, (directory_.path() / (stopped.id() + ".wait")).c_str(), past, 0),
+            0);
+  for (const char* command : {"queue", "who"}) {
+    const Json waiting = run({command, "--json"}).json()["waiting"];
+    ASSERT_THAT(waiting, SizeIs(2));
+    EXPECT_TRUE(waiting[0]["position"].is_null());
+    EXPECT_EQ(waiting[1]["position"], 1);
+  }
+}
+
+TEST_F(Leases, OfAnotherUserHaveHisNameWhateverHeWrites) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  std::filesystem::permissions(world_.folder().path(), std::filesystem::perms(0755));
+  const Child nobody([&] {
+    if (::setuid(65534) != 0) ::_exit(1);
+    new lease::Lease(make_lease(8_GiB));
+  });
+  ASSERT_TRUE(nobody.is_ready());
+  EXPECT_EQ(run({"lease", "list", "--json"}).json()["leases"][0]["user"], user_name(65534));
+  EXPECT_THAT(run({"who"}).out, Not(HasSubstr("alice")));
+}
+
+TEST_F(Leases, OfWhichNothingMayBeKnownLeaveNothing) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  std::filesystem::permissions(world_.folder().path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms(0700));
+  const Outcome outcome = world_.run({"setpriv", "--reuid=65534", "--clear-groups", HEADROOM_BINARY,
+                                      "gpus", "--json", "--gpus", kBox});
+  EXPECT_EQ(outcome.json()["gpus"][0]["usable_bytes"], 0);
+  EXPECT_THAT(outcome.json()["warnings"].dump(), HasSubstr("chmod 1777"));
+}
+
+TEST_F(Leases, CannotBeWhereOtherMachinesMaySeeThem) {
+  world_.set("HEADROOM_LEASE_DIR", "/proc");
+  const Json gpus = run({"gpus", "--json"}).json();
+  EXPECT_EQ(gpus["gpus"][0]["usable_bytes"], (24_GiB).count);
+  EXPECT_THAT(gpus["warnings"].dump(), HasSubstr("file system"));
+  EXPECT_THAT(run({"clean"}).err, HasSubstr("left the leases alone"));
 }
 
 TEST_F(Leases, OfTheDeadAreRemovedByCleanAndOthersAreNot) {

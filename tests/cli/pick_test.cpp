@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "headroom/base/process.h"
+#include "headroom/lease/ledger.h"
 #include "tests/cli/headroom_process.h"
 
 namespace headroom::testing {
@@ -17,6 +18,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr std::int64_t kGiB = 1 << 30;
+constexpr std::int64_t kMargin = lease::kMargin.count;
 
 Json used(const std::string& total, const std::string& amount, int load = 0) {
   Json json = card(total);
@@ -98,7 +100,7 @@ TEST(Pick, TakesTheListedCardsOnly) {
 
 TEST(Pick, NeedsExactlyWhatItSays) {
   World world;
-  world.driver(machine({used("24GiB", "14GiB")}));
+  world.driver(machine({used("24GiB", "14272MiB")}));  // 10 GiB and the margin are free
   EXPECT_EQ(world.headroom({"pick", "--need", "10GiB"}).exit_code, 0);
   EXPECT_EQ(world.headroom({"pick", "--need", "10737418241"}).exit_code, 75) << "one byte more";
 }
@@ -112,8 +114,8 @@ TEST(Pick, SaysTheShortfallAndWhoHoldsTheMemory) {
   EXPECT_EQ(outcome.exit_code, 75);
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(lines_of(outcome.err).size(), 1U) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("need 10.00 GiB; best is GPU 0 with 7.00 GiB usable, "
-                                           "short by 3.00 GiB; held by "),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("need 10.00 GiB; best is GPU 0 with 6.94 GiB usable, "
+                                           "short by 3.06 GiB; held by "),
                                  HasSubstr("17.00 GiB")));
   if (!pids_are_ours()) GTEST_SKIP() << "process numbers of the driver are not ours here";
   EXPECT_THAT(outcome.err, HasSubstr("PID " + std::to_string(::getpid())));
@@ -133,7 +135,7 @@ TEST(PickJson, HasEveryKeyOfTheContractWhenItPicked) {
   EXPECT_TRUE(json["waited_s"].is_number());
   ASSERT_EQ(json["picked"].size(), 1U);
   EXPECT_EQ(json["picked"][0]["index"], 1);
-  EXPECT_EQ(json["picked"][0]["usable_bytes"], 70 * kGiB);
+  EXPECT_EQ(json["picked"][0]["usable_bytes"], 70 * kGiB - kMargin);
   EXPECT_TRUE(json["picked"][0]["uuid"].get<std::string>().starts_with("GPU-"));
 }
 
@@ -144,7 +146,7 @@ TEST(PickJson, HasShortfallAndHoldersWhenItDidNot) {
   EXPECT_EQ(outcome.exit_code, 75);
   const Json json = outcome.json();
   EXPECT_THAT(json["picked"], IsEmpty());
-  EXPECT_EQ(json["shortfall_bytes"], 3 * kGiB);
+  EXPECT_EQ(json["shortfall_bytes"], 3 * kGiB + kMargin);
   ASSERT_EQ(json["holders"].size(), 1U);
   for (const char* key : {"uuid", "pid", "user", "command", "used_bytes"})
     EXPECT_TRUE(json["holders"][0].contains(key)) << key;
@@ -214,11 +216,11 @@ TEST(PickWait, GivesTheCardAsSoonAsThereIsRoom) {
   world.driver(machine({used("24GiB", "20GiB")}));
   const auto pick =
       world.start({"pick", "--need", "10GiB", "--wait", "--interval", "200ms", "--json"});
-  ASSERT_TRUE(pick->until_err_has("short by 6.00 GiB")) << pick->err();
+  ASSERT_TRUE(pick->until_err_has("short by 6.06 GiB")) << pick->err();
   world.driver(machine({used("24GiB", "1GiB")}));
   const Outcome outcome = pick->wait();
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.json()["picked"][0]["usable_bytes"], 23 * kGiB);
+  EXPECT_EQ(outcome.json()["picked"][0]["usable_bytes"], 23 * kGiB - kMargin);
   EXPECT_GT(outcome.json()["waited_s"].get<double>(), 0.1);
 }
 
@@ -230,7 +232,7 @@ TEST(PickWait, GivesUpInTimeWithShortfallAndHolders) {
   EXPECT_EQ(outcome.exit_code, 75);
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(lines_of(outcome.err).back(),
-              AllOf(HasSubstr("short by 6.00 GiB"), HasSubstr("held by"), HasSubstr("20.00 GiB")));
+              AllOf(HasSubstr("short by 6.06 GiB"), HasSubstr("held by"), HasSubstr("20.00 GiB")));
 }
 
 TEST(PickWait, EndsWithCtrlC) {

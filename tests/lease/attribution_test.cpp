@@ -131,7 +131,7 @@ TEST_F(LeaseAttribution, AReusedNumberIsNotTheOwner) {
   auto leases = directory_.contents().leases;
   Child child([&] { ::close(mine.descriptor()); });
   leases[0].owner = {child.pid(), 12345};  // started at another time
-  leases[0].inode = 0;
+  leases[0].file = {};
   Attribution attribution(leases);
   EXPECT_EQ(attribution.lease_of(listed(child.pid()), uuid_of(0)), "");
 }
@@ -148,15 +148,32 @@ TEST_F(LeaseAttribution, NumbersOfAnotherNamespaceAreNotOurs) {
   const Lease mine = lease();
   auto leases = directory_.contents().leases;
   leases[0].pid_namespace = 1;
-  leases[0].inode = 0;
+  leases[0].file = {};
   EXPECT_EQ(Attribution(leases).lease_of(listed(::getpid()), uuid_of(0)), "");
+}
+
+// Its number on another file system, of which any user may have some, may be the lease's.
+TEST_F(LeaseAttribution, AFileOfAnotherFileSystemWithTheSameNumberIsNotTheLease) {
+  Child owner([&] { new Lease(lease()); });
+  ASSERT_TRUE(owner.is_ready());
+  const std::string path = (folder_.path() / "other.lease").string();
+  const int other = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  struct stat facts {};
+  ASSERT_EQ(::fstat(other, &facts), 0);
+  auto leases = directory_.contents().leases;
+  leases[0].file.inode = facts.st_ino;
+  leases[0].file.device += 1;
+  EXPECT_EQ(Attribution(leases).lease_of(listed(::getpid()), uuid_of(0)), "");
+  leases[0].file.device -= 1;
+  EXPECT_EQ(Attribution(leases).lease_of(listed(::getpid()), uuid_of(0)), leases[0].id);
+  ::close(other);
 }
 
 TEST_F(LeaseAttribution, NobodyDrawsAnotherUsersProcessIntoHisLease) {
   const Lease mine = lease();
   auto leases = directory_.contents().leases;
   leases[0].uid = ::geteuid() + 1;  // his file names our process
-  leases[0].inode = 0;
+  leases[0].file = {};
   EXPECT_EQ(Attribution(leases).lease_of(listed(::getpid()), uuid_of(0)), "");
 }
 

@@ -32,6 +32,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 class LeaseFolder : public ::testing::Test {
  protected:
@@ -75,6 +77,17 @@ class LeaseFolder : public ::testing::Test {
   TemporaryFolder folder_;
   Directory directory_ = Directory::at(folder_.path() / "leases");
 };
+
+std::filesystem::path only_wait_file(const Directory& directory) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+    if (entry.path().extension() == ".wait") return entry.path();
+  return {};
+}
+
+void set_time(const std::filesystem::path& path, timespec time) {
+  const timespec times[2] = {time, time};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+}
 
 // ---- A lease's life ----
 
@@ -313,7 +326,222 @@ TEST_F(LeaseFolder, GrantsAreKeptForThoseWhoWaitedBefore) {
   EXPECT_THAT(directory_.contents().grants, SizeIs(1999));
 }
 
+// After a start of the machine its clock begins anew; and anybody may write any time.
+TEST_F(LeaseFolder, GrantsOfATimeThatIsYetToComeDoNotCount) {
+  const std::int64_t now = monotonic_ns();
+  std::ofstream(directory_.path() / "77.grants")
+      << "5\t" << now + 3'600'000'000'000 << "\t00000001\tGPU-0\t5\n"
+      << "5\t" << now << "\t00000002\tGPU-0\t5\n";
+  const Contents contents = directory_.contents();
+  ASSERT_THAT(contents.grants, SizeIs(1));
+  EXPECT_EQ(contents.grants[0].id, "00000002");
+}
+
+// ---- What others write ----
+
+// One line of anybody's once made the next ticket too great to be read, and with it the lease a
+// riddle that stopped everybody.
+TEST_F(LeaseFolder, TheGreatestTicketStopsNobody) {
+  std::ofstream(directory_.path() / "77.grants")
+      << kMostTicket << "\t" << monotonic_ns() << "\t00000001\tGPU-0\t5\n";
+  const Lease mine = lease();
+  const Place first = place(), second = place();
+  const Contents now = directory_.contents();
+  EXPECT_THAT(now.riddles, IsEmpty());
+  EXPECT_THAT(now.leases, SizeIs(1));
+  ASSERT_THAT(now.waiting, SizeIs(2));
+  EXPECT_EQ(now.waiting[0].ticket, now.waiting[1].ticket);
+}
+
+// The name of a lease is its file's: who wrote another's into his own once took its place in the
+// sum of what is reserved.
+TEST_F(LeaseFolder, NobodyTakesAnotherLeasesName) {
+  const Lease mine = lease();
+  std::string text = read_input(file_of(mine));
+  const int file = detail::make_locked_file(directory_.path(), "0badc0de.lease", text);
+  std::vector<std::string> ids;
+  for (const Claim& claim : directory_.contents().leases) ids.push_back(claim.id);
+  EXPECT_THAT(ids, UnorderedElementsAre(mine.claim().id, "0badc0de"));
+  ::close(file);
+}
+
+// A command line of many files once made a file that nobody read to its end.
+TEST_F(LeaseFolder, ALongCommandIsCutAndNoRiddle) {
+  const Directory::Turn turn = directory_.take_turn();
+  Claim claim;
+  claim.command = "python train.py ";
+  for (int i = 0; i < 100'000; ++i) claim.command += "\xc3\xa9";
+  claim.shares = {{uuid_of(0), 1_GiB}};
+  const Lease mine = turn.make_lease(claim, turn.contents());
+  const Contents now = directory_.contents();
+  ASSERT_THAT(now.leases, SizeIs(1));
+  EXPECT_THAT(now.leases[0].command, StartsWith("python train.py \xc3\xa9"));
+  EXPECT_EQ(now.leases[0].command.size(), 4096u);
+}
+
+TEST_F(LeaseFolder, NobodysWordsReachATerminalAsTheyAre) {
+  const Lease mine = lease();
+  std::string text = read_input(file_of(mine));
+  text.replace(text.find("python"), 6, "\\u001b[2Jx\\u009b1m");
+  const int file = detail::make_locked_file(directory_.path(), "0badc0de.lease", text);
+  const Contents now = directory_.contents();
+  ASSERT_THAT(now.leases, SizeIs(2));
+  std::vector<std::string> commands;
+  for (const Claim& claim : now.leases) commands.push_back(claim.command);
+  EXPECT_THAT(commands, UnorderedElementsAre("python train.py", " [2Jx  1m train.py"));
+  ::close(file);
+}
+
+TEST_F(LeaseFolder, AWarningNamesWhoseFileItIs) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  Child nobody([&] {
+    if (::setuid(65534) != 0) ::_exit(1);
+    (void)detail::make_locked_file(directory_.path(), "a.lease", "garbage");
+    (void)detail::make_locked_file(directory_.path(), "b.wait", "garbage");
+  });
+  ASSERT_TRUE(nobody.is_ready());
+  EXPECT_THAT(directory_.contents().warnings,
+              UnorderedElementsAre(HasSubstr("a.lease of " + user_name(65534)),
+                                   HasSubstr("b.wait of " + user_name(65534))));
+}
+
+// It may not be asked whether anybody holds it; its owner hid it, and must not stop others by that.
+TEST_F(LeaseFolder, AFileThatItsOwnerHidesIsSaidWithWhatToDoAndStopsNobody) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  std::ofstream(directory_.path() / "a.lease") << "x";
+  ::chmod((directory_.path() / "a.lease").c_str(), 0600);
+  const int answer = as_nobody([&] {
+    const Contents now = directory_.contents();
+    if (!now.riddles.empty() || now.warnings.size() != 1) return 1;
+    return now.warnings[0].find("a.lease of " + user_name(0)) != std::string::npos &&
+                   now.warnings[0].find("chmod 644") != std::string::npos
+               ? 0
+               : 2;
+  });
+  EXPECT_EQ(answer, 0);
+}
+
+TEST_F(LeaseFolder, AFolderThatMayNotBeReadIsSaidWithWhatToDo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms(0700));
+  const int answer = as_nobody([&] {
+    try {
+      static_cast<void>(directory_.contents());
+    } catch (const BusyError& error) {
+      return std::string(error.what()).find("chmod 1777") != std::string::npos ? 0 : 1;
+    }
+    return 2;
+  });
+  EXPECT_EQ(answer, 0);
+}
+
+// A pipe under the name of my file of grants, or a file that its maker could empty again.
+TEST_F(LeaseFolder, NothingOfOthersUnderMyNameIsWrittenInto) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  const std::filesystem::path name = directory_.path() / "65534.grants";
+  for (const bool pipe : {true, false}) {
+    if (pipe) {
+      ASSERT_EQ(::mkfifo(name.c_str(), 0666), 0);
+    } else {
+      std::ofstream(name) << "";
+    }
+    ::chmod(name.c_str(), 0666);
+    EXPECT_EQ(as_nobody([&] {
+                const Lease his = lease();
+                return directory_.contents().grants.size() == 1 ? 0 : 1;
+              }),
+              0);
+    if (!pipe) {
+      EXPECT_EQ(read_input(name), "");
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
+      std::filesystem::remove(entry.path());
+  }
+}
+
+// Each container counts its processes from 1: a dead one's file may have the very name.
+TEST_F(LeaseFolder, ATemporaryFileOfTheDeadIsInNobodysWay) {
+  static std::filesystem::path folder;
+  static std::string temporary;
+  folder = directory_.path();
+  detail::at_point = [](detail::Point point) {
+    if (point != detail::Point::file_made) return;
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      temporary = entry.path().filename().string();
+  };
+  ::close(detail::make_locked_file(folder, "x.lease", "x"));
+  detail::at_point = nullptr;
+  ASSERT_THAT(temporary, StartsWith("x.lease." + std::to_string(::getpid()) + "-"));
+  const std::size_t dash = temporary.rfind('-');
+  const int number = std::stoi(temporary.substr(dash + 1));
+  for (int next = number + 1; next < number + 5; ++next)
+    std::ofstream(folder /
+                  ("y.lease" + temporary.substr(7, dash - 6) + std::to_string(next) + ".tmp"))
+        << "";
+  const int file = detail::make_locked_file(folder, "y.lease", "y");
+  EXPECT_TRUE(detail::is_locked(folder / "y.lease"));
+  ::close(file);
+}
+
+// The first user could make only the second folder; root, who can make both, once made the first,
+// and from then on neither knew of the other's leases.
+TEST_F(LeaseFolder, TheOneThatIsThereIsTakenBeforeOneIsMade) {
+  const auto better = folder_.path() / "better";
+  EXPECT_EQ(Directory::open({better, directory_.path()}).path(), directory_.path());
+  EXPECT_FALSE(std::filesystem::exists(better));
+  EXPECT_EQ(Directory::open({better, folder_.path() / "none"}).path(), better);
+  EXPECT_EQ(Directory::open({better, directory_.path()}).path(), better) << "both are there";
+}
+
+// In a container whose own files are on FUSE there is still /dev/shm.
+TEST_F(LeaseFolder, OneOnAFileSystemThatCarriesNoneIsPassedOverForAnother) {
+  EXPECT_EQ(Directory::open({"/proc/headroom", directory_.path()}).path(), directory_.path());
+  EXPECT_EQ(Directory::existing({"/proc/self", directory_.path()})->path(), directory_.path());
+  EXPECT_FALSE(Directory::existing({"/proc/headroom"}));
+}
+
 // ---- Waiting ----
+
+TEST_F(LeaseFolder, WhoWaitsSaysInWhichNamespaceItsNumberCounts) {
+  const Place mine = place();
+  const Waiter waiter = directory_.contents().waiting.at(0);
+  EXPECT_EQ(waiter.id, mine.id());
+  EXPECT_TRUE(is_this_pid_namespace(waiter.pid_namespace));
+  EXPECT_FALSE(is_this_pid_namespace(0)) << "where it is not told";
+}
+
+// As an earlier version wrote it.
+TEST_F(LeaseFolder, AWaiterWithoutANamespaceIsNobodyHere) {
+  const Place mine = place();
+  std::string text = read_input(only_wait_file(directory_));
+  const std::size_t at = text.find(",\"pid_namespace\":");
+  text.erase(at, text.find_first_of(",}", at + 1) - at);
+  const int file = detail::make_locked_file(directory_.path(), "0badc0de.wait", text);
+  const Contents now = directory_.contents();
+  ASSERT_THAT(now.waiting, SizeIs(2));
+  for (const Waiter& waiter : now.waiting)
+    EXPECT_EQ(is_this_pid_namespace(waiter.pid_namespace), waiter.id == mine.id());
+  ::close(file);
+}
+
+TEST_F(LeaseFolder, ABirthIsTheKernelsWord) {
+  const WallTime before = std::chrono::system_clock::now() - std::chrono::seconds(1);
+  const Place mine = place();
+  set_time(only_wait_file(directory_), {.tv_sec = 5, .tv_nsec = 0});
+  const auto born = directory_.contents().waiting.at(0).born;
+  if (!born) GTEST_SKIP() << "this file system notes no births";
+  EXPECT_GE(*born, before);
+}
+
+// Its touches may be set ahead: so much would keep a stopped one's place for ever.
+TEST_F(LeaseFolder, WhoTouchedItsFileInTheFutureIsNotLooking) {
+  const Place mine = place();
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  time.tv_sec += 5;
+  set_time(only_wait_file(directory_), time);
+  EXPECT_FALSE(directory_.contents().waiting.at(0).looking);
+}
 
 TEST_F(LeaseFolder, PlacesAreInTheOrderOfTheirTickets) {
   const Place first = place();
@@ -334,17 +562,6 @@ TEST_F(LeaseFolder, APlaceEndsWithItsProcess) {
   EXPECT_THAT(directory_.contents().waiting, SizeIs(1));
   child.kill();
   EXPECT_THAT(directory_.contents().waiting, IsEmpty());
-}
-
-std::filesystem::path only_wait_file(const Directory& directory) {
-  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
-    if (entry.path().extension() == ".wait") return entry.path();
-  return {};
-}
-
-void set_time(const std::filesystem::path& path, timespec time) {
-  const timespec times[2] = {time, time};
-  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
 }
 
 TEST_F(LeaseFolder, WhoHasNotLookedForTenSecondsIsNotLooking) {
@@ -432,24 +649,67 @@ TEST_F(LeaseFolder, AFileInItsPlaceIsRefused) {
 }
 
 // statfs(2)'s numbers.
-TEST(LeaseFileSystem, NetworkOnesAreRefused) {
-  using detail::network_file_system;
-  EXPECT_EQ(network_file_system(0x6969), "NFS");
-  EXPECT_EQ(network_file_system(0xFF534D42), "CIFS");
-  EXPECT_EQ(network_file_system(static_cast<int>(0xFF534D42)), "CIFS") << "with its sign";
-  EXPECT_EQ(network_file_system(0xFE534D42), "SMB2");
-  EXPECT_EQ(network_file_system(0x00C36400), "Ceph");
-  EXPECT_EQ(network_file_system(0x0BD00BD0), "Lustre");
-  EXPECT_EQ(network_file_system(0x47504653), "GPFS");
-  EXPECT_EQ(network_file_system(0x01021997), "9P");
-  EXPECT_EQ(network_file_system(0x65735546), "FUSE");
+TEST(LeaseFileSystem, NetworkOnesAndUnknownOnesCarryNoLeases) {
+  for (const long long kind :
+       {0x6969LL /* NFS */, 0xFF534D42LL /* CIFS */, 0xFE534D42LL /* SMB2 */,
+        0x00C36400LL /* Ceph */, 0x0BD00BD0LL /* Lustre */, 0x47504653LL /* GPFS */,
+        0x01021997LL /* 9P */, 0x65735546LL /* FUSE */, 0x01161970LL /* GFS2 */, 0LL, -1LL})
+    EXPECT_FALSE(detail::carries_leases(kind)) << std::hex << kind;
 }
 
-TEST(LeaseFileSystem, LocalOnesAreNot) {
-  for (const long long magic :
+TEST(LeaseFileSystem, LocalOnesDo) {
+  for (const long long kind :
        {0x01021994LL /* tmpfs */, 0xEF53LL /* ext4 */, 0x58465342LL /* xfs */,
-        0x9123683ELL /* btrfs */, 0x794c7630LL /* overlay */})
-    EXPECT_FALSE(detail::network_file_system(magic)) << std::hex << magic;
+        0x9123683ELL /* btrfs */, 0x2FC12FC1LL /* zfs */, 0xF2F52010LL /* f2fs */,
+        0x794C7630LL /* overlay */, 0xCA451A4ELL /* bcachefs */})
+    EXPECT_TRUE(detail::carries_leases(kind)) << std::hex << kind;
+  EXPECT_TRUE(detail::carries_leases(static_cast<int>(0x9123683E))) << "with its sign";
+}
+
+TEST(LeaseFileSystem, HaveNames) {
+  EXPECT_EQ(detail::file_system_name(0x6969), "NFS");
+  EXPECT_EQ(detail::file_system_name(static_cast<int>(0xFF534D42)), "CIFS") << "with its sign";
+  EXPECT_THAT(detail::file_system_name(0x01161970), HasSubstr("0x1161970"));
+}
+
+std::string refusal(const std::filesystem::path& folder) {
+  try {
+    detail::require_local_file_system(folder);
+  } catch (const UnavailableError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LeaseFileSystem, OneThatCannotBeAskedIsRefusedWithTheReason) {
+  EXPECT_THAT(refusal("/no/such/folder"), HasSubstr("No such file or directory"));
+  EXPECT_THAT(refusal("/proc"), HasSubstr("unknown kind 0x9fa0"));
+  EXPECT_EQ(refusal(TemporaryFolder().path()), "");
+}
+
+// Sets the variable for as long as this lives.
+class LeaseDir {
+ public:
+  explicit LeaseDir(const std::string& folder) {
+    ::setenv("HEADROOM_LEASE_DIR", folder.c_str(), 1);
+  }
+  ~LeaseDir() {
+    if (before_)
+      ::setenv("HEADROOM_LEASE_DIR", before_->c_str(), 1);
+    else
+      ::unsetenv("HEADROOM_LEASE_DIR");
+  }
+  LeaseDir(const LeaseDir&) = delete;
+  LeaseDir& operator=(const LeaseDir&) = delete;
+
+ private:
+  const std::optional<std::string> before_ = environment("HEADROOM_LEASE_DIR");
+};
+
+TEST(LeaseFileSystem, ThatCarriesNoneIsRefusedToThoseWhoOnlyLook) {
+  const LeaseDir proc("/proc");
+  EXPECT_THROW(static_cast<void>(Directory::existing()), UnavailableError);
+  EXPECT_THROW(static_cast<void>(Directory::open()), UnavailableError);
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ Contents contents(std::vector<Claim> leases = {}) {
 
 // A card with so much in use; of that, leases use what is said.
 Look look(Bytes used, std::vector<Claim> leases = {}, const UsedByLease& of_leases = {}) {
-  return {.machine = machine_of({card(0, used)}),
-          .before = contents(std::move(leases)),
-          .used = {{numbered(0), of_leases}}};
+  Look look = look_at(machine_of({card(0, used)}), contents(std::move(leases)));
+  look.used = {{numbered(0), of_leases}};
+  return look;
 }
 
 Bytes room(const Look& look, const Contents& now) {
@@ -115,6 +115,26 @@ TEST(Ledger, ALeaseThatCannotBeReadMayBeOfAnything) {
   EXPECT_TRUE(rooms_of(before, now).empty());
 }
 
+// A hundred files that any user may write once made the sum run over, and the card seem endless.
+TEST(Ledger, ClaimsBeyondAllMeasureLeaveNothing) {
+  std::vector<Claim> greedy;
+  for (int i = 0; i < 100; ++i) {
+    greedy.push_back(claim(std::to_string(i), kMostReserved));
+    greedy.back().shares.resize(1000, greedy.back().shares[0]);
+  }
+  const Look now = look(0_GiB, greedy);
+  EXPECT_EQ(rooms_of(now, now.before).at(numbered(0)), 0_GiB);
+}
+
+// Who may write grants may write them under another's name; the most counts.
+TEST(Ledger, ASmallGrantUnderALeasesNameHidesNothing) {
+  const Look before = look(10_GiB);
+  Contents now = contents();
+  now.grants = {{.ticket = 1, .at_ns = now.at_ns, .id = "a", .shares = {{numbered(0), Bytes{1}}}},
+                {.ticket = 1, .at_ns = now.at_ns, .id = "a", .shares = {{numbered(0), 8_GiB}}}};
+  EXPECT_EQ(room(before, now), 6_GiB);
+}
+
 TEST(Ledger, NothingIsEverLessThanNothing) {
   const Look now = look(23_GiB, {claim("a", 8_GiB)});
   EXPECT_EQ(rooms_of(now, now.before).at(numbered(0)), 0_GiB);
@@ -140,9 +160,30 @@ TEST(Ledger, OldListsOfProcessesCreditNobody) {
 TEST(Promises, AreWhatIsFreeButNotUsable) {
   const gpu::Machine shown =
       with_promises(machine_of({card(0, 10_GiB), card(1)}), contents({claim("a", 8_GiB)}));
-  EXPECT_EQ(usable_now(shown.cards[0]), 6_GiB);
-  EXPECT_EQ(usable_now(shown.cards[1]), 24_GiB);
+  EXPECT_EQ(usable_now(shown.cards[0]), 6_GiB - kMargin);
+  EXPECT_EQ(usable_now(shown.cards[1]), 24_GiB - kMargin);
   EXPECT_EQ(shown.cards[0].memory->free, 14_GiB);
+  EXPECT_EQ(shown.cards[0].promised, 8_GiB);
+}
+
+// They once differed by the margin: `gpus` showed 64 MiB that no lease could have.
+TEST(Promises, ShowWhatIsDecidedBy) {
+  gpu::Card exclusive = card(2);
+  exclusive.compute_mode = gpu::ComputeMode::exclusive_process;
+  gpu::Card simulated = card(3, 10_GiB);
+  simulated.simulated = true;
+  const Contents now = contents({claim("a", 8_GiB), claim("b", 1_GiB, 2), claim("c", 3_GiB, 3)});
+  const gpu::Machine machine = machine_of({card(0, 10_GiB), card(1), exclusive, simulated});
+  const Rooms rooms = rooms_of(look_at(machine, now), now);
+  for (const gpu::Card& shown : with_promises(machine, now).cards)
+    EXPECT_EQ(usable_now(shown), rooms.at(shown.uuid)) << shown.index;
+}
+
+TEST(Promises, OfASimulatedCardKeepNothingBack) {
+  gpu::Card simulated = card(0, 10_GiB);
+  simulated.simulated = true;
+  const Look look = look_at(machine_of({simulated}), contents({claim("a", 8_GiB)}));
+  EXPECT_EQ(rooms_of(look, look.before).at(numbered(0)), 6_GiB);
 }
 
 }  // namespace

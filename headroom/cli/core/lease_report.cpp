@@ -6,6 +6,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/lease/attribution.h"
+#include "headroom/lease/describe.h"
 
 namespace headroom::cli {
 namespace {
@@ -23,14 +24,23 @@ std::string name_of(const gpu::Machine& machine, const gpu::Uuid& uuid) {
 
 LeaseRow row_of(const lease::Claim& claim, const lease::Share& share, const lease::Look& seen) {
   LeaseRow row{.claim = claim, .card = share.card, .reserved = share.reserved};
-  if (lease::owner_is_seen(claim)) row.pid = claim.owner.pid;
+  const bool seen_here = lease::is_this_pid_namespace(claim.pid_namespace);
+  if (seen_here) row.pid = claim.owner.pid;
   const gpu::Card* card = card_of(seen.machine, share.card);
-  if (card == nullptr) return row;
-  row.card_index = card->index;
-  if (!card->processes) return row;
-  const auto& used = seen.used.at(share.card);
-  const auto own = used.find(claim.id);
-  row.used = own == used.end() ? Bytes{0} : own->second;
+  if (card != nullptr) row.card_index = card->index;
+  const auto used = seen.used.find(share.card);
+  if (used == seen.used.end()) return row;
+  const auto own = used->second.find(claim.id);
+  if (own != used->second.end()) row.used = own->second;
+  // Processes of another namespace cannot be told from strangers.
+  if (own == used->second.end() && seen_here) row.used = Bytes{0};
+  return row;
+}
+
+WaitingRow row_of(const lease::Waiter& waiter, const lease::Line& line) {
+  WaitingRow row{.waiter = waiter};
+  if (lease::is_this_pid_namespace(waiter.pid_namespace)) row.pid = waiter.owner.pid;
+  if (waiter.looking) row.position = lease::position(line, waiter.id);
   return row;
 }
 
@@ -44,7 +54,10 @@ std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& room
     most = room->second;
     best = &card;
   }
-  if (best == nullptr) return waiter.why;  // cards that were not looked at: what it said itself
+  // Of cards that were not looked at, what it said itself; but it speaks of its own processes.
+  if (best == nullptr)
+    return lease::is_this_pid_namespace(waiter.pid_namespace) ? waiter.why
+                                                              : "its cards were not looked at";
   std::string text = "best is " + name_of(machine, *best) + " with " + to_string(most) + " usable";
   if (most < waiter.wish.need) return text + ", short by " + to_string(waiter.wish.need - most);
   return text + ", and too few cards have that much";
@@ -59,7 +72,7 @@ std::string why_waiting(const lease::Waiter& waiter, const lease::Rooms& rooms,
     if (passed > 0) text += "; passed " + counted(passed, "time");
     return text;
   }
-  const lease::Rooms left = left_by_earlier(rooms, waiter.ticket, now.waiting, now.grants);
+  const lease::Rooms left = left_by_earlier(rooms, now.waiting, waiter.id, now.grants);
   return place(left, waiter.wish) ? "there is room: it is about to start"
                                   : "there is room, kept for those who came first";
 }
@@ -76,14 +89,24 @@ std::string age_text(WallTime since) {
   return duration_text(std::max(Seconds(0), Seconds(std::chrono::system_clock::now() - since)));
 }
 
+std::string number_text(std::optional<int> number) {
+  return number ? std::to_string(*number) : "?";
+}
+
+// Who holds it, where that was looked at; else who asked for it.
 std::string pids_text(const LeaseRow& row) {
-  if (row.holding.empty()) return row.pid ? std::to_string(*row.pid) : "?";
+  const std::vector<pid_t> holding = row.holding.value_or(std::vector<pid_t>{});
+  if (holding.empty()) return number_text(row.pid);
   std::vector<std::string> pids;
   constexpr std::size_t kMost = 3;
-  for (std::size_t i = 0; i < std::min(kMost, row.holding.size()); ++i)
-    pids.push_back(std::to_string(row.holding[i]));
-  if (row.holding.size() > kMost) pids.push_back("+" + std::to_string(row.holding.size() - kMost));
+  for (std::size_t i = 0; i < std::min(kMost, holding.size()); ++i)
+    pids.push_back(std::to_string(holding[i]));
+  if (holding.size() > kMost) pids.push_back("+" + std::to_string(holding.size() - kMost));
   return join(pids, ",");
+}
+
+Json or_null(std::optional<int> number) {
+  return number ? Json(*number) : Json();
 }
 
 }  // namespace
@@ -98,14 +121,14 @@ LeaseReport report_leases(const std::string& gpus, bool with_holders) {
   for (const lease::Claim& claim : now.leases) {
     for (const lease::Share& share : claim.shares) {
       report.leases.push_back(row_of(claim, share, seen));
-      report.leases.back().holding = holders[claim.id];
+      if (with_holders) report.leases.back().holding = holders[claim.id];
     }
   }
   const lease::Rooms rooms = lease::rooms_of(seen, now);
-  int position = 0;
-  for (const lease::Waiter& waiter : now.waiting)
-    report.waiting.push_back(
-        {waiter, ++position, why_waiting(waiter, rooms, now, report.look.machine)});
+  for (const lease::Waiter& waiter : now.waiting) {
+    report.waiting.push_back(row_of(waiter, now.waiting));
+    report.waiting.back().why = why_waiting(waiter, rooms, now, report.look.machine);
+  }
   return report;
 }
 
@@ -116,18 +139,18 @@ Json document(const LeaseReport& report) {
                               {"uuid", to_string(row.card)},
                               {"reserved_bytes", row.reserved.count},
                               {"used_bytes", or_null(row.used)},
-                              {"pid", row.pid ? Json(*row.pid) : Json()},
-                              {"user", row.claim.user},
+                              {"pid", or_null(row.pid)},
+                              {"user", user_of(row.claim)},
                               {"command", row.claim.command},
                               {"since", utc_timestamp(row.claim.since)},
-                              {"holder_pids", row.holding}});
+                              {"holder_pids", row.holding ? Json(*row.holding) : Json()}});
   for (const WaitingRow& row : report.waiting) {
     const lease::Waiter& waiter = row.waiter;
-    json["waiting"].push_back({{"pid", waiter.owner.pid},
-                               {"user", waiter.user},
+    json["waiting"].push_back({{"pid", or_null(row.pid)},
+                               {"user", user_of(waiter)},
                                {"need_bytes", waiter.wish.need.count},
                                {"count", waiter.wish.count},
-                               {"position", row.position},
+                               {"position", or_null(row.position)},
                                {"since", utc_timestamp(waiter.since)},
                                {"why", row.why},
                                {"command", waiter.command}});
@@ -141,7 +164,7 @@ std::string lease_table(const LeaseReport& report, const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
   for (const LeaseRow& row : report.leases)
     rows.push_back({row.card_index ? std::to_string(*row.card_index) : short_text(row.card),
-                    row.claim.id, row.claim.user, to_string(row.reserved),
+                    row.claim.id, user_of(row.claim), to_string(row.reserved),
                     size_or_unknown(row.used), pids_text(row), age_text(row.claim.since),
                     fitted(row.claim.command, terminal.is_terminal ? 32 : 60, terminal)});
   return table({{"GPU", true},
@@ -164,10 +187,11 @@ std::string waiting_table(const LeaseReport& report, const Terminal& terminal) {
     const lease::Waiter& waiter = row.waiter;
     std::string need = to_string(waiter.wish.need);
     if (waiter.wish.count > 1) need += " x " + std::to_string(waiter.wish.count);
-    const std::string number = std::to_string(row.position);
-    rows.push_back({number, std::to_string(waiter.owner.pid), waiter.user, need,
-                    age_text(waiter.since), fitted(waiter.command, 40, terminal)});
-    whys += wrapped(row.why, " " + number + ". ", std::string(number.size() + 3, ' '), width);
+    const std::string number = row.position ? std::to_string(*row.position) : "-";
+    rows.push_back({number, number_text(row.pid), user_of(waiter), need, age_text(waiter.since),
+                    fitted(waiter.command, 40, terminal)});
+    whys += wrapped(row.why, " " + number + (row.position ? ". " : "  "),
+                    std::string(number.size() + 3, ' '), width);
   }
   return table(
              {{"#", true}, {"PID", true}, {"user"}, {"needs", true}, {"waits", true}, {"command"}},

@@ -14,21 +14,22 @@
 
 namespace headroom::cli {
 
-// One card's share of a lease. Empty is unknown: a card that was not looked at, a process that
-// cannot be seen from here.
+// One card's share of a lease. Empty is unknown: what was not looked at, a process that cannot be
+// seen from here.
 struct LeaseRow {
   lease::Claim claim;
   gpu::Uuid card;
   std::optional<int> card_index;
   Bytes reserved;
   std::optional<Bytes> used;
-  std::optional<pid_t> pid;    // who asked for it
-  std::vector<pid_t> holding;  // who holds it now, as far as they may be seen
+  std::optional<pid_t> pid;                   // who asked for it
+  std::optional<std::vector<pid_t>> holding;  // who holds it now, as far as they may be seen
 };
 
 struct WaitingRow {
   lease::Waiter waiter;
-  int position = 0;
+  std::optional<pid_t> pid;     // empty where it cannot be seen from here
+  std::optional<int> position;  // empty for one that is stopped: nobody waits for it
   std::string why;
 };
 

@@ -83,9 +83,9 @@ void remove_shared_memory(const ProcessTable& processes, const fs::path& folder,
 
 // In a turn, because a file that is only just being made has no lock yet.
 void remove_dead_leases(bool of_all_users, Leftovers& leftovers) {
-  const auto directory = lease::Directory::existing();
-  if (!directory) return;
   try {
+    const auto directory = lease::Directory::existing();
+    if (!directory) return;
     const lease::Directory::Turn turn = directory->take_turn(Seconds(1));
     lease::Contents now = turn.contents();
     std::erase_if(now.dead, [&](const lease::DeadFile& file) {

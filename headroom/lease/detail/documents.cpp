@@ -1,5 +1,6 @@
 #include "headroom/lease/detail/documents.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
@@ -13,16 +14,25 @@ long long unix_ms(WallTime when) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(when.time_since_epoch()).count();
 }
 
+// Within the years that the clock counts.
 WallTime from_unix_ms(long long ms) {
-  return WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::milliseconds(ms)));
+  constexpr long long kYear2200 = 7'258'118'400'000;
+  return WallTime(std::chrono::duration_cast<WallTime::duration>(
+      std::chrono::milliseconds(std::clamp(ms, 0LL, kYear2200))));
 }
 
 // A program of another kind may write what it likes: no amount is beyond what a card can have.
 Bytes amount(const Json& value) {
-  constexpr std::int64_t kMost = 1LL << 50;
   const auto count = value.get<std::int64_t>();
-  if (count < 0 || count > kMost) throw InputError("[lease] no amount of memory");
+  if (count < 0 || count > kMostReserved.count) throw InputError("[lease] no amount of memory");
   return Bytes{count};
+}
+
+// What people read. A command of a thousand files must not make a file that nobody reads to its
+// end, and nobody's words may play with another's terminal.
+std::string words(const std::string& text) {
+  constexpr std::size_t kMost = 4096;
+  return without_controls(std::string(beginning(text, kMost)));
 }
 
 template <typename T>
@@ -32,23 +42,23 @@ void write_common(Json& json, const T& entry) {
           {"ticket", entry.ticket},
           {"pid", entry.owner.pid},
           {"start_ticks", entry.owner.start_ticks},
-          {"user", entry.user},
-          {"command", entry.command},
-          {"since_unix_ms", unix_ms(entry.since)}};
+          {"user", words(entry.user)},
+          {"command", words(entry.command)},
+          {"since_unix_ms", unix_ms(entry.since)},
+          {"pid_namespace", entry.pid_namespace}};
 }
 
 template <typename T>
 void read_common(const Json& json, T& entry) {
   if (json.at("schema").get<int>() != 1) throw InputError("[lease] another schema");
-  entry.id = json.at("id").get<std::string>();
   entry.ticket = json.at("ticket").get<long long>();
   entry.owner = {json.at("pid").get<pid_t>(), json.at("start_ticks").get<long long>()};
-  entry.user = json.at("user").get<std::string>();
-  entry.command = json.at("command").get<std::string>();
+  // Without it the process is nobody's number here.
+  entry.pid_namespace = json.value("pid_namespace", std::uint64_t{0});
+  entry.user = words(json.at("user").get<std::string>());
+  entry.command = words(json.at("command").get<std::string>());
   entry.since = from_unix_ms(json.at("since_unix_ms").get<long long>());
-  // A counter beyond this would run over.
-  constexpr long long kMost = 1LL << 60;
-  if (entry.ticket < 0 || kMost < entry.ticket) throw InputError("[lease] no ticket");
+  if (entry.ticket < 0 || kMostTicket < entry.ticket) throw InputError("[lease] no ticket");
 }
 
 // What `read` makes of the text; nothing if it is no such document.
@@ -79,11 +89,11 @@ std::optional<Grant> read_grant(std::string_view line) {
   const auto fields = split(line, '\t');
   if (fields.size() < 3 || fields.size() % 2 == 0) return {};
   const auto ticket = to_integer(fields[0]), at = to_integer(fields[1]);
-  if (!ticket || !at || *ticket < 0 || *ticket > (1LL << 60)) return {};
+  if (!ticket || !at || *ticket < 0 || *ticket > kMostTicket) return {};
   Grant grant{.ticket = *ticket, .at_ns = *at, .id = std::string(fields[2]), .shares = {}};
   for (std::size_t i = 3; i + 1 < fields.size(); i += 2) {
     const auto bytes = to_integer(fields[i + 1]);
-    if (!bytes || *bytes < 0 || *bytes > (1LL << 50)) return {};
+    if (!bytes || *bytes < 0 || *bytes > kMostReserved.count) return {};
     grant.shares.push_back({gpu::Uuid::from_driver(std::string(fields[i])), Bytes{*bytes}});
   }
   return grant;
@@ -94,7 +104,6 @@ std::optional<Grant> read_grant(std::string_view line) {
 std::string text_of(const Claim& claim) {
   Json json;
   write_common(json, claim);
-  json["pid_namespace"] = claim.pid_namespace;
   json["shares"] = Json::array();
   for (const Share& share : claim.shares)
     json["shares"].push_back(
@@ -109,7 +118,7 @@ std::string text_of(const Waiter& waiter) {
   json["count"] = waiter.wish.count;
   json["cards"] = Json::array();
   for (const gpu::Uuid& card : waiter.wish.cards) json["cards"].push_back(to_string(card));
-  json["why"] = waiter.why;
+  json["why"] = words(waiter.why);
   return to_line(json) + "\n";
 }
 
@@ -123,7 +132,6 @@ std::string text_of(const Grant& grant) {
 
 std::optional<Claim> read_claim(std::string_view text) {
   return read_document<Claim>(text, [](const Json& json, Claim& claim) {
-    claim.pid_namespace = json.at("pid_namespace").get<std::uint64_t>();
     for (const Json& share : json.at("shares"))
       claim.shares.push_back({gpu::Uuid::from_driver(share.at("uuid").get<std::string>()),
                               amount(share.at("reserved_bytes"))});
@@ -136,7 +144,7 @@ std::optional<Waiter> read_waiter(std::string_view text) {
     waiter.wish.count = json.at("count").get<int>();
     for (const Json& card : json.at("cards"))
       waiter.wish.cards.push_back(gpu::Uuid::from_driver(card.get<std::string>()));
-    waiter.why = json.at("why").get<std::string>();
+    waiter.why = words(json.at("why").get<std::string>());
   });
 }
 

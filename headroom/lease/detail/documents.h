@@ -15,7 +15,7 @@ namespace headroom::lease::detail {
 // One line.
 [[nodiscard]] std::string text_of(const Grant& grant);
 
-// Nothing for a text that is none.
+// Nothing for a text that is none. Without the identifier, which is the file's name.
 [[nodiscard]] std::optional<Claim> read_claim(std::string_view text);
 [[nodiscard]] std::optional<Waiter> read_waiter(std::string_view text);
 // The lines that are whole; the last of a writer that was killed may not be.

@@ -1,20 +1,44 @@
 #include "headroom/lease/detail/file_system.h"
 
+#include <sys/vfs.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "headroom/base/error.h"
 
 namespace headroom::lease::detail {
 namespace {
 
 struct Known {
-  unsigned long magic;
+  unsigned long kind;
   const char* name;
 };
 
 // From linux/magic.h and statfs(2), and what is in neither from the sources of the file systems:
-// Lustre (lustre_user.h, LL_SUPER_MAGIC), GPFS (IBM's gpfs.h, GPFS_SUPER_MAGIC), BeeGFS
-// (client_module, BEEGFS_MAGIC).
-constexpr std::array<Known, 14> kNetwork{{
+// ZFS (openzfs, include/sys/fs/zfs.h, ZFS_SUPER_MAGIC), bcachefs (fs/bcachefs/bcachefs_format.h,
+// BCACHEFS_STATFS_MAGIC), JFS (fs/jfs/jfs_superblock.h, JFS_SUPER_MAGIC).
+constexpr std::array<Known, 11> kLocal{{
+    {0x01021994, "tmpfs"},
+    {0x858458F6, "ramfs"},
+    {0xEF53, "ext"},
+    {0x58465342, "XFS"},
+    {0x9123683E, "Btrfs"},
+    {0x2FC12FC1, "ZFS"},
+    {0xF2F52010, "F2FS"},
+    {0xCA451A4E, "bcachefs"},
+    {0x794C7630, "overlayfs"},
+    {0x3153464A, "JFS"},
+    {0x3434, "NILFS"},
+}};
+
+// Only names for the message that refuses them. Lustre (lustre_user.h, LL_SUPER_MAGIC), GPFS (IBM's
+// gpfs.h, GPFS_SUPER_MAGIC), BeeGFS (client_module, BEEGFS_MAGIC), OCFS2 (ocfs2_fs.h). FUSE: what
+// is behind it cannot be told.
+constexpr std::array<Known, 14> kRefused{{
     {0x6969, "NFS"},
     {0x517B, "SMB"},
     {0xFF534D42, "CIFS"},
@@ -31,15 +55,54 @@ constexpr std::array<Known, 14> kNetwork{{
     {0x7461636F, "OCFS2"},
 }};
 
+// Some systems widen the 32 bits of the number with its sign.
+unsigned long number_of(long long kind) {
+  return static_cast<unsigned long>(kind) & 0xFFFFFFFFUL;
+}
+
+template <std::size_t N>
+const char* name_in(const std::array<Known, N>& table, long long kind) {
+  const auto found = std::find_if(table.begin(), table.end(), [&](const Known& known) {
+    return known.kind == number_of(kind);
+  });
+  return found == table.end() ? nullptr : found->name;
+}
+
+constexpr const char* kTry =
+    "HEADROOM_LEASE_DIR=/dev/shm/headroom: a lock proves something only where all processes of "
+    "this machine see it, and no other machine";
+
 }  // namespace
 
-std::optional<std::string> network_file_system(long long magic) {
-  // Some systems widen the 32 bits of the number with its sign.
-  const unsigned long number = static_cast<unsigned long>(magic) & 0xFFFFFFFFUL;
-  const auto found = std::find_if(kNetwork.begin(), kNetwork.end(),
-                                  [&](const Known& known) { return known.magic == number; });
-  if (found == kNetwork.end()) return {};
-  return found->name;
+bool carries_leases(long long kind) {
+  return name_in(kLocal, kind) != nullptr;
+}
+
+std::string file_system_name(long long kind) {
+  if (const char* name = name_in(kLocal, kind)) return name;
+  if (const char* name = name_in(kRefused, kind)) return name;
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "a file system of the unknown kind 0x%lx",
+                number_of(kind));
+  return text.data();
+}
+
+bool is_local(const std::filesystem::path& folder) {
+  struct statfs facts {};
+  const bool told =
+      ::statfs(folder.c_str(), &facts) == 0 || ::statfs(folder.parent_path().c_str(), &facts) == 0;
+  return told && carries_leases(static_cast<long long>(facts.f_type));
+}
+
+void require_local_file_system(const std::filesystem::path& folder) {
+  struct statfs facts {};
+  if (::statfs(folder.c_str(), &facts) != 0)
+    throw UnavailableError(expectation("lease", "a folder for leases whose file system is told",
+                                       folder.string() + ": " + std::strerror(errno), kTry));
+  const auto kind = static_cast<long long>(facts.f_type);
+  if (!carries_leases(kind))
+    throw UnavailableError(expectation("lease", "a folder of this machine for leases",
+                                       folder.string() + " on " + file_system_name(kind), kTry));
 }
 
 }  // namespace headroom::lease::detail

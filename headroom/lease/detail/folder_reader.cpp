@@ -13,6 +13,8 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/process.h"
+#include "headroom/base/text.h"
 #include "headroom/lease/detail/documents.h"
 #include "headroom/lease/detail/locked_file.h"
 
@@ -24,22 +26,38 @@ using namespace headroom::literals;
 
 constexpr std::size_t kMostOfALease = 64 * 1024, kMostOfGrants = 8 * 1024 * 1024;
 
+// As a text for people: anybody may give a file any name.
+std::string shown(const fs::path& path) {
+  return without_controls(path.string());
+}
+
 [[noreturn]] void cannot_look(const fs::path& path, int error) {
-  throw BusyError("[lease] cannot look at " + path.string() + ": " + std::strerror(error) +
-                  "; what is reserved is not known, so nothing is given out");
+  throw BusyError("[lease] cannot look at " + shown(path) + ": " + std::strerror(error) +
+                  "; what is reserved is not known, so nothing is given out" +
+                  (error == EACCES ? "; try chmod 1777 as the folder's owner or root" : ""));
+}
+
+// "a.lease of bob".
+std::string whose(const fs::path& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0) return shown(path);
+  return shown(path) + " of " + user_name(facts.st_uid);
 }
 
 // A file of the folder, open for reading.
 class Entry {
  public:
-  // Not open afterwards if it has gone or is none of ours: everybody can read those.
+  // Not open afterwards if it has gone, is none of ours, or is kept from us by its owner.
   explicit Entry(fs::path path) : path_(std::move(path)) {
     // A link or a pipe in the folder must lead nowhere and hold up nobody.
     file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    const bool not_ours = errno == ENOENT || errno == EACCES || errno == EPERM || errno == ELOOP ||
-                          errno == ENXIO || errno == ENODEV;
-    if (file_ < 0 && !not_ours) cannot_look(path_, errno);
-    if (file_ >= 0 && ::fstat(file_, &facts_) != 0) cannot_look(path_, errno);
+    if (file_ < 0) {
+      const bool not_ours = errno == ENOENT || errno == ELOOP || errno == ENXIO || errno == ENODEV;
+      refused_ = errno == EACCES || errno == EPERM;
+      if (!not_ours && !refused_) cannot_look(path_, errno);
+    } else if (::fstat(file_, &facts_) != 0) {
+      cannot_look(path_, errno);
+    }
   }
   ~Entry() {
     if (file_ >= 0) ::close(file_);
@@ -48,9 +66,24 @@ class Entry {
   Entry& operator=(const Entry&) = delete;
 
   [[nodiscard]] bool is_file() const { return file_ >= 0 && S_ISREG(facts_.st_mode); }
+  [[nodiscard]] bool is_refused() const { return refused_; }
   [[nodiscard]] bool locked() const { return is_locked(file_); }
   [[nodiscard]] const fs::path& path() const { return path_; }
   [[nodiscard]] const struct stat& facts() const { return facts_; }
+  // The name without its kind; no two in a folder have the same.
+  [[nodiscard]] std::string id() const { return shown(path_.stem()); }
+
+  // When the kernel made the file, which nobody can set. Nothing where the file system does not
+  // note it, or where the clock has been set back since.
+  [[nodiscard]] std::optional<WallTime> born() const {
+    struct statx facts {};
+    if (::statx(file_, "", AT_EMPTY_PATH, STATX_BTIME, &facts) != 0) return {};
+    if ((facts.stx_mask & STATX_BTIME) == 0) return {};
+    const auto since_1970 = std::chrono::seconds(facts.stx_btime.tv_sec) +
+                            std::chrono::nanoseconds(facts.stx_btime.tv_nsec);
+    const WallTime born(std::chrono::duration_cast<WallTime::duration>(since_1970));
+    return born <= std::chrono::system_clock::now() ? std::optional(born) : std::nullopt;
+  }
 
   // At most so much of it.
   [[nodiscard]] std::string text(std::size_t most) const {
@@ -69,6 +102,7 @@ class Entry {
  private:
   fs::path path_;
   int file_ = -1;
+  bool refused_ = false;
   struct stat facts_ {};
 };
 
@@ -76,9 +110,10 @@ std::int64_t nanoseconds(const timespec& time) {
   return time.tv_sec * 1'000'000'000LL + time.tv_nsec;
 }
 
-bool looked_lately(const struct stat& facts, std::int64_t now_ns) {
-  const Seconds ago{static_cast<double>(now_ns - nanoseconds(facts.st_mtim)) * 1e-9};
-  return ago < kLooksWithin && ago > -kLooksWithin;
+// A time that is yet to come is a lie; but the file may have been touched since reading began.
+bool looked_lately(const struct stat& facts, std::int64_t began_ns) {
+  const Seconds ago{static_cast<double>(began_ns - nanoseconds(facts.st_mtim)) * 1e-9};
+  return ago < kLooksWithin && ago > Seconds(-1);
 }
 
 void add_dead(const Entry& entry, Contents& contents) {
@@ -92,13 +127,15 @@ void add_lease(const Entry& entry, Contents& contents) {
   auto claim = read_claim(entry.text(kMostOfALease));
   if (!claim) {
     contents.riddles.push_back(entry.path().string());
-    contents.warnings.push_back(entry.path().string() +
+    contents.warnings.push_back(whose(entry.path()) +
                                 " is a lease that somebody holds but that cannot be read: nothing "
-                                "is given out while it is there");
+                                "is given out while it is there; try fuser on it to see who holds "
+                                "it, or remove it as its owner or root");
     return;
   }
+  claim->id = entry.id();
   claim->uid = entry.facts().st_uid;
-  claim->inode = entry.facts().st_ino;
+  claim->file = {entry.facts().st_dev, entry.facts().st_ino};
   contents.highest_ticket = std::max(contents.highest_ticket, claim->ticket);
   contents.leases.push_back(*std::move(claim));
 }
@@ -107,17 +144,30 @@ void add_waiter(const Entry& entry, Contents& contents) {
   if (!entry.locked()) return add_dead(entry, contents);
   auto waiter = read_waiter(entry.text(kMostOfALease));
   if (!waiter) {
-    contents.warnings.push_back(entry.path().string() + " is no waiter's file; ignored");
+    contents.warnings.push_back(whose(entry.path()) + " is no waiter's file; ignored");
     return;
   }
+  waiter->id = entry.id();
   waiter->uid = entry.facts().st_uid;
+  waiter->born = entry.born();
   waiter->looking = looked_lately(entry.facts(), contents.at_ns);
   contents.highest_ticket = std::max(contents.highest_ticket, waiter->ticket);
   contents.waiting.push_back(*std::move(waiter));
 }
 
+// Of a user who hides his file from the others: it is his loss, and he must not stop them by it.
+void add_refused(const Entry& entry, Contents& contents) {
+  contents.warnings.push_back(whose(entry.path()) +
+                              " may not be read by others and does not count; try chmod 644 on it, "
+                              "or remove it, as its owner or root");
+}
+
+// A time that is yet to come is of another run of the machine, or a lie: it would count for ever.
 void add_grants(const Entry& entry, Contents& contents) {
-  for (Grant& grant : read_grants(entry.text(kMostOfGrants))) {
+  std::vector<Grant> grants = read_grants(entry.text(kMostOfGrants));
+  const std::int64_t now_ns = monotonic_ns();  // after the last of them was written
+  std::erase_if(grants, [&](const Grant& grant) { return grant.at_ns > now_ns; });
+  for (Grant& grant : grants) {
     contents.highest_ticket = std::max(contents.highest_ticket, grant.ticket);
     contents.grants.push_back(std::move(grant));
   }
@@ -127,6 +177,7 @@ void add(const fs::path& path, Contents& contents) {
   const auto kind = path.extension();
   if (kind != ".lease" && kind != ".wait" && kind != ".grants" && kind != ".tmp") return;
   const Entry entry(path);
+  if (entry.is_refused() && kind != ".tmp") return add_refused(entry, contents);
   if (!entry.is_file()) return;
   if (kind == ".lease") add_lease(entry, contents);
   if (kind == ".wait") add_waiter(entry, contents);
@@ -141,10 +192,19 @@ void add(const fs::path& path, Contents& contents) {
                    (error == ENOSPC ? "; free some space" : ""));
 }
 
+// -1 where somebody else has taken this name: whatever he made of it is his.
 int open_grants(const fs::path& path) {
-  const int file = ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file >= 0) (void)::fchmod(file, 0644);
-  return file;
+  const int file =
+      ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+  if (file < 0) return -1;
+  struct stat facts {};
+  if (::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid()) {
+    (void)::fchmod(file, 0644);
+    return file;
+  }
+  ::close(file);
+  errno = EACCES;
+  return -1;
 }
 
 // Those that somebody may still count (he waits with a smaller ticket), or may not have seen.
@@ -186,8 +246,7 @@ Contents read_folder(const fs::path& folder) {
     if (entry == nullptr) break;
     if (entry->d_name[0] != '.') add(folder / entry->d_name, contents);
   }
-  std::sort(contents.waiting.begin(), contents.waiting.end(),
-            [](const Waiter& a, const Waiter& b) { return a.ticket < b.ticket; });
+  contents.waiting = in_order(std::move(contents.waiting));
   std::sort(contents.leases.begin(), contents.leases.end(),
             [](const Claim& a, const Claim& b) { return a.ticket < b.ticket; });
   return contents;
@@ -198,8 +257,8 @@ void append_grant(const fs::path& own, const fs::path& other, const Grant& grant
   constexpr std::size_t kLong = 16 * 1024;
   fs::path path = own;
   int file = open_grants(path);
-  if (file < 0 && (errno == EACCES || errno == EPERM || errno == ELOOP))
-    file = open_grants(path = other);
+  const bool taken = errno == EACCES || errno == EPERM || errno == ELOOP || errno == EISDIR;
+  if (file < 0 && taken) file = open_grants(path = other);
   if (file < 0) fail(path, errno);
   try {
     struct stat facts {};

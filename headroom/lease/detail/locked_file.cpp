@@ -30,10 +30,24 @@ struct flock whole_file(short kind) {
                    (error == ENOSPC ? "; free some space" : ""));
 }
 
-// "NAME.<pid>-<n>.tmp": whoever finds one without a lock knows that it is nobody's.
-std::string temporary_name(const std::string& name) {
+struct Temporary {
+  fs::path path;
+  int file = -1;
+};
+
+// "NAME.<pid>-<n>.tmp": whoever finds one without a lock knows that it is nobody's. One that is
+// there already is of a process that died, with this number: each container counts from 1.
+Temporary make_temporary(const fs::path& folder, const std::string& name) {
   static std::atomic<unsigned> made{0};
-  return name + "." + std::to_string(::getpid()) + "-" + std::to_string(made++) + ".tmp";
+  constexpr int kMost = 100;
+  for (int tries = 1;; ++tries) {
+    const fs::path path =
+        folder / (name + "." + std::to_string(::getpid()) + "-" + std::to_string(made++) + ".tmp");
+    // For nobody's eyes until it is locked: a reader's lock would be in the way of ours.
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file >= 0) return {path, file};
+    if (errno != EEXIST || tries == kMost) fail(folder / name, errno);
+  }
 }
 
 // Not over a file that is there: an identifier drawn twice must not end a lease.
@@ -48,7 +62,7 @@ bool rename_to_new(const fs::path& from, const fs::path& to) {
 bool is_locked(int descriptor) {
   // As a reader would ask: only a write lock is in its way, and only the owner can have that.
   struct flock range = whole_file(F_RDLCK);
-  return ::fcntl(descriptor, F_OFD_GETLK, &range) == 0 && range.l_type == F_WRLCK;
+  return ::fcntl(descriptor, F_OFD_GETLK, &range) != 0 || range.l_type == F_WRLCK;
 }
 
 bool is_locked(const fs::path& path) {
@@ -60,10 +74,8 @@ bool is_locked(const fs::path& path) {
 }
 
 int make_locked_file(const fs::path& folder, const std::string& name, std::string_view content) {
-  const fs::path temporary = folder / temporary_name(name), path = folder / name;
-  // For nobody's eyes until it is locked: a reader's lock would be in the way of ours.
-  const int file = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) fail(path, errno);
+  const fs::path path = folder / name;
+  const auto [temporary, file] = make_temporary(folder, name);
   pass(Point::file_made);
   try {
     struct flock range = whole_file(F_WRLCK);

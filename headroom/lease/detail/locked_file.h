@@ -11,7 +11,8 @@
 
 namespace headroom::lease::detail {
 
-// Whether somebody holds the write lock. False for what does not exist or may not be read.
+// Whether somebody holds the write lock; where that is not told he does. False for what does not
+// exist or may not be read.
 [[nodiscard]] bool is_locked(int descriptor);
 [[nodiscard]] bool is_locked(const std::filesystem::path& path);
 

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/bytes.h"
 #include "headroom/base/text.h"
 #include "headroom/gpu/cuda_order.h"
-#include "headroom/base/bytes.h"
 #include "headroom/gpu/devices.h"
 #include "headroom/gpu/recent_ends.h"
 #include "headroom/gpu/sampler.h"
@@ -97,7 +97,8 @@ py::object select(const Wish& wish, const std::function<void(const std::string&)
     const py::gil_scoped_release others_run;
     gpu::Sampler sampler(gpu::make_source(devices), {.keep_sampling = false});
     result = wait_for_gpu(
-        sampler, {.need = Bytes(wish.need), .count = wish.count, .order = gpu::parse_order(wish.order)},
+        sampler,
+        {.need = Bytes(wish.need), .count = wish.count, .order = gpu::parse_order(wish.order)},
         wait);
     machine = sampler.snapshot();
   }
@@ -107,11 +108,8 @@ py::object select(const Wish& wish, const std::function<void(const std::string&)
 
 py::object classify(const std::string& text, const std::vector<std::string>& types,
                     std::optional<int> exit_code, std::optional<int> signal) {
-  return loaded(oom::document(oom::classify({.text = text,
-                                             .type_names = types,
-                                             .exit_code = exit_code,
-                                             .signal = signal,
-                                             .host = {}})));
+  return loaded(oom::document(oom::classify(
+      {.text = text, .type_names = types, .exit_code = exit_code, .signal = signal, .host = {}})));
 }
 
 }  // namespace

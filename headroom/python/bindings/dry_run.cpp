@@ -80,9 +80,8 @@ py::object find_largest(const py::function& make_for, std::int64_t at_least,
   const auto step_of = [&](std::int64_t size) {
     return subject_maker(make_for(size).cast<py::function>());
   };
-  const estimate::Bounds bounds{.at_least = at_least,
-                                .at_most = at_most,
-                                .first = std::max<std::int64_t>(at_least, 2)};
+  const estimate::Bounds bounds{
+      .at_least = at_least, .at_most = at_most, .first = std::max<std::int64_t>(at_least, 2)};
   return loaded(document(estimate::find_largest(bounds, step_of, dryrun::card_for(spec),
                                                 {.share = margin}, steps, options)));
 }
@@ -99,12 +98,11 @@ void add_dry_run(py::module_& module) {
       .def("write_trace", &dryrun::write_trace)
       .def_property_readonly("has_trace",
                              [](const Report& report) { return report.trace != nullptr; });
-  module.def(
-      "dry_run_on",
-      [](sim::Card& card, SubjectInPython subject, int steps, std::size_t biggest, bool trace) {
-        return dryrun::dry_run(card, subject_of(std::move(subject)),
-                               {.steps = steps, .biggest = biggest, .keep_trace = trace});
-      });
+  module.def("dry_run_on", [](sim::Card& card, SubjectInPython subject, int steps,
+                              std::size_t biggest, bool trace) {
+    return dryrun::dry_run(card, subject_of(std::move(subject)),
+                           {.steps = steps, .biggest = biggest, .keep_trace = trace});
+  });
   module.def("dry_run", [](const std::string& spec, py::function make, int steps,
                            std::size_t biggest, bool trace, const std::string& rules,
                            const std::optional<std::string>& settings, bool cublas_workspaces) {

@@ -93,7 +93,8 @@ ExitCode run(const Options& options) {
                                  options.interval, "1s"));
   const auto environment = gpu::CudaEnvironment::current();
   wait.narrow = [&](gpu::Machine machine) {
-    return lease::with_promises(narrowed(std::move(machine), devices, environment), lease::contents_now());
+    return lease::with_promises(narrowed(std::move(machine), devices, environment),
+                                lease::contents_now());
   };
   wait.recent_ends = [](const gpu::Machine& machine) { return gpu::note_processes(machine); };
 

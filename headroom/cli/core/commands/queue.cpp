@@ -19,7 +19,7 @@ void add_queue(Registry& registry) {
       "  headroom queue\n"
       "  headroom queue --json | jq '.waiting[] | {position, user, why}'\n\n"
       "First come, first served: who needs little may go first while the next one does not\n"
-      "fit yet, but nobody is passed more than eight times.");
+      "fit yet. For whoever was passed eight times the cards that lack least are kept.");
   add_lease_options(command, *options);
   registry.run(command, options, &run);
 }

@@ -6,6 +6,7 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/gpu/select.h"
+#include "headroom/lease/describe.h"
 
 namespace headroom::cli {
 namespace {
@@ -16,11 +17,12 @@ std::string size_or_unknown(std::optional<Bytes> size) {
 
 // "held by PID 12, 14"; and whether that is somebody else than who asked for it.
 std::string holders_text(const LeaseRow& row) {
+  const std::vector<pid_t> holding = row.holding.value_or(std::vector<pid_t>{});
   std::vector<std::string> pids;
-  for (const pid_t pid : row.holding) pids.push_back(std::to_string(pid));
+  for (const pid_t pid : holding) pids.push_back(std::to_string(pid));
   if (pids.empty()) return "held by processes that cannot be seen from here";
   const bool owner_gone =
-      row.pid && std::find(row.holding.begin(), row.holding.end(), *row.pid) == row.holding.end();
+      row.pid && std::find(holding.begin(), holding.end(), *row.pid) == holding.end();
   std::string text = "held by PID " + join(pids, ", ");
   if (owner_gone) text += ", though PID " + std::to_string(*row.pid) + ", who asked, is gone";
   return text;
@@ -38,11 +40,11 @@ std::string card_text(const gpu::Card& card, const LeaseReport& report, const Te
   for (const LeaseRow& row : report.leases) {
     if (row.card != card.uuid) continue;
     any = true;
-    text +=
-        wrapped("lease " + row.claim.id + " of " + row.claim.user + ": " + to_string(row.reserved) +
-                    " reserved, " + size_or_unknown(row.used) + " used, " + holders_text(row) +
-                    " (" + fitted(row.claim.command, 60, terminal) + ")",
-                "  ", "    ", width);
+    text += wrapped("lease " + row.claim.id + " of " + user_of(row.claim) + ": " +
+                        to_string(row.reserved) + " reserved, " + size_or_unknown(row.used) +
+                        " used, " + holders_text(row) + " (" +
+                        fitted(row.claim.command, 60, terminal) + ")",
+                    "  ", "    ", width);
   }
   lease::Attribution attribution(report.look.leases.leases);
   for (const auto& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
