@@ -8,15 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(torch==2.11.0 numpy transformers==4.57.6)
-if [ "$(cat .venv-peers/.headroom-setup 2>/dev/null)" != "${packages[*]}" ]; then
-  echo "== installing PyTorch and transformers into .venv-peers"
-  [ -x .venv-peers/bin/pip ] || python3 -m venv .venv-peers
-  .venv-peers/bin/pip install --quiet --disable-pip-version-check "${packages[@]}"
-  echo "${packages[*]}" > .venv-peers/.headroom-setup
-fi
-
-run() { OMP_NUM_THREADS=1 .venv-peers/bin/python "tests/peers/$1.py" "${@:2}"; }
+run() { scripts/python.sh "tests/peers/$1.py" "${@:2}"; }
 
 case "${1:-}" in
   "") how=--write share=1/1 ;;

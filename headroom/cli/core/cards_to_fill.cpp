@@ -1,7 +1,6 @@
 #include "headroom/cli/core/cards_to_fill.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
 #include "headroom/cli/core/look.h"
@@ -50,20 +49,6 @@ std::vector<gpu::SimulatedCard> cards_to_fill(const std::string& gpus) {
       [](const auto& one, const auto& other) { return usable(one) < usable(other); });
   if (freest == cards.end()) return {};
   return {*freest};
-}
-
-Json to_json(const gpu::SimulatedCard& card) {
-  return {{"name", card.name},
-          {"total_bytes", card.total.count},
-          {"reserved_bytes", card.reserved.count},
-          {"profile", card.profile}};
-}
-
-gpu::SimulatedCard card_from_json(const Json& json) {
-  return {.name = json.at("name").get<std::string>(),
-          .total = Bytes{json.at("total_bytes").get<std::int64_t>()},
-          .reserved = Bytes{json.at("reserved_bytes").get<std::int64_t>()},
-          .profile = json.at("profile").get<std::string>()};
 }
 
 }  // namespace headroom::cli

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "headroom/base/json.h"
 #include "headroom/gpu/card.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/gpu/simulated.h"
@@ -22,9 +21,5 @@ namespace headroom::cli {
 
 // What is known of the card's chip; null if nothing is.
 [[nodiscard]] const gpu::DeviceProfile* profile_of(const gpu::Card& card);
-
-// For the request to headroom-engine, and back.
-[[nodiscard]] Json to_json(const gpu::SimulatedCard& card);
-[[nodiscard]] gpu::SimulatedCard card_from_json(const Json& json);
 
 }  // namespace headroom::cli

@@ -6,11 +6,15 @@
 #include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/policy.h"
+#include "headroom/gpu/simulated_json.h"
 
 namespace headroom::cli {
 
 void ModelRequest::add_to(CLI::App* command) {
-  command->add_option("model", model, "A config.json or its folder, a name, or a size: 7B")
+  command
+      ->add_option(
+          "model", model,
+          "A config.json or its folder, a name, a size (7B), or a function: train.py:make_step")
       ->required();
   add_gpus_option(command, gpus);
   settings.add_to(command);
@@ -39,7 +43,7 @@ Json to_json(const ModelRequest& request, const MeantRequest& meant) {
                {"allocator", request.allocator ? Json(*request.allocator) : Json()},
                {"decision", meant.decision},
                {"json", request.json}};
-  for (const auto& card : meant.cards) json["cards"].push_back(to_json(card));
+  for (const auto& card : meant.cards) json["cards"].push_back(gpu::to_json(card));
   return json;
 }
 

@@ -130,6 +130,14 @@ std::vector<std::pair<std::string, std::string>> SettingsOptions::words() {
   return all;
 }
 
+std::vector<std::string> SettingsOptions::given() const {
+  std::vector<std::string> names;
+  for (const Option& option : kOptions)
+    if (option.kind == Kind::flag ? flags_.at(option.key) : texts_.at(option.key).has_value())
+      names.push_back(option_name(option.key));
+  return names;
+}
+
 formula::Settings SettingsOptions::settings() const {
   Json json = Json::object();
   for (const Option& option : kOptions) {

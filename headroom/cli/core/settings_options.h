@@ -19,6 +19,9 @@ class SettingsOptions {
   // What was given, over the defaults. Throws UsageError naming the nearest word.
   [[nodiscard]] formula::Settings settings() const;
 
+  // The options that were given, by name.
+  [[nodiscard]] std::vector<std::string> given() const;
+
   // "--mask", "ones none": what may follow an option, for completion.
   [[nodiscard]] static std::vector<std::pair<std::string, std::string>> words();
 

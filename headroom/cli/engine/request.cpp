@@ -2,14 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/gpu/simulated_json.h"
 
 namespace headroom::cli {
 
 std::vector<gpu::SimulatedCard> limited_cards_of(const Json& request) {
   std::vector<gpu::SimulatedCard> cards;
-  for (const Json& card : request.at("cards")) cards.push_back(card_from_json(card));
+  for (const Json& card : request.at("cards")) cards.push_back(gpu::card_from_json(card));
   return cards;
 }
 

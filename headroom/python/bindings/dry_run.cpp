@@ -8,6 +8,7 @@
 
 #include "headroom/dryrun/describe.h"
 #include "headroom/estimate/largest.h"
+#include "headroom/gpu/simulated_json.h"
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/python/bindings/json.h"
 #include "headroom/sim/simulate.h"
@@ -52,6 +53,12 @@ std::function<Subject(c10::Device)> subject_maker(py::function make) {
   };
 }
 
+// A card's name or size, or a card as JSON has it.
+gpu::SimulatedCard card_of(const std::string& spec) {
+  if (spec.starts_with('{')) return gpu::card_from_json(parse_json(spec, "a card"));
+  return dryrun::card_for(spec);
+}
+
 dryrun::CardOptions card_options(const std::string& rules,
                                  const std::optional<std::string>& settings,
                                  bool cublas_workspaces) {
@@ -75,15 +82,15 @@ Json document(const estimate::Largest& found) {
 }
 
 py::object find_largest(const py::function& make_for, std::int64_t at_least,
-                        std::optional<std::int64_t> at_most, double margin, int steps,
-                        const std::string& spec, const dryrun::CardOptions& options) {
+                        std::optional<std::int64_t> at_most, const estimate::Margin& margin,
+                        int steps, const std::string& spec, const dryrun::CardOptions& options) {
   const auto step_of = [&](std::int64_t size) {
     return subject_maker(make_for(size).cast<py::function>());
   };
   const estimate::Bounds bounds{
       .at_least = at_least, .at_most = at_most, .first = std::max<std::int64_t>(at_least, 2)};
-  return loaded(document(estimate::find_largest(bounds, step_of, dryrun::card_for(spec),
-                                                {.share = margin}, steps, options)));
+  return loaded(
+      document(estimate::find_largest(bounds, step_of, card_of(spec), margin, steps, options)));
 }
 
 }  // namespace
@@ -106,17 +113,20 @@ void add_dry_run(py::module_& module) {
   module.def("dry_run", [](const std::string& spec, py::function make, int steps,
                            std::size_t biggest, bool trace, const std::string& rules,
                            const std::optional<std::string>& settings, bool cublas_workspaces) {
-    return dryrun::dry_run(spec, subject_maker(std::move(make)),
+    return dryrun::dry_run(card_of(spec), subject_maker(std::move(make)),
                            {.steps = steps, .biggest = biggest, .keep_trace = trace},
                            card_options(rules, settings, cublas_workspaces));
   });
-  module.def("find_largest", [](const py::function& make_for, std::int64_t at_least,
-                                std::optional<std::int64_t> at_most, double margin, int steps,
-                                const std::string& spec, const std::string& rules,
-                                const std::optional<std::string>& settings) {
-    return find_largest(make_for, at_least, at_most, margin, steps, spec,
-                        card_options(rules, settings, true));
-  });
+  module.def("find_largest",
+             [](const py::function& make_for, std::int64_t at_least,
+                std::optional<std::int64_t> at_most, double margin,
+                std::optional<std::int64_t> margin_bytes, int steps, const std::string& spec,
+                const std::string& rules, const std::optional<std::string>& settings) {
+               estimate::Margin left{.share = margin};
+               if (margin_bytes) left.bytes = Bytes(*margin_bytes);
+               return find_largest(make_for, at_least, at_most, left, steps, spec,
+                                   card_options(rules, settings, true));
+             });
 }
 
 }  // namespace headroom::python

@@ -1,6 +1,8 @@
 """Makes `sim` known to Python's torch: the name, `torch.sim`, methods such as `tensor.sim()`."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from headroom.errors import UnavailableError
@@ -28,4 +30,45 @@ def register() -> None:
     torch._register_device_module("sim", torch_sim)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False)
+    _choose_foreach_as_the_cpu_does()
+    _keep_parameters_when_modules_move()
     _registered = True
+
+
+def _choose_foreach_as_the_cpu_does() -> None:
+    """Optimizers take the foreach form by default on cards, and a loop on the CPU. Under `cpu` rules
+    a card does as the CPU."""
+    import torch.optim.optimizer as of_optimizers
+    import torch.utils._foreach_utils as utilities
+    from headroom import simulation
+
+    supported = utilities._get_foreach_kernels_supported_devices
+
+    def devices() -> list[str]:
+        box = simulation.current_box()
+        as_cpu = box is not None and any(card.rules == "cpu" for card in box)
+        return [one for one in supported() if not (as_cpu and one == "sim")]
+
+    utilities._get_foreach_kernels_supported_devices = devices
+    of_optimizers._get_foreach_kernels_supported_devices = devices
+
+
+def _keep_parameters_when_modules_move() -> None:
+    """module.to("cuda") moves its parameters where they are: what is shared stays shared, and an
+    optimizer that was made before still knows them. For a device type of one's own torch would make
+    new ones; while something is simulated it swaps them instead."""
+    from headroom import simulation
+
+    apply = torch.nn.Module._apply
+
+    def _apply(self: torch.nn.Module, *arguments: Any, **more: Any) -> torch.nn.Module:
+        before = torch.__future__.get_swap_module_params_on_conversion()
+        if before or simulation.current_box() is None:
+            return apply(self, *arguments, **more)
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        try:
+            return apply(self, *arguments, **more)
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(False)
+
+    torch.nn.Module._apply = _apply  # type: ignore[method-assign]

@@ -258,8 +258,8 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
         return make
 
     with _no_box():
-        found = _engine.find_largest(make_for, min_batch, max_batch, margin, steps, spec, rules,
-                                     settings)
+        found = _engine.find_largest(make_for, min_batch, max_batch, margin, None, steps, spec,
+                                     rules, settings)
     answer = MaxBatch(found["size"] or 0)
     answer.recommended = found["recommended"] or 0
     answer.capped, answer.proven, answer.probes = found["capped"], found["proven"], found["probes"]

@@ -95,13 +95,13 @@ class Report:
 
     @property
     def per_step(self) -> list[StepPeak]:
-        return [StepPeak(**_sized(one)) for one in self._document["per_step"]]
+        return [StepPeak(one["step"], Bytes(one["peak_allocated_bytes"]), Bytes(one["after_bytes"]))
+                for one in self._document["per_step"]]
 
     @property
     def biggest(self) -> list[Held]:
         """The largest tensors at the peak."""
-        return [Held(**{"bytes" if key == "bytes" else key: Bytes(value) if key == "bytes" else value
-                        for key, value in one.items()}) for one in self._document["biggest"]]
+        return [Held(**{**one, "bytes": Bytes(one["bytes"])}) for one in self._document["biggest"]]
 
     @property
     def out_of_memory(self) -> Optional[dict[str, Any]]:

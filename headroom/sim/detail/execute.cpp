@@ -8,6 +8,7 @@
 #include "headroom/sim/detail/call.h"
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/fill.h"
+#include "headroom/sim/detail/known.h"
 #include "headroom/sim/detail/plan.h"
 #include "headroom/sim/detail/streams.h"
 
@@ -48,6 +49,7 @@ void use_cublas(const Call& call) {
 }
 
 void run_shape_only(Call& call) {
+  forget_written(call);
   const Plan planned = plan(call);
   if (planned.made) return use_cublas(call);
   check_slow_way(call, planned);
@@ -60,11 +62,19 @@ void run_computing(Call& call) {
   const Plan planned = plan(call);
   if (planned.made) {
     use_cublas(call);
-    if (!call.op.is_view) fill(call, std::move(arguments), planned, outs);
+    const bool has_values = !executing.knows || has_knowable_results(call);
+    if (has_values && !call.op.is_view) fill(call, std::move(arguments), planned, outs);
   } else {
     call.set_values(std::move(arguments));
     run_unplanned(call);
   }
+}
+
+// What a program decides by, even where nothing is computed.
+void run_knowing(Call& call) {
+  const KnowingScope scope;
+  prepare_overwritten(call);
+  run_computing(call);
 }
 
 }  // namespace
@@ -76,6 +86,8 @@ void execute(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   tell_watcher(call);
   if (mode_now(*call.card) == Mode::compute)
     run_computing(call);
+  else if (knows_arguments(call))
+    run_knowing(call);
   else
     run_shape_only(call);
 }

@@ -17,6 +17,7 @@
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
+#include "headroom/sim/detail/known.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -94,17 +95,20 @@ void copy_through_temporaries(const Tensor& from, const Tensor& to, bool non_blo
   if (!there.is_same(to)) to.copy_(there, non_blocking);
 }
 
-// What both sides have is copied; what a shape-only card holds reads as zero on the host.
+// What both sides have is copied; what a shape-only card does not know reads as zero on the host.
 void copy_values(const Tensor& from, const Tensor& to) {
   for (const Tensor* const tensor : {&from, &to})
     if (on_card(*tensor)) check_lives(*tensor);
   Card& card = card_at(on_card(to) ? to.device().index() : from.device().index());
+  if (on_card(to) && has_data(from)) make_room_for_values(to);
   if (mode_now(card) == Mode::compute || (has_data(from) && has_data(to))) {
     Aliases aliases(c10::DeviceType::CPU);
     on_host(aliases, to).copy_(on_host(aliases, from));
   } else if (!on_card(to)) {
     card.note_value_read();
     to.zero_();
+  } else {
+    forget(to);
   }
 }
 
@@ -126,7 +130,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 at::Scalar value_of(const Tensor& tensor) {
   check_lives(tensor);
   Card& card = card_at(tensor.device().index());
-  if (mode_now(card) == Mode::compute) {
+  if (mode_now(card) == Mode::compute || (is_knowable(tensor) && is_known(tensor))) {
     Aliases aliases(c10::DeviceType::CPU);
     return aliases.of(tensor).item();
   }
@@ -174,11 +178,11 @@ Tensor& set_to_nothing(Tensor& tensor) {
                      {0}, {});
 }
 
-// Of the largest class it would read zero.
+// The largest class that is not known would read zero.
 Tensor one_hot(const Tensor& classes, std::int64_t count) {
   const Card& card = card_at(classes.device().index());
   TORCH_CHECK_NOT_IMPLEMENTED(
-      count != -1 || classes.numel() == 0 || mode_now(card) == Mode::compute,
+      count != -1 || is_known(classes) || mode_now(card) == Mode::compute,
       expectation("sim", "the number of classes", "aten::one_hot without it on a shape-only card",
                   "one_hot(x, num_classes), or this part in compute mode (Card::set_mode)"));
   return at::native::one_hot(classes, count);

@@ -37,6 +37,19 @@ bool writes_out(const c10::FunctionSchema& schema) {
                      });
 }
 
+std::vector<std::size_t> written_arguments(const c10::FunctionSchema& schema) {
+  std::vector<std::size_t> written;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::AliasInfo* const alias = schema.arguments()[i].alias_info();
+    if (alias != nullptr && alias->isWrite()) written.push_back(i);
+  }
+  return written;
+}
+
+bool fills(std::string_view name) {
+  return name == "aten::fill_.Scalar" || name == "aten::fill_.Tensor" || name == "aten::zero_";
+}
+
 // Indices and lengths may lie on the host for these, and foreach operators then go tensor by
 // tensor. Source: aten/src/ATen/native/native_functions.yaml, `device_check: NoCheck`, and those
 // that CUDA has no kernel of its own for.
@@ -54,9 +67,9 @@ bool takes_host_tensors(std::string_view name) {
 // there.
 bool has_kernel_for_meta(const c10::OperatorHandle& handle, bool in_python) {
   using c10::DispatchKey;
-  for (const DispatchKey key : {DispatchKey::CompositeExplicitAutograd,
-                                DispatchKey::CompositeExplicitAutogradNonFunctional,
-                                DispatchKey::CompositeImplicitAutograd})
+  for (const DispatchKey key :
+       {DispatchKey::CompositeExplicitAutograd, DispatchKey::CompositeExplicitAutogradNonFunctional,
+        DispatchKey::CompositeImplicitAutograd})
     if (handle.hasKernelForDispatchKey(key)) return true;
   return !in_python && handle.hasKernelForDispatchKey(DispatchKey::Meta);
 }
@@ -89,6 +102,10 @@ Operator look_up(const c10::OperatorHandle& handle) {
   op.is_view = returns_views_only(schema);
   op.generator_argument = generator_argument(schema);
   op.writes_out = writes_out(schema);
+  op.written = written_arguments(schema);
+  op.overwrites = op.writes_out || fills(op.name);
+  op.can_know = !op.is_view && op.generator_argument < 0 && (op.on_cpu || op.has_fill()) &&
+                !schema.returns().empty();
   op.depends_on_values = (op.entry != nullptr && !op.entry->needs_values.empty()) ||
                          handle.hasTag(at::Tag::dynamic_output_shape) ||
                          handle.hasTag(at::Tag::data_dependent_output);

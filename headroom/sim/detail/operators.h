@@ -3,7 +3,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "headroom/sim/rules/table.h"
 
@@ -17,12 +19,18 @@ struct Operator {
   c10::DispatchKey meta_key = c10::DispatchKey::Meta;  // by the kernel that is found there
   bool on_python_meta = false;                         // torch does, in a Python process
   bool on_cpu = false;
-  bool is_view = false;             // its results share the arguments' memory
-  bool takes_host_tensors = false;  // besides the card's, as CUDA does
-  bool writes_out = false;          // it has out= arguments, which may grow
-  bool depends_on_values = false;   // the shapes of its results, says LibTorch or our table
-  int generator_argument = -1;      // -1: it draws no random numbers
+  bool is_view = false;              // its results share the arguments' memory
+  bool takes_host_tensors = false;   // besides the card's, as CUDA does
+  bool writes_out = false;           // it has out= arguments, which may grow
+  bool depends_on_values = false;    // the shapes of its results, says LibTorch or our table
+  int generator_argument = -1;       // -1: it draws no random numbers
+  std::vector<std::size_t> written;  // the arguments that it writes into
+  bool overwrites = false;           // and every element of them, without having read any
+  bool can_know = false;             // of whole numbers its results follow from its arguments alone
 
+  [[nodiscard]] bool is_written(std::size_t argument) const {
+    return std::find(written.begin(), written.end(), argument) != written.end();
+  }
   [[nodiscard]] bool has_rule() const { return entry != nullptr && entry->rule.arguments > 0; }
   [[nodiscard]] bool has_fill() const { return entry != nullptr && entry->fill.arguments > 0; }
   [[nodiscard]] bool runs_in_float() const { return entry != nullptr && entry->in_float; }

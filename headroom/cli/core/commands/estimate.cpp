@@ -6,6 +6,7 @@
 #include "headroom/cli/core/engine.h"
 #include "headroom/cli/core/forecast_document.h"
 #include "headroom/cli/core/model_request.h"
+#include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/estimate_view.h"
@@ -60,7 +61,18 @@ ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
   return document.at("fits") == Json(false) ? kDoesNotFit : kOk;
 }
 
+[[noreturn]] void estimate_python(const Options& options) {
+  if (options.quick || options.techniques || options.advice)
+    throw UsageError(expectation("estimate",
+                                 "the name of a model for --quick, --techniques, --advice",
+                                 options.request.model, "it without these"));
+  Json request = python_request(options.request);
+  request["trace"] = options.trace ? Json(*options.trace) : Json();
+  become_python("estimate", request);
+}
+
 ExitCode run(const Options& options) {
+  if (is_python_step(options.request.model)) estimate_python(options);
   const MeantRequest meant(options.request);
   if (by_formula(options, meant)) return answer_by_formula(options, meant);
   Json request = to_json(options.request, meant);
@@ -80,7 +92,10 @@ void add_estimate(Registry& registry) {
       "  headroom estimate runs/my-model/config.json --batch 16 --checkpointing full\n"
       "  headroom estimate 7B --seq 4096 --lora-rank 16 --quantize 4bit --gpus sim:1x24GiB --json\n"
       "  headroom estimate gpt2-xl --batch 8 --gpus \"RTX 4090\" --techniques\n"
-      "  headroom estimate llama-2-13b@40GiB,llama-2-7b --policy variant --gpus all");
+      "  headroom estimate llama-2-13b@40GiB,llama-2-7b --policy variant --gpus all\n"
+      "  headroom estimate train.py:make_step --gpus \"RTX 4090\"\n\n"
+      "train.py:make_step is a function of your own Python program that returns (model, step),\n"
+      "or (module, example inputs): it runs on a simulated card, without data.");
   options->request.add_to(command);
   command->add_flag("--quick", options->quick, "By formula alone, in milliseconds");
   command->add_flag("--techniques", options->techniques,

@@ -6,6 +6,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/engine.h"
 #include "headroom/cli/core/model_request.h"
+#include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
 
 namespace headroom::cli {
@@ -29,12 +30,28 @@ Json margin_from(const std::string& text) {
   return {{"bytes", parse_bytes(text).count}};
 }
 
-ExitCode run(const Options& options) {
-  const MeantRequest meant(options.request);
-  if (meant.cards.empty())
+void check_cards(const Json& request) {
+  if (request.at("cards").empty())
     throw UsageError(expectation("--gpus", "a card to fit into", "none, and no GPU is here",
                                  "--gpus \"RTX 4090\", or sim:1x24GiB"));
+}
+
+[[noreturn]] void fit_python(const Options& options) {
+  if (options.over != "batch")
+    throw UsageError(expectation("--over", "batch for a function of Python's", options.over));
+  Json request = python_request(options.request);
+  check_cards(request);
+  request["at_least"] = options.at_least;
+  request["at_most"] = options.at_most ? Json(*options.at_most) : Json();
+  request["margin"] = margin_from(options.margin);
+  become_python("fit", request);
+}
+
+ExitCode run(const Options& options) {
+  if (is_python_step(options.request.model)) fit_python(options);
+  const MeantRequest meant(options.request);
   Json request = to_json(options.request, meant);
+  check_cards(request);
   request["over"] = options.over;
   request["at_least"] = options.at_least;
   request["at_most"] = options.at_most ? Json(*options.at_most) : Json();
@@ -50,7 +67,9 @@ void add_fit(Registry& registry) {
       "fit", "The largest batch, or the longest sequence, that fits a card",
       "  headroom fit llama-3.2-1b --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
       "  headroom fit runs/my-model --over seq --batch 4 --gpus sim:1x80GiB\n"
-      "  headroom fit resnet50 --gpus sim:1x8GiB --margin 1GiB --json\n\n"
+      "  headroom fit resnet50 --gpus sim:1x8GiB --margin 1GiB --json\n"
+      "  headroom fit train.py:make_step --gpus \"RTX 4090\"\n\n"
+      "train.py:make_step is a function of your own Python program that takes the batch's size.\n"
       "Found by at most six dry runs; the answer and the next larger one are among them.");
   options->request.add_to(command);
   command->add_option("--over", options->over, "What grows: batch, seq")

@@ -1,0 +1,96 @@
+#include "headroom/cli/core/python_step.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "headroom/base/error.h"
+#include "headroom/base/exec_arguments.h"
+#include "headroom/base/file.h"
+#include "headroom/base/process.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/cards_to_fill.h"
+#include "headroom/gpu/simulated_json.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path own_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+// The one that was named, the active environment's, the one that this program was installed
+// beside, the first of PATH.
+std::vector<std::string> pythons() {
+  if (const auto named = environment("HEADROOM_PYTHON"); named && !named->empty()) return {*named};
+  std::vector<std::string> all;
+  if (const auto venv = environment("VIRTUAL_ENV")) all.push_back(*venv + "/bin/python3");
+  all.push_back((own_folder() / "python3").string());
+  all.push_back("python3");
+  return all;
+}
+
+// What was built but not installed: build/python beside build/bin.
+void find_built_package() {
+  std::error_code error;
+  const fs::path built = own_folder() / "../python";
+  if (!fs::exists(built / "headroom/__init__.py", error)) return;
+  const std::string before = environment("PYTHONPATH").value_or("");
+  ::setenv(
+      "PYTHONPATH",
+      (fs::weakly_canonical(built, error).string() + (before.empty() ? "" : ":" + before)).c_str(),
+      1);
+}
+
+bool has_package(const std::string& python) {
+  constexpr const char* kAsk =
+      "import importlib.util as u, sys; "
+      "sys.exit(not (u.find_spec('torch') and u.find_spec('headroom')))";
+  return run_command({python, "-c", kAsk}, Seconds(20)).exit_code == 0;
+}
+
+}  // namespace
+
+bool is_python_step(const std::string& model) {
+  const std::size_t colon = model.rfind(".py:");
+  return colon != std::string::npos && colon > 0 && model.size() > colon + 4;
+}
+
+Json python_request(const ModelRequest& request) {
+  const std::vector<std::string> given = request.settings.given();
+  if (!given.empty())
+    throw UsageError(expectation(given.front(), "the name of a model for this option",
+                                 request.model,
+                                 "it without: what " + request.model + " makes is what is run"));
+  Json json = {{"function", request.model},
+               {"cards", Json::array()},
+               {"rules", request.rules},
+               {"allocator", request.allocator ? Json(*request.allocator) : Json()},
+               {"json", request.json}};
+  for (const auto& card : cards_to_fill(request.gpus)) json["cards"].push_back(gpu::to_json(card));
+  return json;
+}
+
+void become_python(const std::string& what, const Json& request) {
+  find_built_package();
+  for (const std::string& python : pythons()) {
+    if (!has_package(python)) continue;
+    std::vector<std::string> words{python, "-m", "headroom.command", what, to_line(request)};
+    ::execvp(words[0].c_str(), pointers_to(words).data());
+    throw UnavailableError("[headroom] " + python + " cannot be started: " + std::strerror(errno));
+  }
+  throw UnavailableError(expectation("headroom", "a Python with headroom and torch 2.11",
+                                     join(pythons(), ", "),
+                                     "pip install of the wheel, or HEADROOM_PYTHON=.../python3"));
+}
+
+}  // namespace headroom::cli

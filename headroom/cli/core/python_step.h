@@ -1,0 +1,22 @@
+// A training step that is written in Python: `train.py:make_step` where a model's name may stand.
+#pragma once
+
+#include <string>
+
+#include "headroom/base/json.h"
+#include "headroom/cli/core/model_request.h"
+
+namespace headroom::cli {
+
+// "train.py:make_step", "src/train.py:Setup.step".
+[[nodiscard]] bool is_python_step(const std::string& model);
+
+// What the Python side is asked: the function, the cards, how. Throws UsageError for a setting of
+// the model's (--batch, --dtype): there the function decides.
+[[nodiscard]] Json python_request(const ModelRequest& request);
+
+// This process becomes `python -m headroom.command what request`: what it prints and how it ends is
+// what the user sees. Throws UnavailableError if no Python has the package.
+[[noreturn]] void become_python(const std::string& what, const Json& request);
+
+}  // namespace headroom::cli

@@ -1,0 +1,250 @@
+"""`headroom estimate train.py:make_step` and `headroom fit train.py:make_step`: the Python side. The
+command line starts it as `python -m headroom.command estimate|fit REQUEST`, a JSON document."""
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import json
+import os
+import pathlib
+import sys
+import traceback
+from typing import Any, Callable, Iterator, Optional, TextIO
+
+import torch
+from torch import nn
+
+from headroom import _backend, _engine, estimates
+from headroom.errors import Error, InputError, UsageError
+from headroom.reports import Report
+from headroom.sizes import Bytes
+
+# As the command line's own (docs/reference/exit-codes.md).
+OK, FAILED, DOES_NOT_FIT, USAGE, BAD_INPUT, UNAVAILABLE = 0, 1, 2, 64, 65, 69
+
+UNLIMITED = {"name": "a card without limit", "total_bytes": None}
+
+
+@contextlib.contextmanager
+def own_output() -> Iterator[TextIO]:
+    """What the user's program prints goes to standard error: ours is the answer."""
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as ours:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        yield ours
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """Of "train.py:make_step"."""
+    file, _, path = name.rpartition(":")
+    if not pathlib.Path(file).is_file():
+        raise InputError(f"[estimate] cannot open {file}: no such file")
+    spec = importlib.util.spec_from_file_location(pathlib.Path(file).stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(pathlib.Path(file).resolve().parent))
+    sys.argv = [file]
+    spec.loader.exec_module(module)
+    found: Any = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            known = [name for name, value in vars(module).items()
+                     if inspect.isfunction(value) and value.__module__ == module.__name__]
+            raise UsageError(f"[estimate] expected a function of {file}, received '{path}'; it has "
+                             f"{', '.join(known) or 'none'}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise UsageError(f"[estimate] expected a function, received {path} of {file}, which is "
+                         f"'{type(found).__name__}'")
+    return found
+
+
+def call(function: Callable[..., Any], device: torch.device, batch: Optional[int]) -> Any:
+    """With the batch's size for `fit`, and with the device if it takes one by that name."""
+    parameters = inspect.signature(function).parameters
+    given: dict[str, Any] = {"device": device} if "device" in parameters else {}
+    free = [name for name, one in parameters.items() if name not in given and one.kind in (
+        one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    if batch is not None and not free:
+        raise UsageError(f"[fit] expected a function that takes the batch's size, received "
+                         f"{function.__name__}(); try def {function.__name__}(batch): ...")
+    arguments = () if batch is None else (batch,)
+    with torch.device(device):
+        return function(*arguments, **given)
+
+
+class Made:
+    """What the user's function returned, as the engine takes it."""
+
+    def __init__(self, returned: Any, device: torch.device) -> None:
+        model, second = returned if isinstance(returned, (tuple, list)) and len(returned) == 2 \
+            else (returned, None)
+        if callable(second) and not isinstance(second, (torch.Tensor, nn.Module)):
+            self.model: Optional[nn.Module] = model if isinstance(model, nn.Module) else None
+            self.step, self.inputs = second, []
+        elif isinstance(model, nn.Module) and second is not None:
+            self.model = model.to(device)
+            inputs = estimates.moved(second, device)
+            self.inputs = list(estimates.tensors_of(inputs))
+            optimizer = estimates.optimizer_for(None, self.model)
+
+            def step() -> None:
+                optimizer.zero_grad()
+                estimates.default_loss(self.model, inputs).backward()
+                optimizer.step()
+
+            self.step = step
+        else:
+            raise UsageError("[estimate] expected (model, step) or (module, example inputs) from the "
+                             f"function, received '{type(returned).__name__}'")
+
+    def subject(self) -> tuple[Any, ...]:
+        model = self.model
+        return (self.step, list(model.named_parameters()) if model is not None else [],
+                list(model.named_buffers()) if model is not None else [], self.inputs)
+
+
+class Run:
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.request = request
+        self.function = function_of(request["function"])
+        self.parameters = self.trainable = 0
+
+    def make(self, device: Any, batch: Optional[int] = None) -> tuple[Any, ...]:
+        _backend.register()
+        device = torch.device(device)
+        made = Made(call(self.function, device, batch), device)
+        if made.model is not None:
+            counts = [(one.numel(), one.requires_grad) for one in made.model.parameters()]
+            self.parameters = sum(count for count, _ in counts)
+            self.trainable = sum(count for count, trained in counts if trained)
+        return made.subject()
+
+    def cards(self) -> list[dict[str, Any]]:
+        return self.request["cards"] or [UNLIMITED]
+
+    @staticmethod
+    def spec(card: dict[str, Any]) -> str:
+        return "unlimited" if card["total_bytes"] is None else json.dumps(card)
+
+    def model_document(self) -> dict[str, Any]:
+        return {"name": self.request["function"], "parameters": self.parameters,
+                "trainable_parameters": self.trainable}
+
+
+def device_document(card: dict[str, Any]) -> Optional[dict[str, Any]]:
+    if card["total_bytes"] is None:
+        return None
+    return {"name": card["name"], "total_bytes": card["total_bytes"],
+            "usable_bytes": card["total_bytes"] - card["reserved_bytes"]}
+
+
+def spare(report: Report, card: dict[str, Any]) -> Optional[int]:
+    if card["total_bytes"] is None:
+        return None
+    return card["total_bytes"] - card["reserved_bytes"] - report.peak.process
+
+
+def notes_of(report: Report) -> list[str]:
+    count = report.values_read_as_zero
+    if count == 0:
+        return []
+    return [f"The step read {count} values from the card that it could not know; each was answered "
+            "with zero."]
+
+
+def estimate(run: Run, ours: TextIO) -> int:
+    request, reports = run.request, []
+    for card in run.cards():
+        reports.append((card, Report(_engine.dry_run(
+            run.spec(card), run.make, 2, 10, request["trace"] is not None, request["rules"],
+            request["allocator"], True))))
+    card, report = min(reports, key=lambda one: spare(one[1], one[0]) or 0)
+    limited = card["total_bytes"] is not None
+    document = {"schema": 1, "method": "dry-run", "model": run.model_document(), "settings": None,
+                "device": device_document(card), **report.document(),
+                "fits": report.fits if limited else None, "spare_bytes": spare(report, card),
+                "notes": notes_of(report), "advice": []}
+    if len(reports) > 1:
+        document["devices"] = [
+            {"name": one["name"], "total_bytes": one["total_bytes"], "fits": each.fits,
+             "spare_bytes": spare(each, one)} for one, each in reports]
+    if request["trace"] is not None:
+        report.write_trace(request["trace"])
+    ours.write(json.dumps(document) + "\n" if request["json"] else estimate_text(document, report))
+    return DOES_NOT_FIT if document["fits"] is False else OK
+
+
+def estimate_text(document: dict[str, Any], report: Report) -> str:
+    model, device = document["model"], document["device"]
+    lines = [f"{model['name']}: {model['parameters']:,} parameters, {model['trainable_parameters']:,} "
+             "trained"]
+    lines += [f"note: {note}" for note in document["notes"]]
+    if device is not None:
+        left = document["spare_bytes"]
+        verdict = f"fits, {Bytes(left)} to spare" if document["fits"] else \
+            f"does not fit, {Bytes(-left)} too little" if left < 0 else \
+            "does not fit: its memory is in pieces that are too small"
+        lines.append(f"{device['name']} ({Bytes(device['usable_bytes'])}): {verdict}")
+    lines += [f"  {one['name']} ({Bytes(one['total_bytes'])}): "
+              f"{'fits' if one['fits'] else 'does not fit'}" for one in document.get("devices", [])]
+    return "\n".join(lines) + "\n" + report.describe()
+
+
+def fit(run: Run, ours: TextIO) -> int:
+    request = run.request
+    card = min(run.cards(), key=lambda one: one["total_bytes"] - one["reserved_bytes"])
+    margin = request["margin"]
+    found = _engine.find_largest(
+        lambda size: lambda device: run.make(device, size), request["at_least"], request["at_most"],
+        margin.get("share", 0.0), margin.get("bytes"), 2, run.spec(card), request["rules"],
+        request["allocator"])
+    probes = [{"batch": one["size"], "fits": one["fits"],
+               "peak_reserved_bytes": one["peak_reserved_bytes"]} for one in found["probes"]]
+    document = {"schema": 1, "method": "dry-run", "model": {"name": request["function"]},
+                "settings": None,
+                "device": {"name": card["name"], "total_bytes": card["total_bytes"]},
+                "over": "batch", "max_batch": found["size"],
+                "recommended_batch": found["recommended"], "capped": found["capped"],
+                "proven": found["proven"], "probes": probes, "notes": []}
+    ours.write(json.dumps(document) + "\n" if request["json"] else fit_text(document))
+    return OK if found["size"] is not None else DOES_NOT_FIT
+
+
+def fit_text(document: dict[str, Any]) -> str:
+    where = f"{document['model']['name']} on {document['device']['name']}"
+    if document["max_batch"] is None:
+        return f"{where}: not even the smallest batch fits\n"
+    lines = [f"{where}: at most a batch of {document['max_batch']}"
+             f"{' (the most that was asked about)' if document['capped'] else ''}, "
+             f"recommended {document['recommended_batch']}"]
+    lines += [f"  {one['batch']:>8}  {'fits' if one['fits'] else 'does not fit':12}  "
+              f"{Bytes(one['peak_reserved_bytes'])} reserved" for one in document["probes"]]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    what, text = arguments
+    with own_output() as ours:
+        try:
+            _backend.check_torch()
+            run = Run(json.loads(text))
+            return {"estimate": estimate, "fit": fit}[what](run, ours)
+        except UsageError as error:
+            print(f"headroom {what}: {error}", file=sys.stderr)
+            return USAGE
+        except InputError as error:
+            print(f"headroom {what}: {error}", file=sys.stderr)
+            return BAD_INPUT
+        except Error as error:
+            print(f"headroom {what}: {error}", file=sys.stderr)
+            return UNAVAILABLE
+        except Exception as error:  # the user's own program: its traceback says where
+            traceback.print_exc()
+            print(f"headroom {what}: {json.loads(text)['function']} failed: {error}", file=sys.stderr)
+            return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

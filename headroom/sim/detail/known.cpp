@@ -1,0 +1,93 @@
+#include "headroom/sim/detail/known.h"
+
+#include <c10/core/ScalarType.h>
+
+#include "headroom/sim/detail/block.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+using at::Tensor;
+
+constexpr std::size_t kMostBytes = 1U << 20U;
+
+bool is_whole(const Tensor& tensor) {
+  return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
+
+bool covers_its_storage(const Tensor& tensor) {
+  return tensor.is_non_overlapping_and_dense() &&
+         static_cast<std::size_t>(tensor.numel()) * tensor.itemsize() == tensor.storage().nbytes();
+}
+
+// Of the host: known whatever its type, if it is small.
+bool is_known_on_host(const Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.has_storage() &&
+         tensor.storage().nbytes() <= kMostBytes;
+}
+
+}  // namespace
+
+bool is_knowable(const Tensor& tensor) {
+  return on_card(tensor) && tensor.has_storage() && is_whole(tensor) &&
+         tensor.storage().nbytes() <= kMostBytes;
+}
+
+bool is_known(const Tensor& tensor) {
+  return tensor.has_storage() && (tensor.numel() == 0 || tensor.storage().data() != nullptr);
+}
+
+bool make_room_for_values(const Tensor& tensor) {
+  if (!is_knowable(tensor)) return false;
+  if (is_known(tensor)) return true;
+  if (!covers_its_storage(tensor) || block_of(tensor.storage()) == nullptr) return false;
+  give_data(tensor.storage());
+  return true;
+}
+
+void forget(const Tensor& tensor) {
+  if (!is_knowable(tensor) || tensor.storage().data() == nullptr) return;
+  if (block_of(tensor.storage()) != nullptr)
+    give_data(tensor.storage(), c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+}
+
+bool knows_arguments(const Call& call) {
+  if (!call.op.can_know) return false;
+  bool all_known = true;
+  for (std::size_t i = 0; i < call.op.arguments && all_known; ++i) {
+    const bool overwritten = call.op.overwrites && call.op.is_written(i);
+    libtorch::for_each_tensor(call.stack[call.first + i], [&](const Tensor& tensor) {
+      if (!tensor.defined()) return;
+      if (on_card(tensor))
+        all_known = all_known && is_knowable(tensor) &&
+                    (is_known(tensor) || (overwritten && covers_its_storage(tensor)));
+      else
+        all_known = all_known && is_known_on_host(tensor);
+    });
+  }
+  return all_known;
+}
+
+void prepare_overwritten(const Call& call) {
+  if (!call.op.overwrites) return;
+  for (std::size_t i = 0; i < call.op.arguments; ++i)
+    if (call.op.is_written(i))
+      libtorch::for_each_tensor(call.stack[call.first + i], [](const Tensor& tensor) {
+        if (on_card(tensor)) make_room_for_values(tensor);
+      });
+}
+
+void forget_written(const Call& call) {
+  for (const std::size_t i : call.op.written)
+    libtorch::for_each_tensor(call.stack[call.first + i],
+                              [](const Tensor& tensor) { forget(tensor); });
+}
+
+bool has_knowable_results(const Call& call) {
+  bool all = true;
+  call.for_each_tensor(
+      [&](const Tensor& tensor) { all = all && (!tensor.defined() || is_knowable(tensor)); });
+  return all;
+}
+
+}  // namespace headroom::sim::detail

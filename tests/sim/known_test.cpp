@@ -1,0 +1,101 @@
+// On a card without data: what a program decides by is known as far as it was made from what is
+// known, and never wrong.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "headroom/sim/simulate.h"
+
+namespace headroom::sim {
+namespace {
+
+class KnownValues : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::uint64_t guessed() const { return box_.card(0).values_read_as_zero(); }
+  [[nodiscard]] at::TensorOptions whole() const {
+    return at::TensorOptions(at::kLong).device(box_.device(0));
+  }
+  [[nodiscard]] at::TensorOptions real() const {
+    return at::TensorOptions(at::kFloat).device(box_.device(0));
+  }
+  Simulation box_ = simulate("1x24GiB");
+};
+
+TEST_F(KnownValues, AMaskOfOnesIsOnes) {
+  EXPECT_TRUE(at::ones({4, 128}, whole()).all().item<bool>());
+  EXPECT_TRUE((at::ones({4, 128}, whole()) == 1).all().item<bool>());
+  EXPECT_FALSE(at::zeros({4, 128}, whole()).any().item<bool>());
+  EXPECT_EQ(guessed(), 0U);
+}
+
+TEST_F(KnownValues, WhatComesFromTheHostIsKnown) {
+  const at::Tensor mask = at::tensor({1, 1, 0}, at::kLong).to(box_.device(0));
+  EXPECT_FALSE(mask.all().item<bool>());
+  EXPECT_EQ(mask.sum().item<std::int64_t>(), 2);
+  EXPECT_TRUE(at::equal(mask.cpu(), at::tensor({1, 1, 0}, at::kLong)));
+  EXPECT_EQ(guessed(), 0U);
+}
+
+TEST_F(KnownValues, CountingIsCounting) {
+  at::Tensor steps = at::zeros({}, whole());
+  for (int i = 0; i < 5; ++i) steps.add_(1);
+  EXPECT_EQ(steps.item<std::int64_t>(), 5);
+  EXPECT_EQ(at::arange(10, whole()).cumsum(0)[9].item<std::int64_t>(), 45);
+}
+
+TEST_F(KnownValues, ShapesThatDependOnThemAreTrue) {
+  const at::Tensor chosen = (at::arange(10, whole()) % 3 == 0).nonzero();
+  EXPECT_EQ(chosen.sizes(), (at::IntArrayRef{4, 1}));
+  EXPECT_EQ(at::one_hot(at::arange(3, whole())).sizes(), (at::IntArrayRef{3, 3}));
+}
+
+TEST_F(KnownValues, WhatDependsOnFloatingNumbersIsNotKnown) {
+  const at::Tensor logits = at::randn({8, 4}, real());
+  EXPECT_EQ(logits.argmax(1)[0].item<std::int64_t>(), 0);
+  EXPECT_EQ((logits > 0).all().item<bool>(), false);
+  EXPECT_EQ(at::ones({3}, real()).sum().item<float>(), 0.0F);
+  EXPECT_EQ(guessed(), 3U);
+}
+
+TEST_F(KnownValues, RandomNumbersAreNotKnown) {
+  EXPECT_EQ(at::randint(5, 9, {4}, whole()).sum().item<std::int64_t>(), 0);
+  EXPECT_EQ(guessed(), 1U);
+}
+
+TEST_F(KnownValues, WritingWhatIsNotKnownForgets) {
+  at::Tensor mask = at::ones({4}, whole());
+  const at::Tensor part = mask.slice(0, 2);
+  mask.masked_fill_(at::randn({4}, real()) > 0, 0);
+  EXPECT_EQ(mask.sum().item<std::int64_t>(), 0) << "read as zero";
+  EXPECT_EQ(part.sum().item<std::int64_t>(), 0) << "and what shares its memory";
+  EXPECT_EQ(guessed(), 2U);
+  mask.fill_(3);
+  EXPECT_EQ(mask.sum().item<std::int64_t>(), 12) << "overwritten, it is known again";
+  mask.copy_(at::randint(5, 9, {4}, whole()));
+  EXPECT_EQ(mask.sum().item<std::int64_t>(), 0);
+}
+
+TEST_F(KnownValues, APartThatIsWrittenMakesNoWhole) {
+  const at::Tensor fresh = at::empty({4}, whole());
+  fresh.slice(0, 0, 2).fill_(1);
+  EXPECT_EQ(fresh.sum().item<std::int64_t>(), 0);
+  EXPECT_EQ(guessed(), 1U);
+}
+
+TEST_F(KnownValues, MuchIsNotKeptInTheHostsMemory) {
+  const at::Tensor large = at::ones({1 << 20}, whole());
+  EXPECT_EQ(large.storage().data(), nullptr);
+  EXPECT_NE(at::ones({1 << 10}, whole()).storage().data(), nullptr);
+}
+
+TEST_F(KnownValues, WeightsOfAComputingTimeStay) {
+  box_.card(0).set_mode(Mode::compute);
+  at::Tensor weight = at::full({3}, 2.0, real());
+  box_.card(0).set_mode(Mode::shape_only);
+  weight.add_(1);
+  box_.card(0).set_mode(Mode::compute);
+  EXPECT_EQ(weight.sum().item<float>(), 6.0F);
+}
+
+}  // namespace
+}  // namespace headroom::sim
