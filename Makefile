@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test trainers stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist clean
+.PHONY: help setup build demo test trainers stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -74,6 +74,14 @@ docs: build ## Check the docs: links, examples, generated tables
 
 dist: build ## A folder that runs elsewhere: dist/headroom-VERSION
 	@scripts/dist.sh
+
+wheel: build ## dist/headroom-VERSION-*.whl: the Python package, with the command line
+	@scripts/wheel.sh
+
+python: build ## Tests of the Python face, in an environment of their own (.venv-peers), and of the wheel
+	@scripts/python.sh
+	@ctest --test-dir build --output-on-failure --no-tests=error -R '^python\.'
+	@tests/python/wheel.sh
 
 clean: ## Remove what was built (not .venv)
 	@rm -rf build dist

@@ -10,6 +10,12 @@ cd "$(dirname "$0")/.."
 packages=(g++ cmake ninja-build ccache python3-venv
           libcli11-dev nlohmann-json3-dev libfmt-dev libzstd-dev libyaml-cpp-dev
           libgtest-dev libgmock-dev clang-format-14 tmux)
+# The Python face is built against the headers of the Python that has LibTorch's wheel.
+python_has_headers() {
+  python3 -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
+}
+python_has_headers || packages+=(python3-dev)
 if [ "${1:-}" = clang ]; then packages+=(clang-14 clang-tidy-14 libclang-rt-14-dev); fi
 
 # The three wheels that LibTorch runs with on a machine without a GPU; with one, all it depends on.

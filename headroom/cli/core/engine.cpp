@@ -76,6 +76,8 @@ std::optional<TorchWheel> find_torch() {
   // build/bin/headroom or build/asan/bin/headroom of a checkout.
   for (const char* up : {"../../.venv", "../../../.venv"})
     if (auto wheel = wheel_in_environment(own_folder() / up)) return wheel;
+  // Installed with a wheel: bin/headroom of an environment.
+  if (auto wheel = wheel_in_environment(own_folder() / "..")) return wheel;
   return wheel_of_python();
 }
 

@@ -21,7 +21,7 @@ struct TorchWheel {
 };
 
 // HEADROOM_TORCH, an active virtual environment, the .venv of the checkout this program was built
-// in, what python3 would import. Nothing if there is none.
+// in, the environment it is installed in, what python3 would import. Nothing if there is none.
 [[nodiscard]] std::optional<TorchWheel> find_torch();
 
 // headroom-engine beside this program; nothing if it was not built.

@@ -1,0 +1,142 @@
+"""`headroom estimate train.py:make_step` and `headroom fit`: any function of a Python program."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+HEADROOM = pathlib.Path(__file__).resolve().parents[2] / "build" / "bin" / "headroom"
+
+PROGRAM = """
+    import sys
+    import torch
+    from torch import nn
+
+    print("this goes to standard error")
+
+    def net():
+        return nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024))
+
+    def make_step(batch=64):
+        model = net()
+        optimizer = torch.optim.AdamW(model.parameters())
+        x = torch.randn(batch, 1024)
+        def step():
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+        return model, step
+
+    def module_and_inputs(batch=64):
+        return net(), torch.randn(batch, 1024)
+
+    def on_a_device(batch, device):
+        assert torch.device(device).type == "sim"
+        return net().to(device), torch.randn(batch, 1024, device=device)
+
+    class Setup:
+        @staticmethod
+        def step():
+            return make_step(8)
+
+    def broken():
+        raise KeyError("no data")
+
+    def nothing():
+        return 3
+"""
+
+
+class Command(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        (pathlib.Path(cls.folder.name) / "train.py").write_text(textwrap.dedent(PROGRAM))
+
+    def run_headroom(self, *arguments):
+        environment = {**os.environ, "HEADROOM_PYTHON": sys.executable}
+        return subprocess.run([HEADROOM, *arguments], cwd=self.folder.name, env=environment,
+                              capture_output=True, text=True, check=False)
+
+    def document(self, *arguments):
+        done = self.run_headroom(*arguments, "--json")
+        self.assertIn(done.returncode, (0, 2), done.stderr)
+        return json.loads(done.stdout)
+
+    def test_a_step(self):
+        document = self.document("estimate", "train.py:make_step", "--gpus", "RTX 4090")
+        weights = 2 * 1024 * 4096 + 4096 + 1024
+        self.assertEqual(document["model"], {"name": "train.py:make_step", "parameters": weights,
+                                             "trainable_parameters": weights})
+        self.assertTrue(document["fits"])
+        self.assertEqual(document["at_peak"]["parameters_bytes"], 4 * weights)
+        self.assertEqual(sum(document["at_peak"].values()), document["peak"]["allocated_bytes"])
+        self.assertEqual(document["spare_bytes"], document["device"]["usable_bytes"] -
+                         document["peak"]["process_bytes"])
+
+    def test_the_keys_are_those_of_a_model_by_name(self):
+        ours = self.document("estimate", "train.py:make_step", "--gpus", "RTX 4090")
+        named = json.loads(self.run_headroom("estimate", "gpt2", "--gpus", "RTX 4090",
+                                             "--json").stdout)
+        self.assertEqual(set(ours), set(named))
+        ours = self.document("fit", "train.py:make_step", "--gpus", "sim:1x2GiB")
+        named = json.loads(self.run_headroom("fit", "gpt2", "--gpus", "RTX 4090", "--json").stdout)
+        self.assertEqual(set(ours), set(named))
+
+    def test_a_module_with_inputs_and_one_inside_a_class(self):
+        for function in ("module_and_inputs", "Setup.step"):
+            document = self.document("estimate", f"train.py:{function}")
+            self.assertIsNone(document["device"])
+            self.assertIsNone(document["fits"])
+            self.assertGreater(document["peak"]["allocated_bytes"], 4 * 8 * 2**20)
+
+    def test_the_largest_batch(self):
+        for function in ("make_step", "on_a_device"):
+            found = self.document("fit", f"train.py:{function}", "--gpus", "sim:1x2GiB")
+            self.assertTrue(found["proven"])
+            self.assertEqual(found["recommended_batch"], int(0.9 * found["max_batch"]))
+        done = self.run_headroom("fit", "train.py:make_step", "--gpus", "sim:1x100MiB")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("not even the smallest", done.stdout)
+
+    def test_it_does_not_fit(self):
+        done = self.run_headroom("estimate", "train.py:make_step", "--gpus", "sim:1x100MiB")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("does not fit", done.stdout)
+        self.assertIn("this goes to standard error", done.stderr)
+        self.assertNotIn("this goes", done.stdout)
+
+    def test_a_trace(self):
+        done = self.run_headroom("estimate", "train.py:make_step", "--trace", "step.hrtrace")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        top = self.run_headroom("trace", "top", "step.hrtrace")
+        self.assertEqual(top.returncode, 0, top.stderr)
+
+    def test_wrong_orders(self):
+        for arguments, code, words in (
+                (("estimate", "train.py:make_stp"), 64, "make_step"),
+                (("estimate", "nowhere.py:make_step"), 65, "no such file"),
+                (("estimate", "train.py:nothing"), 64, "(model, step)"),
+                (("estimate", "train.py:broken"), 1, "KeyError"),
+                (("estimate", "train.py:make_step", "--batch", "4"), 64, "--batch"),
+                (("estimate", "train.py:make_step", "--quick"), 64, "--quick"),
+                (("fit", "train.py:broken", "--gpus", "RTX 4090"), 64, "def broken(batch)"),
+                (("fit", "train.py:make_step", "--over", "seq"), 64, "batch")):
+            done = self.run_headroom(*arguments)
+            self.assertEqual(done.returncode, code, f"{arguments}: {done.stderr}")
+            self.assertIn(words, done.stderr)
+
+    def test_a_python_without_the_package(self):
+        done = subprocess.run([HEADROOM, "estimate", "train.py:make_step"], cwd=self.folder.name,
+                              env={"PATH": "/usr/bin:/bin", "HEADROOM_PYTHON": "/bin/false"},
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 69)
+        self.assertIn("HEADROOM_PYTHON", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
