@@ -68,7 +68,7 @@ bool is_python_step(const std::string& model) {
 Json python_request(const ModelRequest& request) {
   const std::vector<std::string> given = request.settings.given();
   if (!given.empty())
-    throw UsageError(expectation(given.front(), "the name of a model for this option",
+    throw UsageError(expectation(given.front(), "the name of a model for " + given.front(),
                                  request.model,
                                  "it without: what " + request.model + " makes is what is run"));
   Json json = {{"function", request.model},
