@@ -15,6 +15,8 @@ struct Finding {
   std::string kind;
   double confidence = 0;
   std::size_t line = 0;
+  bool raised = false;     // the message begins with an exception: what ends a program
+  bool gives_way = false;  // it may be of another process: a failure named later outranks it
 };
 
 // Of memory: device or host.
@@ -22,8 +24,5 @@ struct Finding {
 
 // Each line's finding, if it has one; harmless lines have none.
 [[nodiscard]] std::vector<Finding> findings_in(const std::vector<Line>& lines);
-
-// Whether the line shows a program at work: a step with its loss, a progress bar.
-[[nodiscard]] bool shows_progress(const Line& line);
 
 }  // namespace headroom::oom::detail
