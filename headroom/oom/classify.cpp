@@ -172,14 +172,15 @@ Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& e
   return judgement;
 }
 
-// What may be of another process is not the cause where the program raised something else later.
+// The kernel may have killed another process, and words that nobody listed may mean anything: what
+// the program itself names later is the cause.
 bool is_outranked(const Log& log, const Finding& finding) {
-  if (!finding.gives_way) return false;
+  if (!finding.is_weak && finding.kind != "kernel") return false;
   const auto is_other = [&](const Finding& other) {
-    return other.line > finding.line && other.meaning == Meaning::other && other.confidence >= 0.9;
+    return other.line > finding.line && other.is_named;
   };
   if (std::any_of(log.findings.begin(), log.findings.end(), is_other)) return true;
-  for (std::size_t i = finding.line + 1; i < log.lines.size(); ++i)
+  for (std::size_t i = finding.line + 1; finding.is_weak && i < log.lines.size(); ++i)
     if (!log.lines[i].is_quoted && detail::begins_with_raised(log.lines[i].text) &&
         !has_memory(log, i))
       return true;

@@ -18,6 +18,7 @@ struct Place {
   std::size_t at = 0;
   std::string text;  // joined; what is found has to begin in the line itself
   bool log_speaks_of_device = false;
+  std::vector<Span> mentions = {};  // what was found to tell of nothing
   [[nodiscard]] const Line& line() const { return lines[at]; }
   [[nodiscard]] std::size_t first_line() const { return line().text.size(); }
 };
@@ -34,9 +35,12 @@ const Rule* first_rule(std::span<const Group> groups, std::string_view text,
   return nullptr;
 }
 
-// What is said of memory at a place of the line: an event, a guess, or only a mention of it.
-std::optional<Finding> weighed(Finding finding, std::string_view text, Span said) {
-  switch (statement_at(text, said)) {
+// What is said of memory at a place of the line: an event, a guess, or only a mention of it; a
+// mention counts for all words inside it.
+std::optional<Finding> weighed(Finding finding, Place& place, Span said) {
+  for (const Span& mention : place.mentions)
+    if (said.begin < mention.end && mention.begin < said.end) return {};
+  switch (statement_at(place.text, said)) {
     case Statement::event:
       return finding;
     case Statement::guess:
@@ -46,6 +50,7 @@ std::optional<Finding> weighed(Finding finding, std::string_view text, Span said
     case Statement::mention:
       break;
   }
+  place.mentions.push_back(said);
   return {};
 }
 
@@ -55,20 +60,20 @@ void take_better(std::optional<Finding>& best, std::optional<Finding> finding) {
   if (!best || (!is_memory(*best) && is_memory(*finding))) best = std::move(finding);
 }
 
-std::optional<Finding> by_rules(std::span<const Group> groups, const Place& place) {
+std::optional<Finding> by_rules(std::span<const Group> groups, Place& place) {
   std::optional<Finding> best;
   for (const Group& group : groups)
     for (const Rule& rule : group.rules)
       for (auto said = find(rule.pattern, place.text, place.first_line()); said;
            said = find(rule.pattern, place.text, place.first_line(), said->begin + 1)) {
-        take_better(best, weighed(from(rule), place.text, *said));
+        take_better(best, weighed(from(rule), place, *said));
         if (best && best->meaning != Meaning::possible) return best;
         if (best && rule.meaning == Meaning::possible) return best;
       }
   return best;
 }
 
-std::optional<Finding> by_types(const Place& place) {
+std::optional<Finding> by_types(Place& place) {
   std::optional<Finding> best;
   for (const Raised& raised : raised_in(place.line().text)) {
     const auto meaning = meaning_of_type(raised.name);
@@ -76,7 +81,7 @@ std::optional<Finding> by_types(const Place& place) {
     Finding finding{.meaning = meaning->meaning,
                     .kind = std::string(meaning->kind),
                     .confidence = meaning->confidence};
-    take_better(best, weighed(std::move(finding), place.text, raised.span));
+    take_better(best, weighed(std::move(finding), place, raised.span));
   }
   return best;
 }
@@ -98,16 +103,15 @@ Finding by_side(const Place& place, Span said) {
     return {.meaning = Meaning::gpu, .kind = "device_memory", .confidence = 0.6};
   // No word of a device anywhere: most programs have only the host's memory.
   if (!place.log_speaks_of_device && says_that_it_failed(place.line()))
-    return {
-        .meaning = Meaning::host, .kind = "out_of_memory", .confidence = 0.75, .gives_way = true};
+    return {.meaning = Meaning::host, .kind = "out_of_memory", .confidence = 0.75, .is_weak = true};
   return {.meaning = Meaning::possible, .kind = "out_of_memory", .confidence = 0.5};
 }
 
-std::optional<Finding> by_plain_words(const Place& place) {
+std::optional<Finding> by_plain_words(Place& place) {
   std::optional<Finding> best;
   for (auto said = want_of_memory(place.text, place.first_line()); said;
        said = want_of_memory(place.text, place.first_line(), said->begin + 1)) {
-    take_better(best, weighed(by_side(place, *said), place.text, *said));
+    take_better(best, weighed(by_side(place, *said), place, *said));
     if (best && is_memory(*best)) break;
   }
   return best;
@@ -154,7 +158,7 @@ bool is_one_of_many_pods(const Place& place) {
   });
 }
 
-std::optional<Finding> memory_finding(const Place& place) {
+std::optional<Finding> memory_finding(Place& place) {
   auto finding = by_rules(gpu_rules(), place);
   if (!finding) finding = by_rules(host_rules(), place);
   if (!finding) finding = by_types(place);
@@ -165,7 +169,6 @@ std::optional<Finding> memory_finding(const Place& place) {
   if (is_of_pinned_memory(*finding, place))
     return Finding{.meaning = Meaning::host, .kind = "pinned_memory", .confidence = 0.75};
   if (is_one_of_many_pods(place)) finding->meaning = Meaning::possible;
-  if (finding->kind == "kernel") finding->gives_way = true;
   return finding;
 }
 
@@ -177,7 +180,8 @@ std::optional<Finding> bug_in(const Line& line) {
       std::find_if(raised.begin(), raised.end(), [](const Raised& one) { return !one.is_logged; });
   if (first == raised.end() || !is_of_a_bug(first->name)) return {};
   if (is_error_12(line.text) || matches("paging file", line.text)) return {};
-  return Finding{.meaning = Meaning::other, .kind = "python_error", .confidence = 0.9};
+  return Finding{
+      .meaning = Meaning::other, .kind = "python_error", .confidence = 0.9, .is_named = true};
 }
 
 // "Killed" alone, or as a shell tells of a job: "line 28:  8156 Killed    python3 main.py".
@@ -206,7 +210,7 @@ bool is_failure_at_any_level(const Place& place) {
 }
 
 // A warning ends nothing, except that schedulers and Spark warn of what they have killed.
-std::optional<Finding> warned_kill(const Place& place) {
+std::optional<Finding> warned_kill(Place& place) {
   const std::span<const Group> all = host_rules();
   auto finding = by_rules(all.first(1), place);
   if (!finding) finding = by_rules(all.subspan(1, 1), place);
@@ -217,14 +221,17 @@ std::optional<Finding> warned_kill(const Place& place) {
   return finding;
 }
 
-std::optional<Finding> finding_in(const Place& place) {
+std::optional<Finding> finding_in(Place place) {
   const Line& line = place.line();
   const bool quiet = line.level == Level::debug || line.level == Level::warning;
   if (const Rule* rule = first_rule(harmless_rules(), place.text, place.first_line()))
     return from(*rule);
   if (line.level == Level::warning && !is_failure_at_any_level(place)) return warned_kill(place);
-  if (const Rule* rule = first_rule(named_reasons(), line.text, place.first_line()))
-    return from(*rule);
+  if (const Rule* rule = first_rule(named_reasons(), line.text, place.first_line())) {
+    Finding finding = from(*rule);
+    finding.is_named = true;
+    return finding;
+  }
   if (auto bug = bug_in(line); bug && line.level != Level::debug) return bug;
   auto finding = memory_finding(place);
   if (finding && quiet && is_memory(*finding)) {

@@ -15,8 +15,9 @@ struct Finding {
   std::string kind;
   double confidence = 0;
   std::size_t line = 0;
-  bool raised = false;     // the message begins with an exception: what ends a program
-  bool gives_way = false;  // it may be of another process: a failure named later outranks it
+  bool raised = false;    // the message begins with an exception: what ends a program
+  bool is_named = false;  // a reason that is no memory, and no consequence of a want of it
+  bool is_weak = false;   // words that nobody listed, without one of a device
 };
 
 // Of memory: device or host.

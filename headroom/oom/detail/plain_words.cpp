@@ -7,10 +7,13 @@ namespace headroom::oom::detail {
 namespace {
 
 // Enough by themselves.
-constexpr std::array<std::string_view, 22> kWants{"out of memory",
+constexpr std::array<std::string_view, 25> kWants{"out of memory",
                                                   "out-of-memory",
-                                                  "*outofmemory",
-                                                  "*out_of_memory",
+                                                  "outofmemory",
+                                                  "out_of_memory",
+                                                  "*error_out_of_memory",
+                                                  "*status_out_of_memory",
+                                                  "*erroroutofmemory",
                                                   "oom error",
                                                   "out of gpu*memory",
                                                   "out of device*memory",
@@ -66,6 +69,18 @@ bool is_of_memory(std::string_view text, Span said, std::size_t before) {
   return names_memory(around) && !names_something_else(around);
 }
 
+// "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options.
+bool is_name_in_passing(std::string_view text, Span said) {
+  const std::string_view words = text.substr(said.begin, said.end - said.begin);
+  const std::string_view before = text.substr(0, said.begin);
+  if (words == "out-of-memory")
+    return before.ends_with('-') || text.substr(said.end).starts_with('-');
+  if (words != "outofmemory") return false;
+  const std::size_t last = before.find_last_not_of(' ');
+  if (last == std::string_view::npos || before[last] == ':') return false;
+  return !before.ends_with('(') || (last > 0 && is_word_character(before[last - 1]));
+}
+
 struct Search {
   std::string_view text;
   std::size_t first_line, from;
@@ -89,12 +104,14 @@ std::optional<Span> want_of_memory(std::string_view text, std::size_t first_line
   constexpr std::size_t kFar = 60;  // "ran out of patience ... memory"
   const Search search{text, first_line, from};
   std::optional<Span> first;
-  look_for(
-      search, kWants, [&](Span said) { return said.end - said.begin < kFar; }, first);
-  look_for(
-      search, kRefusals, [&](Span said) { return is_of_memory(text, said, 0); }, first);
-  look_for(
-      search, kRefused, [&](Span said) { return is_of_memory(text, said, 30); }, first);
+  const auto is_want = [&](Span said) {
+    return said.end - said.begin < kFar && !is_name_in_passing(text, said);
+  };
+  const auto is_refusal = [&](Span said) { return is_of_memory(text, said, 0); };
+  const auto is_refused = [&](Span said) { return is_of_memory(text, said, 30); };
+  look_for(search, kWants, is_want, first);
+  look_for(search, kRefusals, is_refusal, first);
+  look_for(search, kRefused, is_refused, first);
   return first;
 }
 

@@ -58,7 +58,7 @@ bool is_numbered_code(std::string_view text) {
   std::size_t at = after_number(text, 0);
   if (at > 0 && text.substr(at).starts_with(" |")) return true;
   at = text.find_first_not_of('-');
-  if (at == std::string_view::npos || at < 2 || text[at] != '>') return false;
+  if (at == std::string_view::npos || at == 0 || text[at] != '>') return false;
   at = text.find_first_not_of("> ", at);
   return at != std::string_view::npos && is_digit(text[at]);
 }
@@ -138,10 +138,20 @@ bool is_result_of_test(std::string_view text, std::string_view printed) {
                                 "\u2714", "\u2715", "\u2718", "\u25cf "});
 }
 
-// "____ test_a ____", "==== short test summary ====".
+// "____ test_a ____", "==== short test summary ====": pytest's.
 bool is_heading(std::string_view text) {
-  return (text.starts_with("==") && text.ends_with("==")) ||
-         (text.starts_with("__") && text.ends_with("__"));
+  constexpr std::array<std::string_view, 5> kWords{"*test*", "passed", "failed", "failures",
+                                                   "errors"};
+  const bool ruled = (text.starts_with("==") && text.ends_with("==")) ||
+                     (text.starts_with("__") && text.ends_with("__"));
+  return ruled && matches_any(kWords, text);
+}
+
+// "1) retries on out of memory:", "scenario: ...": Mocha's, Cucumber's and doctest's names.
+bool is_name_of_test(std::string_view text) {
+  const std::size_t end = after_number(text, 0);
+  if (end > 0 && text.substr(end).starts_with(") ") && text.ends_with(':')) return true;
+  return starts_with_any(text, {"scenario:", "feature:", "test case:"});
 }
 
 // What a test wanted and what it got: GoogleTest's words, and Rust's.
@@ -152,7 +162,7 @@ bool is_comparison(std::string_view text) {
 bool is_of_tests(const Line& line) {
   const std::string_view printed = trim(line.printed);
   return is_mark_of_gtest(printed) || is_result_of_test(line.text, printed) ||
-         is_heading(line.text) || is_comparison(line.text);
+         is_name_of_test(line.text) || is_heading(line.text) || is_comparison(line.text);
 }
 
 bool shows_by_itself(const Line& line) {
@@ -189,7 +199,7 @@ bool has_number_in_front(std::string_view text) {
 // IPython shows the lines around the one that "----> 3" points at.
 void mark_excerpts(std::vector<Line>& lines) {
   for (std::size_t at = 0; at < lines.size(); ++at) {
-    if (!lines[at].text.starts_with("--") || !is_numbered_code(lines[at].text)) continue;
+    if (!lines[at].text.starts_with('-') || !is_numbered_code(lines[at].text)) continue;
     for (std::size_t i = at; i > 0 && has_number_in_front(lines[i - 1].text); --i)
       lines[i - 1].is_quoted = true;
     for (std::size_t i = at + 1; i < lines.size() && has_number_in_front(lines[i].text); ++i)
@@ -231,10 +241,23 @@ bool is_numbered_name(std::string_view text) {
                      is_word_character);
 }
 
+// "retry_on:" and items below it. What "errors:" lists has happened; an item with a colon is a
+// figure.
+bool opens_list(std::string_view text) {
+  constexpr std::array<std::string_view, 4> kFailures{"*err*", "*exception*", "*fail*", "*caus*"};
+  return text.ends_with(':') && !matches_any(kFailures, text);
+}
+
 void mark_lists(std::vector<Line>& lines) {
-  for (std::size_t i = 1; i < lines.size(); ++i)
-    if (is_numbered_name(lines[i].text) && is_numbered_name(lines[i - 1].text))
+  bool in_list = false;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::string_view text = lines[i].text;
+    if (is_numbered_name(text) && is_numbered_name(lines[i - 1].text))
       lines[i].is_quoted = lines[i - 1].is_quoted = true;
+    const bool item = text.starts_with("- ") && text.find(':') == std::string_view::npos;
+    in_list = item && (in_list || opens_list(lines[i - 1].text));
+    if (in_list) lines[i].is_quoted = true;
+  }
 }
 
 // pytest sets E before each line of a message: the first says what was raised, the others compare.

@@ -169,6 +169,8 @@ constexpr std::array kLimits{
     other("kubernetes", "nodes are available"),
     other("kubernetes", "no ip addresses available"),
     other("kubernetes", "unexpectedadmissionerror"),
+    other("kubernetes", "#/# outofmemory"),  // no node took the pod
+    other("kubernetes", "node didn't have enough resource"),
     other("slurm", "node configuration is not available"),
     other("slurm", "unable to allocate resources"),
     other("slurm", "invalid generic resource"),
@@ -202,6 +204,7 @@ constexpr std::array kLimits{
     other("onnxruntime", "not enough space: expected"),
     other("mps", "total bytes of ndarray > 2**32"),
     other("python_error", "array is too big"),
+    other("stack", "stack memory*exhausted"),
     other("linker", "undefined reference to"),
     other("linker", "undefined symbol"),
     other("compiler", "*.py:#: error:"),
