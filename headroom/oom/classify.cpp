@@ -1,14 +1,16 @@
 #include "headroom/oom/classify.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
-#include <set>
 
 #include "headroom/base/text.h"
+#include "headroom/oom/detail/exceptions.h"
 #include "headroom/oom/detail/figures.h"
 #include "headroom/oom/detail/findings.h"
 #include "headroom/oom/detail/lines.h"
 #include "headroom/oom/detail/pattern.h"
+#include "headroom/oom/detail/progress.h"
 
 namespace headroom::oom {
 namespace {
@@ -18,42 +20,29 @@ using detail::Line;
 using detail::Meaning;
 
 constexpr std::size_t kLongestEvidence = 1000;
+constexpr std::size_t kNeighbours = 12;  // lines close together speak of the same failure
 
 struct Log {
   std::vector<Line> lines;
   std::vector<Finding> findings;
-  // How much the lines from each on show the program at work.
-  std::vector<std::size_t> progress_from;
+  std::vector<detail::Progress> progress;
   std::vector<std::size_t> survived;  // lines that say so, in their order
 };
-
-// A progress bar that a dying process or another rank draws once more is not enough, so bars count
-// by what is different in them.
-std::vector<std::size_t> progress_from(const std::vector<Line>& lines) {
-  std::vector<std::size_t> progress(lines.size() + 1, 0);
-  std::set<std::string_view> bars;
-  std::size_t steps = 0;
-  for (std::size_t i = lines.size(); i-- > 0;) {
-    if (detail::shows_progress(lines[i])) {
-      if (detail::matches("%|", lines[i].text)) {
-        bars.insert(lines[i].text);
-      } else {
-        ++steps;
-      }
-    }
-    progress[i] = steps + bars.size() / 3;
-  }
-  return progress;
-}
 
 Log read(std::string_view text) {
   Log log;
   log.lines = detail::lines_of(text);
   log.findings = detail::findings_in(log.lines);
-  log.progress_from = progress_from(log.lines);
+  log.progress = detail::progress_in(log.lines);
   for (const Finding& finding : log.findings)
     if (finding.meaning == Meaning::survived) log.survived.push_back(finding.line);
   return log;
+}
+
+bool has_memory(const Log& log, std::size_t line) {
+  return std::any_of(log.findings.begin(), log.findings.end(), [&](const Finding& finding) {
+    return finding.line == line && detail::is_memory(finding);
+  });
 }
 
 Judgement not_to_be_told(std::string kind, double confidence, std::string evidence = {}) {
@@ -80,26 +69,41 @@ Judgement from(const Log& log, const Finding& finding) {
   return judgement;
 }
 
-// Whether the program went on after this finding: it says so close to it, or it shows steps.
-bool was_survived(const Log& log, const Finding& finding, std::optional<int> exit_code) {
-  constexpr std::size_t kClose = 40;
-  // "Ran out of memory, retrying ...": the exception may be printed right after it. What fails
-  // later is no longer survived.
-  const std::size_t first = finding.line > 0 ? finding.line - 1 : 0;
-  const auto said = std::lower_bound(log.survived.begin(), log.survived.end(), first);
-  if (said != log.survived.end() && *said <= finding.line + kClose) return true;
-  const std::size_t enough = exit_code == 0 ? 1 : 2;
-  return log.progress_from[finding.line + 1] >= enough;
+bool ends_in_success(const Log& log, std::size_t from) {
+  constexpr std::array<std::string_view, 8> kSuccess{
+      "saved to",     "saved in", "training complete", "finished training", "training finished",
+      "successfully", "done.",    "executed in"};
+  return std::any_of(
+      log.lines.begin() + static_cast<std::ptrdiff_t>(std::min(from, log.lines.size())),
+      log.lines.end(), [&](const Line& line) { return detail::matches_any(kSuccess, line.text); });
 }
 
-bool ends_in_success(const Log& log, std::size_t from) {
-  constexpr std::string_view kSuccess[] = {
-      "<saved to",     "<saved in", "training complete", "<finished training", "<training finished",
-      "<successfully", "<done.",    "executed in"};
-  for (std::size_t i = from; i < log.lines.size(); ++i)
-    for (const std::string_view pattern : kSuccess)
-      if (detail::matches(pattern, log.lines[i].text)) return true;
-  return false;
+// The last word of the program: what is printed behind it continues it.
+bool ends_log(const Log& log, const Finding& finding) {
+  for (std::size_t i = finding.line + 1; i < log.lines.size(); ++i)
+    if (log.lines[i].starts_record) return false;
+  return true;
+}
+
+// Whether the program went on after this finding: it says so close to it, or it shows steps.
+bool was_survived(const Log& log, const Finding& finding, const Ending& ending) {
+  constexpr std::size_t kClose = 40;
+  const bool ended_well = ending.exit_code == 0 && !ending.signal;
+  if (detail::goes_on(log.lines, log.progress, finding.line, ended_well)) return true;
+  // "Ran out of memory, retrying ...": the exception may be printed right after it. What fails
+  // later is no longer survived, and neither is the program's last word when it failed.
+  const bool last_word = ending.exit_code.value_or(0) != 0 && ends_log(log, finding);
+  const std::size_t first = finding.line > 0 && !last_word ? finding.line - 1 : finding.line;
+  const auto said = std::lower_bound(log.survived.begin(), log.survived.end(), first);
+  return said != log.survived.end() && *said <= finding.line + kClose;
+}
+
+// A program that ends well has survived all but what it raised or said at last: its trainer may
+// have swallowed the exception.
+bool is_told_by_end(const Log& log, const Finding& finding, const Ending& ending) {
+  if (ending.exit_code != 0 || ending.signal) return true;
+  const bool last_line = finding.line + 1 == log.lines.size();
+  return last_line || (finding.raised && !ends_in_success(log, finding.line + 1));
 }
 
 // A sticky error of the card before it makes every later allocation fail.
@@ -112,11 +116,11 @@ bool stands_after_a_broken_card(const Log& log, std::size_t which) {
                      });
 }
 
-// The card itself failed after it, in words that are no want of memory.
-bool ends_with_another_error_of_the_card(const Log& log, std::size_t which) {
+// The card itself failed after it, or the program on its own, in words that are no want of memory.
+bool ends_with_another_error(const Log& log, std::size_t which) {
   const Finding& last = log.findings.back();
   return log.findings.size() > which + 1 && last.meaning == Meaning::other &&
-         last.kind == "cuda_runtime";
+         (last.kind == "cuda_runtime" || last.kind == "python_error");
 }
 
 // As sure as the circumstances allow.
@@ -125,15 +129,34 @@ double most_confidence(const Log& log, std::size_t which, const Judgement& judge
   constexpr Bytes kTiny{4096};  // who cannot have that has another trouble, perhaps
   if (ending.exit_code == 0) return 0.6;
   if (ends_in_success(log, log.findings[which].line + 1)) return 0.7;
-  if (ends_with_another_error_of_the_card(log, which)) return 0.7;
+  if (ends_with_another_error(log, which)) return 0.7;
   if (judgement.asked && *judgement.asked < kTiny) return 0.7;
   return 1;
+}
+
+// What the message names, and what it leaves out and its neighbours on the same side name.
+detail::Figures figures_around(const Log& log, const Finding& finding) {
+  const auto figures_of = [&](const Finding& one) {
+    return detail::figures_in(detail::joined(log.lines, one.line, 8));
+  };
+  detail::Figures figures = figures_of(finding);
+  for (const Finding& other : log.findings) {
+    const std::size_t apart =
+        std::max(other.line, finding.line) - std::min(other.line, finding.line);
+    if (other.meaning != finding.meaning || apart > kNeighbours) continue;
+    const detail::Figures more = figures_of(other);
+    if (!figures.asked) figures.asked = more.asked;
+    if (!figures.total) figures.total = more.total;
+    if (!figures.free) figures.free = more.free;
+    if (!figures.device) figures.device = more.device;
+  }
+  return figures;
 }
 
 Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& ending) {
   const Finding& finding = log.findings[which];
   Judgement judgement = from(log, finding);
-  const auto figures = detail::figures_in(detail::joined(log.lines, finding.line, 8));
+  const detail::Figures figures = figures_around(log, finding);
   judgement.asked = figures.asked;
   judgement.total = figures.total;
   judgement.free = figures.free;
@@ -149,20 +172,37 @@ Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& e
   return judgement;
 }
 
+// The kernel may have killed another process, and words that nobody listed may mean anything: what
+// the program itself names later is the cause.
+bool is_outranked(const Log& log, const Finding& finding) {
+  if (!finding.is_weak && finding.kind != "kernel") return false;
+  const auto is_other = [&](const Finding& other) {
+    return other.line > finding.line && other.is_named;
+  };
+  if (std::any_of(log.findings.begin(), log.findings.end(), is_other)) return true;
+  for (std::size_t i = finding.line + 1; finding.is_weak && i < log.lines.size(); ++i)
+    if (!log.lines[i].is_quoted && detail::begins_with_raised(log.lines[i].text) &&
+        !has_memory(log, i))
+      return true;
+  return false;
+}
+
 // The first cause: of several ranks the first that ran out of memory, and not what the others say
 // of connections and timeouts then. Among lines close together the surer one tells more.
 std::optional<std::size_t> first_cause(const Log& log, const Ending& ending) {
   std::optional<std::size_t> first;
   for (std::size_t i = 0; i < log.findings.size(); ++i) {
     const Finding& finding = log.findings[i];
-    if (!detail::is_memory(finding) || was_survived(log, finding, ending.exit_code)) continue;
+    if (!detail::is_memory(finding) || !is_told_by_end(log, finding, ending)) continue;
+    if (is_outranked(log, finding) || was_survived(log, finding, ending)) continue;
     if (!first) {
       first = i;
       continue;
     }
     const Finding& best = log.findings[*first];
     const bool same_side = best.meaning == finding.meaning;
-    if (same_side && finding.line - best.line <= 12 && finding.confidence > best.confidence + 0.04)
+    if (same_side && finding.line - best.line <= kNeighbours &&
+        finding.confidence > best.confidence + 0.04)
       first = i;
   }
   return first;
@@ -172,32 +212,11 @@ std::optional<std::size_t> first_cause(const Log& log, const Ending& ending) {
 std::optional<Judgement> by_types(const std::vector<std::string>& names) {
   std::optional<Judgement> judgement;
   for (const std::string& name : names) {
-    const std::string type = lower(name);
-    const auto is = [&](std::string_view pattern) { return detail::matches(pattern, type); };
-    Judgement found;
-    found.confidence = 0.9;
-    found.evidence = name;
-    if (is("c10::outofmemoryerror") || is("torch*outofmemoryerror")) {
-      found.verdict = Verdict::gpu_oom;
-      found.kind = "cuda_caching_allocator";
-    } else if (is("rmm::out_of_memory") || is("cupy*outofmemoryerror") || is("cuda::*memory")) {
-      found.verdict = Verdict::gpu_oom;
-      found.kind = is("rmm") ? "rmm" : "cupy";
-    } else if (is("resourceexhaustederror")) {
-      found.confidence = 0.6;  // of a quota, too
-      found.kind = "tensorflow";
-    } else if (is("ray*outofmemoryerror")) {
-      found.verdict = Verdict::host_oom;
-      found.kind = "ray";
-    } else if (is("bad_alloc") || is("bad_array_new_length")) {
-      found.verdict = Verdict::host_oom;
-      found.kind = "bad_alloc";
-    } else if (is("<memoryerror>") || is("arraymemoryerror")) {
-      found.verdict = Verdict::host_oom;
-      found.kind = "python_memoryerror";
-    } else {
-      continue;
-    }
+    const auto meaning = detail::meaning_of_type(lower(name));
+    if (!meaning) continue;
+    Judgement found = not_to_be_told(std::string(meaning->kind), meaning->confidence, name);
+    if (meaning->meaning == Meaning::gpu) found.verdict = Verdict::gpu_oom;
+    if (meaning->meaning == Meaning::host) found.verdict = Verdict::host_oom;
     judgement = found;
   }
   return judgement;
@@ -272,10 +291,21 @@ std::optional<Judgement> by_other_failures(const Log& log) {
   return from(log, *last);
 }
 
+// Who does not understand its arguments ends with 2, or with 64 (sysexits.h), and has done nothing
+// that could take memory.
+std::optional<Judgement> by_usage(const Log& log, const Ending& ending) {
+  if (ending.exit_code != 2 && ending.exit_code != 64) return {};
+  const auto found = std::find_if(log.findings.begin(), log.findings.end(),
+                                  [](const Finding& finding) { return finding.kind == "usage"; });
+  if (found == log.findings.end()) return {};
+  return from(log, *found);
+}
+
 }  // namespace
 
 Judgement classify(const Ending& ending) {
   const Log log = read(ending.text);
+  if (auto judgement = by_usage(log, ending)) return *judgement;
   const std::optional<std::size_t> cause = first_cause(log, ending);
   std::optional<Judgement> host = by_host(ending);
   if (cause) {

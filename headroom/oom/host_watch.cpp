@@ -47,26 +47,27 @@ std::vector<Group> own_groups(const fs::path& root) {
   return groups;
 }
 
-std::optional<long long> kills_of(const fs::path& folder, bool unified) {
-  const char* file = unified ? "memory.events" : "memory.oom_control";
-  return counter(read_file(folder / file), "oom_kill");
-}
-
-// A container often sees its own group as the root of all: then that is ours.
-std::optional<long long> kills_in_group(const fs::path& root) {
+// The file that counts the kills in our group. A container often sees its own group as the root of
+// all: then that is ours.
+std::optional<fs::path> counting_file(const fs::path& root) {
   for (const Group& group : own_groups(root)) {
     const fs::path mounted = root / (group.unified ? "sys/fs/cgroup" : "sys/fs/cgroup/memory");
-    if (auto kills = kills_of(mounted / group.path, group.unified)) return kills;
-    if (auto kills = kills_of(mounted, group.unified)) return kills;
+    const char* name = group.unified ? "memory.events" : "memory.oom_control";
+    for (const fs::path& folder : {mounted / group.path, mounted})
+      if (counter(read_file(folder / name), "oom_kill")) return folder / name;
   }
   return {};
+}
+
+std::optional<long long> kills_in_group(const std::optional<fs::path>& file) {
+  return file ? counter(read_file(*file), "oom_kill") : std::nullopt;
 }
 
 std::optional<long long> kills_on_machine(const fs::path& root) {
   return counter(read_file(root / "proc/vmstat"), "oom_kill");
 }
 
-// A counter that went back was another one: the process was moved to another group.
+// A counter that went back was another one: the group was made anew.
 std::optional<long long> growth(std::optional<long long> before, std::optional<long long> now) {
   if (!before || !now) return {};
   return std::max(0LL, *now - *before);
@@ -76,15 +77,19 @@ std::optional<long long> growth(std::optional<long long> before, std::optional<l
 
 HostWatch::HostWatch(fs::path root)
     : root_(std::move(root)),
-      group_before_(kills_in_group(root_)),
+      counting_file_(counting_file(root_)),
+      group_before_(kills_in_group(counting_file_)),
       machine_before_(kills_on_machine(root_)),
       kernel_log_(std::make_shared<detail::KernelLog>(root_ / "dev/kmsg")) {}
 
 HostPressure HostWatch::since(const std::vector<pid_t>& pids) const {
   HostPressure pressure;
-  pressure.kills_in_group = growth(group_before_, kills_in_group(root_));
+  pressure.kills_in_group = growth(group_before_, kills_in_group(counting_file_));
   pressure.kills_on_machine = growth(machine_before_, kills_on_machine(root_));
-  if (ProcessTable(root_ / "proc").in_first_pid_namespace())
+  // The machine's counter has every kill that the kernel's log has, those in groups too
+  // (__oom_kill_process in mm/oom_kill.c): without one there is no long log to read.
+  if (pressure.kills_on_machine.value_or(1) > 0 &&
+      ProcessTable(root_ / "proc").in_first_pid_namespace())
     pressure.kernel_line = kernel_log_->line_naming(pids);
   return pressure;
 }

@@ -1,6 +1,7 @@
 // Whether the kernel killed something for want of host memory meanwhile: counters of the control
 // group and of the machine, read before and after, and what the kernel's log says if it may be
-// read. Reads a handful of small files; what cannot be read is not known, never an error.
+// read. Reads a handful of small files, the log only where somebody was killed; what cannot be read
+// is not known, never an error.
 //
 // Thread rule: none; one thread at a time.
 //
@@ -40,6 +41,7 @@ class HostWatch {
 
  private:
   std::filesystem::path root_;
+  std::optional<std::filesystem::path> counting_file_;  // of our control group
   std::optional<long long> group_before_, machine_before_;
   std::shared_ptr<detail::KernelLog> kernel_log_;  // from now on; copies share it
 };

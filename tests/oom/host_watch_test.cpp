@@ -82,6 +82,29 @@ TEST(HostWatch, FindsTheKernelsLineOfOurProcess) {
   EXPECT_EQ(watch.since({13}).kernel_line, "");
 }
 
+// The log may be long; the kernel counts first.
+TEST(HostWatch, TheKernelsLogIsReadOnlyWhereSomebodyWasKilled) {
+  const Machine machine;
+  machine.first_pid_namespace();
+  machine.write("proc/vmstat", "oom_kill 4\n");
+  machine.write("dev/kmsg", "");
+  const HostWatch watch(machine.root());
+  const std::string line = "Out of memory: Killed process 12 (python3) total-vm:1kB";
+  machine.write("dev/kmsg", "3,1,1,-;" + line + "\n");
+  EXPECT_EQ(watch.since({12}).kernel_line, "");
+  machine.write("proc/vmstat", "oom_kill 5\n");
+  EXPECT_EQ(watch.since({12}).kernel_line, line);
+}
+
+TEST(HostWatch, AGroupThatWasMadeAnewCountsFromItsBeginning) {
+  const Machine machine;
+  machine.write("proc/self/cgroup", "0::/job\n");
+  machine.write("sys/fs/cgroup/job/memory.events", "oom_kill 7\n");
+  const HostWatch watch(machine.root());
+  machine.write("sys/fs/cgroup/job/memory.events", "oom_kill 1\n");
+  EXPECT_EQ(watch.since({}).kills_in_group, 0) << "nobody knows; never a negative number";
+}
+
 TEST(HostWatch, NumbersOfAnotherNamespaceAreSomebodyElses) {
   const Machine machine;
   machine.write("dev/kmsg", "");

@@ -42,13 +42,38 @@ TEST(LogLines, KnowTheirLevel) {
   EXPECT_EQ(level("hello"), Level::none);
 }
 
-TEST(LogPattern, FindsWordsNumbersAndGaps) {
-  EXPECT_TRUE(matches("<oom> when", "an oom when allocating"));
-  EXPECT_FALSE(matches("<oom>", "a room"));
+TEST(LogPattern, FindsNumbersAmountsAndGaps) {
+  EXPECT_TRUE(matches("oom when", "an oom when allocating"));
   EXPECT_TRUE(matches("size # failed", "of size 118,497,280 failed."));
+  EXPECT_TRUE(matches("allocate ~ of", "allocate 2.5 gib of"));
+  EXPECT_TRUE(matches("allocate ~", "allocate 12 bytes"));
+  EXPECT_FALSE(matches("allocate ~", "allocate 12 nodes"));
+  EXPECT_FALSE(matches("allocate ~", "allocate 12 m"));
   EXPECT_TRUE(matches("a*b*c", "a x b x c"));
   EXPECT_FALSE(matches("a*c*b", "a x b x c"));
   EXPECT_FALSE(matches("out*memory", "out" + std::string(300, ' ') + "memory"));
+}
+
+// "el0004" was found in a hash, "errno=12" in errno=128, "npu" in "input".
+TEST(LogPattern, StandsForWholeWords) {
+  EXPECT_FALSE(matches("el0004", "sha256:8fel0004"));
+  EXPECT_FALSE(matches("el0004", "el00041"));
+  EXPECT_FALSE(matches("errno=12", "errno=128"));
+  EXPECT_FALSE(matches("npu*out of memory", "input ran out of memory"));
+  EXPECT_TRUE(matches("npu*out of memory", "npu 3 ran out of memory"));
+  EXPECT_TRUE(matches("errno=12", "(errno=12)"));
+}
+
+TEST(LogPattern, AStarAtAnEndIsTheRestOfAWord) {
+  EXPECT_TRUE(matches("oom_kill event*", "2 oom_kill events"));
+  EXPECT_TRUE(matches("*outofmemory", "hiperroroutofmemory"));
+  EXPECT_FALSE(matches("*outofmemory", "outofmemoryerror"));
+}
+
+TEST(LogPattern, ANumberIsNeverAPartOfALongerOne) {
+  EXPECT_FALSE(matches("cublas*error 3*", "cublas error 30"));
+  EXPECT_FALSE(matches("error 2*memory", "error 12 memory"));
+  EXPECT_TRUE(matches("error 2*memory", "error 2: memory"));
 }
 
 TEST(LogPattern, TriesALaterBeginningWhenTheFirstFails) {

@@ -4,216 +4,268 @@
 #include <array>
 #include <optional>
 
+#include "headroom/oom/detail/exceptions.h"
 #include "headroom/oom/detail/pattern.h"
+#include "headroom/oom/detail/plain_words.h"
+#include "headroom/oom/detail/statement.h"
 
 namespace headroom::oom::detail {
 namespace {
 
-struct Found {
-  const Rule* rule;
-  std::size_t begin;
+// A line, with what was wrapped behind it, and what stands around it.
+struct Place {
+  const std::vector<Line>& lines;
+  std::size_t at = 0;
+  std::string text;  // joined; what is found has to begin in the line itself
+  bool log_speaks_of_device = false;
+  std::vector<Span> mentions = {};  // what was found to tell of nothing
+  [[nodiscard]] const Line& line() const { return lines[at]; }
+  [[nodiscard]] std::size_t first_line() const { return line().text.size(); }
 };
 
-// `text` may be longer than its first line; what is found has to begin in that.
-std::optional<Found> first_rule(std::span<const Group> groups, std::string_view text,
-                                std::size_t first_line) {
+Finding from(const Rule& rule) {
+  return {.meaning = rule.meaning, .kind = std::string(rule.kind), .confidence = rule.confidence};
+}
+
+const Rule* first_rule(std::span<const Group> groups, std::string_view text,
+                       std::size_t first_line) {
   for (const Group& group : groups)
     for (const Rule& rule : group.rules)
-      if (const auto found = find(rule.pattern, text, first_line))
-        return Found{&rule, found->begin};
-  return {};
+      if (find(rule.pattern, text, first_line)) return &rule;
+  return nullptr;
 }
 
-template <std::size_t n>
-bool any_matches(const std::array<std::string_view, n>& patterns, std::string_view text) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](std::string_view pattern) { return matches(pattern, text); });
-}
-
-// From the last full stop before `at`.
-std::string_view sentence_before(std::string_view text, std::size_t at) {
-  const std::string_view before = text.substr(0, at);
-  const std::size_t stop = before.rfind(". ");
-  return stop == std::string_view::npos ? before : before.substr(stop + 2);
-}
-
-// "If you encounter CUDA out of memory, try ...": advice, whatever happened.
-bool is_advice(std::string_view before) {
-  constexpr std::array<std::string_view, 22> kAdvice{
-      "<if you",   "<if the",    "<if there", "<if this",          "<if cuda",    "<if gpu",
-      "<if it ",   "<if your",   "<if an",    "<if memory",        "<in case of", "<in case",
-      "<to avoid", "<avoid ",    "<prevent",  "<when you",         "<help with",  "<how to",
-      "<ensure ",  "<otherwise", "<tip:",     "<will be killed if"};
-  return any_matches(kAdvice, before);
-}
-
-// "you may not have enough memory": nobody knows.
-bool is_hedged(std::string_view before) {
-  constexpr std::array<std::string_view, 19> kHedges{
-      "<may be",    "<may have",  "<may not",   "<may run",  "<may cause",
-      "<may lead",  "<maybe ",    "<might ",    "<could be", "<could cause",
-      "<possibly ", "<probably ", "<perhaps ",  "<likely ",  "<can cause",
-      "<can lead",  "<would run", "<potential", "<risk of"};
-  return any_matches(kHedges, before);
-}
-
-// Words that say on which side the memory is, for messages of programs that nobody listed.
-bool speaks_of_device(std::string_view text) {
-  constexpr std::array<std::string_view, 18> kWords{
-      "<cuda", "<gpu",   "<vram>", "<hip>",   "<rocm",  "<xpu>",   "<npu",   "<hpu>",   "<mps>",
-      "metal", "vulkan", "<hbm>",  "<device", "<cuda_", "<nvidia", "<cufft", "<cublas", "<sycl"};
-  return any_matches(kWords, text);
-}
-
-bool speaks_of_host(std::string_view text) {
-  constexpr std::array<std::string_view, 8> kWords{"<cpu",  "<ram>",   "<host ", "system memory",
-                                                   "<swap", "<malloc", "<heap>", "<new ["};
-  return any_matches(kWords, text);
-}
-
-constexpr std::array<std::string_view, 25> kWantOfMemory{"out of memory",
-                                                         "out-of-memory",
-                                                         "outofmemory",
-                                                         "out_of_memory",
-                                                         "oom error",
-                                                         "failed to allocate*memory",
-                                                         "failed to allocate*buffer",
-                                                         "failed to allocate*bytes",
-                                                         "failed to allocate*tensor",
-                                                         "could not allocate*memory",
-                                                         "could not allocate*bytes",
-                                                         "couldn't allocate",
-                                                         "unable to allocate",
-                                                         "can't allocate",
-                                                         "cannot allocate # ",
-                                                         "cannot allocate*memory",
-                                                         "memory allocation failed",
-                                                         "memory allocation failure",
-                                                         "memory allocation error",
-                                                         "allocation failed",
-                                                         "insufficient memory",
-                                                         "not enough memory",
-                                                         "not enough free memory",
-                                                         "not enough available memory",
-                                                         "memory exhausted"};
-
-std::optional<std::size_t> want_of_memory(std::string_view text, std::size_t first_line) {
-  for (const std::string_view pattern : kWantOfMemory)
-    if (const auto found = find(pattern, text, first_line)) return found->begin;
-  return {};
-}
-
-// "out_of_memory_retries: 3", "oom error handling = true": a setting is no event.
-bool is_setting(std::string_view text) {
-  const std::size_t end = text.find_first_of(":=");
-  if (end == std::string_view::npos || end > 40) return false;
-  const std::string_view value = text.substr(end + 1);
-  return matches("true", value.substr(0, 6)) || matches("false", value.substr(0, 7)) ||
-         (matches("#", value.substr(0, 3)) &&
-          text.substr(0, end).find('_') != std::string_view::npos);
-}
-
-// A program nobody listed, with words anybody understands.
-std::optional<Finding> by_plain_words(const Line& line, std::string_view text,
-                                      std::string_view whole) {
-  const auto begin = want_of_memory(text, line.text.size());
-  if (!begin || is_setting(text.substr(*begin))) return {};
-  const std::string_view near = text.substr(0, *begin + 300);
-  Finding finding;
-  if (speaks_of_device(near) && !speaks_of_host(near)) {
-    finding = {Meaning::gpu, "device_memory", 0.8, 0};
-  } else if (speaks_of_host(near) && !speaks_of_device(near)) {
-    finding = {Meaning::host, "host_memory", 0.75, 0};
-  } else if (speaks_of_device(whole) && matches("<out of memory>", text)) {
-    finding = {Meaning::gpu, "device_memory", 0.6, 0};
-  } else {
-    finding = {Meaning::possible, "out_of_memory", 0.5, 0};
+// What is said of memory at a place of the line: an event, a guess, or only a mention of it; a
+// mention counts for all words inside it.
+std::optional<Finding> weighed(Finding finding, Place& place, Span said) {
+  for (const Span& mention : place.mentions)
+    if (said.begin < mention.end && mention.begin < said.end) return {};
+  switch (statement_at(place.text, said)) {
+    case Statement::event:
+      return finding;
+    case Statement::guess:
+      finding.meaning = Meaning::possible;
+      finding.confidence = 0.5;
+      return finding;
+    case Statement::mention:
+      break;
   }
+  place.mentions.push_back(said);
+  return {};
+}
+
+// The first that is an event; else the first guess.
+void take_better(std::optional<Finding>& best, std::optional<Finding> finding) {
+  if (!finding) return;
+  if (!best || (!is_memory(*best) && is_memory(*finding))) best = std::move(finding);
+}
+
+std::optional<Finding> by_rules(std::span<const Group> groups, Place& place) {
+  std::optional<Finding> best;
+  for (const Group& group : groups)
+    for (const Rule& rule : group.rules)
+      for (auto said = find(rule.pattern, place.text, place.first_line()); said;
+           said = find(rule.pattern, place.text, place.first_line(), said->begin + 1)) {
+        take_better(best, weighed(from(rule), place, *said));
+        if (best && best->meaning != Meaning::possible) return best;
+        if (best && rule.meaning == Meaning::possible) return best;
+      }
+  return best;
+}
+
+std::optional<Finding> by_types(Place& place) {
+  std::optional<Finding> best;
+  for (const Raised& raised : raised_in(place.line().text)) {
+    const auto meaning = meaning_of_type(raised.name);
+    if (!meaning || meaning->meaning == Meaning::possible) continue;
+    Finding finding{.meaning = meaning->meaning,
+                    .kind = std::string(meaning->kind),
+                    .confidence = meaning->confidence};
+    take_better(best, weighed(std::move(finding), place, raised.span));
+  }
+  return best;
+}
+
+bool says_that_it_failed(const Line& line) {
+  constexpr std::array<std::string_view, 8> kWords{"*error*",    "fatal*", "fail*",     "abort*",
+                                                   "exception*", "panic*", "terminat*", "killed"};
+  constexpr std::size_t kShort = 60;  // hardly more than the words themselves
+  return line.level == Level::error || line.text.size() <= kShort || matches_any(kWords, line.text);
+}
+
+// A program nobody listed: on which side, as its words and those of its log have it.
+Finding by_side(const Place& place, Span said) {
+  const std::string_view near = std::string_view(place.text).substr(0, said.begin + 300);
+  const bool device = speaks_of_device(near), host = speaks_of_host(near);
+  if (device && !host) return {.meaning = Meaning::gpu, .kind = "device_memory", .confidence = 0.8};
+  if (host && !device) return {.meaning = Meaning::host, .kind = "host_memory", .confidence = 0.75};
+  if (place.log_speaks_of_device && matches("out of memory", near))
+    return {.meaning = Meaning::gpu, .kind = "device_memory", .confidence = 0.6};
+  // No word of a device anywhere: most programs have only the host's memory.
+  if (!place.log_speaks_of_device && says_that_it_failed(place.line()))
+    return {.meaning = Meaning::host, .kind = "out_of_memory", .confidence = 0.75, .is_weak = true};
+  return {.meaning = Meaning::possible, .kind = "out_of_memory", .confidence = 0.5};
+}
+
+std::optional<Finding> by_plain_words(Place& place) {
+  std::optional<Finding> best;
+  for (auto said = want_of_memory(place.text, place.first_line()); said;
+       said = want_of_memory(place.text, place.first_line(), said->begin + 1)) {
+    take_better(best, weighed(by_side(place, *said), place, *said));
+    if (best && is_memory(*best)) break;
+  }
+  return best;
+}
+
+// The lines of the traceback that ends here, and what is said right behind it.
+std::string surroundings(const Place& place) {
+  constexpr std::size_t kAround = 3, kMost = 40;
+  std::size_t first = place.at > kAround ? place.at - kAround : 0;
+  while (first > 0 && place.at - first < kMost && place.lines[first - 1].is_quoted) --first;
+  const std::size_t last = std::min(place.at + kAround, place.lines.size() - 1);
+  std::string text;
+  for (std::size_t i = first; i <= last; ++i) text += place.lines[i].text + "\n";
+  return text;
+}
+
+// ENOMEM of an io_uring, of locked memory: a limit, not the memory.
+bool is_of_locked_memory(const Place& place) {
+  constexpr std::array<std::string_view, 6> kWords{"*uring*",   "mlock*", "ulimit -l",
+                                                   "*memlock*", "ibv_*",  "locked memory"};
+  return is_error_12(place.text) && matches_any(kWords, surroundings(place));
+}
+
+// The card's words for memory of the host that CUDA locks.
+bool is_of_pinned_memory(const Finding& finding, const Place& place) {
+  constexpr std::array<std::string_view, 5> kCalls{
+      "*.pin_memory(*", "in pin_memory", "*pin_memory=true", "*hostalloc*", "*mallochost*"};
+  const bool of_runtime =
+      finding.kind == "cuda_runtime" || finding.kind == "cuda_driver" || finding.kind == "hip";
+  if (finding.meaning != Meaning::gpu || !of_runtime) return false;
+  const std::size_t first = place.at > 4 ? place.at - 4 : 0;
+  for (std::size_t i = first; i < place.at; ++i)
+    if (place.lines[i].is_quoted && matches_any(kCalls, place.lines[i].text)) return true;
+  return false;
+}
+
+// In a list of pods the killed one may be any of them.
+bool is_one_of_many_pods(const Place& place) {
+  if (!matches("#/# oomkilled", place.line().text)) return false;
+  return std::any_of(place.lines.begin(), place.lines.end(), [](const Line& line) {
+    return matches("#/# *", line.text) &&
+           matches_any(std::array<std::string_view, 4>{"running", "completed", "error", "pending"},
+                       line.text);
+  });
+}
+
+std::optional<Finding> memory_finding(Place& place) {
+  auto finding = by_rules(gpu_rules(), place);
+  if (!finding) finding = by_rules(host_rules(), place);
+  if (!finding) finding = by_types(place);
+  if (!finding) finding = by_plain_words(place);
+  if (!finding) return {};
+  if (is_of_locked_memory(place))
+    return Finding{.meaning = Meaning::other, .kind = "memlock", .confidence = 0.9};
+  if (is_of_pinned_memory(*finding, place))
+    return Finding{.meaning = Meaning::host, .kind = "pinned_memory", .confidence = 0.75};
+  if (is_one_of_many_pods(place)) finding->meaning = Meaning::possible;
   return finding;
 }
 
-Finding from(const Rule& rule) {
-  return {rule.meaning, std::string(rule.kind), rule.confidence, 0};
+// "KeyError: ...": a mistake in a program, whatever it quotes; but a library that could not be
+// loaded may have had no memory.
+std::optional<Finding> bug_in(const Line& line) {
+  const auto raised = raised_in(line.text);
+  const auto first =
+      std::find_if(raised.begin(), raised.end(), [](const Raised& one) { return !one.is_logged; });
+  if (first == raised.end() || !is_of_a_bug(first->name)) return {};
+  if (is_error_12(line.text) || matches("paging file", line.text)) return {};
+  return Finding{
+      .meaning = Meaning::other, .kind = "python_error", .confidence = 0.9, .is_named = true};
 }
 
 // "Killed" alone, or as a shell tells of a job: "line 28:  8156 Killed    python3 main.py".
 bool is_bare_kill(std::string_view text) {
+  constexpr std::array<std::string_view, 4> kJobs{"line #: # killed", "] # killed", "] killed",
+                                                  "zsh: killed"};
   return text == "killed" || text == "killed: 9" || text.starts_with("killed (core") ||
-         matches("line #: # killed>", text) || matches("] # killed>", text) ||
-         matches("] killed>", text) || text.ends_with(" killed") || text.ends_with("zsh: killed") ||
-         matches("zsh: killed>", text);
+         text.ends_with(" killed") || matches_any(kJobs, text);
 }
 
-std::optional<Finding> memory_finding(const Line& line, std::string_view text,
-                                      std::string_view whole) {
-  auto found = first_rule(gpu_rules(), text, line.text.size());
-  if (!found) found = first_rule(host_rules(), text, line.text.size());
-  std::optional<Finding> finding;
-  std::size_t begin = 0;
-  if (found) {
-    finding = from(*found->rule);
-    begin = found->begin;
-  } else {
-    finding = by_plain_words(line, text, whole);
-    begin = want_of_memory(text, line.text.size()).value_or(0);
-  }
-  if (!finding || finding->meaning == Meaning::possible) return finding;
-  const std::string_view before = sentence_before(text, begin);
-  if (is_advice(before)) return Finding{Meaning::harmless, "", 0, 0};
-  if (is_hedged(before)) finding->meaning = Meaning::possible;
-  return finding;
-}
-
-// An exception that a logger was given at the level of information is one nevertheless.
-bool is_exception(std::string_view text) {
-  return matches("error: ", text) || matches("exception: ", text) || text.ends_with("error");
+// An exception that a logger was given at the level of information, or that was printed as a
+// warning ("trial 8 failed because of X('...')"), is one nevertheless; so is what a supervisor
+// reports in a field "error".
+bool is_failure_at_any_level(const Place& place) {
+  const Line& line = place.line();
+  const auto raised = raised_in(line.text);
+  const bool ends_traceback =
+      place.at > 0 && place.lines[place.at - 1].is_quoted && !raised.empty();
+  const bool logged =
+      std::any_of(raised.begin(), raised.end(), [](const Raised& one) { return one.is_logged; });
+  if (line.level == Level::warning) return ends_traceback || logged;
+  constexpr std::array<std::string_view, 5> kErrors{"*error: ", "*exception: ", "error=*", "err=*",
+                                                    "ggml_*failed*"};
+  return ends_traceback || logged || matches_any(kErrors, line.text) ||
+         line.text.ends_with("error");
 }
 
 // A warning ends nothing, except that schedulers and Spark warn of what they have killed.
-std::optional<Finding> warned_kill(const Line& line) {
-  const auto found = first_rule(host_rules(), line.text, line.text.size());
-  if (!found) return {};
-  const std::span<const Rule> killers = host_rules().front().rules;
-  const bool is_killer =
-      found->rule >= killers.data() && found->rule < killers.data() + killers.size();
-  if (!is_killer && found->rule->kind != "java") return {};
-  Finding finding = from(*found->rule);
-  finding.confidence = std::min(finding.confidence, 0.75);
+std::optional<Finding> warned_kill(Place& place) {
+  const std::span<const Group> all = host_rules();
+  auto finding = by_rules(all.first(1), place);
+  if (!finding) finding = by_rules(all.subspan(1, 1), place);
+  if (!finding || !is_memory(*finding)) return {};
+  const bool killer = by_rules(all.first(1), place).has_value();
+  if (!killer && finding->kind != "java") return {};
+  finding->confidence = std::min(finding->confidence, 0.75);
   return finding;
 }
 
-std::optional<Finding> finding_in(const Line& line, std::string_view text, std::string_view whole) {
-  const std::size_t first_line = line.text.size();
-  if (const auto found = first_rule(harmless_rules(), text, first_line)) return from(*found->rule);
-  if (line.level == Level::warning) return warned_kill(line);
-  if (const auto found = first_rule(named_reasons(), line.text, first_line))
-    return from(*found->rule);
-  auto finding = memory_finding(line, text, whole);
-  if (finding && line.level == Level::debug && is_memory(*finding)) {
-    if (!is_exception(line.text)) return {};
+std::optional<Finding> finding_in(Place place) {
+  const Line& line = place.line();
+  const bool quiet = line.level == Level::debug || line.level == Level::warning;
+  if (const Rule* rule = first_rule(harmless_rules(), place.text, place.first_line()))
+    return from(*rule);
+  if (line.level == Level::warning && !is_failure_at_any_level(place)) return warned_kill(place);
+  if (const Rule* rule = first_rule(named_reasons(), line.text, place.first_line())) {
+    Finding finding = from(*rule);
+    finding.is_named = true;
+    return finding;
+  }
+  if (auto bug = bug_in(line); bug && line.level != Level::debug) return bug;
+  auto finding = memory_finding(place);
+  if (finding && quiet && is_memory(*finding)) {
+    if (!is_failure_at_any_level(place)) return {};
     finding->confidence = std::min(finding->confidence, 0.7);
   }
   if (finding) return finding;
-  if (const auto found = first_rule(possible_rules(), text, first_line)) return from(*found->rule);
-  if (is_bare_kill(line.text)) return Finding{Meaning::possible, "sigkill", 0.5, 0};
+  if (const Rule* rule = first_rule(possible_rules(), place.text, place.first_line()))
+    return from(*rule);
+  if (is_bare_kill(line.text))
+    return Finding{.meaning = Meaning::possible, .kind = "sigkill", .confidence = 0.5};
   if (line.level == Level::debug) return {};
-  if (const auto found = first_rule(other_failures(), line.text, first_line))
-    return from(*found->rule);
+  if (const Rule* rule = first_rule(other_failures(), line.text, place.first_line()))
+    return from(*rule);
   return {};
 }
 
 // Nothing is found in a line without one of these, and most lines have none.
 bool is_worth_a_look(std::string_view text) {
-  constexpr std::array<std::string_view, 45> kTriggers{
-      "memor",   "oom",          "alloc",    "kill",    "error",   "fail",     "status",  "exhaust",
-      "resourc", "space",        "signal",   "fault",   "assert",  "xid",      "illegal", "abort",
-      "timeout", "timed out",    "cancel",   "limit",   "quota",   "capac",    "skip",    "retry",
-      "recover", "batch",        "mlx5",     "ndarray", "nvrm",    "corrupt",  "died",    "137",
-      "vram",    "not possible", "bus",      "exceed",  "preempt", "watchdog", "invalid", "cuda",
-      "align",   " ram",         "pressure", "buffer",  "larger"};
-  return std::any_of(kTriggers.begin(), kTriggers.end(), [&](std::string_view trigger) {
-    return text.find(trigger) != std::string_view::npos;
-  });
+  constexpr std::array<std::string_view, 50> kTriggers{
+      "memor",    "oom",     "alloc",    "kill",      "error",     "fail",         "status",
+      "exhaust",  "resourc", "space",    "signal",    "fault",     "assert",       "xid",
+      "illegal",  "abort",   "timeout",  "timed out", "cancel",    "limit",        "quota",
+      "capac",    "skip",    "retry",    "recover",   "batch",     "mlx5",         "ndarray",
+      "nvrm",     "corrupt", "died",     "137",       "vram",      "not possible", "bus",
+      "exceed",   "preempt", "watchdog", "invalid",   "cuda",      "align",        " ram",
+      "pressure", "buffer",  "larger",   "exception", "interrupt", "choice",       "starting",
+      "uring"};
+  // Letters that are no ASCII: a message in another language.
+  const bool foreign = std::any_of(text.begin(), text.end(),
+                                   [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  return foreign || std::any_of(kTriggers.begin(), kTriggers.end(), [&](std::string_view trigger) {
+           return text.find(trigger) != std::string_view::npos;
+         });
 }
 
 bool mentions_device_anywhere(const std::vector<Line>& lines) {
@@ -229,25 +281,16 @@ bool is_memory(const Finding& finding) {
 
 std::vector<Finding> findings_in(const std::vector<Line>& lines) {
   std::vector<Finding> findings;
-  const std::string_view whole = mentions_device_anywhere(lines) ? "gpu" : "";
+  const bool device = mentions_device_anywhere(lines);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].is_code || !is_worth_a_look(lines[i].text)) continue;
-    auto finding = finding_in(lines[i], joined(lines, i), whole);
+    if (lines[i].is_quoted || !is_worth_a_look(lines[i].text)) continue;
+    auto finding = finding_in({lines, i, joined(lines, i), device});
     if (!finding || finding->meaning == Meaning::harmless) continue;
     finding->line = i;
+    finding->raised = begins_with_raised(lines[i].text);
     findings.push_back(std::move(*finding));
   }
   return findings;
-}
-
-bool shows_progress(const Line& line) {
-  constexpr std::array<std::string_view, 9> kWhere{"<epoch*#",     "<step*#",  "<iter*#",
-                                                   "<iteration*#", "<batch*#", "<batches*#",
-                                                   "<train*#",     "#/#",      "%|"};
-  constexpr std::array<std::string_view, 12> kWhat{"<loss*#",   "<acc*#",   "<lr>*#",    "<eta*#",
-                                                   "it/s",      "s/it",     "sec/step",  "<ppl*#",
-                                                   "samples/s", "tokens/s", "<reward*#", "<ok>"};
-  return any_matches(kWhere, line.text) && any_matches(kWhat, line.text);
 }
 
 }  // namespace headroom::oom::detail

@@ -15,6 +15,9 @@ struct Finding {
   std::string kind;
   double confidence = 0;
   std::size_t line = 0;
+  bool raised = false;    // the message begins with an exception: what ends a program
+  bool is_named = false;  // a reason that is no memory, and no consequence of a want of it
+  bool is_weak = false;   // words that nobody listed, without one of a device
 };
 
 // Of memory: device or host.
@@ -22,8 +25,5 @@ struct Finding {
 
 // Each line's finding, if it has one; harmless lines have none.
 [[nodiscard]] std::vector<Finding> findings_in(const std::vector<Line>& lines);
-
-// Whether the line shows a program at work: a step with its loss, a progress bar.
-[[nodiscard]] bool shows_progress(const Line& line);
 
 }  // namespace headroom::oom::detail

@@ -25,7 +25,7 @@ std::string_view message_of(std::string_view record) {
 
 bool names(std::string_view line, pid_t pid) {
   const std::string number = std::to_string(pid);
-  return matches("process " + number + "> ", line) || matches("pid=" + number + ">", line);
+  return matches("process " + number, line) || matches("pid=" + number, line);
 }
 
 }  // namespace

@@ -4,16 +4,14 @@
 #include <array>
 
 #include "headroom/base/text.h"
+#include "headroom/oom/detail/amount.h"
 #include "headroom/oom/detail/pattern.h"
+#include "headroom/oom/detail/quotations.h"
 
 namespace headroom::oom::detail {
 namespace {
 
 constexpr std::size_t kLongestLine = 8192;
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 // Behind an escape sequence that begins at `at` (colours, cursor movements, window titles).
 std::size_t after_escape(std::string_view text, std::size_t at) {
@@ -63,6 +61,7 @@ constexpr std::array<Replacement, 11> kReplacements{{{"\u2018", "'"},
                                                      {"\u2551", " "},
                                                      {"\uff1a", ":"}}};
 
+// Straight quotes, ordinary blanks; how many of them stays.
 std::string plain(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -73,32 +72,54 @@ std::string plain(std::string_view text) {
     const std::string_view next = replacement ? replacement->to : text.substr(at, 1);
     at += replacement ? replacement->from.size() : 1;
     const bool blank = static_cast<unsigned char>(next[0]) <= ' ' || next[0] == '\x7f';
-    if (!blank) {
-      result += next;
-    } else if (!result.empty() && result.back() != ' ') {
-      result += ' ';
-    }
+    result += blank ? std::string_view(" ") : next;
   }
   while (result.ends_with(' ')) result.pop_back();
   return result;
 }
 
-// Behind "(Worker pid=12) ", "[rank0]: ", "[1,0]<stderr>:", "vllm-1 | ", "12: ", "> ".
+std::size_t after_blanks(std::string_view text, std::size_t at) {
+  while (at < text.size() && text[at] == ' ') ++at;
+  return at;
+}
+
+std::string with_single_blanks(std::string_view text) {
+  std::string result;
+  for (const char c : text)
+    if (c != ' ' || (!result.empty() && result.back() != ' ')) result += c;
+  return result;
+}
+
+// Behind "(Worker pid=12) ", "[rank0]: ", "[1,0]<stderr>:". What names a place in a source is part
+// of the message: "[metal::malloc] ...".
+std::size_t after_bracket(std::string_view text) {
+  const std::size_t end = text.find(text[0] == '(' ? ')' : ']');
+  if (end == std::string_view::npos || end > 80) return 0;
+  if (text.substr(0, end).find("::") != std::string_view::npos) return 0;
+  std::size_t next = end + 1;
+  if (text.substr(next).starts_with("<stderr>") || text.substr(next).starts_with("<stdout>"))
+    next += 8;
+  if (next < text.size() && text[next] == ':') ++next;
+  return next;
+}
+
+// Behind "FAILED tests/a.py::test_b - ": what pytest sums up of a test is the test's message.
+std::size_t after_name_of_test(std::string_view text) {
+  const std::size_t dash = text.find(" - ");
+  if (dash == std::string_view::npos) return 0;
+  const std::string_view name = text.substr(0, dash);
+  return name.find("::") != std::string_view::npos ? dash + 3 : 0;
+}
+
+// Behind "vllm-1 | ", "12: ", "> ", too.
 std::size_t after_prefix(std::string_view text) {
-  if (text.starts_with("> ")) return 2;
-  if (text.starts_with('(') || text.starts_with('[')) {
-    const std::size_t end = text.find(text[0] == '(' ? ')' : ']');
-    if (end == std::string_view::npos || end > 80) return 0;
-    std::size_t next = end + 1;
-    if (text.substr(next).starts_with("<stderr>") || text.substr(next).starts_with("<stdout>"))
-      next += 8;
-    if (next < text.size() && text[next] == ':') ++next;
-    while (next < text.size() && text[next] == ' ') ++next;
-    return next;
-  }
+  if (text.starts_with("> ") || text.starts_with("E   ")) return 2;
+  if (text.starts_with('(') || text.starts_with('[')) return after_bracket(text);
+  if (text.starts_with("FAILED ") || text.starts_with("ERROR ")) return after_name_of_test(text);
   const std::size_t bar = text.find(" | ");
   if (bar != std::string_view::npos && bar > 0 && bar <= 40 &&
-      text.substr(0, bar).find(' ') == std::string_view::npos)
+      text.substr(0, bar).find_first_not_of("0123456789") != std::string_view::npos &&
+      trim(text.substr(0, bar)).find(' ') == std::string_view::npos)
     return bar + 3;
   std::size_t digits = 0;
   while (digits < text.size() && is_digit(text[digits])) ++digits;
@@ -106,13 +127,29 @@ std::size_t after_prefix(std::string_view text) {
   return 0;
 }
 
-std::string_view without_prefixes(std::string_view text) {
+struct Prefixes {
+  std::size_t end = 0;
+  std::string who;
+};
+
+// A prefix that says who speaks, not when or where in the source: "[rank3]:", "(Worker pid=12)",
+// "[1,0]<stderr>:", "12: ".
+bool names_speaker(std::string_view prefix) {
+  constexpr std::array<std::string_view, 5> kSpeakers{"*rank*#", "*pid=#", "[#,#]<*",
+                                                      "#: ", "worker*#"};
+  return matches_any(kSpeakers, lower(prefix));
+}
+
+Prefixes prefixes_of(std::string_view text) {
+  Prefixes prefixes{.end = after_blanks(text, 0), .who = {}};
   for (int i = 0; i < 4; ++i) {
-    const std::size_t next = after_prefix(text);
-    if (next == 0 || next >= text.size()) return text;
-    text.remove_prefix(next);
+    const std::string_view rest = text.substr(prefixes.end);
+    const std::size_t size = after_prefix(rest);
+    if (size == 0 || after_blanks(rest, size) >= rest.size()) break;
+    if (names_speaker(rest.substr(0, size))) prefixes.who += trim(rest.substr(0, size));
+    prefixes.end = after_blanks(text, prefixes.end + size);
   }
-  return text;
+  return prefixes;
 }
 
 struct Word {
@@ -122,18 +159,22 @@ struct Word {
 
 // As loggers write it, near the beginning of a line. The first that is found counts.
 Level level_by_word(std::string_view head) {
-  constexpr std::array<Word, 12> kWords{{{"<ERROR>", Level::error},
-                                         {"<CRITICAL>", Level::error},
-                                         {"<FATAL>", Level::error},
+  constexpr std::array<Word, 16> kWords{{{"ERROR", Level::error},
+                                         {"CRITICAL", Level::error},
+                                         {"FATAL", Level::error},
                                          {"NCCL WARN", Level::error},  // its only word for an error
-                                         {"<WARNING>", Level::warning},
-                                         {"<WARN>", Level::warning},
-                                         {"Warning: ", Level::warning},
-                                         {"<warning: ", Level::warning},
-                                         {"<INFO>", Level::debug},
-                                         {"<DEBUG>", Level::debug},
-                                         {"level=warn", Level::warning},
-                                         {"level=info", Level::debug}}};
+                                         {"WARNING", Level::warning},
+                                         {"WARN", Level::warning},
+                                         {"*Warning: ", Level::warning},
+                                         {"warning: ", Level::warning},
+                                         {"INFO", Level::debug},
+                                         {"DEBUG", Level::debug},
+                                         {"level=warn*", Level::warning},
+                                         {"level=info", Level::debug},
+                                         {"level\":*\"warn*", Level::warning},
+                                         {"level\":*\"info", Level::debug},
+                                         {"severity\":*\"warn*", Level::warning},
+                                         {"severity\":*\"info", Level::debug}}};
   std::size_t first = head.size();
   Level level = Level::none;
   for (const Word& word : kWords) {
@@ -146,18 +187,22 @@ Level level_by_word(std::string_view head) {
 }
 
 // glog's letter ("W0810 10:52:50", "[E ProcessGroupNCCL"), TensorFlow's (": I tensorflow/"),
-// TensorRT's ("[E] [TRT]"), ONNX Runtime's ("[E:onnxruntime"). TensorFlow's W is its last word in
-// many a failure: no level at all.
+// TensorRT's ("[E] [TRT]"), Optuna's ("[W 2025-01-31"), PyTorch's ("[W928 07:22:40"), ONNX
+// Runtime's ("[E:onnxruntime"). TensorFlow's W is its last word in many a failure: no level at all.
 Level level_by_letter(std::string_view head) {
-  constexpr std::array<Word, 9> kLetters{{{": I tensorflow/", Level::debug},
-                                          {": I external/", Level::debug},
-                                          {": E tensorflow/", Level::error},
-                                          {"[E] ", Level::error},
-                                          {"[W] ", Level::warning},
-                                          {"[I] ", Level::debug},
-                                          {"[E:onnx", Level::error},
-                                          {"[W:onnx", Level::warning},
-                                          {"[I:onnx", Level::debug}}};
+  constexpr std::array<Word, 13> kLetters{{{": I tensorflow/", Level::debug},
+                                           {": I external/", Level::debug},
+                                           {": E tensorflow/", Level::error},
+                                           {"[E] ", Level::error},
+                                           {"[W] ", Level::warning},
+                                           {"[I] ", Level::debug},
+                                           {"[W #-#-#", Level::warning},
+                                           {"[I #-#-#", Level::debug},
+                                           {"[W# #:#", Level::warning},
+                                           {"[W *.cpp:#", Level::warning},
+                                           {"[E:onnx*", Level::error},
+                                           {"[W:onnx*", Level::warning},
+                                           {"[I:onnx*", Level::debug}}};
   for (const Word& letter : kLetters)
     if (matches(letter.pattern, head)) return letter.level;
   if (head.starts_with("I tensorflow/")) return Level::debug;
@@ -192,29 +237,19 @@ bool starts_record(std::string_view text, std::string_view message) {
          matches("error: ", message.substr(0, 60));
 }
 
-// What a traceback quotes of the program says nothing about how it ended.
-bool is_code(std::string_view message) {
-  if (message.starts_with("raise ") && message.find_first_of("(\"'") != std::string_view::npos)
-    return true;
-  return starts_with_any(message, {"except ", "except:", "elif ", "print(", "logger.", "logging.",
-                                   "warnings.warn", "log.", "catch (", "catch(", "} catch", ">>> ",
-                                   "# ", "// ", "$ ", "def ", "import ", "from ", "std::cerr"}) ||
-         (message.starts_with("if ") && message.ends_with(":")) ||
-         (message.starts_with("assert ") && !matches("failed", message));
-}
-
-Line line_from(std::string_view printed) {
+Line line_from(std::string_view output) {
   Line line;
-  line.printed = without_colours(printed.substr(0, kLongestLine));
+  line.printed = without_colours(output.substr(0, kLongestLine));
   const std::string text = plain(line.printed);
-  const std::string_view begin =
-      text.empty() || text[0] != ' ' ? std::string_view(text) : std::string_view(text).substr(1);
-  const std::string_view message = without_prefixes(begin);
-  line.level = level_of(begin);
+  const std::string_view begin = std::string_view(text).substr(after_blanks(text, 0));
+  const Prefixes prefixes = prefixes_of(text);
+  const std::string message = with_single_blanks(std::string_view(text).substr(prefixes.end));
+  for (std::size_t at = prefixes.end; at > 0 && text[at - 1] == ' '; --at) ++line.indent;
+  line.who = prefixes.who;
+  line.level = level_of(with_single_blanks(begin));
   if (line.level == Level::none) line.level = level_of(message);
   line.text = lower(message);
   line.starts_record = begin.empty() || starts_record(begin, line.text);
-  line.is_code = is_code(line.text);
   return line;
 }
 
@@ -230,13 +265,14 @@ std::vector<Line> lines_of(std::string_view output) {
     if (!lines.empty() && lines.back().text == line.text) continue;
     lines.push_back(std::move(line));
   }
+  mark_quotations(lines);
   return lines;
 }
 
 std::string joined(const std::vector<Line>& lines, std::size_t at, std::size_t at_most) {
   std::string text = lines[at].text;
   for (std::size_t i = at + 1; i < lines.size() && i < at + at_most; ++i) {
-    if (lines[i].starts_record) break;
+    if (lines[i].starts_record || lines[i].is_quoted) break;
     text += ' ';
     text += lines[i].text;
   }

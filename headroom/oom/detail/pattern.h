@@ -1,11 +1,14 @@
 // The small language in which the rules are written, so that a rule reads like the message it
 // knows.
 //
-// Everything is lower case. `*` is anything, up to 200 characters; `<` and `>` are the edges of a
-// word; `#` is a number ("1,024", "0.5"). A blank is exactly one blank: see Line::text.
+// Everything is lower case. A pattern begins and ends at the edge of a word, as a reader sees it:
+// "npu" is not found in "input", "errno=12" not in "errno=128". `*` is anything, up to 200
+// characters; at an end it stands for the rest of a word. `#` is a whole number ("1,024", "0.5"),
+// `~` an amount of memory with its unit ("2.5 gib", "512 bytes"). A blank is exactly one blank: see
+// Line::text.
 //
-//   matches("tried to allocate # *ib", line)
-//   matches("<oom> when allocating", line)
+//   matches("tried to allocate ~", line)
+//   matches("*outofmemoryerror: allocation on device", line)
 #pragma once
 
 #include <optional>
@@ -17,11 +20,21 @@ struct Span {
   std::size_t begin = 0, end = 0;
 };
 
-// The first place where the pattern is found and begins before `begins_before`.
+// The first place at or behind `from` where the pattern is found and begins before
+// `begins_before`.
 [[nodiscard]] std::optional<Span> find(std::string_view pattern, std::string_view text,
-                                       std::size_t begins_before = std::string_view::npos);
+                                       std::size_t begins_before = std::string_view::npos,
+                                       std::size_t from = 0);
 
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view text);
 [[nodiscard]] bool is_word_character(char c);
+
+// Whether any of the patterns is found.
+template <typename Patterns>
+[[nodiscard]] bool matches_any(const Patterns& patterns, std::string_view text) {
+  for (const std::string_view pattern : patterns)
+    if (matches(pattern, text)) return true;
+  return false;
+}
 
 }  // namespace headroom::oom::detail

@@ -1,0 +1,140 @@
+#include "headroom/oom/detail/plain_words.h"
+
+#include <algorithm>
+#include <array>
+
+namespace headroom::oom::detail {
+namespace {
+
+// Enough by themselves.
+constexpr std::array<std::string_view, 25> kWants{"out of memory",
+                                                  "out-of-memory",
+                                                  "outofmemory",
+                                                  "out_of_memory",
+                                                  "*error_out_of_memory",
+                                                  "*status_out_of_memory",
+                                                  "*erroroutofmemory",
+                                                  "oom error",
+                                                  "out of gpu*memory",
+                                                  "out of device*memory",
+                                                  "ran out of*memory",
+                                                  "insufficient memory",
+                                                  "insufficient*memory available",
+                                                  "not enough memory",
+                                                  "not enough free memory",
+                                                  "not enough available memory",
+                                                  "not enough*memory available",
+                                                  "no more memory",
+                                                  "memory exhausted",
+                                                  "memory is exhausted",
+                                                  "memory limit exceeded",
+                                                  "exceed*memory limit",
+                                                  "内存不足",
+                                                  "显存不足",
+                                                  "メモリ不足"};
+
+// An allocation that did not come about, in the order in which it is said.
+constexpr std::array<std::string_view, 14> kRefusals{
+    "failed to alloc*", "fail to alloc*",   "failure to alloc*", "fails to alloc*",
+    "could not alloc*", "couldn't alloc*",  "cannot alloc*",     "can't alloc*",
+    "can not alloc*",   "unable to alloc*", "unable to reserve", "error alloc*",
+    "error in alloc*",  "failed alloc*"};
+constexpr std::array<std::string_view, 5> kRefused{"*allocation failed", "*allocation failure",
+                                                   "*allocation error", "alloc* failed",
+                                                   "malloc* failed"};
+
+// Within a few words of the refusal.
+bool names_memory(std::string_view near) {
+  constexpr std::array<std::string_view, 14> kObjects{
+      "memory", "buffer*",  "tensor*", "vector*",  "array*", "byte*", "~",
+      "heap",   "*malloc*", "matrix",  "kv cache", "ram",    "vram",  "workspace"};
+  return matches_any(kObjects, near);
+}
+
+bool names_something_else(std::string_view near) {
+  constexpr std::array<std::string_view, 18> kOthers{
+      "quota*",      "partition*", "slot*",     "gres",     "nodes",   "ip",
+      "ip address*", "port*",      "tls",       "license*", "tty",     "pty",
+      "device id*",  "channel*",   "resources", "cpus",     "thread*", "connection*"};
+  return matches_any(kOthers, near);
+}
+
+std::string_view near(std::string_view text, Span said, std::size_t before, std::size_t behind) {
+  const std::size_t begin = said.begin > before ? said.begin - before : 0;
+  return text.substr(begin, said.end + behind - begin);
+}
+
+bool is_of_memory(std::string_view text, Span said, std::size_t before) {
+  const std::string_view around = near(text, said, before, 60);
+  return names_memory(around) && !names_something_else(around);
+}
+
+// "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options.
+bool is_name_in_passing(std::string_view text, Span said) {
+  const std::string_view words = text.substr(said.begin, said.end - said.begin);
+  const std::string_view before = text.substr(0, said.begin);
+  if (words == "out-of-memory")
+    return before.ends_with('-') || text.substr(said.end).starts_with('-');
+  if (words != "outofmemory") return false;
+  const std::size_t last = before.find_last_not_of(' ');
+  if (last == std::string_view::npos || before[last] == ':') return false;
+  return !before.ends_with('(') || (last > 0 && is_word_character(before[last - 1]));
+}
+
+struct Search {
+  std::string_view text;
+  std::size_t first_line, from;
+};
+
+template <typename Patterns, typename Accept>
+void look_for(const Search& search, const Patterns& patterns, const Accept& accept,
+              std::optional<Span>& first) {
+  for (const std::string_view pattern : patterns) {
+    auto found = find(pattern, search.text, search.first_line, search.from);
+    while (found && !accept(*found))
+      found = find(pattern, search.text, search.first_line, found->begin + 1);
+    if (found && (!first || found->begin < first->begin)) first = found;
+  }
+}
+
+}  // namespace
+
+std::optional<Span> want_of_memory(std::string_view text, std::size_t first_line,
+                                   std::size_t from) {
+  constexpr std::size_t kFar = 60;  // "ran out of patience ... memory"
+  const Search search{text, first_line, from};
+  std::optional<Span> first;
+  const auto is_want = [&](Span said) {
+    return said.end - said.begin < kFar && !is_name_in_passing(text, said);
+  };
+  const auto is_refusal = [&](Span said) { return is_of_memory(text, said, 0); };
+  const auto is_refused = [&](Span said) { return is_of_memory(text, said, 30); };
+  look_for(search, kWants, is_want, first);
+  look_for(search, kRefusals, is_refusal, first);
+  look_for(search, kRefused, is_refused, first);
+  return first;
+}
+
+bool speaks_of_device(std::string_view text) {
+  constexpr std::array<std::string_view, 30> kWords{
+      "cuda*", "gpu*",    "vram",   "hip",       "rocm*",        "xpu",     "npu*",      "hpu",
+      "mps",   "metal",   "vulkan", "hbm",       "device*",      "nvidia*", "cufft*",    "cublas*",
+      "sycl*", "opencl*", "cudnn*", "tpu",       "neuron*",      "mlx*",    "direct3d*", "directx*",
+      "cupy*", "nccl*",   "physx",  "tensorrt*", "accelerator*", "显存"};
+  return matches_any(kWords, text);
+}
+
+bool speaks_of_host(std::string_view text) {
+  constexpr std::array<std::string_view, 9> kWords{"cpu*",          "ram",    "host*",
+                                                   "system memory", "swap*",  "malloc*",
+                                                   "heap",          "new [*", "virtual memory"};
+  return matches_any(kWords, text);
+}
+
+bool is_error_12(std::string_view text) {
+  constexpr std::array<std::string_view, 6> kWords{
+      "cannot allocate memory", "errno 12", "errno=12", "errno: 12", "os error 12", "enomem"};
+  return matches_any(kWords, text);
+}
+
+}  // namespace headroom::oom::detail

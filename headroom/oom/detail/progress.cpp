@@ -1,0 +1,176 @@
+#include "headroom/oom/detail/progress.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <tuple>
+
+#include "headroom/base/text.h"
+#include "headroom/oom/detail/amount.h"
+#include "headroom/oom/detail/pattern.h"
+
+namespace headroom::oom::detail {
+namespace {
+
+constexpr std::array<std::string_view, 6> kSteps{"step",  "iter",    "iteration",
+                                                 "batch", "batches", "train*"};
+constexpr std::array<std::string_view, 9> kItems{"trial", "run",  "fold",   "job",   "task",
+                                                 "file",  "item", "sample", "config"};
+
+bool shows_measures(std::string_view text) {
+  constexpr std::array<std::string_view, 14> kMeasures{
+      "*loss*#", "acc*#", "lr*#",      "eta*#",    "*it/s",    "*s/it", "*sec/step",
+      "*s/step", "ppl*#", "samples/s", "tokens/s", "reward*#", "ok",    "*frame/s"};
+  return matches_any(kMeasures, text);
+}
+
+bool says_done(std::string_view text) {
+  constexpr std::array<std::string_view, 8> kDone{"ok",        "done",  "finished", "completed",
+                                                  "succeeded", "value", "score",    "saved"};
+  return matches_any(kDone, text);
+}
+
+bool says_failed(std::string_view text) {
+  constexpr std::array<std::string_view, 5> kFailed{"fail*", "error*", "*error", "crashed",
+                                                    "out of memory"};
+  return matches_any(kFailed, text);
+}
+
+// The number at the end of a word close behind `at`: "step 12", "epoch: [3]", "trial a_4c1_0003".
+std::optional<long long> number_behind(std::string_view text, std::size_t at) {
+  const std::size_t last = std::min(text.size(), at + 40);
+  for (; at < last; ++at) {
+    if (!is_digit(text[at]) || (at > 0 && is_digit(text[at - 1]))) continue;
+    std::size_t end = at;
+    while (end < text.size() && is_digit(text[end])) ++end;
+    const bool ends_word = end >= text.size() || !is_word_character(text[end]);
+    if (ends_word && end - at < 18) return to_integer(text.substr(at, end - at));
+  }
+  return {};
+}
+
+std::optional<long long> number_of(std::string_view text, std::string_view word) {
+  constexpr std::size_t kAnywhere = std::string_view::npos;
+  for (auto found = find(word, text); found; found = find(word, text, kAnywhere, found->end))
+    if (const auto number = number_behind(text, found->end)) return number;
+  return {};
+}
+
+// "120/1000", "1203 / 5120", of no date.
+std::optional<long long> number_of_total(std::string_view text) {
+  constexpr std::size_t kAnywhere = std::string_view::npos;
+  for (const std::string_view pattern : {"#/#", "# / #"})
+    for (auto found = find(pattern, text); found;
+         found = find(pattern, text, kAnywhere, found->end))
+      if (found->end >= text.size() || text[found->end] != '/')
+        return number_behind(text, found->begin);
+  return {};
+}
+
+std::optional<long long> number_of_step(std::string_view text) {
+  if (const auto number = number_of_total(text)) return number;
+  for (const std::string_view word : kSteps)
+    if (const auto number = number_of(text, word)) return number;
+  return {};
+}
+
+// "trial 7 finished", "[18/400] ok".
+std::optional<Progress> item_of(const Line& line) {
+  const bool failed = says_failed(line.text);
+  if (!failed && !says_done(line.text)) return {};
+  Progress item{.of = Progress::Of::items, .failed = failed};
+  for (const std::string_view word : kItems) {
+    ++item.outer;
+    const auto number = number_of(line.text, word);
+    if (!number) continue;
+    item.inner = *number;
+    return item;
+  }
+  const std::string_view printed = trim(line.printed);
+  if (find("[#/#]", printed, 1)) {
+    item.outer = 0;
+    item.inner = number_behind(printed, 0).value_or(0);
+    return item;
+  }
+  return {};
+}
+
+std::optional<Progress> progress_of(const Line& line, long long& epoch) {
+  // What Weights & Biases sums up at the end is no step.
+  if (line.is_quoted || trim(line.printed).starts_with("wandb:")) return {};
+  const auto outer = number_of(line.text, "epoch");
+  epoch = outer.value_or(epoch);
+  if (auto item = item_of(line)) return item;
+  if (!shows_measures(line.text)) return {};
+  const auto inner = number_of_step(line.text);
+  if (!inner && !outer) return {};
+  return Progress{.of = matches("*%|*", line.text) ? Progress::Of::bar : Progress::Of::steps,
+                  .outer = epoch,
+                  .inner = inner.value_or(0)};
+}
+
+auto place(const Progress& progress) {
+  return std::tie(progress.outer, progress.inner);
+}
+
+// How often it rises behind `after`, among those that belong together.
+struct Rises {
+  std::size_t count = 0;
+  bool own = false;  // the line itself tells of an item that failed
+};
+
+Rises rises_of(const std::vector<Progress>& progress, std::size_t after) {
+  Rises rises;
+  const Progress* last = nullptr;
+  for (const Progress& one : progress) {
+    const bool close = one.line + 3 >= after && one.line <= after + 3;
+    if (one.failed) {
+      rises.own = rises.own || close;
+    } else if (one.line > after && !(last && place(*last) == place(one))) {
+      const bool falls = last && last->line > after && place(one) < place(*last);
+      rises.count += falls ? 0 : 1;
+    }
+    last = &one;
+  }
+  return rises;
+}
+
+}  // namespace
+
+std::vector<Progress> progress_in(const std::vector<Line>& lines) {
+  std::vector<Progress> progress;
+  long long epoch = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    if (auto found = progress_of(lines[i], epoch)) {
+      found->line = i;
+      progress.push_back(*found);
+    }
+  return progress;
+}
+
+bool goes_on(const std::vector<Line>& lines, const std::vector<Progress>& progress,
+             std::size_t after, bool ended_well) {
+  // Where a rank says who speaks, only its own steps count for it.
+  std::vector<Progress> own;
+  for (const Progress& one : progress)
+    if (lines[after].who.empty() || lines[after].who == lines[one.line].who) own.push_back(one);
+  const auto rises = [&](auto&& belongs) {
+    std::vector<Progress> some;
+    std::copy_if(own.begin(), own.end(), std::back_inserter(some), belongs);
+    return rises_of(some, after);
+  };
+  // A process that dies draws its bar once more, and its other threads perhaps another one.
+  const auto steps = rises([](const Progress& one) { return one.of == Progress::Of::steps; });
+  if (steps.count >= (ended_well ? 1 : 2)) return true;
+  const auto bars = rises([](const Progress& one) { return one.of == Progress::Of::bar; });
+  if (bars.count >= (ended_well ? 1 : 3)) return true;
+  for (std::size_t kind = 0; kind <= kItems.size(); ++kind) {
+    const auto items = rises([&](const Progress& one) {
+      return one.of == Progress::Of::items && one.outer == static_cast<long long>(kind);
+    });
+    if (items.count >= (ended_well || items.own ? 1 : 2)) return true;
+  }
+  return false;
+}
+
+}  // namespace headroom::oom::detail

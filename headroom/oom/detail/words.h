@@ -1,0 +1,23 @@
+// The words of a line, between its blanks.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+
+namespace headroom::oom::detail {
+
+template <typename Words>
+[[nodiscard]] bool is_one_of(std::string_view word, const Words& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// Takes the last word off `text`; nothing where there is none.
+inline std::string_view take_last_word(std::string_view& text) {
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  const std::size_t blank = text.rfind(' ');
+  const std::string_view word = blank == std::string_view::npos ? text : text.substr(blank + 1);
+  text.remove_suffix(word.size());
+  return word;
+}
+
+}  // namespace headroom::oom::detail
