@@ -14,7 +14,8 @@ if(HEADROOM_BUILD_ENGINE)
   install(EXPORT headroom-engine NAMESPACE headroom:: DESTINATION "${package_dir}")
 endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/headroom" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-  FILES_MATCHING PATTERN "*.h" PATTERN "detail" EXCLUDE PATTERN "cli" EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN "detail" EXCLUDE PATTERN "cli" EXCLUDE
+  PATTERN "python" EXCLUDE)
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/headroomConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/headroomConfig.cmake" INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/headroomConfigVersion.cmake"

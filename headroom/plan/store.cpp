@@ -40,8 +40,10 @@ Entry entry_of(const Json& json) {
       .remembered = {.values = {},
                      .peak = {},
                      .free = Bytes(json.at("free_bytes").get<std::int64_t>()),
-                     .tried_up_to = Bytes(json.at("tried_up_to_bytes").get<std::int64_t>()),
+                     .tried_up_to = {},
                      .when = WallTime(std::chrono::seconds(json.at("when").get<std::int64_t>()))}};
+  entry.remembered.tried_up_to =
+      Bytes(json.value("tried_up_to_bytes", entry.remembered.free.count));
   for (const auto& [name, value] : json.at("values").items())
     entry.remembered.values[name] = value.get<long long>();
   if (!json.at("peak_bytes").is_null())

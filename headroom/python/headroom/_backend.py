@@ -32,6 +32,7 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False)
     _choose_foreach_as_the_cpu_does()
     _keep_parameters_when_modules_move()
+    _refuse_inductor()
     _registered = True
 
 
@@ -72,3 +73,20 @@ def _keep_parameters_when_modules_move() -> None:
             torch.__future__.set_swap_module_params_on_conversion(False)
 
     torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+
+
+def _refuse_inductor() -> None:
+    """torch.compile's own compiler makes kernels for real devices. What it is given is known when it
+    is called; its other backends ("eager", "aot_eager") run what they are given, and may."""
+    compiler = torch._TorchCompileInductorWrapper
+    compile_graph = compiler.__call__
+
+    def __call__(self: Any, model: Any, inputs: Any) -> Any:
+        if any(isinstance(one, torch.Tensor) and one.device.type == "sim" for one in inputs):
+            raise UnavailableError(
+                "[torch.compile] expected tensors of a real device, received some of a simulated one, "
+                "for which inductor has no kernels; try the module without torch.compile - the figures "
+                "are then those of eager mode - or backend=\"aot_eager\"")
+        return compile_graph(self, model, inputs)
+
+    compiler.__call__ = __call__
