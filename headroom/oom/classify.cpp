@@ -98,12 +98,23 @@ bool was_survived(const Log& log, const Finding& finding, const Ending& ending) 
   return said != log.survived.end() && *said <= finding.line + kClose;
 }
 
-// A program that ends well has survived all but what it raised or said at last: its trainer may
-// have swallowed the exception.
+// What follows belongs to the message: figures, wrapped or indented lines, a summary of the run.
+bool is_last_message(const Log& log, const Finding& finding) {
+  for (std::size_t i = finding.line + 1; i < log.lines.size(); ++i) {
+    const Line& line = log.lines[i];
+    const bool belongs = line.is_quoted || line.indent > 0 || detail::matches("*~*", line.text) ||
+                         line.text.starts_with("wandb:");
+    if (!belongs) return false;
+  }
+  return true;
+}
+
+// A program that ends well has survived all but its last word: its trainer may have swallowed the
+// exception and stopped.
 bool is_told_by_end(const Log& log, const Finding& finding, const Ending& ending) {
   if (ending.exit_code != 0 || ending.signal) return true;
   const bool last_line = finding.line + 1 == log.lines.size();
-  return last_line || (finding.raised && !ends_in_success(log, finding.line + 1));
+  return last_line || (finding.raised && is_last_message(log, finding));
 }
 
 // A sticky error of the card before it makes every later allocation fail.

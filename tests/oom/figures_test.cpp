@@ -67,6 +67,47 @@ TEST(OomFigures, MegabytesOfLogsAreBinary) {
   EXPECT_EQ(figures.device, 0);
 }
 
+// The first "npu" has no number behind it.
+TEST(OomFigures, EveryPlaceIsLookedAt) {
+  EXPECT_EQ(figures_in("npu out of memory. tried to allocate 22.00 mib (npu 2; 60.97 gib total "
+                       "capacity)")
+                .device,
+            2);
+  EXPECT_EQ(figures_in("requested by op x. requested 776.5 mb; free 676 mb").asked,
+            Bytes{814219264});
+}
+
+TEST(OomFigures, AnAmountHasAUnitOrIsOfBytes) {
+  EXPECT_FALSE(figures_in("failed to allocate 12 nodes").asked);
+  EXPECT_FALSE(figures_in("there are 3 gpus of which 2 are busy").free);
+  EXPECT_EQ(figures_in("pt_devmem allocation failed for size::234881024 (224)mb").asked,
+            234881024_B);
+}
+
+TEST(OomFigures, PairsShareAUnit) {
+  const Figures vllm = figures_in("free memory on device cuda:0 (6/24 gib) on startup is less");
+  EXPECT_EQ(vllm.free, 6_GiB);
+  EXPECT_EQ(vllm.total, 24_GiB);
+  const Figures tpu = figures_in("used 9.5g of 7.5g hbm. exceeded hbm capacity by 2.0g");
+  EXPECT_EQ(tpu.asked, gib(9.5));
+  EXPECT_EQ(tpu.total, gib(7.5));
+  const Figures paddle = figures_in("enforce allocating <= available failed, 1024 > 512");
+  EXPECT_EQ(paddle.asked, 1_KiB);
+  EXPECT_EQ(paddle.free, 512_B);
+}
+
+TEST(OomFigures, OfTheKvCache) {
+  const Figures figures = figures_in(
+      "(4.5 gib kv cache is needed, which is larger than the available kv cache memory (4.0 gib)");
+  EXPECT_EQ(figures.asked, gib(4.5));
+  EXPECT_EQ(figures.free, 4_GiB);
+}
+
+TEST(OomFigures, TheVersionOfCudaIsNoDevice) {
+  EXPECT_FALSE(figures_in("cuda11.8: out of memory on a gpu 80gb").device);
+  EXPECT_EQ(figures_in("failed to allocate cuda1 buffer of size 12").device, 1);
+}
+
 TEST(OomFigures, NothingIsFree) {
   EXPECT_EQ(figures_in("17.20 gib already allocated; 0 bytes free; 19.15 gib reserved").free, 0_B);
 }

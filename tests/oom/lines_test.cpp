@@ -1,5 +1,6 @@
 #include "headroom/oom/detail/lines.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "headroom/oom/detail/pattern.h"
@@ -40,6 +41,49 @@ TEST(LogLines, KnowTheirLevel) {
   EXPECT_EQ(level("node01:1:2 [0] NCCL WARN hello"), Level::error);
   EXPECT_EQ(level("[03/07/2020-16:57:34] [E] [TRT] hello"), Level::error);
   EXPECT_EQ(level("hello"), Level::none);
+}
+
+std::vector<std::string> messages(std::string_view output) {
+  std::vector<std::string> texts;
+  for (const Line& line : lines_of(output))
+    if (!line.is_quoted) texts.push_back(line.text);
+  return texts;
+}
+
+using ::testing::ElementsAre;
+
+TEST(LogLines, OfCodeInATracebackAreQuoted) {
+  EXPECT_THAT(messages("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n"
+                       "    note = 'x'\n           ^^^\nKeyError: 'y'\n"),
+              ElementsAre("traceback (most recent call last):", "keyerror: 'y'"));
+  EXPECT_THAT(messages("[rank1]:   File \"a.py\", line 3, in f\n[rank1]:     note = 'x'\n"
+                       "[rank1]: KeyError: 'y'\n"),
+              ElementsAre("keyerror: 'y'"));
+  EXPECT_THAT(messages("a |File \"a.py\", line 3, in f\na |note = 'x'\na |KeyError: 'y'\n"),
+              ElementsAre("a |keyerror: 'y'"))
+      << "blanks may be lost";
+}
+
+TEST(LogLines, AroundAnArrowAreQuoted) {
+  EXPECT_THAT(messages("    10 def f():\n--> 11     return 1 / 0\n    12 f()\nKeyError: 'y'\n"),
+              ElementsAre("keyerror: 'y'"));
+}
+
+TEST(LogLines, BelowUsageAreQuoted) {
+  EXPECT_THAT(messages("usage: a [-h]\n         [-b]\n\noptions:\n  -h  help\n"
+                       "  long words\na: error: x\n"),
+              ElementsAre("a: error: x"));
+}
+
+TEST(LogLines, OfAListOfSettingsAreQuoted) {
+  EXPECT_THAT(messages("retry_on:\n  - a\n  - b\nlr: 3\n"), ElementsAre("retry_on:", "lr: 3"));
+  EXPECT_THAT(messages("errors:\n  - a\n"), ElementsAre("errors:", "- a"));
+}
+
+TEST(LogLines, OfATestsSummaryAreItsMessage) {
+  EXPECT_THAT(messages("FAILED tests/a.py::test_b - KeyError: 'y'\n"),
+              ElementsAre("keyerror: 'y'"));
+  EXPECT_THAT(messages("tests/a.py::test_b PASSED\n"), ElementsAre());
 }
 
 TEST(LogPattern, FindsNumbersAmountsAndGaps) {

@@ -60,16 +60,27 @@ void take_better(std::optional<Finding>& best, std::optional<Finding> finding) {
   if (!best || (!is_memory(*best) && is_memory(*finding))) best = std::move(finding);
 }
 
+// A line that mentions it that often is no message.
+constexpr int kMostPlaces = 16;
+
+std::optional<Finding> by_rule(const Rule& rule, Place& place) {
+  std::optional<Finding> best;
+  auto said = find(rule.pattern, place.text, place.first_line());
+  for (int i = 0; said && i < kMostPlaces; ++i) {
+    take_better(best, weighed(from(rule), place, *said));
+    if (best && (is_memory(*best) || rule.meaning == Meaning::possible)) return best;
+    said = find(rule.pattern, place.text, place.first_line(), said->begin + 1);
+  }
+  return best;
+}
+
 std::optional<Finding> by_rules(std::span<const Group> groups, Place& place) {
   std::optional<Finding> best;
   for (const Group& group : groups)
-    for (const Rule& rule : group.rules)
-      for (auto said = find(rule.pattern, place.text, place.first_line()); said;
-           said = find(rule.pattern, place.text, place.first_line(), said->begin + 1)) {
-        take_better(best, weighed(from(rule), place, *said));
-        if (best && best->meaning != Meaning::possible) return best;
-        if (best && rule.meaning == Meaning::possible) return best;
-      }
+    for (const Rule& rule : group.rules) {
+      take_better(best, by_rule(rule, place));
+      if (best && (is_memory(*best) || rule.meaning == Meaning::possible)) return best;
+    }
   return best;
 }
 
@@ -109,10 +120,10 @@ Finding by_side(const Place& place, Span said) {
 
 std::optional<Finding> by_plain_words(Place& place) {
   std::optional<Finding> best;
-  for (auto said = want_of_memory(place.text, place.first_line()); said;
-       said = want_of_memory(place.text, place.first_line(), said->begin + 1)) {
+  auto said = want_of_memory(place.text, place.first_line());
+  for (int i = 0; said && i < kMostPlaces && !(best && is_memory(*best)); ++i) {
     take_better(best, weighed(by_side(place, *said), place, *said));
-    if (best && is_memory(*best)) break;
+    said = want_of_memory(place.text, place.first_line(), said->begin + 1);
   }
   return best;
 }

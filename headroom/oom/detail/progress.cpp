@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string>
 #include <tuple>
 
 #include "headroom/base/text.h"
@@ -12,10 +13,11 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr std::array<std::string_view, 6> kSteps{"step",  "iter",    "iteration",
-                                                 "batch", "batches", "train*"};
-constexpr std::array<std::string_view, 9> kItems{"trial", "run",  "fold",   "job",   "task",
-                                                 "file",  "item", "sample", "config"};
+constexpr std::array<std::string_view, 9> kSteps{"step",  "steps",   "iter",  "iters", "iteration",
+                                                 "batch", "batches", "round", "train*"};
+constexpr std::array<std::string_view, 12> kItems{"trial",  "run",    "fold",  "job",
+                                                  "task",   "file",   "item",  "sample",
+                                                  "config", "prompt", "chunk", "request"};
 
 bool shows_measures(std::string_view text) {
   constexpr std::array<std::string_view, 14> kMeasures{
@@ -36,20 +38,22 @@ bool says_failed(std::string_view text) {
   return matches_any(kFailed, text);
 }
 
-// The number at the end of a word close behind `at`: "step 12", "epoch: [3]", "trial a_4c1_0003".
-std::optional<long long> number_behind(std::string_view text, std::size_t at) {
+// The number at the end of a word close behind `at`: "step 1,200", "epoch: [3]", "epoch': 0.41",
+// "trial a_4c1_0003".
+std::optional<double> number_behind(std::string_view text, std::size_t at) {
   const std::size_t last = std::min(text.size(), at + 40);
   for (; at < last; ++at) {
     if (!is_digit(text[at]) || (at > 0 && is_digit(text[at - 1]))) continue;
-    std::size_t end = at;
-    while (end < text.size() && is_digit(text[end])) ++end;
+    const std::size_t end = after_number(text, at);
     const bool ends_word = end >= text.size() || !is_word_character(text[end]);
-    if (ends_word && end - at < 18) return to_integer(text.substr(at, end - at));
+    std::string digits(text.substr(at, end - at));
+    std::erase(digits, ',');
+    if (ends_word && digits.size() < 18) return to_number(digits);
   }
   return {};
 }
 
-std::optional<long long> number_of(std::string_view text, std::string_view word) {
+std::optional<double> number_of(std::string_view text, std::string_view word) {
   constexpr std::size_t kAnywhere = std::string_view::npos;
   for (auto found = find(word, text); found; found = find(word, text, kAnywhere, found->end))
     if (const auto number = number_behind(text, found->end)) return number;
@@ -57,7 +61,7 @@ std::optional<long long> number_of(std::string_view text, std::string_view word)
 }
 
 // "120/1000", "1203 / 5120", of no date.
-std::optional<long long> number_of_total(std::string_view text) {
+std::optional<double> number_of_total(std::string_view text) {
   constexpr std::size_t kAnywhere = std::string_view::npos;
   for (const std::string_view pattern : {"#/#", "# / #"})
     for (auto found = find(pattern, text); found;
@@ -67,7 +71,7 @@ std::optional<long long> number_of_total(std::string_view text) {
   return {};
 }
 
-std::optional<long long> number_of_step(std::string_view text) {
+std::optional<double> number_of_step(std::string_view text) {
   if (const auto number = number_of_total(text)) return number;
   for (const std::string_view word : kSteps)
     if (const auto number = number_of(text, word)) return number;
@@ -95,13 +99,14 @@ std::optional<Progress> item_of(const Line& line) {
   return {};
 }
 
-std::optional<Progress> progress_of(const Line& line, long long& epoch) {
+std::optional<Progress> progress_of(const Line& line, double& epoch) {
   // What Weights & Biases sums up at the end is no step.
   if (line.is_quoted || trim(line.printed).starts_with("wandb:")) return {};
   const auto outer = number_of(line.text, "epoch");
   epoch = outer.value_or(epoch);
   if (auto item = item_of(line)) return item;
-  if (!shows_measures(line.text)) return {};
+  const bool done = says_done(line.text) && !says_failed(line.text);
+  if (!shows_measures(line.text) && !done) return {};
   const auto inner = number_of_step(line.text);
   if (!inner && !outer) return {};
   return Progress{.of = matches("*%|*", line.text) ? Progress::Of::bar : Progress::Of::steps,
@@ -139,7 +144,7 @@ Rises rises_of(const std::vector<Progress>& progress, std::size_t after) {
 
 std::vector<Progress> progress_in(const std::vector<Line>& lines) {
   std::vector<Progress> progress;
-  long long epoch = 0;
+  double epoch = 0;
   for (std::size_t i = 0; i < lines.size(); ++i)
     if (auto found = progress_of(lines[i], epoch)) {
       found->line = i;
@@ -166,7 +171,7 @@ bool goes_on(const std::vector<Line>& lines, const std::vector<Progress>& progre
   if (bars.count >= (ended_well ? 1 : 3)) return true;
   for (std::size_t kind = 0; kind <= kItems.size(); ++kind) {
     const auto items = rises([&](const Progress& one) {
-      return one.of == Progress::Of::items && one.outer == static_cast<long long>(kind);
+      return one.of == Progress::Of::items && one.outer == static_cast<double>(kind);
     });
     if (items.count >= (ended_well || items.own ? 1 : 2)) return true;
   }

@@ -12,8 +12,8 @@ namespace headroom::oom::detail {
 struct Progress {
   enum class Of { steps, bar, items };
   Of of = Of::steps;
-  bool failed = false;             // an item that was not done
-  long long outer = 0, inner = 0;  // epoch 3, step 120; of items which kind, and trial 7
+  bool failed = false;          // an item that was not done
+  double outer = 0, inner = 0;  // epoch 3 or 0.41, step 120; of items which kind, and trial 7
   std::size_t line = 0;
 };
 

@@ -82,19 +82,19 @@ bool is_in_list(std::string_view text, Quote quote) {
 }
 
 bool is_citation(std::string_view text, Quote quote) {
-  constexpr std::array<std::string_view, 6> kGoesOn{" is not", " not in", " not found",
-                                                    " in ",    " or ",    " and "};
-  for (const std::string_view words : kGoesOn)
-    if (text.substr(quote.close + 1).starts_with(words)) return true;
-  const std::string_view word = word_before(text, quote.open);
-  if (word.empty()) return false;
   constexpr std::array<std::string_view, 36> kFailing{
       "*error", "fail*",   "failure", "exception", "fatal", "description", "with",    "to",
       "reason", "message", "panic*",  "at",        "what",  "of",          "because", "code",
       "got",    "return*", "status",  "result*",   "state", "raised",      "threw",   "thrown",
       "throws", "caught",  "due",     "by",        "from",  "cause",       "event",   "err",
       "output", "stderr",  "stdout",  "main"};
-  return !matches_any(kFailing, word);
+  const std::string_view word = word_before(text, quote.open);
+  if (!word.empty()) return !matches_any(kFailing, word);
+  constexpr std::array<std::string_view, 6> kGoesOn{" is not", " not in", " not found",
+                                                    " in ",    " or ",    " and "};
+  const std::string_view behind = text.substr(quote.close + 1);
+  return std::any_of(kGoesOn.begin(), kGoesOn.end(),
+                     [&](std::string_view words) { return behind.starts_with(words); });
 }
 
 bool is_in_enumeration(std::string_view text, Span said) {

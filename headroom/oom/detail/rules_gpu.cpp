@@ -276,6 +276,7 @@ constexpr std::array kCuda{
     gpu("cuda_runtime", 0.9, "cudaerrormemoryallocation"),
     gpu("cuda_runtime", 0.9, "cuda*code=2(cuda*"),
     gpu("cuda_runtime", 0.85, "cudamalloc*out of memory"),
+    gpu("cuda_runtime", 0.85, "cuda malloc*out of memory"),
     gpu("cuda_runtime", 0.85, "cuda*: out of memory"),
     gpu("cuda_runtime", 0.85, "out of memory*cudamalloc*"),
     gpu("cuda_runtime", 0.8, "cudamalloc*failed: insufficient"),

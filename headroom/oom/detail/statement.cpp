@@ -140,17 +140,24 @@ bool is_question(std::string_view text, Span said) {
 
 }  // namespace
 
-Statement statement_at(std::string_view text, Span said) {
+Statement statement_at(std::string_view whole, Span found) {
+  if (is_of_data(whole, found)) return Statement::mention;
+  // What stands farther away says nothing of it, and lines may be long.
+  constexpr std::size_t kNear = 400;
+  const std::size_t from = found.begin > kNear ? found.begin - kNear : 0;
+  const std::string_view text = whole.substr(from, found.end - from + kNear);
+  const Span said{found.begin - from, found.end - from};
+
   const std::string_view before = sentence_before(text, said.begin);
   const auto quote = quote_around(text, said);
   const std::string_view outside = text.substr(0, quote ? quote->open : said.begin);
   if (quote ? is_in_list(text, *quote) || is_citation(text, *quote) : is_in_enumeration(text, said))
     return Statement::mention;
-  if (is_switched_off(text, said) || is_value_of_setting(outside) || is_of_data(text, said))
+  if (is_switched_off(text, said) || is_value_of_setting(outside) || is_in_path(text, said))
     return Statement::mention;
-  if (is_in_path(text, said) || is_counted_none(before, text.substr(said.end)))
+  if (is_counted_none(before, text.substr(said.end)) || is_denied(before))
     return Statement::mention;
-  if (is_advice(before) || is_denied(before) || is_of_another_time(before) || is_dealt_with(before))
+  if (is_advice(before) || is_of_another_time(before) || is_dealt_with(before))
     return Statement::mention;
   if (is_hedged(before) || is_question(text, said)) return Statement::guess;
   return Statement::event;
