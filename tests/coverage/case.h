@@ -23,7 +23,7 @@ struct Limits {
   std::string no_bf16_cpu;    // CUDA has one, the CPU not: nothing to compare the values with
   std::string not_exact;      // the values are not those of the CPU's run
   std::string reads_values;   // goes by values: without data it runs, but another way
-  std::string refused;        // without data it cannot run; with data it does
+  std::string refused;        // without data, unless the whole numbers it goes by are known
   std::string not_simulated;  // runs in neither mode
 };
 

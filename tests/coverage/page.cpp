@@ -74,9 +74,10 @@ std::string page() {
          "\n"
          "This page is made of the cases in `tests/coverage/`, which run with `make test`.\n";
   text << table_of(
-      of(&Limits::refused), "Refused shape-only",
-      "What comes out, and how large it is, depends on values that a shape-only tensor does\n"
-      "not have. These run in compute mode.");
+      of(&Limits::refused), "Refused shape-only where classes are not known",
+      "What comes out, and how large it is, depends on classes. They are known if they come from\n"
+      "the host, or are made from what is known; of others, random ones for instance, this runs\n"
+      "in compute mode.");
   text << table_of(of(&Limits::not_simulated), "Refused in both modes",
                    "Not simulated, and so it says.");
   text << table_of(

@@ -49,6 +49,18 @@ TEST_F(KnownValues, ShapesThatDependOnThemAreTrue) {
   EXPECT_EQ(at::one_hot(at::arange(3, whole())).sizes(), (at::IntArrayRef{3, 3}));
 }
 
+TEST_F(KnownValues, ShapesThatDependOnUnknownOnesAreRefused) {
+  const at::Tensor random = at::randint(5, 9, {4}, whole());
+  EXPECT_THROW((void)at::one_hot(random), c10::NotImplementedError);
+  EXPECT_THROW((void)random.nonzero(), c10::NotImplementedError);
+  const auto loss = [&](const at::Tensor& classes) {
+    return at::cross_entropy_loss(at::randn({4, 9}, real()), classes, at::ones({9}, real()),
+                                  at::Reduction::Mean, -100, 0.1);
+  };
+  EXPECT_EQ(loss(at::arange(4, whole())).dim(), 0);
+  EXPECT_THROW((void)loss(random), c10::NotImplementedError);
+}
+
 TEST_F(KnownValues, WhatDependsOnFloatingNumbersIsNotKnown) {
   const at::Tensor logits = at::randn({8, 4}, real());
   EXPECT_EQ(logits.argmax(1)[0].item<std::int64_t>(), 0);

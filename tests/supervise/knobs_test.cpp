@@ -279,6 +279,11 @@ TEST(Knobs, InAShellsTextMoreArgumentsAreThoseOfTheProgramThatTrains) {
             "bash|-c|t > log 2>&1 --resume 'out/2 b.pt'");
 }
 
+TEST(Knobs, AShellsTextThatPassesItsArgumentsOnIsGivenMore) {
+  EXPECT_EQ(resumed({"bash", "-c", "ulimit -c 0; exec \"$@\"", "bash", "python", "t.py"}, {}),
+            "bash|-c|ulimit -c 0; exec \"$@\"|bash|python|t.py|--resume|out/2 b.pt");
+}
+
 TEST(Knobs, WhoGetsMoreArgumentsHasToBeClear) {
   for (const char* text : {"a && b", "a --batch-size 8 --accum 1; b --batch-size 8 --accum 1"}) {
     const bool mapped = std::string(text).find("batch") != std::string::npos;

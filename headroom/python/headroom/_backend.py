@@ -40,17 +40,15 @@ def _choose_foreach_as_the_cpu_does() -> None:
     """Optimizers take the foreach form by default on cards, and a loop on the CPU. Under `cpu` rules
     a card does as the CPU."""
     import torch.optim.optimizer as of_optimizers
-    import torch.utils._foreach_utils as utilities
     from headroom import simulation
 
-    supported = utilities._get_foreach_kernels_supported_devices
+    supported = of_optimizers._get_foreach_kernels_supported_devices
 
     def devices() -> list[str]:
         box = simulation.current_box()
         as_cpu = box is not None and any(card.rules == "cpu" for card in box)
         return [one for one in supported() if not (as_cpu and one == "sim")]
 
-    utilities._get_foreach_kernels_supported_devices = devices
     of_optimizers._get_foreach_kernels_supported_devices = devices
 
 

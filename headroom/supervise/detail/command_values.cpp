@@ -223,9 +223,15 @@ std::vector<std::string> with_arguments(const std::vector<std::string>& command,
   std::vector<std::string> changed = command;
   const std::vector<Clause> clauses = clauses_of(command);
   const Clause* clause = &clauses.back();
+  const bool passes_on = std::any_of(clauses.begin(), clauses.end(), [](const Clause& one) {
+    return one.in_shell && std::any_of(one.words.begin(), one.words.end(), [](const Word& word) {
+             return word.text == "$@" || word.text == "$*";
+           });
+  });
   const auto found = beside == nullptr ? std::vector<Neighbour>{} : neighbours(clauses, *beside);
   if (found.size() == 1) clause = found[0].clause;
-  if (!clause->in_shell && (found.size() == 1 || clauses.size() == 1)) {
+  const bool is_argument = !clause->in_shell && (found.size() == 1 || clauses.size() == 1);
+  if (is_argument || (found.empty() && passes_on)) {
     changed.insert(changed.end(), arguments.begin(), arguments.end());
     return changed;
   }

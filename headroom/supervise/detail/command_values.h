@@ -38,7 +38,8 @@ struct CommandValue {
                             const Mapping* beside);
 
 // The same command with more arguments for the program that is given `beside`, or for the only one
-// there is. Throws UsageError where it is not clear which one that is.
+// there is; behind all others where a shell's text passes its own arguments on ("$@"). Throws
+// UsageError where it is not clear which one that is.
 [[nodiscard]] std::vector<std::string> with_arguments(const std::vector<std::string>& command,
                                                       const std::vector<std::string>& arguments,
                                                       const Mapping* beside);
