@@ -131,6 +131,10 @@ TEST(Hostile, OtherAllocationsAreNoMemory) {
       {"Unable to allocate block device quota: limit reached"},
       {"could not allocate a tty: Operation not permitted"},
       {"allocation failed: account has no hours left"},
+      {"sbatch: error: Memory request exceeds the partition's memory limit"},
+      {"Sort exceeded memory limit of 104857600 bytes, but did not opt in to external sorting."},
+      {"systemd[1]: Started Userspace Out-Of-Memory (OOM) Killer.\nfailed"},
+      {"EAL: Cannot get a virtual area: Cannot allocate memory"},
       {"0/5 nodes are available: 5 Insufficient memory, 2 Insufficient nvidia.com/gpu."},
       {"error: local memory limit exceeded (98304) in _Z3foov"},
       {"psycopg2.errors.OutOfMemory: out of shared memory"},
@@ -198,6 +202,7 @@ TEST(Hostile, WhatOthersSaidIsNoMessage) {
       {"The previous run ended with CUDA out of memory; batch 16 now\nFileNotFoundError: x"},
       {"No CUDA out of memory occurred in 400 steps\nKeyError: 3"},
       {"writing report to runs/cuda-out-of-memory/report.txt\nOSError: Read-only file system"},
+      {"Answer: RuntimeError: CUDA out of memory means that the card is full.\nValueError: nan"},
       {"user: my job says \"CUDA out of memory\", help\nValueError: nan"},
       {"label: out of memory\npred: timeout\nValueError: x"},
       {"ok: simulated CUDA out of memory was retried\nValueError: x"},
@@ -210,6 +215,8 @@ TEST(Hostile, TheKernelMayHaveKilledAnother) {
       {{"Out of memory: Killed process 9921 (chrome) total-vm:41233012kB\n"
         "NVRM: Xid (PCI:0000:65:00): 31, MMU Fault\n"
         "RuntimeError: CUDA error: an illegal memory access was encountered"}});
+  expect_no_alarm({{"(raylet) 2 Workers killed due to memory pressure (OOM)\nKeyError: 'label'"},
+                   {"881|COMPLETED|0:0\n882|OUT_OF_MEMORY|0:125\n883|FAILED|1:0\n"}});
   expect(Verdict::host_oom, {{"Out of memory: Killed process 4412 (python3) total-vm:90000000kB\n"
                               "[rank1]: NCCL WARN Connection closed by remote peer\n"}});
 }
@@ -223,6 +230,9 @@ TEST(Hostile, ASearchGoesOnAfterOneThatFailed) {
       {"[W 2024-01-02 10:00:00,000] Trial 3 failed with parameters: {'bs': 512} because of the "
        "following error: RuntimeError('CUDA out of memory. Tried to allocate 1 GiB').\n"
        "[I 2024-01-02 10:09:00,000] Trial 4 finished with value: 0.6\nKeyError: 'best'"},
+      {"{\"batch\": 64, \"status\": \"oom\", \"error\": \"CUDA out of memory\"}\n"
+       "{\"batch\": 32, \"status\": \"ok\"}\n{\"batch\": 16, \"status\": \"ok\"}\nKeyError: 'a'"},
+      {"CUDA out of memory at batch size 64 -> 32\nValueError: bad metric"},
       {"[17/400] bs=512 failed: CUDA out of memory. Tried to allocate 8.00 GiB\n"
        "[18/400] bs=32 ok 10.2 s\nPermissionError: [Errno 13] Permission denied: 'out.csv'"},
       {"RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB\nRun k3 errored\n"
@@ -263,6 +273,26 @@ TEST(Hostile, StepsThatRiseShowThatItWasSurvived) {
   const std::string text =
       std::string("step 11 loss 2.0\n") + kRaised + "step 0 loss 9\nstep 1 loss 8\nKeyError: 3\n";
   expect_no_alarm({{text.c_str()}});
+}
+
+TEST(Hostile, WhatIsRecommendedWasNotDone) {
+  expect(Verdict::gpu_oom,
+         {{"CUDA out of memory. Try reducing batch size or skipping samples that are too long."},
+          {"[3/3] failed: CUDA out of memory. Tried to allocate 2.00 GiB"}});
+}
+
+// It tried again with less each time; what ended it is another matter.
+TEST(Hostile, TensorFlowAsksForLess) {
+  const char* asks =
+      "E tensorflow/stream_executor/cuda/cuda_driver.cc:828] failed to allocate 159.69M "
+      "(167444480 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n";
+  expect(Verdict::gpu_oom, {{asks}});
+  const std::string ended = std::string(asks) + "ValueError: logits must be broadcastable\n";
+  expect_no_alarm({{ended.c_str()}});
+}
+
+TEST(Hostile, AnEndWithoutAnErrorLeavesAWantOfMemoryOpen) {
+  expect(Verdict::unknown, {{"CUDA out of memory. Tried to allocate 2 GiB\nreport written\n", 0}});
 }
 
 // ---- On which side

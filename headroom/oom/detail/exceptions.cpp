@@ -21,7 +21,6 @@ bool is_type_name(std::string_view name) {
   constexpr std::array<std::string_view, 7> kEndings{
       "error", "exception", "interrupt", "exit", "iteration", "outofmemory", "exhausted"};
   const std::string_view last = last_part(name);
-  if (last == "failed") return true;  // pytest's
   return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) {
     return last.ends_with(ending) && last != ending;
   });
@@ -38,7 +37,10 @@ bool may_begin_message(std::string_view text, std::size_t at) {
   const bool apart = before < at;
   const char last = text[before - 1];
   if (last == '(') return text.substr(0, before - 1).ends_with("error");  // "raytaskerror(x)"
-  if (last == ':') return true;
+  if (last == ':' && !apart) {
+    const std::string_view word = text.substr(0, before - 1);
+    return word.ends_with("error") || word.ends_with("exception");  // "error:x"
+  }
   return apart && kBefore.find(last) != std::string_view::npos;
 }
 
@@ -91,7 +93,7 @@ constexpr std::array<Known, 22> kTypes{{
     {"*resourceexhaustederror", {Meaning::possible, "tensorflow", 0.6}},  // of a quota, too
     {"*resourceexhausted", {Meaning::possible, "grpc", 0.6}},
     {"psycopg*outofmemory", {Meaning::host, "postgres", 0.75}},
-    {"*outofmemoryerror", {Meaning::gpu, "cuda_caching_allocator", 0.75}},  // mostly PyTorch's
+    {"outofmemoryerror", {Meaning::gpu, "cuda_caching_allocator", 0.75}},  // mostly PyTorch's
 }};
 
 }  // namespace
@@ -124,7 +126,7 @@ bool begins_with_raised(std::string_view text) {
 }
 
 bool is_of_a_bug(std::string_view name) {
-  constexpr std::array<std::string_view, 38> kBugs{"attributeerror",
+  constexpr std::array<std::string_view, 37> kBugs{"attributeerror",
                                                    "importerror",
                                                    "modulenotfounderror",
                                                    "nameerror",
@@ -158,7 +160,6 @@ bool is_of_a_bug(std::string_view name) {
                                                    "httperror",
                                                    "ratelimiterror",
                                                    "badzipfile",
-                                                   "failed",
                                                    "classnotfoundexception",
                                                    "nullpointerexception",
                                                    "illegalargumentexception"};

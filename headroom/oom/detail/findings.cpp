@@ -98,8 +98,9 @@ std::optional<Finding> by_types(Place& place) {
 }
 
 bool says_that_it_failed(const Line& line) {
-  constexpr std::array<std::string_view, 8> kWords{"*error*",    "fatal*", "fail*",     "abort*",
-                                                   "exception*", "panic*", "terminat*", "killed"};
+  constexpr std::array<std::string_view, 9> kWords{"*error*",   "fatal*",     "fail*",
+                                                   "abort*",    "exception*", "panic*",
+                                                   "terminat*", "killed",     "out of memory*~"};
   constexpr std::size_t kShort = 60;  // hardly more than the words themselves
   return line.level == Level::error || line.text.size() <= kShort || matches_any(kWords, line.text);
 }
@@ -139,10 +140,11 @@ std::string surroundings(const Place& place) {
   return text;
 }
 
-// ENOMEM of an io_uring, of locked memory: a limit, not the memory.
-bool is_of_locked_memory(const Place& place) {
-  constexpr std::array<std::string_view, 6> kWords{"*uring*",   "mlock*", "ulimit -l",
-                                                   "*memlock*", "ibv_*",  "locked memory"};
+// ENOMEM of an io_uring, of locked memory, of huge pages: a limit, not the memory.
+bool is_of_a_limit(const Place& place) {
+  constexpr std::array<std::string_view, 10> kWords{
+      "*hugepage*", "huge page*", "eal:",      "vfio*", "*uring*",
+      "mlock*",     "ulimit -l",  "*memlock*", "ibv_*", "locked memory"};
   return is_error_12(place.text) && matches_any(kWords, surroundings(place));
 }
 
@@ -159,27 +161,51 @@ bool is_of_pinned_memory(const Finding& finding, const Place& place) {
   return false;
 }
 
+constexpr std::array<std::string_view, 7> kStates{"running", "completed", "error",    "pending",
+                                                  "failed",  "timeout",   "cancelled"};
+
 // In a list of pods the killed one may be any of them.
 bool is_one_of_many_pods(const Place& place) {
   if (!matches("#/# oomkilled", place.line().text)) return false;
   return std::any_of(place.lines.begin(), place.lines.end(), [](const Line& line) {
-    return matches("#/# *", line.text) &&
-           matches_any(std::array<std::string_view, 4>{"running", "completed", "error", "pending"},
-                       line.text);
+    return matches("#/# *", line.text) && matches_any(kStates, line.text);
+  });
+}
+
+// "882" of "882.batch" and "882|OUT_OF_MEMORY".
+std::string_view number_of_job(std::string_view text) {
+  return text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
+}
+
+// And so in a list of jobs.
+bool is_one_of_many_jobs(const Place& place) {
+  const std::string_view job = number_of_job(place.line().text);
+  if (job.empty()) return false;
+  return std::any_of(place.lines.begin(), place.lines.end(), [&](const Line& line) {
+    const std::string_view other = number_of_job(line.text);
+    return !other.empty() && other != job && matches_any(kStates, line.text);
   });
 }
 
 std::optional<Finding> memory_finding(Place& place) {
   auto finding = by_rules(gpu_rules(), place);
-  if (!finding) finding = by_rules(host_rules(), place);
+  if (!finding) {
+    finding = by_rules(host_rules().first(1), place);
+    if (finding) finding->of_killer = true;
+  }
+  if (!finding) finding = by_rules(host_rules().subspan(1), place);
   if (!finding) finding = by_types(place);
   if (!finding) finding = by_plain_words(place);
   if (!finding) return {};
-  if (is_of_locked_memory(place))
+  // TensorFlow asks for less, again and again, and goes on with what it gets.
+  if (finding->kind == "tensorflow" && finding->confidence <= 0.7) finding->is_weak = true;
+  if (is_of_a_limit(place))
     return Finding{.meaning = Meaning::other, .kind = "memlock", .confidence = 0.9};
   if (is_of_pinned_memory(*finding, place))
     return Finding{.meaning = Meaning::host, .kind = "pinned_memory", .confidence = 0.75};
   if (is_one_of_many_pods(place)) finding->meaning = Meaning::possible;
+  if (matches("out_of_me*", place.text) && is_one_of_many_jobs(place))
+    finding->meaning = Meaning::possible;
   return finding;
 }
 
@@ -191,8 +217,13 @@ std::optional<Finding> bug_in(const Line& line) {
       std::find_if(raised.begin(), raised.end(), [](const Raised& one) { return !one.is_logged; });
   if (first == raised.end() || !is_of_a_bug(first->name)) return {};
   if (is_error_12(line.text) || matches("paging file", line.text)) return {};
-  return Finding{
-      .meaning = Meaning::other, .kind = "python_error", .confidence = 0.9, .is_named = true};
+  // A connection that is lost may be the trace of another process that was killed.
+  constexpr std::array<std::string_view, 4> kLost{"*connection*", "*timeouterror", "*eoferror",
+                                                  "*keyboardinterrupt"};
+  return Finding{.meaning = Meaning::other,
+                 .kind = "python_error",
+                 .confidence = 0.9,
+                 .is_named = !matches_any(kLost, first->name)};
 }
 
 // "Killed" alone, or as a shell tells of a job: "line 28:  8156 Killed    python3 main.py".
@@ -232,10 +263,23 @@ std::optional<Finding> warned_kill(Place& place) {
   return finding;
 }
 
+// "Try reducing batch size": nobody did.
+bool is_recommended(const Rule& rule, const Place& place) {
+  if (rule.meaning != Meaning::survived) return false;
+  const auto found = find(rule.pattern, place.text, place.first_line());
+  constexpr std::array<std::string_view, 8> kCounsel{"try",           "consider*",  "recommend*",
+                                                     "suggest*",      "please",     "by reducing",
+                                                     "by decreasing", "by skipping"};
+  constexpr std::size_t kNear = 60;
+  const std::size_t from = found->end > kNear ? found->end - kNear : 0;
+  return matches_any(kCounsel, place.text.substr(from, found->end - from));
+}
+
 std::optional<Finding> finding_in(Place place) {
   const Line& line = place.line();
   const bool quiet = line.level == Level::debug || line.level == Level::warning;
-  if (const Rule* rule = first_rule(harmless_rules(), place.text, place.first_line()))
+  if (const Rule* rule = first_rule(harmless_rules(), place.text, place.first_line());
+      rule != nullptr && !is_recommended(*rule, place))
     return from(*rule);
   if (line.level == Level::warning && !is_failure_at_any_level(place)) return warned_kill(place);
   if (const Rule* rule = first_rule(named_reasons(), line.text, place.first_line())) {

@@ -43,36 +43,46 @@ constexpr std::array<std::string_view, 5> kRefused{"*allocation failed", "*alloc
                                                    "*allocation error", "alloc* failed",
                                                    "malloc* failed"};
 
-// Within a few words of the refusal.
-bool names_memory(std::string_view near) {
-  constexpr std::array<std::string_view, 14> kObjects{
-      "memory", "buffer*",  "tensor*", "vector*",  "array*", "byte*", "~",
-      "heap",   "*malloc*", "matrix",  "kv cache", "ram",    "vram",  "workspace"};
-  return matches_any(kObjects, near);
+constexpr std::array<std::string_view, 14> kMemory{
+    "memory", "buffer*",  "tensor*", "vector*", "array*",   "byte*", "~",
+    "heap",   "*malloc*", "matrix",  "ram",     "kv cache", "vram",  "workspace"};
+constexpr std::array<std::string_view, 18> kOtherThings{
+    "quota*",      "partition*", "slot*",     "gres",     "nodes",   "ip",
+    "ip address*", "port*",      "tls",       "license*", "tty",     "pty",
+    "device id*",  "channel*",   "resources", "cpus",     "thread*", "connection*"};
+
+template <typename Patterns>
+std::size_t first_of(const Patterns& patterns, std::string_view text) {
+  std::size_t first = std::string_view::npos;
+  for (const std::string_view pattern : patterns)
+    if (const auto found = find(pattern, text)) first = std::min(first, found->begin);
+  return first;
 }
 
-bool names_something_else(std::string_view near) {
-  constexpr std::array<std::string_view, 18> kOthers{
-      "quota*",      "partition*", "slot*",     "gres",     "nodes",   "ip",
-      "ip address*", "port*",      "tls",       "license*", "tty",     "pty",
-      "device id*",  "channel*",   "resources", "cpus",     "thread*", "connection*"};
-  return matches_any(kOthers, near);
+// "failed to allocate": what comes first behind it is what was refused.
+bool refuses_memory(std::string_view text, Span said) {
+  const std::string_view behind = text.substr(said.end, 60);
+  return first_of(kMemory, behind) < first_of(kOtherThings, behind);
 }
 
-std::string_view near(std::string_view text, Span said, std::size_t before, std::size_t behind) {
-  const std::size_t begin = said.begin > before ? said.begin - before : 0;
-  return text.substr(begin, said.end + behind - begin);
+// "memory allocation failed": it stands on either side.
+bool is_of_memory(std::string_view text, Span said) {
+  const std::size_t begin = said.begin > 30 ? said.begin - 30 : 0;
+  const std::string_view around = text.substr(begin, said.end + 60 - begin);
+  return matches_any(kMemory, around) && !matches_any(kOtherThings, around);
 }
 
-bool is_of_memory(std::string_view text, Span said, std::size_t before) {
-  const std::string_view around = near(text, said, before, 60);
-  return names_memory(around) && !names_something_else(around);
-}
-
-// "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options.
+// "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options, of
+// what deals with it.
 bool is_name_in_passing(std::string_view text, Span said) {
+  constexpr std::array<std::string_view, 10> kDealsWithIt{
+      "killer",  "handl*", "polic*", "protect*", "guard*",
+      "detect*", "check*", "retr*",  "test*",    "(oom) killer"};
   const std::string_view words = text.substr(said.begin, said.end - said.begin);
   const std::string_view before = text.substr(0, said.begin);
+  const std::string_view behind = text.substr(said.end, 16);
+  for (const std::string_view noun : kDealsWithIt)
+    if (const auto found = find(noun, behind); found && found->begin == 1) return true;
   if (words == "out-of-memory")
     return before.ends_with('-') || text.substr(said.end).starts_with('-');
   if (words != "outofmemory") return false;
@@ -107,11 +117,11 @@ std::optional<Span> want_of_memory(std::string_view text, std::size_t first_line
   const auto is_want = [&](Span said) {
     return said.end - said.begin < kFar && !is_name_in_passing(text, said);
   };
-  const auto is_refusal = [&](Span said) { return is_of_memory(text, said, 0); };
-  const auto is_refused = [&](Span said) { return is_of_memory(text, said, 30); };
   look_for(search, kWants, is_want, first);
-  look_for(search, kRefusals, is_refusal, first);
-  look_for(search, kRefused, is_refused, first);
+  look_for(
+      search, kRefusals, [&](Span said) { return refuses_memory(text, said); }, first);
+  look_for(
+      search, kRefused, [&](Span said) { return is_of_memory(text, said); }, first);
   return first;
 }
 

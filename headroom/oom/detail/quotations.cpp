@@ -44,10 +44,9 @@ bool is_python_frame(std::string_view text) {
 
 // A frame of a stack, as Java, JavaScript, PyTorch, gdb, MXNet, Go and the kernel print them.
 bool is_frame(std::string_view text) {
-  if (text.starts_with("at "))
-    return text.find('(') != std::string_view::npos || matches(":#:#", text);
+  if (text.starts_with("at ")) return text.ends_with(')') || matches(":#:#", text);
   const std::string_view word = text.substr(0, text.find(' '));
-  const bool called_with_address = matches("*(0x*", word);
+  const bool called_with_address = matches("*(0x*", word) && text.ends_with(')');
   const bool at_offset = matches("*+0x*/0x*", word);  // "out_of_memory+0x109/0x510"
   return called_with_address || at_offset ||
          starts_with_any(text, {"frame #", "[bt] (", "0x", "#0 ", "#1 ", "#2 ", "#3 ", "#4 "});
@@ -129,8 +128,9 @@ bool is_result_of_test(std::string_view text, std::string_view printed) {
   constexpr std::array<std::string_view, 7> kEnds{
       "... ok", "... fail", "... failed", "... passed", "... error", "... skipped", "... ignored"};
   for (const std::string_view end : kEnds)
-    if (text.ends_with(end)) return true;
-  if (starts_with_any(printed, {"PASS ", "FAIL "})) return true;
+    if (text.ends_with(end) && matches("*test*", text)) return true;
+  const bool named = matches_any(std::array<std::string_view, 2>{"*::*", "*/*"}, text);
+  if (named && starts_with_any(printed, {"PASS ", "FAIL "})) return true;
   if (text.starts_with("ok ") && text.size() > 3 && is_digit(text[3])) return true;
   return text.find("test #") != std::string_view::npos ||
          starts_with_any(text, {"--- pass:", "--- fail:", "--- skip:", "=== run", "not ok ",

@@ -88,10 +88,11 @@ bool is_citation(std::string_view text, Quote quote) {
       "got",    "return*", "status",  "result*",   "state", "raised",      "threw",   "thrown",
       "throws", "caught",  "due",     "by",        "from",  "cause",       "event",   "err",
       "output", "stderr",  "stdout",  "main"};
-  const std::string_view word = word_before(text, quote.open);
+  std::string_view word = word_before(text, quote.open);
+  if (!word.empty() && word.find_first_not_of("0123456789") == kNowhere)  // error 2 "out of memory"
+    word = word_before(text, static_cast<std::size_t>(word.data() - text.data()));
   if (!word.empty()) return !matches_any(kFailing, word);
-  constexpr std::array<std::string_view, 6> kGoesOn{" is not", " not in", " not found",
-                                                    " in ",    " or ",    " and "};
+  constexpr std::array<std::string_view, 4> kGoesOn{" is not", " not in", " not found", " or "};
   const std::string_view behind = text.substr(quote.close + 1);
   return std::any_of(kGoesOn.begin(), kGoesOn.end(),
                      [&](std::string_view words) { return behind.starts_with(words); });

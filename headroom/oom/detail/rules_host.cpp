@@ -15,6 +15,8 @@ constexpr Rule possible(std::string_view kind, std::string_view pattern) {
 
 // Who ends processes for want of memory, and says so.
 constexpr std::array kKillers{
+    possible("database", "query exceeded*memory limit*"),
+    possible("database", "memory limit (for query) exceeded"),
     host("kernel", 0.95, "out of memory: kill*"),
     host("kernel", 0.95, "oom-kill:constraint*"),
     host("kernel", 0.9, "invoked oom-killer"),
@@ -23,7 +25,8 @@ constexpr std::array kKillers{
     host("kernel", 0.85, "killed process #*total-vm"),
     host("systemd", 0.9, "killed by the oom killer"),
     host("systemd", 0.9, "failed with result 'oom-kill'"),
-    host("systemd", 0.9, "systemd-oomd*killed"),
+    host("systemd", 0.9, "systemd-oomd*: killed /*"),
+    host("systemd", 0.9, "systemd-oomd killed"),
     host("systemd", 0.9, "due to memory pressure for /"),
     host("earlyoom", 0.9, "low memory! at or below sig*"),
     host("earlyoom", 0.85, "sending sig* to process #*badness"),
@@ -84,6 +87,7 @@ constexpr std::array kKillers{
 
 // Allocators of languages and libraries. The types that languages raise are in exceptions.cpp.
 constexpr std::array kAllocators{
+    possible("cpu_allocator", "tried to allocate -# bytes"),  // a corrupt size
     host("cpu_allocator", 0.95, "defaultcpuallocator"),
     host("cpu_allocator", 0.9, "you tried to allocate #*buy new ram"),
     host("cpu_allocator", 0.9, "not enough memory: you tried to allocate"),
