@@ -78,9 +78,9 @@ std::optional<int> signal_of(const Ending& ending) {
 }
 
 bool ends_in_success(const Log& log, std::size_t from) {
-  constexpr std::array<std::string_view, 8> kSuccess{
-      "saved to",     "saved in", "training complete", "finished training", "training finished",
-      "successfully", "done.",    "executed in"};
+  constexpr auto kSuccess = std::to_array<std::string_view>(
+      {"saved to", "saved in", "training complete", "finished training", "training finished",
+       "successfully", "done.", "executed in"});
   return std::any_of(
       log.lines.begin() + static_cast<std::ptrdiff_t>(std::min(from, log.lines.size())),
       log.lines.end(), [&](const Line& line) { return detail::matches_any(kSuccess, line.text); });

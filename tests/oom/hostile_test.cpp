@@ -301,6 +301,8 @@ TEST(Hostile, PinnedMemoryIsTheHosts) {
   for (const char* text :
        {"  File \"x/pin_memory.py\", line 68, in pin_memory\n    return data.pin_memory(device)\n"
         "RuntimeError: CUDA error: out of memory",
+        "RuntimeError: Caught RuntimeError in pin memory thread for device 0.\n"
+        "RuntimeError: CUDA error: out of memory",
         "cudaHostAlloc(&p, n): out of memory", "cudaMallocHost failed: out of memory"}) {
     const Judgement judgement = judged({text});
     EXPECT_EQ(judgement.verdict, Verdict::host_oom) << text;
@@ -321,20 +323,29 @@ TEST(Hostile, ProgramsWithoutACardRunOutOfTheHostsMemory) {
           {"ImportError: DLL load failed while importing _C: The paging file is too small"},
           {"OSError: [WinError 1455] 页面文件太小，无法完成操作。"},
           {"OSError: [Errno 12] Nicht genügend Hauptspeicher verfügbar"},
+          {"Erreur : impossible d'allouer un vecteur de taille 4.5 Go"},
           {"Error: vector memory limit of 16.0 Gb reached, see mem.maxVSize()"}});
 }
 
 TEST(Hostile, CardsByWordsThatNobodyListed) {
-  expect(Verdict::gpu_oom,
-         {{"RuntimeError: MUSA out of memory. Tried to allocate 20.00 MiB."},
-          {"RuntimeError: [metal::malloc] Unable to allocate 48736917632 bytes."},
-          {"XlaRuntimeError: INTERNAL: Failed to allocate 4294967296 bytes for new constant"},
-          {"Cuda driver error 2 in call at file 'geryon/nvd_memory.h' in line 501."},
-          {"time=2025-01-01 level=INFO msg=\"ggml_backend_cuda_buffer_type_alloc_buffer: "
-           "allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\""},
-          {"ERROR: Insufficient memory on accelerator (src/GPU/gpu_extra.h:38)"},
-          {"RuntimeError: nrt_load_collectives status=4 message=\"Allocation Failure\""},
-          {"RuntimeError: worker 3 failed: cudaMalloc returned \"out of memory\""}});
+  expect(
+      Verdict::gpu_oom,
+      {{"RuntimeError: MUSA out of memory. Tried to allocate 20.00 MiB."},
+       {"RuntimeError: [metal::malloc] Unable to allocate 48736917632 bytes."},
+       {"XlaRuntimeError: INTERNAL: Failed to allocate 4294967296 bytes for new constant"},
+       {"Cuda driver error 2 in call at file 'geryon/nvd_memory.h' in line 501."},
+       {"time=2025-01-01 level=INFO msg=\"ggml_backend_cuda_buffer_type_alloc_buffer: "
+        "allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\""},
+       {"[LightGBM] [Fatal] [CUDA] out of memory /tmp/src/x.cpp 123", 134},
+       {"(GPU 3) out of memory"},
+       {"MemoryError: ('Error allocating 3276800 bytes of device memory (out of memory).', \"you "
+        "might consider using 'theano.shared(..., borrow=True)'\")"},
+       {"RuntimeError: Not enough memory, use lower resolution. Need: 3.1GB free, Have:2.9GB free"},
+       {"vkAllocateMemory failed -2", 139},
+       {"OPTIX_ERROR_DEVICE_OUT_OF_MEMORY in optixDeviceContextCreate"},
+       {"ERROR: Insufficient memory on accelerator (src/GPU/gpu_extra.h:38)"},
+       {"RuntimeError: nrt_load_collectives status=4 message=\"Allocation Failure\""},
+       {"RuntimeError: worker 3 failed: cudaMalloc returned \"out of memory\""}});
 }
 
 TEST(Hostile, WhatKilledACompilerIsNotCertain) {

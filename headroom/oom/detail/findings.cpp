@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "headroom/base/text.h"
 #include "headroom/oom/detail/exceptions.h"
 #include "headroom/oom/detail/pattern.h"
 #include "headroom/oom/detail/plain_words.h"
@@ -98,16 +99,18 @@ std::optional<Finding> by_types(Place& place) {
 }
 
 bool says_that_it_failed(const Line& line) {
-  constexpr std::array<std::string_view, 9> kWords{"*error*",   "fatal*",     "fail*",
-                                                   "abort*",    "exception*", "panic*",
-                                                   "terminat*", "killed",     "out of memory*~"};
+  constexpr auto kWords =
+      std::to_array<std::string_view>({"*error*", "fatal*", "fail*", "abort*", "exception*",
+                                       "panic*", "terminat*", "killed", "out of memory*~"});
   constexpr std::size_t kShort = 60;  // hardly more than the words themselves
   return line.level == Level::error || line.text.size() <= kShort || matches_any(kWords, line.text);
 }
 
 // A program nobody listed: on which side, as its words and those of its log have it.
 Finding by_side(const Place& place, Span said) {
-  const std::string_view near = std::string_view(place.text).substr(0, said.begin + 300);
+  // With the prefixes, too: "(GPU 3) out of memory".
+  const std::string near =
+      lower(place.line().printed.substr(0, 80)) + " " + place.text.substr(0, said.begin + 300);
   const bool device = speaks_of_device(near), host = speaks_of_host(near);
   if (device && !host) return {.meaning = Meaning::gpu, .kind = "device_memory", .confidence = 0.8};
   if (host && !device) return {.meaning = Meaning::host, .kind = "host_memory", .confidence = 0.75};
@@ -142,27 +145,33 @@ std::string surroundings(const Place& place) {
 
 // ENOMEM of an io_uring, of locked memory, of huge pages: a limit, not the memory.
 bool is_of_a_limit(const Place& place) {
-  constexpr std::array<std::string_view, 10> kWords{
-      "*hugepage*", "huge page*", "eal:",      "vfio*", "*uring*",
-      "mlock*",     "ulimit -l",  "*memlock*", "ibv_*", "locked memory"};
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"*hugepage*", "huge page*", "eal:", "vfio*", "*uring*", "mlock*", "ulimit -l", "*memlock*",
+       "ibv_*", "locked memory"});
   return is_error_12(place.text) && matches_any(kWords, surroundings(place));
 }
 
-// The card's words for memory of the host that CUDA locks.
+// The card's words for memory of the host that CUDA locks: the call, right before it, or the thread
+// of a loader that pins.
 bool is_of_pinned_memory(const Finding& finding, const Place& place) {
-  constexpr std::array<std::string_view, 5> kCalls{
-      "*.pin_memory(*", "in pin_memory", "*pin_memory=true", "*hostalloc*", "*mallochost*"};
+  constexpr auto kCalls = std::to_array<std::string_view>(
+      {"*.pin_memory(*", "*pin_memory=true", "*hostalloc*", "*mallochost*"});
+  constexpr auto kThread =
+      std::to_array<std::string_view>({"in pin_memory", "pin memory thread", "*pin_memory.py"});
   const bool of_runtime =
       finding.kind == "cuda_runtime" || finding.kind == "cuda_driver" || finding.kind == "hip";
   if (finding.meaning != Meaning::gpu || !of_runtime) return false;
-  const std::size_t first = place.at > 4 ? place.at - 4 : 0;
-  for (std::size_t i = first; i < place.at; ++i)
-    if (place.lines[i].is_quoted && matches_any(kCalls, place.lines[i].text)) return true;
+  constexpr std::size_t kCall = 4, kTraceback = 12;
+  for (std::size_t i = place.at > kTraceback ? place.at - kTraceback : 0; i < place.at; ++i) {
+    const Line& line = place.lines[i];
+    if (matches_any(kThread, line.text)) return true;
+    if (line.is_quoted && i + kCall >= place.at && matches_any(kCalls, line.text)) return true;
+  }
   return false;
 }
 
-constexpr std::array<std::string_view, 7> kStates{"running", "completed", "error",    "pending",
-                                                  "failed",  "timeout",   "cancelled"};
+constexpr auto kStates = std::to_array<std::string_view>(
+    {"running", "completed", "error", "pending", "failed", "timeout", "cancelled"});
 
 // In a list of pods the killed one may be any of them.
 bool is_one_of_many_pods(const Place& place) {
@@ -218,8 +227,8 @@ std::optional<Finding> bug_in(const Line& line) {
   if (first == raised.end() || !is_of_a_bug(first->name)) return {};
   if (is_error_12(line.text) || matches("paging file", line.text)) return {};
   // A connection that is lost may be the trace of another process that was killed.
-  constexpr std::array<std::string_view, 4> kLost{"*connection*", "*timeouterror", "*eoferror",
-                                                  "*keyboardinterrupt"};
+  constexpr auto kLost = std::to_array<std::string_view>(
+      {"*connection*", "*timeouterror", "*eoferror", "*keyboardinterrupt"});
   return Finding{.meaning = Meaning::other,
                  .kind = "python_error",
                  .confidence = 0.9,
@@ -228,8 +237,8 @@ std::optional<Finding> bug_in(const Line& line) {
 
 // "Killed" alone, or as a shell tells of a job: "line 28:  8156 Killed    python3 main.py".
 bool is_bare_kill(std::string_view text) {
-  constexpr std::array<std::string_view, 4> kJobs{"line #: # killed", "] # killed", "] killed",
-                                                  "zsh: killed"};
+  constexpr auto kJobs = std::to_array<std::string_view>(
+      {"line #: # killed", "] # killed", "] killed", "zsh: killed"});
   return text == "killed" || text == "killed: 9" || text.starts_with("killed (core") ||
          text.ends_with(" killed") || matches_any(kJobs, text);
 }
@@ -245,8 +254,8 @@ bool is_failure_at_any_level(const Place& place) {
   const bool logged =
       std::any_of(raised.begin(), raised.end(), [](const Raised& one) { return one.is_logged; });
   if (line.level == Level::warning) return ends_traceback || logged;
-  constexpr std::array<std::string_view, 5> kErrors{"*error: ", "*exception: ", "error=*", "err=*",
-                                                    "ggml_*failed*"};
+  constexpr auto kErrors = std::to_array<std::string_view>(
+      {"*error: ", "*exception: ", "error=*", "err=*", "ggml_*failed*"});
   return ends_traceback || logged || matches_any(kErrors, line.text) ||
          line.text.ends_with("error");
 }
@@ -267,9 +276,9 @@ std::optional<Finding> warned_kill(Place& place) {
 bool is_recommended(const Rule& rule, const Place& place) {
   if (rule.meaning != Meaning::survived) return false;
   const auto found = find(rule.pattern, place.text, place.first_line());
-  constexpr std::array<std::string_view, 8> kCounsel{"try",           "consider*",  "recommend*",
-                                                     "suggest*",      "please",     "by reducing",
-                                                     "by decreasing", "by skipping"};
+  constexpr auto kCounsel =
+      std::to_array<std::string_view>({"try", "consider*", "recommend*", "suggest*", "please",
+                                       "by reducing", "by decreasing", "by skipping"});
   constexpr std::size_t kNear = 60;
   const std::size_t from = found->end > kNear ? found->end - kNear : 0;
   return matches_any(kCounsel, place.text.substr(from, found->end - from));
@@ -306,15 +315,15 @@ std::optional<Finding> finding_in(Place place) {
 
 // Nothing is found in a line without one of these, and most lines have none.
 bool is_worth_a_look(std::string_view text) {
-  constexpr std::array<std::string_view, 50> kTriggers{
-      "memor",    "oom",     "alloc",    "kill",      "error",     "fail",         "status",
-      "exhaust",  "resourc", "space",    "signal",    "fault",     "assert",       "xid",
-      "illegal",  "abort",   "timeout",  "timed out", "cancel",    "limit",        "quota",
-      "capac",    "skip",    "retry",    "recover",   "batch",     "mlx5",         "ndarray",
-      "nvrm",     "corrupt", "died",     "137",       "vram",      "not possible", "bus",
-      "exceed",   "preempt", "watchdog", "invalid",   "cuda",      "align",        " ram",
-      "pressure", "buffer",  "larger",   "exception", "interrupt", "choice",       "starting",
-      "uring"};
+  constexpr auto kTriggers = std::to_array<std::string_view>(
+      {"memor",    "oom",     "alloc",    "kill",      "error",     "fail",         "status",
+       "exhaust",  "resourc", "space",    "signal",    "fault",     "assert",       "xid",
+       "illegal",  "abort",   "timeout",  "timed out", "cancel",    "limit",        "quota",
+       "capac",    "skip",    "retry",    "recover",   "batch",     "mlx5",         "ndarray",
+       "nvrm",     "corrupt", "died",     "137",       "vram",      "not possible", "bus",
+       "exceed",   "preempt", "watchdog", "invalid",   "cuda",      "align",        " ram",
+       "pressure", "buffer",  "larger",   "exception", "interrupt", "choice",       "allouer",
+       "starting", "uring"});
   // Letters that are no ASCII: a message in another language.
   const bool foreign = std::any_of(text.begin(), text.end(),
                                    [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
@@ -325,7 +334,7 @@ bool is_worth_a_look(std::string_view text) {
 
 bool mentions_device_anywhere(const std::vector<Line>& lines) {
   return std::any_of(lines.begin(), lines.end(),
-                     [](const Line& line) { return speaks_of_device(line.text); });
+                     [](const Line& line) { return speaks_of_device(lower(line.printed)); });
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ Name name_at(std::string_view text, Span said) {
 }
 
 bool is_off(std::string_view word) {
-  constexpr std::array<std::string_view, 8> kOff{"false", "no",  "null", "none",
-                                                 "nil",   "off", "n/a",  "<nil>"};
+  constexpr auto kOff = std::to_array<std::string_view>(
+      {"false", "no", "null", "none", "nil", "off", "n/a", "<nil>"});
   return is_one_of(word, kOff);
 }
 
@@ -65,20 +65,20 @@ std::string_view key_of(std::string_view before) {
 }
 
 bool is_value_of_setting(std::string_view before) {
-  constexpr std::array<std::string_view, 19> kSettings{
-      "on_*",    "*_on",    "*oom*",       "*regex*",    "*pattern*", "retry*",   "*policy",
-      "ignore*", "filter*", "*match*",     "content",    "prompt",    "question", "answer",
-      "title",   "subject", "instruction", "completion", "caption"};
+  constexpr auto kSettings = std::to_array<std::string_view>(
+      {"on_*", "*_on", "*oom*", "*regex*", "*pattern*", "retry*", "*policy", "ignore*", "filter*",
+       "*match*", "content", "prompt", "question", "answer", "title", "subject", "instruction",
+       "completion", "caption"});
   const std::string_view key = key_of(before);
   return !key.empty() && matches_any(kSettings, key);
 }
 
 bool is_of_data(std::string_view text, Span said) {
-  constexpr std::array<std::string_view, 9> kTalk{
-      "prompt", "question", "user", "assistant", "answer", "q", "a", "title", "instruction"};
-  constexpr std::array<std::string_view, 10> kData{"label", "sample",     "input",     "target",
-                                                   "pred",  "prediction", "reference", "sentence",
-                                                   "query", "example"};
+  constexpr auto kTalk = std::to_array<std::string_view>(
+      {"prompt", "question", "user", "assistant", "answer", "q", "a", "title", "instruction"});
+  constexpr auto kData =
+      std::to_array<std::string_view>({"label", "sample", "input", "target", "pred", "prediction",
+                                       "reference", "sentence", "query", "example"});
   const std::size_t colon = text.find(':');
   if (colon == kNowhere || colon > 24 || colon >= said.begin) return false;
   std::string_view key = text.substr(0, colon);

@@ -7,49 +7,46 @@ namespace headroom::oom::detail {
 namespace {
 
 // Enough by themselves.
-constexpr std::array<std::string_view, 25> kWants{"out of memory",
-                                                  "out-of-memory",
-                                                  "outofmemory",
-                                                  "out_of_memory",
-                                                  "*error_out_of_memory",
-                                                  "*status_out_of_memory",
-                                                  "*erroroutofmemory",
-                                                  "oom error",
-                                                  "out of gpu*memory",
-                                                  "out of device*memory",
-                                                  "ran out of*memory",
-                                                  "insufficient memory",
-                                                  "insufficient*memory available",
-                                                  "not enough memory",
-                                                  "not enough free memory",
-                                                  "not enough available memory",
-                                                  "not enough*memory available",
-                                                  "no more memory",
-                                                  "memory exhausted",
-                                                  "memory is exhausted",
-                                                  "memory limit exceeded",
-                                                  "exceed*memory limit",
-                                                  "内存不足",
-                                                  "显存不足",
-                                                  "メモリ不足"};
+constexpr auto kWants = std::to_array<std::string_view>({"out of memory",
+                                                         "out-of-memory",
+                                                         "*outofmemory",
+                                                         "*out_of_memory",
+                                                         "oom error",
+                                                         "out of gpu*memory",
+                                                         "out of device*memory",
+                                                         "ran out of*memory",
+                                                         "run out of*memory",
+                                                         "insufficient memory",
+                                                         "insufficient*memory available",
+                                                         "not enough memory",
+                                                         "not enough free memory",
+                                                         "not enough available memory",
+                                                         "not enough*memory available",
+                                                         "no more memory",
+                                                         "memory exhausted",
+                                                         "memory is exhausted",
+                                                         "memory limit exceeded",
+                                                         "exceed*memory limit",
+                                                         "内存不足",
+                                                         "显存不足",
+                                                         "メモリ不足"});
 
 // An allocation that did not come about, in the order in which it is said.
-constexpr std::array<std::string_view, 14> kRefusals{
-    "failed to alloc*", "fail to alloc*",   "failure to alloc*", "fails to alloc*",
-    "could not alloc*", "couldn't alloc*",  "cannot alloc*",     "can't alloc*",
-    "can not alloc*",   "unable to alloc*", "unable to reserve", "error alloc*",
-    "error in alloc*",  "failed alloc*"};
-constexpr std::array<std::string_view, 5> kRefused{"*allocation failed", "*allocation failure",
-                                                   "*allocation error", "alloc* failed",
-                                                   "malloc* failed"};
+constexpr auto kRefusals = std::to_array<std::string_view>(
+    {"failed to alloc*", "fail to alloc*", "failure to alloc*", "fails to alloc*",
+     "could not alloc*", "couldn't alloc*", "cannot alloc*", "can't alloc*", "can not alloc*",
+     "unable to alloc*", "unable to reserve", "error alloc*", "error in alloc*", "failed alloc*"});
+constexpr auto kRefused =
+    std::to_array<std::string_view>({"*allocation failed", "*allocation failure",
+                                     "*allocation error", "alloc* failed", "malloc* failed"});
 
-constexpr std::array<std::string_view, 14> kMemory{
-    "memory", "buffer*",  "tensor*", "vector*", "array*",   "byte*", "~",
-    "heap",   "*malloc*", "matrix",  "ram",     "kv cache", "vram",  "workspace"};
-constexpr std::array<std::string_view, 18> kOtherThings{
-    "quota*",      "partition*", "slot*",     "gres",     "nodes",   "ip",
-    "ip address*", "port*",      "tls",       "license*", "tty",     "pty",
-    "device id*",  "channel*",   "resources", "cpus",     "thread*", "connection*"};
+constexpr auto kMemory = std::to_array<std::string_view>(
+    {"memory", "buffer*", "tensor*", "vector*", "array*", "byte*", "~", "heap", "*malloc*",
+     "matrix", "ram", "kv cache", "vram", "workspace"});
+constexpr auto kOtherThings = std::to_array<std::string_view>(
+    {"quota*", "partition*", "slot*", "gres", "nodes", "ip", "ip address*", "port*", "tls",
+     "license*", "tty", "pty", "device id*", "channel*", "resources", "cpus", "thread*",
+     "connection*"});
 
 template <typename Patterns>
 std::size_t first_of(const Patterns& patterns, std::string_view text) {
@@ -72,12 +69,22 @@ bool is_of_memory(std::string_view text, Span said) {
   return matches_any(kMemory, around) && !matches_any(kOtherThings, around);
 }
 
+// "cl_error_out_of_memory", "out_of_memory": codes; but "test_out_of_memory" names something else.
+bool is_code(std::string_view text, Span said) {
+  std::size_t begin = said.begin;
+  while (begin > 0 && is_word_character(text[begin - 1])) --begin;
+  const std::string_view before = text.substr(begin, said.begin - begin);
+  constexpr auto kCodes =
+      std::to_array<std::string_view>({"*err*", "*status*", "cl_", "gl_", "vk_", "*result*", "e_"});
+  return before.empty() || matches_any(kCodes, before);
+}
+
 // "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options, of
 // what deals with it.
 bool is_name_in_passing(std::string_view text, Span said) {
-  constexpr std::array<std::string_view, 10> kDealsWithIt{
-      "killer",  "handl*", "polic*", "protect*", "guard*",
-      "detect*", "check*", "retr*",  "test*",    "(oom) killer"};
+  constexpr auto kDealsWithIt =
+      std::to_array<std::string_view>({"killer", "handl*", "polic*", "protect*", "guard*",
+                                       "detect*", "check*", "retr*", "test*", "(oom) killer"});
   const std::string_view words = text.substr(said.begin, said.end - said.begin);
   const std::string_view before = text.substr(0, said.begin);
   const std::string_view behind = text.substr(said.end, 16);
@@ -85,7 +92,10 @@ bool is_name_in_passing(std::string_view text, Span said) {
     if (const auto found = find(noun, behind); found && found->begin == 1) return true;
   if (words == "out-of-memory")
     return before.ends_with('-') || text.substr(said.end).starts_with('-');
+  if (words == "out_of_memory") return !is_code(text, said);
   if (words != "outofmemory") return false;
+  if (!is_code(text, said)) return true;
+  if (said.begin > 0 && is_word_character(text[said.begin - 1])) return false;
   const std::size_t last = before.find_last_not_of(' ');
   if (last == std::string_view::npos || before[last] == ':') return false;
   return !before.ends_with('(') || (last > 0 && is_word_character(before[last - 1]));
@@ -126,24 +136,25 @@ std::optional<Span> want_of_memory(std::string_view text, std::size_t first_line
 }
 
 bool speaks_of_device(std::string_view text) {
-  constexpr std::array<std::string_view, 30> kWords{
-      "cuda*", "gpu*",    "vram",   "hip",       "rocm*",        "xpu",     "npu*",      "hpu",
-      "mps",   "metal",   "vulkan", "hbm",       "device*",      "nvidia*", "cufft*",    "cublas*",
-      "sycl*", "opencl*", "cudnn*", "tpu",       "neuron*",      "mlx*",    "direct3d*", "directx*",
-      "cupy*", "nccl*",   "physx",  "tensorrt*", "accelerator*", "显存"};
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"cuda*",   "gpu*",    "vram",    "hip",       "rocm*",        "xpu",
+       "npu*",    "hpu",     "mps",     "metal",     "vulkan",       "hbm",
+       "device*", "nvidia*", "cufft*",  "cublas*",   "sycl*",        "opencl*",
+       "cudnn*",  "tpu",     "neuron*", "mlx*",      "direct3d*",    "directx*",
+       "cupy*",   "nccl*",   "physx",   "tensorrt*", "accelerator*", "显存"});
   return matches_any(kWords, text);
 }
 
 bool speaks_of_host(std::string_view text) {
-  constexpr std::array<std::string_view, 9> kWords{"cpu*",          "ram",    "host*",
-                                                   "system memory", "swap*",  "malloc*",
-                                                   "heap",          "new [*", "virtual memory"};
+  constexpr auto kWords =
+      std::to_array<std::string_view>({"cpu*", "ram", "host*", "system memory", "swap*", "malloc*",
+                                       "heap", "new [*", "virtual memory"});
   return matches_any(kWords, text);
 }
 
 bool is_error_12(std::string_view text) {
-  constexpr std::array<std::string_view, 6> kWords{
-      "cannot allocate memory", "errno 12", "errno=12", "errno: 12", "os error 12", "enomem"};
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"cannot allocate memory", "errno 12", "errno=12", "errno: 12", "os error 12", "enomem"});
   return matches_any(kWords, text);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -13,35 +14,35 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr std::array<std::string_view, 9> kSteps{"step",  "steps",   "iter",  "iters", "iteration",
-                                                 "batch", "batches", "round", "train*"};
-constexpr std::array<std::string_view, 12> kItems{"trial",  "run",    "fold",  "job",
-                                                  "task",   "file",   "item",  "sample",
-                                                  "config", "prompt", "chunk", "request"};
+constexpr auto kSteps = std::to_array<std::string_view>(
+    {"step", "steps", "iter", "iters", "iteration", "batch", "batches", "round", "train*"});
+constexpr auto kItems =
+    std::to_array<std::string_view>({"trial", "run", "fold", "job", "task", "file", "item",
+                                     "sample", "config", "prompt", "chunk", "request"});
 
 bool shows_measures(std::string_view text) {
-  constexpr std::array<std::string_view, 14> kMeasures{
-      "*loss*#", "acc*#", "lr*#",      "eta*#",    "*it/s",    "*s/it", "*sec/step",
-      "*s/step", "ppl*#", "samples/s", "tokens/s", "reward*#", "ok",    "*frame/s"};
+  constexpr auto kMeasures = std::to_array<std::string_view>(
+      {"*loss*#", "acc*#", "lr*#", "eta*#", "*it/s", "*s/it", "*sec/step", "*s/step", "ppl*#",
+       "samples/s", "tokens/s", "reward*#", "ok", "*frame/s"});
   return matches_any(kMeasures, text);
 }
 
 // Of a bar: other ranks load and fetch while one fails.
 bool shows_preparation(std::string_view text) {
-  constexpr std::array<std::string_view, 5> kWork{"loading", "download*", "fetching", "map",
-                                                  "token*"};
+  constexpr auto kWork =
+      std::to_array<std::string_view>({"loading", "download*", "fetching", "map", "token*"});
   return matches_any(kWork, text);
 }
 
 bool says_done(std::string_view text) {
-  constexpr std::array<std::string_view, 8> kDone{"ok",        "done",  "finished", "completed",
-                                                  "succeeded", "value", "score",    "saved"};
+  constexpr auto kDone = std::to_array<std::string_view>(
+      {"ok", "done", "finished", "completed", "succeeded", "value", "score", "saved"});
   return matches_any(kDone, text);
 }
 
 bool says_failed(std::string_view text) {
-  constexpr std::array<std::string_view, 5> kFailed{"fail*", "error*", "*error", "crashed",
-                                                    "out of memory"};
+  constexpr auto kFailed =
+      std::to_array<std::string_view>({"fail*", "error*", "*error", "crashed", "out of memory"});
   return matches_any(kFailed, text);
 }
 
@@ -152,6 +153,15 @@ Rises rises_of(const std::vector<Progress>& progress, std::size_t after) {
   return rises;
 }
 
+// Where ranks say who speaks, only the same one's steps count.
+std::vector<Progress> of_speaker(const std::vector<Line>& lines,
+                                 const std::vector<Progress>& progress, const std::string& who) {
+  std::vector<Progress> own;
+  std::copy_if(progress.begin(), progress.end(), std::back_inserter(own),
+               [&](const Progress& one) { return lines[one.line].who == who; });
+  return own;
+}
+
 }  // namespace
 
 std::vector<Progress> progress_in(const std::vector<Line>& lines) {
@@ -167,10 +177,7 @@ std::vector<Progress> progress_in(const std::vector<Line>& lines) {
 
 bool goes_on(const std::vector<Line>& lines, const std::vector<Progress>& progress,
              std::size_t after, bool ended_well) {
-  // Where a rank says who speaks, only its own steps count for it.
-  std::vector<Progress> own;
-  for (const Progress& one : progress)
-    if (lines[after].who.empty() || lines[after].who == lines[one.line].who) own.push_back(one);
+  const std::vector<Progress> own = of_speaker(lines, progress, lines[after].who);
   const auto rises = [&](auto&& belongs) {
     std::vector<Progress> some;
     std::copy_if(own.begin(), own.end(), std::back_inserter(some), belongs);

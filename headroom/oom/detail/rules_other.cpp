@@ -92,7 +92,8 @@ constexpr std::array kHarmless{
     harmless("ran out of memory*not a failure"),
     harmless("out of memory*not a failure"),
     harmless("garbage collection: deallocate"),
-    harmless("[gc (allocation failure)"),  // of Java: why it collects
+    harmless("ggml_cuda_host_malloc*pinned memory"),  // it takes other memory of the host then
+    harmless("[gc (allocation failure)"),             // of Java: why it collects
     harmless("pause*(allocation failure)"),
     harmless("allocation failure; scavenge might not succeed"),
     harmless("pytorch allocator cache flushes"),
@@ -224,6 +225,7 @@ constexpr std::array kLimits{
     other("compiler", "*.py:#: error: *has no attribute"),
     other("compiler", "*.py:#: error: *is not defined"),
     other("test_runner", "failed: did not raise"),
+    other("compiler", "undefined: *"),
     other("compiler", "*:#:#: error:"),
     other("compiler", "*(#): error: identifier"),
     other("linker", "will not fit in region"),
