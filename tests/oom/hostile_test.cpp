@@ -310,6 +310,14 @@ TEST(Hostile, PinnedMemoryIsTheHosts) {
   }
 }
 
+// The thread that pins first makes itself a context on a card that is full.
+TEST(Hostile, TheInnermostCallSaysWhichMemory) {
+  expect(Verdict::gpu_oom,
+         {{"  File \"x/pin_memory.py\", line 21, in _pin_memory_loop\n    set_device(device_id)\n"
+           "  File \"x/cuda/__init__.py\", line 263, in set_device\n    _cuda_setDevice(device)\n"
+           "RuntimeError: CUDA error: out of memory"}});
+}
+
 TEST(Hostile, ProgramsWithoutACardRunOutOfTheHostsMemory) {
   expect(Verdict::host_oom,
          {{"mysqld: Out of memory (Needed 128917504 bytes)"},

@@ -108,10 +108,11 @@ bool says_that_it_failed(const Line& line) {
 
 // A program nobody listed: on which side, as its words and those of its log have it.
 Finding by_side(const Place& place, Span said) {
-  // With the prefixes, too: "(GPU 3) out of memory".
-  const std::string near =
-      lower(place.line().printed.substr(0, 80)) + " " + place.text.substr(0, said.begin + 300);
-  const bool device = speaks_of_device(near), host = speaks_of_host(near);
+  const std::string_view near = std::string_view(place.text).substr(0, said.begin + 300);
+  // "(GPU 3) out of memory": the prefix, too.
+  const bool device =
+      speaks_of_device(near) || speaks_of_device(lower(place.line().printed.substr(0, 80)));
+  const bool host = speaks_of_host(near);
   if (device && !host) return {.meaning = Meaning::gpu, .kind = "device_memory", .confidence = 0.8};
   if (host && !device) return {.meaning = Meaning::host, .kind = "host_memory", .confidence = 0.75};
   if (place.log_speaks_of_device && matches("out of memory", near))
@@ -151,22 +152,24 @@ bool is_of_a_limit(const Place& place) {
   return is_error_12(place.text) && matches_any(kWords, surroundings(place));
 }
 
-// The card's words for memory of the host that CUDA locks: the call, right before it, or the thread
-// of a loader that pins.
+// Where the innermost frame of the traceback above begins; without one, a few lines up.
+std::size_t innermost_frame(const Place& place) {
+  constexpr std::size_t kNoFrame = 4;
+  for (std::size_t i = place.at; i > 0 && place.lines[i - 1].is_quoted; --i)
+    if (matches("file \"*line #", place.lines[i - 1].text)) return i - 1;
+  return place.at > kNoFrame ? place.at - kNoFrame : 0;
+}
+
+// The card's words for memory of the host that CUDA locks: it is the innermost call that failed.
 bool is_of_pinned_memory(const Finding& finding, const Place& place) {
   constexpr auto kCalls = std::to_array<std::string_view>(
-      {"*.pin_memory(*", "*pin_memory=true", "*hostalloc*", "*mallochost*"});
-  constexpr auto kThread =
-      std::to_array<std::string_view>({"in pin_memory", "pin memory thread", "*pin_memory.py"});
+      {"*.pin_memory(*", "*pin_memory=true", "*hostalloc*", "*mallochost*", "in pin_memory",
+       "*pin_memory.py", "pin memory thread"});
   const bool of_runtime =
       finding.kind == "cuda_runtime" || finding.kind == "cuda_driver" || finding.kind == "hip";
   if (finding.meaning != Meaning::gpu || !of_runtime) return false;
-  constexpr std::size_t kCall = 4, kTraceback = 12;
-  for (std::size_t i = place.at > kTraceback ? place.at - kTraceback : 0; i < place.at; ++i) {
-    const Line& line = place.lines[i];
-    if (matches_any(kThread, line.text)) return true;
-    if (line.is_quoted && i + kCall >= place.at && matches_any(kCalls, line.text)) return true;
-  }
+  for (std::size_t i = innermost_frame(place); i < place.at; ++i)
+    if (matches_any(kCalls, place.lines[i].text)) return true;
   return false;
 }
 
