@@ -69,10 +69,18 @@ Judgement from(const Log& log, const Finding& finding) {
   return judgement;
 }
 
+std::optional<int> signal_of(const Ending& ending) {
+  if (ending.signal) return ending.signal;
+  if (!ending.exit_code) return {};
+  if (*ending.exit_code > 128 && *ending.exit_code < 128 + 65) return *ending.exit_code - 128;
+  if (*ending.exit_code < 0 && *ending.exit_code > -65) return -*ending.exit_code;
+  return {};
+}
+
 bool ends_in_success(const Log& log, std::size_t from) {
-  constexpr std::array<std::string_view, 8> kSuccess{
-      "saved to",     "saved in", "training complete", "finished training", "training finished",
-      "successfully", "done.",    "executed in"};
+  constexpr auto kSuccess = std::to_array<std::string_view>(
+      {"saved to", "saved in", "training complete", "finished training", "training finished",
+       "successfully", "done.", "executed in"});
   return std::any_of(
       log.lines.begin() + static_cast<std::ptrdiff_t>(std::min(from, log.lines.size())),
       log.lines.end(), [&](const Line& line) { return detail::matches_any(kSuccess, line.text); });
@@ -142,6 +150,11 @@ double most_confidence(const Log& log, std::size_t which, const Judgement& judge
   if (ends_in_success(log, log.findings[which].line + 1)) return 0.7;
   if (ends_with_another_error(log, which)) return 0.7;
   if (judgement.asked && *judgement.asked < kTiny) return 0.7;
+  // Twice of it was free: a limit of the process, a card that was asked in vain for another reason.
+  if (judgement.asked && judgement.free && *judgement.asked + *judgement.asked < *judgement.free)
+    return 0.75;
+  // Whom the kernel kills does not choose its exit code.
+  if (judgement.kind == "kernel" && ending.exit_code && signal_of(ending) != SIGKILL) return 0.75;
   return 1;
 }
 
@@ -183,10 +196,10 @@ Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& e
   return judgement;
 }
 
-// The kernel may have killed another process, and words that nobody listed may mean anything: what
-// the program itself names later is the cause.
+// Another process may have been killed, and words that nobody listed may mean anything: what the
+// program itself names later is the cause.
 bool is_outranked(const Log& log, const Finding& finding) {
-  if (!finding.is_weak && finding.kind != "kernel") return false;
+  if (!finding.is_weak && !finding.of_killer) return false;
   const auto is_other = [&](const Finding& other) {
     return other.line > finding.line && other.is_named;
   };
@@ -231,14 +244,6 @@ std::optional<Judgement> by_types(const std::vector<std::string>& names) {
     judgement = found;
   }
   return judgement;
-}
-
-std::optional<int> signal_of(const Ending& ending) {
-  if (ending.signal) return ending.signal;
-  if (!ending.exit_code) return {};
-  if (*ending.exit_code > 128 && *ending.exit_code < 128 + 65) return *ending.exit_code - 128;
-  if (*ending.exit_code < 0 && *ending.exit_code > -65) return -*ending.exit_code;
-  return {};
 }
 
 // What the system counted. A kill in our own control group or a line that names one of our
@@ -312,6 +317,14 @@ std::optional<Judgement> by_usage(const Log& log, const Ending& ending) {
   return from(log, *found);
 }
 
+// It ended well, and nothing shows that it went on after a want of memory: who knows.
+std::optional<Judgement> by_what_was_swallowed(const Log& log, const Ending& ending) {
+  for (const Finding& finding : log.findings)
+    if (detail::is_memory(finding) && !was_survived(log, finding, ending))
+      return not_to_be_told(finding.kind, 0.5, evidence_of(log, finding));
+  return {};
+}
+
 }  // namespace
 
 Judgement classify(const Ending& ending) {
@@ -330,6 +343,7 @@ Judgement classify(const Ending& ending) {
   if (host && (killed || !named || named->verdict == Verdict::unknown)) return *host;
   const bool plain_end = ending.exit_code == 0 && !ending.signal;
   if (!plain_end && named) return *named;
+  if (auto judgement = by_what_was_swallowed(log, ending)) return *judgement;
   return by_status(ending);
 }
 

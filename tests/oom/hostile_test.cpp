@@ -131,6 +131,10 @@ TEST(Hostile, OtherAllocationsAreNoMemory) {
       {"Unable to allocate block device quota: limit reached"},
       {"could not allocate a tty: Operation not permitted"},
       {"allocation failed: account has no hours left"},
+      {"sbatch: error: Memory request exceeds the partition's memory limit"},
+      {"Sort exceeded memory limit of 104857600 bytes, but did not opt in to external sorting."},
+      {"systemd[1]: Started Userspace Out-Of-Memory (OOM) Killer.\nfailed"},
+      {"EAL: Cannot get a virtual area: Cannot allocate memory"},
       {"0/5 nodes are available: 5 Insufficient memory, 2 Insufficient nvidia.com/gpu."},
       {"error: local memory limit exceeded (98304) in _Z3foov"},
       {"psycopg2.errors.OutOfMemory: out of shared memory"},
@@ -198,6 +202,7 @@ TEST(Hostile, WhatOthersSaidIsNoMessage) {
       {"The previous run ended with CUDA out of memory; batch 16 now\nFileNotFoundError: x"},
       {"No CUDA out of memory occurred in 400 steps\nKeyError: 3"},
       {"writing report to runs/cuda-out-of-memory/report.txt\nOSError: Read-only file system"},
+      {"Answer: RuntimeError: CUDA out of memory means that the card is full.\nValueError: nan"},
       {"user: my job says \"CUDA out of memory\", help\nValueError: nan"},
       {"label: out of memory\npred: timeout\nValueError: x"},
       {"ok: simulated CUDA out of memory was retried\nValueError: x"},
@@ -210,6 +215,8 @@ TEST(Hostile, TheKernelMayHaveKilledAnother) {
       {{"Out of memory: Killed process 9921 (chrome) total-vm:41233012kB\n"
         "NVRM: Xid (PCI:0000:65:00): 31, MMU Fault\n"
         "RuntimeError: CUDA error: an illegal memory access was encountered"}});
+  expect_no_alarm({{"(raylet) 2 Workers killed due to memory pressure (OOM)\nKeyError: 'label'"},
+                   {"881|COMPLETED|0:0\n882|OUT_OF_MEMORY|0:125\n883|FAILED|1:0\n"}});
   expect(Verdict::host_oom, {{"Out of memory: Killed process 4412 (python3) total-vm:90000000kB\n"
                               "[rank1]: NCCL WARN Connection closed by remote peer\n"}});
 }
@@ -223,6 +230,9 @@ TEST(Hostile, ASearchGoesOnAfterOneThatFailed) {
       {"[W 2024-01-02 10:00:00,000] Trial 3 failed with parameters: {'bs': 512} because of the "
        "following error: RuntimeError('CUDA out of memory. Tried to allocate 1 GiB').\n"
        "[I 2024-01-02 10:09:00,000] Trial 4 finished with value: 0.6\nKeyError: 'best'"},
+      {"{\"batch\": 64, \"status\": \"oom\", \"error\": \"CUDA out of memory\"}\n"
+       "{\"batch\": 32, \"status\": \"ok\"}\n{\"batch\": 16, \"status\": \"ok\"}\nKeyError: 'a'"},
+      {"CUDA out of memory at batch size 64 -> 32\nValueError: bad metric"},
       {"[17/400] bs=512 failed: CUDA out of memory. Tried to allocate 8.00 GiB\n"
        "[18/400] bs=32 ok 10.2 s\nPermissionError: [Errno 13] Permission denied: 'out.csv'"},
       {"RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB\nRun k3 errored\n"
@@ -265,17 +275,47 @@ TEST(Hostile, StepsThatRiseShowThatItWasSurvived) {
   expect_no_alarm({{text.c_str()}});
 }
 
+TEST(Hostile, WhatIsRecommendedWasNotDone) {
+  expect(Verdict::gpu_oom,
+         {{"CUDA out of memory. Try reducing batch size or skipping samples that are too long."},
+          {"[3/3] failed: CUDA out of memory. Tried to allocate 2.00 GiB"}});
+}
+
+// It tried again with less each time; what ended it is another matter.
+TEST(Hostile, TensorFlowAsksForLess) {
+  const char* asks =
+      "E tensorflow/stream_executor/cuda/cuda_driver.cc:828] failed to allocate 159.69M "
+      "(167444480 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n";
+  expect(Verdict::gpu_oom, {{asks}});
+  const std::string ended = std::string(asks) + "ValueError: logits must be broadcastable\n";
+  expect_no_alarm({{ended.c_str()}});
+}
+
+TEST(Hostile, AnEndWithoutAnErrorLeavesAWantOfMemoryOpen) {
+  expect(Verdict::unknown, {{"CUDA out of memory. Tried to allocate 2 GiB\nreport written\n", 0}});
+}
+
 // ---- On which side
 
 TEST(Hostile, PinnedMemoryIsTheHosts) {
   for (const char* text :
        {"  File \"x/pin_memory.py\", line 68, in pin_memory\n    return data.pin_memory(device)\n"
         "RuntimeError: CUDA error: out of memory",
+        "RuntimeError: Caught RuntimeError in pin memory thread for device 0.\n"
+        "RuntimeError: CUDA error: out of memory",
         "cudaHostAlloc(&p, n): out of memory", "cudaMallocHost failed: out of memory"}) {
     const Judgement judgement = judged({text});
     EXPECT_EQ(judgement.verdict, Verdict::host_oom) << text;
     EXPECT_LT(judgement.confidence, 0.8) << text;
   }
+}
+
+// The thread that pins first makes itself a context on a card that is full.
+TEST(Hostile, TheInnermostCallSaysWhichMemory) {
+  expect(Verdict::gpu_oom,
+         {{"  File \"x/pin_memory.py\", line 21, in _pin_memory_loop\n    set_device(device_id)\n"
+           "  File \"x/cuda/__init__.py\", line 263, in set_device\n    _cuda_setDevice(device)\n"
+           "RuntimeError: CUDA error: out of memory"}});
 }
 
 TEST(Hostile, ProgramsWithoutACardRunOutOfTheHostsMemory) {
@@ -291,20 +331,29 @@ TEST(Hostile, ProgramsWithoutACardRunOutOfTheHostsMemory) {
           {"ImportError: DLL load failed while importing _C: The paging file is too small"},
           {"OSError: [WinError 1455] 页面文件太小，无法完成操作。"},
           {"OSError: [Errno 12] Nicht genügend Hauptspeicher verfügbar"},
+          {"Erreur : impossible d'allouer un vecteur de taille 4.5 Go"},
           {"Error: vector memory limit of 16.0 Gb reached, see mem.maxVSize()"}});
 }
 
 TEST(Hostile, CardsByWordsThatNobodyListed) {
-  expect(Verdict::gpu_oom,
-         {{"RuntimeError: MUSA out of memory. Tried to allocate 20.00 MiB."},
-          {"RuntimeError: [metal::malloc] Unable to allocate 48736917632 bytes."},
-          {"XlaRuntimeError: INTERNAL: Failed to allocate 4294967296 bytes for new constant"},
-          {"Cuda driver error 2 in call at file 'geryon/nvd_memory.h' in line 501."},
-          {"time=2025-01-01 level=INFO msg=\"ggml_backend_cuda_buffer_type_alloc_buffer: "
-           "allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\""},
-          {"ERROR: Insufficient memory on accelerator (src/GPU/gpu_extra.h:38)"},
-          {"RuntimeError: nrt_load_collectives status=4 message=\"Allocation Failure\""},
-          {"RuntimeError: worker 3 failed: cudaMalloc returned \"out of memory\""}});
+  expect(
+      Verdict::gpu_oom,
+      {{"RuntimeError: MUSA out of memory. Tried to allocate 20.00 MiB."},
+       {"RuntimeError: [metal::malloc] Unable to allocate 48736917632 bytes."},
+       {"XlaRuntimeError: INTERNAL: Failed to allocate 4294967296 bytes for new constant"},
+       {"Cuda driver error 2 in call at file 'geryon/nvd_memory.h' in line 501."},
+       {"time=2025-01-01 level=INFO msg=\"ggml_backend_cuda_buffer_type_alloc_buffer: "
+        "allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\""},
+       {"[LightGBM] [Fatal] [CUDA] out of memory /tmp/src/x.cpp 123", 134},
+       {"(GPU 3) out of memory"},
+       {"MemoryError: ('Error allocating 3276800 bytes of device memory (out of memory).', \"you "
+        "might consider using 'theano.shared(..., borrow=True)'\")"},
+       {"RuntimeError: Not enough memory, use lower resolution. Need: 3.1GB free, Have:2.9GB free"},
+       {"vkAllocateMemory failed -2", 139},
+       {"OPTIX_ERROR_DEVICE_OUT_OF_MEMORY in optixDeviceContextCreate"},
+       {"ERROR: Insufficient memory on accelerator (src/GPU/gpu_extra.h:38)"},
+       {"RuntimeError: nrt_load_collectives status=4 message=\"Allocation Failure\""},
+       {"RuntimeError: worker 3 failed: cudaMalloc returned \"out of memory\""}});
 }
 
 TEST(Hostile, WhatKilledACompilerIsNotCertain) {

@@ -18,6 +18,14 @@ TEST(LogLines, LoseColoursAndPrefixes) {
   EXPECT_EQ(lines[1].text, "killed");
 }
 
+// "[CUDA] out of memory": the card would be lost with the prefix.
+TEST(LogLines, KeepTheNameOfWhatSpeaks) {
+  EXPECT_EQ(lines_of("[12:00:01] [INFO] [CUDA] out of memory\n").at(0).text,
+            "[cuda] out of memory");
+  EXPECT_EQ(lines_of("[metal::malloc] no\n").at(0).text, "[metal::malloc] no");
+  EXPECT_EQ(lines_of("Rank 3: [rank3]: no\n").at(0).who, "rank3");
+}
+
 TEST(LogLines, OfAProgressBarAreOneEach) {
   EXPECT_EQ(lines_of("1/3\r2/3\r3/3\n").size(), 3U);
 }
@@ -118,6 +126,11 @@ TEST(LogPattern, ANumberIsNeverAPartOfALongerOne) {
   EXPECT_FALSE(matches("cublas*error 3*", "cublas error 30"));
   EXPECT_FALSE(matches("error 2*memory", "error 12 memory"));
   EXPECT_TRUE(matches("error 2*memory", "error 2: memory"));
+}
+
+TEST(LogPattern, ThatIsEmptyIsNeverFound) {
+  EXPECT_FALSE(matches("", "anything"));
+  EXPECT_FALSE(matches("*", "anything"));
 }
 
 TEST(LogPattern, TriesALaterBeginningWhenTheFirstFails) {

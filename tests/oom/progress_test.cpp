@@ -35,6 +35,9 @@ TEST(Progress, IsNoBarThatIsDrawnAgain) {
 
 TEST(Progress, OfAnotherRankIsNone) {
   EXPECT_FALSE(goes_on("[rank1]: boom\n[rank0]: step 4 loss 1\n[rank0]: step 5 loss 1\n"));
+  EXPECT_FALSE(goes_on("boom\n[rank0]: step 4 loss 1\n[rank0]: step 5 loss 1\n"));
+  EXPECT_FALSE(goes_on("rank 1 | boom\nrank 0 | step 4 loss 1\nrank 0 | step 5 loss 1\n"));
+  EXPECT_FALSE(goes_on("job-1  | boom\njob-0  | step 4 loss 1\njob-0  | step 5 loss 1\n"));
   EXPECT_TRUE(goes_on("[rank1]: boom\n[rank1]: step 4 loss 1\n[rank1]: step 5 loss 1\n"));
 }
 

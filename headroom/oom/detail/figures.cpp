@@ -131,7 +131,7 @@ std::optional<int> number_after(std::string_view text, std::span<const std::stri
   return {};
 }
 
-constexpr std::array<Phrase, 45> kAsked{{
+constexpr auto kAsked = std::to_array<Phrase>({
     {"tried to allocate "},
     {"requested size was ", true},
     {"requested :"},
@@ -176,10 +176,11 @@ constexpr std::array<Phrase, 45> kAsked{{
     {"error allocating "},
     {"invalid buffer size: "},
     {"required size", true},
+    {"need:"},
     {"size "},
-}};
-constexpr std::array<std::string_view, 1> kNeeded{"kv cache is needed"};
-constexpr std::array<Phrase, 16> kTotal{{
+});
+constexpr auto kNeeded = std::to_array<std::string_view>({"kv cache is needed"});
+constexpr auto kTotal = std::to_array<Phrase>({
     {"total capacity of "},
     {"total capacty of "},
     {"device limit :"},
@@ -196,9 +197,10 @@ constexpr std::array<Phrase, 16> kTotal{{
     {"physical memory limit of "},
     {"exceeded limit ", true},
     {"total gpu memory: "},
-}};
-constexpr std::array<std::string_view, 3> kTotalBefore{"total capac*", "bytes total", "total;"};
-constexpr std::array<Phrase, 14> kFree{{
+});
+constexpr auto kTotalBefore =
+    std::to_array<std::string_view>({"total capac*", "bytes total", "total;"});
+constexpr auto kFree = std::to_array<Phrase>({
     {"free (according to cuda):"},
     {"available memory is only "},
     {"than is available "},
@@ -212,27 +214,15 @@ constexpr std::array<Phrase, 14> kFree{{
     {"current free memory size", true},
     {"available memory: "},
     {"available free mem"},
+    {"have:"},
     {"free "},
-}};
-constexpr std::array<std::string_view, 6> kFreeBefore{"is free", "free;", "free)",
-                                                      "free.",   "free,", "bytes free"};
-constexpr std::array<std::string_view, 17> kDevice{"gpu *",
-                                                   "device:gpu:*",
-                                                   "gpu_*",
-                                                   "npu *",
-                                                   "xpu *",
-                                                   "hpu *",
-                                                   "gcu *",
-                                                   "device:xpu:*",
-                                                   "current device: ",
-                                                   "on device *",
-                                                   "device ordinal *",
-                                                   "cuda:*",
-                                                   "dev *",
-                                                   "gpu:*",
-                                                   "device *",
-                                                   "cuda*",
-                                                   "gpu=*"};
+});
+constexpr auto kFreeBefore =
+    std::to_array<std::string_view>({"is free", "free;", "free)", "free.", "free,", "bytes free"});
+constexpr auto kDevice = std::to_array<std::string_view>(
+    {"gpu *", "device:gpu:*", "gpu_*", "npu *", "xpu *", "hpu *", "gcu *", "device:xpu:*",
+     "current device: ", "on device *", "device ordinal *", "cuda:*", "dev *", "gpu:*", "device *",
+     "cuda*", "gpu=*"});
 
 }  // namespace
 

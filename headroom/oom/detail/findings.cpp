@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "headroom/base/text.h"
 #include "headroom/oom/detail/exceptions.h"
 #include "headroom/oom/detail/pattern.h"
 #include "headroom/oom/detail/plain_words.h"
@@ -98,8 +99,9 @@ std::optional<Finding> by_types(Place& place) {
 }
 
 bool says_that_it_failed(const Line& line) {
-  constexpr std::array<std::string_view, 8> kWords{"*error*",    "fatal*", "fail*",     "abort*",
-                                                   "exception*", "panic*", "terminat*", "killed"};
+  constexpr auto kWords =
+      std::to_array<std::string_view>({"*error*", "fatal*", "fail*", "abort*", "exception*",
+                                       "panic*", "terminat*", "killed", "out of memory*~"});
   constexpr std::size_t kShort = 60;  // hardly more than the words themselves
   return line.level == Level::error || line.text.size() <= kShort || matches_any(kWords, line.text);
 }
@@ -107,7 +109,10 @@ bool says_that_it_failed(const Line& line) {
 // A program nobody listed: on which side, as its words and those of its log have it.
 Finding by_side(const Place& place, Span said) {
   const std::string_view near = std::string_view(place.text).substr(0, said.begin + 300);
-  const bool device = speaks_of_device(near), host = speaks_of_host(near);
+  // "(GPU 3) out of memory": the prefix, too.
+  const bool device =
+      speaks_of_device(near) || speaks_of_device(lower(place.line().printed.substr(0, 80)));
+  const bool host = speaks_of_host(near);
   if (device && !host) return {.meaning = Meaning::gpu, .kind = "device_memory", .confidence = 0.8};
   if (host && !device) return {.meaning = Meaning::host, .kind = "host_memory", .confidence = 0.75};
   if (place.log_speaks_of_device && matches("out of memory", near))
@@ -139,47 +144,80 @@ std::string surroundings(const Place& place) {
   return text;
 }
 
-// ENOMEM of an io_uring, of locked memory: a limit, not the memory.
-bool is_of_locked_memory(const Place& place) {
-  constexpr std::array<std::string_view, 6> kWords{"*uring*",   "mlock*", "ulimit -l",
-                                                   "*memlock*", "ibv_*",  "locked memory"};
+// ENOMEM of an io_uring, of locked memory, of huge pages: a limit, not the memory.
+bool is_of_a_limit(const Place& place) {
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"*hugepage*", "huge page*", "eal:", "vfio*", "*uring*", "mlock*", "ulimit -l", "*memlock*",
+       "ibv_*", "locked memory"});
   return is_error_12(place.text) && matches_any(kWords, surroundings(place));
 }
 
-// The card's words for memory of the host that CUDA locks.
+// Where the innermost frame of the traceback above begins; without one, a few lines up.
+std::size_t innermost_frame(const Place& place) {
+  constexpr std::size_t kNoFrame = 4;
+  for (std::size_t i = place.at; i > 0 && place.lines[i - 1].is_quoted; --i)
+    if (matches("file \"*line #", place.lines[i - 1].text)) return i - 1;
+  return place.at > kNoFrame ? place.at - kNoFrame : 0;
+}
+
+// The card's words for memory of the host that CUDA locks: it is the innermost call that failed.
 bool is_of_pinned_memory(const Finding& finding, const Place& place) {
-  constexpr std::array<std::string_view, 5> kCalls{
-      "*.pin_memory(*", "in pin_memory", "*pin_memory=true", "*hostalloc*", "*mallochost*"};
+  constexpr auto kCalls = std::to_array<std::string_view>(
+      {"*.pin_memory(*", "*pin_memory=true", "*hostalloc*", "*mallochost*", "in pin_memory",
+       "*pin_memory.py", "pin memory thread"});
   const bool of_runtime =
       finding.kind == "cuda_runtime" || finding.kind == "cuda_driver" || finding.kind == "hip";
   if (finding.meaning != Meaning::gpu || !of_runtime) return false;
-  const std::size_t first = place.at > 4 ? place.at - 4 : 0;
-  for (std::size_t i = first; i < place.at; ++i)
-    if (place.lines[i].is_quoted && matches_any(kCalls, place.lines[i].text)) return true;
+  for (std::size_t i = innermost_frame(place); i < place.at; ++i)
+    if (matches_any(kCalls, place.lines[i].text)) return true;
   return false;
 }
+
+constexpr auto kStates = std::to_array<std::string_view>(
+    {"running", "completed", "error", "pending", "failed", "timeout", "cancelled"});
 
 // In a list of pods the killed one may be any of them.
 bool is_one_of_many_pods(const Place& place) {
   if (!matches("#/# oomkilled", place.line().text)) return false;
   return std::any_of(place.lines.begin(), place.lines.end(), [](const Line& line) {
-    return matches("#/# *", line.text) &&
-           matches_any(std::array<std::string_view, 4>{"running", "completed", "error", "pending"},
-                       line.text);
+    return matches("#/# *", line.text) && matches_any(kStates, line.text);
+  });
+}
+
+// "882" of "882.batch" and "882|OUT_OF_MEMORY".
+std::string_view number_of_job(std::string_view text) {
+  return text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
+}
+
+// And so in a list of jobs.
+bool is_one_of_many_jobs(const Place& place) {
+  const std::string_view job = number_of_job(place.line().text);
+  if (job.empty()) return false;
+  return std::any_of(place.lines.begin(), place.lines.end(), [&](const Line& line) {
+    const std::string_view other = number_of_job(line.text);
+    return !other.empty() && other != job && matches_any(kStates, line.text);
   });
 }
 
 std::optional<Finding> memory_finding(Place& place) {
   auto finding = by_rules(gpu_rules(), place);
-  if (!finding) finding = by_rules(host_rules(), place);
+  if (!finding) {
+    finding = by_rules(host_rules().first(1), place);
+    if (finding) finding->of_killer = true;
+  }
+  if (!finding) finding = by_rules(host_rules().subspan(1), place);
   if (!finding) finding = by_types(place);
   if (!finding) finding = by_plain_words(place);
   if (!finding) return {};
-  if (is_of_locked_memory(place))
+  // TensorFlow asks for less, again and again, and goes on with what it gets.
+  if (finding->kind == "tensorflow" && finding->confidence <= 0.7) finding->is_weak = true;
+  if (is_of_a_limit(place))
     return Finding{.meaning = Meaning::other, .kind = "memlock", .confidence = 0.9};
   if (is_of_pinned_memory(*finding, place))
     return Finding{.meaning = Meaning::host, .kind = "pinned_memory", .confidence = 0.75};
   if (is_one_of_many_pods(place)) finding->meaning = Meaning::possible;
+  if (matches("out_of_me*", place.text) && is_one_of_many_jobs(place))
+    finding->meaning = Meaning::possible;
   return finding;
 }
 
@@ -191,14 +229,19 @@ std::optional<Finding> bug_in(const Line& line) {
       std::find_if(raised.begin(), raised.end(), [](const Raised& one) { return !one.is_logged; });
   if (first == raised.end() || !is_of_a_bug(first->name)) return {};
   if (is_error_12(line.text) || matches("paging file", line.text)) return {};
-  return Finding{
-      .meaning = Meaning::other, .kind = "python_error", .confidence = 0.9, .is_named = true};
+  // A connection that is lost may be the trace of another process that was killed.
+  constexpr auto kLost = std::to_array<std::string_view>(
+      {"*connection*", "*timeouterror", "*eoferror", "*keyboardinterrupt"});
+  return Finding{.meaning = Meaning::other,
+                 .kind = "python_error",
+                 .confidence = 0.9,
+                 .is_named = !matches_any(kLost, first->name)};
 }
 
 // "Killed" alone, or as a shell tells of a job: "line 28:  8156 Killed    python3 main.py".
 bool is_bare_kill(std::string_view text) {
-  constexpr std::array<std::string_view, 4> kJobs{"line #: # killed", "] # killed", "] killed",
-                                                  "zsh: killed"};
+  constexpr auto kJobs = std::to_array<std::string_view>(
+      {"line #: # killed", "] # killed", "] killed", "zsh: killed"});
   return text == "killed" || text == "killed: 9" || text.starts_with("killed (core") ||
          text.ends_with(" killed") || matches_any(kJobs, text);
 }
@@ -214,8 +257,8 @@ bool is_failure_at_any_level(const Place& place) {
   const bool logged =
       std::any_of(raised.begin(), raised.end(), [](const Raised& one) { return one.is_logged; });
   if (line.level == Level::warning) return ends_traceback || logged;
-  constexpr std::array<std::string_view, 5> kErrors{"*error: ", "*exception: ", "error=*", "err=*",
-                                                    "ggml_*failed*"};
+  constexpr auto kErrors = std::to_array<std::string_view>(
+      {"*error: ", "*exception: ", "error=*", "err=*", "ggml_*failed*"});
   return ends_traceback || logged || matches_any(kErrors, line.text) ||
          line.text.ends_with("error");
 }
@@ -232,10 +275,23 @@ std::optional<Finding> warned_kill(Place& place) {
   return finding;
 }
 
+// "Try reducing batch size": nobody did.
+bool is_recommended(const Rule& rule, const Place& place) {
+  if (rule.meaning != Meaning::survived) return false;
+  const auto found = find(rule.pattern, place.text, place.first_line());
+  constexpr auto kCounsel =
+      std::to_array<std::string_view>({"try", "consider*", "recommend*", "suggest*", "please",
+                                       "by reducing", "by decreasing", "by skipping"});
+  constexpr std::size_t kNear = 60;
+  const std::size_t from = found->end > kNear ? found->end - kNear : 0;
+  return matches_any(kCounsel, place.text.substr(from, found->end - from));
+}
+
 std::optional<Finding> finding_in(Place place) {
   const Line& line = place.line();
   const bool quiet = line.level == Level::debug || line.level == Level::warning;
-  if (const Rule* rule = first_rule(harmless_rules(), place.text, place.first_line()))
+  if (const Rule* rule = first_rule(harmless_rules(), place.text, place.first_line());
+      rule != nullptr && !is_recommended(*rule, place))
     return from(*rule);
   if (line.level == Level::warning && !is_failure_at_any_level(place)) return warned_kill(place);
   if (const Rule* rule = first_rule(named_reasons(), line.text, place.first_line())) {
@@ -262,15 +318,15 @@ std::optional<Finding> finding_in(Place place) {
 
 // Nothing is found in a line without one of these, and most lines have none.
 bool is_worth_a_look(std::string_view text) {
-  constexpr std::array<std::string_view, 50> kTriggers{
-      "memor",    "oom",     "alloc",    "kill",      "error",     "fail",         "status",
-      "exhaust",  "resourc", "space",    "signal",    "fault",     "assert",       "xid",
-      "illegal",  "abort",   "timeout",  "timed out", "cancel",    "limit",        "quota",
-      "capac",    "skip",    "retry",    "recover",   "batch",     "mlx5",         "ndarray",
-      "nvrm",     "corrupt", "died",     "137",       "vram",      "not possible", "bus",
-      "exceed",   "preempt", "watchdog", "invalid",   "cuda",      "align",        " ram",
-      "pressure", "buffer",  "larger",   "exception", "interrupt", "choice",       "starting",
-      "uring"};
+  constexpr auto kTriggers = std::to_array<std::string_view>(
+      {"memor",    "oom",     "alloc",    "kill",      "error",     "fail",         "status",
+       "exhaust",  "resourc", "space",    "signal",    "fault",     "assert",       "xid",
+       "illegal",  "abort",   "timeout",  "timed out", "cancel",    "limit",        "quota",
+       "capac",    "skip",    "retry",    "recover",   "batch",     "mlx5",         "ndarray",
+       "nvrm",     "corrupt", "died",     "137",       "vram",      "not possible", "bus",
+       "exceed",   "preempt", "watchdog", "invalid",   "cuda",      "align",        " ram",
+       "pressure", "buffer",  "larger",   "exception", "interrupt", "choice",       "allouer",
+       "starting", "uring"});
   // Letters that are no ASCII: a message in another language.
   const bool foreign = std::any_of(text.begin(), text.end(),
                                    [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
@@ -281,7 +337,7 @@ bool is_worth_a_look(std::string_view text) {
 
 bool mentions_device_anywhere(const std::vector<Line>& lines) {
   return std::any_of(lines.begin(), lines.end(),
-                     [](const Line& line) { return speaks_of_device(line.text); });
+                     [](const Line& line) { return speaks_of_device(lower(line.printed)); });
 }
 
 }  // namespace

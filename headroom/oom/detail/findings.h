@@ -15,9 +15,10 @@ struct Finding {
   std::string kind;
   double confidence = 0;
   std::size_t line = 0;
-  bool raised = false;    // the message begins with an exception: what ends a program
-  bool is_named = false;  // a reason that is no memory, and no consequence of a want of it
-  bool is_weak = false;   // words that nobody listed, without one of a device
+  bool raised = false;     // the message begins with an exception: what ends a program
+  bool is_named = false;   // a reason that is no memory, and no consequence of a want of it
+  bool of_killer = false;  // of the kernel, a scheduler: who was killed may be somebody else
+  bool is_weak = false;    // words that nobody listed, without one of a device; or tried again
 };
 
 // Of memory: device or host.

@@ -32,8 +32,8 @@ Name name_at(std::string_view text, Span said) {
 }
 
 bool is_off(std::string_view word) {
-  constexpr std::array<std::string_view, 8> kOff{"false", "no",  "null", "none",
-                                                 "nil",   "off", "n/a",  "<nil>"};
+  constexpr auto kOff = std::to_array<std::string_view>(
+      {"false", "no", "null", "none", "nil", "off", "n/a", "<nil>"});
   return is_one_of(word, kOff);
 }
 
@@ -65,27 +65,31 @@ std::string_view key_of(std::string_view before) {
 }
 
 bool is_value_of_setting(std::string_view before) {
-  constexpr std::array<std::string_view, 10> kSettings{"on_*",      "*_on",   "*oom*",   "*regex*",
-                                                       "*pattern*", "retry*", "*policy", "ignore*",
-                                                       "filter*",   "*match*"};
+  constexpr auto kSettings = std::to_array<std::string_view>(
+      {"on_*", "*_on", "*oom*", "*regex*", "*pattern*", "retry*", "*policy", "ignore*", "filter*",
+       "*match*", "content", "prompt", "question", "answer", "title", "subject", "instruction",
+       "completion", "caption"});
   const std::string_view key = key_of(before);
   return !key.empty() && matches_any(kSettings, key);
 }
 
 bool is_of_data(std::string_view text, Span said) {
-  constexpr std::array<std::string_view, 20> kData{
-      "prompt",    "label",    "sample", "input",   "question",    "title",  "user",
-      "assistant", "answer",   "q",      "a",       "target",      "pred",   "prediction",
-      "reference", "sentence", "query",  "caption", "instruction", "example"};
+  constexpr auto kTalk = std::to_array<std::string_view>(
+      {"prompt", "question", "user", "assistant", "answer", "q", "a", "title", "instruction"});
+  constexpr auto kData =
+      std::to_array<std::string_view>({"label", "sample", "input", "target", "pred", "prediction",
+                                       "reference", "sentence", "query", "example"});
   const std::size_t colon = text.find(':');
   if (colon == kNowhere || colon > 24 || colon >= said.begin) return false;
-  const std::size_t value = std::min(text.find_first_not_of(' ', colon + 1), said.begin);
-  const bool quoted = text[value] == '"' || text[value] == '\'';
-  if (!quoted && text.substr(value, said.begin - value).find(':') != kNowhere) return false;
   std::string_view key = text.substr(0, colon);
   key.remove_prefix(std::min(key.find_first_not_of("\"'{"), key.size()));
   while (key.ends_with('"') || key.ends_with('\'') || key.ends_with('s')) key.remove_suffix(1);
-  return is_one_of(take_last_word(key), kData);
+  const std::string_view word = take_last_word(key);
+  if (is_one_of(word, kTalk)) return true;
+  const std::size_t value = std::min(text.find_first_not_of(' ', colon + 1), said.begin);
+  const bool quoted = text[value] == '"' || text[value] == '\'';
+  const bool direct = text.substr(value, said.begin - value).find(':') == kNowhere;
+  return (quoted || direct) && is_one_of(word, kData);
 }
 
 }  // namespace headroom::oom::detail

@@ -49,17 +49,17 @@ struct Replacement {
   std::string_view from, to;
 };
 // Quotes of other languages, blanks that do not break, box drawings of pretty tracebacks.
-constexpr std::array<Replacement, 11> kReplacements{{{"\u2018", "'"},
-                                                     {"\u2019", "'"},
-                                                     {"\u201c", "\""},
-                                                     {"\u201d", "\""},
-                                                     {"\u00ab", "\""},
-                                                     {"\u00bb", "\""},
-                                                     {"\u00a0", " "},
-                                                     {"\u2502", " "},
-                                                     {"\u2503", " "},
-                                                     {"\u2551", " "},
-                                                     {"\uff1a", ":"}}};
+constexpr auto kReplacements = std::to_array<Replacement>({{"\u2018", "'"},
+                                                           {"\u2019", "'"},
+                                                           {"\u201c", "\""},
+                                                           {"\u201d", "\""},
+                                                           {"\u00ab", "\""},
+                                                           {"\u00bb", "\""},
+                                                           {"\u00a0", " "},
+                                                           {"\u2502", " "},
+                                                           {"\u2503", " "},
+                                                           {"\u2551", " "},
+                                                           {"\uff1a", ":"}});
 
 // Straight quotes, ordinary blanks; how many of them stays.
 std::string plain(std::string_view text) {
@@ -90,12 +90,21 @@ std::string with_single_blanks(std::string_view text) {
   return result;
 }
 
-// Behind "(Worker pid=12) ", "[rank0]: ", "[1,0]<stderr>:". What names a place in a source is part
-// of the message: "[metal::malloc] ...".
+// Of a rank, a moment, a level: what stands in square brackets in front of a message. A name of
+// what speaks ("[CUDA] out of memory", "[metal::malloc] ...") is part of the message.
+bool is_about_message(std::string_view bracket) {
+  constexpr auto kLevels = std::to_array<std::string_view>(
+      {"info", "warn*", "error", "fatal", "debug", "trace", "e", "w", "critical"});
+  if (bracket.find("::") != std::string_view::npos) return false;
+  return bracket.find_first_of("0123456789") != std::string_view::npos ||
+         matches_any(kLevels, lower(bracket));
+}
+
+// Behind "(Worker pid=12) ", "[rank0]: ", "[1,0]<stderr>:".
 std::size_t after_bracket(std::string_view text) {
   const std::size_t end = text.find(text[0] == '(' ? ')' : ']');
   if (end == std::string_view::npos || end > 80) return 0;
-  if (text.substr(0, end).find("::") != std::string_view::npos) return 0;
+  if (text[0] == '[' && !is_about_message(text.substr(1, end - 1))) return 0;
   std::size_t next = end + 1;
   if (text.substr(next).starts_with("<stderr>") || text.substr(next).starts_with("<stdout>"))
     next += 8;
@@ -111,20 +120,48 @@ std::size_t after_name_of_test(std::string_view text) {
   return name.find("::") != std::string_view::npos ? dash + 3 : 0;
 }
 
-// Behind "vllm-1 | ", "12: ", "> ", too.
+// A prefix that says who speaks, not when or where in the source: "[rank3]:", "(Worker pid=12)",
+// "[1,0]<stderr>:", "12: ", "trainer-1 | ".
+bool names_speaker(std::string_view prefix) {
+  constexpr auto kSpeakers =
+      std::to_array<std::string_view>({"*rank*#", "*pid=#", "[#,#]<*", "#: ", "worker*#", "*# *|"});
+  return matches_any(kSpeakers, lower(prefix));
+}
+
+// Behind "vllm-1 | ", "rank 3 | ".
+std::size_t after_bar(std::string_view text) {
+  const std::size_t bar = text.find(" | ");
+  if (bar == std::string_view::npos || bar == 0 || bar > 40) return 0;
+  const std::string_view name = trim(text.substr(0, bar));
+  if (name.find_first_not_of("0123456789") == std::string_view::npos) return 0;  // a line of code
+  const bool one_word = name.find(' ') == std::string_view::npos;
+  return one_word || matches("rank #", lower(name)) ? bar + 3 : 0;
+}
+
+// Behind "12: ", "rank 3: ".
+std::size_t after_number_of_rank(std::string_view text) {
+  std::size_t at = lower(text.substr(0, 4)) == "rank" ? 4 : 0;
+  if (at > 0 && at < text.size() && text[at] == ' ') ++at;
+  std::size_t digits = 0;
+  while (at + digits < text.size() && is_digit(text[at + digits])) ++digits;
+  const bool ends = text.substr(std::min(at + digits, text.size())).starts_with(": ");
+  return digits > 0 && digits <= 4 && ends ? at + digits + 2 : 0;
+}
+
+// Behind "> ", too.
 std::size_t after_prefix(std::string_view text) {
   if (text.starts_with("> ") || text.starts_with("E   ")) return 2;
   if (text.starts_with('(') || text.starts_with('[')) return after_bracket(text);
   if (text.starts_with("FAILED ") || text.starts_with("ERROR ")) return after_name_of_test(text);
-  const std::size_t bar = text.find(" | ");
-  if (bar != std::string_view::npos && bar > 0 && bar <= 40 &&
-      text.substr(0, bar).find_first_not_of("0123456789") != std::string_view::npos &&
-      trim(text.substr(0, bar)).find(' ') == std::string_view::npos)
-    return bar + 3;
-  std::size_t digits = 0;
-  while (digits < text.size() && is_digit(text[digits])) ++digits;
-  if (digits > 0 && digits <= 4 && text.substr(digits).starts_with(": ")) return digits + 2;
-  return 0;
+  if (const std::size_t bar = after_bar(text)) return bar;
+  return after_number_of_rank(text);
+}
+
+// "[rank3]:" and "Rank 3 |" are the same.
+std::string letters_and_digits(std::string_view prefix) {
+  std::string name = lower(prefix);
+  std::erase_if(name, [](char c) { return !is_word_character(c); });
+  return name;
 }
 
 struct Prefixes {
@@ -132,21 +169,15 @@ struct Prefixes {
   std::string who;
 };
 
-// A prefix that says who speaks, not when or where in the source: "[rank3]:", "(Worker pid=12)",
-// "[1,0]<stderr>:", "12: ".
-bool names_speaker(std::string_view prefix) {
-  constexpr std::array<std::string_view, 5> kSpeakers{"*rank*#", "*pid=#", "[#,#]<*",
-                                                      "#: ", "worker*#"};
-  return matches_any(kSpeakers, lower(prefix));
-}
-
 Prefixes prefixes_of(std::string_view text) {
   Prefixes prefixes{.end = after_blanks(text, 0), .who = {}};
   for (int i = 0; i < 4; ++i) {
     const std::string_view rest = text.substr(prefixes.end);
     const std::size_t size = after_prefix(rest);
     if (size == 0 || after_blanks(rest, size) >= rest.size()) break;
-    if (names_speaker(rest.substr(0, size))) prefixes.who += trim(rest.substr(0, size));
+    const std::string name = letters_and_digits(rest.substr(0, size));
+    const bool better = prefixes.who.empty() || name.find("rank") != std::string::npos;
+    if (names_speaker(rest.substr(0, size)) && better) prefixes.who = name;
     prefixes.end = after_blanks(text, prefixes.end + size);
   }
   return prefixes;
@@ -159,22 +190,23 @@ struct Word {
 
 // As loggers write it, near the beginning of a line. The first that is found counts.
 Level level_by_word(std::string_view head) {
-  constexpr std::array<Word, 16> kWords{{{"ERROR", Level::error},
-                                         {"CRITICAL", Level::error},
-                                         {"FATAL", Level::error},
-                                         {"NCCL WARN", Level::error},  // its only word for an error
-                                         {"WARNING", Level::warning},
-                                         {"WARN", Level::warning},
-                                         {"*Warning: ", Level::warning},
-                                         {"warning: ", Level::warning},
-                                         {"INFO", Level::debug},
-                                         {"DEBUG", Level::debug},
-                                         {"level=warn*", Level::warning},
-                                         {"level=info", Level::debug},
-                                         {"level\":*\"warn*", Level::warning},
-                                         {"level\":*\"info", Level::debug},
-                                         {"severity\":*\"warn*", Level::warning},
-                                         {"severity\":*\"info", Level::debug}}};
+  constexpr auto kWords =
+      std::to_array<Word>({{"ERROR", Level::error},
+                           {"CRITICAL", Level::error},
+                           {"FATAL", Level::error},
+                           {"NCCL WARN", Level::error},  // its only word for an error
+                           {"WARNING", Level::warning},
+                           {"WARN", Level::warning},
+                           {"*Warning: ", Level::warning},
+                           {"warning: ", Level::warning},
+                           {"INFO", Level::debug},
+                           {"DEBUG", Level::debug},
+                           {"level=warn*", Level::warning},
+                           {"level=info", Level::debug},
+                           {"level\":*\"warn*", Level::warning},
+                           {"level\":*\"info", Level::debug},
+                           {"severity\":*\"warn*", Level::warning},
+                           {"severity\":*\"info", Level::debug}});
   std::size_t first = head.size();
   Level level = Level::none;
   for (const Word& word : kWords) {
@@ -190,19 +222,19 @@ Level level_by_word(std::string_view head) {
 // TensorRT's ("[E] [TRT]"), Optuna's ("[W 2025-01-31"), PyTorch's ("[W928 07:22:40"), ONNX
 // Runtime's ("[E:onnxruntime"). TensorFlow's W is its last word in many a failure: no level at all.
 Level level_by_letter(std::string_view head) {
-  constexpr std::array<Word, 13> kLetters{{{": I tensorflow/", Level::debug},
-                                           {": I external/", Level::debug},
-                                           {": E tensorflow/", Level::error},
-                                           {"[E] ", Level::error},
-                                           {"[W] ", Level::warning},
-                                           {"[I] ", Level::debug},
-                                           {"[W #-#-#", Level::warning},
-                                           {"[I #-#-#", Level::debug},
-                                           {"[W# #:#", Level::warning},
-                                           {"[W *.cpp:#", Level::warning},
-                                           {"[E:onnx*", Level::error},
-                                           {"[W:onnx*", Level::warning},
-                                           {"[I:onnx*", Level::debug}}};
+  constexpr auto kLetters = std::to_array<Word>({{": I tensorflow/", Level::debug},
+                                                 {": I external/", Level::debug},
+                                                 {": E tensorflow/", Level::error},
+                                                 {"[E] ", Level::error},
+                                                 {"[W] ", Level::warning},
+                                                 {"[I] ", Level::debug},
+                                                 {"[W #-#-#", Level::warning},
+                                                 {"[I #-#-#", Level::debug},
+                                                 {"[W# #:#", Level::warning},
+                                                 {"[W *.cpp:#", Level::warning},
+                                                 {"[E:onnx*", Level::error},
+                                                 {"[W:onnx*", Level::warning},
+                                                 {"[I:onnx*", Level::debug}});
   for (const Word& letter : kLetters)
     if (matches(letter.pattern, head)) return letter.level;
   if (head.starts_with("I tensorflow/")) return Level::debug;

@@ -105,7 +105,7 @@ std::optional<Span> find(std::string_view pattern, std::string_view text, std::s
   const std::string_view first = pattern.substr(0, star);
   const std::string_view rest =
       star == std::string_view::npos ? std::string_view{} : pattern.substr(star + 1);
-  while (true) {
+  while (!first.empty()) {
     const auto found = find_piece(first, text, from, begins_before,
                                   {.front = edges.front, .back = rest.empty() && edges.back});
     if (!found) return {};
@@ -113,6 +113,7 @@ std::optional<Span> find(std::string_view pattern, std::string_view text, std::s
       return Span{found->begin, *end};
     from = found->begin + 1;
   }
+  return {};
 }
 
 bool matches(std::string_view pattern, std::string_view text) {

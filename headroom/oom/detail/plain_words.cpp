@@ -7,75 +7,95 @@ namespace headroom::oom::detail {
 namespace {
 
 // Enough by themselves.
-constexpr std::array<std::string_view, 25> kWants{"out of memory",
-                                                  "out-of-memory",
-                                                  "outofmemory",
-                                                  "out_of_memory",
-                                                  "*error_out_of_memory",
-                                                  "*status_out_of_memory",
-                                                  "*erroroutofmemory",
-                                                  "oom error",
-                                                  "out of gpu*memory",
-                                                  "out of device*memory",
-                                                  "ran out of*memory",
-                                                  "insufficient memory",
-                                                  "insufficient*memory available",
-                                                  "not enough memory",
-                                                  "not enough free memory",
-                                                  "not enough available memory",
-                                                  "not enough*memory available",
-                                                  "no more memory",
-                                                  "memory exhausted",
-                                                  "memory is exhausted",
-                                                  "memory limit exceeded",
-                                                  "exceed*memory limit",
-                                                  "内存不足",
-                                                  "显存不足",
-                                                  "メモリ不足"};
+constexpr auto kWants = std::to_array<std::string_view>({"out of memory",
+                                                         "out-of-memory",
+                                                         "*outofmemory",
+                                                         "*out_of_memory",
+                                                         "oom error",
+                                                         "out of gpu*memory",
+                                                         "out of device*memory",
+                                                         "ran out of*memory",
+                                                         "run out of*memory",
+                                                         "insufficient memory",
+                                                         "insufficient*memory available",
+                                                         "not enough memory",
+                                                         "not enough free memory",
+                                                         "not enough available memory",
+                                                         "not enough*memory available",
+                                                         "no more memory",
+                                                         "memory exhausted",
+                                                         "memory is exhausted",
+                                                         "memory limit exceeded",
+                                                         "exceed*memory limit",
+                                                         "内存不足",
+                                                         "显存不足",
+                                                         "メモリ不足"});
 
 // An allocation that did not come about, in the order in which it is said.
-constexpr std::array<std::string_view, 14> kRefusals{
-    "failed to alloc*", "fail to alloc*",   "failure to alloc*", "fails to alloc*",
-    "could not alloc*", "couldn't alloc*",  "cannot alloc*",     "can't alloc*",
-    "can not alloc*",   "unable to alloc*", "unable to reserve", "error alloc*",
-    "error in alloc*",  "failed alloc*"};
-constexpr std::array<std::string_view, 5> kRefused{"*allocation failed", "*allocation failure",
-                                                   "*allocation error", "alloc* failed",
-                                                   "malloc* failed"};
+constexpr auto kRefusals = std::to_array<std::string_view>(
+    {"failed to alloc*", "fail to alloc*", "failure to alloc*", "fails to alloc*",
+     "could not alloc*", "couldn't alloc*", "cannot alloc*", "can't alloc*", "can not alloc*",
+     "unable to alloc*", "unable to reserve", "error alloc*", "error in alloc*", "failed alloc*"});
+constexpr auto kRefused =
+    std::to_array<std::string_view>({"*allocation failed", "*allocation failure",
+                                     "*allocation error", "alloc* failed", "malloc* failed"});
 
-// Within a few words of the refusal.
-bool names_memory(std::string_view near) {
-  constexpr std::array<std::string_view, 14> kObjects{
-      "memory", "buffer*",  "tensor*", "vector*",  "array*", "byte*", "~",
-      "heap",   "*malloc*", "matrix",  "kv cache", "ram",    "vram",  "workspace"};
-  return matches_any(kObjects, near);
+constexpr auto kMemory = std::to_array<std::string_view>(
+    {"memory", "buffer*", "tensor*", "vector*", "array*", "byte*", "~", "heap", "*malloc*",
+     "matrix", "ram", "kv cache", "vram", "workspace"});
+constexpr auto kOtherThings = std::to_array<std::string_view>(
+    {"quota*", "partition*", "slot*", "gres", "nodes", "ip", "ip address*", "port*", "tls",
+     "license*", "tty", "pty", "device id*", "channel*", "resources", "cpus", "thread*",
+     "connection*"});
+
+template <typename Patterns>
+std::size_t first_of(const Patterns& patterns, std::string_view text) {
+  std::size_t first = std::string_view::npos;
+  for (const std::string_view pattern : patterns)
+    if (const auto found = find(pattern, text)) first = std::min(first, found->begin);
+  return first;
 }
 
-bool names_something_else(std::string_view near) {
-  constexpr std::array<std::string_view, 18> kOthers{
-      "quota*",      "partition*", "slot*",     "gres",     "nodes",   "ip",
-      "ip address*", "port*",      "tls",       "license*", "tty",     "pty",
-      "device id*",  "channel*",   "resources", "cpus",     "thread*", "connection*"};
-  return matches_any(kOthers, near);
+// "failed to allocate": what comes first behind it is what was refused.
+bool refuses_memory(std::string_view text, Span said) {
+  const std::string_view behind = text.substr(said.end, 60);
+  return first_of(kMemory, behind) < first_of(kOtherThings, behind);
 }
 
-std::string_view near(std::string_view text, Span said, std::size_t before, std::size_t behind) {
-  const std::size_t begin = said.begin > before ? said.begin - before : 0;
-  return text.substr(begin, said.end + behind - begin);
+// "memory allocation failed": it stands on either side.
+bool is_of_memory(std::string_view text, Span said) {
+  const std::size_t begin = said.begin > 30 ? said.begin - 30 : 0;
+  const std::string_view around = text.substr(begin, said.end + 60 - begin);
+  return matches_any(kMemory, around) && !matches_any(kOtherThings, around);
 }
 
-bool is_of_memory(std::string_view text, Span said, std::size_t before) {
-  const std::string_view around = near(text, said, before, 60);
-  return names_memory(around) && !names_something_else(around);
+// "cl_error_out_of_memory", "out_of_memory": codes; but "test_out_of_memory" names something else.
+bool is_code(std::string_view text, Span said) {
+  std::size_t begin = said.begin;
+  while (begin > 0 && is_word_character(text[begin - 1])) --begin;
+  const std::string_view before = text.substr(begin, said.begin - begin);
+  constexpr auto kCodes =
+      std::to_array<std::string_view>({"*err*", "*status*", "cl_", "gl_", "vk_", "*result*", "e_"});
+  return before.empty() || matches_any(kCodes, before);
 }
 
-// "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options.
+// "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options, of
+// what deals with it.
 bool is_name_in_passing(std::string_view text, Span said) {
+  constexpr auto kDealsWithIt =
+      std::to_array<std::string_view>({"killer", "handl*", "polic*", "protect*", "guard*",
+                                       "detect*", "check*", "retr*", "test*", "(oom) killer"});
   const std::string_view words = text.substr(said.begin, said.end - said.begin);
   const std::string_view before = text.substr(0, said.begin);
+  const std::string_view behind = text.substr(said.end, 16);
+  for (const std::string_view noun : kDealsWithIt)
+    if (const auto found = find(noun, behind); found && found->begin == 1) return true;
   if (words == "out-of-memory")
     return before.ends_with('-') || text.substr(said.end).starts_with('-');
+  if (words == "out_of_memory") return !is_code(text, said);
   if (words != "outofmemory") return false;
+  if (!is_code(text, said)) return true;
+  if (said.begin > 0 && is_word_character(text[said.begin - 1])) return false;
   const std::size_t last = before.find_last_not_of(' ');
   if (last == std::string_view::npos || before[last] == ':') return false;
   return !before.ends_with('(') || (last > 0 && is_word_character(before[last - 1]));
@@ -107,33 +127,34 @@ std::optional<Span> want_of_memory(std::string_view text, std::size_t first_line
   const auto is_want = [&](Span said) {
     return said.end - said.begin < kFar && !is_name_in_passing(text, said);
   };
-  const auto is_refusal = [&](Span said) { return is_of_memory(text, said, 0); };
-  const auto is_refused = [&](Span said) { return is_of_memory(text, said, 30); };
   look_for(search, kWants, is_want, first);
-  look_for(search, kRefusals, is_refusal, first);
-  look_for(search, kRefused, is_refused, first);
+  look_for(
+      search, kRefusals, [&](Span said) { return refuses_memory(text, said); }, first);
+  look_for(
+      search, kRefused, [&](Span said) { return is_of_memory(text, said); }, first);
   return first;
 }
 
 bool speaks_of_device(std::string_view text) {
-  constexpr std::array<std::string_view, 30> kWords{
-      "cuda*", "gpu*",    "vram",   "hip",       "rocm*",        "xpu",     "npu*",      "hpu",
-      "mps",   "metal",   "vulkan", "hbm",       "device*",      "nvidia*", "cufft*",    "cublas*",
-      "sycl*", "opencl*", "cudnn*", "tpu",       "neuron*",      "mlx*",    "direct3d*", "directx*",
-      "cupy*", "nccl*",   "physx",  "tensorrt*", "accelerator*", "显存"};
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"cuda*",   "gpu*",    "vram",    "hip",       "rocm*",        "xpu",
+       "npu*",    "hpu",     "mps",     "metal",     "vulkan",       "hbm",
+       "device*", "nvidia*", "cufft*",  "cublas*",   "sycl*",        "opencl*",
+       "cudnn*",  "tpu",     "neuron*", "mlx*",      "direct3d*",    "directx*",
+       "cupy*",   "nccl*",   "physx",   "tensorrt*", "accelerator*", "显存"});
   return matches_any(kWords, text);
 }
 
 bool speaks_of_host(std::string_view text) {
-  constexpr std::array<std::string_view, 9> kWords{"cpu*",          "ram",    "host*",
-                                                   "system memory", "swap*",  "malloc*",
-                                                   "heap",          "new [*", "virtual memory"};
+  constexpr auto kWords =
+      std::to_array<std::string_view>({"cpu*", "ram", "host*", "system memory", "swap*", "malloc*",
+                                       "heap", "new [*", "virtual memory"});
   return matches_any(kWords, text);
 }
 
 bool is_error_12(std::string_view text) {
-  constexpr std::array<std::string_view, 6> kWords{
-      "cannot allocate memory", "errno 12", "errno=12", "errno: 12", "os error 12", "enomem"};
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"cannot allocate memory", "errno 12", "errno=12", "errno: 12", "os error 12", "enomem"});
   return matches_any(kWords, text);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -13,28 +14,35 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr std::array<std::string_view, 9> kSteps{"step",  "steps",   "iter",  "iters", "iteration",
-                                                 "batch", "batches", "round", "train*"};
-constexpr std::array<std::string_view, 12> kItems{"trial",  "run",    "fold",  "job",
-                                                  "task",   "file",   "item",  "sample",
-                                                  "config", "prompt", "chunk", "request"};
+constexpr auto kSteps = std::to_array<std::string_view>(
+    {"step", "steps", "iter", "iters", "iteration", "batch", "batches", "round", "train*"});
+constexpr auto kItems =
+    std::to_array<std::string_view>({"trial", "run", "fold", "job", "task", "file", "item",
+                                     "sample", "config", "prompt", "chunk", "request"});
 
 bool shows_measures(std::string_view text) {
-  constexpr std::array<std::string_view, 14> kMeasures{
-      "*loss*#", "acc*#", "lr*#",      "eta*#",    "*it/s",    "*s/it", "*sec/step",
-      "*s/step", "ppl*#", "samples/s", "tokens/s", "reward*#", "ok",    "*frame/s"};
+  constexpr auto kMeasures = std::to_array<std::string_view>(
+      {"*loss*#", "acc*#", "lr*#", "eta*#", "*it/s", "*s/it", "*sec/step", "*s/step", "ppl*#",
+       "samples/s", "tokens/s", "reward*#", "ok", "*frame/s"});
   return matches_any(kMeasures, text);
 }
 
+// Of a bar: other ranks load and fetch while one fails.
+bool shows_preparation(std::string_view text) {
+  constexpr auto kWork =
+      std::to_array<std::string_view>({"loading", "download*", "fetching", "map", "token*"});
+  return matches_any(kWork, text);
+}
+
 bool says_done(std::string_view text) {
-  constexpr std::array<std::string_view, 8> kDone{"ok",        "done",  "finished", "completed",
-                                                  "succeeded", "value", "score",    "saved"};
+  constexpr auto kDone = std::to_array<std::string_view>(
+      {"ok", "done", "finished", "completed", "succeeded", "value", "score", "saved"});
   return matches_any(kDone, text);
 }
 
 bool says_failed(std::string_view text) {
-  constexpr std::array<std::string_view, 5> kFailed{"fail*", "error*", "*error", "crashed",
-                                                    "out of memory"};
+  constexpr auto kFailed =
+      std::to_array<std::string_view>({"fail*", "error*", "*error", "crashed", "out of memory"});
   return matches_any(kFailed, text);
 }
 
@@ -78,25 +86,27 @@ std::optional<double> number_of_step(std::string_view text) {
   return {};
 }
 
-// "trial 7 finished", "[18/400] ok".
+// The kind of an item and its number: "trial 7 finished", "[18/400] ok", {"batch": 64, "status":
+// "ok"}.
+constexpr std::size_t kKinds = kItems.size() + kSteps.size() + 1;
+
 std::optional<Progress> item_of(const Line& line) {
   const bool failed = says_failed(line.text);
   if (!failed && !says_done(line.text)) return {};
   Progress item{.of = Progress::Of::items, .failed = failed};
-  for (const std::string_view word : kItems) {
+  const auto has_number = [&](std::string_view word) {
     ++item.outer;
     const auto number = number_of(line.text, word);
-    if (!number) continue;
-    item.inner = *number;
-    return item;
-  }
+    item.inner = number.value_or(0);
+    return number.has_value();
+  };
+  if (std::any_of(kItems.begin(), kItems.end(), has_number)) return item;
+  if (std::any_of(kSteps.begin(), kSteps.end(), has_number)) return item;
   const std::string_view printed = trim(line.printed);
-  if (find("[#/#]", printed, 1)) {
-    item.outer = 0;
-    item.inner = number_behind(printed, 0).value_or(0);
-    return item;
-  }
-  return {};
+  if (!find("[#/#]", printed, 1)) return {};
+  item.outer = 0;
+  item.inner = number_behind(printed, 0).value_or(0);
+  return item;
 }
 
 std::optional<Progress> progress_of(const Line& line, double& epoch) {
@@ -104,9 +114,10 @@ std::optional<Progress> progress_of(const Line& line, double& epoch) {
   if (line.is_quoted || trim(line.printed).starts_with("wandb:")) return {};
   const auto outer = number_of(line.text, "epoch");
   epoch = outer.value_or(epoch);
-  if (auto item = item_of(line)) return item;
+  const bool measured = shows_measures(line.text);
+  if (auto item = item_of(line); item && !(item->failed && measured)) return item;
   const bool done = says_done(line.text) && !says_failed(line.text);
-  if (!shows_measures(line.text) && !done) return {};
+  if ((!measured && !done) || shows_preparation(line.text)) return {};
   const auto inner = number_of_step(line.text);
   if (!inner && !outer) return {};
   return Progress{.of = matches("*%|*", line.text) ? Progress::Of::bar : Progress::Of::steps,
@@ -132,12 +143,23 @@ Rises rises_of(const std::vector<Progress>& progress, std::size_t after) {
     if (one.failed) {
       rises.own = rises.own || close;
     } else if (one.line > after && !(last && place(*last) == place(one))) {
-      const bool falls = last && last->line > after && place(one) < place(*last);
+      // Steps count upwards; items may be done in any order.
+      const bool falls =
+          one.of != Progress::Of::items && last && last->line > after && place(one) < place(*last);
       rises.count += falls ? 0 : 1;
     }
     last = &one;
   }
   return rises;
+}
+
+// Where ranks say who speaks, only the same one's steps count.
+std::vector<Progress> of_speaker(const std::vector<Line>& lines,
+                                 const std::vector<Progress>& progress, const std::string& who) {
+  std::vector<Progress> own;
+  std::copy_if(progress.begin(), progress.end(), std::back_inserter(own),
+               [&](const Progress& one) { return lines[one.line].who == who; });
+  return own;
 }
 
 }  // namespace
@@ -155,10 +177,7 @@ std::vector<Progress> progress_in(const std::vector<Line>& lines) {
 
 bool goes_on(const std::vector<Line>& lines, const std::vector<Progress>& progress,
              std::size_t after, bool ended_well) {
-  // Where a rank says who speaks, only its own steps count for it.
-  std::vector<Progress> own;
-  for (const Progress& one : progress)
-    if (lines[after].who.empty() || lines[after].who == lines[one.line].who) own.push_back(one);
+  const std::vector<Progress> own = of_speaker(lines, progress, lines[after].who);
   const auto rises = [&](auto&& belongs) {
     std::vector<Progress> some;
     std::copy_if(own.begin(), own.end(), std::back_inserter(some), belongs);
@@ -169,7 +188,7 @@ bool goes_on(const std::vector<Line>& lines, const std::vector<Progress>& progre
   if (steps.count >= (ended_well ? 1 : 2)) return true;
   const auto bars = rises([](const Progress& one) { return one.of == Progress::Of::bar; });
   if (bars.count >= (ended_well ? 1 : 3)) return true;
-  for (std::size_t kind = 0; kind <= kItems.size(); ++kind) {
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
     const auto items = rises([&](const Progress& one) {
       return one.of == Progress::Of::items && one.outer == static_cast<double>(kind);
     });

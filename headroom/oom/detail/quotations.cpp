@@ -44,10 +44,9 @@ bool is_python_frame(std::string_view text) {
 
 // A frame of a stack, as Java, JavaScript, PyTorch, gdb, MXNet, Go and the kernel print them.
 bool is_frame(std::string_view text) {
-  if (text.starts_with("at "))
-    return text.find('(') != std::string_view::npos || matches(":#:#", text);
+  if (text.starts_with("at ")) return text.ends_with(')') || matches(":#:#", text);
   const std::string_view word = text.substr(0, text.find(' '));
-  const bool called_with_address = matches("*(0x*", word);
+  const bool called_with_address = matches("*(0x*", word) && text.ends_with(')');
   const bool at_offset = matches("*+0x*/0x*", word);  // "out_of_memory+0x109/0x510"
   return called_with_address || at_offset ||
          starts_with_any(text, {"frame #", "[bt] (", "0x", "#0 ", "#1 ", "#2 ", "#3 ", "#4 "});
@@ -66,7 +65,8 @@ bool is_numbered_code(std::string_view text) {
 // "logs/a.log:88: ..." found something in another program's log.
 bool is_of_a_log(std::string_view text) {
   const std::string_view head = text.substr(0, text.find(' '));
-  return matches_any(std::array<std::string_view, 4>{"*.log:", "*.txt:", "*.out:", "*.err:"}, head);
+  return matches_any(std::to_array<std::string_view>({"*.log:", "*.txt:", "*.out:", "*.err:"}),
+                     head);
 }
 
 // "--oom-retries n ...", "-b, --batch n": of a help text or a command line.
@@ -123,14 +123,16 @@ bool is_mark_of_gtest(std::string_view printed) {
 // "a.py::test_b PASSED", "test_a (b.C) ... ok", "test a::b ... ok", "12/40 Test #12: ...",
 // "--- FAIL: TestA (0.00s)", "not ok 4 ...": what runs tests names them.
 bool is_result_of_test(std::string_view text, std::string_view printed) {
-  constexpr std::array<std::string_view, 6> kResults{"PASSED", "FAILED", "SKIPPED",
-                                                     "XFAIL",  "XPASS",  "ERROR"};
+  constexpr auto kResults =
+      std::to_array<std::string_view>({"PASSED", "FAILED", "SKIPPED", "XFAIL", "XPASS", "ERROR"});
   if (matches("*.py::*", text) && matches_any(kResults, printed)) return true;
-  constexpr std::array<std::string_view, 7> kEnds{
-      "... ok", "... fail", "... failed", "... passed", "... error", "... skipped", "... ignored"};
+  constexpr auto kEnds =
+      std::to_array<std::string_view>({"... ok", "... fail", "... failed", "... passed",
+                                       "... error", "... skipped", "... ignored"});
   for (const std::string_view end : kEnds)
-    if (text.ends_with(end)) return true;
-  if (starts_with_any(printed, {"PASS ", "FAIL "})) return true;
+    if (text.ends_with(end) && matches("*test*", text)) return true;
+  const bool named = matches_any(std::to_array<std::string_view>({"*::*", "*/*"}), text);
+  if (named && starts_with_any(printed, {"PASS ", "FAIL "})) return true;
   if (text.starts_with("ok ") && text.size() > 3 && is_digit(text[3])) return true;
   return text.find("test #") != std::string_view::npos ||
          starts_with_any(text, {"--- pass:", "--- fail:", "--- skip:", "=== run", "not ok ",
@@ -140,8 +142,8 @@ bool is_result_of_test(std::string_view text, std::string_view printed) {
 
 // "____ test_a ____", "==== short test summary ====": pytest's.
 bool is_heading(std::string_view text) {
-  constexpr std::array<std::string_view, 5> kWords{"*test*", "passed", "failed", "failures",
-                                                   "errors"};
+  constexpr auto kWords =
+      std::to_array<std::string_view>({"*test*", "passed", "failed", "failures", "errors"});
   const bool ruled = (text.starts_with("==") && text.ends_with("==")) ||
                      (text.starts_with("__") && text.ends_with("__"));
   return ruled && matches_any(kWords, text);
@@ -244,7 +246,8 @@ bool is_numbered_name(std::string_view text) {
 // "retry_on:" and items below it. What "errors:" lists has happened; an item with a colon is a
 // figure.
 bool opens_list(std::string_view text) {
-  constexpr std::array<std::string_view, 4> kFailures{"*err*", "*exception*", "*fail*", "*caus*"};
+  constexpr auto kFailures =
+      std::to_array<std::string_view>({"*err*", "*exception*", "*fail*", "*caus*"});
   return text.ends_with(':') && !matches_any(kFailures, text);
 }
 

@@ -27,10 +27,18 @@ bool is_in_call(std::string_view text, std::size_t at) {
   return open != kNowhere && text[open] == '(' && open > 0 && is_word_character(text[open - 1]);
 }
 
+// "memoryerror: ('error allocating ...', 'you might ...')": all that was said when it was raised.
+bool is_raised_with(std::string_view text, std::size_t at) {
+  const std::size_t open = open_bracket(text, at);
+  if (open == kNowhere || text[open] != '(') return false;
+  const std::string_view key = key_of(text.substr(0, open));
+  return key.ends_with("error") || key.ends_with("exception");
+}
+
 // errors: ["..."] tells of failures, retry_on: ["..."] does not.
 bool names_failures(std::string_view key) {
-  constexpr std::array<std::string_view, 6> kFailures{"*err*",   "*exception*", "*fail*",
-                                                      "*detail", "msg",         "message"};
+  constexpr auto kFailures = std::to_array<std::string_view>(
+      {"*err*", "*exception*", "*fail*", "*detail", "msg", "message"});
   return !key.empty() && matches_any(kFailures, key);
 }
 
@@ -44,10 +52,11 @@ std::string_view word_before(std::string_view text, std::size_t at) {
 }
 
 bool is_outcome(std::string_view element) {
-  constexpr std::array<std::string_view, 22> kOutcomes{
-      "ok",      "error",   "abort*", "retry",     "skip*",   "complet*",  "fail*",      "time*out",
-      "cancel*", "killed",  "*oom*",  "terminat*", "success", "succeeded", "node*fail*", "preempt*",
-      "running", "pending", "never",  "crash*",    "halve",   "unknown"};
+  constexpr auto kOutcomes = std::to_array<std::string_view>(
+      {"ok",      "error",     "abort*",     "retry",    "skip*",   "complet*",
+       "fail*",   "time*out",  "cancel*",    "killed",   "*oom*",   "terminat*",
+       "success", "succeeded", "node*fail*", "preempt*", "running", "pending",
+       "never",   "crash*",    "halve",      "unknown"});
   return matches_any(kOutcomes, element);
 }
 
@@ -65,7 +74,7 @@ std::optional<Quote> quote_around(std::string_view text, Span said) {
 }
 
 bool is_in_list(std::string_view text, Quote quote) {
-  if (is_in_call(text, quote.open)) return false;
+  if (is_in_call(text, quote.open) || is_raised_with(text, quote.open)) return false;
   const std::size_t before = text.substr(0, quote.open).find_last_not_of(' ');
   const std::size_t after = text.find_first_not_of(' ', quote.close + 1);
   const auto is_between = [&](std::size_t at) {
@@ -82,16 +91,18 @@ bool is_in_list(std::string_view text, Quote quote) {
 }
 
 bool is_citation(std::string_view text, Quote quote) {
-  constexpr std::array<std::string_view, 36> kFailing{
-      "*error", "fail*",   "failure", "exception", "fatal", "description", "with",    "to",
-      "reason", "message", "panic*",  "at",        "what",  "of",          "because", "code",
-      "got",    "return*", "status",  "result*",   "state", "raised",      "threw",   "thrown",
-      "throws", "caught",  "due",     "by",        "from",  "cause",       "event",   "err",
-      "output", "stderr",  "stdout",  "main"};
-  const std::string_view word = word_before(text, quote.open);
+  constexpr auto kFailing = std::to_array<std::string_view>(
+      {"*error", "fail*",   "failure", "exception", "fatal", "description", "with",    "to",
+       "reason", "message", "panic*",  "at",        "what",  "of",          "because", "code",
+       "got",    "return*", "status",  "result*",   "state", "raised",      "threw",   "thrown",
+       "throws", "caught",  "due",     "by",        "from",  "cause",       "event",   "err",
+       "output", "stderr",  "stdout",  "main"});
+  std::string_view word = word_before(text, quote.open);
+  if (!word.empty() && word.find_first_not_of("0123456789") == kNowhere)  // error 2 "out of memory"
+    word = word_before(text, static_cast<std::size_t>(word.data() - text.data()));
   if (!word.empty()) return !matches_any(kFailing, word);
-  constexpr std::array<std::string_view, 6> kGoesOn{" is not", " not in", " not found",
-                                                    " in ",    " or ",    " and "};
+  constexpr auto kGoesOn =
+      std::to_array<std::string_view>({" is not", " not in", " not found", " or "});
   const std::string_view behind = text.substr(quote.close + 1);
   return std::any_of(kGoesOn.begin(), kGoesOn.end(),
                      [&](std::string_view words) { return behind.starts_with(words); });

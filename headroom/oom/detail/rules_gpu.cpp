@@ -69,6 +69,7 @@ constexpr std::array kPinned{
     host("pinned_memory", 0.75, "hiphostmalloc*out of memory"),
     host("pinned_memory", 0.75, "failed to allocate*pinned*memory"),
     host("pinned_memory", 0.75, "failed to allocate*page-locked"),
+    host("pinned_memory", 0.75, "failed to cuda host alloc*"),
 };
 
 // PyTorch's caching allocators; the wording of cudaMallocAsync never says "CUDA out of memory".
@@ -209,6 +210,12 @@ constexpr std::array kFrameworks{
     gpu("vllm", 0.9, "larger than the available kv cache memory"),
     gpu("vllm", 0.85, "larger than the maximum number of tokens that can be stored in kv cache"),
     gpu("vllm", 0.9, "free memory on device*less than desired gpu memory utilization"),
+    gpu("stable_diffusion", 0.85, "not enough memory, use lower resolution"),
+    gpu("sglang", 0.85, "prefill out of memory"),
+    gpu("sglang", 0.85, "decode out of memory"),
+    gpu("nvjpeg", 0.85, "nvjpeg_status_allocator_failure"),
+    gpu("nvjpeg", 0.85, "nvjpeg memory allocation failure"),
+    gpu("openvino", 0.75, "exceed*max size of memory object allocation"),
     gpu("vllm", 0.85, "not enough memory*mem-fraction-static"),
     gpu("vllm", 0.85, "not enough memory to handle # prefill tokens"),
     gpu("vllm", 0.85, "not enough gpu memory"),
@@ -309,7 +316,7 @@ constexpr std::array kOtherDevices{
     gpu("hpu", 0.9, "pt_devmem allocation failed for size"),
     gpu("hpu", 0.85, "workspace allocation*size*failed"),
     gpu("hpu", 0.85, "device memory allocation failed"),
-    gpu("npu", 0.85, "error code is 207001"),
+    gpu("npu", 0.85, "207001"),  // ACL_ERROR_RT_MEMORY_ALLOCATION
     gpu("npu", 0.85, "aclrtmalloc*fail*"),
     gpu("npu", 0.85, "call rtmalloc fail*"),
     gpu("npu", 0.85, "el0004"),
@@ -334,6 +341,9 @@ constexpr std::array kOtherDevices{
     gpu("vulkan", 0.85, "*erroroutofdevicememory"),
     gpu("vulkan", 0.85, "*error_out_of_device_memory"),
     gpu("vulkan", 0.7, "*outofdevicememory"),
+    gpu("vulkan", 0.85, "vk* failed -2"),  // VK_ERROR_OUT_OF_DEVICE_MEMORY
+    gpu("optix", 0.85, "*_device_out_of_memory"),
+    gpu("tegra", 0.7, "nvmapmem*error 12"),
     gpu("opengl", 0.8, "gl_out_of_memory"),
     gpu("directml", 0.7, "*8007000e"),
     gpu("directx", 0.8, "out of video memory"),

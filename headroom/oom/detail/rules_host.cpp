@@ -15,6 +15,8 @@ constexpr Rule possible(std::string_view kind, std::string_view pattern) {
 
 // Who ends processes for want of memory, and says so.
 constexpr std::array kKillers{
+    possible("database", "query exceeded*memory limit*"),
+    possible("database", "memory limit (for query) exceeded"),
     host("kernel", 0.95, "out of memory: kill*"),
     host("kernel", 0.95, "oom-kill:constraint*"),
     host("kernel", 0.9, "invoked oom-killer"),
@@ -23,7 +25,8 @@ constexpr std::array kKillers{
     host("kernel", 0.85, "killed process #*total-vm"),
     host("systemd", 0.9, "killed by the oom killer"),
     host("systemd", 0.9, "failed with result 'oom-kill'"),
-    host("systemd", 0.9, "systemd-oomd*killed"),
+    host("systemd", 0.9, "systemd-oomd*: killed /*"),
+    host("systemd", 0.9, "systemd-oomd killed"),
     host("systemd", 0.9, "due to memory pressure for /"),
     host("earlyoom", 0.9, "low memory! at or below sig*"),
     host("earlyoom", 0.85, "sending sig* to process #*badness"),
@@ -56,6 +59,9 @@ constexpr std::array kKillers{
     host("control_groups", 0.85, "cgroup memory limit*exceed*"),
     host("control_groups", 0.85, "reached*cgroup memory limit"),
     host("control_groups", 0.8, "cgroup*out of memory"),
+    host("control_groups", 0.85, "cgroup mem* limit exceeded"),
+    host("moab", 0.85, "exceed*mem usage*limit"),
+    host("android", 0.85, "lowmemorykiller: kill*"),
     host("yarn", 0.9, "beyond*memory limits"),
     host("yarn", 0.9, "killed by yarn for exceeding*memory limits"),
     host("yarn", 0.85, "physical memory used*killing container"),
@@ -84,6 +90,7 @@ constexpr std::array kKillers{
 
 // Allocators of languages and libraries. The types that languages raise are in exceptions.cpp.
 constexpr std::array kAllocators{
+    possible("cpu_allocator", "tried to allocate -# bytes"),  // a corrupt size
     host("cpu_allocator", 0.95, "defaultcpuallocator"),
     host("cpu_allocator", 0.9, "you tried to allocate #*buy new ram"),
     host("cpu_allocator", 0.9, "not enough memory: you tried to allocate"),
@@ -112,6 +119,12 @@ constexpr std::array kAllocators{
     host("r", 0.9, "vector memory exhausted"),
     host("r", 0.9, "vector memory limit of ~ reached"),
     host("r", 0.8, "can not allocate vector"),
+    host("r", 0.85, "kann vektor der größe*nicht allozieren"),
+    host("r", 0.85, "impossible d'allouer un vecteur de taille"),
+    host("r", 0.85, "no se puede ubicar un vector de tamaño"),
+    host("r", 0.85, "無法配置大小為*的向量"),
+    host("r", 0.85, "无法分配大小为"),
+    host("r", 0.85, "не могу разместить вектор размером"),
     host("opencv", 0.9, "insufficient memory*outofmemoryerror"),
     host("opencv", 0.85, "(-4:insufficient memory)"),
     host("arrow", 0.85, "malloc of size # failed"),
@@ -172,6 +185,10 @@ constexpr std::array kSystem{
     host("malloc", 0.8, "malloc*failed: cannot allocate memory"),
     host("malloc", 0.8, "malloc*out of memory"),
     host("malloc", 0.75, "out of host memory"),
+    host("malloc", 0.8, "can't allocate region"),
+    host("malloc", 0.75, "[winerror 8]"),
+    host("malloc", 0.75, "メモリを割り当て*"),
+    host("malloc", 0.75, "메모리를 할당할 수 없습니다"),
     host("malloc", 0.8, "out of system memory"),
     host("malloc", 0.8, "out of ram"),
     host("malloc", 0.8, "not enough ram"),

@@ -20,52 +20,53 @@ std::string_view sentence_before(std::string_view text, std::size_t at) {
 
 // "If you encounter CUDA out of memory, try ...": advice, whatever happened.
 bool is_advice(std::string_view before) {
-  constexpr std::array<std::string_view, 29> kAdvice{"if you",
-                                                     "if the",
-                                                     "if there",
-                                                     "if this",
-                                                     "if cuda",
-                                                     "if gpu",
-                                                     "if it",
-                                                     "if your",
-                                                     "if an",
-                                                     "if memory",
-                                                     "if we",
-                                                     "if training",
-                                                     "if any",
-                                                     "if out",
-                                                     "in case",
-                                                     "to avoid",
-                                                     "avoid*",
-                                                     "prevent*",
-                                                     "when you",
-                                                     "whenever",
-                                                     "help with",
-                                                     "how to",
-                                                     "ensure*",
-                                                     "otherwise",
-                                                     "tip:",
-                                                     "unless",
-                                                     "in the event of",
-                                                     "guard against",
-                                                     "will be killed if"};
+  constexpr auto kAdvice = std::to_array<std::string_view>({"if you",
+                                                            "if the",
+                                                            "if there",
+                                                            "if this",
+                                                            "if cuda",
+                                                            "if gpu",
+                                                            "if it",
+                                                            "if your",
+                                                            "if an",
+                                                            "if memory",
+                                                            "if we",
+                                                            "if training",
+                                                            "if any",
+                                                            "if out",
+                                                            "in case",
+                                                            "to avoid",
+                                                            "avoid*",
+                                                            "prevent*",
+                                                            "when you",
+                                                            "whenever",
+                                                            "help with",
+                                                            "how to",
+                                                            "ensure*",
+                                                            "otherwise",
+                                                            "tip:",
+                                                            "unless",
+                                                            "in the event of",
+                                                            "guard against",
+                                                            "will be killed if"});
   return matches_any(kAdvice, before);
 }
 
 // "you may not have enough memory": nobody knows.
 bool is_hedged(std::string_view before) {
-  constexpr std::array<std::string_view, 24> kHedges{
-      "may be",   "may have",        "may not",   "may run",     "may cause",  "may lead",
-      "maybe",    "might",           "could be",  "could cause", "could lead", "could result",
-      "possibly", "possible cause*", "probably",  "perhaps",     "likely",     "can cause",
-      "can lead", "can result",      "would run", "would lead",  "potential*", "risk of"};
+  constexpr auto kHedges = std::to_array<std::string_view>(
+      {"may be",    "may have", "may not",    "may run",     "may cause",       "may lead",
+       "maybe",     "might",    "could be",   "could cause", "could lead",      "could result",
+       "possibly",  "probably", "perhaps",    "likely",      "possible cause*", "possible reason*",
+       "can cause", "can lead", "can result", "would run",   "would lead",      "potential*",
+       "risk of"});
   return matches_any(kHedges, before);
 }
 
 // Words that may stand between another word and the want that it speaks of.
-constexpr std::array<std::string_view, 15> kBetween{"a",    "an",  "any",    "the", "run",
-                                                    "ran",  "go",  "single", "hit", "running",
-                                                    "cuda", "gpu", "host",   "see", "more"};
+constexpr auto kBetween =
+    std::to_array<std::string_view>({"a", "an", "any", "the", "run", "ran", "go", "single", "hit",
+                                     "running", "cuda", "gpu", "host", "see", "more"});
 
 // The last word but those; `text` is what stands before it.
 std::string_view take_last_word_but(std::string_view& text,
@@ -78,8 +79,8 @@ std::string_view take_last_word_but(std::string_view& text,
 // "no CUDA out of memory", "did not run out of memory": the word of denial stands close before it.
 // What "could not fork" failed.
 bool is_denied(std::string_view before) {
-  constexpr std::array<std::string_view, 9> kDenials{
-      "no", "not", "never", "without", "didn't", "don't", "isn't", "wasn't", "neither"};
+  constexpr auto kDenials = std::to_array<std::string_view>(
+      {"no", "not", "never", "without", "didn't", "don't", "isn't", "wasn't", "neither"});
   const std::string_view word = take_last_word_but(before, kBetween);
   return is_one_of(word, kDenials) && !before.ends_with("could ") && !before.ends_with("can ");
 }
@@ -95,20 +96,19 @@ bool is_counted_none(std::string_view before, std::string_view after) {
 // "the last run ended with CUDA out of memory", "should report an out of memory": of another
 // program, of an earlier time, of what a test wants.
 bool is_of_another_time(std::string_view before) {
-  constexpr std::array<std::string_view, 16> kTimes{
-      "previously", "previous run", "previous attempt", "previous job",
-      "last run",   "last time",    "last attempt",     "last job",
-      "last:",      "earlier",      "simulat*",         "pretend*",
-      "inject*",    "expecting",    "should",           "expected to"};
+  constexpr auto kTimes = std::to_array<std::string_view>(
+      {"previously", "previous run", "previous attempt", "previous job", "last run", "last time",
+       "last attempt", "last job", "last:", "earlier", "simulated", "pretend*", "injecting",
+       "injected", "expecting", "expected to", "should"});
   return matches_any(kTimes, before);
 }
 
 // "fix CUDA out of memory in evaluate()", "will catch std::bad_alloc": what was or will be done
 // about it.
 bool is_dealt_with(std::string_view before) {
-  constexpr std::array<std::string_view, 16> kDeeds{
-      "fix",     "fix:",  "fixes",   "fixed",   "fixing",   "avoid",   "avoids", "handle",
-      "handles", "catch", "catches", "survive", "survives", "recover", "detect", "detects"};
+  constexpr auto kDeeds = std::to_array<std::string_view>(
+      {"fix", "fix:", "fixes", "fixed", "fixing", "avoid", "avoids", "handle", "handles", "catch",
+       "catches", "survive", "survives", "recover", "detect", "detects"});
   return is_one_of(take_last_word_but(before, kBetween), kDeeds);
 }
 
@@ -123,13 +123,13 @@ bool is_in_path(std::string_view text, Span said) {
   if (text.substr(said.begin, said.end - said.begin).find(' ') != std::string_view::npos)
     return false;
   std::size_t begin = said.begin, end = said.end;
-  while (begin > 0 && (is_of_token(text[begin - 1]) || text[begin - 1] == ':')) --begin;
+  while (begin > 0 && is_of_token(text[begin - 1])) --begin;
   while (end < text.size() && is_of_token(text[end])) ++end;
   const std::string_view around = text.substr(begin, end - begin);
-  constexpr std::array<std::string_view, 7> kFiles{"*.log",  "*.txt", "*.html", "*.md",
-                                                   "*.json", "*.py",  "*.hprof"};
+  constexpr auto kFiles = std::to_array<std::string_view>(
+      {"*.log", "*.txt", "*.html", "*.md", "*.json", "*.py", "*.hprof"});
   return text.substr(begin, said.begin - begin).find('/') != std::string_view::npos ||
-         around.find("://") != std::string_view::npos || matches_any(kFiles, around);
+         matches_any(kFiles, around);
 }
 
 // "are you out of memory?"; but "memory exhausted (limit reached?)".
