@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache python3-venv
           libcli11-dev nlohmann-json3-dev libfmt-dev libzstd-dev libyaml-cpp-dev
-          libgtest-dev libgmock-dev clang-format-14 tmux)
+          libgtest-dev libgmock-dev clang-format-14 tmux patchelf)
 # The Python face is built against the headers of the Python that has LibTorch's wheel.
 python_has_headers() {
   python3 -c 'import os, sys, sysconfig

@@ -25,7 +25,7 @@ for file in build/bin/headroom build/bin/headroom-engine build/python/headroom/_
   for library in $(needed "$file"); do cp -Lu "$library" "$out/headroom/lib/"; done
 done
 
-relocate() { cmake -DFILE="$1" -DRPATH="$2" -P cmake/SetRpath.cmake; }
+relocate() { patchelf --set-rpath "$2" "$1"; }
 for file in "$out"/bin/* "$out"/headroom/*.so "$out"/headroom/lib/libheadroom*; do strip "$file"; done
 relocate "$out/bin/headroom" "\$ORIGIN/../$site/headroom/lib"
 relocate "$out/bin/headroom-engine" "\$ORIGIN/../$site/headroom/lib:\$ORIGIN/../$site/torch/lib"
