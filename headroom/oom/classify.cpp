@@ -224,10 +224,10 @@ std::optional<std::size_t> first_cause(const Log& log, const Ending& ending) {
       continue;
     }
     const Finding& best = log.findings[*first];
-    const bool same_side = best.meaning == finding.meaning;
-    if (same_side && finding.line - best.line <= kNeighbours &&
-        finding.confidence > best.confidence + 0.04)
-      first = i;
+    const bool near = finding.line - best.line <= kNeighbours;
+    const bool surer =
+        best.meaning == finding.meaning && finding.confidence > best.confidence + 0.04;
+    if (near && (surer || (best.is_weak && !finding.is_weak))) first = i;
   }
   return first;
 }

@@ -356,6 +356,11 @@ TEST(Hostile, CardsByWordsThatNobodyListed) {
        {"RuntimeError: worker 3 failed: cudaMalloc returned \"out of memory\""}});
 }
 
+// No word of a device stands in the first line; the second one is known.
+TEST(Hostile, AKnownMessageOutranksPlainWordsBesideIt) {
+  expect(Verdict::gpu_oom, {{"Fatal: out of memory\nVK_ERROR_OUT_OF_DEVICE_MEMORY\n"}});
+}
+
 TEST(Hostile, WhatKilledACompilerIsNotCertain) {
   for (const char* text : {"nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
                            "c++: fatal error: Killed signal terminated program cc1plus"})
