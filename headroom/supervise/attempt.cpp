@@ -11,7 +11,7 @@ namespace headroom::supervise {
 namespace {
 
 // Below this a verdict is a guess.
-constexpr double kSureEnough = 0.5;
+constexpr double kSureEnough = 0.65;
 constexpr Seconds kSampleInterval{1.0};
 
 // What others had of the card that the failure's text speaks of: at the last sample, else when the

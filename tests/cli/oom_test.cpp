@@ -73,7 +73,7 @@ TEST(OomClassify, WrongUseIsExplained) {
   const World world;
   Outcome outcome = classify(world, "", "--exit-code lots");
   EXPECT_EQ(outcome.exit_code, 64);
-  EXPECT_THAT(outcome.err, HasSubstr("a number from -255 to 255"));
+  EXPECT_THAT(outcome.err, HasSubstr("a number from -255 to 4294967295"));
   outcome = classify(world, "", "--exit-cod 1");
   EXPECT_EQ(outcome.exit_code, 64);
   EXPECT_THAT(outcome.err, HasSubstr("did you mean '--exit-code'?"));

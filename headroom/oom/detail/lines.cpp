@@ -104,7 +104,9 @@ bool is_about_message(std::string_view bracket) {
 std::size_t after_bracket(std::string_view text) {
   const std::size_t end = text.find(text[0] == '(' ? ')' : ']');
   if (end == std::string_view::npos || end > 80) return 0;
-  if (text[0] == '[' && !is_about_message(text.substr(1, end - 1))) return 0;
+  const std::string_view inside = text.substr(1, end - 1);
+  if (text[0] == '[' && !is_about_message(inside)) return 0;
+  if (inside.ends_with("Error") || inside.ends_with("Exception")) return 0;  // what was thrown
   std::size_t next = end + 1;
   if (text.substr(next).starts_with("<stderr>") || text.substr(next).starts_with("<stdout>"))
     next += 8;

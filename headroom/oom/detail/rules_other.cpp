@@ -244,6 +244,7 @@ constexpr std::array kDeviceReasons{
     other("cuda_runtime", "device-side assert*"),
     other("cuda_runtime", "cudaerrorassert"),
     other("cuda_runtime", "block: [*thread: [*assertion*"),
+    other("assertion", "failed assertion:"),
     other("cuda_runtime", "devices are busy or unavailable"),
     other("cuda_runtime", "device(s) is/are busy or unavailable"),
     other("cuda_runtime", "cudaerrordevicesunavailable"),

@@ -103,8 +103,8 @@ std::string view(const oom::Judgement& judgement) {
   return text;
 }
 
-std::optional<int> number_from(const std::string& option, const std::string& text, int least,
-                               int most) {
+std::optional<int> number_from(const std::string& option, const std::string& text, long long least,
+                               long long most) {
   if (text.empty()) return {};
   const auto number = to_integer(text);
   if (!number || *number < least || *number > most)
@@ -114,7 +114,8 @@ std::optional<int> number_from(const std::string& option, const std::string& tex
 
 ExitCode run(const Options& options) {
   oom::Ending ending;
-  ending.exit_code = number_from("--exit-code", options.exit_code, -255, 255);
+  // Windows has codes of 32 bits (0xc0000005 is 3221225477); they name no signal of ours.
+  ending.exit_code = number_from("--exit-code", options.exit_code, -255, 4294967295LL);
   ending.signal = number_from("--signal", options.signal, 1, 64);
   if (::isatty(STDIN_FILENO) != 0)
     print_error("headroom oom classify: reads what a program printed; end with Ctrl-D\n");
@@ -147,7 +148,7 @@ void add_oom(Registry& registry) {
       "a look yourself. Exit: 0 whenever it could answer.",
       group);
   command->add_option("--exit-code", options->exit_code,
-                      "How the program ended: 0 to 255, or minus a signal");
+                      "How the program ended: 0 to 255, minus a signal, or what Windows says");
   command->add_option("--signal", options->signal, "The signal that ended it: 1 to 64");
   command->add_flag("--json", options->json, "One JSON document");
   registry.run(command, options, &run);
