@@ -30,13 +30,13 @@ print("the package works:", headroom.__version__, box)
 PROGRAM
 "$python" will_it_fit.py | tail -2
 headroom version > /dev/null
-headroom gpus --gpus sim:1x24GiB | head -1
+headroom gpus --gpus sim:1x24GiB
 cat > train.py <<'PROGRAM'
 import torch
 def make_step(batch=4):
     return torch.nn.Linear(64, 64), torch.ones(batch, 64)
 PROGRAM
-headroom estimate train.py:make_step --gpus "RTX 4090" | head -2
+headroom estimate train.py:make_step --gpus "RTX 4090"
 headroom estimate gpt2 --batch 1 --seq 128 --gpus "RTX 4090" --json > /dev/null
 "$python" -m pip uninstall --quiet --yes headroom
 [ ! -e "$work/venv/bin/headroom" ]

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import time
 
 import run_world
 from run_world import GIB, RunTest, World, pretend_card, until
@@ -174,7 +173,10 @@ class Ladder(RunTest):
             world.nature(gate=str(world.folder / "gate"))
             first = world.start([], world.plain(*SETTINGS))
             until(lambda: world.in_step(1), "a step")
-            time.sleep(2)  # two samples of what it holds
+            # Each sample asks for the card's processes; the second from now on has seen it whole, and
+            # the one after that says that it was taken.
+            before = world.calls("ComputeRunningProcesses")
+            until(lambda: world.calls("ComputeRunningProcesses") >= before + 3, "samples of it")
             (world.folder / "gate").touch()
             self.assertEqual(first.wait().code, 0)
             world.neighbour(0, 13 * GIB)

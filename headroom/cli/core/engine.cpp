@@ -16,11 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path own_folder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
-}
-
 // `name = 'value'` of version.py; nothing for None.
 std::optional<std::string> python_value(const std::string& source, const std::string& name) {
   for (const std::string_view line : split(source, '\n')) {
@@ -67,6 +62,11 @@ std::string library_path(const TorchWheel& torch) {
 }
 
 }  // namespace
+
+fs::path own_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
 
 std::optional<TorchWheel> find_torch() {
   if (const auto named = environment("HEADROOM_TORCH"); named && !named->empty())

@@ -24,6 +24,9 @@ struct TorchWheel {
 // in, the environment it is installed in, what python3 would import. Nothing if there is none.
 [[nodiscard]] std::optional<TorchWheel> find_torch();
 
+// The folder that this program lies in.
+[[nodiscard]] std::filesystem::path own_folder();
+
 // headroom-engine beside this program; nothing if it was not built.
 [[nodiscard]] std::optional<std::filesystem::path> find_engine();
 

@@ -16,17 +16,13 @@
 #include "headroom/base/process.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/cards_to_fill.h"
+#include "headroom/cli/core/engine.h"
 #include "headroom/gpu/simulated_json.h"
 
 namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path own_folder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
-}
 
 // The one that was named, the active environment's, the one that this program was installed
 // beside, the first of PATH.
