@@ -25,6 +25,7 @@
 #include "headroom/sim/detail/pinned.h"
 #include "headroom/sim/detail/rnn.h"
 #include "headroom/sim/detail/sparse.h"
+#include "headroom/sim/detail/structured.h"
 #include "headroom/sim/rules/table.h"
 
 namespace headroom::sim::detail {
@@ -92,6 +93,7 @@ void load() {
   register_rnn(aten);
   register_by_rules(aten);
   register_whole(aten);
+  register_structured();
   static torch::Library& all = *new torch::Library(
       torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all.fallback(one_kernel());

@@ -9,7 +9,9 @@ namespace {
 
 using at::Tensor;
 
-constexpr std::size_t kMostBytes = 1U << 20U;
+// As many as 128 rows of 1,024 tokens have. Masks of positions by positions are soon more, and
+// nobody decides by them.
+constexpr std::size_t kMostElements = 1U << 17U;
 
 bool is_whole(const Tensor& tensor) {
   return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
@@ -20,17 +22,19 @@ bool covers_its_storage(const Tensor& tensor) {
          static_cast<std::size_t>(tensor.numel()) * tensor.itemsize() == tensor.storage().nbytes();
 }
 
+bool is_small(const Tensor& tensor) {
+  return tensor.storage().nbytes() <= kMostElements * tensor.itemsize();
+}
+
 // Of the host: known whatever its type, if it is small.
 bool is_known_on_host(const Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.has_storage() &&
-         tensor.storage().nbytes() <= kMostBytes;
+  return tensor.device().is_cpu() && tensor.has_storage() && is_small(tensor);
 }
 
 }  // namespace
 
 bool is_knowable(const Tensor& tensor) {
-  return on_card(tensor) && tensor.has_storage() && is_whole(tensor) &&
-         tensor.storage().nbytes() <= kMostBytes;
+  return on_card(tensor) && tensor.has_storage() && is_whole(tensor) && is_small(tensor);
 }
 
 bool is_known(const Tensor& tensor) {
@@ -46,7 +50,9 @@ bool make_room_for_values(const Tensor& tensor) {
 }
 
 void forget(const Tensor& tensor) {
-  if (!is_knowable(tensor) || tensor.storage().data() == nullptr) return;
+  if (!on_card(tensor) || !tensor.has_storage() || !is_whole(tensor) ||
+      tensor.storage().data() == nullptr)
+    return;
   if (block_of(tensor.storage()) != nullptr)
     give_data(tensor.storage(), c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
 }

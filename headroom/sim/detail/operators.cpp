@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "headroom/base/error.h"
+#include "headroom/sim/detail/structured.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -96,6 +97,7 @@ Operator look_up(const c10::OperatorHandle& handle) {
   if (op.name.starts_with("aten::")) op.entry = rules::table().find(op.name.substr(6));
   op.on_python_meta = is_python_meta(handle);
   op.on_meta = has_kernel_for_meta(handle, op.on_python_meta);
+  op.is_structured = op.on_python_meta && is_structured(handle);
   op.meta_key = op.on_python_meta ? kNobodys : c10::DispatchKey::Meta;
   op.on_cpu = handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   op.takes_host_tensors = takes_host_tensors(op.name);
@@ -120,6 +122,12 @@ Operator look_up(const c10::OperatorHandle& handle) {
 }
 
 }  // namespace
+
+bool in_python() {
+  static const bool known =
+      is_python_meta(c10::Dispatcher::singleton().findSchemaOrThrow("aten::mul", "Tensor"));
+  return known;
+}
 
 const Operator& operator_of(const c10::OperatorHandle& handle) {
   static std::shared_mutex mutex;

@@ -17,7 +17,8 @@ struct Operator {
   const rules::Entry* entry = nullptr;  // what Headroom's own table has; null: nothing
   bool on_meta = false;                 // LibTorch gives its shapes,
   c10::DispatchKey meta_key = c10::DispatchKey::Meta;  // by the kernel that is found there
-  bool on_python_meta = false;                         // torch does, in a Python process
+  bool on_python_meta = false;                         // torch does, in a Python process,
+  bool is_structured = false;                          // before a kernel of C++ (structured.h)
   bool on_cpu = false;
   bool is_view = false;              // its results share the arguments' memory
   bool takes_host_tensors = false;   // besides the card's, as CUDA does
@@ -36,6 +37,9 @@ struct Operator {
   [[nodiscard]] bool runs_in_float() const { return entry != nullptr && entry->in_float; }
   [[nodiscard]] bool uses_cublas() const { return entry != nullptr && entry->uses_cublas; }
 };
+
+// Whether torch for Python has put its own Meta kernels before those of C++.
+[[nodiscard]] bool in_python();
 
 [[nodiscard]] const Operator& operator_of(const c10::OperatorHandle& handle);
 

@@ -8,6 +8,7 @@
 #include "headroom/sim/card.h"
 #include "headroom/sim/detail/derived.h"
 #include "headroom/sim/detail/executing.h"
+#include "headroom/sim/detail/structured.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -36,7 +37,10 @@ void map_results(Call& call, const Aliases& aliases, Plan& plan) {
 bool plan_from_meta(Call& call, Plan& plan, c10::DispatchKey key) {
   Aliases aliases(DeviceType::Meta);
   call.replace_arguments(aliases, DeviceType::Meta);
+  std::optional<StructuredScope> structured;
+  if (in_python()) structured.emplace(call.handle);
   call.handle.redispatchBoxed(c10::DispatchKeySet(key), &call.stack);
+  structured.reset();
   map_results(call, aliases, plan);
   return true;
 }

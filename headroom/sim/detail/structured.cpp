@@ -1,0 +1,60 @@
+#include "headroom/sim/detail/structured.h"
+
+#include <torch/library.h>
+
+#include "headroom/sim/detail/operators.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+// Before all others; LibTorch keeps it for extensions that look at every call of a thread.
+constexpr DispatchKey kEveryCall = DispatchKey::DeferredInit;
+
+// The operator that this thread runs, without the underscore of its form in place.
+thread_local std::string_view running;
+
+// The out= arguments, which are the results, are the last ones.
+void give_back_outs(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
+  const auto arguments = static_cast<std::ptrdiff_t>(schema.arguments().size());
+  const auto results = static_cast<std::ptrdiff_t>(schema.returns().size());
+  stack.erase(stack.end() - arguments, stack.end() - results);
+}
+
+void on_call(const c10::OperatorHandle& handle, DispatchKeySet keys, torch::jit::Stack* stack) {
+  const Operator& op = operator_of(handle);
+  if (op.writes_out && handle.schema().name() == running) {
+    give_back_outs(handle.schema(), *stack);
+  } else if (op.is_structured) {
+    const StructuredScope scope(handle);
+    handle.redispatchBoxed(DispatchKeySet(op.meta_key), stack);
+  } else {
+    handle.redispatchBoxed(keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, kEveryCall), stack);
+  }
+}
+
+}  // namespace
+
+void register_structured() {
+  static torch::Library& all =
+      *new torch::Library(torch::Library::IMPL, "_", kEveryCall, __FILE__, __LINE__);
+  all.fallback(torch::CppFunction::makeFromBoxedFunction<&on_call>());
+}
+
+bool is_structured(const c10::OperatorHandle& handle) {
+  return handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+StructuredScope::StructuredScope(const c10::OperatorHandle& handle)
+    : before_(running), every_call_(kEveryCall) {
+  running = handle.schema().name();
+  if (running.ends_with('_')) running.remove_suffix(1);
+}
+
+StructuredScope::~StructuredScope() {
+  running = before_;
+}
+
+}  // namespace headroom::sim::detail
