@@ -322,11 +322,15 @@ std::uint64_t Card::requests() const {
   return requests_;
 }
 
-std::optional<std::uint64_t> address_of(const at::TensorBase& tensor) {
-  if (!tensor.defined() || !tensor.has_storage()) return {};
-  const detail::Block* const block = detail::block_of(tensor.storage());
+std::optional<std::uint64_t> address_of(const c10::Storage& storage) {
+  const detail::Block* const block = detail::block_of(storage);
   if (block == nullptr) return {};
   return block->card->block(block->id).address;
+}
+
+std::optional<std::uint64_t> address_of(const at::TensorBase& tensor) {
+  if (!tensor.defined() || !tensor.has_storage()) return {};
+  return address_of(tensor.storage());
 }
 
 }  // namespace headroom::sim

@@ -204,8 +204,9 @@ class Card : public std::enable_shared_from_this<Card> {
   at::Generator generator_;
 };
 
-// Where the memory under a tensor lies in the card's allocator, as its trace has it; nothing: it
-// lies on no card, or has no bytes.
+// Where a storage, or the memory under a tensor, lies in the card's allocator, as its trace has it;
+// nothing: it lies on no card, or has no bytes.
+[[nodiscard]] std::optional<std::uint64_t> address_of(const c10::Storage& storage);
 [[nodiscard]] std::optional<std::uint64_t> address_of(const at::TensorBase& tensor);
 
 }  // namespace headroom::sim

@@ -11,6 +11,7 @@ PYBIND11_MODULE(_engine, module) {
   add_simulation(module);
   add_dry_run(module);
   add_memory(module);
+  add_ranks(module);
 }
 
 }  // namespace headroom::python

@@ -8,5 +8,6 @@ namespace headroom::python {
 void add_simulation(pybind11::module_& module);
 void add_dry_run(pybind11::module_& module);
 void add_memory(pybind11::module_& module);
+void add_ranks(pybind11::module_& module);
 
 }  // namespace headroom::python

@@ -1,5 +1,6 @@
 #include "headroom/sim/simulate.h"
 
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <pybind11/stl.h>
 
 #include <optional>
@@ -104,6 +105,15 @@ void add_simulation(py::module_& module) {
       },
       py::arg("spec"), py::arg("mode"), py::arg("rules"), py::arg("settings"), py::arg("slow_way"),
       py::arg("cublas_workspaces"));
+  module.def(
+      "address_of", [](const at::Storage& storage) { return sim::address_of(storage); },
+      py::arg("storage"));
+  module.def(
+      "resize_storage",
+      [](const at::Storage& storage, std::size_t bytes) {
+        at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(storage, bytes);
+      },
+      py::arg("storage"), py::arg("bytes"));
   py::class_<sim::InjectionScope>(module, "InjectionScope")
       .def(py::init([](Box& box, const std::string& text) {
         return std::make_unique<sim::InjectionScope>(box.get(), sim::parse_injection(text));

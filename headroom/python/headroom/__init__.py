@@ -34,6 +34,7 @@ if TYPE_CHECKING:
                                  GpuMemoryUse, clear_gpu_memory, get_gpu_memory_stats,
                                  log_gpu_memory_stats, memory_summary, record_history,
                                  reset_peak_memory_stats)
+    from headroom.ranks import pretend_ranks
     from headroom.reports import Report
     from headroom.simulation import Card, Simulation, card_of, simulate
 
@@ -49,6 +50,7 @@ _WITH_TORCH = {
                      "GpuMemoryUse", "clear_gpu_memory", "get_gpu_memory_stats",
                      "log_gpu_memory_stats", "memory_summary", "record_history",
                      "reset_peak_memory_stats"), "memory"),
+    "pretend_ranks": "ranks",
     "Report": "reports",
     **dict.fromkeys(("Card", "Simulation", "card_of", "simulate"), "simulation"),
 }

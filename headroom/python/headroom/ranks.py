@@ -1,0 +1,47 @@
+"""Programs of many ranks on simulated cards: DDP, FSDP2, whatever calls torch.distributed.
+
+    torch.distributed.init_process_group("sim")            # one process a rank, as with "nccl"
+    with headroom.pretend_ranks(8):                         # this process alone, as one rank of 8
+        model = DistributedDataParallel(Net().to("sim"))
+"""
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterator
+
+import torch.distributed as dist
+
+from headroom import _engine
+from headroom.errors import UsageError
+
+
+def _exchanging(options: Any, _: Any) -> dist.Backend:
+    """What has values crosses by gloo."""
+    host = dist.ProcessGroupGloo(dist.PrefixStore("host", options.store), options.group_rank,
+                                 options.group_size, options.timeout)
+    return _engine.sim_backend(host)
+
+
+def _pretending(options: Any, _: Any) -> dist.Backend:
+    return _engine.pretended_ranks(options.group_rank, options.group_size)
+
+
+def register() -> None:
+    dist.Backend.register_backend("sim", _exchanging, extended_api=True, devices=["sim"])
+    dist.Backend.register_backend("pretend", _pretending, extended_api=True, devices=["cpu", "sim"])
+    # What a program without a wish gets for "sim".
+    dist.Backend.default_device_backend_map.update(cpu="gloo", sim="sim")
+
+
+@contextlib.contextmanager
+def pretend_ranks(world_size: int, rank: int = 0) -> Iterator[None]:
+    """This process is one rank of `world_size`, without the others: what it needs of its card is known
+    without starting them. Collectives are answered as if every other rank held what this one holds;
+    nothing ever arrives by recv. Simulate first."""
+    if not 0 <= rank < world_size:
+        raise UsageError(f"[pretend_ranks] expected a rank of 0 ... {world_size - 1}, received {rank}")
+    dist.init_process_group("pretend", store=dist.HashStore(), rank=rank, world_size=world_size)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
