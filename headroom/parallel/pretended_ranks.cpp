@@ -121,9 +121,6 @@ class PretendedRanks final : public c10d::Backend {
   }
   WorkPtr barrier(const c10d::BarrierOptions&) override { return done(OpType::BARRIER); }
 
-  bool supportsCoalescing() const override { return true; }
-  void startCoalescing() override {}
-  WorkPtr endCoalescing() override { return done(OpType::COALESCED); }
 
  private:
   [[nodiscard]] std::size_t place() const { return static_cast<std::size_t>(rank_); }

@@ -18,6 +18,7 @@ struct Block {
   allocator::BlockId id = allocator::kNoBlock;
   std::size_t bytes = 0;
   c10::DataPtr host;  // empty in shape-only mode
+  bool blank = false;  // nobody has written into it: what is not there is not missing (known.h)
 };
 
 // Takes memory of the card that holds this thread's current stream there. `with_data`: and host

@@ -57,7 +57,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     Card& card = card_at(storage.device().index());
     c10::DataPtr grown{nullptr, card.device()};
     if (bytes > 0) {
-      grown = allocate_block(card, bytes, mode_now(card) == Mode::compute);
+      const bool has_values = mode_now(card) == Mode::compute || storage.data() != nullptr;
+      grown = allocate_block(card, bytes, has_values);
       if (grown.get() != nullptr && storage.data() != nullptr)
         std::memcpy(grown.get(), storage.data(), std::min(bytes, storage.nbytes()));
     }

@@ -35,19 +35,26 @@ Device device_or_current(std::optional<Device> device) {
   return card_at(index).device();
 }
 
+// What a program makes; what an operator makes for its results is about to be written.
+Tensor as_blank(Tensor tensor) {
+  if (Block* const block = block_of(tensor.storage()); block != nullptr)
+    block->blank = executing.card == nullptr;
+  return tensor;
+}
+
 Tensor empty(IntArrayRef sizes, std::optional<ScalarType> type, std::optional<Layout>,
              std::optional<Device> device, std::optional<bool>,
              std::optional<MemoryFormat> format) {
   const c10::DeviceGuard guard(device_or_current(device));
-  return at::detail::empty_generic(sizes, device_allocator(), kKeys, c10::dtype_or_default(type),
-                                   format);
+  return as_blank(at::detail::empty_generic(sizes, device_allocator(), kKeys,
+                                            c10::dtype_or_default(type), format));
 }
 
 Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<ScalarType> type,
                      std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   const c10::DeviceGuard guard(device_or_current(device));
-  return at::detail::empty_strided_generic(sizes, strides, device_allocator(), kKeys,
-                                           c10::dtype_or_default(type));
+  return as_blank(at::detail::empty_strided_generic(sizes, strides, device_allocator(), kKeys,
+                                                    c10::dtype_or_default(type)));
 }
 
 bool has_data(const Tensor& tensor) {

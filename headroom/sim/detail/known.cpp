@@ -2,6 +2,8 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <cstring>
+
 #include "headroom/sim/detail/block.h"
 
 namespace headroom::sim::detail {
@@ -26,6 +28,12 @@ bool is_small(const Tensor& tensor) {
   return tensor.storage().nbytes() <= kMostElements * tensor.itemsize();
 }
 
+// By being overwritten.
+bool may_become_known(const Tensor& tensor) {
+  const Block* const block = block_of(tensor.storage());
+  return block != nullptr && (block->blank || covers_its_storage(tensor));
+}
+
 // Of the host: known whatever its type, if it is small.
 bool is_known_on_host(const Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.has_storage() && is_small(tensor);
@@ -44,16 +52,19 @@ bool is_known(const Tensor& tensor) {
 bool make_room_for_values(const Tensor& tensor) {
   if (!is_knowable(tensor)) return false;
   if (is_known(tensor)) return true;
-  if (!covers_its_storage(tensor) || block_of(tensor.storage()) == nullptr) return false;
+  if (!may_become_known(tensor)) return false;
   give_data(tensor.storage());
+  if (!covers_its_storage(tensor))
+    std::memset(tensor.storage().mutable_data(), 0, tensor.storage().nbytes());
   return true;
 }
 
 void forget(const Tensor& tensor) {
-  if (!on_card(tensor) || !tensor.has_storage() || !is_whole(tensor) ||
-      tensor.storage().data() == nullptr)
-    return;
-  if (block_of(tensor.storage()) != nullptr)
+  if (!on_card(tensor) || !tensor.has_storage()) return;
+  Block* const block = block_of(tensor.storage());
+  if (block == nullptr) return;
+  block->blank = false;
+  if (is_whole(tensor) && tensor.storage().data() != nullptr)
     give_data(tensor.storage(), c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
 }
 
@@ -66,7 +77,7 @@ bool knows_arguments(const Call& call) {
       if (!tensor.defined()) return;
       if (on_card(tensor))
         all_known = all_known && is_knowable(tensor) &&
-                    (is_known(tensor) || (overwritten && covers_its_storage(tensor)));
+                    (is_known(tensor) || (overwritten && may_become_known(tensor)));
       else
         all_known = all_known && is_known_on_host(tensor);
     });

@@ -16,7 +16,8 @@ namespace headroom::sim::detail {
 [[nodiscard]] bool is_knowable(const at::Tensor& tensor);
 [[nodiscard]] bool is_known(const at::Tensor& tensor);
 // Room for the values of a tensor whose every element is about to be written; false if it is not
-// knowable, or only a part of what lies there.
+// knowable, or only a part of what lies there and the rest is unknown. What nobody has written yet
+// is nothing that a program could go by, and becomes zero.
 bool make_room_for_values(const at::Tensor& tensor);
 // Somebody writes there what is not known. Data of other kinds, from a time in compute mode, stays.
 void forget(const at::Tensor& tensor);

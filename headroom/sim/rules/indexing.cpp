@@ -1,6 +1,7 @@
 #include <ATen/core/List.h>
 
 #include "headroom/sim/detail/alias.h"
+#include "headroom/sim/detail/known.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 
@@ -20,18 +21,35 @@ std::vector<Tensor> given(const Indices& indices) {
   return tensors;
 }
 
-void refuse_masks(const Indices& indices) {
-  for (const Tensor& index : given(indices))
-    if (is_mask(index))
-      throw NeedsValues{
-          "where or masked_fill, which keep the shape, in place of a mask as an index"};
+// The places where a mask is true, a row each: memory of the card, like that which CUDA's nonzero
+// takes. Where the mask's values are not known, nobody can tell how many they are.
+Tensor places_of(const Tensor& mask, const char* advice) {
+  if (!detail::is_known(mask)) throw NeedsValues{advice};
+  detail::Aliases aliases(c10::DeviceType::CPU);
+  const std::int64_t count = at::count_nonzero(aliases.of(mask)).item<std::int64_t>();
+  return contiguous({count, mask.dim()}, mask, at::kLong);
+}
+
+// As CUDA does: a mask becomes as many indices as it has dimensions.
+Indices without_masks(const Indices& indices) {
+  Indices expanded;
+  for (const std::optional<Tensor>& index : indices) {
+    if (!is_defined(index) || !is_mask(*index)) {
+      expanded.push_back(index);
+      continue;
+    }
+    const Tensor places = places_of(
+        *index, "where or masked_fill, which keep the shape, in place of a mask as an index");
+    for (std::int64_t dim = 0; dim < index->dim(); ++dim) expanded.push_back(places.select(1, dim));
+  }
+  return expanded;
 }
 
 Tensor indexed(const Tensor& x, const Indices& indices) {
-  refuse_masks(indices);
+  const Indices expanded = without_masks(indices);
   detail::Aliases aliases(c10::DeviceType::Meta);
   Indices on_meta;
-  for (const std::optional<Tensor>& index : indices)
+  for (const std::optional<Tensor>& index : expanded)
     on_meta.push_back(is_defined(index) ? std::optional(aliases.of(*index)) : std::nullopt);
   const Tensor meta = at::index(aliases.of(x), on_meta);
   return at::empty_strided(meta.sizes(), meta.strides(), x.options());
@@ -75,9 +93,9 @@ Sorted sorted_places(const Tensor& x, const Indices& indices, const Tensor& valu
 
 Tensor put(const Tensor& x, const Indices& indices, const Tensor& values, bool accumulate, bool) {
   if (is_masked_fill(indices, values) && !accumulate) return x;
-  refuse_masks(indices);
+  const Indices expanded = without_masks(indices);
   Sorted temporaries;
-  if (follows_cuda() && accumulate) temporaries = sorted_places(x, indices, values);
+  if (follows_cuda() && accumulate) temporaries = sorted_places(x, expanded, values);
   return x;
 }
 
@@ -90,7 +108,11 @@ Tensor selected(const Tensor& x, std::int64_t dim, const Tensor& index) {
 
 void add_data_dependent(Table& table) {
   table.needs_values("nonzero", "nonzero_static with a size that you know, or where");
-  table.needs_values("masked_select", "where or masked_fill, which keep the shape");
+  table.rule("masked_select", [](const Tensor& x, const Tensor& mask) {
+    const Tensor places = places_of(mask.expand(at::infer_size(x.sizes(), mask.sizes())),
+                                    "where or masked_fill, which keep the shape");
+    return contiguous({places.size(0)}, x);
+  });
   table.rule("repeat_interleave.Tensor",
              [](const Tensor& repeats, std::optional<std::int64_t> size) {
                if (!size) throw NeedsValues{"output_size, or one number of repeats for all"};
