@@ -90,7 +90,7 @@ def _refuse_inductor() -> None:
                 "are then those of eager mode - or backend=\"aot_eager\"")
         return compile_graph(self, model, inputs)
 
-    compiler.__call__ = __call__
+    compiler.__call__ = __call__  # type: ignore[method-assign]
 
 
 def _let_storages_be_used() -> None:

@@ -84,14 +84,14 @@ class Made:
             self.model: Optional[nn.Module] = model if isinstance(model, nn.Module) else None
             self.step, self.inputs = second, []
         elif isinstance(model, nn.Module) and second is not None:
-            self.model = model.to(device)
+            self.model = module = model.to(device)
             inputs = estimates.moved(second, device)
             self.inputs = list(estimates.tensors_of(inputs))
-            optimizer = estimates.optimizer_for(None, self.model)
+            optimizer = estimates.optimizer_for(None, module)
 
             def step() -> None:
                 optimizer.zero_grad()
-                estimates.default_loss(self.model, inputs).backward()
+                estimates.default_loss(module, inputs).backward()
                 optimizer.step()
 
             self.step = step

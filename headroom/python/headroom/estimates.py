@@ -295,8 +295,8 @@ def inputs_for(model: nn.Module, rows: int, length: int) -> Callable[[], Any]:
     embedding. Never a shape that is only assumed."""
     config = getattr(model, "config", None)
     main = getattr(model, "main_input_name", "input_ids" if config is not None else None)
-    if main == "pixel_values" and getattr(config, "image_size", None):
-        side = config.image_size
+    side = getattr(config, "image_size", None)
+    if main == "pixel_values" and side:
         sides = tuple(side) if isinstance(side, (list, tuple)) else (side, side)
         channels = getattr(config, "num_channels", 3)
         dtype = next(model.parameters()).dtype
@@ -318,9 +318,9 @@ def _with_labels(model: nn.Module, batch: dict[str, torch.Tensor], rows: int,
                  length: Optional[int]) -> dict[str, torch.Tensor]:
     if "labels" not in inspect.signature(model.forward).parameters:
         return batch
-    name = type(model).__name__
-    by_row = length is None or "SequenceClassification" in name
-    batch["labels"] = torch.zeros((rows,) if by_row else (rows, length), dtype=torch.long)
+    one_a_row = "SequenceClassification" in type(model).__name__
+    shape = [rows] if length is None or one_a_row else [rows, length]
+    batch["labels"] = torch.zeros(shape, dtype=torch.long)
     return batch
 
 
