@@ -104,5 +104,7 @@ class Recording:
 
 # ---- bindings/ranks.cpp
 
-def sim_backend(host: Backend) -> Backend: ...
+def sim_backend(host: Any) -> Backend:
+    """`host`: a backend by which values cross, ProcessGroupGloo."""
+
 def pretended_ranks(rank: int, size: int) -> Backend: ...
