@@ -8,7 +8,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-packages=(torch==2.11.0 numpy transformers==4.57.6 expecttest==0.3.0)
+packages=(torch==2.11.0 numpy transformers==4.57.6 expecttest==0.3.0 cloudpickle==3.1.2)
 ready() { [ "$(cat "$root/.venv-peers/.headroom-setup" 2>/dev/null)" = "${packages[*]}" ]; }
 
 if [ "${1:-}" = --if-there ]; then

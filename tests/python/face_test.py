@@ -1,11 +1,15 @@
 """The package as a notebook uses it, name by name."""
+import concurrent.futures
+import copy
 import dataclasses
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 import unittest
 import warnings
 
@@ -452,10 +456,100 @@ class Estimates(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "labels"):
             headroom.estimate(Net(), torch.ones(8, 256), loss=loss)
 
-    def test_a_box_of_ones_own_is_in_the_way(self):
-        with headroom.simulate("24GiB"):
-            with self.assertRaisesRegex(headroom.UsageError, "dry_run"):
-                headroom.estimate(Net(), torch.ones(8, 256))
+    def test_the_traceback_is_the_users_own(self):
+        def loss(model, batch):
+            raise KeyError("labels")
+        try:
+            headroom.estimate(Net(), torch.ones(8, 256), loss=loss)
+        except KeyError:
+            self.assertIn('raise KeyError("labels")', traceback.format_exc())
+        else:
+            self.fail("nothing came through")
+
+    def test_ctrl_c_in_the_middle(self):
+        def loss(model, batch):
+            signal.raise_signal(signal.SIGINT)
+        with self.assertRaises(KeyboardInterrupt):
+            headroom.estimate(Net(), torch.ones(8, 256), loss=loss)
+        self.assertTrue(headroom.estimate(Net(), torch.ones(8, 256)).fits)
+
+    def test_threads_take_turns(self):
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            reports = list(pool.map(lambda _: headroom.estimate(Net(), torch.ones(8, 256)), range(8)))
+        self.assertEqual(len({report.peak for report in reports}), 1)
+
+    def test_copies_of_results(self):
+        report = headroom.estimate(Net(), torch.ones(8, 256), gpu="RTX 4090", trace=True)
+        found = headroom.find_max_batch_size(Net(), lambda n: torch.ones(n, 256), gpu="RTX 4090")
+        for copied in (lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy, copy.copy):
+            self.assertEqual(copied(report).document(), report.document())
+            self.assertEqual(str(copied(report)), str(report))
+            self.assertEqual((copied(found), vars(copied(found))), (found, vars(found)))
+            with self.assertRaisesRegex(headroom.UsageError, "received a copy"):
+                copied(report).write_trace("never.hrtrace")
+        self.assertEqual((f"{found}", repr(found)[:14]), (f"{int(found)}", "<MaxBatch: 512"))
+
+    def test_as_much_as_is_asked_is_described(self):
+        report = headroom.estimate(Net(), torch.ones(8, 256))
+        for modules, tensors in ((0, 0), (1, 3), (5, 5), (100, 100)):
+            self.assertEqual(report.describe(modules, tensors), report._report.describe(modules, tensors))
+
+    def test_optimizers_take_the_loop_form_under_cpu_rules(self):
+        """Only cards of a box of one's own did: an estimate's took the foreach form."""
+        net, x = nn.Sequential(*(nn.Linear(256, 256) for _ in range(4))), torch.ones(8, 256)
+        loop = lambda parameters: torch.optim.AdamW(parameters, foreach=False)  # noqa: E731
+        peak = {(rules, form): headroom.estimate(net, x, rules=rules, optimizer=form).peak.allocated
+                for rules in ("cpu", "cuda") for form in (None, loop)}
+        self.assertEqual(peak["cpu", None], peak["cpu", loop])
+        self.assertGreater(peak["cuda", None], peak["cuda", loop])
+
+    def test_a_margin_in_bytes(self):
+        make = lambda n: torch.ones(n, 256)  # noqa: E731
+        found = headroom.find_max_batch_size(Net(), make, gpu="1GiB", max_batch=10**6, margin="512MiB")
+        self.assertLess(0.4 * found, found.recommended)
+        self.assertLess(found.recommended, 0.6 * found)
+
+    def test_a_model_on_meta(self):
+        with torch.device("meta"):
+            net = Net()
+        report = headroom.estimate(net, torch.ones(8, 256, device="meta"))
+        self.assertEqual(report.peak, headroom.estimate(Net(), torch.ones(8, 256)).peak)
+
+    def test_wrong_arguments_are_told_in_words(self):
+        net, x = Net(), torch.ones(8, 256)
+        largest = lambda **more: headroom.find_max_batch_size(net, lambda n: x, **more)  # noqa: E731
+        for words, call in (
+                ("a card such as", lambda: headroom.estimate(net, x, gpu=24)),
+                ("rules 'cuda' or 'cpu'", lambda: headroom.estimate(net, x, rules="tpu")),
+                ("steps a whole number from 1", lambda: headroom.estimate(net, x, steps=0)),
+                ("biggest a whole number", lambda: headroom.estimate(net, x, biggest=-1)),
+                ("amp_bf16, received 'fp8'", lambda: headroom.estimate(net, x, precision="fp8")),
+                ("an optimizer.*'int'", lambda: headroom.estimate(net, x, optimizer=3)),
+                ("makes 'NoneType'", lambda: headroom.estimate(net, x, optimizer=lambda some: None)),
+                ("parameters that are trained", lambda: headroom.estimate(nn.ReLU(), x)),
+                ("a model, or a function.*'str'", lambda: headroom.estimate("gpt2", x)),
+                ("loss that is a tensor", lambda: headroom.estimate(net, x, loss=lambda *_: 3)),
+                ("min_batch", lambda: largest(gpu="1GiB", min_batch=-1)),
+                ("max_batch", lambda: largest(gpu="1GiB", max_batch=10.5)),
+                ("received both", lambda: largest(gpu="1GiB", device="cuda:0")),
+                ("expected a GPU, received 'cpu'", lambda: largest()),
+                ("expected a simulation", lambda: largest(device="sim:0")),
+                ("makes a batch", lambda: headroom.find_max_batch_size(net, x, gpu="1GiB")),
+                ("where there is no GPU", lambda: headroom.get_gpu_memory_stats(7)),
+                ("expected a simulation", lambda: headroom.dry_run(lambda: None)),
+                ("at least one card", lambda: headroom.select_gpus("1GiB", count=0)),
+                ("no negative size", lambda: headroom.select_gpus(-1)),
+                ("an exception, received 'str'", lambda: headroom.is_oom("CUDA out of memory"))):
+            with self.subTest(words), self.assertRaisesRegex(headroom.UsageError, words):
+                call()
+        with headroom.simulate("24GiB,2GiB") as box:
+            self.assertEqual(box[-1].capacity, 2 * GIB)
+            with self.assertRaisesRegex(headroom.UsageError, "0 or more"):
+                box[0].hold(-1)
+            with self.assertRaisesRegex(IndexError, "no card 2 in a box of 2"):
+                headroom.dry_run(lambda: None, device=2)
+            with self.assertRaisesRegex(headroom.UsageError, "a step, a function"):
+                headroom.dry_run(3)
 
 
 if __name__ == "__main__":

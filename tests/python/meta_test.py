@@ -20,7 +20,6 @@ NAMED = {
     "_native_batch_norm_legit": "in evaluation CUDA saves nothing; Meta gives the size of training",
     "native_batch_norm": "in evaluation CUDA saves nothing; Meta gives the size of training",
     "as_strided.partial_views": "the case is a view of a larger memory, which a copy to a card is not",
-    "index_put": "by a mask: Meta does not ask how much is chosen, a card has to know it",
     "linalg.eig": "vectors column by column, as LAPACK and CUDA's libraries leave them",
     "linalg.svd": "vectors column by column, as LAPACK and CUDA's libraries leave them",
     "pca_lowrank": "of linalg.svd",

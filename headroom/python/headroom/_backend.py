@@ -1,7 +1,9 @@
 """Makes `sim` known to Python's torch: the name, `torch.sim`, methods such as `tensor.sim()`."""
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import os
+from typing import Any, Iterator, Optional
 
 import torch
 
@@ -17,7 +19,38 @@ def check_torch() -> None:
                                "try pip install torch==2.11.0")
 
 
-_registered = False
+_registered = _forked = False
+_estimating: Optional[str] = None  # under whose rules, while a card is made for an estimate
+
+
+@contextlib.contextmanager
+def estimating(rules: str) -> Iterator[None]:
+    global _estimating
+    before, _estimating = _estimating, rules
+    try:
+        yield
+    finally:
+        _estimating = before
+
+
+def _rules() -> set[str]:
+    """Of all cards that are simulated here; none: nothing is simulated."""
+    from headroom import simulation
+
+    box = simulation.current_box()
+    own = set() if _estimating is None else {_estimating}
+    return own if box is None else own | {card.rules for card in box}
+
+
+def is_fork() -> bool:
+    """Whether this process is the fork of one in which `sim` was known: torch refuses its backward
+    passes, if there were any in the first one."""
+    return _forked
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = True
 
 
 def register() -> None:
@@ -36,6 +69,7 @@ def register() -> None:
     _refuse_inductor()
     _let_storages_be_used()
     _join_ranks()
+    os.register_at_fork(after_in_child=_note_fork)
     _registered = True
 
 
@@ -43,13 +77,11 @@ def _choose_foreach_as_the_cpu_does() -> None:
     """Optimizers take the foreach form by default on cards, and a loop on the CPU. Under `cpu` rules
     a card does as the CPU."""
     import torch.optim.optimizer as of_optimizers
-    from headroom import simulation
 
     supported = of_optimizers._get_foreach_kernels_supported_devices
 
     def devices() -> list[str]:
-        box = simulation.current_box()
-        as_cpu = box is not None and any(card.rules == "cpu" for card in box)
+        as_cpu = "cpu" in _rules()
         return [one for one in supported() if not (as_cpu and one == "sim")]
 
     of_optimizers._get_foreach_kernels_supported_devices = devices
@@ -59,13 +91,11 @@ def _keep_parameters_when_modules_move() -> None:
     """module.to("cuda") moves its parameters where they are: what is shared stays shared, and an
     optimizer that was made before still knows them. For a device type of one's own torch would make
     new ones; while something is simulated it swaps them instead."""
-    from headroom import simulation
-
     apply = torch.nn.Module._apply
 
     def _apply(self: torch.nn.Module, *arguments: Any, **more: Any) -> torch.nn.Module:
         before = torch.__future__.get_swap_module_params_on_conversion()
-        if before or simulation.current_box() is None:
+        if before or not _rules():
             return apply(self, *arguments, **more)
         torch.__future__.set_swap_module_params_on_conversion(True)
         try:
@@ -90,7 +120,7 @@ def _refuse_inductor() -> None:
                 "are then those of eager mode - or backend=\"aot_eager\"")
         return compile_graph(self, model, inputs)
 
-    compiler.__call__ = __call__
+    compiler.__call__ = __call__  # type: ignore[method-assign]
 
 
 def _let_storages_be_used() -> None:
@@ -106,7 +136,7 @@ def _let_storages_be_used() -> None:
         if self.device.type != "sim" or type(self) not in (torch.Tensor, torch.nn.Parameter):
             return of_tensor(self)
         base = storage_data_ptr(self.untyped_storage())
-        return base and base + self.storage_offset() * self.element_size()
+        return base and base + int(self.storage_offset()) * self.element_size()
 
     def storage_resize_(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
         if self.device.type != "sim":
@@ -114,9 +144,9 @@ def _let_storages_be_used() -> None:
         _engine.resize_storage(self, size)
         return self
 
-    torch.UntypedStorage.resize_ = storage_resize_  # type: ignore[method-assign]
-    torch.UntypedStorage.data_ptr = storage_data_ptr  # type: ignore[method-assign]
-    torch.Tensor.data_ptr = tensor_data_ptr  # type: ignore[method-assign]
+    torch.UntypedStorage.resize_ = storage_resize_  # type: ignore[assignment, method-assign]
+    torch.UntypedStorage.data_ptr = storage_data_ptr  # type: ignore[assignment, method-assign]
+    torch.Tensor.data_ptr = tensor_data_ptr  # type: ignore[assignment, method-assign]
 
 
 def _join_ranks() -> None:

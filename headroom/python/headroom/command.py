@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Optional, TextIO
 import torch
 from torch import nn
 
-from headroom import _backend, _engine, estimates
+from headroom import _backend, _engine, subjects
 from headroom.errors import Error, InputError, UsageError
 from headroom.reports import Report
 from headroom.sizes import Bytes
@@ -84,14 +84,14 @@ class Made:
             self.model: Optional[nn.Module] = model if isinstance(model, nn.Module) else None
             self.step, self.inputs = second, []
         elif isinstance(model, nn.Module) and second is not None:
-            self.model = model.to(device)
-            inputs = estimates.moved(second, device)
-            self.inputs = list(estimates.tensors_of(inputs))
-            optimizer = estimates.optimizer_for(None, self.model)
+            self.model = module = model.to(device)
+            inputs = subjects.moved(second, device)
+            self.inputs = list(subjects.tensors_of(inputs))
+            optimizer = subjects.optimizer_for(module)
 
             def step() -> None:
                 optimizer.zero_grad()
-                estimates.default_loss(self.model, inputs).backward()
+                subjects.default_loss(module, inputs).backward()
                 optimizer.step()
 
             self.step = step
@@ -230,7 +230,8 @@ def main(arguments: list[str]) -> int:
         try:
             _backend.check_torch()
             run = Run(json.loads(text))
-            return {"estimate": estimate, "fit": fit}[what](run, ours)
+            with _backend.estimating(run.request["rules"]):
+                return {"estimate": estimate, "fit": fit}[what](run, ours)
         except UsageError as error:
             print(f"headroom {what}: {error}", file=sys.stderr)
             return USAGE

@@ -2,171 +2,110 @@
 without data, before it ever sees a GPU."""
 from __future__ import annotations
 
-import contextlib
-import copy
 import dataclasses
 import inspect
-from typing import Any, Callable, Iterable, Iterator, Optional, Union
+import numbers
+import os
+import threading
+from typing import Any, Callable, Iterable, Optional, TypeVar, Union
 
 import torch
 from torch import nn
 
-from headroom import _backend, _engine, simulation
+from headroom import _backend, _engine, child, simulation
 from headroom.errors import UsageError
 from headroom.reports import Report
+from headroom.room import Room, room_of, tensors_of_training
 from headroom.sizes import Bytes
+from headroom.subjects import (Loss, Model, Optimizers, Subject, Training, default_loss, maker_of,
+                               named_optimizer, tensors_of)
 
-Model = Union[nn.Module, Callable[[], nn.Module]]
-Loss = Callable[[nn.Module, Any], torch.Tensor]
-Optimizers = Union[None, str, torch.optim.Optimizer, Callable[[Iterable[nn.Parameter]], Any]]
-
-OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01),
-    "sgd-momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
-    "adafactor": torch.optim.Adafactor,
-    "rmsprop": torch.optim.RMSprop,
-    "adagrad": torch.optim.Adagrad,
-}
+Result = TypeVar("Result")
 
 
-# ---- Models, batches and optimizers on a simulated card
+class MaxBatch(int):
+    """The largest batch that fits; 0: not even the smallest. `recommended` is some less."""
+    recommended: int = 0
+    capped: bool = False  # max_batch fits
+    proven: bool = False  # one more was run and does not fit
+    probes: list[dict[str, Any]]
 
-def copy_on(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model on the device, without its data; the model itself is not touched. Parameters that
-    are shared stay shared."""
-    memo: dict[int, Any] = {}
-    for tensor in [*model.parameters(), *model.buffers()]:
-        twin = torch.empty_like(tensor, device=device)
-        if isinstance(tensor, nn.Parameter):
-            twin = nn.Parameter(twin, requires_grad=tensor.requires_grad)
-        memo[id(tensor)] = twin
-    return copy.deepcopy(model, memo)
+    def __repr__(self) -> str:
+        how = "as much as was asked about" if self.capped else "proven" if self.proven else "not proven"
+        return f"<MaxBatch: {int(self)}, {how}; recommended {self.recommended}>"
 
-
-def model_on(model: Model, device: torch.device) -> nn.Module:
-    if isinstance(model, nn.Module):
-        return copy_on(model, device)
-    with torch.device(device):
-        made = model()
-    if not isinstance(made, nn.Module):
-        raise UsageError(f"[estimate] expected a model, or a function that makes one, received one "
-                         f"that makes '{type(made).__name__}'")
-    return made.to(device)
+    __str__ = int.__repr__
 
 
-def moved(value: Any, device: torch.device) -> Any:
-    """Tensors of a batch - alone, or in lists, tuples, dicts and dataclasses - on the device."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        items = {key: moved(one, device) for key, one in value.items()}
-        return items if type(value) is dict else type(value)(items)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(moved(one, device) for one in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(moved(one, device) for one in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **{field.name: moved(getattr(value, field.name), device)
-                                             for field in dataclasses.fields(value) if field.init})
-    return value
+# ---- Where an estimate runs
+
+_one_at_a_time = threading.RLock()
 
 
-def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from tensors_of(one)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from tensors_of(one)
+def _nobody_is_at_it() -> None:
+    global _one_at_a_time
+    _one_at_a_time = threading.RLock()
 
 
-def batch_on(batch: Any, device: torch.device) -> Any:
-    if callable(batch) and not isinstance(batch, torch.Tensor):
-        with torch.device(device):
-            batch = batch()
-    return moved(batch, device)
+os.register_at_fork(after_in_child=_nobody_is_at_it)
 
 
-def output_of(model: nn.Module, batch: Any) -> Any:
-    if isinstance(batch, dict) or hasattr(batch, "keys"):
-        return model(**batch)
-    if isinstance(batch, (list, tuple)):
-        return model(*batch)
-    return model(batch)
+def _in_its_place(function: Callable[..., Result], **arguments: Any) -> Result:
+    """Here, or in a child process where there can be no card of its own; threads take turns."""
+    _backend.check_torch()
+    with _one_at_a_time:
+        reason = child.why()
+        return function(**arguments) if reason is None else child.call(function, arguments, reason)
 
 
-def default_loss(model: nn.Module, batch: Any) -> torch.Tensor:
-    """The loss that the model gives (transformers' models do, with labels), else the mean of its
-    first floating output."""
-    output = output_of(model, batch)
-    loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
-    if isinstance(loss, torch.Tensor):
-        return loss
-    for tensor in tensors_of(output):
-        if tensor.is_floating_point():
-            return tensor.mean()
-    raise UsageError(f"[estimate] expected a model whose output has a loss or a floating tensor, "
-                     f"received '{type(output).__name__}'; try loss=lambda model, batch: ...")
+def _estimated(training: Training, batch: Any, gpu: str = "unlimited", steps: int = 2,
+               biggest: int = 10, trace: bool = False, rules: str = "cuda",
+               settings: Optional[str] = None, cublas_workspaces: bool = True) -> Report:
+    def make(device: torch.device) -> Subject:
+        _backend.register()
+        return training.subject(batch, torch.device(device))
+
+    with _backend.estimating(rules):
+        return Report(_engine.dry_run(gpu, make, steps, biggest, trace, rules, settings,
+                                      cublas_workspaces))
 
 
-def named_optimizer(name: str) -> Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]:
-    if name not in OPTIMIZERS:
-        raise UsageError(f"[estimate] expected an optimizer, one of {', '.join(OPTIMIZERS)}, "
-                         f"received '{name}'; try optimizer=lambda parameters: ...")
-    return OPTIMIZERS[name]
+def _searched(training: Training, create_batch_fn: Callable[[int], Any], room: Room, min_batch: int,
+              max_batch: int, margin: Union[float, str], steps: int) -> MaxBatch:
+    def make_for(size: int) -> Callable[[torch.device], Subject]:
+        def make(device: torch.device) -> Subject:
+            _backend.register()
+            device = torch.device(device)
+            rest = room.take_the_rest(device)
+            step, parameters, buffers, inputs = training.subject(lambda: create_batch_fn(size), device)
+            return step, parameters, buffers, inputs + rest
+        return make
+
+    share, size = (0.0, Bytes(margin)) if isinstance(margin, str) else (margin, None)
+    with _backend.estimating(room.rules):
+        found = _engine.find_largest(make_for, min_batch, max_batch, share, size, steps, room.card,
+                                     room.rules, room.settings)
+    answer = MaxBatch(found["size"] or 0)
+    answer.recommended = found["recommended"] or 0
+    answer.capped, answer.proven = found["capped"], found["proven"]
+    answer.probes = [{**one, "peak_reserved_bytes": one["peak_reserved_bytes"] - room.taken_bytes}
+                     for one in found["probes"]]
+    return answer
 
 
-def optimizer_for(optimizer: Optimizers, model: nn.Module) -> Any:
-    parameters = [one for one in model.parameters() if one.requires_grad]
-    if optimizer is None:
-        return torch.optim.AdamW(parameters)
-    if isinstance(optimizer, str):
-        return named_optimizer(optimizer)(parameters)
-    if isinstance(optimizer, torch.optim.Optimizer):  # another one of its kind
-        known = inspect.signature(type(optimizer)).parameters
-        defaults = {key: value for key, value in optimizer.defaults.items() if key in known}
-        return type(optimizer)(parameters, **defaults)
-    return optimizer(parameters)
+def _check_card(gpu: str, rules: str) -> None:
+    if not isinstance(gpu, str):
+        raise UsageError("[estimate] expected a card such as \"RTX 4090\" or \"24GiB\", received "
+                         f"'{gpu}'")
+    if rules not in ("cuda", "cpu"):
+        raise UsageError(f"[estimate] expected rules 'cuda' or 'cpu', received '{rules}'")
 
 
-@contextlib.contextmanager
-def cast_to(precision: str) -> Iterator[None]:
-    dtype = {"amp_fp16": torch.float16, "amp_bf16": torch.bfloat16}.get(precision)
-    if dtype is None:
-        yield
-        return
-    with torch.autocast("sim", dtype):
-        yield
-
-
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-PRECISIONS = (*DTYPES, "amp_fp16", "amp_bf16")
-
-
-def _subject(model: Model, batch: Any, loss: Loss, optimizer: Optimizers, precision: Optional[str],
-             device: torch.device) -> tuple[Any, ...]:
-    if precision is not None and precision not in PRECISIONS:
-        raise UsageError(f"[estimate] expected a precision, one of {', '.join(PRECISIONS)}, received "
-                         f"'{precision}'")
-    there = model_on(model, device)
-    if precision in DTYPES:
-        there.to(DTYPES[precision])
-    inputs = batch_on(batch, device)
-    trained = optimizer_for(optimizer, there)
-
-    def step() -> None:
-        trained.zero_grad()
-        with cast_to(precision or ""):
-            value = loss(there, inputs)
-        value.backward()
-        trained.step()
-
-    return (step, list(there.named_parameters()), list(there.named_buffers()),
-            list(tensors_of(inputs)))
+def _check_counts(least: int, **counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, numbers.Integral) or count < least:
+            raise UsageError(f"[estimate] expected as {name} a whole number from {least} on, received "
+                             f"'{count}'")
 
 
 # ---- The functions
@@ -182,8 +121,15 @@ def dry_run(step: Callable[[], Any], *, device: Union[torch.device, str, int] = 
         report = headroom.dry_run(step, model=model)
 
     `model` gives the report its names; without one, tensors that need a gradient are taken for
-    parameters. The card is shape-only meanwhile; an out-of-memory is in the report."""
+    parameters. The card has to be shape-only; an out-of-memory is in the report. It is the card itself
+    on which the step runs: what else lies there counts, its peaks begin anew, and what the step leaves
+    behind stays."""
     card = simulation.card_of(device)
+    if not callable(step):
+        raise UsageError("[dry_run] expected a step, a function without arguments, received "
+                         f"'{type(step).__name__}'")
+    _check_counts(1, steps=steps)
+    _check_counts(0, biggest=biggest)
     parameters = list(model.named_parameters()) if model is not None else []
     buffers = list(model.named_buffers()) if model is not None else []
     return Report(_engine.dry_run_on(card._card, (step, parameters, buffers, list(tensors_of(inputs))),
@@ -205,79 +151,51 @@ def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Opt
     optimizer: a name, one of its kind, or a function of the parameters; AdamW without.
     loss: loss(model, batch); without one the model's own, or the mean of its output.
     precision: "fp32", "fp16", "bf16" (weights, too), "amp_fp16", "amp_bf16"; None: as it is.
+    steps: the second has the optimizer's state from its start.
+    biggest: so many tensors are named; trace: keep all, for Report.write_trace.
+    rules, settings, cublas_workspaces: as simulate() has them.
 
-    Two steps are run: the second has the optimizer's state from its start."""
-    _backend.check_torch()
-
-    def make(device: torch.device) -> tuple[Any, ...]:
-        _backend.register()
-        return _subject(model, batch, loss, optimizer, precision, torch.device(device))
-
-    with _no_box():
-        return Report(_engine.dry_run(gpu, make, steps, biggest, trace, rules, settings,
-                                      cublas_workspaces))
-
-
-@contextlib.contextmanager
-def _no_box() -> Iterator[None]:
-    """A card of its own is simulated: two boxes in a process cannot be."""
-    if simulation.current_box() is not None:
-        raise UsageError("[estimate] expected a process that simulates nothing, received one with a "
-                         "box of its own; try headroom.dry_run(step) on that box, or end() it")
-    yield
-
-
-class MaxBatch(int):
-    """The largest batch that fits; 0: not even the smallest. `recommended` is some less."""
-    recommended: int
-    capped: bool  # max_batch fits
-    proven: bool  # one more was run and does not fit
-    probes: list[dict[str, Any]]
+    Where this process has used CUDA, or simulates a box, it runs in a child process, which takes some
+    seconds: the box stays as it is. Threads take turns."""
+    _check_card(gpu, rules)
+    _check_counts(1, steps=steps)
+    _check_counts(0, biggest=biggest)
+    training = Training(model, loss, maker_of(optimizer), precision)
+    return _in_its_place(_estimated, training=training, batch=batch, gpu=gpu, steps=steps,
+                         biggest=biggest, trace=trace, rules=rules, settings=settings,
+                         cublas_workspaces=cublas_workspaces)
 
 
 def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
                         device: Union[torch.device, str, None] = None, min_batch: int = 1,
                         max_batch: int = 512, *, gpu: Optional[str] = None,
                         optimizer: Optimizers = None, loss: Loss = default_loss,
-                        precision: Optional[str] = None, margin: float = 0.1, steps: int = 2,
-                        rules: str = "cuda", settings: Optional[str] = None) -> MaxBatch:
+                        precision: Optional[str] = None, margin: Union[float, str] = 0.1,
+                        steps: int = 2, rules: Optional[str] = None,
+                        settings: Optional[str] = None) -> MaxBatch:
     """The largest batch with which the model trains, by at most six dry runs.
 
         headroom.find_max_batch_size(model, lambda n: torch.randn(n, 3, 224, 224), gpu="RTX 4090")
 
-    create_batch_fn(n) makes a batch of n of the longest rows there will be. The card is `gpu`, or
-    the room that `device` has now: what is free there, and what this process's model on it takes.
+    create_batch_fn(n) makes a batch of n of the longest rows there will be.
+    device: a GPU, or a card that this process simulates: the room that it has now - what is free, and
+        what the model, its gradients and `optimizer`, if that is one, take there -, under its rules.
+    gpu: a card that need not be there, "RTX 4090", instead of a device.
+    margin: by how much `recommended` is less: a share, or "2GiB" of the card that stay free.
     The other words are those of `estimate`."""
-    spec = gpu if gpu is not None else _room_of(device, model)
-
-    def make_for(size: int) -> Callable[[torch.device], tuple[Any, ...]]:
-        def make(at: torch.device) -> tuple[Any, ...]:
-            _backend.register()
-            return _subject(model, lambda: create_batch_fn(size), loss, optimizer, precision,
-                            torch.device(at))
-        return make
-
-    with _no_box():
-        found = _engine.find_largest(make_for, min_batch, max_batch, margin, None, steps, spec,
-                                     rules, settings)
-    answer = MaxBatch(found["size"] or 0)
-    answer.recommended = found["recommended"] or 0
-    answer.capped, answer.proven, answer.probes = found["capped"], found["proven"], found["probes"]
-    return answer
-
-
-def _room_of(device: Union[torch.device, str, None], model: Model) -> str:
-    from headroom import memory
-
-    device = memory.device_of(device)
-    if device.type != "cuda":
-        raise UsageError(f"[find_max_batch_size] expected a GPU, received '{device}'; try "
-                         "gpu=\"RTX 4090\"")
-    stats = memory.get_gpu_memory_stats(device)
-    free = stats.free if stats.free is not None else torch.cuda.mem_get_info(device)[0]
-    ours = sum({id(one): one.numel() * one.element_size() for one in model.parameters()
-                if one.device == device}.values()) if isinstance(model, nn.Module) else 0
-    return f"{(free + stats.reserved - stats.allocated + ours) >> 20}MiB"
+    if gpu is not None and device is not None:
+        raise UsageError(f"[find_max_batch_size] expected a device or a gpu, received both, '{device}' "
+                         f"and '{gpu}'")
+    room = Room(gpu) if gpu is not None else room_of(device, tensors_of_training(model, optimizer))
+    room.rules, room.settings = rules or room.rules, settings or room.settings
+    _check_card(room.card, room.rules)
+    _check_counts(1, min_batch=min_batch, max_batch=max_batch, steps=steps)
+    if not callable(create_batch_fn) or isinstance(create_batch_fn, torch.Tensor):
+        raise UsageError("[find_max_batch_size] expected a function that makes a batch of so many rows, "
+                         f"received '{type(create_batch_fn).__name__}'; try lambda n: torch.randn(n, ...)")
+    training = Training(model, loss, maker_of(optimizer), precision)
+    return _in_its_place(_searched, training=training, create_batch_fn=create_batch_fn, room=room,
+                         min_batch=min_batch, max_batch=max_batch, margin=margin, steps=steps)
 
 
 def get_optimal_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
@@ -295,8 +213,8 @@ def inputs_for(model: nn.Module, rows: int, length: int) -> Callable[[], Any]:
     embedding. Never a shape that is only assumed."""
     config = getattr(model, "config", None)
     main = getattr(model, "main_input_name", "input_ids" if config is not None else None)
-    if main == "pixel_values" and getattr(config, "image_size", None):
-        side = config.image_size
+    side = getattr(config, "image_size", None)
+    if main == "pixel_values" and side:
         sides = tuple(side) if isinstance(side, (list, tuple)) else (side, side)
         channels = getattr(config, "num_channels", 3)
         dtype = next(model.parameters()).dtype
@@ -318,9 +236,9 @@ def _with_labels(model: nn.Module, batch: dict[str, torch.Tensor], rows: int,
                  length: Optional[int]) -> dict[str, torch.Tensor]:
     if "labels" not in inspect.signature(model.forward).parameters:
         return batch
-    name = type(model).__name__
-    by_row = length is None or "SequenceClassification" in name
-    batch["labels"] = torch.zeros((rows,) if by_row else (rows, length), dtype=torch.long)
+    one_a_row = "SequenceClassification" in type(model).__name__
+    shape = [rows] if length is None or one_a_row else [rows, length]
+    batch["labels"] = torch.zeros(shape, dtype=torch.long)
     return batch
 
 
@@ -333,16 +251,9 @@ def estimate_training_memory(model: nn.Module, batch_size: int, seq_length: int 
     trainable_params."""
     batch = (lambda: create_batch_fn(batch_size)) if create_batch_fn is not None else \
         inputs_for(model, batch_size, seq_length)
-    made: list[torch.optim.Optimizer] = []
-
-    def make_optimizer(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        made[:] = [named_optimizer(optimizer)(parameters)]
-        return made[0]
-
-    report = estimate(model, batch, precision=precision, optimizer=make_optimizer, loss=loss)
+    training = Training(model, loss, named_optimizer(optimizer), precision)
+    report, grads, states = _in_its_place(_estimated_in_parts, training=training, batch=batch)
     params = report.at_peak.parameters + report.at_peak.buffers
-    grads = _size(one for group in made[0].param_groups for one in group["params"])
-    states = _size(one for state in made[0].state.values() for one in state.values())
     everything = list(model.parameters())
     gb = 1e9
     return {
@@ -354,6 +265,19 @@ def estimate_training_memory(model: nn.Module, batch_size: int, seq_length: int 
         "total_params": sum(one.numel() for one in everything),
         "trainable_params": sum(one.numel() for one in everything if one.requires_grad),
     }
+
+
+def _estimated_in_parts(training: Training, batch: Any) -> tuple[Report, int, int]:
+    """And the bytes of the gradients and of the optimizer's state."""
+    made: list[torch.optim.Optimizer] = []
+
+    def make_optimizer(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        made[:] = [training.make_optimizer(parameters)]
+        return made[0]
+
+    report = _estimated(dataclasses.replace(training, make_optimizer=make_optimizer), batch)
+    return (report, _size(one for group in made[0].param_groups for one in group["params"]),
+            _size(one for state in made[0].state.values() for one in state.values()))
 
 
 def _size(values: Iterable[Any]) -> int:

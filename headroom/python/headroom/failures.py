@@ -6,6 +6,7 @@ import dataclasses
 from typing import Iterator, Optional
 
 from headroom import _core
+from headroom.errors import UsageError
 from headroom.machine import _bytes
 from headroom.sizes import Bytes
 
@@ -62,6 +63,9 @@ def _type_name(exception: BaseException) -> str:
 
 def classify_exception(exception: BaseException) -> Judgement:
     """The judgement of an exception, by its type, its text and those of its causes."""
+    if not isinstance(exception, BaseException):
+        raise UsageError(f"[is_oom] expected an exception, received '{type(exception).__name__}'; try "
+                         "headroom.classify(text) for what a program printed")
     best: Optional[Judgement] = None
     for one in _chain(exception):
         name = _type_name(one)

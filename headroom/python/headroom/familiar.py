@@ -22,6 +22,7 @@ class GPUMemoryContext(GpuMemoryScope):
 
 
 def print_gpu_memory(prefix: str = "", device: Device = None) -> None:
+    """The line of log_gpu_memory_stats."""
     log_gpu_memory_stats(prefix, device)
 
 
@@ -54,5 +55,5 @@ def get_gpu_info() -> list[dict[str, Any]]:
 
 
 def clear_gpu_cache() -> None:
+    """Gives back what nobody uses, as clear_gpu_memory() does."""
     clear_gpu_memory()
-

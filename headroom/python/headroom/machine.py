@@ -90,9 +90,7 @@ def _need(min_memory: Optional[Size], min_memory_mb: Optional[float]) -> int:
     if min_memory is not None and min_memory_mb is not None:
         raise UsageError("[find_best_device] expected min_memory or min_memory_mb, received both; "
                          "try min_memory=\"10GiB\"")
-    if min_memory_mb is not None:
-        return int(min_memory_mb * 2**20)
-    return Bytes(min_memory or 0)
+    return Bytes(min_memory or 0) if min_memory_mb is None else int(float(min_memory_mb) * 2**20)
 
 
 def select_gpus(min_memory: Size = 0, *, count: int = 1, gpus: str = "", order: str = "most-free",
@@ -103,7 +101,11 @@ def select_gpus(min_memory: Size = 0, *, count: int = 1, gpus: str = "", order: 
 
     Raises BusyError when none has the room in time, UnavailableError when there are too few cards
     or none is large enough."""
-    answer = _core.select(gpus=gpus, need=Bytes(min_memory), count=count, order=order,
+    need = Bytes(min_memory)
+    if need < 0 or count < 1:
+        raise UsageError("[select_gpus] expected no negative size and at least one card, received "
+                         f"'{need}' and '{count}'")
+    answer = _core.select(gpus=gpus, need=need, count=count, order=order,
                           timeout_s=timeout, interval_s=interval,
                           progress=progress or (lambda sentence: None))
     if not answer["picked"]:

@@ -7,7 +7,8 @@ from typing import Any, Callable, Optional, Union
 
 import torch
 
-from headroom import _backend, _engine
+from headroom import _backend, _engine, simulation
+from headroom.errors import UsageError
 from headroom.sizes import Bytes
 
 Device = Union[torch.device, str, int, None]
@@ -18,12 +19,17 @@ _backend.check_torch()
 def device_of(device: Device = None) -> torch.device:
     """A device with its index: None is the current accelerator's, a number one of its cards."""
     if isinstance(device, (torch.device, str)):
+        if str(device).startswith("sim"):
+            simulation.box_of_process()
         device = torch.device(device)
         if device.index is not None or device.type == "cpu":
             return device
         return torch.device(device.type, torch.accelerator.current_device_index())
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None:
+        if device is not None:
+            raise UsageError(f"[headroom] expected a device of this process, received '{device}' where there "
+                             "is no GPU; try headroom.simulate(...)")
         return torch.device("cpu")
     index = torch.accelerator.current_device_index() if device is None else device
     return torch.device(accelerator.type, index)
@@ -57,6 +63,7 @@ COUNTS = ("allocations", "segments", "retries", "ooms")
 
 
 def get_gpu_memory_stats(device: Device = None) -> GpuMemoryStats:
+    """Of a card, or of the CPU while a CountCpuMemory lives."""
     device = device_of(device)
     found = _engine.memory_stats(device)
     return GpuMemoryStats(device=device, **{

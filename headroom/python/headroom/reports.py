@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any, Optional
 
 from headroom import _engine
+from headroom.errors import UsageError
 from headroom.sizes import Bytes
 
 
@@ -68,6 +69,15 @@ def _sized(document: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def _cut(text: str, headline: str, count: int) -> str:
+    """With no more than so many of the lines that are indented under a headline."""
+    before, headline, after = text.partition(headline)
+    lines = after.splitlines(keepends=True)
+    end = next((i for i, line in enumerate(lines) if not line.startswith("  ")), len(lines))
+    kept = lines[:min(end, max(count, 0))]
+    return before + (headline if kept else "") + "".join(kept + lines[end:])
+
+
 class Report:
     """How much memory a training step needs, when, and what for.
 
@@ -77,8 +87,13 @@ class Report:
     """
 
     def __init__(self, report: _engine.Report) -> None:
-        self._report = report
+        self._report: Optional[_engine.Report] = report
         self._document = report.document()
+        self._text = report.describe(len(self._document["by_module"]), len(self._document["biggest"]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, here or in another process, has all but the trace."""
+        return {**vars(self), "_report": None}
 
     @property
     def peak(self) -> Peak:
@@ -128,10 +143,16 @@ class Report:
         return self._document
 
     def describe(self, modules: int = 5, tensors: int = 5) -> str:
-        return self._report.describe(modules, tensors)
+        """For people: with so many modules and tensors at most."""
+        text = _cut(self._text, "Modules that held the most\n", modules)
+        return _cut(text, "Biggest tensors at the peak\n", tensors)
 
     def write_trace(self, path: str) -> None:
-        """Each allocation, for `headroom trace` (docs/formats/trace.md). Needs trace=True."""
+        """Each allocation, for `headroom trace` (docs/formats/trace.md). Needs trace=True; neither a
+        copy has it, nor the report of a child process."""
+        if self._report is None:
+            raise UsageError("[write_trace] expected a report with its trace, received a copy, or one of a "
+                             "child process; try it where nothing is simulated and CUDA was not used")
         self._report.write_trace(path)
 
     def __str__(self) -> str:

@@ -71,7 +71,9 @@ class Card:
 
     def hold(self, size: Size) -> None:
         """From here on a neighbour holds so much of the card; 0: nothing any more."""
-        self._card.set_used_by_others(Bytes(size))
+        if (held := Bytes(size)) < 0:
+            raise UsageError(f"[hold] expected a size of 0 or more, received '{held}'")
+        self._card.set_used_by_others(held)
 
     def __repr__(self) -> str:
         return f"<{self.device}: {self.name}, {self.free} free of {self.capacity}>"
@@ -80,16 +82,18 @@ class Card:
 class Simulation:
     """A box of cards, until `end()`, the end of a `with`, or the next `simulate()`."""
 
-    def __init__(self, box: _engine.Box) -> None:
+    def __init__(self, box: _engine.Box, settings: Optional[str] = None) -> None:
         self._box = box
+        self.settings = settings  # of the allocator, as given
+        self._fractions: dict[int, float] = {}
 
     def __len__(self) -> int:
         return self._box.cards()
 
     def __getitem__(self, index: int) -> Card:
-        if not 0 <= index < len(self):
-            raise IndexError(f"a box of {len(self)} cards has no card {index}")
-        return Card(self._box.card(index))
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"no card {index} in a box of {len(self)}")
+        return Card(self._box.card(index % len(self)))
 
     def __iter__(self) -> Iterator[Card]:
         return (self[i] for i in range(len(self)))
@@ -136,24 +140,30 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
     rules: "cuda", or "cpu" to compare with tools that run on the CPU.
     settings: as PYTORCH_CUDA_ALLOC_CONF; None: what the environment says.
     slow_way: operators without a shape rule run on the CPU, over zeros.
+    cublas_workspaces: they are taken at the first matrix product, as on CUDA.
 
-    A process that has used CUDA cannot simulate (UnavailableError): `estimate` and `fit` make a
-    process of their own there."""
+    A process that has used CUDA cannot simulate (UnavailableError): `estimate` and
+    `find_max_batch_size` make a process of their own there."""
     global _current
     if _current is not None:
         _current.end()
     _backend.check_torch()
-    box = Simulation(_engine.simulate(spec, mode, rules, settings, slow_way, cublas_workspaces))
+    box = Simulation(_engine.simulate(spec, mode, rules, settings, slow_way, cublas_workspaces), settings)
     _backend.register()
     _current = box
     return box
 
 
-def card_of(device: torch.device | str | int) -> Card:
-    """The card behind a device of this process's simulation."""
+def box_of_process() -> Simulation:
     box = current_box()
     if box is None:
-        raise UsageError("[card_of] expected a simulation, received none; try headroom.simulate(...)")
+        raise UsageError("[headroom] expected a simulation, received none; try headroom.simulate(...)")
+    return box
+
+
+def card_of(device: torch.device | str | int) -> Card:
+    """The card behind a device of this process's simulation."""
+    box = box_of_process()
     device = torch.device("sim", device) if isinstance(device, int) else torch.device(device)
     if device.type != "sim":
         raise UsageError(f"[card_of] expected a simulated device, received '{device}'; try sim:0")

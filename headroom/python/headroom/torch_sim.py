@@ -211,6 +211,11 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
 
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
     _card(device)._card.set_memory_fraction(fraction)
+    simulation.box_of_process()._fractions[_index(device)] = fraction
+
+
+def get_per_process_memory_fraction(device: Device = None) -> float:
+    return simulation.box_of_process()._fractions.get(_index(device), 1.0)
 
 
 def ipc_collect() -> None:

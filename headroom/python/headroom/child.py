@@ -1,0 +1,185 @@
+"""Work in a process of its own, where this one has used CUDA or simulates a box that is to stay as it
+is: one process has one accelerator, and one box.
+
+The child is a new Python, not a fork: after a backward pass torch refuses those of forks, and CUDA
+lives in none. What it could not import - a notebook's classes, lambdas - goes there by value, if
+cloudpickle is installed. Tensors go without their data but for what programs decide by, whole
+numbers."""
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import traceback
+from typing import Any, Callable, Iterator, Optional, TypeVar
+
+import torch
+from torch import nn
+
+from headroom import _backend, simulation
+from headroom.errors import UnavailableError, UsageError
+
+try:
+    import cloudpickle  # type: ignore[import-not-found,unused-ignore]
+    Pickler = cloudpickle.Pickler
+except ImportError:
+    cloudpickle, Pickler = None, pickle.Pickler
+
+Result = TypeVar("Result")
+
+# How torch is set, as far as memory depends on it.
+SET_HERE: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+    (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
+    (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
+    (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
+]
+
+
+def why() -> Optional[str]:
+    """Why this process cannot make a card of its own now; None: it can."""
+    if torch.cuda.is_initialized():
+        return "this one has used CUDA"
+    if simulation.current_box() is not None:
+        return "this one simulates a box"
+    if _backend.is_fork():
+        return "this one is the fork of one that did"
+    return None
+
+
+def call(function: Callable[..., Result], arguments: dict[str, Any], reason: str) -> Result:
+    """function(**arguments), there. What it raises comes back with the child's traceback as cause."""
+    with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
+        request, answer = os.path.join(folder, "request"), os.path.join(folder, "answer")
+        with open(request, "wb") as file:
+            file.write(_packed(function, arguments, reason))
+        # In a session of its own it has no Ctrl-C: that is this process's, which then ends it.
+        done = subprocess.run([sys.executable, "-m", __name__, request, answer], check=False,
+                              env=_environment(), start_new_session=True)
+        if done.returncode != 0:
+            raise UnavailableError(f"[estimate] expected an answer of the child process, received its end "
+                                   f"with {done.returncode}; try again with more memory, if the system "
+                                   "ended it for lack of some")
+        with open(answer, "rb") as file:
+            result, error, trace = pickle.load(file)
+    if error is not None:
+        raise error from ChildTraceback(trace)
+    return result  # type: ignore[no-any-return]
+
+
+class ChildTraceback(Exception):
+    """Where the child was."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def _environment() -> dict[str, str]:
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    return {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+
+
+# ---- There and back
+
+def _packed(function: Callable[..., Any], arguments: dict[str, Any], reason: str) -> bytes:
+    try:
+        return _bytes(([read() for read, _ in SET_HERE], function, arguments))
+    except Exception as error:
+        for name, value in _parts(arguments):
+            try:
+                _bytes(value)
+            except Exception as its_own:
+                raise UsageError(
+                    f"[estimate] expected a {name} that can be sent to a child process, because {reason}, "
+                    f"received one that cannot be pickled ({type(its_own).__name__}: {its_own}); try "
+                    "leaving that out of it, or a function that makes it there"
+                    f"{'' if cloudpickle else ', or pip install cloudpickle'}") from error
+        raise
+
+
+def _parts(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in arguments.items():
+        yield from vars(value).items() if dataclasses.is_dataclass(value) else [(name, value)]
+
+
+def _bytes(value: Any) -> bytes:
+    class Sender(Pickler):  # type: ignore[misc]
+        def __init__(self, file: io.BytesIO) -> None:
+            super().__init__(file)
+            self.buffers: set[int] = set()
+            self.otherwise = getattr(super(), "reducer_override", lambda value: NotImplemented)
+
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, nn.Module):  # comes before what it holds
+                self.buffers.update(map(id, vars(value)["_buffers"].values()))
+            if type(value) not in (torch.Tensor, nn.Parameter) or value.layout != torch.strided:
+                return self.otherwise(value)
+            on_cpu = value.device.type == "cpu"
+            if isinstance(value, nn.Parameter) or id(value) in self.buffers or \
+                    (not on_cpu and (value.is_floating_point() or value.is_complex() or value.is_meta)):
+                return _shape, (value.shape, value.stride(), value.dtype, value.requires_grad,
+                                type(value))
+            if on_cpu and not value.requires_grad:
+                return self.otherwise(value)
+            return _values, (value.detach().cpu(), value.requires_grad)
+
+    file = io.BytesIO()
+    Sender(file).dump(value)
+    return file.getvalue()
+
+
+def _shape(shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype, requires_grad: bool,
+           kind: type[torch.Tensor]) -> torch.Tensor:
+    made = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    return nn.Parameter(made, requires_grad) if kind is nn.Parameter else \
+        made.requires_grad_(requires_grad)
+
+
+def _values(values: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    return values.requires_grad_(requires_grad)
+
+
+# ---- The child
+
+def _answer(request: str) -> tuple[Any, Optional[BaseException], str]:
+    simulation.simulate("1MiB").end()  # torch knows the name `sim` from here on
+    try:
+        function, arguments = _loaded(request)
+        return function(**arguments), None, ""
+    except Exception as error:
+        return None, error, traceback.format_exc()
+
+
+def _loaded(request: str) -> tuple[Callable[..., Any], dict[str, Any]]:
+    try:
+        with open(request, "rb") as file:
+            values, function, arguments = pickle.load(file)
+    except Exception as error:
+        raise UsageError("[estimate] expected a model, a batch and functions that a child process can load, "
+                         f"received some that it cannot ({type(error).__name__}: {error}); try defining "
+                         "them in a module that it can import, or in the program itself") from error
+    for (_, write), value in zip(SET_HERE, values):
+        write(value)
+    return function, arguments
+
+
+def _packed_answer(answer: tuple[Any, Optional[BaseException], str]) -> bytes:
+    try:
+        packed = _bytes(answer)
+        pickle.loads(packed)
+        return packed
+    except Exception:  # an exception that only its own program can make
+        result, error, trace = answer
+        return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}"), trace))
+
+
+if __name__ == "__main__":
+    packed = _packed_answer(_answer(sys.argv[1]))
+    with open(sys.argv[2], "wb") as file:
+        file.write(packed)

@@ -1,0 +1,97 @@
+"""What a device has left for a training: which card it is, and how much of that is free."""
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Iterable, Optional, Union
+
+import torch
+from torch import nn
+
+from headroom import _core, _engine, machine, memory, simulation, torch_sim
+from headroom.errors import UsageError
+
+
+@dataclasses.dataclass
+class Room:
+    """A card as a dry run takes it, and what of it is free."""
+    card: str
+    free: Optional[int] = None  # None: all
+    before_context: bool = False  # a process's CUDA context is still to come off `free`
+    rules: str = "cuda"
+    settings: Optional[str] = None
+    taken: Optional[torch.Size] = None  # by what is not this training
+    taken_bytes: int = 0  # as the allocator rounds
+
+    def take_the_rest(self, device: torch.device) -> list[torch.Tensor]:
+        """On an empty card of this kind: a tensor for everything that is not free, to be kept. Always
+        the same, whatever the card's size is."""
+        if self.free is None:
+            return []
+        if self.taken is None:
+            stats = _engine.memory_stats(device)
+            rest = stats["total" if self.before_context else "free"] - self.free
+            self.taken = torch.Size([max(rest, 0)])
+        made = torch.empty(self.taken, dtype=torch.uint8, device=device)
+        self.taken_bytes = _engine.memory_stats(device)["reserved"]
+        return [made]
+
+
+def room_of(device: Union[torch.device, str, None], ours: Iterable[torch.Tensor]) -> Room:
+    """What is free on a device now, and what `ours` takes there. cuBLAS's workspaces, if this process
+    has some there, count as taken: the training will have its own."""
+    at = memory.device_of(device)
+    if at.type not in ("cuda", "sim"):
+        raise UsageError(f"[find_max_batch_size] expected a GPU, received '{at}'; try gpu=\"RTX 4090\"")
+    card = simulation.card_of(at) if at.type == "sim" else None
+    stats = memory.get_gpu_memory_stats(at)
+    again = stats.reserved - stats.allocated + sum(
+        _rounded(one) for one in {id(one): one for one in ours}.values() if one.device == at)
+    if card is not None:
+        assert stats.free is not None
+        free = min(stats.free, int(torch_sim.get_per_process_memory_fraction(at) * card.capacity)
+                   - stats.reserved)
+        return Room(_named(card.name, card.capacity), free + again, rules=card.rules,
+                    settings=simulation.box_of_process().settings)
+    gpu = _gpu_of(at)
+    total = torch.cuda.mem_get_info(at)[1] if gpu is None or gpu.total is None else gpu.total
+    card_spec = _named(torch.cuda.get_device_name(at) if gpu is None else gpu.name, total)
+    if stats.free is None and gpu is not None and gpu.free is not None:
+        # Not what is usable: a lease there may be this program's own.
+        return Room(card_spec, gpu.free, before_context=True)
+    free = torch.cuda.mem_get_info(at)[0] if stats.free is None else stats.free
+    return Room(card_spec, free + again)
+
+
+def tensors_of_training(model: object, optimizer: object) -> Iterable[torch.Tensor]:
+    """What a model, its gradients and its optimizer hold."""
+    if isinstance(model, nn.Module):
+        for one in model.parameters():
+            yield one
+            if one.grad is not None:
+                yield one.grad
+        yield from model.buffers()
+    if isinstance(optimizer, torch.optim.Optimizer):
+        for state in optimizer.state.values():
+            yield from (one for one in state.values() if isinstance(one, torch.Tensor))
+
+
+def _rounded(tensor: torch.Tensor) -> int:
+    """To 512 bytes, as the allocator does."""
+    return -(-tensor.numel() * tensor.element_size() // 512) * 512
+
+
+def _named(name: str, total: int) -> str:
+    """The catalogue's card of that name, whose chip is known; else one that has only a size."""
+    try:
+        if _core.gpus(f"sim:{name}")["gpus"][0]["name"] == name:
+            return name
+    except UsageError:
+        pass
+    return json.dumps({"name": name, "total_bytes": total, "reserved_bytes": 0, "profile": ""})
+
+
+def _gpu_of(device: torch.device) -> Optional[machine.Gpu]:
+    """As the driver knows it; None: it does not say."""
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    return next((one for one in machine.gpus("all") if one.uuid.partition("-")[2] == uuid), None)
