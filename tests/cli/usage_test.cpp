@@ -181,6 +181,20 @@ TEST_F(Completion, OffersCommandsOptionsAndValues) {
   EXPECT_EQ(offered("headroom trace top /dev/nul"), "/dev/null\n");
 }
 
+// bash takes the colon for a word.
+TEST_F(Completion, OffersProgramsAndTheirFunctions) {
+  const std::string program =
+      world_.folder().write("train.py",
+                            "def make_step(batch=4):\n  def inner(): ...\n\n"
+                            "def main():\n  pass\nclass Net: ...\n");
+  const std::string start = program.substr(0, program.size() - 4);
+  EXPECT_EQ(offered("headroom estimate " + start), program + "\n");
+  EXPECT_EQ(offered("headroom fit " + program + " :"), "make_step main\n");
+  EXPECT_EQ(offered("headroom estimate " + program + " : ma"), "make_step main\n");
+  EXPECT_EQ(offered("headroom estimate " + program + " : mai"), "main\n");
+  EXPECT_EQ(offered("headroom estimate nothing.py : m"), "\n");
+}
+
 TEST_F(Completion, KnowsNoOtherShell) {
   const Outcome outcome = world_.headroom({"completion", "fish"});
   EXPECT_EQ(outcome.exit_code, 64);

@@ -87,11 +87,55 @@ TEST_F(KnownValues, WritingWhatIsNotKnownForgets) {
   EXPECT_EQ(mask.sum().item<std::int64_t>(), 0);
 }
 
-TEST_F(KnownValues, APartThatIsWrittenMakesNoWhole) {
+TEST_F(KnownValues, MemoryMayBeFilledPartByPart) {
   const at::Tensor fresh = at::empty({4}, whole());
   fresh.slice(0, 0, 2).fill_(1);
-  EXPECT_EQ(fresh.sum().item<std::int64_t>(), 0);
-  EXPECT_EQ(guessed(), 1U);
+  fresh.slice(0, 2, 4).copy_(at::tensor({5, 7}, at::kLong));
+  EXPECT_EQ(fresh.sum().item<std::int64_t>(), 14);
+  EXPECT_EQ(guessed(), 0U);
+}
+
+TEST_F(KnownValues, APartThatIsWrittenOverWhatIsNotKnownMakesNoWhole) {
+  const at::Tensor random = at::randint(5, 9, {4}, whole());
+  const at::Tensor copied = at::empty({4}, whole());
+  copied.copy_(random);
+  const at::Tensor ranks = at::argsort(at::randn({4}, real()));
+  for (const at::Tensor& unknown : {random, copied, ranks}) {
+    unknown.slice(0, 0, 2).fill_(1);
+    EXPECT_EQ(unknown.sum().item<std::int64_t>(), 0);
+  }
+  EXPECT_EQ(guessed(), 3U);
+}
+
+TEST_F(KnownValues, GrowingKeepsThem) {
+  at::Tensor bytes = at::tensor({1, 2, 3}, at::kLong).to(box_.device(0));
+  bytes.resize_({2000});
+  EXPECT_EQ(bytes.slice(0, 0, 3).sum().item<std::int64_t>(), 6);
+  EXPECT_EQ(guessed(), 0U);
+}
+
+TEST_F(KnownValues, AMaskMayBeAnIndex) {
+  const at::Tensor x = at::randn({10, 3}, real());
+  const at::Tensor mask = at::arange(10, whole()) % 3 == 0;
+  EXPECT_EQ(x.index({mask}).sizes(), (at::IntArrayRef{4, 3}));
+  EXPECT_EQ(x.index({mask, at::tensor(1, whole())}).sizes(), (at::IntArrayRef{4}));
+  EXPECT_EQ(x.index({mask.unsqueeze(1).expand({10, 3})}).sizes(), (at::IntArrayRef{12}));
+  EXPECT_EQ(x.masked_select(mask.unsqueeze(1)).sizes(), (at::IntArrayRef{12}));
+  at::Tensor written = at::zeros({10, 3}, real());
+  EXPECT_NO_THROW(written.index_put_({mask}, x.slice(0, 0, 4)));
+  EXPECT_THROW((void)x.index({x.select(1, 0) > 0}), c10::NotImplementedError);
+  EXPECT_EQ(guessed(), 0U);
+}
+
+// As many places as the mask has true ones, a row each, while the operator runs.
+TEST_F(KnownValues, AMaskAsAnIndexTakesTheMemoryOfItsPlaces) {
+  const at::Tensor x = at::randn({1 << 16}, real());
+  const at::Tensor mask = at::ones({1 << 16}, whole()).to(at::kBool);
+  box_.card(0).reset_peaks();
+  const Bytes before = box_.card(0).statistics().allocated_bytes[0].current;
+  const at::Tensor chosen = x.index({mask});
+  EXPECT_EQ(box_.card(0).statistics().allocated_bytes[0].peak - before, Bytes((8 + 4) << 16));
+  EXPECT_EQ(box_.card(0).statistics().allocated_bytes[0].current - before, Bytes(4 << 16));
 }
 
 TEST_F(KnownValues, MuchIsNotKeptInTheHostsMemory) {

@@ -21,10 +21,16 @@ std::string names_of(const CLI::App& group) {
   return names;
 }
 
+// Whether its argument may be a file: a model's config.json, or train.py:function.
+bool takes_model(const CLI::App& command) {
+  return command.get_option_no_throw("model") != nullptr;
+}
+
 // What may follow a command: its options; of a group, its commands, and behind them their options
 // and files.
 std::string words_after(const CLI::App& command) {
-  if (command.get_subcommands({}).empty()) return "words=\"" + options_of(command) + "\"";
+  if (command.get_subcommands({}).empty())
+    return "words=\"" + options_of(command) + "\"" + (takes_model(command) ? "; files=-f" : "");
   std::string cases;
   for (const CLI::App* inner : command.get_subcommands({}))
     cases += "      " + inner->get_name() + ") words=\"" + options_of(*inner) + "\"; files=-f ;;\n";
@@ -51,7 +57,14 @@ std::string bash_script(const CLI::App& app) {
   return "# bash completion for headroom:  source <(headroom completion bash)\n"
          "_headroom() {\n"
          "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" words "
-         "files=\n"
+         "files= program=\n"
+         "  if [ \"$word\" = : ]; then program=\"${COMP_WORDS[COMP_CWORD-1]}\" word=\n"
+         "  elif [ \"$before\" = : ]; then program=\"${COMP_WORDS[COMP_CWORD-2]}\"; fi\n"
+         "  case \"$program\" in  # a function of train.py:\n"
+         "    *.py) words=\"$(sed -n 's/^def \\([[:alnum:]_]*\\)(.*/\\1/p' \"$program\" "
+         "2>/dev/null)\"\n"
+         "      COMPREPLY=($(compgen -W \"$words\" -- \"$word\")); return ;;\n"
+         "  esac\n"
          "  case \"$before\" in\n"
          "    --gpus) COMPREPLY=($(compgen -W \"auto all cpu sim:\" -- \"$word\")); return ;;\n"
          "    --format) COMPREPLY=($(compgen -W \"csv ndjson prometheus\" -- \"$word\")); return "
