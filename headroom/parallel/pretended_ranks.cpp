@@ -5,6 +5,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/parallel/detail/done_work.h"
+#include "headroom/parallel/detail/timer.h"
 
 namespace headroom::parallel {
 namespace {
@@ -121,7 +122,6 @@ class PretendedRanks final : public c10d::Backend {
   }
   WorkPtr barrier(const c10d::BarrierOptions&) override { return done(OpType::BARRIER); }
 
-
  private:
   [[nodiscard]] std::size_t place() const { return static_cast<std::size_t>(rank_); }
 
@@ -185,6 +185,7 @@ c10::intrusive_ptr<c10d::Backend> pretended_ranks(int rank, int size) {
   if (size < 1 || rank < 0 || rank >= size)
     throw UsageError(expectation("pretended_ranks", "a rank of 0 ... size - 1",
                                  std::to_string(rank) + " of " + std::to_string(size)));
+  detail::give_ddp_a_timer();
   return c10::make_intrusive<PretendedRanks>(rank, size);
 }
 

@@ -1,9 +1,9 @@
 #include "headroom/parallel/sim_backend.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 #include "headroom/parallel/detail/exchange.h"
+#include "headroom/parallel/detail/timer.h"
 
 namespace headroom::parallel {
 namespace {
@@ -271,21 +271,11 @@ class SimBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> host_;
 };
 
-// DDP wants a clock for each type of device, or warns. No time passes on a simulated card.
-class NoTimer final : public c10d::Timer {
- public:
-  explicit NoTimer(c10::Device) {}
-  std::optional<std::int64_t> measureDifference(Event, Event) override { return {}; }
-};
-
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> sim_backend(c10::intrusive_ptr<c10d::Backend> host) {
+  detail::give_ddp_a_timer();
   return c10::make_intrusive<SimBackend>(std::move(host));
 }
 
 }  // namespace headroom::parallel
-
-namespace c10d {
-C10_REGISTER_TYPED_CLASS(TimerRegistry, c10::kPrivateUse1, headroom::parallel::NoTimer)
-}
