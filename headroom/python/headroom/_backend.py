@@ -32,6 +32,7 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False)
     _choose_foreach_as_the_cpu_does()
     _keep_parameters_when_modules_move()
+    _copy_storages_as_tensors()
     _refuse_inductor()
     _registered = True
 
@@ -71,6 +72,20 @@ def _keep_parameters_when_modules_move() -> None:
             torch.__future__.set_swap_module_params_on_conversion(False)
 
     torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+
+
+def _copy_storages_as_tensors() -> None:
+    """copy.deepcopy of a tensor that is no parameter - a buffer - clones its storage, and torch clones
+    one byte by byte, which those without data have not."""
+    clone = torch.UntypedStorage.clone
+
+    def clone_on_card(self: torch.UntypedStorage) -> torch.UntypedStorage:
+        if self.device.type != "sim":
+            return clone(self)
+        as_bytes = torch.empty(0, dtype=torch.uint8, device=self.device).set_(self)
+        return as_bytes.clone().untyped_storage()
+
+    torch.UntypedStorage.clone = clone_on_card  # type: ignore[method-assign]
 
 
 def _refuse_inductor() -> None:
