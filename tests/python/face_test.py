@@ -354,6 +354,31 @@ class Simulated(unittest.TestCase):
         self.assertEqual(on_the_cpu(torch.ones(4, 256)).shape, (4, 256))
 
 
+class Copies(unittest.TestCase):
+    """deepcopy of a buffer failed without data: torch copies its storage byte by byte."""
+
+    def test_of_a_buffer_takes_memory_and_keeps_whole_numbers(self):
+        with headroom.simulate("1GiB"):
+            net = nn.BatchNorm1d(1024, device="sim")
+            before = torch.sim.memory_allocated()
+            copied = copy.deepcopy(net)
+            self.assertEqual(torch.sim.memory_allocated() - before, 4 * 4096 + 512)
+            self.assertEqual(copied.num_batches_tracked.item(), 0)
+            self.assertEqual(copy.deepcopy(torch.arange(3, device="sim")).tolist(), [0, 1, 2])
+
+
+class Checkpoints(unittest.TestCase):
+    """torch.utils.checkpoint did not put the card's random numbers back."""
+
+    def test_draw_the_same_dropout_again(self):
+        with headroom.simulate("1GiB", mode="compute"):
+            for reentrant in (True, False):
+                x = torch.ones(1000, device="sim", requires_grad=True)
+                y = checkpoint(lambda x: nn.functional.dropout(x, 0.5), x, use_reentrant=reentrant)
+                y.sum().backward()
+                self.assertTrue(torch.equal(x.grad, y.detach()))
+
+
 class Estimates(unittest.TestCase):
     def test_a_model_on_the_cpu_is_not_touched(self):
         net = Net()

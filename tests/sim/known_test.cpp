@@ -61,12 +61,29 @@ TEST_F(KnownValues, ShapesThatDependOnUnknownOnesAreRefused) {
   EXPECT_THROW((void)loss(random), c10::NotImplementedError);
 }
 
-TEST_F(KnownValues, WhatDependsOnFloatingNumbersIsNotKnown) {
+TEST_F(KnownValues, WhatDependsOnRandomNumbersIsNotKnown) {
   const at::Tensor logits = at::randn({8, 4}, real());
   EXPECT_EQ(logits.argmax(1)[0].item<std::int64_t>(), 0);
   EXPECT_EQ((logits > 0).all().item<bool>(), false);
-  EXPECT_EQ(at::ones({3}, real()).sum().item<float>(), 0.0F);
+  EXPECT_EQ((at::ones({8, 4}, real()) * logits).sum().item<float>(), 0.0F);
   EXPECT_EQ(guessed(), 3U);
+}
+
+TEST_F(KnownValues, ASmallScheduleOfFloatingNumbersIsKnown) {
+  const at::Tensor drops = at::linspace(0, 0.3, 4, real());
+  EXPECT_FLOAT_EQ(drops[3].item<float>(), 0.3F);
+  EXPECT_EQ(at::ones({3}, real().dtype(at::kHalf)).sum().item<float>(), 3.0F);
+  const at::Tensor causal = at::full({8, 8}, -INFINITY, real()).triu(1);
+  EXPECT_TRUE((causal == at::full({8, 8}, -INFINITY, real()).triu(1)).all().item<bool>());
+  EXPECT_EQ(guessed(), 0U);
+}
+
+TEST_F(KnownValues, AWeightIsKnownUntilItIsTrained) {
+  at::Tensor weight = at::ones({16}, real());
+  EXPECT_EQ(weight.sum().item<float>(), 16.0F);
+  weight.add_(at::randn({16}, real()));
+  EXPECT_EQ(weight.sum().item<float>(), 0.0F);
+  EXPECT_EQ(guessed(), 1U);
 }
 
 TEST_F(KnownValues, RandomNumbersAreNotKnown) {

@@ -7,7 +7,7 @@ from typing import Any, Iterator, Optional
 
 import torch
 
-from headroom import _engine
+from headroom import _storages
 from headroom.errors import UnavailableError
 
 WANTED = "2.11."
@@ -67,7 +67,7 @@ def register() -> None:
     _choose_foreach_as_the_cpu_does()
     _keep_parameters_when_modules_move()
     _refuse_inductor()
-    _let_storages_be_used()
+    _storages.bend()
     _join_ranks()
     os.register_at_fork(after_in_child=_note_fork)
     _registered = True
@@ -121,32 +121,6 @@ def _refuse_inductor() -> None:
         return compile_graph(self, model, inputs)
 
     compiler.__call__ = __call__  # type: ignore[method-assign]
-
-
-def _let_storages_be_used() -> None:
-    """Storages without data have addresses all the same, and can be resized: programs know by them what
-    shares memory, and FSDP2 takes it and gives it back so. They are those of the card's allocator."""
-    of_storage, of_tensor = torch.UntypedStorage.data_ptr, torch.Tensor.data_ptr
-    resize = torch.UntypedStorage.resize_
-
-    def storage_data_ptr(self: torch.UntypedStorage) -> int:
-        return _engine.address_of(self) or 0 if self.device.type == "sim" else of_storage(self)
-
-    def tensor_data_ptr(self: torch.Tensor) -> int:
-        if self.device.type != "sim" or type(self) not in (torch.Tensor, torch.nn.Parameter):
-            return of_tensor(self)
-        base = storage_data_ptr(self.untyped_storage())
-        return base and base + int(self.storage_offset()) * self.element_size()
-
-    def storage_resize_(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
-        if self.device.type != "sim":
-            return resize(self, size)
-        _engine.resize_storage(self, size)
-        return self
-
-    torch.UntypedStorage.resize_ = storage_resize_  # type: ignore[assignment, method-assign]
-    torch.UntypedStorage.data_ptr = storage_data_ptr  # type: ignore[assignment, method-assign]
-    torch.Tensor.data_ptr = tensor_data_ptr  # type: ignore[assignment, method-assign]
 
 
 def _join_ranks() -> None:

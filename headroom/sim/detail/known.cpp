@@ -19,6 +19,12 @@ bool is_whole(const Tensor& tensor) {
   return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
 
+// Floating numbers of a time in compute mode: weights, which no dry run may touch.
+bool is_of_computing(const Tensor& tensor) {
+  const Block* const block = block_of(tensor.storage());
+  return !is_whole(tensor) && block != nullptr && block->host.get() != nullptr && !block->known;
+}
+
 bool covers_its_storage(const Tensor& tensor) {
   return tensor.is_non_overlapping_and_dense() &&
          static_cast<std::size_t>(tensor.numel()) * tensor.itemsize() == tensor.storage().nbytes();
@@ -42,7 +48,8 @@ bool is_known_on_host(const Tensor& tensor) {
 }  // namespace
 
 bool is_knowable(const Tensor& tensor) {
-  return on_card(tensor) && tensor.has_storage() && is_whole(tensor) && is_small(tensor);
+  return on_card(tensor) && tensor.has_storage() && !tensor.is_complex() && is_small(tensor) &&
+         !is_of_computing(tensor);
 }
 
 bool is_known(const Tensor& tensor) {
@@ -64,7 +71,7 @@ void forget(const Tensor& tensor) {
   Block* const block = block_of(tensor.storage());
   if (block == nullptr) return;
   block->blank = false;
-  if (is_whole(tensor) && tensor.storage().data() != nullptr)
+  if (tensor.storage().data() != nullptr && !is_of_computing(tensor))
     give_data(tensor.storage(), c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
 }
 

@@ -1,9 +1,9 @@
-// Values that a shape-only card knows all the same: small whole numbers - masks, positions,
-// lengths, counters - as far as a program made them, or brought them, from others that are known.
+// Values that a shape-only card knows all the same: of small tensors - masks, positions, lengths,
+// counters, schedules - as far as a program made them, or brought them, from others that are known.
 // What it decides by them is then as on a real card; all else reads as zero.
 //
-// A tensor is known if its storage has data. Random numbers are not known, nor what depends on
-// floating numbers.
+// A tensor is known if its storage has data, but for floating numbers of a computing run. Random
+// numbers are not known, nor what depends on large tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,14 @@
 
 namespace headroom::sim::detail {
 
-// Whole numbers or yes and no, and so few that they are worth the host's memory and time.
+// So few numbers that they are worth the host's memory and time.
 [[nodiscard]] bool is_knowable(const at::Tensor& tensor);
 [[nodiscard]] bool is_known(const at::Tensor& tensor);
 // Room for the values of a tensor whose every element is about to be written; false if it is not
 // knowable, or only a part of what lies there and the rest is unknown. What nobody has written yet
 // is nothing that a program could go by, and becomes zero.
 bool make_room_for_values(const at::Tensor& tensor);
-// Somebody writes there what is not known. Data of other kinds, from a time in compute mode, stays.
+// Somebody writes there what is not known. Floating numbers of a computing run stay.
 void forget(const at::Tensor& tensor);
 
 // Whether all that the operator reads is known, so that the CPU's kernel can tell its results.
@@ -28,7 +28,7 @@ void forget(const at::Tensor& tensor);
 void prepare_overwritten(const Call& call);
 // After a run without values: what it wrote into is not known any more.
 void forget_written(const Call& call);
-// The results are few whole numbers, too.
+// The results are few numbers, too.
 [[nodiscard]] bool has_knowable_results(const Call& call);
 
 }  // namespace headroom::sim::detail

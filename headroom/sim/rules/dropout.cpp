@@ -28,15 +28,14 @@ Results fill_dropout(const Tensor& x, double p, std::optional<bool> train) {
     return {x.mul(at::zeros({}, x.options())), at::zeros_like(x, x.options().dtype(mask_type(x)))};
   Tensor noise = at::empty_like(x);
   noise.bernoulli_(1 - p, detail::on_cpu(detail::executing.card->generator()));
-  Tensor mask = follows_cuda() ? noise.to(at::kBool) : noise;
+  Tensor mask = noise.to(mask_type(x), /*non_blocking=*/false, /*copy=*/true);
   noise.div_(1 - p);
   return {x * noise, mask};
 }
 
 // The scale is 1/(1-p), or 0 where nothing was kept.
 Tensor fill_dropout_backward(const Tensor& gradient, const Tensor& mask, double scale) {
-  if (mask.scalar_type() != at::kBool) return gradient * mask;  // it is the noise itself
-  Tensor noise = mask.to(gradient.scalar_type());
+  Tensor noise = mask.to(gradient.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
   if (scale != 0 && scale != 1) noise.div_(1 / scale);
   return gradient * noise;
 }

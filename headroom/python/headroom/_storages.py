@@ -1,0 +1,59 @@
+"""Python's storages on simulated cards. torch takes one without data for a broken one, and refuses what
+programs do with storages: ask for the address, by which they know what shares memory, resize (FSDP
+takes memory and gives it back so), copy (deepcopy, torch.save), write."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from headroom import _engine
+
+Storage = torch.UntypedStorage
+
+
+def _on_card(storage: Storage) -> bool:
+    return storage.device.type == "sim"
+
+
+def _as_bytes(storage: Storage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def bend() -> None:
+    """Once a process. Storages of other devices go torch's own way."""
+    data_ptr, resize, copy, write = Storage.data_ptr, Storage.resize_, Storage.copy_, Storage._write_file
+    tensor_data_ptr = torch.Tensor.data_ptr
+
+    def data_ptr_on_card(self: Storage) -> int:
+        """In the card's allocator."""
+        return _engine.address_of(self) or 0 if _on_card(self) else data_ptr(self)
+
+    def tensor_data_ptr_on_card(self: torch.Tensor) -> int:
+        if self.device.type != "sim" or type(self) not in (torch.Tensor, torch.nn.Parameter):
+            return tensor_data_ptr(self)
+        base = data_ptr_on_card(self.untyped_storage())
+        return base and base + int(self.storage_offset()) * self.element_size()
+
+    def resize_on_card(self: Storage, size: int) -> Storage:
+        if not _on_card(self):
+            return resize(self, size)
+        _engine.resize_storage(self, size)
+        return self
+
+    def copy_on_card(self: Storage, source: Storage, non_blocking: bool = False) -> Storage:
+        """What is not known is zero on the host."""
+        if not _on_card(self) and not _on_card(source):
+            return copy(self, source, non_blocking)
+        with torch.no_grad():
+            _as_bytes(self).copy_(_as_bytes(source))
+        return self
+
+    def write_from_card(self: Storage, *file: Any) -> None:
+        write(self.cpu() if _on_card(self) else self, *file)
+
+    Storage.data_ptr = data_ptr_on_card  # type: ignore[assignment, method-assign]
+    Storage.resize_ = resize_on_card  # type: ignore[assignment, method-assign]
+    Storage.copy_ = copy_on_card  # type: ignore[assignment, method-assign]
+    Storage._write_file = write_from_card  # type: ignore[assignment, method-assign]
+    torch.Tensor.data_ptr = tensor_data_ptr_on_card  # type: ignore[assignment, method-assign]
