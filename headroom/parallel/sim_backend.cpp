@@ -14,6 +14,7 @@ using c10d::ReduceOp;
 using detail::bring_back;
 using detail::cross;
 using detail::done;
+using detail::forget;
 using detail::on_host;
 using detail::parts;
 using detail::room_on_host;
@@ -59,6 +60,8 @@ class SimBackend final : public c10d::Backend {
       Tensors values = on_host(tensors);
       host_->broadcast(values, options)->wait();
       bring_back(values, tensors);
+    } else {
+      forget(tensors);
     }
     return done(OpType::BROADCAST, tensors);
   }
@@ -80,6 +83,8 @@ class SimBackend final : public c10d::Backend {
       for_host.reduceOp = reduction.op();
       host_->reduce(values, for_host)->wait();
       if (options.rootRank == rank_) reduction.bring(values, tensors);
+    } else {
+      forget(tensors);
     }
     return done(OpType::REDUCE, tensors);
   }
@@ -117,6 +122,8 @@ class SimBackend final : public c10d::Backend {
       Tensors given = on_host(inputs);
       host_->gather(gathered, given, options)->wait();
       bring_back(gathered, outputs);
+    } else {
+      forget(outputs);
     }
     return done(OpType::GATHER, outputs);
   }
@@ -127,6 +134,8 @@ class SimBackend final : public c10d::Backend {
       std::vector<Tensors> given = on_host(inputs);
       host_->scatter(received, given, options)->wait();
       bring_back(received, outputs);
+    } else {
+      forget(outputs);
     }
     return done(OpType::SCATTER, outputs);
   }
@@ -159,6 +168,8 @@ class SimBackend final : public c10d::Backend {
       Tensor given = on_host(input);
       host_->alltoall_base(received, given, output_sizes, input_sizes, options)->wait();
       bring_back(received, output);
+    } else {
+      forget(Tensors{output});
     }
     return done(OpType::ALLTOALL_BASE, Tensors{output});
   }
@@ -175,6 +186,8 @@ class SimBackend final : public c10d::Backend {
       const Tensors arrived = received.split_with_sizes(output_sizes);
       for (std::size_t i = 0; i < outputs.size(); ++i)
         bring_back(arrived[i].view(outputs[i].sizes()), outputs[i]);
+    } else {
+      forget(outputs);
     }
     return done(OpType::ALLTOALL, outputs);
   }
@@ -207,7 +220,7 @@ class SimBackend final : public c10d::Backend {
 
  private:
   void reduce_all(const Tensors& tensors, const c10d::AllreduceOptions& options) {
-    if (!cross(tensors)) return;
+    if (!cross(tensors)) return forget(tensors);
     const Reduction reduction(options.reduceOp, size_);
     Tensors values = reduction.inputs(tensors);
     c10d::AllreduceOptions for_host = options;
@@ -218,7 +231,7 @@ class SimBackend final : public c10d::Backend {
 
   void gather_all(std::vector<Tensors>& outputs, Tensors& inputs,
                   const c10d::AllgatherOptions& options) {
-    if (!cross(inputs) && !cross(outputs)) return;
+    if (!cross(inputs) && !cross(outputs)) return forget(outputs);
     std::vector<Tensors> gathered = room_on_host(outputs);
     Tensors given = on_host(inputs);
     host_->allgather(gathered, given, options)->wait();
@@ -226,7 +239,7 @@ class SimBackend final : public c10d::Backend {
   }
 
   void gather_whole(Tensor& output, const Tensor& input, const c10d::AllgatherOptions& options) {
-    if (!detail::crosses(input)) return;
+    if (!detail::crosses(input)) return forget(Tensors{output});
     Tensor gathered = room_on_host(output);
     Tensor given = on_host(input);
     host_->_allgather_base(gathered, given, options)->wait();
@@ -236,7 +249,7 @@ class SimBackend final : public c10d::Backend {
   // The sum of all, of which each rank keeps its own part: gloo's own form wants equal parts.
   void reduce_scattered(Tensor& output, const Tensors& inputs,
                         const c10d::ReduceScatterOptions& options) {
-    if (!detail::crosses(output)) return;
+    if (!detail::crosses(output)) return forget(Tensors{output});
     const Reduction reduction(options.reduceOp, size_);
     const Tensors given = reduction.inputs(inputs);
     c10d::AllreduceOptions for_host;
@@ -253,7 +266,10 @@ class SimBackend final : public c10d::Backend {
 
   template <class Receive>
   WorkPtr receive(Tensors& tensors, OpType type, Receive start) {
-    if (!cross(tensors)) return done(type, tensors);
+    if (!cross(tensors)) {
+      forget(tensors);
+      return done(type, tensors);
+    }
     auto values = std::make_shared<Tensors>(room_on_host(tensors));
     return detail::under_way(type, start(*values), tensors,
                              [values, tensors] { bring_back(*values, tensors); });

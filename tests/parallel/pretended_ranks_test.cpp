@@ -101,11 +101,11 @@ TEST(PretendedRanksAlone, TakeWhatNcclTakesForLists) {
   Tensors inputs{torch::empty({1 << 20}, box.device(0))};
   std::vector<Tensors> outputs(1);
   for (int i = 0; i < 4; ++i) outputs[0].push_back(torch::empty_like(inputs[0]));
-  const Bytes before = box.card(0).statistics().allocated_bytes[0].current;
+  const std::int64_t before = box.card(0).statistics().allocated_bytes.all.current;
   box.card(0).reset_peaks();
   (void)first->allgather(outputs, inputs);
-  EXPECT_EQ(box.card(0).statistics().allocated_bytes[0].peak - before, Bytes(16 << 20));
-  EXPECT_EQ(box.card(0).statistics().allocated_bytes[0].current, before);
+  EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.peak - before, 16 << 20);
+  EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.current, before);
 }
 
 TEST(PretendedRanksAlone, AreAtLeastOneAndCountedFromZero) {

@@ -8,6 +8,7 @@
 
 #include "headroom/sim/card.h"
 #include "headroom/sim/simulate.h"
+#include "headroom/sim/values.h"
 
 namespace headroom::parallel::detail {
 namespace {
@@ -68,6 +69,14 @@ bool cross(const Tensors& tensors) {
 
 bool cross(const std::vector<Tensors>& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const Tensors& list) { return cross(list); });
+}
+
+void forget(const Tensors& tensors) {
+  for (const at::Tensor& tensor : tensors) sim::forget_values(tensor);
+}
+
+void forget(const std::vector<Tensors>& lists) {
+  for (const Tensors& list : lists) forget(list);
 }
 
 at::Tensor on_host(const at::Tensor& tensor) {

@@ -17,6 +17,10 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 [[nodiscard]] bool cross(const Tensors& tensors);
 [[nodiscard]] bool cross(const std::vector<Tensors>& lists);
 
+// Nothing crosses: what another rank has written there, nobody knows.
+void forget(const Tensors& tensors);
+void forget(const std::vector<Tensors>& lists);
+
 // Contiguous, on the host; what is not known is zero there.
 [[nodiscard]] at::Tensor on_host(const at::Tensor& tensor);
 [[nodiscard]] Tensors on_host(const Tensors& tensors);

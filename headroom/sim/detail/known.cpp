@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "headroom/sim/detail/block.h"
+#include "headroom/sim/detail/cards.h"
+#include "headroom/sim/values.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -115,3 +117,13 @@ bool has_knowable_results(const Call& call) {
 }
 
 }  // namespace headroom::sim::detail
+
+namespace headroom::sim {
+
+void forget_values(const at::Tensor& tensor) {
+  if (detail::on_card(tensor) &&
+      detail::card_at(tensor.device().index()).mode() == Mode::shape_only)
+    detail::forget(tensor);
+}
+
+}  // namespace headroom::sim
