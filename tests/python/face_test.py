@@ -256,7 +256,10 @@ class Simulated(unittest.TestCase):
         self.assertTrue(torch.ones(4, 16, dtype=torch.long, device="sim").all())
         self.assertEqual(torch.tensor([3, 4]).to("sim").tolist(), [3, 4])
         self.assertEqual(self.box[0].values_read_as_zero, 0)
-        self.assertEqual(torch.ones(2, device="sim").sum().item(), 0)
+        self.assertEqual([f"{x.item():.1f}" for x in torch.linspace(0, 0.3, 4, device="sim")],
+                         ["0.0", "0.1", "0.2", "0.3"])
+        self.assertEqual(self.box[0].values_read_as_zero, 0)
+        self.assertEqual(torch.randn(2, device="sim").sum().item(), 0)
         self.assertEqual(self.box[0].values_read_as_zero, 1)
 
     def test_scopes_and_statistics(self):

@@ -104,7 +104,8 @@ std::string page() {
           "| operators | way | what it means |\n|---|---|---|\n";
   for (const auto& [way, meaning] : kWays)
     text << "| " << counts[way] << " | " << way << " | " << meaning << " |\n";
-  text << "\nA rule may still refuse what would depend on values: `index.Tensor` with a mask that is not known,\n"
+  text << "\nA rule may still refuse what would depend on values: `index.Tensor` with a mask that "
+          "is not known,\n"
           "`repeat_interleave.Tensor` without `output_size`.\n"
           "\n## All of them\n\n| operator | way | remark |\n|---|---|---|\n"
        << rows.str();

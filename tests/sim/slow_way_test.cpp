@@ -38,7 +38,7 @@ std::string text_of(const std::function<void()>& action) {
 
 TEST(SlowWay, IsOfferedWhereAnOperatorHasNoRule) {
   const Simulation box = simulate("1x1GiB");
-  const torch::Tensor x = torch::ones({8, 4}, box.device(0));
+  const torch::Tensor x = torch::randn({8, 4}, box.device(0));
   const std::string text = text_of([&] { (void)call(kOwn, x); });
   EXPECT_THAT(text, HasSubstr(kOwn));
   EXPECT_THAT(text, HasSubstr("Card::set_slow_way"));
@@ -46,7 +46,7 @@ TEST(SlowWay, IsOfferedWhereAnOperatorHasNoRule) {
 
 TEST(SlowWay, AsksTheCpusKernelForShapesAndChargesTheCard) {
   const Simulation box = simulate("1x1GiB", {.slow_way = true});
-  const torch::Tensor x = torch::ones({1024, 128}, box.device(0));
+  const torch::Tensor x = torch::randn({1024, 128}, box.device(0));
   const torch::Tensor y = call(kOwn, x);
   EXPECT_EQ(y.sizes(), torch::IntArrayRef({2048, 128}));
   EXPECT_EQ(y.device(), box.device(0));
@@ -61,7 +61,7 @@ TEST(SlowWay, IsTheOnlyWayInComputeModeAndNeedsNoLeave) {
 
 TEST(SlowWay, IsNoneForShapesThatDependOnValues) {
   const Simulation box = simulate("1x1GiB", {.slow_way = true});
-  const torch::Tensor x = torch::ones({8}, box.device(0));
+  const torch::Tensor x = torch::randn({8}, box.device(0));
   EXPECT_THAT(text_of([&] { (void)x.nonzero(); }), HasSubstr("nonzero_static"));
   EXPECT_THAT(text_of([&] { (void)x.masked_select(x > 0); }), HasSubstr("masked_fill"));
   EXPECT_THAT(text_of([&] { (void)torch::_unique2(x); }), HasSubstr("sort"));
@@ -73,7 +73,7 @@ TEST(SlowWay, IsNoneForShapesThatDependOnValues) {
 
 TEST(SlowWay, IsNotNeededForAMaskThatOnlyFills) {
   const Simulation box = simulate("1x1GiB");
-  const torch::Tensor x = torch::ones({8}, box.device(0));
+  const torch::Tensor x = torch::randn({8}, box.device(0));
   x.index_put_({x > 0}, torch::tensor(2.0));
   EXPECT_EQ(x.sizes(), torch::IntArrayRef({8}));
 }
@@ -90,7 +90,7 @@ TEST(ComputeMode, RunsWhatDependsOnValues) {
 
 TEST(Equal, IsWhatIsTheSameMemoryWithoutValuesAndTheRestIsCounted) {
   const Simulation box = simulate("1x1GiB");
-  const torch::Tensor x = torch::ones({8}, box.device(0));
+  const torch::Tensor x = torch::randn({8}, box.device(0));
   EXPECT_TRUE(x.equal(x.view({8})));
   EXPECT_FALSE(x.equal(torch::zeros({9}, box.device(0))));
   EXPECT_EQ(box.card(0).values_read_as_zero(), 0U);

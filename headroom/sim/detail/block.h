@@ -17,7 +17,7 @@ struct Block {
   std::shared_ptr<Card> card;  // lives as long as its last block
   allocator::BlockId id = allocator::kNoBlock;
   std::size_t bytes = 0;
-  c10::DataPtr host;  // empty in shape-only mode, but for what is known (known.h)
+  c10::DataPtr host;   // empty in shape-only mode, but for what is known (known.h)
   bool known = false;  // it was filled while the card was shape-only: not a computing run's data
   bool blank = false;  // nobody has written into it: what is not there is not missing (known.h)
 };

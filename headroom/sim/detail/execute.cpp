@@ -70,11 +70,21 @@ void run_computing(Call& call) {
   }
 }
 
-// What a program decides by, even where nothing is computed.
-void run_knowing(Call& call) {
-  const KnowingScope scope;
-  prepare_overwritten(call);
-  run_computing(call);
+// What a program decides by, even where nothing is computed. False where the CPU's kernel cannot
+// tell it, for a type that it does not have, say: then the arguments are back, and it is not known.
+bool run_knowing(Call& call) {
+  const std::vector<IValue> arguments = call.values();
+  try {
+    const KnowingScope scope;
+    prepare_overwritten(call);
+    run_computing(call);
+    return true;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception&) {
+    call.set_values(arguments);
+    return false;
+  }
 }
 
 }  // namespace
@@ -86,9 +96,7 @@ void execute(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   tell_watcher(call);
   if (mode_now(*call.card) == Mode::compute)
     run_computing(call);
-  else if (knows_arguments(call))
-    run_knowing(call);
-  else
+  else if (!knows_arguments(call) || !run_knowing(call))
     run_shape_only(call);
 }
 

@@ -27,7 +27,7 @@ struct Operator {
   int generator_argument = -1;       // -1: it draws no random numbers
   std::vector<std::size_t> written;  // the arguments that it writes into
   bool overwrites = false;           // and every element of them, without having read any
-  bool can_know = false;             // of whole numbers its results follow from its arguments alone
+  bool can_know = false;             // its results' values follow from its arguments' alone
 
   [[nodiscard]] bool is_written(std::size_t argument) const {
     return std::find(written.begin(), written.end(), argument) != written.end();

@@ -23,8 +23,9 @@ std::vector<Tensor> given(const Indices& indices) {
 
 // The places where a mask is true, a row each: memory of the card, like that which CUDA's nonzero
 // takes. Where the mask's values are not known, nobody can tell how many they are.
-Tensor places_of(const Tensor& mask, const char* advice) {
-  if (!detail::is_known(mask)) throw NeedsValues{advice};
+Tensor places_of(const Tensor& mask) {
+  if (!detail::on_card(mask) || !detail::is_known(mask))
+    throw NeedsValues{"where or masked_fill, which keep the shape, in place of a mask as an index"};
   detail::Aliases aliases(c10::DeviceType::CPU);
   const std::int64_t count = at::count_nonzero(aliases.of(mask)).item<std::int64_t>();
   return contiguous({count, mask.dim()}, mask, at::kLong);
@@ -38,8 +39,7 @@ Indices without_masks(const Indices& indices) {
       expanded.push_back(index);
       continue;
     }
-    const Tensor places = places_of(
-        *index, "where or masked_fill, which keep the shape, in place of a mask as an index");
+    const Tensor places = places_of(*index);
     for (std::int64_t dim = 0; dim < index->dim(); ++dim) expanded.push_back(places.select(1, dim));
   }
   return expanded;
@@ -108,11 +108,7 @@ Tensor selected(const Tensor& x, std::int64_t dim, const Tensor& index) {
 
 void add_data_dependent(Table& table) {
   table.needs_values("nonzero", "nonzero_static with a size that you know, or where");
-  table.rule("masked_select", [](const Tensor& x, const Tensor& mask) {
-    const Tensor places = places_of(mask.expand(at::infer_size(x.sizes(), mask.sizes())),
-                                    "where or masked_fill, which keep the shape");
-    return contiguous({places.size(0)}, x);
-  });
+  table.needs_values("masked_select", "where or masked_fill, which keep the shape");
   table.rule("repeat_interleave.Tensor",
              [](const Tensor& repeats, std::optional<std::int64_t> size) {
                if (!size) throw NeedsValues{"output_size, or one number of repeats for all"};
