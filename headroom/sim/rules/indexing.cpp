@@ -1,6 +1,7 @@
 #include <ATen/core/List.h>
 
 #include "headroom/sim/detail/alias.h"
+#include "headroom/sim/detail/call.h"
 #include "headroom/sim/detail/known.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
@@ -45,13 +46,20 @@ Indices without_masks(const Indices& indices) {
   return expanded;
 }
 
+// The result without data; `out`, if it is there, as far as it has its place.
+Tensor on_meta(const Tensor& x, const Indices& indices, const Tensor& out = {}) {
+  detail::Aliases aliases(c10::DeviceType::Meta);
+  Indices without_data;
+  for (const std::optional<Tensor>& index : indices)
+    without_data.push_back(is_defined(index) ? std::optional(aliases.of(*index)) : std::nullopt);
+  if (!out.defined()) return at::index(aliases.of(x), without_data);
+  Tensor written = aliases.of(out);
+  return at::index_out(written, aliases.of(x), without_data);
+}
+
 Tensor indexed(const Tensor& x, const Indices& indices) {
   const Indices expanded = without_masks(indices);
-  detail::Aliases aliases(c10::DeviceType::Meta);
-  Indices on_meta;
-  for (const std::optional<Tensor>& index : expanded)
-    on_meta.push_back(is_defined(index) ? std::optional(aliases.of(*index)) : std::nullopt);
-  const Tensor meta = at::index(aliases.of(x), on_meta);
+  const Tensor meta = on_meta(x, expanded);
   return at::empty_strided(meta.sizes(), meta.strides(), x.options());
 }
 
@@ -124,6 +132,10 @@ void add_indexing(Table& table) {
   add_data_dependent(table);
   table.rule("index.Tensor",
              [](const Tensor& x, const Indices& indices) { return indexed(x, indices); });
+  table.rule("index.Tensor_out", [](const Tensor& x, const Indices& indices, const Tensor& out) {
+    const Indices expanded = without_masks(indices);
+    return detail::written(out, on_meta(x, expanded, out)).argument;
+  });
   table.rule("_index_put_impl_", put);
   table.differs(
       "_index_put_impl_",
