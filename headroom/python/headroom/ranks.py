@@ -29,7 +29,7 @@ def _pretending(options: Any, _: Any) -> dist.Backend:
 def register() -> None:
     dist.Backend.register_backend("sim", _exchanging, extended_api=True, devices=["sim"])
     dist.Backend.register_backend("pretend", _pretending, extended_api=True, devices=["cpu", "sim"])
-    # What a program without a wish gets for "sim".
+    # What a program that names none gets for either.
     dist.Backend.default_device_backend_map.update(cpu="gloo", sim="sim")
 
 
