@@ -225,6 +225,20 @@ class AfterCuda(unittest.TestCase):
             with self.assertRaisesRegex(headroom.UsageError, "pip install cloudpickle"):
                 headroom.estimate(nn.Linear(8, 8), torch.ones(2, 8), loss=lambda *of: of[0].sum())
 
+    def test_small_buffers_are_known(self):
+        class Chosen(nn.Linear):
+            def __init__(self):
+                super().__init__(16, 16)
+                self.register_buffer("mask", torch.arange(16) % 3 == 0)
+
+            def forward(self, x):
+                return super().forward(x)[:, self.mask]
+
+        alone = headroom.estimate(Chosen(), torch.ones(4, 16))
+        with used_cuda():
+            self.assertEqual(headroom.estimate(Chosen(), torch.ones(4, 16)).peak.allocated,
+                             alone.peak.allocated)
+
     def test_weights_do_not_travel_and_whole_numbers_do(self):
         net = nn.Sequential(nn.Linear(2048, 2048), nn.Linear(2048, 2048))
         net[1].weight = net[0].weight

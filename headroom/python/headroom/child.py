@@ -87,6 +87,9 @@ def _environment() -> dict[str, str]:
 
 # ---- There and back
 
+MOST_KNOWN = 1 << 17  # elements of a tensor whose values a card knows (sim/detail/known.h)
+
+
 def _packed(function: Callable[..., Any], arguments: dict[str, Any], reason: str) -> bytes:
     try:
         return _bytes(([read() for read, _ in SET_HERE], function, arguments))
@@ -121,8 +124,10 @@ def _bytes(value: Any) -> bytes:
             if type(value) not in (torch.Tensor, nn.Parameter) or value.layout != torch.strided:
                 return self.otherwise(value)
             on_cpu = value.device.type == "cpu"
-            if isinstance(value, nn.Parameter) or id(value) in self.buffers or \
-                    (not on_cpu and (value.is_floating_point() or value.is_complex() or value.is_meta)):
+            is_weight = isinstance(value, nn.Parameter) or (
+                id(value) in self.buffers and (value.numel() > MOST_KNOWN or not on_cpu))
+            if is_weight or (not on_cpu and (value.is_floating_point() or value.is_complex()
+                                             or value.is_meta)):
                 return _shape, (value.shape, value.stride(), value.dtype, value.requires_grad,
                                 type(value))
             if on_cpu and not value.requires_grad:

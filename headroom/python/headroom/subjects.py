@@ -32,15 +32,18 @@ OPTIMIZERS: dict[str, MakeOptimizer] = {
 
 
 def copy_on(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model on the device, without its data; the model itself is not touched. Parameters that
-    are shared stay shared. Tensors that a module merely has stay on the CPU, if they are there."""
+    """The model on the device, without its data but for what a card knows of small buffers; the model
+    itself is not touched. Parameters that are shared stay shared. Tensors that a module merely has
+    stay on the CPU, if they are there."""
     memo: dict[int, Any] = {}
     elsewhere = (one for module in model.modules() for one in vars(module).values()
                  if isinstance(one, torch.Tensor) and one.device.type != "cpu")
     for tensor in [*model.parameters(), *model.buffers(), *elsewhere]:
-        twin = torch.empty_like(tensor, device=device)
         if isinstance(tensor, nn.Parameter):
+            twin = torch.empty_like(tensor, device=device)
             twin = nn.Parameter(twin, requires_grad=tensor.requires_grad)
+        else:
+            twin = moved(tensor, device)
         memo[id(tensor)] = twin
     return copy.deepcopy(model, memo)
 
