@@ -157,8 +157,9 @@ def be_a_rank(mode, folder, rank):
 def results_of(mode):
     with tempfile.TemporaryDirectory() as folder:
         ranks = [subprocess.Popen([sys.executable, __file__, "--rank", mode, folder, str(rank)],
-                                  env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True) for rank in range(RANKS)]
+                                  env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                 for rank in range(RANKS)]
         try:
             said = [process.communicate(timeout=120)[0] for process in ranks]
         finally:
