@@ -295,6 +295,11 @@ class OneOfMany(unittest.TestCase):
             self.assertEqual(torch.sim.max_memory_allocated() - before, 16 << 20)
             self.assertEqual(torch.sim.memory_allocated(), before)
 
+    def test_without_a_simulation_it_says_so(self):
+        code = "import headroom\nwith headroom.pretend_ranks(3): pass"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        self.assertIn("try headroom.simulate(...)", done.stderr)
+
     def test_a_rank_that_is_none(self):
         with headroom.simulate("1x1GiB"), self.assertRaises(headroom.UsageError):
             with headroom.pretend_ranks(4, rank=4):

@@ -137,7 +137,16 @@ TEST_F(KnownValues, GrowingKeepsThem) {
   at::Tensor bytes = at::tensor({1, 2, 3}, at::kLong).to(box_.device(0));
   bytes.resize_({2000});
   EXPECT_EQ(bytes.slice(0, 0, 3).sum().item<std::int64_t>(), 6);
+  at::Tensor schedule = at::ones({3}, real());
+  schedule.resize_({6});
+  EXPECT_EQ(schedule.slice(0, 0, 3).sum().item<float>(), 3.0F);
   EXPECT_EQ(guessed(), 0U);
+}
+
+TEST_F(KnownValues, GrowingFarTakesNoMemoryOfTheHost) {
+  at::Tensor many = at::ones({3}, whole());
+  many.resize_({1 << 20});
+  EXPECT_EQ(many.storage().data(), nullptr);
 }
 
 TEST_F(KnownValues, AMaskMayBeAnIndex) {

@@ -56,11 +56,9 @@ class WorkUnderWay final : public c10d::Work {
 }  // namespace
 
 bool crosses(const at::Tensor& tensor) {
-  // As many elements as a shape-only card may know (sim/detail/known.h).
-  constexpr std::int64_t kMostElements = 1 << 17;
   if (sim::card_of(tensor.device())->mode() == sim::Mode::compute) return true;
   return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) &&
-         tensor.numel() <= kMostElements;
+         tensor.numel() <= sim::kMostKnown;
 }
 
 bool cross(const Tensors& tensors) {

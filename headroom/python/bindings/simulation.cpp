@@ -10,6 +10,7 @@
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/sim/injection.h"
+#include "headroom/sim/values.h"
 
 namespace headroom::python {
 namespace {
@@ -108,6 +109,7 @@ void add_simulation(py::module_& module) {
   module.def(
       "address_of", [](const at::Storage& storage) { return sim::address_of(storage); },
       py::arg("storage"));
+  module.attr("most_known") = sim::kMostKnown;
   module.def(
       "resize_storage",
       [](const at::Storage& storage, std::size_t bytes) {

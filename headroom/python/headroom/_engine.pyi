@@ -55,6 +55,8 @@ def simulate(spec: str, mode: str, rules: str, settings: Optional[str], slow_way
 def address_of(storage: torch.UntypedStorage) -> Optional[int]:
     """In its card's allocator; None: it lies on no card, or has no bytes."""
 
+most_known: int  # elements of the largest tensor whose values a shape-only card may know
+
 def resize_storage(storage: torch.UntypedStorage, bytes: int) -> None: ...
 
 class InjectionScope:

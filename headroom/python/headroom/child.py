@@ -20,7 +20,7 @@ from typing import Any, Callable, Iterator, Optional, TypeVar
 import torch
 from torch import nn
 
-from headroom import _backend, simulation
+from headroom import _backend, _engine, simulation
 from headroom.errors import UnavailableError, UsageError
 
 try:
@@ -87,8 +87,6 @@ def _environment() -> dict[str, str]:
 
 # ---- There and back
 
-MOST_KNOWN = 1 << 17  # elements of a tensor whose values a card knows (sim/detail/known.h)
-
 
 def _packed(function: Callable[..., Any], arguments: dict[str, Any], reason: str) -> bytes:
     try:
@@ -125,7 +123,7 @@ def _bytes(value: Any) -> bytes:
                 return self.otherwise(value)
             on_cpu = value.device.type == "cpu"
             is_weight = isinstance(value, nn.Parameter) or (
-                id(value) in self.buffers and (value.numel() > MOST_KNOWN or not on_cpu))
+                id(value) in self.buffers and (value.numel() > _engine.most_known or not on_cpu))
             if is_weight or (not on_cpu and (value.is_floating_point() or value.is_complex()
                                              or value.is_meta)):
                 return _shape, (value.shape, value.stride(), value.dtype, value.requires_grad,

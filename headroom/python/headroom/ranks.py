@@ -37,9 +37,12 @@ def register() -> None:
 def pretend_ranks(world_size: int, rank: int = 0) -> Iterator[None]:
     """This process is one rank of `world_size`, without the others: what it needs of its card is known
     without starting them. Collectives are answered as if every other rank held what this one holds;
-    nothing ever arrives by recv. Simulate first."""
+    nothing ever arrives by recv. After simulate(); for tensors on cards and on the CPU."""
     if not 0 <= rank < world_size:
         raise UsageError(f"[pretend_ranks] expected a rank of 0 ... {world_size - 1}, received {rank}")
+    if "PRETEND" not in dist.Backend._plugins:
+        raise UsageError("[pretend_ranks] expected a simulation before it, received none; try "
+                         "headroom.simulate(...)")
     dist.init_process_group("pretend", store=dist.HashStore(), rank=rank, world_size=world_size)
     try:
         yield

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "headroom/base/error.h"
 #include "headroom/sim/card.h"
 #include "headroom/sim/detail/call.h"
 #include "headroom/sim/detail/executing.h"
@@ -81,10 +82,11 @@ bool run_knowing(Call& call) {
     return true;
   } catch (const c10::OutOfMemoryError&) {
     throw;
-  } catch (const std::exception&) {
-    call.set_values(arguments);
-    return false;
+  } catch (const c10::Error&) {  // nobody else's: Python's own, Ctrl-C among them, go on
+  } catch (const InternalError&) {
   }
+  call.set_values(arguments);
+  return false;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/generator.h"
 #include "headroom/sim/detail/pinned.h"
+#include "headroom/sim/values.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -57,8 +58,11 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     Card& card = card_at(storage.device().index());
     c10::DataPtr grown{nullptr, card.device()};
     if (bytes > 0) {
-      const bool has_values = mode_now(card) == Mode::compute || storage.data() != nullptr;
-      grown = allocate_block(card, bytes, has_values);
+      const Block* const before = block_of(storage);
+      const bool known = mode_now(card) == Mode::shape_only && before != nullptr && before->known &&
+                         bytes <= static_cast<std::size_t>(kMostKnown) * sizeof(std::int64_t);
+      grown = allocate_block(card, bytes, known || mode_now(card) == Mode::compute);
+      static_cast<Block*>(grown.get_context())->known = known;
       if (grown.get() != nullptr && storage.data() != nullptr)
         std::memcpy(grown.get(), storage.data(), std::min(bytes, storage.nbytes()));
     }

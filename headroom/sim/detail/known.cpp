@@ -13,10 +13,6 @@ namespace {
 
 using at::Tensor;
 
-// As many as 128 rows of 1,024 tokens have. Masks of positions by positions are soon more, and
-// nobody decides by them.
-constexpr std::size_t kMostElements = 1U << 17U;
-
 bool is_whole(const Tensor& tensor) {
   return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
@@ -33,7 +29,7 @@ bool covers_its_storage(const Tensor& tensor) {
 }
 
 bool is_small(const Tensor& tensor) {
-  return tensor.storage().nbytes() <= kMostElements * tensor.itemsize();
+  return tensor.storage().nbytes() <= kMostKnown * tensor.itemsize();
 }
 
 // By being overwritten.
