@@ -61,7 +61,8 @@ Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Dev
                                                    {.mode = sim::Mode::shape_only,
                                                     .rules = card.rules,
                                                     .settings = card.settings,
-                                                    .cublas_workspaces = card.cublas_workspaces});
+                                                    .cublas_workspaces = card.cublas_workspaces,
+                                                    .usual_workspaces = true});
   const Refusals refusals(simulation.card(0));
   Subject subject;
   try {

@@ -91,7 +91,8 @@ StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int ste
                     {.mode = sim::Mode::shape_only,
                      .rules = options.rules,
                      .settings = options.settings,
-                     .cublas_workspaces = options.cublas_workspaces});
+                     .cublas_workspaces = options.cublas_workspaces,
+                     .usual_workspaces = true});
   sim::Card& card = simulation.card(0);
   StepRun run{.fits = true,
               .peak_reserved = {},
