@@ -66,8 +66,13 @@ class Card:
 
     @property
     def values_read_as_zero(self) -> int:
-        """How often a value was read (`.item()`) while there was none."""
+        """How often an unknown value was read (`.item()`, `.cpu()`)."""
         return self._card.values_read_as_zero
+
+    @property
+    def decided_by_unknown(self) -> int:
+        """How often one was read alone (`.item()`, `if`), so that a program may have gone by it."""
+        return self._card.decided_by_unknown
 
     def hold(self, size: Size) -> None:
         """From here on a neighbour holds so much of the card; 0: nothing any more."""
