@@ -11,8 +11,8 @@ namespace headroom::sim {
 // Elements of the largest tensor whose values may be known: as many as 128 rows of 1,024 tokens
 // have. Masks of positions by positions are soon more, and nobody decides by them.
 inline constexpr std::int64_t kMostKnown = 1 << 17;
-// Bytes of the largest tensor of whole numbers or booleans that is known if it came from the host:
-// the edges of a graph, the labels of a batch.
+// Bytes of the largest tensor of whole numbers (of 32 or 64 bits) or booleans that is known if it
+// came from the host: the edges of a graph, the labels of a batch.
 inline constexpr std::size_t kMostKnownFromHost = 16 << 20;
 
 // Whether the values of a tensor on a card are known; in compute mode they are.

@@ -158,6 +158,14 @@ TEST_F(KnownValues, GrowingKeepsThem) {
   EXPECT_EQ(guessed(), 0U);
 }
 
+// What had been forgotten was known again, with whatever the host's memory held.
+TEST_F(KnownValues, GrowingMakesNothingKnown) {
+  at::Tensor numbers = at::ones({3}, real());
+  numbers.add_(at::randn({3}, real()));
+  numbers.resize_({6});
+  EXPECT_EQ(numbers.storage().data(), nullptr);
+}
+
 TEST_F(KnownValues, GrowingFarTakesNoMemoryOfTheHost) {
   at::Tensor many = at::ones({3}, whole());
   many.resize_({1 << 20});
@@ -204,7 +212,9 @@ TEST_F(KnownValues, WholeNumbersOfTheHostAreKnownUpTo16Mebibytes) {
 }
 
 TEST_F(KnownValues, MoreOfTheHostIsNotKept) {
-  EXPECT_EQ(at::zeros({(16 << 20) + 1}, at::kByte).to(box_.device(0)).storage().data(), nullptr);
+  EXPECT_EQ(at::zeros({(16 << 20) + 1}, at::kBool).to(box_.device(0)).storage().data(), nullptr);
+  EXPECT_EQ(at::zeros({1 << 20}, at::kChar).to(box_.device(0)).storage().data(), nullptr)
+      << "weights of 8 bits";
   EXPECT_EQ(at::zeros({1 << 20}).to(box_.device(0)).storage().data(), nullptr) << "no index";
 }
 

@@ -46,7 +46,7 @@ class Card:
 
     @property
     def mode(self) -> str:
-        """"shape-only" (tensors have no data, every value reads as zero) or "compute" (the CPU's
+        """"shape-only" (tensors have no data, unknown values read as zero) or "compute" (the CPU's
         kernels run). Tensors that were made shape-only have no data later on."""
         return self._card.mode
 

@@ -60,6 +60,7 @@ void run_shape_only(Call& call) {
     return use_cublas(call);
   }
   check_slow_way(call, planned);
+  forget_written(call, /*still_read=*/false);
   run_unplanned(call);
 }
 

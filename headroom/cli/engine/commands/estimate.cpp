@@ -8,6 +8,7 @@
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/dryrun/describe.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
 
