@@ -40,9 +40,16 @@ void verdict(std::ostream& out, const Report& report) {
 
 }  // namespace
 
+std::string warning_of(const Report& report) {
+  if (report.decided_by_unknown == 0) return {};
+  return "The step may have decided by unknown values: it read " +
+         std::to_string(report.decided_by_unknown) + ", each as if unknown numbers were zero.";
+}
+
 std::string describe(const Report& report, const DescribeOptions& options) {
   std::ostringstream out;
   verdict(out, report);
+  if (const std::string warning = warning_of(report); !warning.empty()) out << warning << "\n";
   out << "Peak " << to_string(report.peak.allocated) << " allocated, "
       << to_string(report.peak.reserved) << " reserved, in " << to_string(report.peak.phase);
   if (report.peak.step > 0) out << " of step " << report.peak.step;
@@ -65,9 +72,10 @@ std::string describe(const Report& report, const DescribeOptions& options) {
     if (!held.module.empty()) out << " in " << held.module;
     out << "\n";
   }
-  if (report.values_read_as_zero > 0)
-    out << "Note: " << report.values_read_as_zero
-        << " values were read from the card and answered with zero.\n";
+  if (const std::uint64_t copied = report.values_read_as_zero - report.decided_by_unknown;
+      copied > 0)
+    out << "Note: unknown values were copied from the card " << copied
+        << " times; they read as zero.\n";
   return out.str();
 }
 

@@ -97,6 +97,7 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
   check(card, subject, options);
   card.reset_peaks();
   const std::uint64_t values_before = card.values_read_as_zero();
+  const std::uint64_t decided_before = card.decided_by_unknown();
   detail::Ledger ledger(card, subject);
   const Refusals refusals(card);
   std::optional<allocator::OutOfMemory> refusal;
@@ -119,6 +120,7 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
   report.took_s = took.count();
   report.out_of_memory = refusal;
   report.values_read_as_zero = card.values_read_as_zero() - values_before;
+  report.decided_by_unknown = card.decided_by_unknown() - decided_before;
   return report;
 }
 

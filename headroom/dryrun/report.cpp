@@ -91,6 +91,7 @@ Json to_json(const Report& report) {
   json["fits"] = report.fits();
   json["out_of_memory"] = report.out_of_memory ? refusal_json(*report.out_of_memory) : Json();
   json["values_read_as_zero"] = report.values_read_as_zero;
+  json["decided_by_unknown"] = report.decided_by_unknown;
   json["took_s"] = report.took_s;
   return json;
 }
@@ -125,6 +126,7 @@ Report report_from_json(const Json& json) try {
   if (!json.at("out_of_memory").is_null())
     report.out_of_memory = refusal_from(json.at("out_of_memory"));
   report.values_read_as_zero = json.at("values_read_as_zero").get<std::uint64_t>();
+  report.decided_by_unknown = json.at("decided_by_unknown").get<std::uint64_t>();
   report.took_s = json.at("took_s").get<double>();
   return report;
 } catch (const nlohmann::json::exception& error) {

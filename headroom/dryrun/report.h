@@ -77,9 +77,11 @@ struct Report {
   // The request that did not fit. `peak` is then as far as the run came; dry_run() with the spec of
   // a card says there what would be needed.
   std::optional<allocator::OutOfMemory> out_of_memory;
-  // Values that the step read from the card (`.item()`): each was answered with zero, so what
-  // depends on them may differ.
+  // Values that the step read from the card (`.item()`, copies) and that are not known: each was
+  // answered as if every unknown number were zero.
   std::uint64_t values_read_as_zero = 0;
+  // As many of them were read alone (`.item()`, `if`): a real run may take another branch.
+  std::uint64_t decided_by_unknown = 0;
   double took_s = 0;                   // the steps alone, without making the model
   std::shared_ptr<const Trace> trace;  // null: not kept, or of a run in a child process
 

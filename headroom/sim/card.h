@@ -37,7 +37,7 @@ namespace headroom::sim {
 class SharedBox;
 
 enum class Mode : std::uint8_t {
-  shape_only,  // tensors have no data; every value reads as zero
+  shape_only,  // tensors have no data; an unknown number reads as zero
   compute,     // tensors have host memory and operators run the CPU's kernels on it
 };
 
@@ -151,10 +151,16 @@ class Card : public std::enable_shared_from_this<Card> {
   // How many allocations were asked for so far.
   [[nodiscard]] std::uint64_t requests() const;
 
-  // Values that were read from the card while it had none (`.item()` in shape-only mode): each was
-  // answered with zero.
+  // Values that were read from the card though they are not known (`.item()`, copies to the host in
+  // shape-only mode): each was answered as if every unknown number were zero.
   [[nodiscard]] std::uint64_t values_read_as_zero() const { return values_read_.load(); }
+  // As many of them were read alone, by `.item()`, `if` or `equal`: a program may go by them.
+  [[nodiscard]] std::uint64_t decided_by_unknown() const { return decided_by_unknown_.load(); }
   void note_value_read() { values_read_.fetch_add(1, std::memory_order_relaxed); }
+  void note_decision() {
+    note_value_read();
+    decided_by_unknown_.fetch_add(1, std::memory_order_relaxed);
+  }
 
   // ---- What chips need besides ----
 
@@ -202,6 +208,7 @@ class Card : public std::enable_shared_from_this<Card> {
   // By handle, stream and whether it is cuBLASLt's.
   std::set<std::tuple<int, allocator::StreamId, bool>> cublas_workspaces_;
   std::atomic<std::uint64_t> values_read_{0};
+  std::atomic<std::uint64_t> decided_by_unknown_{0};
   at::Generator generator_;
 };
 

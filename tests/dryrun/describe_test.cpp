@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 namespace headroom::dryrun {
 namespace {
 
@@ -57,10 +59,19 @@ TEST(Describe, NamesAsManyModulesAndTensorsAsAreAskedFor) {
                     Not(HasSubstr("aten::mm in h.1"))));
 }
 
-TEST(Describe, WarnsOfValuesThatWereNotThere) {
+TEST(Describe, NotesUnknownValuesThatWereCopied) {
   Report report = of_a_peak();
   report.values_read_as_zero = 3;
-  EXPECT_THAT(describe(report), HasSubstr("3 values were read"));
+  EXPECT_THAT(describe(report), HasSubstr("copied from the card 3 times"));
+}
+
+// It was the last line of the report: the answer above it had been taken for certain.
+TEST(Describe, SaysFirstThatTheStepMayHaveDecidedByUnknownValues) {
+  Report report = of_a_peak();
+  report.values_read_as_zero = report.decided_by_unknown = 3;
+  EXPECT_THAT(describe(report),
+              StartsWith("The step may have decided by unknown values: it read 3"));
+  EXPECT_EQ(report_from_json(to_json(report)).decided_by_unknown, 3U);
 }
 
 }  // namespace

@@ -165,16 +165,18 @@ TEST(SparseEmbedding, NeedsNoGradientOfTheTablesSize) {
   EXPECT_EQ(weight.grad()._nnz(), 8);
 }
 
-TEST(SparseEmbedding, CoalescesInComputeModeAlone) {
-  const auto coalesced = [](Mode mode) {
+TEST(SparseEmbedding, CoalescesWhereItsPlacesAreKnown) {
+  const auto coalesced = [](Mode mode, bool known = true) {
     const Simulation box = simulate("1x1GiB", {.mode = mode});
     const Tensor weight = torch::ones({5, 2}, box.device(0)).set_requires_grad(true);
-    const Tensor where = torch::tensor({3, 1, 3}, at::kLong).to(box.device(0));
+    Tensor where = torch::tensor({3, 1, 3}, at::kLong).to(box.device(0));
+    if (!known) where = torch::randn({3}, box.device(0)).to(at::kLong);
     at::embedding(weight, where, -1, false, true).sum().backward();
     return weight.grad().coalesce()._values().cpu();
   };
   EXPECT_EQ(coalesced(Mode::compute).sizes(), (at::IntArrayRef{2, 2}));
-  EXPECT_THROW((void)coalesced(Mode::shape_only), c10::NotImplementedError);
+  EXPECT_EQ(coalesced(Mode::shape_only).sizes(), (at::IntArrayRef{2, 2}));
+  EXPECT_THROW((void)coalesced(Mode::shape_only, false), c10::NotImplementedError);
 }
 
 TEST(SparseEmbedding, RefusesOtherOperatorsInASentence) {

@@ -18,6 +18,8 @@ class KnownValues : public ::testing::Test {
   [[nodiscard]] at::TensorOptions real() const {
     return at::TensorOptions(at::kFloat).device(box_.device(0));
   }
+  // Whole numbers that are not known.
+  [[nodiscard]] at::Tensor unknown() const { return at::randn({4}, real()).to(at::kLong); }
   Simulation box_ = simulate("1x24GiB");
 };
 
@@ -50,7 +52,7 @@ TEST_F(KnownValues, ShapesThatDependOnThemAreTrue) {
 }
 
 TEST_F(KnownValues, ShapesThatDependOnUnknownOnesAreRefused) {
-  const at::Tensor random = at::randint(5, 9, {4}, whole());
+  const at::Tensor random = unknown();
   EXPECT_THROW((void)at::one_hot(random), c10::NotImplementedError);
   EXPECT_THROW((void)random.nonzero(), c10::NotImplementedError);
   const auto loss = [&](const at::Tensor& classes) {
@@ -95,21 +97,35 @@ TEST_F(KnownValues, AWeightIsKnownUntilItIsTrained) {
   EXPECT_EQ(guessed(), 1U);
 }
 
-TEST_F(KnownValues, RandomNumbersAreNotKnown) {
-  EXPECT_EQ(at::randint(5, 9, {4}, whole()).sum().item<std::int64_t>(), 0);
+// Lengths that a batch function drew were zero, which packed sequences refuse.
+TEST_F(KnownValues, FewWholeRandomNumbersAreDrawn) {
+  const at::Tensor lengths = at::randint(5, 9, {4}, whole());
+  EXPECT_GE(lengths.min().item<std::int64_t>(), 5);
+  EXPECT_LT(lengths.max().item<std::int64_t>(), 9);
+  EXPECT_EQ(at::randperm(9, whole()).sum().item<std::int64_t>(), 36);
+  EXPECT_EQ(guessed(), 0U);
+  EXPECT_EQ(at::randn({4}, real()).random_(5, 9).sum().item<float>(), 0.0F);
   EXPECT_EQ(guessed(), 1U);
+}
+
+TEST_F(KnownValues, TheSameSeedDrawsTheCpusNumbers) {
+  at::Generator generator = box_.card(0).generator();
+  generator.set_current_seed(7);
+  const at::Tensor here = at::randint(0, 1000, {16}, whole());
+  const at::Tensor there = at::randint(0, 1000, {16}, at::detail::createCPUGenerator(7), at::kLong);
+  EXPECT_TRUE(here.cpu().equal(there));
 }
 
 TEST_F(KnownValues, WritingWhatIsNotKnownForgets) {
   at::Tensor mask = at::ones({4}, whole());
   const at::Tensor part = mask.slice(0, 2);
   mask.masked_fill_(at::randn({4}, real()) > 0, 0);
-  EXPECT_EQ(mask.sum().item<std::int64_t>(), 0) << "read as zero";
-  EXPECT_EQ(part.sum().item<std::int64_t>(), 0) << "and what shares its memory";
+  EXPECT_EQ(mask.sum().item<std::int64_t>(), 4) << "zero is not above zero, but who knows";
+  EXPECT_EQ(part.sum().item<std::int64_t>(), 2) << "and what shares its memory";
   EXPECT_EQ(guessed(), 2U);
   mask.fill_(3);
   EXPECT_EQ(mask.sum().item<std::int64_t>(), 12) << "overwritten, it is known again";
-  mask.copy_(at::randint(5, 9, {4}, whole()));
+  mask.copy_(unknown());
   EXPECT_EQ(mask.sum().item<std::int64_t>(), 0);
 }
 
@@ -122,15 +138,14 @@ TEST_F(KnownValues, MemoryMayBeFilledPartByPart) {
 }
 
 TEST_F(KnownValues, APartThatIsWrittenOverWhatIsNotKnownMakesNoWhole) {
-  const at::Tensor random = at::randint(5, 9, {4}, whole());
+  const at::Tensor random = unknown();
   const at::Tensor copied = at::empty({4}, whole());
   copied.copy_(random);
-  const at::Tensor ranks = at::argsort(at::randn({4}, real()));
-  for (const at::Tensor& unknown : {random, copied, ranks}) {
-    unknown.slice(0, 0, 2).fill_(1);
-    EXPECT_EQ(unknown.sum().item<std::int64_t>(), 0);
+  for (const at::Tensor& one : {random, copied}) {
+    one.slice(0, 0, 2).fill_(1);
+    EXPECT_EQ(one.sum().item<std::int64_t>(), 2);
   }
-  EXPECT_EQ(guessed(), 3U);
+  EXPECT_EQ(guessed(), 2U);
 }
 
 TEST_F(KnownValues, GrowingKeepsThem) {
@@ -141,6 +156,14 @@ TEST_F(KnownValues, GrowingKeepsThem) {
   schedule.resize_({6});
   EXPECT_EQ(schedule.slice(0, 0, 3).sum().item<float>(), 3.0F);
   EXPECT_EQ(guessed(), 0U);
+}
+
+// What had been forgotten was known again, with whatever the host's memory held.
+TEST_F(KnownValues, GrowingMakesNothingKnown) {
+  at::Tensor numbers = at::ones({3}, real());
+  numbers.add_(at::randn({3}, real()));
+  numbers.resize_({6});
+  EXPECT_EQ(numbers.storage().data(), nullptr);
 }
 
 TEST_F(KnownValues, GrowingFarTakesNoMemoryOfTheHost) {
@@ -176,6 +199,65 @@ TEST_F(KnownValues, MuchIsNotKeptInTheHostsMemory) {
   const at::Tensor large = at::ones({1 << 20}, whole());
   EXPECT_EQ(large.storage().data(), nullptr);
   EXPECT_NE(at::ones({1 << 10}, whole()).storage().data(), nullptr);
+}
+
+// A graph of 100,000 edges stopped at index.Tensor: its mask of loops was not known.
+TEST_F(KnownValues, WholeNumbersOfTheHostAreKnownUpTo16Mebibytes) {
+  const std::int64_t edges = 500'000;
+  const at::Tensor graph = at::arange(2 * edges).view({2, edges}).to(box_.device(0));
+  const at::Tensor no_loops = graph[0] != graph[1];
+  EXPECT_EQ(graph.index({at::indexing::Slice(), no_loops}).sizes(), (at::IntArrayRef{2, edges}));
+  EXPECT_EQ((graph[0] < 10).nonzero().sizes(), (at::IntArrayRef{10, 1}));
+  EXPECT_EQ(guessed(), 0U);
+}
+
+TEST_F(KnownValues, MoreOfTheHostIsNotKept) {
+  EXPECT_EQ(at::zeros({(16 << 20) + 1}, at::kBool).to(box_.device(0)).storage().data(), nullptr);
+  EXPECT_EQ(at::zeros({1 << 20}, at::kChar).to(box_.device(0)).storage().data(), nullptr)
+      << "weights of 8 bits";
+  EXPECT_EQ(at::zeros({1 << 20}).to(box_.device(0)).storage().data(), nullptr) << "no index";
+}
+
+// The step counters of AdamW on a card were forgotten: its bias correction divided by zero.
+TEST_F(KnownValues, ListsOfThemAreKnownUnderForeachOperators) {
+  const std::vector<at::Tensor> steps{at::zeros({}, real()), at::zeros({}, real())};
+  at::_foreach_add_(steps, 1);
+  at::_foreach_mul_(steps, 3);
+  const std::vector<at::Tensor> powers = at::_foreach_pow(2, steps);
+  EXPECT_EQ(powers[1].item<float>(), 8.0F);
+  EXPECT_EQ(guessed(), 0U);
+}
+
+TEST_F(KnownValues, DecideAloneWhereTheOtherOneDoesNotMatter) {
+  const at::Tensor yes = at::ones({4}, whole()) == 1, no = ~yes, doubt = at::randn({4}, real()) > 0;
+  EXPECT_TRUE((doubt | yes).all().item<bool>());
+  EXPECT_TRUE(at::logical_or(yes, doubt).all().item<bool>());
+  EXPECT_FALSE((no & doubt).any().item<bool>());
+  EXPECT_EQ((unknown() * at::zeros({4}, whole())).sum().item<std::int64_t>(), 0);
+  EXPECT_EQ((doubt & no).nonzero().sizes(), (at::IntArrayRef{0, 1}));
+  EXPECT_EQ(guessed(), 0U);
+  EXPECT_FALSE((doubt & yes).any().item<bool>());
+  EXPECT_EQ(guessed(), 1U);
+}
+
+// sparse_coo_tensor(...).to_dense() was a matrix of zeros, as if it were known.
+TEST_F(KnownValues, SparseTensorsOfThemAreDense) {
+  const at::Tensor places = torch::tensor({{0, 2}, {1, 0}}, at::kLong).to(box_.device(0));
+  const at::Tensor dense = at::sparse_coo_tensor(places, at::ones({2}, real()), {3, 3}).to_dense();
+  EXPECT_EQ(dense.sum().item<float>(), 2.0F);
+  EXPECT_EQ(dense[2][0].item<float>(), 1.0F);
+  EXPECT_EQ(guessed(), 0U);
+  (void)at::sparse_coo_tensor(places, at::randn({2}, real()), {3, 3}).to_dense().sum().item();
+  EXPECT_EQ(guessed(), 1U);
+}
+
+// Where rows meet is known of known places; SparseAdam needs no more.
+TEST_F(KnownValues, SparseGradientsAreCoalescedByTheirPlaces) {
+  const at::Tensor places = torch::tensor({{3, 1, 3}}, at::kLong).to(box_.device(0));
+  const at::Tensor summed =
+      at::sparse_coo_tensor(places, at::randn({3, 5}, real()), {9, 5}).coalesce();
+  EXPECT_EQ(summed.values().sizes(), (at::IntArrayRef{2, 5}));
+  EXPECT_TRUE(summed.indices().cpu().equal(torch::tensor({{1, 3}}, at::kLong)));
 }
 
 TEST_F(KnownValues, WeightsOfAComputingTimeStay) {

@@ -70,6 +70,7 @@ void add_card(py::module_& module) {
       .def_property_readonly("free_bytes", [](const Card& card) { return card.free_bytes().count; })
       .def_property_readonly("requests", &Card::requests)
       .def_property_readonly("values_read_as_zero", &Card::values_read_as_zero)
+      .def_property_readonly("decided_by_unknown", &Card::decided_by_unknown)
       .def_property(
           "mode", [](const Card& card) { return text_of(card.mode()); },
           [](Card& card, const std::string& text) { card.set_mode(mode_of(text)); })
@@ -110,6 +111,7 @@ void add_simulation(py::module_& module) {
       "address_of", [](const at::Storage& storage) { return sim::address_of(storage); },
       py::arg("storage"));
   module.attr("most_known") = sim::kMostKnown;
+  module.def("knows_values", &sim::knows_values, py::arg("tensor"));
   module.def(
       "resize_storage",
       [](const at::Storage& storage, std::size_t bytes) {

@@ -7,7 +7,7 @@ from typing import Any, Iterator, Optional
 
 import torch
 
-from headroom import _storages
+from headroom import _printing, _storages
 from headroom.errors import UnavailableError
 
 WANTED = "2.11."
@@ -66,8 +66,10 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False)
     _choose_foreach_as_the_cpu_does()
     _keep_parameters_when_modules_move()
+    _take_the_long_way_in_evaluation()
     _refuse_inductor()
     _storages.bend()
+    _printing.say_what_is_unknown()
     _join_ranks()
     os.register_at_fork(after_in_child=_note_fork)
     _registered = True
@@ -104,6 +106,13 @@ def _keep_parameters_when_modules_move() -> None:
             torch.__future__.set_swap_module_params_on_conversion(False)
 
     torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+
+
+def _take_the_long_way_in_evaluation() -> None:
+    """Attention and TransformerEncoder have a short cut in evaluation, through one fused operator and nested
+    tensors, which is not simulated: while a card is, they take single steps, as in training."""
+    enabled = torch.backends.mha.get_fastpath_enabled
+    torch.backends.mha.get_fastpath_enabled = lambda: enabled() and not _rules()
 
 
 def _refuse_inductor() -> None:

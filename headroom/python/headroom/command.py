@@ -146,14 +146,6 @@ def spare(report: Report, card: dict[str, Any]) -> Optional[int]:
     return card["total_bytes"] - card["reserved_bytes"] - report.peak.process
 
 
-def notes_of(report: Report) -> list[str]:
-    count = report.values_read_as_zero
-    if count == 0:
-        return []
-    return [f"The step read {count} values from the card that it could not know; each was answered "
-            "with zero."]
-
-
 def estimate(run: Run, ours: TextIO) -> int:
     request, reports = run.request, []
     for card in run.cards():
@@ -165,7 +157,7 @@ def estimate(run: Run, ours: TextIO) -> int:
     document = {"schema": 1, "method": "dry-run", "model": run.model_document(), "settings": None,
                 "device": device_document(card), **report.document(),
                 "fits": report.fits if limited else None, "spare_bytes": spare(report, card),
-                "notes": notes_of(report), "advice": []}
+                "notes": [], "advice": []}
     if len(reports) > 1:
         document["devices"] = [
             {"name": one["name"], "total_bytes": one["total_bytes"], "fits": each.fits,

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Iterator
 
+import torch
 import torch.distributed as dist
+from torch.overrides import TorchFunctionMode
 
 from headroom import _engine
 from headroom.errors import UsageError
@@ -26,7 +28,33 @@ def _pretending(options: Any, _: Any) -> dist.Backend:
     return _engine.pretended_ranks(options.group_rank, options.group_size)
 
 
+class _NoEmptyRank(TorchFunctionMode):
+    """A mask over ranks leaves all of them: how many hold an empty batch is a value."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__getitem__ and isinstance(args[1], torch.Tensor) and \
+                args[1].dtype == torch.bool and not _engine.knows_values(args[1]):
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+def _take_every_rank_for_one_with_a_batch() -> None:
+    """In SyncBatchNorm, which drops the statistics of ranks without one."""
+    from torch.nn.modules._functions import SyncBatchNorm
+
+    forward = SyncBatchNorm.forward
+
+    def of_all_ranks(context: Any, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        if x.device.type != "sim":
+            return forward(context, x, *arguments)
+        with _NoEmptyRank():
+            return forward(context, x, *arguments)
+
+    SyncBatchNorm.forward = staticmethod(of_all_ranks)  # type: ignore[method-assign]
+
+
 def register() -> None:
+    _take_every_rank_for_one_with_a_batch()
     dist.Backend.register_backend("sim", _exchanging, extended_api=True, devices=["sim"])
     dist.Backend.register_backend("pretend", _pretending, extended_api=True, devices=["cpu", "sim"])
     # What a program that names none gets for either.

@@ -131,8 +131,14 @@ class Report:
 
     @property
     def values_read_as_zero(self) -> int:
-        """How often the step read a value from the card (`.item()`): what depends on it may differ."""
+        """How often the step read an unknown value from the card (`.item()`, `.cpu()`): each was answered
+        as if every unknown number were zero."""
         return self._document["values_read_as_zero"]
+
+    @property
+    def decided_by_unknown(self) -> int:
+        """As many of them were read alone (`.item()`, `if`): a real run may take another branch."""
+        return self._document["decided_by_unknown"]
 
     @property
     def took_s(self) -> float:
@@ -160,4 +166,6 @@ class Report:
 
     def __repr__(self) -> str:
         fits = "fits" if self.fits else "does not fit"
+        if self.decided_by_unknown:
+            fits += f", decided by {self.decided_by_unknown} unknown values"
         return f"<Report: peak {self.peak.allocated} in {self.peak.phase}, {fits}>"

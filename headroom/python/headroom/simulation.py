@@ -46,7 +46,7 @@ class Card:
 
     @property
     def mode(self) -> str:
-        """"shape-only" (tensors have no data, every value reads as zero) or "compute" (the CPU's
+        """"shape-only" (tensors have no data, unknown values read as zero) or "compute" (the CPU's
         kernels run). Tensors that were made shape-only have no data later on."""
         return self._card.mode
 
@@ -66,8 +66,13 @@ class Card:
 
     @property
     def values_read_as_zero(self) -> int:
-        """How often a value was read (`.item()`) while there was none."""
+        """How often an unknown value was read (`.item()`, `.cpu()`)."""
         return self._card.values_read_as_zero
+
+    @property
+    def decided_by_unknown(self) -> int:
+        """How often one was read alone (`.item()`, `if`), so that a program may have gone by it."""
+        return self._card.decided_by_unknown
 
     def hold(self, size: Size) -> None:
         """From here on a neighbour holds so much of the card; 0: nothing any more."""

@@ -84,7 +84,9 @@ at::Tensor Aliases::of(const at::Tensor& tensor) {
       return alias;
     }
   }
-  const bool as_zeros = missing_ == Missing::is_zero && tensor.storage().nbytes() > 0;
+  const bool as_zeros = tensor.storage().nbytes() > 0 &&
+                        (missing_ == Missing::all_zero ||
+                         (missing_ == Missing::is_zero && tensor.storage().data() == nullptr));
   at::Tensor alias =
       rewrapped(tensor, as_zeros ? zero_pages(tensor.storage()) : alias_of(tensor.storage(), as_),
                 key_of(as_));

@@ -14,8 +14,9 @@ namespace headroom::sim::detail {
 // The aliases of one operator's arguments, and the way back from what it returns.
 class Aliases {
  public:
-  // What a CPU alias of a tensor without data does: fail, or read as zeros.
-  enum class Missing { fails, is_zero };
+  // What a CPU alias of a tensor without data does: fail, or read as zeros. all_zero: one with data
+  // does so, too, and keeps what it has.
+  enum class Missing { fails, is_zero, all_zero };
 
   // As kMeta or kCPU tensors.
   explicit Aliases(c10::DeviceType as, Missing missing = Missing::fails)

@@ -129,6 +129,7 @@ void give_data(const c10::Storage& storage, c10::DataPtr host) {
   Block* const block = block_of(storage);
   block->host = std::move(host);
   block->known = block->card->mode() == Mode::shape_only;
+  block->reads = {};
   c10::DataPtr pointer{block->host.get(), block, &delete_block, storage.device()};
   // The old pointer names the same block: it must go without deleting it.
   storage.unsafeGetStorageImpl()->set_data_ptr(std::move(pointer)).release_context();

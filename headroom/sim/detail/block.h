@@ -19,6 +19,8 @@ struct Block {
   std::size_t bytes = 0;
   c10::DataPtr host;   // empty in shape-only mode, but for what is known (known.h)
   bool known = false;  // it was filled while the card was shape-only: not a computing run's data
+  c10::DataPtr reads;  // what it reads as though it is not known (unknown.h); empty: zeros
+  bool reads_alike = false;  // `reads` is one element, and all are like it
   bool blank = false;  // nobody has written into it: what is not there is not missing (known.h)
 };
 

@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <ATen/CompositeImplicitAutogradFunctions.h>
 #include <ATen/NativeFunctions.h>
+#include <ATen/TracerMode.h>
 
 #include "headroom/sim/detail/cards.h"
+#include "headroom/sim/detail/execute.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -41,7 +43,29 @@ Tensor rms_norm(const Tensor& x, at::SymIntArrayRef shape, const std::optional<T
       x, C10_AS_INTARRAYREF_SLOW(shape), weight, eps));
 }
 
+// torch.jit.trace records no convolution but what the CPU's makes of it, `_convolution` with
+// cuDNN's switches. The memory that a rule takes would be recorded in its place.
+void convolution(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  if (!at::tracer::impl::is_dispatch_enabled()) return execute(op, stack);
+  static const c10::OperatorHandle recorded =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_convolution", "");
+  const bool benchmark = false, deterministic = false, enabled = true, tf32 = true;
+  for (const bool cudnn : {benchmark, deterministic, enabled, tf32}) stack->emplace_back(cudnn);
+  recorded.callBoxed(stack);
+}
+
+// LibTorch would look for a kernel of the device's own behind this name.
+Tensor traced_convolution(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
+                          at::SymIntArrayRef stride, at::SymIntArrayRef padding,
+                          at::SymIntArrayRef dilation, bool transposed,
+                          at::SymIntArrayRef output_padding, c10::SymInt groups, bool, bool, bool,
+                          bool) {
+  return at::convolution_symint(x, weight, bias, stride, padding, dilation, transposed,
+                                output_padding, std::move(groups));
+}
+
 void register_in(torch::Library& library) {
+  library.impl("_convolution", &traced_convolution);
   library.impl("softmax.int", &softmax);
   library.impl("log_softmax.int", &log_softmax);
   library.impl("rms_norm", &rms_norm);
@@ -50,6 +74,7 @@ void register_in(torch::Library& library) {
 }  // namespace
 
 void register_by_rules(torch::Library& aten) {
+  aten.impl("convolution", torch::CppFunction::makeFromBoxedFunction<&convolution>());
   register_in(aten);
   static torch::Library& differentiable = *new torch::Library(
       torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);

@@ -74,6 +74,10 @@ void Call::set_values(std::vector<IValue> values) {
 
 void Call::replace_arguments(Aliases& aliases, DeviceType as) {
   replace_tensors([&](const Tensor& tensor) { return aliases.of(tensor); });
+  replace_devices(as);
+}
+
+void Call::replace_devices(DeviceType as) {
   for (std::size_t i = first; i < stack.size(); ++i) {
     IValue& value = stack[i];
     if (is_card(value))

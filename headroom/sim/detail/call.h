@@ -26,6 +26,7 @@ struct Call {
   torch::jit::Stack& stack;
   std::size_t first;  // of the arguments, later of the results, on the stack
   Card* card;
+  bool knows_much = false;  // an argument is known though it is large (known.h)
 
   // The card of the arguments; without one, the current card. Fails if they lie on several, or on a
   // card and on the host where CUDA does not take that.
@@ -37,6 +38,8 @@ struct Call {
 
   // Tensors, devices and generators of the card become another backend's.
   void replace_arguments(Aliases& aliases, c10::DeviceType as);
+  // The devices and generators alone.
+  void replace_devices(c10::DeviceType as);
 
   template <typename Do>
   void for_each_tensor(Do&& act) const {

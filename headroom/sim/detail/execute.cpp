@@ -12,6 +12,7 @@
 #include "headroom/sim/detail/known.h"
 #include "headroom/sim/detail/plan.h"
 #include "headroom/sim/detail/streams.h"
+#include "headroom/sim/detail/unknown.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -50,10 +51,16 @@ void use_cublas(const Call& call) {
 }
 
 void run_shape_only(Call& call) {
-  forget_written(call);
+  const bool reads = may_read(call);
+  std::vector<IValue> arguments = reads ? call.values() : std::vector<IValue>();
+  forget_written(call, reads);
   const Plan planned = plan(call);
-  if (planned.made) return use_cublas(call);
+  if (planned.made) {
+    if (reads) read_results(call, std::move(arguments));
+    return use_cublas(call);
+  }
   check_slow_way(call, planned);
+  forget_written(call, /*still_read=*/false);
   run_unplanned(call);
 }
 

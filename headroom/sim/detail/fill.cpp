@@ -34,20 +34,7 @@ void draw_from_card(const Call& call) {
 void run_on_cpu(Call& call, Aliases& aliases) {
   draw_from_card(call);
   call.replace_arguments(aliases, DeviceType::CPU);
-  const c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
-  if (call.op.has_fill()) {
-    const ExecutingScope scope(call.card, false, call.op.name);
-    call.op.entry->fill.function.callBoxed(call.handle, cpu, &call.stack);
-    return;
-  }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      call.op.on_cpu,
-      expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
-                  call.op.name + ", which has only one for CUDA", "the operators it is made of"));
-  InFloat in_float;
-  if (call.op.runs_in_float()) in_float.widen(call.stack, call.first);
-  call.handle.redispatchBoxed(cpu, &call.stack);
-  in_float.narrow(call.stack, call.first);
+  run_kernel(call);
 }
 
 // ---- What it made, into what was planned ----
@@ -156,11 +143,30 @@ Outs outs_of(const Call& call) {
   return outs;
 }
 
+void run_kernel(Call& call) {
+  const c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
+  if (call.op.has_fill()) {
+    const ExecutingScope scope(call.card, false, call.op.name);
+    call.op.entry->fill.function.callBoxed(call.handle, cpu, &call.stack);
+    return;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      call.op.on_cpu,
+      expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
+                  call.op.name + ", which has only one for CUDA", "the operators it is made of"));
+  InFloat in_float;
+  if (call.op.runs_in_float()) in_float.widen(call.stack, call.first);
+  call.handle.redispatchBoxed(cpu, &call.stack);
+  in_float.narrow(call.stack, call.first);
+}
+
 void fill(Call& call, std::vector<IValue> arguments, const Plan& plan, const Outs& outs) {
   std::vector<IValue> planned = call.values();
   call.set_values(std::move(arguments));
   give_data_to_grown(plan, outs);
-  Aliases aliases(DeviceType::CPU);
+  // What a known argument decides alone, others do not matter for.
+  Aliases aliases(DeviceType::CPU,
+                  executing.knows ? Aliases::Missing::is_zero : Aliases::Missing::fails);
   run_on_cpu(call, aliases);
   for (std::size_t i = 0; i < planned.size(); ++i)
     settle_value(call, planned[i], call.stack[call.first + i], aliases);
@@ -170,7 +176,7 @@ void fill(Call& call, std::vector<IValue> arguments, const Plan& plan, const Out
 void run_unplanned(Call& call) {
   const bool computes = mode_now(*call.card) == Mode::compute;
   const ExecutingScope scope(call.card, false, call.op.name);
-  Aliases aliases(DeviceType::CPU, computes ? Aliases::Missing::fails : Aliases::Missing::is_zero);
+  Aliases aliases(DeviceType::CPU, computes ? Aliases::Missing::fails : Aliases::Missing::all_zero);
   run_on_cpu(call, aliases);
   NewResults made(*call.card);
   call.replace_tensors([&](const Tensor& result) -> Tensor {

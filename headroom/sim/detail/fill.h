@@ -19,6 +19,9 @@ using Outs = std::vector<std::pair<c10::Storage, std::size_t>>;
 // InternalError if it computes another shape or type than was planned.
 void fill(Call& call, std::vector<c10::IValue> arguments, const Plan& plan, const Outs& outs);
 
+// The CPU's kernel, or the table's, on a stack of CPU tensors.
+void run_kernel(Call& call);
+
 // Without a plan: the kernel itself says what comes out, of the arguments' data in compute mode, of
 // zeros in its place otherwise.
 void run_unplanned(Call& call);

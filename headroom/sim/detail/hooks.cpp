@@ -60,6 +60,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     if (bytes > 0) {
       const Block* const before = block_of(storage);
       const bool known = mode_now(card) == Mode::shape_only && before != nullptr && before->known &&
+                         storage.data() != nullptr &&
                          bytes <= static_cast<std::size_t>(kMostKnown) * sizeof(std::int64_t);
       grown = allocate_block(card, bytes, known || mode_now(card) == Mode::compute);
       static_cast<Block*>(grown.get_context())->known = known;

@@ -5,6 +5,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/one_hot_native.h>
@@ -18,6 +19,7 @@
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/known.h"
+#include "headroom/sim/detail/unknown.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -57,8 +59,22 @@ Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<Scala
                                                     c10::dtype_or_default(type)));
 }
 
+// Zeros without memory: what forward derivatives start from.
+Tensor memoryless_zeros(IntArrayRef sizes, std::optional<ScalarType> type, std::optional<Layout>,
+                        std::optional<Device> device, std::optional<bool>) {
+  at::native::ZeroTensorAllocator allocator(device_or_current(device));
+  return at::detail::empty_generic(sizes, &allocator,
+                                   kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+                                   c10::dtype_or_default(type), std::nullopt);
+}
+
 bool has_data(const Tensor& tensor) {
   return tensor.numel() == 0 || tensor.storage().data() != nullptr;
+}
+
+// Or did: what is known though it is large.
+bool comes_from_host(const Tensor& known) {
+  return !on_card(known) || !is_small(known);
 }
 
 // A CPU tensor over the card's host memory.
@@ -102,20 +118,21 @@ void copy_through_temporaries(const Tensor& from, const Tensor& to, bool non_blo
   if (!there.is_same(to)) to.copy_(there, non_blocking);
 }
 
-// What both sides have is copied; what a shape-only card does not know reads as zero on the host.
+// What both sides have is copied; what a shape-only card does not know is copied as it reads.
 void copy_values(const Tensor& from, const Tensor& to) {
   for (const Tensor* const tensor : {&from, &to})
     if (on_card(*tensor)) check_lives(*tensor);
   Card& card = card_at(on_card(to) ? to.device().index() : from.device().index());
-  if (on_card(to) && has_data(from)) make_room_for_values(to);
+  if (on_card(to) && has_data(from)) make_room_for_values(to, comes_from_host(from));
   if (mode_now(card) == Mode::compute || (has_data(from) && has_data(to))) {
     Aliases aliases(c10::DeviceType::CPU);
     on_host(aliases, to).copy_(on_host(aliases, from));
   } else if (!on_card(to)) {
     card.note_value_read();
-    to.zero_();
+    to.copy_(as_read(from));
   } else {
-    forget(to);
+    forget(to, true);
+    copy_reads(from, to);
   }
 }
 
@@ -141,11 +158,8 @@ at::Scalar value_of(const Tensor& tensor) {
     Aliases aliases(c10::DeviceType::CPU);
     return aliases.of(tensor).item();
   }
-  card.note_value_read();
-  if (tensor.is_complex()) return c10::complex<double>(0.0);
-  if (tensor.is_floating_point()) return 0.0;
-  if (tensor.scalar_type() == at::kBool) return false;
-  return std::int64_t{0};
+  card.note_decision();
+  return as_read(tensor).item();
 }
 
 const Tensor& resize(const Tensor& tensor, IntArrayRef sizes, std::optional<MemoryFormat> format) {
@@ -219,6 +233,7 @@ void register_kernels(torch::Library& aten) {
   register_one_hot(aten);
   aten.impl("empty.memory_format", &empty);
   aten.impl("empty_strided", &empty_strided);
+  aten.impl("_efficientzerotensor", &memoryless_zeros);
   aten.impl("_copy_from", &copy_from);
   pass_views_on_to_copies();
   aten.impl("_copy_from_and_resize", &copy_from_and_resize);

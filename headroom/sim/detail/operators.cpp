@@ -47,8 +47,22 @@ std::vector<std::size_t> written_arguments(const c10::FunctionSchema& schema) {
   return written;
 }
 
-bool fills(std::string_view name) {
+// Whole numbers that a program draws are few, and it may decide by them: lengths, an order.
+bool draws_whole_numbers(std::string_view name) {
+  return name.starts_with("aten::random_") || name == "aten::randperm.generator_out";
+}
+
+bool is_fill(std::string_view name) {
   return name == "aten::fill_.Scalar" || name == "aten::fill_.Tensor" || name == "aten::zero_";
+}
+
+Operator::Decides what_decides(std::string_view name) {
+  if (name == "aten::mul.Tensor" || name == "aten::bitwise_and.Tensor" ||
+      name == "aten::logical_and")
+    return Operator::Decides::zero;
+  if (name == "aten::bitwise_or.Tensor" || name == "aten::logical_or")
+    return Operator::Decides::truth;
+  return Operator::Decides::nothing;
 }
 
 // Indices and lengths may lie on the host for these, and foreach operators then go tensor by
@@ -86,6 +100,16 @@ bool is_python_meta(const c10::OperatorHandle& handle) {
          std::string::npos;
 }
 
+// LibTorch tags few of the forms that write in place: they are as the others.
+bool is_pointwise(const c10::OperatorHandle& handle) {
+  const c10::OperatorName& name = handle.operator_name();
+  if (handle.hasTag(at::Tag::pointwise) || is_fill(c10::toString(name))) return true;
+  if (!name.name.ends_with('_')) return false;
+  const auto other = c10::Dispatcher::singleton().findSchema(
+      {name.name.substr(0, name.name.size() - 1), name.overload_name});
+  return other && other->hasTag(at::Tag::pointwise);
+}
+
 // For a backend that has no kernels of its own, what C++ composes of others is found.
 constexpr c10::DispatchKey kNobodys = c10::DispatchKey::IPU;
 
@@ -105,9 +129,13 @@ Operator look_up(const c10::OperatorHandle& handle) {
   op.generator_argument = generator_argument(schema);
   op.writes_out = writes_out(schema);
   op.written = written_arguments(schema);
-  op.overwrites = op.writes_out || fills(op.name);
-  op.can_know = !op.is_view && op.generator_argument < 0 && (op.on_cpu || op.has_fill()) &&
-                !schema.returns().empty();
+  op.overwrites = op.writes_out || is_fill(op.name) || op.name.starts_with("aten::random_");
+  op.can_know = !op.is_view && (op.generator_argument < 0 || draws_whole_numbers(op.name)) &&
+                (op.on_cpu || op.has_fill()) && !(schema.returns().empty() && op.written.empty());
+  op.is_pointwise = is_pointwise(handle);
+  const std::string_view base = std::string_view(op.name).substr(0, op.name.find('.'));
+  op.keeps_alike = op.is_pointwise || base == "aten::all" || base == "aten::any";
+  op.decides = what_decides(op.name);
   op.depends_on_values = (op.entry != nullptr && !op.entry->needs_values.empty()) ||
                          handle.hasTag(at::Tag::dynamic_output_shape) ||
                          handle.hasTag(at::Tag::data_dependent_output);

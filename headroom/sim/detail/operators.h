@@ -28,6 +28,10 @@ struct Operator {
   std::vector<std::size_t> written;  // the arguments that it writes into
   bool overwrites = false;           // and every element of them, without having read any
   bool can_know = false;             // its results' values follow from its arguments' alone
+  bool is_pointwise = false;         // each element of its results from those at the same place
+  bool keeps_alike = false;          // equal elements give equal ones, however many they are
+  // A known argument of this alone decides the result, whatever the other one is.
+  enum class Decides { nothing, zero, truth } decides = Decides::nothing;
 
   [[nodiscard]] bool is_written(std::size_t argument) const {
     return std::find(written.begin(), written.end(), argument) != written.end();

@@ -72,6 +72,13 @@ bool names_one_that_needs_values(const std::string& complaint) {
   return part && operator_of(*part).depends_on_values;
 }
 
+// An extension's operator, such as torchvision::nms: its shapes in Python may be for a compiler
+// only.
+bool only_its_kernel_tells(const Call& call) {
+  return call.op.on_python_meta && !call.op.name.starts_with("aten::") &&
+         call.handle.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
 [[noreturn]] void refuse(const Call& call, std::string_view expected, std::string_view to_try) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, expectation("sim", expected, call.op.name + " on a shape-only card", to_try));
@@ -80,6 +87,7 @@ bool names_one_that_needs_values(const std::string& complaint) {
 }  // namespace
 
 Plan plan(Call& call) {
+  if (mode_now(*call.card) == Mode::compute && only_its_kernel_tells(call)) return {};
   const ExecutingScope scope(call.card, true, call.op.name);
   if (call.op.entry != nullptr && !call.op.entry->refused.empty())
     TORCH_CHECK_NOT_IMPLEMENTED(false, call.op.name,

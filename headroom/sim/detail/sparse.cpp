@@ -19,6 +19,7 @@
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
+#include "headroom/sim/detail/known.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -28,6 +29,10 @@ using at::Tensor;
 
 bool computes(const Tensor& tensor) {
   return mode_now(card_at(tensor.device().index())) == Mode::compute;
+}
+
+bool knows(const Tensor& tensor) {
+  return is_knowable(tensor) && is_known(tensor);
 }
 
 Tensor assembled(const Tensor& indices, const Tensor& values, at::IntArrayRef sizes) {
@@ -46,9 +51,11 @@ Tensor& add_to_dense(Tensor& dense, const Tensor& sparse, const Scalar& alpha) {
               "add: expected 'self' and 'other' to have same size, "
               "but got ",
               dense.sizes(), " and ", sparse.sizes());
-  if (computes(dense)) {
+  if (computes(dense) || (knows(dense) && knows(sparse._indices()) && knows(sparse._values()))) {
     Aliases aliases(c10::DeviceType::CPU);
     aliases.of(dense).add_(on_host(aliases, sparse), alpha);
+  } else {
+    forget(dense);
   }
   return dense;
 }
@@ -83,10 +90,26 @@ Tensor to_dense(const Tensor& self, std::optional<at::ScalarType> type, std::opt
   return type ? dense.to(*type) : dense;
 }
 
-// How many rows remain is a matter of the indices' values.
+// Where rows meet is a matter of the indices' values alone.
+Tensor coalesced_places(const Tensor& self) {
+  Aliases aliases(c10::DeviceType::CPU);
+  const Tensor indices = aliases.of(self._indices());
+  const Tensor counted =
+      assembled(indices, at::ones(indices.size(1), at::kByte),
+                self.sizes().slice(0, static_cast<std::size_t>(indices.size(0))));
+  return counted.coalesce().indices();
+}
+
 Tensor coalesce(const Tensor& self) {
+  if (!computes(self) && knows(self._indices()) && !knows(self._values())) {
+    const Tensor indices = coalesced_places(self).to(self.device());
+    std::vector<std::int64_t> sizes = self._values().sizes().vec();
+    sizes[0] = indices.size(1);
+    return assembled(indices, at::empty(sizes, self._values().options()), self.sizes())
+        ._coalesced_(true);
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      computes(self),
+      computes(self) || knows(self._indices()),
       "coalesce on a shape-only simulated card: how many different indices there are depends on "
       "values that a shape-only tensor does not have. Run this part in compute mode "
       "(Card::set_mode), or use an optimizer that takes sparse gradients as they are, such as "
@@ -98,6 +121,17 @@ Tensor coalesce(const Tensor& self) {
   return made._coalesced_(true);
 }
 
+// The rows of a dense tensor where the mask has some: what SparseAdam reads its state by.
+Tensor sparse_mask(const Tensor& self, const Tensor& mask) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_sparse(),
+                              "sparse_mask of a sparse tensor on a simulated card: only that of a "
+                              "dense one is simulated. Use to_dense() before it.");
+  c10::List<std::optional<Tensor>> places;
+  for (const Tensor& place : mask._indices().unbind(0)) places.push_back(place);
+  return assembled(mask._indices(), self.index(places), mask.sizes())
+      ._coalesced_(mask.is_coalesced());
+}
+
 void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, c10::toString(op.operator_name()),
@@ -106,9 +140,19 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
       "need is simulated. Use to_dense() before it, or an embedding without sparse gradients.");
 }
 
+void refuse_nested(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, c10::toString(op.operator_name()),
+      " of a nested tensor on a simulated card: only those of layout=torch.jagged are simulated. "
+      "Use one of these, or a padded tensor with a mask.");
+}
+
 }  // namespace
 
 void register_sparse() {
+  static torch::Library& nested = *new torch::Library(
+      torch::Library::IMPL, "_", c10::DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
+  nested.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_nested>());
   static torch::Library& all = *new torch::Library(
       torch::Library::IMPL, "_", c10::DispatchKey::SparsePrivateUse1, __FILE__, __LINE__);
   all.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
@@ -132,6 +176,7 @@ void register_sparse() {
   m.impl("_to_dense", [](const Tensor& self, std::optional<at::ScalarType> type,
                          std::optional<bool> masked) { return to_dense(self, type, masked); });
   m.impl("_coalesce", &coalesce);
+  m.impl("sparse_mask", &sparse_mask);
 }
 
 }  // namespace headroom::sim::detail

@@ -31,6 +31,7 @@ void add_quantise(Table& table);
 void add_random(Table& table);
 void add_reductions(Table& table);
 void add_sorting(Table& table);
+void add_sync_batch_norm(Table& table);
 void add_rnn(Table& table);
 void add_rnn_cells(Table& table);
 

@@ -1,6 +1,7 @@
 // What a tensor is rather than what it holds.
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/executing.h"
+#include "headroom/sim/detail/unknown.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/layout.h"
 
@@ -13,10 +14,9 @@ bool same_layout(const Tensor& a, const Tensor& b) {
          a.strides() == b.strides();
 }
 
-// Shape-only, two tensors are equal if they are the same memory: torch::nn's attention asks whether
-// query, key and value are one, and takes other memory where they are. What answers is a mask of
-// the tensors' size: of what is not a number, where they are the same, or else, on CUDA, of what is
-// equal (ATen/native/cuda/Equal.cpp, ATen/native/ReduceOps.cpp).
+// What answers is a mask of the tensors' size: of what is not a number, where they are the same
+// memory, or else, on CUDA, of what is equal (ATen/native/cuda/Equal.cpp,
+// ATen/native/ReduceOps.cpp). Shape-only, what is not the same memory is compared as it reads.
 bool equal(const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes() || a.numel() == 0) return a.sizes() == b.sizes();
   const bool same = same_layout(a, b);
@@ -25,8 +25,9 @@ bool equal(const Tensor& a, const Tensor& b) {
     const Tensor answer = scalar(a, at::kBool);
   }
   Card& card = *detail::executing.card;
-  if (card.mode() == Mode::shape_only && !same) card.note_value_read();
-  return same;
+  if (same || card.mode() != Mode::shape_only || detail::executing.knows) return same;
+  card.note_decision();
+  return detail::reads_equal(a, b);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ Tensor iterated(std::initializer_list<Tensor> inputs, OptionalType type) {
   at::TensorIteratorConfig config;
   Tensor none;
   const Tensor* on_card = nullptr;
-  config.add_owned_output(none).promote_inputs_to_common_dtype(true);
+  config.add_owned_output(none).promote_inputs_to_common_dtype(true).allow_cpu_scalars(true);
   for (const Tensor& input : inputs) {
     if (detail::on_card(input) && on_card == nullptr) on_card = &input;
     config.add_owned_const_input(aliases.of(input));

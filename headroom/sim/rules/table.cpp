@@ -31,6 +31,7 @@ constexpr Family kFamilies[] = {
     {"reductions", add_reductions},
     {"rnn", add_rnn},
     {"sorting", add_sorting},
+    {"sync_batch_norm", add_sync_batch_norm},
 };
 
 }  // namespace

@@ -262,6 +262,21 @@ class Pooled(nn.Module):
         return self.head(x.squeeze(1)) + weights.square().sum()
 
 
+class Attending(nn.Module):
+    """Attention to itself that keeps no weights: one tensor is query, key and value."""
+
+    def __init__(self, width=256):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+def mean_of(net, x):
+    return net(x).mean()
+
+
 def on_words(net, classes=20, length=64):
     return Training(net, labels(16, length, below=5000), labels(16, length, below=classes))
 
@@ -277,5 +292,9 @@ CASES = {
     "encoder_norm_first": lambda: on_words(Encoder(True)),
     "encoder_norm_last": lambda: on_words(Encoder(False)),
     "translator": lambda: on_words(Translator(), 5000, 32),
+    "attending": lambda: Training(Attending(), torch.randn(8, 256, 256), loss=mean_of),
+    "upsampled": lambda: Training(
+        nn.Sequential(nn.Conv2d(32, 32, 1), nn.ConvTranspose2d(32, 3, 4, 2, 1)), images(16, 64, 32),
+        loss=mean_of),
     "pooled": lambda: Training(Pooled(), labels(16, 64, below=5000), labels(16, below=20)),
 }

@@ -8,6 +8,7 @@
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/dryrun/describe.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
 
@@ -44,9 +45,8 @@ std::vector<Estimate> estimates(const Json& request, const formula::NamedModel& 
 Json notes_of(const formula::NamedModel& model, const Estimate& estimate) {
   Json notes = Json::array();
   if (!model.note.empty()) notes.push_back(model.note);
-  if (estimate.report.values_read_as_zero > 0)
-    notes.push_back("The step read " + std::to_string(estimate.report.values_read_as_zero) +
-                    " values from the card; each was answered with zero.");
+  if (const std::string warning = dryrun::warning_of(estimate.report); !warning.empty())
+    notes.push_back(warning);
   return notes;
 }
 
