@@ -299,6 +299,15 @@ class Modes(unittest.TestCase):
             peak = torch.sim.max_memory_allocated()
         self.assertEqual(headroom.estimate(net, x_of(4096, 1024), mode="inference").peak.allocated, peak)
 
+    def test_attention_of_torch_itself(self):
+        """In inference it takes an operator whose memory on CUDA is not known, and the estimate failed."""
+        net = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, batch_first=True), 2)
+        before = torch.backends.mha.get_fastpath_enabled()
+        report = headroom.estimate(net, torch.ones(4, 16, 64), mode="inference")
+        self.assertTrue(report.fits)
+        self.assertIn("single steps", report.notes[0])
+        self.assertEqual(torch.backends.mha.get_fastpath_enabled(), before)
+
     def test_a_frozen_model_in_eval_is_only_run(self):
         frozen = Net().requires_grad_(False).eval()
         report = headroom.estimate(frozen, x_of())

@@ -17,7 +17,8 @@ def hint_for(error: BaseException) -> Optional[str]:
                 "parameter of the function that `headroom estimate` calls")
     if any(words in text for words in TWO_DEVICES):
         return ("A tensor that was made without a device lies on the CPU here, as it would beside a real "
-                "GPU; try device=x.device of a tensor of the batch or the model")
+                "GPU; try device=x.device of a tensor of the batch or the model. Or functions of the model "
+                "hold on to the original in place of the copy that ran; try a function that makes the model")
     return None
 
 

@@ -42,12 +42,24 @@ def default_loss(model: nn.Module, batch: Any) -> torch.Tensor:
                      f"received '{type(output).__name__}'; try loss=lambda model, batch: ...")
 
 
+@contextlib.contextmanager
+def attention_in_single_steps() -> Iterator[None]:
+    """torch's own attention takes one operator in inference, and what that needs on CUDA is not
+    known."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
 def passes(model: nn.Module, batch: Any, loss: Loss = default_loss) -> Callable[[], None]:
     """A forward pass without a graph."""
     run = output_of if loss is default_loss else loss
 
     def step() -> None:
-        with torch.no_grad(), eagerly():
+        with torch.no_grad(), eagerly(), attention_in_single_steps():
             run(model, batch)
 
     return step
@@ -67,6 +79,9 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 PRECISIONS = (*DTYPES, "amp_fp16", "amp_bf16")
 MODES = ("train", "inference")
 FROZEN = "The model is in eval() and nothing of it is trained: these are the figures of a forward pass."
+FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+IN_SINGLE_STEPS = ("torch's own attention ran in single steps, as with "
+                   "torch.backends.mha.set_fastpath_enabled(False).")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +123,8 @@ class Training:
             add_once(notes, FROZEN)
         elif self.mode != "inference":
             return self._training_step(model, inputs)
+        if any(isinstance(one, FUSED) for one in model.modules()):
+            add_once(notes, IN_SINGLE_STEPS)
         model.eval()
         forward = passes(model, inputs, self.loss)
 
