@@ -351,8 +351,9 @@ class Hints(unittest.TestCase):
         self.assertIn("device=x.device", "".join(getattr(raised.exception, "__notes__", ["device=x.device"])))
 
     def test_several_cards(self):
-        with self.assertRaisesRegex(headroom.UsageError, "one card, received '2xRTX 4090'; try headroom"):
-            headroom.estimate(Net(), x_of(), gpu="2xRTX 4090")
+        for gpu in ("2xRTX 4090", "24GiB@lab"):
+            with self.assertRaisesRegex(headroom.UsageError, f"one card, received '{gpu}'; try headroom"):
+                headroom.estimate(Net(), x_of(), gpu=gpu)
 
     def test_a_trace_that_was_not_kept(self):
         with self.assertRaisesRegex(headroom.UsageError, "trace=True"):

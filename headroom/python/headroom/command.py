@@ -85,6 +85,8 @@ class Made:
     """What the user's function returned, as the engine takes it."""
 
     def __init__(self, returned: Any, device: torch.device, mode: Optional[str], notes: list[str]) -> None:
+        model: Any
+        second: Any
         model, second = returned if isinstance(returned, (tuple, list)) and len(returned) == 2 \
             else (returned, None)
         if isinstance(model, nn.Module):
@@ -94,7 +96,8 @@ class Made:
                 raise UsageError("[--mode] expected (module, example inputs) for inference, received a step, "
                                  "which says itself what is run")
             self.model: Optional[nn.Module] = model if isinstance(model, nn.Module) else None
-            self.step, self.inputs = second, []
+            self.step: Callable[[], Any] = second
+            self.inputs: list[torch.Tensor] = []
         elif isinstance(model, nn.Module) and second is not None:
             self.model = module = models.without_wrappers(model).to(device)
             inputs = moving.moved(second, device)

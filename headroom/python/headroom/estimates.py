@@ -16,7 +16,7 @@ from headroom import _backend, _core, _engine, child, simulation
 from headroom.errors import UsageError
 from headroom.models import Model
 from headroom.moving import makes_a_batch, tensors_of
-from headroom.optimizers import Optimizers, maker_of, named_optimizer
+from headroom.optimizers import Like, Optimizers, maker_of, named_optimizer
 from headroom.reports import Report
 from headroom.room import Room, room_of, tensors_of_training
 from headroom.sizes import Bytes
@@ -104,7 +104,8 @@ def _check_card(gpu: str, rules: str) -> None:
     if not isinstance(gpu, str):
         raise UsageError("[estimate] expected a card such as \"RTX 4090\" or \"24GiB\", received "
                          f"'{gpu}'")
-    if gpu != "unlimited" and not gpu.startswith("{") and len(_core.gpus(f"sim:{gpu}")["gpus"]) != 1:
+    is_spec = gpu != "unlimited" and not gpu.startswith("{")  # else a card as JSON has it
+    if is_spec and ("@" in gpu or len(_core.gpus(f"sim:{gpu}")["gpus"]) != 1):
         raise UsageError(f"[estimate] expected one card, received '{gpu}'; try headroom.simulate(\"{gpu}\") "
                          "and headroom.dry_run(step, device=...) for each of several")
     if rules not in ("cuda", "cpu"):
@@ -284,10 +285,12 @@ def estimate_training_memory(model: nn.Module, batch_size: int, seq_length: int 
 
 def _estimated_in_parts(training: Training, batch: Any) -> tuple[Report, int, int]:
     """And the bytes of the gradients and of the optimizer's state."""
+    make = training.make_optimizer
     made: list[torch.optim.Optimizer] = []
+    assert not isinstance(make, Like)
 
     def make_optimizer(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        made[:] = [training.make_optimizer(parameters)]
+        made[:] = [make(parameters)]
         return made[0]
 
     report = _estimated(dataclasses.replace(training, make_optimizer=make_optimizer), batch)

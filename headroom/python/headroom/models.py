@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, Union
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from headroom.errors import UsageError
 from headroom.moving import moved
