@@ -66,7 +66,7 @@ void CachingAllocator::change_settings(const Settings& settings) {
 }
 void CachingAllocator::set_memory_fraction(double fraction) {
   if (!(fraction >= 0 && fraction <= 1))
-    throw UsageError(expectation("CachingAllocator::set_memory_fraction", "a number from 0 to 1",
+    throw UsageError(expectation("set_memory_fraction", "a number from 0 to 1",
                                  std::to_string(fraction), "0.8"));
   card_->limit.reset();
   if (fraction < 1)

@@ -31,7 +31,7 @@ void check(const sim::Card& card, const Subject& subject, const Options& options
   if (card.mode() != sim::Mode::shape_only)
     throw UsageError(expectation("dry_run", "a shape-only card",
                                  card.device().str() + " in compute mode",
-                                 "a card of its own, or Card::set_mode before the model is made"));
+                                 "a card of its own, or shape-only mode before the model is made"));
   if (!subject.step)
     throw UsageError(expectation("dry_run", "a step to run", "none", "Subject::step"));
   if (options.steps < 1)

@@ -54,7 +54,7 @@ c10::DeviceIndex small(int index) {
 // What to do about a device that is not there; "": nothing helps.
 std::string advice(c10::Device device, int count) {
   if (count > 0) return "an index from 0 to " + std::to_string(count - 1);
-  return device.is_privateuseone() ? "sim::simulate, and keep what it returns" : "";
+  return device.is_privateuseone() ? "simulate(), and keep what it returns" : "";
 }
 
 }  // namespace

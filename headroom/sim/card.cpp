@@ -47,6 +47,7 @@ Card::Card(CardOptions options)
       slow_way_(options_.slow_way),
       allocator_({.capacity = options_.capacity, .settings = options_.settings}),
       box_(options_.box),
+      memory_fraction_(options_.settings.per_process_memory_fraction),
       generator_(detail::make_generator(options_.index)) {
   settle();
 }
@@ -177,6 +178,12 @@ void Card::reset_accumulated() {
 void Card::set_memory_fraction(double fraction) {
   const std::lock_guard lock(mutex_);
   allocator_.set_memory_fraction(fraction);
+  memory_fraction_ = fraction;
+}
+
+double Card::memory_fraction() const {
+  const std::lock_guard lock(mutex_);
+  return memory_fraction_;
 }
 
 void Card::change_settings(const allocator::Settings& settings) {

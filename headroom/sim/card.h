@@ -122,6 +122,7 @@ class Card : public std::enable_shared_from_this<Card> {
   void reset_peaks();
   void reset_accumulated();
   void set_memory_fraction(double fraction);
+  [[nodiscard]] double memory_fraction() const;
   void change_settings(const allocator::Settings& settings);
   // Memory of the card that a neighbour holds now, besides those of a shared box.
   void set_used_by_others(Bytes used);
@@ -195,6 +196,7 @@ class Card : public std::enable_shared_from_this<Card> {
   mutable std::mutex mutex_;  // of all that follows but the atomics and the generator
   allocator::CachingAllocator allocator_;
   std::shared_ptr<SharedBox> box_;
+  double memory_fraction_;
   Bytes published_;          // to the box
   Bytes used_by_neighbour_;  // as set_used_by_others says
   Bytes used_by_injection_;  // as the injector says

@@ -102,6 +102,10 @@ Simulation simulate(std::string_view spec, const SimulationOptions& options) {
   return simulate(gpu::parse_simulated(spec), options);
 }
 
+int card_count() noexcept {
+  return detail::card_count();
+}
+
 std::shared_ptr<Card> card_of(c10::Device device) {
   if (device.type() != c10::DeviceType::PrivateUse1)
     throw UsageError(expectation("card_of", "a simulated device such as sim:0", device.str(), ""));

@@ -68,6 +68,9 @@ class Simulation {
 [[nodiscard]] Simulation simulate(const gpu::SimulatedBox& box,
                                   const SimulationOptions& options = {});
 
+// How many cards there are in this process now, whatever part of the program simulates them.
+[[nodiscard]] int card_count() noexcept;
+
 // The card a device of type `sim` stands for, in whatever part of the program the Simulation is.
 // Throws UsageError if there is none.
 [[nodiscard]] std::shared_ptr<Card> card_of(c10::Device device);

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+from unittest import mock
 
 HEADROOM = pathlib.Path(__file__).resolve().parents[2] / "build" / "bin" / "headroom"
 
@@ -41,6 +42,21 @@ PROGRAM = """
         @staticmethod
         def step():
             return make_step(8)
+
+    def with_batch(batch):
+        return make_step(batch)
+
+    def two(batch, length):
+        return make_step(batch)
+
+    def frozen():
+        return net().requires_grad_(False).eval(), torch.randn(64, 1024)
+
+    def compiled():
+        return torch.compile(net()), torch.randn(64, 1024)
+
+    def on_cuda():
+        return net().cuda(), torch.randn(64, 1024)
 
     def broken():
         raise KeyError("no data")
@@ -94,6 +110,40 @@ class Command(unittest.TestCase):
             self.assertIsNone(document["fits"])
             self.assertGreater(document["peak"]["allocated_bytes"], 4 * 8 * 2**20)
 
+    def test_a_batch_is_given_to_the_function(self):
+        """What `fit` wants, def make_step(batch), could not be estimated: there was no batch to say."""
+        peaks = [self.document("estimate", f"train.py:{function}", *batch)["peak"] for function, batch in (
+            ("make_step", ()), ("with_batch", ("--batch", "64")), ("make_step", ("--batch", "64")))]
+        self.assertEqual(peaks[1:], peaks[:1] * 2)
+        larger = self.document("estimate", "train.py:with_batch", "--batch", "128")["peak"]
+        self.assertGreater(larger["allocated_bytes"], peaks[0]["allocated_bytes"])
+
+    def test_inference(self):
+        trained = self.document("estimate", "train.py:module_and_inputs")
+        only = self.document("estimate", "train.py:module_and_inputs", "--mode", "inference")
+        self.assertEqual(only["at_peak"]["gradients_bytes"], 0)
+        self.assertLess(only["peak"]["allocated_bytes"], trained["peak"]["allocated_bytes"] / 2)
+        frozen = self.document("estimate", "train.py:frozen")
+        self.assertEqual(frozen["peak"], only["peak"])
+        self.assertIn("forward pass", frozen["notes"][0])
+        done = self.run_headroom("fit", "train.py:module_and_inputs", "--gpus", "sim:1x2GiB", "--mode",
+                                 "inference")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_compiled_module(self):
+        plain = self.document("estimate", "train.py:module_and_inputs")
+        compiled = self.document("estimate", "train.py:compiled")
+        self.assertEqual(compiled["peak"], plain["peak"])
+        self.assertIn("eager", compiled["notes"][0])
+
+    def test_a_device_by_name(self):
+        environment = {"CUDA_VISIBLE_DEVICES": ""}
+        with mock.patch.dict(os.environ, environment):
+            done = self.run_headroom("estimate", "train.py:on_cuda")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("simulated card", done.stderr)
+        self.assertEqual(done.stderr.count("simulated card"), 1)
+
     def test_the_largest_batch(self):
         for function in ("make_step", "on_a_device"):
             found = self.document("fit", f"train.py:{function}", "--gpus", "sim:1x2GiB")
@@ -122,7 +172,13 @@ class Command(unittest.TestCase):
                 (("estimate", "nowhere.py:make_step"), 65, "no such file"),
                 (("estimate", "train.py:nothing"), 64, "(model, step)"),
                 (("estimate", "train.py:broken"), 1, "KeyError"),
-                (("estimate", "train.py:make_step", "--batch", "4"), 64, "--batch"),
+                (("estimate", "train.py:module_and_inputs", "--dtype", "bfloat16"), 64, "--dtype"),
+                (("estimate", "train.py:frozen", "--batch", "4"), 64, "def frozen(batch)"),
+                (("estimate", "train.py:with_batch"), 64, "try --batch 8"),
+                (("estimate", "train.py:two", "--batch", "4"), 64, "defaults for the others"),
+                (("estimate", "train.py:make_step", "--mode", "inference"), 64, "received a step"),
+                (("estimate", "train.py:make_step", "--mode", "generate"), 64, "train or inference"),
+                (("fit", "train.py:make_step", "--gpus", "sim:1x2GiB", "--batch", "4"), 64, "--batch"),
                 (("estimate", "train.py:make_step", "--quick"), 64, "--quick"),
                 (("fit", "train.py:broken", "--gpus", "RTX 4090"), 64, "def broken(batch)"),
                 (("fit", "train.py:make_step", "--over", "seq"), 64, "batch")):

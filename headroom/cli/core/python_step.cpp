@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -61,14 +62,23 @@ bool is_python_step(const std::string& model) {
   return colon != std::string::npos && colon > 0 && model.size() > colon + 4;
 }
 
-Json python_request(const ModelRequest& request) {
+Json python_request(const ModelRequest& request, const std::vector<std::string>& known) {
   const std::vector<std::string> given = request.settings.given();
-  if (!given.empty())
-    throw UsageError(expectation(given.front(), "the name of a model for " + given.front(),
-                                 request.model,
-                                 "it without: what " + request.model + " makes is what is run"));
+  const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const std::string& name : given)
+    if (!is_in(known, name))
+      throw UsageError(expectation(name, "the name of a model for " + name, request.model,
+                                   "it without: what " + request.model + " makes is what is run"));
+  const formula::Settings settings = request.settings.settings();
+  if (settings.mode == formula::Mode::generate)
+    throw UsageError(
+        expectation("--mode", "train or inference for a function of Python's", "generate"));
   Json json = {{"function", request.model},
                {"cards", Json::array()},
+               {"batch", is_in(given, "--batch") ? Json(settings.batch) : Json()},
+               {"mode", is_in(given, "--mode") ? Json(to_string(settings.mode)) : Json()},
                {"rules", request.rules},
                {"allocator", request.allocator ? Json(*request.allocator) : Json()},
                {"json", request.json}};

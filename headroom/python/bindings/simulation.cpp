@@ -78,11 +78,41 @@ void add_card(py::module_& module) {
           "rules", [](const Card& card) { return text_of(card.rules()); },
           [](Card& card, const std::string& text) { card.set_rules(rules_of(text)); })
       .def_property("slow_way", &Card::slow_way, &Card::set_slow_way)
-      .def("set_memory_fraction", &Card::set_memory_fraction)
+      .def_property("memory_fraction", &Card::memory_fraction, &Card::set_memory_fraction)
       .def("set_used_by_others",
            [](Card& card, std::int64_t bytes) { card.set_used_by_others(Bytes(bytes)); })
       .def("reset_accumulated", &Card::reset_accumulated)
       .def("generator", [](const Card& card) { return card.generator(); });
+}
+
+// What is injected, installed on all cards of a box. Injectors count what they are asked for, and
+// go on counting where they are installed again, beside others.
+class Injected {
+ public:
+  Injected(Box& box, std::vector<sim::Injector> injectors)
+      : scope_(
+            std::make_unique<sim::InjectionScope>(box.get(), sim::any_of(std::move(injectors)))) {}
+  void end() { scope_.reset(); }
+
+ private:
+  std::unique_ptr<sim::InjectionScope> scope_;
+};
+
+struct Injector {
+  sim::Injector injector;
+};
+
+void add_injection(py::module_& module) {
+  py::class_<Injector>(module, "Injector").def(py::init([](const std::string& text) {
+    return Injector{sim::parse_injection(text)};
+  }));
+  py::class_<Injected>(module, "Injected")
+      .def(py::init([](Box& box, const std::vector<Injector*>& of) {
+        std::vector<sim::Injector> injectors;
+        for (const Injector* one : of) injectors.push_back(one->injector);
+        return std::make_unique<Injected>(box, std::move(injectors));
+      }))
+      .def("end", &Injected::end);
 }
 
 }  // namespace
@@ -94,6 +124,7 @@ void add_simulation(py::module_& module) {
       .def("card", [](Box& box, int index) { return box.get().card(index).shared_from_this(); })
       .def("end", &Box::end)
       .def_property_readonly("lives", &Box::lives);
+  add_injection(module);
   module.def(
       "simulate",
       [](const std::string& spec, const std::string& mode, const std::string& rules,
@@ -107,6 +138,10 @@ void add_simulation(py::module_& module) {
       },
       py::arg("spec"), py::arg("mode"), py::arg("rules"), py::arg("settings"), py::arg("slow_way"),
       py::arg("cublas_workspaces"));
+  module.def("card_count", &sim::card_count);
+  module.def("card_at", [](c10::DeviceIndex index) {
+    return sim::card_of({c10::DeviceType::PrivateUse1, index});
+  });
   module.def(
       "address_of", [](const at::Storage& storage) { return sim::address_of(storage); },
       py::arg("storage"));
@@ -118,10 +153,6 @@ void add_simulation(py::module_& module) {
         at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(storage, bytes);
       },
       py::arg("storage"), py::arg("bytes"));
-  py::class_<sim::InjectionScope>(module, "InjectionScope")
-      .def(py::init([](Box& box, const std::string& text) {
-        return std::make_unique<sim::InjectionScope>(box.get(), sim::parse_injection(text));
-      }));
 }
 
 }  // namespace headroom::python

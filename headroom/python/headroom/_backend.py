@@ -1,9 +1,8 @@
 """Makes `sim` known to Python's torch: the name, `torch.sim`, methods such as `tensor.sim()`."""
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import Any, Iterator, Optional
+from typing import Any
 
 import torch
 
@@ -20,26 +19,6 @@ def check_torch() -> None:
 
 
 _registered = _forked = False
-_estimating: Optional[str] = None  # under whose rules, while a card is made for an estimate
-
-
-@contextlib.contextmanager
-def estimating(rules: str) -> Iterator[None]:
-    global _estimating
-    before, _estimating = _estimating, rules
-    try:
-        yield
-    finally:
-        _estimating = before
-
-
-def _rules() -> set[str]:
-    """Of all cards that are simulated here; none: nothing is simulated."""
-    from headroom import simulation
-
-    box = simulation.current_box()
-    own = set() if _estimating is None else {_estimating}
-    return own if box is None else own | {card.rules for card in box}
 
 
 def is_fork() -> bool:
@@ -65,7 +44,6 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False)
     _choose_foreach_as_the_cpu_does()
-    _keep_parameters_when_modules_move()
     _take_the_long_way_in_evaluation()
     _refuse_inductor()
     _storages.bend()
@@ -80,39 +58,24 @@ def _choose_foreach_as_the_cpu_does() -> None:
     a card does as the CPU."""
     import torch.optim.optimizer as of_optimizers
 
+    from headroom import simulation
+
     supported = of_optimizers._get_foreach_kernels_supported_devices
 
     def devices() -> list[str]:
-        as_cpu = "cpu" in _rules()
+        as_cpu = any(card.rules == "cpu" for card in simulation.cards())
         return [one for one in supported() if not (as_cpu and one == "sim")]
 
     of_optimizers._get_foreach_kernels_supported_devices = devices
 
 
-def _keep_parameters_when_modules_move() -> None:
-    """module.to("cuda") moves its parameters where they are: what is shared stays shared, and an
-    optimizer that was made before still knows them. For a device type of one's own torch would make
-    new ones; while something is simulated it swaps them instead."""
-    apply = torch.nn.Module._apply
-
-    def _apply(self: torch.nn.Module, *arguments: Any, **more: Any) -> torch.nn.Module:
-        before = torch.__future__.get_swap_module_params_on_conversion()
-        if before or not _rules():
-            return apply(self, *arguments, **more)
-        torch.__future__.set_swap_module_params_on_conversion(True)
-        try:
-            return apply(self, *arguments, **more)
-        finally:
-            torch.__future__.set_swap_module_params_on_conversion(False)
-
-    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
-
-
 def _take_the_long_way_in_evaluation() -> None:
     """Attention and TransformerEncoder have a short cut in evaluation, through one fused operator and nested
     tensors, which is not simulated: while a card is, they take single steps, as in training."""
+    from headroom import simulation
+
     enabled = torch.backends.mha.get_fastpath_enabled
-    torch.backends.mha.get_fastpath_enabled = lambda: enabled() and not _rules()
+    torch.backends.mha.get_fastpath_enabled = lambda: enabled() and not simulation.cards()
 
 
 def _refuse_inductor() -> None:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Optional, TextIO
 import torch
 from torch import nn
 
-from headroom import _backend, _engine, subjects
+from headroom import _backend, _engine, hints, models, moving, subjects
 from headroom.errors import Error, InputError, UsageError
 from headroom.reports import Report
 from headroom.sizes import Bytes
@@ -61,14 +61,21 @@ def function_of(name: str) -> Callable[..., Any]:
 
 
 def call(function: Callable[..., Any], device: torch.device, batch: Optional[int]) -> Any:
-    """With the batch's size for `fit`, and with the device if it takes one by that name."""
+    """With the batch's size, and with the device if it takes one by that name."""
     parameters = inspect.signature(function).parameters
     given: dict[str, Any] = {"device": device} if "device" in parameters else {}
-    free = [name for name, one in parameters.items() if name not in given and one.kind in (
-        one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    free = {name: one for name, one in parameters.items() if name not in given and one.kind in (
+        one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)}
+    needed = [name for name, one in free.items() if one.default is one.empty]
     if batch is not None and not free:
-        raise UsageError(f"[fit] expected a function that takes the batch's size, received "
+        raise UsageError(f"[--batch] expected a function that takes the batch's size, received "
                          f"{function.__name__}(); try def {function.__name__}(batch): ...")
+    if batch is None and len(needed) == 1:
+        raise UsageError(f"[estimate] expected a size for '{needed[0]}' of {function.__name__}({needed[0]}), "
+                         "received none; try --batch 8")
+    if len(needed) > 1:
+        raise UsageError("[estimate] expected a function that takes the batch's size and no more, received "
+                         f"{function.__name__}({', '.join(needed)}); try defaults for the others")
     arguments = () if batch is None else (batch,)
     with torch.device(device):
         return function(*arguments, **given)
@@ -77,31 +84,38 @@ def call(function: Callable[..., Any], device: torch.device, batch: Optional[int
 class Made:
     """What the user's function returned, as the engine takes it."""
 
-    def __init__(self, returned: Any, device: torch.device) -> None:
+    def __init__(self, returned: Any, device: torch.device, mode: Optional[str], notes: list[str]) -> None:
+        model: Any
+        second: Any
         model, second = returned if isinstance(returned, (tuple, list)) and len(returned) == 2 \
             else (returned, None)
-        if callable(second) and not isinstance(second, (torch.Tensor, nn.Module)):
+        if isinstance(model, nn.Module):
+            models.check_model(model, notes)
+        if moving.makes_a_batch(second) and not isinstance(second, nn.Module):
+            if mode == "inference":
+                raise UsageError("[--mode] expected (module, example inputs) for inference, received a step, "
+                                 "which says itself what is run")
             self.model: Optional[nn.Module] = model if isinstance(model, nn.Module) else None
-            self.step, self.inputs = second, []
+            self.step: Callable[[], Any] = second
+            self.inputs: list[torch.Tensor] = []
         elif isinstance(model, nn.Module) and second is not None:
-            self.model = module = model.to(device)
-            inputs = subjects.moved(second, device)
-            self.inputs = list(subjects.tensors_of(inputs))
-            optimizer = subjects.optimizer_for(module)
-
-            def step() -> None:
-                optimizer.zero_grad()
-                subjects.default_loss(module, inputs).backward()
-                optimizer.step()
-
-            self.step = step
+            self.model = module = models.without_wrappers(model).to(device)
+            inputs = moving.moved(second, device)
+            self.inputs = list(moving.tensors_of(inputs))
+            self.step = subjects.Training(module, subjects.default_loss, torch.optim.AdamW, None,
+                                          mode).step(module, inputs, notes)
         else:
             raise UsageError("[estimate] expected (model, step) or (module, example inputs) from the "
                              f"function, received '{type(returned).__name__}'")
 
-    def subject(self) -> tuple[Any, ...]:
-        model = self.model
-        return (self.step, list(model.named_parameters()) if model is not None else [],
+    def subject(self) -> subjects.Subject:
+        model, step = self.model, self.step
+
+        def run() -> None:
+            with models.eagerly():
+                step()
+
+        return (run, list(model.named_parameters()) if model is not None else [],
                 list(model.named_buffers()) if model is not None else [], self.inputs)
 
 
@@ -110,11 +124,13 @@ class Run:
         self.request = request
         self.function = function_of(request["function"])
         self.parameters = self.trainable = 0
+        self.notes: list[str] = []
 
-    def make(self, device: Any, batch: Optional[int] = None) -> tuple[Any, ...]:
+    def make(self, device: Any, batch: Optional[int] = None) -> subjects.Subject:
         _backend.register()
         device = torch.device(device)
-        made = Made(call(self.function, device, batch), device)
+        made = Made(call(self.function, device, self.request["batch"] if batch is None else batch), device,
+                    self.request["mode"], self.notes)
         if made.model is not None:
             counts = [(one.numel(), one.requires_grad) for one in made.model.parameters()]
             self.parameters = sum(count for count, _ in counts)
@@ -157,7 +173,7 @@ def estimate(run: Run, ours: TextIO) -> int:
     document = {"schema": 1, "method": "dry-run", "model": run.model_document(), "settings": None,
                 "device": device_document(card), **report.document(),
                 "fits": report.fits if limited else None, "spare_bytes": spare(report, card),
-                "notes": [], "advice": []}
+                "notes": run.notes, "advice": []}
     if len(reports) > 1:
         document["devices"] = [
             {"name": one["name"], "total_bytes": one["total_bytes"], "fits": each.fits,
@@ -199,7 +215,7 @@ def fit(run: Run, ours: TextIO) -> int:
                 "device": {"name": card["name"], "total_bytes": card["total_bytes"]},
                 "over": "batch", "max_batch": found["size"],
                 "recommended_batch": found["recommended"], "capped": found["capped"],
-                "proven": found["proven"], "probes": probes, "notes": []}
+                "proven": found["proven"], "probes": probes, "notes": run.notes}
     ours.write(json.dumps(document) + "\n" if request["json"] else fit_text(document))
     return OK if found["size"] is not None else DOES_NOT_FIT
 
@@ -222,8 +238,7 @@ def main(arguments: list[str]) -> int:
         try:
             _backend.check_torch()
             run = Run(json.loads(text))
-            with _backend.estimating(run.request["rules"]):
-                return {"estimate": estimate, "fit": fit}[what](run, ours)
+            return {"estimate": estimate, "fit": fit}[what](run, ours)
         except UsageError as error:
             print(f"headroom {what}: {error}", file=sys.stderr)
             return USAGE
@@ -236,6 +251,9 @@ def main(arguments: list[str]) -> int:
         except Exception as error:  # the user's own program: its traceback says where
             traceback.print_exc()
             print(f"headroom {what}: {json.loads(text)['function']} failed: {error}", file=sys.stderr)
+            hint = hints.hint_for(error)
+            if hint is not None and not hasattr(error, "__notes__"):  # those are in the traceback
+                print(hint, file=sys.stderr)
             return FAILED
 
 

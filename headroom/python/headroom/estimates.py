@@ -12,13 +12,15 @@ from typing import Any, Callable, Iterable, Optional, TypeVar, Union
 import torch
 from torch import nn
 
-from headroom import _backend, _engine, child, simulation
+from headroom import _backend, _core, _engine, child, simulation
 from headroom.errors import UsageError
+from headroom.models import Model
+from headroom.moving import makes_a_batch, tensors_of
+from headroom.optimizers import Like, Optimizers, maker_of, named_optimizer
 from headroom.reports import Report
 from headroom.room import Room, room_of, tensors_of_training
 from headroom.sizes import Bytes
-from headroom.subjects import (Loss, Model, Optimizers, Subject, Training, default_loss, maker_of,
-                               named_optimizer, tensors_of)
+from headroom.subjects import Loss, Subject, Training, default_loss
 
 Result = TypeVar("Result")
 
@@ -29,6 +31,7 @@ class MaxBatch(int):
     capped: bool = False  # max_batch fits
     proven: bool = False  # one more was run and does not fit
     probes: list[dict[str, Any]]
+    notes: list[str]  # how what ran differs from what was given
 
     def __repr__(self) -> str:
         how = "as much as was asked about" if self.capped else "proven" if self.proven else "not proven"
@@ -51,9 +54,10 @@ os.register_at_fork(after_in_child=_nobody_is_at_it)
 
 
 def _in_its_place(function: Callable[..., Result], **arguments: Any) -> Result:
-    """Here, or in a child process where there can be no card of its own; threads take turns."""
+    """Here, or in a child process where there can be no card of its own; threads take turns. Whether the
+    caller records graphs does not matter: a training does."""
     _backend.check_torch()
-    with _one_at_a_time:
+    with _one_at_a_time, torch.inference_mode(False), torch.enable_grad():
         reason = child.why()
         return function(**arguments) if reason is None else child.call(function, arguments, reason)
 
@@ -61,33 +65,36 @@ def _in_its_place(function: Callable[..., Result], **arguments: Any) -> Result:
 def _estimated(training: Training, batch: Any, gpu: str = "unlimited", steps: int = 2,
                biggest: int = 10, trace: bool = False, rules: str = "cuda",
                settings: Optional[str] = None, cublas_workspaces: bool = True) -> Report:
+    notes: list[str] = []
+
     def make(device: torch.device) -> Subject:
         _backend.register()
-        return training.subject(batch, torch.device(device))
+        return training.subject(batch, torch.device(device), notes)
 
-    with _backend.estimating(rules):
-        return Report(_engine.dry_run(gpu, make, steps, biggest, trace, rules, settings,
-                                      cublas_workspaces))
+    return Report(_engine.dry_run(gpu, make, steps, biggest, trace, rules, settings,
+                                  cublas_workspaces), notes)
 
 
 def _searched(training: Training, create_batch_fn: Callable[[int], Any], room: Room, min_batch: int,
               max_batch: int, margin: Union[float, str], steps: int) -> MaxBatch:
+    notes: list[str] = []
+
     def make_for(size: int) -> Callable[[torch.device], Subject]:
         def make(device: torch.device) -> Subject:
             _backend.register()
             device = torch.device(device)
             rest = room.take_the_rest(device)
-            step, parameters, buffers, inputs = training.subject(lambda: create_batch_fn(size), device)
+            step, parameters, buffers, inputs = training.subject(lambda: create_batch_fn(size), device,
+                                                                 notes)
             return step, parameters, buffers, inputs + rest
         return make
 
     share, size = (0.0, Bytes(margin)) if isinstance(margin, str) else (margin, None)
-    with _backend.estimating(room.rules):
-        found = _engine.find_largest(make_for, min_batch, max_batch, share, size, steps, room.card,
-                                     room.rules, room.settings)
+    found = _engine.find_largest(make_for, min_batch, max_batch, share, size, steps, room.card,
+                                 room.rules, room.settings)
     answer = MaxBatch(found["size"] or 0)
     answer.recommended = found["recommended"] or 0
-    answer.capped, answer.proven = found["capped"], found["proven"]
+    answer.capped, answer.proven, answer.notes = found["capped"], found["proven"], notes
     answer.probes = [{**one, "peak_reserved_bytes": one["peak_reserved_bytes"] - room.taken_bytes}
                      for one in found["probes"]]
     return answer
@@ -97,6 +104,10 @@ def _check_card(gpu: str, rules: str) -> None:
     if not isinstance(gpu, str):
         raise UsageError("[estimate] expected a card such as \"RTX 4090\" or \"24GiB\", received "
                          f"'{gpu}'")
+    is_spec = gpu != "unlimited" and not gpu.startswith("{")  # else a card as JSON has it
+    if is_spec and ("@" in gpu or len(_core.gpus(f"sim:{gpu}")["gpus"]) != 1):
+        raise UsageError(f"[estimate] expected one card, received '{gpu}'; try headroom.simulate(\"{gpu}\") "
+                         "and headroom.dry_run(step, device=...) for each of several")
     if rules not in ("cuda", "cpu"):
         raise UsageError(f"[estimate] expected rules 'cuda' or 'cpu', received '{rules}'")
 
@@ -137,20 +148,25 @@ def dry_run(step: Callable[[], Any], *, device: Union[torch.device, str, int] = 
 
 
 def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Optimizers = None,
-             loss: Loss = default_loss, precision: Optional[str] = None, steps: int = 2,
-             biggest: int = 10, rules: str = "cuda", settings: Optional[str] = None,
-             cublas_workspaces: bool = True, trace: bool = False) -> Report:
+             loss: Loss = default_loss, precision: Optional[str] = None,
+             mode: Optional[str] = None, steps: int = 2, biggest: int = 10, rules: str = "cuda",
+             settings: Optional[str] = None, cublas_workspaces: bool = True, trace: bool = False) -> Report:
     """How much memory training this model takes, and whether it fits a card.
 
         headroom.estimate(model, {"input_ids": ids, "labels": ids}, gpu="RTX 4090").fits
 
     model: a module, wherever it lies - a copy without data runs, and it is not touched -, or a
         function that makes one: then nothing is ever allocated, whatever its size.
-    batch: a tensor, a tuple or a dict - what the model takes -, or a function that makes one.
+    batch: what the model takes - a tensor, a tuple or list, a mapping, a dataclass, an object with
+        `to(device)` -, or a function that makes one.
     gpu: "RTX 4090", "24GiB", ...; without it the card has no limit.
-    optimizer: a name, one of its kind, or a function of the parameters; AdamW without.
+    optimizer: a name, the model's own, of which another is made over the same parameters, or a
+        function of the parameters; AdamW without.
     loss: loss(model, batch); without one the model's own, or the mean of its output.
-    precision: "fp32", "fp16", "bf16" (weights, too), "amp_fp16", "amp_bf16"; None: as it is.
+    precision: "fp32", "fp16", "bf16" (weights and the floating tensors of the batch), "amp_fp16",
+        "amp_bf16"; None: as it is.
+    mode: "train", or "inference", a forward pass in eval() without a graph; None: train, unless the
+        model is in eval() and frozen.
     steps: the second has the optimizer's state from its start.
     biggest: so many tensors are named; trace: keep all, for Report.write_trace.
     rules, settings, cublas_workspaces: as simulate() has them.
@@ -160,7 +176,7 @@ def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Opt
     _check_card(gpu, rules)
     _check_counts(1, steps=steps)
     _check_counts(0, biggest=biggest)
-    training = Training(model, loss, maker_of(optimizer), precision)
+    training = Training(model, loss, maker_of(optimizer, model), precision, mode)
     return _in_its_place(_estimated, training=training, batch=batch, gpu=gpu, steps=steps,
                          biggest=biggest, trace=trace, rules=rules, settings=settings,
                          cublas_workspaces=cublas_workspaces)
@@ -170,9 +186,9 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
                         device: Union[torch.device, str, None] = None, min_batch: int = 1,
                         max_batch: int = 512, *, gpu: Optional[str] = None,
                         optimizer: Optimizers = None, loss: Loss = default_loss,
-                        precision: Optional[str] = None, margin: Union[float, str] = 0.1,
-                        steps: int = 2, rules: Optional[str] = None,
-                        settings: Optional[str] = None) -> MaxBatch:
+                        precision: Optional[str] = None, mode: Optional[str] = None,
+                        margin: Union[float, str] = 0.1, steps: int = 2,
+                        rules: Optional[str] = None, settings: Optional[str] = None) -> MaxBatch:
     """The largest batch with which the model trains, by at most six dry runs.
 
         headroom.find_max_batch_size(model, lambda n: torch.randn(n, 3, 224, 224), gpu="RTX 4090")
@@ -190,10 +206,10 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
     room.rules, room.settings = rules or room.rules, settings or room.settings
     _check_card(room.card, room.rules)
     _check_counts(1, min_batch=min_batch, max_batch=max_batch, steps=steps)
-    if not callable(create_batch_fn) or isinstance(create_batch_fn, torch.Tensor):
+    if not makes_a_batch(create_batch_fn):
         raise UsageError("[find_max_batch_size] expected a function that makes a batch of so many rows, "
                          f"received '{type(create_batch_fn).__name__}'; try lambda n: torch.randn(n, ...)")
-    training = Training(model, loss, maker_of(optimizer), precision)
+    training = Training(model, loss, maker_of(optimizer, model), precision, mode)
     return _in_its_place(_searched, training=training, create_batch_fn=create_batch_fn, room=room,
                          min_batch=min_batch, max_batch=max_batch, margin=margin, steps=steps)
 
@@ -269,10 +285,12 @@ def estimate_training_memory(model: nn.Module, batch_size: int, seq_length: int 
 
 def _estimated_in_parts(training: Training, batch: Any) -> tuple[Report, int, int]:
     """And the bytes of the gradients and of the optimizer's state."""
+    make = training.make_optimizer
     made: list[torch.optim.Optimizer] = []
+    assert not isinstance(make, Like)
 
     def make_optimizer(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        made[:] = [training.make_optimizer(parameters)]
+        made[:] = [make(parameters)]
         return made[0]
 
     report = _estimated(dataclasses.replace(training, make_optimizer=make_optimizer), batch)

@@ -80,10 +80,10 @@ def gpus(which: str = "") -> list[Gpu]:
     return [_gpu(one) for one in _core.gpus(which)["gpus"]]
 
 
-def _simulated_box() -> Any:
-    """The box that this process simulates, if it does."""
+def _simulated() -> list[Any]:
+    """The cards that this process simulates, if it does."""
     simulation = sys.modules.get("headroom.simulation")
-    return simulation.current_box() if simulation else None
+    return simulation.cards() if simulation else []
 
 
 def _need(min_memory: Optional[Size], min_memory_mb: Optional[float]) -> int:
@@ -115,10 +115,9 @@ def select_gpus(min_memory: Size = 0, *, count: int = 1, gpus: str = "", order: 
                    one["cuda_index"]) for one in answer["picked"]]
 
 
-def _on_box(box: Any, need: int) -> torch.device:
+def _best_of(cards: list[Any], need: int) -> torch.device:
     import torch
 
-    cards = [box[i] for i in range(len(box))]
     best = max(cards, key=lambda card: card.free)
     if best.free < need:
         raise BusyError(f"[find_best_device] need {Bytes(need)}; best is {best.device} with "
@@ -156,9 +155,9 @@ def find_best_device(min_memory: Optional[Size] = None, *, min_memory_mb: Option
         device = headroom.find_best_device("10GiB")
     """
     need = _need(min_memory, min_memory_mb)
-    box = _simulated_box()
-    if box is not None:
-        return _or_cpu(lambda: _on_box(box, need), allow_cpu)
+    simulated = _simulated()
+    if simulated:
+        return _or_cpu(lambda: _best_of(simulated, need), allow_cpu)
     return _or_cpu(lambda: _device(select_gpus(need)[0]), allow_cpu)
 
 
@@ -176,9 +175,9 @@ def wait_for_gpu(min_memory: Optional[Size] = None, *, timeout: float = 3600, in
         timeout = 60 * gpu_wait_timeout_minutes
     if gpu_check_interval_seconds is not None:
         interval = gpu_check_interval_seconds
-    box = _simulated_box()
-    if box is not None:
-        return _or_cpu(lambda: _on_box(box, need), allow_cpu)
+    simulated = _simulated()
+    if simulated:
+        return _or_cpu(lambda: _best_of(simulated, need), allow_cpu)
     tell = progress or _Rarely(30)
     return _or_cpu(lambda: _device(select_gpus(need, timeout=timeout, interval=interval,
                                                progress=tell)[0]), allow_cpu)

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from types import TracebackType
 from typing import Any, Callable, Optional, Union
 
 import torch
 
 from headroom import _backend, _engine, simulation
-from headroom.errors import UsageError
+from headroom.errors import UsageError, WriteError
 from headroom.sizes import Bytes
 
 Device = Union[torch.device, str, int, None]
@@ -20,7 +21,7 @@ def device_of(device: Device = None) -> torch.device:
     """A device with its index: None is the current accelerator's, a number one of its cards."""
     if isinstance(device, (torch.device, str)):
         if str(device).startswith("sim"):
-            simulation.box_of_process()
+            simulation.check_there()
         device = torch.device(device)
         if device.index is not None or device.type == "cpu":
             return device
@@ -178,6 +179,10 @@ class record_history:
         self.device = device_of(device)
 
     def __enter__(self) -> record_history:
+        folder = os.path.dirname(os.path.abspath(self.path))
+        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            raise WriteError(f"[record_history] cannot write {self.path}: {folder} is no folder, or one that "
+                             "cannot be written to")
         self._recording = _engine.Recording(self.device)
         return self
 

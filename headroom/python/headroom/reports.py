@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
 from headroom import _engine
 from headroom.errors import UsageError
@@ -86,10 +86,11 @@ class Report:
         print(report)
     """
 
-    def __init__(self, report: _engine.Report) -> None:
+    def __init__(self, report: _engine.Report, notes: Iterable[str] = ()) -> None:
         self._report: Optional[_engine.Report] = report
         self._document = report.document()
         self._text = report.describe(len(self._document["by_module"]), len(self._document["biggest"]))
+        self.notes = list(notes)  # how what ran differs from what was given
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, here or in another process, has all but the trace."""
@@ -151,11 +152,15 @@ class Report:
     def describe(self, modules: int = 5, tensors: int = 5) -> str:
         """For people: with so many modules and tensors at most."""
         text = _cut(self._text, "Modules that held the most\n", modules)
-        return _cut(text, "Biggest tensors at the peak\n", tensors)
+        text = _cut(text, "Biggest tensors at the peak\n", tensors)
+        return "".join(f"note: {note}\n" for note in self.notes) + text
 
     def write_trace(self, path: str) -> None:
         """Each allocation, for `headroom trace` (docs/formats/trace.md). Needs trace=True; neither a
         copy has it, nor the report of a child process."""
+        if self._report is not None and not self._report.has_trace:
+            raise UsageError("[write_trace] expected a report with its trace, received one without; try "
+                             "trace=True for what makes the report")
         if self._report is None:
             raise UsageError("[write_trace] expected a report with its trace, received a copy, or one of a "
                              "child process; try it where nothing is simulated and CUDA was not used")

@@ -8,7 +8,7 @@ from typing import Iterable, Optional, Union
 import torch
 from torch import nn
 
-from headroom import _core, _engine, machine, memory, simulation, torch_sim
+from headroom import _core, _engine, machine, memory, simulation
 from headroom.errors import UsageError
 
 
@@ -49,10 +49,11 @@ def room_of(device: Union[torch.device, str, None], ours: Iterable[torch.Tensor]
         _rounded(one) for one in {id(one): one for one in ours}.values() if one.device == at)
     if card is not None:
         assert stats.free is not None
-        free = min(stats.free, int(torch_sim.get_per_process_memory_fraction(at) * card.capacity)
+        box = simulation.current_box()
+        free = min(stats.free, int(card._card.memory_fraction * card.capacity)
                    - stats.reserved)
         return Room(_named(card.name, card.capacity), free + again, rules=card.rules,
-                    settings=simulation.box_of_process().settings)
+                    settings=None if box is None else box.settings)
     gpu = _gpu_of(at)
     total = torch.cuda.mem_get_info(at)[1] if gpu is None or gpu.total is None else gpu.total
     card_spec = _named(torch.cuda.get_device_name(at) if gpu is None else gpu.name, total)

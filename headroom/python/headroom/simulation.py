@@ -7,13 +7,14 @@
 """
 from __future__ import annotations
 
+import atexit
 from types import TracebackType
 from typing import Iterator, Optional
 
 import torch
 
-from headroom import _backend, _engine
-from headroom.errors import UsageError
+from headroom import _backend, _engine, elsewhere
+from headroom.errors import UnavailableError, UsageError
 from headroom.sizes import Bytes, Size
 
 
@@ -78,19 +79,48 @@ class Card:
         """From here on a neighbour holds so much of the card; 0: nothing any more."""
         if (held := Bytes(size)) < 0:
             raise UsageError(f"[hold] expected a size of 0 or more, received '{held}'")
+        if held > self.capacity:
+            raise UsageError(f"[hold] expected at most the {self.capacity} that the card has, received "
+                             f"'{held}'")
         self._card.set_used_by_others(held)
 
     def __repr__(self) -> str:
         return f"<{self.device}: {self.name}, {self.free} free of {self.capacity}>"
 
 
+class Injection:
+    """What `inject` installed, until `stop()`, the end of a `with`, or the end of the box."""
+
+    def __init__(self, box: Simulation, what: str) -> None:
+        self.what = what
+        self._box = box
+        self._injector = _engine.Injector(what)
+
+    def stop(self) -> None:
+        self._box._disturb([one for one in self._box._injections if one is not self])
+
+    def __enter__(self) -> Injection:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Injection of {self.what}>" if self in self._box._injections else \
+            f"<Injection of {self.what}, stopped>"
+
+
 class Simulation:
-    """A box of cards, until `end()`, the end of a `with`, or the next `simulate()`."""
+    """A box of cards, until `end()`, the end of a `with`, or the next `simulate()`. What tensors on its
+    cards hold is gone then: copy results with `.cpu()` before."""
 
     def __init__(self, box: _engine.Box, settings: Optional[str] = None) -> None:
         self._box = box
         self.settings = settings  # of the allocator, as given
-        self._fractions: dict[int, float] = {}
+        self._injections: list[Injection] = []
+        self._injected: Optional[_engine.Injected] = None
+        self._elsewhere = elsewhere.on_the_cpu()
 
     def __len__(self) -> int:
         return self._box.cards()
@@ -107,13 +137,28 @@ class Simulation:
     def lives(self) -> bool:
         return self._box.lives
 
-    def inject(self, what: str) -> _engine.InjectionScope:
-        """Out-of-memory or a neighbour on demand, for as long as the answer is kept: "oom@100",
-        "oom@step=3:phase=backward", "neighbour@step=2:30%" (docs/guides/simulated-gpus.md)."""
-        return _engine.InjectionScope(self._box, what)
+    def inject(self, what: str) -> Injection:
+        """Out-of-memory or a neighbour on demand: "oom@100", "oom@step=3:phase=backward",
+        "neighbour@step=2:30%" (docs/guides/simulated-gpus.md). It lasts until its `stop()` or the end of
+        the box, or, in a `with`, of that. Several act together."""
+        added = Injection(self, what)
+        self._disturb([*self._injections, added])
+        return added
+
+    def _disturb(self, injections: list[Injection]) -> None:
+        """From here on these, each where it was in its counting."""
+        if self._injected is not None:
+            self._injected.end()
+            self._injected = None
+        self._injections = injections
+        if injections:
+            self._injected = _engine.Injected(self._box, [one._injector for one in injections])
 
     def end(self) -> None:
         """The cards are gone; tensors on them may still be freed, not used."""
+        if self.lives:
+            self._disturb([])
+            elsewhere.warn(self, self._elsewhere)
         self._box.end()
 
     def __enter__(self) -> Simulation:
@@ -131,8 +176,13 @@ _current: Optional[Simulation] = None
 
 
 def current_box() -> Optional[Simulation]:
-    """The box that lives in this process."""
+    """The box that lives in this process; an estimate has a card without one."""
     return _current if _current is not None and _current.lives else None
+
+
+def cards() -> list[Card]:
+    """Those that are in this process now: of a box, or of an estimate that runs."""
+    return [Card(_engine.card_at(index)) for index in range(_engine.card_count())]
 
 
 def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
@@ -153,24 +203,35 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
     if _current is not None:
         _current.end()
     _backend.check_torch()
+    if torch.cuda.is_initialized():
+        raise UnavailableError("[simulate] expected a process that has not used CUDA, received one that "
+                               "has; try another process - estimate() and find_max_batch_size() start "
+                               "one of their own -: torch has one accelerator a process")
     box = Simulation(_engine.simulate(spec, mode, rules, settings, slow_way, cublas_workspaces), settings)
     _backend.register()
     _current = box
     return box
 
 
-def box_of_process() -> Simulation:
-    box = current_box()
-    if box is None:
+@atexit.register
+def _end() -> None:
+    if _current is not None:
+        _current.end()
+
+
+def check_there() -> None:
+    """That there are simulated cards."""
+    if _engine.card_count() == 0:
         raise UsageError("[headroom] expected a simulation, received none; try headroom.simulate(...)")
-    return box
 
 
 def card_of(device: torch.device | str | int) -> Card:
-    """The card behind a device of this process's simulation."""
-    box = box_of_process()
+    """The card behind a simulated device of this process."""
+    check_there()
     device = torch.device("sim", device) if isinstance(device, int) else torch.device(device)
     if device.type != "sim":
         raise UsageError(f"[card_of] expected a simulated device, received '{device}'; try sim:0")
     index = device.index if device.index is not None else torch.accelerator.current_device_index()
-    return box[index]
+    if not 0 <= index < _engine.card_count():
+        raise IndexError(f"no card {index} in a box of {_engine.card_count()}")
+    return Card(_engine.card_at(index))

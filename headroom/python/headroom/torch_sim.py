@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any, Iterator, Optional, Union
 
 import torch
 from torch import OutOfMemoryError  # noqa: F401 - torch.sim.OutOfMemoryError
 
-from headroom import simulation
+from headroom import _engine, simulation
+from headroom._sim_parts import amp, nvtx, why_not  # noqa: F401 - torch.sim.amp, torch.sim.nvtx
 from headroom.errors import UsageError
 
 Device = Union[torch.device, str, int, None]
@@ -54,8 +56,7 @@ def _is_in_bad_fork() -> bool:
 
 
 def device_count() -> int:
-    box = simulation.current_box()
-    return len(box) if box is not None else 0
+    return _engine.card_count()
 
 
 def current_device() -> int:
@@ -191,6 +192,7 @@ def reset_peak_memory_stats(device: Device = None) -> None:
 
 
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
 
 
 def reset_accumulated_memory_stats(device: Device = None) -> None:
@@ -213,12 +215,11 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
 
 
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
-    _card(device)._card.set_memory_fraction(fraction)
-    simulation.box_of_process()._fractions[_index(device)] = fraction
+    _card(device)._card.memory_fraction = fraction
 
 
 def get_per_process_memory_fraction(device: Device = None) -> float:
-    return simulation.box_of_process()._fractions.get(_index(device), 1.0)
+    return _card(device)._card.memory_fraction
 
 
 def ipc_collect() -> None:
@@ -278,3 +279,22 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     return True
+
+
+# ---- Names besides
+
+memory = random = sys.modules[__name__]  # torch.cuda has some functions there as well
+
+
+def utilization(device: Device = None) -> int:
+    """No time passes on a simulated card."""
+    _card(device)
+    return 0
+
+
+def is_current_stream_capturing() -> bool:
+    return False
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(why_not(name))

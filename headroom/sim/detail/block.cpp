@@ -117,12 +117,11 @@ Block* block_of(const c10::Storage& storage) {
 void check_lives(const at::Tensor& tensor) {
   if (!tensor.has_storage()) return;
   const Block* const block = block_of(tensor.storage());
-  if (block == nullptr || block->card.get() == &card_at(tensor.device().index())) return;
+  if (block == nullptr || block->card.get() == find_card(tensor.device().index())) return;
   throw UsageError(
       expectation("sim", "tensors of the simulation that lives now",
                   "one of " + std::to_string(block->bytes) + " bytes, whose simulation has ended",
-                  "make tensors anew for each simulation, or keep what simulate() "
-                  "returns"));
+                  "tensor.cpu() before the simulation ends, or keeping what simulate() returns"));
 }
 
 void give_data(const c10::Storage& storage, c10::DataPtr host) {

@@ -205,7 +205,7 @@ Tensor one_hot(const Tensor& classes, std::int64_t count) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       count != -1 || is_known(classes) || mode_now(card) == Mode::compute,
       expectation("sim", "the number of classes", "aten::one_hot without it on a shape-only card",
-                  "one_hot(x, num_classes), or this part in compute mode (Card::set_mode)"));
+                  "one_hot(x, num_classes), or this part in compute mode"));
   return at::native::one_hot(classes, count);
 }
 
@@ -214,6 +214,20 @@ void register_one_hot(torch::Library& aten) {
   static torch::Library& differentiable = *new torch::Library(
       torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
   differentiable.impl("one_hot", &one_hot);
+}
+
+// Whether `tensor.data = from` may make one into the other, as between the CPU and CUDA: LibTorch
+// knows that of the devices that it names, and leaves the others to say so. Modules move by it, and
+// their parameters keep what belongs to them: who holds them, hooks, views.
+bool may_become(const Tensor& tensor, const Tensor& from) {
+  const auto is_plain = [](const Tensor& one) {
+    using c10::BackendComponent;
+    constexpr c10::DispatchKeySet kOnEither(
+        {BackendComponent::CPUBit, BackendComponent::PrivateUse1Bit});
+    return one.key_set().has(c10::DispatchKey::Dense) && one.key_set().has_any(kOnEither);
+  };
+  return (is_plain(tensor) && is_plain(from)) ||
+         tensor.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
 // A conjugated or negated view is copied as it is. LibTorch would make it a plain tensor first,
@@ -239,6 +253,7 @@ void register_kernels(torch::Library& aten) {
   aten.impl("_copy_from_and_resize", &copy_from_and_resize);
   aten.impl("_local_scalar_dense", &value_of);
   aten.impl("resize_", &resize);
+  aten.impl("_has_compatible_shallow_copy_type", &may_become);
   aten.impl("set_", &set_to_nothing);
   aten.impl("set_.source_Storage", TORCH_FN(at::native::set_));
   aten.impl("set_.source_Storage_storage_offset", &set_storage);

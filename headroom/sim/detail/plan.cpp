@@ -109,7 +109,7 @@ Plan plan(Call& call) {
 }
 
 void check_slow_way(const Call& call, const Plan& plan) {
-  const std::string compute = "this part in compute mode (Card::set_mode)";
+  const std::string compute = "this part in compute mode";
   if (!plan.unknown_part.empty())
     refuse(call, "an operator whose parts all have shapes; LibTorch says: " + plan.unknown_part,
            compute);
@@ -118,8 +118,7 @@ void check_slow_way(const Call& call, const Plan& plan) {
            plan.needs_values.value_or(kFixedShape) + ", or " + compute);
   if (!call.card->slow_way())
     refuse(call, "an operator with a rule for its shapes",
-           "the slow way (Card::set_slow_way), which asks the CPU's kernel over zeros, or compute "
-           "mode (Card::set_mode)");
+           "slow_way, by which a card asks the CPU's kernel over zeros, or compute mode");
 }
 
 }  // namespace headroom::sim::detail

@@ -111,9 +111,8 @@ Tensor coalesce(const Tensor& self) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       computes(self) || knows(self._indices()),
       "coalesce on a shape-only simulated card: how many different indices there are depends on "
-      "values that a shape-only tensor does not have. Run this part in compute mode "
-      "(Card::set_mode), or use an optimizer that takes sparse gradients as they are, such as "
-      "SGD.");
+      "values that a shape-only tensor does not have. Run this part in compute mode, or use an "
+      "optimizer that takes sparse gradients as they are, such as SGD.");
   Aliases aliases(c10::DeviceType::CPU);
   const Tensor host = on_host(aliases, self).coalesce();
   Tensor made =

@@ -14,7 +14,7 @@ void add_layouts(Table& table) {
         "_cslt_sparse_mm", "_cslt_sparse_mm_search", "sspaddmm.out"})
     table.refuse(name,
                  "sparse tensors are not simulated; use dense ones, with a mask where the "
-                 "zeros matter (for embeddings: sparse(false))");
+                 "zeros matter (of embeddings: without sparse gradients)");
   for (const char* name : {"_nested_compute_contiguous_strides_offsets", "_nested_from_padded",
                            "_nested_tensor_from_mask", "_nested_tensor_from_mask_left_aligned",
                            "_nested_view_from_buffer"})

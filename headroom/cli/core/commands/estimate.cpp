@@ -66,7 +66,7 @@ ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
     throw UsageError(expectation("estimate",
                                  "the name of a model for --quick, --techniques, --advice",
                                  options.request.model, "it without these"));
-  Json request = python_request(options.request);
+  Json request = python_request(options.request, {"--batch", "--mode"});
   request["trace"] = options.trace ? Json(*options.trace) : Json();
   become_python("estimate", request);
 }
@@ -95,7 +95,8 @@ void add_estimate(Registry& registry) {
       "  headroom estimate llama-2-13b@40GiB,llama-2-7b --policy variant --gpus all\n"
       "  headroom estimate train.py:make_step --gpus \"RTX 4090\"\n\n"
       "train.py:make_step is a function of your own Python program that returns (model, step),\n"
-      "or (module, example inputs): it runs on a simulated card, without data.");
+      "or (module, example inputs): it runs on a simulated card, without data.\n"
+      "--batch N calls make_step(N); --mode inference runs (module, example inputs) forward only.");
   options->request.add_to(command);
   command->add_flag("--quick", options->quick, "By formula alone, in milliseconds");
   command->add_flag("--techniques", options->techniques,

@@ -39,7 +39,7 @@ void check_cards(const Json& request) {
 [[noreturn]] void fit_python(const Options& options) {
   if (options.over != "batch")
     throw UsageError(expectation("--over", "batch for a function of Python's", options.over));
-  Json request = python_request(options.request);
+  Json request = python_request(options.request, {"--mode"});
   check_cards(request);
   request["at_least"] = options.at_least;
   request["at_most"] = options.at_most ? Json(*options.at_most) : Json();

@@ -1,0 +1,34 @@
+"""Programs that choose their device themselves - accelerate, transformers.Trainer, Lightning - know CUDA and
+do not know `sim`: inside a box they run on the CPU, and nothing of what they do is simulated. That
+is said when the box ends, by what is to be seen then; none of them is changed."""
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any, Iterable
+
+ACCELERATE = "accelerate, by which transformers.Trainer runs, too,"
+
+
+def on_the_cpu() -> set[str]:
+    """Those that say that they took the CPU."""
+    state = getattr(sys.modules.get("accelerate.state"), "PartialState", None)
+    device = getattr(state, "_shared_state", {}).get("device")
+    return {ACCELERATE} if getattr(device, "type", None) == "cpu" else set()
+
+
+def suspected() -> set[str]:
+    """Those that do not say it."""
+    return {"Lightning"} if {"lightning.pytorch", "pytorch_lightning"} & set(sys.modules) else set()
+
+
+def warn(cards: Iterable[Any], before: set[str]) -> None:
+    """At the end of a box. `before`: who was on the CPU when it began."""
+    took = on_the_cpu() - before
+    if not any(card._card.requests for card in cards):
+        took |= on_the_cpu() | suspected()
+    if took:
+        warnings.warn(
+            f"[simulate] {' and '.join(sorted(took))} took the CPU in this box: what it ran is not "
+            "simulated, and its memory is in no figure; try a step of your own with model.to(\"sim\"), or "
+            "headroom.estimate(model, batch)", RuntimeWarning, stacklevel=4)

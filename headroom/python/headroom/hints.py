@@ -1,0 +1,35 @@
+"""What to try when a user's own code fails for being on a simulated card."""
+from __future__ import annotations
+
+import contextlib
+from typing import Iterator, Optional
+
+NO_CUDA = ("Found no NVIDIA driver", "Torch not compiled with CUDA enabled", "No CUDA GPUs are available",
+           "torch.cuda.is_available() is False")
+TWO_DEVICES = ("two devices", "all tensors to be on the same device")
+
+
+def hint_for(error: BaseException) -> Optional[str]:
+    text = str(error)
+    if any(words in text for words in NO_CUDA):
+        return ("Headroom runs this on a simulated card, \"sim\", not on CUDA; try leaving the device out, "
+                "which is then the card's, x.device of a tensor of the batch, or device= as a "
+                "parameter of the function that `headroom estimate` calls")
+    if any(words in text for words in TWO_DEVICES):
+        return ("A tensor that was made without a device lies on the CPU here, as it would beside a real "
+                "GPU; try device=x.device of a tensor of the batch or the model. Or functions of the model "
+                "hold on to the original in place of the copy that ran; try a function that makes the model")
+    return None
+
+
+@contextlib.contextmanager
+def added() -> Iterator[None]:
+    """The error goes on as it is, with the hint as a note under its traceback."""
+    try:
+        yield
+    except Exception as error:
+        hint = hint_for(error)
+        if hint is not None and hasattr(error, "add_note"):  # since Python 3.11
+            if hint not in getattr(error, "__notes__", []):
+                error.add_note(hint)
+        raise

@@ -1,0 +1,137 @@
+"""A model on a simulated card: a copy without its data, of what a user has, or what a function makes."""
+from __future__ import annotations
+
+import contextlib
+import copy
+import sys
+from typing import Any, Callable, Iterator, Union
+
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+
+from headroom.errors import UsageError
+from headroom.moving import moved
+
+Model = Union[nn.Module, Callable[[], nn.Module]]
+
+
+# ---- torch.compile
+
+def _compiled(module: nn.Module) -> bool:
+    """Whether it is torch.compile's wrapper of a module."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
+
+
+def without_wrappers(model: nn.Module) -> nn.Module:
+    """What torch.compile wrapped, in its place."""
+    while _compiled(model):
+        model = model._orig_mod  # type: ignore[assignment]
+    for module in list(model.modules()):
+        for name, child in module._modules.items():
+            if child is not None and _compiled(child):
+                module._modules[name] = without_wrappers(child)
+    return model
+
+
+@contextlib.contextmanager
+def eagerly() -> Iterator[None]:
+    """What torch.compile compiles runs as it was written: its compiler makes kernels for real
+    devices."""
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def check_model(model: nn.Module, notes: list[str]) -> None:
+    """And what is to be said of it."""
+    if any(isinstance(one, torch.jit.ScriptModule) for one in model.modules()):
+        raise UsageError("[estimate] expected a module in Python, received one that torch.jit has scripted or "
+                         "traced; try the module that it was made from")
+    if any(_compiled(one) or one._compiled_call_impl is not None for one in model.modules()):
+        add_once(notes, "The model ran as it is written, without torch.compile: these are the figures of "
+                 "eager mode.")
+
+
+def add_once(notes: list[str], note: str) -> None:
+    if note not in notes:
+        notes.append(note)
+
+
+# ---- Copies
+
+
+def _twin(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if isinstance(tensor, UninitializedTensorMixin):  # of a lazy module
+        made: Any = type(tensor)
+        return made(requires_grad=tensor.requires_grad, device=device, dtype=tensor.dtype)
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(torch.empty_like(tensor, device=device), requires_grad=tensor.requires_grad)
+    return moved(tensor, device)
+
+
+def _held(model: nn.Module) -> Iterator[torch.Tensor]:
+    """Tensors that modules merely have."""
+    for module in model.modules():
+        for one in vars(module).values():
+            if isinstance(one, torch.Tensor):
+                yield one
+
+
+def _has_hooks(parameter: nn.Parameter) -> bool:
+    return bool(parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
+
+
+def copy_on(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model on the device, without its data but for what a card knows of small buffers; the model
+    itself is not touched. Parameters that are shared stay shared. Tensors that a module merely has
+    stay on the CPU, if they are there; what is left of an earlier pass is no part of a graph. Wrappers
+    of torch.compile are left out."""
+    memo: dict[int, Any] = {id(one): _twin(one, device) for one in [*model.parameters(),
+                                                                   *model.buffers()]}
+    for tensor in _held(model):
+        if tensor.device.type != "cpu":
+            memo.setdefault(id(tensor), moved(tensor.detach(), device))
+        elif not tensor.is_leaf:
+            memo.setdefault(id(tensor), tensor.detach())
+    try:
+        for one in model.modules():
+            if _compiled(one):
+                memo[id(one)] = copy.deepcopy(one._orig_mod, memo)
+        return copy.deepcopy(model, memo)
+    except Exception as error:
+        raise UsageError(
+            "[estimate] expected a model that can be copied, received one that cannot "
+            f"({type(error).__name__}: {error}); try a function that makes it, "
+            f"lambda: {type(model).__name__}(...), in its place") from error
+
+
+def model_on(model: Model, device: torch.device, notes: list[str]) -> nn.Module:
+    if isinstance(model, nn.Module):
+        check_model(model, notes)
+        if any(map(_has_hooks, model.parameters())):
+            add_once(notes, "The copy that ran is without the hooks of the model's parameters; a function that "
+                     "makes the model keeps them.")
+        return copy_on(model, device)
+    with torch.device(device):
+        made = model()
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"[estimate] expected a model, or a function that makes one, received one "
+                         f"that makes '{type(made).__name__}'")
+    check_model(made, notes)
+    return without_wrappers(made).to(device)
+
+
+def is_frozen(model: nn.Module) -> bool:
+    """In eval(), and without a parameter that is trained."""
+    return not model.training and not any(one.requires_grad for one in model.parameters())
+
+
+def materialize(model: nn.Module, run: Callable[[], Any]) -> None:
+    """A lazy module has its parameters after its first pass."""
+    if any(isinstance(one, UninitializedTensorMixin) for one in [*model.parameters(), *model.buffers()]):
+        with torch.no_grad():
+            run()

@@ -1,0 +1,130 @@
+"""Batches on a simulated card: whatever holds their tensors."""
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Callable, Iterator, Optional
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+
+def moved(value: Any, device: torch.device, dtype: Optional[torch.dtype] = None) -> Any:
+    """The tensors of a batch on the device, the floating ones as `dtype`, if there is one: a tensor, or
+    lists, tuples, mappings, dataclasses of them, or an object that has a `to(device)`. What is
+    given is not touched."""
+    if isinstance(value, torch.Tensor):
+        return _moved_tensor(value, device, dtype)
+    if isinstance(value, collections.UserDict):  # transformers' BatchEncoding is one
+        twin = copy.copy(value)
+        twin.data = {key: moved(one, device, dtype) for key, one in value.data.items()}
+        return twin
+    if isinstance(value, dict):
+        items = {key: moved(one, device, dtype) for key, one in value.items()}
+        return items if type(value) is dict else type(value)(items)
+    if has_to(value):
+        return _moved_by_itself(value, device, dtype)
+    if isinstance(value, Mapping):
+        return type(value)({key: moved(one, device, dtype)  # type: ignore[call-arg]
+                            for key, one in value.items()})
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(moved(one, device, dtype) for one in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(moved(one, device, dtype) for one in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _moved_dataclass(value, device, dtype)
+    return value
+
+
+def _moved_tensor(value: torch.Tensor, device: torch.device,
+                  dtype: Optional[torch.dtype]) -> torch.Tensor:
+    kind = dtype if dtype is not None and value.is_floating_point() else value.dtype
+    if value.is_meta:
+        return torch.empty_like(value, device=device, dtype=kind)
+    return value.to(kind).to(device)
+
+
+def has_to(value: Any) -> bool:
+    """An object that moves itself, a batch of torch_geometric for instance."""
+    return callable(getattr(value, "to", None)) and not isinstance(value, (type, torch.Tensor, nn.Module))
+
+
+class _Moving(TorchFunctionMode):
+    """Meanwhile tensors that move go as `moved` takes them."""
+
+    def __init__(self, device: torch.device, dtype: Optional[torch.dtype]) -> None:
+        super().__init__()
+        self.device, self.dtype = device, dtype
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), more: Any = None) -> Any:
+        if function is torch.Tensor.to:
+            return _moved_tensor(arguments[0], self.device, self.dtype)
+        return function(*arguments, **(more or {}))
+
+
+def _moved_by_itself(value: Any, device: torch.device, dtype: Optional[torch.dtype]) -> Any:
+    """Many change themselves, so a copy of it does."""
+    twin = copy.copy(value)
+    with _Moving(device, dtype):
+        there = twin.to(device)
+    return twin if there is None else there
+
+
+def _moved_dataclass(value: Any, device: torch.device, dtype: Optional[torch.dtype]) -> Any:
+    twin = copy.copy(value)
+    for field in dataclasses.fields(value):
+        if hasattr(value, field.name):  # a frozen one, too
+            object.__setattr__(twin, field.name, moved(getattr(value, field.name), device, dtype))
+    return twin
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from tensors_of(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors_of(one)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from tensors_of(getattr(value, field.name, None))
+
+
+class _OnHost(TorchFunctionMode):
+    """Whole numbers that are drawn - lengths, labels - are drawn on the host: a shape-only card would
+    not draw them, and a length of zero stops a model."""
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), more: Any = None) -> Any:
+        more = more or {}
+        draws = function in (torch.randint, torch.randperm) and more.get("generator") is None
+        device = torch.device(more.get("device") or torch.get_default_device())
+        if not draws or device.type != "sim" or more.get("out") is not None:
+            return function(*arguments, **more)
+        return function(*arguments, **{**more, "device": "cpu"}).to(device)
+
+
+@contextlib.contextmanager
+def _drawing_on_the_host() -> Iterator[None]:
+    """The host's random numbers go on afterwards as if nothing had been drawn."""
+    with torch.random.fork_rng(devices=[]), _OnHost():
+        yield
+
+
+def makes_a_batch(batch: Any) -> bool:
+    """Whether it is a function. A batch of torch_geometric can be called, and is none."""
+    return callable(batch) and not isinstance(batch, torch.Tensor) and not has_to(batch)
+
+
+def batch_on(batch: Any, device: torch.device, dtype: Optional[torch.dtype] = None) -> Any:
+    """A batch, or what a function makes with the device as torch's default."""
+    if makes_a_batch(batch):
+        make: Callable[[], Any] = batch
+        with torch.device(device), _drawing_on_the_host():
+            batch = make()
+    return moved(batch, device, dtype)
