@@ -9,24 +9,6 @@
 namespace headroom {
 namespace {
 
-// Levenshtein's distance with a swap of neighbours as one edit: "gpsu" is one slip from "gpus".
-std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
-  std::iota(above.begin(), above.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, change});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before.swap(above);
-    above.swap(row);
-  }
-  return above[b.size()];
-}
-
 template <typename Number>
 std::optional<Number> parse_whole(std::string_view text) {
   Number value{};
@@ -101,6 +83,23 @@ std::optional<double> to_number(std::string_view text) {
 std::string counted(long long n, std::string_view noun) {
   const char* plural = noun.ends_with('s') ? "es" : "s";
   return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : plural);
+}
+
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(above);
+    above.swap(row);
+  }
+  return above[b.size()];
 }
 
 std::optional<std::string> nearest(std::string_view word,

@@ -29,6 +29,9 @@ namespace headroom {
 // `1 card`, `2 cards`, `2 processes`.
 [[nodiscard]] std::string counted(long long n, std::string_view noun);
 
+// Levenshtein's distance with a swap of neighbours as one edit: "gpsu" is one slip from "gpus".
+[[nodiscard]] std::size_t edits_between(std::string_view a, std::string_view b);
+
 // The candidate that needs the fewest edits to become `word` (case ignored), or nothing when even
 // that one is too far off to be what somebody meant.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,

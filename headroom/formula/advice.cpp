@@ -71,6 +71,7 @@ class Search {
         then.name = first.name + ", " + then.name;
         then.option = joined_options(first.option, then.option);
         then.saves += first.saves;
+        then.saves_process += first.saves_process;
         then.time_factor *= first.time_factor;
         then.changes_training = then.changes_training || first.changes_training;
         note(std::move(then));
@@ -86,6 +87,15 @@ class Search {
     for (const Technique& one : seen_)
       if (!one.fits) add(chosen, one, wanted);
     return chosen;
+  }
+
+  // By time.
+  [[nodiscard]] std::vector<Technique> quickest() const {
+    std::vector<Technique> all = enough_;
+    std::stable_sort(all.begin(), all.end(), [](const Technique& a, const Technique& b) {
+      return std::tuple(is_shorter(a), a.time_factor) < std::tuple(is_shorter(b), b.time_factor);
+    });
+    return all;
   }
 
   [[nodiscard]] std::size_t found() const {
@@ -131,6 +141,26 @@ std::vector<Technique> cheapest_help(const ModelConfig& config, const Settings& 
   for (int together = 2; together <= kMostTogether && search.found() < wanted; ++together)
     search.combine();
   return search.best(wanted);
+}
+
+std::vector<Technique> enough_but_cannot_run(const ModelConfig& config, const Settings& settings,
+                                             const TechniqueOptions& options) {
+  TechniqueOptions anything = options;
+  anything.can_run = {};
+  Search search(config, settings, anything);
+  for (int together = 2; together <= kMostTogether; ++together) search.combine();
+  std::vector<Technique> all = search.quickest(), chosen;
+  std::erase_if(all, [&](const Technique& one) {
+    return is_shorter(one) || !options.can_run || options.can_run(one.settings);
+  });
+  for (Technique& one : all) {
+    const bool first = chosen.empty();
+    if (!first && (one.changes_training || !chosen.front().changes_training)) continue;
+    one.can_run = false;
+    chosen.push_back(std::move(one));
+    if (!chosen.back().changes_training) break;
+  }
+  return chosen;
 }
 
 }  // namespace headroom::formula

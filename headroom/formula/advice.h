@@ -4,8 +4,7 @@
 //   for (const Technique& advice : cheapest_help(config, settings, {.card = card, .room = room}))
 //     say(advice.option);   // "--checkpointing full", "--checkpointing full --dtype bfloat16", ...
 //
-// By the closed form, so in milliseconds; who shows one to somebody may run it dry before
-// (estimate/advice.h).
+// By the closed form, so in milliseconds; estimate/advice.h runs them dry.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +23,13 @@ namespace headroom::formula {
                                                    const Settings& settings,
                                                    const TechniqueOptions& options,
                                                    std::size_t wanted = 3);
+
+// For a run that nothing that can run would make small enough: the quickest change that is enough,
+// though Headroom itself cannot run it yet, and the quickest of those that leave the training as it
+// is. One or two, or none: nothing is enough.
+[[nodiscard]] std::vector<Technique> enough_but_cannot_run(const ModelConfig& config,
+                                                           const Settings& settings,
+                                                           const TechniqueOptions& options);
 
 // "--checkpointing every:2" and "--checkpointing full --loss chunked:1024": the later one of the
 // same option holds.

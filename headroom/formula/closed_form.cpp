@@ -8,8 +8,8 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/formula/detail/architectures.h"
+#include "headroom/formula/detail/decide.h"
 #include "headroom/formula/detail/optimizer_step.h"
-#include "headroom/formula/positions.h"
 
 namespace headroom::formula {
 namespace {
@@ -22,68 +22,6 @@ using detail::Situation;
 using detail::Sizes;
 using detail::Tape;
 using detail::Type;
-
-// ---- What is meant where nothing is said ----
-
-Task task_of(const ModelConfig& config, const Settings& settings) {
-  const std::vector<Task> tasks = detail::tasks_of(config);
-  const Task task = settings.task.value_or(tasks.front());
-  if (std::find(tasks.begin(), tasks.end(), task) != tasks.end()) return task;
-  std::vector<std::string> names;
-  for (const Task known : tasks) names.emplace_back(to_string(known));
-  throw UsageError(expectation("forecast", "a task that " + config.type() + " models have",
-                               to_string(task), join(names, ", ")));
-}
-
-void assume(Forecast& forecast, std::string_view what, std::int64_t value, std::string_view why) {
-  forecast.assumed.push_back(std::string(what) + " = " + std::to_string(value) + ", " +
-                             std::string(why));
-}
-
-// What is asked of a run that this task has not, or that undo each other.
-void check_choices(const Settings& settings, const ModelConfig& config) {
-  const Task task = *settings.task;
-  const bool writes = task == Task::causal_lm || task == Task::seq2seq_lm;
-  if (settings.mode == Mode::generate && !writes)
-    throw UsageError(expectation("forecast", "a task that writes tokens, to generate",
-                                 std::string(to_string(task)) + " of " + config.type(),
-                                 "inference"));
-  if (settings.loss != LossForm::full && !writes && task != Task::masked_lm)
-    throw UsageError(expectation("forecast", "a loss over tokens, to take it in parts",
-                                 to_string(task), "the full loss"));
-  if (settings.optimizer_in_backward && (settings.clip || settings.accumulation > 1))
-    throw UsageError(expectation("forecast",
-                                 "gradients that stay until the step, to clip or to sum them",
-                                 "optimizer-in-backward", "either without the other"));
-}
-
-void assume_sizes(Forecast& forecast, const Settings& said, const ModelConfig& config) {
-  const Settings& settings = forecast.settings;
-  if (settings.image && !said.image)
-    assume(forecast, "image", *settings.image,
-           config.has("image_size") ? "the config's" : "as nothing was said");
-  if (settings.seq && !said.seq) assume(forecast, "seq", *settings.seq, "as nothing was said");
-  if (settings.target_seq && !said.target_seq)
-    assume(forecast, "target_seq", *settings.target_seq, "as long as seq");
-}
-
-void decide(Forecast& forecast, const ModelConfig& config) {
-  Settings& settings = forecast.settings;
-  if (settings.batch < 1)
-    throw UsageError(
-        expectation("forecast", "at least one row", std::to_string(settings.batch), "1"));
-  const bool says_task = settings.task || !config.architectures().empty();
-  settings.task = task_of(config, settings);
-  if (!says_task)
-    forecast.assumed.push_back("task = " + std::string(to_string(*settings.task)) +
-                               ", as nothing was said");
-  check_choices(settings, config);
-  const Settings said = settings;
-  settle_sizes(config, settings);
-  assume_sizes(forecast, said, config);
-  if (settings.seq) check_sequence(config, *settings.seq);
-  for (const std::string& key : config.defaulted()) forecast.assumed.push_back(key);
-}
 
 int chip_of(const gpu::DeviceProfile* profile) {
   if (profile == nullptr || profile->capabilities.empty()) return 80;
@@ -387,11 +325,13 @@ std::string_view to_string(PeakPhase phase) {
                                         : "optimizer";
 }
 
-Forecast forecast_of(const ModelConfig& config, const Settings& settings,
-                     const gpu::DeviceProfile* profile) {
+namespace {
+
+Forecast counted(const ModelConfig& config, const Settings& settings,
+                 const gpu::DeviceProfile* profile) {
   Forecast forecast;
   forecast.settings = settings;
-  decide(forecast, config);
+  detail::decide(forecast, config);
   const Situation situation = situation_of(config, forecast.settings, profile);
   const Tape::Options options = tape_options(forecast.settings, situation.trains);
   Network net(config, forecast.settings, situation, options);
@@ -408,12 +348,25 @@ Forecast forecast_of(const ModelConfig& config, const Settings& settings,
   for (const std::string& target : net.targets_not_met())
     forecast.assumed.push_back("no adapters for `" + target +
                                "`: by formula no layer is called so");
-  forecast.operations = net.tape.effort().operations;
-  forecast.written_bytes = net.tape.effort().written;
+  forecast.effort = net.tape.effort();
   forecast.reserved = reserved_for(forecast.at_peak);
   forecast.process = forecast.reserved;
   if (profile != nullptr && profile->context) forecast.process += *profile->context;
   return forecast;
+}
+
+}  // namespace
+
+Forecast forecast_of(const ModelConfig& config, const Settings& settings,
+                     const gpu::DeviceProfile* profile) {
+  try {
+    return counted(config, settings, profile);
+  } catch (const detail::TooLarge&) {
+    throw TooLargeError(expectation(
+        "forecast", "a model and a batch that some machine could hold in " + config.source(),
+        "more than " + to_string(Bytes{std::int64_t{1} << detail::kMostBytesPower}),
+        "smaller sizes in the file, or a smaller batch"));
+  }
 }
 
 long long count_parameters(const ModelConfig& config) {

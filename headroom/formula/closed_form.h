@@ -7,7 +7,7 @@
 //   const Forecast forecast = forecast_of(model.config, settings);
 //   forecast.at_peak.total();   // what torch.cuda.max_memory_allocated() would say
 //   forecast.phase;             // when
-//   forecast.assumed;           // "seq = 512, as nothing was said"
+//   forecast.assumed;           // "no --seq given, 512 assumed"
 //
 // It prices settings that nothing can run yet, too: quantised weights, ZeRO, offloading, 8-bit
 // states. What it leaves out: blocks that the allocator does not split, temporaries of a few
@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
+#include "headroom/base/error.h"
+#include "headroom/formula/effort.h"
 #include "headroom/formula/model_config.h"
 #include "headroom/formula/settings.h"
 #include "headroom/gpu/profile.h"
@@ -60,9 +62,14 @@ struct Forecast {
   Bytes on_host, on_disk;       // what was offloaded
   Bytes offloaded_activations;  // of that
   std::vector<ModuleMemory> by_module;
-  // What forward and backward of one micro-batch cost: operations of matrix products, bytes that
-  // kernels write. techniques.h makes a time of them.
-  double operations = 0, written_bytes = 0;
+  Effort effort;  // of forward and backward of one micro-batch
+};
+
+// Of a model or a batch whose bytes could not be counted in 64 bits, though each size alone could
+// be.
+class TooLargeError : public InputError {
+ public:
+  using InputError::InputError;
 };
 
 // `profile`: of the card's chip; nothing: attention as on an A100, no workspaces and no context.

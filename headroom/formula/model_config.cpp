@@ -1,6 +1,7 @@
 #include "headroom/formula/model_config.h"
 
-#include <limits>
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
@@ -31,14 +32,63 @@ std::string type_of(const Json& file, const std::string& source) {
                                name, near ? *near : "one of " + join(model_types(), ", ")));
 }
 
+// How the weights are stored: no model is built by it, and has no default (stored_precision.h).
+constexpr std::array<const char*, 3> kOfStorage{"dtype", "torch_dtype", "quantization_config"};
+
+// More than any model has, and little enough that what a run needs can be counted in 64 bits. The
+// first whose word is part of a key counts.
+struct Limit {
+  std::string_view word;
+  long long most;
+};
+constexpr std::array<Limit, 12> kLimits{{{"layer", 10'000},
+                                         {"depths", 10'000},
+                                         {"stages", 10'000},
+                                         {"experts", 4096},
+                                         {"channels", 4096},
+                                         {"patch", 4096},
+                                         {"image", 1 << 14},
+                                         {"vocab", 1 << 26},
+                                         {"labels", 1 << 26},
+                                         {"position", 1 << 26},
+                                         {"window", 1 << 26},
+                                         {"", 1 << 20}}};
+
+long long most_of(std::string_view key) {
+  const auto limit = std::find_if(kLimits.begin(), kLimits.end(), [&](const Limit& one) {
+    return key.find(one.word) != std::string_view::npos;
+  });
+  return limit->most;
+}
+
+// Widths that may be null, but not 0.
+constexpr std::array<std::string_view, 4> kNeverZero{"head_dim", "intermediate_size", "n_inner",
+                                                     "word_embed_proj_dim"};
+
+long long least_of(std::string_view key) {
+  return std::find(kNeverZero.begin(), kNeverZero.end(), key) != kNeverZero.end() ? 1 : 0;
+}
+
+bool is_count(std::string_view key, const Json& value, long long least) {
+  return value.is_number_integer() && value >= least && value <= most_of(key);
+}
+
+std::string range_of(std::string_view key, long long least) {
+  return "a whole number of at least " + std::to_string(least) + " and at most " +
+         std::to_string(most_of(key));
+}
+
 // The labels of a classifier: transformers counts the names that a file gives them.
-long long labels_of(const Json& file) {
+long long labels_of(const Json& file, const std::string& source) {
   if (const auto names = file.find("id2label"); names != file.end() && names->is_object())
     return static_cast<long long>(names->size());
-  if (const auto count = file.find("num_labels");
-      count != file.end() && count->is_number_integer() && *count > 0)
-    return count->get<long long>();
-  return 2;
+  const auto count = file.find("num_labels");
+  if (count == file.end() || !count->is_number_integer() || *count <= 0) return 2;
+  if (!is_count("num_labels", *count, 1))
+    throw InputError(expectation("read_config",
+                                 range_of("num_labels", 1) + " for `num_labels` in " + source,
+                                 to_line(*count)));
+  return count->get<long long>();
 }
 
 std::vector<std::string> strings_in(const Json& file, const char* key) {
@@ -58,19 +108,13 @@ const Json* said(const Json& file, const Json& other_names, const std::string& k
   return general == file.end() ? nullptr : &*general;
 }
 
-constexpr long long kMostCount = 1LL << 48;
-
-bool is_count(const Json& value) {
-  return value.is_number_integer() && value >= 0 && value <= kMostCount;
-}
-
 }  // namespace
 
 ModelConfig::ModelConfig(const Json& file, std::string source)
     : type_(type_of(file, source)),
       source_(std::move(source)),
       architectures_(strings_in(file, "architectures")),
-      labels_(labels_of(file)) {
+      labels_(labels_of(file, source_)) {
   const Json& known = all_types().at(type_);
   auto values = std::make_shared<Json>(known.at("defaults"));
   for (auto& [key, value] : values->items()) {
@@ -79,6 +123,8 @@ ModelConfig::ModelConfig(const Json& file, std::string source)
     else
       defaulted_.push_back(key + " = " + to_line(value));
   }
+  for (const char* key : kOfStorage)
+    if (const auto given = file.find(key); given != file.end()) (*values)[key] = *given;
   values_ = std::move(values);
 }
 
@@ -97,12 +143,13 @@ void ModelConfig::refuse(std::string_view key, std::string_view expected) const 
 }
 
 long long ModelConfig::count(std::string_view key) const {
-  if (!is_count(at(key))) refuse(key, "a whole number");
+  const long long least = least_of(key);
+  if (!is_count(key, at(key), least)) refuse(key, range_of(key, least));
   return at(key).get<long long>();
 }
 
 long long ModelConfig::at_least_1(std::string_view key) const {
-  if (!is_count(at(key)) || at(key) < 1) refuse(key, "a whole number of at least 1");
+  if (!is_count(key, at(key), 1)) refuse(key, range_of(key, 1));
   return at(key).get<long long>();
 }
 
@@ -125,7 +172,7 @@ std::vector<long long> ModelConfig::counts(std::string_view key) const {
   std::vector<long long> all;
   if (!at(key).is_array()) refuse(key, "a list of whole numbers");
   for (const Json& item : at(key)) {
-    if (!is_count(item)) refuse(key, "a list of whole numbers");
+    if (!is_count(key, item, 0)) refuse(key, "a list, each " + range_of(key, 0));
     all.push_back(item.get<long long>());
   }
   return all;

@@ -198,9 +198,10 @@ VariantChoice variant_by_memory(const std::vector<Variant>& variants, Bytes smal
       best = &variant;
   const std::string card = "the smallest card has " + to_string(smallest_total);
   if (best == nullptr) return {"", card + ", less than any variant is for"};
-  return {best->model, card + ": " + best->model + " is for " +
-                           (best->min_total.count > 0 ? to_string(best->min_total) + " or more"
-                                                      : std::string("all"))};
+  const std::string is_for = best->min_total.count > 0
+                                 ? " is for " + to_string(best->min_total) + " or more"
+                                 : " is chosen for every card";
+  return {best->model, card + ": " + best->model + is_for};
 }
 
 // ---- The strategy ----

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -279,17 +280,16 @@ void check_size(const Settings& settings) {
   const auto rows = static_cast<double>(settings.batch);
   const auto length =
       static_cast<double>(std::max(settings.seq.value_or(1), settings.target_seq.value_or(1)));
+  const auto refuse_size = [&](const char* expected, const char* of, double each) {
+    throw UsageError(expectation(
+        "settings", expected,
+        std::to_string(settings.batch) + of + std::to_string(static_cast<std::int64_t>(each))));
+  };
   if (rows * length * std::max(length, 512.0) > kMostPairs)
-    throw UsageError(expectation("settings", "so many tokens as some machine could take",
-                                 std::to_string(settings.batch) + " rows of " +
-                                     std::to_string(static_cast<std::int64_t>(length)),
-                                 "a smaller `batch` or `seq`"));
+    refuse_size("a smaller batch x length", " rows of ", length);
   const auto side = static_cast<double>(settings.image.value_or(1)), pixels = side * side;
   if (rows * pixels * std::max(pixels, 256.0 * 256.0) > kMostPixelPairs)
-    throw UsageError(expectation("settings", "so many pixels as some machine could take",
-                                 std::to_string(settings.batch) + " images of " +
-                                     std::to_string(*settings.image) + " a side",
-                                 "a smaller `batch` or `image`"));
+    refuse_size("a smaller batch x image", " images with a side of ", side);
 }
 
 void check_ranges(const Settings& settings) {
@@ -316,11 +316,24 @@ const std::vector<std::string>& choices() {
   return all;
 }
 
+// "bf16" is a dtype, too, and "bfloat16" an autocast type.
 template <typename Choice>
-Choice choice(std::string_view word) {
+static std::string_view usual_word(std::string_view word) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kTypes{
+      {{"bf16", "bfloat16"}, {"fp16", "float16"}, {"fp32", "float32"}}};
+  for (const auto& [brief, whole] : kTypes) {
+    if (std::is_same_v<Choice, Dtype> && word == brief) return whole;
+    if (std::is_same_v<Choice, Autocast> && word == whole) return brief;
+  }
+  return word;
+}
+
+template <typename Choice>
+Choice choice(std::string_view given) {
+  const std::string_view word = usual_word<Choice>(given);
   for (std::size_t i = 0; i < Words<Choice>::all.size(); ++i)
     if (Words<Choice>::all[i] == word) return static_cast<Choice>(i);
-  refuse(Words<Choice>::what, word, choices<Choice>());
+  refuse(Words<Choice>::what, given, choices<Choice>());
 }
 
 template <typename Choice>

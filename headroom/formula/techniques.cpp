@@ -4,86 +4,11 @@
 #include <cmath>
 #include <tuple>
 
-#include "headroom/base/error.h"
 #include "headroom/formula/policies.h"
+#include "headroom/formula/step_time.h"
 
 namespace headroom::formula {
 namespace {
-
-// ---- The cost model ----
-
-constexpr double kReached = 0.6;  // of a rate, where nobody has measured the chip
-constexpr double kRead = 2;  // bytes read for each that is written, by kernels between products
-// Of the host's memory, in which an optimizer's states are updated; of a disk.
-constexpr double kHostBytesPerSecond = 50e9, kDiskBytesPerSecond = 3e9;
-
-const gpu::CatalogueCard& card_or_usual(const gpu::CatalogueCard* card) {
-  return card != nullptr ? *card : gpu::card_named("A100-80GB");
-}
-
-double operations_per_second(const gpu::CatalogueCard& card, const Settings& settings) {
-  const bool half = settings.dtype != Dtype::float32 || settings.autocast != Autocast::none;
-  const gpu::Rates& rates = card.rates;
-  const double tera = half ? rates.bf16.value_or(rates.fp16.value_or(rates.fp32.value_or(10)))
-                           : rates.fp32.value_or(10);
-  const gpu::DeviceProfile* profile = gpu::find_profile(card.profile);
-  const double reached =
-      profile != nullptr ? profile->matmul_fraction.value_or(kReached) : kReached;
-  return tera * 1e12 * reached;
-}
-
-double bytes_each(Dtype dtype) {
-  return dtype == Dtype::float32 ? 4 : 2;
-}
-
-// Weights and gradients once read, states and weights read and written.
-double optimizer_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
-  const Settings& settings = forecast.settings;
-  if (settings.mode != Mode::train || settings.optimizer == Optimizer::none) return 0;
-  const double trained = static_cast<double>(forecast.trainable_parameters) *
-                         bytes_each(settings.dtype) / (settings.zero >= 1 ? settings.world : 1);
-  const bool keeps = settings.optimizer == Optimizer::adam ||
-                     settings.optimizer == Optimizer::adamw ||
-                     settings.optimizer == Optimizer::adamw8bit;
-  const double states = keeps                                           ? 2 * trained
-                        : settings.optimizer == Optimizer::sgd_momentum ? trained
-                                                                        : 0;
-  // Of the forms that are not fused each operation reads and writes its tensors anew.
-  const double passes = settings.form == OptimizerForm::fused ? 1 : 3;
-  const double moved = passes * (3 * trained + 2 * states);
-  if (!settings.offload.optimizer) return moved / (card.bandwidth_gb_s * 1e9);
-  const double place =
-      settings.offload.to == OffloadTo::host ? kHostBytesPerSecond : kDiskBytesPerSecond;
-  return moved / place + 2 * trained / (card.pcie_gb_s * 1e9);
-}
-
-// Over PCIe, each micro-batch: parameters in both passes, gradients and activations there and back.
-double offload_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
-  const Offload& offload = forecast.settings.offload;
-  const double each = bytes_each(forecast.settings.dtype);
-  double moved = 0;
-  if (offload.parameters) moved += 2 * each * static_cast<double>(forecast.parameters);
-  if (offload.gradients) moved += each * static_cast<double>(forecast.trainable_parameters);
-  if (offload.activations) moved += 2 * static_cast<double>(forecast.offloaded_activations.count);
-  const double link = offload.to == OffloadTo::host
-                          ? card.pcie_gb_s * 1e9
-                          : std::min(card.pcie_gb_s * 1e9, kDiskBytesPerSecond);
-  return moved / link;
-}
-
-// Rings send twice what is summed, and once more what ZeRO 3 gathers for the backward pass.
-double exchange_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
-  const Settings& settings = forecast.settings;
-  if (settings.world < 2 || settings.mode != Mode::train) return 0;
-  const double each = bytes_each(settings.dtype);
-  const double sent = settings.zero >= 3
-                          ? each * (2 * static_cast<double>(forecast.parameters) +
-                                    static_cast<double>(forecast.trainable_parameters))
-                          : 2 * each * static_cast<double>(forecast.trainable_parameters);
-  // NVLink's figure is of both directions together.
-  const double link = (card.nvlink_gb_s > 0 ? card.nvlink_gb_s / 2 : card.pcie_gb_s) * 1e9;
-  return sent / link;
-}
 
 std::int64_t effective_batch(const Settings& settings) {
   return settings.batch * settings.accumulation;
@@ -182,8 +107,12 @@ class Changes {
 
   void precision() {
     const bool wide = now_.dtype == Dtype::float32;
-    add(wide && now_.autocast == Autocast::none, "computing in bf16", "--autocast bf16", false,
-        [](Settings& s) { s.autocast = Autocast::bf16; });
+    // A chip without units for bf16 computes it as slowly as floats.
+    const bool has_bf16 = options_.card == nullptr || options_.card->rates.bf16.has_value();
+    add(wide && now_.autocast == Autocast::none && has_bf16, "computing in bf16", "--autocast bf16",
+        false, [](Settings& s) { s.autocast = Autocast::bf16; });
+    add(wide && now_.autocast == Autocast::none && !has_bf16, "computing in fp16",
+        "--autocast fp16", false, [](Settings& s) { s.autocast = Autocast::fp16; });
     const std::string alone = now_.autocast == Autocast::none ? "" : " --autocast none";
     add(wide, "everything in bf16", "--dtype bfloat16" + alone, now_.mode == Mode::train,
         [](Settings& s) { s.dtype = Dtype::bfloat16, s.autocast = Autocast::none; });
@@ -296,16 +225,6 @@ void keep_one_batch(std::vector<Technique>& all) {
 
 }  // namespace
 
-double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card) {
-  const gpu::CatalogueCard& on = card_or_usual(card);
-  const Settings& settings = forecast.settings;
-  const double pass = forecast.operations / operations_per_second(on, settings) +
-                      kRead * forecast.written_bytes / (on.bandwidth_gb_s * 1e9) +
-                      offload_seconds(forecast, on);
-  return pass * static_cast<double>(settings.accumulation) + optimizer_seconds(forecast, on) +
-         exchange_seconds(forecast, on);
-}
-
 std::vector<Technique> techniques(const ModelConfig& config, const Settings& settings,
                                   const TechniqueOptions& options) {
   const gpu::DeviceProfile* profile =
@@ -316,12 +235,15 @@ std::vector<Technique> techniques(const ModelConfig& config, const Settings& set
   const Changes changes(config, now, options);
   std::vector<Technique> all;
   for (const Change& change : changes.all()) {
+    if (options.allows && !options.allows(change.settings)) continue;
     const Forecast then = forecast_of(config, change.settings, profile);
     Technique technique{.name = change.name,
                         .option = change.option,
                         .settings = change.settings,
                         .needs = then.reserved,
+                        .process = then.process,
                         .saves = now.at_peak.total() - then.at_peak.total(),
+                        .saves_process = now.process - then.process,
                         .changes_training = change.changes_training};
     if (technique.saves.count <= 0) continue;
     technique.time_factor = seconds_per_token(then, options.card) / seconds;

@@ -4,10 +4,7 @@
 //   for (const Technique& technique : techniques(config, settings, options))
 //     say(technique.option, to_string(technique.saves), technique.time_factor);
 //
-// Times are of a small cost model and there to be compared with each other: matrix products at the
-// card's rate for the type (times the share that chips reach), what kernels write and read at its
-// bandwidth, what the optimizer reads and writes, what goes over PCIe or between cards; one after
-// the other, as if nothing overlapped. A time factor is per token, so that 2 is half the speed.
+// Times are of step_time.h. A time factor is per token, so that 2 is half the speed.
 #pragma once
 
 #include <functional>
@@ -28,9 +25,11 @@ struct Technique {
   std::string option;  // as on the command line: "--checkpointing full"
   Settings settings;   // with the change
   Bytes needs;         // reserved at the peak
+  Bytes process;       // and the CUDA context, where the card's is known
   Bytes saves;         // of what is allocated at the peak
+  Bytes saves_process;
   double time_factor = 1;
-  bool changes_training = false;  // what is learnt is not the same: LoRA, fewer bits, another rule
+  bool changes_training = false;  // the result is another one: LoRA, fewer bits, another rule
   bool fits = true;               // into the room, if there is one
   bool can_run = true;            // today, as the caller says
 };
@@ -40,6 +39,7 @@ struct TechniqueOptions {
   int gpus = 1;
   std::optional<Bytes> room = {};  // nothing: the card's, less its context and plannable()'s margin
   std::function<bool(const Settings&)> can_run = {};  // nothing: all can
+  std::function<bool(const Settings&)> allows = {};   // nothing: all may be changed
 };
 
 // Those that save something and are not on yet, the best first: what is enough before what is not,
@@ -47,8 +47,5 @@ struct TechniqueOptions {
 // shorter sequence last.
 [[nodiscard]] std::vector<Technique> techniques(const ModelConfig& config, const Settings& settings,
                                                 const TechniqueOptions& options = {});
-
-// Seconds for a step of the whole batch, accumulation included, by the same cost model.
-[[nodiscard]] double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card);
 
 }  // namespace headroom::formula

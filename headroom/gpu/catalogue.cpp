@@ -69,8 +69,8 @@ std::vector<CatalogueCard> load() {
 
 // The words that say something: "nvidia geforce rtx 4090" -> {rtx, 4090}.
 std::vector<std::string> words_of(std::string_view name) {
-  static constexpr std::array<std::string_view, 5> kVendorWords{"nvidia", "geforce", "tesla",
-                                                                "quadro", "gpu"};
+  static constexpr std::array<std::string_view, 4> kVendorWords{"nvidia", "geforce", "tesla",
+                                                                "gpu"};
   std::vector<std::string> words(1);
   for (const unsigned char c : name) {
     // The dot counts: "1g.5gb" is one word.
@@ -112,18 +112,64 @@ bool is_size(const std::string& word) {
   return word.ends_with("gb") && to_integer(word.substr(0, word.size() - 2));
 }
 
-// Every word of the question is a word of the card, or its size ("a100 40gb", "3080 10gb"). A size
-// alone names no card: "sim:8x24GB" is about bytes.
-bool has_words(const CatalogueCard& card, const std::vector<std::string>& question) {
+std::set<std::string> words_of(const CatalogueCard& card) {
   std::set<std::string> words;
   for (const std::string& spelling : spellings(card))
-    for (std::string& word : words_of(spelling)) words.insert(std::move(word));
+    for (std::string& word : words_of(std::string_view(spelling))) words.insert(std::move(word));
   words.insert(std::to_string(std::lround(card.total.gib())) + "gb");
+  return words;
+}
+
+// Every word of the question is a word of the card, or its size ("a100 40gb", "3080 10gb"). A size
+// alone names no card: "sim:8x24GB" is about bytes. "4070 SUPER" is not the 4070 Ti SUPER.
+bool has_words(const CatalogueCard& card, const std::vector<std::string>& question) {
+  const std::set<std::string> words = words_of(card);
+  const auto asks_for = [&](std::string_view word) {
+    return std::find(question.begin(), question.end(), word) != question.end();
+  };
   const bool asks_for_slice = std::any_of(question.begin(), question.end(), names_slice);
   if ((card.kind == "mig") != asks_for_slice) return false;
+  for (const char* suffix : {"ti", "super"})
+    if (words.contains(suffix) != asks_for(suffix)) return false;
   if (std::all_of(question.begin(), question.end(), is_size)) return false;
   return std::all_of(question.begin(), question.end(),
                      [&](const std::string& word) { return words.contains(word); });
+}
+
+// What is compared leaves out what is on every card: people type "409" for the RTX 4090.
+std::string essence(std::string_view name) {
+  std::vector<std::string> words = words_of(name);
+  for (std::string& word : words)
+    if (word.starts_with("rtx") || word.starts_with("gtx")) word.erase(0, 3);
+  return join(words, "");
+}
+
+// "A, B or C"; of more than `most` the first, and how many are left.
+std::string alternatives(const std::vector<std::string>& names, std::size_t most) {
+  if (names.size() > most)
+    return join({names.begin(), names.begin() + static_cast<std::ptrdiff_t>(most)}, ", ") +
+           " or one of " + std::to_string(names.size() - most) + " others (headroom cards)";
+  if (names.size() < 2) return join(names, "");
+  return join({names.begin(), names.end() - 1}, ", ") + " or " + names.back();
+}
+
+// Of the cards that share a word with the name those that need the fewest edits.
+std::vector<std::string> namesakes(std::string_view name) {
+  const std::vector<std::string> question = words_of(name);
+  std::vector<std::string> nearest;
+  std::size_t fewest = 0;
+  for (const CatalogueCard& card : catalogue()) {
+    const std::set<std::string> words = words_of(card);
+    const bool shares = std::any_of(question.begin(), question.end(),
+                                    [&](const auto& word) { return words.contains(word); });
+    if (!shares || card.kind == "mig") continue;
+    const std::size_t edits = edits_between(essence(name), essence(card.brief));
+    if (!nearest.empty() && edits > fewest) continue;
+    if (edits < fewest) nearest.clear();
+    fewest = edits;
+    nearest.push_back(card.brief);
+  }
+  return nearest;
 }
 
 }  // namespace
@@ -133,40 +179,45 @@ const std::vector<CatalogueCard>& catalogue() {
   return cards;
 }
 
-const CatalogueCard* find_card(std::string_view name) {
+std::vector<const CatalogueCard*> cards_called(std::string_view name) {
   const std::vector<std::string> question = words_of(name);
-  if (question.empty()) return nullptr;
   const std::string whole = join(question, "");
-  const auto& cards = catalogue();
-  auto found = std::find_if(cards.begin(), cards.end(),
-                            [&](const auto& card) { return called_exactly(card, whole); });
-  // Several may fit ("A100"): the data file lists the most usual one first.
-  if (found == cards.end())
-    found = std::find_if(cards.begin(), cards.end(),
-                         [&](const auto& card) { return has_words(card, question); });
-  return found == cards.end() ? nullptr : &*found;
+  std::vector<const CatalogueCard*> meant;
+  if (question.empty()) return meant;
+  for (const CatalogueCard& card : catalogue()) {
+    if (called_exactly(card, whole)) return {&card};
+    if (has_words(card, question)) meant.push_back(&card);
+  }
+  return meant;
 }
 
-// People type "409" for the RTX 4090: what is compared leaves out what is on every card.
-std::optional<std::string> nearest_card(std::string_view name) {
-  const auto essence = [](std::string_view text) {
-    std::vector<std::string> words = words_of(text);
-    for (std::string& word : words)
-      if (word.starts_with("rtx") || word.starts_with("gtx")) word.erase(0, 3);
-    return join(words, "");
-  };
+const CatalogueCard* find_card(std::string_view name) {
+  const std::vector<const CatalogueCard*> meant = cards_called(name);
+  return meant.size() == 1 ? meant.front() : nullptr;
+}
+
+std::optional<std::string> nearest_cards(std::string_view name) {
   std::vector<std::string> known;
   for (const CatalogueCard& card : catalogue()) known.push_back(essence(card.brief));
-  const auto close = nearest(essence(name), known);
-  if (!close) return {};
-  const auto at = std::find(known.begin(), known.end(), *close);
-  return catalogue()[static_cast<std::size_t>(at - known.begin())].brief;
+  if (const auto close = nearest(essence(name), known)) {
+    const auto at = std::find(known.begin(), known.end(), *close);
+    return catalogue()[static_cast<std::size_t>(at - known.begin())].brief;
+  }
+  const std::vector<std::string> near = namesakes(name);
+  if (near.empty()) return {};
+  return alternatives(near, 3);
 }
 
-const CatalogueCard& card_named(std::string_view name) {
-  if (const CatalogueCard* card = find_card(name)) return *card;
-  throw UsageError(expectation("card_named", "a GPU of the catalogue (headroom cards lists them)",
-                               name, nearest_card(name).value_or("")));
+const CatalogueCard& card_named(std::string_view name, std::string_view where,
+                                std::string_view expected) {
+  const std::vector<const CatalogueCard*> meant = cards_called(name);
+  if (meant.size() == 1) return *meant.front();
+  if (meant.empty())
+    throw UsageError(expectation(where, expected, name, nearest_cards(name).value_or("")));
+  std::vector<std::string> names;
+  for (const CatalogueCard* card : meant) names.push_back(card->brief);
+  throw UsageError(
+      expectation(where, "a name that only one card has", name, alternatives(names, 6)));
 }
 
 }  // namespace headroom::gpu

@@ -3,7 +3,8 @@
 // program.
 //
 //   find_card("4090")->total;   // also "RTX 4090", "a100-40gb", "h100 pcie"
-//   nearest_card("RTX 409");    // "RTX 4090"
+//   find_card("A100");          // null: cards_called() names the four that it can mean
+//   nearest_cards("RTX 409");   // "RTX 4090"
 #pragma once
 
 #include <optional>
@@ -45,14 +46,23 @@ struct CatalogueCard {
 // The whole catalogue, in the order of the data file. Read once; thread-safe.
 [[nodiscard]] const std::vector<CatalogueCard>& catalogue();
 
-// The card somebody means: driver's names, brief names and aliases, with vendor words, blanks,
-// dashes and case ignored ("nvidia a100 sxm4 40gb", "A100-40GB"). Null if there is none.
+// All cards that a name can mean: the one that is called exactly so, else each that has all of its
+// words. Driver's names, brief names and aliases; vendor words, blanks, dashes and case are ignored
+// ("nvidia a100 sxm4 40gb", "A100-40GB"). Cards differ in "Ti" and "SUPER", and slices are meant
+// only by names that say so.
+[[nodiscard]] std::vector<const CatalogueCard*> cards_called(std::string_view name);
+
+// The one card that a name means. Null if there is none, or if there are several ("A100").
 [[nodiscard]] const CatalogueCard* find_card(std::string_view name);
 
-// The brief name of the card somebody may have meant, if one is near.
-[[nodiscard]] std::optional<std::string> nearest_card(std::string_view name);
+// Brief names of the cards nearest to a name that no card has, at most three:
+// "RTX 3090, RTX 4090 or RTX 5090" of "RTX 9999". Nothing: no card is near.
+[[nodiscard]] std::optional<std::string> nearest_cards(std::string_view name);
 
-// As find_card, but throws UsageError naming the nearest card.
-[[nodiscard]] const CatalogueCard& card_named(std::string_view name);
+// As find_card, but throws UsageError: with the cards that a name can mean where there are several,
+// else with the nearest cards. `where` and `expected` begin the error's text.
+[[nodiscard]] const CatalogueCard& card_named(
+    std::string_view name, std::string_view where = "card_named",
+    std::string_view expected = "a GPU of the catalogue (headroom cards lists them)");
 
 }  // namespace headroom::gpu

@@ -62,11 +62,7 @@ const Card& listed_card(const Machine& machine, const std::string& name) {
 std::string of_each(std::string_view names, std::string_view where) {
   std::vector<std::string> cards;
   for (const std::string_view part : split(names, ',')) {
-    const std::string_view name = trim(part);
-    const CatalogueCard* card = find_card(name);
-    if (card == nullptr)
-      throw UsageError(expectation(where, kForms, name, nearest_card(name).value_or("all")));
-    cards.push_back("1x" + card->name);
+    cards.push_back("1x" + card_named(trim(part), where, kForms).name);
   }
   return join(cards, ",");
 }

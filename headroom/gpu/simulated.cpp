@@ -24,14 +24,13 @@ using namespace headroom::literals;
 
 SimulatedCard parse_card(std::string_view text) {
   // The catalogue first: "4090" is a card, nobody simulates 4 KiB.
-  if (const CatalogueCard* known = find_card(text)) {
-    return {.name = known->name,
-            .total = known->total,
-            .reserved = known->total - known->cuda_total.value_or(known->total),
-            .profile = known->profile};
+  if (!cards_called(text).empty() || std::isdigit(static_cast<unsigned char>(text[0])) == 0) {
+    const CatalogueCard& known = card_named(text, "simulate");
+    return {.name = known.name,
+            .total = known.total,
+            .reserved = known.total - known.cuda_total.value_or(known.total),
+            .profile = known.profile};
   }
-  if (std::isdigit(static_cast<unsigned char>(text[0])) == 0)
-    (void)card_named(text);  // throws, and names the nearest card
   const Bytes total = parse_bytes(text);
   if (total < 1_MiB) refuse(text);
   return {.name = "Simulated GPU " + headroom::to_string(total),

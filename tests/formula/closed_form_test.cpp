@@ -93,14 +93,15 @@ TEST(ForecastOf, TakesSixteenBytesAParameterAtAnAdamStepInFloat32) {
 
 TEST(ForecastOf, SaysWhatNobodySaid) {
   const Forecast forecast = forecast_of(model("t5-small"), {});
-  EXPECT_THAT(forecast.assumed, Not(Contains(HasSubstr("task ="))));
-  EXPECT_THAT(forecast.assumed, Contains("seq = 512, as nothing was said"));
-  EXPECT_THAT(forecast.assumed, Contains("target_seq = 512, as long as seq"));
-  EXPECT_THAT(forecast_of(model("vit-base"), {}).assumed, Contains("image = 224, the config's"));
+  EXPECT_THAT(forecast.assumed, Not(Contains(HasSubstr("--task"))));
+  EXPECT_THAT(forecast.assumed, Contains("no --seq given, 512 assumed"));
+  EXPECT_THAT(forecast.assumed, Contains("no --target-seq given, 512 assumed as --seq"));
+  EXPECT_THAT(forecast_of(model("vit-base"), {}).assumed,
+              Contains("no --image given, 224 assumed from the configuration"));
   Settings settings;
   settings.seq = 64;
   for (const std::string& line : forecast_of(model("gpt2"), settings).assumed)
-    EXPECT_THAT(line, Not(HasSubstr("seq ="))) << "it was said";
+    EXPECT_THAT(line, Not(HasSubstr("--seq"))) << "it was said";
 }
 
 TEST(ForecastOf, RefusesWhatAModelCannotDo) {

@@ -53,6 +53,17 @@ TEST(Settings, AreSpelledAsOnTheCommandLine) {
   EXPECT_EQ(json["attention"], "eager");
 }
 
+// `--dtype bf16` was told "try float32", while --autocast takes only bf16.
+TEST(Settings, TakeBothNamesOfATypeOfNumbers) {
+  const auto settings = [](const char* json) { return settings_from_json(Json::parse(json)); };
+  EXPECT_EQ(settings(R"({"dtype": "bf16"})").dtype, Dtype::bfloat16);
+  EXPECT_EQ(settings(R"({"dtype": "fp16"})").dtype, Dtype::float16);
+  EXPECT_EQ(settings(R"({"dtype": "fp32"})").dtype, Dtype::float32);
+  EXPECT_EQ(settings(R"({"autocast": "bfloat16"})").autocast, Autocast::bf16);
+  EXPECT_EQ(settings(R"({"autocast": "float16"})").autocast, Autocast::fp16);
+  EXPECT_THAT(refusal(R"({"dtype": "fp8"})"), HasSubstr("received 'fp8'"));
+}
+
 TEST(Settings, NameTheNearestOfUnknownWordsAndKeys) {
   EXPECT_THAT(refusal(R"({"optimizer": "adamv"})"), HasSubstr("try adamw"));
   EXPECT_THAT(refusal(R"({"bach": 4})"), HasSubstr("try batch"));
@@ -80,8 +91,9 @@ TEST(Settings, RefuseNumbersThatTheyWouldNotHoldAsTheyAre) {
   EXPECT_THAT(refusal(R"({"batch": 1000000000000000})"), HasSubstr("at most 16777216 for `batch`"));
   EXPECT_THAT(refusal(R"({"checkpointing": "every:4294967297"})"), HasSubstr("every:K"));
   EXPECT_THAT(refusal(R"({"batch": 4096, "seq": 1048576})"),
-              HasSubstr("4096 rows of 1048576'; try a smaller `batch` or `seq`"));
-  EXPECT_THAT(refusal(R"({"batch": 1000, "image": 16384})"), HasSubstr("1000 images of 16384"));
+              HasSubstr("expected a smaller batch x length, received '4096 rows of 1048576'"));
+  EXPECT_THAT(refusal(R"({"batch": 1000, "image": 16384})"),
+              HasSubstr("1000 images with a side of 16384"));
   EXPECT_EQ(refusal(R"({"batch": 4, "seq": 1048576})"), "accepted");
   EXPECT_EQ(refusal(R"({"batch": 1048576, "image": 224})"), "accepted");
 }

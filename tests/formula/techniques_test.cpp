@@ -203,23 +203,7 @@ TEST(Forecast, CountsSixOperationsAParameterAndToken) {
   const Forecast forecast = forecast_of(model_named("llama-3.1-8b").config, settings);
   const double multiplied = static_cast<double>(forecast.parameters - 128'256LL * 4096);
   const double attention = 32 * 3.5 * 4 * 64 * 64 * 4096;
-  EXPECT_NEAR(forecast.operations / (6 * multiplied * 64 + attention), 1, 0.001);
-}
-
-TEST(StepSeconds, AreFewerOnAFasterCard) {
-  const Forecast forecast = forecast_of(model_named("gpt2").config, {});
-  EXPECT_LT(step_seconds(forecast, gpu::find_card("H100 SXM")),
-            step_seconds(forecast, gpu::find_card("T4")));
-}
-
-TEST(StepSeconds, GrowWithAccumulation) {
-  Settings settings;
-  const ModelConfig config = model_named("gpt2").config;
-  const double one = step_seconds(forecast_of(config, settings), nullptr);
-  settings.accumulation = 4;
-  const double four = step_seconds(forecast_of(config, settings), nullptr);
-  EXPECT_GT(four, 3 * one);
-  EXPECT_LT(four, 4 * one) << "the optimizer steps once";
+  EXPECT_NEAR(forecast.effort.operations() / (6 * multiplied * 64 + attention), 1, 0.001);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "headroom/gpu/catalogue.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,8 +112,8 @@ TEST(FindCard, TakesTheSpellingsPeopleUse) {
       {"RTX 4090",
        {"4090", "rtx4090", "RTX-4090", "NVIDIA GeForce RTX 4090", "geforce rtx 4090", " 4090 "}},
       {"A100 40GB", {"A100-40GB", "nvidia a100 sxm4 40gb", "NVIDIA A100-SXM4-40GB", "a100 40gb"}},
-      {"A100 80GB", {"a100", "A100-80GB", "a100 sxm", "A100-SXM4-80GB"}},
-      {"A100 80GB PCIe", {"a100 pcie", "NVIDIA A100 80GB PCIe"}},
+      {"A100 80GB", {"A100-80GB", "a100 sxm 80gb", "A100-SXM4-80GB"}},
+      {"A100 80GB PCIe", {"a100 pcie 80gb", "NVIDIA A100 80GB PCIe"}},
       {"H100 PCIe", {"h100 pcie", "H100-PCIE", "NVIDIA H100 PCIe"}},
       {"H100", {"h100", "h100 sxm", "h100-sxm5", "h100 80gb hbm3"}},
       {"RTX 3080 12GB", {"3080 12gb", "rtx 3080 12 gb", "RTX3080-12GB"}},
@@ -139,8 +140,21 @@ TEST(FindCard, ASizeAloneNamesNoCard) {
 }
 
 TEST(FindCard, ASliceIsMeantOnlyWhenMigIsSaid) {
-  EXPECT_EQ(find_card("a100 mig")->kind, "mig");
+  for (const CatalogueCard* card : cards_called("a100 mig")) EXPECT_EQ(card->kind, "mig");
+  EXPECT_EQ(find_card("a100 mig 2g.10gb")->kind, "mig");
   EXPECT_EQ(find_card("h100")->kind, "datacenter");
+}
+
+// "A100" was the 80 GB one, though half of them have 40; "RTX" was an RTX 2060, and "4070 SUPER",
+// which is not in the catalogue, the 4070 Ti SUPER.
+TEST(FindCard, GuessesNothing) {
+  for (const char* name :
+       {"A100", "a100 sxm", "A100 PCIe", "V100", "RTX", "rtx 6000", "a100 mig"}) {
+    EXPECT_GT(cards_called(name).size(), 1U) << name;
+    EXPECT_EQ(found(name), "none") << name;
+  }
+  EXPECT_THAT(cards_called("RTX 4070 SUPER"), ::testing::IsEmpty());
+  EXPECT_EQ(cards_called("P100").size(), 1U) << "there is one";
 }
 
 TEST(CardNamed, ARefusalNamesTheNearestCard) {
@@ -153,10 +167,23 @@ TEST(CardNamed, ARefusalNamesTheNearestCard) {
   EXPECT_EQ(refusal_of("zzzzzzzzzzzz").find("; try"), std::string::npos) << "nothing is near";
 }
 
-TEST(NearestCard, ComparesWhatTellsCardsApart) {
-  EXPECT_EQ(nearest_card("409"), "RTX 4090");
-  EXPECT_EQ(nearest_card("RTX4091"), "RTX 4090");
-  EXPECT_EQ(nearest_card("zzzzzzzzzzzz"), std::nullopt);
+TEST(CardNamed, ANameOfSeveralIsRefusedWithAllOfThem) {
+  EXPECT_EQ(refusal_of("A100"),
+            "[card_named] expected a name that only one card has, received 'A100'; try A100 40GB "
+            "PCIe, A100 40GB, A100 80GB PCIe or A100 80GB");
+  EXPECT_NE(refusal_of("RTX").find("others (headroom cards)"), std::string::npos)
+      << refusal_of("RTX");
+}
+
+TEST(NearestCards, ComparesWhatTellsCardsApart) {
+  EXPECT_EQ(nearest_cards("409"), "RTX 4090");
+  EXPECT_EQ(nearest_cards("RTX4091"), "RTX 4090");
+  EXPECT_EQ(nearest_cards("zzzzzzzzzzzz"), std::nullopt);
+}
+
+// "RTX 9999" named no card at all.
+TEST(NearestCards, AreThoseOfTheSameSeriesWhereNoneIsASlipAway) {
+  EXPECT_EQ(nearest_cards("RTX 9999"), "RTX 3090, RTX 4090 or RTX 5090");
 }
 
 }  // namespace

@@ -83,6 +83,10 @@ TEST(ParseDevices, RefusesWhatItCannotRead) {
     EXPECT_NE(refused(text), "accepted") << text;
   EXPECT_TRUE(contains(refused("0,x"), "expected auto, all, cpu, numbers (0,2)")) << refused("0,x");
   EXPECT_TRUE(contains(refused("RTX 4091"), "try RTX 4090")) << refused("RTX 4091");
+  EXPECT_TRUE(contains(refused("RTX 9999"), "try RTX 3090, RTX 4090 or RTX 5090"))
+      << refused("RTX 9999");
+  EXPECT_TRUE(contains(refused("RTX 4090,A100"), "A100 40GB")) << refused("RTX 4090,A100");
+  EXPECT_TRUE(contains(refused("sim:2xA100"), "A100 40GB")) << refused("sim:2xA100");
   EXPECT_TRUE(contains(refused("0,1,0"), "each card once")) << refused("0,1,0");
 }
 

@@ -106,7 +106,7 @@ TEST(AttentionChoice, PrefersCudnnOnHopper) {
 TEST(AttentionChoice, KnowsTheHeadSizesThatConsumerChipsCannotTrain) {
   const Attention wide{.q = {2, 4, 24, 200}, .kv = {2, 4, 24, 200}, .type = at::kHalf};
   EXPECT_EQ(chosen(wide, "1xRTX4090"), "memory_efficient");
-  EXPECT_EQ(chosen(wide, "1xA100"), "flash");
+  EXPECT_EQ(chosen(wide, "1xA100 80GB"), "flash");
 }
 
 TEST(AttentionChoice, IsAmperesWithoutAProfile) {

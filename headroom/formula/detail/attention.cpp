@@ -210,8 +210,8 @@ Value Network::by_flash(const Value& q, const Value& k, const Value& v, const He
   Value out = by_token(tape.make(q.count, q.type));
   Value statistics = tape.make(rows * of_heads * queries, Type::float32);
   const std::int64_t times = heads.groups.value_or(1);
-  const double work = work_of(queries, k.count * times);
-  tape.compute(work);
+  const Work work{work_of(queries, k.count * times), 2 * q.count + k.count + v.count, q.count};
+  compute(tape, q.type, work);
   if (!tape.records() || !(q.edge || k.edge || v.edge)) return out;
   Value kept_q = q, kept_k = k, kept_v = v, kept_out = out;
   kept_q.edge = kept_k.edge = kept_v.edge = {};
@@ -229,7 +229,7 @@ Value Network::by_flash(const Value& q, const Value& k, const Value& v, const He
         dk.by_token = kept_k.by_token;
         dv.by_token = kept_v.by_token;
         t.touch(on_the_way);
-        t.compute(2.5 * work);
+        compute(t, kept_q.type, work, 2.5);
         t.send(to_q, std::move(dq));
         t.send(to_k, std::move(dk));
         t.send(to_v, std::move(dv));
@@ -255,8 +255,8 @@ Value Network::by_efficient(const Value& q, const Value& k, const Value& v, cons
       std::max<std::int64_t>(1, learns ? rows * heads.heads * rounded_up(queries, 32) : 0),
       Type::float32);
   const bool half = is_half(q.type);
-  const double work = work_of(queries, k.count);
-  tape.compute(work);
+  const Work work{work_of(queries, k.count), 2 * q.count + k.count + v.count, q.count};
+  compute(tape, q.type, work);
   if (half && heads.width > 128) tape.touch(4 * q.count);
   if (!learns) return out;
   const EfficientCall call{
@@ -276,7 +276,7 @@ Value Network::by_efficient(const Value& q, const Value& k, const Value& v, cons
     {
       const Value sums = t.make(delta, Type::boolean);
       t.touch(efficient_workspace(call));
-      t.compute(2.5 * work);
+      compute(t, kept_q.type, work, 2.5);
     }
     t.send(to_q, std::move(dq));
     t.send(to_k, std::move(dk));

@@ -56,6 +56,15 @@ void add_to(Tape& tape, Value& a, const Value& b);  // in place
 
 // ---- Products ----
 
+// What a product of matrices costs: operations, and elements of the tensors that it reads and
+// writes. `result`: how many of these the tape has made for it, which is not the work of another
+// kernel then.
+struct Work {
+  double operations;
+  std::int64_t elements, result;
+};
+void compute(Tape& tape, Type type, const Work& work, double times = 1);
+
 // Without autocast, LoRA or quantisation: those are layers' (network.h).
 [[nodiscard]] Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias,
                             std::int64_t in, std::int64_t out);

@@ -20,6 +20,7 @@ struct Shape {
         attention_dropout(config.number("attention_dropout")),
         residual_dropout(config.number("resid_pdrop")),
         normalised_heads(config.flag("qk_layernorm")) {
+    if (head_width < 1) config.refuse("num_attention_heads", "at most hidden_size");
     if (key_heads < 1 || heads % key_heads != 0)
       config.refuse("num_key_value_heads", "a divisor of num_attention_heads");
   }

@@ -88,6 +88,8 @@ Value batch_norm(Tape& tape, const Value& x, Parameter& weight, Parameter& bias)
   tape.record(result,
               [to = x.edge, scale, shift, channels, kept = std::move(kept), mean = std::move(mean),
                deviation = std::move(deviation)](Tape& t, Gradients&) {
+                // Sums first, then all is read again.
+                t.effort().add_read(2.0 * static_cast<double>(kept.count * size_of(kept.type)));
                 if (to) t.send(to, t.make(kept.count, kept.type));
                 for (const Value& parameter : {scale, shift})
                   if (parameter.has_gradient())
@@ -98,25 +100,54 @@ Value batch_norm(Tape& tape, const Value& x, Parameter& weight, Parameter& bias)
 
 // ---- Products ----
 
+namespace {
+
+Arithmetic arithmetic_of(Type type) {
+  return type == Type::bfloat16  ? Arithmetic::bfloat16
+         : type == Type::float16 ? Arithmetic::float16
+                                 : Arithmetic::float32;
+}
+
+void note(Tape& tape, Arithmetic arithmetic, Type type, const Work& work, double times) {
+  const double each = times * static_cast<double>(size_of(type));
+  tape.effort().add_product(arithmetic, times * work.operations,
+                            each * static_cast<double>(work.elements));
+  tape.effort().add_written(-each * static_cast<double>(work.result));
+}
+
+void convolve(Tape& tape, Type type, const Work& work) {
+  const Arithmetic arithmetic = arithmetic_of(type);
+  note(tape, arithmetic == Arithmetic::float32 ? Arithmetic::tf32 : arithmetic, type, work, 1);
+}
+
+}  // namespace
+
+void compute(Tape& tape, Type type, const Work& work, double times) {
+  note(tape, arithmetic_of(type), type, work, times);
+}
+
 Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias, std::int64_t in,
               std::int64_t out) {
   const std::int64_t rows = x.count / in;
   Value result = tape.make(rows * out, x.type);
-  const double work = 2.0 * static_cast<double>(rows * in) * static_cast<double>(out);
-  tape.compute(work);
+  const double operations = 2.0 * static_cast<double>(rows * in) * static_cast<double>(out);
+  // On the way back the same three sizes, in other roles.
+  const std::int64_t elements = x.count + weight.count + result.count;
+  compute(tape, x.type, {operations, elements, result.count});
   if (!learns(tape, x) && !learns(tape, weight) && !learns(tape, bias)) return result;
   Value kept_x = weight.edge ? x : Value(), kept_weight = x.edge ? weight : Value();
   kept_x.edge = kept_weight.edge = {};
-  tape.record(result,
-              [to = x.edge, in_x = x.count, to_weight = weight.edge, to_bias = bias.edge,
-               in_weight = weight.count, in_bias = bias.count, work, kept_x = std::move(kept_x),
-               kept_weight = std::move(kept_weight)](Tape& t, Gradients& g) {
-                const Type type = g[0].type;
-                t.compute((to ? work : 0) + (to_weight ? work : 0));
-                if (to_bias) t.send(to_bias, t.make(in_bias, type));
-                if (to) t.send(to, t.make(in_x, type));
-                if (to_weight) t.send(to_weight, t.make(in_weight, type));
-              });
+  tape.record(result, [to = x.edge, in_x = x.count, to_weight = weight.edge, to_bias = bias.edge,
+                       in_weight = weight.count, in_bias = bias.count, operations, elements,
+                       kept_x = std::move(kept_x),
+                       kept_weight = std::move(kept_weight)](Tape& t, Gradients& g) {
+    const Type type = g[0].type;
+    if (to) compute(t, type, {operations, elements, in_x});
+    if (to_weight) compute(t, type, {operations, elements, in_weight});
+    if (to_bias) t.send(to_bias, t.make(in_bias, type));
+    if (to) t.send(to, t.make(in_x, type));
+    if (to_weight) t.send(to_weight, t.make(in_weight, type));
+  });
   return result;
 }
 
@@ -126,23 +157,27 @@ Value matmul(Tape& tape, const Value& a, const Value& b, std::int64_t count,
   const Value right = b.by_token && matrices.rows > 1 ? copied(tape, b) : b;
   Value result = tape.make(count, promoted(a.type, b.type));
   // The sizes are g m k, g k n and g m n; the work 2 g m k n.
-  const double work = 2 * std::sqrt(static_cast<double>(a.count) * static_cast<double>(b.count) *
-                                    static_cast<double>(count) /
-                                    static_cast<double>(matrices.rows * matrices.heads));
-  tape.compute(work);
+  const double operations =
+      2 *
+      std::sqrt(static_cast<double>(a.count) * static_cast<double>(b.count) *
+                static_cast<double>(count) / static_cast<double>(matrices.rows * matrices.heads));
+  const std::int64_t elements = a.count + b.count + count;
+  compute(tape, result.type, {operations, elements, count});
   if (!learns(tape, left) && !learns(tape, right)) return result;
   Value kept_left = right.edge ? left : Value(), kept_right = left.edge ? right : Value();
   kept_left.edge = kept_right.edge = {};
-  tape.record(result, [to_left = left.edge, to_right = right.edge, in_left = left.count,
-                       in_right = right.count, work, kept_left = std::move(kept_left),
-                       kept_right = std::move(kept_right)](Tape& t, Gradients& g) {
-    const Type type = g[0].type;
-    Value for_left = to_left ? t.make(in_left, type) : Value();
-    Value for_right = to_right ? t.make(in_right, type) : Value();
-    t.compute((to_left ? work : 0) + (to_right ? work : 0));
-    t.send(to_left, std::move(for_left));
-    t.send(to_right, std::move(for_right));
-  });
+  tape.record(result,
+              [to_left = left.edge, to_right = right.edge, in_left = left.count,
+               in_right = right.count, operations, elements, kept_left = std::move(kept_left),
+               kept_right = std::move(kept_right)](Tape& t, Gradients& g) {
+                const Type type = g[0].type;
+                Value for_left = to_left ? t.make(in_left, type) : Value();
+                Value for_right = to_right ? t.make(in_right, type) : Value();
+                if (to_left) compute(t, type, {operations, elements, in_left});
+                if (to_right) compute(t, type, {operations, elements, in_right});
+                t.send(to_left, std::move(for_left));
+                t.send(to_right, std::move(for_right));
+              });
   return result;
 }
 
@@ -170,16 +205,19 @@ Value convolution(Tape& tape, const Value& x, const Value& weight, const Value& 
                   std::int64_t channels, std::int64_t count) {
   const Value input = x.by_token ? copied(tape, x) : x;
   Value result = tape.make(count, x.type);
-  const double work = 2 * static_cast<double>(count) * static_cast<double>(weight.count / channels);
-  tape.compute(work);
+  const double operations =
+      2 * static_cast<double>(count) * static_cast<double>(weight.count / channels);
+  const std::int64_t elements = x.count + weight.count + count;
+  convolve(tape, x.type, {operations, elements, count});
   if (!learns(tape, x) && !learns(tape, weight)) return result;
   Value kept_x = x, kept_weight = weight;
   kept_x.edge = kept_weight.edge = {};
   tape.record(result, [to = x.edge, to_weight = weight.edge, to_bias = bias.edge,
                        kept_x = std::move(kept_x), kept_weight = std::move(kept_weight),
-                       in_bias = bias.count, work](Tape& t, Gradients& g) {
+                       in_bias = bias.count, operations, elements](Tape& t, Gradients& g) {
     const Type type = g[0].type;
-    t.compute((to ? work : 0) + (to_weight ? work : 0));
+    if (to) convolve(t, type, {operations, elements, kept_x.count});
+    if (to_weight) convolve(t, type, {operations, elements, kept_weight.count});
     if (to) t.send(to, t.make(kept_x.count, type));
     if (to_weight) t.send(to_weight, t.make(kept_weight.count, type));
     if (to_bias) t.send(to_bias, t.make(in_bias, type));

@@ -15,6 +15,8 @@ struct Shape {
         downsample_in_bottleneck(config.flag("downsample_in_bottleneck")) {
     if (depths.size() != widths.size())
       config.refuse("hidden_sizes", "one number for each of the stages of depths");
+    for (const std::int64_t width : widths)
+      if (bottleneck && width < 4) config.refuse("hidden_sizes", "at least 4 in a bottleneck");
     if (!bottleneck && config.text("layer_type") != "basic")
       config.refuse("layer_type", "basic or bottleneck");
   }

@@ -121,6 +121,7 @@ Tape::~Tape() {
 }
 
 Value Tape::make(std::int64_t count, Type type) {
+  check_bytes(static_cast<double>(count) * static_cast<double>(size_of(type)));
   if (unused_.empty()) {
     storages_.push_back({});
     unused_.push_back(&storages_.back());
@@ -131,7 +132,7 @@ Value Tape::make(std::int64_t count, Type type) {
   *storage = {this, bytes, 0, phase_ == Phase::forward ? &Held::activations : &Held::temporaries};
   live_.*storage->part += bytes;
   live_.rounded += rounded(bytes);
-  effort_.written += static_cast<double>(bytes);
+  effort_.add_written(static_cast<double>(bytes));
   note_peak();
   return {storage, count, type};
 }
@@ -166,16 +167,17 @@ Parameter& Tape::parameter(std::int64_t rows, std::int64_t columns, Type type, b
       throw InternalError("[Tape::parameter] a layer that runs again asks for other parameters");
     return known;
   }
-  Parameter parameter;
-  parameter.rows = rows;
-  parameter.columns = columns;
-  parameter.type = type;
-  parameter.trained = trained;
-  parameter.times = times_;
-  parameter.module = module_;
-  parameters_.push_back(std::move(parameter));
+  const auto lines = static_cast<double>(rows * times_);
+  check_bytes(16 * (numbers_ += lines * static_cast<double>(columns)));
+  Parameter& made = parameters_.emplace_back();
+  made.rows = rows;
+  made.columns = columns;
+  made.type = type;
+  made.trained = trained;
+  made.times = times_;
+  made.module = module_;
   ++cursor_;
-  return parameters_.back();
+  return made;
 }
 
 Value Tape::use(Parameter& parameter) {
@@ -314,6 +316,7 @@ void Tape::forget_low_copies() {
 
 // What the repetitions that are not run add to, or take off, what is held.
 Held Tape::skipped(const Held& change, std::int64_t more) {
+  check_bytes(static_cast<double>(change.rounded) * static_cast<double>(more));
   Held all = change * more;
   if (!options_.keeps_activations) {
     if (phase_ == Phase::forward) elsewhere_ += all.activations;
@@ -328,16 +331,14 @@ Tape::Segment Tape::begin_segment() {
   return {live_, std::exchange(peak, live_), effort_};
 }
 
-// What was run stands for `more` besides; the peak lies in the first or the last of all.
+// What was run stands for `more` besides; the peak lies in the first or the last.
 void Tape::end_segment(const Segment& segment, std::int64_t more) {
   Held& peak = peaks_[static_cast<std::size_t>(phase_)];
   const Held change = skipped(live_ - segment.before, more);
   if (change.rounded > 0) peak += change;
   live_ += change;
   if (segment.peak_before.rounded > peak.rounded) peak = segment.peak_before;
-  const auto times = static_cast<double>(more);
-  effort_.operations += times * (effort_.operations - segment.effort.operations);
-  effort_.written += times * (effort_.written - segment.effort.written);
+  effort_.repeat_since(segment.effort, static_cast<double>(more));
 }
 
 // One of them is run for all between the first and the last, which differ from it: nothing has been

@@ -26,6 +26,8 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/formula/effort.h"
+
 namespace headroom::formula::detail {
 
 class Tape;
@@ -36,6 +38,13 @@ enum class Type : std::uint8_t { float32, bfloat16, float16, int64, boolean };
 [[nodiscard]] std::int64_t size_of(Type type);
 [[nodiscard]] std::int64_t rounded(std::int64_t bytes);  // as PyTorch's allocator hands them out
 [[nodiscard]] Type promoted(Type a, Type b);             // of two kinds of real numbers
+
+// Thrown where bytes could not be counted in 64 bits: so much no machine has.
+struct TooLarge {};
+inline constexpr int kMostBytesPower = 56;
+inline void check_bytes(double bytes) {
+  if (!(bytes <= static_cast<double>(std::int64_t{1} << kMostBytesPower))) throw TooLarge{};
+}
 
 enum class Phase : std::uint8_t { forward, backward, optimizer };
 
@@ -48,11 +57,6 @@ struct Held {
   friend Held operator+(Held a, const Held& b) { return a += b; }
   friend Held operator-(const Held& a, const Held& b) { return a + b * -1; }
   friend Held operator*(Held a, std::int64_t times);
-};
-
-// What a run costs: products and sums, and bytes that kernels write.
-struct Effort {
-  double operations = 0, written = 0;
 };
 
 struct Storage {
@@ -167,7 +171,7 @@ class Tape {
   [[nodiscard]] Value make(std::int64_t count, Type type);
   // Memory that a kernel needs while it runs, beside what is held.
   void touch(std::int64_t bytes);
-  void compute(double operations) { effort_.operations += operations; }
+  [[nodiscard]] Effort& effort() { return effort_; }
   // The next parameter. When a layer runs again it gets its own ones.
   Parameter& parameter(std::int64_t rows, std::int64_t columns, Type type, bool trained = true);
   [[nodiscard]] Value use(Parameter& parameter);  // with an edge to it, if it is trained
@@ -195,7 +199,6 @@ class Tape {
   void backward(Value loss);
   void forget_low_copies();
 
-  [[nodiscard]] const Effort& effort() const { return effort_; }
   [[nodiscard]] const Held& live() const { return live_; }
   [[nodiscard]] const Held& peak(Phase phase) const {
     return peaks_[static_cast<std::size_t>(phase)];
@@ -239,6 +242,7 @@ class Tape {
   std::int64_t times_ = 1;  // for how many layers the one that runs stands
   int module_ = 0;
   std::int64_t elsewhere_ = 0;
+  double numbers_ = 0;  // of all parameters
   Effort effort_;
   std::vector<Segment> segments_;
   std::vector<Storage*> unused_;

@@ -28,6 +28,7 @@ Shape::Shape(const ModelConfig& config)
       scaling(0),
       windowed(static_cast<std::size_t>(layers)) {
   if (config.has("head_dim")) head_width = config.optional_count("head_dim").value_or(head_width);
+  if (head_width < 1) config.refuse("num_attention_heads", "at most hidden_size");
   if (key_heads < 1 || heads % key_heads != 0)
     config.refuse("num_key_value_heads", "a divisor of num_attention_heads");
   turned_width = head_width;

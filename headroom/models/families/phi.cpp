@@ -41,6 +41,7 @@ Shape::Shape(const ModelConfig& config)
       attention_dropout(config.number("attention_dropout")),
       residual_dropout(config.number("resid_pdrop")),
       normalised_heads(config.flag("qk_layernorm")) {
+  if (head_width < 1) config.refuse("num_attention_heads", "at most hidden_size");
   if (key_heads < 1 || heads % key_heads != 0)
     config.refuse("num_key_value_heads", "a divisor of num_attention_heads");
   if (turned_width < 2 || turned_width % 2 != 0 || turned_width > head_width)

@@ -16,10 +16,8 @@ Bytes capacity_from(const std::string& text) {
   try {
     return parse_bytes(text);
   } catch (const UsageError&) {
-    if (const auto* card = gpu::find_card(text)) return card->cuda_total.value_or(card->total);
-    const auto near = gpu::nearest_card(text);
-    throw UsageError(expectation("--capacity", "a size or a card of `headroom cards`", text,
-                                 near ? *near + ", or 24GiB" : "24GiB"));
+    const auto& card = gpu::card_named(text, "--capacity", "a size or a card of `headroom cards`");
+    return card.cuda_total.value_or(card.total);
   }
 }
 
