@@ -91,9 +91,9 @@ TEST_F(Leases, AreListedWithWhatTheContractNames) {
 }
 
 TEST_F(Leases, NobodyIsSaidInWords) {
-  EXPECT_EQ(run({"lease", "list"}).out, "Nobody has a lease.\n");
-  EXPECT_EQ(run({"queue"}).out, "Nobody waits.\n");
-  EXPECT_THAT(run({"who"}).out, HasSubstr("nobody"));
+  EXPECT_EQ(run({"lease", "list"}).out, "There are no leases.\n");
+  EXPECT_EQ(run({"queue"}).out, "No job waits.\n");
+  EXPECT_THAT(run({"who"}).out, HasSubstr("no lease and no process"));
   EXPECT_EQ(run({"queue", "--json"}).json()["waiting"], Json::array());
 }
 

@@ -89,6 +89,21 @@ TEST(UnknownCard, NamesTheNearest) {
   }
 }
 
+TEST(Help, IsACommandToo) {
+  const World world;
+  EXPECT_EQ(world.headroom({"help"}).out, world.headroom({"--help"}).out);
+  EXPECT_EQ(world.headroom({"help", "run"}).out, world.headroom({"run", "--help"}).out);
+  EXPECT_THAT(world.headroom({"help", "gpsu"}).err, HasSubstr("did you mean 'gpus'?"));
+}
+
+// It said "Could not convert: --count = two".
+TEST(Number, ThatIsNoneIsRefusedInWords) {
+  const World world;
+  const Outcome outcome = world.headroom({"pick", "--need", "1GiB", "--count", "two"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_THAT(outcome.err, HasSubstr("--count: expected a number, received 'two'"));
+}
+
 TEST(ExtraArgument, IsRefused) {
   const World world;
   const Outcome outcome = world.headroom({"gpus", "everything"});

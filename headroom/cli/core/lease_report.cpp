@@ -116,6 +116,7 @@ LeaseReport report_leases(const std::string& gpus, bool with_holders) {
   const lease::Contents& now = report.look.leases;
   report.warnings = now.warnings;
   const lease::Look seen = lease::look_at(report.look.machine, now);
+  for (const std::string& sentence : long_unused(seen)) report.warnings.push_back(sentence);
   std::map<std::string, std::vector<pid_t>> holders;
   if (with_holders) holders = lease::descriptor_holders(now.leases);
   for (const lease::Claim& claim : now.leases) {
@@ -160,7 +161,7 @@ Json document(const LeaseReport& report) {
 }
 
 std::string lease_table(const LeaseReport& report, const Terminal& terminal) {
-  if (report.leases.empty()) return "Nobody has a lease.\n";
+  if (report.leases.empty()) return "There are no leases.\n";
   std::vector<std::vector<std::string>> rows;
   for (const LeaseRow& row : report.leases)
     rows.push_back({row.card_index ? std::to_string(*row.card_index) : short_text(row.card),
@@ -179,7 +180,7 @@ std::string lease_table(const LeaseReport& report, const Terminal& terminal) {
 }
 
 std::string waiting_table(const LeaseReport& report, const Terminal& terminal) {
-  if (report.waiting.empty()) return "Nobody waits.\n";
+  if (report.waiting.empty()) return "No job waits.\n";
   std::vector<std::vector<std::string>> rows;
   std::string whys;
   const int width = terminal.is_terminal ? terminal.width - 1 : 100;

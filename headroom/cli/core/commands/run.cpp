@@ -2,6 +2,7 @@
 // out-of-memory and after nothing else.
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/amount.h"
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
@@ -22,7 +23,7 @@ struct Options {
   std::string more = "0s";
   std::string resume_arg, checkpoints, stall, history;
   std::vector<std::string> maps;
-  int count = 1;
+  std::optional<int> count;
   long long min_batch = 1;
   int max_retries = 10;
   bool let_batch_change = false;
@@ -39,8 +40,7 @@ std::vector<std::string> command_of(const Options& options) {
   if (!more.empty()) words.push_back("--");  // it is the command's own, then
   words.insert(words.end(), more.begin(), more.end());
   if (words.empty())
-    throw UsageError(
-        expectation("run", "a command", "none", "headroom run --need 10GiB -- python train.py"));
+    throw UsageError("no command given; try headroom run --need 10GiB -- python train.py");
   if (!words.front().starts_with("-")) return words;
   std::vector<std::string> known;
   for (const CLI::Option* option : options.app->get_options())
@@ -65,7 +65,7 @@ Seconds positive(const char* option, const std::string& text) {
 }
 
 supervise::Orders orders_from(const Options& options) {
-  at_least("--count", options.count, 1);
+  at_least("--count", options.count.value_or(1), 1);
   at_least("--min-batch", options.min_batch, 1LL);
   if (options.min_batch > supervise::kMostBatch)
     throw UsageError(expectation("--min-batch", "at most " + std::to_string(supervise::kMostBatch),
@@ -77,7 +77,7 @@ supervise::Orders orders_from(const Options& options) {
     throw UsageError(expectation("run", "--resume-arg and --checkpoints together", "one of them",
                                  R"(--resume-arg "--resume {}" --checkpoints "out/*.pt")"));
   if (options.end_stalled && options.stall.empty())
-    throw UsageError(expectation("--end-stalled", "--stall with it", "none", "--stall 10m"));
+    throw UsageError("--end-stalled needs --stall; try --stall 10m");
   if (!options.resume_arg.empty()) (void)supervise::resume_arguments(options.resume_arg, "x");
   supervise::Orders orders;
   orders.command = command_of(options);
@@ -86,7 +86,7 @@ supervise::Orders orders_from(const Options& options) {
       !lower(orders.devices.text).starts_with("sim:"))
     throw UsageError(expectation("--gpus", "cards to run on", orders.devices.text,
                                  "--gpus all, or sim:... to simulate some"));
-  if (!options.need.empty()) orders.need = parse_bytes(options.need);
+  if (!options.need.empty()) orders.need = parse_amount(options.need, "--need");
   orders.count = options.count;
   orders.order = gpu::parse_order(options.order);
   orders.by_uuid = options.ids == "uuid";
@@ -141,9 +141,22 @@ ExitCode exit_code_of(const supervise::Report& report) {
   return kInternal;
 }
 
+// What was asked for and means nothing on the CPU.
+void tell_unused(const supervise::Orders& orders,
+                 const std::function<void(const std::string&)>& say) {
+  if (orders.devices.kind != gpu::Devices::Kind::cpu) return;
+  std::vector<std::string> unused;
+  if (orders.need) unused.emplace_back("--need");
+  if (orders.count) unused.emplace_back("--count");
+  if (orders.wait_for_more > Seconds(0)) unused.emplace_back("--wait-for-more");
+  if (!unused.empty())
+    say(join(unused, ", ") + " means nothing on the CPU, where no memory is reserved");
+}
+
 ExitCode run(const Options& options) {
   const supervise::Orders orders = orders_from(options);
   const auto say = [](const std::string& text) { print_error("headroom run: " + text + "\n"); };
+  tell_unused(orders, say);
   ProgressLine line(30);
   supervise::Listener listener;
   listener.say = [&](const std::string& text) {
@@ -182,6 +195,7 @@ void add_run(Registry& registry) {
       "What --map may name: \"--flag=batch\", \"key=batch\" (key=value arguments),\n"
       "\"FILE:a.b=batch\" (YAML, JSON), \"env:NAME=batch\"; batch or accumulation. The effective\n"
       "batch (batch x accumulation) stays. Only an out-of-memory is tried again, never a bug.\n"
+      "Inside another `headroom run` it uses that one's lease and reserves nothing.\n"
       "Exit: the command's own code (128 + signal), 76 out of memory to the end, 75 no room in\n"
       "time, 69 no GPU, 127 command not found.");
   options->app = command;
@@ -191,7 +205,8 @@ void add_run(Registry& registry) {
   command->add_option("--need", options->need,
                       "Memory to reserve on each card (default: what it used before, else all "
                       "that is free of a card that is half free)");
-  command->add_option("--count", options->count, "How many cards")->capture_default_str();
+  command->add_option("--count", options->count,
+                      "How many cards (default: 1; inside another run all of its cards)");
   command->add_option("--order", options->order, "most-free, least-loaded or index")
       ->capture_default_str();
   command->add_option("--ids", options->ids, "CUDA_VISIBLE_DEVICES by index or uuid")
@@ -212,7 +227,7 @@ void add_run(Registry& registry) {
       ->capture_default_str();
   command->add_flag("--let-batch-change", options->let_batch_change,
                     "Without a mapped accumulation: let the effective batch get smaller");
-  command->add_option("--max-retries", options->max_retries, "Most tries after the first")
+  command->add_option("--max-retries", options->max_retries, "How often to try again at most")
       ->capture_default_str();
   command->add_option("--resume-arg", options->resume_arg,
                       "Added when it is tried again; {} is the newest checkpoint");
