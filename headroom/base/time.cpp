@@ -70,14 +70,17 @@ std::string duration_text(Seconds duration) {
   std::array<char, 48> out{};
   const auto two = [&](double big, const char* big_name, double small, const char* small_name) {
     const auto whole = static_cast<long>(s / big);
-    std::snprintf(out.data(), out.size(), "%ld %s %ld %s", whole, big_name,
-                  static_cast<long>((s - static_cast<double>(whole) * big) / small), small_name);
+    const auto rest = static_cast<long>((s - static_cast<double>(whole) * big) / small);
+    if (rest == 0)
+      std::snprintf(out.data(), out.size(), "%ld %s", whole, big_name);
+    else
+      std::snprintf(out.data(), out.size(), "%ld %s %ld %s", whole, big_name, rest, small_name);
   };
   if (s < 9.95) {
     std::snprintf(out.data(), out.size(), "%.1f s", s);
   } else if (s < 120) {
     std::snprintf(out.data(), out.size(), "%.0f s", s);
-  } else if (s < 2 * 3600) {
+  } else if (s < 3600) {
     two(60, "m", 1, "s");
   } else if (s < 2 * 86400) {
     two(3600, "h", 60, "m");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "headroom/base/text.h"
+#include "headroom/gpu/holders.h"
 #include "headroom/gpu/select.h"
 
 namespace headroom::gpu {
@@ -76,19 +77,12 @@ void held_but_unused(const Machine& machine, Advice& advice) {
 
 void without_a_name(const Machine& machine, Advice& advice) {
   for (const Card& card : machine.cards) {
-    if (!card.memory || !card.processes || card.mig_enabled) continue;
-    Bytes named{0};
-    bool all_told = true;
-    for (const GpuProcess& process : *card.processes) {
-      all_told = all_told && process.used.has_value();
-      named += process.used.value_or(Bytes{0});
-    }
-    if (!all_told) continue;  // the driver does not tell who holds how much
+    const auto unlisted = unlisted_memory(card);
+    if (!unlisted) continue;
     // Contexts of the listed processes account for some of it.
-    const Bytes rest =
-        card.memory->used - named - 700_MiB * static_cast<std::int64_t>(card.processes->size() + 1);
-    if (rest > 1_GiB)
-      advice.lines.push_back(label(card) + ": " + to_string(card.memory->used - named) +
+    const Bytes contexts = 700_MiB * static_cast<std::int64_t>(card.processes->size() + 1);
+    if (*unlisted - contexts > 1_GiB)
+      advice.lines.push_back(label(card) + ": " + to_string(*unlisted) +
                              " are held by no listed process; headroom clean explains");
   }
 }

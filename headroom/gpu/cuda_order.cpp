@@ -85,7 +85,7 @@ Choice choose_by_number(const std::string& list, const std::vector<std::size_t>&
     if (number && std::find(numbers.begin(), numbers.end(), *number) != numbers.end())
       return {.cards = {}, .stopped = named + " stands there twice, which hides every card"};
     if (!number) {
-      choice.stopped = named + " ends the list";
+      choice.stopped = named + " is no GPU: CUDA ignores it and all after it";
       break;
     }
     numbers.push_back(*number);

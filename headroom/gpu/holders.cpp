@@ -44,13 +44,6 @@ bool is_display(const GpuProcess& process) {
                        {"Xorg", "Xwayland", "gnome-shell", "kwin_", "gdm-", "sddm"});
 }
 
-// pid 1 and subreapers (systemd --user) adopt what lost its parent.
-bool adopts_orphans(const ProcessFacts& parent, pid_t pid) {
-  return pid <= 1 ||
-         is_one_of(parent.command, {"systemd", "init", "docker-init", "tini", "dumb-init"}) ||
-         is_variant_of(parent.command, {"containerd-shim"});
-}
-
 // A shell that a script or a command was given to is a job; one with nothing but options is where
 // somebody types.
 bool runs_a_script(const std::string& command) {
@@ -62,12 +55,31 @@ bool runs_a_script(const std::string& command) {
   });
 }
 
+bool is_shell(const ProcessFacts& process) {
+  return is_one_of(process.command, {"bash", "zsh", "fish", "sh", "dash", "ksh", "tcsh", "csh"});
+}
+
 // Shells, terminals and session leaders outlive what is started from them; being their child is no
 // sign of a job that waits.
 bool is_interactive(const ProcessFacts& parent) {
-  if (is_one_of(parent.command, {"bash", "zsh", "fish", "sh", "dash", "ksh", "tcsh", "csh"}))
-    return !runs_a_script(parent.command);
+  if (is_shell(parent)) return !runs_a_script(parent.command);
   return is_one_of(parent.command, {"tmux", "screen", "SCREEN", "sshd", "login", "su", "sudo"});
+}
+
+// `docker run image python train.py`, or a script that starts it: pid 1 is the job itself, and what
+// it started is not left over.
+bool is_a_job(const ProcessFacts& first) {
+  return is_variant_of(first.command, {"python"}) ||
+         is_one_of(first.command, {"torchrun", "accelerate", "deepspeed", "mpirun", "headroom"}) ||
+         (is_shell(first) && !is_interactive(first));
+}
+
+// pid 1 and subreapers (systemd --user) adopt what lost its parent.
+bool adopts_orphans(const ProcessFacts& parent, pid_t pid) {
+  const bool starts_a_system =
+      is_one_of(parent.command, {"systemd", "init", "docker-init", "tini", "dumb-init"}) ||
+      is_variant_of(parent.command, {"containerd-shim"});
+  return starts_a_system || (pid == 1 && !is_a_job(parent));
 }
 
 struct Parent {
@@ -82,7 +94,7 @@ Parent parent_of(const ProcessStat& process, const ProcessTable& processes) {
 }
 
 bool is_orphan(const Parent& parent) {
-  return parent.pid <= 1 || !parent.facts || adopts_orphans(*parent.facts, parent.pid);
+  return parent.pid < 1 || !parent.facts || adopts_orphans(*parent.facts, parent.pid);
 }
 
 void say(HolderReport& report, HolderClass holder_class, std::string why, std::string action) {
@@ -108,6 +120,10 @@ void classify_own(HolderReport& report, const ProcessStat& stat, const ProcessTa
     say(report, HolderClass::stopped, "it is stopped (Ctrl-Z or a debugger) and holds everything",
         "continue it (kill -CONT " + std::to_string(stat.identity.pid) +
             ") or end it: " + end_hint(report));
+  } else if (stat.identity.pid == 1) {
+    say(report, HolderClass::running,
+        "it is the first process of this container, its job: when it ends the container does",
+        "clear inside it, or stop the container");
   } else if (is_orphan(parent)) {
     say(report, HolderClass::orphan,
         "what started it is gone; a data loader or rank left behind looks like this, and so does a "
@@ -152,16 +168,9 @@ HolderReport report_on(const Card& card, const GpuProcess& process, const Proces
 }
 
 std::optional<HolderReport> unexplained(const Card& card) {
-  if (!card.memory || !card.processes) return {};
-  Bytes named{0};
-  bool all_known = true;
-  for (const GpuProcess& process : *card.processes) {
-    all_known = all_known && process.used.has_value();
-    named += process.used.value_or(Bytes{0});
-  }
-  const Bytes rest = card.memory->used - named;
-  if (!all_known || rest < kWorthNaming) return {};
-  HolderReport report{.card = card.uuid, .card_index = card.index, .used = rest};
+  const auto rest = unlisted_memory(card);
+  if (!rest) return {};
+  HolderReport report{.card = card.uuid, .card_index = card.index, .used = *rest};
   say(report, HolderClass::unattributed,
       card.processes->empty()
           ? "in use, and no process is listed: a job that ended a moment ago and is still being "
@@ -213,6 +222,18 @@ const char* to_string(HolderClass holder_class) {
   return kNames.at(static_cast<std::size_t>(holder_class));
 }
 
+std::optional<Bytes> unlisted_memory(const Card& card) {
+  // A MIG card's own figures are its slices' sum: naming them twice would count bytes twice.
+  if (!card.memory || !card.processes || card.mig_enabled) return {};
+  Bytes named{0};
+  for (const GpuProcess& process : *card.processes) {
+    if (!process.used) return {};
+    named += *process.used;
+  }
+  const Bytes rest = card.memory->used - named;
+  return rest < kWorthNaming ? std::nullopt : std::optional(rest);
+}
+
 std::vector<HolderReport> explain_holders(const Machine& machine, const ProcessTable& processes,
                                           bool search_harder) {
   std::vector<HolderReport> reports;
@@ -223,8 +244,7 @@ std::vector<HolderReport> explain_holders(const Machine& machine, const ProcessT
     std::stable_sort(on_card.begin(), on_card.end(), [](const auto& a, const auto& b) {
       return a.used.value_or(Bytes{0}) > b.used.value_or(Bytes{0});
     });
-    // A MIG card's own figures are its slices' sum: naming them twice would count bytes twice.
-    if (const auto rest = unexplained(card); rest && !card.mig_enabled) on_card.push_back(*rest);
+    if (const auto rest = unexplained(card)) on_card.push_back(*rest);
     reports.insert(reports.end(), on_card.begin(), on_card.end());
   }
   if (search_harder)
@@ -240,6 +260,7 @@ std::optional<std::string> reason_to_spare(const Machine& machine, const Process
   const auto facts = processes.facts(*now);
   if (!facts) return "it is gone already";
   if (facts->uid != ::geteuid()) return "it belongs to " + facts->user;
+  if (now->identity.pid == 1) return "it is the first process here: with it the container ends";
   if (now->cpu_ticks != earlier.cpu_ticks)
     return "it used the CPU while it was watched: it is at work";
   for (const Card& card : machine.cards)

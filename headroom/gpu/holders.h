@@ -40,6 +40,10 @@ struct HolderReport {
   std::string action;          // one sentence: what to do
 };
 
+// In use on the card beyond what its listed processes own. Nothing where the driver does not tell,
+// on a card that is cut into slices (they tell it), and for less than the driver's own bookkeeping.
+[[nodiscard]] std::optional<Bytes> unlisted_memory(const Card& card);
+
 // Every holder of every card, in the order of the cards, biggest first. `search_harder` also finds
 // processes of this user that have the driver open without being listed.
 [[nodiscard]] std::vector<HolderReport> explain_holders(const Machine& machine,

@@ -5,6 +5,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/gpu/holders.h"
 
 namespace headroom::gpu {
 namespace {
@@ -96,6 +97,9 @@ std::string shortage(const DeviceRequest& request, const Candidate& best, std::s
   text += "; best is " + label(*best.card) + " with " + to_string(best.usable) +
           " usable, short by " + to_string(*selection.shortfall);
   if (!selection.holders.empty()) text += "; held by " + names_of(selection.holders);
+  if (selection.unlisted)
+    text += (selection.holders.empty() ? "; held: " : ", and ") + to_string(*selection.unlisted) +
+            " by no listed process (headroom clean explains)";
   return text;
 }
 
@@ -168,6 +172,7 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
   } else if (best != rest.end()) {
     selection.shortfall = request.need - best->usable;
     selection.holders = holders_of(*best->card);
+    selection.unlisted = unlisted_memory(*best->card);
     selection.sentence = shortage(request, *best, fit.size(), selection);
   } else {
     selection.sentence = "need " + counted(request.count, "card") + " with " +

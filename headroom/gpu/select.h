@@ -45,6 +45,7 @@ struct Selection {
   bool cpu = false;                // no card; the CPU was allowed
   std::optional<Bytes> shortfall;  // what the best of the cards that do not do lacks; empty if done
   std::vector<Holder> holders;     // on that card, biggest first
+  std::optional<Bytes> unlisted;   // in use there by no listed process
   bool hopeless = false;           // waiting cannot help: too few cards, or none is large enough
   bool stale = false;              // nothing was decided, because all data was too old
   std::string sentence;            // why nothing was picked, or why the CPU was; empty otherwise

@@ -42,6 +42,26 @@ std::string describe(const Claim& claim) {
          shortened(claim.command) + ")";
 }
 
+std::vector<std::string> long_unused(const Look& look, WallTime now) {
+  std::vector<std::string> sentences;
+  for (const Claim& lease : look.before.leases) {
+    const Seconds age = now - lease.since;
+    if (age < kLongUnused || lease.shares.empty()) continue;
+    Bytes reserved{0};
+    bool is_unused = true;
+    for (const Share& share : lease.shares) {
+      reserved += share.reserved;
+      is_unused = is_unused && look.used.contains(share.card) &&
+                  unused_by(look, lease, share.card) == reserved_on(lease, share.card);
+    }
+    if (is_unused)
+      sentences.push_back(describe(lease) + " has reserved " + to_string(reserved) + " for " +
+                          duration_text(age) + " and uses none of it; headroom lease end " +
+                          lease.id);
+  }
+  return sentences;
+}
+
 std::string also_in_the_way(const Look& look, const std::vector<gpu::Uuid>& cards,
                             const std::string& id) {
   constexpr std::size_t kMost = 3;

@@ -18,6 +18,11 @@ namespace headroom::lease {
 // somebody else's, in another PID namespace.
 [[nodiscard]] std::string describe(const Claim& claim);
 
+// Leases that have reserved memory for an hour and use none of it now: a sentence each.
+inline constexpr Seconds kLongUnused{3600};
+[[nodiscard]] std::vector<std::string> long_unused(const Look& look,
+                                                   WallTime now = std::chrono::system_clock::now());
+
 // What the sentence of a selection does not know: who reserved what of these cards and does not use
 // it yet, how many are first, and the position in the line of the waiter with this identifier.
 // Empty if there is nothing to say.

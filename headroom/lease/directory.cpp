@@ -228,6 +228,25 @@ Place Directory::Turn::make_place(Waiter waiter, const Contents& now) const {
   return {waiter, file, folder_ / name};
 }
 
+void Directory::Turn::end_lease(const Claim& lease) const {
+  const fs::path path = folder_ / (lease.id + ".lease");
+  if (::geteuid() != 0 && ::geteuid() != lease.uid)
+    throw WriteError("[lease] lease " + lease.id + " is of " + user_name(lease.uid) +
+                     ", and only its owner or root may end it");
+  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0 && errno != ENOENT) fail(path, errno);
+  const bool is_it = file >= 0 && number_of(file) == lease.file;
+  // The name first: no reader is to see a lease with a line more.
+  const int error = is_it && ::unlink(path.c_str()) != 0 ? errno : 0;
+  if (is_it && error == 0) {
+    const std::string line = std::string(detail::kEndedBy) + user_name(::geteuid()) + "\n";
+    [[maybe_unused]] const ssize_t noted = ::write(file, line.data(), line.size());
+  }
+  if (file >= 0) ::close(file);
+  if (error != 0) fail(path, error);
+  if (!is_it) throw UsageError("[lease] lease " + lease.id + " has ended already");
+}
+
 std::vector<DeadFile> Directory::Turn::remove_dead(const Contents& now) const {
   std::vector<DeadFile> removed;
   for (const DeadFile& file : now.dead)

@@ -107,6 +107,11 @@ class Directory {
     [[nodiscard]] Lease make_lease(Claim claim, const Contents& now) const;
     [[nodiscard]] Place make_place(Waiter waiter, const Contents& now) const;
 
+    // Ends a lease that others hold: its file goes, and they read in it who did that. What its
+    // processes use stays theirs, and counts as a stranger's. Throws WriteError for a lease of
+    // another user (root may end any), UsageError if it has ended already.
+    void end_lease(const Claim& lease) const;
+
     // Removes what nobody holds, as far as this user may.
     std::vector<DeadFile> remove_dead(const Contents& now) const;
 

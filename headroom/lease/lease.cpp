@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "headroom/base/text.h"
 #include "headroom/lease/detail/locked_file.h"
 
 namespace headroom::lease {
@@ -43,6 +45,20 @@ Lease& Lease::operator=(Lease&& other) noexcept {
     file_ = std::move(other.file_);
   }
   return *this;
+}
+
+// Its file has lost its name, and the last line says by whom.
+std::optional<std::string> Lease::ended_by() const {
+  struct stat facts {};
+  if (descriptor_ < 0 || ::fstat(descriptor_, &facts) != 0 || facts.st_nlink > 0) return {};
+  constexpr off_t kMost = 256;
+  const off_t from = std::max<off_t>(0, facts.st_size - kMost);
+  std::array<char, kMost> tail{};
+  const ssize_t got = ::pread(descriptor_, tail.data(), tail.size(), from);
+  const std::string_view text(tail.data(), static_cast<std::size_t>(std::max<ssize_t>(0, got)));
+  const std::size_t at = text.rfind(detail::kEndedBy);
+  if (at == std::string_view::npos) return "somebody who removed its file";
+  return without_controls(std::string(trim(text.substr(at + detail::kEndedBy.size()))));
 }
 
 // A child that inherited the descriptor keeps the lease, so its file has to stay; whoever finds it

@@ -14,6 +14,7 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,8 @@ class Lease {
   [[nodiscard]] const Claim& claim() const { return claim_; }
   // Opened without O_CLOEXEC: a child that is started inherits it.
   [[nodiscard]] int descriptor() const { return descriptor_; }
+  // Who ended it from outside (Directory::Turn::end_lease); nothing while it holds.
+  [[nodiscard]] std::optional<std::string> ended_by() const;
 
  private:
   void end() noexcept;

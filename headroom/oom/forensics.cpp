@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kWidth = 80;
 constexpr std::size_t kMostHolders = 3, kMostMoments = 4, kBar = 40;
+// What the reader is to do stands at its end.
+constexpr std::size_t kReasonLines = 8;
 
 std::string right(const std::string& text, std::size_t width) {
   return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
@@ -32,10 +34,10 @@ std::string line(std::string_view text) {
   return fitted(text, kWidth) + "\n";
 }
 
-// Broken at blanks; what is longer than three lines is cut.
-std::string sentence(std::string_view text, std::string_view first = "") {
+// Broken at blanks, and cut where it is longer than `most` lines: evidence may be a page.
+std::string sentence(std::string_view text, std::string_view first = "", std::size_t most = 3) {
   std::string lines;
-  std::string whole = wrapped(fitted(text, 3 * kWidth - 20), first, "    ", kWidth);
+  std::string whole = wrapped(fitted(text, most * kWidth - 20), first, "    ", kWidth);
   whole.pop_back();
   for (const std::string_view part : split(whole, '\n')) lines += line(part);
   return lines;
@@ -60,9 +62,10 @@ std::string asked_sentence(const Forensics& forensics) {
   const Judgement& judgement = forensics.judgement;
   std::string text = judgement.asked ? "Asked for " + to_string(*judgement.asked)
                                      : "How much was asked for is not known";
-  if (judgement.free) text += "; free were " + to_string(*judgement.free);
-  if (judgement.total) text += " of " + to_string(*judgement.total);
-  if (forensics.limit) text += "; the job could have " + to_string(*forensics.limit);
+  if (judgement.free) text += "; " + to_string(*judgement.free);
+  if (judgement.free && judgement.total) text += " of " + to_string(*judgement.total);
+  if (judgement.free) text += " was free";
+  if (forensics.limit) text += "; the job may use " + to_string(*forensics.limit);
   return sentence(text + ".");
 }
 
@@ -129,32 +132,44 @@ std::string bar(const MemoryThen& moment, Bytes most) {
 }
 
 std::string seconds_text(Seconds seconds) {
-  return "-" + std::to_string(std::lround(seconds.count())) + " s";
+  const long whole = std::lround(seconds.count());
+  return whole == 0 ? "at the end" : std::to_string(whole) + " s";
 }
 
 std::string timeline(const std::vector<MemoryThen>& samples, Bytes most) {
-  if (samples.empty()) return {};
-  std::string text = line("Memory in use before the end (# this job, + others):");
+  // Too short for a sample that shows anything.
+  const bool seen = std::any_of(samples.begin(), samples.end(),
+                                [](const MemoryThen& moment) { return moment.used.count > 0; });
+  if (!seen) return {};
+  std::string text = line("Memory in use, so long before the end (# this job, + others):");
   for (const MemoryThen& sample : samples) most = std::max(most, sample.used);
   for (const MemoryThen& moment : moments(samples))
-    text += line("  " + right(seconds_text(moment.before_end), 8) + "  " +
+    text += line("  " + right(seconds_text(moment.before_end), 10) + "  " +
                  right(to_string(moment.used), 10) + "  " + bar(moment, most));
   return text;
 }
 
+// "batch 16 x 4 used 9.00 GiB".
 std::string tried_text(const TryThen& tried) {
-  std::string text;
-  if (tried.batch) text += "batch " + std::to_string(*tried.batch) + " ";
-  if (tried.batch && tried.accumulation) text += "x " + std::to_string(*tried.accumulation) + " ";
-  if (tried.peak) text += "(" + to_string(*tried.peak) + ") ";
-  return text + (tried.out_of_memory ? "did not fit" : "fitted");
+  std::vector<std::string> parts;
+  if (tried.batch)
+    parts.push_back("batch " + std::to_string(*tried.batch) +
+                    (tried.accumulation ? " x " + std::to_string(*tried.accumulation) : ""));
+  if (tried.peak) parts.push_back("used " + to_string(*tried.peak));
+  return join(parts, " ");
+}
+
+std::string last_try_text(const TryThen& tried) {
+  const std::string text = tried_text(tried);
+  const std::string end = tried.out_of_memory ? "did not fit" : "fitted";
+  return text + (text.empty() ? "" : tried.peak ? " and " : " ") + end;
 }
 
 std::string tries_lines(const std::vector<TryThen>& tries) {
   if (tries.empty()) return {};
   const auto fit = largest_fit(tries);
   const std::string text =
-      line("This try: " + tried_text(tries.back()) + "; " +
+      line("This try: " + last_try_text(tries.back()) + "; " +
            counted(static_cast<long long>(tries.size()), "attempt") + " so far.");
   if (!tries.back().batch) return text;
   return text +
@@ -168,7 +183,7 @@ std::string changes_line(const Forensics& forensics) {
                       std::to_string(change.to));
   if (!changes.empty()) return sentence("To change: " + join(changes, ", "));
   if (!forensics.why_no_change.empty())
-    return sentence("Nothing to change: " + forensics.why_no_change);
+    return sentence("Nothing to change: " + forensics.why_no_change, "", kReasonLines);
   return line("To change: a smaller batch, or a card with more free memory.");
 }
 

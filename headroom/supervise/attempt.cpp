@@ -42,11 +42,18 @@ Attempt run_attempt(Launch launch, const Place& place, const PlaceSearch& search
                   .checkpoint = {}};
   const oom::HostWatch host;
   Stall stall(orders.stall);
+  bool has_lease = place.lease.has_value();
   Job job(std::move(launch));
   attempt.end = job.run(kSampleInterval, [&](const Job& running) {
     const std::vector<pid_t> pids = running.pids();
     attempt.pids.insert(pids.begin(), pids.end());
     attempt.usage.note(search.known(), pids);
+    if (const auto by = has_lease ? place.lease->ended_by() : std::nullopt) {
+      has_lease = false;
+      if (listener.say)
+        listener.say("lease " + place.lease->claim().id + " was ended by " + *by +
+                     ": the command runs on, but what it does not use yet is not kept for it");
+    }
     const auto sentence = stall.look(running.last_output_at(), attempt.usage, pids);
     if (!sentence) return;
     if (listener.say) listener.say(*sentence);

@@ -173,7 +173,9 @@ void Job::State::carry() {
     last_output_at = Clock::now();
   });
   if (typed.interrupt) received = SIGINT;
-  if (typed.interrupt && !command_runs) pass_on(SIGINT);  // the terminal has no group any more
+  if (typed.interrupt && !streams->is_controlled()) stops->typed_interrupt();
+  // Where the job's terminal has no group, or none any more.
+  if (typed.interrupt && (!command_runs || !streams->is_controlled())) pass_on(SIGINT);
   if (typed.suspend && command_runs) stops->typed_suspend();
   streams->look_at_foreground();
 }
@@ -251,7 +253,7 @@ void Job::State::end_by_force() {
 
 Job::Job(Launch launch) {
   if (launch.command.empty())
-    throw UsageError(expectation("supervise", "a command", "none", "-- python train.py"));
+    throw UsageError("[supervise] no command given; try -- python train.py");
   state_ = std::make_unique<State>(std::move(launch));
 }
 

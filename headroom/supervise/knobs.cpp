@@ -263,6 +263,12 @@ std::string Knobs::name(Quantity quantity) const {
   return join(names, " and ");
 }
 
+std::string Knobs::setting(Quantity quantity, long long value) const {
+  const Place* first = state_->first_of(quantity);
+  const bool is_flag = first != nullptr && first->mapping.form == Form::flag;
+  return name(quantity) + (is_flag ? " " : "=") + std::to_string(value);
+}
+
 std::vector<std::string> Knobs::assumptions() const {
   return state_->assumptions;
 }

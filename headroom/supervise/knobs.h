@@ -41,6 +41,8 @@ class Knobs {
   [[nodiscard]] std::optional<long long> value(Quantity quantity) const;
   // How messages name it: "--batch-size", "config.yaml:training.batch_size".
   [[nodiscard]] std::string name(Quantity quantity) const;
+  // "--batch-size 32", "train.bs=32": how messages name a value in that place.
+  [[nodiscard]] std::string setting(Quantity quantity, long long value) const;
   // What was taken for granted, a sentence each.
   [[nodiscard]] std::vector<std::string> assumptions() const;
 

@@ -126,16 +126,16 @@ Aim by_figures(const std::vector<Tried>& tried) {
   const auto known = needs(tried);
   const double half = number(last.batch) / 2;
   const auto need = need_of(last);
-  if (!need)
-    return {half, "without figures of what it needs, half of " + std::to_string(last.batch)};
+  if (!need) return {half, "what it needs is not known, so half of " + std::to_string(last.batch)};
   const double limit = number(last.limit->count);
   Aim aim{kOfRatio * number(last.batch) * limit / *need,
-          std::to_string(last.batch) + " needed at least " + gib(*need) + " of " + gib(limit)};
+          "batch " + std::to_string(last.batch) + " needs at least " + gib(*need) + ", and " +
+              gib(limit) + " may be used"};
   const auto line = line_of(known);
   if (const auto room = room_on(line, limit); room && kOfLine * *room < aim.batch)
     aim = {kOfLine * *room, "by " + std::to_string(known.size()) + " tries it needs " +
                                 gib(line->fixed) + " and " + gib(line->per_sample) +
-                                " a sample, of " + gib(limit)};
+                                " a sample, and " + gib(limit) + " may be used"};
   return aim;
 }
 
@@ -150,13 +150,14 @@ Aim aim_for(const std::vector<Tried>& tried) {
   if (line_is_new) return aim;
   const double share = kShareAfterMisses[std::min(misses, kShareAfterMisses.size()) - 1];
   if (const double most = share * number(last.batch); most < aim.batch)
-    aim = {most, std::to_string(misses) + " tries ran out of memory, so at most " +
+    aim = {most, std::to_string(misses) + " tries ran out of memory, so at most batch " +
                      std::to_string(static_cast<long long>(most))};
   return aim;
 }
 
-std::string text_of(long long batch, long long accumulation) {
-  return std::to_string(batch) + " x " + std::to_string(accumulation);
+// What is trained with: "16 x 4", or "16" where nothing accumulates.
+std::string text_of(long long batch, std::optional<long long> accumulation) {
+  return std::to_string(batch) + (accumulation ? " x " + std::to_string(*accumulation) : "");
 }
 
 NextBatch none_below(long long bound, long long effective, long long min_batch) {
@@ -172,14 +173,14 @@ NextBatch none_below(long long bound, long long effective, long long min_batch) 
 }  // namespace
 
 NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
-                     long long first_accumulation, long long min_batch) {
+                     std::optional<long long> first_accumulation, long long min_batch) {
   check(first_batch, "a batch");
-  check(first_accumulation, "an accumulation");
+  check(first_accumulation.value_or(1), "an accumulation");
   check(min_batch, "a smallest batch");
   if (tried.empty() || !tried.back().out_of_memory)
     throw InternalError("[next_batch] expected a last try that ran out of memory");
-  const auto all = divisors(first_batch, first_accumulation);
-  const long long effective = first_batch * first_accumulation;
+  const auto all = divisors(first_batch, first_accumulation.value_or(1));
+  const long long effective = first_batch * first_accumulation.value_or(1);
   const long long bound = known_too_large(tried);
   auto lowest = std::lower_bound(all.begin(), all.end(), min_batch);
   const auto end = std::lower_bound(all.begin(), all.end(), bound);
@@ -187,10 +188,14 @@ NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
   const Aim aim = aim_for(tried);
   const auto above = std::upper_bound(lowest, end, static_cast<long long>(aim.batch));
   const long long batch = above == lowest ? *lowest : *std::prev(above);
+  const auto accumulation_of = [&](long long size) {
+    return first_accumulation ? std::optional(effective / size) : std::nullopt;
+  };
+  const long long last = tried.back().batch;
   return {.batch = batch,
-          .accumulation = effective / batch,
-          .why = aim.reason + ": " + text_of(batch, effective / batch) + " instead of " +
-                 text_of(tried.back().batch, effective / tried.back().batch)};
+          .accumulation = accumulation_of(batch),
+          .why = aim.reason + ": now " + text_of(batch, accumulation_of(batch)) + " instead of " +
+                 text_of(last, accumulation_of(last))};
 }
 
 NextBatch batch_up_to(long long most, long long first_batch, long long first_accumulation,

@@ -1,5 +1,5 @@
 // Which batch to try after an out-of-memory, so that the effective batch (batch x accumulation)
-// stays what it was.
+// stays what it was; without an accumulation the smaller batch is the effective one.
 #pragma once
 
 #include <optional>
@@ -22,16 +22,19 @@ struct Tried {
 };
 
 struct NextBatch {
-  std::optional<long long> batch, accumulation;  // empty: no smaller one is possible
-  std::string why;                               // one sentence, either way
+  std::optional<long long> batch;         // empty: no smaller one is possible
+  std::optional<long long> accumulation;  // empty also where nothing accumulates
+  std::string why;                        // one sentence, either way
 };
 
 // `tried` in their order, the last one out of memory. `first_batch` and `first_accumulation` are
-// the user's own. Never at or above a batch that ran out under a limit that was not smaller than
-// the last one's. From 4096 down to 1 in at most 8 tries, whatever the figures say.
-// Throws UsageError for values below 1 or above a thousand million.
+// the user's own; without an accumulation `why` speaks of the batch alone. Never at or above a
+// batch that ran out under a limit that was not smaller than the last one's. From 4096 down to 1 in
+// at most 8 tries, whatever the figures say. Throws UsageError for values below 1 or above a
+// thousand million.
 [[nodiscard]] NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
-                                   long long first_accumulation, long long min_batch);
+                                   std::optional<long long> first_accumulation,
+                                   long long min_batch);
 
 // The largest batch up to `most` that keeps the same effective batch: how to begin with what worked
 // before. Empty if that is below `min_batch`.

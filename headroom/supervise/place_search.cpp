@@ -4,6 +4,7 @@
 
 #include "headroom/base/text.h"
 #include "headroom/gpu/recent_ends.h"
+#include "headroom/lease/site.h"
 #include "headroom/lease/steady_source.h"
 
 namespace headroom::supervise {
@@ -39,7 +40,25 @@ PlaceSearch::PlaceSearch(const Orders& orders, const Listener& listener)
   directory_ = lease::Directory::open();
   for (const std::string& warning : directory_->warnings())
     if (listener.say) listener.say(warning);
+  const lease::Site site = lease::Site::read();
+  if (!site.trouble().empty() && listener.say)
+    listener.say(site.file().string() + " sets no limits: " + site.trouble());
   sampler_ = std::make_unique<gpu::Sampler>(lease::steady(gpu::make_source(orders.devices)));
+  find_outer();
+}
+
+void PlaceSearch::find_outer() {
+  const auto named = lease::named_outer_lease();
+  if (!named) return;
+  outer_ = lease::OuterLease::find(directory_->contents());
+  if (!outer_ && listener_.say)
+    listener_.say("HEADROOM_LEASE names lease " + *named +
+                  ", which has ended or belongs to another job; reserving anew");
+  const gpu::Machine machine = outer_ ? sampler_->fresh() : gpu::Machine{};
+  const bool of_others = !machine.silent && !machine.cards.empty() && !outer_->concerns(machine);
+  if (of_others) outer_.reset();
+  if (outer_ && listener_.say)
+    listener_.say("using lease " + *named + ", inside of which it was started");
 }
 
 gpu::Machine PlaceSearch::narrowed(gpu::Machine machine) const {
@@ -54,9 +73,7 @@ gpu::Machine PlaceSearch::fresh() {
   return on_cards() ? narrowed(sampler_->fresh()) : gpu::Machine{};
 }
 
-lease::Acquired PlaceSearch::acquire(const Wish& wish, const std::stop_token& cancel) {
-  const gpu::DeviceRequest request{
-      .need = wish.need, .count = orders_.count, .order = orders_.order};
+gpu::WaitOptions PlaceSearch::wait_options(const Wish& wish, const std::stop_token& cancel) const {
   gpu::WaitOptions wait;
   wait.timeout = wish.timeout;
   wait.interval = orders_.wait_interval;
@@ -64,8 +81,30 @@ lease::Acquired PlaceSearch::acquire(const Wish& wish, const std::stop_token& ca
   wait.cancel = cancel;
   wait.narrow = [this](gpu::Machine machine) { return narrowed(std::move(machine)); };
   wait.recent_ends = [](const gpu::Machine& machine) { return gpu::note_processes(machine); };
-  return lease::acquire(*directory_, *sampler_, request, wait, join(orders_.command, " "),
+  return wait;
+}
+
+lease::Acquired PlaceSearch::acquire(const Wish& wish, const std::stop_token& cancel) {
+  const gpu::DeviceRequest request{
+      .need = wish.need, .count = orders_.count.value_or(1), .order = orders_.order};
+  return lease::acquire(*directory_, *sampler_, request, wait_options(wish, cancel),
+                        join(orders_.command, " "),
                         wish.is_known ? lease::Amount::needed : lease::Amount::all_usable);
+}
+
+// The memory is the outer job's own: only for what it uses itself at the moment is waited.
+lease::Acquired PlaceSearch::within_outer(const Wish& wish, const std::stop_token& cancel) {
+  const gpu::Machine machine = fresh();
+  const gpu::DeviceRequest request{
+      .need = wish.is_known ? wish.need : Bytes{0},
+      .count = orders_.count.value_or(std::max(1, outer_->cards_of(machine))),
+      .order = orders_.order};
+  outer_->require({.need = orders_.need.value_or(Bytes{0}), .count = request.count}, machine);
+  gpu::WaitOptions wait = wait_options(wish, cancel);
+  wait.narrow = [this](gpu::Machine seen) {
+    return outer_->within(narrowed(std::move(seen)), directory_->contents());
+  };
+  return {.lease = {}, .wait = gpu::wait_for_gpu(*sampler_, request, wait)};
 }
 
 PlaceSearch::Answer PlaceSearch::find(const Wish& wish) {
@@ -75,12 +114,13 @@ PlaceSearch::Answer PlaceSearch::find(const Wish& wish) {
     return answer;
   }
   const Interrupt interrupt;
-  lease::Acquired acquired = acquire(wish, interrupt.token());
+  lease::Acquired acquired =
+      outer_ ? within_outer(wish, interrupt.token()) : acquire(wish, interrupt.token());
   answer.waited = acquired.wait.waited;
   if (interrupt.happened()) {
     answer.outcome = Outcome::cancelled;
     answer.exit_code = interrupt.exit_code();
-  } else if (acquired.lease) {
+  } else if (acquired.lease || (outer_ && !acquired.wait.selection.picked.empty())) {
     answer.place = Place{std::move(acquired.lease), std::move(acquired.wait.selection.picked)};
   } else {
     explain(acquired, answer);

@@ -17,6 +17,7 @@
 #include "headroom/base/interrupt.h"
 #include "headroom/gpu/cuda_order.h"
 #include "headroom/lease/acquire.h"
+#include "headroom/lease/outer_lease.h"
 #include "headroom/supervise/place.h"
 #include "headroom/supervise/supervisor.h"
 
@@ -40,7 +41,12 @@ class PlaceSearch {
     std::string sentence;
     Seconds waited{0};
   };
+  // Inside another `run` the place is that one's lease, and nothing is reserved. Throws UsageError
+  // if orders.need is more than that lease has.
   [[nodiscard]] Answer find(const Wish& wish);
+
+  // The lease of a `run` above this one, if that is where the job runs.
+  [[nodiscard]] const std::optional<lease::OuterLease>& outer() const { return outer_; }
 
   // A place is kept from one try to the next; what the last one used comes back in steps. Empty, or
   // the exit code of the signal that ended the wait.
@@ -53,7 +59,11 @@ class PlaceSearch {
  private:
   [[nodiscard]] bool on_cards() const { return sampler_ != nullptr; }
   [[nodiscard]] gpu::Machine narrowed(gpu::Machine machine) const;
+  void find_outer();
+  [[nodiscard]] gpu::WaitOptions wait_options(const Wish& wish,
+                                              const std::stop_token& cancel) const;
   lease::Acquired acquire(const Wish& wish, const std::stop_token& cancel);
+  lease::Acquired within_outer(const Wish& wish, const std::stop_token& cancel);
   void explain(const lease::Acquired& acquired, Answer& answer) const;
 
   const Orders& orders_;
@@ -61,6 +71,7 @@ class PlaceSearch {
   const gpu::CudaEnvironment environment_ = gpu::CudaEnvironment::current();
   std::optional<lease::Directory> directory_;
   std::unique_ptr<gpu::Sampler> sampler_;  // none on the CPU
+  std::optional<lease::OuterLease> outer_;
 };
 
 }  // namespace headroom::supervise

@@ -160,7 +160,7 @@ Report Supervision::run() {
 // What it used when it worked before, on any of the cards, however full they are now; nothing if
 // nobody knows. Never more than it had then: some programs take all there is.
 std::optional<Bytes> Supervision::remembered_need() {
-  if (!orders_.remember) return {};
+  if (!orders_.remember || search_.outer()) return {};
   std::optional<Bytes> need;
   for (const gpu::Card& card : search_.fresh().cards) {
     if (!card.memory) continue;
@@ -206,6 +206,7 @@ void Supervision::cancel(int exit_code) {
 
 // A place for the next try, or false with the report's end.
 bool Supervision::take_place() {
+  if (place_ && place_->lease && place_->lease->ended_by()) place_.reset();
   if (place_) {
     const auto cancelled = search_.wait_until_memory_is_back(*place_);
     if (cancelled) cancel(*cancelled);
@@ -367,9 +368,9 @@ void Supervision::remember(const Attempt& attempt) const {
 // ---- After it --------------------------------------------------------------------------------
 
 std::string Supervision::values_text() const {
-  std::string text = knobs_.name(Quantity::batch) + " " + std::to_string(batch_);
+  std::string text = knobs_.setting(Quantity::batch, batch_);
   if (knobs_.has(Quantity::accumulation))
-    text += ", " + knobs_.name(Quantity::accumulation) + " " + std::to_string(accumulation_);
+    text += ", " + knobs_.setting(Quantity::accumulation, accumulation_);
   return text;
 }
 
@@ -439,13 +440,11 @@ bool Supervision::smaller_batch() {
     report_.sentence = "out of memory, and " + why_batch_stays();
     return false;
   }
-  const NextBatch next =
-      next_batch(tried_, *first_batch_, first_accumulation_.value_or(1), orders_.min_batch);
+  const NextBatch next = next_batch(tried_, *first_batch_, first_accumulation_, orders_.min_batch);
   report_.sentence = "out of memory: " + next.why;
   if (!next.batch) return false;
   change(Quantity::batch, batch_, *next.batch);
-  if (knobs_.has(Quantity::accumulation))
-    change(Quantity::accumulation, accumulation_, *next.accumulation);
+  if (next.accumulation) change(Quantity::accumulation, accumulation_, *next.accumulation);
   say(cause_ + "; trying again with " + values_text() + ": " + next.why);
   report_.sentence.clear();
   room_needed_.reset();
@@ -456,7 +455,7 @@ bool Supervision::smaller_batch() {
 bool Supervision::roomier_place(const Attempt& attempt) {
   report_.outcome = Outcome::out_of_memory;
   const auto room = place_->room();
-  if (!room || attempt.judgement.verdict != oom::Verdict::gpu_oom) return false;
+  if (!room || search_.outer() || attempt.judgement.verdict != oom::Verdict::gpu_oom) return false;
   const Tried& last = tried_.back();
   room_needed_ = last.peak && last.asked ? *last.peak + *last.asked : *room + 1_MiB;
   place_.reset();

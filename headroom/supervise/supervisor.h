@@ -32,7 +32,7 @@ struct Orders {
   // Its place.
   gpu::Devices devices;
   std::optional<Bytes> need;  // on each card; empty: what it used before, else all that is usable
-  int count = 1;
+  std::optional<int> count;   // of cards; empty: 1, inside another `run` all that it has
   gpu::Order order = gpu::Order::most_free;
   bool by_uuid = false;  // name the cards to the command by UUID
   Seconds wait_timeout{3600};

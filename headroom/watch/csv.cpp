@@ -1,6 +1,8 @@
 #include "headroom/watch/csv.h"
 
+#include <array>
 #include <cmath>
+#include <ctime>
 
 #include "headroom/base/text.h"
 
@@ -15,10 +17,20 @@ std::string percent(std::optional<int> share) {
   return share ? std::to_string(*share) : "";
 }
 
+// "+01:00": files of several machines, and of a night when the clock is changed, can be told apart.
+std::string zone(WallTime when) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(when);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  std::array<char, 8> text{};
+  std::strftime(text.data(), text.size(), "%z", &parts);
+  return std::string(text.data()).insert(3, ":");
+}
+
 std::string card_fields(const gpu::Card& card, WallTime when, bool fresh) {
   const bool known = fresh && card.memory.has_value();
   const auto figure = [&](const auto& value) { return fresh ? value : std::nullopt; };
-  return join({local_timestamp(when), std::to_string(card.index), csv_field(card.name),
+  return join({local_timestamp(when) + zone(when), std::to_string(card.index), csv_field(card.name),
                percent(figure(card.utilization)), percent(figure(card.memory_utilization)),
                mib(known ? std::optional(card.memory->used) : std::nullopt),
                mib(known ? std::optional(card.memory->free) : std::nullopt)},

@@ -1,9 +1,12 @@
 #include "headroom/watch/prometheus.h"
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/json.h"
+#include "headroom/lease/describe.h"
 
 namespace headroom::watch {
 namespace {
@@ -77,6 +80,31 @@ bool is_fresh(const gpu::Card& card, Clock::time_point now) {
   return old && *old <= gpu::kFreshFor;
 }
 
+using ByUser = std::map<std::string, Bytes>;
+
+ByUser reserved_by_user(const gpu::Card& card, const lease::Contents& contents) {
+  ByUser reserved;
+  for (const lease::Claim& lease : contents.leases)
+    if (const Bytes share = reserved_on(lease, card.uuid); share.count > 0)
+      reserved[user_of(lease)] += share;
+  return reserved;
+}
+
+std::string line_of(const char* name, const std::string& labels, double value) {
+  return std::string(name) + (labels.empty() ? "" : "{" + labels + "}") + " " + number(value) +
+         "\n";
+}
+
+std::string reserved_series(const gpu::Machine& machine, const lease::Contents& contents) {
+  constexpr const char* kName = "headroom_lease_reserved_bytes";
+  std::string series;
+  for (const gpu::Card& card : machine.cards)
+    for (const auto& [user, reserved] : reserved_by_user(card, contents))
+      series += line_of(kName, labels_of(card) + ",user=" + label_value(user),
+                        static_cast<double>(reserved.count));
+  return series.empty() ? series : heading(kName, "Reserved by leases of one user.") + series;
+}
+
 std::string process_series(const gpu::Machine& machine, Clock::time_point now) {
   constexpr const char* kName = "headroom_gpu_process_memory_used_bytes";
   std::string text = heading(kName, "Memory of one process on one card.");
@@ -114,6 +142,29 @@ std::string prometheus_text(const gpu::Machine& machine, bool processes, Clock::
     text += heading("headroom_gpu_sample_age_seconds", "Time since the card last answered.") + ages;
   if (processes) text += process_series(machine, now);
   return text;
+}
+
+std::string prometheus_leases(const gpu::Machine& machine, const lease::Contents& contents,
+                              Clock::time_point now) {
+  constexpr const char* kUsable = "headroom_gpu_memory_usable_bytes";
+  constexpr const char* kUnused = "headroom_lease_unused_bytes";
+  std::string usable, unused;
+  for (const gpu::Card& card : machine.cards) {
+    if (!is_fresh(card, now) || card.mig_enabled) continue;
+    unused += line_of(kUnused, labels_of(card), static_cast<double>(card.promised.count));
+    if (const auto room = usable_now(card))
+      usable += line_of(kUsable, labels_of(card), static_cast<double>(room->count));
+  }
+  std::string text;
+  if (!usable.empty()) text += heading(kUsable, "What a job could reserve now.") + usable;
+  if (!unused.empty()) text += heading(kUnused, "Reserved by leases and not used yet.") + unused;
+  text += reserved_series(machine, contents);
+  const auto looking = std::count_if(contents.waiting.begin(), contents.waiting.end(),
+                                     [](const lease::Waiter& waiter) { return waiter.looking; });
+  text += heading("headroom_leases", "Leases of this machine.") +
+          line_of("headroom_leases", "", static_cast<double>(contents.leases.size()));
+  return text + heading("headroom_waiting_jobs", "Jobs that wait for memory.") +
+         line_of("headroom_waiting_jobs", "", static_cast<double>(looking));
 }
 
 }  // namespace headroom::watch

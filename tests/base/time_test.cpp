@@ -48,6 +48,9 @@ TEST(DurationText, GrowsCoarserWithTheTime) {
   EXPECT_EQ(duration_text(Seconds(12.4)), "12 s");
   EXPECT_EQ(duration_text(Seconds(200)), "3 m 20 s");
   EXPECT_EQ(duration_text(Seconds(7500)), "2 h 5 m");
+  // They read "60 m 0 s" and "94 m 24 s".
+  EXPECT_EQ(duration_text(Seconds(3600)), "1 h");
+  EXPECT_EQ(duration_text(Seconds(94 * 60 + 24)), "1 h 34 m");
   EXPECT_EQ(duration_text(Seconds(4 * 86400 + 3 * 3600 + 59)), "4 d 3 h");
 }
 

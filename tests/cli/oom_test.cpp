@@ -105,5 +105,17 @@ TEST(OomClassify, CanBeInterruptedWhileNothingComes) {
   EXPECT_EQ(running->wait().exit_code, 130);
 }
 
+TEST(OomClassify, ReadsAFileThatIsNamed) {
+  const World world;
+  std::ofstream(world.path("log"), std::ios::binary) << kLog;
+  const Outcome named = world.headroom({"oom", "classify", world.path("log")});
+  EXPECT_EQ(named.exit_code, 0);
+  EXPECT_EQ(named.out, classify(world, kLog).out);
+  const Outcome missing = world.headroom({"oom", "classify", world.path("nothing")});
+  EXPECT_EQ(missing.exit_code, 65);
+  EXPECT_THAT(missing.err, HasSubstr("No such file"));
+  EXPECT_EQ(world.headroom({"oom", "classify", world.path("")}).exit_code, 65) << "a folder";
+}
+
 }  // namespace
 }  // namespace headroom::testing

@@ -196,6 +196,8 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair(Arguments{}, "--need is required"),
         std::pair(Arguments{"--need", "10 apples"}, "expected a size such as 512MiB"),
         std::pair(Arguments{"--need", ""}, "expected a size"),
+        std::pair(Arguments{"--need", "10"}, "try 10GiB"),
+        std::pair(Arguments{"--need", "0"}, "--need: expected more than 0"),
         std::pair(Arguments{"--need", "1GiB", "--count", "0"}, "at least 1, received '0'"),
         std::pair(Arguments{"--need", "1GiB", "--count", "two"}, "--count"),
         std::pair(Arguments{"--need", "1GiB", "--order", "most-fre"}, "try most-free"),

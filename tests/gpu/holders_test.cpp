@@ -92,6 +92,31 @@ TEST(Holders, WhatLostItsParentIsAnOrphan) {
   }
 }
 
+// `docker run image python train.py`: PID 1 was called an orphan, and `clean` offered to end it,
+// which ends the container.
+TEST(Holders, TheFirstProcessOfAContainerIsItsJob) {
+  FakeProc proc;
+  proc.add({.pid = 1, .parent = 0, .command = "python train.py"});
+  proc.add({.pid = 30, .parent = 1, .command = "python loader.py"});
+  for (const pid_t pid : {1, 30}) {
+    const HolderReport report = report_of(proc.table(), listed(proc.table(), pid));
+    EXPECT_EQ(report.holder_class, HolderClass::running) << pid;
+    EXPECT_FALSE(contains(report.action, "--end")) << pid;
+    const auto stat = proc.table().stat(pid).value();
+    EXPECT_TRUE(reason_to_spare(machine_with({}), proc.table(), stat)) << pid;
+  }
+}
+
+// What a keeper adopts has lost its own launcher: `docker run -d image sleep infinity`.
+TEST(Holders, AContainersKeeperAdoptsOrphans) {
+  for (const char* keeper : {"sleep infinity", "/sbin/init", "bash"}) {
+    FakeProc proc;
+    proc.add({.pid = 1, .parent = 0, .command = keeper});
+    proc.add({.pid = 30, .parent = 1, .command = "python train.py"});
+    EXPECT_EQ(class_of(proc.table(), 30), HolderClass::orphan) << keeper;
+  }
+}
+
 // A shell that starts a job and ends leaves it to whoever collects orphans here.
 TEST(Holders, ARealOrphanIsOne) {
   const CommandResult started =

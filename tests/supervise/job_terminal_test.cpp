@@ -279,7 +279,40 @@ TEST(JobInATerminal, TakesTheKeysWhenItComesToTheForeground) {
   EXPECT_EQ(screen.exit_code(), 0);
 }
 
+// The shell's line editor had the terminal when the job was started, and the job got its modes:
+// what was typed after `fg` went nowhere, Enter ended no line.
+TEST(JobInATerminal, HasUsualModesThoughALineEditorHadTheTerminal) {
+  Screen screen(shell(
+      "set -m; stty -icanon -echo -icrnl; $JOB -- sh -c 'echo started; read x; echo got $x' & "
+      "read go; stty icanon echo icrnl; fg; echo over $?"));
+  ASSERT_TRUE(screen.shows("started"));
+  screen.type("\n");
+  ASSERT_TRUE(screen.becomes_raw());
+  screen.type("key\r");
+  EXPECT_TRUE(screen.shows("got key"));
+  EXPECT_TRUE(screen.shows("over 0"));
+  EXPECT_EQ(screen.exit_code(), 0);
+}
+
 // ---- Only some streams are terminals
+
+// `seq 500 | headroom run -- less`: the pager asks the terminal of its messages for keys, and got
+// neither these nor Ctrl-C.
+TEST(JobInATerminal, APagerBehindAPipeGetsKeysAndCtrlC) {
+  Screen screen(
+      shell("set -m; echo text | $JOB -- sh -c 'read x; t=$(tty <&2); trap \"echo struck\" INT; "
+            "stty -icanon -echo <$t; echo $x; dd bs=1 count=1 <$t 2> /dev/null; echo; "
+            "echo then $(dd bs=1 count=1 <$t 2> /dev/null); stty icanon echo <$t'; echo over $?"));
+  ASSERT_TRUE(screen.shows("text"));
+  ASSERT_TRUE(screen.becomes_raw());
+  screen.type("\x03");
+  ASSERT_TRUE(screen.shows("struck"));
+  screen.type("G");
+  EXPECT_TRUE(screen.shows("then G"));
+  EXPECT_TRUE(screen.shows("over 0"));
+  EXPECT_EQ(screen.exit_code(), 0);
+  EXPECT_TRUE(screen.is_as_before());
+}
 
 TEST(JobInATerminal, LeavesTheTerminalToTheOthersOfAPipeline) {
   Screen screen(

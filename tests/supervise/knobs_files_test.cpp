@@ -14,6 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class KnobsFiles : public ::testing::Test {
  protected:
@@ -119,6 +120,10 @@ TEST_F(KnobsFiles, WhatReadersDoNotAgreeOnIsRefused) {
   EXPECT_THAT(refusal("a: {b: 64\n"), HasSubstr("input: "));
   EXPECT_THAT(refusal("a: *none\n"), HasSubstr("input: "));
   EXPECT_THAT(refusal(""), HasSubstr("an empty file"));
+  // It said "received a file without it".
+  EXPECT_THAT(refusal("d: &d {b: 64}\na: *d\n"), HasSubstr("an alias on the way to it"));
+  // A key that stands nowhere was said to be merged from somewhere.
+  EXPECT_THAT(refusal("d: &d {c: 2}\na:\n  <<: *d\n"), Not(HasSubstr("merged from")));
   EXPECT_THAT(refusal("a: &x [*x]\n"), HasSubstr("without it")) << "a circle";
   EXPECT_THAT(refusal(std::string(100000, '[')), HasSubstr("input: "));
 }

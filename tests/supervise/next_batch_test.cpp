@@ -40,8 +40,16 @@ TEST(NextBatch, KeepsTheEffectiveBatchExactly) {
   const NextBatch next = next_batch({ran_out(48, 20_GiB, 20_GiB, 24_GiB)}, 48, 2, 1);
   EXPECT_EQ(next.batch, 24);  // 0.9 x 48 x 24/40 is 25.9
   EXPECT_EQ(next.accumulation, 4);
-  EXPECT_THAT(next.why, HasSubstr("48 needed at least 40.00 GiB of 24.00 GiB"));
+  EXPECT_THAT(next.why, HasSubstr("batch 48 needs at least 40.00 GiB, and 24.00 GiB may be used"));
   EXPECT_THAT(next.why, HasSubstr("24 x 4 instead of 48 x 2"));
+}
+
+// It said "16 x 4 instead of 32 x 2" of a program that accumulates nothing.
+TEST(NextBatch, WithoutAnAccumulationItSpeaksOfTheBatchAlone) {
+  const NextBatch next = next_batch({ran_out(64), ran_out(32)}, 64, {}, 1);
+  EXPECT_EQ(next.batch, 16);
+  EXPECT_FALSE(next.accumulation);
+  EXPECT_THAT(next.why, ::testing::EndsWith(": now 16 instead of 32"));
 }
 
 TEST(NextBatch, WithoutFiguresItHalves) {

@@ -174,6 +174,22 @@ TEST(Stall, WithoutCardsTheProcessorsWorkCounts) {
   EXPECT_THAT(looker.look(41, 80), IsEmpty()) << "it has worked";
 }
 
+// `--stall 1s --end-stalled -- sleep 30` slept to its end on simulated cards: they tell no
+// activity.
+TEST(Stall, OnSimulatedCardsTheProcessorsWorkCounts) {
+  gpu::Machine simulated = machine(9_GiB);
+  simulated.simulated = true;
+  Usage usage({busy()});
+  usage.note(simulated, {kTrainer});
+  const auto start = Clock::now();
+  Stall stall(Seconds(3), start);
+  for (const double second : {1, 2})
+    EXPECT_FALSE(stall.look(start, usage, {}, after(start, second)));
+  const auto said = stall.look(start, usage, {}, after(start, 4));
+  ASSERT_TRUE(said);
+  EXPECT_THAT(*said, HasSubstr("its processes have done nothing"));
+}
+
 TEST(Stall, NobodyAskedForIt) {
   Stall stall({});
   EXPECT_FALSE(stall.look(Clock::now() - std::chrono::hours(9), Usage({}), {}));

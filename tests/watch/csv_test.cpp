@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <ctime>
+
 #include "headroom/base/text.h"
 #include "tests/watch/machines.h"
 
@@ -51,10 +54,23 @@ TEST(CsvHeader, IsTheContractsToTheLetter) {
             "memory.free [MiB],pid,process,process.used [MiB]\n");
 }
 
+// Local times without their zone could not be compared with another machine's.
+TEST(CsvRows, NameTheZoneOfTheirTime) {
+  const char* before = std::getenv("TZ");
+  const std::string saved = before == nullptr ? "" : before;
+  ::setenv("TZ", "XYZ-05:30", 1);
+  ::tzset();
+  const std::string when = fields_of(lines_of(csv_rows(two_cards(kNow), kWhen, false, kNow))[0])[0];
+  before == nullptr ? ::unsetenv("TZ") : ::setenv("TZ", saved.c_str(), 1);
+  ::tzset();
+  EXPECT_TRUE(when.ends_with("+05:30")) << when;
+}
+
 TEST(CsvRows, HaveOneLineACardAndEmptyFieldsForTheUnknown) {
   const auto lines = lines_of(csv_rows(two_cards(kNow), kWhen, false, kNow));
   ASSERT_EQ(lines.size(), 2U);
-  const std::string when = local_timestamp(kWhen);
+  const std::string when = fields_of(lines[0])[0];
+  EXPECT_EQ(when.substr(0, 23), local_timestamp(kWhen));
   EXPECT_EQ(lines[0], when + ",0,NVIDIA GeForce RTX 4090,37,12,10240,14036");
   EXPECT_EQ(lines[1], when + ",1,unknown GPU,,,,");
 }

@@ -191,5 +191,29 @@ TEST(PrometheusText, HasNoSampleForAMachineWithoutCards) {
   EXPECT_TRUE(read(gpu::Machine{}).samples.empty());
 }
 
+// An administrator saw memory, and nothing of leases and who waits for them.
+TEST(PrometheusLeases, TellWhatIsReservedAndWhoWaits) {
+  gpu::Machine machine = two_cards(kNow);
+  machine.cards[0].promised = 3_GiB;
+  lease::Contents contents;
+  lease::Claim claim;
+  claim.user = "alice";
+  claim.shares = {{machine.cards[0].uuid, 8_GiB}};
+  contents.leases = {claim, claim};
+  contents.waiting.resize(2);
+  contents.waiting[1].looking = false;
+  const Reader text(prometheus_leases(machine, contents, kNow));
+  const auto reserved = text.named("headroom_lease_reserved_bytes");
+  ASSERT_EQ(reserved.size(), 1U);
+  EXPECT_EQ(reserved[0].value, (16_GiB).count);
+  EXPECT_EQ(reserved[0].labels.at("user"), "alice");
+  EXPECT_EQ(reserved[0].labels.at("index"), "0");
+  EXPECT_EQ(text.named("headroom_lease_unused_bytes")[0].value, (3_GiB).count);
+  EXPECT_EQ(text.named("headroom_gpu_memory_usable_bytes")[0].value,
+            (machine.cards[0].memory->free - 3_GiB).count);
+  EXPECT_EQ(text.named("headroom_leases")[0].value, 2);
+  EXPECT_EQ(text.named("headroom_waiting_jobs")[0].value, 1) << "one that is stopped waits not";
+}
+
 }  // namespace
 }  // namespace headroom::watch

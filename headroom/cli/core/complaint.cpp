@@ -6,10 +6,13 @@
 namespace headroom::cli {
 namespace {
 
-// "[parse_bytes] expected ..." names a function, which means nothing to who typed a command.
+// "[parse_bytes] expected ..." names a function, which means nothing to who typed a command; of
+// "[--need] expected ..." the option stays.
 std::string without_function(const std::string& what) {
   const std::size_t end = what.starts_with("[") ? what.find("] ") : std::string::npos;
-  return end == std::string::npos ? what : what.substr(end + 2);
+  if (end == std::string::npos) return what;
+  const bool is_option = what.starts_with("[--");
+  return (is_option ? what.substr(1, end - 1) + ": " : "") + what.substr(end + 2);
 }
 
 // What LibTorch throws goes on with a list of functions.

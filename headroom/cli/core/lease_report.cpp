@@ -58,7 +58,17 @@ std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& room
   if (best == nullptr)
     return lease::is_this_pid_namespace(waiter.pid_namespace) ? waiter.why
                                                               : "its cards were not looked at";
-  std::string text = "best is " + name_of(machine, *best) + " with " + to_string(most) + " usable";
+  const auto found =
+      std::count_if(waiter.wish.cards.begin(), waiter.wish.cards.end(), [&](const auto& card) {
+        const auto room = rooms.find(card);
+        return room != rooms.end() && room->second >= waiter.wish.need;
+      });
+  const std::string of_gang =
+      waiter.wish.count > 1
+          ? std::to_string(found) + " of " + counted(waiter.wish.count, "card") + " found; "
+          : "";
+  std::string text =
+      of_gang + "best is " + name_of(machine, *best) + " with " + to_string(most) + " usable";
   if (most < waiter.wish.need) return text + ", short by " + to_string(waiter.wish.need - most);
   return text + ", and too few cards have that much";
 }
@@ -116,6 +126,7 @@ LeaseReport report_leases(const std::string& gpus, bool with_holders) {
   const lease::Contents& now = report.look.leases;
   report.warnings = now.warnings;
   const lease::Look seen = lease::look_at(report.look.machine, now);
+  for (const std::string& sentence : long_unused(seen)) report.warnings.push_back(sentence);
   std::map<std::string, std::vector<pid_t>> holders;
   if (with_holders) holders = lease::descriptor_holders(now.leases);
   for (const lease::Claim& claim : now.leases) {
@@ -160,7 +171,7 @@ Json document(const LeaseReport& report) {
 }
 
 std::string lease_table(const LeaseReport& report, const Terminal& terminal) {
-  if (report.leases.empty()) return "Nobody has a lease.\n";
+  if (report.leases.empty()) return "There are no leases.\n";
   std::vector<std::vector<std::string>> rows;
   for (const LeaseRow& row : report.leases)
     rows.push_back({row.card_index ? std::to_string(*row.card_index) : short_text(row.card),
@@ -179,7 +190,7 @@ std::string lease_table(const LeaseReport& report, const Terminal& terminal) {
 }
 
 std::string waiting_table(const LeaseReport& report, const Terminal& terminal) {
-  if (report.waiting.empty()) return "Nobody waits.\n";
+  if (report.waiting.empty()) return "No job waits.\n";
   std::vector<std::vector<std::string>> rows;
   std::string whys;
   const int width = terminal.is_terminal ? terminal.width - 1 : 100;

@@ -2,6 +2,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/lease/describe.h"
 #include "headroom/lease/ledger.h"
 #include "headroom/watch/gpus_json.h"
 
@@ -34,6 +35,9 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   if (!whole.simulated) look.cuda = cuda_view(whole, environment);
   look.warnings = watch::data_warnings(whole);
   for (const std::string& warning : look.leases.warnings) look.warnings.push_back(warning);
+  if (!look.leases.leases.empty())
+    for (const std::string& sentence : long_unused(lease::look_at(whole, look.leases)))
+      look.warnings.push_back(sentence);
   for (const std::string& warning : look.cuda.warnings) look.warnings.push_back(warning);
   if (!look.cuda.why_empty.empty()) look.warnings.push_back(look.cuda.why_empty);
   // What is shown is what is there: only a list of cards narrows it.

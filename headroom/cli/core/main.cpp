@@ -34,6 +34,16 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return close ? "; did you mean '" + *close + "'?" : "";
 }
 
+// "Could not convert: --count = two": what was expected is not said.
+std::optional<std::string> unreadable_number(const CLI::ParseError& error) {
+  constexpr std::string_view kBegin = "Could not convert: ";
+  const std::string what = error.what();
+  const std::size_t equals = what.find(" = ");
+  if (!what.starts_with(kBegin) || equals == std::string::npos) return {};
+  return what.substr(kBegin.size(), equals - kBegin.size()) + ": expected a number, received '" +
+         what.substr(equals + 3) + "'";
+}
+
 // CLI11's own sentences name neither the nearest command nor the nearest option.
 ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App* command = &app;
@@ -56,7 +66,19 @@ ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
                       kUsage);
     return complain("unexpected argument '" + word + "' (" + help + ")", kUsage);
   }
-  return complain(std::string(error.what()) + " (" + help + ")", kUsage);
+  const std::string sentence = unreadable_number(error).value_or(error.what());
+  return complain(sentence + " (" + help + ")", kUsage);
+}
+
+// `headroom help`, `headroom help run`: as --help is said elsewhere.
+std::vector<char*> with_help_as_option(int argc, char** argv) {
+  static char option[] = "--help";
+  std::vector<char*> words(argv, argv + argc);
+  if (argc < 2 || std::string_view(argv[1]) != "help") return words;
+  words.erase(words.begin() + 1);
+  words.resize(std::min<std::size_t>(words.size(), 3));  // a command, perhaps of a group
+  words.push_back(option);
+  return words;
 }
 
 // The first word that is no option: the command, known or not.
@@ -103,6 +125,8 @@ ExitCode run(int argc, char** argv) {
   add_gpus(registry);
   add_pick(registry);
   add_run(registry);
+  add_attach(registry);
+  add_history(registry);
   add_log(registry);
   add_queue(registry);
   add_who(registry);
@@ -140,8 +164,14 @@ ExitCode run(int argc, char** argv) {
 }
 
 }  // namespace
+
+int headroom_main(int argc, char** argv) {
+  std::vector<char*> words = with_help_as_option(argc, argv);
+  return run(static_cast<int>(words.size()), words.data());
+}
+
 }  // namespace headroom::cli
 
 int main(int argc, char** argv) {
-  return headroom::cli::run(argc, argv);
+  return headroom::cli::headroom_main(argc, argv);
 }

@@ -11,6 +11,9 @@
 
 namespace headroom::lease::detail {
 
+// Begins the line that is added to a lease's file when it is ended from outside.
+inline constexpr std::string_view kEndedBy = "ended by ";
+
 // Whether somebody holds the write lock; where that is not told he does. False for what does not
 // exist or may not be read.
 [[nodiscard]] bool is_locked(int descriptor);

@@ -42,7 +42,13 @@ class Finder {
                      " that can be changed alone, received " + what);
   }
   [[noreturn]] void refuse_missing() const {
-    std::string to_try = merges_ ? "the place that it is merged from (<<)" : "";
+    if (behind_alias_)
+      refuse("an alias on the way to it (*); try the place that the alias refers to (&)");
+    const bool may_be_merged =
+        merges_ && std::any_of(events_.begin(), events_.end(), [&](const Event& event) {
+          return event.kind == Event::scalar && event.text == parts_.back();
+        });
+    std::string to_try = may_be_merged ? "the place that it is merged from (<<)" : "";
     if (const auto meant = nearest(parts_.back(), names_); meant && to_try.empty())
       to_try = "the key '" + *meant + "'";
     throw UsageError(
@@ -78,6 +84,7 @@ class Finder {
     const Event& event = events_[node];
     shared = shared || is_shared(event);
     if (part == parts_.size()) return found_.push_back({node, shared});
+    if (event.kind == Event::alias) behind_alias_ = true;
     if (event.kind == Event::list) find_in_list(node, part, shared);
     if (event.kind == Event::map) find_in_map(node, part, shared);
   }
@@ -214,6 +221,7 @@ class Finder {
   std::vector<Found> parents_;      // the maps that the last key could stand in
   std::vector<std::string> names_;  // of the keys there
   bool merges_ = false;
+  bool behind_alias_ = false;
 };
 
 }  // namespace

@@ -3,11 +3,28 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 
 namespace headroom::supervise {
+
+namespace {
+
+// As a program finds a terminal: lines, echo and signals.
+void make_usual(termios& modes) {
+  modes.c_iflag |= ICRNL;
+  modes.c_oflag |= OPOST | ONLCR;
+  modes.c_lflag |= ICANON | ECHO | ISIG | IEXTEN;
+}
+
+}  // namespace
+
+bool is_foreground_of(int terminal) {
+  const pid_t group = ::tcgetpgrp(terminal);
+  return group < 0 || group == ::getpgrp();
+}
 
 std::optional<PseudoTerminal> open_pseudo_terminal(int like, bool plain_output) {
   PseudoTerminal made;
@@ -21,6 +38,7 @@ std::optional<PseudoTerminal> open_pseudo_terminal(int like, bool plain_output) 
   if (!made.jobs.is_open()) return {};
   termios modes{};
   if (::tcgetattr(like, &modes) == 0) {
+    if (!is_foreground_of(like)) make_usual(modes);
     if (plain_output) modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);
     ::tcsetattr(made.jobs.get(), TCSANOW, &modes);
   }

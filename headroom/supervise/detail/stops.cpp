@@ -36,7 +36,14 @@ void signal_our_group(int signal) {
 void Stops::typed_suspend() {
   if (!streams_.command_has_keys()) return;  // a shell in there looks after its own jobs
   typed_ = true;
-  stop_soon();
+  if (streams_.is_controlled()) return stop_soon();
+  asked_ = true;
+  ::kill(-group_, SIGTSTP);
+}
+
+// As the kernel would: to all of the pipeline.
+void Stops::typed_interrupt() {
+  signal_our_group(SIGINT);
 }
 
 void Stops::asked_to_suspend() {

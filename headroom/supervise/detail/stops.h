@@ -23,6 +23,7 @@ class Stops {
       : group_(group), streams_(streams), signals_(signals) {}
 
   void typed_suspend();     // Ctrl-Z went to the job's terminal
+  void typed_interrupt();   // Ctrl-C, and the job's terminal is none that makes a signal of it
   void asked_to_suspend();  // we got SIGTSTP
   void asked_to_go_on();    // we got SIGCONT
   // The command stopped by this signal. Returns when both go on again.

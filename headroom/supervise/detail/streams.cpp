@@ -23,17 +23,28 @@ bool are_same_file(int a, int b) {
          one.st_ino == other.st_ino;
 }
 
-// Also where the terminal knows no job control.
-bool is_foreground_of(int terminal) {
-  const pid_t group = ::tcgetpgrp(terminal);
-  return group < 0 || group == ::getpgrp();
+Descriptor our_terminal() {
+  return Descriptor(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
+}
+
+// Behind a pipe, in front of a person.
+bool is_last_of_pipeline(int output) {
+  return !is_terminal(STDIN_FILENO) && is_terminal(output);
+}
+
+int output_of_ours(bool output_to_error) {
+  return output_to_error ? STDERR_FILENO : STDOUT_FILENO;
 }
 
 }  // namespace
 
 Streams::Streams(const ClosedStreams& closed, bool output_to_error)
-    : closed_(closed), raw_(STDIN_FILENO) {
-  const int output = output_to_error ? STDERR_FILENO : STDOUT_FILENO;
+    : closed_(closed),
+      our_terminal_(is_last_of_pipeline(output_of_ours(output_to_error)) ? our_terminal()
+                                                                         : Descriptor()),
+      keys_(our_terminal_.is_open() ? our_terminal_.get() : STDIN_FILENO),
+      raw_(keys_) {
+  const int output = output_of_ours(output_to_error);
   const bool two_ways = is_terminal(STDIN_FILENO) && is_terminal(output);
   shown_on_ = is_terminal(output) ? output : STDERR_FILENO;
   if (is_terminal(shown_on_)) terminal_ = open_pseudo_terminal(shown_on_, !two_ways);
@@ -41,10 +52,9 @@ Streams::Streams(const ClosedStreams& closed, bool output_to_error)
   if (terminal_)
     copiers_.emplace_back(Descriptor(::fcntl(terminal_->ours.get(), F_DUPFD_CLOEXEC, 3)),
                           shown_on_);
-  if (controlled_) {
-    standard_[0] = terminal_->jobs.get();
-    keyboard_.emplace(STDIN_FILENO, terminal_->ours.get());
-  }
+  if (controlled_) standard_[0] = terminal_->jobs.get();
+  if (terminal_ && (controlled_ || our_terminal_.is_open()))
+    keyboard_.emplace(keys_, terminal_->ours.get());
   connect_output(STDOUT_FILENO, output);
   if (terminal_ && is_terminal(STDERR_FILENO))
     connect_output(STDERR_FILENO, STDERR_FILENO);
@@ -141,21 +151,33 @@ Unwritten Streams::unwritten() const {
 
 // ---- The terminal
 
+bool Streams::wants_keys() const {
+  termios modes{};
+  return controlled_ || (terminal_ && ::tcgetattr(terminal_->ours.get(), &modes) == 0 &&
+                         (modes.c_lflag & ICANON) == 0);
+}
+
 void Streams::look_at_foreground() {
-  if (!controlled_ || raw_.is_raw() || !is_foreground_of(STDIN_FILENO)) return;
+  if (!keyboard_) return;
+  if (raw_.is_raw()) {
+    if (!wants_keys()) raw_.leave();
+    return;
+  }
+  if (!wants_keys() || !is_foreground_of(keys_)) return;
   raw_.enter();
   copy_size();
 }
 
 void Streams::after_a_stop() {
-  if (raw_.is_raw() && !is_foreground_of(STDIN_FILENO)) raw_.forget();
+  if (raw_.is_raw() && !is_foreground_of(keys_)) raw_.forget();
   raw_.renew();
   look_at_foreground();
   copy_size();
 }
 
 bool Streams::command_has_keys() const {
-  return controlled_ && ::tcgetpgrp(terminal_->ours.get()) == group_;
+  if (!controlled_) return raw_.is_raw();
+  return ::tcgetpgrp(terminal_->ours.get()) == group_;
 }
 
 void Streams::copy_size() {
@@ -163,9 +185,9 @@ void Streams::copy_size() {
 }
 
 bool Streams::lend() {
-  if (!our_terminal_.is_open())
-    our_terminal_ = Descriptor(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!our_terminal_.is_open()) our_terminal_ = our_terminal();
   if (!our_terminal_.is_open()) return false;
+  if (!controlled_) raw_.leave();
   const pid_t now = ::tcgetpgrp(our_terminal_.get());
   lent_ = now == group_ || (now == ::getpgrp() && ::tcsetpgrp(our_terminal_.get(), group_) == 0);
   return lent_;

@@ -6,6 +6,8 @@
 // what is typed here is typed there (our terminal is raw meanwhile). Otherwise the job keeps our
 // input and our terminal as it would have them as a background group of ours, because others may
 // share that terminal (`... | less`): it gets it lent when it asks for it (SIGTTIN, SIGTTOU).
+// A pager behind a pipe (`seq 500 | headroom run -- less`) may ask the pseudo-terminal of its
+// output instead: while its modes are those of a program that wants each key, keys go there.
 #pragma once
 
 #include <sys/types.h>
@@ -52,8 +54,8 @@ class Streams {
   // Keys are the job's where the terminal is ours: now, or when a shell gives it to us.
   void look_at_foreground();
   void after_a_stop();  // of ours
-  [[nodiscard]] bool waits_for_foreground() const { return controlled_ && !raw_.is_raw(); }
-  // The foreground group of the job's terminal is the command's own.
+  [[nodiscard]] bool waits_for_foreground() const { return keyboard_ && !raw_.is_raw(); }
+  // What is typed is the command's own: of a terminal that it controls, it is the foreground group.
   [[nodiscard]] bool command_has_keys() const;
   void copy_size();
   // Lends our terminal to the job's group; false if it is not ours to lend.
@@ -63,6 +65,7 @@ class Streams {
 
  private:
   void hang_up();
+  [[nodiscard]] bool wants_keys() const;
   void connect_output(int stream, int sink);
   [[nodiscard]] int opened_pipe(int sink);
 
@@ -73,9 +76,10 @@ class Streams {
   std::deque<Copier> copiers_;
   bool controlled_ = false;
   int shown_on_ = -1;  // where the pseudo-terminal's output goes
+  Descriptor our_terminal_;
+  const int keys_;  // where they are typed
   RawTerminal raw_;
   std::optional<Keyboard> keyboard_;
-  Descriptor our_terminal_;
   pid_t group_ = 0;
   bool lent_ = false;
   bool end_expected_ = false;

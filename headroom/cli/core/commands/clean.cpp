@@ -10,6 +10,7 @@
 #include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/leftovers.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
@@ -142,8 +143,9 @@ std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& 
   for (const auto& report : reports) out += holder_text(report, terminal);
   if (reports.empty()) {
     const std::string& why = look.machine.why_no_driver;
-    out += why.empty() ? "Nobody holds GPU memory.\n" : "Who holds GPU memory is not known.\n";
+    out += why.empty() ? "No process holds GPU memory.\n" : "Who holds GPU memory is not known.\n";
   }
+  if (const std::string leases = leases_at_a_glance(look); !leases.empty()) out += leases + "\n";
   for (const std::string& warning : look.warnings)
     out += std::string(terminal.warning()) + " " + warning + "\n";
   return out;

@@ -1,9 +1,8 @@
 // `headroom fit`: the largest batch, or the longest sequence, that a card takes.
 #include <nlohmann/json.hpp>
 
-#include "headroom/base/bytes.h"
+#include "headroom/base/amount.h"
 #include "headroom/base/error.h"
-#include "headroom/base/text.h"
 #include "headroom/cli/core/engine.h"
 #include "headroom/cli/core/model_request.h"
 #include "headroom/cli/core/python_step.h"
@@ -19,15 +18,10 @@ struct Options {
   std::optional<std::int64_t> at_most;
 };
 
-// A share below 1, or bytes.
 Json margin_from(const std::string& text) {
-  const auto share = to_number(text);
-  if (share && *share < 1) {
-    if (*share < 0)
-      throw UsageError(expectation("--margin", "a share from 0 to 1, or a size", text, "0.1"));
-    return {{"share", *share}};
-  }
-  return {{"bytes", parse_bytes(text).count}};
+  const ShareOrBytes margin = parse_share_or_amount(text, "--margin");
+  if (margin.share) return {{"share", *margin.share}};
+  return {{"bytes", margin.bytes.count}};
 }
 
 void check_cards(const Json& request) {
@@ -79,7 +73,7 @@ void add_fit(Registry& registry) {
   command->add_option("--max-batch", options->at_most, "No larger than this")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--margin", options->margin,
-                      "Left free by what is recommended: a share or a size (default 0.1)");
+                      "Left free by what is recommended: 0.1, 10%, 2GiB (default 0.1)");
   registry.run(command, options, &run);
 }
 

@@ -1,6 +1,11 @@
-// `headroom lease list`: the reservations of this machine.
+// `headroom lease list`, `headroom lease end`: the reservations of this machine.
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
 #include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/registry.h"
+#include "headroom/lease/describe.h"
 
 namespace headroom::cli {
 namespace {
@@ -10,10 +15,66 @@ ExitCode run(const LeaseOptions& options) {
   return kOk;
 }
 
+struct EndOptions {
+  std::vector<std::string> ids;
+  bool json = false;
+};
+
+const lease::Claim& named(const std::string& id, const lease::Contents& now) {
+  std::vector<std::string> known;
+  for (const lease::Claim& lease : now.leases) {
+    if (lease.id == id) return lease;
+    known.push_back(lease.id);
+  }
+  throw UsageError(expectation("lease end", "the ID of a lease", id,
+                               nearest(id, known).value_or("headroom lease list")));
+}
+
+std::string ended_text(const lease::Claim& lease) {
+  Bytes reserved{0};
+  for (const lease::Share& share : lease.shares) reserved += share.reserved;
+  return "Ended " + describe(lease) + ": " + to_string(reserved) + " on " +
+         counted(static_cast<long long>(lease.shares.size()), "card") +
+         " are no longer reserved. The job is told and runs on.\n";
+}
+
+// All of them or none: a wrong ID is told before anything has changed.
+ExitCode end(const EndOptions& options) {
+  const auto directory = lease::Directory::existing();
+  std::vector<lease::Claim> leases;
+  {
+    const lease::Contents now = directory ? directory->contents() : lease::Contents{};
+    for (const std::string& id : options.ids) leases.push_back(named(id, now));
+  }
+  const lease::Directory::Turn turn = directory->take_turn();
+  Json ended = Json::array();
+  for (const lease::Claim& lease : leases) {
+    turn.end_lease(lease);
+    ended.push_back(lease.id);
+    if (!options.json) print(ended_text(lease));
+  }
+  if (options.json) print(to_line({{"schema", 1}, {"ended", ended}}) + "\n");
+  return kOk;
+}
+
+void add_end(Registry& registry, CLI::App* group) {
+  auto options = std::make_shared<EndOptions>();
+  CLI::App* command = registry.add(
+      "end", "End a lease: its memory is no longer reserved",
+      "  headroom lease end 7f3a9c1e\n\n"
+      "For its owner and root. The job is told and runs on with the memory it has; to end the\n"
+      "job itself, end its process (headroom who names it).",
+      group);
+  command->add_option("id", options->ids, "Its ID, as headroom lease list shows it")->required();
+  command->add_flag("--json", options->json, "One JSON document");
+  registry.run(command, options, &end);
+}
+
 }  // namespace
 
 void add_lease(Registry& registry) {
-  CLI::App* group = registry.add("lease", "Reservations of GPU memory", "  headroom lease list");
+  CLI::App* group = registry.add("lease", "Reservations of GPU memory",
+                                 "  headroom lease list\n  headroom lease end 7f3a9c1e");
   group->require_subcommand(1);
   auto options = std::make_shared<LeaseOptions>();
   CLI::App* command = registry.add("list", "The leases of this machine, of all users",
@@ -22,6 +83,7 @@ void add_lease(Registry& registry) {
                                    group);
   add_lease_options(command, *options);
   registry.run(command, options, &run);
+  add_end(registry, group);
 }
 
 }  // namespace headroom::cli

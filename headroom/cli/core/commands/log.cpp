@@ -8,6 +8,7 @@
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/lease/ledger.h"
 #include "headroom/watch/csv.h"
 #include "headroom/watch/gpus_json.h"
 #include "headroom/watch/prometheus.h"
@@ -62,7 +63,11 @@ class Sink {
   [[nodiscard]] std::string text_of(const gpu::Machine& machine) const {
     const auto now = std::chrono::system_clock::now();
     if (options_.format == "csv") return watch::csv_rows(machine, now, options_.processes);
-    if (is_prometheus()) return watch::prometheus_text(machine, options_.processes);
+    if (is_prometheus()) {
+      const lease::Contents leases = lease::contents_now();
+      return watch::prometheus_text(machine, options_.processes) +
+             watch::prometheus_leases(lease::with_promises(machine, leases), leases);
+    }
     Json document{{"timestamp", utc_timestamp(now)}};
     document.update(watch::gpus_document(machine, {watch::data_warnings(machine), {}}));
     return to_line(document) + "\n";
@@ -122,7 +127,7 @@ ExitCode run(const Options& options) {
   gpu::Sampler sampler(gpu::make_source(devices),
                        {.interval = interval,
                         .process_interval = std::max(interval, Seconds(1)),
-                        .processes = options.processes || options.format == "ndjson",
+                        .processes = options.processes || options.format != "csv",
                         .keep_sampling = !ask_each_time});
   Complaints complaints;
   const auto narrow = [&](gpu::Machine all) { return narrowed(std::move(all), devices, {}); };

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/amount.h"
 #include "headroom/base/error.h"
 #include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
@@ -12,6 +13,7 @@
 #include "headroom/gpu/recent_ends.h"
 #include "headroom/gpu/wait.h"
 #include "headroom/lease/ledger.h"
+#include "headroom/lease/outer_lease.h"
 
 namespace headroom::cli {
 namespace {
@@ -25,7 +27,7 @@ struct Options {
 
 gpu::DeviceRequest request_from(const Options& options) {
   gpu::DeviceRequest request;
-  request.need = parse_bytes(options.need);
+  request.need = parse_amount(options.need, "--need");
   request.count = options.count;
   request.order = gpu::parse_order(options.order);
   if (options.count < 1)
@@ -61,6 +63,7 @@ Json document(const gpu::WaitResult& result, const gpu::DeviceRequest& request) 
                                {"command", p.command ? Json(*p.command) : Json()},
                                {"used_bytes", p.used ? Json(p.used->count) : Json()}});
   }
+  json["unlisted_bytes"] = selection.unlisted ? Json(selection.unlisted->count) : Json();
   json["waited_s"] = result.waited.count();
   return json;
 }
@@ -92,9 +95,13 @@ ExitCode run(const Options& options) {
     throw UsageError(expectation("--interval", "at least 50ms: the driver serialises its callers",
                                  options.interval, "1s"));
   const auto environment = gpu::CudaEnvironment::current();
+  const auto outer = lease::OuterLease::find(lease::contents_now());
   wait.narrow = [&](gpu::Machine machine) {
-    return lease::with_promises(narrowed(std::move(machine), devices, environment),
-                                lease::contents_now());
+    const bool inside = outer && outer->concerns(machine);
+    machine = narrowed(std::move(machine), devices, environment);
+    if (!inside) return lease::with_promises(std::move(machine), lease::contents_now());
+    outer->require(request, machine);
+    return outer->within(std::move(machine), lease::contents_now());
   };
   wait.recent_ends = [](const gpu::Machine& machine) { return gpu::note_processes(machine); };
 
@@ -135,7 +142,8 @@ void add_pick(Registry& registry) {
       "  headroom pick --need 10GiB --order least-loaded --ids uuid\n\n"
       "Numbers are the driver's (nvidia-smi's); CUDA counts the same way with\n"
       "CUDA_DEVICE_ORDER=PCI_BUS_ID. Exit: 0 printed, 75 none has room (in time), 69 no GPU.\n"
-      "Advisory: two callers may get the same answer.");
+      "Advisory: two callers may get the same answer. Inside `headroom run` only the cards of\n"
+      "that run's lease are picked from.");
   add_gpus_option(command, options->gpus);
   command->add_option("--need", options->need, "Memory needed on each card: 512MiB, 10GiB, 24GB")
       ->required();

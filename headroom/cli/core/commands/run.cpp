@@ -2,13 +2,16 @@
 // out-of-memory and after nothing else.
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/amount.h"
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/supervise/checkpoints.h"
+#include "headroom/supervise/detached.h"
 #include "headroom/supervise/next_batch.h"
 #include "headroom/supervise/supervisor.h"
 
@@ -22,12 +25,13 @@ struct Options {
   std::string more = "0s";
   std::string resume_arg, checkpoints, stall, history;
   std::vector<std::string> maps;
-  int count = 1;
+  std::optional<int> count;
   long long min_batch = 1;
   int max_retries = 10;
   bool let_batch_change = false;
   bool end_stalled = false;
   bool forget = false;
+  bool detached = false;
   bool json = false;
 };
 
@@ -39,8 +43,7 @@ std::vector<std::string> command_of(const Options& options) {
   if (!more.empty()) words.push_back("--");  // it is the command's own, then
   words.insert(words.end(), more.begin(), more.end());
   if (words.empty())
-    throw UsageError(
-        expectation("run", "a command", "none", "headroom run --need 10GiB -- python train.py"));
+    throw UsageError("no command given; try headroom run --need 10GiB -- python train.py");
   if (!words.front().starts_with("-")) return words;
   std::vector<std::string> known;
   for (const CLI::Option* option : options.app->get_options())
@@ -65,7 +68,7 @@ Seconds positive(const char* option, const std::string& text) {
 }
 
 supervise::Orders orders_from(const Options& options) {
-  at_least("--count", options.count, 1);
+  at_least("--count", options.count.value_or(1), 1);
   at_least("--min-batch", options.min_batch, 1LL);
   if (options.min_batch > supervise::kMostBatch)
     throw UsageError(expectation("--min-batch", "at most " + std::to_string(supervise::kMostBatch),
@@ -77,7 +80,7 @@ supervise::Orders orders_from(const Options& options) {
     throw UsageError(expectation("run", "--resume-arg and --checkpoints together", "one of them",
                                  R"(--resume-arg "--resume {}" --checkpoints "out/*.pt")"));
   if (options.end_stalled && options.stall.empty())
-    throw UsageError(expectation("--end-stalled", "--stall with it", "none", "--stall 10m"));
+    throw UsageError("--end-stalled needs --stall; try --stall 10m");
   if (!options.resume_arg.empty()) (void)supervise::resume_arguments(options.resume_arg, "x");
   supervise::Orders orders;
   orders.command = command_of(options);
@@ -86,7 +89,7 @@ supervise::Orders orders_from(const Options& options) {
       !lower(orders.devices.text).starts_with("sim:"))
     throw UsageError(expectation("--gpus", "cards to run on", orders.devices.text,
                                  "--gpus all, or sim:... to simulate some"));
-  if (!options.need.empty()) orders.need = parse_bytes(options.need);
+  if (!options.need.empty()) orders.need = parse_amount(options.need, "--need");
   orders.count = options.count;
   orders.order = gpu::parse_order(options.order);
   orders.by_uuid = options.ids == "uuid";
@@ -141,9 +144,21 @@ ExitCode exit_code_of(const supervise::Report& report) {
   return kInternal;
 }
 
-ExitCode run(const Options& options) {
-  const supervise::Orders orders = orders_from(options);
+// What was asked for and means nothing on the CPU.
+void tell_unused(const supervise::Orders& orders,
+                 const std::function<void(const std::string&)>& say) {
+  if (orders.devices.kind != gpu::Devices::Kind::cpu) return;
+  std::vector<std::string> unused;
+  if (orders.need) unused.emplace_back("--need");
+  if (orders.count) unused.emplace_back("--count");
+  if (orders.wait_for_more > Seconds(0)) unused.emplace_back("--wait-for-more");
+  if (!unused.empty())
+    say(join(unused, ", ") + " means nothing on the CPU, where no memory is reserved");
+}
+
+ExitCode run_here(const Options& options, const supervise::Orders& orders) {
   const auto say = [](const std::string& text) { print_error("headroom run: " + text + "\n"); };
+  tell_unused(orders, say);
   ProgressLine line(30);
   supervise::Listener listener;
   listener.say = [&](const std::string& text) {
@@ -166,6 +181,19 @@ ExitCode run(const Options& options) {
   return code;
 }
 
+ExitCode run(const Options& options) {
+  const supervise::Orders orders = orders_from(options);
+  if (!options.detached) return run_here(options, orders);
+  if (const auto job = supervise::detach(orders.command)) {
+    const Json json{{"schema", 1}, {"job", job->id}, {"pid", job->supervisor.pid}};
+    print((options.json ? to_line(json) : job->id) + "\n");
+    return kOk;
+  }
+  const ExitCode code = complaining([&] { return run_here(options, orders); });
+  supervise::note_end(code);
+  return code;
+}
+
 }  // namespace
 
 void add_run(Registry& registry) {
@@ -182,6 +210,7 @@ void add_run(Registry& registry) {
       "What --map may name: \"--flag=batch\", \"key=batch\" (key=value arguments),\n"
       "\"FILE:a.b=batch\" (YAML, JSON), \"env:NAME=batch\"; batch or accumulation. The effective\n"
       "batch (batch x accumulation) stays. Only an out-of-memory is tried again, never a bug.\n"
+      "Inside another `headroom run` it uses that one's lease and reserves nothing.\n"
       "Exit: the command's own code (128 + signal), 76 out of memory to the end, 75 no room in\n"
       "time, 69 no GPU, 127 command not found.");
   options->app = command;
@@ -191,7 +220,8 @@ void add_run(Registry& registry) {
   command->add_option("--need", options->need,
                       "Memory to reserve on each card (default: what it used before, else all "
                       "that is free of a card that is half free)");
-  command->add_option("--count", options->count, "How many cards")->capture_default_str();
+  command->add_option("--count", options->count,
+                      "How many cards (default: 1; inside another run all of its cards)");
   command->add_option("--order", options->order, "most-free, least-loaded or index")
       ->capture_default_str();
   command->add_option("--ids", options->ids, "CUDA_VISIBLE_DEVICES by index or uuid")
@@ -212,7 +242,7 @@ void add_run(Registry& registry) {
       ->capture_default_str();
   command->add_flag("--let-batch-change", options->let_batch_change,
                     "Without a mapped accumulation: let the effective batch get smaller");
-  command->add_option("--max-retries", options->max_retries, "Most tries after the first")
+  command->add_option("--max-retries", options->max_retries, "How often to try again at most")
       ->capture_default_str();
   command->add_option("--resume-arg", options->resume_arg,
                       "Added when it is tried again; {} is the newest checkpoint");
@@ -223,6 +253,8 @@ void add_run(Registry& registry) {
   command->add_option("--history", options->history,
                       "A line of JSON a try is added to this file (default: in the state folder)");
   command->add_flag("--forget", options->forget, "Neither use nor keep what worked before");
+  command->add_flag("--detach", options->detached,
+                    "Print a job ID and go on without this terminal (headroom attach ID)");
   command->add_flag("--json", options->json,
                     "One JSON document; the command's own output goes to standard error");
   registry.run(command, options, &run);

@@ -5,6 +5,7 @@
 #include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/gpu/holders.h"
 #include "headroom/gpu/select.h"
 #include "headroom/lease/describe.h"
 
@@ -30,12 +31,13 @@ std::string holders_text(const LeaseRow& row) {
 
 std::string card_text(const gpu::Card& card, const LeaseReport& report, const Terminal& terminal) {
   const int width = terminal.is_terminal ? terminal.width - 1 : 100;
-  std::string text = terminal.paint(label(card), Colour::bold);
+  std::string memory = "memory unknown";
   if (card.memory)
-    text += "  " + to_string(card.memory->used) + " of " + to_string(card.memory->total) +
-            " used, " + to_string(card.promised) + " more reserved, " +
-            size_or_unknown(usable_now(card)) + " usable";
-  text += "\n";
+    memory = to_string(card.memory->used) + " of " + to_string(card.memory->total) +
+             " used, another " + to_string(card.promised) + " reserved, " +
+             size_or_unknown(usable_now(card)) + " usable";
+  std::string text =
+      wrapped(memory, terminal.paint(label(card), Colour::bold) + "  ", "       ", width);
   bool any = false;
   for (const LeaseRow& row : report.leases) {
     if (row.card != card.uuid) continue;
@@ -52,7 +54,12 @@ std::string card_text(const gpu::Card& card, const LeaseReport& report, const Te
     any = true;
     text += wrapped("without a lease: " + gpu::describe(process), "  ", "    ", width);
   }
-  if (!any) text += "  nobody\n";
+  if (const auto unlisted = gpu::unlisted_memory(card)) {
+    any = true;
+    text += wrapped("no listed process: " + to_string(*unlisted) + " (headroom clean explains)",
+                    "  ", "    ", width);
+  }
+  if (!any) text += "  no lease and no process\n";
   return text;
 }
 
@@ -74,7 +81,7 @@ ExitCode run(const LeaseOptions& options) {
 void add_who(Registry& registry) {
   auto options = std::make_shared<LeaseOptions>();
   CLI::App* command = registry.add(
-      "who", "Whose is the memory of each GPU: leases, other processes, who waits",
+      "who", "Who has the memory of each GPU: leases, other processes, who waits",
       "  headroom who\n"
       "  headroom who --gpus 0\n"
       "  headroom who --json | jq '.leases[] | {user, reserved_bytes, holder_pids}'\n\n"
