@@ -61,7 +61,7 @@ class Batches(unittest.TestCase):
         x = x_of()
         expected = headroom.estimate(Named(), x).peak
         for batch in (collections.UserDict(x=x), transformers.BatchEncoding({"x": x}),
-                      collections.OrderedDict(x=x)):
+                      collections.OrderedDict(x=x), collections.defaultdict(list, x=x)):
             self.assertEqual(headroom.estimate(Named(), batch).peak, expected, type(batch))
             self.assertEqual(batch["x"].device.type, "cpu")
         for batch in (Data(x), Changing(x), Answering(x)):
@@ -229,7 +229,8 @@ class Models(unittest.TestCase):
         inside.first = torch.compile(inside.first)
         itself = Net()
         itself.compile()
-        for model in (torch.compile(Net()), inside, itself, lambda: torch.compile(Net())):
+        for model in (torch.compile(Net()), inside, itself, torch.compile(inside),
+                      lambda: torch.compile(Net())):
             report = headroom.estimate(model, x_of())
             self.assertEqual(report.peak, plain.peak)
             self.assertIn("eager", report.notes[0])
@@ -315,6 +316,8 @@ class Modes(unittest.TestCase):
         self.assertIn("forward pass", report.notes[0])
         with self.assertRaisesRegex(headroom.UsageError, "mode=\"inference\""):
             headroom.estimate(Net().requires_grad_(False), x_of())
+        with self.assertRaisesRegex(headroom.UsageError, "mode=\"inference\""):
+            headroom.estimate_training_memory(Net().requires_grad_(False).eval(), 8, create_batch_fn=x_of)
         with self.assertRaisesRegex(headroom.UsageError, "train, inference"):
             headroom.estimate(Net(), x_of(), mode="generate")
 

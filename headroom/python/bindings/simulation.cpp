@@ -138,9 +138,12 @@ void add_simulation(py::module_& module) {
       },
       py::arg("spec"), py::arg("mode"), py::arg("rules"), py::arg("settings"), py::arg("slow_way"),
       py::arg("cublas_workspaces"));
-  module.def("card_count", &sim::card_count);
-  module.def("card_at", [](c10::DeviceIndex index) {
-    return sim::card_of({c10::DeviceType::PrivateUse1, index});
+  // In one call, so that none goes meanwhile: cards come and go while the GIL is held.
+  module.def("cards", [] {
+    std::vector<std::shared_ptr<Card>> all;
+    for (c10::DeviceIndex i = 0; i < sim::card_count(); ++i)
+      all.push_back(sim::card_of({c10::DeviceType::PrivateUse1, i}));
+    return all;
   });
   module.def(
       "address_of", [](const at::Storage& storage) { return sim::address_of(storage); },

@@ -57,10 +57,8 @@ class Box:
 def simulate(spec: str, mode: str, rules: str, settings: Optional[str], slow_way: bool,
              cublas_workspaces: bool) -> Box: ...
 
-def card_count() -> int:
-    """Of the cards in this process now: a box's, or those of an estimate that runs."""
-
-def card_at(index: int, /) -> Card: ...
+def cards() -> list[Card]:
+    """Those in this process now: a box's, or that of an estimate that runs."""
 
 def address_of(storage: torch.UntypedStorage) -> Optional[int]:
     """In its card's allocator; None: it lies on no card, or has no bytes."""

@@ -46,7 +46,7 @@ def why() -> Optional[str]:
     """Why this process cannot make a card of its own now; None: it can."""
     if torch.cuda.is_initialized():
         return "this one has used CUDA"
-    if _engine.card_count() > 0:
+    if simulation.cards():
         return "this one simulates a box"
     if _backend.is_fork():
         return "this one is the fork of one that did"

@@ -267,7 +267,7 @@ def estimate_training_memory(model: nn.Module, batch_size: int, seq_length: int 
     trainable_params."""
     batch = (lambda: create_batch_fn(batch_size)) if create_batch_fn is not None else \
         inputs_for(model, batch_size, seq_length)
-    training = Training(model, loss, named_optimizer(optimizer), precision)
+    training = Training(model, loss, named_optimizer(optimizer), precision, "train")
     report, grads, states = _in_its_place(_estimated_in_parts, training=training, batch=batch)
     params = report.at_peak.parameters + report.at_peak.buffers
     everything = list(model.parameters())

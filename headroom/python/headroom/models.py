@@ -96,9 +96,9 @@ def copy_on(model: nn.Module, device: torch.device) -> nn.Module:
         if tensor.device.type != "cpu":
             memo.setdefault(id(tensor), moved(tensor.detach(), device))
         elif not tensor.is_leaf:
-            memo.setdefault(id(tensor), tensor.detach())
+            memo.setdefault(id(tensor), tensor.detach().clone())
     try:
-        for one in model.modules():
+        for one in reversed(list(model.modules())):  # those inside first
             if _compiled(one):
                 memo[id(one)] = copy.deepcopy(one._orig_mod, memo)
         return copy.deepcopy(model, memo)

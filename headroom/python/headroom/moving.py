@@ -24,8 +24,10 @@ def moved(value: Any, device: torch.device, dtype: Optional[torch.dtype] = None)
         twin.data = {key: moved(one, device, dtype) for key, one in value.data.items()}
         return twin
     if isinstance(value, dict):
-        items = {key: moved(one, device, dtype) for key, one in value.items()}
-        return items if type(value) is dict else type(value)(items)
+        twin = copy.copy(value)
+        for key, one in value.items():
+            twin[key] = moved(one, device, dtype)
+        return twin
     if has_to(value):
         return _moved_by_itself(value, device, dtype)
     if isinstance(value, Mapping):

@@ -47,7 +47,7 @@ class AdamW8bit(torch.optim.Optimizer):
         made: dict[str, torch.Tensor] = {}
         for name in ("1", "2"):
             made["state" + name] = torch.zeros_like(parameter, dtype=torch.uint8)
-            made["absmax" + name] = torch.zeros(blocks, device=parameter.device)
+            made["absmax" + name] = torch.zeros(blocks, dtype=torch.float32, device=parameter.device)
         return made
 
     @torch.no_grad()
@@ -152,7 +152,8 @@ def optimizer_for(model: nn.Module, make: Union[Like, MakeOptimizer] = torch.opt
     parameters = trained(model)
     if not parameters:
         raise UsageError("[estimate] expected a model with parameters that are trained, received one "
-                         f"without ('{type(model).__name__}'); try mode=\"inference\"")
+                         f"without ('{type(model).__name__}'); try headroom.estimate(..., mode=\"inference\"), or "
+                         "--mode inference")
     made = make.on(model) if isinstance(make, Like) else make(parameters)
     if not hasattr(made, "step") or not hasattr(made, "zero_grad"):
         raise UsageError("[estimate] expected a function that makes an optimizer, received one that "

@@ -182,7 +182,7 @@ def current_box() -> Optional[Simulation]:
 
 def cards() -> list[Card]:
     """Those that are in this process now: of a box, or of an estimate that runs."""
-    return [Card(_engine.card_at(index)) for index in range(_engine.card_count())]
+    return [Card(card) for card in _engine.cards()]
 
 
 def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
@@ -221,7 +221,7 @@ def _end() -> None:
 
 def check_there() -> None:
     """That there are simulated cards."""
-    if _engine.card_count() == 0:
+    if not _engine.cards():
         raise UsageError("[headroom] expected a simulation, received none; try headroom.simulate(...)")
 
 
@@ -232,6 +232,7 @@ def card_of(device: torch.device | str | int) -> Card:
     if device.type != "sim":
         raise UsageError(f"[card_of] expected a simulated device, received '{device}'; try sim:0")
     index = device.index if device.index is not None else torch.accelerator.current_device_index()
-    if not 0 <= index < _engine.card_count():
-        raise IndexError(f"no card {index} in a box of {_engine.card_count()}")
-    return Card(_engine.card_at(index))
+    found = cards()
+    if not 0 <= index < len(found):
+        raise IndexError(f"no card {index} in a box of {len(found)}")
+    return found[index]

@@ -8,7 +8,7 @@ from typing import Any, Iterator, Optional, Union
 import torch
 from torch import OutOfMemoryError  # noqa: F401 - torch.sim.OutOfMemoryError
 
-from headroom import _engine, simulation
+from headroom import simulation
 from headroom._sim_parts import amp, nvtx, why_not  # noqa: F401 - torch.sim.amp, torch.sim.nvtx
 from headroom.errors import UsageError
 
@@ -56,7 +56,7 @@ def _is_in_bad_fork() -> bool:
 
 
 def device_count() -> int:
-    return _engine.card_count()
+    return len(simulation.cards())
 
 
 def current_device() -> int:
