@@ -98,7 +98,8 @@ void leave_terminal(int output) {
 }  // namespace
 
 bool DetachedJob::is_running() const {
-  return !exit_code && ProcessTable().alive(supervisor);
+  const auto now = ProcessTable().stat(supervisor.pid);
+  return !exit_code && now && now->identity == supervisor && now->state != 'Z';
 }
 
 fs::path detached_jobs_dir() {
@@ -122,7 +123,8 @@ std::optional<DetachedJob> detach(const std::vector<std::string>& command) {
   const Descriptor told(ends[0]);
   Descriptor tell(ends[1]);
   const pid_t child = ::fork();
-  if (child < 0) throw BusyError("[run] cannot make a process: " + std::string(strerror(errno)));
+  if (child < 0)
+    throw BusyError("[run] cannot make a process: " + std::string(std::strerror(errno)));
   if (child == 0) {
     leave_terminal(output.get());
     job.supervisor = this_process();

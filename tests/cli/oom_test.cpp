@@ -84,7 +84,7 @@ TEST(OomClassify, HelpHasExamples) {
   const World world;
   const Outcome outcome = world.headroom({"oom", "classify", "--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.out, HasSubstr("headroom oom classify < train.log"));
+  EXPECT_THAT(outcome.out, HasSubstr("headroom oom classify train.log"));
 }
 
 // A pipe that stays open and says nothing.

@@ -65,7 +65,7 @@ constexpr const char* kBehindDashes =
     "  local at\n"
     "  for ((at = 2; at < COMP_CWORD; at++)); do\n"
     "    [ \"${COMP_WORDS[at]}\" = -- ] || continue\n"
-    "    if declare -F _command_offset > /dev/null; then _command_offset $((at + 1)); return 0; "
+    "    if type _command_offset > /dev/null 2>&1; then _command_offset $((at + 1)); return 0; "
     "fi\n"
     "    compopt -o filenames 2> /dev/null\n"
     "    COMPREPLY=($([ $COMP_CWORD -gt $((at + 1)) ] || compgen -c -- \"$1\"; compgen -f -- "
