@@ -1,6 +1,7 @@
 // `headroom-engine estimate`: the dry run behind `headroom estimate`, on every card that was meant.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/estimate_view.h"
@@ -10,6 +11,7 @@
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
+#include "headroom/formula/stored_precision.h"
 
 namespace headroom::cli {
 namespace {
@@ -44,6 +46,8 @@ std::vector<Estimate> estimates(const Json& request, const formula::NamedModel& 
 Json notes_of(const formula::NamedModel& model, const Estimate& estimate) {
   Json notes = Json::array();
   if (!model.note.empty()) notes.push_back(model.note);
+  for (std::string& note : unheeded_precision(model.config, estimate.settings))
+    notes.push_back(std::move(note));
   if (estimate.report.values_read_as_zero > 0)
     notes.push_back("The step read " + std::to_string(estimate.report.values_read_as_zero) +
                     " values from the card; each was answered with zero.");
@@ -78,6 +82,7 @@ Json document_of(const Json& request, const formula::NamedModel& model,
     for (const Estimate& each : estimates)
       document["devices"].push_back({{"name", each.card.name},
                                      {"total_bytes", each.card.total.count},
+                                     {"peak", dryrun::to_json(each.report).at("peak")},
                                      {"fits", each.fits()},
                                      {"spare_bytes", each.spare().count}});
   return document;
