@@ -1,5 +1,6 @@
 #include "headroom/estimate/advice.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "headroom/formula/advice.h"
@@ -9,37 +10,64 @@
 namespace headroom::estimate {
 namespace {
 
-formula::TechniqueOptions technique_options(const gpu::SimulatedCard& card) {
+formula::TechniqueOptions technique_options(const gpu::SimulatedCard& card,
+                                            const AdviceOptions& wanted) {
   const bool is_limited = card.total != allocator::kUnlimited;
-  return {
-      .card = gpu::find_card(card.name),
-      .room = is_limited ? std::optional(room_of(card)) : std::nullopt,
-      .can_run = [](const formula::Settings& settings) { return cannot_run(settings).empty(); }};
+  return {.card = gpu::find_card(card.name),
+          .room = is_limited ? std::optional(room_of(card)) : std::nullopt,
+          .can_run = [](const formula::Settings& settings) { return cannot_run(settings).empty(); },
+          .allows = wanted.allows};
+}
+
+Advice run_dry(const formula::NamedModel& model, const Estimate& now,
+               const formula::Technique& candidate, const Options& options) {
+  const Estimate then = estimate_memory(model, candidate.settings, now.card,
+                                        {.rules = options.rules, .allocator = options.allocator});
+  const dryrun::Peak &peak = then.report.peak, &before = now.report.peak;
+  const bool is_limited = now.card.total != allocator::kUnlimited;
+  return {.change = candidate.option,
+          .settings = candidate.settings,
+          .saves = before.allocated - peak.allocated,
+          .saves_process = before.process - peak.process,
+          .reserved = peak.reserved,
+          .process = peak.process,
+          .time_factor = candidate.time_factor,
+          .changes_training = candidate.changes_training,
+          .fits = is_limited ? std::optional(then.fits()) : std::nullopt};
+}
+
+Advice by_formula(const formula::Technique& technique) {
+  return {.change = technique.option,
+          .settings = technique.settings,
+          .saves = technique.saves,
+          .saves_process = technique.saves_process,
+          .reserved = technique.needs,
+          .process = technique.process,
+          .time_factor = technique.time_factor,
+          .changes_training = technique.changes_training,
+          .fits = technique.fits,
+          .by_formula = true};
 }
 
 }  // namespace
 
 std::vector<Advice> advise(const formula::NamedModel& model, const Estimate& now,
-                           const Options& options, std::size_t wanted) {
-  // Some are kept in hand for those that save nothing.
-  const auto candidates =
-      formula::cheapest_help(model.config, now.settings, technique_options(now.card), wanted + 2);
-  const bool is_limited = now.card.total != allocator::kUnlimited;
+                           const Options& options, const AdviceOptions& wanted) {
+  const auto techniques = technique_options(now.card, wanted);
   std::vector<Advice> advice;
-  for (const formula::Technique& candidate : candidates) {
-    if (advice.size() == wanted) break;
-    const Estimate then = estimate_memory(model, candidate.settings, now.card,
-                                          {.rules = options.rules, .allocator = options.allocator});
-    const Bytes saves = now.report.peak.allocated - then.report.peak.allocated;
-    if (saves.count <= 0) continue;
-    advice.push_back({.change = candidate.option,
-                      .settings = candidate.settings,
-                      .saves = saves,
-                      .reserved = then.report.peak.reserved,
-                      .time_factor = candidate.time_factor,
-                      .changes_training = candidate.changes_training,
-                      .fits = is_limited ? std::optional(then.fits()) : std::nullopt});
+  // Some are kept in hand for those that save nothing.
+  for (const formula::Technique& candidate :
+       cheapest_help(model.config, now.settings, techniques, wanted.wanted + 2)) {
+    if (advice.size() == wanted.wanted) break;
+    Advice one = run_dry(model, now, candidate, options);
+    if (one.saves.count > 0) advice.push_back(std::move(one));
   }
+  const auto fits = [](const Advice& one) { return one.fits == true; };
+  if (!techniques.room || now.fits() || std::any_of(advice.begin(), advice.end(), fits))
+    return advice;
+  for (const formula::Technique& one :
+       enough_but_cannot_run(model.config, now.settings, techniques))
+    advice.push_back(by_formula(one));
   return advice;
 }
 
@@ -51,7 +79,11 @@ Json to_json(const std::vector<Advice>& advice) {
                     {"time_factor", one.time_factor},
                     {"changes_training", one.changes_training},
                     {"peak_reserved_bytes", one.reserved.count},
-                    {"fits", one.fits ? Json(*one.fits) : Json()}});
+                    {"peak_process_bytes", one.process.count},
+                    {"saves_process_bytes", one.saves_process.count},
+                    {"fits", one.fits ? Json(*one.fits) : Json()},
+                    {"method", one.by_formula ? "formula" : "dry-run"},
+                    {"can_run", !one.by_formula}});
   return list;
 }
 

@@ -56,6 +56,9 @@ class Trials {
     const Probe& one = probe(rows);
     return one.fits && one.peak_reserved + free <= room();
   }
+  [[nodiscard]] bool leaves_share(double share, Size rows) {
+    return leaves(Bytes{std::llround(share * static_cast<double>(room().count))}, rows);
+  }
   [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }
 
  private:
@@ -143,7 +146,8 @@ MaxBatch by_trials(const Trainee& trainee, c10::Device device, const Bounds& bou
     found.recommended = boundary(
         below, start, [&](Size rows) { return trials.leaves(*options.margin.bytes, rows); });
   } else if (found.size) {
-    found.recommended = less_share(*found.size, options.margin.share);
+    const bool leaves = found.capped && trials.leaves_share(options.margin.share, *found.size);
+    found.recommended = leaves ? found.size : less_share(*found.size, options.margin.share);
   }
   found.real_probes = trials.probes();
   return found;

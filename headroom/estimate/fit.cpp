@@ -81,12 +81,14 @@ Json or_null(const std::optional<Number>& number) {
   return number ? Json(*number) : Json();
 }
 
-Json found_to_json(const Largest& found) {
+// `context`: of the process, on top of what it reserves.
+Json found_to_json(const Largest& found, Bytes context = {}) {
   Json probes = Json::array();
   for (const Probe& probe : found.probes)
     probes.push_back({{"batch", probe.size},
                       {"fits", probe.fits},
-                      {"peak_reserved_bytes", probe.peak_reserved.count}});
+                      {"peak_reserved_bytes", probe.peak_reserved.count},
+                      {"peak_process_bytes", (probe.peak_reserved + context).count}});
   return {{"max_batch", or_null(found.size)},
           {"recommended_batch", or_null(found.recommended)},
           {"capped", found.capped},
@@ -153,13 +155,17 @@ FitResult fit(const formula::NamedModel& model, const Settings& settings,
 }
 
 Json to_json(const FitResult& result) {
-  Json json = {{"schema", 1},
-               {"method", "dry-run"},
-               {"model", {{"name", result.model}}},
-               {"settings", formula::to_json(result.settings)},
-               {"device", {{"name", result.card.name}, {"total_bytes", result.card.total.count}}},
-               {"over", result.over == Over::batch ? "batch" : "seq"}};
-  json.update(found_to_json(result.found));
+  const gpu::SimulatedCard& card = result.card;
+  const Bytes usable = card.total - card.reserved;
+  Json json = {
+      {"schema", 1},
+      {"method", "dry-run"},
+      {"model", {{"name", result.model}}},
+      {"settings", formula::to_json(result.settings)},
+      {"device",
+       {{"name", card.name}, {"total_bytes", card.total.count}, {"usable_bytes", usable.count}}},
+      {"over", result.over == Over::batch ? "batch" : "seq"}};
+  json.update(found_to_json(result.found, usable - room_of(card)));
   if (result.over == Over::batch) return json;
   json["max_seq"] = json["max_batch"];
   json["recommended_seq"] = json["recommended_batch"];

@@ -22,6 +22,10 @@ constexpr Size kLargestStep = 32;    // from what is foreseen
 // Sizes beyond a boundary in which a second one is looked for.
 constexpr Size kLookAhead = 16;
 
+Bytes share_of(Bytes whole, double share) {
+  return Bytes{std::llround(share * static_cast<double>(whole.count))};
+}
+
 class Search {
  public:
   Search(const Bounds& bounds, const std::function<MakeSubject(Size)>& step_of,
@@ -151,7 +155,11 @@ class Search {
   }
 
   Guess recommended(Size largest, const Margin& margin) {
-    if (!margin.bytes) return less_share(largest, margin.share);
+    if (!margin.bytes) {
+      const Bytes free = share_of(empty_card_->free_on_card(), margin.share);
+      const bool leaves = reserved_by(largest) <= empty_card_->free_on_card() - free;
+      return largest == bounds_.at_most && leaves ? largest : less_share(largest, margin.share);
+    }
     const Bytes most_reserved = empty_card_->free_on_card() - *margin.bytes;
     for (;;) {
       const Guess size = largest_reserving(most_reserved, largest);

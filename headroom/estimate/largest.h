@@ -55,7 +55,8 @@ struct Largest {
   // `size + 1` was run and does not fit, or `capped`. Otherwise the probes ended before, and there
   // may be a larger one: met only with losses by chunks, whose last chunk's size makes it jump.
   bool is_proven = true;
-  // With a share: that much less than `size`, at least 1. With bytes: the largest whose peak of
+  // With a share: that much less than `size`, at least 1; but `at_most` itself if that fits and
+  // leaves the share of the card free. With bytes: the largest whose peak of
   // reserved bytes leaves them free, as far as the probes' requests tell; it is run as well while
   // there are probes left. Nothing: there is none.
   std::optional<std::int64_t> recommended;

@@ -89,13 +89,18 @@ class Search {
     return chosen;
   }
 
-  // By time.
-  [[nodiscard]] std::vector<Technique> quickest() const {
-    std::vector<Technique> all = enough_;
-    std::stable_sort(all.begin(), all.end(), [](const Technique& a, const Technique& b) {
-      return std::tuple(is_shorter(a), a.time_factor) < std::tuple(is_shorter(b), b.time_factor);
-    });
-    return all;
+  // Of those that are enough, without what is not needed for that. Null: there is none.
+  template <typename IsMeant>
+  [[nodiscard]] const Technique* quickest(const IsMeant& is_meant) const {
+    const Technique* best = nullptr;
+    for (const Technique& one : enough_) {
+      const bool has_more = std::any_of(enough_.begin(), enough_.end(), [&](const auto& other) {
+        return other.option != one.option && contains(one, other);
+      });
+      if (has_more || !is_meant(one)) continue;
+      if (best == nullptr || one.time_factor < best->time_factor) best = &one;
+    }
+    return best;
   }
 
   [[nodiscard]] std::size_t found() const {
@@ -149,17 +154,18 @@ std::vector<Technique> enough_but_cannot_run(const ModelConfig& config, const Se
   anything.can_run = {};
   Search search(config, settings, anything);
   for (int together = 2; together <= kMostTogether; ++together) search.combine();
-  std::vector<Technique> all = search.quickest(), chosen;
-  std::erase_if(all, [&](const Technique& one) {
-    return is_shorter(one) || !options.can_run || options.can_run(one.settings);
-  });
-  for (Technique& one : all) {
-    const bool first = chosen.empty();
-    if (!first && (one.changes_training || !chosen.front().changes_training)) continue;
-    one.can_run = false;
-    chosen.push_back(std::move(one));
-    if (!chosen.back().changes_training) break;
-  }
+  const auto runs = [&](const Technique& one) {
+    return !options.can_run || options.can_run(one.settings);
+  };
+  std::vector<Technique> chosen;
+  for (const bool changes : {false, true})
+    if (const Technique* quickest = search.quickest([&](const Technique& one) {
+          return !runs(one) && !is_shorter(one) && one.changes_training == changes;
+        }))
+      chosen.push_back(*quickest);
+  for (Technique& one : chosen) one.can_run = false;
+  std::sort(chosen.begin(), chosen.end(),
+            [](const Technique& a, const Technique& b) { return a.time_factor < b.time_factor; });
   return chosen;
 }
 

@@ -24,9 +24,9 @@ namespace headroom::formula {
                                                    const TechniqueOptions& options,
                                                    std::size_t wanted = 3);
 
-// For a run that nothing that can run would make small enough: the quickest change that is enough,
-// though Headroom itself cannot run it yet, and the quickest of those that leave the training as it
-// is. One or two, or none: nothing is enough.
+// What is enough though Headroom itself cannot run it yet, for runs that nothing else makes small
+// enough: the quickest change that leaves the training as it is and the quickest that does not,
+// without what is not needed; the quicker of both first. Empty: nothing is enough.
 [[nodiscard]] std::vector<Technique> enough_but_cannot_run(const ModelConfig& config,
                                                            const Settings& settings,
                                                            const TechniqueOptions& options);

@@ -41,9 +41,9 @@ struct Limit {
   std::string_view word;
   long long most;
 };
-constexpr std::array<Limit, 12> kLimits{{{"layer", 10'000},
-                                         {"depths", 10'000},
-                                         {"stages", 10'000},
+constexpr std::array<Limit, 12> kLimits{{{"layer", 1'000},
+                                         {"depths", 1'000},
+                                         {"stages", 1'000},
                                          {"experts", 4096},
                                          {"channels", 4096},
                                          {"patch", 4096},

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <numeric>
+#include <sstream>
 
 #include "tests/cli/headroom_process.h"
 
@@ -89,7 +90,22 @@ TEST(EstimateCommand, AnswersForTheTightestOfSeveralCards) {
   EXPECT_EQ(document.at("devices").at(0).at("fits"), true);
   EXPECT_EQ(document.at("devices").at(1).at("fits"), false);
   const std::string told = estimate({"gpt2", "--gpus", "sim:1x24GiB,1x2GiB"}).out;
-  EXPECT_THAT(told, ContainsRegex("On each card\n[^\n]*\n[^\n]*24.00 GiB +fits\n"));
+  EXPECT_THAT(told, ContainsRegex("On each card\n[^\n]*\n[^\n]*24.00 GiB +[0-9.]+ GiB +fits, "));
+}
+
+// `sim:8x...` printed eight equal lines; a second --gpus took the place of the first.
+TEST(EstimateCommand, HasOneLineForEqualCardsAndTakesSeveralGpus) {
+  const Arguments asked{"gpt2", "--gpus", "sim:8x24GiB", "--gpus", "RTX 4090", "--quick"};
+  const std::string told = estimate(asked, World()).out;
+  EXPECT_THAT(told, AllOf(HasSubstr("8 x Simulated GPU 24.00 GiB"), HasSubstr("RTX 4090")));
+  const std::size_t first = told.find("Simulated GPU 24.00 GiB");
+  EXPECT_EQ(told.find("Simulated GPU 24.00 GiB", first + 1), std::string::npos) << told;
+  Arguments in_json = asked;
+  in_json.emplace_back("--json");
+  const Json devices = estimate(in_json, World()).json().at("devices");
+  ASSERT_EQ(devices.size(), 9);
+  EXPECT_EQ(keys_of(devices.at(8)),
+            (std::vector<std::string>{"name", "total_bytes", "peak", "fits", "spare_bytes"}));
 }
 
 TEST(EstimateCommand, DrawsTheCardForPeople) {
@@ -147,6 +163,100 @@ TEST(EstimateCommand, FollowsTheCpusRulesIfAsked) {
             estimate(eager).json().at("peak").at("active_bytes").get<std::int64_t>());
 }
 
+// ---- What would help ----
+
+std::int64_t bytes_at(const Json& json, const char* key) {
+  return json.at(key).get<std::int64_t>();
+}
+
+// The headline counted the process, 53.56 GiB too much, and the advice the allocator: "saves 53.48
+// GiB, ... fits".
+TEST(EstimateCommand, GivesVerdictAndAdviceInOneMeasure) {
+  const Arguments asked{"llama-3.1-8b", "--batch", "2",      "--seq",   "2048",
+                        "--dtype",      "bf16",    "--gpus", "RTX 4090"};
+  const Outcome told = estimate(asked);
+  EXPECT_EQ(told.exit_code, 2);
+  EXPECT_THAT(told.out, ContainsRegex("\n    needs [0-9.]+ GiB \\([0-9.]+ GiB less\\), [0-9.]+ x "
+                                      "the time: (fits|still [0-9.]+ GiB too much)"));
+  Arguments in_json = asked;
+  in_json.emplace_back("--json");
+  const Json document = estimate(in_json).json();
+  const std::int64_t usable = bytes_at(document.at("device"), "usable_bytes");
+  const std::int64_t now = bytes_at(document.at("peak"), "process_bytes");
+  EXPECT_EQ(bytes_at(document, "spare_bytes"), usable - now);
+  ASSERT_FALSE(document.at("advice").empty());
+  for (const Json& one : document.at("advice")) {
+    if (one.at("method") != "dry-run") continue;
+    EXPECT_EQ(bytes_at(one, "peak_process_bytes"), now - bytes_at(one, "saves_process_bytes"));
+    EXPECT_EQ(one.at("fits"), bytes_at(one, "peak_process_bytes") <= usable) << one;
+  }
+}
+
+// Three lines, all "still too much"; QLoRA fits, said the same program.
+TEST(EstimateCommand, NamesWhatIsEnoughThoughItCannotRunItYet) {
+  const Outcome told = estimate({"mixtral-8x7b", "--gpus", "H100 80GB"});
+  EXPECT_EQ(told.exit_code, 2);
+  EXPECT_THAT(told.out,
+              HasSubstr("What would be enough, by formula; Headroom cannot run it yet\n"));
+  const Json document = estimate({"mixtral-8x7b", "--gpus", "H100 80GB", "--json"}).json();
+  Json enough;
+  for (const Json& one : document.at("advice"))
+    if (one.at("fits") == true) enough.push_back(one);
+  ASSERT_FALSE(enough.empty());
+  EXPECT_EQ(enough.at(0).at("method"), "formula");
+  EXPECT_EQ(enough.at(0).at("can_run"), false);
+  EXPECT_THAT(enough.at(0).at("change").get<std::string>(),
+              AllOf(HasSubstr("--quantize 4bit"), HasSubstr("--lora-rank 8")));
+  // What is proposed fits when it is asked for.
+  Arguments applied{"mixtral-8x7b", "--gpus", "H100 80GB", "--json"};
+  std::istringstream words(enough.at(0).at("change").get<std::string>());
+  for (std::string word; words >> word;) applied.push_back(word);
+  const Outcome then = estimate(applied);
+  EXPECT_EQ(then.exit_code, 0) << then.err;
+  EXPECT_EQ(bytes_at(then.json().at("peak"), "process_bytes"),
+            bytes_at(enough.at(0), "peak_process_bytes"));
+}
+
+// ---- What means nothing, and what is as large as nothing ----
+
+TEST(EstimateCommand, RefusesOptionsThatMeanNothingForTheModel) {
+  for (const auto& [arguments, why] : std::vector<std::pair<Arguments, const char*>>{
+           {{"gpt2", "--image", "224"}, "--image means nothing for gpt2, which takes tokens"},
+           {{"resnet50", "--seq", "10"}, "--seq means nothing for resnet50, which takes images"},
+           {{"gpt2", "--zero", "3"}, "--zero means nothing for gpt2 without --world"}}) {
+    const Outcome outcome = estimate(arguments);
+    EXPECT_EQ(outcome.exit_code, 64) << why;
+    EXPECT_THAT(outcome.err, HasSubstr(why));
+  }
+}
+
+// hidden_size 1000000000 was "a bug in Headroom", 70.
+TEST(EstimateCommand, RefusesAbsurdFilesWith65NamingTheKey) {
+  const WithEngine world;
+  for (const char* key : {"hidden_size", "num_hidden_layers", "vocab_size"}) {
+    std::ofstream(world.path("config.json"))
+        << R"({"model_type": "llama", ")" << key << R"(": 1000000000})";
+    const Outcome outcome = estimate({world.path("config.json")}, world);
+    EXPECT_EQ(outcome.exit_code, 65) << key;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("`" + std::string(key) + "`"), HasSubstr("at most")));
+  }
+}
+
+TEST(EstimateCommand, NamesThePrecisionThatAFileSaysAndTheOptionForIt) {
+  const WithEngine world;
+  std::ofstream(world.path("config.json"))
+      << R"({"model_type": "gpt2", "n_layer": 1, "torch_dtype": "bfloat16",
+             "quantization_config": {"load_in_4bit": true}})";
+  const auto notes = [&](Arguments more) {
+    more.insert(more.begin(), {world.path("config.json"), "--json"});
+    return estimate(more, world).json().at("notes").dump();
+  };
+  EXPECT_THAT(notes({}), AllOf(HasSubstr("--dtype bfloat16"), HasSubstr("--quantize 4bit")));
+  EXPECT_THAT(notes({"--quick"}), AllOf(HasSubstr("--dtype bfloat16"), HasSubstr("4bit")));
+  EXPECT_EQ(notes({"--dtype", "bf16", "--quantize", "4bit", "--lora-rank", "8"}).find("_config"),
+            std::string::npos);
+}
+
 // ---- By formula ----
 
 TEST(EstimateCommand, AnswersByFormulaWithTheSameKeys) {
@@ -196,7 +306,8 @@ TEST(EstimateCommand, GivesAdviceByFormulaToo) {
   ASSERT_FALSE(document.at("advice").empty());
   EXPECT_EQ(keys_of(document.at("advice").at(0)),
             (std::vector<std::string>{"change", "saves_bytes", "time_factor", "changes_training",
-                                      "peak_reserved_bytes", "fits"}));
+                                      "peak_reserved_bytes", "peak_process_bytes",
+                                      "saves_process_bytes", "fits", "method", "can_run"}));
 }
 
 TEST(EstimateCommand, GivesEachOfSeveralCardsByFormulaToo) {
@@ -320,7 +431,20 @@ TEST(FitCommand, SaysNothingFitsWith2) {
   const Outcome outcome = fit({"gpt2-xl", "--gpus", "sim:1x8GiB", "--json"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_TRUE(outcome.json().at("max_batch").is_null());
-  EXPECT_THAT(fit({"gpt2-xl", "--gpus", "sim:1x8GiB"}).out, HasSubstr("not even a batch of 1\n"));
+  // And nothing was said of what would help.
+  EXPECT_THAT(fit({"gpt2-xl", "--gpus", "sim:1x8GiB"}).out,
+              AllOf(HasSubstr("not even a batch of 1\n"), HasSubstr("\nWhat would ")));
+  for (const Json& one : outcome.json().at("advice"))
+    EXPECT_THAT(one.at("change").get<std::string>(), Not(HasSubstr("--batch")));
+}
+
+TEST(FitCommand, RefusesTheSizeThatItLooksFor) {
+  const Outcome batch = fit({"gpt2", "--batch", "4", "--gpus", "sim:1x8GiB"});
+  EXPECT_EQ(batch.exit_code, 64);
+  EXPECT_THAT(batch.err, HasSubstr("--batch means nothing where the largest is looked for"));
+  EXPECT_EQ(fit({"gpt2", "--seq", "4", "--over", "seq", "--gpus", "sim:1x8GiB"}).exit_code, 64);
+  EXPECT_THAT(fit({"gpt2", "--max-batch", "many", "--gpus", "sim:1x8GiB"}).err,
+              HasSubstr("expected a whole number from 1 to 16777216, received 'many'"));
 }
 
 TEST(EstimateCommand, NamesTheContextOnlyWhereItIsKnown) {

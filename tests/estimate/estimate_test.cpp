@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/advice.h"
+#include "headroom/formula/can_run.h"
+#include "headroom/formula/closed_form.h"
 
 namespace headroom::estimate {
 namespace {
@@ -49,7 +53,41 @@ TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
     EXPECT_EQ(one.saves, now.report.peak.allocated - then.report.peak.allocated) << one.change;
     EXPECT_EQ(one.fits, then.fits()) << one.change;
     EXPECT_EQ(one.reserved, then.report.peak.reserved) << one.change;
+    // The verdict counts the process: what a change needs and saves is told in that measure, too.
+    EXPECT_EQ(one.process, then.report.peak.process) << one.change;
+    EXPECT_EQ(one.saves_process, now.report.peak.process - then.report.peak.process);
   }
+}
+
+// Three lines, all "still too much", and not a word of what fits: LoRA over 4-bit weights.
+TEST(Advise, NamesWhatIsEnoughByFormulaWhereNothingThatRunsFits) {
+  const formula::NamedModel model = formula::model_named("llama-3.1-8b");
+  const gpu::SimulatedCard card = dryrun::card_for("12GiB");
+  const Estimate now = estimate_memory(model, {}, card);
+  const std::vector<Advice> advice = advise(model, now);
+  ASSERT_FALSE(advice.empty());
+  const auto fits = [](const Advice& one) { return one.fits == true; };
+  const auto first = std::find_if(advice.begin(), advice.end(), fits);
+  ASSERT_NE(first, advice.end());
+  EXPECT_TRUE(first->by_formula);
+  EXPECT_EQ(first->settings.quantize, formula::Quantize::int4);
+  for (const Advice& one : advice) {
+    if (!one.by_formula) continue;
+    const formula::Forecast forecast = forecast_of(model.config, one.settings);
+    EXPECT_EQ(one.process, forecast.process) << one.change;
+    EXPECT_LE(forecast.process, card.total) << one.change;
+    EXPECT_FALSE(cannot_run(one.settings).empty()) << one.change;
+  }
+}
+
+TEST(Advise, ChangesOnlyWhatMayBeChanged) {
+  const formula::NamedModel gpt2 = formula::model_named("gpt2");
+  formula::Settings settings;
+  settings.batch = 4;
+  const Estimate now = estimate_memory(gpt2, settings, dryrun::card_for("3GiB"));
+  const auto same_batch = [](const formula::Settings& changed) { return changed.batch == 4; };
+  for (const Advice& one : advise(gpt2, now, {}, {.wanted = 8, .allows = same_batch}))
+    EXPECT_EQ(one.settings.batch, 4) << one.change;
 }
 
 }  // namespace

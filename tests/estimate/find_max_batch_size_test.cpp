@@ -251,6 +251,7 @@ TEST(FindMaxBatchSize, TakesBatchesOfSeveralTensorsAndALossOfOnesOwn) {
   const MaxBatch found =
       find_max_batch_size(net, batch_of, dryrun::card_for("1GiB"), 1, 100, {}, loss);
   EXPECT_TRUE(found.capped);
+  EXPECT_EQ(found.recommended, 100) << "nothing is near full";
   EXPECT_EQ(find_max_batch_size(net, batch_of, dryrun::card_for("1GiB"), 1, 999, {}, loss).capped,
             false);
 }

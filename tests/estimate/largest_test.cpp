@@ -176,6 +176,16 @@ TEST(RecommendedSize, IsAShareLessAndAtLeastOne) {
   EXPECT_EQ(less_share(7, 0), 7);
 }
 
+// The largest that was asked about was 512, 460 were recommended, and 512 used 1 % of the card.
+TEST(RecommendedSize, IsTheLargestThatWasAskedAboutWhereThatLeavesTheShareFree) {
+  const auto step_of = steps_of([](std::int64_t n) { return std::vector{n * 10_MiB}; });
+  const Largest found = find_largest({.at_most = 50}, step_of, card_of(1_GiB));
+  EXPECT_TRUE(found.capped);
+  EXPECT_EQ(found.recommended, 50);
+  EXPECT_EQ(find_largest({.at_most = 95}, step_of, card_of(1_GiB)).recommended, 85)
+      << "970 of 1024 MiB leave less than a tenth";
+}
+
 TEST(RecommendedSize, LeavesTheBytesOfAMarginFreeAndIsProbed) {
   const auto step_of = steps_of([](std::int64_t n) { return std::vector{n * 10_MiB}; });
   const Largest found = find_largest({}, step_of, card_of(1_GiB), {.bytes = 255_MiB});

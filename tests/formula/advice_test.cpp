@@ -68,6 +68,50 @@ TEST(CheapestHelp, ShowsWhatSavesTheMostWhereNothingIsEnough) {
   EXPECT_THAT(advice, Each(Field(&Technique::fits, false)));
 }
 
+// Of mixtral-8x7b on an H100 three lines said "still too much", though LoRA over 4-bit weights
+// fits.
+TEST(EnoughButCannotRun, IsLoraOver4BitWeightsForALargeModelWithNothingThatIsNotNeeded) {
+  const NamedModel model = model_named("mixtral-8x7b");
+  const TechniqueOptions options{
+      .card = gpu::find_card("H100 80GB"), .room = 79_GiB, .can_run = [](const Settings& s) {
+        return s.quantize == Quantize::none && !s.offload.any();
+      }};
+  const std::vector<Technique> found = enough_but_cannot_run(model.config, {}, options);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found.front().option, "--quantize 4bit --lora-rank 8");
+  for (const Technique& one : found) {
+    EXPECT_TRUE(one.fits) << one.option;
+    EXPECT_FALSE(one.can_run) << one.option;
+    EXPECT_LE(one.needs, 79_GiB) << one.option;
+  }
+}
+
+TEST(EnoughButCannotRun, IsTheQuickestOfBothKindsTheQuickerFirst) {
+  const NamedModel model = model_named("gpt2-xl");
+  const TechniqueOptions options{.room = 8_GiB, .can_run = [](const Settings& s) {
+                                   return s.quantize == Quantize::none && !s.offload.any();
+                                 }};
+  const auto found = enough_but_cannot_run(model.config, {}, options);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_TRUE(found[0].changes_training);
+  EXPECT_FALSE(found[1].changes_training);
+  EXPECT_LT(found[0].time_factor, found[1].time_factor);
+}
+
+TEST(EnoughButCannotRun, IsNothingWhereNothingIsEnough) {
+  const NamedModel model = model_named("llama-3.1-70b");
+  EXPECT_TRUE(enough_but_cannot_run(model.config, {}, {.room = 1_GiB}).empty());
+}
+
+TEST(CheapestHelp, ChangesOnlyWhatMayBeChanged) {
+  const NamedModel model = model_named("gpt2");
+  const TechniqueOptions options{.room = 12_GiB,
+                                 .allows = [](const Settings& s) { return s.batch == 16; }};
+  const auto advice = cheapest_help(model.config, settings_of(16, 1024), options, 20);
+  ASSERT_FALSE(advice.empty());
+  for (const Technique& one : advice) EXPECT_EQ(one.settings.batch, 16) << one.option;
+}
+
 TEST(JoinedOptions, LetTheLaterOneHold) {
   EXPECT_EQ(joined_options("--checkpointing every:2 --dtype bfloat16", "--checkpointing full"),
             "--dtype bfloat16 --checkpointing full");

@@ -51,4 +51,12 @@ std::vector<gpu::SimulatedCard> cards_to_fill(const std::string& gpus) {
   return {*freest};
 }
 
+std::vector<gpu::SimulatedCard> cards_to_fill(const std::vector<std::string>& gpus) {
+  if (gpus.empty()) return cards_to_fill(std::string());
+  std::vector<gpu::SimulatedCard> all;
+  for (const std::string& text : gpus)
+    for (gpu::SimulatedCard& card : cards_to_fill(text)) all.push_back(std::move(card));
+  return all;
+}
+
 }  // namespace headroom::cli

@@ -15,6 +15,8 @@ namespace headroom::cli {
 // no limit to fit into. Throws UsageError, and UnavailableError for a card that does not say what
 // is free.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_to_fill(const std::string& gpus);
+// Of each of several texts; none: as of an empty one.
+[[nodiscard]] std::vector<gpu::SimulatedCard> cards_to_fill(const std::vector<std::string>& gpus);
 
 // What a run may fill of it.
 [[nodiscard]] Bytes usable(const gpu::SimulatedCard& card);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "headroom/base/time.h"
 #include "headroom/cli/core/cards_to_fill.h"
+#include "headroom/formula/stored_precision.h"
 #include "headroom/gpu/profile.h"
 
 namespace headroom::cli {
@@ -78,6 +80,7 @@ Json devices_json(const std::vector<Priced>& all) {
   for (const Priced& one : all)
     devices.push_back({{"name", one.card->name},
                        {"total_bytes", one.card->total.count},
+                       {"peak", peak_json(one.forecast)},
                        {"fits", one.fits()},
                        {"spare_bytes", one.spare().count}});
   return devices;
@@ -86,6 +89,8 @@ Json devices_json(const std::vector<Priced>& all) {
 Json notes_of(const formula::NamedModel& model, const Forecast& forecast) {
   Json notes = Json::array();
   if (!model.note.empty()) notes.push_back(model.note);
+  for (std::string& note : unheeded_precision(model.config, forecast.settings))
+    notes.push_back(std::move(note));
   const auto& defaulted = model.config.defaulted();  // said in a place of their own
   for (const std::string& assumed : forecast.assumed)
     if (std::find(defaulted.begin(), defaulted.end(), assumed) == defaulted.end())

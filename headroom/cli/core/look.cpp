@@ -9,6 +9,10 @@
 namespace headroom::cli {
 namespace {
 
+constexpr const char* kGpusHelp =
+    "auto, all, numbers (0,2), UUIDs, sim:8x24GiB, or a card's name "
+    "(default: HEADROOM_GPUS, else auto)";
+
 std::string visible_text(const gpu::Machine& machine, const gpu::CudaView& view) {
   std::vector<std::string> names;
   for (const std::size_t position : view.cards) names.push_back(label(machine.cards[position]));
@@ -18,9 +22,11 @@ std::string visible_text(const gpu::Machine& machine, const gpu::CudaView& view)
 }  // namespace
 
 void add_gpus_option(CLI::App* command, std::string& gpus) {
-  command->add_option("--gpus", gpus,
-                      "auto, all, numbers (0,2), UUIDs, sim:8x24GiB, or a card's name "
-                      "(default: HEADROOM_GPUS, else auto)");
+  command->add_option("--gpus", gpus, kGpusHelp);
+}
+
+void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus) {
+  command->add_option("--gpus", gpus, kGpusHelp)->allow_extra_args(false);
 }
 
 Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {

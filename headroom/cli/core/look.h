@@ -17,6 +17,8 @@ namespace headroom::cli {
 
 // The option every such command has.
 void add_gpus_option(CLI::App* command, std::string& gpus);
+// For commands that compare cards it may be given several times.
+void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus);
 
 struct Look {
   gpu::Devices devices;

@@ -6,9 +6,25 @@
 #include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/policy.h"
+#include "headroom/formula/closed_form.h"
+#include "headroom/formula/meaning.h"
+#include "headroom/formula/model_catalogue.h"
 #include "headroom/gpu/simulated_json.h"
 
 namespace headroom::cli {
+namespace {
+
+// A dry run would meet LibTorch's own limits. Whatever else is wrong a dry run says better.
+void check_size(const formula::ModelConfig& config, const formula::Settings& settings) {
+  try {
+    static_cast<void>(forecast_of(config, settings));
+  } catch (const formula::TooLargeError&) {
+    throw;
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
 
 void ModelRequest::add_to(CLI::App* command) {
   command
@@ -33,6 +49,9 @@ MeantRequest::MeantRequest(const ModelRequest& request)
   model = std::move(decided.model);
   settings = std::move(decided.settings);
   decision = std::move(decided.why);
+  const formula::NamedModel named = formula::model_named(model);
+  check_meaning(named.config, settings, request.settings.given());
+  check_size(named.config, settings);
 }
 
 Json to_json(const ModelRequest& request, const MeantRequest& meant) {

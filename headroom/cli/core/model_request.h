@@ -13,7 +13,8 @@
 namespace headroom::cli {
 
 struct ModelRequest {
-  std::string model, gpus, rules = "cuda";
+  std::string model, rules = "cuda";
+  std::vector<std::string> gpus;  // each as --gpus has it
   std::optional<std::string> allocator;
   SettingsOptions settings;
   bool json = false;

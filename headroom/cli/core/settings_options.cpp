@@ -91,7 +91,8 @@ std::string option_name(std::string key) {
 
 Json value(const Option& option, const std::string& text) {
   const auto refuse = [&](const char* expected) {
-    throw UsageError(expectation(option_name(option.key), expected, text));
+    const std::string name = option_name(option.key);
+    throw UsageError(expectation(name, std::string(expected) + " for " + name, text));
   };
   if (option.kind == Kind::word) return text;
   if (option.kind == Kind::count) {

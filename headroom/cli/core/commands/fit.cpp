@@ -1,4 +1,5 @@
 // `headroom fit`: the largest batch, or the longest sequence, that a card takes.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/amount.h"
@@ -7,6 +8,7 @@
 #include "headroom/cli/core/model_request.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/whole_number.h"
 
 namespace headroom::cli {
 namespace {
@@ -41,8 +43,19 @@ void check_cards(const Json& request) {
   become_python("fit", request);
 }
 
+// What is looked for cannot be given.
+void refuse_answer(const Options& options) {
+  const std::string answer = "--" + options.over;
+  const std::vector<std::string> given = options.request.settings.given();
+  if (std::find(given.begin(), given.end(), answer) != given.end())
+    throw UsageError("[fit] " + answer + " means nothing where the largest is looked for; try " +
+                     "--max-batch for an upper bound, or --over " +
+                     (options.over == "batch" ? "seq" : "batch"));
+}
+
 ExitCode run(const Options& options) {
   if (is_python_step(options.request.model)) fit_python(options);
+  refuse_answer(options);
   const MeantRequest meant(options.request);
   Json request = to_json(options.request, meant);
   check_cards(request);
@@ -69,9 +82,9 @@ void add_fit(Registry& registry) {
   command->add_option("--over", options->over, "What grows: batch, seq")
       ->check(CLI::IsMember({"batch", "seq"}));
   command->add_option("--min-batch", options->at_least, "The smallest that is of use (default 1)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(whole_number(1, std::int64_t{1} << 24));
   command->add_option("--max-batch", options->at_most, "No larger than this")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(whole_number(1, std::int64_t{1} << 24));
   command->add_option("--margin", options->margin,
                       "Left free by what is recommended: 0.1, 10%, 2GiB (default 0.1)");
   registry.run(command, options, &run);

@@ -10,6 +10,7 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/room.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/whole_number.h"
 #include "headroom/formula/model_catalogue.h"
 #include "headroom/formula/usual_sizes.h"
 
@@ -182,10 +183,10 @@ void add_models(Registry& registry) {
   add_gpus_option(command, options->gpus);
   command->add_option("--batch", options->batch, "Sequences in a step")
       ->capture_default_str()
-      ->check(CLI::Range(1LL, 1'000'000LL));
+      ->check(whole_number(1, 1'000'000));
   command->add_option("--seq", options->seq, "Tokens in a sequence")
       ->capture_default_str()
-      ->check(CLI::Range(1LL, 10'000'000LL));
+      ->check(whole_number(1, 10'000'000));
   command->add_flag("--names", options->names, "All models that `headroom estimate` has by name");
   command->add_flag("--json", options->json, "One JSON document");
   registry.run(command, options, &run);

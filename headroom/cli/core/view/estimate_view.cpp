@@ -9,10 +9,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "headroom/base/bytes.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/view/advice_view.h"
 #include "headroom/cli/core/view/techniques_view.h"
 #include "headroom/formula/settings.h"
 
@@ -127,38 +129,47 @@ std::vector<Terminal::Part> bar_parts(const Json& document) {
   return parts;
 }
 
-std::string verdict(const Json& document, const Terminal& terminal) {
-  const Json& fits = document.at("fits");
-  if (fits.is_null()) return "No card to fit into: name one, --gpus \"RTX 4090\".";
-  const Bytes spare = bytes(document.at("spare_bytes"));
-  if (fits.get<bool>())
+// Of the document, or of one of its devices.
+std::string verdict(const Json& of, const Terminal& terminal) {
+  const Bytes spare = bytes(of.at("spare_bytes"));
+  if (of.at("fits").get<bool>())
     return terminal.paint("fits", Colour::green) + ", " + to_string(spare) + " to spare";
-  if (spare.count >= 0)
-    return terminal.paint("does not fit", Colour::red) + ": too little of it is free in one piece";
-  return terminal.paint("does not fit", Colour::red) + ": " + to_string(Bytes{0} - spare) +
-         " too much";
+  const std::string no = terminal.paint("does not fit", Colour::red) + ": ";
+  if (spare.count >= 0) return no + "too little of it is free in one piece";
+  return no + to_string(Bytes{0} - spare) + " too much";
 }
 
 std::string card_line(const Json& document, const Terminal& terminal) {
   const Json& device = document.at("device");
-  if (device.is_null()) return verdict(document, terminal) + "\n";
+  if (device.is_null()) return "No card to fit into: name one, --gpus \"RTX 4090\".\n";
   const Bytes total = bytes(device.at("total_bytes")), usable = bytes(device.at("usable_bytes"));
   std::string text = device.at("name").get<std::string>() + ", " + to_string(total);
   if (usable < total) text += " (" + to_string(usable) + " usable)";
   return text + ": " + verdict(document, terminal) + "\n";
 }
 
-// The picture is of the tightest of several cards; this is what is to be said of each.
+// The picture is of the tightest of several cards; this is what is to be said of each kind.
 std::string devices_text(const Json& document, const Terminal& terminal) {
   if (!document.contains("devices")) return "";
-  std::vector<std::vector<std::string>> rows;
+  std::vector<std::pair<Json, int>> kinds;
   for (const Json& device : document.at("devices")) {
-    const bool fits = device.at("fits") == Json(true);
-    rows.push_back(
-        {device.at("name").get<std::string>(), to_string(bytes(device.at("total_bytes"))),
-         terminal.paint(fits ? "fits" : "does not fit", fits ? Colour::green : Colour::red)});
+    const auto same = std::find_if(kinds.begin(), kinds.end(),
+                                   [&](const auto& kind) { return kind.first == device; });
+    if (same == kinds.end())
+      kinds.emplace_back(device, 1);
+    else
+      ++same->second;
   }
-  return "\nOn each card\n" + table({{"card"}, {"memory", true}, {""}}, rows, terminal);
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [device, count] : kinds) {
+    const auto name = device.at("name").get<std::string>();
+    rows.push_back({count > 1 ? fmt::format("{} x {}", count, name) : name,
+                    to_string(bytes(device.at("total_bytes"))),
+                    to_string(bytes(device.at("peak").at("process_bytes"))),
+                    verdict(device, terminal)});
+  }
+  return "\nOn each card\n" +
+         table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
 }
 
 std::string bar_of(const Json& document, const Terminal& terminal) {
@@ -270,27 +281,6 @@ std::string modules_table(const Json& document) {
   return text;
 }
 
-// ---- What would help ----
-
-std::string advice_table(const Json& document, const Terminal& terminal) {
-  const Json& advice = document.at("advice");
-  if (advice.empty()) return "";
-  std::string text;
-  for (const Json& one : advice) {
-    const Json& fits = one.at("fits");
-    text += "  " + terminal.paint(one.at("change").get<std::string>(), Colour::bold) + "\n";
-    text += fmt::format("    saves {}, {:.2f} x the time", to_string(bytes(one.at("saves_bytes"))),
-                        one.at("time_factor").get<double>());
-    if (!fits.is_null())
-      text += fits.get<bool>() ? ", " + terminal.paint("fits", Colour::green) : ", still too much";
-    text += one.at("changes_training").get<bool>() ? "; changes what is learnt\n" : "\n";
-  }
-  const bool needed = document.at("fits") == Json(false);
-  const bool ran = document.at("method") == "dry-run";
-  return std::string(needed ? "\nWhat would help" : "\nWhat would save") +
-         ", the cheapest first, " + (ran ? "each run dry\n" : "by formula\n") + text;
-}
-
 }  // namespace
 
 std::string settings_text(const Json& settings) {
@@ -328,7 +318,7 @@ std::string estimate_text(const Json& document, const Terminal& terminal) {
   text += "\n" + card_line(document, terminal) + bar_of(document, terminal) + "\n";
   text += peak_sentence(document) + parts_table(document, terminal) + rule_text(document, width);
   text +=
-      devices_text(document, terminal) + modules_table(document) + advice_table(document, terminal);
+      devices_text(document, terminal) + modules_table(document) + advice_text(document, terminal);
   if (document.contains("techniques")) text += techniques_text(document.at("techniques"), terminal);
   const bool ran = document.at("method") == "dry-run";
   return text +

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
+#include "headroom/cli/core/view/advice_view.h"
 #include "headroom/cli/core/view/estimate_view.h"
 
 namespace headroom::cli {
@@ -45,12 +46,11 @@ std::string probes_table(const Json& document, const Terminal& terminal) {
     const bool fits = probe.at("fits").get<bool>();
     rows.push_back(
         {fmt::format("{}", probe.at("batch").get<std::int64_t>()),
-         to_string(Bytes{probe.at("peak_reserved_bytes").get<std::int64_t>()}),
+         to_string(Bytes{probe.at("peak_process_bytes").get<std::int64_t>()}),
          terminal.paint(fits ? "fits" : "does not fit", fits ? Colour::green : Colour::red)});
   }
-  return table(
-      {{document.at("over") == "batch" ? "batch" : "tokens", true}, {"reserved", true}, {""}}, rows,
-      terminal);
+  return table({{document.at("over") == "batch" ? "batch" : "tokens", true}, {"needs", true}, {""}},
+               rows, terminal);
 }
 
 }  // namespace
@@ -64,9 +64,11 @@ std::string fit_text(const Json& document, const Terminal& terminal) {
   if (const Json& size = document.at("max_batch"); !size.is_null())
     settings[document.at("over").get<std::string>()] = size;
   text += wrapped(settings_text(settings), "", "", width) + notes_text(document, terminal);
-  text += fmt::format("on {}, {}\n\n", device.at("name").get<std::string>(),
-                      to_string(Bytes{device.at("total_bytes").get<std::int64_t>()}));
-  return text + answer(document, terminal) + "\n" + probes_table(document, terminal);
+  text += fmt::format("on {}, {} ({} usable)\n\n", device.at("name").get<std::string>(),
+                      to_string(Bytes{device.at("total_bytes").get<std::int64_t>()}),
+                      to_string(Bytes{device.at("usable_bytes").get<std::int64_t>()}));
+  return text + answer(document, terminal) + "\n" + probes_table(document, terminal) +
+         advice_text(document, terminal);
 }
 
 }  // namespace headroom::cli

@@ -34,7 +34,11 @@ Json change_json(const formula::Technique& one, bool limited) {
           {"time_factor", one.time_factor},
           {"changes_training", one.changes_training},
           {"peak_reserved_bytes", one.needs.count},
-          {"fits", limited ? Json(one.fits) : Json()}};
+          {"peak_process_bytes", one.process.count},
+          {"saves_process_bytes", one.saves_process.count},
+          {"fits", limited ? Json(one.fits) : Json()},
+          {"method", "formula"},
+          {"can_run", one.can_run}};
 }
 
 }  // namespace
@@ -43,8 +47,13 @@ Json advice_json(const formula::ModelConfig& config, const formula::Settings& se
                  const std::vector<gpu::SimulatedCard>& cards) {
   formula::TechniqueOptions options = options_for(cards);
   if (!cannot_run(settings).empty()) options.can_run = {};
+  std::vector<formula::Technique> all = cheapest_help(config, settings, options);
+  const auto fits = [](const formula::Technique& one) { return one.fits; };
+  if (options.room && std::none_of(all.begin(), all.end(), fits))
+    for (formula::Technique& one : enough_but_cannot_run(config, settings, options))
+      all.push_back(std::move(one));
   Json list = Json::array();
-  for (const formula::Technique& one : cheapest_help(config, settings, options))
+  for (const formula::Technique& one : all)
     list.push_back(change_json(one, options.room.has_value()));
   return list;
 }
@@ -56,7 +65,6 @@ Json techniques_json(const formula::ModelConfig& config, const formula::Settings
   for (const formula::Technique& one : techniques(config, settings, options)) {
     Json row = change_json(one, options.room.has_value());
     row["name"] = one.name;
-    row["can_run"] = one.can_run;
     list.push_back(std::move(row));
   }
   // The table is by impact; advice is what asks for the cheapest first.
@@ -71,7 +79,8 @@ std::string techniques_text(const Json& techniques, const Terminal& terminal) {
   for (const Json& one : techniques) {
     const Json& fits = one.at("fits");
     rows.push_back({one.at("name").get<std::string>(),
-                    to_string(Bytes{one.at("saves_bytes").get<std::int64_t>()}),
+                    to_string(Bytes{one.at("peak_process_bytes").get<std::int64_t>()}),
+                    to_string(Bytes{one.at("saves_process_bytes").get<std::int64_t>()}),
                     fmt::format("{:.2f} x", one.at("time_factor").get<double>()),
                     fits.is_null()     ? ""
                     : fits.get<bool>() ? "yes"
@@ -81,10 +90,11 @@ std::string techniques_text(const Json& techniques, const Terminal& terminal) {
                     one.at("change").get<std::string>()});
   }
   return "\nWhat saves memory here, by formula\n" + table({{"technique"},
+                                                           {"needs", true},
                                                            {"saves", true},
                                                            {"time", true},
                                                            {"fits"},
-                                                           {"learns otherwise"},
+                                                           {"changes result"},
                                                            {"runs"},
                                                            {"option"}},
                                                           rows, terminal);

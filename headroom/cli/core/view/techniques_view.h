@@ -19,7 +19,7 @@ namespace headroom::cli {
                                    const formula::Settings& settings,
                                    const std::vector<gpu::SimulatedCard>& cards);
 // The three cheapest changes that help, with the keys of a dry run's advice. Only what can run, if
-// the settings themselves can.
+// the settings themselves can; where none of these is enough, what else is.
 [[nodiscard]] Json advice_json(const formula::ModelConfig& config,
                                const formula::Settings& settings,
                                const std::vector<gpu::SimulatedCard>& cards);

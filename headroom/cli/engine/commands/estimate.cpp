@@ -1,16 +1,18 @@
 // `headroom-engine estimate`: the dry run behind `headroom estimate`, on every card that was meant.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/estimate_view.h"
 #include "headroom/cli/core/view/techniques_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
-#include "headroom/dryrun/dry_run.h"
 #include "headroom/dryrun/describe.h"
+#include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
+#include "headroom/formula/stored_precision.h"
 
 namespace headroom::cli {
 namespace {
@@ -47,6 +49,8 @@ Json notes_of(const formula::NamedModel& model, const Estimate& estimate) {
   if (!model.note.empty()) notes.push_back(model.note);
   if (const std::string warning = dryrun::warning_of(estimate.report); !warning.empty())
     notes.push_back(warning);
+  for (std::string& note : unheeded_precision(model.config, estimate.settings))
+    notes.push_back(std::move(note));
   return notes;
 }
 
@@ -78,6 +82,7 @@ Json document_of(const Json& request, const formula::NamedModel& model,
     for (const Estimate& each : estimates)
       document["devices"].push_back({{"name", each.card.name},
                                      {"total_bytes", each.card.total.count},
+                                     {"peak", dryrun::to_json(each.report).at("peak")},
                                      {"fits", each.fits()},
                                      {"spare_bytes", each.spare().count}});
   return document;

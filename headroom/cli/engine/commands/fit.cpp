@@ -1,11 +1,14 @@
 // `headroom-engine fit`: the search behind `headroom fit`.
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/fit_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
+#include "headroom/estimate/advice.h"
 #include "headroom/estimate/fit.h"
+#include "headroom/formula/stored_precision.h"
 
 namespace headroom::cli {
 namespace {
@@ -26,15 +29,35 @@ estimate::FitOptions options_of(const Json& request) {
   return options;
 }
 
+// At the smallest size, which did not fit: what would make it fit. The size itself is what is
+// looked for, and stays as it was asked.
+Json advice_for(const formula::NamedModel& model, const estimate::FitResult& result,
+                const estimate::FitOptions& options) {
+  if (result.found.size) return Json::array();
+  formula::Settings smallest = result.settings;
+  (options.over == estimate::Over::batch ? smallest.batch : *smallest.seq) = options.at_least;
+  const auto keeps_size = [smallest](const formula::Settings& changed) {
+    return changed.batch == smallest.batch && changed.seq == smallest.seq;
+  };
+  const estimate::Options how{.rules = options.rules, .allocator = options.allocator};
+  return to_json(advise(model, estimate_memory(model, smallest, result.card, how), how,
+                        {.allows = keeps_size}));
+}
+
 }  // namespace
 
 ExitCode run_fit(const Json& request) {
   const auto model = formula::model_named(request.at("model").get<std::string>());
   const auto settings = formula::settings_from_json(request.at("settings"));
-  const auto result = estimate::fit(model, settings, cards_of(request), options_of(request));
+  const estimate::FitOptions options = options_of(request);
+  const auto result = estimate::fit(model, settings, cards_of(request), options);
   Json document = to_json(result);
+  document["fits"] = result.found.size.has_value();
+  document["advice"] = advice_for(model, result, options);
   document["notes"] = Json::array();
   if (!model.note.empty()) document["notes"].push_back(model.note);
+  for (std::string& note : unheeded_precision(model.config, settings))
+    document["notes"].push_back(std::move(note));
   if (const auto decision = request.at("decision").get<std::string>(); !decision.empty())
     document["notes"].push_back(decision);
   print(request.at("json").get<bool>() ? to_line(document) + "\n"
