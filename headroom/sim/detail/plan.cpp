@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/card.h"
 #include "headroom/sim/detail/derived.h"
 #include "headroom/sim/detail/executing.h"
@@ -73,8 +74,8 @@ bool names_one_that_needs_values(const std::string& complaint) {
 }
 
 [[noreturn]] void refuse(const Call& call, std::string_view expected, std::string_view to_try) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, expectation("sim", expected, call.op.name + " on a shape-only card", to_try));
+  throw libtorch::NotSimulatedError(
+      expectation("sim", expected, call.op.name + " on a shape-only card", to_try));
 }
 
 }  // namespace
@@ -82,8 +83,8 @@ bool names_one_that_needs_values(const std::string& complaint) {
 Plan plan(Call& call) {
   const ExecutingScope scope(call.card, true, call.op.name);
   if (call.op.entry != nullptr && !call.op.entry->refused.empty())
-    TORCH_CHECK_NOT_IMPLEMENTED(false, call.op.name,
-                                " on a simulated card: ", call.op.entry->refused);
+    throw libtorch::NotSimulatedError(call.op.name +
+                                      " on a simulated card: " + call.op.entry->refused);
   Plan plan;
   try {
     plan.made = plan_shapes(call, plan);

@@ -16,6 +16,7 @@
 #include <ATen/ops/values_native.h>
 #include <torch/library.h>
 
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
@@ -85,12 +86,12 @@ Tensor to_dense(const Tensor& self, std::optional<at::ScalarType> type, std::opt
 
 // How many rows remain is a matter of the indices' values.
 Tensor coalesce(const Tensor& self) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      computes(self),
-      "coalesce on a shape-only simulated card: how many different indices there are depends on "
-      "values that a shape-only tensor does not have. Run this part in compute mode "
-      "(Card::set_mode), or use an optimizer that takes sparse gradients as they are, such as "
-      "SGD.");
+  if (!computes(self))
+    throw libtorch::NotSimulatedError(
+        "coalesce on a shape-only simulated card: how many different indices there are depends on "
+        "values that a shape-only tensor does not have. Run this part in compute mode "
+        "(Card::set_mode), or use an optimizer that takes sparse gradients as they are, such as "
+        "SGD.");
   Aliases aliases(c10::DeviceType::CPU);
   const Tensor host = on_host(aliases, self).coalesce();
   Tensor made =
@@ -99,11 +100,11 @@ Tensor coalesce(const Tensor& self) {
 }
 
 void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, c10::toString(op.operator_name()),
+  throw libtorch::NotSimulatedError(
+      c10::toString(op.operator_name()) +
       " of a sparse tensor on a simulated card: of sparse tensors only what gradients of "
-      "embeddings "
-      "need is simulated. Use to_dense() before it, or an embedding without sparse gradients.");
+      "embeddings need is simulated. Use to_dense() before it, or an embedding without sparse "
+      "gradients.");
 }
 
 }  // namespace
