@@ -1,4 +1,5 @@
-# `cmake --install`: binaries, libraries, headers, completion, and a package for find_package(headroom).
+# `cmake --install`: binaries, libraries, headers, completion, and packages for find_package(headroom) and
+# pkg-config.
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/headroom")
@@ -23,6 +24,16 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/headroomConfigVersion.cm
 install(FILES "${PROJECT_BINARY_DIR}/headroomConfig.cmake"
   "${PROJECT_BINARY_DIR}/headroomConfigVersion.cmake" "${PROJECT_SOURCE_DIR}/cmake/LibTorch.cmake"
   DESTINATION "${package_dir}")
+# For builds without CMake. A prefix may be moved: the files name it from where they lie.
+file(RELATIVE_PATH HEADROOM_PREFIX_OF_PKGCONFIG "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+set(pkgconfig_files headroom-core)
+if(HEADROOM_BUILD_ENGINE)
+  list(APPEND pkgconfig_files headroom)
+endif()
+foreach(name ${pkgconfig_files})
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in" "${PROJECT_BINARY_DIR}/${name}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endforeach()
 install(FILES "${PROJECT_BINARY_DIR}/headroom.bash"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME headroom)
 install(FILES "${PROJECT_BINARY_DIR}/headroom.zsh"

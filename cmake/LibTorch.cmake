@@ -1,20 +1,34 @@
-# LibTorch 2.11 from the PyPI wheel, as imported targets:
+# LibTorch 2.11, from the PyPI wheel or the official zip, as imported targets:
 #   headroom_torch::cpu    c10 and torch_cpu, which run without a GPU
+# or, where there is none, HEADROOM_TORCH_PROBLEM: a sentence that says what to set.
 #
 # find_package(Torch) is of no use here: on a CUDA wheel it demands a CUDA toolkit.
 #
-# Where it is looked for: HEADROOM_TORCH (the wheel's `torch` folder), the project's .venv, an active
-# virtual environment, what `python3 -c "import torch"` would load.
-include_guard(GLOBAL)
+# Where it is looked for, and the first that is there counts:
+#   HEADROOM_TORCH, a CMake or environment variable: the folder with lib/libtorch_cpu.so
+#   a Torch that the project has found: TORCH_INSTALL_PREFIX, Torch_DIR
+#   CMAKE_PREFIX_PATH: that folder, one that holds it as `torch` or `libtorch`, the wheel's
+#     share/cmake, or a Python environment
+#   the project's .venv, an active virtual environment, what `python3 -c "import torch"` would load
 
 function(headroom_find_torch result)
-  set(candidates "${HEADROOM_TORCH}" "$ENV{HEADROOM_TORCH}")
-  foreach(venv "${PROJECT_SOURCE_DIR}/.venv" "$ENV{VIRTUAL_ENV}")
-    file(GLOB found "${venv}/lib/python3*/site-packages/torch")
+  set(candidates "${HEADROOM_TORCH}" "$ENV{HEADROOM_TORCH}" "${TORCH_INSTALL_PREFIX}")
+  if(Torch_DIR)
+    list(APPEND candidates "${Torch_DIR}/../../..")
+  endif()
+  string(REPLACE ":" ";" from_environment "$ENV{CMAKE_PREFIX_PATH}")
+  set(environments "${PROJECT_SOURCE_DIR}/.venv" "$ENV{VIRTUAL_ENV}")
+  foreach(prefix ${CMAKE_PREFIX_PATH} ${from_environment})
+    list(APPEND candidates "${prefix}" "${prefix}/torch" "${prefix}/libtorch" "${prefix}/../..")
+    list(PREPEND environments "${prefix}")
+  endforeach()
+  foreach(environment ${environments})
+    file(GLOB found "${environment}/lib/python3*/site-packages/torch")
     list(APPEND candidates ${found})
   endforeach()
   foreach(candidate ${candidates})
     if(EXISTS "${candidate}/lib/libtorch_cpu.so")
+      get_filename_component(candidate "${candidate}" ABSOLUTE)
       set(${result} "${candidate}" PARENT_SCOPE)
       return()
     endif()
@@ -27,18 +41,41 @@ function(headroom_find_torch result)
   endif()
 endfunction()
 
+# A wheel says its version in version.py, the zip in build-version.
+function(headroom_torch_version folder result)
+  foreach(file version.py build-version)
+    if(EXISTS "${folder}/${file}")
+      file(STRINGS "${folder}/${file}" lines REGEX "[0-9]+\\.[0-9]+\\.[0-9]+" LIMIT_COUNT 1)
+      string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" version "${lines}")
+      set(${result} "${version}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(${result} "unknown" PARENT_SCOPE)
+endfunction()
+
+unset(HEADROOM_TORCH_PROBLEM)
+if(TARGET headroom_torch::cpu)
+  return()
+endif()
+unset(HEADROOM_TORCH_DIR)
 headroom_find_torch(HEADROOM_TORCH_DIR)
 if(NOT HEADROOM_TORCH_DIR)
-  message(FATAL_ERROR "LibTorch not found. `make setup` installs it into .venv; or set "
-                      "HEADROOM_TORCH to the `torch` folder of a torch 2.11 wheel.")
+  set(HEADROOM_TORCH_PROBLEM "LibTorch is not found; set HEADROOM_TORCH to the folder of LibTorch 2.11 \
+that holds lib/libtorch_cpu.so (site-packages/torch of the wheel, or the unpacked libtorch zip), \
+or add it to CMAKE_PREFIX_PATH")
+  return()
 endif()
-file(STRINGS "${HEADROOM_TORCH_DIR}/version.py" version_line REGEX "^__version__")
-string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" HEADROOM_TORCH_VERSION "${version_line}")
+headroom_torch_version("${HEADROOM_TORCH_DIR}" HEADROOM_TORCH_VERSION)
 if(NOT HEADROOM_TORCH_VERSION MATCHES "^2\\.11\\.")
-  message(FATAL_ERROR "LibTorch 2.11 is needed (its C++ interface changes with every version); "
-                      "${HEADROOM_TORCH_DIR} is ${HEADROOM_TORCH_VERSION}.")
+  set(HEADROOM_TORCH_PROBLEM "LibTorch 2.11 is needed (its C++ interface changes with every version), \
+and ${HEADROOM_TORCH_DIR} is of version ${HEADROOM_TORCH_VERSION}; set HEADROOM_TORCH to the folder \
+of one of version 2.11")
+  return()
 endif()
-message(STATUS "LibTorch ${HEADROOM_TORCH_VERSION} in ${HEADROOM_TORCH_DIR}")
+if(NOT headroom_FIND_QUIETLY)
+  message(STATUS "LibTorch ${HEADROOM_TORCH_VERSION} in ${HEADROOM_TORCH_DIR}")
+endif()
 
 foreach(library c10 torch_cpu)
   add_library(headroom_torch::${library} SHARED IMPORTED)

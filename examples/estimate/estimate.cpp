@@ -1,6 +1,7 @@
 // How much memory a net of one's own needs to train, without a GPU and without the memory.
 //
 //   estimate [ROWS] [CARD]        estimate 64 "RTX 3080"
+#include <headroom/base/error.h>
 #include <headroom/dryrun/describe.h>
 #include <headroom/estimate/own_module.h>
 #include <torch/torch.h>
@@ -9,7 +10,7 @@
 
 namespace nn = torch::nn;
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const long rows = argc > 1 ? std::stol(argv[1]) : 64;
   const auto card = headroom::dryrun::card_for(argc > 2 ? argv[2] : "RTX 4090");
 
@@ -22,4 +23,7 @@ int main(int argc, char** argv) {
       headroom::estimate::estimate_memory(*net, batch_of, rows, card, {.optimizer = &optimizer});
   std::cout << headroom::dryrun::describe(report);
   return report.fits() ? 0 : 2;
+} catch (const headroom::Error& error) {
+  std::cerr << error.what() << "\n";
+  return 64;
 }

@@ -1,8 +1,9 @@
 // The error family. The type says whose fault it is and what a caller can do about it; the command
 // line turns each into one exit code (docs/reference/exit-codes.md).
 //
-// "It does not fit" is never an exception: it is an answer, a value with figures.
-// Every text names what was expected, what came, and what to try: build it with `expectation`.
+// "It does not fit" is an answer with figures, never an exception. Operators on simulated cards
+// throw c10::Error (libtorch/operator_refusal.h). Every text: what was expected, what came, what to
+// try.
 #pragma once
 
 #include <stdexcept>
@@ -13,7 +14,7 @@
 
 namespace headroom {
 
-// The root: catch this to catch everything Headroom throws on purpose.
+// The root: catch this to catch all that functions of Headroom throw on purpose.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

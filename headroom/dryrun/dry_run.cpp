@@ -8,6 +8,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/dryrun/detail/ledger.h"
+#include "headroom/dryrun/elsewhere.h"
 #include "headroom/sim/child.h"
 
 namespace headroom::dryrun {
@@ -57,6 +58,7 @@ class Refusals {
 
 Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Device)>& make,
               const Options& options, const CardOptions& card) {
+  sim::check_alone("dry_run");
   const sim::Simulation simulation = sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
                                                    {.mode = sim::Mode::shape_only,
                                                     .rules = card.rules,
@@ -116,6 +118,7 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
     }
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (!ledger.touched()) refuse_step_elsewhere("dry_run", card, subject);
   Report report = ledger.settle(options);
   report.took_s = took.count();
   report.out_of_memory = refusal;
@@ -158,6 +161,10 @@ sim::Card& detail::card_of_all(const Subject& subject) {
           expectation("dry_run", "a model on one simulated card",
                       name + " on " + tensor.device().str() + " and others on " + device->str(),
                       "dry_run(card, subject) for each card"));
+    if (tensor.device().type() != c10::DeviceType::PrivateUse1)
+      throw UsageError(expectation("dry_run", "a model on a simulated card",
+                                   name + " on " + tensor.device().str(),
+                                   "net->to(box.device(0)), or making it there: libtorch::on"));
     device = tensor.device();
   }
   if (!device)

@@ -48,10 +48,11 @@ using Named = std::pair<std::string, at::Tensor>;
 // gradient are taken for parameters as they are met, the others made before the first step for
 // inputs.
 struct Subject {
-  std::function<void()> step;     // one whole training step
-  std::vector<Named> parameters;  // "h.0.attn.weight": the module is the part before the last dot
-  std::vector<Named> buffers;
-  std::vector<at::Tensor> inputs;
+  std::function<void()> step = {};     // one whole training step
+  std::vector<Named> parameters = {};  // "h.0.attn.weight": the module is what is before the last
+                                       // dot
+  std::vector<Named> buffers = {};
+  std::vector<at::Tensor> inputs = {};
   // What the step needs alive and does not own itself: the model, the optimizer.
   std::vector<std::shared_ptr<const void>> keeps = {};
 };
@@ -63,7 +64,8 @@ struct Options {
 };
 
 // The step of a subject whose tensors lie on this card. The card is shape-only while it runs.
-// Throws what the step throws, but for an out-of-memory, which the report holds.
+// Throws what the step throws, but for an out-of-memory, which the report holds; and UsageError for
+// a step that runs nothing on the card, with the tensors that it met elsewhere.
 [[nodiscard]] Report dry_run(sim::Card& card, const Subject& subject, const Options& options = {});
 
 // Of the card that is made, as in sim::SimulationOptions.

@@ -78,18 +78,18 @@ class Trials {
       probe.fits = false;
     }
     probe.peak_reserved = scope.use().peak_reserved;
-    forget_step(trainee_.model, options_.optimizer);
+    forget_step(*trainee_.model, options_.optimizer);
     memory::clear_gpu_memory(/*force=*/true);
     return probe;
   }
 
   void train(Size rows) {
-    trainee_.model.train();
+    trainee_.model->train();
     const std::unique_ptr<Optimizer> made =
-        options_.optimizer != nullptr ? nullptr : like(nullptr, trainee_.model.parameters());
+        options_.optimizer != nullptr ? nullptr : like(nullptr, trainee_.model->parameters());
     Optimizer& optimizer = made != nullptr ? *made : *options_.optimizer;
     const LossOfBatch loss_of = trainee_.batch_of(rows, device_);
-    for (int i = 0; i < options_.steps; ++i) step(trainee_.model, optimizer, loss_of);
+    for (int i = 0; i < options_.steps; ++i) step(*trainee_.model, optimizer, loss_of);
   }
 
   [[nodiscard]] Bytes room() const {
@@ -210,7 +210,8 @@ MaxBatch from_json(const Json& json) {
 MaxBatch dry_in_child(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
                       const MaxBatchOptions& options) {
   const std::shared_ptr<Module> shapes = shapes_of(trainee);
-  const Trainee of_copy{.model = *shapes, .clone = trainee.clone, .batch_of = trainee.batch_of};
+  const Trainee of_copy{
+      .model = shapes.get(), .another = trainee.another, .batch_of = trainee.batch_of};
   return from_json(parse_json(
       sim::in_child([&] { return to_line(to_json(by_copy(of_copy, card, bounds, options))); }),
       "the answer of a child process"));
@@ -230,7 +231,7 @@ MaxBatch by_dry_run(const Trainee& trainee, c10::Device device, const Bounds& bo
 }
 
 void check(const Trainee& trainee, c10::Device device) {
-  for (const auto& item : trainee.model.named_parameters())
+  for (const auto& item : trainee.model->named_parameters())
     if (item.value().device() != device)
       throw UsageError(expectation("find_max_batch_size", "a model on " + device.str(),
                                    item.key() + " on " + item.value().device().str(),
@@ -247,8 +248,8 @@ MaxBatch find_max_batch_size(const Trainee& trainee, c10::Device where, Size min
   const c10::Device device = memory::concrete(where);
   check(trainee, device);
   const Bounds bounds{.at_least = min, .at_most = max};
-  estimate::check(bounds, options.margin);
-  KeptState kept(trainee.model, options.optimizer, device);
+  estimate::check(bounds, options.margin, "find_max_batch_size");
+  KeptState kept(*trainee.model, options.optimizer, device);
   MaxBatch found = by_dry_run(trainee, device, bounds, options);
   if (options.really) {
     std::vector<Probe> dry_probes = std::move(found.dry_probes);
@@ -265,7 +266,9 @@ MaxBatch find_max_batch_size(const Trainee& trainee, const gpu::SimulatedCard& c
     throw UsageError(expectation("find_max_batch_size", "a device, to really run on it",
                                  "the card " + card.name + ", which need not be there",
                                  "the device of the model"));
+  sim::check_alone("find_max_batch_size");
   const Bounds bounds{.at_least = min, .at_most = max};
+  estimate::check(bounds, options.margin, "find_max_batch_size");
   if (!sim::needs_child()) return by_copy(trainee, card, bounds, options);
   return dry_in_child(trainee, card, bounds, options);
 }

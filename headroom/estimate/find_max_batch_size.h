@@ -9,6 +9,10 @@
 // what the loss is, says trainee.h. A step is forward, loss, backward, optimizer; two of them are
 // run, the second beside the optimizer's state.
 //
+// A model that need not be there yet, for a card that need not be there:
+//
+//   find_max_batch_size([] { return Net(); }, rows_of, dryrun::card_for("RTX 4090"), 1, 4096);
+//
 // First by dry run, without computing. If asked (`really`), then on the device itself: an
 // out-of-memory there is caught and what it left is freed. Afterwards parameters, buffers,
 // gradients, the optimizer's state, the modules' training mode and the random states of CPU and
@@ -21,6 +25,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -64,7 +69,8 @@ namespace detail {
 // the model (its class has clone()) and, where the process allows none (sim/child.h), is left out
 // if the batch is really tried. Throws UsageError: the model lies elsewhere, or nobody counts the
 // device's memory (the CPU's).
-template <typename Model, typename CreateBatch, typename Loss = detail::MeanOfOutput>
+template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
+          typename Loss = detail::MeanOfOutput>
 [[nodiscard]] MaxBatch find_max_batch_size(Model& model, CreateBatch create_batch,
                                            c10::Device device, std::int64_t min, std::int64_t max,
                                            const MaxBatchOptions& options = {}, Loss loss = {}) {
@@ -74,14 +80,27 @@ template <typename Model, typename CreateBatch, typename Loss = detail::MeanOfOu
 }
 
 // The same for a card that need not be there, "RTX 4090" (dryrun::card_for), by dry run alone. The
-// model may lie anywhere and is not touched: a copy of it runs.
-template <typename Model, typename CreateBatch, typename Loss = detail::MeanOfOutput>
+// model may lie anywhere and is not touched: a copy of it runs, for which its class has clone().
+// Throws UsageError while a Simulation lives: there is one box at a time.
+template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
+          typename Loss = detail::MeanOfOutput>
 [[nodiscard]] MaxBatch find_max_batch_size(Model& model, CreateBatch create_batch,
                                            const gpu::SimulatedCard& card, std::int64_t min,
                                            std::int64_t max, const MaxBatchOptions& options = {},
                                            Loss loss = {}) {
   return detail::find_max_batch_size(
       detail::trainee_of(model, std::move(create_batch), std::move(loss)), card, min, max, options);
+}
+
+// The same of models that a function makes, `[] { return Net(); }`: their class needs no clone().
+template <detail::MakesModel Make, typename CreateBatch, typename Loss = detail::MeanOfOutput>
+[[nodiscard]] MaxBatch find_max_batch_size(Make make, CreateBatch create_batch,
+                                           const gpu::SimulatedCard& card, std::int64_t min,
+                                           std::int64_t max, const MaxBatchOptions& options = {},
+                                           Loss loss = {}) {
+  return detail::find_max_batch_size(
+      detail::trainee_of(std::move(make), std::move(create_batch), std::move(loss)), card, min, max,
+      options);
 }
 
 }  // namespace headroom::estimate

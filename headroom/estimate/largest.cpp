@@ -204,18 +204,18 @@ std::int64_t less_share(std::int64_t size, double share) {
                   static_cast<Size>(std::floor(static_cast<double>(size) * (1 - share) + 1e-6)));
 }
 
-void check(const Bounds& bounds, const Margin& margin) {
+void check(const Bounds& bounds, const Margin& margin, const char* function) {
   if (bounds.at_least < 1 || (bounds.at_most && *bounds.at_most < bounds.at_least))
     throw UsageError(
-        expectation("fit", "a smallest size of at least 1, and a largest that is not below it",
+        expectation(function, "a smallest size of at least 1, and a largest that is not below it",
                     std::to_string(bounds.at_least) + " and " +
                         (bounds.at_most ? std::to_string(*bounds.at_most) : std::string("none"))));
   if (!(margin.share >= 0 && margin.share < 1))
-    throw UsageError(expectation("fit", "a margin from 0 to below 1, or a size such as 2GiB",
+    throw UsageError(expectation(function, "a margin from 0 to below 1, or a size such as 2GiB",
                                  std::to_string(margin.share), "0.1"));
   if (margin.bytes && *margin.bytes < Bytes{0})
     throw UsageError(
-        expectation("fit", "a margin of 0 bytes or more", to_string(*margin.bytes), "2GiB"));
+        expectation(function, "a margin of 0 bytes or more", to_string(*margin.bytes), "2GiB"));
 }
 
 Largest find_largest(const Bounds& bounds, const std::function<MakeSubject(Size)>& step_of,

@@ -66,8 +66,8 @@ struct Largest {
 // So much less of a size, and at least 1.
 [[nodiscard]] std::int64_t less_share(std::int64_t size, double share);
 
-// Throws UsageError for bounds or a margin that make no sense.
-void check(const Bounds& bounds, const Margin& margin);
+// Throws UsageError, in this function's name, for bounds or a margin that make no sense.
+void check(const Bounds& bounds, const Margin& margin, const char* function = "fit");
 
 // Throws as `check`, and what a step throws.
 [[nodiscard]] Largest find_largest(const Bounds& bounds,

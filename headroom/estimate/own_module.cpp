@@ -4,6 +4,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/sim/child.h"
+#include "headroom/sim/simulate.h"
 
 namespace headroom::estimate::detail {
 
@@ -11,13 +12,14 @@ dryrun::Report estimate_memory(const Trainee& trainee, std::int64_t rows,
                                const gpu::SimulatedCard& card, const OwnModuleOptions& options) {
   if (rows < 1)
     throw UsageError(expectation("estimate_memory", "at least one row", std::to_string(rows), "1"));
+  sim::check_alone("estimate_memory");
   const auto run = [&](const Trainee& of) {
     return dryrun::dry_run(card, copy_on(of, options.optimizer, rows), options.run, options.card);
   };
   if (!sim::needs_child()) return run(trainee);
   // The child cannot touch a GPU that this process uses: it is given a copy without data.
   const std::shared_ptr<torch::nn::Module> shapes = shapes_of(trainee);
-  return run({.model = *shapes, .clone = trainee.clone, .batch_of = trainee.batch_of});
+  return run({.model = shapes.get(), .another = trainee.another, .batch_of = trainee.batch_of});
 }
 
 }  // namespace headroom::estimate::detail

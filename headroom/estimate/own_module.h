@@ -5,14 +5,23 @@
 //   report.fits();                              // true
 //   std::cout << dryrun::describe(report);      // the peak, its parts, the largest modules
 //
-// A copy of the model runs two steps without data on a card made for it; the model may lie anywhere
-// and is not touched. Its class has clone(), as torch::nn::Cloneable gives it. What create_batch
-// may return, and what the loss is, says trainee.h. For a step of another kind: dryrun/dry_run.h;
-// for published models by name: estimate.h.
+// or of a function that makes the model, so its class needs no clone():
+//
+//   const auto report = estimate_memory([] { return Net(); }, rows_of, 64, card);
+//
+// A copy of the model, or one made anew, runs two steps without data on a card made for it; the
+// model may lie anywhere and is not touched. To be copied its class has clone(), as
+// torch::nn::Cloneable gives it. What create_batch may return, and what the loss is, says
+// trainee.h. For a step of another kind: dryrun/dry_run.h; for published models by name:
+// estimate.h.
+//
+// Throws UsageError while a Simulation lives: there is one box at a time. On its cards
+// dryrun::dry_run(model, batch, loss, optimizer) and find_max_batch_size(model, ..., device) work.
 //
 // Threads: nothing else may use the model meanwhile.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <utility>
 
@@ -35,12 +44,22 @@ namespace detail {
                                              const OwnModuleOptions& options);
 }  // namespace detail
 
-template <typename Model, typename CreateBatch, typename Loss = detail::MeanOfOutput>
+template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
+          typename Loss = detail::MeanOfOutput>
 [[nodiscard]] dryrun::Report estimate_memory(Model& model, CreateBatch create_batch,
                                              std::int64_t rows, const gpu::SimulatedCard& card,
                                              const OwnModuleOptions& options = {}, Loss loss = {}) {
   return detail::estimate_memory(
       detail::trainee_of(model, std::move(create_batch), std::move(loss)), rows, card, options);
+}
+
+template <detail::MakesModel Make, typename CreateBatch, typename Loss = detail::MeanOfOutput>
+[[nodiscard]] dryrun::Report estimate_memory(Make make, CreateBatch create_batch, std::int64_t rows,
+                                             const gpu::SimulatedCard& card,
+                                             const OwnModuleOptions& options = {}, Loss loss = {}) {
+  return detail::estimate_memory(
+      detail::trainee_of(std::move(make), std::move(create_batch), std::move(loss)), rows, card,
+      options);
 }
 
 }  // namespace headroom::estimate

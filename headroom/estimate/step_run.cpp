@@ -4,10 +4,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "headroom/dryrun/elsewhere.h"
 #include "headroom/sim/simulate.h"
 #include "headroom/sim/watcher.h"
 
@@ -25,10 +27,11 @@ class RequestLog final : public sim::Watcher {
   RequestLog(const RequestLog&) = delete;
   RequestLog& operator=(const RequestLog&) = delete;
 
-  void on_operator(const sim::OperatorCall&) override {}
+  void on_operator(const sim::OperatorCall&) override { touched_ = true; }
 
   void on_happening(const allocator::Happening& happening) override {
     using Kind = allocator::Happening::Kind;
+    touched_ = true;
     if (happening.kind == Kind::alloc) {
       live_[happening.address] = {ids_, happening.size};
       add(Operation::Kind::allocate, ids_++, happening.size, happening.stream);
@@ -40,7 +43,11 @@ class RequestLog final : public sim::Watcher {
     }
   }
 
+  // Whether the steps, which begin with reset_peaks(), did anything on the card.
+  [[nodiscard]] bool touched() const { return touched_; }
+
   void reset_peaks() {
+    touched_ = false;
     card_.reset_peaks();
     add(Operation::Kind::reset_peaks, 0, {}, 0);
   }
@@ -71,6 +78,7 @@ class RequestLog final : public sim::Watcher {
   Requests requests_;
   std::unordered_map<std::uint64_t, std::pair<std::uint32_t, Bytes>> live_;  // by address
   std::uint32_t ids_ = 0;
+  std::atomic<bool> touched_{false};
 };
 
 Bytes gradients_of(const dryrun::Subject& subject) {
@@ -86,13 +94,13 @@ Bytes gradients_of(const dryrun::Subject& subject) {
 
 StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int steps,
                   const dryrun::CardOptions& options) {
-  const sim::Simulation simulation =
-      sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
-                    {.mode = sim::Mode::shape_only,
-                     .rules = options.rules,
-                     .settings = options.settings,
-                     .cublas_workspaces = options.cublas_workspaces,
-                     .usual_workspaces = true});
+  sim::check_alone("find_largest");
+  const sim::Simulation simulation = sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
+                                                   {.mode = sim::Mode::shape_only,
+                                                    .rules = options.rules,
+                                                    .settings = options.settings,
+                                                    .cublas_workspaces = options.cublas_workspaces,
+                                                    .usual_workspaces = true});
   sim::Card& card = simulation.card(0);
   StepRun run{.fits = true,
               .peak_reserved = {},
@@ -107,6 +115,7 @@ StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int ste
     run.gradients = gradients_of(subject);
     log.reset_peaks();
     for (int step = 0; step < steps; ++step) subject.step();
+    if (!log.touched()) dryrun::refuse_step_elsewhere("find_largest", card, subject);
   } catch (const c10::OutOfMemoryError&) {
     if (card.statistics().num_ooms == 0) throw;
     run.fits = false;

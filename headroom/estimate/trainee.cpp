@@ -25,7 +25,7 @@ std::unique_ptr<Optimizer> if_of(const Optimizer& optimizer,
 // were.
 bool can_be_made_elsewhere(const Trainee& trainee) {
   try {
-    static_cast<void>(trainee.clone(trainee.model, at::kMeta));
+    static_cast<void>(trainee.another(trainee.model, at::kMeta));
     return true;
   } catch (const c10::Error&) {
     return false;
@@ -33,9 +33,10 @@ bool can_be_made_elsewhere(const Trainee& trainee) {
 }
 
 std::shared_ptr<Module> copy_of(const Trainee& trainee, c10::Device device) {
-  if (can_be_made_elsewhere(trainee)) return trainee.clone(trainee.model, device);
-  const std::vector<at::Tensor> parameters = trainee.model.parameters();
-  const std::shared_ptr<Module> copy = trainee.clone(
+  if (trainee.model == nullptr || can_be_made_elsewhere(trainee))
+    return trainee.another(trainee.model, device);
+  const std::vector<at::Tensor> parameters = trainee.model->parameters();
+  const std::shared_ptr<Module> copy = trainee.another(
       trainee.model, parameters.empty() ? c10::Device(at::kCPU) : parameters.front().device());
   libtorch::move(*copy, device);
   return copy;
@@ -63,7 +64,19 @@ std::unique_ptr<Optimizer> like(const Optimizer* optimizer,
 }
 
 std::shared_ptr<Module> shapes_of(const Trainee& trainee) {
-  return copy_of(trainee, at::kMeta);
+  return trainee.model == nullptr ? nullptr : copy_of(trainee, at::kMeta);
+}
+
+std::shared_ptr<Module> made_on(c10::Device device, const MakeModule& make) {
+  try {
+    return libtorch::on(device, make);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error&) {  // it needs values of what it makes, for instance
+    const std::shared_ptr<Module> made = make();
+    libtorch::move(*made, device);
+    return made;
+  }
 }
 
 MakeSubject copy_on(const Trainee& trainee, const Optimizer* optimizer, std::int64_t rows) {

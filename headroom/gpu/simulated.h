@@ -19,10 +19,10 @@ namespace headroom::gpu {
 inline constexpr int kMostSimulatedCards = 16;
 
 struct SimulatedCard {
-  std::string name;
-  Bytes total;
-  Bytes reserved;       // by the driver, of cards from the catalogue
-  std::string profile;  // of its chip; empty for a plain size
+  std::string name = {};
+  Bytes total = {};
+  Bytes reserved = {};       // by the driver, of cards from the catalogue
+  std::string profile = {};  // of its chip; empty for a plain size
 };
 
 // What one process can allocate where nobody else does: the driver's share and the context that the
@@ -30,8 +30,8 @@ struct SimulatedCard {
 [[nodiscard]] Bytes room_of(const SimulatedCard& card);
 
 struct SimulatedBox {
-  std::vector<SimulatedCard> cards;
-  std::string name;  // shared under this name; empty: private
+  std::vector<SimulatedCard> cards = {};
+  std::string name = {};  // shared under this name; empty: private
 };
 
 // "8x31.36GiB", "2xRTX4090", "1x24GiB,1x80GiB", each with "@NAME" at its end, and with or without

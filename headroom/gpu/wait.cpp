@@ -39,8 +39,9 @@ class Waiting {
       }
       // A machine stays without cards, and its cards stay as large as they are; all else may
       // change.
-      const bool hopeless = result.selection.cpu || result.selection.hopeless || no_cards_;
-      if (!result.selection.picked.empty() || hopeless) return result;
+      if (no_cards_ && !result.selection.cpu) result.selection.hopeless = true;
+      const bool over = result.selection.cpu || result.selection.hopeless;
+      if (!result.selection.picked.empty() || over) return result;
       if (elapsed() >= options_.timeout) {
         result.timed_out = true;
         return result;

@@ -26,15 +26,17 @@ struct WaitOptions {
   Seconds timeout{0};    // 0: look once
   Seconds interval{30};  // between looks; each asks the driver anew
   // Called about once a second while waiting, from the waiting thread.
-  std::function<void(const WaitProgress&)> progress;
-  std::stop_token cancel;  // ends the wait within 50 ms
+  std::function<void(const WaitProgress&)> progress = {};
+  std::stop_token cancel = {};  // ends the wait within 50 ms
   Usable usable = usable_now;
   // Keeps the cards that may be taken at all (see narrowed() in devices.h); empty: all.
-  std::function<Machine(Machine)> narrow;
+  std::function<Machine(Machine)> narrow = {};
   // Cards on which something ended in the last 10 s, as far as is known (see recent_ends.h).
-  std::function<std::set<Uuid>(const Machine&)> recent_ends;
+  std::function<std::set<Uuid>(const Machine&)> recent_ends = {};
 };
 
+// Where nothing was picked, one of timed_out, cancelled and selection.hopeless says why: the last
+// one also where there is no driver, or no card at all.
 struct WaitResult {
   Selection selection;
   Seconds waited{0};

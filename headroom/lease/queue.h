@@ -35,9 +35,9 @@ inline constexpr Seconds kLooksWithin{10.0};
 inline constexpr long long kMostTicket = 1LL << 60;
 
 struct Wish {
-  Bytes need;  // on each card
+  Bytes need = {};  // on each card
   int count = 1;
-  std::vector<gpu::Uuid> cards;  // on any of these
+  std::vector<gpu::Uuid> cards = {};  // on any of these
 };
 
 struct Waiter {

@@ -1,6 +1,9 @@
 // Moving and cloning whole modules between cpu, sim, cuda and meta, with one function for all.
-// LibTorch's own Module::to refuses devices that it does not know by name, and its clone() fails
-// when the original is on one.
+//
+// LibTorch's own `net->to(device)` works as well, from and to simulated cards from the first
+// simulate() on (set_data.h). It moves tensor after tensor: on a card that gets full some have
+// moved, tensors that share storage without being one part, as on CUDA, and the state of an
+// optimizer stays. LibTorch's clone() fails when the original is on a simulated card.
 //
 //   move(*net, box.device(0));                  // net and its optimizer stay the objects they were
 //   auto twin = clone(*net, box.device(1));     // std::shared_ptr<Net>

@@ -1,43 +1,90 @@
 #include "headroom/nn/lora.h"
 
 #include <ATen/ATen.h>
-#include <torch/nn/module.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <cmath>
+#include <functional>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/follow.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/nn/detail/targets.h"
 #include "headroom/nn/layers.h"
 
 namespace headroom::nn {
+namespace {
 
-// Beside one layer. Its two matrices are the layer's children; what the layer calls is this.
+using detail::Target;
+using Kind = Target::Kind;
+using torch::nn::Module;
+// The layer's operator over another input and weight.
+using Again = std::function<Tensor(const Tensor& x, const Tensor& weight)>;
+
+// One of the two matrices, a child of the layer.
+struct Factor : Module {
+  explicit Factor(at::IntArrayRef sizes) : weight(register_parameter("weight", at::empty(sizes))) {}
+  Tensor weight;
+};
+
+struct Sizes {
+  std::vector<std::int64_t> a, b;
+};
+
+Sizes sizes_of(const Tensor& weight, Kind kind, std::int64_t rank) {
+  std::vector<std::int64_t> a = weight.sizes().vec(), b(a.size(), 1);
+  switch (kind) {
+    case Kind::linear:
+    case Kind::convolution:
+      b[0] = std::exchange(a[0], rank);
+      b[1] = rank;
+      return {a, b};
+    case Kind::turned:
+    case Kind::embedding:
+      break;
+  }
+  return {{rank, a[0]}, {a[1], rank}};
+}
+
+bool is_half(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight) {
+  return at::linear(x, weight);
+}
+
+}  // namespace
+
+// Beside one layer. Its two matrices are the layer's children, or an embedding's parameters; what
+// the layer calls is this.
 class Lora::Adapter {
  public:
-  // `transposed`: the layer's weight is [in, out].
-  Adapter(torch::nn::Module& layer, Tensor weight, bool transposed, const LoraOptions& options);
+  Adapter(const Target& target, const LoraOptions& options);
 
-  Tensor operator()(const Tensor& x, Tensor result) const;
+  Tensor operator()(const Tensor& x, Tensor result, const Again& again) const;
   void merge(bool into);
 
-  [[nodiscard]] const Tensor& a() const { return a_->weight; }
-  [[nodiscard]] const Tensor& b() const { return b_->weight; }
+  [[nodiscard]] std::vector<std::pair<std::string, Tensor>> parameters() const;
   [[nodiscard]] bool merged() const { return merged_; }
 
  private:
-  [[nodiscard]] Tensor product() const;
+  void make_factors(Module& layer, const Sizes& sizes);
+  void make_parameters(Module& layer, const Sizes& sizes);
+  [[nodiscard]] Tensor product(const Tensor& weight) const;
+  [[nodiscard]] Tensor expanded(const Tensor& small) const;
 
-  const Tensor weight_;
-  const bool transposed_;
+  // The weight keeps what follows it, so this must not keep the weight.
+  const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight_;
+  const Kind kind_;
   const double dropout_, scaling_;
-  std::shared_ptr<Linear> a_, b_;
+  std::shared_ptr<Factor> factor_;  // the first one; null of an embedding
+  Tensor a_, b_;
   bool merged_ = false;
 };
 
 namespace {
-
-using torch::nn::Module;
 
 void check(const LoraOptions& options) {
   if (options.rank < 1)
@@ -48,64 +95,141 @@ void check(const LoraOptions& options) {
   if (options.targets.empty()) throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
 }
 
-bool is_half(at::ScalarType type) {
-  return type == at::kHalf || type == at::kBFloat16;
+template <typename Convolution>
+bool has_groups(Module& layer) {
+  const auto* const convolution = dynamic_cast<Convolution*>(&layer);
+  return convolution != nullptr && convolution->options.groups() != 1;
+}
+
+void refuse(const Target& target, const std::string& what) {
+  throw UsageError(expectation("add_lora", "layers that can have an adapter",
+                               target.path + ", " + what, "other targets"));
+}
+
+void check(const Target& target, const std::vector<Target>& layers) {
+  if (target.has_adapter()) refuse(target, "which has one");
+  if (target.after != nullptr) return;
+  if (has_groups<torch::nn::Conv1dImpl>(*target.layer) ||
+      has_groups<torch::nn::Conv2dImpl>(*target.layer))
+    refuse(target, "a convolution in groups");
+  const auto* const table = dynamic_cast<torch::nn::EmbeddingImpl*>(target.layer);
+  if (table != nullptr && table->options.max_norm())
+    refuse(target, "an embedding with max_norm, which changes its weight as it is used");
+  for (const Target& other : layers)
+    if (other.layer != target.layer && other.weight.is_same(target.weight) &&
+        other.kind == target.kind)
+      refuse(target, "whose weight is that of " + other.path + ", too");
+}
+
+libtorch::Use::Kind use_of(Kind kind) {
+  if (kind == Kind::embedding) return libtorch::Use::Kind::embedding;
+  return kind == Kind::convolution ? libtorch::Use::Kind::convolution : libtorch::Use::Kind::linear;
+}
+
+template <typename Adapter>
+void install(const Target& target, const std::shared_ptr<Adapter>& adapter) {
+  if (target.after != nullptr)
+    *target.after = [adapter](const Tensor& x, Tensor result) {
+      return (*adapter)(x, std::move(result), linear);
+    };
+  else
+    libtorch::follow(target.weight, [adapter, kind = use_of(target.kind)](const libtorch::Use& use,
+                                                                          Tensor result) {
+      return use.kind == kind ? (*adapter)(use.input, std::move(result), use.again) : result;
+    });
 }
 
 }  // namespace
 
-Lora::Adapter::Adapter(Module& layer, Tensor weight, bool transposed, const LoraOptions& options)
-    : weight_(std::move(weight)),
-      transposed_(transposed),
+Lora::Adapter::Adapter(const Target& target, const LoraOptions& options)
+    : weight_(target.weight.getIntrusivePtr()),
+      kind_(target.kind),
       dropout_(options.dropout),
       scaling_(options.alpha / static_cast<double>(options.rank)) {
-  const std::int64_t in = weight_.size(transposed ? 0 : 1), out = weight_.size(transposed ? 1 : 0);
+  const Tensor& weight = target.weight;
   const at::ScalarType type =
-      options.float32 && is_half(weight_.scalar_type()) ? at::kFloat : weight_.scalar_type();
-  libtorch::on(weight_.device(), type, [&] {
-    a_ = layer.register_module("lora_A", std::make_shared<Linear>(in, options.rank, false));
-    b_ = layer.register_module("lora_B", std::make_shared<Linear>(options.rank, out, false));
+      options.float32 && is_half(weight.scalar_type()) ? at::kFloat : weight.scalar_type();
+  const Sizes sizes = sizes_of(weight, kind_, options.rank);
+  libtorch::on(weight.device(), type, [&] {
+    kind_ == Kind::embedding ? make_parameters(*target.layer, sizes)
+                             : make_factors(*target.layer, sizes);
   });
-  a_->train(layer.is_training());
-  b_->train(layer.is_training());
+}
+
+void Lora::Adapter::make_factors(Module& layer, const Sizes& sizes) {
+  factor_ = layer.register_module("lora_A", std::make_shared<Factor>(sizes.a));
+  const auto other = layer.register_module("lora_B", std::make_shared<Factor>(sizes.b));
+  factor_->train(layer.is_training());
+  other->train(layer.is_training());
+  a_ = factor_->weight;
+  b_ = other->weight;
   const at::NoGradGuard no_grad;
-  const double bound = 1 / std::sqrt(static_cast<double>(in));  // kaiming_uniform_(a=sqrt(5))
-  a_->weight.uniform_(-bound, bound);
-  b_->weight.zero_();
+  const double inputs = static_cast<double>(a_.numel() / a_.size(0));
+  const double bound = 1 / std::sqrt(inputs);  // kaiming_uniform_(a=sqrt(5))
+  a_.uniform_(-bound, bound);
+  b_.zero_();
+}
+
+void Lora::Adapter::make_parameters(Module& layer, const Sizes& sizes) {
+  a_ = layer.register_parameter("lora_embedding_A", at::empty(sizes.a));
+  b_ = layer.register_parameter("lora_embedding_B", at::empty(sizes.b));
+  const at::NoGradGuard no_grad;
+  a_.zero_();
+  b_.normal_();
+}
+
+// The second matrix over what the first one gave.
+Tensor Lora::Adapter::expanded(const Tensor& small) const {
+  if (b_.dim() == 4) return at::conv2d(small, b_);
+  return b_.dim() == 3 ? at::conv1d(small, b_) : at::linear(small, b_);
 }
 
 // One operation a statement, and what Python binds stays bound: the input in the adapter's type,
 // and the layer's own result until the sum is there.
-Tensor Lora::Adapter::operator()(const Tensor& x, Tensor result) const {
+Tensor Lora::Adapter::operator()(const Tensor& x, Tensor result, const Again& again) const {
   if (merged_) return result;
   const at::ScalarType type = result.scalar_type();
-  const Tensor input = x.to(a_->weight.scalar_type());
-  Tensor added = dropout_ > 0 ? at::dropout(input, dropout_, a_->is_training()) : input;
-  added = (*a_)(added);
-  added = (*b_)(added);
+  const bool looks_up = kind_ == Kind::embedding;
+  const Tensor input = looks_up ? x : x.to(a_.scalar_type());
+  Tensor added =
+      dropout_ > 0 && !looks_up ? at::dropout(input, dropout_, factor_->is_training()) : input;
+  added = again(added, looks_up ? a_.t() : a_);
+  added = expanded(added);
   added = added * scaling_;
   result = result + added;
   added.reset();
   return result.to(type);
 }
 
-Tensor Lora::Adapter::product() const {
-  const bool in_float = weight_.is_cpu() && is_half(b().scalar_type());
-  Tensor made =
-      in_float ? at::matmul(b().to(at::kFloat), a().to(at::kFloat)) : at::matmul(b(), a());
-  if (transposed_) made = made.t();
+Tensor Lora::Adapter::product(const Tensor& weight) const {
+  const bool in_float = weight.is_cpu() && is_half(b_.scalar_type());
+  const auto matrix = [&](const Tensor& factor) {
+    const Tensor flat = factor.flatten(1);
+    return in_float ? flat.to(at::kFloat) : flat;
+  };
+  Tensor made = at::matmul(matrix(b_), matrix(a_));
+  if (kind_ == Kind::turned || kind_ == Kind::embedding) made = made.t();
   made = made * scaling_;
-  return made.to(weight_.scalar_type());
+  return made.to(weight.scalar_type()).view(weight.sizes());
 }
 
 void Lora::Adapter::merge(bool into) {
   if (merged_ == into) return;
+  const Tensor weight(weight_.lock());
+  if (!weight.defined())
+    throw UsageError(expectation("Lora::merge", "the model that the adapters were added to",
+                                 "one that is gone", "keeping the model"));
   const at::NoGradGuard no_grad;
   if (into)
-    weight_.add_(product());
+    weight.add_(product(weight));
   else
-    weight_.sub_(product());
+    weight.sub_(product(weight));
   merged_ = into;
+}
+
+std::vector<std::pair<std::string, Tensor>> Lora::Adapter::parameters() const {
+  if (kind_ == Kind::embedding) return {{"lora_embedding_A", a_}, {"lora_embedding_B", b_}};
+  return {{"lora_A.weight", a_}, {"lora_B.weight", b_}};
 }
 
 std::vector<std::string> Lora::layers() const {
@@ -117,9 +241,9 @@ std::vector<std::string> Lora::layers() const {
 std::vector<std::pair<std::string, Tensor>> Lora::parameters() const {
   std::vector<std::pair<std::string, Tensor>> all;
   for (const auto& [name, adapter] : adapters_) {
-    const std::string beginning = "base_model.model." + name;
-    all.emplace_back(beginning + ".lora_A.weight", adapter->a());
-    all.emplace_back(beginning + ".lora_B.weight", adapter->b());
+    const std::string beginning = "base_model.model." + name + ".";
+    for (const auto& [own, tensor] : adapter->parameters())
+      all.emplace_back(beginning + own, tensor);
   }
   return all;
 }
@@ -138,19 +262,14 @@ bool Lora::merged() const {
 
 Lora add_lora(Module& model, const LoraOptions& options) {
   check(options);
-  const auto targets = detail::chosen(detail::linear_layers(model), options.targets);
-  for (const detail::Target& target : targets)
-    if (*target.after)
-      throw UsageError(expectation("add_lora", "layers without an adapter",
-                                   target.path + ", which has one", "other targets"));
+  const std::vector<Target> layers = detail::layers_with_weights(model);
+  const std::vector<Target> targets = detail::chosen(layers, options.targets);
+  for (const Target& target : targets) check(target, layers);
   for (Tensor& parameter : model.parameters()) parameter.set_requires_grad(false);
   Lora lora;
-  for (const detail::Target& target : targets) {
-    const auto adapter =
-        std::make_shared<Lora::Adapter>(*target.layer, target.weight, target.transposed, options);
-    *target.after = [adapter](const Tensor& x, Tensor result) {
-      return (*adapter)(x, std::move(result));
-    };
+  for (const Target& target : targets) {
+    const auto adapter = std::make_shared<Lora::Adapter>(target, options);
+    install(target, adapter);
     lora.adapters_.emplace_back(target.path, adapter);
   }
   return lora;
@@ -166,9 +285,9 @@ void require_input_gradients(Module& model) {
     if (first_convolution == nullptr) first_convolution = dynamic_cast<Conv2d*>(module.get());
   }
   if (first_convolution == nullptr)
-    throw UsageError(expectation("require_input_gradients",
-                                 "a model that begins with an nn::Embedding or an nn::Conv2d",
-                                 model.name()));
+    throw UsageError(expectation(
+        "require_input_gradients",
+        "a model that begins with an Embedding or a Conv2d of headroom::nn", model.name()));
   first_convolution->result_needs_gradient = true;
 }
 

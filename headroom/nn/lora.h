@@ -6,14 +6,18 @@
 //   lora.merge();                          // into the weights: nothing is computed beside them
 //
 // As peft's (0.18): in the same order, with the same temporaries, scaled by alpha / rank. Layers
-// stay the objects they are; an adapter is two more children of its layer, `lora_A` and `lora_B`,
-// so a parameter is called as in peft's files but for their beginning "base_model.model.", and the
-// weights keep the hub's names.
+// stay the objects they are; an adapter is two more children of its layer, `lora_A` and `lora_B`
+// (of an embedding: two more parameters), so a parameter is called as in peft's files but for their
+// beginning "base_model.model.", and the weights keep the hub's names.
 //
-// Targets are layers nn::Linear and nn::Conv1D of any module. A pattern is
+// Targets are layers of any module, your own `struct Net : torch::nn::Module` included:
+// torch::nn::Linear, Conv1d, Conv2d and Embedding, and Linear and Conv1D of headroom::nn. A layer
+// of torch::nn is reached wherever at::linear, matmul or addmm with weight.t(), conv1d, conv2d or
+// embedding run with its weight (libtorch/follow.h), as in its own forward(); a forward() that
+// computes with the weight by other operators sees the plain weight. A pattern is
 //   q, k, v, o     attention's queries, keys, values and what follows them, under whatever name the
 //                  model has for them (those that make several at once count for each)
-//   all-linear     all but those of the head (nn/freeze.h)
+//   all-linear     all linear layers but those of the head (nn/freeze.h)
 //   a name         "fc1", "self_attn.q_proj": the last parts of a layer's path, or all of it
 //   with * and ?   "model.layers.1?.*_proj": the whole path; * is any text
 //
@@ -64,10 +68,12 @@ class Lora {
 };
 
 // Freezes the model and gives the targets adapters, which lie where the weights lie. They start as
-// peft's: A random, from the device's generator, B zero, so that nothing changes at first; what
+// peft's: A random, from the device's generator, B zero (of an embedding the other way round), so
+// that nothing changes at first; what
 // gives a model its first values (models/initialise.h) comes before. Throws UsageError for a
-// pattern that no layer has (those there are are named), a layer that has an adapter already, and
-// numbers that make no sense.
+// pattern that no layer has (those there are are named), a layer that cannot have an adapter (it
+// has one already, is a convolution in groups, an embedding with max_norm, or shares its weight
+// with another layer of its kind), and numbers that make no sense.
 [[nodiscard]] Lora add_lora(torch::nn::Module& model, const LoraOptions& options = {});
 
 // transformers' enable_input_require_grads: what the first embedding gives (in a model without, its

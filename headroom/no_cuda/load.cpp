@@ -4,9 +4,13 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 #include "headroom/no_cuda/absence.h"
+
+#pragma weak headroom_without_cuda
 
 namespace headroom {
 namespace {
@@ -43,14 +47,33 @@ std::string last_dl_error() {
   return text != nullptr ? text : "unknown reason";
 }
 
-// "": it is in the process now, and sees cards.
-std::string load_torch_cuda() {
-  // Stays open: whoever uses CUDA needs it anyway.
+// "": it is in the process now.
+std::string bring_in_torch_cuda() {
+  // Stays open: a process that uses CUDA needs it anyway.
   if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr)
     return "there is no NVIDIA driver (" + last_dl_error() + ")";
   const auto at_torch = folder_of(reinterpret_cast<const void*>(&at::globalContext));
   if (dlopen((at_torch / "libtorch_cuda.so").c_str(), RTLD_LAZY | RTLD_GLOBAL) == nullptr)
     return "LibTorch's CUDA part cannot be loaded (" + last_dl_error() + ")";
+  return "";
+}
+
+bool wanted_at_start() {
+  const char* const said =
+      std::getenv("HEADROOM_CUDA");  // NOLINT(concurrency-mt-unsafe): one thread
+  if (said != nullptr && std::string_view(said) == "off") return false;
+  return &headroom_without_cuda == nullptr || !headroom_without_cuda;
+}
+
+// What cannot be loaded is told by load_cuda(), if it is asked.
+const bool looked_at_start = [] {
+  if (wanted_at_start() && !torch_cuda_is_loaded()) static_cast<void>(bring_in_torch_cuda());
+  return true;
+}();
+
+// "": it is in the process now, and sees cards.
+std::string load_torch_cuda() {
+  if (const std::string problem = bring_in_torch_cuda(); !problem.empty()) return problem;
   if (!at::globalContext().hasCUDA())
     return "CUDA sees no card, or LibTorch had settled that there is no CUDA before it was loaded";
   return "";

@@ -3,10 +3,14 @@
 //
 //   const libtorch::CudaFunctions& cuda = cuda_functions();
 //
-// libheadroom.so is linked without CUDA, so that it runs anywhere. A program that links or has
-// loaded libtorch_cuda.so itself (Python's torch does) need do nothing. One that does not, and
-// wants the cards, calls load_cuda() before anything else of LibTorch asks about CUDA: LibTorch
-// looks for it once and remembers that there was none.
+// libheadroom.so is linked without CUDA, so that it runs anywhere. On a machine with an NVIDIA
+// driver it brings LibTorch's CUDA part, libtorch_cuda.so, into the process as it is loaded itself,
+// before main(): a program that links headroom::headroom sees the cards as one that links LibTorch
+// with CUDA does, and starts as slowly (a second, and some 3 GB mapped). No card gets a context by
+// it. Without a driver nothing happens. HEADROOM_CUDA=off keeps it out, and so does a program that
+// defines `const bool headroom_without_cuda = true;` beside its main(), as headroom-engine does;
+// such a program calls load_cuda() if it wants the cards all the same, before anything of LibTorch
+// asks about CUDA: LibTorch looks for it once and remembers that there was none.
 //
 // Threads: all may be called from any.
 #pragma once
@@ -15,10 +19,14 @@
 
 #include "headroom/libtorch/cuda_functions.h"
 
+extern "C" {
+extern const bool headroom_without_cuda;  // for programs to define, not to read
+}
+
 namespace headroom {
 
-// What this process can use now. Never loads LibTorch's CUDA part (a second, and some 3 GB mapped);
-// where that is there already, libheadroom_cuda.so, the neighbour of libheadroom.so, is loaded.
+// What this process can use now. Never loads LibTorch's CUDA part; where that is there already,
+// libheadroom_cuda.so, the neighbour of libheadroom.so, is loaded.
 [[nodiscard]] const libtorch::CudaFunctions& cuda_functions();
 
 // Brings LibTorch's CUDA part into the process first, where there is a driver for it.

@@ -71,8 +71,9 @@ class Adafactor : public Optimizer {
       : Optimizer(std::move(parameters), options.form), options_(options) {}
 
  private:
+  void check(const Trained& trained) const override;
+  [[nodiscard]] State make_state(const Tensor& parameter, const Tensor& gradient) const override;
   void update(Trained& trained, const GradientScale& scale) override;
-  void make_state(State& state, const Tensor& gradient) const;
   void loop(const Lists& all) const;
   void foreach (const Lists& all) const;
 
@@ -98,18 +99,25 @@ class Adafactor : public Optimizer {
   AdafactorOptions options_;
 };
 
-void Adafactor::make_state(State& state, const Tensor& gradient) const {
+void Adafactor::check(const Trained& trained) const {
+  detail::check_dense("Adafactor", trained.gradients);
+  detail::check_real("Adafactor", trained.parameters);
+}
+
+State Adafactor::make_state(const Tensor&, const Tensor& gradient) const {
+  State state;
   const bool in_double = c10::get_default_dtype_as_scalartype() == at::kDouble;
   state["step"] = at::zeros({}, in_double ? at::kDouble : at::kFloat);
   if (gradient.dim() <= 1) {
     state["variance"] = at::zeros_like(gradient);
-    return;
+    return state;
   }
   std::vector<std::int64_t> row = gradient.sizes().vec(), column = row;
   row.back() = 1;
   column[column.size() - 2] = 1;
   state["row_var"] = gradient.new_zeros(row);
   state["col_var"] = gradient.new_zeros(column);
+  return state;
 }
 
 double Adafactor::relative_size(const Tensor& parameter, const Tensor& step) const {
@@ -124,10 +132,6 @@ double Adafactor::epsilon_of(const Tensor& first) const {
 
 void Adafactor::update(Trained& trained, const GradientScale&) {
   if (trained.parameters.empty()) return;
-  detail::check_dense("Adafactor", trained.gradients);
-  detail::check_real("Adafactor", trained.parameters);
-  for (std::size_t i = 0; i < trained.states.size(); ++i)
-    if (trained.states[i]->empty()) make_state(*trained.states[i], trained.gradients[i]);
   const Lists all{trained.parameters,       trained.gradients,         kept(trained, "row_var"),
                   kept(trained, "col_var"), kept(trained, "variance"), kept(trained, "step")};
   if (form() == OptimizerForm::loop)

@@ -42,9 +42,10 @@ class AdafactorHf : public Optimizer {
     Tensor rate;  // of no dimension, on the host if nothing of the card decides it
   };
 
+  void check(const Trained& trained) const override;
+  [[nodiscard]] State make_state(const Tensor& parameter, const Tensor& gradient) const override;
   void update(Trained& trained, const GradientScale& scale) override;
   void update_one(Variables& now, const Tensor& parameter, State& state) const;
-  void make_state(State& state, const Tensor& gradient) const;
   [[nodiscard]] Tensor rate(const State& state, double step) const;
   [[nodiscard]] Tensor factored(const Tensor& squares, const State& state, double keep) const;
   void apply(Variables& now, State& state) const;
@@ -52,9 +53,12 @@ class AdafactorHf : public Optimizer {
   AdafactorHfOptions options_;
 };
 
-void AdafactorHf::update(Trained& trained, const GradientScale&) {
+void AdafactorHf::check(const Trained& trained) const {
   detail::check_dense("Adafactor", trained.gradients);
   detail::check_real("Adafactor", trained.parameters);
+}
+
+void AdafactorHf::update(Trained& trained, const GradientScale&) {
   Variables now;
   for (std::size_t i = 0; i < trained.parameters.size(); ++i) {
     now.gradient = trained.gradients[i];
@@ -63,27 +67,29 @@ void AdafactorHf::update(Trained& trained, const GradientScale&) {
   }
 }
 
-// Made on the host and brought over, as Python does.
-void AdafactorHf::make_state(State& state, const Tensor& gradient) const {
+// In float where the gradient has less precision. The factors are made on the host and brought
+// over, as Python does.
+State AdafactorHf::make_state(const Tensor&, const Tensor& gradient) const {
+  const at::TensorOptions type =
+      gradient.options().dtype(has_less_precision(gradient) ? at::kFloat : gradient.scalar_type());
   const std::vector<std::int64_t> sizes = gradient.sizes().vec();
+  State state;
   state["step"] = at::zeros({}, at::kFloat);
-  if (options_.beta1) state["exp_avg"] = at::zeros_like(gradient);
+  if (options_.beta1) state["exp_avg"] = at::zeros_like(gradient, type);
   if (sizes.size() < 2) {
-    state["exp_avg_sq"] = at::zeros_like(gradient);
-    return;
+    state["exp_avg_sq"] = at::zeros_like(gradient, type);
+    return state;
   }
   std::vector<std::int64_t> row(sizes.begin(), sizes.end() - 1), column = row;
   column.back() = sizes.back();
-  state["exp_avg_sq_row"] = at::zeros(row).to(gradient);
-  state["exp_avg_sq_col"] = at::zeros(column).to(gradient);
+  state["exp_avg_sq_row"] = at::zeros(row).to(type);
+  state["exp_avg_sq_col"] = at::zeros(column).to(type);
+  return state;
 }
 
 void AdafactorHf::update_one(Variables& now, const Tensor& parameter, State& state) const {
-  if (state.empty())
-    make_state(state, now.gradient);
-  else
-    for (auto& [name, tensor] : state)
-      if (name.starts_with("exp_avg")) tensor = tensor.to(now.gradient);
+  for (auto& [name, tensor] : state)
+    if (name.starts_with("exp_avg")) tensor = tensor.to(now.gradient);
   now.parameter = parameter;
   if (has_less_precision(parameter)) now.parameter = now.parameter.to(at::kFloat);
   const double step = state["step"].add_(1).item<double>();

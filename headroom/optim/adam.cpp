@@ -40,8 +40,9 @@ class Adam : public Optimizer {
   [[nodiscard]] bool takes_scale() const override { return form() == OptimizerForm::fused; }
 
  private:
+  void check(const Trained& trained) const override;
+  [[nodiscard]] State make_state(const Tensor& parameter, const Tensor& gradient) const override;
   void update(Trained& trained, const GradientScale& scale) override;
-  void make_state(State& state, const Tensor& parameter) const;
   void loop(const Lists& all) const;
   void foreach (const Lists& all) const;
   void update_means(const Lists& group) const;
@@ -58,11 +59,12 @@ class Adam : public Optimizer {
   Decay decay_;
 };
 
-void Adam::update(Trained& trained, const GradientScale& scale) {
+void Adam::check(const Trained& trained) const {
   detail::check_dense(name_of(decay_), trained.gradients);
   detail::check_real(name_of(decay_), trained.parameters);
-  for (std::size_t i = 0; i < trained.states.size(); ++i)
-    if (trained.states[i]->empty()) make_state(*trained.states[i], trained.parameters[i]);
+}
+
+void Adam::update(Trained& trained, const GradientScale& scale) {
   const Lists all{trained.parameters,
                   trained.gradients,
                   kept(trained, "exp_avg"),
@@ -80,7 +82,8 @@ void Adam::update(Trained& trained, const GradientScale& scale) {
 }
 
 // The steps are float even of a model in half precision; double if that is the default type.
-void Adam::make_state(State& state, const Tensor& parameter) const {
+State Adam::make_state(const Tensor& parameter, const Tensor&) const {
+  State state;
   const bool in_double =
       form() != OptimizerForm::fused && c10::get_default_dtype_as_scalartype() == at::kDouble;
   state["step"] = at::zeros(
@@ -88,6 +91,7 @@ void Adam::make_state(State& state, const Tensor& parameter) const {
   state["exp_avg"] = at::zeros_like(parameter);
   state["exp_avg_sq"] = at::zeros_like(parameter);
   if (options_.amsgrad) state["max_exp_avg_sq"] = at::zeros_like(parameter);
+  return state;
 }
 
 void Adam::loop(const Lists& all) const {

@@ -64,8 +64,9 @@ LossScaler::LossScaler(const LossScalerOptions& options) : options_(options) {
 
 Tensor LossScaler::scale(const Tensor& loss) {
   if (!factor_.defined()) {
-    factor_ = at::full({}, options_.first, float_on(loss.device()));
+    const Tensor factor = at::full({}, options_.first, float_on(loss.device()));
     good_steps_ = at::full({}, first_good_steps_, float_on(loss.device()).dtype(at::kInt));
+    factor_ = factor;
   }
   return loss * factor_.to(at::TensorOptions(loss.device()), true);
 }
@@ -94,7 +95,13 @@ std::vector<Tensor> LossScaler::unscale(const Optimizer& optimizer, const Tensor
   const at::NoGradGuard no_grad;
   Copies factors(by);
   Copies found(at::full({}, 0.0, float_on(factor_.device())));
-  for (const std::vector<Tensor>& gradients : grouped(optimizer.parameters(), half_too)) {
+  const std::vector<std::vector<Tensor>> groups = grouped(optimizer.parameters(), half_too);
+  // All memory first: gradients that were unscaled would be so again when the call is repeated.
+  for (const std::vector<Tensor>& gradients : groups) {
+    static_cast<void>(found.on(gradients[0].device()));
+    static_cast<void>(factors.on(gradients[0].device()));
+  }
+  for (const std::vector<Tensor>& gradients : groups) {
     const c10::Device device = gradients[0].device();
     Tensor& not_finite = found.on(device);
     at::_amp_foreach_non_finite_check_and_unscale_(gradients, not_finite, factors.on(device));

@@ -10,6 +10,9 @@
 // torch.amp.GradScaler of PyTorch 2.11, operation for operation. Weights must be float32
 // (autocast); to clip, call `unscale` before.
 //
+// After an out-of-memory in scale, unscale or update the call can be repeated; after one in step if
+// the optimizer was not interrupted().
+//
 // Threads: one scaler, one thread at a time. An optimizer must live until `update`.
 #pragma once
 

@@ -15,8 +15,17 @@ class Nothing : public Optimizer {
       : Optimizer(std::move(parameters), OptimizerForm::loop) {}
 
  private:
+  [[nodiscard]] State make_state(const at::Tensor&, const at::Tensor&) const override { return {}; }
   void update(Trained&, const GradientScale&) override {}
 };
+
+// Of a tensor, before and after: another one, or another version, which every operation in place
+// counts up.
+using Mark = std::pair<const c10::TensorImpl*, std::int64_t>;
+
+Mark mark_of(const at::Tensor& tensor) {
+  return {tensor.unsafeGetTensorImpl(), tensor.is_inference() ? 0 : tensor._version()};
+}
 
 // As Hugging Face's Trainer sets it up: transformers 4.57.6, trainer.py, OptimizerNames.ADAFACTOR,
 // with a learning rate from outside.
@@ -47,18 +56,53 @@ Optimizer::Optimizer(std::vector<at::Tensor> parameters, OptimizerForm form)
     : parameters_(std::move(parameters)), states_(parameters_.size()), form_(form) {}
 
 void Optimizer::step() {
-  const at::NoGradGuard no_grad;
-  Trained all = trained();
-  update(all, {});
+  run({});
 }
 
 void Optimizer::step(const GradientScale& scale) {
   if (!takes_scale())
     throw UsageError(expectation("Optimizer::step", "a fused optimizer, which unscales by itself",
                                  "a scale for another form", "LossScaler::step"));
+  run(scale);
+}
+
+void Optimizer::run(const GradientScale& scale) {
+  if (interrupted_)
+    throw UsageError(expectation(
+        "Optimizer::step", "parameters and states as a whole step leaves them",
+        "those of a step that threw half way",
+        "putting back what they were before it (set_state), then Optimizer::restored()"));
   const at::NoGradGuard no_grad;
   Trained all = trained();
-  update(all, scale);
+  check(all);
+  make_states(all);
+  const auto marks = [&all] {
+    std::vector<Mark> each;
+    for (const at::Tensor& parameter : all.parameters) each.push_back(mark_of(parameter));
+    for (const at::Tensor& gradient : all.gradients) each.push_back(mark_of(gradient));
+    for (const State* state : all.states)
+      for (const auto& [name, tensor] : *state) each.push_back(mark_of(tensor));
+    return each;
+  };
+  const std::vector<Mark> before = marks();
+  try {
+    update(all, scale);
+  } catch (...) {
+    interrupted_ = marks() != before;
+    for (std::size_t i = 0; !interrupted_ && i < all.states.size(); ++i)
+      if (all.is_new[i]) all.states[i]->clear();  // it waits for its first update
+    throw;
+  }
+}
+
+void Optimizer::make_states(Trained& trained) const {
+  std::vector<State> made(trained.states.size());
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    trained.is_new.push_back(trained.states[i]->empty());
+    if (trained.is_new[i]) made[i] = make_state(trained.parameters[i], trained.gradients[i]);
+  }
+  for (std::size_t i = 0; i < made.size(); ++i)
+    if (trained.is_new[i]) *trained.states[i] = std::move(made[i]);
 }
 
 Optimizer::Trained Optimizer::trained() {

@@ -13,6 +13,9 @@
 // other (three of the largest at once), `foreach` all of them together (once all parameters more),
 // `fused` none.
 //
+// One thing differs: state that Python makes between the updates of two parameters (of SGD's first
+// step, and of transformers' Adafactor) is made before the first of them.
+//
 // Left out: more than one group of parameters, maximize, capturable, differentiable, numbers given
 // as tensors, complex parameters.
 //
@@ -50,10 +53,20 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates the parameters that have a gradient. State is made in the first step that needs it.
+  // Updates the parameters that have a gradient. State is made in the first step that needs it: all
+  // of it before any parameter is touched, or, where memory runs out, none of it.
+  //
+  // A step that threw may be called again, unless it was interrupted().
   void step();
   // Throws UsageError unless takes_scale().
   void step(const GradientScale& scale);
+
+  // The last step threw, an out-of-memory for instance, after it had begun to change parameters or
+  // states. Another one would count twice what is done already, so step() throws UsageError until
+  // `restored` says that parameters and states are again what they were before (set_state).
+  [[nodiscard]] bool interrupted() const { return interrupted_; }
+  void restored() { interrupted_ = false; }
+
   [[nodiscard]] virtual bool takes_scale() const { return false; }
 
   // Frees the gradients; or fills them with zeros, so that they stay where they are.
@@ -71,8 +84,14 @@ class Optimizer {
   struct Trained {
     std::vector<at::Tensor> parameters, gradients;
     std::vector<State*> states;
+    std::vector<bool> is_new;  // the state: it was made in this step
   };
   Optimizer(std::vector<at::Tensor> parameters, OptimizerForm form);
+  // Throws UsageError for parameters and gradients that this optimizer cannot step.
+  virtual void check(const Trained&) const {}
+  // What is kept of a parameter before its first update.
+  [[nodiscard]] virtual State make_state(const at::Tensor& parameter,
+                                         const at::Tensor& gradient) const = 0;
   virtual void update(Trained& trained, const GradientScale& scale) = 0;
 
   [[nodiscard]] OptimizerForm form() const { return form_; }
@@ -83,11 +102,14 @@ class Optimizer {
 
  private:
   [[nodiscard]] Trained trained();
+  void make_states(Trained& trained) const;
+  void run(const GradientScale& scale);
   void fill_gradients() const;
 
   std::vector<at::Tensor> parameters_;
   std::vector<State> states_;
   OptimizerForm form_;
+  bool interrupted_ = false;
 };
 
 // ---- The kinds, with PyTorch's defaults. The form is what PyTorch takes on a GPU if none is asked

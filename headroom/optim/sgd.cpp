@@ -26,17 +26,38 @@ class Sgd : public Optimizer {
   [[nodiscard]] bool takes_scale() const override { return form() == OptimizerForm::fused; }
 
  private:
+  void check(const Trained& trained) const override;
+  [[nodiscard]] State make_state(const Tensor& parameter, const Tensor& gradient) const override;
   void update(Trained& trained, const GradientScale& scale) override;
   void loop(Trained& trained) const;
   void foreach (Trained& trained) const;
   void fused(Trained& trained, const GradientScale& scale) const;
 
-  void add_to_buffer(Tensor& buffer, const Tensor& gradient) const;
+  void add_to_buffer(const Tensor& buffer, const Tensor& gradient) const;
   [[nodiscard]] Tensors add_to_buffers(const Trained& trained, const Indices& group,
                                        const Tensors& gradients) const;
 
   SgdOptions options_;
 };
+
+void Sgd::check(const Trained& trained) const {
+  if (form() != OptimizerForm::fused) return;
+  detail::check_dense("SGD, fused", trained.gradients);
+  const auto has_none = [](const State* state) { return state->empty(); };
+  const std::vector<State*>& states = trained.states;
+  if (options_.momentum != 0 && std::any_of(states.begin(), states.end(), has_none) &&
+      !std::all_of(states.begin(), states.end(), has_none))
+    throw UsageError(expectation("SGD, fused", "the same parameters with a gradient each time",
+                                 "one that had none in the first step", "the foreach form"));
+}
+
+// The first buffer is the gradient itself, without dampening; the fused kernel fills it.
+State Sgd::make_state(const Tensor& parameter, const Tensor& gradient) const {
+  if (options_.momentum == 0) return {};
+  if (form() == OptimizerForm::fused) return {{kBuffer, at::empty_like(gradient)}};
+  if (options_.weight_decay == 0) return {{kBuffer, gradient.detach().clone()}};
+  return {{kBuffer, gradient.add(parameter, options_.weight_decay)}};
+}
 
 void Sgd::update(Trained& trained, const GradientScale& scale) {
   if (trained.parameters.empty()) return;
@@ -50,12 +71,8 @@ void Sgd::update(Trained& trained, const GradientScale& scale) {
   }
 }
 
-// The first buffer is the gradient itself, without dampening.
-void Sgd::add_to_buffer(Tensor& buffer, const Tensor& gradient) const {
-  if (buffer.defined())
-    detail::multiply_(buffer, options_.momentum).add_(gradient, 1 - options_.dampening);
-  else
-    buffer = gradient.detach().clone();
+void Sgd::add_to_buffer(const Tensor& buffer, const Tensor& gradient) const {
+  detail::multiply_(buffer, options_.momentum).add_(gradient, 1 - options_.dampening);
 }
 
 void Sgd::loop(Trained& trained) const {
@@ -65,8 +82,8 @@ void Sgd::loop(Trained& trained) const {
     gradient = trained.gradients[i];
     if (options_.weight_decay != 0) gradient = gradient.add(parameter, options_.weight_decay);
     if (options_.momentum != 0) {
-      Tensor& buffer = (*trained.states[i])[kBuffer];
-      add_to_buffer(buffer, gradient);
+      const Tensor& buffer = (*trained.states[i])[kBuffer];
+      if (!trained.is_new[i]) add_to_buffer(buffer, gradient);
       gradient = options_.nesterov ? gradient.add(buffer, options_.momentum) : buffer;
     }
     parameter.add_(gradient, -options_.learning_rate);
@@ -76,15 +93,14 @@ void Sgd::loop(Trained& trained) const {
 Tensors Sgd::add_to_buffers(const Trained& trained, const Indices& group,
                             const Tensors& gradients) const {
   Tensors buffers = detail::select(kept(trained, kBuffer), group);
-  if (std::all_of(buffers.begin(), buffers.end(), [](const Tensor& x) { return x.defined(); })) {
+  const auto is_new = [&](std::size_t i) { return trained.is_new[i]; };
+  if (std::none_of(group.begin(), group.end(), is_new)) {
     at::_foreach_mul_(buffers, options_.momentum);
     at::_foreach_add_(buffers, gradients, 1 - options_.dampening);
     return buffers;
   }
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    add_to_buffer(buffers[i], gradients[i]);
-    (*trained.states[group[i]])[kBuffer] = buffers[i];
-  }
+  for (std::size_t i = 0; i < group.size(); ++i)
+    if (!is_new(group[i])) add_to_buffer(buffers[i], gradients[i]);
   return buffers;
 }
 
@@ -114,20 +130,8 @@ void Sgd::foreach (Trained& trained) const {
 }
 
 void Sgd::fused(Trained& trained, const GradientScale& scale) const {
-  detail::check_dense("SGD, fused", trained.gradients);
-  Tensors buffers;
-  bool first = false;
-  if (options_.momentum != 0) {
-    buffers = kept(trained, kBuffer);
-    const auto missing = std::count_if(buffers.begin(), buffers.end(),
-                                       [](const Tensor& buffer) { return !buffer.defined(); });
-    first = missing == static_cast<std::ptrdiff_t>(buffers.size());
-    if (missing != 0 && !first)
-      throw UsageError(expectation("SGD, fused", "the same parameters with a gradient each time",
-                                   "one that had none in the first step", "the foreach form"));
-    for (std::size_t i = 0; first && i < buffers.size(); ++i)
-      (*trained.states[i])[kBuffer] = buffers[i] = at::empty_like(trained.gradients[i]);
-  }
+  const bool first = options_.momentum != 0 && trained.is_new.front();
+  const Tensors buffers = options_.momentum != 0 ? kept(trained, kBuffer) : Tensors();
   for (const Indices& group : detail::by_device_and_type(trained.parameters)) {
     const Tensors parameters = detail::select(trained.parameters, group);
     const c10::Device device = parameters[0].device();

@@ -135,7 +135,7 @@ allocator::OutOfMemory Card::injected_refusal(Bytes bytes) {
           .free_in_private_pools = {}};
 }
 
-void Card::free(allocator::BlockId block) noexcept {
+void Card::free(allocator::BlockId block) {
   const std::lock_guard lock(mutex_);
   if (!c10::memoryProfilingEnabled()) return allocator_.free(block);
   const allocator::BlockInfo info = allocator_.block(block);

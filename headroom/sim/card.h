@@ -73,9 +73,9 @@ using Injector = std::function<Disturbance(const Request&)>;
 
 struct CardOptions {
   int index = 0;
-  std::string name;  // "NVIDIA GeForce RTX 4090"
+  std::string name = {};  // "NVIDIA GeForce RTX 4090"
   Bytes capacity = allocator::kUnlimited;
-  Bytes context;  // of the process, off the capacity from the start
+  Bytes context = {};  // of the process, off the capacity from the start
   Mode mode = Mode::shape_only;
   Rules rules = Rules::cuda;
   allocator::Settings settings = {};
@@ -116,7 +116,8 @@ class Card : public std::enable_shared_from_this<Card> {
 
   // Throws c10::OutOfMemoryError with PyTorch's text.
   [[nodiscard]] allocator::BlockId allocate(Bytes bytes, allocator::StreamId stream);
-  void free(allocator::BlockId block) noexcept;
+  // Throws UsageError for a block that is not allocated: one that was freed before, for instance.
+  void free(allocator::BlockId block);
   void record_stream(allocator::BlockId block, allocator::StreamId stream);
   void empty_cache();
   void reset_peaks();

@@ -43,14 +43,6 @@ allocator::Settings settings_of_environment() {
   return now.settings;
 }
 
-// Under a lock, so that of two callers one is refused before it has joined a shared box.
-void check_alone() {
-  if (detail::card_count() > 0)
-    throw UsageError(expectation("simulate", "one box of simulated cards at a time",
-                                 "a second one while the first is there",
-                                 "let the first Simulation go"));
-}
-
 }  // namespace
 
 struct Simulation::Box {
@@ -77,7 +69,7 @@ int Simulation::cards() const {
 }
 
 Card& Simulation::card(int index) const {
-  return detail::card_at(index);
+  return detail::named_card(index);
 }
 
 c10::Device Simulation::device(int index) const {
@@ -86,8 +78,8 @@ c10::Device Simulation::device(int index) const {
 
 Simulation simulate(const gpu::SimulatedBox& box, const SimulationOptions& options) {
   static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
-  check_alone();
+  const std::lock_guard lock(one_at_a_time);  // one is refused before it has joined a shared box
+  check_alone("simulate");
   SimulationOptions resolved = options;
   if (!resolved.settings) resolved.settings = settings_of_environment();
   detail::load_backend();
@@ -106,11 +98,18 @@ int card_count() noexcept {
   return detail::card_count();
 }
 
+void check_alone(std::string_view function) {
+  if (detail::card_count() > 0)
+    throw UsageError(expectation(function, "one box of simulated cards at a time",
+                                 "a second one while the first is there",
+                                 "letting the first Simulation go before"));
+}
+
 std::shared_ptr<Card> card_of(c10::Device device) {
   if (device.type() != c10::DeviceType::PrivateUse1)
     throw UsageError(expectation("card_of", "a simulated device such as sim:0", device.str(), ""));
   const int index = device.index() < 0 ? detail::current_card() : device.index();
-  return detail::card_at(index).shared_from_this();
+  return detail::named_card(index).shared_from_this();
 }
 
 }  // namespace headroom::sim

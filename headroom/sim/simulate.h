@@ -5,6 +5,10 @@
 //   auto model = on(box.device(0), [] { return MyNet(); });
 //   ...
 //
+// A model that is there already moves by `net->to(box.device(0))`, as to CUDA, and torch::load(net,
+// file, box.device(0)) loads it there (libtorch/set_data.h, which the first call installs);
+// libtorch::move is the way that moves all of it or nothing.
+//
 // While the Simulation lives, the cards exist. Nothing of this is registered with LibTorch before
 // the first call; from then on the device type `sim` stays known to the process (without cards,
 // when no Simulation lives), and autograd keeps a thread for each of kMostSimulatedCards cards from
@@ -70,6 +74,10 @@ class Simulation {
 
 // How many cards there are in this process now, whatever part of the program simulates them.
 [[nodiscard]] int card_count() noexcept;
+
+// Throws UsageError in the name of a function that needs to simulate a box of its own while there
+// is one.
+void check_alone(std::string_view function);
 
 // The card a device of type `sim` stands for, in whatever part of the program the Simulation is.
 // Throws UsageError if there is none.

@@ -268,6 +268,41 @@ TEST(DryRun, TellsAnOldRefusalFromOneOfItsOwn) {
   EXPECT_THROW((void)run_beside(box, too_much), c10::OutOfMemoryError);
 }
 
+// Once a function that forgot its device was answered with "fits", at a peak of 0 B.
+TEST(DryRun, RefusesAStepThatUsesNothingOfItsCardAndNamesWhatItMet) {
+  const auto on_the_cpu = [](c10::Device) {
+    torch::nn::Linear net(64, 32);
+    const torch::Tensor x = torch::zeros({8, 64});
+    return Subject{.step = [net, x]() mutable { net->forward(x).mean().backward(); }};
+  };
+  const auto named = [&](c10::Device device) {
+    Subject subject = on_the_cpu(device);
+    torch::nn::Linear net(128, 16);
+    subject.parameters = {{"head.weight", net->weight}};
+    subject.step = [net]() mutable { net->forward(torch::zeros({8, 128})).mean().backward(); };
+    return subject;
+  };
+  EXPECT_THAT([&] { (void)dry_run("RTX 4090", on_the_cpu); },
+              testing::ThrowsMessage<UsageError>(testing::AllOf(
+                  testing::HasSubstr("[32, 64] on cpu"), testing::HasSubstr("[8, 64] on cpu"))));
+  EXPECT_THAT([&] { (void)dry_run("RTX 4090", named); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("none, but head.weight [16, 128] on cpu")));
+  EXPECT_THAT(
+      [&] { (void)dry_run("RTX 4090", [](c10::Device) { return Subject{.step = [] {}}; }); },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("no operator")));
+}
+
+TEST(DryRun, RefusesAModelOnTheCpuByTheNameOfItsFirstParameter) {
+  Net net;
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  EXPECT_THAT(
+      [&] {
+        (void)dry_run(*net, torch::zeros({2, 1024}), loss_of, optimizer);
+      },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("first.weight on cpu")));
+}
+
 TEST(DryRun, RefusesASpecOfMoreThanACard) {
   const auto make = [](c10::Device) { return Subject{.step = [] {}}; };
   EXPECT_THROW((void)dry_run("2x24GiB", make), UsageError);

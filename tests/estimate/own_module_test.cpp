@@ -73,6 +73,67 @@ TEST(EstimateMemory, TakesATupleOfInputsAndALossOfItsOwn) {
   EXPECT_EQ(report.at_peak.inputs, Bytes{16 * 128 * 8 + 16 * 8});
 }
 
+// As LibTorch's tutorials write it, without clone(): once "clone() has not been implemented for
+// Net".
+struct PlainNetImpl : nn::Module {
+  PlainNetImpl() { inner = register_module("inner", nn::Linear(1024, 1024)); }
+  torch::Tensor forward(const torch::Tensor& x) { return inner(x); }
+  nn::Linear inner{nullptr};
+};
+TORCH_MODULE(PlainNet);
+
+TEST(EstimateMemory, TakesAFunctionThatMakesTheModelInEachOfItsForms) {
+  const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
+  const auto card = dryrun::card_for("1GiB");
+  const auto by_value = estimate_memory([] { return PlainNetImpl(); }, rows_of, 64, card);
+  // The weight, its gradient and two of the optimizer's; the batch and the output.
+  EXPECT_GT(by_value.peak.allocated, 16_MiB);
+  EXPECT_EQ(by_value.at_peak.parameters, 4_MiB + 4_KiB);
+  const auto as_holder = estimate_memory([] { return PlainNet(); }, rows_of, 64, card);
+  const auto shared =
+      estimate_memory([] { return std::make_shared<PlainNetImpl>(); }, rows_of, 64, card);
+  EXPECT_EQ(as_holder.peak.allocated, by_value.peak.allocated);
+  EXPECT_EQ(shared.peak.allocated, by_value.peak.allocated);
+}
+
+TEST(EstimateMemory, OfAModelThatReadsItsOwnValuesMakesItOnTheHost) {
+  struct Picky : nn::Module {
+    Picky() {
+      const auto drawn = torch::rand({1 << 18}) + 1;  // more than a card keeps values of
+      TORCH_CHECK(drawn.sum().item<float>() > 1, "no values");
+      weight = register_parameter("weight", drawn);
+    }
+    torch::Tensor forward(const torch::Tensor& x) { return x * weight; }
+    torch::Tensor weight;
+  };
+  const auto report = estimate_memory([] { return std::make_shared<Picky>(); },
+                                      [](std::int64_t rows) {
+                                        return torch::ones({rows, 1});
+                                      },
+                                      1, dryrun::card_for("1GiB"));
+  EXPECT_EQ(report.at_peak.parameters, 1_MiB);
+}
+
+TEST(FindMaxBatchSize, TakesAFunctionThatMakesTheModel) {
+  const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
+  const auto card = dryrun::card_for("64MiB");
+  const MaxBatch found = find_max_batch_size([] { return PlainNet(); }, rows_of, card, 1, 100'000);
+  ASSERT_TRUE(found.size);
+  EXPECT_TRUE(estimate_memory([] { return PlainNet(); }, rows_of, *found.size, card).fits());
+  EXPECT_FALSE(estimate_memory([] { return PlainNet(); }, rows_of, *found.size + 1, card).fits());
+}
+
+// Once the refusal was `[simulate]`'s, which the caller had not called.
+TEST(EstimateMemory, NamesItselfWhereASimulationLives) {
+  const sim::Simulation box = sim::simulate("1GiB");
+  const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
+  const auto card = dryrun::card_for("1GiB");
+  EXPECT_THAT([&] { (void)estimate_memory([] { return PlainNet(); }, rows_of, 1, card); },
+              testing::ThrowsMessage<UsageError>(testing::StartsWith("[estimate_memory]")));
+  EXPECT_THAT([&] { (void)find_max_batch_size([] { return PlainNet(); }, rows_of, card, 1, 2); },
+              testing::ThrowsMessage<UsageError>(testing::StartsWith("[find_max_batch_size]")));
+}
+
 TEST(EstimateMemory, RefusesABatchWithoutRows) {
   nn::Linear net = wide_net();
   EXPECT_THROW((void)estimate_memory(*net, rows_of, 0, dryrun::card_for("2GiB")), UsageError);

@@ -229,6 +229,8 @@ TEST_F(WaitForGpu, DoesNotWaitForWhatCannotCome) {
   const WaitResult without_cards = wait({.need = 1_GiB}, patient);
   EXPECT_TRUE(without_cards.selection.picked.empty());
   EXPECT_FALSE(without_cards.selection.sentence.empty());
+  // Once none of the three flags said why; only the sentence did.
+  EXPECT_TRUE(without_cards.selection.hopeless);
 }
 
 // ---- The CPU ----

@@ -53,7 +53,7 @@ TEST(Card, AnswersLibTorchsQuestionsAboutMemory) {
   allocator.resetAccumulatedStats(1);
   EXPECT_EQ(allocator.getDeviceStats(1).allocated_bytes[0].allocated, 0);
   EXPECT_EQ(allocator.getDeviceStats(0).allocation[0].allocated, 0) << "the other card";
-  EXPECT_THROW((void)allocator.getDeviceStats(2), UsageError);
+  EXPECT_THROW((void)allocator.getDeviceStats(2), c10::Error);
 }
 
 TEST(Card, RefusesInPyTorchsWordsWithItsOwnName) {
@@ -65,6 +65,14 @@ TEST(Card, RefusesInPyTorchsWordsWithItsOwnName) {
                           "has a total capacity of 1024.00 MiB of which 424.00 MiB is free."));
   EXPECT_EQ(box.card(0).last_out_of_memory()->requested, 500_MiB);
   EXPECT_EQ(box.card(0).statistics().num_ooms, 1);
+}
+
+// Once the second time ended the process.
+TEST(Card, RefusesToFreeABlockTwice) {
+  const Simulation box = simulate("1x1GiB");
+  const allocator::BlockId block = box.card(0).allocate(1_MiB, 0);
+  box.card(0).free(block);
+  EXPECT_THROW(box.card(0).free(block), UsageError);
 }
 
 TEST(Card, GivesCachedMemoryBackBeforeItRefuses) {

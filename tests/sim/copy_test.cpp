@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom::sim {
@@ -150,8 +150,8 @@ TEST(ShapeOnlyCopy, WhatWasMadeWithoutDataCannotBeReadLater) {
   const Simulation box = simulate("2x1GiB");
   const Tensor x = torch::randn({3}, box.device(0));
   box.card(0).set_mode(Mode::compute);
-  EXPECT_THROW((void)x.cpu(), UsageError);
-  EXPECT_THROW((void)(x + 1), UsageError);
+  EXPECT_THROW((void)x.cpu(), libtorch::DeviceError);
+  EXPECT_THROW((void)(x + 1), libtorch::DeviceError);
 }
 
 // ---- Files ----

@@ -11,6 +11,7 @@
 #include "headroom/base/error.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "tests/gpu/fixtures/surroundings.h"
 #include "tests/sim/fixtures/fresh_process.h"
 
@@ -145,11 +146,12 @@ TEST(Simulate, NamesTheCardsThereAreWhenOneBeyondIsUsed) {
   const Simulation box = simulate("2x1GiB");
   for (const int index : {2, 15}) {
     const torch::Device beyond(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index));
-    EXPECT_THROW((void)torch::empty({1}, beyond), UsageError);
+    EXPECT_THROW((void)torch::empty({1}, beyond), libtorch::DeviceError);
     EXPECT_THROW((void)box.card(index), UsageError);
     EXPECT_THROW((void)card_of(beyond), UsageError);
   }
-  EXPECT_THROW(c10::DeviceGuard(torch::Device(c10::DeviceType::PrivateUse1, 99)), UsageError);
+  EXPECT_THROW(c10::DeviceGuard(torch::Device(c10::DeviceType::PrivateUse1, 99)),
+               libtorch::DeviceError);
   try {
     (void)box.card(2);
   } catch (const UsageError& error) {
@@ -164,10 +166,10 @@ TEST(Simulate, ItsTensorsOutliveItToBeFreedAndNotToBeUsed) {
       const Simulation box = simulate("1x1GiB", {.mode = mode});
       x = torch::ones({1024}, torch::device(box.device(0)).requires_grad(true));
     }
-    EXPECT_THROW((void)(x + 1), UsageError);
-    EXPECT_THROW((void)x.cpu(), UsageError);
-    EXPECT_THROW((void)x.sum().item(), UsageError);
-    EXPECT_THROW((void)torch::empty({1}, x.device()), UsageError);
+    EXPECT_THROW((void)(x + 1), libtorch::DeviceError);
+    EXPECT_THROW((void)x.cpu(), libtorch::DeviceError);
+    EXPECT_THROW((void)x.sum().item(), libtorch::DeviceError);
+    EXPECT_THROW((void)torch::empty({1}, x.device()), libtorch::DeviceError);
     view = x.detach().view({2, 512});
     x.reset();
     view.reset();
@@ -183,12 +185,42 @@ TEST(Simulate, RefusesTensorsOfABoxThatIsGoneInTheNext) {
     }
     const Simulation second = simulate("1x1GiB", {.mode = mode});
     const torch::Tensor own = torch::ones({2}, second.device(0));
-    EXPECT_THROW((void)(old + own), UsageError);
-    EXPECT_THROW((void)(own + old), UsageError);
-    EXPECT_THROW((void)old.cpu(), UsageError);
-    EXPECT_THROW((void)own.copy_(old), UsageError);
-    EXPECT_THROW((void)old[0].item(), UsageError);
+    EXPECT_THROW((void)(old + own), libtorch::DeviceError);
+    EXPECT_THROW((void)(own + old), libtorch::DeviceError);
+    EXPECT_THROW((void)old.cpu(), libtorch::DeviceError);
+    EXPECT_THROW((void)own.copy_(old), libtorch::DeviceError);
+    EXPECT_THROW((void)old[0].item(), libtorch::DeviceError);
   }
+}
+
+// Once a refused operator threw a plain c10::Error, and a tensor whose card was gone an error that
+// `catch (const c10::Error&)` missed. Now each is both: LibTorch's, and known to be Headroom's.
+TEST(Simulate, WhatItRefusesInsideAnOperatorIsLibTorchsErrorAndKnownAsHeadrooms) {
+  const Simulation box = simulate("1x1GiB");
+  const auto kind_of = [](const std::function<void()>& refused) -> std::string {
+    try {
+      refused();
+    } catch (const c10::Error& error) {
+      const auto* const ours = dynamic_cast<const libtorch::OperatorRefusal*>(&error);
+      return ours != nullptr ? ours->what() : "LibTorch's alone";
+    }
+    return "accepted";
+  };
+  const torch::Tensor x = torch::randn({3, 3}, box.device(0));
+  const torch::Tensor rows = torch::zeros({1, 2}, torch::dtype(torch::kLong).device(box.device(0)));
+  const auto sparse = torch::sparse_coo_tensor(rows, torch::randn({2}, box.device(0)), {4});
+  EXPECT_THAT(kind_of([&] { (void)x.nonzero(); }), HasSubstr("aten::nonzero"));
+  EXPECT_THAT(kind_of([&] { (void)sparse.mul(2).log1p(); }), HasSubstr("sparse"));
+  float number = 0;
+  EXPECT_THAT(kind_of([&] { (void)torch::from_blob(&number, {1}, box.device(0)); }),
+              HasSubstr("then to(device)"));
+  EXPECT_THAT(kind_of([&] { (void)torch::empty({1}, torch::Device("sim:5")); }),
+              HasSubstr("sim:5"));
+  {
+    box.card(0).set_mode(Mode::compute);
+    EXPECT_THAT(kind_of([&] { (void)(x + 1); }), HasSubstr("while it was shape-only"));
+  }
+  EXPECT_THAT([&] { (void)box.card(5); }, testing::Throws<UsageError>()) << "no operator";
 }
 
 TEST(Simulate, TensorsOfABoxThatIsGoneCountNothingInTheNext) {

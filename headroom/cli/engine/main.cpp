@@ -6,6 +6,10 @@
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/engine/commands.h"
+#include "headroom/no_cuda/load.h"
+
+// It predicts, by dry run: a GPU's part of LibTorch would cost it a second.
+const bool headroom_without_cuda = true;
 
 namespace headroom::cli {
 namespace {

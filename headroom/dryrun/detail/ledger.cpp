@@ -101,6 +101,7 @@ void Ledger::end_step() {
 }
 
 void Ledger::on_operator(const sim::OperatorCall& call) {
+  touched_ = true;
   const bool backward_ended = attribution_.on_operator(call);
   const bool is_backward = attribution_.now().phase == Phase::backward;
   const bool mark_now = [&] {
@@ -112,6 +113,7 @@ void Ledger::on_operator(const sim::OperatorCall& call) {
 }
 
 void Ledger::on_happening(const allocator::Happening& happening) {
+  touched_ = true;
   const Whereabouts at = attribution_.now();
   const std::string_view operation = sim::current_operator();
   const std::lock_guard lock(mutex_);

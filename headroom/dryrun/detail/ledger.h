@@ -3,6 +3,7 @@
 // backward finds it alive), so categories are settled at the end.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,9 @@ class Ledger final : public sim::Watcher {
   void begin_step(std::uint32_t step);
   void end_step();
 
+  // Whether anything has happened on the card since there is this book.
+  [[nodiscard]] bool touched() const { return touched_; }
+
   void on_operator(const sim::OperatorCall& call) override;
   void on_happening(const allocator::Happening& happening) override;
 
@@ -57,6 +61,7 @@ class Ledger final : public sim::Watcher {
   sim::Card& card_;
   std::shared_ptr<Trace> trace_ = std::make_shared<Trace>();
   Attribution attribution_;
+  std::atomic<bool> touched_{false};
   std::mutex mutex_;  // of all that follows: gradients are marked outside the card's lock
   std::vector<Allocation> allocations_;
   std::unordered_map<std::uint64_t, std::size_t> live_;  // by address

@@ -1,11 +1,16 @@
 #include "headroom/nn/detail/targets.h"
 
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
 #include <algorithm>
 #include <map>
 #include <string_view>
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/libtorch/follow.h"
 #include "headroom/nn/freeze.h"
 
 namespace headroom::nn::detail {
@@ -53,8 +58,11 @@ bool in_head(std::string_view path) {
   return std::find(heads.begin(), heads.end(), first) != heads.end();
 }
 
-bool matches(std::string_view path, const std::string& pattern) {
-  if (pattern == "all-linear") return !in_head(path);
+bool matches(const Target& layer, const std::string& pattern) {
+  const std::string_view path = layer.path;
+  if (pattern == "all-linear")
+    return !in_head(path) &&
+           (layer.kind == Target::Kind::linear || layer.kind == Target::Kind::turned);
   if (pattern.find_first_of("*?") != std::string::npos) return fits(pattern, path);
   const auto word = words().find(pattern);
   if (word == words().end()) return ends_with_name(path, pattern);
@@ -76,19 +84,40 @@ std::string names_of(const std::vector<Target>& layers) {
     const std::string name = name_of(layer.path);
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
-  return names.empty() ? "nothing: this model has no linear layers" : join(names, ", ");
+  return names.empty() ? "nothing: this model has no such layers" : join(names, ", ");
+}
+
+template <typename Layer>
+void add(std::vector<Target>& layers, const std::string& path, torch::nn::Module* module,
+         Target::Kind kind) {
+  if (auto* const layer = dynamic_cast<Layer*>(module))
+    layers.push_back({path, module, layer->weight, kind, nullptr});
+}
+
+template <typename Layer>
+void add_own(std::vector<Target>& layers, const std::string& path, torch::nn::Module* module,
+             Target::Kind kind) {
+  if (auto* const layer = dynamic_cast<Layer*>(module))
+    layers.push_back({path, module, layer->weight, kind, &layer->after});
 }
 
 }  // namespace
 
-std::vector<Target> linear_layers(torch::nn::Module& model) {
+bool Target::has_adapter() const {
+  return after != nullptr ? static_cast<bool>(*after) : libtorch::is_followed(weight);
+}
+
+std::vector<Target> layers_with_weights(torch::nn::Module& model) {
+  using Kind = Target::Kind;
   std::vector<Target> layers;
   for (const auto& item : model.named_modules("", false)) {
     torch::nn::Module* const module = item.value().get();
-    if (auto* const linear = dynamic_cast<Linear*>(module))
-      layers.push_back({item.key(), module, linear->weight, &linear->after, false});
-    else if (auto* const turned = dynamic_cast<Conv1D*>(module))
-      layers.push_back({item.key(), module, turned->weight, &turned->after, true});
+    add_own<Linear>(layers, item.key(), module, Kind::linear);
+    add_own<Conv1D>(layers, item.key(), module, Kind::turned);
+    add<torch::nn::LinearImpl>(layers, item.key(), module, Kind::linear);
+    add<torch::nn::Conv1dImpl>(layers, item.key(), module, Kind::convolution);
+    add<torch::nn::Conv2dImpl>(layers, item.key(), module, Kind::convolution);
+    add<torch::nn::EmbeddingImpl>(layers, item.key(), module, Kind::embedding);
   }
   return layers;
 }
@@ -97,13 +126,13 @@ std::vector<Target> chosen(const std::vector<Target>& layers,
                            const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns)
     if (std::none_of(layers.begin(), layers.end(),
-                     [&](const Target& layer) { return matches(layer.path, pattern); }))
+                     [&](const Target& layer) { return matches(layer, pattern); }))
       throw UsageError(
           expectation("add_lora", "targets that the model has", pattern, names_of(layers)));
   std::vector<Target> targets;
   for (const Target& layer : layers)
     if (std::any_of(patterns.begin(), patterns.end(),
-                    [&](const std::string& pattern) { return matches(layer.path, pattern); }))
+                    [&](const std::string& pattern) { return matches(layer, pattern); }))
       targets.push_back(layer);
   return targets;
 }

@@ -12,15 +12,24 @@
 namespace headroom::nn::detail {
 
 struct Target {
+  enum class Kind {
+    linear,       // the weight is [out, in]
+    turned,       // [in, out]
+    convolution,  // [out, in, ...]
+    embedding,    // [rows, width]
+  };
   std::string path;  // "model.layers.0.mlp.up_proj"
   torch::nn::Module* layer;
   Tensor weight;
-  After* after;
-  bool transposed;  // the weight is [in, out]
+  Kind kind;
+  After* after;  // null: a layer of torch::nn, whose weight is followed (libtorch/follow.h)
+
+  [[nodiscard]] bool has_adapter() const;
 };
 
-// Every nn::Linear and nn::Conv1D below the model, in its order.
-[[nodiscard]] std::vector<Target> linear_layers(torch::nn::Module& model);
+// Every layer below the model that can have an adapter, in its order: Linear and Conv1D of
+// headroom::nn, and Linear, Conv1d, Conv2d and Embedding of torch::nn.
+[[nodiscard]] std::vector<Target> layers_with_weights(torch::nn::Module& model);
 
 // In the model's order. Throws UsageError for a pattern that none of them has.
 [[nodiscard]] std::vector<Target> chosen(const std::vector<Target>& layers,

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -17,7 +18,7 @@ void keep(void*) {}  // an alias owns nothing
 c10::Storage alias_of(const c10::Storage& storage, c10::DeviceType as) {
   void* const data = const_cast<void*>(storage.data());
   if (as == c10::DeviceType::CPU && data == nullptr && storage.nbytes() > 0)
-    throw UsageError(expectation(
+    throw libtorch::DeviceError(expectation(
         "sim", "tensors with data, as the card computes",
         "a tensor made while it was shape-only, of " + std::to_string(storage.nbytes()) + " bytes",
         "make the model and its inputs in compute mode"));

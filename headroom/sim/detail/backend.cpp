@@ -12,6 +12,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/engine.h"
+#include "headroom/libtorch/set_data.h"
 #include "headroom/sim/detail/attention.h"
 #include "headroom/sim/detail/autocast.h"
 #include "headroom/sim/detail/block.h"
@@ -99,6 +100,7 @@ void load() {
   all.fallback(one_kernel());
   register_autocast();
   register_sparse();
+  libtorch::install_set_data();
 }
 
 }  // namespace

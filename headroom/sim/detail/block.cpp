@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/streams.h"
@@ -118,7 +119,7 @@ void check_lives(const at::Tensor& tensor) {
   if (!tensor.has_storage()) return;
   const Block* const block = block_of(tensor.storage());
   if (block == nullptr || block->card.get() == find_card(tensor.device().index())) return;
-  throw UsageError(
+  throw libtorch::DeviceError(
       expectation("sim", "tensors of the simulation that lives now",
                   "one of " + std::to_string(block->bytes) + " bytes, whose simulation has ended",
                   "tensor.cpu() before the simulation ends, or keeping what simulate() returns"));

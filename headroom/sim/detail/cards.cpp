@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -12,6 +13,20 @@ namespace {
 std::array<std::atomic<Card*>, kMostCards> table{};
 std::atomic<int> count{0};
 thread_local int current = 0;
+
+std::string no_card(int index) {
+  const int cards = card_count();
+  const std::string expected = cards == 0 ? "simulated cards, of which there are none now"
+                               : cards == 1
+                                   ? "the only simulated card, sim:0"
+                                   : "a card from sim:0 to sim:" + std::to_string(cards - 1);
+  const int enough = std::clamp(index + 1, 1, kMostCards);
+  return expectation(
+      "sim", expected, "sim:" + std::to_string(index),
+      index < kMostCards
+          ? "simulate(\"" + std::to_string(enough) + "x24GiB\"), and keep what it returns"
+          : "one of the first " + std::to_string(kMostCards) + ", more there cannot be");
+}
 
 }  // namespace
 
@@ -22,17 +37,12 @@ Card* find_card(int index) noexcept {
 
 Card& card_at(int index) {
   if (Card* card = find_card(index)) return *card;
-  const int cards = card_count();
-  const std::string expected = cards == 0 ? "simulated cards, of which there are none now"
-                               : cards == 1
-                                   ? "the only simulated card, sim:0"
-                                   : "a card from sim:0 to sim:" + std::to_string(cards - 1);
-  const int enough = std::clamp(index + 1, 1, kMostCards);
-  throw UsageError(expectation(
-      "sim", expected, "sim:" + std::to_string(index),
-      index < kMostCards
-          ? "simulate(\"" + std::to_string(enough) + "x24GiB\"), and keep what it returns"
-          : "one of the first " + std::to_string(kMostCards) + ", more there cannot be"));
+  throw libtorch::DeviceError(no_card(index));
+}
+
+Card& named_card(int index) {
+  if (Card* card = find_card(index)) return *card;
+  throw UsageError(no_card(index));
 }
 
 int card_count() noexcept {

@@ -14,8 +14,10 @@ inline constexpr int kMostCards = gpu::kMostSimulatedCards;
 // Null: no such card now. Operators run while their simulation lives, so the pointer holds for the
 // time of a call.
 [[nodiscard]] Card* find_card(int index) noexcept;
-// Throws UsageError if there is none.
+// For operators: throws libtorch::DeviceError if there is none.
 [[nodiscard]] Card& card_at(int index);
+// For our own functions: throws UsageError.
+[[nodiscard]] Card& named_card(int index);
 // Of cards now.
 [[nodiscard]] int card_count() noexcept;
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/card.h"
 #include "headroom/sim/detail/call.h"
 #include "headroom/sim/detail/executing.h"
@@ -88,6 +89,8 @@ bool run_knowing(Call& call) {
     run_computing(call);
     return true;
   } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const libtorch::DeviceError&) {
     throw;
   } catch (const c10::Error&) {  // nobody else's: Python's own, Ctrl-C among them, go on
   } catch (const InternalError&) {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/card.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/executing.h"
@@ -150,10 +151,10 @@ void run_kernel(Call& call) {
     call.op.entry->fill.function.callBoxed(call.handle, cpu, &call.stack);
     return;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      call.op.on_cpu,
-      expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
-                  call.op.name + ", which has only one for CUDA", "the operators it is made of"));
+  if (!call.op.on_cpu)
+    throw libtorch::NotSimulatedError(
+        expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
+                    call.op.name + ", which has only one for CUDA", "the operators it is made of"));
   InFloat in_float;
   if (call.op.runs_in_float()) in_float.widen(call.stack, call.first);
   call.handle.redispatchBoxed(cpu, &call.stack);

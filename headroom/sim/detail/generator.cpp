@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "headroom/libtorch/operator_refusal.h"
+
 namespace headroom::sim::detail {
 
 GeneratorImpl::GeneratorImpl(int card, std::uint64_t seed)
@@ -43,9 +45,9 @@ std::uint64_t GeneratorImpl::get_offset() const {
   no_offset();
 }
 void GeneratorImpl::no_offset() {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, "A simulated card draws the CPU's numbers, and those have no offset; use get_state() ",
-      "and set_state()");
+  throw libtorch::NotSimulatedError(
+      "A simulated card draws the CPU's numbers, and those have no offset; use get_state() and "
+      "set_state()");
 }
 
 GeneratorImpl* GeneratorImpl::clone_impl() const {

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/streams.h"
@@ -24,8 +25,8 @@ Device device_of(int card) {
 int index_of(Device device) {
   if (device.index() < 0) return current_card();
   if (device.index() >= kMostCards)
-    throw UsageError(expectation("sim", "one of at most " + std::to_string(kMostCards) + " cards",
-                                 device.str(), ""));
+    throw libtorch::DeviceError(expectation(
+        "sim", "one of at most " + std::to_string(kMostCards) + " cards", device.str(), ""));
   return device.index();
 }
 Stream stream_of(int card, c10::StreamId id) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
@@ -49,6 +51,13 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
     return make_generator(card_or_current(index));
+  }
+
+  at::Device getDeviceFromPtr(void*) const override {
+    throw libtorch::NotSimulatedError(expectation("from_blob",
+                                                  "memory of the host, for a tensor on the CPU",
+                                                  "an address for a tensor on a simulated card",
+                                                  "from_blob(...) on the CPU, then to(device)"));
   }
 
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }

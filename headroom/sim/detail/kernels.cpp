@@ -14,6 +14,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/block.h"
 #include "headroom/sim/detail/cards.h"
@@ -202,10 +203,10 @@ Tensor& set_to_nothing(Tensor& tensor) {
 // The largest class that is not known would read zero.
 Tensor one_hot(const Tensor& classes, std::int64_t count) {
   const Card& card = card_at(classes.device().index());
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      count != -1 || is_known(classes) || mode_now(card) == Mode::compute,
-      expectation("sim", "the number of classes", "aten::one_hot without it on a shape-only card",
-                  "one_hot(x, num_classes), or this part in compute mode"));
+  if (count == -1 && !is_known(classes) && mode_now(card) != Mode::compute)
+    throw libtorch::NotSimulatedError(
+        expectation("sim", "the number of classes", "aten::one_hot without it on a shape-only card",
+                    "one_hot(x, num_classes), or this part in compute mode"));
   return at::native::one_hot(classes, count);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/card.h"
 #include "headroom/sim/detail/derived.h"
 #include "headroom/sim/detail/executing.h"
@@ -80,8 +81,8 @@ bool only_its_kernel_tells(const Call& call) {
 }
 
 [[noreturn]] void refuse(const Call& call, std::string_view expected, std::string_view to_try) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, expectation("sim", expected, call.op.name + " on a shape-only card", to_try));
+  throw libtorch::NotSimulatedError(
+      expectation("sim", expected, call.op.name + " on a shape-only card", to_try));
 }
 
 }  // namespace
@@ -90,8 +91,8 @@ Plan plan(Call& call) {
   if (mode_now(*call.card) == Mode::compute && only_its_kernel_tells(call)) return {};
   const ExecutingScope scope(call.card, true, call.op.name);
   if (call.op.entry != nullptr && !call.op.entry->refused.empty())
-    TORCH_CHECK_NOT_IMPLEMENTED(false, call.op.name,
-                                " on a simulated card: ", call.op.entry->refused);
+    throw libtorch::NotSimulatedError(call.op.name +
+                                      " on a simulated card: " + call.op.entry->refused);
   Plan plan;
   try {
     plan.made = plan_shapes(call, plan);

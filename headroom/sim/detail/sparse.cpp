@@ -16,6 +16,7 @@
 #include <ATen/ops/values_native.h>
 #include <torch/library.h>
 
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/detail/alias.h"
 #include "headroom/sim/detail/cards.h"
 #include "headroom/sim/detail/executing.h"
@@ -108,11 +109,11 @@ Tensor coalesce(const Tensor& self) {
     return assembled(indices, at::empty(sizes, self._values().options()), self.sizes())
         ._coalesced_(true);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      computes(self) || knows(self._indices()),
-      "coalesce on a shape-only simulated card: how many different indices there are depends on "
-      "values that a shape-only tensor does not have. Run this part in compute mode, or use an "
-      "optimizer that takes sparse gradients as they are, such as SGD.");
+  if (!computes(self) && !knows(self._indices()))
+    throw libtorch::NotSimulatedError(
+        "coalesce on a shape-only simulated card: how many different indices there are depends on "
+        "values that a shape-only tensor does not have. Run this part in compute mode, "
+        "or use an optimizer that takes sparse gradients as they are, such as SGD.");
   Aliases aliases(c10::DeviceType::CPU);
   const Tensor host = on_host(aliases, self).coalesce();
   Tensor made =
@@ -122,9 +123,11 @@ Tensor coalesce(const Tensor& self) {
 
 // The rows of a dense tensor where the mask has some: what SparseAdam reads its state by.
 Tensor sparse_mask(const Tensor& self, const Tensor& mask) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_sparse(),
-                              "sparse_mask of a sparse tensor on a simulated card: only that of a "
-                              "dense one is simulated. Use to_dense() before it.");
+  if (self.is_sparse())
+    throw libtorch::NotSimulatedError(
+        "sparse_mask of a sparse tensor on a simulated card: only that of a dense one is "
+        "simulated. "
+        "Use to_dense() before it.");
   c10::List<std::optional<Tensor>> places;
   for (const Tensor& place : mask._indices().unbind(0)) places.push_back(place);
   return assembled(mask._indices(), self.index(places), mask.sizes())
@@ -132,16 +135,16 @@ Tensor sparse_mask(const Tensor& self, const Tensor& mask) {
 }
 
 void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, c10::toString(op.operator_name()),
+  throw libtorch::NotSimulatedError(
+      c10::toString(op.operator_name()) +
       " of a sparse tensor on a simulated card: of sparse tensors only what gradients of "
-      "embeddings "
-      "need is simulated. Use to_dense() before it, or an embedding without sparse gradients.");
+      "embeddings need is simulated. Use to_dense() before it, or an embedding without sparse "
+      "gradients.");
 }
 
 void refuse_nested(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, c10::toString(op.operator_name()),
+  throw libtorch::NotSimulatedError(
+      c10::toString(op.operator_name()) +
       " of a nested tensor on a simulated card: only those of layout=torch.jagged are simulated. "
       "Use one of these, or a padded tensor with a mask.");
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/generator.h"
 
@@ -67,11 +68,11 @@ at::Generator random_state(std::int64_t number) {
       generator.set_state(at->second);
       return generator;
     }
-  throw UsageError(expectation("sim",
-                               "a backward pass of one of the last " + std::to_string(kStates) +
-                                   " forward calls with dropout",
-                               "one whose random state is gone",
-                               "run backward before that many further calls"));
+  throw libtorch::DeviceError(
+      expectation("sim",
+                  "a backward pass of one of the last " + std::to_string(kStates) +
+                      " forward calls with dropout",
+                  "one whose random state is gone", "run backward before that many further calls"));
 }
 
 at::Tensor dropped_out(const at::Tensor& x, double p, const at::Generator& generator) {

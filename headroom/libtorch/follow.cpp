@@ -1,0 +1,208 @@
+#include "headroom/libtorch/follow.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <mutex>
+#include <utility>
+
+#include "headroom/libtorch/detail/carried_key.h"
+#include "headroom/libtorch/set_data.h"
+
+namespace headroom::libtorch {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using detail::kCarriedKey;
+using Again = std::function<Tensor(const Tensor&, const Tensor&)>;
+using Bias = std::optional<Tensor>;
+
+// What a weight carries, and what weight.t() carries.
+struct Carried final : c10::BackendMeta {
+  Carried(std::shared_ptr<const Follower> its, bool is_transposed)
+      : follower(std::move(its)), transposed(is_transposed) {}
+  const std::shared_ptr<const Follower> follower;
+  const bool transposed;
+};
+
+const Carried* carried(const Tensor& tensor) {
+  return dynamic_cast<const Carried*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
+}
+
+void attach(const Tensor& to, std::shared_ptr<const Follower> follower, bool transposed) {
+  c10::TensorImpl& impl = *to.unsafeGetTensorImpl();
+  impl.set_backend_meta(c10::make_intrusive<Carried>(std::move(follower), transposed));
+  detail::carry(impl, true);
+}
+
+// LibTorch's own operator, then the follower.
+template <typename Plain>
+Tensor followed(Use::Kind kind, const Tensor& input, const Tensor& weight, bool transposed,
+                const Plain& plain, const Again& again) {
+  Tensor result = [&] {
+    const c10::impl::ExcludeDispatchKeyGuard once(kCarriedKey);
+    return plain();
+  }();
+  const Carried* const its = carried(weight);
+  if (its == nullptr || its->transposed != transposed) return result;
+  const std::shared_ptr<const Follower> follower = its->follower;
+  return (*follower)({.kind = kind, .input = input, .again = again}, std::move(result));
+}
+
+Tensor plain_linear(const Tensor& x, const Tensor& weight) {
+  return at::linear(x, weight);
+}
+
+// ---- Linear layers ----
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Bias& bias) {
+  return followed(
+      Use::Kind::linear, x, weight, false, [&] { return at::linear(x, weight, bias); },
+      plain_linear);
+}
+
+Tensor matmul(const Tensor& x, const Tensor& turned) {
+  return followed(
+      Use::Kind::linear, x, turned, true, [&] { return at::matmul(x, turned); }, plain_linear);
+}
+
+Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& turned, const at::Scalar& beta,
+             const at::Scalar& alpha) {
+  const Again scaled = [&](const Tensor& input, const Tensor& weight) {
+    const Tensor product = at::linear(input, weight);
+    return alpha.equal(1) ? product : product * alpha;
+  };
+  return followed(
+      Use::Kind::linear, x, turned, true, [&] { return at::addmm(bias, x, turned, beta, alpha); },
+      scaled);
+}
+
+Tensor turned(const Tensor& weight, const std::function<Tensor()>& plain) {
+  const c10::impl::ExcludeDispatchKeyGuard once(kCarriedKey);
+  const Tensor view = plain();
+  if (const Carried* const its = carried(weight)) attach(view, its->follower, !its->transposed);
+  return view;
+}
+
+Tensor t(const Tensor& weight) {
+  return turned(weight, [&] { return at::t(weight); });
+}
+
+Tensor transpose(const Tensor& weight, std::int64_t one, std::int64_t other) {
+  const auto plain = [&] { return at::transpose(weight, one, other); };
+  if (weight.dim() == 2 && (one - other) % 2 != 0) return turned(weight, plain);
+  const c10::impl::ExcludeDispatchKeyGuard once(kCarriedKey);
+  return plain();
+}
+
+// ---- Convolutions, and embeddings ----
+
+template <typename Convolution>
+Tensor convolution(const Tensor& x, const Tensor& weight, const Bias& bias,
+                   const Convolution& plain) {
+  return followed(
+      Use::Kind::convolution, x, weight, false, [&] { return plain(x, weight, bias); },
+      [&](const Tensor& input, const Tensor& other) { return plain(input, other, Bias()); });
+}
+
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
+              IntArrayRef padding, IntArrayRef dilation, std::int64_t groups) {
+  return convolution(x, weight, bias, [&](const Tensor& in, const Tensor& w, const Bias& b) {
+    return at::conv1d(in, w, b, stride, padding, dilation, groups);
+  });
+}
+
+Tensor conv1d_by_word(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
+                      std::string_view padding, IntArrayRef dilation, std::int64_t groups) {
+  return convolution(x, weight, bias, [&](const Tensor& in, const Tensor& w, const Bias& b) {
+    return at::conv1d(in, w, b, stride, padding, dilation, groups);
+  });
+}
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
+              IntArrayRef padding, IntArrayRef dilation, std::int64_t groups) {
+  return convolution(x, weight, bias, [&](const Tensor& in, const Tensor& w, const Bias& b) {
+    return at::conv2d(in, w, b, stride, padding, dilation, groups);
+  });
+}
+
+Tensor conv2d_by_word(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
+                      std::string_view padding, IntArrayRef dilation, std::int64_t groups) {
+  return convolution(x, weight, bias, [&](const Tensor& in, const Tensor& w, const Bias& b) {
+    return at::conv2d(in, w, b, stride, padding, dilation, groups);
+  });
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& indices, std::int64_t padding,
+                 bool by_frequency, bool sparse) {
+  const Again look_up = [&](const Tensor& at_these, const Tensor& table) {
+    return at::embedding(table, at_these, padding, by_frequency, sparse);
+  };
+  return followed(
+      Use::Kind::embedding, indices, weight, false, [&] { return look_up(indices, weight); },
+      look_up);
+}
+
+// All other operators go past the key.
+void register_kernels() {
+  static std::once_flag flag;
+  std::call_once(flag, [] {
+    static torch::Library& all =
+        *new torch::Library(torch::Library::IMPL, "_", kCarriedKey, __FILE__, __LINE__);
+    all.fallback(torch::CppFunction::makeFallthrough());
+    static torch::Library& aten =
+        *new torch::Library(torch::Library::IMPL, "aten", kCarriedKey, __FILE__, __LINE__);
+    aten.impl("linear", linear);
+    aten.impl("matmul", matmul);
+    aten.impl("addmm", addmm);
+    aten.impl("t", t);
+    aten.impl("transpose.int", transpose);
+    aten.impl("conv1d", conv1d);
+    aten.impl("conv1d.padding", conv1d_by_word);
+    aten.impl("conv2d", conv2d);
+    aten.impl("conv2d.padding", conv2d_by_word);
+    aten.impl("embedding", embedding);
+  });
+}
+
+struct Keys final : c10::TensorImpl {
+  static c10::DispatchKeySet& of(c10::TensorImpl& tensor) { return tensor.*(&Keys::key_set_); }
+};
+
+}  // namespace
+
+void detail::carry(c10::TensorImpl& tensor, bool wanted) {
+  c10::DispatchKeySet& keys = Keys::of(tensor);
+  keys = wanted ? keys.add(kCarriedKey) : keys.remove(kCarriedKey);
+}
+
+detail::WithoutKeyScope::WithoutKeyScope(c10::TensorImpl& tensor)
+    : tensor_(tensor),
+      had_(tensor.key_set().has(kCarriedKey)),
+      meta_(tensor.get_backend_meta_intrusive_ptr()) {
+  if (had_) carry(tensor_, false);
+}
+
+detail::WithoutKeyScope::~WithoutKeyScope() {
+  if (!had_) return;
+  carry(tensor_, true);
+  tensor_.set_backend_meta(std::move(meta_));
+}
+
+void follow(const Tensor& weight, Follower follower) {
+  if (!follower) {
+    detail::carry(*weight.unsafeGetTensorImpl(), false);
+    weight.unsafeGetTensorImpl()->set_backend_meta(nullptr);
+    return;
+  }
+  register_kernels();
+  install_set_data();
+  attach(weight, std::make_shared<const Follower>(std::move(follower)), false);
+}
+
+bool is_followed(const Tensor& weight) {
+  return carried(weight) != nullptr;
+}
+
+}  // namespace headroom::libtorch

@@ -1,0 +1,158 @@
+// An out-of-memory in a step. Once one in the first step of an AdamW left states of which some
+// tensors were missing, and every later step ended in an assertion of LibTorch's; SGD's momentum
+// was added to a second time when the step was called again.
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "headroom/base/error.h"
+#include "headroom/optim/loss_scaler.h"
+#include "headroom/optim/optimizer.h"
+#include "headroom/sim/injection.h"
+#include "headroom/sim/simulate.h"
+#include "tests/optim/figures.h"
+
+namespace headroom::optim {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Make = std::function<std::unique_ptr<Optimizer>(Tensors)>;
+
+Tensors copies(const Tensors& of) {
+  Tensors all;
+  for (const at::Tensor& one : of) all.push_back(one.detach().cpu().clone());
+  return all;
+}
+
+std::vector<State> states_of(const Optimizer& optimizer) {
+  std::vector<State> all;
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    all.push_back(optimizer.state(i));
+    for (auto& [name, tensor] : all.back()) tensor = tensor.cpu().clone();
+  }
+  return all;
+}
+
+// Parameters after so many steps, of which the last one met a refusal of its `refused`-th request
+// (0: none) and was then repeated, with what was before it put back where that is demanded.
+struct Outcome {
+  Tensors parameters;
+  bool was_refused = false, was_interrupted = false;
+};
+
+Outcome run(const Make& make, int steps, std::uint64_t refused) {
+  const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
+  const auto optimizer = make(start(at::kFloat, box.device(0)));
+  for (int step = 0; step + 1 < steps; ++step) {
+    set_gradients(optimizer->parameters(), step);
+    optimizer->step();
+  }
+  set_gradients(optimizer->parameters(), steps - 1);
+  const Tensors before = copies(optimizer->parameters());
+  const std::vector<State> states = states_of(*optimizer);
+  Outcome outcome;
+  {
+    const sim::InjectionScope scope(box.card(0),
+                                    refused == 0 ? sim::any_of({}) : sim::once(refused));
+    try {
+      optimizer->step();
+    } catch (const c10::OutOfMemoryError&) {
+      outcome.was_refused = true;
+    }
+  }
+  outcome.was_interrupted = optimizer->interrupted();
+  if (outcome.was_interrupted) {
+    EXPECT_THROW(optimizer->step(), UsageError);
+    const at::NoGradGuard no_grad;
+    set_gradients(optimizer->parameters(), steps - 1);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      optimizer->parameters()[i].copy_(before[i]);
+      optimizer->set_state(i, states[i]);
+    }
+    optimizer->restored();
+  }
+  if (outcome.was_refused) optimizer->step();
+  outcome.parameters = copies(optimizer->parameters());
+  return outcome;
+}
+
+class OutOfMemoryInAStep : public testing::TestWithParam<Make> {};
+
+TEST_P(OutOfMemoryInAStep, IsMadeGoodByAnotherToTheBitOrRefused) {
+  for (const int steps : {1, 2}) {
+    const Tensors right = run(GetParam(), steps, 0).parameters;
+    std::uint64_t request = 1;
+    for (;; ++request) {
+      const Outcome with = run(GetParam(), steps, request);
+      if (!with.was_refused) break;
+      for (std::size_t i = 0; i < right.size(); ++i)
+        EXPECT_TRUE(at::equal(with.parameters[i], right[i])) << "request " << request;
+    }
+    EXPECT_GT(request, steps == 1 ? 1U : 0U) << "no request was refused";
+  }
+}
+
+// All state is there before anything else is asked for, so what is refused first changes nothing.
+TEST_P(OutOfMemoryInAStep, ChangesNothingWhileTheFirstMakesItsState) {
+  EXPECT_FALSE(run(GetParam(), 1, 1).was_interrupted);
+  EXPECT_FALSE(run(GetParam(), 1, 2).was_interrupted);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OfEachKindAndForm, OutOfMemoryInAStep,
+    testing::Values(
+        [](Tensors of) { return make_adamw(of, {.form = OptimizerForm::loop}); },
+        [](Tensors of) { return make_adamw(of, {.form = OptimizerForm::foreach}); },
+        [](Tensors of) { return make_adamw(of, {.form = OptimizerForm::fused}); },
+        [](Tensors of) { return make_adam(of, {.weight_decay = 0.1, .amsgrad = true}); },
+        [](Tensors of) {
+          return make_sgd(of, {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
+        },
+        [](Tensors of) {
+          return make_sgd(of, {.momentum = 0.9, .weight_decay = 0.1, .form = OptimizerForm::loop});
+        },
+        [](Tensors of) { return make_sgd(of, {.momentum = 0.9, .form = OptimizerForm::fused}); },
+        [](Tensors of) { return make_adafactor(of, {}); },
+        [](Tensors of) { return make_adafactor(of, {.form = OptimizerForm::foreach}); },
+        [](Tensors of) { return make_adafactor_hf(of, {.beta1 = 0.9}); }));
+
+// A scaler's calls, each repeated after a refusal. Once one in the first scale() left a factor
+// without its count of good steps.
+TEST(OutOfMemoryInALossScaler, IsMadeGoodByRepeatingTheCall) {
+  const auto step = [](std::uint64_t refused) {
+    const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
+    const auto optimizer =
+        make_adamw(start(at::kFloat, box.device(0)), {.form = OptimizerForm::fused});
+    const at::Tensor loss = at::ones({}).to(box.device(0));
+    set_gradients(optimizer->parameters(), 0);
+    LossScaler scaler({.first = 8});
+    const sim::InjectionScope scope(box.card(0),
+                                    refused == 0 ? sim::any_of({}) : sim::once(refused));
+    bool was_refused = false;
+    const auto twice = [&](const auto& call) {
+      try {
+        call();
+      } catch (const c10::OutOfMemoryError&) {
+        was_refused = true;
+        call();
+      }
+    };
+    twice([&] { static_cast<void>(scaler.scale(loss)); });
+    twice([&] { scaler.unscale(*optimizer); });
+    twice([&] { scaler.step(*optimizer); });
+    twice([&] { scaler.update(); });
+    EXPECT_EQ(scaler.good_steps(), 1);
+    return std::pair(copies(optimizer->parameters()), was_refused);
+  };
+  const Tensors right = step(0).first;
+  std::uint64_t request = 1;
+  for (;; ++request) {
+    const auto [parameters, was_refused] = step(request);
+    if (!was_refused) break;
+    for (std::size_t i = 0; i < right.size(); ++i)
+      EXPECT_TRUE(at::equal(parameters[i], right[i])) << "request " << request;
+  }
+  EXPECT_GT(request, 6U);
+}
+
+}  // namespace
+}  // namespace headroom::optim
