@@ -52,6 +52,9 @@ PROGRAM = """
     def frozen():
         return net().requires_grad_(False).eval(), torch.randn(64, 1024)
 
+    def frozen_rows(batch):
+        return frozen()[0], torch.randn(batch, 1024)
+
     def compiled():
         return torch.compile(net()), torch.randn(64, 1024)
 
@@ -129,6 +132,8 @@ class Command(unittest.TestCase):
         done = self.run_headroom("fit", "train.py:module_and_inputs", "--gpus", "sim:1x2GiB", "--mode",
                                  "inference")
         self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_headroom("fit", "train.py:frozen_rows", "--gpus", "sim:1x2GiB")
+        self.assertIn("note: The model is in eval()", done.stdout)
 
     def test_a_compiled_module(self):
         plain = self.document("estimate", "train.py:module_and_inputs")

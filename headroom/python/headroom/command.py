@@ -227,6 +227,7 @@ def fit_text(document: dict[str, Any]) -> str:
     lines = [f"{where}: at most a batch of {document['max_batch']}"
              f"{' (the most that was asked about)' if document['capped'] else ''}, "
              f"recommended {document['recommended_batch']}"]
+    lines += [f"note: {note}" for note in document["notes"]]
     lines += [f"  {one['batch']:>8}  {'fits' if one['fits'] else 'does not fit':12}  "
               f"{Bytes(one['peak_reserved_bytes'])} reserved" for one in document["probes"]]
     return "\n".join(lines) + "\n"

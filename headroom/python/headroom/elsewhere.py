@@ -28,7 +28,8 @@ def warn(cards: Iterable[Any], before: set[str]) -> None:
     if not any(card._card.requests for card in cards):
         took |= on_the_cpu() | suspected()
     if took:
+        how = "ACCELERATE_TORCH_DEVICE=sim in the environment, " if ACCELERATE in took else ""
         warnings.warn(
             f"[simulate] {' and '.join(sorted(took))} took the CPU in this box: what it ran is not "
-            "simulated, and its memory is in no figure; try a step of your own with model.to(\"sim\"), or "
-            "headroom.estimate(model, batch)", RuntimeWarning, stacklevel=4)
+            f"simulated, and its memory is in no figure; try {how}a step of your own with "
+            "model.to(\"sim\"), or headroom.estimate(model, batch)", RuntimeWarning, stacklevel=4)
