@@ -25,4 +25,8 @@ install(FILES "${PROJECT_BINARY_DIR}/headroomConfig.cmake"
   DESTINATION "${package_dir}")
 install(FILES "${PROJECT_BINARY_DIR}/headroom.bash"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME headroom)
+install(FILES "${PROJECT_BINARY_DIR}/headroom.zsh"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" RENAME _headroom)
+install(FILES "${PROJECT_BINARY_DIR}/headroom.fish"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

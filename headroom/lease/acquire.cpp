@@ -1,5 +1,7 @@
 #include "headroom/lease/acquire.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <map>
@@ -11,6 +13,7 @@
 #include "headroom/lease/describe.h"
 #include "headroom/lease/detail/folder_watch.h"
 #include "headroom/lease/ledger.h"
+#include "headroom/lease/site.h"
 
 namespace headroom::lease {
 namespace {
@@ -55,9 +58,11 @@ class Seeker {
     while (true) {
       got.wait = look(false);
       if (got.wait.cancelled) return got;
+      if (const auto why = over_limit(look_.before)) return refused(std::move(got), *why);
       if (!got.wait.selection.picked.empty()) {
         got.lease = try_to_take(got.wait.selection);
         if (got.lease) return got;
+        if (!not_allowed_.empty()) return refused(std::move(got), not_allowed_);
         if (may_try_again()) continue;
       } else if (!got.wait.timed_out) {
         return with_cpu(std::move(got));
@@ -171,9 +176,11 @@ class Seeker {
     for (const auto& pick : selection.picked) {
       const auto room = left.find(pick.card.uuid);
       if (room == left.end() || room->second < request_.need) return {};
-      const Bytes all = std::min(room->second, pick.usable);
+      const Bytes all = std::min({room->second, pick.usable, most_of_each(now)});
       claim.shares.push_back({pick.card.uuid, amount_ == Amount::all_usable ? all : request_.need});
     }
+    not_allowed_ = over_limit(now, claim).value_or("");
+    if (!not_allowed_.empty()) return {};
     Lease lease = turn.make_lease(std::move(claim), now);
     (void)turn.remove_dead(now);
     place_.reset();
@@ -186,6 +193,34 @@ class Seeker {
     constexpr int kMost = 20;
     if (options_.cancel.stop_requested()) return true;  // the next look says so
     return ++losses_ % kMost != 0;
+  }
+
+  // ---- What the site allows ----
+
+  // Before cards are chosen: wherever they will be.
+  [[nodiscard]] std::optional<std::string> over_limit(const Contents& now) const {
+    return site_.over_limit(now, ::geteuid(), request_.need * request_.count, {});
+  }
+  [[nodiscard]] std::optional<std::string> over_limit(const Contents& now,
+                                                      const Claim& claim) const {
+    Bytes asked{0};
+    std::set<gpu::Uuid> cards;
+    for (const Share& share : claim.shares) {
+      asked += share.reserved;
+      cards.insert(share.card);
+    }
+    return site_.over_limit(now, ::geteuid(), asked, cards);
+  }
+  // A job of unknown need takes what is left of the limit.
+  [[nodiscard]] Bytes most_of_each(const Contents& now) const {
+    const auto left = site_.left(now, ::geteuid());
+    return left ? std::max(request_.need, *left / request_.count) : kMostReserved;
+  }
+  static Acquired refused(Acquired got, const std::string& why) {
+    got.wait.selection.picked.clear();
+    got.wait.selection.hopeless = true;
+    got.wait.selection.sentence = why;
+    return got;
   }
 
   // ---- Waiting ----
@@ -272,6 +307,8 @@ class Seeker {
   const Amount amount_;
   const std::string user_ = user_of_this_process();
   const Clock::time_point start_ = Clock::now();
+  const Site site_ = Site::read();
+  std::string not_allowed_;
   std::optional<detail::FolderWatch> watch_;
   std::optional<Place> place_;
 

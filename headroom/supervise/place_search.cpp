@@ -4,6 +4,7 @@
 
 #include "headroom/base/text.h"
 #include "headroom/gpu/recent_ends.h"
+#include "headroom/lease/site.h"
 #include "headroom/lease/steady_source.h"
 
 namespace headroom::supervise {
@@ -39,6 +40,9 @@ PlaceSearch::PlaceSearch(const Orders& orders, const Listener& listener)
   directory_ = lease::Directory::open();
   for (const std::string& warning : directory_->warnings())
     if (listener.say) listener.say(warning);
+  const lease::Site site = lease::Site::read();
+  if (!site.trouble().empty() && listener.say)
+    listener.say(site.file().string() + " sets no limits: " + site.trouble());
   sampler_ = std::make_unique<gpu::Sampler>(lease::steady(gpu::make_source(orders.devices)));
   find_outer();
 }

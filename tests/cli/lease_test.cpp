@@ -138,6 +138,7 @@ TEST_F(Leases, TheQueueSaysWhatEachWaitsFor) {
   const Json waiting = run({"queue", "--json"}).json()["waiting"];
   ASSERT_THAT(waiting, SizeIs(2));
   EXPECT_EQ(waiting[0]["count"], 2);
+  EXPECT_THAT(waiting[0]["why"].get<std::string>(), HasSubstr("1 of 2 cards found"));
   EXPECT_THAT(waiting[0]["why"].get<std::string>(), HasSubstr("too few cards"));
   EXPECT_THAT(waiting[1]["why"].get<std::string>(), HasSubstr("about to start"));
   const std::string table = run({"queue"}).out;
@@ -294,6 +295,74 @@ TEST_F(Leases, NeedNoFolderToBeLookedAt) {
   std::filesystem::remove_all(directory_.path());
   EXPECT_EQ(run({"lease", "list"}).exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(directory_.path())) << "looking makes nothing";
+}
+
+// ---- Ending them
+
+TEST_F(Leases, AreEndedByTheirOwnerAndTellTheirHolder) {
+  const lease::Lease mine = make_lease(20_GiB);
+  EXPECT_FALSE(mine.ended_by());
+  const Outcome outcome = world_.headroom({"lease", "end", mine.claim().id});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("20.00 GiB on 1 card are no longer reserved"));
+  EXPECT_EQ(mine.ended_by(), user_name(::geteuid()));
+  EXPECT_EQ(run({"gpus", "--json"}).json()["gpus"][0]["usable_bytes"], (24_GiB).count);
+  EXPECT_EQ(world_.headroom({"lease", "end", mine.claim().id}).exit_code, 64) << "only once";
+}
+
+TEST_F(Leases, AWrongIdEndsNone) {
+  const lease::Lease mine = make_lease(20_GiB);
+  EXPECT_EQ(world_.headroom({"lease", "end", mine.claim().id, "0badf00d"}).exit_code, 64);
+  EXPECT_FALSE(mine.ended_by());
+}
+
+TEST_F(Leases, TheCommandsOutputSaysThatItsLeaseWasEnded) {
+  ASSERT_EQ(::mkfifo(world_.path("gate").c_str(), 0600), 0);
+  const auto job = world_.start({"run", "--gpus", kBox, "--need", "20GiB", "--", "sh", "-c",
+                                 "echo $HEADROOM_LEASE; read go < " + world_.path("gate")});
+  ASSERT_TRUE(job->until([](const Running& one) { return one.out().size() == 9; }));
+  EXPECT_EQ(world_.headroom({"lease", "end", job->out().substr(0, 8)}).exit_code, 0);
+  EXPECT_TRUE(job->until_err_has("was ended by"));
+  write_file_atomically(world_.path("gate"), "go\n");
+  EXPECT_EQ(job->wait().exit_code, 0) << "it runs on";
+}
+
+// `clean` said "Nobody holds GPU memory" beside a lease that nothing had used for hours.
+TEST_F(Leases, LongUnusedOnesAreShown) {
+  const lease::Lease mine = make_lease(20_GiB);
+  EXPECT_THAT(run({"who"}).out, Not(HasSubstr("uses none of it")));
+  const std::string path = world_.path("leases") + "/" + mine.claim().id + ".lease";
+  Json claim = Json::parse(*read_file(path));
+  claim["since_unix_ms"] = claim["since_unix_ms"].get<long long>() - 2 * 3'600'000;
+  const std::string text = claim.dump() + "\n";
+  ASSERT_EQ(::pwrite(mine.descriptor(), text.data(), text.size(), 0),
+            static_cast<ssize_t>(text.size()));
+  for (const Arguments& command : {Arguments{"who"}, Arguments{"clean"}, Arguments{}}) {
+    const std::string out = run(command).out;
+    EXPECT_THAT(out, HasSubstr("uses none of it; headroom lease end")) << out;
+  }
+}
+
+// ---- Limits of the site
+
+TEST_F(Leases, MoreThanTheSiteAllowsIsRefusedAtOnce) {
+  Json site;
+  site["limits"]["users"][user_name(::geteuid())] = {{"reserved", "24GiB"}, {"cards", 1}};
+  World limited;
+  limited.set("HEADROOM_SITE", limited.folder().write("site.json", site.dump()));
+  const auto run_with = [&](Arguments options) {
+    options.insert(options.begin(), {"run", "--gpus", kBox});
+    options.insert(options.end(), {"--", "true"});
+    return limited.headroom(options);
+  };
+  EXPECT_EQ(run_with({"--need", "20GiB"}).exit_code, 0);
+  EXPECT_EQ(run_with({}).exit_code, 0) << "of unknown need: as much as is allowed";
+  const Outcome memory = run_with({"--need", "13GiB", "--count", "2"});
+  EXPECT_EQ(memory.exit_code, 75);
+  EXPECT_THAT(memory.err, HasSubstr("asked for 26.00 GiB, and the limit of"));
+  EXPECT_THAT(run_with({"--need", "1GiB", "--count", "2"}).err, HasSubstr("1 card at a time"));
+  limited.set("HEADROOM_SITE", limited.folder().write("bad.json", "{"));
+  EXPECT_THAT(run_with({"--need", "20GiB"}).err, HasSubstr("sets no limits"));
 }
 
 }  // namespace

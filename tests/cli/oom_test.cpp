@@ -84,7 +84,7 @@ TEST(OomClassify, HelpHasExamples) {
   const World world;
   const Outcome outcome = world.headroom({"oom", "classify", "--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.out, HasSubstr("headroom oom classify < train.log"));
+  EXPECT_THAT(outcome.out, HasSubstr("headroom oom classify train.log"));
 }
 
 // A pipe that stays open and says nothing.
@@ -103,6 +103,18 @@ TEST(OomClassify, CanBeInterruptedWhileNothingComes) {
   }));
   running->signal(SIGINT);
   EXPECT_EQ(running->wait().exit_code, 130);
+}
+
+TEST(OomClassify, ReadsAFileThatIsNamed) {
+  const World world;
+  std::ofstream(world.path("log"), std::ios::binary) << kLog;
+  const Outcome named = world.headroom({"oom", "classify", world.path("log")});
+  EXPECT_EQ(named.exit_code, 0);
+  EXPECT_EQ(named.out, classify(world, kLog).out);
+  const Outcome missing = world.headroom({"oom", "classify", world.path("nothing")});
+  EXPECT_EQ(missing.exit_code, 65);
+  EXPECT_THAT(missing.err, HasSubstr("No such file"));
+  EXPECT_EQ(world.headroom({"oom", "classify", world.path("")}).exit_code, 65) << "a folder";
 }
 
 }  // namespace

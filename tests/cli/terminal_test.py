@@ -19,7 +19,7 @@ WIDTH, HEIGHT = 80, 24
 class Terminal:
     """One tmux server of its own with one window, in which commands are typed into a shell."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, width=WIDTH):
         self.socket = os.path.join(folder, "tmux")
         environment = {
             "PATH": os.environ["PATH"], "HOME": folder, "TERM": "xterm-256color",
@@ -29,7 +29,7 @@ class Terminal:
         }
         environment.update({k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")})
         subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", "new-session", "-d",
-                        "-x", str(WIDTH), "-y", str(HEIGHT), "sh"], env=environment, check=True)
+                        "-x", str(width), "-y", str(HEIGHT), "sh"], env=environment, check=True)
 
     def tmux(self, *words):
         return subprocess.run(["tmux", "-S", self.socket, *words], check=True, text=True,
@@ -84,6 +84,20 @@ class InATerminal(unittest.TestCase):
         self.assertTrue(any("Headroom" in line for line in screen), "the title is still to be seen")
         self.assertTrue(any(line.startswith("Next: ") for line in screen))
         self.assertEqual(sum("24.00 GiB" in line and "usable" in line for line in screen), 8)
+
+    def test_sixty_columns_are_enough(self):
+        """Lines were 72 wide, and broke inside a figure."""
+        self.terminal.close()
+        for number, command in enumerate(("", "who", "gpus", "queue", "lease list")):
+            folder = os.path.join(self.folder.name, str(number))
+            os.makedirs(folder)
+            self.terminal = Terminal(folder, width=60)
+            screen = self.run_and_wait(f"{HEADROOM} {command} --gpus sim:8x24GiB")
+            self.assertIn("exit-0", screen, command)
+            written = self.terminal.everything().rstrip("\n").split("\n")
+            longest = max((line.rstrip() for line in written if HEADROOM not in line), key=len)
+            self.assertLessEqual(len(longest), 60, f"{command}: {longest}")
+            self.terminal.close()
 
     def test_the_picture_has_colours(self):
         self.run_and_wait(f"{HEADROOM} --gpus sim:1x24GiB")

@@ -210,8 +210,30 @@ TEST_F(Completion, OffersProgramsAndTheirFunctions) {
   EXPECT_EQ(offered("headroom estimate nothing.py : m"), "\n");
 }
 
+// Completion ended at `run`: what stood behind "--" offered nothing, and models had no names.
+TEST_F(Completion, OffersCommandsAndFilesBehindDashes) {
+  EXPECT_THAT(offered("headroom run --need 1GiB -- pytho"), HasSubstr("python3"));
+  EXPECT_EQ(offered("headroom run --need 1GiB -- ls /dev/nul"), "/dev/null\n");
+  EXPECT_EQ(offered("headroom run --need 1GiB -- ls --ord"), "\n") << "no option of ours";
+  EXPECT_EQ(offered("headroom run --ord"), "--order\n");
+  EXPECT_THAT(offered("headroom estimate lla"), HasSubstr("llama-3.1-8b"));
+}
+
+// Tried with zsh and fish themselves where they are.
+TEST_F(Completion, IsWrittenForZshAndFish) {
+  for (const std::string shell : {"zsh", "fish"}) {
+    const Outcome script = world_.headroom({"completion", shell});
+    EXPECT_EQ(script.exit_code, 0) << shell;
+    EXPECT_THAT(script.out, HasSubstr("llama-3.1-8b")) << shell;
+    const auto path = world_.folder().write("completion." + shell, script.out);
+    if (world_.run({"sh", "-c", "command -v " + shell}).exit_code != 0) continue;
+    const Outcome syntax = world_.run({shell, "-n", path});
+    EXPECT_EQ(syntax.exit_code, 0) << syntax.err;
+  }
+}
+
 TEST_F(Completion, KnowsNoOtherShell) {
-  const Outcome outcome = world_.headroom({"completion", "fish"});
+  const Outcome outcome = world_.headroom({"completion", "tcsh"});
   EXPECT_EQ(outcome.exit_code, 64);
   EXPECT_EQ(outcome.out, "");
 }

@@ -177,9 +177,25 @@ TEST(Classify, OtherFailuresAreNotTakenForIt) {
 TEST(Classify, WhatMayBeMemoryIsUnknown) {
   for (const char* text :
        {"RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
-        "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", "Killed",
+        "RuntimeError: FIND was unable to find an engine to execute this computation", "Killed",
         "died with <Signals.SIGKILL: 9>.", "the runner ended: you may not have enough memory"})
     EXPECT_EQ(verdict(text), "unknown") << text;
+}
+
+// It was "unknown", and the job was not tried again with less.
+TEST(Classify, NoAlgorithmOfCudnnIsMostlyMemory) {
+  const Judgement judgement =
+      classify({.text = "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution"});
+  EXPECT_EQ(judgement.verdict, Verdict::gpu_oom);
+  EXPECT_LT(judgement.confidence, 0.8) << "a look is worth it";
+}
+
+// `is_oom(ValueError("out of memory bank"))` was true.
+TEST(Classify, APartOfSomeMemoryIsNoWantOfIt) {
+  for (const char* text : {"ValueError: out of memory bank", "IndexError: out of memory bounds",
+                           "index 7 is out of memory slots"})
+    EXPECT_THAT(verdict(text), ::testing::AnyOf("not_oom", "unknown")) << text;
+  EXPECT_EQ(verdict("RuntimeError: out of memory"), verdict("RuntimeError: out of memory, sorry"));
 }
 
 // ---- How it ended

@@ -17,6 +17,7 @@
 #include "headroom/gpu/nvml.h"
 #include "headroom/gpu/sampler.h"
 #include "headroom/lease/directory.h"
+#include "headroom/lease/site.h"
 
 namespace headroom::cli {
 namespace {
@@ -316,6 +317,20 @@ Check lease_check() {
   }
 }
 
+// Limits that are not in force without a word would be found out by a full machine.
+Check site_check() {
+  const lease::Site site = lease::Site::read();
+  if (site.file().empty()) return {"site file", Status::pass, "none: no limits on leases", ""};
+  if (!site.trouble().empty())
+    return {"site file", Status::fail, site.file().string() + " sets no limits: " + site.trouble(),
+            "docs/formats/site.md says what it may hold"};
+  const lease::Limit own = site.limit_of(::geteuid());
+  std::string found = site.file().string() + ", for this user: ";
+  found += own.reserved ? to_string(*own.reserved) + " reserved" : "any amount";
+  found += ", " + (own.cards ? counted(*own.cards, "card") : std::string("any cards"));
+  return {"site file", Status::pass, found, ""};
+}
+
 }  // namespace
 
 std::vector<Check> run_checks() {
@@ -327,7 +342,7 @@ std::vector<Check> run_checks() {
   facts.torch = find_torch();
   return {driver_check(facts),    cuda_check(facts), order_check(facts),  persistence_check(facts),
           allocator_check(facts), blocking_check(),  hidden_check(facts), limits_check(),
-          libtorch_check(facts),  state_check(),     lease_check()};
+          libtorch_check(facts),  state_check(),     lease_check(),       site_check()};
 }
 
 }  // namespace headroom::cli

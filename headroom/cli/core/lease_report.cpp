@@ -58,7 +58,17 @@ std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& room
   if (best == nullptr)
     return lease::is_this_pid_namespace(waiter.pid_namespace) ? waiter.why
                                                               : "its cards were not looked at";
-  std::string text = "best is " + name_of(machine, *best) + " with " + to_string(most) + " usable";
+  const auto found =
+      std::count_if(waiter.wish.cards.begin(), waiter.wish.cards.end(), [&](const auto& card) {
+        const auto room = rooms.find(card);
+        return room != rooms.end() && room->second >= waiter.wish.need;
+      });
+  const std::string of_gang =
+      waiter.wish.count > 1
+          ? std::to_string(found) + " of " + counted(waiter.wish.count, "card") + " found; "
+          : "";
+  std::string text =
+      of_gang + "best is " + name_of(machine, *best) + " with " + to_string(most) + " usable";
   if (most < waiter.wish.need) return text + ", short by " + to_string(waiter.wish.need - most);
   return text + ", and too few cards have that much";
 }

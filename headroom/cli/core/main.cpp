@@ -125,6 +125,8 @@ ExitCode run(int argc, char** argv) {
   add_gpus(registry);
   add_pick(registry);
   add_run(registry);
+  add_attach(registry);
+  add_history(registry);
   add_log(registry);
   add_queue(registry);
   add_who(registry);

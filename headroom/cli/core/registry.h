@@ -37,6 +37,8 @@ struct Registry {
 void add_gpus(Registry& registry);
 void add_pick(Registry& registry);
 void add_run(Registry& registry);
+void add_attach(Registry& registry);
+void add_history(Registry& registry);
 void add_log(Registry& registry);
 void add_queue(Registry& registry);
 void add_who(Registry& registry);

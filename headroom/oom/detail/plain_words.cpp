@@ -79,6 +79,17 @@ bool is_code(std::string_view text, Span said) {
   return before.empty() || matches_any(kCodes, before);
 }
 
+// "out of memory bank", "out of memory bounds": of a part of some memory that a program has.
+bool is_of_a_part(std::string_view text, Span said) {
+  constexpr auto kParts = std::to_array<std::string_view>(
+      {"bank*", "bound*", "range*", "region*", "slot*", "cell*", "address*"});
+  const std::string_view behind = text.substr(said.end, 16);
+  return std::any_of(kParts.begin(), kParts.end(), [&](std::string_view part) {
+    const auto found = find(part, behind);
+    return found && found->begin == 1 && behind[0] == ' ';
+  });
+}
+
 // "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options, of
 // what deals with it.
 bool is_name_in_passing(std::string_view text, Span said) {
@@ -90,6 +101,7 @@ bool is_name_in_passing(std::string_view text, Span said) {
   const std::string_view behind = text.substr(said.end, 16);
   for (const std::string_view noun : kDealsWithIt)
     if (const auto found = find(noun, behind); found && found->begin == 1) return true;
+  if (words == "out of memory") return is_of_a_part(text, said);
   if (words == "out-of-memory")
     return before.ends_with('-') || text.substr(said.end).starts_with('-');
   if (words == "out_of_memory") return !is_code(text, said);

@@ -120,6 +120,8 @@ constexpr std::array kCudaLibraries{
     gpu("curand", 0.9, "curand_status_allocation_failed"),
     gpu("cudnn", 0.9, "cudnn_status_alloc_failed"),
     gpu("cudnn", 0.85, "cudnn_status_internal_error_device_allocation_failed"),
+    // Every algorithm wanted more workspace than was free, in nearly all reports of it.
+    gpu("cudnn", 0.7, "unable to find a valid cudnn algorithm"),
     gpu("hip", 0.9, "rocblas_status_memory_error"),
     gpu("hip", 0.9, "hipblas_status_alloc_failed"),
     gpu("hip", 0.9, "hipsparse_status_alloc_failed"),

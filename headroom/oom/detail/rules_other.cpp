@@ -314,7 +314,6 @@ constexpr std::array kPossible{
     possible("cudnn", "cudnn_status_not_initialized"),
     possible("cudnn", "cudnn_status_internal_error"),
     possible("cudnn", "cudnn_status_execution_failed"),
-    possible("cudnn", "unable to find a valid cudnn algorithm"),
     possible("cudnn", "unable to find an engine to execute"),
     possible("cudnn", "get was unable to find an engine"),
     possible("cudnn", "no valid convolution algorithms available"),

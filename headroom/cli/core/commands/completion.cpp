@@ -1,9 +1,10 @@
-// `headroom completion bash`: completion written from the commands themselves, so it cannot be
-// behind.
+// `headroom completion bash|zsh|fish`: completion written from the commands themselves, so it
+// cannot be behind.
 #include "headroom/base/error.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/settings_options.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/formula/model_catalogue.h"
 
 namespace headroom::cli {
 namespace {
@@ -26,11 +27,19 @@ bool takes_model(const CLI::App& command) {
   return command.get_option_no_throw("model") != nullptr;
 }
 
+std::string model_names() {
+  std::string names;
+  for (const formula::CatalogueModel& model : formula::catalogue_models())
+    names += model.name + " ";
+  return names;
+}
+
 // What may follow a command: its options; of a group, its commands, and behind them their options
 // and files.
 std::string words_after(const CLI::App& command) {
   if (command.get_subcommands({}).empty())
-    return "words=\"" + options_of(command) + "\"" + (takes_model(command) ? "; files=-f" : "");
+    return "words=\"" + options_of(command) + (takes_model(command) ? model_names() : "") + "\"" +
+           (takes_model(command) || command.get_name() == "oom" ? "; files=-f" : "");
   std::string cases;
   for (const CLI::App* inner : command.get_subcommands({}))
     cases += "      " + inner->get_name() + ") words=\"" + options_of(*inner) + "\"; files=-f ;;\n";
@@ -49,15 +58,34 @@ std::string words_after_options() {
   return cases;
 }
 
+// Behind "--" another program's command line begins: its name, then its own completion where
+// bash-completion has one, else files.
+constexpr const char* kBehindDashes =
+    "_headroom_behind_dashes() {\n"
+    "  local at\n"
+    "  for ((at = 2; at < COMP_CWORD; at++)); do\n"
+    "    [ \"${COMP_WORDS[at]}\" = -- ] || continue\n"
+    "    if type _command_offset > /dev/null 2>&1; then _command_offset $((at + 1)); return 0; "
+    "fi\n"
+    "    compopt -o filenames 2> /dev/null\n"
+    "    COMPREPLY=($([ $COMP_CWORD -gt $((at + 1)) ] || compgen -c -- \"$1\"; compgen -f -- "
+    "\"$1\"))\n"
+    "    return 0\n"
+    "  done\n"
+    "  return 1\n"
+    "}\n";
+
 std::string bash_script(const CLI::App& app) {
   std::string cases;
   const std::string names = names_of(app);
   for (const CLI::App* command : app.get_subcommands({}))
     cases += "    " + command->get_name() + ") " + words_after(*command) + " ;;\n";
-  return "# bash completion for headroom:  source <(headroom completion bash)\n"
+  return std::string(kBehindDashes) +
          "_headroom() {\n"
          "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" words "
          "files= program=\n"
+         "  if [ \"${COMP_WORDS[1]}\" = run ] && _headroom_behind_dashes \"$word\"; then return; "
+         "fi\n"
          "  if [ \"$word\" = : ]; then program=\"${COMP_WORDS[COMP_CWORD-1]}\" word=\n"
          "  elif [ \"$before\" = : ]; then program=\"${COMP_WORDS[COMP_CWORD-2]}\"; fi\n"
          "  case \"$program\" in  # a function of train.py:\n"
@@ -93,6 +121,78 @@ std::string bash_script(const CLI::App& app) {
          "complete -F _headroom headroom\n";
 }
 
+// zsh reads bash's completion itself, once it has been told to.
+std::string zsh_script(const CLI::App& app) {
+  return "#compdef headroom\n"
+         "# zsh completion for headroom:  source <(headroom completion zsh), or this file in "
+         "$fpath\n"
+         "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n"
+         "autoload -Uz bashcompinit && bashcompinit\n" +
+         bash_script(app) +
+         "# Called as a function of $fpath: this time, too.\n"
+         "[[ $funcstack[1] = _headroom ]] && _bash_complete -F _headroom\n"
+         "true\n";
+}
+
+// 'it''s' is no word of fish's.
+std::string in_quotes(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text.substr(0, text.find('\n'))) {
+    if (c == '\'' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "'";
+}
+
+std::string fish_options(const CLI::App& command, const std::string& condition) {
+  std::string lines;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames())
+      lines += "complete -c headroom -n \"" + condition + "\" -l " + name +
+               (option->get_items_expected_max() > 0 ? " -r" : "") + " -d " +
+               in_quotes(option->get_description()) + "\n";
+  return lines;
+}
+
+std::string fish_script(const CLI::App& app) {
+  const std::string first = "not __headroom_behind; and __fish_use_subcommand";
+  std::string text =
+      "# fish completion for headroom:  headroom completion fish | source\n"
+      "function __headroom_behind\n"
+      "  contains -- -- (commandline -opc)\n"
+      "end\n"
+      "complete -c headroom -f\n"
+      "complete -c headroom -n __headroom_behind -F"
+      " -a \"(__fish_complete_subcommand --fcs-skip=(math (contains -i -- -- (commandline "
+      "-opc))))\"\n";
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const std::string name = command->get_name();
+    const std::string then = "not __headroom_behind; and __fish_seen_subcommand_from " + name;
+    text += "complete -c headroom -n \"" + first + "\" -a " + name + " -d " +
+            in_quotes(command->get_description()) + "\n" + fish_options(*command, then);
+    const std::string names = names_of(*command);
+    if (!names.empty()) text += "complete -c headroom -n \"" + then + "\" -F -a '" + names + "'\n";
+    for (const CLI::App* inner : command->get_subcommands({}))
+      text += fish_options(*inner, then + "; and __fish_seen_subcommand_from " + inner->get_name());
+    if (takes_model(*command))
+      text += "complete -c headroom -n \"" + then + "\" -F -a '" + model_names() + "'\n";
+  }
+  return text;
+}
+
+using Script = std::string (*)(const CLI::App&);
+
+Script script_for(const std::string& shell) {
+  if (shell == "bash")
+    return [](const CLI::App& app) {
+      return "# bash completion for headroom:  source <(headroom completion bash)\n" +
+             bash_script(app);
+    };
+  if (shell == "zsh") return &zsh_script;
+  if (shell == "fish") return &fish_script;
+  throw UsageError(expectation("completion", "bash, zsh or fish", shell, "bash"));
+}
+
 }  // namespace
 
 void add_completion(Registry& registry) {
@@ -100,12 +200,13 @@ void add_completion(Registry& registry) {
   CLI::App* command = registry.add("completion", "Print the completion script for a shell",
                                    "  source <(headroom completion bash)\n"
                                    "  headroom completion bash > "
-                                   "~/.local/share/bash-completion/completions/headroom");
-  command->add_option("shell", *shell, "bash")->capture_default_str();
+                                   "~/.local/share/bash-completion/completions/headroom\n"
+                                   "  source <(headroom completion zsh)\n"
+                                   "  headroom completion fish | source");
+  command->add_option("shell", *shell, "bash, zsh or fish")->capture_default_str();
   command->callback([&registry, shell] {
     registry.chosen = [&registry, shell] {
-      if (*shell != "bash") throw UsageError(expectation("completion", "bash", *shell, "bash"));
-      print(bash_script(registry.app));
+      print(script_for(*shell)(registry.app));
       return kOk;
     };
   });

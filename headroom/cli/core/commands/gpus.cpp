@@ -37,6 +37,17 @@ bool has_room(const Terminal& terminal) {
   return !terminal.is_terminal || terminal.width >= 125;
 }
 
+// Nor do what is used and the load into 60 columns: the picture of the machine shows them.
+bool is_very_narrow(const Terminal& terminal) {
+  return terminal.is_terminal && terminal.width < 74;
+}
+
+std::vector<std::string> very_narrow_row(const gpu::Card& card, const Terminal& terminal) {
+  return {card.slice ? "" : std::to_string(card.index), fitted(brief_name(card), 18, terminal),
+          card.memory ? to_string(card.memory->total) : "?",
+          card.memory ? to_string(card.memory->free) : "?", usable_text(card)};
+}
+
 std::vector<std::string> narrow_row(const gpu::Card& card, const Terminal& terminal) {
   const auto part = [&](Bytes gpu::CardMemory::*member) {
     return card.memory ? to_string((*card.memory).*member) : std::string("?");
@@ -71,6 +82,11 @@ std::vector<std::string> row_of(const gpu::Card& card) {
 std::string cards_table(const gpu::Machine& machine, const Terminal& terminal) {
   const bool wide = has_room(terminal);
   std::vector<std::vector<std::string>> rows;
+  if (is_very_narrow(terminal)) {
+    for (const gpu::Card& card : machine.cards) rows.push_back(very_narrow_row(card, terminal));
+    return table({{"GPU", true}, {"name"}, {"total", true}, {"free", true}, {"usable", true}}, rows,
+                 terminal);
+  }
   for (const gpu::Card& card : machine.cards)
     rows.push_back(wide ? row_of(card) : narrow_row(card, terminal));
   if (!wide)

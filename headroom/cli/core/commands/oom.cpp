@@ -1,10 +1,12 @@
 // `headroom oom classify`: whether what a program printed tells of an out-of-memory.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -22,7 +24,7 @@ namespace headroom::cli {
 namespace {
 
 struct Options {
-  std::string exit_code, signal;
+  std::string file, exit_code, signal;
   bool json = false;
 };
 
@@ -51,18 +53,32 @@ class Ends {
   bool cut_ = false;
 };
 
-std::string read_ends(const InterruptibleInput& input) {
+std::string read_ends(int file, const std::string& name) {
   Ends ends;
   std::array<char, 65536> piece{};
   while (true) {
-    const ssize_t size = ::read(STDIN_FILENO, piece.data(), piece.size());
+    const ssize_t size = ::read(file, piece.data(), piece.size());
     if (size < 0 && errno == EINTR) continue;
-    if (size < 0) throw InputError("[oom classify] cannot read standard input");
+    if (size < 0)
+      throw InputError("[oom classify] cannot read " + name + ": " + std::strerror(errno));
     if (size == 0) break;
     ends.add({piece.data(), static_cast<std::size_t>(size)});
   }
-  input.check();
   return std::move(ends).text();
+}
+
+std::string read_file_ends(const std::string& name) {
+  const int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0)
+    throw InputError("[oom classify] cannot read " + name + ": " + std::strerror(errno));
+  try {
+    std::string text = read_ends(file, name);
+    ::close(file);
+    return text;
+  } catch (...) {
+    ::close(file);
+    throw;
+  }
 }
 
 std::string amount(const std::optional<Bytes>& bytes) {
@@ -117,13 +133,16 @@ ExitCode run(const Options& options) {
   // Windows has codes of 32 bits (0xc0000005 is 3221225477); they name no signal of ours.
   ending.exit_code = number_from("--exit-code", options.exit_code, -255, 4294967295LL);
   ending.signal = number_from("--signal", options.signal, 1, 64);
-  if (::isatty(STDIN_FILENO) != 0)
+  if (options.file.empty() && ::isatty(STDIN_FILENO) != 0)
     print_error("headroom oom classify: reads what a program printed; end with Ctrl-D\n");
   const Interrupt interrupt;
   std::string text;
-  {
+  if (options.file.empty()) {
     const InterruptibleInput input(interrupt.token());
-    text = read_ends(input);
+    text = read_ends(STDIN_FILENO, "standard input");
+    input.check();
+  } else {
+    text = read_file_ends(options.file);
   }
   if (interrupt.happened()) return interrupt.exit_code();
   ending.text = text;
@@ -136,17 +155,18 @@ ExitCode run(const Options& options) {
 
 void add_oom(Registry& registry) {
   CLI::App* group = registry.add("oom", "Tell an out-of-memory from every other failure",
-                                 "  headroom oom classify < train.log");
+                                 "  headroom oom classify train.log");
   group->require_subcommand(1);
   auto options = std::make_shared<Options>();
   CLI::App* command = registry.add(
       "classify", "Was it an out-of-memory? Judge what a program printed",
-      "  headroom oom classify < train.log\n"
-      "  python train.py 2>&1 | tee train.log; headroom oom classify < train.log\n"
+      "  headroom oom classify train.log\n"
+      "  python train.py 2>&1 | tee train.log; headroom oom classify train.log\n"
       "  headroom oom classify --exit-code 137 --json < train.log\n\n"
       "gpu_oom, host_oom, not_oom, or unknown where the text proves neither. Below 80 %, have\n"
       "a look yourself. Exit: 0 whenever it could answer.",
       group);
+  command->add_option("file", options->file, "What it printed (default: standard input)");
   command->add_option("--exit-code", options->exit_code,
                       "How the program ended: 0 to 255, minus a signal, or what Windows says");
   command->add_option("--signal", options->signal, "The signal that ended it: 1 to 64");

@@ -6,10 +6,12 @@
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/supervise/checkpoints.h"
+#include "headroom/supervise/detached.h"
 #include "headroom/supervise/next_batch.h"
 #include "headroom/supervise/supervisor.h"
 
@@ -29,6 +31,7 @@ struct Options {
   bool let_batch_change = false;
   bool end_stalled = false;
   bool forget = false;
+  bool detached = false;
   bool json = false;
 };
 
@@ -153,8 +156,7 @@ void tell_unused(const supervise::Orders& orders,
     say(join(unused, ", ") + " means nothing on the CPU, where no memory is reserved");
 }
 
-ExitCode run(const Options& options) {
-  const supervise::Orders orders = orders_from(options);
+ExitCode run_here(const Options& options, const supervise::Orders& orders) {
   const auto say = [](const std::string& text) { print_error("headroom run: " + text + "\n"); };
   tell_unused(orders, say);
   ProgressLine line(30);
@@ -176,6 +178,19 @@ ExitCode run(const Options& options) {
   const bool is_in_report = show_report && report.forensics->why_no_change == report.sentence;
   if (!report.sentence.empty() && !is_in_report) say(report.sentence);
   if (options.json) print(to_line(document(report, code)) + "\n");
+  return code;
+}
+
+ExitCode run(const Options& options) {
+  const supervise::Orders orders = orders_from(options);
+  if (!options.detached) return run_here(options, orders);
+  if (const auto job = supervise::detach(orders.command)) {
+    const Json json{{"schema", 1}, {"job", job->id}, {"pid", job->supervisor.pid}};
+    print((options.json ? to_line(json) : job->id) + "\n");
+    return kOk;
+  }
+  const ExitCode code = complaining([&] { return run_here(options, orders); });
+  supervise::note_end(code);
   return code;
 }
 
@@ -238,6 +253,8 @@ void add_run(Registry& registry) {
   command->add_option("--history", options->history,
                       "A line of JSON a try is added to this file (default: in the state folder)");
   command->add_flag("--forget", options->forget, "Neither use nor keep what worked before");
+  command->add_flag("--detach", options->detached,
+                    "Print a job ID and go on without this terminal (headroom attach ID)");
   command->add_flag("--json", options->json,
                     "One JSON document; the command's own output goes to standard error");
   registry.run(command, options, &run);

@@ -56,13 +56,25 @@ std::string holders_text(const Card& card) {
   return text;
 }
 
+// A line of 80 cells where there is room for it; in a narrow terminal first the bar gets shorter,
+// then the name.
+constexpr int kLine = 80, kBar = 22, kShortestBar = 8, kName = 18, kShortestName = 10;
+
+int bar_width(const Terminal& terminal) {
+  return std::clamp(kBar - (kLine - terminal.width), kShortestBar, kBar);
+}
+
+std::size_t name_width(const Terminal& terminal) {
+  const int left_over = kLine - terminal.width - (kBar - bar_width(terminal));
+  return static_cast<std::size_t>(std::clamp(kName - left_over, kShortestName, kName));
+}
+
 std::string memory_line(const Card& card, const Terminal& terminal) {
-  constexpr int kBar = 22;
   if (!card.memory) return terminal.paint("memory unknown", Colour::yellow);
   const auto& memory = *card.memory;
   const Bytes taken = memory.total - memory.free;
   const auto usable = usable_now(card);
-  return terminal.bar(ratio(taken, memory.total), kBar) +
+  return terminal.bar(ratio(taken, memory.total), bar_width(terminal)) +
          fmt::format(" {:>6.2f}/{:.2f} GiB  ", taken.gib(), memory.total.gib()) +
          (usable ? fmt::format("{:>9} usable", to_string(*usable)) : "    ? usable");
 }
@@ -75,9 +87,9 @@ std::string gauges_text(const Card& card) {
 }
 
 std::string card_picture(const Card& card, const Terminal& terminal) {
-  constexpr std::size_t kName = 18;
-  std::string name = fitted(brief_name(card), kName, terminal);
-  name += std::string(kName - cells(name), ' ');
+  const std::size_t wide = name_width(terminal);
+  std::string name = fitted(brief_name(card), wide, terminal);
+  name += std::string(wide - cells(name), ' ');
   const std::string number = card.slice ? "  " : fmt::format("{:>2}", card.index);
   std::string first =
       " " + terminal.paint(number, Colour::bold) + " " + name + " " + memory_line(card, terminal);
@@ -130,7 +142,7 @@ std::string machine_title(const gpu::Machine& machine, const Terminal& terminal)
   }
   if (total > Bytes{0}) title += between + to_string(free) + " of " + to_string(total) + " free";
   if (unknown > 0) title += between + std::to_string(unknown) + " unknown";
-  return title + "\n";
+  return terminal.is_terminal ? wrapped(title, "", "  ", terminal.width - 1) : title + "\n";
 }
 
 std::string machine_picture(const gpu::Machine& machine, const Terminal& terminal) {

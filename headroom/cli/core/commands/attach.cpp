@@ -1,0 +1,107 @@
+// `headroom attach`: the output of a job that `headroom run --detach` started.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/interrupt.h"
+#include "headroom/base/json.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/supervise/detached.h"
+
+namespace headroom::cli {
+namespace {
+
+using supervise::DetachedJob;
+
+struct Options {
+  std::string id;
+  bool json = false;
+};
+
+const char* state_of(const DetachedJob& job) {
+  return job.exit_code ? "ended" : job.is_running() ? "runs" : "was killed";
+}
+
+Json document(const std::vector<DetachedJob>& jobs) {
+  Json json{{"schema", 1}, {"jobs", Json::array()}};
+  for (const DetachedJob& job : jobs)
+    json["jobs"].push_back({{"id", job.id},
+                            {"pid", job.supervisor.pid},
+                            {"running", job.is_running()},
+                            {"exit_code", job.exit_code ? Json(*job.exit_code) : Json()},
+                            {"started", utc_timestamp(job.started)},
+                            {"command", job.command},
+                            {"output", job.output.string()}});
+  return json;
+}
+
+ExitCode list(const Options& options) {
+  const std::vector<DetachedJob> jobs = supervise::detached_jobs();
+  if (options.json) return print(to_line(document(jobs)) + "\n"), kOk;
+  const Terminal terminal = standard_output();
+  std::vector<std::vector<std::string>> rows;
+  for (const DetachedJob& job : jobs)
+    rows.push_back({job.id, state_of(job), job.exit_code ? std::to_string(*job.exit_code) : "-",
+                    local_timestamp(job.started).substr(0, 16),
+                    fitted(join(job.command, " "), terminal.is_terminal ? 32 : 60, terminal)});
+  print(rows.empty() ? "There are no detached jobs.\n"
+                     : table({{"job"}, {"state"}, {"exit", true}, {"started"}, {"command"}}, rows,
+                             terminal));
+  return kOk;
+}
+
+// What has been written since; the file is its owner's and only grows.
+void copy_new(int output) {
+  std::array<char, 65536> piece{};
+  for (ssize_t got = 0; (got = ::read(output, piece.data(), piece.size())) > 0;)
+    print({piece.data(), static_cast<std::size_t>(got)});
+}
+
+ExitCode follow(const std::string& id) {
+  const std::string path = supervise::detached_job(id).output.string();
+  const int output = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (output < 0) throw InputError("[attach] cannot read " + path);
+  const Interrupt interrupt;
+  while (true) {
+    // In this order: what an ended job wrote is all there.
+    const DetachedJob job = supervise::detached_job(id);
+    const bool runs = job.is_running();
+    copy_new(output);
+    if (job.exit_code) return *job.exit_code;
+    if (!runs && !supervise::detached_job(id).exit_code) {
+      print_error("headroom attach: job " + id + " was killed, or the machine was restarted\n");
+      return kFailed;
+    }
+    if (runs && !sleep_for(0.1, interrupt.token())) {
+      print_error("\nheadroom attach: job " + id + " runs on; headroom attach " + id +
+                  " follows it again, kill " + std::to_string(job.supervisor.pid) + " ends it\n");
+      return interrupt.exit_code();
+    }
+  }
+}
+
+ExitCode run(const Options& options) {
+  return options.id.empty() ? list(options) : follow(options.id);
+}
+
+}  // namespace
+
+void add_attach(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add(
+      "attach", "Follow the output of a detached job",
+      "  headroom run --detach --need 10GiB -- python train.py     prints the job's ID\n"
+      "  headroom attach 7f3a9c1e\n"
+      "  headroom attach               lists the jobs of the last two weeks\n\n"
+      "All of its output, from the beginning. Ctrl-C leaves the job running. Exit: the job's own.");
+  command->add_option("id", options->id, "Its ID; without one the jobs are listed");
+  command->add_flag("--json", options->json, "Of the list: one JSON document");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

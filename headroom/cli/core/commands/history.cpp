@@ -1,0 +1,111 @@
+// `headroom history`: what `headroom run` tried, a line a try.
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/bytes.h"
+#include "headroom/base/file.h"
+#include "headroom/base/json.h"
+#include "headroom/base/text.h"
+#include "headroom/base/time.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/terminal.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  int count = 20;
+  bool json = false;
+};
+
+// The last tries, the oldest first. A line that is none (it was cut by a crash) is left out.
+std::vector<Json> tries_of(const Options& options) {
+  const std::string text = options.file.empty()
+                               ? read_file(state_dir() / "runs.ndjson").value_or("")
+                               : read_input(options.file);
+  std::vector<Json> tries;
+  for (const std::string_view line : split(text, '\n')) {
+    Json one = Json::parse(line, nullptr, false);
+    if (one.is_object() && one.contains("try")) tries.push_back(std::move(one));
+  }
+  const auto most = static_cast<std::size_t>(options.count);
+  if (options.count > 0 && tries.size() > most)
+    tries.erase(tries.begin(), tries.end() - static_cast<std::ptrdiff_t>(most));
+  return tries;
+}
+
+std::string text_at(const Json& one, const char* key) {
+  const Json& value = one.value(key, Json());
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number() ? value.dump() : "-";
+}
+
+std::string command_of(const Json& one) {
+  std::vector<std::string> words;
+  for (const Json& word : one.value("command", Json::array()))
+    if (word.is_string()) words.push_back(word.get<std::string>());
+  return without_controls(join(words, " "));
+}
+
+// "2026-11-21T13:03" of the file's time, which is UTC.
+std::string started_text(const Json& one) {
+  const std::string text = text_at(one, "started");
+  return text.size() < 16 ? text : text.substr(0, 10) + " " + text.substr(11, 5) + "Z";
+}
+
+std::string verdict_of(const Json& one) {
+  const std::string verdict = text_at(one, "verdict");
+  const bool is_memory = verdict == "gpu_oom" || verdict == "host_oom";
+  if (is_memory) return verdict;
+  const std::string code = text_at(one, "exit_code");
+  return code == "0" ? "ok" : "failed";
+}
+
+std::vector<std::string> row_of(const Json& one, const Terminal& terminal) {
+  const Json& peak = one.value("peak_bytes", Json());
+  return {started_text(one),
+          text_at(one, "try"),
+          verdict_of(one),
+          text_at(one, "exit_code"),
+          text_at(one, "batch"),
+          peak.is_number_integer() ? to_string(Bytes{peak.get<std::int64_t>()}) : "-",
+          fitted(command_of(one), terminal.is_terminal ? 28 : 60, terminal)};
+}
+
+ExitCode run(const Options& options) {
+  const std::vector<Json> tries = tries_of(options);
+  if (options.json) return print(to_line({{"schema", 1}, {"tries", tries}}) + "\n"), kOk;
+  const Terminal terminal = standard_output();
+  std::vector<std::vector<std::string>> rows;
+  for (const Json& one : tries) rows.push_back(row_of(one, terminal));
+  print(rows.empty() ? "Nothing was run yet.\n"
+                     : table({{"started"},
+                              {"try", true},
+                              {"end"},
+                              {"exit", true},
+                              {"batch", true},
+                              {"peak", true},
+                              {"command"}},
+                             rows, terminal));
+  return kOk;
+}
+
+}  // namespace
+
+void add_history(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = registry.add(
+      "history", "What headroom run tried, and how it ended",
+      "  headroom history\n"
+      "  headroom history --count 0 --json | jq '.tries[] | select(.verdict == \"gpu_oom\")'\n"
+      "  headroom history --file my-runs.ndjson");
+  command->add_option("--count", options->count, "How many tries, the newest (0: all)")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--file", options->file,
+                      "Another file of run --history (default: in the state folder)");
+  command->add_flag("--json", options->json, "One JSON document");
+  registry.run(command, options, &run);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,109 @@
+// `run --detach`, `attach`, `history`: jobs without a terminal, and what became of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/cli/headroom_process.h"
+
+namespace headroom::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class Detached : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string detach(const std::string& script) const {
+    const Outcome outcome =
+        world_.headroom({"run", "--detach", "--gpus", "cpu", "--", "sh", "-c", script});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out.size(), 9U) << outcome.out;
+    return outcome.out.substr(0, 8);
+  }
+  // A script that waits until the test opens the gate.
+  [[nodiscard]] std::string gate() const {
+    EXPECT_EQ(::mkfifo(world_.path("gate").c_str(), 0600), 0);
+    return "read go < " + world_.path("gate");
+  }
+  void open_gate() const { std::ofstream(world_.path("gate")) << "go\n"; }
+
+  const World world_;
+};
+
+TEST_F(Detached, IsFollowedToItsEndWithItsExitCode) {
+  const std::string id = detach("echo first; " + gate() + "; echo last >&2; exit 7");
+  const auto follower = world_.start({"attach", id});
+  ASSERT_TRUE(follower->until([](const Running& one) { return one.out() == "first\n"; }));
+  open_gate();
+  const Outcome outcome = follower->wait();
+  EXPECT_EQ(outcome.exit_code, 7);
+  EXPECT_EQ(outcome.out, "first\nlast\n");
+  const Outcome again = world_.headroom({"attach", id});
+  EXPECT_EQ(again.exit_code, 7) << "also after its end";
+  EXPECT_EQ(again.out, outcome.out);
+}
+
+TEST_F(Detached, CtrlCLeavesItRunning) {
+  const std::string id = detach("echo first; " + gate() + "; echo last");
+  const auto follower = world_.start({"attach", id});
+  ASSERT_TRUE(follower->until([](const Running& one) { return one.out() == "first\n"; }));
+  follower->signal(SIGINT);
+  const Outcome left = follower->wait();
+  EXPECT_EQ(left.exit_code, 130);
+  EXPECT_THAT(left.err, HasSubstr("runs on"));
+  open_gate();
+  EXPECT_EQ(world_.headroom({"attach", id}).out, "first\nlast\n");
+}
+
+TEST_F(Detached, AreListed) {
+  EXPECT_EQ(world_.headroom({"attach"}).out, "There are no detached jobs.\n");
+  const std::string id = detach("exit 3");
+  EXPECT_EQ(world_.headroom({"attach", id}).exit_code, 3);
+  const Json jobs = world_.headroom({"attach", "--json"}).json()["jobs"];
+  ASSERT_THAT(jobs, SizeIs(1));
+  EXPECT_EQ(jobs[0]["id"], id);
+  EXPECT_EQ(jobs[0]["exit_code"], 3);
+  EXPECT_EQ(jobs[0]["running"], false);
+  EXPECT_THAT(world_.headroom({"attach"}).out, HasSubstr("ended"));
+  const Outcome wrong = world_.headroom({"attach", "../../x"});
+  EXPECT_EQ(wrong.exit_code, 64);
+}
+
+TEST_F(Detached, WhatWasKilledIsNotTakenForRunning) {
+  const std::string id = detach("echo first; " + gate());
+  const Json job = world_.headroom({"attach", "--json"}).json()["jobs"][0];
+  const auto follower = world_.start({"attach", id});
+  ASSERT_TRUE(follower->until([](const Running& one) { return one.out() == "first\n"; }));
+  ::kill(job["pid"].get<pid_t>(), SIGKILL);
+  const Outcome outcome = follower->wait();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("was killed"));
+  open_gate();  // the command lives on, and is to end
+}
+
+TEST_F(Detached, WhatCannotBeMeantIsToldBeforeTheTerminalIsLeft) {
+  const Outcome outcome = world_.headroom({"run", "--detach", "--need", "10", "--", "true"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_EQ(outcome.out, "");
+}
+
+TEST(History, ShowsTheTriesOfRun) {
+  const World world;
+  EXPECT_EQ(world.headroom({"history"}).out, "Nothing was run yet.\n");
+  (void)world.headroom({"run", "--gpus", "cpu", "--", "sh", "-c", "exit 3"});
+  (void)world.headroom({"run", "--gpus", "cpu", "--", "true"});
+  const Json tries = world.headroom({"history", "--json"}).json()["tries"];
+  ASSERT_THAT(tries, SizeIs(2));
+  EXPECT_EQ(tries[0]["exit_code"], 3);
+  EXPECT_EQ(tries[1]["command"], Json::array({"true"}));
+  const std::string text = world.headroom({"history", "--count", "1"}).out;
+  EXPECT_THAT(text, HasSubstr("true"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("exit 3")));
+  EXPECT_EQ(world.headroom({"history", "--file", "nothing.ndjson"}).exit_code, 65);
+}
+
+}  // namespace
+}  // namespace headroom::testing
