@@ -10,6 +10,8 @@
 namespace headroom::gpu {
 namespace {
 
+using namespace headroom::literals;
+
 struct Candidate {
   const Card* card;
   Bytes usable;
@@ -97,7 +99,8 @@ std::string shortage(const DeviceRequest& request, const Candidate& best, std::s
   text += "; best is " + label(*best.card) + " with " + to_string(best.usable) +
           " usable, short by " + to_string(*selection.shortfall);
   if (!selection.holders.empty()) text += "; held by " + names_of(selection.holders);
-  if (selection.unlisted)
+  // Less are the contexts of the listed processes.
+  if (selection.unlisted && *selection.unlisted >= 1_GiB)
     text += (selection.holders.empty() ? "; held: " : ", and ") + to_string(*selection.unlisted) +
             " by no listed process (headroom clean explains)";
   return text;

@@ -168,6 +168,17 @@ TEST(BestDevice, AShortageNamesWhatIsMissingAndWhoHoldsIt) {
             "alice 2.00 GiB (python), 2 more");
 }
 
+// A card that was full of memory of no listed process was refused without a word of who has it.
+TEST(BestDevice, AShortageNamesMemoryOfNoListedProcess) {
+  Machine machine = machine_of({card(0, 20_GiB)});
+  machine.cards[0].processes = {process(7, 2_GiB)};
+  const Selection none = find_best_device(machine, {.need = 10_GiB});
+  EXPECT_EQ(none.unlisted, 18_GiB);
+  EXPECT_TRUE(contains(none.sentence, ", and 18.00 GiB by no listed process")) << none.sentence;
+  machine.cards[0].processes = {};
+  EXPECT_FALSE(find_best_device(machine, {.need = 10_GiB}).unlisted) << "not known";
+}
+
 TEST(BestDevice, TheCpuIsTakenOnlyIfAllowedAndItIsSaid) {
   const Machine machine = machine_of({card(0, 23_GiB)});
   const Selection refused = find_best_device(machine, {.need = 10_GiB});

@@ -300,9 +300,16 @@ TEST(JobInATerminal, HasUsualModesThoughALineEditorHadTheTerminal) {
 // neither these nor Ctrl-C.
 TEST(JobInATerminal, APagerBehindAPipeGetsKeysAndCtrlC) {
   Screen screen(
-      shell("set -m; echo text | $JOB -- sh -c 'read x; t=$(tty <&2); trap \"echo struck\" INT; "
-            "stty -icanon -echo <$t; echo $x; dd bs=1 count=1 <$t 2> /dev/null; echo; "
-            "echo then $(dd bs=1 count=1 <$t 2> /dev/null); stty icanon echo <$t'; echo over $?"));
+      shell("set -m; echo text | $JOB -- $PYTHON -c '\n"
+            "import os, signal, sys, termios, tty\n"
+            "signal.signal(signal.SIGINT, lambda *_: print(\"struck\", flush=True))\n"
+            "keys = open(os.ttyname(2), \"rb\", buffering=0)\n"
+            "before = termios.tcgetattr(keys)\n"
+            "tty.setcbreak(keys)\n"
+            "print(sys.stdin.readline(), flush=True)\n"
+            "print(\"then\", keys.read(1).decode(), flush=True)\n"
+            "termios.tcsetattr(keys, termios.TCSANOW, before)\n"
+            "'; echo over $?"));
   ASSERT_TRUE(screen.shows("text"));
   ASSERT_TRUE(screen.becomes_raw());
   screen.type("\x03");

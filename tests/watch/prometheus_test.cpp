@@ -72,6 +72,12 @@ class Reader {
   static Sample sample_of(std::string_view line) {
     Sample sample;
     const std::size_t open = line.find('{');
+    if (open == std::string_view::npos) {  // of the machine, without labels
+      const std::size_t blank = line.find(' ');
+      sample.name = line.substr(0, blank);
+      sample.value = to_number(line.substr(blank + 1)).value();
+      return sample;
+    }
     sample.name = line.substr(0, open);
     std::size_t at = open + 1;
     while (at < line.size() && line[at] != '}') {

@@ -54,7 +54,9 @@ std::string card_text(const gpu::Card& card, const LeaseReport& report, const Te
     any = true;
     text += wrapped("without a lease: " + gpu::describe(process), "  ", "    ", width);
   }
-  if (const auto unlisted = gpu::unlisted_memory(card)) {
+  // Beside listed processes less is their contexts.
+  const auto unlisted = gpu::unlisted_memory(card);
+  if (unlisted && (!any || *unlisted >= Bytes{1LL << 30})) {
     any = true;
     text += wrapped("no listed process: " + to_string(*unlisted) + " (headroom clean explains)",
                     "  ", "    ", width);

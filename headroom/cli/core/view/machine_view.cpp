@@ -56,9 +56,9 @@ std::string holders_text(const Card& card) {
   return text;
 }
 
-// A line of 74 cells where there is room for it; in a narrow terminal first the bar gets shorter,
+// A line of 80 cells where there is room for it; in a narrow terminal first the bar gets shorter,
 // then the name.
-constexpr int kLine = 74, kBar = 22, kShortestBar = 8, kName = 18, kShortestName = 10;
+constexpr int kLine = 80, kBar = 22, kShortestBar = 8, kName = 18, kShortestName = 10;
 
 int bar_width(const Terminal& terminal) {
   return std::clamp(kBar - (kLine - terminal.width), kShortestBar, kBar);
