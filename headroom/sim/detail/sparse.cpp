@@ -90,7 +90,7 @@ Tensor to_dense(const Tensor& self, std::optional<at::ScalarType> type, std::opt
   return type ? dense.to(*type) : dense;
 }
 
-// Where rows meet is a matter of the indices' values alone.
+// Which rows coincide depends on the indices alone.
 Tensor coalesced_places(const Tensor& self) {
   Aliases aliases(c10::DeviceType::CPU);
   const Tensor indices = aliases.of(self._indices());
