@@ -7,8 +7,8 @@
 #include "headroom/cli/core/view/techniques_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
-#include "headroom/dryrun/dry_run.h"
 #include "headroom/dryrun/describe.h"
+#include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
 
