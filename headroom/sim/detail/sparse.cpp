@@ -116,9 +116,9 @@ Tensor coalesce(const Tensor& self) {
       "SGD.");
   Aliases aliases(c10::DeviceType::CPU);
   const Tensor host = on_host(aliases, self).coalesce();
-  Tensor made =
-      assembled(host.indices().to(self.device()), host.values().to(self.device()), self.sizes());
-  return made._coalesced_(true);
+  const Tensor indices = host.indices().to(self.device());
+  const Tensor values = host.values().to(self.device());
+  return assembled(indices, values, self.sizes())._coalesced_(true);
 }
 
 // The rows of a dense tensor where the mask has some: what SparseAdam reads its state by.
