@@ -60,7 +60,7 @@ const std::vector<Row>& rows() {
        {.refused = "leaves out the rows of the class that is ignored"}},
       {"optim::Adagrad",
        "of sparse gradients",
-       {.not_simulated = "of sparse tensors only what gradients of embeddings need is simulated"}},
+       {.refused = "adds up the rows of an index that occurs twice"}},
 
       {"autocast",
        "of norms to bf16",

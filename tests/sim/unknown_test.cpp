@@ -9,7 +9,7 @@
 namespace headroom::sim {
 namespace {
 
-// On the left few numbers, on the right more than a card keeps.
+// Of a few numbers, and of more than a card keeps values of.
 class UnknownValues : public ::testing::TestWithParam<std::int64_t> {
  protected:
   [[nodiscard]] at::TensorOptions real() const {
@@ -62,7 +62,7 @@ TEST_P(UnknownValues, InACopyOfAMaskAndInAMaskThatIsWritten) {
   EXPECT_FALSE(finite.any().item<bool>());
 }
 
-INSTANTIATE_TEST_SUITE_P(, UnknownValues, ::testing::Values(8, 1 << 18));
+INSTANTIATE_TEST_SUITE_P(FewAndMany, UnknownValues, ::testing::Values(8, 1 << 18));
 
 class UnknownNumbers : public ::testing::Test {
  protected:

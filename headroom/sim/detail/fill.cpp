@@ -165,7 +165,7 @@ void fill(Call& call, std::vector<IValue> arguments, const Plan& plan, const Out
   std::vector<IValue> planned = call.values();
   call.set_values(std::move(arguments));
   give_data_to_grown(plan, outs);
-  // What a known argument decides alone, others do not matter for.
+  // Where a known argument decides the result, the others may be anything.
   Aliases aliases(DeviceType::CPU,
                   executing.knows ? Aliases::Missing::is_zero : Aliases::Missing::fails);
   run_on_cpu(call, aliases);

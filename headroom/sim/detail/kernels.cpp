@@ -73,7 +73,7 @@ bool has_data(const Tensor& tensor) {
   return tensor.numel() == 0 || tensor.storage().data() != nullptr;
 }
 
-// Or did: what is known though it is large.
+// What is known though it is large came from there, too.
 bool comes_from_host(const Tensor& known) {
   return !on_card(known) || !is_small(known);
 }

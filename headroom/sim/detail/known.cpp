@@ -26,7 +26,7 @@ bool is_of_computing(const Tensor& tensor) {
   return !is_whole(tensor) && block != nullptr && block->host.get() != nullptr && !block->known;
 }
 
-// Few enough if they come from the host. Whole numbers of 8 and 16 bits are quantised weights there.
+// Few enough if they come from the host. Numbers of 8 and 16 bits are quantised weights there.
 bool is_index(const Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
   return (type == at::kLong || type == at::kInt || type == at::kBool) &&

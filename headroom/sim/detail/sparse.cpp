@@ -91,7 +91,7 @@ Tensor to_dense(const Tensor& self, std::optional<at::ScalarType> type, std::opt
   return type ? dense.to(*type) : dense;
 }
 
-// Where rows meet is a matter of the indices' values alone.
+// Which rows coincide depends on the indices alone.
 Tensor coalesced_places(const Tensor& self) {
   Aliases aliases(c10::DeviceType::CPU);
   const Tensor indices = aliases.of(self._indices());
@@ -116,9 +116,9 @@ Tensor coalesce(const Tensor& self) {
         "or use an optimizer that takes sparse gradients as they are, such as SGD.");
   Aliases aliases(c10::DeviceType::CPU);
   const Tensor host = on_host(aliases, self).coalesce();
-  Tensor made =
-      assembled(host.indices().to(self.device()), host.values().to(self.device()), self.sizes());
-  return made._coalesced_(true);
+  const Tensor indices = host.indices().to(self.device());
+  const Tensor values = host.values().to(self.device());
+  return assembled(indices, values, self.sizes())._coalesced_(true);
 }
 
 // The rows of a dense tensor where the mask has some: what SparseAdam reads its state by.
