@@ -41,7 +41,7 @@ struct Limit {
   std::string_view word;
   long long most;
 };
-constexpr std::array<Limit, 12> kLimits{{{"layer", 1'000},
+constexpr std::array<Limit, 13> kLimits{{{"layer", 1'000},
                                          {"depths", 1'000},
                                          {"stages", 1'000},
                                          {"experts", 4096},
@@ -52,6 +52,7 @@ constexpr std::array<Limit, 12> kLimits{{{"layer", 1'000},
                                          {"labels", 1 << 26},
                                          {"position", 1 << 26},
                                          {"window", 1 << 26},
+                                         {"token_id", 1 << 26},
                                          {"", 1 << 20}}};
 
 long long most_of(std::string_view key) {
@@ -155,6 +156,9 @@ long long ModelConfig::at_least_1(std::string_view key) const {
 
 double ModelConfig::number(std::string_view key) const {
   if (!at(key).is_number()) refuse(key, "a number");
+  // Of dropout in all its names: attention_dropout, resid_pdrop, layerdrop.
+  const bool is_share = key.find("drop") != std::string_view::npos;
+  if (is_share && (at(key) < 0 || at(key) > 1)) refuse(key, "a number from 0 to 1");
   return at(key).get<double>();
 }
 

@@ -46,10 +46,17 @@ TEST(AbsurdConfig, HugeNumbersAreRefusedNamingTheKeyAndTheMost) {
               HasSubstr("`num_labels` in config.json"));
 }
 
+// LibTorch refused it in the middle of the model, which was "a bug in Headroom".
+TEST(AbsurdConfig, DropoutIsAShare) {
+  EXPECT_THAT(answer({{"model_type", "gpt2"}, {"resid_pdrop", 7}}),
+              AllOf(HasSubstr("from 0 to 1 for `resid_pdrop` in config.json"), HasSubstr("'7'")));
+  EXPECT_EQ(answer({{"model_type", "gpt2"}, {"resid_pdrop", 0.5}}), "fine");
+}
+
 TEST(AbsurdConfig, SizesThatAreTooLargeTogetherAreRefusedToo) {
   const Json file = {{"model_type", "mixtral"},      {"hidden_size", 1 << 20},
                      {"intermediate_size", 1 << 20}, {"num_local_experts", 4096},
-                     {"num_hidden_layers", 1000},  {"num_attention_heads", 1024},
+                     {"num_hidden_layers", 1000},    {"num_attention_heads", 1024},
                      {"num_key_value_heads", 1024}};
   EXPECT_THAT(answer(file),
               AllOf(HasSubstr("some machine could hold in config.json"), HasSubstr("more than")));

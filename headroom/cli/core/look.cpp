@@ -26,7 +26,8 @@ void add_gpus_option(CLI::App* command, std::string& gpus) {
 }
 
 void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus) {
-  command->add_option("--gpus", gpus, kGpusHelp)->allow_extra_args(false);
+  command->add_option("--gpus", gpus, std::string(kGpusHelp) + "; several times to compare cards")
+      ->allow_extra_args(false);
 }
 
 Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
