@@ -15,7 +15,8 @@ inline constexpr std::int64_t kMostKnown = 1 << 17;
 // came from the host: the edges of a graph, the labels of a batch.
 inline constexpr std::size_t kMostKnownFromHost = 16 << 20;
 
-// Whether the values of a tensor on a card are known; in compute mode they are.
+// Whether the values of a tensor on a card are known; in compute mode they are. Those of a tensor
+// whose simulation has ended are not.
 [[nodiscard]] bool knows_values(const at::Tensor& tensor);
 
 // What is written there now is not known. In compute mode it has no effect.

@@ -231,9 +231,9 @@ TEST(DryRun, TellsCublasWorkspacesFromTensors) {
 TEST(DryRun, CountsTheUsualWorkspacesWhereTheChipIsNotNamed) {
   const auto step_on = [](const char* spec) {
     return dry_run(spec, [](c10::Device device) {
-      const Net net = libtorch::on(device, [] { return Net(); });
+      Net net = libtorch::on(device, [] { return Net(); });
       const torch::Tensor batch = torch::empty({1024, 1024}, device);
-      return Subject{.step = [net, batch] { loss_of(*net, batch).backward(); },
+      return Subject{.step = [net, batch]() mutable { loss_of(*net, batch).backward(); },
                      .parameters = {},
                      .buffers = {},
                      .inputs = {}};

@@ -92,6 +92,11 @@ class Printed(unittest.TestCase):
         self.assertIn("[1, 2]", repr(torch.tensor([1, 2], device="sim")))
         self.assertEqual(f"{torch.tensor(2.5, device='sim'):.2f}", "2.50")
 
+    def test_of_a_simulation_that_has_ended(self):
+        x = torch.arange(3, device="sim")
+        self.box.end()
+        self.assertIn("values unknown, size=(3,)", repr(x))
+
     def test_in_an_estimate(self):
         said = []
 

@@ -164,7 +164,10 @@ bool has_knowable_results(const Call& call) {
 namespace headroom::sim {
 
 bool knows_values(const at::Tensor& tensor) {
-  return detail::card_at(tensor.device().index()).mode() == Mode::compute ||
+  const Card* const card = detail::find_card(tensor.device().index());
+  const detail::Block* const block = detail::block_of(tensor.storage());
+  if (card == nullptr || (block != nullptr && block->card.get() != card)) return false;
+  return card->mode() == Mode::compute ||
          (detail::is_knowable(tensor) && detail::is_known(tensor));
 }
 
