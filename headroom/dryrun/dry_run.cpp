@@ -63,8 +63,7 @@ Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Dev
                                                    {.mode = sim::Mode::shape_only,
                                                     .rules = card.rules,
                                                     .settings = card.settings,
-                                                    .cublas_workspaces = card.cublas_workspaces,
-                                                    .usual_workspaces = true});
+                                                    .cublas_workspaces = card.cublas_workspaces});
   const Refusals refusals(simulation.card(0));
   Subject subject;
   try {

@@ -95,12 +95,12 @@ Bytes gradients_of(const dryrun::Subject& subject) {
 StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int steps,
                   const dryrun::CardOptions& options) {
   sim::check_alone("find_largest");
-  const sim::Simulation simulation = sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
-                                                   {.mode = sim::Mode::shape_only,
-                                                    .rules = options.rules,
-                                                    .settings = options.settings,
-                                                    .cublas_workspaces = options.cublas_workspaces,
-                                                    .usual_workspaces = true});
+  const sim::Simulation simulation =
+      sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
+                    {.mode = sim::Mode::shape_only,
+                     .rules = options.rules,
+                     .settings = options.settings,
+                     .cublas_workspaces = options.cublas_workspaces});
   sim::Card& card = simulation.card(0);
   StepRun run{.fits = true,
               .peak_reserved = {},

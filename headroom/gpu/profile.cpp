@@ -78,16 +78,4 @@ const DeviceProfile* profile_of_capability(int major, int minor) {
   return nullptr;
 }
 
-const DeviceProfile& usual_workspaces() {
-  static const DeviceProfile usual{.key = {},
-                                   .capabilities = {},
-                                   .context = {},
-                                   .cublas_workspace = Bytes{8519680},
-                                   .cublaslt_workspace = Bytes{1 << 20},
-                                   .attention = {},
-                                   .matmul_fraction = {},
-                                   .bandwidth_fraction = {}};
-  return usual;
-}
-
 }  // namespace headroom::gpu

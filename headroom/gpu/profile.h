@@ -34,7 +34,4 @@ struct DeviceProfile {
 [[nodiscard]] const DeviceProfile* find_profile(std::string_view key);
 [[nodiscard]] const DeviceProfile* profile_of_capability(int major, int minor);
 
-// For a card given by its size alone: the workspaces that every chip but Hopper has, nothing else.
-[[nodiscard]] const DeviceProfile& usual_workspaces();
-
 }  // namespace headroom::gpu

@@ -295,21 +295,21 @@ Injector Card::inject(Injector injector) {
 // set: only the size it asks for, not where it asks for it, takes that for set by default. Source:
 // the wheel's libtorch_cuda.so, at::cuda::getCUDABlasLtWorkspace and getCUDABlasLtWorkspaceSize.
 void Card::use_cublas(allocator::StreamId stream) {
-  if (options_.workspaces == nullptr) return;
+  if (options_.profile == nullptr) return;
   const auto wanted = detail::cublas_workspace_by_environment();
-  take_workspace(stream, false, wanted ? wanted : options_.workspaces->cublas_workspace);
+  take_workspace(stream, false, wanted ? wanted : options_.profile->cublas_workspace);
 }
 
 void Card::use_cublaslt(allocator::StreamId stream) {
   use_cublas(stream);
-  if (options_.workspaces == nullptr || !options_.workspaces->cublaslt_workspace) return;
+  if (options_.profile == nullptr || !options_.profile->cublaslt_workspace) return;
   const auto most = detail::cublas_workspace_by_environment();
-  const Bytes own = *options_.workspaces->cublaslt_workspace;
+  const Bytes own = *options_.profile->cublaslt_workspace;
   take_workspace(stream, true, most && *most < own ? *most : own);
 }
 
 void Card::take_workspace(allocator::StreamId stream, bool lt, const std::optional<Bytes>& size) {
-  if (rules() != Rules::cuda || !size || size->count == 0) return;
+  if (!options_.cublas_workspaces || rules() != Rules::cuda || !size || size->count == 0) return;
   const auto key = std::tuple(detail::cublas_handle(options_.index), stream, lt);
   {
     const std::lock_guard lock(mutex_);

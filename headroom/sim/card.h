@@ -79,12 +79,11 @@ struct CardOptions {
   Mode mode = Mode::shape_only;
   Rules rules = Rules::cuda;
   allocator::Settings settings = {};
-  const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: attention as on an A100
-  // Whose cuBLAS workspaces it takes at the first matrix product, as PyTorch does on CUDA; null:
-  // none.
-  const gpu::DeviceProfile* workspaces = nullptr;
+  const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: no workspaces, and
+                                                // attention as on an A100
   std::shared_ptr<SharedBox> box = nullptr;  // that other processes use, too; null: a private one
   bool slow_way = false;                     // see Card::slow_way
+  bool cublas_workspaces = true;  // taken at the first matrix product, as PyTorch does on CUDA
 };
 
 class Card : public std::enable_shared_from_this<Card> {

@@ -26,10 +26,8 @@ std::shared_ptr<Card> make_card(int index, const gpu::SimulatedCard& spec,
   card.rules = options.rules;
   card.settings = *options.settings;
   card.profile = profile;
-  if (options.cublas_workspaces)
-    card.workspaces =
-        profile == nullptr && options.usual_workspaces ? &gpu::usual_workspaces() : profile;
   card.slow_way = options.slow_way;
+  card.cublas_workspaces = options.cublas_workspaces;
   card.box = box;
   return std::make_shared<Card>(std::move(card));
 }

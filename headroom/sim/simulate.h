@@ -43,8 +43,6 @@ struct SimulationOptions {
   // PyTorch takes cuBLAS's workspaces from the same memory: of each card, at its first matrix
   // product, one for each thread and stream. Off: the tensors alone.
   bool cublas_workspaces = true;
-  // A card given by its size alone takes those that every chip but Hopper takes; off: none.
-  bool usual_workspaces = false;
 };
 
 // The box. One at a time in a process; where it moves, the cards move along.

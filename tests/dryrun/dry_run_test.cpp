@@ -226,24 +226,6 @@ TEST(DryRun, TellsCublasWorkspacesFromTensors) {
   EXPECT_GE(left_out, report.at_peak.workspace - 4_KiB);
 }
 
-// A card given by its size alone had no workspaces, and steps on it were some 17 MiB below what the
-// same steps took of a real card, whatever their size.
-TEST(DryRun, CountsTheUsualWorkspacesWhereTheChipIsNotNamed) {
-  const auto step_on = [](const char* spec) {
-    return dry_run(spec, [](c10::Device device) {
-      Net net = libtorch::on(device, [] { return Net(); });
-      const torch::Tensor batch = torch::empty({1024, 1024}, device);
-      return Subject{.step = [net, batch]() mutable { loss_of(*net, batch).backward(); },
-                     .parameters = {},
-                     .buffers = {},
-                     .inputs = {}};
-    });
-  };
-  const Report named = step_on("RTX 4090"), unnamed = step_on("24GiB");
-  EXPECT_EQ(named.at_peak.workspace, 2 * 8519680_B + 1_MiB);
-  EXPECT_EQ(unnamed.at_peak, named.at_peak);
-}
-
 // A step on two cards, of which the second is small.
 Report run_beside(const sim::Simulation& box, const std::function<void()>& on_the_other) {
   const torch::Tensor weight = torch::ones({256}, box.device(0)).requires_grad_();

@@ -93,14 +93,6 @@ TEST(CublasWorkspace, IsLeftOutWhereAskedOrUnknown) {
   }
 }
 
-TEST(CublasWorkspace, IsTheUsualOneForACardOfSizeAloneWhereAsked) {
-  const Simulation box = simulate("1x8GiB", {.usual_workspaces = true});
-  const Tensor x = torch::ones({4, 4}, box.device(0)), bias = torch::ones({4}, box.device(0));
-  const std::int64_t before = allocated(box);
-  (void)at::addmm(bias, x, x);
-  EXPECT_EQ(allocated(box) - before, kCublas + kLt);
-}
-
 TEST(Addmm, RefusesShapesThatDoNotFit) {
   const Simulation box = simulate("1xRTX4090");
   const Tensor x = torch::ones({4, 3}, box.device(0)), bias = torch::ones({3}, box.device(0));
