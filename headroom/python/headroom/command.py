@@ -215,7 +215,8 @@ def fit(run: Run, ours: TextIO) -> int:
                 "device": {"name": card["name"], "total_bytes": card["total_bytes"]},
                 "over": "batch", "max_batch": found["size"],
                 "recommended_batch": found["recommended"], "capped": found["capped"],
-                "proven": found["proven"], "probes": probes, "notes": run.notes}
+                "proven": found["proven"], "probes": probes, "fits": found["size"] is not None,
+                "notes": run.notes, "advice": []}
     ours.write(json.dumps(document) + "\n" if request["json"] else fit_text(document))
     return OK if found["size"] is not None else DOES_NOT_FIT
 
