@@ -167,8 +167,7 @@ bool knows_values(const at::Tensor& tensor) {
   const Card* const card = detail::find_card(tensor.device().index());
   const detail::Block* const block = detail::block_of(tensor.storage());
   if (card == nullptr || (block != nullptr && block->card.get() != card)) return false;
-  return card->mode() == Mode::compute ||
-         (detail::is_knowable(tensor) && detail::is_known(tensor));
+  return card->mode() == Mode::compute || (detail::is_knowable(tensor) && detail::is_known(tensor));
 }
 
 void forget_values(const at::Tensor& tensor) {
