@@ -7,7 +7,7 @@
 namespace headroom::formula {
 namespace {
 
-constexpr double kReached = 0.6;  // of a rate, where nobody has measured the chip
+constexpr double kReached = 0.6;  // of a rate, where the chip has not been measured
 // Of a data sheet's bandwidth, by kernels over large tensors.
 constexpr double kReachedBandwidth = 0.8;
 // Of the host's memory, in which an optimizer's states are updated; of a disk.

@@ -57,7 +57,7 @@ std::optional<std::string> Lease::ended_by() const {
   const ssize_t got = ::pread(descriptor_, tail.data(), tail.size(), from);
   const std::string_view text(tail.data(), static_cast<std::size_t>(std::max<ssize_t>(0, got)));
   const std::size_t at = text.rfind(detail::kEndedBy);
-  if (at == std::string_view::npos) return "somebody who removed its file";
+  if (at == std::string_view::npos) return "a user who removed its file";
   return without_controls(std::string(trim(text.substr(at + detail::kEndedBy.size()))));
 }
 

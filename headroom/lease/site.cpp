@@ -45,7 +45,7 @@ Limit limit_from(const Json& json, const std::string& where) {
   return limit;
 }
 
-// At the usual place users believe it: nobody but root may have written it.
+// At the usual place only root may have written it, so that users can rely on it.
 std::string why_not_roots(const std::filesystem::path& file) {
   struct stat facts {};
   if (::stat(file.c_str(), &facts) != 0) return "it cannot be read";
