@@ -4,6 +4,17 @@
 #include "headroom/base/text.h"
 
 namespace headroom {
+namespace {
+
+Bytes with_unit(std::string_view text, std::string_view where) {
+  try {
+    return parse_bytes(text);
+  } catch (const UsageError&) {
+    throw UsageError(expectation(where, "a size such as 512MiB, 10GiB or 24GB", text, "10GiB"));
+  }
+}
+
+}  // namespace
 
 Bytes parse_amount(std::string_view text, std::string_view where) {
   constexpr double kLeastBare = 1 << 20;
@@ -12,7 +23,7 @@ Bytes parse_amount(std::string_view text, std::string_view where) {
   if (bare && *bare > 0 && *bare < kLeastBare)
     throw UsageError(expectation(where, "a size with its unit", text,
                                  std::string(trim(text)) + (meant_in_gib ? "GiB" : "MiB")));
-  const Bytes size = parse_bytes(text);
+  const Bytes size = with_unit(text, where);
   if (size.count == 0) throw UsageError(expectation(where, "more than 0", text, "10GiB"));
   return size;
 }

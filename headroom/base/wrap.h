@@ -6,11 +6,14 @@
 
 namespace headroom {
 
-// How wide it is on a terminal; counts UTF-8 characters, not bytes.
+// How wide it is on a terminal; counts UTF-8 characters, not bytes, and no colours.
 [[nodiscard]] std::size_t cells(std::string_view text);
 
+// Of the colour ("\033[31m") that the text begins with; 0 if it begins with none.
+[[nodiscard]] std::size_t colour_length(std::string_view text);
+
 // Breaks a text at blanks into lines of at most `width` cells, each ended: the first begins with
-// `first`, the others with `next`. Colours in the prefixes take no room.
+// `first`, the others with `next`.
 [[nodiscard]] std::string wrapped(std::string_view text, std::string_view first,
                                   std::string_view next, int width);
 

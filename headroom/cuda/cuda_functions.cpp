@@ -73,7 +73,7 @@ void empty_host_cache() {
 
 // By its name in the library: its header wants cuBLAS's, which are in no wheel that is needed here.
 void clear_workspaces() {
-  constexpr const char* kName = "_ZN2at4cuda22clearCublasWorkspacesEv";
+  constexpr const char* kName = "_ZN2at4cuda21clearCublasWorkspacesEv";
   void* const found = torch_cuda() == nullptr ? nullptr : dlsym(torch_cuda(), kName);
   if (found != nullptr) reinterpret_cast<void (*)()>(found)();
 }

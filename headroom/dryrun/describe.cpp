@@ -1,6 +1,7 @@
 #include "headroom/dryrun/describe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iomanip>
 #include <sstream>
 
@@ -13,8 +14,8 @@ void line(std::ostream& out, std::string_view what, Bytes bytes, Bytes of) {
   if (bytes.count == 0) return;
   const double share = of.count == 0 ? 0 : ratio(bytes, of);
   out << "  " << std::left << std::setw(13) << what << std::right << std::setw(12)
-      << to_string(bytes) << "  " << std::string(static_cast<std::size_t>(share * kBar + 0.5), '#')
-      << "\n";
+      << to_string(bytes) << "  "
+      << std::string(static_cast<std::size_t>(std::lround(share * kBar)), '#') << "\n";
 }
 
 void parts(std::ostream& out, const Report& report) {

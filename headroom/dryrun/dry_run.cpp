@@ -82,7 +82,7 @@ Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Dev
 Report run_on_card_or_larger(const gpu::SimulatedCard& on,
                              const std::function<Subject(c10::Device)>& make,
                              const Options& options, const CardOptions& card) {
-  const Report report = run_on(on, make, options, card);
+  Report report = run_on(on, make, options, card);
   if (report.fits()) return report;
   gpu::SimulatedCard larger = on;
   larger.total = allocator::kUnlimited;

@@ -32,12 +32,14 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "headroom/allocator/settings.h"
 #include "headroom/dryrun/report.h"
 #include "headroom/gpu/simulated.h"
+#include "headroom/libtorch/modules.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom::dryrun {
@@ -46,13 +48,14 @@ using Named = std::pair<std::string, at::Tensor>;
 
 // What is run, and what is known of it. Leave out what you do not know: tensors that need a
 // gradient are taken for parameters as they are met, the others made before the first step for
-// inputs.
+// inputs (the state of an optimizer that has stepped before, for instance).
 struct Subject {
   std::function<void()> step = {};     // one whole training step
   std::vector<Named> parameters = {};  // "h.0.attn.weight": the module is what is before the last
                                        // dot
   std::vector<Named> buffers = {};
   std::vector<at::Tensor> inputs = {};
+  std::vector<at::Tensor> states = {};  // of the optimizer, from steps before
   // What the step needs alive and does not own itself: the model, the optimizer.
   std::vector<std::shared_ptr<const void>> keeps = {};
 };
@@ -79,8 +82,8 @@ struct CardOptions {
 // everything on the device it is given. When that does not fit, it is called again, the report's
 // figures are those of a run without limit, and out_of_memory says where the card's capacity ended.
 //
-// In a process that has used CUDA it runs in a child (sim/child.h, which says when that cannot be):
-// the same report, without the trace.
+// In a process that has GPUs it runs in a child, so that the process can train on them afterwards
+// (sim/child.h, which says when that cannot be): the same report, without the trace.
 [[nodiscard]] Report dry_run(std::string_view card_spec,
                              const std::function<Subject(c10::Device)>& make,
                              const Options& options = {}, const CardOptions& card_options = {});
@@ -102,6 +105,17 @@ void add_inputs(std::vector<at::Tensor>& inputs, const Batch& batch) {
   else if constexpr (requires { std::tuple_size<Batch>::value; })
     std::apply([&](const auto&... part) { (add_inputs(inputs, part), ...); }, batch);
 }
+template <typename Optimizer>
+std::vector<at::Tensor> states_of(const Optimizer& optimizer) {
+  std::vector<at::Tensor> all;
+  if constexpr (std::is_convertible_v<const Optimizer&, const torch::optim::Optimizer&>) {
+    all = libtorch::states_of(optimizer);
+  } else if constexpr (requires { optimizer.state(optimizer.parameters().size()); }) {
+    for (std::size_t i = 0; i < optimizer.parameters().size(); ++i)
+      for (const auto& [name, tensor] : optimizer.state(i)) all.push_back(tensor);
+  }
+  return all;
+}
 [[nodiscard]] sim::Card& card_of_all(const Subject& subject);
 }  // namespace detail
 
@@ -115,6 +129,7 @@ template <typename Model, typename Batch, typename Loss, typename Optimizer>
   for (const auto& buffer : model.named_buffers())
     subject.buffers.emplace_back(buffer.key(), buffer.value());
   detail::add_inputs(subject.inputs, batch);
+  subject.states = detail::states_of(optimizer);
   subject.step = [&model, batch, loss, &optimizer] {
     optimizer.zero_grad();
     loss(model, batch).backward();

@@ -95,12 +95,11 @@ void refuse_step_elsewhere(const char* function, const sim::Card& card, const Su
   Meetings meetings(subject);
   subject.step();
   const std::vector<std::string> met = meetings.most_telling();
-  throw UsageError(expectation(
-      function, "a step that uses memory of " + card.device().str(),
-      met.empty() ? "one that runs no operator on a tensor"
-                  : "one that uses none, but " + join(met, ", "),
-      "making model and batch on the device that the function is given: libtorch::on(device, ...), "
-      "net->to(device)"));
+  throw UsageError(
+      expectation(function, "a step that uses memory of " + card.device().str(),
+                  met.empty() ? "one that runs no operator on a tensor"
+                              : "one that uses none, but " + join(met, ", "),
+                  "making model and batch on that device, or moving them there with to()"));
 }
 
 }  // namespace headroom::dryrun

@@ -45,7 +45,7 @@ struct FitResult {
 };
 
 // Throws UsageError for settings that nothing can run, for a length of a model that has none, and
-// as find_largest. In a process that has used CUDA it runs in a child (sim/child.h).
+// as find_largest. In a process that has GPUs it runs in a child (sim/child.h).
 [[nodiscard]] FitResult fit(const formula::NamedModel& model, const formula::Settings& settings,
                             const gpu::SimulatedCard& card, const FitOptions& options = {});
 

@@ -23,7 +23,7 @@ using allocator::Operation;
 class RequestLog final : public sim::Watcher {
  public:
   explicit RequestLog(sim::Card& card) : card_(card) { card_.watch(this); }
-  ~RequestLog() { card_.watch(nullptr); }
+  ~RequestLog() override { card_.watch(nullptr); }
   RequestLog(const RequestLog&) = delete;
   RequestLog& operator=(const RequestLog&) = delete;
 
@@ -115,7 +115,7 @@ StepRun run_steps(const gpu::SimulatedCard& on, const MakeSubject& make, int ste
     run.gradients = gradients_of(subject);
     log.reset_peaks();
     for (int step = 0; step < steps; ++step) subject.step();
-    if (!log.touched()) dryrun::refuse_step_elsewhere("find_largest", card, subject);
+    if (!log.touched()) dryrun::refuse_step_elsewhere("find_max_batch_size", card, subject);
   } catch (const c10::OutOfMemoryError&) {
     if (card.statistics().num_ooms == 0) throw;
     run.fits = false;

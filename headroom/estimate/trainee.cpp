@@ -21,6 +21,20 @@ std::unique_ptr<Optimizer> if_of(const Optimizer& optimizer,
   return std::make_unique<Kind>(parameters, static_cast<const Options&>(optimizer.defaults()));
 }
 
+// LibTorch says there how a class gets clone(), but not that a function does without.
+std::shared_ptr<Module> cloned(const Trainee& trainee, c10::Device device) {
+  try {
+    return trainee.another(trainee.model, device);
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (text.find("clone() has not been implemented") == std::string::npos) throw;
+    throw UsageError(expectation("clone", "a model that can be copied",
+                                 trainee.model->name() + ", whose class has no clone()",
+                                 "a function in its place, [] { return Net(); }, or deriving from "
+                                 "torch::nn::Cloneable"));
+  }
+}
+
 // Not torch::nn::TransformerEncoder, for instance, whose reset() copies layers that lie where they
 // were.
 bool can_be_made_elsewhere(const Trainee& trainee) {
@@ -36,8 +50,8 @@ std::shared_ptr<Module> copy_of(const Trainee& trainee, c10::Device device) {
   if (trainee.model == nullptr || can_be_made_elsewhere(trainee))
     return trainee.another(trainee.model, device);
   const std::vector<at::Tensor> parameters = trainee.model->parameters();
-  const std::shared_ptr<Module> copy = trainee.another(
-      trainee.model, parameters.empty() ? c10::Device(at::kCPU) : parameters.front().device());
+  std::shared_ptr<Module> copy =
+      cloned(trainee, parameters.empty() ? c10::Device(at::kCPU) : parameters.front().device());
   libtorch::move(*copy, device);
   return copy;
 }
@@ -67,13 +81,18 @@ std::shared_ptr<Module> shapes_of(const Trainee& trainee) {
   return trainee.model == nullptr ? nullptr : copy_of(trainee, at::kMeta);
 }
 
-std::shared_ptr<Module> made_on(c10::Device device, const MakeModule& make) {
+std::shared_ptr<Module> made_on(c10::Device device, const MakeModule& make_one) {
+  const auto make = [&] {
+    std::shared_ptr<Module> made = make_one();
+    if (made == nullptr) throw UsageError(expectation("make", "a model", "null"));
+    return made;
+  };
   try {
     return libtorch::on(device, make);
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error&) {  // it needs values of what it makes, for instance
-    const std::shared_ptr<Module> made = make();
+    std::shared_ptr<Module> made = make();
     libtorch::move(*made, device);
     return made;
   }
@@ -89,6 +108,7 @@ MakeSubject copy_on(const Trainee& trainee, const Optimizer* optimizer, std::int
       subject.parameters.emplace_back(item.key(), item.value());
     for (const auto& item : model->named_buffers())
       subject.buffers.emplace_back(item.key(), item.value());
+    subject.states = libtorch::states_of(*its);  // Adagrad's is there before its first step
     subject.step = [model, its, loss_of = trainee.batch_of(rows, device)] {
       step(*model, *its, loss_of);
     };

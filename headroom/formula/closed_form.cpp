@@ -219,8 +219,9 @@ void list_modules(Forecast& forecast, Network& net) {
   }
 }
 
-Tape::Options tape_options(const Settings& settings, bool trains) {
+Tape::Options tape_options(const Settings& settings, bool trains, const gpu::DeviceProfile* chip) {
   Tape::Options options;
+  options.chip = chip;
   options.records = trains;
   options.autocast = settings.autocast != Autocast::none;
   options.steps_in_backward = settings.optimizer_in_backward;
@@ -333,7 +334,7 @@ Forecast counted(const ModelConfig& config, const Settings& settings,
   forecast.settings = settings;
   detail::decide(forecast, config);
   const Situation situation = situation_of(config, forecast.settings, profile);
-  const Tape::Options options = tape_options(forecast.settings, situation.trains);
+  const Tape::Options options = tape_options(forecast.settings, situation.trains, profile);
   Network net(config, forecast.settings, situation, options);
   if (situation.trains)
     run_training(forecast, net, options, profile);

@@ -25,11 +25,15 @@ std::string type_of(const Json& file, const std::string& source) {
   if (type == file.end() || !type->is_string())
     throw InputError(expectation("read_config", "a key `model_type` in " + source, "none",
                                  "the config.json of a model on the Hugging Face hub"));
-  const std::string name = type->get<std::string>();
+  std::string name = type->get<std::string>();
   if (all_types().contains(name)) return name;
   const std::optional<std::string> near = nearest(name, model_types());
-  throw InputError(expectation("read_config", "a model type that Headroom builds in " + source,
-                               name, near ? *near : "one of " + join(model_types(), ", ")));
+  throw InputError(
+      expectation("read_config", "a model type that Headroom builds in " + source, name,
+                  (near ? *near + " if that is meant, or " : "") +
+                      "a function that returns the model (train.py:make_step), which works for "
+                      "any type; Headroom builds " +
+                      join(model_types(), ", ")));
 }
 
 // How the weights are stored: no model is built by it, and has no default (stored_precision.h).

@@ -11,6 +11,7 @@ namespace headroom::formula {
 namespace {
 
 constexpr std::int64_t kUsual = 512;
+constexpr std::int64_t kMostPixels = 1 << 20;  // more than any side has
 
 // One row of an embedding for each position.
 constexpr std::array<std::string_view, 6> kLearned{"gpt2", "gpt_neo", "opt",
@@ -61,6 +62,19 @@ void check_sequence(const ModelConfig& config, std::int64_t length) {
         "batch",
         "at most " + std::to_string(*most) + " tokens a row, for which the model has positions",
         std::to_string(length), "a shorter --seq"));
+}
+
+void check_image(const ModelConfig& config, const Settings& settings) {
+  if (config.type() != "convnext") return;
+  std::int64_t least = config.at_least_1("patch_size");
+  for (long long stage = 1; stage < config.at_least_1("num_stages") && least < kMostPixels; ++stage)
+    least *= 2;
+  const std::int64_t side = image_side(config, settings);
+  if (side >= least) return;
+  const std::string expected = "images of at least " + std::to_string(least) + " pixels a side";
+  if (settings.image) throw UsageError(expectation("--image", expected, std::to_string(side)));
+  throw InputError(expectation("read_config", expected + " for `image_size` in " + config.source(),
+                               std::to_string(side)));
 }
 
 }  // namespace headroom::formula

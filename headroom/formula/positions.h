@@ -27,4 +27,8 @@ void settle_sizes(const ModelConfig& config, Settings& settings);
 // Where positions are computed a longer one can, as in transformers.
 void check_sequence(const ModelConfig& config, std::int64_t length);
 
+// Throws for images that a convnext makes smaller than a pixel, each of its stages halving them:
+// UsageError if `settings.image` says so, else InputError.
+void check_image(const ModelConfig& config, const Settings& settings);
+
 }  // namespace headroom::formula

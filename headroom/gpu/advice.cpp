@@ -13,8 +13,9 @@ using namespace headroom::literals;
 
 constexpr Bytes kNothing = 600_MiB;  // a desktop's or an idle driver's share: the card is idle
 
+// Not where a lease waits for its job's memory: that card is given away.
 bool is_idle(const Card& card) {
-  if (card.mig_enabled || !card.memory || card.stuck) return false;
+  if (card.mig_enabled || !card.memory || card.stuck || card.promised > Bytes{0}) return false;
   const bool computes =
       card.processes &&
       std::any_of(card.processes->begin(), card.processes->end(),

@@ -47,6 +47,8 @@ std::vector<DeviceProfile> load() {
     profile.context = bytes_or_none(json, "context_mib", 1 << 20);
     profile.cublas_workspace = bytes_or_none(json, "cublas_workspace_bytes", 1);
     profile.cublaslt_workspace = bytes_or_none(json, "cublaslt_workspace_bytes", 1);
+    profile.multiprocessors = json.at("multiprocessors");
+    profile.threads_of_multiprocessor = json.at("threads_of_multiprocessor");
     profile.attention = attention_from(json.at("attention"));
     const Json achievable = json.value("achievable", Json::object());
     profile.matmul_fraction = value_or_none<double>(achievable, "matmul_fraction");
@@ -59,7 +61,7 @@ std::vector<DeviceProfile> load() {
 }  // namespace
 
 const std::vector<DeviceProfile>& profiles() {
-  static const std::vector<DeviceProfile> all = load();
+  static const auto& all = *new std::vector(load());  // cards point to theirs to the end
   return all;
 }
 

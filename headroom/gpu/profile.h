@@ -22,9 +22,11 @@ struct AttentionKernel {
 struct DeviceProfile {
   std::string key;                        // "ada"
   std::vector<std::string> capabilities;  // "8.9"
-  std::optional<Bytes> context;           // a process's CUDA context, before any tensor
+  std::optional<Bytes> context;           // a training process's CUDA context, beside tensors
   std::optional<Bytes> cublas_workspace;  // for each handle and stream
   std::optional<Bytes> cublaslt_workspace;
+  int multiprocessors = 0;                 // of the largest card with this chip; 0: not known
+  int threads_of_multiprocessor = 0;       // at the same time
   std::vector<AttentionKernel> attention;  // in the order PyTorch prefers them
   std::optional<double> matmul_fraction,
       bandwidth_fraction;  // of the data sheet's, reached in practice

@@ -16,16 +16,18 @@ namespace {
 
 using namespace headroom::literals;
 
+// In whose name a spec is refused: simulate(), dry_run(), --gpus and others read it.
+constexpr std::string_view kSim = "sim";
+
 [[noreturn]] void refuse(std::string_view what) {
-  throw UsageError(expectation("simulate",
-                               "simulated cards such as 8x31.36GiB, 2xRTX4090 or 1x24GiB,1x80GiB",
-                               what, "sim:8x24GiB"));
+  throw UsageError(expectation(kSim, "simulated cards such as 24GiB, 2xRTX4090 or 1x24GiB,1x80GiB",
+                               what, "sim:24GiB"));
 }
 
 SimulatedCard parse_card(std::string_view text) {
   // The catalogue first: "4090" is a card, nobody simulates 4 KiB.
   if (!cards_called(text).empty() || std::isdigit(static_cast<unsigned char>(text[0])) == 0) {
-    const CatalogueCard& known = card_named(text, "simulate");
+    const CatalogueCard& known = card_named(text, kSim);
     return {.name = known.name,
             .total = known.total,
             .reserved = known.total - known.cuda_total.value_or(known.total),
@@ -54,9 +56,8 @@ void check_box_name(std::string_view name) {
                       return std::isalnum(c) || c == '-' || c == '_' || c == '.';
                     });
   if (!fine)
-    throw UsageError(expectation("simulate",
-                                 "a box name of letters, digits, '-', '_' and '.' after '@'", name,
-                                 "sim:8x24GiB@lab"));
+    throw UsageError(expectation(kSim, "a box name of letters, digits, '-', '_' and '.' after '@'",
+                                 name, "sim:8x24GiB@lab"));
 }
 
 // "GPU-73696d00-...": "sim" and the card in the first bytes, then the box, so that
@@ -175,7 +176,7 @@ SimulatedBox parse_simulated(std::string_view spec) {
     if (count > kMostSimulatedCards ||
         box.cards.size() + static_cast<std::size_t>(count) > kMostSimulatedCards)
       throw UsageError(expectation(
-          "simulate", "at most " + std::to_string(kMostSimulatedCards) + " simulated cards", spec));
+          kSim, "at most " + std::to_string(kMostSimulatedCards) + " simulated cards", spec));
     box.cards.insert(box.cards.end(), static_cast<std::size_t>(count), card);
   }
   return box;
@@ -198,7 +199,7 @@ std::vector<BoxShare> read_shares(const SimulatedBox& box) {
         std::equal(totals.begin(), totals.end(), box.cards.begin(), box.cards.end(),
                    [](Bytes total, const SimulatedCard& card) { return total == card.total; });
     if (!same)
-      throw UsageError("[simulate] the box '" + box.name + "' exists with other cards (" + path +
+      throw UsageError("[sim] the box '" + box.name + "' exists with other cards (" + path +
                        "); use another name, or remove that file when nobody uses it");
     std::vector<BoxShare> shares;
     for (const Json& share : file.at("shares")) {
@@ -209,7 +210,7 @@ std::vector<BoxShare> read_shares(const SimulatedBox& box) {
     }
     return shares;
   } catch (const Json::exception& error) {
-    throw InputError("[simulate] " + path + " is not a simulated box: " + error.what());
+    throw InputError("[sim] " + path + " is not a simulated box: " + error.what());
   }
 }
 

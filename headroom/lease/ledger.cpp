@@ -4,6 +4,7 @@
 #include <map>
 
 #include "headroom/base/error.h"
+#include "headroom/base/sentence.h"
 
 namespace headroom::lease {
 namespace {
@@ -94,9 +95,9 @@ Contents contents_now() {
     return directory ? directory->contents() : none;
   } catch (const BusyError& error) {
     none.riddles.emplace_back("all of them");
-    none.warnings.emplace_back(error.what());
+    none.warnings.push_back(sentence_of(error.what()));
   } catch (const UnavailableError& error) {
-    none.warnings.emplace_back(error.what());
+    none.warnings.push_back(sentence_of(error.what()));
   }
   return none;
 }

@@ -11,6 +11,7 @@
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 #include "headroom/base/process.h"
+#include "headroom/base/sentence.h"
 #include "headroom/base/text.h"
 
 namespace headroom::lease {
@@ -103,7 +104,7 @@ Site Site::read(const std::filesystem::path& usual, const std::optional<std::str
   } catch (const Error& error) {
     site = Site{};
     site.file_ = is_usual ? usual : std::filesystem::path(*other);
-    site.trouble_ = error.what();
+    site.trouble_ = sentence_of(error.what());
   }
   return site;
 }
@@ -111,6 +112,8 @@ Site Site::read(const std::filesystem::path& usual, const std::optional<std::str
 void Site::take(const std::string& text) {
   const Json json = parse_json(text, file_.string());
   check_keys(json, {"limits", "schema"}, "the top");
+  if (const Json schema = json.value("schema", Json(1)); schema != 1)
+    refuse("1 for schema", schema);
   const Json limits = json.value("limits", Json::object());
   check_keys(limits, {"everybody", "users"}, "limits");
   if (limits.contains("everybody"))
@@ -119,7 +122,10 @@ void Site::take(const std::string& text) {
   if (!users.is_object()) refuse("an object at limits.users", users);
   for (const auto& [name, json_limit] : users.items()) {
     const Limit limit = limit_from(json_limit, "limits.users." + name);
-    if (const auto uid = uid_of(name)) users_[*uid] = limit;
+    if (const auto uid = uid_of(name))
+      users_[*uid] = limit;
+    else
+      unknown_users_.push_back(name);
   }
 }
 

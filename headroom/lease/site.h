@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "headroom/base/bytes.h"
 #include "headroom/lease/directory.h"
@@ -35,9 +36,10 @@ class Site {
 
   [[nodiscard]] const std::filesystem::path& file() const { return file_; }  // empty: none
   [[nodiscard]] const std::string& trouble() const { return trouble_; }
+  [[nodiscard]] const std::vector<std::string>& unknown_users() const { return unknown_users_; }
 
-  // The user's own, else everybody's; root has one only under its own name. Names that no user of
-  // the machine has limit nobody.
+  // The user's own, else everybody's; root has one only under its own name. A name that no user of
+  // the machine has sets no limit.
   [[nodiscard]] Limit limit_of(uid_t uid) const;
 
   // Why a user may not have this beside the leases that are his already: waiting does not help,
@@ -53,6 +55,7 @@ class Site {
 
   std::filesystem::path file_;
   std::string trouble_;
+  std::vector<std::string> unknown_users_;  // misspelt, or of another container
   Limit everybody_;
   std::map<uid_t, Limit> users_;  // asked for in turns, where no name is looked up any more
 };

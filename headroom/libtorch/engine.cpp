@@ -1,5 +1,6 @@
 #include "headroom/libtorch/engine.h"
 
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -11,12 +12,24 @@
 #include <mutex>
 #include <thread>
 
+#include "headroom/base/error.h"
 #include "headroom/libtorch/detail/saved_hooks.h"
 
 namespace headroom::libtorch {
 namespace {
 
 using torch::autograd::Engine;
+
+// LibTorch's engine would end in an assertion about streams.
+void check_accelerator(const torch::autograd::Node& root) {
+  if (!at::isPrivateUse1HooksRegistered()) return;
+  for (const auto& edge : root.next_edges())
+    if (edge.is_valid() && edge.function->input_metadata(edge.input_nr).device().is_cuda())
+      throw UnavailableError(
+          expectation("backward", "a process that has not simulated cards",
+                      "a pass on CUDA in one that has: LibTorch has one accelerator a process",
+                      "simulate in another process, or by sim::in_child"));
+}
 
 // The same engine once more, with device threads of its own.
 class OwnEngine final : public Engine {
@@ -26,6 +39,7 @@ class OwnEngine final : public Engine {
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
       const std::shared_ptr<torch::autograd::GraphTask>& task,
       std::shared_ptr<torch::autograd::Node> root, torch::autograd::InputBuffer&& inputs) override {
+    check_accelerator(*root);
     std::call_once(threads_, [this] {
       has_run_ = true;
       // LibTorch starts device threads for the first engine of the process that runs anything.

@@ -31,45 +31,51 @@ void add(Relocation& relocation, const Module& module) {
 // ---- What torch::optim remembers ----
 
 template <typename State>
-void add_adam(Relocation& to, const State& state) {
-  to.add("exp_avg", state.exp_avg());
-  to.add("exp_avg_sq", state.exp_avg_sq());
-  to.add("max_exp_avg_sq", state.max_exp_avg_sq());
+Entries of_adam(const State& state) {
+  return {{"exp_avg", state.exp_avg()},
+          {"exp_avg_sq", state.exp_avg_sq()},
+          {"max_exp_avg_sq", state.max_exp_avg_sq()}};
 }
 
-void add_lbfgs(Relocation& to, const torch::optim::LBFGSParamState& state) {
-  to.add("d", state.d());
-  to.add("prev_flat_grad", state.prev_flat_grad());
-  to.add("H_diag", state.H_diag());
-  for (const at::Tensor& tensor : state.old_dirs()) to.add("old_dirs", tensor);
-  for (const at::Tensor& tensor : state.old_stps()) to.add("old_stps", tensor);
-  for (const at::Tensor& tensor : state.ro()) to.add("ro", tensor);
+Entries of_lbfgs(const torch::optim::LBFGSParamState& state) {
+  Entries all = {
+      {"d", state.d()}, {"prev_flat_grad", state.prev_flat_grad()}, {"H_diag", state.H_diag()}};
+  for (const at::Tensor& tensor : state.old_dirs()) all.emplace_back("old_dirs", tensor);
+  for (const at::Tensor& tensor : state.old_stps()) all.emplace_back("old_stps", tensor);
+  for (const at::Tensor& tensor : state.ro()) all.emplace_back("ro", tensor);
   if (state.al())
-    for (const at::Tensor& tensor : *state.al()) to.add("al", tensor);
+    for (const at::Tensor& tensor : *state.al()) all.emplace_back("al", tensor);
+  return all;
 }
 
-void add_state(Relocation& to, const torch::optim::OptimizerParamState& state) {
+// Nothing: it is of another class.
+std::optional<Entries> entries_of(const torch::optim::OptimizerParamState& state) {
   using namespace torch::optim;
-  if (const auto* adamw = dynamic_cast<const AdamWParamState*>(&state)) return add_adam(to, *adamw);
-  if (const auto* adam = dynamic_cast<const AdamParamState*>(&state)) return add_adam(to, *adam);
-  if (const auto* lbfgs = dynamic_cast<const LBFGSParamState*>(&state))
-    return add_lbfgs(to, *lbfgs);
+  if (const auto* adamw = dynamic_cast<const AdamWParamState*>(&state)) return of_adam(*adamw);
+  if (const auto* adam = dynamic_cast<const AdamParamState*>(&state)) return of_adam(*adam);
+  if (const auto* lbfgs = dynamic_cast<const LBFGSParamState*>(&state)) return of_lbfgs(*lbfgs);
   if (const auto* sgd = dynamic_cast<const SGDParamState*>(&state))
-    return to.add("momentum_buffer", sgd->momentum_buffer());
+    return Entries{{"momentum_buffer", sgd->momentum_buffer()}};
   if (const auto* adagrad = dynamic_cast<const AdagradParamState*>(&state))
-    return to.add("sum", adagrad->sum());
-  if (const auto* rmsprop = dynamic_cast<const RMSpropParamState*>(&state)) {
-    to.add("square_avg", rmsprop->square_avg());
-    to.add("momentum_buffer", rmsprop->momentum_buffer());
-    return to.add("grad_avg", rmsprop->grad_avg());
-  }
-  throw UsageError(expectation("move", "an optimizer of torch::optim",
-                               std::string("one with a state of class ") + typeid(state).name(),
-                               "moving its tensors yourself, or making it anew after the move"));
+    return Entries{{"sum", adagrad->sum()}};
+  if (const auto* rmsprop = dynamic_cast<const RMSpropParamState*>(&state))
+    return Entries{{"square_avg", rmsprop->square_avg()},
+                   {"momentum_buffer", rmsprop->momentum_buffer()},
+                   {"grad_avg", rmsprop->grad_avg()}};
+  return {};
 }
 
 void add(Relocation& relocation, Optimizer& optimizer) {
-  for (const auto& [key, state] : optimizer.state()) add_state(relocation, *state);
+  for (const auto& [key, owned] : optimizer.state()) {
+    const torch::optim::OptimizerParamState& state = *owned;
+    const std::optional<Entries> entries = entries_of(state);
+    if (!entries)
+      throw UsageError(
+          expectation("move", "an optimizer of torch::optim",
+                      std::string("one with a state of class ") + typeid(state).name(),
+                      "moving its tensors yourself, or making it anew after the move"));
+    for (const auto& [name, tensor] : *entries) relocation.add(name, tensor);
+  }
 }
 
 template <typename... Owner>
@@ -130,11 +136,19 @@ void move(Module& module, Optimizer& optimizer, c10::Device device) {
   move_all(device, module, optimizer);
 }
 
+std::vector<at::Tensor> states_of(const Optimizer& optimizer) {
+  std::vector<at::Tensor> all;
+  for (const auto& [key, state] : optimizer.state())
+    for (const auto& [name, tensor] : entries_of(*state).value_or(Entries()))
+      if (tensor.defined()) all.push_back(tensor);
+  return all;
+}
+
 std::shared_ptr<Module> detail::clone_module(const Module& module, c10::Device device,
                                              const Tie& tie) {
   const torch::NoGradGuard no_grad;
   const c10::Device there = concrete(device);
-  const auto copy = on(there, [&] { return module.clone(there); });
+  auto copy = on(there, [&] { return module.clone(there); });
   if (tie) tie(*copy);
   const Entries from = entries_of(module);
   const Entries to = entries_of(*copy);

@@ -25,10 +25,12 @@
 // Threads: while a module moves, nothing else may use it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace torch::nn {
 class Module;
@@ -44,6 +46,9 @@ void move(torch::nn::Module& module, c10::Device device);
 void move(torch::optim::Optimizer& optimizer, c10::Device device);
 // Both, or neither.
 void move(torch::nn::Module& module, torch::optim::Optimizer& optimizer, c10::Device device);
+
+// The tensors that an optimizer of torch::optim remembers by now; of another class: none.
+[[nodiscard]] std::vector<at::Tensor> states_of(const torch::optim::Optimizer& optimizer);
 
 namespace detail {
 using Tie = std::function<void(torch::nn::Module&)>;

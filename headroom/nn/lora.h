@@ -19,7 +19,8 @@
 //                  model has for them (those that make several at once count for each)
 //   all-linear     all linear layers but those of the head (nn/freeze.h)
 //   a name         "fc1", "self_attn.q_proj": the last parts of a layer's path, or all of it
-//   with * and ?   "model.layers.1?.*_proj": the whole path; * is any text
+//   with * and ?   "model.layers.1?.*_proj": the whole path; * is any text. Layers of each kind
+//                  count: "*" takes embeddings and convolutions, too
 //
 // Threads: as the model's.
 #pragma once

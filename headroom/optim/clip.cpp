@@ -1,6 +1,7 @@
 #include "headroom/optim/clip.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "headroom/base/error.h"
 #include "headroom/optim/detail/groups.h"

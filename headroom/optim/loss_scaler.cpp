@@ -1,6 +1,7 @@
 #include "headroom/optim/loss_scaler.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <utility>
 

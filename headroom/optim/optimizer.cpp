@@ -1,6 +1,7 @@
 #include "headroom/optim/optimizer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <utility>
 
@@ -128,7 +129,7 @@ void Optimizer::fill_gradients() const {
   const at::NoGradGuard no_grad;
   std::map<std::pair<std::string, at::ScalarType>, std::vector<at::Tensor>> together;
   for (const at::Tensor& parameter : parameters_) {
-    at::Tensor gradient = parameter.grad();
+    const at::Tensor& gradient = parameter.grad();
     if (!gradient.defined()) continue;
     if (gradient.grad_fn())
       gradient.detach_();

@@ -82,7 +82,7 @@ std::string answer_of(const std::function<std::string()>& work) {
 }
 
 std::string take_out(const std::string& whole) {
-  const std::string text = whole.substr(1);
+  std::string text = whole.substr(1);
   switch (static_cast<Kind>(whole[0])) {
     case Kind::result:
       return text;
@@ -116,9 +116,7 @@ std::string take_out(const std::string& whole) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would read the answer
   if (::getppid() != parent) ::_exit(1);
   try {
-    at::set_num_threads(1);  // OpenMP's threads stayed behind; with more than one it waits for them
-    detail::remove_cards();  // the parent's box; its tensors can still be freed
-    detail::allow_beside_cuda();
+    be_a_child();
     write_all(to_parent, answer_of(work), "the pipe to the parent");
   } catch (...) {  // the pipe is closed, or there is no memory for the answer
     ::_exit(1);
@@ -157,7 +155,13 @@ std::string end_of(int status) {
 }  // namespace
 
 bool needs_child() {
-  return detail::cuda_device_in_use().has_value();
+  return detail::cuda_device_in_use().has_value() || detail::takes_the_place_of_cuda();
+}
+
+void be_a_child() {
+  at::set_num_threads(1);  // OpenMP's threads stayed behind; with more than one it waits for them
+  detail::remove_cards();  // the parent's box; its tensors can still be freed
+  detail::forget_cuda();
 }
 
 std::string in_child(const std::function<std::string()>& work) {
@@ -179,7 +183,9 @@ std::string in_child(const std::function<std::string()>& work) {
   if (status != 0 || whole.empty())
     throw UnavailableError(
         expectation("in_child", "an answer of the child process", end_of(status),
-                    "the same with more memory, if the system ended it for lack of some"));
+                    WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                        ? "the same with more memory, if the system ended it for lack of some"
+                        : "the same work in a program of its own, to see why it ends"));
   return take_out(whole);
 }
 

@@ -1,6 +1,5 @@
-// Simulating in a process that trains on a real GPU: there simulate() is refused, but a child
-// process may, which begins with everything this one has in memory and ends with an answer in
-// words.
+// Simulating in a process that trains on a real GPU, or will: there a child process simulates,
+// which begins with everything this one has in memory and ends with an answer in words.
 //
 //   std::string report = in_child([&] {
 //     Simulation box = simulate("1x24GiB");
@@ -21,12 +20,18 @@
 
 namespace headroom::sim {
 
-// Whether simulate() is refused here because this process has used CUDA.
+// Whether a simulation belongs into a child: this process has used CUDA, or it has GPUs and could
+// use them later. LibTorch has one accelerator a process, and once cards are simulated that is
+// `sim`: simulate() is refused after CUDA, and CUDA's backward passes fail after simulate().
 [[nodiscard]] bool needs_child();
 
 // What `work` returned in the child. Throws what `work` threw - Headroom's errors and
 // c10::OutOfMemoryError as they are, others as std::runtime_error with the same text - and
 // UnavailableError if there can be no child, or it ended without an answer.
 [[nodiscard]] std::string in_child(const std::function<std::string()>& work);
+
+// Prepares a child that in_child() did not make, of Python's os.fork() for instance, to simulate:
+// it drops the parent's cards, forgets CUDA, and uses one CPU thread.
+void be_a_child();
 
 }  // namespace headroom::sim

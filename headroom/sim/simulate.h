@@ -14,9 +14,10 @@
 // when no Simulation lives), and autograd keeps a thread for each of kMostSimulatedCards cards from
 // its next backward pass on.
 //
-// A process that has used CUDA cannot simulate: LibTorch has one accelerator a process, and would
-// take `sim` for it. There simulate() throws UnavailableError; predictions come from a child
-// process (child.h).
+// LibTorch has one accelerator a process, and from the first call on takes `sim` for it. So
+// simulate() throws UnavailableError in a process that has used CUDA, and after it a backward pass
+// on CUDA throws. A process that trains on a GPU gets its predictions from a child (child.h):
+// dry_run() with the spec of a card, estimate_memory() and the like do that by themselves.
 //
 // A box with a name, `8x24GiB@lab`, is shared with the other processes that simulate it: what they
 // hold of a card cannot be allocated here (shared_box.h).

@@ -105,6 +105,34 @@ Tried tried(const Attempt& attempt, const Place& place, long long batch) {
   return one;
 }
 
+TryRecord record_of(const Attempt& attempt, const Place& place, const Tried& tried, int number) {
+  TryRecord record{.number = number,
+                   .started = attempt.started,
+                   .ended = std::chrono::system_clock::now(),
+                   .exit_code = attempt.end.exit_code,
+                   .signal = attempt.end.signal,
+                   .verdict = to_string(attempt.judgement.verdict),
+                   .kind = attempt.judgement.kind,
+                   .evidence = attempt.judgement.evidence,
+                   .asked = attempt.judgement.asked,
+                   .peak = tried.peak,
+                   .gpus = {},
+                   .batch = {},
+                   .accumulation = {},
+                   .command = attempt.command,
+                   .resumed_from = {}};
+  for (const auto& pick : place.cards) record.gpus.push_back(to_string(pick.card.uuid));
+  if (attempt.checkpoint) record.resumed_from = attempt.checkpoint->string();
+  return record;
+}
+
+std::string cause_of(const Attempt& attempt) {
+  const oom::Judgement& judgement = attempt.judgement;
+  const std::string text = "out of memory (" + judgement.kind + ")";
+  const bool is_shown = attempt.end.last_output.find(judgement.evidence) != std::string::npos;
+  return is_shown ? text : text + ": " + judgement.evidence;
+}
+
 std::vector<std::string> remarks(const JobEnd& end) {
   std::vector<std::string> sentences;
   if (end.unwritten_errno)

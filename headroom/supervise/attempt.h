@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "headroom/oom/judgement.h"
+#include "headroom/supervise/history.h"
 #include "headroom/supervise/job.h"
 #include "headroom/supervise/next_batch.h"
 #include "headroom/supervise/place_search.h"
@@ -40,6 +41,13 @@ struct Attempt {
 
 // What it could have had, and what it had when it ran out.
 [[nodiscard]] Tried tried(const Attempt& attempt, const Place& place, long long batch);
+
+// The line of the history, without batch and accumulation, which the attempt does not know.
+[[nodiscard]] TryRecord record_of(const Attempt& attempt, const Place& place, const Tried& tried,
+                                  int number);
+
+// "out of memory (KIND)", with its proof unless that stands in the output just above.
+[[nodiscard]] std::string cause_of(const Attempt& attempt);
 
 // What is to be said of an end beside its verdict, a sentence each.
 [[nodiscard]] std::vector<std::string> remarks(const JobEnd& end);

@@ -73,7 +73,7 @@ fs::path make_folder() {
   for (int tries = 0;; ++tries) {
     std::array<char, 16> id{};
     std::snprintf(id.data(), id.size(), "%08x", random());
-    const fs::path folder = detached_jobs_dir() / id.data();
+    fs::path folder = detached_jobs_dir() / id.data();
     if (::mkdir(folder.c_str(), 0700) == 0) return folder;
     if (errno != EEXIST || tries == 100)
       throw WriteError("[run] cannot write " + folder.string() + ": " + std::strerror(errno));
@@ -86,6 +86,15 @@ void remove_old() {
   for (const DetachedJob& job : detached_jobs())
     if (!job.is_running() && now - job.started > kKeptFor)
       fs::remove_all(job.output.parent_path(), ignored);
+}
+
+std::string all_of(int pipe) {
+  std::string text;
+  std::array<char, 512> part{};
+  ssize_t size = 0;
+  while ((size = ::read(pipe, part.data(), part.size())) > 0 || (size < 0 && errno == EINTR))
+    if (size > 0) text.append(part.data(), static_cast<std::size_t>(size));
+  return text;
 }
 
 void leave_terminal(int output) {
@@ -128,14 +137,22 @@ std::optional<DetachedJob> detach(const std::vector<std::string>& command) {
   if (child == 0) {
     leave_terminal(output.get());
     job.supervisor = this_process();
-    save(job);
+    try {
+      save(job);
+    } catch (const Error& error) {
+      write_all(tell.get(), error.what(), job.output);
+      ::_exit(1);
+    }
     g_this_job = job;
     return {};  // with `tell` closed: the parent goes on
   }
   tell.close();
-  char none = 0;  // the child's end is closed when it is ready, or dead
-  [[maybe_unused]] const ssize_t ready = ::read(told.get(), &none, 1);
-  return detached_job(job.id);
+  const std::string why_not = all_of(told.get());  // until the child is ready, or dead
+  if (auto started = read(job.output.parent_path())) return started;
+  std::error_code ignored;
+  fs::remove_all(job.output.parent_path(), ignored);
+  throw WriteError(why_not.empty() ? "[run] the detached process ended before the job began"
+                                   : why_not);
 }
 
 void note_end(int exit_code) {

@@ -11,6 +11,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/sentence.h"
 
 namespace headroom::supervise {
 namespace {
@@ -102,8 +103,8 @@ std::optional<std::string> give_back(const Path& file, const std::string& origin
   try {
     if (read_file(file) != original) write_file_atomically(file, original);
   } catch (const Error& error) {
-    return file.string() + " could not be put back: " + error.what() + "; what it was is in " +
-           kept_name(file).string();
+    return file.string() + " could not be put back: " + sentence_of(error.what()) +
+           "; what it was is in " + kept_name(file).string();
   }
   ::unlink(kept_name(file).c_str());
   return {};

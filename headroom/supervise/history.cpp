@@ -27,7 +27,7 @@ Json or_null(const std::string& value) {
 }
 
 std::string failure(const std::filesystem::path& path, int error) {
-  return "[history] cannot write " + path.string() + ": " + std::strerror(error) +
+  return "cannot write " + path.string() + ": " + std::strerror(error) +
          (error == ENOSPC ? "; free some space" : "");
 }
 

@@ -187,8 +187,10 @@ struct Knobs::State {
     if (const auto meant = detail::nearest_name(command, mapping))
       to_try = "\"" + *meant + "=" + word_of(mapping.quantity) + "\"";
     throw UsageError("[--map " + mapping.text + "] expected " + mapping.place() +
-                     (mapping.form == Form::variable ? " in the environment" : " in the command") +
-                     ", received a command without it; try " + to_try);
+                     (mapping.form == Form::variable
+                          ? " in the environment, received an environment without it"
+                          : " in the command, received a command without it") +
+                     "; try " + to_try);
   }
 
   // Beside the batch, where the same program gets it, else at the end.
@@ -208,7 +210,7 @@ struct Knobs::State {
     for (const Place& place : places) {
       const std::string& value = values.at(place.mapping.quantity);
       if (value == std::to_string(place.first.value_or(1))) continue;
-      for (Edit edit : place.edits) edits.push_back(edit.put(value));
+      for (const Edit& edit : place.edits) edits.push_back(edit.put(value));
       if (place.mapping.form == Form::file) {
         in_files[place.file].push_back({.argument = 0,
                                         .at = place.slot.at,

@@ -148,4 +148,11 @@ std::optional<int> PlaceSearch::wait_until_memory_is_back(const Place& place) {
   return interrupt.happened() ? std::optional(interrupt.exit_code()) : std::nullopt;
 }
 
+Bytes PlaceSearch::half_a_card() {
+  std::optional<Bytes> smallest;
+  for (const gpu::Card& card : fresh().cards)
+    if (card.memory) smallest = std::min(smallest.value_or(card.memory->total), card.memory->total);
+  return smallest.value_or(Bytes{0}) / 2;
+}
+
 }  // namespace headroom::supervise

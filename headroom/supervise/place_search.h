@@ -52,6 +52,9 @@ class PlaceSearch {
   // the exit code of the signal that ended the wait.
   [[nodiscard]] std::optional<int> wait_until_memory_is_back(const Place& place);
 
+  // Half of the smallest card.
+  [[nodiscard]] Bytes half_a_card();
+
   // What is known of the cards now, without waiting; a fresh look.
   [[nodiscard]] gpu::Machine known() const;
   [[nodiscard]] gpu::Machine fresh();

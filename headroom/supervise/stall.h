@@ -1,6 +1,6 @@
 // Notices a job that does nothing any more: it prints nothing, and neither its cards nor, without
-// real cards, its processes do any work. Time in which nobody looked is no time of the job's: we
-// were stopped (Ctrl-Z), and it with us.
+// real cards, its processes do any work. Time between looks that were late does not count: we were
+// stopped (Ctrl-Z), and the job with us.
 //
 //   Stall stall(Seconds(600));
 //   if (auto sentence = stall.look(job.last_output_at(), usage, pids)) say(*sentence);

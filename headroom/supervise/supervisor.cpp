@@ -8,11 +8,12 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
+#include "headroom/base/sentence.h"
 #include "headroom/base/text.h"
-#include "headroom/plan/store.h"
 #include "headroom/supervise/aftermath.h"
 #include "headroom/supervise/attempt.h"
 #include "headroom/supervise/checkpoints.h"
+#include "headroom/supervise/earlier_runs.h"
 #include "headroom/supervise/edited_files.h"
 #include "headroom/supervise/knobs.h"
 #include "headroom/supervise/next_batch.h"
@@ -22,19 +23,6 @@ namespace headroom::supervise {
 namespace {
 
 using namespace headroom::literals;
-
-// What a job used before was seen once a second: it may have been more in between.
-constexpr std::int64_t kNeedPercent = 110;
-// With so much more free than when it was found, what worked may be too little.
-constexpr std::int64_t kMuchMorePercent = 125;
-
-// With its proof, unless that stands in the output just above.
-std::string cause_of(const Attempt& attempt) {
-  const oom::Judgement& judgement = attempt.judgement;
-  const std::string text = "out of memory (" + judgement.kind + ")";
-  const bool is_shown = attempt.end.last_output.find(judgement.evidence) != std::string::npos;
-  return is_shown ? text : text + ": " + judgement.evidence;
-}
 
 class Supervision {
  public:
@@ -59,7 +47,6 @@ class Supervision {
   void cancel(int exit_code);
   [[nodiscard]] PlaceSearch::Wish wish();
   [[nodiscard]] std::optional<Bytes> remembered_need();
-  [[nodiscard]] Bytes half_a_card();
 
   // ---- One try
   void begin_with_what_worked();
@@ -68,8 +55,6 @@ class Supervision {
   bool change_files();
   Attempt attempt();
   void note(Attempt& attempt);
-  [[nodiscard]] std::string as_it_stands() const;
-  [[nodiscard]] plan::Situation situation(std::string job) const;
   void remember(const Attempt& attempt) const;
 
   // ---- After it
@@ -87,16 +72,15 @@ class Supervision {
   const Listener& listener_;
   const Knobs knobs_;
   const std::optional<long long> first_batch_, first_accumulation_;
-  const plan::Store store_;
+  const EarlierRuns earlier_;
   std::optional<History> history_;
   PlaceSearch search_;
 
   long long batch_ = 1, accumulation_ = 1;
-  bool began_with_what_worked_ = false;
   bool told_need_ = false;
-  std::map<std::string, long long> begun_with_;
-  std::string cause_;                 // why it is tried again
-  std::optional<Bytes> room_needed_;  // more than the last place had
+  std::optional<EarlierRuns::Beginning> begun_;  // instead of what the command says
+  std::string cause_;                            // why it is tried again
+  std::optional<Bytes> room_needed_;             // more than the last place had
   std::optional<Place> place_;
   std::vector<Tried> tried_;
   EditedFiles files_;
@@ -111,6 +95,7 @@ Supervision::Supervision(const Orders& orders, const Listener& listener,
       knobs_(orders.maps, orders.command),
       first_batch_(knobs_.value(Quantity::batch)),
       first_accumulation_(knobs_.value(Quantity::accumulation)),
+      earlier_(knobs_),
       search_(orders, listener),
       batch_(first_batch_.value_or(1)),
       accumulation_(first_accumulation_.value_or(1)) {}
@@ -120,7 +105,7 @@ void Supervision::or_warn(const Work& work) const {
   try {
     work();
   } catch (const Error& error) {
-    say(error.what());
+    say(sentence_of(error.what()));
   }
 }
 
@@ -140,6 +125,10 @@ void Supervision::open_history() {
 Report Supervision::run() {
   if (!orders_.resume_arguments.empty())  // what cannot be added is to be said now, not in a night
     (void)knobs_.with_arguments(orders_.command, resume_arguments(orders_.resume_arguments, "x"));
+  if (knobs_.has(Quantity::accumulation) && !knobs_.has(Quantity::batch))
+    throw UsageError(expectation("--map", "a batch beside the accumulation",
+                                 knobs_.name(Quantity::accumulation) + " alone",
+                                 "--map \"--batch-size=batch\""));
   say_all(knobs_.assumptions());
   if (knobs_.has(Quantity::batch) && !may_change_batch())
     say(knobs_.name(Quantity::batch) + " will not be changed: " + why_batch_stays());
@@ -157,38 +146,20 @@ Report Supervision::run() {
 
 // ---- Its place -------------------------------------------------------------------------------
 
-// What it used when it worked before, on any of the cards, however full they are now; nothing if
-// nobody knows. Never more than it had then: some programs take all there is.
 std::optional<Bytes> Supervision::remembered_need() {
   if (!orders_.remember || search_.outer()) return {};
-  std::optional<Bytes> need;
-  for (const gpu::Card& card : search_.fresh().cards) {
-    if (!card.memory) continue;
-    const auto known =
-        store_.find({.job = as_it_stands(), .card = card.name, .free = card.memory->total});
-    if (!known || !known->peak) continue;
-    const Bytes more = *known->peak * kNeedPercent / 100;
-    need = std::max(need.value_or(Bytes{0}), std::min(more, known->free));
-  }
+  const std::optional<Bytes> need = earlier_.need(search_.fresh());
   if (need && !std::exchange(told_need_, true))
     say("reserving " + to_string(*need) +
         " on each card, by what it used before (--need, --forget)");
   return need;
 }
 
-// Half of a card, the smallest there is: a crumb that is left beside others is no place for a job
-// of which nobody knows what it needs.
-Bytes Supervision::half_a_card() {
-  std::optional<Bytes> smallest;
-  for (const gpu::Card& card : search_.fresh().cards)
-    if (card.memory) smallest = std::min(smallest.value_or(card.memory->total), card.memory->total);
-  return smallest.value_or(Bytes{0}) / 2;
-}
-
-// Whose need nobody knows has its cards for itself, as far as they are free.
+// A job of unknown need gets its cards exclusively, as far as they are free; a small leftover is
+// not worth starting on.
 PlaceSearch::Wish Supervision::wish() {
   const std::optional<Bytes> need = orders_.need ? orders_.need : remembered_need();
-  PlaceSearch::Wish wish{.need = need ? *need : half_a_card(),
+  PlaceSearch::Wish wish{.need = need ? *need : search_.half_a_card(),
                          .is_known = need.has_value(),
                          .timeout = orders_.wait_timeout};
   if (room_needed_) {
@@ -235,42 +206,16 @@ bool Supervision::take_place() {
 
 // ---- One try ---------------------------------------------------------------------------------
 
-// What it needs belongs to the command word for word; what its batch may be, to all of its batches.
-std::string Supervision::as_it_stands() const {
-  const std::string values = " with batch " + std::to_string(first_batch_.value_or(0)) + " x " +
-                             std::to_string(first_accumulation_.value_or(0));
-  return "exactly " + knobs_.job() + (first_batch_ ? values : "");
-}
-
-plan::Situation Supervision::situation(std::string job) const {
-  if (place_->cards.empty()) {
-    const HostUse host = host_use({});
-    return {.job = std::move(job), .card = "CPU", .free = host.limit.value_or(Bytes{0})};
-  }
-  return {.job = std::move(job),
-          .card = place_->cards.front().card.name,
-          .free = place_->room().value_or(Bytes{0})};
-}
-
 // The first try alone: later ones know better.
 void Supervision::begin_with_what_worked() {
-  began_with_what_worked_ = false;
-  if (!orders_.remember || !tried_.empty() || !knobs_.has(Quantity::batch)) return;
-  const plan::Situation now = situation(knobs_.job());
-  const auto known = store_.find(now);
-  if (!known || !known->values.contains("batch")) return;
-  if (now.free > known->tried_up_to * kMuchMorePercent / 100) return;
-  const long long worked = known->values.at("batch");
-  if (worked >= *first_batch_ || !knobs_.has(Quantity::accumulation)) return;
-  const NextBatch begin =
-      batch_up_to(worked, *first_batch_, first_accumulation_.value_or(1), orders_.min_batch);
-  if (!begin.batch) return;
-  batch_ = *begin.batch;
-  accumulation_ = *begin.accumulation;
-  began_with_what_worked_ = true;
-  begun_with_ = known->values;
+  begun_.reset();
+  if (!orders_.remember || !tried_.empty()) return;
+  begun_ = earlier_.beginning(*place_, orders_.min_batch);
+  if (!begun_) return;
+  batch_ = begun_->batch;
+  accumulation_ = begun_->accumulation;
   say("beginning with " + values_text() + ", which worked here on " +
-      local_timestamp(known->when).substr(0, 16) + " (--forget begins anew)");
+      local_timestamp(begun_->when).substr(0, 16) + " (--forget begins anew)");
 }
 
 // Somebody may have edited a mapped file since it was read: another run, or its owner.
@@ -284,7 +229,7 @@ void Supervision::check_mapped_values() const {
 }
 
 Changed Supervision::values_of_this_try() const {
-  const bool changed = !tried_.empty() || began_with_what_worked_;
+  const bool changed = !tried_.empty() || begun_;
   return changed ? knobs_.with(batch_, accumulation_) : Changed{orders_.command, {}, {}};
 }
 
@@ -295,7 +240,7 @@ bool Supervision::change_files() {
     files_.put(values_of_this_try().files);
   } catch (const Error& error) {
     if (tried_.empty()) throw;
-    give_up(cause_ + ", and it cannot be tried again with less: " + error.what());
+    give_up(cause_ + ", and it cannot be tried again with less: " + sentence_of(error.what()));
     return false;
   }
   return true;
@@ -327,25 +272,9 @@ Attempt Supervision::attempt() {
 void Supervision::note(Attempt& attempt) {
   const Tried one = tried(attempt, *place_, batch_);
   tried_.push_back(one);
-  TryRecord record{.number = static_cast<int>(tried_.size()),
-                   .started = attempt.started,
-                   .ended = std::chrono::system_clock::now(),
-                   .exit_code = attempt.end.exit_code,
-                   .signal = attempt.end.signal,
-                   .verdict = to_string(attempt.judgement.verdict),
-                   .kind = attempt.judgement.kind,
-                   .evidence = attempt.judgement.evidence,
-                   .asked = attempt.judgement.asked,
-                   .peak = one.peak,
-                   .gpus = {},
-                   .batch = {},
-                   .accumulation = {},
-                   .command = attempt.command,
-                   .resumed_from = {}};
-  for (const auto& pick : place_->cards) record.gpus.push_back(to_string(pick.card.uuid));
+  TryRecord record = record_of(attempt, *place_, one, static_cast<int>(tried_.size()));
   if (knobs_.has(Quantity::batch)) record.batch = batch_;
   if (knobs_.has(Quantity::accumulation)) record.accumulation = accumulation_;
-  if (attempt.checkpoint) record.resumed_from = attempt.checkpoint->string();
   if (history_)
     if (const auto reason = history_->append(record)) say(*reason);
   report_.tries.push_back(std::move(record));
@@ -358,11 +287,8 @@ void Supervision::remember(const Attempt& attempt) const {
   const auto peak = attempt.usage.card_peak();
   const bool had_to = tried_.size() > 1;  // what it began with, it knew
   if (had_to && batch_ < first_batch_.value_or(1))
-    or_warn([&] {
-      store_.remember(situation(knobs_.job()), {{"batch", batch_}, {"accumulation", accumulation_}},
-                      peak);
-    });
-  if (peak) or_warn([&] { store_.remember(situation(as_it_stands()), {}, peak); });
+    or_warn([&] { earlier_.remember_batch(*place_, batch_, accumulation_, peak); });
+  if (peak) or_warn([&] { earlier_.remember_use(*place_, *peak); });
 }
 
 // ---- After it --------------------------------------------------------------------------------
@@ -398,8 +324,7 @@ bool Supervision::go_on(const Attempt& attempt) {
     return false;
   }
   if (end.received || !is_out_of_memory(attempt.judgement)) return false;
-  if (began_with_what_worked_)
-    or_warn([&] { store_.forget(situation(knobs_.job()), begun_with_); });
+  if (begun_) or_warn([&] { earlier_.forget(*place_, *begun_); });
   report_.forensics =
       aftermath(attempt.judgement, attempt.usage, attempt.pids, tried_, report_.tries);
   if (static_cast<int>(tried_.size()) > orders_.max_retries) {

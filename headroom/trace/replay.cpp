@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/base/sentence.h"
 
 namespace headroom::trace {
 namespace {
@@ -10,18 +11,13 @@ namespace {
 using allocator::CachingAllocator;
 using allocator::Operation;
 
-std::string without_function(const std::string& text) {
-  const std::size_t function = text.starts_with("[") ? text.find("] ") : std::string::npos;
-  return function == std::string::npos ? text : text.substr(function + 2);
-}
-
 // What player or card say against an operation, in terms of the trace.
 std::string complaint(const UsageError& error, const CachingAllocator& card) {
   const std::string text = error.what();
   std::string said =
       text.starts_with("[Player::play]")
           ? "expected an id that is not allocated; it can be used again after its free"
-          : without_function(text);
+          : sentence_of(text);
   if (card.met_fault_of_original())
     said += " (before this event the trace met a fault of PyTorch 2.11 that is not imitated)";
   return said;
@@ -63,7 +59,7 @@ allocator::Settings settings_at_start(const CardSetup& setup, const About& about
     return allocator::parse_settings(about.settings);
   } catch (const UsageError& error) {
     throw InputError("[replay] the trace says it began with settings '" + about.settings +
-                     "': " + without_function(error.what()) + ", or other settings instead");
+                     "': " + sentence_of(error.what()) + ", or other settings instead");
   }
 }
 

@@ -14,7 +14,8 @@ cmake --build "$work/build" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 grep -qx 'GPU 0 has 24.00 GiB' "$work/out"
 status=0
 "$work/build/which_gpu" sim:2x8GiB > "$work/out" || status=$?
-grep -q 'short by 2.00 GiB' "$work/out" && [ $status = 75 ]
+grep -q 'short by 2.00 GiB' "$work/out"
+[ $status = 75 ]
 HEADROOM_NVML=/nonexistent "$work/build/first_tensor" | tee "$work/out"
 grep -qx 'sum on cpu: 6' "$work/out"
 [ -f "$work/installed/lib/libheadroom_cuda.so" ]
@@ -26,13 +27,18 @@ cmake --build "$work/dry-run" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 grep -q '^Peak .* in backward of step 2$' "$work/out"
 status=0
 "$work/dry-run/will_it_fit" "RTX 3080" 64 > "$work/out" || status=$?
-grep -q '^Does not fit: ' "$work/out" && [ $status = 2 ]
+grep -q '^Does not fit: ' "$work/out"
+[ $status = 2 ]
 
 cmake -S "$source/examples/estimate" -B "$work/estimate" -G Ninja "-DCMAKE_PREFIX_PATH=$work/installed" \
   "-DHEADROOM_TORCH=$torch" "${@:4}" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 cmake --build "$work/estimate" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 "$work/estimate/estimate" 8 "RTX 4090" | tee "$work/out"
 grep -q '^Peak .* in backward of step 1$' "$work/out"
+status=0  # once an abort of a program that caught nothing
+"$work/estimate/estimate" 8 "RTX 409O" > "$work/out" 2>&1 || status=$?
+[ $status = 64 ]
+grep -q 'try RTX 4090' "$work/out"
 "$work/estimate/largest_batch" "RTX 3080" | tee "$work/out"
 grep -q '^RTX 3080: a batch of [0-9]* fits, [0-9]* does not; ' "$work/out"
 

@@ -90,6 +90,17 @@ TEST_F(Detached, WhatCannotBeMeantIsToldBeforeTheTerminalIsLeft) {
   EXPECT_EQ(outcome.out, "");
 }
 
+// On a full disk it asked for "the ID of a detached job". A limit of 0 bytes a file is as full.
+TEST_F(Detached, WhatCannotBeWrittenIsSaidAndLeavesNothing) {
+  const Outcome outcome = world_.run({"bash", "-c",
+                                      "set -o pipefail; (trap '' XFSZ; ulimit -f 0; exec '" +
+                                          std::string(HEADROOM_BINARY) +
+                                          "' run --detach --gpus cpu -- true) 2>&1 | cat"});
+  EXPECT_EQ(outcome.exit_code, 73) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("cannot write"));
+  EXPECT_TRUE(std::filesystem::is_empty(world_.state() / "jobs"));
+}
+
 TEST(History, ShowsTheTriesOfRun) {
   const World world;
   EXPECT_EQ(world.headroom({"history"}).out, "Nothing was run yet.\n");
@@ -103,6 +114,35 @@ TEST(History, ShowsTheTriesOfRun) {
   EXPECT_THAT(text, HasSubstr("true"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("exit 3")));
   EXPECT_EQ(world.headroom({"history", "--file", "nothing.ndjson"}).exit_code, 65);
+}
+
+// Another file was "Nothing was run yet."
+TEST(History, OfAFileThatIsNoneIsRefused) {
+  const World world;
+  const auto path = world.folder().write("notes.txt", "batch 64 ran out of memory\n");
+  const Outcome outcome = world.headroom({"history", "--file", path});
+  EXPECT_EQ(outcome.exit_code, 65);
+  EXPECT_THAT(outcome.err, HasSubstr("batch 64 ran"));
+  EXPECT_EQ(world.headroom({"history", "--file", "/dev/null"}).exit_code, 0);
+  EXPECT_THAT(world.headroom({"history", "--count", "-2"}).err,
+              HasSubstr("expected a whole number from 0"));
+}
+
+// It was UTC, and attach's list beside it local time.
+TEST(History, IsInLocalTimeAsTheJobsOfAttachAre) {
+  World world;
+  world.set("TZ", "XXX-9");  // nine hours ahead of UTC
+  (void)world.folder().write("runs", R"({"try": 1, "started": "2026-11-22T20:40:48.036Z"})"
+                                     "\n");
+  EXPECT_THAT(world.headroom({"history", "--file", world.path("runs")}).out,
+              HasSubstr("2026-11-23 05:40 "));
+}
+
+TEST(History, ShowsBatchAndAccumulation) {
+  const World world;
+  (void)world.headroom({"run", "--gpus", "cpu", "--map", "--bs=batch", "--map",
+                        "--acc=accumulation", "--", "true", "--bs", "16", "--acc", "12"});
+  EXPECT_THAT(world.headroom({"history"}).out, HasSubstr("16 x 12"));
 }
 
 }  // namespace

@@ -365,5 +365,13 @@ TEST_F(Leases, MoreThanTheSiteAllowsIsRefusedAtOnce) {
   EXPECT_THAT(run_with({"--need", "20GiB"}).err, HasSubstr("sets no limits"));
 }
 
+// A misspelt name was a limit for no user, and nothing said so.
+TEST_F(Leases, AUserOfTheSiteThatTheMachineDoesNotKnowIsNamed) {
+  World limited;
+  limited.set("HEADROOM_SITE", limited.folder().write(
+                                   "site.json", R"({"limits": {"users": {"no-such-user": {}}}})"));
+  EXPECT_THAT(limited.headroom({"doctor"}).out, HasSubstr("limits for no-such-user limit no user"));
+}
+
 }  // namespace
 }  // namespace headroom::testing

@@ -204,11 +204,11 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair(Arguments{"--need", "1GiB", "--ids", "name"}, "expected index or uuid"),
         std::pair(Arguments{"--need", "1GiB", "--interval", "soon"}, "expected a time"),
         std::pair(Arguments{"--need", "1GiB", "--wait", "--timeout", "soon"}, "expected a time"),
-        // It was once read only with --wait.
-        std::pair(Arguments{"--need", "1GiB", "--timeout", "soon"}, "expected a time"),
+        // It was ignored without a word.
+        std::pair(Arguments{"--need", "1GiB", "--timeout", "5s"}, "--timeout requires --wait"),
         std::pair(Arguments{"--need", "1GiB", "--gpus", "cpu"}, "expected GPUs to pick from"),
         std::pair(Arguments{"--need", "1GiB", "--gpus", "RTX 409O"}, "RTX 4090"),
-        std::pair(Arguments{"--need", "1GiB", "--gpus", "sim:0x24GiB"}, "sim:8x24GiB"),
+        std::pair(Arguments{"--need", "1GiB", "--gpus", "sim:0x24GiB"}, "sim:24GiB"),
         std::pair(Arguments{"--need", "1GiB", "--gpus", "0,0"}, "each card once")));
 
 // ---- Waiting ----

@@ -99,6 +99,25 @@ class InATerminal(unittest.TestCase):
             self.assertLessEqual(len(longest), 60, f"{command}: {longest}")
             self.terminal.close()
 
+    def test_estimates_fit_into_the_screen(self):
+        """Sentences broke inside a figure, and the table of techniques lost the options."""
+        card = "--quick --gpus 'RTX 4090'"
+        for number, (width, command) in enumerate((
+                (60, f"estimate llama-2-7b --techniques {card} --gpus 'A100 80GB'"),
+                (80, f"estimate llama-2-7b --techniques {card}"), (80, "cards 4090"),
+                (80, "clean --gpus sim:1x24GiB"), (60, "clean --gpus sim:1x24GiB"))):
+            self.terminal.close()
+            folder = os.path.join(self.folder.name, f"estimate{number}")
+            os.makedirs(folder)
+            self.terminal = Terminal(folder, width=width)
+            self.run_and_wait(f"{HEADROOM} {command}")
+            written = self.terminal.everything().rstrip("\n").split("\n")
+            lines = [line.rstrip() for line in written if HEADROOM not in line]
+            longest = max(lines, key=len)
+            self.assertLessEqual(len(longest), width, f"{command}: {longest}")
+            if "--techniques" in command:
+                self.assertIn("  --quantize 4bit --lora-rank 8", lines)
+
     def test_the_picture_has_colours(self):
         self.run_and_wait(f"{HEADROOM} --gpus sim:1x24GiB")
         self.assertIn("\033[", self.terminal.everything(colours=True))

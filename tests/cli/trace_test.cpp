@@ -392,8 +392,8 @@ TEST_P(TraceRefuses, WithASentence) {
 INSTANTIATE_TEST_SUITE_P(
     Input, TraceRefuses,
     ::testing::Values(
-        Wrong{{}, 64, "subcommand is required"}, Wrong{{"reply"}, 64, "did you mean 'replay'?"},
-        Wrong{{"replay"}, 64, "FILE is required"},
+        Wrong{{}, 64, "trace: expected one of replay, snapshot"},
+        Wrong{{"reply"}, 64, "did you mean 'replay'?"}, Wrong{{"replay"}, 64, "FILE is required"},
         Wrong{{"replay", "none.txt"}, 65, "No such file"},
         Wrong{{"replay", "nonsense.txt"}, 65, "line 2"},
         Wrong{{"replay", "twice.txt"}, 65, "event 1"},

@@ -194,6 +194,7 @@ TEST_F(Completion, OffersCommandsOptionsAndValues) {
   EXPECT_EQ(offered("headroom trace re"), "replay\n");
   EXPECT_EQ(offered("headroom trace replay --com"), "--compare\n");
   EXPECT_EQ(offered("headroom trace top /dev/nul"), "/dev/null\n");
+  EXPECT_EQ(offered("headroom completion f"), "fish\n");
 }
 
 // bash takes the colon for a word.
@@ -230,6 +231,17 @@ TEST_F(Completion, IsWrittenForZshAndFish) {
     const Outcome syntax = world_.run({shell, "-n", path});
     EXPECT_EQ(syntax.exit_code, 0) << syntax.err;
   }
+}
+
+// It had the options, and not their words.
+TEST_F(Completion, OffersValuesInFish) {
+  if (world_.run({"sh", "-c", "command -v fish"}).exit_code != 0) GTEST_SKIP() << "no fish";
+  const Outcome outcome =
+      world_.run({"fish", "--no-config", "-c",
+                  "'" + std::string(HEADROOM_BINARY) +
+                      "' completion fish | source; complete -C 'headroom estimate gpt2 --dtype b'; "
+                      "complete -C 'headroom completion f'"});
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("bfloat16"), HasSubstr("fish"))) << outcome.err;
 }
 
 TEST_F(Completion, KnowsNoOtherShell) {

@@ -4,10 +4,18 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/cuda/CUDAMacros.h>
 #include <fake_cuda.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
 
 #include "headroom/base/error.h"
+#include "headroom/base/file.h"
 #include "headroom/memory/clear.h"
 #include "headroom/memory/history.h"
 #include "headroom/memory/scope.h"
@@ -144,6 +152,27 @@ TEST_F(Cuda, FindsWhatIsAliveAndSinceWhen) {
   ASSERT_EQ(live.size(), 1U);
   EXPECT_EQ(live[0].bytes, 16_MiB);
   EXPECT_EQ(live[0].mark, "epoch 2");
+}
+
+// A function that is looked up by its name, and was once misspelt: then it is nothing, in silence.
+TEST(CudaNames, AreThoseOfLibTorch) {
+  const std::string ours = read_input(HEADROOM_CUDA_LIBRARY);
+  const char* const library = HEADROOM_TORCH_DIR "/lib/libtorch_cuda.so";
+  const std::size_t size = std::filesystem::file_size(library);
+  const int file = ::open(library, O_RDONLY | O_CLOEXEC);
+  void* const mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const std::string_view theirs(static_cast<const char*>(mapped), size);
+  int names = 0;
+  for (std::size_t at = ours.find("_ZN2at4cuda"); at != std::string::npos;
+       at = ours.find("_ZN2at4cuda", at + 1)) {
+    const std::string name = ours.c_str() + at;
+    ++names;
+    EXPECT_NE(theirs.find(name + '\0'), std::string_view::npos) << name;
+  }
+  EXPECT_GT(names, 0);
+  ::munmap(mapped, size);
+  ::close(file);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "headroom/dryrun/dry_run.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include "headroom/base/error.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/optim/optimizer.h"
 #include "headroom/trace/reader.h"
 #include "tests/sim/fixtures/fresh_process.h"
 
@@ -72,6 +75,24 @@ TEST(DryRun, CountsAdamsStatesFromTheSecondStepOn) {
   EXPECT_EQ(report.per_step[1].after - report.per_step[0].after, Bytes{0});
   EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
   EXPECT_EQ(report.peak.step, 2U);
+}
+
+// Once the state of an optimizer that had stepped before was counted among the inputs.
+TEST(DryRun, CountsStatesFromStepsBeforeAsTheOptimizers) {
+  const auto warm = [](OnACard& it, auto& optimizer) {
+    it.net->forward(it.batch).sum().backward();
+    optimizer.step();
+    return it.run(optimizer);
+  };
+  OnACard it;
+  torch::optim::AdamW adam(it.net->parameters());
+  const Report report = warm(it, adam);
+  EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
+  EXPECT_EQ(report.at_peak.inputs, 4_MiB);
+  torch::optim::Adagrad adagrad(it.net->parameters());  // its constructor makes the state
+  EXPECT_EQ(it.run(adagrad).at_peak.optimizer, 8_MiB + 8_KiB);
+  const auto ours = optim::make_sgd(it.net->parameters(), {.momentum = 0.9});
+  EXPECT_EQ(warm(it, *ours).at_peak.optimizer, 8_MiB + 8_KiB);
 }
 
 TEST(DryRun, NamesModulesOfForwardAndBackward) {
@@ -289,6 +310,41 @@ TEST(DryRun, RefusesASpecOfMoreThanACard) {
   const auto make = [](c10::Device) { return Subject{.step = [] {}}; };
   EXPECT_THROW((void)dry_run("2x24GiB", make), UsageError);
   EXPECT_THROW((void)dry_run("sim:1x24GiB@dry-run-test", make), UsageError);
+  // Once in the name of `simulate`, which the caller had not called.
+  for (const char* spec : {"A100", "24", "RTX 9999", "17x24GiB"})
+    EXPECT_THAT([&] { (void)dry_run(spec, make); },
+                testing::ThrowsMessage<UsageError>(testing::StartsWith("[sim]")));
+}
+
+struct UnusedGpu final : at::CUDAHooksInterface {
+  bool hasCUDA() const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return false; }
+};
+
+// As CUDA's in a fork.
+struct GuardInAFork final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
+  void setDevice(c10::Device) const override { TORCH_CHECK(false, "CUDA error"); }
+};
+
+// Once a process that had asked for a dry run could not train on its GPU: LibTorch took `sim` for
+// the accelerator from then on, and CUDA's backward passes failed.
+TEST(DryRun, LeavesAProcessWithAGpuAsItIs) {
+  const auto predict = [] {
+    at::CUDAHooksRegistry()->Register(
+        "CUDAHooks", [](at::CUDAHooksArgs) -> std::unique_ptr<at::CUDAHooksInterface> {
+          return std::make_unique<UnusedGpu>();
+        });
+    const GuardInAFork guard;
+    c10::impl::device_guard_impl_registry[static_cast<int>(c10::DeviceType::CUDA)] = &guard;
+    const Report report = dry_run("1GiB", [](c10::Device device) -> Subject {
+      const auto weight = torch::empty({1024}, torch::device(device).requires_grad(true));
+      return {.step = [=] { weight.sum().backward(); }};
+    });
+    return std::to_string(report.peak.requested.count) +
+           " bytes, sim known: " + std::to_string(at::isPrivateUse1HooksRegistered());
+  };
+  EXPECT_IN_A_NEW_PROCESS(predict, "^8200 bytes, sim known: 0$");
 }
 
 TEST(DryRun, WritesATraceThatReplays) {

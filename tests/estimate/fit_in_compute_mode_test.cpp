@@ -22,6 +22,7 @@ using torch::Tensor;
 // Values from the CPU, so that the card is asked for nothing on the way.
 void fill(const TrainingStep& step, const Settings& settings) {
   const torch::NoGradGuard no_grad;
+  torch::manual_seed(1);  // where experts are chosen, what a row needs depends on the values
   models::Settings same = step.model->settings();
   const auto values = models::build(step.model->config(), same);
   models::initialise(*values);

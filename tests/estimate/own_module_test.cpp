@@ -114,6 +114,34 @@ TEST(EstimateMemory, OfAModelThatReadsItsOwnValuesMakesItOnTheHost) {
   EXPECT_EQ(report.at_peak.parameters, 1_MiB);
 }
 
+// Once a segmentation fault.
+TEST(EstimateMemory, RefusesAFunctionThatMakesNoModel) {
+  const auto card = dryrun::card_for("1GiB");
+  const auto make = [] { return std::shared_ptr<PlainNetImpl>(); };
+  EXPECT_THROW((void)estimate_memory(make, rows_of, 1, card), UsageError);
+  EXPECT_THROW((void)find_max_batch_size(make, rows_of, card, 1, 2), UsageError);
+}
+
+// LibTorch's text names torch::nn::Cloneable alone.
+TEST(EstimateMemory, OfAClassWithoutCloneNamesTheFunction) {
+  PlainNet net;
+  const auto card = dryrun::card_for("1GiB");
+  EXPECT_THAT([&] { (void)estimate_memory(*net, rows_of, 1, card); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("[] { return Net(); }")));
+  EXPECT_THAT([&] { (void)find_max_batch_size(*net, rows_of, card, 1, 2); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("[] { return Net(); }")));
+}
+
+// The state of Adagrad is made by its constructor, before the first step; once an input.
+TEST(EstimateMemory, CountsStateThatIsThereBeforeTheFirstStep) {
+  nn::Linear net = wide_net();
+  const torch::optim::Adagrad adagrad(net->parameters());
+  const auto report =
+      estimate_memory(*net, rows_of, 4, dryrun::card_for("2GiB"), {.optimizer = &adagrad});
+  EXPECT_EQ(report.at_peak.optimizer, 256_MiB);
+  EXPECT_EQ(report.at_peak.inputs, 32_MiB);
+}
+
 TEST(FindMaxBatchSize, TakesAFunctionThatMakesTheModel) {
   const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
   const auto card = dryrun::card_for("64MiB");

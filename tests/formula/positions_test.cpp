@@ -33,6 +33,19 @@ TEST(ImageSide, IsWhatWasSaidOrTheConfigurationsOrTheUsual) {
   EXPECT_EQ(image_side(ModelConfig(small, "small"), said), 64);
 }
 
+// LibTorch's complaint of a kernel larger than its input was shown as a bug of ours.
+TEST(CheckImage, RefusesWhatTheStagesOfAConvnextMakeNothingOf) {
+  const auto config = [](int side) {
+    return ModelConfig(Json{{"model_type", "convnext"}, {"image_size", side}}, "small");
+  };
+  EXPECT_THROW(check_image(config(31), {}), InputError);
+  EXPECT_NO_THROW(check_image(config(32), {}));
+  Settings said;
+  said.image = 16;
+  EXPECT_THROW(check_image(config(224), said), UsageError);
+  EXPECT_NO_THROW(check_image(config_of("resnet50"), said)) << "pads what is small";
+}
+
 // An image model was shown with as many tokens as had been said.
 TEST(SettleSizes, LeavesThoseThatATaskHas) {
   Settings said;

@@ -56,6 +56,14 @@ TEST(Advice, ACardIsIdleOnlyIfThatIsKnown) {
   EXPECT_EQ(advice({busy(0), drawing}), Lines{"GPU 5 is idle: 23.71 GiB free"});
 }
 
+// "GPU 0 is idle: 24.00 GiB free", where leases had reserved 14 of them.
+TEST(Advice, ACardThatALeaseHasReservedIsNotIdle) {
+  Card reserved = card(1);
+  reserved.promised = 14_GiB;
+  EXPECT_EQ(advice({busy(0), reserved}), Lines{});
+  EXPECT_EQ(advice({crowded(0), reserved}), Lines{}) << "nor a place for a job to move to";
+}
+
 TEST(Advice, SaysWhichJobOfACrowdedCardWouldFitOnAnIdleOne) {
   const Lines lines = advice({crowded(0), card(1)});
   ASSERT_EQ(lines.size(), 2u);

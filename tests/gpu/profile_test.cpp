@@ -79,7 +79,8 @@ TEST(Profile, FractionsAreFractionsAndSizesAreSizes) {
 TEST(Profile, EveryFigureHasASourceThatExists) {
   const Json file = parse_json(embedded::profiles_json(), "profiles.json");
   for (const auto& [key, profile] : file.at("profiles").items()) {
-    for (const char* figure : {"context_mib", "cublas_workspace_bytes", "attention"}) {
+    for (const char* figure : {"context_mib", "cublas_workspace_bytes", "attention",
+                               "multiprocessors", "threads_of_multiprocessor"}) {
       if (profile.at(figure).is_null()) continue;
       Json ids = profile.at("source").at(figure);
       if (ids.is_string()) ids = Json::array({ids});

@@ -65,7 +65,8 @@ TEST_F(SiteFile, ThatCannotBeReadSetsNoLimitsAndSaysWhy) {
        {"{", R"({"limit": {}})", R"({"limits": {"everybody": {"reserved": "40"}}})",
         R"({"limits": {"everybody": {"reserved": 40}}})",
         R"({"limits": {"users": {"a": {"card": 1}}}})",
-        R"({"limits": {"everybody": {"cards": "two"}}})", R"({"limits": []})"}) {
+        R"({"limits": {"everybody": {"cards": "two"}}})", R"({"limits": []})",
+        R"({"schema": 2, "limits": {}})"}) {
     const Site none = site(bad);
     EXPECT_NE(none.trouble(), "") << bad;
     EXPECT_FALSE(none.limit_of(kAlice).reserved || none.limit_of(kAlice).cards) << bad;

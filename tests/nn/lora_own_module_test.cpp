@@ -133,6 +133,16 @@ TEST_P(LoraOfOneLayer, StaysWhereTheModuleMovesAndIsLoadedInto) {
   EXPECT_TRUE(net.forward(tokens()).equal(with));
 }
 
+// As in nanoGPT's and timm's: one layer makes queries, keys and values. Once only transformers'
+// names for it were known.
+TEST(LoraOfOwnModule, TakesALayerThatMakesSeveralAtOnceForEach) {
+  for (const char* name : {"qkv", "Wqkv", "c_attn"}) {
+    torch::nn::Module net;
+    net.register_module(name, torch::nn::Linear(4, 12));
+    EXPECT_THAT(add_lora(net).layers(), ElementsAre(name));
+  }
+}
+
 TEST(LoraOfOwnModule, TrainsUnderBothKindsOfCheckpointingAndByTheCardsThreads) {
   const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
   const auto gradients = [&](Recompute how) {

@@ -48,6 +48,12 @@ TEST(Classify, WhatWasFollowedByStepsDidNotEndTheProgram) {
             "unknown");
 }
 
+// A program that ended by a fault of its own was run again with smaller batches.
+TEST(Classify, AnOomThatWasAvoidedIsNone) {
+  for (const char* text : {"out of memory avoided\nbad argument\n", "OOM avoided: 3 rows less\n"})
+    EXPECT_THAT(verdict(text), ::testing::AnyOf("not_oom", "unknown")) << text;
+}
+
 TEST(Classify, AnOomAfterASurvivedOneCounts) {
   EXPECT_EQ(verdict("WARNING: CUDA out of memory, skipping batch\n"
                     "step 12 loss 0.43\nstep 13 loss 0.42\nstep 14 loss 0.42\n"

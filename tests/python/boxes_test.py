@@ -69,6 +69,12 @@ class Disturbed(unittest.TestCase):
         with self.assertRaisesRegex(headroom.UsageError, "a box that lives"):
             self.box.inject("oom@1")
 
+    def test_steps_are_refused(self):
+        """box.inject("oom@step=2") was taken, and never came: nothing in Python counts steps."""
+        for what in ("oom@step=2", "oom@step=2:phase=backward", "neighbour@step=2:30%"):
+            with self.assertRaisesRegex(headroom.UsageError, f"counts no steps, received '{what}'"):
+                self.box.inject(what)
+
     def test_what_cannot_be_read_changes_nothing(self):
         self.box.inject("oom@1:every=1")
         with self.assertRaisesRegex(headroom.UsageError, "oom@100"):
@@ -104,10 +110,13 @@ class Ended(unittest.TestCase):
     def test_messages_name_nothing_of_cpp(self):
         with headroom.simulate("1GiB"):
             x = torch.randn(4, device="sim")
-            for use in (lambda: x.nonzero(), lambda: nn.functional.one_hot(x.long())):
+            for use in (lambda: x.nonzero(), lambda: nn.functional.one_hot(x.long()), x.unique):
                 with self.assertRaisesRegex(NotImplementedError, "compute mode") as raised:
                     use()
                 self.assertNotIn("::", str(raised.exception).replace("aten::", ""))
+            with self.assertRaisesRegex(headroom.UsageError, "uses memory of sim:0") as raised:
+                headroom.dry_run(lambda: torch.ones(3) + 1)
+            self.assertNotIn("::", str(raised.exception))
         with headroom.simulate("1GiB", mode="compute"):
             with self.assertRaisesRegex(headroom.UsageError, "shape-only") as raised:
                 headroom.dry_run(lambda: None)

@@ -317,6 +317,40 @@ PROGRAM = """
 """
 
 
+BESIDE_A_GPU = """
+    import torch, headroom
+    from unittest import mock
+    def estimated():
+        return int(headroom.estimate(lambda: torch.nn.Linear(512, 512), torch.ones(8, 512)).peak.allocated)
+    def accelerator():
+        return torch._C._get_privateuse1_backend_name()
+    gpu = mock.patch("torch.cuda.is_available", return_value=True)
+    with gpu:
+        first = estimated(), accelerator()
+        torch.nn.Linear(2, 2)(torch.ones(2)).sum().backward()
+        model = torch.nn.Linear(512, 512)
+        after = int(headroom.estimate(model, torch.ones(8, 512)).peak.allocated), accelerator()
+    print(first, after, estimated(), accelerator())
+"""
+
+
+class BesideAGpu(unittest.TestCase):
+    def test_the_process_can_train_on_it_afterwards(self):
+        # torch takes `sim` for the accelerator of a process that knows it, and CUDA's backward passes end there.
+        said = subprocess.run([sys.executable, "-c", textwrap.dedent(BESIDE_A_GPU)], text=True,
+                              stdout=subprocess.PIPE, check=True).stdout
+        peak = int(said.split()[-2])
+        self.assertEqual(said, f"({peak}, 'privateuseone') ({peak}, 'privateuseone') {peak} sim\n")
+
+    def test_what_is_raised_there_arrives(self):
+        def broken():
+            raise OwnError("made there")
+        with mock.patch("torch.cuda.is_available", return_value=True), \
+                mock.patch("headroom._backend.is_registered", return_value=False):
+            with self.assertRaisesRegex(OwnError, "made there"):
+                headroom.estimate(broken, torch.ones(1))
+
+
 class Ends(unittest.TestCase):
     def test_ctrl_c_ends_the_child_too(self):
         with subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM)], text=True,

@@ -55,6 +55,13 @@ PROGRAM = """
     def frozen_rows(batch):
         return frozen()[0], torch.randn(batch, 1024)
 
+    def lazy():
+        return nn.Sequential(nn.LazyLinear(4096), nn.ReLU(), nn.LazyLinear(1024)), torch.randn(64, 1024)
+
+    def inverse():
+        model, x = net(), torch.randn(64, 1024)
+        return model, lambda: (1 / model(x).sum().item())
+
     def compiled():
         return torch.compile(net()), torch.randn(64, 1024)
 
@@ -66,6 +73,9 @@ PROGRAM = """
 
     def nothing():
         return 3
+
+    def ends():
+        raise SystemExit(7)
 """
 
 
@@ -141,6 +151,17 @@ class Command(unittest.TestCase):
         self.assertEqual(compiled["peak"], plain["peak"])
         self.assertIn("eager", compiled["notes"][0])
 
+    def test_a_lazy_module(self):
+        """It ended in "Attempted to use an uninitialized parameter"."""
+        lazy, plain = (self.document("estimate", f"train.py:{one}") for one in ("lazy", "module_and_inputs"))
+        self.assertEqual(lazy["model"]["parameters"], plain["model"]["parameters"])
+        self.assertEqual(lazy["at_peak"]["gradients_bytes"], plain["at_peak"]["gradients_bytes"])
+
+    def test_an_error_that_unknown_values_may_have_made(self):
+        done = self.run_headroom("estimate", "train.py:inverse")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr.count("read 1 unknown"), 1)
+
     def test_a_device_by_name(self):
         environment = {"CUDA_VISIBLE_DEVICES": ""}
         with mock.patch.dict(os.environ, environment):
@@ -177,6 +198,8 @@ class Command(unittest.TestCase):
                 (("estimate", "nowhere.py:make_step"), 65, "no such file"),
                 (("estimate", "train.py:nothing"), 64, "(model, step)"),
                 (("estimate", "train.py:broken"), 1, "KeyError"),
+                (("estimate", "train.py"), 64, "received none; it has net, make_step"),
+                (("estimate", "train.py:ends"), 1, "(SystemExit: 7); try `if __name__"),
                 (("estimate", "train.py:module_and_inputs", "--dtype", "bfloat16"), 64, "--dtype"),
                 (("estimate", "train.py:frozen", "--batch", "4"), 64, "def frozen(batch)"),
                 (("estimate", "train.py:with_batch"), 64, "try --batch 8"),

@@ -67,6 +67,26 @@ class Estimates(unittest.TestCase):
         with self.assertRaisesRegex(headroom.UsageError, "sgd-momentum"):
             headroom.estimate(net, x, optimizer="adamx")
 
+    def test_a_loss_beside_what_it_is_made_of(self):
+        """nanoGPT's `return logits, loss` was trained by the mean of its logits, which needs less."""
+        class Net(nn.Module):
+            def __init__(self, learned_scale):
+                super().__init__()
+                self.head, self.learned_scale = nn.Linear(64, 5000), learned_scale
+                self.scale = nn.Parameter(torch.ones(()))
+
+            def forward(self, x, targets):
+                logits = self.head(x)
+                loss = nn.functional.cross_entropy(logits.view(-1, 5000), targets.view(-1))
+                return (logits, self.scale.exp()) if self.learned_scale else (logits, loss)
+
+        def peak(learned_scale, **loss):
+            batch = torch.randn(8, 32, 64), torch.zeros(8, 32, dtype=torch.long)
+            return headroom.estimate(Net(learned_scale), batch, **loss).peak
+        self.assertEqual(peak(False), peak(False, loss=lambda net, batch: net(*batch)[1]))
+        self.assertEqual(peak(True), peak(True, loss=lambda net, batch: net(*batch)[0].mean()))
+        self.assertNotEqual(peak(False), peak(True))
+
     def test_precisions(self):
         net, x = Net(2048), torch.ones(8, 2048)
         peak = {one: headroom.estimate(net, x.to(torch.bfloat16) if one == "bf16" else x,
@@ -74,6 +94,21 @@ class Estimates(unittest.TestCase):
                 for one in ("fp32", "bf16", "amp_bf16")}
         self.assertEqual(peak["fp32"], 2 * peak["bf16"])
         self.assertEqual(peak["fp32"], peak["amp_bf16"])
+        for name in (torch.bfloat16, "bfloat16", "torch.bfloat16"):
+            self.assertEqual(headroom.estimate(net, x, precision=name).at_peak.parameters, peak["bf16"])
+
+    def test_cards_as_the_command_line_names_them(self):
+        """The message for gpu="24" said "try sim:8x24GiB", and gpu="sim:24GiB" was no GPU of the catalogue."""
+        net, x = Net(), torch.ones(8, 256)
+        self.assertEqual(headroom.estimate(net, x, gpu="sim:24GiB").peak,
+                         headroom.estimate(net, x, gpu="24GiB").peak)
+        with headroom.simulate("sim:2x24GiB") as box:
+            self.assertEqual(len(box), 2)
+        for wrong in (lambda: headroom.simulate(24), lambda: headroom.estimate(net, x, gpu=24)):
+            with self.assertRaisesRegex(headroom.UsageError, "24GiB.*received '24'"):
+                wrong()
+        with self.assertRaisesRegex(headroom.UsageError, "device=\"cuda:0\""):
+            headroom.estimate(net, x, gpu="cuda:0")
 
     def test_the_largest_batch(self):
         make = lambda n: torch.ones(n, 256)  # noqa: E731
@@ -84,7 +119,9 @@ class Estimates(unittest.TestCase):
         self.assertEqual(found.recommended, int(0.9 * found))
         self.assertEqual(headroom.get_optimal_batch_size(Net(), make, gpu="1GiB", max_batch=10**6),
                          found.recommended)
-        self.assertTrue(headroom.find_max_batch_size(Net(), make, gpu="24GiB", max_batch=4).capped)
+        capped = headroom.find_max_batch_size(Net(), make, gpu="24GiB", max_batch=16)
+        self.assertTrue(capped.capped)
+        self.assertEqual(capped.recommended, 16)  # it was less, though nothing was near full
 
     def test_familiar_keys(self):
         class Tokens(nn.Module):
@@ -167,6 +204,20 @@ class Estimates(unittest.TestCase):
         found = headroom.find_max_batch_size(Net(), make, gpu="1GiB", max_batch=10**6, margin="512MiB")
         self.assertLess(0.4 * found, found.recommended)
         self.assertLess(found.recommended, 0.6 * found)
+
+    def test_state_that_is_there_before_the_first_step(self):
+        """Adagrad's was counted among the inputs."""
+        net, x = Net(2048), torch.ones(8, 2048)
+        at_peak = headroom.estimate(net, x, optimizer=torch.optim.Adagrad).at_peak
+        self.assertEqual(at_peak.optimizer, at_peak.parameters)
+        self.assertLess(at_peak.inputs, 1 << 20)
+
+    def test_a_margin_in_percent(self):
+        share, percent = (headroom.find_max_batch_size(Net(), lambda n: torch.ones(n, 256), gpu="1GiB",
+                                                       max_batch=10**6, margin=one) for one in (0.25, "25%"))
+        self.assertEqual(percent.recommended, share.recommended)
+        with self.assertRaisesRegex(headroom.UsageError, "received 'a%'"):
+            headroom.find_max_batch_size(Net(), lambda n: torch.ones(n, 256), gpu="1GiB", margin="a%")
 
     def test_a_model_on_meta(self):
         with torch.device("meta"):

@@ -87,6 +87,8 @@ class Failures(unittest.TestCase):
         self.assertTrue(headroom.is_oom(MemoryError()))
         self.assertTrue(headroom.is_oom(RuntimeError(
             "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")))
+        self.assertTrue(headroom.is_oom(RuntimeError("Unable to find a valid cuDNN algorithm to run convolution")))
+        self.assertFalse(headroom.is_oom(ValueError("out of memory bank")))
         try:
             try:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")

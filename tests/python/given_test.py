@@ -353,6 +353,31 @@ class Hints(unittest.TestCase):
             headroom.estimate(Net(), x_of(), loss=loss)
         self.assertIn("device=x.device", "".join(getattr(raised.exception, "__notes__", ["device=x.device"])))
 
+    def test_an_error_that_unknown_values_may_have_made(self):
+        """1 / loss.item() ended in "float division by zero", without a word of whose zero that was."""
+        def inverse(model, batch):
+            return model(batch).mean() * (1 / model(batch).sum().item())
+
+        def guarded(model, batch):
+            assert model(batch).std() > 0
+            return model(batch).mean()
+        for loss, kind in ((inverse, ZeroDivisionError), (guarded, AssertionError)):
+            with self.assertRaises(kind) as raised:
+                headroom.estimate(Net(), x_of(), loss=loss)
+            self.assertIn("read 1 unknown", "".join(getattr(raised.exception, "__notes__", ["read 1 unknown"])))
+        with self.assertRaises(ValueError) as raised:
+            headroom.estimate(Net(), x_of(), loss=lambda model, batch: int("no value"))
+        self.assertEqual(getattr(raised.exception, "__notes__", []), [])
+
+    def test_flex_attention(self):
+        from torch.nn.attention.flex_attention import flex_attention
+
+        def loss(model, batch):
+            return flex_attention(*[model(batch).view(1, 1, 8, -1)] * 3).mean()
+        with self.assertRaisesRegex(ValueError, "FlexAttention") as raised:
+            headroom.estimate(Net(), x_of(), loss=loss)
+        self.assertIn("sdpa", "".join(getattr(raised.exception, "__notes__", ["sdpa"])))
+
     def test_several_cards(self):
         for gpu in ("2xRTX 4090", "24GiB@lab"):
             with self.assertRaisesRegex(headroom.UsageError, f"one card, received '{gpu}'; try headroom"):

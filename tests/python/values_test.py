@@ -1,5 +1,6 @@
 """What a program reads of a simulated card: values that are known, and one consistent zero for the rest."""
 import unittest
+from unittest import mock
 
 import torch
 from torch import nn
@@ -48,6 +49,18 @@ class Guards(unittest.TestCase):
                 assert torch.isfinite(x).all() and not torch.isnan(x).any(), "nan in activations"
                 return x.mean()
         self.assertGreater(headroom.estimate(Checked, torch.randn(8, 2048)).peak.allocated, 128 * MIB)
+
+    def test_what_distributions_check_holds(self):
+        """A policy of PPO or SAC stopped at "Expected parameter scale ... GreaterThan(lower_bound=0.0)"."""
+        def loss(policy, observed):
+            mean, scale = policy(observed).chunk(2, 1)
+            chosen = torch.distributions.Normal(mean, scale.exp())
+            weight = torch.distributions.Categorical(torch.softmax(mean, 1))
+            return (chosen.log_prob(chosen.rsample()).sum(1) - weight.log_prob(weight.sample())).mean()
+        report = headroom.estimate(lambda: nn.Linear(2048, 128), lambda: torch.randn(64, 2048), loss=loss)
+        self.assertEqual(report.decided_by_unknown, 0)
+        with headroom.simulate("1GiB"), self.assertRaisesRegex(ValueError, "scale"):
+            torch.distributions.Normal(0.0, torch.tensor([1.0, -1.0], device="sim"))
 
     def test_a_step_behind_a_finite_norm_is_taken(self):
         with headroom.simulate("1GiB"):
@@ -150,6 +163,17 @@ class Known(unittest.TestCase):
         without_loops = edges[:, edges[0] != edges[1]]
         self.assertEqual(without_loops.shape, (2, 199_999))
 
+    def test_losses_of_sequences_and_of_labels_out_of_range(self):
+        """ctc_loss was refused for masked_select, and so was printing a loss."""
+        with headroom.simulate("1GiB"):
+            scores = torch.randn(50, 4, 20, device="sim", requires_grad=True).log_softmax(2)
+            labels = torch.randint(1, 20, (4, 30), device="sim")
+            loss = nn.functional.ctc_loss(scores, labels, torch.full((4,), 50), torch.full((4,), 30))
+            loss.backward()
+            wrong = torch.tensor([5, 7], device="sim")
+            for one in (loss, nn.functional.cross_entropy(torch.randn(2, 3, device="sim"), wrong)):
+                self.assertIn("unknown", repr(one))
+
     def test_sparse_adam(self):
         net = nn.Embedding(1000, 16, sparse=True).to("sim")
         optimizer = torch.optim.SparseAdam(net.parameters())
@@ -173,8 +197,25 @@ class Generated(unittest.TestCase):
                 with self.subTest(way):
                     made = net.generate(start, max_new_tokens=6, pad_token_id=0, **way)
                     self.assertEqual(made.shape, (2, 14))
-            # Which beam wins is a value, and so is the winner's length.
-            self.assertEqual(len(net.generate(start, max_new_tokens=6, pad_token_id=0, num_beams=3)), 2)
+
+    def test_beams_are_searched_to_its_length(self):
+        """One token was tried, of six: the worst ended beam read as zero, in place of -1e9 where none had
+        ended. Which beam wins is a value, and so is the winner's length."""
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        peaks = []
+        for mode in ("compute", "shape-only"):
+            with headroom.simulate("1GiB", mode=mode):
+                torch.manual_seed(0)
+                net = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=32, n_head=2)).to("sim").eval()
+                start = torch.randint(0, 1000, (2, 8), device="sim")
+                passes = mock.Mock(return_value=None)
+                net.register_forward_hook(passes)
+                for sample in (False, True):
+                    net.generate(start, max_new_tokens=6, pad_token_id=0, num_beams=3, do_sample=sample)
+                self.assertEqual(passes.call_count, 12)
+                peaks.append(torch.sim.max_memory_allocated())
+        self.assertEqual(*peaks)
 
 
 class Computed(unittest.TestCase):
@@ -223,7 +264,10 @@ class Computed(unittest.TestCase):
         with torch.no_grad():
             expected = here(x, src_key_padding_mask=mask)
             y = here.to("sim")(x.to("sim"), src_key_padding_mask=mask.to("sim")).cpu()
-        torch.testing.assert_close(y[~mask], expected[~mask])
+            torch.testing.assert_close(y[~mask], expected[~mask])
+            self.box[0].mode = "shape-only"
+            y = here(x.to("sim"), src_key_padding_mask=mask.to("sim"))
+        self.assertEqual(y.shape, x.shape)
 
     def test_an_extensions_operator_whose_shape_depends_on_values(self):
         """torchvision's nms: its shapes in Python are for a compiler, and were asked for."""
@@ -236,6 +280,9 @@ class Computed(unittest.TestCase):
         x = torch.tensor([0.0, 2.0, 3.0])
         found = torch.ops.headroom_values_test.places(x.to("sim"))
         self.assertEqual(found.tolist(), [[1], [2]])
+        self.box[0].mode = "shape-only"
+        with self.assertRaisesRegex(NotImplementedError, "values, on which the shape.*places.*compute mode"):
+            torch.ops.headroom_values_test.places(torch.randn(3, device="sim"))
 
     def test_synchronised_batch_norm(self):
         torch.manual_seed(0)
@@ -257,6 +304,13 @@ class Computed(unittest.TestCase):
 
 
 class Refused(unittest.TestCase):
+    def test_types_that_do_not_multiply(self):
+        """Linear said "self and mat2 must have the same dtype, but got Float and Float"."""
+        with headroom.simulate("1GiB"):
+            for given, name in ((torch.long, "Long"), (torch.bfloat16, "BFloat16")):
+                with self.assertRaisesRegex(RuntimeError, f"mat1 and mat2 .* got {name} and Float"):
+                    nn.Linear(4, 4).to("sim")(torch.ones(2, 4, dtype=given, device="sim"))
+
     def test_a_nested_tensor_that_is_not_jagged(self):
         """It was an "internal error" with a request to file an issue."""
         with headroom.simulate("1GiB"):

@@ -115,6 +115,30 @@ TEST(Simulate, FollowsABackwardPassOnTheCpu) {
   EXPECT_IN_A_NEW_PROCESS(after_a_backward_pass, "^done$");
 }
 
+// A global object that prints a mean in its destructor, for instance. Once that was a segmentation
+// fault: it ran after what the library had made at its first operator was gone.
+TEST(Simulate, RunsOperatorsInDestructorsOfGlobalObjects) {
+  const auto to_the_end = [](Mode mode) {
+    return [mode]() -> std::string {
+      static Simulation* box = nullptr;
+      // LibTorch's own globals are there first, and so outlive the object.
+      static_cast<void>(torch::ones({2, 2}).mm(torch::ones({2, 2})));
+      std::atexit([] {
+        const at::Tensor x = torch::ones({64, 64}, box->device(0));
+        const at::Tensor y = torch::nn::functional::softmax(x.mm(x) + 1, 1).sum();
+        std::fputs(std::to_string(y.cpu().item<int>()).c_str(), stderr);
+        std::_Exit(0);
+      });
+      box = new Simulation(simulate("RTX 4090", {.mode = mode}));
+      const at::Tensor x = torch::ones({64, 64}, box->device(0));
+      static_cast<void>(x.mm(x) + 1);
+      std::exit(1);
+    };
+  };
+  EXPECT_IN_A_NEW_PROCESS(to_the_end(Mode::compute), "^64$");
+  EXPECT_IN_A_NEW_PROCESS(to_the_end(Mode::shape_only), "^64$");
+}
+
 TEST(Simulate, TwiceMayHaveMoreCardsTheSecondTime) {
   for (const char* spec : {"1x1GiB", "16x1GiB", "2x1GiB"}) {
     const Simulation box = simulate(spec);

@@ -85,6 +85,21 @@ TEST_F(UnknownNumbers, AreFiniteWhereZerosMakeThemInfinite) {
     EXPECT_TRUE(at::isfinite(number).item<bool>());
 }
 
+// Beams were not searched: where(ended, score, -1e9) read 0, which no running score is above.
+TEST_F(UnknownNumbers, FewAreWhatIsChosen) {
+  const at::Tensor scores = std::get<0>(at::randn({1 << 12, 4}, real()).topk(3)).slice(0, 0, 2);
+  const at::Tensor ended = scores.amax(1) > 1, finished = scores.amin(1);
+  EXPECT_TRUE((at::where(ended, finished, -1e9) < -1e8).all().item<bool>());
+  EXPECT_TRUE((at::where(~ended, finished, -1e9) == 0).all().item<bool>());
+  EXPECT_TRUE((finished.exp() == 0).all().item<bool>()) << "what is computed of several is zero";
+}
+
+TEST_F(UnknownNumbers, HoldWhatIsAsserted) {
+  EXPECT_TRUE(at::_is_all_true(at::randn({1 << 18}, real()) > 0).item<bool>());
+  EXPECT_EQ(box_.card(0).decided_by_unknown(), 0U);
+  EXPECT_FALSE(at::_is_all_true(at::arange(3, real()) > 1).item<bool>());
+}
+
 TEST_F(UnknownNumbers, WholeOnesAreWhatZerosMake) {
   const at::Tensor chosen = at::randn({4, 9}, real()).argmax(1);
   EXPECT_EQ((chosen + 3).sum().item<std::int64_t>(), 12);

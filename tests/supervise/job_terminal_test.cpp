@@ -338,7 +338,7 @@ TEST(JobInATerminal, LeavesTheTerminalToTheOthersOfAPipeline) {
 
 TEST(JobInATerminal, EndsWithItsPipelineByCtrlC) {
   Screen screen(
-      shell("set -m; $JOB -- sh -c 'echo ready; while :; do sleep 1000; done' | cat; "
+      shell("set -m; $JOB -- sh -c 'echo ready; exec sleep 1000' | cat; "
             "echo over"));
   ASSERT_TRUE(screen.shows("ready"));
   screen.type("\x03");

@@ -172,9 +172,14 @@ std::string with_signal(const std::string& signal, const std::string& command) {
          "' > out & read line < ready; kill -" + signal + " $!; wait $!";
 }
 
+// A shell looks at its traps between commands. One that opens a FIFO instead waits for ever if the
+// signal comes just before it does.
+constexpr const char* kUntilSignalled = "while :; do sleep 0.1; done";
+
 TEST_F(JobProcess, PassesASignalToAllOfTheGroup) {
-  const std::string child = "(trap \"echo child; exit\" TERM; echo > both; read x < never) & ";
-  const std::string command = "mkfifo never both; " + child +
+  const std::string child =
+      std::string("(trap \"echo child; exit\" TERM; echo > both; ") + kUntilSignalled + ") & ";
+  const std::string command = "mkfifo both; " + child +
                               "trap \"wait; echo command; exit 5\" TERM; read x < both; "
                               "echo > ready; wait";
   EXPECT_EQ(shell(with_signal("TERM", command)).exit_code, 5);
@@ -184,18 +189,20 @@ TEST_F(JobProcess, PassesASignalToAllOfTheGroup) {
 
 TEST_F(JobProcess, PassesSignalsOnThatMeanNoEnd) {
   const std::string command =
-      "mkfifo never; trap \"echo got it; exit 0\" USR1; echo > ready; read x < never";
+      std::string("trap \"echo got it; exit 0\" USR1; echo > ready; ") + kUntilSignalled;
   EXPECT_EQ(shell(with_signal("USR1", command)).exit_code, 0);
   EXPECT_EQ(text("out"), "got it\n");
   EXPECT_EQ(report()["received"], 0);
 }
 
+// Two FIFOs: a reader that opens the same one again can meet the first writer before it closes, and
+// reads the end of the file.
 TEST_F(JobProcess, OutlivesASignalThatTheCommandOutlives) {
   const std::string command =
-      "mkfifo never; trap \"n=x\\$n; [ \\$n != xx ] || exit 6; echo > ready\" TERM; "
-      "echo > ready; while :; do read x < never; done";
-  const std::string script = "mkfifo ready; $JOB -- sh -c '" + command +
-                             "' & read line < ready; kill -TERM $!; read line < ready; "
+      std::string("trap \"n=x\\$n; [ \\$n != xx ] || exit 6; echo > again\" TERM; echo > ready; ") +
+      kUntilSignalled;
+  const std::string script = "mkfifo ready again; $JOB -- sh -c '" + command +
+                             "' & read line < ready; kill -TERM $!; read line < again; "
                              "kill -TERM $!; wait $!";
   EXPECT_EQ(shell(script).exit_code, 6);
 }
@@ -280,6 +287,14 @@ TEST_F(JobHere, EndsWhatIsLeftOfTheTree) {
 
 TEST_F(JobHere, ForcesWhoDoesNotListen) {
   const JobEnd end = run("(trap '' TERM; while :; do sleep 4713; done) & exit 0");
+  EXPECT_THAT(end.ended_rest, ::testing::Not(IsEmpty()));
+  EXPECT_TRUE(no_child_is_left());
+}
+
+// When a process ends, its children become ours. That happens 200 times while this tree ends.
+TEST_F(JobHere, LeavesNobodyOfAManyStoreyedTree) {
+  folder_.write("storey", "[ $1 = 0 ] && exec sleep 4718\nsh storey $(($1 - 1)) & wait\n");
+  const JobEnd end = run("for i in 1 2 3 4 5 6 7 8 9 10; do sh storey 20 & done; exit 0");
   EXPECT_THAT(end.ended_rest, ::testing::Not(IsEmpty()));
   EXPECT_TRUE(no_child_is_left());
 }

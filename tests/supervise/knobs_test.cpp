@@ -213,7 +213,8 @@ TEST_F(KnobsVariables, OrThoseThatTheCommandSets) {
 
 TEST_F(KnobsVariables, ThatAreNotSetAreNamed) {
   EXPECT_THAT(refusal({"env:HEADROOM_TEST_NONE=batch"}, "t"),
-              AllOf(HasSubstr("in the environment"), HasSubstr("export HEADROOM_TEST_NONE=32")));
+              AllOf(HasSubstr("received an environment without it"),
+                    HasSubstr("export HEADROOM_TEST_NONE=32")));
 }
 
 // ---- One quantity in several places ----

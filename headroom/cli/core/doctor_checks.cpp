@@ -12,6 +12,7 @@
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 #include "headroom/base/process.h"
+#include "headroom/base/sentence.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/engine.h"
 #include "headroom/gpu/nvml.h"
@@ -198,7 +199,7 @@ Check allocator_check(const Facts& facts) {
   } catch (const UsageError& error) {
     return {.name = "allocator settings",
             .status = Status::fail,
-            .found = error.what(),
+            .found = sentence_of(error.what()),
             .to_try = "correct it: PyTorch refuses to start with it"};
   }
 }
@@ -312,7 +313,7 @@ Check lease_check() {
     return {"lease folder", Status::pass,
             found + ", " + counted(static_cast<long long>(now.leases.size()), "lease"), ""};
   } catch (const Error& error) {
-    return {"lease folder", Status::warn, error.what(),
+    return {"lease folder", Status::warn, sentence_of(error.what()),
             "HEADROOM_LEASE_DIR: a folder that can be written"};
   }
 }
@@ -328,6 +329,10 @@ Check site_check() {
   std::string found = site.file().string() + ", for this user: ";
   found += own.reserved ? to_string(*own.reserved) + " reserved" : "any amount";
   found += ", " + (own.cards ? counted(*own.cards, "card") : std::string("any cards"));
+  if (const auto& unknown = site.unknown_users(); !unknown.empty())
+    return {"site file", Status::warn,
+            found + "; limits for " + join(unknown, ", ") + " limit no user",
+            "names of users that `id NAME` knows on this machine"};
   return {"site file", Status::pass, found, ""};
 }
 

@@ -44,6 +44,19 @@ std::optional<std::string> unreadable_number(const CLI::ParseError& error) {
          what.substr(equals + 3) + "'";
 }
 
+std::string in_our_words(const CLI::ParseError& error, const CLI::App& command) {
+  if (const auto number = unreadable_number(error)) return *number;
+  std::string what = error.what();
+  constexpr std::string_view kTwice = ": At Most 1 required but received ";
+  if (const std::size_t at = what.find(kTwice); at != std::string::npos)
+    return what.substr(0, at) + ": expected once, received " + what.substr(at + kTwice.size()) +
+           " times";
+  if (what == "A subcommand is required")
+    return command.get_name() + ": expected one of " + join(command_names(command), ", ") +
+           ", received none";
+  return what;
+}
+
 // CLI11's own sentences name neither the nearest command nor the nearest option.
 ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App* command = &app;
@@ -66,8 +79,7 @@ ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
                       kUsage);
     return complain("unexpected argument '" + word + "' (" + help + ")", kUsage);
   }
-  const std::string sentence = unreadable_number(error).value_or(error.what());
-  return complain(sentence + " (" + help + ")", kUsage);
+  return complain(in_our_words(error, *command) + " (" + help + ")", kUsage);
 }
 
 // `headroom help`, `headroom help run`: as --help is said elsewhere.

@@ -9,6 +9,7 @@
 #include "headroom/formula/closed_form.h"
 #include "headroom/formula/meaning.h"
 #include "headroom/formula/model_catalogue.h"
+#include "headroom/formula/positions.h"
 #include "headroom/gpu/simulated_json.h"
 
 namespace headroom::cli {
@@ -51,6 +52,7 @@ MeantRequest::MeantRequest(const ModelRequest& request)
   decision = std::move(decided.why);
   const formula::NamedModel named = formula::model_named(model);
   check_meaning(named.config, settings, request.settings.given());
+  check_image(named.config, settings);
   check_size(named.config, settings);
 }
 

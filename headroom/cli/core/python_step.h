@@ -9,7 +9,7 @@
 
 namespace headroom::cli {
 
-// "train.py:make_step", "src/train.py:Setup.step".
+// "train.py:make_step", "src/train.py:Setup.step"; "train.py", of which Python says what it lacks.
 [[nodiscard]] bool is_python_step(const std::string& model);
 
 // What the Python side is asked: the function, the cards, how. Of the model's settings the command

@@ -148,17 +148,25 @@ void print_error(std::string_view text) {
   }
 }
 
+std::string in_lines(std::string_view text, std::string_view first, std::string_view next,
+                     const Terminal& terminal) {
+  constexpr int kEndless = 1'000'000;
+  return wrapped(text, first, next, terminal.is_terminal ? terminal.width - 1 : kEndless);
+}
+
 std::string fitted(std::string_view text, std::size_t width, const Terminal& terminal) {
   if (cells(text) <= width) return std::string(text);
   const std::string_view dots = terminal.unicode ? "…" : "...";
   if (width <= cells(dots)) return std::string(width, '.');
   std::size_t left = width - cells(dots), end = 0;
-  while (end < text.size() && (left > 0 || !begins_character(text[end]))) {
-    if (begins_character(text[end])) --left;
-    ++end;
+  bool coloured = false;
+  while (end < text.size()) {
+    const std::size_t colour = colour_length(text.substr(end));
+    coloured = coloured || colour > 0;
+    if (colour == 0 && begins_character(text[end]) && left-- == 0) break;
+    end += std::max<std::size_t>(colour, 1);
   }
-  while (end < text.size() && !begins_character(text[end])) ++end;
-  return std::string(text.substr(0, end)) + std::string(dots);
+  return std::string(text.substr(0, end)) + std::string(dots) + (coloured ? "\033[0m" : "");
 }
 
 namespace {

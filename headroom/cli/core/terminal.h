@@ -50,7 +50,11 @@ void print(std::string_view text);
 // Writes to standard error; what cannot be written there is lost.
 void print_error(std::string_view text);
 
-// Cuts to `width` cells, with an ellipsis; counts UTF-8 characters, not bytes.
+// A sentence as lines that a terminal has room for (headroom/base/wrap.h); in a pipe it is one.
+[[nodiscard]] std::string in_lines(std::string_view text, std::string_view first,
+                                   std::string_view next, const Terminal& terminal);
+
+// Cuts to `width` cells, with an ellipsis; counts UTF-8 characters, not bytes, and no colours.
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t width,
                                  const Terminal& terminal);
 

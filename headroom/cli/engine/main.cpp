@@ -1,4 +1,6 @@
 // `headroom-engine`: the commands that need tensors. `headroom` becomes it; nobody has to type it.
+#include <ATen/Parallel.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -37,6 +39,7 @@ ExitCode run(const std::vector<std::string>& words) {
 }  // namespace headroom::cli
 
 int main(int argc, char** argv) {
+  at::set_num_threads(1);  // a dry run fills small tensors only: threads would wait for each other
   const std::vector<std::string> words(argv + 1, argv + argc);
   return headroom::cli::complaining([&] { return headroom::cli::run(words); });
 }

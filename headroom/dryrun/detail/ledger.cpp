@@ -58,6 +58,7 @@ void Ledger::take_what_is_there(const Subject& subject) {
     }
   const auto owner = [&](const std::string& name) { return trace_->names.number(module_of(name)); };
   for (const at::Tensor& input : subject.inputs) mark(input, Category::input);
+  for (const at::Tensor& state : subject.states) mark(state, Category::optimizer);
   for (const auto& [name, tensor] : subject.buffers) mark(tensor, Category::buffer, owner(name));
   // Backwards: what two modules share is held by the first of them.
   for (auto it = subject.parameters.rbegin(); it != subject.parameters.rend(); ++it) {

@@ -94,7 +94,7 @@ Value Network::causal_mask(std::optional<std::int64_t> window, Type type, bool e
 Value Network::additive_causal_mask(Type type, bool eager, bool given) {
   if (!eager) return {};
   const std::int64_t length = situation.length;
-  const Value one = tape.make(length * (given ? length : length + 1), type);
+  Value one = tape.make(length * (given ? length : length + 1), type);
   tape.touch(2 * one.count * size_of(type));
   if (!given) return one;
   Value mask = tape.make(situation.rows * length * length, type);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headroom/formula/detail/operators.h"
+#include "headroom/gpu/reduction.h"
 
 namespace headroom::formula::detail {
 namespace {
@@ -120,6 +121,13 @@ void convolve(Tape& tape, Type type, const Work& work) {
   note(tape, arithmetic == Arithmetic::float32 ? Arithmetic::tf32 : arithmetic, type, work, 1);
 }
 
+// The gradient of a bias, which CUDA's kernel makes by way of memory.
+void sum_rows(Tape& tape, std::int64_t rows, std::int64_t columns) {
+  if (tape.chip() == nullptr) return;
+  const Bytes parts = memory_of(gpu::sum_of_rows(rows, columns), *tape.chip()).parts;
+  if (parts > Bytes{}) tape.touch(parts.count);
+}
+
 }  // namespace
 
 void compute(Tape& tape, Type type, const Work& work, double times) {
@@ -138,15 +146,21 @@ Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias
   Value kept_x = weight.edge ? x : Value(), kept_weight = x.edge ? weight : Value();
   kept_x.edge = kept_weight.edge = {};
   tape.record(result, [to = x.edge, in_x = x.count, to_weight = weight.edge, to_bias = bias.edge,
-                       in_weight = weight.count, in_bias = bias.count, operations, elements,
+                       in_weight = weight.count, in_bias = bias.count, rows, operations, elements,
                        kept_x = std::move(kept_x),
                        kept_weight = std::move(kept_weight)](Tape& t, Gradients& g) {
     const Type type = g[0].type;
     if (to) compute(t, type, {operations, elements, in_x});
     if (to_weight) compute(t, type, {operations, elements, in_weight});
-    if (to_bias) t.send(to_bias, t.make(in_bias, type));
-    if (to) t.send(to, t.make(in_x, type));
-    if (to_weight) t.send(to_weight, t.make(in_weight, type));
+    Value for_x = to ? t.make(in_x, type) : Value();
+    Value for_weight = to_weight ? t.make(in_weight, type) : Value();
+    if (to_bias) {
+      Value for_bias = t.make(in_bias, type);
+      sum_rows(t, rows, in_bias);
+      t.send(to_bias, std::move(for_bias));
+    }
+    if (to) t.send(to, std::move(for_x));
+    if (to_weight) t.send(to_weight, std::move(for_weight));
   });
   return result;
 }
@@ -205,8 +219,8 @@ Value convolution(Tape& tape, const Value& x, const Value& weight, const Value& 
                   std::int64_t channels, std::int64_t count) {
   const Value input = x.by_token ? copied(tape, x) : x;
   Value result = tape.make(count, x.type);
-  const double operations =
-      2 * static_cast<double>(count) * static_cast<double>(weight.count / channels);
+  const double operations = 2 * static_cast<double>(count) *
+                            (static_cast<double>(weight.count) / static_cast<double>(channels));
   const std::int64_t elements = x.count + weight.count + count;
   convolve(tape, x.type, {operations, elements, count});
   if (!learns(tape, x) && !learns(tape, weight)) return result;

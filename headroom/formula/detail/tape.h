@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "headroom/formula/effort.h"
+#include "headroom/gpu/profile.h"
 
 namespace headroom::formula::detail {
 
@@ -159,6 +160,8 @@ class Tape {
     std::function<std::int64_t(const Parameter&)> bytes_of_step = {};  // what that needs besides
     // Of a gradient, what stays here once it is complete: the rest goes to other cards or the host.
     double kept_share_of_gradients = 1;
+    const gpu::DeviceProfile* chip =
+        nullptr;                    // null: not known, and sums take nothing on their way
     bool keeps_activations = true;  // false: layers that are not running keep theirs on the host
   };
   explicit Tape(Options options) : options_(std::move(options)) {}
@@ -171,6 +174,7 @@ class Tape {
   [[nodiscard]] Value make(std::int64_t count, Type type);
   // Memory that a kernel needs while it runs, beside what is held.
   void touch(std::int64_t bytes);
+  [[nodiscard]] const gpu::DeviceProfile* chip() const { return options_.chip; }
   [[nodiscard]] Effort& effort() { return effort_; }
   // The next parameter. When a layer runs again it gets its own ones.
   Parameter& parameter(std::int64_t rows, std::int64_t columns, Type type, bool trained = true);

@@ -202,8 +202,9 @@ class CpuMemory final : public DeviceMemory {
  private:
   static void check_counted() {
     if (!counter().counts())
-      throw UsageError(expectation("memory", "the CPU's memory to be counted", "nobody counting it",
-                                   "CountCpuMemory, kept while it shall be counted"));
+      throw UsageError(expectation("memory", "a CountCpuMemory that counts the CPU's memory",
+                                   "none",
+                                   "keeping a CountCpuMemory meanwhile, or the device of a GPU"));
   }
 };
 

@@ -81,7 +81,7 @@ Seen SelfAttention::operator()(const Tensor& states, const Surroundings& with) c
   Tensor q = heads_of(*q_, q_norm_.get(), states);
   Tensor k = heads_of(*k_, k_norm_.get(), states);
   Tensor v = heads_of(*v_, nullptr, states);
-  std::tie(q, k) = std::pair(turned(q, with.rotation), turned(k, with.rotation));
+  std::tie(q, k) = std::pair{turned(q, with.rotation), turned(k, with.rotation)};  // in this order
   Seen seen = attended_heads(shape_, is_training(), q, k, v, with);
   seen.states = (*out_)(seen.states);
   return seen;

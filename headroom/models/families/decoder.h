@@ -96,10 +96,12 @@ class GatedMlp : public torch::nn::Module {
 template <typename Norm, typename Attending, typename Inner>
 class PlainLayer : public Layer {
  public:
-  PlainLayer(const Shape& shape, std::shared_ptr<Inner> inner, const char* inner_name = "mlp",
+  // `make_inner` is called once the attention is there, as Python makes its modules.
+  template <typename MakeInner>
+  PlainLayer(const Shape& shape, const MakeInner& make_inner, const char* inner_name = "mlp",
              double dropout = 0)
       : attention_(child<Attending>(*this, "self_attn", shape)),
-        inner_(register_module(inner_name, std::move(inner))),
+        inner_(register_module(inner_name, std::shared_ptr<Inner>(make_inner()))),
         input_norm_(child<Norm>(*this, "input_layernorm", shape.width, shape.epsilon)),
         inner_norm_(child<Norm>(*this, "post_attention_layernorm", shape.width, shape.epsilon)),
         dropout_(dropout) {}

@@ -89,7 +89,8 @@ Plan gemma(const ModelConfig& config) {
   const Shape shape = shape_of(config);
   const nn::Activation function = activation(config, "hidden_act");
   const auto layer = [shape, function] {
-    return std::make_shared<GemmaLayer>(shape, std::make_shared<GatedMlp>(shape, function));
+    return std::make_shared<GemmaLayer>(
+        shape, [&] { return std::make_shared<GatedMlp>(shape, function); });
   };
   return {.shape = shape,
           .layer = layer,

@@ -47,7 +47,8 @@ Plan plan(const ModelConfig& config) {
   set_windows(shape, config);
   const nn::Activation function = activation(config, "hidden_act");
   const auto layer = [shape, function] {
-    return std::make_shared<Layer>(shape, std::make_shared<GatedMlp>(shape, function));
+    return std::make_shared<Layer>(shape,
+                                   [&] { return std::make_shared<GatedMlp>(shape, function); });
   };
   return {.shape = shape,
           .layer = layer,

@@ -159,8 +159,9 @@ Plan plan(const ModelConfig& config) {
   const Routing routing = routing_of(config);
   const nn::Activation function = activation(config, "hidden_act");
   const auto layer = [=] {
-    return std::make_shared<Layer>(shape, std::make_shared<Experts>(shape, routing, function),
-                                   "block_sparse_moe");
+    return std::make_shared<Layer>(
+        shape, [&] { return std::make_shared<Experts>(shape, routing, function); },
+        "block_sparse_moe");
   };
   Plan plan = {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
   plan.collects_routes = config.flag("output_router_logits");

@@ -28,7 +28,8 @@ class JoinedAttention : public torch::nn::Module {
     Tensor q = heads_of(joined.slice(-1, 0, keys_from));
     Tensor k = heads_of(joined.slice(-1, keys_from, values_from));
     Tensor v = heads_of(joined.slice(-1, values_from));
-    std::tie(q, k) = std::pair(partly_turned(q, with.rotation), partly_turned(k, with.rotation));
+    std::tie(q, k) =  // braces: in this order
+        std::pair{partly_turned(q, with.rotation), partly_turned(k, with.rotation)};
     Seen seen = decoder::attended_heads(shape_, is_training(), q, k, v, with);
     seen.states = (*out_)(seen.states);
     return seen;
@@ -76,8 +77,8 @@ Plan plan(const ModelConfig& config) {
   const nn::Activation function = activation(config, "hidden_act");
   const double dropout = config.number("resid_pdrop");
   const auto layer = [=] {
-    return std::make_shared<Layer>(shape, std::make_shared<JoinedMlp>(shape, function), "mlp",
-                                   dropout);
+    return std::make_shared<Layer>(
+        shape, [&] { return std::make_shared<JoinedMlp>(shape, function); }, "mlp", dropout);
   };
   return {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
 }

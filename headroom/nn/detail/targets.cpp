@@ -19,9 +19,12 @@ namespace {
 // What attention is made of, as the models of transformers call it.
 const std::map<std::string, std::vector<std::string>, std::less<>>& words() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> all = {
-      {"q", {"q", "q_proj", "query", "q_lin", "c_attn", "query_key_value", "qkv_proj"}},
-      {"k", {"k", "k_proj", "key", "k_lin", "c_attn", "query_key_value", "qkv_proj"}},
-      {"v", {"v", "v_proj", "value", "v_lin", "c_attn", "query_key_value", "qkv_proj"}},
+      {"q",
+       {"q", "q_proj", "query", "q_lin", "c_attn", "query_key_value", "qkv_proj", "qkv", "Wqkv"}},
+      {"k",
+       {"k", "k_proj", "key", "k_lin", "c_attn", "query_key_value", "qkv_proj", "qkv", "Wqkv"}},
+      {"v",
+       {"v", "v_proj", "value", "v_lin", "c_attn", "query_key_value", "qkv_proj", "qkv", "Wqkv"}},
       {"o",
        {"o", "o_proj", "out_proj", "out_lin", "attn.c_proj", "attention.dense",
         "attention.output.dense", "self_attn.dense"}}};

@@ -34,19 +34,20 @@ auto in_python(Run&& run) {
   }
 }
 
-// (step, parameters, buffers, inputs)
-using SubjectInPython =
-    std::tuple<py::function, std::vector<Named>, std::vector<Named>, std::vector<at::Tensor>>;
+// (step, parameters, buffers, inputs, the optimizer's states from before)
+using SubjectInPython = std::tuple<py::function, std::vector<Named>, std::vector<Named>,
+                                   std::vector<at::Tensor>, std::vector<at::Tensor>>;
 
 Subject subject_of(SubjectInPython subject) {
-  auto& [step, parameters, buffers, inputs] = subject;
+  auto& [step, parameters, buffers, inputs, states] = subject;
   return {.step = [step = std::move(step)] { in_python([&] { step(); }); },
           .parameters = std::move(parameters),
           .buffers = std::move(buffers),
-          .inputs = std::move(inputs)};
+          .inputs = std::move(inputs),
+          .states = std::move(states)};
 }
 
-// make(device) -> (step, parameters, buffers, inputs)
+// make(device) -> the same
 std::function<Subject(c10::Device)> subject_maker(py::function make) {
   return [make = std::move(make)](c10::Device device) {
     return in_python([&] { return subject_of(make(device).cast<SubjectInPython>()); });

@@ -9,6 +9,7 @@
 #include "headroom/base/error.h"
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/python/bindings/engine_module.h"
+#include "headroom/sim/child.h"
 #include "headroom/sim/injection.h"
 #include "headroom/sim/values.h"
 
@@ -138,6 +139,7 @@ void add_simulation(py::module_& module) {
       },
       py::arg("spec"), py::arg("mode"), py::arg("rules"), py::arg("settings"), py::arg("slow_way"),
       py::arg("cublas_workspaces"));
+  module.def("be_a_child", &sim::be_a_child);
   // In one call, so that none goes meanwhile: cards come and go while the GIL is held.
   module.def("cards", [] {
     std::vector<std::shared_ptr<Card>> all;

@@ -27,6 +27,11 @@ def is_fork() -> bool:
     return _forked
 
 
+def is_registered() -> bool:
+    """Whether torch knows `sim` here, and takes it for this process's accelerator from then on."""
+    return _registered
+
+
 def _note_fork() -> None:
     global _forked
     _forked = True

@@ -6,7 +6,7 @@ from torch.distributed import Backend
 
 _Named = Sequence[Tuple[str, torch.Tensor]]
 # A step, and the parameters, buffers and inputs that it works on.
-_Subject = Tuple[Callable[[], Any], _Named, _Named, Sequence[torch.Tensor]]
+_Subject = Tuple[Callable[[], Any], _Named, _Named, Sequence[torch.Tensor], Sequence[torch.Tensor]]
 _Make = Callable[[torch.device], _Subject]
 
 # ---- bindings/simulation.cpp
@@ -56,6 +56,9 @@ class Box:
 
 def simulate(spec: str, mode: str, rules: str, settings: Optional[str], slow_way: bool,
              cublas_workspaces: bool) -> Box: ...
+
+def be_a_child() -> None:
+    """First in a fork: CUDA lives in none, nor do OpenMP's threads."""
 
 def cards() -> list[Card]:
     """Those in this process now: a box's, or that of an estimate that runs."""

@@ -1,20 +1,22 @@
-"""Work in a process of its own, where this one has used CUDA or simulates a box that is to stay as it
-is: one process has one accelerator, and one box.
+"""Work in a process of its own: one process has one accelerator, and one box.
 
-The child is a new Python, not a fork: after a backward pass torch refuses those of forks, and CUDA
-lives in none. What it could not import - a notebook's classes, lambdas - goes there by value, if
-cloudpickle is installed. Tensors go without their data but for what programs decide by, whole
-numbers."""
+Where there are GPUs that this process may want to use later, the child is a fork. Where it has used
+CUDA, or simulates a box that is to stay as it is, the child is a new Python: CUDA lives in no fork,
+and after a backward pass torch refuses those of forks. What a new Python could not import - a
+notebook's classes, lambdas - goes there by value, if cloudpickle is installed. Tensors go without
+their data but for what programs decide by, whole numbers."""
 from __future__ import annotations
 
 import dataclasses
 import io
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 from typing import Any, Callable, Iterator, Optional, TypeVar
 
 import torch
@@ -53,6 +55,19 @@ def why() -> Optional[str]:
     return None
 
 
+def run(function: Callable[..., Result], arguments: dict[str, Any]) -> Result:
+    """function(**arguments), where it can have a card of its own."""
+    reason = why()
+    if reason is None and (_backend.is_registered() or not torch.cuda.is_available()):
+        return function(**arguments)
+    if reason is None:
+        try:
+            return _in_a_fork(function, arguments)
+        except _NoBackward:
+            reason = "this one has run a backward pass"
+    return call(function, arguments, reason)
+
+
 def call(function: Callable[..., Result], arguments: dict[str, Any], reason: str) -> Result:
     """function(**arguments), there. What it raises comes back with the child's traceback as cause."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
@@ -63,14 +78,62 @@ def call(function: Callable[..., Result], arguments: dict[str, Any], reason: str
         done = subprocess.run([sys.executable, "-m", __name__, request, answer], check=False,
                               env=_environment(), start_new_session=True)
         if done.returncode != 0:
-            raise UnavailableError(f"[estimate] expected an answer of the child process, received its end "
-                                   f"with {done.returncode}; try again with more memory, if the system "
-                                   "ended it for lack of some")
+            raise _no_answer(done.returncode)
         with open(answer, "rb") as file:
             result, error, trace = pickle.load(file)
     if error is not None:
         raise error from ChildTraceback(trace)
     return result  # type: ignore[no-any-return]
+
+
+class _NoBackward(Exception):
+    """torch refuses backward passes in forks of this process."""
+
+
+def _in_a_fork(function: Callable[..., Result], arguments: dict[str, Any]) -> Result:
+    sys.stdout.flush()
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():  # threads that the child does not need
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _be_the_fork(writer, lambda: function(**arguments))
+    os.close(writer)
+    try:
+        with open(reader, "rb") as file:
+            packed = file.read()
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != 0:
+        raise _no_answer(status)
+    result, error, trace = pickle.loads(packed)
+    if "fork-based multiprocessing" in trace:
+        raise _NoBackward
+    if error is not None:
+        raise error from ChildTraceback(trace)
+    return result  # type: ignore[no-any-return]
+
+
+def _be_the_fork(writer: int, work: Callable[[], Any]) -> None:
+    status = 1
+    try:
+        _engine.be_a_child()
+        torch.cuda.is_available = lambda: False  # CUDA lives in no fork, and optimizers ask it
+        with open(writer, "wb") as file:
+            file.write(_packed_answer(_attempt(work), pickle.dumps))  # its classes are ours
+        sys.stdout.flush()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _no_answer(status: int) -> UnavailableError:
+    return UnavailableError(f"[estimate] expected an answer of the child process, received its end "
+                            f"with {status}; try again with more memory, if the system "
+                            "ended it for lack of some")
 
 
 class ChildTraceback(Exception):
@@ -150,13 +213,20 @@ def _values(values: torch.Tensor, requires_grad: bool) -> torch.Tensor:
 
 # ---- The child
 
-def _answer(request: str) -> tuple[Any, Optional[BaseException], str]:
+def _attempt(work: Callable[[], Any]) -> tuple[Any, Optional[BaseException], str]:
     simulation.simulate("1MiB").end()  # torch knows the name `sim` from here on
     try:
-        function, arguments = _loaded(request)
-        return function(**arguments), None, ""
+        return work(), None, ""
     except Exception as error:
         return None, error, traceback.format_exc()
+
+
+def _answer(request: str) -> tuple[Any, Optional[BaseException], str]:
+    def work() -> Any:
+        function, arguments = _loaded(request)
+        return function(**arguments)
+
+    return _attempt(work)
 
 
 def _loaded(request: str) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -172,9 +242,10 @@ def _loaded(request: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     return function, arguments
 
 
-def _packed_answer(answer: tuple[Any, Optional[BaseException], str]) -> bytes:
+def _packed_answer(answer: tuple[Any, Optional[BaseException], str],
+                   packer: Callable[[Any], bytes] = _bytes) -> bytes:
     try:
-        packed = _bytes(answer)
+        packed = packer(answer)
         pickle.loads(packed)
         return packed
     except Exception:  # an exception that only its own program can make

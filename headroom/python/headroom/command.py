@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Optional, TextIO
 import torch
 from torch import nn
 
-from headroom import _backend, _engine, hints, models, moving, subjects
+from headroom import _backend, _engine, hints, models, moving, simulation, subjects
 from headroom.errors import Error, InputError, UsageError
 from headroom.reports import Report
 from headroom.sizes import Bytes
@@ -36,7 +36,7 @@ def own_output() -> Iterator[TextIO]:
 
 def function_of(name: str) -> Callable[..., Any]:
     """Of "train.py:make_step"."""
-    file, _, path = name.rpartition(":")
+    file, _, path = (name, ":", "") if name.endswith(".py") else name.rpartition(":")
     if not pathlib.Path(file).is_file():
         raise InputError(f"[estimate] cannot open {file}: no such file")
     spec = importlib.util.spec_from_file_location(pathlib.Path(file).stem, file)
@@ -51,8 +51,9 @@ def function_of(name: str) -> Callable[..., Any]:
         if not hasattr(found, part):
             known = [name for name, value in vars(module).items()
                      if inspect.isfunction(value) and value.__module__ == module.__name__]
-            raise UsageError(f"[estimate] expected a function of {file}, received '{path}'; it has "
-                             f"{', '.join(known) or 'none'}")
+            raise UsageError(f"[estimate] expected a function of {file}, received "
+                             f"{repr(path) if path else 'none'}; it has {', '.join(known) or 'none'}"
+                             + (f"; try {file}:{known[0]}" if known and not path else ""))
         found = getattr(found, part)
     if not callable(found):
         raise UsageError(f"[estimate] expected a function, received {path} of {file}, which is "
@@ -101,9 +102,10 @@ class Made:
         elif isinstance(model, nn.Module) and second is not None:
             self.model = module = models.without_wrappers(model).to(device)
             inputs = moving.moved(second, device)
+            models.materialize(module, lambda: subjects.output_of(module, inputs))
             self.inputs = list(moving.tensors_of(inputs))
-            self.step = subjects.Training(module, subjects.default_loss, torch.optim.AdamW, None,
-                                          mode).step(module, inputs, notes)
+            self.step, _ = subjects.Training(module, subjects.default_loss, torch.optim.AdamW, None,
+                                             mode).step(module, inputs, notes)
         else:
             raise UsageError("[estimate] expected (model, step) or (module, example inputs) from the "
                              f"function, received '{type(returned).__name__}'")
@@ -112,11 +114,11 @@ class Made:
         model, step = self.model, self.step
 
         def run() -> None:
-            with models.eagerly():
+            with hints.added(), models.eagerly():
                 step()
 
         return (run, list(model.named_parameters()) if model is not None else [],
-                list(model.named_buffers()) if model is not None else [], self.inputs)
+                list(model.named_buffers()) if model is not None else [], self.inputs, [])
 
 
 class Run:
@@ -239,6 +241,7 @@ def main(arguments: list[str]) -> int:
     with own_output() as ours:
         try:
             _backend.check_torch()
+            simulation.simulate("1MiB").end()  # this process is for that alone, also where there are GPUs
             run = Run(json.loads(text))
             return {"estimate": estimate, "fit": fit}[what](run, ours)
         except UsageError as error:
@@ -250,6 +253,10 @@ def main(arguments: list[str]) -> int:
         except Error as error:
             print(f"headroom {what}: {error}", file=sys.stderr)
             return UNAVAILABLE
+        except SystemExit as error:
+            print(f"headroom {what}: {json.loads(text)['function']} ended the program (SystemExit: {error.code}); "
+                  "try `if __name__ == \"__main__\":` before what runs when it is started", file=sys.stderr)
+            return FAILED
         except Exception as error:  # the user's own program: its traceback says where
             traceback.print_exc()
             print(f"headroom {what}: {json.loads(text)['function']} failed: {error}", file=sys.stderr)

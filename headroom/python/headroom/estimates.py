@@ -26,8 +26,8 @@ Result = TypeVar("Result")
 
 
 class MaxBatch(int):
-    """The largest batch that fits; 0: not even the smallest. `recommended` is some less."""
-    recommended: int = 0
+    """The largest batch that fits; 0: not even the smallest."""
+    recommended: int = 0  # leaves the margin
     capped: bool = False  # max_batch fits
     proven: bool = False  # one more was run and does not fit
     probes: list[dict[str, Any]]
@@ -58,8 +58,7 @@ def _in_its_place(function: Callable[..., Result], **arguments: Any) -> Result:
     caller records graphs does not matter: a training does."""
     _backend.check_torch()
     with _one_at_a_time, torch.inference_mode(False), torch.enable_grad():
-        reason = child.why()
-        return function(**arguments) if reason is None else child.call(function, arguments, reason)
+        return child.run(function, arguments)
 
 
 def _estimated(training: Training, batch: Any, gpu: str = "unlimited", steps: int = 2,
@@ -75,6 +74,16 @@ def _estimated(training: Training, batch: Any, gpu: str = "unlimited", steps: in
                                   cublas_workspaces), notes)
 
 
+def _margin(margin: Union[float, str]) -> tuple[float, Optional[Bytes]]:
+    """A share, or a size: 0.1, "10%", "2GiB"."""
+    if not isinstance(margin, str):
+        return margin, None
+    percent = margin.strip().removesuffix("%")
+    if percent != margin.strip() and percent.replace(".", "", 1).isdecimal():
+        return float(percent) / 100, None
+    return 0.0, Bytes(margin)
+
+
 def _searched(training: Training, create_batch_fn: Callable[[int], Any], room: Room, min_batch: int,
               max_batch: int, margin: Union[float, str], steps: int) -> MaxBatch:
     notes: list[str] = []
@@ -84,12 +93,12 @@ def _searched(training: Training, create_batch_fn: Callable[[int], Any], room: R
             _backend.register()
             device = torch.device(device)
             rest = room.take_the_rest(device)
-            step, parameters, buffers, inputs = training.subject(lambda: create_batch_fn(size), device,
-                                                                 notes)
-            return step, parameters, buffers, inputs + rest
+            step, parameters, buffers, inputs, states = training.subject(lambda: create_batch_fn(size),
+                                                                         device, notes)
+            return step, parameters, buffers, inputs + rest, states
         return make
 
-    share, size = (0.0, Bytes(margin)) if isinstance(margin, str) else (margin, None)
+    share, size = _margin(margin)
     found = _engine.find_largest(make_for, min_batch, max_batch, share, size, steps, room.card,
                                  room.rules, room.settings)
     answer = MaxBatch(found["size"] or 0)
@@ -100,16 +109,18 @@ def _searched(training: Training, create_batch_fn: Callable[[int], Any], room: R
     return answer
 
 
-def _check_card(gpu: str, rules: str) -> None:
-    if not isinstance(gpu, str):
-        raise UsageError("[estimate] expected a card such as \"RTX 4090\" or \"24GiB\", received "
-                         f"'{gpu}'")
+def _checked_card(gpu: str, rules: str) -> str:
+    gpu = simulation.without_prefix("estimate", gpu)
+    if gpu == "cuda" or gpu.startswith("cuda:"):
+        raise UsageError(f"[estimate] expected a card such as \"RTX 4090\" or \"24GiB\", received '{gpu}'; try "
+                         f"find_max_batch_size(..., device=\"{gpu}\") for the room that it has now")
     is_spec = gpu != "unlimited" and not gpu.startswith("{")  # else a card as JSON has it
     if is_spec and ("@" in gpu or len(_core.gpus(f"sim:{gpu}")["gpus"]) != 1):
         raise UsageError(f"[estimate] expected one card, received '{gpu}'; try headroom.simulate(\"{gpu}\") "
                          "and headroom.dry_run(step, device=...) for each of several")
     if rules not in ("cuda", "cpu"):
         raise UsageError(f"[estimate] expected rules 'cuda' or 'cpu', received '{rules}'")
+    return gpu
 
 
 def _check_counts(least: int, **counts: int) -> None:
@@ -143,12 +154,12 @@ def dry_run(step: Callable[[], Any], *, device: Union[torch.device, str, int] = 
     _check_counts(0, biggest=biggest)
     parameters = list(model.named_parameters()) if model is not None else []
     buffers = list(model.named_buffers()) if model is not None else []
-    return Report(_engine.dry_run_on(card._card, (step, parameters, buffers, list(tensors_of(inputs))),
+    return Report(_engine.dry_run_on(card._card, (step, parameters, buffers, list(tensors_of(inputs)), []),
                                      steps, biggest, trace))
 
 
 def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Optimizers = None,
-             loss: Loss = default_loss, precision: Optional[str] = None,
+             loss: Loss = default_loss, precision: Union[str, torch.dtype, None] = None,
              mode: Optional[str] = None, steps: int = 2, biggest: int = 10, rules: str = "cuda",
              settings: Optional[str] = None, cublas_workspaces: bool = True, trace: bool = False) -> Report:
     """How much memory training this model takes, and whether it fits a card.
@@ -162,18 +173,20 @@ def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Opt
     gpu: "RTX 4090", "24GiB", ...; without it the card has no limit.
     optimizer: a name, the model's own, of which another is made over the same parameters, or a
         function of the parameters; AdamW without.
-    loss: loss(model, batch); without one the model's own, or the mean of its output.
+    loss: loss(model, batch); without one the model's own - `output.loss`, or a single number that it
+        returns beside what it is made of -, else the mean of its output.
     precision: "fp32", "fp16", "bf16" (weights and the floating tensors of the batch), "amp_fp16",
-        "amp_bf16"; None: as it is.
+        "amp_bf16"; torch.bfloat16 is "bf16"; None: as it is.
     mode: "train", or "inference", a forward pass in eval() without a graph; None: train, unless the
         model is in eval() and frozen.
     steps: the second has the optimizer's state from its start.
     biggest: so many tensors are named; trace: keep all, for Report.write_trace.
     rules, settings, cublas_workspaces: as simulate() has them.
 
-    Where this process has used CUDA, or simulates a box, it runs in a child process, which takes some
-    seconds: the box stays as it is. Threads take turns."""
-    _check_card(gpu, rules)
+    Where there are GPUs it runs in a forked child, so that this process can train on them afterwards. Where
+    this process has used CUDA, or simulates a box, it runs in a new Python, which takes some seconds, and the
+    box stays as it is. Threads take turns."""
+    gpu = _checked_card(gpu, rules)
     _check_counts(1, steps=steps)
     _check_counts(0, biggest=biggest)
     training = Training(model, loss, maker_of(optimizer, model), precision, mode)
@@ -186,7 +199,7 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
                         device: Union[torch.device, str, None] = None, min_batch: int = 1,
                         max_batch: int = 512, *, gpu: Optional[str] = None,
                         optimizer: Optimizers = None, loss: Loss = default_loss,
-                        precision: Optional[str] = None, mode: Optional[str] = None,
+                        precision: Union[str, torch.dtype, None] = None, mode: Optional[str] = None,
                         margin: Union[float, str] = 0.1, steps: int = 2,
                         rules: Optional[str] = None, settings: Optional[str] = None) -> MaxBatch:
     """The largest batch with which the model trains, by at most six dry runs.
@@ -197,14 +210,15 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
     device: a GPU, or a card that this process simulates: the room that it has now - what is free, and
         what the model, its gradients and `optimizer`, if that is one, take there -, under its rules.
     gpu: a card that need not be there, "RTX 4090", instead of a device.
-    margin: by how much `recommended` is less: a share, or "2GiB" of the card that stay free.
+    margin: by how much `recommended` is less: a share of the batch, 0.1 or "10%", or so many bytes of the
+        card that stay free, "2GiB". Where max_batch leaves the margin, it is recommended.
     The other words are those of `estimate`."""
     if gpu is not None and device is not None:
         raise UsageError(f"[find_max_batch_size] expected a device or a gpu, received both, '{device}' "
                          f"and '{gpu}'")
     room = Room(gpu) if gpu is not None else room_of(device, tensors_of_training(model, optimizer))
     room.rules, room.settings = rules or room.rules, settings or room.settings
-    _check_card(room.card, room.rules)
+    room.card = _checked_card(room.card, room.rules)
     _check_counts(1, min_batch=min_batch, max_batch=max_batch, steps=steps)
     if not makes_a_batch(create_batch_fn):
         raise UsageError("[find_max_batch_size] expected a function that makes a batch of so many rows, "

@@ -4,13 +4,31 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator, Optional
 
+from headroom.errors import Error
+
 NO_CUDA = ("Found no NVIDIA driver", "Torch not compiled with CUDA enabled", "No CUDA GPUs are available",
            "torch.cuda.is_available() is False")
 TWO_DEVICES = ("two devices", "all tensors to be on the same device")
+NO_FLEX = "FlexAttention is only supported on"
+OF_VALUES = (ArithmeticError, AssertionError, LookupError, ValueError)
+
+
+def _decided() -> int:
+    """Unknown values that the program has read alone, on the cards that are there now."""
+    from headroom import simulation
+
+    return sum(card.decided_by_unknown for card in simulation.cards())
 
 
 def hint_for(error: BaseException) -> Optional[str]:
     text = str(error)
+    if NO_FLEX in text:
+        return ("torch has no FlexAttention for simulated cards; try scaled_dot_product_attention, of "
+                "transformers' models attn_implementation=\"sdpa\"")
+    if isinstance(error, OF_VALUES) and not isinstance(error, Error) and (count := _decided()):
+        return (f"No values are computed here: the program had read {count} unknown ones (.item(), if), each "
+                "as zero, and the error may come from that; try code that takes a zero, or "
+                "headroom.simulate(..., mode=\"compute\")")
     if any(words in text for words in NO_CUDA):
         return ("Headroom runs this on a simulated card, \"sim\", not on CUDA; try leaving the device out, "
                 "which is then the card's, x.device of a tensor of the batch, or device= as a "

@@ -163,7 +163,8 @@ class Report:
                              "trace=True for what makes the report")
         if self._report is None:
             raise UsageError("[write_trace] expected a report with its trace, received a copy, or one of a "
-                             "child process; try it where nothing is simulated and CUDA was not used")
+                             "child process; try CUDA_VISIBLE_DEVICES= in the environment, where nothing "
+                             "is simulated")
         self._report.write_trace(path)
 
     def __str__(self) -> str:

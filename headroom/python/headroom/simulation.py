@@ -138,9 +138,12 @@ class Simulation:
         return self._box.lives
 
     def inject(self, what: str) -> Injection:
-        """Out-of-memory or a neighbour on demand: "oom@100", "oom@step=3:phase=backward",
-        "neighbour@step=2:30%" (docs/guides/simulated-gpus.md). It lasts until its `stop()` or the end of
-        the box, or, in a `with`, of that. Several act together."""
+        """Out-of-memory on demand: "oom@100", the hundredth request from here on, "oom@100:lasting",
+        "oom@100:every=10". It lasts until its `stop()` or the end of the box, or, in a `with`, of that.
+        Several act together."""
+        if "@step=" in what:  # of a recorder in C++
+            raise UsageError("[inject] expected oom@K, oom@K:lasting or oom@K:every=N, as a box in Python counts "
+                             f"no steps, received '{what}'; try oom@100, or card.hold(\"4GiB\") for a neighbour")
         added = Injection(self, what)
         self._disturb([*self._injections, added])
         return added
@@ -185,6 +188,13 @@ def cards() -> list[Card]:
     return [Card(card) for card in _engine.cards()]
 
 
+def without_prefix(function: str, spec: str) -> str:
+    """A card or a box, as --gpus takes it, too: "sim:24GiB"."""
+    if not isinstance(spec, str):
+        raise UsageError(f"[{function}] expected a card such as \"RTX 4090\" or \"24GiB\", received '{spec}'")
+    return spec.removeprefix("sim:")
+
+
 def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
              settings: Optional[str] = None, slow_way: bool = False,
              cublas_workspaces: bool = True) -> Simulation:
@@ -197,9 +207,11 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
     slow_way: operators without a shape rule run on the CPU, over zeros.
     cublas_workspaces: they are taken at the first matrix product, as on CUDA.
 
-    A process that has used CUDA cannot simulate (UnavailableError): `estimate` and
-    `find_max_batch_size` make a process of their own there."""
+    torch has one accelerator a process. A process that has used CUDA cannot simulate (UnavailableError), and
+    one that simulates cannot train on CUDA afterwards: `estimate` and `find_max_batch_size` make a process
+    of their own where there are GPUs."""
     global _current
+    spec = without_prefix("simulate", spec)
     if _current is not None:
         _current.end()
     _backend.check_torch()

@@ -17,7 +17,9 @@ from headroom.optimizers import Like, MakeOptimizer, optimizer_for
 
 Loss = Callable[[nn.Module, Any], torch.Tensor]
 Named = list[tuple[str, torch.Tensor]]
-Subject = tuple[Callable[[], Any], Named, Named, list[torch.Tensor]]  # as the engine takes it
+Step = tuple[Callable[[], Any], list[torch.Tensor]]  # and the states that its optimizer has already
+# As the engine takes it: a step, parameters, buffers, inputs, states.
+Subject = tuple[Callable[[], Any], Named, Named, list[torch.Tensor], list[torch.Tensor]]
 
 
 def output_of(model: nn.Module, batch: Any) -> Any:
@@ -28,16 +30,31 @@ def output_of(model: nn.Module, batch: Any) -> Any:
     return model(batch)
 
 
+def _is_made_of(result: torch.Tensor, part: torch.Tensor) -> bool:
+    """Whether autograd's graph leads from one to the other."""
+    seen: set[Any] = {None}
+    ahead: list[Any] = [result.grad_fn]
+    while part.grad_fn is not None and ahead:
+        if (node := ahead.pop()) not in seen:
+            if node is part.grad_fn:
+                return True
+            seen.add(node)
+            ahead += [one for one, _ in node.next_functions]
+    return False
+
+
 def default_loss(model: nn.Module, batch: Any) -> torch.Tensor:
-    """The loss that the model gives (transformers' models do, with labels), else the mean of its
-    first floating output."""
+    """The loss that the model gives: by that name (transformers' models do, with labels), or a single
+    number that is made of its first floating output (`return logits, loss`); else the mean of that
+    output."""
     output = output_of(model, batch)
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
         return loss
-    for tensor in tensors_of(output):
-        if tensor.is_floating_point():
-            return tensor.mean()
+    floating = [one for one in tensors_of(output) if one.is_floating_point()]
+    if floating:
+        return next((one for one in floating[1:] if one.dim() == 0 and _is_made_of(one, floating[0])),
+                    floating[0].mean())
     raise UsageError(f"[estimate] expected a model whose output has a loss or a floating tensor, "
                      f"received '{type(output).__name__}'; try loss=lambda model, batch: ...")
 
@@ -64,6 +81,8 @@ def cast_to(precision: str) -> Iterator[None]:
 
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+OTHER_NAMES: dict[Any, str] = {name: short for short, dtype in DTYPES.items()
+                                for name in (dtype, str(dtype), str(dtype).removeprefix("torch."))}
 PRECISIONS = (*DTYPES, "amp_fp16", "amp_bf16")
 MODES = ("train", "inference")
 FROZEN = "The model is in eval() and nothing of it is trained: these are the figures of a forward pass."
@@ -78,13 +97,14 @@ class Training:
     model: Model
     loss: Loss
     make_optimizer: Union[Like, MakeOptimizer]
-    precision: Optional[str]
+    precision: Any  # one of PRECISIONS, or another name of it, which becomes that
     mode: Optional[str] = None  # None: a forward pass of a model that is frozen in eval()
 
     def __post_init__(self) -> None:
         if not callable(self.model):
             raise UsageError("[estimate] expected a model, or a function that makes one, received "
                              f"'{type(self.model).__name__}'")
+        object.__setattr__(self, "precision", OTHER_NAMES.get(self.precision, self.precision))
         if self.precision is not None and self.precision not in PRECISIONS:
             raise UsageError(f"[estimate] expected a precision, one of {', '.join(PRECISIONS)}, "
                              f"received '{self.precision}'")
@@ -93,7 +113,7 @@ class Training:
                              f"'{self.mode}'")
 
     def subject(self, batch: Any, device: torch.device, notes: list[str]) -> Subject:
-        """On the device: a step, parameters, buffers and inputs. Notes are added to."""
+        """On the device. Notes are added to."""
         with hints.added():
             model = model_on(self.model, device, notes)
             dtype = DTYPES.get(self.precision or "")
@@ -101,11 +121,11 @@ class Training:
                 model.to(dtype)
             inputs = batch_on(batch, device, dtype)
             materialize(model, lambda: self.loss(model, inputs))
-            step = self.step(model, inputs, notes)
+            step, states = self.step(model, inputs, notes)
         return (step, list(model.named_parameters()), list(model.named_buffers()),
-                list(tensors_of(inputs)))
+                list(tensors_of(inputs)), states)
 
-    def step(self, model: nn.Module, inputs: Any, notes: list[str]) -> Callable[[], None]:
+    def step(self, model: nn.Module, inputs: Any, notes: list[str]) -> Step:
         """Of a model and its inputs, which lie on a card."""
         if self.mode is None and is_frozen(model):
             add_once(notes, FROZEN)
@@ -120,9 +140,9 @@ class Training:
             with hints.added(), cast_to(self.precision or ""):
                 forward()
 
-        return step
+        return step, []
 
-    def _training_step(self, model: nn.Module, inputs: Any) -> Callable[[], None]:
+    def _training_step(self, model: nn.Module, inputs: Any) -> Step:
         optimizer = optimizer_for(model, self.make_optimizer)
 
         def step() -> None:
@@ -136,4 +156,4 @@ class Training:
                 loss.backward()
                 optimizer.step()
 
-        return step
+        return step, list(tensors_of(getattr(optimizer, "state", ())))  # Adagrad's is there before it steps

@@ -5,6 +5,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceType.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
 #include <mutex>
@@ -111,6 +112,12 @@ void load_backend() {
   std::call_once(once, load);
 }
 
+bool takes_the_place_of_cuda() {
+  const auto& cuda = at::detail::getCUDAHooks();
+  return !beside_cuda && !at::isPrivateUse1HooksRegistered() && cuda.hasCUDA() &&
+         cuda.deviceCount() > 0;
+}
+
 std::optional<c10::DeviceIndex> cuda_device_in_use() {
   const auto& cuda = at::detail::getCUDAHooks();
   if (beside_cuda || !cuda.hasCUDA()) return {};
@@ -119,8 +126,11 @@ std::optional<c10::DeviceIndex> cuda_device_in_use() {
   return {};
 }
 
-void allow_beside_cuda() noexcept {
+void forget_cuda() noexcept {
   beside_cuda = true;
+  // Autograd's threads would choose a card of each kind.
+  c10::impl::device_guard_impl_registry[static_cast<std::size_t>(c10::DeviceType::CUDA)].store(
+      nullptr);
 }
 
 }  // namespace headroom::sim::detail

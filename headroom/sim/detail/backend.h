@@ -12,7 +12,9 @@ namespace headroom::sim::detail {
 void load_backend();
 // One that this process has used; nothing: none, or it may simulate all the same.
 [[nodiscard]] std::optional<c10::DeviceIndex> cuda_device_in_use();
-// In a forked child whose parent may have used CUDA: the child cannot.
-void allow_beside_cuda() noexcept;
+// Whether load_backend() would end CUDA's use here: there are GPUs, and `sim` is not yet known.
+[[nodiscard]] bool takes_the_place_of_cuda();
+// In a forked child: CUDA lives in no fork, and LibTorch is not to look for it there.
+void forget_cuda() noexcept;
 
 }  // namespace headroom::sim::detail

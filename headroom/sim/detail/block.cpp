@@ -140,7 +140,7 @@ void give_data(const c10::Storage& storage) {
 }
 
 c10::DeviceAllocator* device_allocator() {
-  static DeviceAllocator allocator;
+  static DeviceAllocator& allocator = *new DeviceAllocator;  // outlives global tensors
   return &allocator;
 }
 

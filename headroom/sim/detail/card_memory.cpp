@@ -43,7 +43,7 @@ class CardMemory final : public memory::AcceleratorMemory {
 }  // namespace
 
 void register_card_memory() {
-  static CardMemory memory;
+  static CardMemory& memory = *new CardMemory;
   memory::register_device_memory(c10::DeviceType::PrivateUse1, memory);
 }
 

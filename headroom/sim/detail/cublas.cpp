@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "headroom/sim/detail/of_thread.h"
+
 namespace headroom::sim::detail {
 namespace {
 
@@ -63,8 +65,8 @@ std::optional<Bytes> parsed(const char* text) {
 }  // namespace
 
 int cublas_handle(int card) {
-  thread_local Window window;
-  return window.handle(card);
+  Window* const window = of_thread<Window>();
+  return window == nullptr ? 0 : window->handle(card);
 }
 
 std::optional<Bytes> cublas_workspace_by_environment() {

@@ -12,6 +12,7 @@
 #include "headroom/sim/detail/fill.h"
 #include "headroom/sim/detail/known.h"
 #include "headroom/sim/detail/plan.h"
+#include "headroom/sim/detail/reductions.h"
 #include "headroom/sim/detail/streams.h"
 #include "headroom/sim/detail/unknown.h"
 
@@ -55,9 +56,11 @@ void run_shape_only(Call& call) {
   const bool reads = may_read(call);
   std::vector<IValue> arguments = reads ? call.values() : std::vector<IValue>();
   forget_written(call, reads);
+  const gpu::ReductionMemory parts = reduction_memory(call);
   const Plan planned = plan(call);
   if (planned.made) {
     if (reads) read_results(call, std::move(arguments));
+    reduce_through(parts, call);
     return use_cublas(call);
   }
   check_slow_way(call, planned);
@@ -68,8 +71,10 @@ void run_shape_only(Call& call) {
 void run_computing(Call& call) {
   std::vector<IValue> arguments = call.values();
   const Outs outs = outs_of(call);
+  const gpu::ReductionMemory parts = reduction_memory(call);
   const Plan planned = plan(call);
   if (planned.made) {
+    reduce_through(parts, call);
     use_cublas(call);
     const bool has_values = !executing.knows || has_knowable_results(call);
     if (has_values && !call.op.is_view) fill(call, std::move(arguments), planned, outs);

@@ -97,7 +97,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 }  // namespace
 
 void register_guard() {
-  static const Guard guard;
+  static const Guard& guard = *new Guard;
   c10::impl::registerDeviceGuard(kSim, &guard);
 }
 

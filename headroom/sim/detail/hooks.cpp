@@ -85,7 +85,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 }  // namespace
 
 void register_hooks() {
-  static Hooks hooks;
+  static Hooks& hooks = *new Hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
 }
 

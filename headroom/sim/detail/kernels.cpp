@@ -210,6 +210,12 @@ Tensor one_hot(const Tensor& classes, std::int64_t count) {
   return at::native::one_hot(classes, count);
 }
 
+// What LibTorch asserts - torch.distributions that a scale is positive, say - holds where it is not
+// known: zeros would fail what real values pass.
+Tensor holds_where_unknown(const Tensor& mask) {
+  return is_known(mask) ? mask.all() : at::ones({}, mask.options());
+}
+
 void register_one_hot(torch::Library& aten) {
   aten.impl("one_hot", &one_hot);
   static torch::Library& differentiable = *new torch::Library(
@@ -252,6 +258,7 @@ void register_kernels(torch::Library& aten) {
   aten.impl("_copy_from", &copy_from);
   pass_views_on_to_copies();
   aten.impl("_copy_from_and_resize", &copy_from_and_resize);
+  aten.impl("_is_all_true", &holds_where_unknown);
   aten.impl("_local_scalar_dense", &value_of);
   aten.impl("resize_", &resize);
   aten.impl("_has_compatible_shallow_copy_type", &may_become);

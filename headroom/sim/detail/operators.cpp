@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "headroom/base/error.h"
+#include "headroom/sim/detail/of_thread.h"
 #include "headroom/sim/detail/structured.h"
 
 namespace headroom::sim::detail {
@@ -149,6 +150,20 @@ Operator look_up(const c10::OperatorHandle& handle) {
   return op;
 }
 
+// Never destroyed: destructors of global objects may run operators.
+const Operator& known_to_all(const c10::OperatorHandle& handle) {
+  static auto& mutex = *new std::shared_mutex;
+  static auto& known =
+      *new std::unordered_map<c10::OperatorHandle, std::unique_ptr<const Operator>>;
+  {
+    const std::shared_lock lock(mutex);
+    if (const auto found = known.find(handle); found != known.end()) return *found->second;
+  }
+  auto made = std::make_unique<const Operator>(look_up(handle));
+  const std::lock_guard lock(mutex);
+  return *known.try_emplace(handle, std::move(made)).first->second;
+}
+
 }  // namespace
 
 bool in_python() {
@@ -158,20 +173,11 @@ bool in_python() {
 }
 
 const Operator& operator_of(const c10::OperatorHandle& handle) {
-  static std::shared_mutex mutex;
-  static std::unordered_map<c10::OperatorHandle, std::unique_ptr<const Operator>> known;
   // Most calls of a thread find their operator without a lock.
-  thread_local std::unordered_map<c10::OperatorHandle, const Operator*> seen;
-  if (const auto found = seen.find(handle); found != seen.end()) return *found->second;
-  {
-    const std::shared_lock lock(mutex);
-    if (const auto found = known.find(handle); found != known.end())
-      return *(seen[handle] = found->second.get());
-  }
-  auto made = std::make_unique<const Operator>(look_up(handle));
-  const std::lock_guard lock(mutex);
-  const auto [entry, added] = known.try_emplace(handle, std::move(made));
-  return *(seen[handle] = entry->second.get());
+  auto* const seen = of_thread<std::unordered_map<c10::OperatorHandle, const Operator*>>();
+  if (seen == nullptr) return known_to_all(handle);
+  if (const auto found = seen->find(handle); found != seen->end()) return *found->second;
+  return *((*seen)[handle] = &known_to_all(handle));
 }
 
 }  // namespace headroom::sim::detail

@@ -80,6 +80,11 @@ bool only_its_kernel_tells(const Call& call) {
          call.handle.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
+// As torch tells those who write an extension.
+bool says_that_shapes_need_values(const std::exception& error) {
+  return std::string_view(error.what()).find("data-dependent shape") != std::string_view::npos;
+}
+
 [[noreturn]] void refuse(const Call& call, std::string_view expected, std::string_view to_try) {
   throw libtorch::NotSimulatedError(
       expectation("sim", expected, call.op.name + " on a shape-only card", to_try));
@@ -105,6 +110,9 @@ Plan plan(Call& call) {
       plan.needs_values = kFixedShape;
     else
       plan.unknown_part = complaint;
+  } catch (const std::exception& error) {  // of Python
+    if (!only_its_kernel_tells(call) || !says_that_shapes_need_values(error)) throw;
+    plan.needs_values = kFixedShape;
   }
   return plan;
 }

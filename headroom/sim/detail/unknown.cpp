@@ -20,6 +20,8 @@ namespace {
 using at::Tensor;
 using c10::IValue;
 
+constexpr std::size_t kFew = 64;
+
 Tensor over(const Tensor& tensor, void* data) {
   return rewrapped(tensor,
                    {c10::Storage::use_byte_size_t(), tensor.storage().nbytes(),
@@ -113,7 +115,16 @@ class Reading {
     };
     return all(results_) && all(written_);
   }
-  [[nodiscard]] bool can_be_kept() const { return all_results(keeps_reads); }
+  // Of floating numbers few are, where they are chosen and not computed: scores of beams, and -1e9
+  // where none has ended.
+  [[nodiscard]] bool can_be_kept() const {
+    const bool chosen = call_.op.name.starts_with("aten::where");
+    return all_results([&](const Tensor& x) {
+      return keeps_reads(x) ||
+             (chosen && on_card(x) && !is_known(x) && !x.is_complex() &&
+              block_of(x.storage()) != nullptr && x.storage().nbytes() <= kFew * x.itemsize());
+    });
+  }
 
   [[nodiscard]] bool can_be_alike() {
     if (!call_.op.keeps_alike || !all_results([](const Tensor& x) {
@@ -170,11 +181,9 @@ class Reading {
   static void keep(const Tensor& from, const Tensor& to) {
     TORCH_CHECK(from.scalar_type() == to.scalar_type());
     if (to.numel() == 0) return;
-    if (keeps_reads(to)) {
-      room_for_reads(to).copy_(from.expand(to.sizes()));
-      return make_finite(to);
-    }
-    keep_one(from, to);
+    if (!keeps_reads(to) && keeps_one(to)) return keep_one(from, to);
+    room_for_reads(to).copy_(from.expand(to.sizes()));
+    make_finite(to);
   }
 
   static void make_finite(const Tensor& tensor) {

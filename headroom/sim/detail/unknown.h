@@ -2,7 +2,8 @@
 // zero. A truth value, a whole number or a single floating number that an operator makes of unknown
 // ones is what the CPU's kernel makes of zeros: isfinite(unknown) is true, allclose of two unknown
 // tensors too, and `unfinished & ~stopped` ends where the known length does. Larger results of
-// floating numbers are zero again; so is a single one that zeros make infinite or NaN (log(0)).
+// floating numbers are zero again, but for few that where() chooses; so is a single one that zeros
+// make infinite or NaN (log(0)).
 //
 // A block keeps what it reads as (Block::reads), all of it where it is small, one element where a
 // large mask is the same everywhere; without it, zeros. Shapes never depend on it: an operator

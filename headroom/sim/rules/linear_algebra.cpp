@@ -21,8 +21,11 @@ Tensor product_with_bias(const Tensor& bias, const Tensor& a, const Tensor& b, c
   TORCH_CHECK(b.dim() == 2, "mat2 must be a matrix, got ", b.dim(), "-D tensor");
   TORCH_CHECK(a.size(1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x",
               a.size(1), " and ", b.size(0), "x", b.size(1), ")");
-  TORCH_CHECK(a.scalar_type() == b.scalar_type() && bias.scalar_type() == a.scalar_type(),
+  TORCH_CHECK(bias.scalar_type() == b.scalar_type(),
               "self and mat2 must have the same dtype, but got ", bias.scalar_type(), " and ",
+              b.scalar_type());
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(),
+              "mat1 and mat2 must have the same dtype, but got ", a.scalar_type(), " and ",
               b.scalar_type());
   Tensor out = contiguous({a.size(0), b.size(1)}, a);
   (void)bias.expand(out.sizes());
@@ -35,6 +38,25 @@ Tensor product_with_bias(const Tensor& bias, const Tensor& a, const Tensor& b, c
   return out;
 }
 
+// The products of groups: of rows (a matrix by a batch of them, `ends` says where each group ends),
+// of columns, or of what both have in common. Rows begin at 16 bytes, for the card's own copies.
+// Source: aten/src/ATen/native/GroupedMMUtils.h, create_grouped_gemm_output_tensor.
+Tensor grouped_product(const Tensor& a, const Tensor& b, const OptionalTensor& ends,
+                       const OptionalTensor&, OptionalType type) {
+  const bool rows = a.dim() == 2, columns = b.dim() == 2;
+  TORCH_CHECK((rows || a.dim() == 3) && (columns || b.dim() == 3),
+              "mat_a and mat_b have to be 2 or 3D");
+  TORCH_CHECK(a.size(-1) == b.size(-2), "contraction dimension of mat_a and mat_b must match");
+  TORCH_CHECK(ends.has_value() == (rows || columns), "offs is given where mat_a or mat_b is 2D");
+  at::DimVector sizes{a.size(-2), b.size(-1)};
+  if (rows == columns) sizes.insert(sizes.begin(), rows ? ends->size(0) : a.size(0));
+  const ScalarType out = type.value_or(a.scalar_type());
+  const std::int64_t unit = 16 / static_cast<std::int64_t>(c10::elementSize(out));
+  at::DimVector strides{(sizes.back() + unit - 1) / unit * unit, 1};
+  if (rows == columns) strides.insert(strides.begin(), sizes[1] * strides[0]);
+  return at::empty_strided(sizes, strides, a.options().dtype(out));
+}
+
 }  // namespace
 
 void add_linear_algebra(Table& table) {
@@ -43,6 +65,7 @@ void add_linear_algebra(Table& table) {
   table.rule("_addmm_activation",
              [](const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta,
                 const Scalar&, bool) { return product_with_bias(bias, a, b, beta); });
+  table.rule("_grouped_mm", grouped_product);
   for (const char* name :
        {"mm", "mm.out", "addmm.out", "addmm_", "bmm", "bmm.out", "baddbmm", "baddbmm.out",
         "baddbmm_", "addbmm", "addmv", "addmv.out", "addmv_", "dot", "vdot"})

@@ -120,6 +120,22 @@ void add_segments(Table& table) {
                 const std::optional<Scalar>&) { return contiguous(data.sizes(), data); });
 }
 
+void add_sums(Table& table) {
+  for (const char* name : {"sum", "sum.dim_IntList", "sum.IntList_out", "nansum", "nansum.out",
+                           "mean", "mean.dim", "mean.out", "prod", "prod.dim_int", "prod.int_out",
+                           "linalg_vector_norm", "linalg_vector_norm.out", "norm.Scalar",
+                           "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "norm.out"})
+    table.sums(name, Sums::numbers);
+  for (const char* name : {"amax", "amax.out", "amin", "amin.out", "max", "min", "all", "all.dim",
+                           "all.out", "any", "any.dim", "any.out"})
+    table.sums(name, Sums::themselves);
+  for (const char* name : {"argmax", "argmax.out", "argmin", "argmin.out"})
+    table.sums(name, Sums::places);
+  for (const char* name :
+       {"var.correction", "std.correction", "var_mean.correction", "std_mean.correction"})
+    table.sums(name, Sums::moments);
+}
+
 }  // namespace
 
 Sizes reduced(const Tensor& x, OptionalIntArrayRef dims, bool keep) {
@@ -172,6 +188,7 @@ void add_reductions(Table& table) {
       "the result is the same; on the way CUDA keeps a mask where the CPU counts all of a tensor",
       "aten/src/ATen/native/TensorAdvancedIndexing.cpp, count_nonzero_cuda, count_nonzero_cpu");
   table.rule("trace", [](const Tensor& x) { return scalar(x, sum_type(x)); });
+  add_sums(table);
   table.rule("_logcumsumexp",
              [](const Tensor& x, std::int64_t) { return contiguous(x.sizes(), x); });
   table.rule("histc", [](const Tensor& x, std::int64_t bins, const Scalar&, const Scalar&) {

@@ -61,7 +61,7 @@ void add_sorting(Table& table) {
 
   for (const char* name :
        {"_unique", "_unique2", "unique_consecutive", "unique_dim", "unique_dim_consecutive"})
-    table.needs_values(name, "torch::sort, whose result is as long as its input");
+    table.needs_values(name, "sort, whose result is as long as its input");
   table.needs_values("bincount",
                      "zeros of the number of bins that you know, and index_add_ with ones");
 }

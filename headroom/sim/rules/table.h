@@ -47,6 +47,15 @@ struct Difference {
   std::string source;
 };
 
+// What CUDA's kernel for an operator that makes few numbers of many keeps of each on its way.
+enum class Sums {
+  nothing,     // it is none, or has a kernel of its own
+  numbers,     // a sum: of the type that sums are kept in
+  themselves,  // one of them: the largest, whether any is true
+  places,      // a number and where it is
+  moments,     // mean and deviation
+};
+
 struct Entry {
   Kernel rule;
   Kernel fill;
@@ -54,6 +63,7 @@ struct Entry {
   std::string refused;       // not empty: why in neither mode, and what to do
   std::string needs_values;  // not empty: shapes always depend on values; what to do without them
   bool in_float = false;     // the CPU has no kernel of half precision
+  Sums sums = Sums::nothing;
   bool uses_cublas = false;  // a matrix product, which needs cuBLAS's workspace on CUDA
 };
 
@@ -82,6 +92,7 @@ class Table {
   // CUDA has kernels of half precision, the CPU has not: its kernel for float makes the data.
   void in_float(std::string_view name) { at(name).in_float = true; }
   void uses_cublas(std::string_view name) { at(name).uses_cublas = true; }
+  void sums(std::string_view name, Sums what) { at(name).sums = what; }
 
   // Null: nothing of ours.
   [[nodiscard]] const Entry* find(const std::string& name) const {

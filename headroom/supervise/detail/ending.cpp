@@ -12,7 +12,7 @@ using std::chrono::seconds;
 constexpr seconds kByThemselves{1};
 constexpr seconds kAfterTerm{5};
 constexpr seconds kAfterAsking{10};
-constexpr seconds kKilling{10};
+constexpr int kMostKills = 100;
 constexpr milliseconds kBetweenKills{100};  // for those that fork faster than they are counted
 
 }  // namespace
@@ -40,10 +40,10 @@ void Ending::advance(Clock::time_point now) {
     kill_at_ = now + kAfterTerm;
   }
   if (!kill_at_ || now < *kill_at_) return;
-  if (!give_up_at_) give_up_at_ = now + kKilling;
+  hopeless_ = kills_ >= kMostKills;
+  ++kills_;
   send(SIGKILL);
   kill_at_ = now + kBetweenKills;
-  if (now >= *give_up_at_) hopeless_ = true;
 }
 
 std::vector<std::string> Ending::stuck() const {

@@ -108,11 +108,18 @@ void ProcessTree::signal(const ProcessIdentity& process, int signal) const {
 bool ProcessTree::collect(pid_t command) {
   siginfo_t unused{};
   if (::waitid(P_ALL, 0, &unused, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) return true;
-  bool left = false;
-  for (const pid_t child : own_children()) {
-    const auto stat = table_.stat(child);
-    if (!stat || child == command || !is_of_job(*stat)) continue;
-    if (!has_ended(*stat) || ::waitpid(child, nullptr, WNOHANG) != child) left = true;
+  bool left = false, collected = true;
+  // A process that ended while we looked left us its children, who were not in the list yet.
+  while (collected) {
+    left = collected = false;
+    for (const pid_t child : own_children()) {
+      const auto stat = table_.stat(child);
+      if (!stat || child == command || !is_of_job(*stat)) continue;
+      if (has_ended(*stat) && ::waitpid(child, nullptr, WNOHANG) == child)
+        collected = true;
+      else
+        left = true;
+    }
   }
   return !left;
 }

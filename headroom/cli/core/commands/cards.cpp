@@ -85,23 +85,28 @@ ExitCode run(const Options& options) {
   }
   std::vector<std::vector<std::string>> rows;
   for (const auto* card : cards) rows.push_back(row_of(*card));
-  print(
-      table({{"card"},
-             {"GiB", true},
-             {"GB/s", true},
-             {"bf16", true},
-             {"fp32", true},
-             {"NVLink", true},
-             {"train", true},
-             {"LoRA", true},
-             {"4-bit", true},
-             {"run 16", true},
-             {"run 4", true}},
-            rows, standard_output()) +
-      "\nMemory as the driver reports it; dense TFLOP/s as training uses them; NVLink in GB/s.\n"
-      "Largest usual model by formula, batch 1 of 512 tokens: train with AdamW (mixed precision,\n"
-      "checkpointing), with LoRA, with LoRA over 4-bit weights; run in 16 and in 4 bit.\n"
-      "Sources: headroom cards NAME --json\n");
+  const Terminal terminal = standard_output();
+  const int width = terminal.is_terminal ? terminal.width - 1 : 90;
+  print(table({{"card"},
+               {"GiB", true},
+               {"GB/s", true},
+               {"bf16", true},
+               {"fp32", true},
+               {"NVLink", true},
+               {"train", true},
+               {"LoRA", true},
+               {"4-bit", true},
+               {"run 16", true},
+               {"run 4", true}},
+              rows, terminal) +
+        wrapped("Memory as the driver reports it; dense TFLOP/s as training uses them; NVLink in "
+                "GB/s.",
+                "\n", "", width) +
+        wrapped("Largest usual model by formula, batch 1 of 512 tokens: train with AdamW (mixed "
+                "precision, checkpointing), with LoRA, with LoRA over 4-bit weights; run in 16 and "
+                "in 4 bit.",
+                "", "", width) +
+        "Sources: headroom cards NAME --json\n");
   return kOk;
 }
 

@@ -179,9 +179,10 @@ ExitCode run(const Options& options) {
     for (const auto& report : reports) document["holders"].push_back(holder_json(report));
     print(to_line(document) + "\n");
   } else if (!options.stats_only) {
-    print("Returned: " + to_string(returned) +
-          ". Clearing in one process frees nothing in another: a running job gives memory back\n"
-          "only by itself (empty its cache, delete tensors) or by ending.\n");
+    print(wrapped("Returned: " + to_string(returned) +
+                      ". Clearing in one process frees nothing in another: a running job gives "
+                      "memory back only by itself (empty its cache, delete tensors) or by ending.",
+                  "", "", terminal.is_terminal ? terminal.width - 1 : 100));
   }
   return code;
 }

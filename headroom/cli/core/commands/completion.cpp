@@ -1,5 +1,7 @@
 // `headroom completion bash|zsh|fish`: completion written from the commands themselves, so it
 // cannot be behind.
+#include <map>
+
 #include "headroom/base/error.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/settings_options.h"
@@ -34,11 +36,17 @@ std::string model_names() {
   return names;
 }
 
+// What may stand behind a command and is none of its options.
+std::string words_for(const CLI::App& command) {
+  if (takes_model(command)) return model_names();
+  return command.get_name() == "completion" ? "bash zsh fish " : "";
+}
+
 // What may follow a command: its options; of a group, its commands, and behind them their options
 // and files.
 std::string words_after(const CLI::App& command) {
   if (command.get_subcommands({}).empty())
-    return "words=\"" + options_of(command) + (takes_model(command) ? model_names() : "") + "\"" +
+    return "words=\"" + options_of(command) + words_for(command) + "\"" +
            (takes_model(command) || command.get_name() == "oom" ? "; files=-f" : "");
   std::string cases;
   for (const CLI::App* inner : command.get_subcommands({}))
@@ -49,10 +57,23 @@ std::string words_after(const CLI::App& command) {
          names_of(command) + "\" files=";
 }
 
-// What may follow an option whose words are known.
+// The words that an option takes, of those whose words are known.
+std::map<std::string, std::string> words_of_options() {
+  std::map<std::string, std::string> all{{"--gpus", "auto all cpu sim:"},
+                                         {"--format", "csv ndjson prometheus"},
+                                         {"--order", "most-free least-loaded index"},
+                                         {"--addresses", "ascending descending lowest"},
+                                         {"--by", "size module operation category"},
+                                         {"--ids", "index uuid"},
+                                         {"--rules", "cuda cpu"},
+                                         {"--over", "batch seq"}};
+  for (const auto& [option, words] : SettingsOptions::words()) all[option] = words;
+  return all;
+}
+
 std::string words_after_options() {
   std::string cases;
-  for (const auto& [option, words] : SettingsOptions::words())
+  for (const auto& [option, words] : words_of_options())
     cases +=
         "    " + option + ") COMPREPLY=($(compgen -W \"" + words + "\" -- \"$word\")); return ;;\n";
   return cases;
@@ -93,19 +114,7 @@ std::string bash_script(const CLI::App& app) {
          "2>/dev/null)\"\n"
          "      COMPREPLY=($(compgen -W \"$words\" -- \"$word\")); return ;;\n"
          "  esac\n"
-         "  case \"$before\" in\n"
-         "    --gpus) COMPREPLY=($(compgen -W \"auto all cpu sim:\" -- \"$word\")); return ;;\n"
-         "    --format) COMPREPLY=($(compgen -W \"csv ndjson prometheus\" -- \"$word\")); return "
-         ";;\n"
-         "    --order) COMPREPLY=($(compgen -W \"most-free least-loaded index\" -- \"$word\"));"
-         " return ;;\n"
-         "    --addresses) COMPREPLY=($(compgen -W \"ascending descending lowest\" -- \"$word\"));"
-         " return ;;\n"
-         "    --by) COMPREPLY=($(compgen -W \"size module operation category\" -- \"$word\"));"
-         " return ;;\n"
-         "    --ids) COMPREPLY=($(compgen -W \"index uuid\" -- \"$word\")); return ;;\n"
-         "    --rules) COMPREPLY=($(compgen -W \"cuda cpu\" -- \"$word\")); return ;;\n"
-         "    --over) COMPREPLY=($(compgen -W \"batch seq\" -- \"$word\")); return ;;\n" +
+         "  case \"$before\" in\n" +
          words_after_options() +
          "    --out|--bundle|--trace) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
          "  esac\n"
@@ -145,12 +154,16 @@ std::string in_quotes(const std::string& text) {
 }
 
 std::string fish_options(const CLI::App& command, const std::string& condition) {
+  static const std::map<std::string, std::string> words = words_of_options();
   std::string lines;
   for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames())
+    for (const std::string& name : option->get_lnames()) {
+      const auto known = words.find("--" + name);
       lines += "complete -c headroom -n \"" + condition + "\" -l " + name +
-               (option->get_items_expected_max() > 0 ? " -r" : "") + " -d " +
+               (option->get_items_expected_max() > 0 ? " -r" : "") +
+               (known != words.end() ? " -f -a " + in_quotes(known->second) : "") + " -d " +
                in_quotes(option->get_description()) + "\n";
+    }
   return lines;
 }
 
@@ -174,8 +187,9 @@ std::string fish_script(const CLI::App& app) {
     if (!names.empty()) text += "complete -c headroom -n \"" + then + "\" -F -a '" + names + "'\n";
     for (const CLI::App* inner : command->get_subcommands({}))
       text += fish_options(*inner, then + "; and __fish_seen_subcommand_from " + inner->get_name());
-    if (takes_model(*command))
-      text += "complete -c headroom -n \"" + then + "\" -F -a '" + model_names() + "'\n";
+    if (const std::string words = words_for(*command); !words.empty())
+      text += "complete -c headroom -n \"" + then + "\"" + (takes_model(*command) ? " -F" : "") +
+              " -a '" + words + "'\n";
   }
   return text;
 }

@@ -45,7 +45,7 @@ ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
   Json document = forecast_document(model, meant.settings, meant.cards);
   if (!meant.decision.empty()) document["notes"].push_back(meant.decision);
   if (!options.quick)
-    document["notes"].push_back("By formula, because nothing can run this yet: " +
+    document["notes"].push_back("by formula, because Headroom cannot run this yet: " +
                                 join(cannot_run(meant.settings), ", "));
   if (options.quick) document["rule"] = rule_json(quick_estimate(model.config, meant.settings));
   if (options.request.allocator || options.request.rules != "cuda")

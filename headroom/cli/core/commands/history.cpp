@@ -1,13 +1,17 @@
 // `headroom history`: what `headroom run` tried, a line a try.
+#include <ctime>
+
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/bytes.h"
+#include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/base/time.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/whole_number.h"
 
 namespace headroom::cli {
 namespace {
@@ -18,7 +22,8 @@ struct Options {
   bool json = false;
 };
 
-// The last tries, the oldest first. A line that is none (it was cut by a crash) is left out.
+// The last tries, the oldest first. A line that is none (it was cut by a crash) is left out; a file
+// that has no other is another file than was meant.
 std::vector<Json> tries_of(const Options& options) {
   const std::string text = options.file.empty()
                                ? read_file(state_dir() / "runs.ndjson").value_or("")
@@ -28,6 +33,9 @@ std::vector<Json> tries_of(const Options& options) {
     Json one = Json::parse(line, nullptr, false);
     if (one.is_object() && one.contains("try")) tries.push_back(std::move(one));
   }
+  if (tries.empty() && !options.file.empty() && !trim(text).empty())
+    throw InputError(expectation("history", "lines that run --history wrote in " + options.file,
+                                 std::string(trim(text).substr(0, 40))));
   const auto most = static_cast<std::size_t>(options.count);
   if (options.count > 0 && tries.size() > most)
     tries.erase(tries.begin(), tries.end() - static_cast<std::ptrdiff_t>(most));
@@ -47,18 +55,26 @@ std::string command_of(const Json& one) {
   return without_controls(join(words, " "));
 }
 
-// "2026-11-21T13:03" of the file's time, which is UTC.
+// Local time, as attach has it, of the file's, which is UTC: "2026-11-21T13:03:07.250Z".
 std::string started_text(const Json& one) {
-  const std::string text = text_at(one, "started");
-  return text.size() < 16 ? text : text.substr(0, 10) + " " + text.substr(11, 5) + "Z";
+  std::string text = text_at(one, "started");
+  std::tm utc{};
+  if (::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &utc) == nullptr) return text;
+  return local_timestamp(std::chrono::system_clock::from_time_t(::timegm(&utc))).substr(0, 16);
 }
 
 std::string verdict_of(const Json& one) {
-  const std::string verdict = text_at(one, "verdict");
+  std::string verdict = text_at(one, "verdict");
   const bool is_memory = verdict == "gpu_oom" || verdict == "host_oom";
   if (is_memory) return verdict;
   const std::string code = text_at(one, "exit_code");
   return code == "0" ? "ok" : "failed";
+}
+
+// "16 x 12" of a batch and its accumulation, as run says it.
+std::string batch_of(const Json& one) {
+  const std::string batch = text_at(one, "batch"), accumulation = text_at(one, "accumulation");
+  return accumulation == "-" ? batch : batch + " x " + accumulation;
 }
 
 std::vector<std::string> row_of(const Json& one, const Terminal& terminal) {
@@ -67,7 +83,7 @@ std::vector<std::string> row_of(const Json& one, const Terminal& terminal) {
           text_at(one, "try"),
           verdict_of(one),
           text_at(one, "exit_code"),
-          text_at(one, "batch"),
+          batch_of(one),
           peak.is_number_integer() ? to_string(Bytes{peak.get<std::int64_t>()}) : "-",
           fitted(command_of(one), terminal.is_terminal ? 28 : 60, terminal)};
 }
@@ -101,7 +117,7 @@ void add_history(Registry& registry) {
       "  headroom history --file my-runs.ndjson");
   command->add_option("--count", options->count, "How many tries, the newest (0: all)")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0, 1'000'000'000));
   command->add_option("--file", options->file,
                       "Another file of run --history (default: in the state folder)");
   command->add_flag("--json", options->json, "One JSON document");

@@ -152,8 +152,10 @@ void add_pick(Registry& registry) {
       ->capture_default_str();
   command->add_option("--ids", options->ids, "Print index or uuid (slices: always uuid)")
       ->capture_default_str();
-  command->add_flag("--wait", options->wait, "Wait until there is room");
-  command->add_option("--timeout", options->timeout, "Longest wait")->capture_default_str();
+  auto* wait = command->add_flag("--wait", options->wait, "Wait until there is room");
+  command->add_option("--timeout", options->timeout, "Longest wait")
+      ->capture_default_str()
+      ->needs(wait);
   command->add_option("--interval", options->interval, "Time between looks")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON document");
   registry.run(command, options, &run);

@@ -21,17 +21,19 @@ std::string verdict(const Json& one, const Json& device, const Terminal& termina
   return missing.count > 0 ? ": still " + to_string(missing) + " too much" : ": still does not fit";
 }
 
+}  // namespace
+
 std::string change_text(const Json& one, const Json& device, const Terminal& terminal) {
   const Bytes less = bytes(one.at("saves_process_bytes"));
-  std::string text = "  " + terminal.paint(one.at("change").get<std::string>(), Colour::bold);
-  text += "\n    needs " + to_string(bytes(one.at("peak_process_bytes")));
+  std::string text = "needs " + to_string(bytes(one.at("peak_process_bytes")));
   if (less.count > 0) text += " (" + to_string(less) + " less)";
   text += fmt::format(", {:.2f} x the time", one.at("time_factor").get<double>());
   text += verdict(one, device, terminal);
-  return text + (one.at("changes_training").get<bool>() ? "; changes the training result\n" : "\n");
+  if (one.at("changes_training").get<bool>()) text += "; changes the training result";
+  return in_lines(terminal.paint(one.at("change").get<std::string>(), Colour::bold), "  ", "    ",
+                  terminal) +
+         in_lines(text, "    ", "    ", terminal);
 }
-
-}  // namespace
 
 std::string advice_text(const Json& document, const Terminal& terminal) {
   const Json& device = document.at("device");

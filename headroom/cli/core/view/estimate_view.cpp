@@ -145,7 +145,12 @@ std::string card_line(const Json& document, const Terminal& terminal) {
   const Bytes total = bytes(device.at("total_bytes")), usable = bytes(device.at("usable_bytes"));
   std::string text = device.at("name").get<std::string>() + ", " + to_string(total);
   if (usable < total) text += " (" + to_string(usable) + " usable)";
-  return text + ": " + verdict(document, terminal) + "\n";
+  return in_lines(text + ": " + verdict(document, terminal), "", "  ", terminal);
+}
+
+// The profiles of some chips do not say how large it is.
+bool has_context(const Json& peak) {
+  return peak.at("process_bytes") > peak.at("reserved_bytes");
 }
 
 // The picture is of the tightest of several cards; this is what is to be said of each kind.
@@ -161,15 +166,22 @@ std::string devices_text(const Json& document, const Terminal& terminal) {
       ++same->second;
   }
   std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> without_context;
   for (const auto& [device, count] : kinds) {
     const auto name = device.at("name").get<std::string>();
+    if (!has_context(device.at("peak"))) without_context.push_back(name);
     rows.push_back({count > 1 ? fmt::format("{} x {}", count, name) : name,
                     to_string(bytes(device.at("total_bytes"))),
                     to_string(bytes(device.at("peak").at("process_bytes"))),
                     verdict(device, terminal)});
   }
-  return "\nOn each card\n" +
-         table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
+  std::string text = "\nOn each card\n" +
+                     table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
+  if (!without_context.empty() && without_context.size() < kinds.size())
+    text += in_lines(
+        "Without the CUDA context, whose size is not known there: " + join(without_context, ", "),
+        "", "  ", terminal);
+  return text;
 }
 
 std::string bar_of(const Json& document, const Terminal& terminal) {
@@ -203,8 +215,13 @@ std::string parts_table(const Json& document, const Terminal& terminal) {
   std::int64_t small = 0;
   const auto line = [&](const std::string& key, const std::string& name, const Json& amount,
                         const std::string& remark) {
-    text += fmt::format("  {} {:<12} {:>11} {:>4.0f} %{}\n", key, name, to_string(bytes(amount)),
-                        all > 0 ? 100 * amount.get<double>() / all : 0, remark);
+    const std::string figures =
+        fmt::format("  {} {:<12} {:>11} {:>4.0f} %", key, name, to_string(bytes(amount)),
+                    all > 0 ? 100 * amount.get<double>() / all : 0);
+    if (remark.empty())
+      text += figures + "\n";
+    else
+      text += in_lines(remark, figures + "  ", std::string(cells(figures) + 2, ' '), terminal);
   };
   for (const PartOfPeak& part : kParts) {
     const Json& amount = document.at("at_peak").at(part.key);
@@ -215,14 +232,12 @@ std::string parts_table(const Json& document, const Terminal& terminal) {
   }
   if (small > 0) line(" ", "others", Json(small), "");
   line(" ", "allocated", peak.at("allocated_bytes"), "");
-  const bool has_context = peak.at("process_bytes") > peak.at("reserved_bytes");
-  const bool unknown = !has_context && !document.at("device").is_null();
+  const bool unknown = !has_context(peak) && !document.at("device").is_null();
   line("-", "reserved", peak.at("reserved_bytes"),
-       unknown ? "  with the cache; a CUDA context comes on top"
-               : "  with what the allocator keeps in its cache");
-  if (has_context)
-    line("C", "process", peak.at("process_bytes"),
-         "  with the CUDA context: what nvidia-smi shows");
+       unknown ? "with the cache; a CUDA context comes on top"
+               : "with what the allocator keeps in its cache");
+  if (has_context(peak))
+    line("C", "process", peak.at("process_bytes"), "with the CUDA context: what nvidia-smi shows");
   return text;
 }
 
@@ -319,7 +334,7 @@ std::string estimate_text(const Json& document, const Terminal& terminal) {
   text += peak_sentence(document) + parts_table(document, terminal) + rule_text(document, width);
   text +=
       devices_text(document, terminal) + modules_table(document) + advice_text(document, terminal);
-  if (document.contains("techniques")) text += techniques_text(document.at("techniques"), terminal);
+  if (document.contains("techniques")) text += techniques_text(document, terminal);
   const bool ran = document.at("method") == "dry-run";
   return text +
          terminal.paint(fmt::format("\n{} {:.2f} s\n",

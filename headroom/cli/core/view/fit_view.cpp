@@ -35,9 +35,10 @@ std::string answer(const Json& document, const Terminal& terminal) {
     text += batch ? " (as far as was asked)" : " (as far as was asked, or the model has positions)";
   if (!document.at("proven").get<bool>()) text += " (the next one was not tried)";
   const Json& recommended = document.at("recommended_batch");
-  if (recommended.is_null()) return text + "; none leaves the margin free\n";
-  return text +
-         fmt::format("; recommended {}, which leaves a margin\n", recommended.get<std::int64_t>());
+  text += recommended.is_null() ? "; none leaves the margin free"
+                                : fmt::format("; recommended {}, which leaves a margin",
+                                              recommended.get<std::int64_t>());
+  return in_lines(text, "", "  ", terminal);
 }
 
 std::string probes_table(const Json& document, const Terminal& terminal) {

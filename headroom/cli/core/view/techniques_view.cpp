@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "headroom/base/bytes.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/view/advice_view.h"
 #include "headroom/formula/advice.h"
 #include "headroom/formula/can_run.h"
 #include "headroom/formula/techniques.h"
@@ -39,6 +41,14 @@ Json change_json(const formula::Technique& one, bool limited) {
           {"fits", limited ? Json(one.fits) : Json()},
           {"method", "formula"},
           {"can_run", one.can_run}};
+}
+
+bool has_room_for(const std::string& text, const Terminal& terminal) {
+  const auto width = static_cast<std::size_t>(terminal.width);
+  const auto lines = split(text, '\n');
+  return !terminal.is_terminal || std::all_of(lines.begin(), lines.end(), [&](const auto& line) {
+    return cells(line) <= width;
+  });
 }
 
 }  // namespace
@@ -74,9 +84,9 @@ Json techniques_json(const formula::ModelConfig& config, const formula::Settings
   return list;
 }
 
-std::string techniques_text(const Json& techniques, const Terminal& terminal) {
+std::string techniques_text(const Json& document, const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
-  for (const Json& one : techniques) {
+  for (const Json& one : document.at("techniques")) {
     const Json& fits = one.at("fits");
     rows.push_back({one.at("name").get<std::string>(),
                     to_string(Bytes{one.at("peak_process_bytes").get<std::int64_t>()}),
@@ -89,15 +99,24 @@ std::string techniques_text(const Json& techniques, const Terminal& terminal) {
                     one.at("can_run").get<bool>() ? "" : "not yet",
                     one.at("change").get<std::string>()});
   }
-  return "\nWhat saves memory here, by formula\n" + table({{"technique"},
-                                                           {"needs", true},
-                                                           {"saves", true},
-                                                           {"time", true},
-                                                           {"fits"},
-                                                           {"changes result"},
-                                                           {"runs"},
-                                                           {"option"}},
-                                                          rows, terminal);
+  Terminal endless = terminal;
+  endless.is_terminal = false;
+  const std::string title = "\nWhat saves memory here, by formula\n";
+  const std::string text = table({{"technique"},
+                                  {"needs", true},
+                                  {"saves", true},
+                                  {"time", true},
+                                  {"fits"},
+                                  {"changes result"},
+                                  {"runs"},
+                                  {"option"}},
+                                 rows, endless);
+  if (has_room_for(text, terminal)) return title + text;
+  std::string runs, cannot_run;  // cut to the terminal's width, it would lose the options
+  for (const Json& one : document.at("techniques"))
+    (one.at("can_run").get<bool>() ? runs : cannot_run) +=
+        change_text(one, document.at("device"), terminal);
+  return title + runs + (cannot_run.empty() ? "" : "Headroom cannot run yet\n" + cannot_run);
 }
 
 }  // namespace headroom::cli

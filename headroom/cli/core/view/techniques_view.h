@@ -23,6 +23,7 @@ namespace headroom::cli {
 [[nodiscard]] Json advice_json(const formula::ModelConfig& config,
                                const formula::Settings& settings,
                                const std::vector<gpu::SimulatedCard>& cards);
-[[nodiscard]] std::string techniques_text(const Json& techniques, const Terminal& terminal);
+// Of a document with `techniques` and `device`: a table, or a list where that is too wide.
+[[nodiscard]] std::string techniques_text(const Json& document, const Terminal& terminal);
 
 }  // namespace headroom::cli

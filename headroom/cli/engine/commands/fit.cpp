@@ -1,4 +1,5 @@
 // `headroom-engine fit`: the search behind `headroom fit`.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -50,11 +51,18 @@ ExitCode run_fit(const Json& request) {
   const auto model = formula::model_named(request.at("model").get<std::string>());
   const auto settings = formula::settings_from_json(request.at("settings"));
   const estimate::FitOptions options = options_of(request);
-  const auto result = estimate::fit(model, settings, cards_of(request), options);
+  const std::vector<gpu::SimulatedCard> cards = cards_of(request);
+  const auto result = estimate::fit(model, settings, cards, options);
   Json document = to_json(result);
   document["fits"] = result.found.size.has_value();
   document["advice"] = advice_for(model, result, options);
   document["notes"] = Json::array();
+  const bool alike = std::all_of(cards.begin(), cards.end(), [&](const auto& card) {
+    return card.name == cards.front().name && card.total == cards.front().total;
+  });
+  if (!alike)
+    document["notes"].push_back("of " + std::to_string(cards.size()) +
+                                " cards the tightest is looked at");
   if (!model.note.empty()) document["notes"].push_back(model.note);
   for (std::string& note : unheeded_precision(model.config, settings))
     document["notes"].push_back(std::move(note));
