@@ -25,6 +25,7 @@ import numpy
 import torch
 import transformers
 
+from differences import differences
 from transformers_numbers_cases import CASES, INITIALISED
 
 ROWS, LENGTH, TARGETS = 2, 7, 5
@@ -217,26 +218,6 @@ def measured(case):
     return {"name": case["name"], "task": case["task"], "config": case["config"],
             "image": case.get("image", 0), "labels": case.get("labels", "whole"),
             "results": results_of(case)}
-
-
-def differences(new, stored, where="", share=1e-5):
-    """In bfloat16 CPUs round sums at different places."""
-    if isinstance(stored, dict):
-        if stored.get("dtype") == "bfloat16":
-            share = 0.05
-        if not isinstance(new, dict) or new.keys() != stored.keys():
-            return [where + ": other keys"]
-        return [line for key in stored
-                for line in differences(new[key], stored[key], f"{where}.{key}", share)]
-    if isinstance(stored, list):
-        if not isinstance(new, list) or len(new) != len(stored):
-            return [where + ": another length"]
-        return [line for i, pair in enumerate(zip(new, stored))
-                for line in differences(*pair, f"{where}[{i}]", share)]
-    if isinstance(stored, float) and isinstance(new, float):
-        near = abs(new - stored) <= share * (0.1 + abs(stored))
-        return [] if near else [f"{where}: {stored}, now {new}"]
-    return [] if new == stored else [f"{where}: {stored}, now {new}"]
 
 
 def lines_of(figures):
