@@ -234,10 +234,14 @@ TEST(Lora, TrainsUnderBothKindsOfCheckpointing) {
       std::size_t i = 0;
       for (const auto& [name, parameter] : lora.parameters()) {
         ASSERT_TRUE(parameter.grad().defined()) << name;
-        if (how == Recompute::none)
+        if (how == Recompute::none) {
           plain.push_back(parameter.grad());
-        else
-          EXPECT_TRUE(torch::allclose(parameter.grad(), plain[i++], 1e-5, 1e-7)) << name;
+          continue;
+        }
+        // Not number by number: sums that cancel out are rounded by what they add up.
+        const Tensor& expected = plain[i++];
+        const double apart = (parameter.grad() - expected).norm().item<double>();
+        EXPECT_LE(apart, 1e-5 * expected.norm().item<double>()) << type << ' ' << name;
       }
     }
   }
