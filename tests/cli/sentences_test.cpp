@@ -55,7 +55,7 @@ TEST(Sentence, OfAKeyThatIsNowhereTellsOfNoMerge) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("expected the key a.c"), Not(HasSubstr("<<"))));
 }
 
-// "nobody", of a full card.
+// It said that the memory belonged to nobody.
 TEST(Sentence, OfAFullCardNamesMemoryOfNoListedProcess) {
   World world;
   world.driver({{"cards", {{{"total", "24GiB"}, {"used", "20GiB"}}}}});

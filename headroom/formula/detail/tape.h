@@ -160,8 +160,8 @@ class Tape {
     std::function<std::int64_t(const Parameter&)> bytes_of_step = {};  // what that needs besides
     // Of a gradient, what stays here once it is complete: the rest goes to other cards or the host.
     double kept_share_of_gradients = 1;
-    const gpu::DeviceProfile* chip =
-        nullptr;                    // null: not known, and sums take nothing on their way
+    // Null: not known; sums are then counted without the memory that their kernels take.
+    const gpu::DeviceProfile* chip = nullptr;
     bool keeps_activations = true;  // false: layers that are not running keep theirs on the host
   };
   explicit Tape(Options options) : options_(std::move(options)) {}
