@@ -13,6 +13,7 @@
 #include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/error.h"
 #include "headroom/gpu/profile.h"
+#include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/optim/optimizer.h"
 #include "headroom/trace/reader.h"
@@ -109,6 +110,30 @@ TEST(DryRun, NamesModulesOfForwardAndBackward) {
   }
   EXPECT_THAT(forward, testing::ElementsAre("first", "second"));
   EXPECT_THAT(backward, testing::ElementsAre("first", "second"));
+}
+
+// Under autocast a product sees a copy of the weight. Once only modules whose weights it leaves
+// alone, norms and embeddings, had a name, and a head's logits were the last norm's.
+TEST(DryRun, NamesModulesUnderAutocast) {
+  OnACard it;
+  torch::optim::SGD optimizer(it.net->parameters(), 0.1);
+  const auto loss = [](NetImpl& net, const torch::Tensor& x) {
+    const libtorch::AutocastScope low(x.device().type(), torch::kBFloat16);
+    return loss_of(net, x);
+  };
+  const Report report = dry_run(*it.net, it.batch, loss, optimizer);
+  std::multiset<std::string> products, casts;
+  for (const trace::Event& event : report.trace->events) {
+    if (event.kind != trace::Kind::alloc || event.phase != Phase::forward) continue;
+    const std::string_view operation = report.trace->names.text(event.operation);
+    const std::string module(report.trace->names.text(event.module));
+    if (operation == "aten::addmm") products.insert(module);
+    if (operation == "aten::_to_copy" && !module.empty()) casts.insert(module);
+  }
+  // In each of two steps weight and bias are cast, and the batch at some time before its product.
+  EXPECT_THAT(products, testing::ElementsAre("first", "first", "second", "second"));
+  EXPECT_GE(casts.count("first"), 4U);
+  EXPECT_EQ(casts.count("second"), 4U);
 }
 
 // As language models tie them: the same weight embeds tokens and makes logits of states.

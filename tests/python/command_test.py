@@ -49,6 +49,13 @@ PROGRAM = """
     def two(batch, length):
         return make_step(batch)
 
+    def after_others(device, length=8, *, batch_size=2):
+        return with_device(device, length, batch_size)
+
+    def with_device(device, length=8, batch_size=2):
+        assert torch.device(device).type == "sim" and length == 8
+        return make_step(batch_size)
+
     def frozen():
         return net().requires_grad_(False).eval(), torch.randn(64, 1024)
 
@@ -128,6 +135,9 @@ class Command(unittest.TestCase):
         peaks = [self.document("estimate", f"train.py:{function}", *batch)["peak"] for function, batch in (
             ("make_step", ()), ("with_batch", ("--batch", "64")), ("make_step", ("--batch", "64")))]
         self.assertEqual(peaks[1:], peaks[:1] * 2)
+        for function in ("with_device", "after_others"):  # the first got the size as its device
+            peak = self.document("estimate", f"train.py:{function}", "--batch", "64")["peak"]
+            self.assertEqual(peak, peaks[0])
         larger = self.document("estimate", "train.py:with_batch", "--batch", "128")["peak"]
         self.assertGreater(larger["allocated_bytes"], peaks[0]["allocated_bytes"])
 

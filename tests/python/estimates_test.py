@@ -38,6 +38,26 @@ class Estimates(unittest.TestCase):
         parts = headroom.estimate(net, torch.ones(8, 512)).at_peak
         self.assertEqual(parts.parameters, 4 * (512 * 512 + 2 * 512))
 
+    def test_a_head_that_shares_the_embeddings_weight_has_its_own_name(self):
+        """Its logits were the embedding's, and under autocast those of the module before."""
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.norm = nn.Embedding(4096, 64), nn.LayerNorm(64)
+                self.head = nn.Linear(64, 4096, bias=False)
+                self.head.weight = self.embedding.weight
+
+            def forward(self, tokens):
+                return self.head(self.norm(self.embedding(tokens)))
+
+        for precision in (None, "amp_bf16"):
+            report = headroom.estimate(Tied(), torch.zeros(8, 128, dtype=torch.long), precision=precision)
+            modules = {one.name: one.peak for one in report.by_module}
+            self.assertGreater(modules["head"], 8 * 128 * 4096 * 2)
+            self.assertLess(modules["norm"], modules["head"] / 4)
+            self.assertIn("parameter in embedding", str(report))
+            self.assertEqual(report.at_peak.parameters, 4 * (4096 * 64 + 2 * 64))
+
     def test_frozen_weights_have_no_gradients(self):
         net = Net()
         net.first.requires_grad_(False)

@@ -62,11 +62,12 @@ def function_of(name: str) -> Callable[..., Any]:
 
 
 def call(function: Callable[..., Any], device: torch.device, batch: Optional[int]) -> Any:
-    """With the batch's size, and with the device if it takes one by that name."""
+    """With the batch's size, and with the device if it takes one by that name. The size goes to the
+    parameter that has no default, to one named for a batch, or to the first."""
     parameters = inspect.signature(function).parameters
     given: dict[str, Any] = {"device": device} if "device" in parameters else {}
-    free = {name: one for name, one in parameters.items() if name not in given and one.kind in (
-        one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)}
+    free = {name: one for name, one in parameters.items() if name not in given and one.kind not in (
+        one.VAR_POSITIONAL, one.VAR_KEYWORD)}
     needed = [name for name, one in free.items() if one.default is one.empty]
     if batch is not None and not free:
         raise UsageError(f"[--batch] expected a function that takes the batch's size, received "
@@ -77,7 +78,13 @@ def call(function: Callable[..., Any], device: torch.device, batch: Optional[int
     if len(needed) > 1:
         raise UsageError("[estimate] expected a function that takes the batch's size and no more, received "
                          f"{function.__name__}({', '.join(needed)}); try defaults for the others")
-    arguments = () if batch is None else (batch,)
+    arguments: list[Any] = []
+    if batch is not None:
+        size = next(iter(needed or [name for name in free if "batch" in name] or free))
+        if free[size].kind == inspect.Parameter.POSITIONAL_ONLY:
+            arguments.append(batch)
+        else:
+            given[size] = batch
     with torch.device(device):
         return function(*arguments, **given)
 
@@ -111,14 +118,13 @@ class Made:
                              f"function, received '{type(returned).__name__}'")
 
     def subject(self) -> subjects.Subject:
-        model, step = self.model, self.step
+        step = self.step
 
         def run() -> None:
             with hints.added(), models.eagerly():
                 step()
 
-        return (run, list(model.named_parameters()) if model is not None else [],
-                list(model.named_buffers()) if model is not None else [], self.inputs, [])
+        return subjects.subject_of(run, self.model, self.inputs)
 
 
 class Run:

@@ -20,7 +20,7 @@ from headroom.optimizers import Like, Optimizers, maker_of, named_optimizer
 from headroom.reports import Report
 from headroom.room import Room, room_of, tensors_of_training
 from headroom.sizes import Bytes
-from headroom.subjects import Loss, Subject, Training, default_loss
+from headroom.subjects import Loss, Subject, Training, default_loss, subject_of
 
 Result = TypeVar("Result")
 
@@ -152,10 +152,8 @@ def dry_run(step: Callable[[], Any], *, device: Union[torch.device, str, int] = 
                          f"'{type(step).__name__}'")
     _check_counts(1, steps=steps)
     _check_counts(0, biggest=biggest)
-    parameters = list(model.named_parameters()) if model is not None else []
-    buffers = list(model.named_buffers()) if model is not None else []
-    return Report(_engine.dry_run_on(card._card, (step, parameters, buffers, list(tensors_of(inputs)), []),
-                                     steps, biggest, trace))
+    subject = subject_of(step, model, list(tensors_of(inputs)))
+    return Report(_engine.dry_run_on(card._card, subject, steps, biggest, trace))
 
 
 def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Optimizers = None,

@@ -22,6 +22,15 @@ Step = tuple[Callable[[], Any], list[torch.Tensor]]  # and the states that its o
 Subject = tuple[Callable[[], Any], Named, Named, list[torch.Tensor], list[torch.Tensor]]
 
 
+def subject_of(step: Callable[[], Any], model: Optional[nn.Module], inputs: list[torch.Tensor],
+               states: Optional[list[torch.Tensor]] = None) -> Subject:
+    """Of a model on a card. What two modules share has both names: a head may be an embedding, too."""
+    if model is None:
+        return step, [], [], inputs, states or []
+    return (step, list(model.named_parameters(remove_duplicate=False)),
+            list(model.named_buffers(remove_duplicate=False)), inputs, states or [])
+
+
 def output_of(model: nn.Module, batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return model(**batch)
@@ -122,8 +131,7 @@ class Training:
             inputs = batch_on(batch, device, dtype)
             materialize(model, lambda: self.loss(model, inputs))
             step, states = self.step(model, inputs, notes)
-        return (step, list(model.named_parameters()), list(model.named_buffers()),
-                list(tensors_of(inputs)), states)
+        return subject_of(step, model, list(tensors_of(inputs)), states)
 
     def step(self, model: nn.Module, inputs: Any, notes: list[str]) -> Step:
         """Of a model and its inputs, which lie on a card."""

@@ -7,6 +7,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/set_native.h>
@@ -21,6 +22,7 @@
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/known.h"
 #include "headroom/sim/detail/unknown.h"
+#include "headroom/sim/watcher.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -152,6 +154,24 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
   return copy_from(from, to, false);
 }
 
+// As LibTorch makes it, but the operator has a name, and a watcher is told of it: the copy of lower
+// precision that autocast makes of a weight says which module runs. Copies of what is no leaf say
+// nothing of that.
+Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional<Layout> layout,
+               std::optional<Device> device, std::optional<bool> pinned, bool non_blocking,
+               std::optional<MemoryFormat> format) {
+  constexpr std::string_view kName = "aten::_to_copy";
+  std::optional<ExecutingScope> scope;
+  if (on_card(from) && executing.card == nullptr) {  // else from the host, or part of an operator
+    Card& card = card_at(from.device().index());
+    const c10::IValue argument = from;
+    if (card.watcher() != nullptr && from.is_leaf())
+      card.watcher()->on_operator({kName, &argument, 1});
+    scope.emplace(&card, executing.planning, kName);
+  }
+  return at::native::_to_copy(from, type, layout, device, pinned, non_blocking, format);
+}
+
 at::Scalar value_of(const Tensor& tensor) {
   check_lives(tensor);
   Card& card = card_at(tensor.device().index());
@@ -256,6 +276,7 @@ void register_kernels(torch::Library& aten) {
   aten.impl("empty_strided", &empty_strided);
   aten.impl("_efficientzerotensor", &memoryless_zeros);
   aten.impl("_copy_from", &copy_from);
+  aten.impl("_to_copy", &to_copy);
   pass_views_on_to_copies();
   aten.impl("_copy_from_and_resize", &copy_from_and_resize);
   aten.impl("_is_all_true", &holds_where_unknown);
