@@ -163,6 +163,7 @@ Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional
   constexpr std::string_view kName = "aten::_to_copy";
   std::optional<ExecutingScope> scope;
   if (on_card(from) && executing.card == nullptr) {  // else from the host, or part of an operator
+    check_lives(from);
     Card& card = card_at(from.device().index());
     const c10::IValue argument = from;
     if (card.watcher() != nullptr && from.is_leaf())
