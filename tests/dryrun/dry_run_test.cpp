@@ -112,28 +112,49 @@ TEST(DryRun, NamesModulesOfForwardAndBackward) {
   EXPECT_THAT(backward, testing::ElementsAre("first", "second"));
 }
 
-// Under autocast a product sees a copy of the weight. Once only modules whose weights it leaves
-// alone, norms and embeddings, had a name, and a head's logits were the last norm's.
+// Under autocast a product sees a copy of the weight, or of a view of it. Once only modules whose
+// weights it leaves alone, norms and embeddings, had a name, and a head's logits were the last
+// norm's.
 TEST(DryRun, NamesModulesUnderAutocast) {
   OnACard it;
   torch::optim::SGD optimizer(it.net->parameters(), 0.1);
-  const auto loss = [](NetImpl& net, const torch::Tensor& x) {
-    const libtorch::AutocastScope low(x.device().type(), torch::kBFloat16);
-    return loss_of(net, x);
-  };
-  const Report report = dry_run(*it.net, it.batch, loss, optimizer);
-  std::multiset<std::string> products, casts;
-  for (const trace::Event& event : report.trace->events) {
-    if (event.kind != trace::Kind::alloc || event.phase != Phase::forward) continue;
-    const std::string_view operation = report.trace->names.text(event.operation);
-    const std::string module(report.trace->names.text(event.module));
-    if (operation == "aten::addmm") products.insert(module);
-    if (operation == "aten::_to_copy" && !module.empty()) casts.insert(module);
+  for (const std::int64_t rank :
+       {2, 3}) {  // of three dimensions torch::nn::Linear turns its weight
+    const auto loss = [rank](NetImpl& net, const torch::Tensor& x) {
+      const libtorch::AutocastScope low(x.device().type(), torch::kBFloat16);
+      return loss_of(net, rank == 2 ? x : x.unsqueeze(0));
+    };
+    const Report report = dry_run(*it.net, it.batch, loss, optimizer);
+    std::vector<std::string> products;
+    std::multiset<std::string> casts;
+    for (const trace::Event& event : report.trace->events) {
+      if (event.kind != trace::Kind::alloc || event.phase != Phase::forward) continue;
+      const std::string_view operation = report.trace->names.text(event.operation);
+      const std::string module(report.trace->names.text(event.module));
+      if (operation == "aten::addmm" || operation == "aten::mm") products.push_back(module);
+      if (operation == "aten::_to_copy") casts.insert(module);
+    }
+    EXPECT_THAT(products, testing::ElementsAre("first", "second", "first", "second"));
+    EXPECT_GE(casts.count("first"), 2U);  // once in each of two steps
+    EXPECT_GE(casts.count("second"), 2U);
   }
-  // In each of two steps weight and bias are cast, and the batch at some time before its product.
-  EXPECT_THAT(products, testing::ElementsAre("first", "first", "second", "second"));
-  EXPECT_GE(casts.count("first"), 4U);
-  EXPECT_EQ(casts.count("second"), 4U);
+}
+
+// It began the forward pass of the next step, and the optimizer's states were activations.
+TEST(DryRun, TakesNoCopyOfALossForAForwardPass) {
+  OnACard it;
+  torch::optim::AdamW optimizer(it.net->parameters());
+  const Report report = dry_run(it.box.card(0), {.step =
+                                                     [&] {
+                                                       optimizer.zero_grad();
+                                                       const torch::Tensor loss =
+                                                           loss_of(*it.net, it.batch);
+                                                       loss.backward();
+                                                       (void)loss.to(torch::kDouble);
+                                                       optimizer.step();
+                                                     },
+                                                 .inputs = {it.batch}});
+  EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
 }
 
 // As language models tie them: the same weight embeds tokens and makes logits of states.

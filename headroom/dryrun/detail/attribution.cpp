@@ -27,6 +27,11 @@ struct OfThread {
 };
 thread_local OfThread of_thread;
 
+// A copy in another type, of neither a parameter nor an input.
+bool is_copy_of_result(const sim::OperatorCall& call) {
+  return call.name == "aten::_to_copy" && !call.arguments[0].toTensor().is_leaf();
+}
+
 std::uint64_t next_id() {
   static std::atomic<std::uint64_t> ids{0};
   return ++ids;
@@ -80,6 +85,8 @@ bool Attribution::on_operator(const sim::OperatorCall& call) {
     libtorch::for_each_tensor(call.arguments[i], [&](const at::Tensor& argument) {
       look_at(argument, is_embedding, modules, needs_gradient);
     });
+  // `loss.float()` after a backward pass begins no forward pass.
+  if (modules.empty() && !in_backward() && is_copy_of_result(call)) return false;
   if (of_thread.owner != id_) {  // the node of this operator is probably made already
     const std::uint64_t nodes = at::sequence_number::peek();
     of_thread = {id_, {}, nodes > 0 ? nodes - 1 : 0};

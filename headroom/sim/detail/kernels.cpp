@@ -155,8 +155,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 }
 
 // As LibTorch makes it, but the operator has a name, and a watcher is told of it: the copy of lower
-// precision that autocast makes of a weight says which module runs. Copies of what is no leaf say
-// nothing of that.
+// precision that autocast makes of a weight says which module runs.
 Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional<Layout> layout,
                std::optional<Device> device, std::optional<bool> pinned, bool non_blocking,
                std::optional<MemoryFormat> format) {
@@ -166,8 +165,7 @@ Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional
     check_lives(from);
     Card& card = card_at(from.device().index());
     const c10::IValue argument = from;
-    if (card.watcher() != nullptr && from.is_leaf())
-      card.watcher()->on_operator({kName, &argument, 1});
+    if (card.watcher() != nullptr) card.watcher()->on_operator({kName, &argument, 1});
     scope.emplace(&card, executing.planning, kName);
   }
   return at::native::_to_copy(from, type, layout, device, pinned, non_blocking, format);
