@@ -5,10 +5,8 @@ string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 file(WRITE "${OUTPUT}.new"
 "#include <string_view>
 namespace ${NAMESPACE} {
-namespace {
-constexpr unsigned char kContent[] = {${bytes}0};
-}
 std::string_view ${NAME}() {
+  static constexpr unsigned char kContent[] = {${bytes}0};
   return {reinterpret_cast<const char*>(kContent), sizeof kContent - 1};
 }
 }  // namespace ${NAMESPACE}

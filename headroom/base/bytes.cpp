@@ -12,13 +12,13 @@
 namespace headroom {
 namespace {
 
-struct Unit {
+struct SizeUnit {
   std::string_view name;
   double bytes;
 };
 
 constexpr double kKiB = 1024.0;
-constexpr std::array<Unit, 18> kUnits{{
+constexpr std::array<SizeUnit, 18> kSizeUnits{{
     {"", 1},
     {"b", 1},
     {"kb", 1e3},
@@ -55,7 +55,7 @@ Bytes parse_bytes(std::string_view text) {
 
   const std::size_t used = static_cast<std::size_t>(rest - trimmed.data());
   const std::string unit = lower(trim(trimmed.substr(used)));
-  for (const Unit& known : kUnits) {
+  for (const SizeUnit& known : kSizeUnits) {
     if (unit != known.name) continue;
     const double bytes = std::floor(number * known.bytes + 0.5);
     // 2^63 itself is not an int64; every smaller double is.

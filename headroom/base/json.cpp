@@ -22,4 +22,8 @@ std::string to_line(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+Bytes bytes_from(const Json& count) {
+  return Bytes{count.get<std::int64_t>()};
+}
+
 }  // namespace headroom

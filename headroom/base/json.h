@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "headroom/base/bytes.h"
+
 namespace headroom {
 
 using Json = nlohmann::ordered_json;
@@ -17,5 +19,8 @@ using Json = nlohmann::ordered_json;
 // One line, without a line break at its end. Bytes that are no UTF-8 (command lines may hold any)
 // become U+FFFD instead of an error.
 [[nodiscard]] std::string to_line(const Json& document);
+
+// A size, which documents hold as a count of bytes.
+[[nodiscard]] Bytes bytes_from(const Json& count);
 
 }  // namespace headroom

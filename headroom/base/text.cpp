@@ -52,6 +52,11 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return out;
 }
 
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](std::string_view start) { return text.starts_with(start); });
+}
+
 std::string_view beginning(std::string_view text, std::size_t bytes) {
   if (text.size() <= bytes) return text;
   const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };

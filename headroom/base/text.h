@@ -1,6 +1,7 @@
 // The few things done to text in more than one room.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@ namespace headroom {
 // "a,b,,c" at ',' gives a, b, "", c; an empty text gives one empty part.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view between);
+
+[[nodiscard]] bool starts_with_any(std::string_view text,
+                                   std::initializer_list<std::string_view> beginnings);
 
 // At most so many bytes of it, and no half of a UTF-8 character at the end.
 [[nodiscard]] std::string_view beginning(std::string_view text, std::size_t bytes);

@@ -11,11 +11,11 @@
 namespace headroom {
 namespace {
 
-struct Unit {
+struct TimeUnit {
   std::string_view name;
   double seconds;
 };
-constexpr std::array<Unit, 6> kUnits{
+constexpr std::array<TimeUnit, 6> kTimeUnits{
     {{"ms", 0.001}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400}}};
 
 // Longer than any wait that anybody means, short enough to add to any clock.
@@ -56,7 +56,7 @@ Seconds parse_duration(std::string_view text) {
     const std::string_view unit = rest.substr(0, rest.find_first_of("0123456789. "));
     rest = trim(rest.substr(unit.size()));
     double seconds = -1;
-    for (const Unit& known : kUnits)
+    for (const TimeUnit& known : kTimeUnits)
       if (unit == known.name) seconds = known.seconds;
     if (!number || seconds < 0) refuse();
     total += *number * seconds;

@@ -31,10 +31,6 @@ trace::Phase phase_named(const Json& json) {
   return enum_named<trace::Phase>(json.get<std::string>(), trace::kPhases);
 }
 
-Bytes bytes(const Json& json) {
-  return Bytes{json.get<std::int64_t>()};
-}
-
 Json refusal_json(const allocator::OutOfMemory& refusal) {
   return {{"asked_bytes", refusal.requested.count},     {"tried_bytes", refusal.tried.count},
           {"total_bytes", refusal.capacity.count},      {"free_bytes", refusal.free.count},
@@ -42,13 +38,13 @@ Json refusal_json(const allocator::OutOfMemory& refusal) {
 }
 
 allocator::OutOfMemory refusal_from(const Json& json) {
-  return {.requested = bytes(json.at("asked_bytes")),
-          .tried = bytes(json.at("tried_bytes")),
-          .capacity = bytes(json.at("total_bytes")),
-          .free = bytes(json.at("free_bytes")),
+  return {.requested = bytes_from(json.at("asked_bytes")),
+          .tried = bytes_from(json.at("tried_bytes")),
+          .capacity = bytes_from(json.at("total_bytes")),
+          .free = bytes_from(json.at("free_bytes")),
           .limit = {},
-          .allocated = bytes(json.at("allocated_bytes")),
-          .reserved = bytes(json.at("reserved_bytes")),
+          .allocated = bytes_from(json.at("allocated_bytes")),
+          .reserved = bytes_from(json.at("reserved_bytes")),
           .free_in_private_pools = {}};
 }
 
@@ -99,24 +95,24 @@ Json to_json(const Report& report) {
 Report report_from_json(const Json& json) try {
   Report report;
   const Json& peak = json.at("peak");
-  report.peak = {.allocated = bytes(peak.at("allocated_bytes")),
-                 .active = bytes(peak.at("active_bytes")),
-                 .requested = bytes(peak.at("requested_bytes")),
-                 .reserved = bytes(peak.at("reserved_bytes")),
-                 .process = bytes(peak.at("process_bytes")),
+  report.peak = {.allocated = bytes_from(peak.at("allocated_bytes")),
+                 .active = bytes_from(peak.at("active_bytes")),
+                 .requested = bytes_from(peak.at("requested_bytes")),
+                 .reserved = bytes_from(peak.at("reserved_bytes")),
+                 .process = bytes_from(peak.at("process_bytes")),
                  .phase = phase_named(peak.at("phase")),
                  .step = peak.at("step").get<std::uint32_t>()};
   for (const NamedPart& named : kParts)
-    report.at_peak.*named.part = bytes(json.at("at_peak").at(named.key));
+    report.at_peak.*named.part = bytes_from(json.at("at_peak").at(named.key));
   for (const Json& module : json.at("by_module"))
     report.by_module.push_back(
-        {module.at("name").get<std::string>(), bytes(module.at("peak_bytes"))});
+        {module.at("name").get<std::string>(), bytes_from(module.at("peak_bytes"))});
   for (const Json& step : json.at("per_step"))
     report.per_step.push_back({step.at("step").get<std::uint32_t>(),
-                               bytes(step.at("peak_allocated_bytes")),
-                               bytes(step.at("after_bytes"))});
+                               bytes_from(step.at("peak_allocated_bytes")),
+                               bytes_from(step.at("after_bytes"))});
   for (const Json& held : json.at("biggest"))
-    report.biggest.push_back({.bytes = bytes(held.at("bytes")),
+    report.biggest.push_back({.bytes = bytes_from(held.at("bytes")),
                               .category = enum_named<trace::Category>(
                                   held.at("category").get<std::string>(), trace::kCategories),
                               .phase = phase_named(held.at("phase")),

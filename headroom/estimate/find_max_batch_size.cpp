@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/json.h"
 #include "headroom/estimate/detail/kept_state.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/clear.h"
@@ -202,7 +203,7 @@ MaxBatch from_json(const Json& json) {
   for (const Json& probe : json.at("probes"))
     found.dry_probes.push_back({.size = probe.at(0).get<Size>(),
                                 .fits = probe.at(1).get<bool>(),
-                                .peak_reserved = Bytes{probe.at(2).get<std::int64_t>()}});
+                                .peak_reserved = bytes_from(probe.at(2))});
   return found;
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/estimate/training_step.h"
 #include "headroom/formula/can_run.h"
@@ -107,10 +108,9 @@ Largest found_from_json(const Json& json) {
                 .recommended = number_or_nothing(json.at("recommended_batch")),
                 .probes = {}};
   for (const Json& probe : json.at("probes"))
-    found.probes.push_back(
-        {.size = probe.at("batch").get<std::int64_t>(),
-         .fits = probe.at("fits").get<bool>(),
-         .peak_reserved = Bytes{probe.at("peak_reserved_bytes").get<std::int64_t>()}});
+    found.probes.push_back({.size = probe.at("batch").get<std::int64_t>(),
+                            .fits = probe.at("fits").get<bool>(),
+                            .peak_reserved = bytes_from(probe.at("peak_reserved_bytes"))});
   return found;
 }
 

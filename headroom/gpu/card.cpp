@@ -21,6 +21,11 @@ std::optional<Seconds> age(const Card& card, Clock::time_point now) {
   return std::max(Seconds(0), Seconds(now - *card.sampled));
 }
 
+bool is_fresh(const Card& card, Clock::time_point now) {
+  const auto old = age(card, now);
+  return old && *old <= kFreshFor;
+}
+
 std::optional<Bytes> usable_now(const Card& card) {
   if (!card.memory || card.stuck) return {};
   if (card.mig_enabled || card.closed || card.compute_mode == ComputeMode::prohibited)

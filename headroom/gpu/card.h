@@ -95,6 +95,7 @@ struct Card {
 
 // No decision rests on data older than this.
 inline constexpr Seconds kFreshFor{2.0};
+[[nodiscard]] bool is_fresh(const Card& card, Clock::time_point now);
 
 // What this process could be given on the card right now, or nothing if that is not known: what is
 // free, without what others have reserved and without the margin. A card that takes no further

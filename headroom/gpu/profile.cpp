@@ -37,7 +37,7 @@ std::vector<AttentionKernel> attention_from(const Json& json) {
   return kernels;
 }
 
-std::vector<DeviceProfile> load() {
+std::vector<DeviceProfile> load_profiles() {
   const Json file = parse_json(embedded::profiles_json(), "profiles.json");
   std::vector<DeviceProfile> profiles;
   for (const auto& [key, json] : file.at("profiles").items()) {
@@ -61,7 +61,7 @@ std::vector<DeviceProfile> load() {
 }  // namespace
 
 const std::vector<DeviceProfile>& profiles() {
-  static const auto& all = *new std::vector(load());  // cards point to theirs to the end
+  static const auto& all = *new std::vector(load_profiles());  // cards point to theirs to the end
   return all;
 }
 

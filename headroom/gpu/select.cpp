@@ -57,11 +57,6 @@ std::string staleness(const Machine& machine, Clock::time_point now) {
          whole_seconds(kFreshFor);
 }
 
-bool is_fresh(const Card& card, Clock::time_point now) {
-  const auto old = age(card, now);
-  return old && *old <= kFreshFor && !card.stuck;
-}
-
 bool could_ever_give(const Card& card, Bytes need) {
   if (!card.memory) return true;
   return need <= card.memory->total - card.memory->reserved.value_or(Bytes{0}) - card.margin;
@@ -83,11 +78,12 @@ std::string why_hopeless(int cards, int large_enough, int count) {
 }
 
 std::string names_of(const std::vector<Holder>& holders) {
-  constexpr std::size_t kMost = 3;
+  constexpr std::size_t kMostNamed = 3;
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < std::min(kMost, holders.size()); ++i)
+  for (std::size_t i = 0; i < std::min(kMostNamed, holders.size()); ++i)
     names.push_back(describe(holders[i].process));
-  if (holders.size() > kMost) names.push_back(std::to_string(holders.size() - kMost) + " more");
+  if (holders.size() > kMostNamed)
+    names.push_back(std::to_string(holders.size() - kMostNamed) + " more");
   return join(names, ", ");
 }
 
@@ -146,7 +142,7 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
     any_card = true;
     ++cards;
     if (could_ever_give(card, request.need)) ++large_enough;
-    if (!is_fresh(card, now)) {
+    if (!is_fresh(card, now) || card.stuck) {
       silent_cards.push_back(label(card));
       continue;
     }

@@ -206,7 +206,7 @@ std::vector<BoxShare> read_shares(const SimulatedBox& box) {
       shares.push_back(
           {.process = {share.at("pid").get<pid_t>(), share.at("start_ticks").get<long long>()},
            .card = share.at("card").get<int>(),
-           .used = Bytes{share.at("used_bytes").get<std::int64_t>()}});
+           .used = bytes_from(share.at("used_bytes"))});
     }
     return shares;
   } catch (const Json::exception& error) {

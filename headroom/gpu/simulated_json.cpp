@@ -13,8 +13,8 @@ Json to_json(const SimulatedCard& card) {
 
 SimulatedCard card_from_json(const Json& json) {
   return {.name = json.at("name").get<std::string>(),
-          .total = Bytes{json.at("total_bytes").get<std::int64_t>()},
-          .reserved = Bytes{json.at("reserved_bytes").get<std::int64_t>()},
+          .total = bytes_from(json.at("total_bytes")),
+          .reserved = bytes_from(json.at("reserved_bytes")),
           .profile = json.at("profile").get<std::string>()};
 }
 

@@ -9,11 +9,6 @@
 namespace headroom::lease {
 namespace {
 
-bool is_fresh(const gpu::Card& card, Clock::time_point now) {
-  const auto old = age(card, now);
-  return old && *old <= gpu::kFreshFor && !card.stuck;
-}
-
 bool holds_any(const Look& look, const Contents& now, const gpu::Uuid& card) {
   const auto has = [&](const Claim& lease) { return reserved_on(lease, card).count > 0; };
   return std::any_of(now.leases.begin(), now.leases.end(), has) ||
@@ -75,7 +70,7 @@ Rooms rooms_of(const Look& look, const Contents& now, Clock::time_point at) {
   const Seconds old{static_cast<double>(now.at_ns - look.before.at_ns) * 1e-9};
   if (old > kLookFreshFor || !now.riddles.empty()) return rooms;
   for (const gpu::Card& card : look.machine.cards) {
-    if (!is_fresh(card, at) || card.mig_enabled) continue;
+    if (!is_fresh(card, at) || card.stuck || card.mig_enabled) continue;
     if (const auto room = usable_now(charged(look, now, card))) rooms[card.uuid] = *room;
   }
   return rooms;

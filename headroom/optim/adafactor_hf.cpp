@@ -18,7 +18,7 @@ bool has_less_precision(const Tensor& x) {
   return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
 }
 
-Tensor root_mean_square(const Tensor& x) {
+Tensor rms(const Tensor& x) {
   return at::linalg_vector_norm(x, 2) / std::pow(static_cast<double>(x.numel()), 0.5);
 }
 
@@ -93,7 +93,7 @@ void AdafactorHf::update_one(Variables& now, const Tensor& parameter, State& sta
   now.parameter = parameter;
   if (has_less_precision(parameter)) now.parameter = now.parameter.to(at::kFloat);
   const double step = state["step"].add_(1).item<double>();
-  state["RMS"] = root_mean_square(now.parameter);
+  state["RMS"] = rms(now.parameter);
   now.rate = rate(state, step);
   const double keep = 1 - std::pow(step, options_.decay_rate);  // of the means so far
   now.update = now.gradient.pow(2) + options_.epsilon1;
@@ -127,7 +127,7 @@ Tensor AdafactorHf::rate(const State& state, double step) const {
 }
 
 void AdafactorHf::apply(Variables& now, State& state) const {
-  now.update.div_((root_mean_square(now.update) / options_.clip_threshold).clamp_(1.0));
+  now.update.div_((rms(now.update) / options_.clip_threshold).clamp_(1.0));
   now.update.mul_(now.rate);
   if (options_.beta1) {
     const Tensor& mean = state.at("exp_avg");

@@ -22,11 +22,11 @@ std::string_view name_of(Decay decay) {
   return decay == Decay::in_the_gradient ? "Adam" : "AdamW";
 }
 
-struct Lists {
+struct AdamLists {
   Tensors parameters, gradients, means, squares, largest_squares, steps;
 };
 
-Lists select(const Lists& all, const Indices& group) {
+AdamLists select(const AdamLists& all, const Indices& group) {
   return {detail::select(all.parameters, group),      detail::select(all.gradients, group),
           detail::select(all.means, group),           detail::select(all.squares, group),
           detail::select(all.largest_squares, group), detail::select(all.steps, group)};
@@ -43,10 +43,10 @@ class Adam : public Optimizer {
   void check(const Trained& trained) const override;
   [[nodiscard]] State make_state(const Tensor& parameter, const Tensor& gradient) const override;
   void update(Trained& trained, const GradientScale& scale) override;
-  void loop(const Lists& all) const;
-  void foreach (const Lists& all) const;
-  void update_means(const Lists& group) const;
-  void fused(const Lists& all, const GradientScale& scale) const;
+  void loop(const AdamLists& all) const;
+  void foreach (const AdamLists& all) const;
+  void update_means(const AdamLists& group) const;
+  void fused(const AdamLists& all, const GradientScale& scale) const;
 
   [[nodiscard]] double step_size(const Tensor& step) const {
     return options_.learning_rate / (1 - std::pow(options_.beta1, step.item<double>()));
@@ -65,12 +65,12 @@ void Adam::check(const Trained& trained) const {
 }
 
 void Adam::update(Trained& trained, const GradientScale& scale) {
-  const Lists all{trained.parameters,
-                  trained.gradients,
-                  kept(trained, "exp_avg"),
-                  kept(trained, "exp_avg_sq"),
-                  options_.amsgrad ? kept(trained, "max_exp_avg_sq") : Tensors(),
-                  kept(trained, "step")};
+  const AdamLists all{trained.parameters,
+                      trained.gradients,
+                      kept(trained, "exp_avg"),
+                      kept(trained, "exp_avg_sq"),
+                      options_.amsgrad ? kept(trained, "max_exp_avg_sq") : Tensors(),
+                      kept(trained, "step")};
   switch (form()) {
     case OptimizerForm::loop:
       return loop(all);
@@ -94,7 +94,7 @@ State Adam::make_state(const Tensor& parameter, const Tensor&) const {
   return state;
 }
 
-void Adam::loop(const Lists& all) const {
+void Adam::loop(const AdamLists& all) const {
   Tensor gradient, divisor;  // as Python's variables, alive until the next parameter's replace them
   for (std::size_t i = 0; i < all.parameters.size(); ++i) {
     const Tensor& parameter = all.parameters[i];
@@ -118,7 +118,7 @@ void Adam::loop(const Lists& all) const {
 }
 
 // What the decay makes of the gradients is gone after it.
-void Adam::update_means(const Lists& group) const {
+void Adam::update_means(const AdamLists& group) const {
   Tensors gradients = group.gradients;
   if (options_.weight_decay != 0 && decay_ == Decay::of_the_parameter)
     at::_foreach_mul_(group.parameters, 1 - options_.learning_rate * options_.weight_decay);
@@ -129,10 +129,10 @@ void Adam::update_means(const Lists& group) const {
   at::_foreach_addcmul_(group.squares, gradients, gradients, 1 - options_.beta2);
 }
 
-void Adam::foreach (const Lists& all) const {
+void Adam::foreach (const AdamLists& all) const {
   Tensors divisors;  // as Python's variable, a group's live until the next one's replace them
   for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
-    const Lists group = select(all, indices);
+    const AdamLists group = select(all, indices);
     if (group.steps[0].is_cpu())
       at::_foreach_add_(group.steps, at::ones({}, at::kFloat), 1);
     else
@@ -151,9 +151,9 @@ void Adam::foreach (const Lists& all) const {
   }
 }
 
-void Adam::fused(const Lists& all, const GradientScale& scale) const {
+void Adam::fused(const AdamLists& all, const GradientScale& scale) const {
   for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
-    const Lists group = select(all, indices);
+    const AdamLists group = select(all, indices);
     const c10::Device device = group.parameters[0].device();
     const auto factor = detail::on(device, scale.scale);
     const auto not_finite = detail::on(device, scale.not_finite);

@@ -33,13 +33,13 @@ long long unix_ms(WallTime time) {
 }
 
 std::string text_of(const DetachedJob& job) {
-  return to_line({{"schema", 1},
-                  {"id", job.id},
-                  {"pid", job.supervisor.pid},
-                  {"start_ticks", job.supervisor.start_ticks},
-                  {"command", job.command},
-                  {"started_unix_ms", unix_ms(job.started)},
-                  {"exit_code", job.exit_code ? Json(*job.exit_code) : Json()}}) +
+  return headroom::to_line({{"schema", 1},
+                            {"id", job.id},
+                            {"pid", job.supervisor.pid},
+                            {"start_ticks", job.supervisor.start_ticks},
+                            {"command", job.command},
+                            {"started_unix_ms", unix_ms(job.started)},
+                            {"exit_code", job.exit_code ? Json(*job.exit_code) : Json()}}) +
          "\n";
 }
 

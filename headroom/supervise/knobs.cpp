@@ -28,7 +28,7 @@ const char* word_of(Quantity quantity) {
 }
 
 // What a map names, as it was found.
-struct Place {
+struct Knob {
   Mapping mapping;
   std::optional<long long> first;  // nothing: it is nowhere given
   std::vector<Edit> edits;         // of the command
@@ -69,18 +69,18 @@ std::string fingerprint(const std::string& text) {
 
 struct Knobs::State {
   std::vector<std::string> command;
-  std::vector<Place> places;
+  std::vector<Knob> places;
   std::map<std::filesystem::path, std::string> files;
   std::vector<std::string> assumptions;
 
-  [[nodiscard]] const Place* first_of(Quantity quantity) const {
-    const auto place = std::find_if(places.begin(), places.end(), [&](const Place& candidate) {
+  [[nodiscard]] const Knob* first_of(Quantity quantity) const {
+    const auto place = std::find_if(places.begin(), places.end(), [&](const Knob& candidate) {
       return candidate.mapping.quantity == quantity;
     });
     return place == places.end() ? nullptr : &*place;
   }
   [[nodiscard]] std::optional<long long> value(Quantity quantity) const {
-    const Place* place = first_of(quantity);
+    const Knob* place = first_of(quantity);
     if (place == nullptr) return {};
     return place->first.value_or(1);
   }
@@ -88,13 +88,13 @@ struct Knobs::State {
   // ---- Looking ----
 
   void add(const Mapping& mapping) {
-    for (const Place& other : places) {
+    for (const Knob& other : places) {
       if (other.mapping.place() != mapping.place()) continue;
       if (other.mapping.quantity == mapping.quantity) return;
       throw UsageError(
           expectation("--map", mapping.place() + " to be one of batch, accumulation", "both", ""));
     }
-    Place place{.mapping = mapping, .first = {}, .edits = {}, .file = {}, .slot = {}};
+    Knob place{.mapping = mapping, .first = {}, .edits = {}, .file = {}, .slot = {}};
     if (mapping.form == Form::file)
       look_in_file(place);
     else
@@ -102,7 +102,7 @@ struct Knobs::State {
     places.push_back(std::move(place));
   }
 
-  void look_in_file(Place& place) {
+  void look_in_file(Knob& place) {
     const Mapping& mapping = place.mapping;
     place.file = real_path(mapping.file);
     if (!files.contains(place.file)) files[place.file] = read_input(place.file);
@@ -112,7 +112,7 @@ struct Knobs::State {
     if (place.slot.value) place.first = checked_value(mapping, std::to_string(*place.slot.value));
   }
 
-  void look_in_command(Place& place) {
+  void look_in_command(Knob& place) {
     const Mapping& mapping = place.mapping;
     const auto found = detail::values_in(command, mapping);
     for (const detail::CommandValue& value : found) {
@@ -129,7 +129,7 @@ struct Knobs::State {
     if (found.empty() && mapping.form == Form::variable) look_in_environment(place);
   }
 
-  void look_in_environment(Place& place) const {
+  void look_in_environment(Knob& place) const {
     const auto set = environment(place.mapping.name.c_str());
     if (set && !set->empty()) place.first = checked_value(place.mapping, *set);
   }
@@ -146,15 +146,15 @@ struct Knobs::State {
   // ---- What was not found ----
 
   void settle() {
-    for (Place& place : places) {
+    for (Knob& place : places) {
       if (place.first) continue;
       if (place.mapping.quantity == Quantity::batch) refuse_missing(place.mapping);
       make_room(place);
       assumptions.push_back(place.mapping.place() +
                             " is nowhere given: 1 is taken, and it is added when it has to change");
     }
-    for (const Place& place : places) {
-      const Place& first = *first_of(place.mapping.quantity);
+    for (const Knob& place : places) {
+      const Knob& first = *first_of(place.mapping.quantity);
       agree(first.mapping, first.first.value_or(1), place.mapping, place.first.value_or(1));
     }
     refuse_halves();
@@ -162,7 +162,7 @@ struct Knobs::State {
 
   [[nodiscard]] std::set<std::size_t> programs_given(Quantity quantity) const {
     std::set<std::size_t> all;
-    for (const Place& place : places)
+    for (const Knob& place : places)
       if (place.mapping.quantity == quantity)
         all.insert(place.programs.begin(), place.programs.end());
     return all;
@@ -194,9 +194,9 @@ struct Knobs::State {
   }
 
   // Beside the batch, where the same program gets it, else at the end.
-  void make_room(Place& place) const {
+  void make_room(Knob& place) const {
     if (place.mapping.form == Form::variable || place.mapping.form == Form::file) return;
-    const Place* batch = first_of(Quantity::batch);
+    const Knob* batch = first_of(Quantity::batch);
     const Mapping* beside = batch == nullptr ? nullptr : &batch->mapping;
     place.edits = {detail::room_for(command, place.mapping, beside)};
   }
@@ -207,7 +207,7 @@ struct Knobs::State {
     Changed out{.command = command, .environment = {}, .files = {}};
     std::vector<Edit> edits;
     std::map<std::filesystem::path, std::vector<Edit>> in_files;
-    for (const Place& place : places) {
+    for (const Knob& place : places) {
       const std::string& value = values.at(place.mapping.quantity);
       if (value == std::to_string(place.first.value_or(1))) continue;
       for (const Edit& edit : place.edits) edits.push_back(edit.put(value));
@@ -259,14 +259,14 @@ std::optional<long long> Knobs::value(Quantity quantity) const {
 
 std::string Knobs::name(Quantity quantity) const {
   std::vector<std::string> names;
-  for (const Place& place : state_->places) {
+  for (const Knob& place : state_->places) {
     if (place.mapping.quantity == quantity) names.push_back(place.mapping.place());
   }
   return join(names, " and ");
 }
 
 std::string Knobs::setting(Quantity quantity, long long value) const {
-  const Place* first = state_->first_of(quantity);
+  const Knob* first = state_->first_of(quantity);
   const bool is_flag = first != nullptr && first->mapping.form == Form::flag;
   return name(quantity) + (is_flag ? " " : "=") + std::to_string(value);
 }
@@ -294,7 +294,7 @@ Changed Knobs::with(long long batch, long long accumulation) const {
 
 std::vector<std::string> Knobs::with_arguments(const std::vector<std::string>& command,
                                                const std::vector<std::string>& arguments) const {
-  const Place* batch = state_->first_of(Quantity::batch);
+  const Knob* batch = state_->first_of(Quantity::batch);
   const bool in_command = batch != nullptr && batch->mapping.form != Form::file;
   return detail::with_arguments(command, arguments, in_command ? &batch->mapping : nullptr);
 }

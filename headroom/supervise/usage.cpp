@@ -13,11 +13,6 @@ Bytes used_by(const gpu::Card& card, const std::set<pid_t>& job) {
   return used;
 }
 
-bool is_fresh(const gpu::Card& card, Clock::time_point now) {
-  const auto old = gpu::age(card, now);
-  return old && *old <= gpu::kFreshFor;
-}
-
 // Nothing is known of a card that does not tell: it may be at work.
 bool is_busy(const gpu::Card& card) {
   return !card.utilization || *card.utilization > 0;

@@ -103,7 +103,7 @@ void FileReader::read_about(std::string_view text) {
     about_.times_are_known = json.value("times_are_known", false);
     if (const auto capacity = json.find("capacity_bytes");
         capacity != json.end() && !capacity->is_null())
-      about_.capacity = Bytes{capacity->get<std::int64_t>()};
+      about_.capacity = bytes_from(*capacity);
   } catch (const Json::exception&) {
     fault("a head with values of the right types", detail::shown(text));
   }

@@ -24,7 +24,7 @@ std::string complaint(const UsageError& error, const CachingAllocator& card) {
 }
 
 // Small enough to stay in the processor's cache while it is decoded and played.
-constexpr std::size_t kBatch = 16384;
+constexpr std::size_t kOperationsAtATime = 16384;
 
 allocator::CardOptions card_options(const CardSetup& setup, const About& about, bool is_history) {
   allocator::CardOptions options;
@@ -155,7 +155,7 @@ Replay replay(Reader& trace, const ReplayOptions& options) {
 Replay replay(Reader& trace, Operations& operations, const ReplayOptions& options) {
   CardPlayer player(options.setup, trace.about(), operations, options.operations.name);
   player.card().observe(options.follower);
-  for (Batch batch; !options.cancel.stop_requested() && operations.next(batch, kBatch);
+  for (Batch batch; !options.cancel.stop_requested() && operations.next(batch, kOperationsAtATime);
        batch.clear()) {
     player.play(batch, options.follower);
     if (options.progress) options.progress(trace);

@@ -17,7 +17,7 @@ namespace {
 using allocator::kUnlimited;
 
 // Some 5 ms of playing: starting a thread for each card and batch (20 us) does not count beside it.
-constexpr std::size_t kBatch = 65536;
+constexpr std::size_t kOperationsInABatch = 65536;
 // A saving below this share of the reserved memory is no reason to change anything.
 constexpr double kWorthwhile = 0.01;
 constexpr int kChecksAbove = 8;
@@ -68,7 +68,7 @@ WhatIf what_if(Reader& trace, const std::vector<CardSetup>& setups, const Replay
   std::vector<CardPlayer> cards;
   for (const CardSetup& setup : setups)
     cards.emplace_back(setup, trace.about(), operations, options.operations.name);
-  for (Batch batch; !options.cancel.stop_requested() && operations.next(batch, kBatch);
+  for (Batch batch; !options.cancel.stop_requested() && operations.next(batch, kOperationsInABatch);
        batch.clear()) {
     play_all(cards, batch);
     if (options.progress) options.progress(trace);
@@ -139,7 +139,7 @@ std::string verdict(const CardReplay& base, const CardReplay& other) {
 
 LoadedTrace::LoadedTrace(Reader& trace, Operations& operations, const ReplayOptions& options)
     : about_(trace.about()), operations_(operations), options_(options) {
-  for (Batch batch; !is_cancelled() && operations.next(batch, kBatch); batch.clear()) {
+  for (Batch batch; !is_cancelled() && operations.next(batch, kOperationsInABatch); batch.clear()) {
     batches_.push_back(batch);
     if (options_.progress) options_.progress(trace);
   }

@@ -56,8 +56,7 @@ std::string csv_rows(const gpu::Machine& machine, WallTime when, bool processes,
                      Clock::time_point now) {
   std::string rows;
   for (const gpu::Card& card : machine.cards) {
-    const auto old = age(card, now);
-    const bool fresh = old && *old <= gpu::kFreshFor;
+    const bool fresh = is_fresh(card, now);
     const std::string fields = card_fields(card, when, fresh);
     if (!processes) {
       rows += fields + "\n";

@@ -28,11 +28,6 @@ Json memory_or_null(const gpu::Card& card, Bytes gpu::CardMemory::*part) {
   return card.memory ? Json(((*card.memory).*part).count) : Json();
 }
 
-bool is_fresh(const gpu::Card& card, Clock::time_point now) {
-  const auto old = age(card, now);
-  return old && *old <= gpu::kFreshFor;
-}
-
 Json card_json(const gpu::Card& card, Clock::time_point now) {
   Json json{{"index", card.index}, {"uuid", to_string(card.uuid)}, {"name", card.name}};
   json["pci"] = card.pci.empty() ? Json() : Json(card.pci);

@@ -75,11 +75,6 @@ std::string heading(const char* name, const char* help) {
   return std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " gauge\n";
 }
 
-bool is_fresh(const gpu::Card& card, Clock::time_point now) {
-  const auto old = age(card, now);
-  return old && *old <= gpu::kFreshFor;
-}
-
 using ByUser = std::map<std::string, Bytes>;
 
 ByUser reserved_by_user(const gpu::Card& card, const lease::Contents& contents) {

@@ -18,8 +18,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr std::int64_t kGiB = 1 << 30;
-
 #define NEEDS_OUR_PIDS() \
   if (!pids_are_ours()) GTEST_SKIP() << "process numbers of the driver are not ours here"
 

@@ -17,8 +17,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr std::int64_t kMiB = 1 << 20, kGiB = 1 << 30;
-
 // The contract's keys of `gpus --json`.
 constexpr const char* kCardKeys[] = {"index",        "uuid",        "name",           "pci",
                                      "total_bytes",  "used_bytes",  "reserved_bytes", "free_bytes",

@@ -21,6 +21,8 @@
 
 namespace headroom::testing {
 
+inline constexpr std::int64_t kMiB = 1 << 20, kGiB = 1 << 30;
+
 struct Outcome {
   int exit_code = -1;  // 128 + signal when a signal ended it
   std::string out, err;

@@ -17,7 +17,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr std::int64_t kGiB = 1 << 30;
 constexpr std::int64_t kMargin = lease::kMargin.count;
 
 Json used(const std::string& total, const std::string& amount, int load = 0) {

@@ -8,10 +8,10 @@
 namespace headroom::coverage {
 namespace {
 
-using testing::Contains;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 Names covered() {
   Names names;

@@ -12,7 +12,7 @@ namespace headroom {
 namespace {
 
 using libtorch::CudaFunctions;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(NoCuda, AnswersEveryQuestionOfTheTable) {
   const CudaFunctions& none = no_cuda::functions();

@@ -8,10 +8,10 @@ namespace headroom::dryrun {
 namespace {
 
 using namespace headroom::literals;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 Report of_a_peak() {
   Report report;

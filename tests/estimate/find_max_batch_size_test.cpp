@@ -15,9 +15,9 @@ namespace headroom::estimate {
 namespace {
 
 using namespace literals;
-using testing::Each;
-using testing::Field;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::HasSubstr;
 using torch::Tensor;
 namespace nn = torch::nn;
 

@@ -8,6 +8,7 @@
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/training_step.h"
 #include "headroom/gpu/profile.h"
+#include "tests/estimate/card_of.h"
 #include "tests/estimate/small_models.h"
 
 namespace headroom::estimate {
@@ -15,12 +16,8 @@ namespace {
 
 using namespace literals;
 using formula::Settings;
-using testing::Field;
-using testing::HasSubstr;
-
-gpu::SimulatedCard card_of(Bytes total) {
-  return {.name = "a card", .total = total, .reserved = {}, .profile = {}};
-}
+using ::testing::Field;
+using ::testing::HasSubstr;
 
 Settings short_rows() {
   Settings settings;

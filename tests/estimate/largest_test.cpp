@@ -8,19 +8,16 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/on.h"
+#include "tests/estimate/card_of.h"
 
 namespace headroom::estimate {
 namespace {
 
 using namespace literals;
-using testing::Each;
-using testing::ElementsAre;
-using testing::Field;
-using testing::SizeIs;
-
-gpu::SimulatedCard card_of(Bytes total) {
-  return {.name = "a card", .total = total, .reserved = {}, .profile = {}};
-}
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::SizeIs;
 
 // A step that takes so many bytes at once, beside what stays.
 std::function<MakeSubject(std::int64_t)> steps_of(

@@ -17,7 +17,7 @@ namespace nn = torch::nn;
 nn::Linear wide_net() {
   return nn::Linear(nn::LinearOptions(8192, 8192).bias(false));
 }
-Tensor rows_of(std::int64_t rows) {
+Tensor wide_rows(std::int64_t rows) {
   return torch::ones({rows * 256, 8192});
 }
 
@@ -25,7 +25,7 @@ TEST(EstimateMemory, OfAModuleOfOnesOwnIsCountedByHand) {
   nn::Linear net = wide_net();
   const torch::optim::SGD sgd(net->parameters(), 0.1);
   const auto report =
-      estimate_memory(*net, rows_of, 4, dryrun::card_for("2GiB"), {.optimizer = &sgd});
+      estimate_memory(*net, wide_rows, 4, dryrun::card_for("2GiB"), {.optimizer = &sgd});
   EXPECT_TRUE(report.fits());
   EXPECT_EQ(report.at_peak.parameters, 256_MiB);
   EXPECT_EQ(report.at_peak.inputs, 32_MiB);
@@ -40,10 +40,10 @@ TEST(EstimateMemory, OfAModuleOfOnesOwnIsCountedByHand) {
 TEST(EstimateMemory, AgreesWithTheLargestBatch) {
   nn::Linear net = wide_net();
   const gpu::SimulatedCard card = dryrun::card_for("3GiB");
-  const auto largest = find_max_batch_size(*net, rows_of, card, 1, 999).size;
+  const auto largest = find_max_batch_size(*net, wide_rows, card, 1, 999).size;
   ASSERT_TRUE(largest);
-  EXPECT_TRUE(estimate_memory(*net, rows_of, *largest, card).fits());
-  const auto next = estimate_memory(*net, rows_of, *largest + 1, card);
+  EXPECT_TRUE(estimate_memory(*net, wide_rows, *largest, card).fits());
+  const auto next = estimate_memory(*net, wide_rows, *largest + 1, card);
   EXPECT_FALSE(next.fits());
   EXPECT_GT(next.peak.reserved, card.total - card.reserved);  // what it would need
   EXPECT_EQ(next.at_peak.optimizer, 512_MiB);                 // an AdamW, as nothing is said
@@ -83,15 +83,15 @@ struct PlainNetImpl : nn::Module {
 TORCH_MODULE(PlainNet);
 
 TEST(EstimateMemory, TakesAFunctionThatMakesTheModelInEachOfItsForms) {
-  const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
+  const auto wide_rows = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
   const auto card = dryrun::card_for("1GiB");
-  const auto by_value = estimate_memory([] { return PlainNetImpl(); }, rows_of, 64, card);
+  const auto by_value = estimate_memory([] { return PlainNetImpl(); }, wide_rows, 64, card);
   // The weight, its gradient and two of the optimizer's; the batch and the output.
   EXPECT_GT(by_value.peak.allocated, 16_MiB);
   EXPECT_EQ(by_value.at_peak.parameters, 4_MiB + 4_KiB);
-  const auto as_holder = estimate_memory([] { return PlainNet(); }, rows_of, 64, card);
+  const auto as_holder = estimate_memory([] { return PlainNet(); }, wide_rows, 64, card);
   const auto shared =
-      estimate_memory([] { return std::make_shared<PlainNetImpl>(); }, rows_of, 64, card);
+      estimate_memory([] { return std::make_shared<PlainNetImpl>(); }, wide_rows, 64, card);
   EXPECT_EQ(as_holder.peak.allocated, by_value.peak.allocated);
   EXPECT_EQ(shared.peak.allocated, by_value.peak.allocated);
 }
@@ -118,17 +118,17 @@ TEST(EstimateMemory, OfAModelThatReadsItsOwnValuesMakesItOnTheHost) {
 TEST(EstimateMemory, RefusesAFunctionThatMakesNoModel) {
   const auto card = dryrun::card_for("1GiB");
   const auto make = [] { return std::shared_ptr<PlainNetImpl>(); };
-  EXPECT_THROW((void)estimate_memory(make, rows_of, 1, card), UsageError);
-  EXPECT_THROW((void)find_max_batch_size(make, rows_of, card, 1, 2), UsageError);
+  EXPECT_THROW((void)estimate_memory(make, wide_rows, 1, card), UsageError);
+  EXPECT_THROW((void)find_max_batch_size(make, wide_rows, card, 1, 2), UsageError);
 }
 
 // LibTorch's text names torch::nn::Cloneable alone.
 TEST(EstimateMemory, OfAClassWithoutCloneNamesTheFunction) {
   PlainNet net;
   const auto card = dryrun::card_for("1GiB");
-  EXPECT_THAT([&] { (void)estimate_memory(*net, rows_of, 1, card); },
+  EXPECT_THAT([&] { (void)estimate_memory(*net, wide_rows, 1, card); },
               testing::ThrowsMessage<UsageError>(testing::HasSubstr("[] { return Net(); }")));
-  EXPECT_THAT([&] { (void)find_max_batch_size(*net, rows_of, card, 1, 2); },
+  EXPECT_THAT([&] { (void)find_max_batch_size(*net, wide_rows, card, 1, 2); },
               testing::ThrowsMessage<UsageError>(testing::HasSubstr("[] { return Net(); }")));
 }
 
@@ -137,34 +137,35 @@ TEST(EstimateMemory, CountsStateThatIsThereBeforeTheFirstStep) {
   nn::Linear net = wide_net();
   const torch::optim::Adagrad adagrad(net->parameters());
   const auto report =
-      estimate_memory(*net, rows_of, 4, dryrun::card_for("2GiB"), {.optimizer = &adagrad});
+      estimate_memory(*net, wide_rows, 4, dryrun::card_for("2GiB"), {.optimizer = &adagrad});
   EXPECT_EQ(report.at_peak.optimizer, 256_MiB);
   EXPECT_EQ(report.at_peak.inputs, 32_MiB);
 }
 
 TEST(FindMaxBatchSize, TakesAFunctionThatMakesTheModel) {
-  const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
+  const auto wide_rows = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
   const auto card = dryrun::card_for("64MiB");
-  const MaxBatch found = find_max_batch_size([] { return PlainNet(); }, rows_of, card, 1, 100'000);
+  const MaxBatch found =
+      find_max_batch_size([] { return PlainNet(); }, wide_rows, card, 1, 100'000);
   ASSERT_TRUE(found.size);
-  EXPECT_TRUE(estimate_memory([] { return PlainNet(); }, rows_of, *found.size, card).fits());
-  EXPECT_FALSE(estimate_memory([] { return PlainNet(); }, rows_of, *found.size + 1, card).fits());
+  EXPECT_TRUE(estimate_memory([] { return PlainNet(); }, wide_rows, *found.size, card).fits());
+  EXPECT_FALSE(estimate_memory([] { return PlainNet(); }, wide_rows, *found.size + 1, card).fits());
 }
 
 // Once the refusal was `[simulate]`'s, which the caller had not called.
 TEST(EstimateMemory, NamesItselfWhereASimulationLives) {
   const sim::Simulation box = sim::simulate("1GiB");
-  const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
+  const auto wide_rows = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
   const auto card = dryrun::card_for("1GiB");
-  EXPECT_THAT([&] { (void)estimate_memory([] { return PlainNet(); }, rows_of, 1, card); },
+  EXPECT_THAT([&] { (void)estimate_memory([] { return PlainNet(); }, wide_rows, 1, card); },
               testing::ThrowsMessage<UsageError>(testing::StartsWith("[estimate_memory]")));
-  EXPECT_THAT([&] { (void)find_max_batch_size([] { return PlainNet(); }, rows_of, card, 1, 2); },
+  EXPECT_THAT([&] { (void)find_max_batch_size([] { return PlainNet(); }, wide_rows, card, 1, 2); },
               testing::ThrowsMessage<UsageError>(testing::StartsWith("[find_max_batch_size]")));
 }
 
 TEST(EstimateMemory, RefusesABatchWithoutRows) {
   nn::Linear net = wide_net();
-  EXPECT_THROW((void)estimate_memory(*net, rows_of, 0, dryrun::card_for("2GiB")), UsageError);
+  EXPECT_THROW((void)estimate_memory(*net, wide_rows, 0, dryrun::card_for("2GiB")), UsageError);
 }
 
 }  // namespace

@@ -10,22 +10,22 @@
 namespace headroom::formula {
 namespace {
 
-ModelConfig config_of(const char* name) {
+ModelConfig known_config(const char* name) {
   return model_named(name).config;
 }
 
 TEST(SequenceLength, IsTheUsualOrTheModelsMost) {
-  EXPECT_EQ(sequence_length(config_of("llama-3.1-8b"), {}), 512);
-  EXPECT_EQ(sequence_length(config_of("t5-small"), {}), 512);
+  EXPECT_EQ(sequence_length(known_config("llama-3.1-8b"), {}), 512);
+  EXPECT_EQ(sequence_length(known_config("t5-small"), {}), 512);
   const Json small{{"model_type", "gpt2"}, {"n_positions", 64}};
   EXPECT_EQ(sequence_length(ModelConfig(small, "small"), {}), 64);
   Settings said;
   said.seq = 77;
-  EXPECT_EQ(sequence_length(config_of("gpt2"), said), 77);
+  EXPECT_EQ(sequence_length(known_config("gpt2"), said), 77);
 }
 
 TEST(ImageSide, IsWhatWasSaidOrTheConfigurationsOrTheUsual) {
-  EXPECT_EQ(image_side(config_of("resnet18"), {}), 224) << "its configuration has none";
+  EXPECT_EQ(image_side(known_config("resnet18"), {}), 224) << "its configuration has none";
   const Json small{{"model_type", "vit"}, {"image_size", 96}};
   EXPECT_EQ(image_side(ModelConfig(small, "small"), {}), 96);
   Settings said;
@@ -43,7 +43,7 @@ TEST(CheckImage, RefusesWhatTheStagesOfAConvnextMakeNothingOf) {
   Settings said;
   said.image = 16;
   EXPECT_THROW(check_image(config(224), said), UsageError);
-  EXPECT_NO_THROW(check_image(config_of("resnet50"), said)) << "pads what is small";
+  EXPECT_NO_THROW(check_image(known_config("resnet50"), said)) << "pads what is small";
 }
 
 // An image model was shown with as many tokens as had been said.
@@ -53,7 +53,7 @@ TEST(SettleSizes, LeavesThoseThatATaskHas) {
   const auto settled = [&](const char* model, Task task) {
     Settings settings = said;
     settings.task = task;
-    settle_sizes(config_of(model), settings);
+    settle_sizes(known_config(model), settings);
     return settings;
   };
   const Settings images = settled("vit-base", Task::image_classification),
@@ -71,18 +71,18 @@ TEST(SettleSizes, LeavesThoseThatATaskHas) {
 }
 
 TEST(LongestSequence, LeavesOutWhatRobertaCountsForPadding) {
-  EXPECT_EQ(longest_sequence(config_of("roberta-base")), 512);
-  EXPECT_EQ(longest_sequence(config_of("bert-base")), 512);
-  EXPECT_EQ(longest_sequence(config_of("t5-small")), std::nullopt);
+  EXPECT_EQ(longest_sequence(known_config("roberta-base")), 512);
+  EXPECT_EQ(longest_sequence(known_config("bert-base")), 512);
+  EXPECT_EQ(longest_sequence(known_config("t5-small")), std::nullopt);
 }
 
 TEST(CheckSequence, EndsWhereLearnedPositionsEnd) {
-  EXPECT_NO_THROW(check_sequence(config_of("gpt2"), 1024));
-  EXPECT_THROW(check_sequence(config_of("gpt2"), 1025), UsageError);
-  EXPECT_THROW(check_sequence(config_of("roberta-base"), 513), UsageError);
-  EXPECT_NO_THROW(check_sequence(config_of("tinyllama-1.1b"), 4096))
+  EXPECT_NO_THROW(check_sequence(known_config("gpt2"), 1024));
+  EXPECT_THROW(check_sequence(known_config("gpt2"), 1025), UsageError);
+  EXPECT_THROW(check_sequence(known_config("roberta-base"), 513), UsageError);
+  EXPECT_NO_THROW(check_sequence(known_config("tinyllama-1.1b"), 4096))
       << "its positions are computed";
-  EXPECT_THROW(check_sequence(config_of("tinyllama-1.1b"), 0), UsageError);
+  EXPECT_THROW(check_sequence(known_config("tinyllama-1.1b"), 0), UsageError);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace headroom::formula {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string refusal(const char* json) {
   try {

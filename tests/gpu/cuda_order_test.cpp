@@ -8,6 +8,7 @@
 
 #include "tests/gpu/fixtures/cards.h"
 #include "tests/gpu/fixtures/surroundings.h"
+#include "tests/support/contains.h"
 
 namespace headroom::gpu {
 namespace {
@@ -17,10 +18,6 @@ using namespace fixtures;
 using Positions = std::vector<std::size_t>;
 using Value = std::optional<std::string>;
 using Texts = std::vector<std::string>;
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 Positions seen(const Machine& machine, const Value& order, const Value& visible) {
   return cuda_view(machine, {.device_order = order, .visible_devices = visible}).cards;

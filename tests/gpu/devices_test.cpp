@@ -8,6 +8,7 @@
 #include "headroom/gpu/catalogue.h"
 #include "tests/gpu/fixtures/cards.h"
 #include "tests/gpu/fixtures/surroundings.h"
+#include "tests/support/contains.h"
 
 namespace headroom::gpu {
 namespace {
@@ -28,10 +29,6 @@ std::string refusal_of(Call&& call) {
 
 std::string refused(std::string_view text) {
   return refusal_of([&] { return parse_devices(text); });
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(ParseDevices, TakesTheWordsInAnyCase) {

@@ -7,6 +7,7 @@
 
 #include "tests/gpu/fixtures/cards.h"
 #include "tests/gpu/fixtures/processes.h"
+#include "tests/support/contains.h"
 
 namespace headroom::gpu {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 using namespace fixtures;
 
 constexpr uid_t kNobody = 65534;
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 // As a source describes it.
 GpuProcess listed(const ProcessTable& table, pid_t pid, Bytes used = 1_GiB) {

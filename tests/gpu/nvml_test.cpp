@@ -10,6 +10,7 @@
 #include "tests/gpu/fixtures/cards.h"
 #include "tests/gpu/fixtures/fake_driver.h"
 #include "tests/gpu/fixtures/processes.h"
+#include "tests/support/contains.h"
 
 namespace headroom::gpu {
 namespace {
@@ -51,10 +52,6 @@ std::string entry(pid_t pid, const std::string& more) {
 
 Bytes sum(const CardMemory& memory) {
   return memory.used + memory.free + memory.reserved.value_or(0_B);
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 // ---- No driver ----

@@ -6,6 +6,7 @@
 
 #include "headroom/base/error.h"
 #include "tests/gpu/fixtures/cards.h"
+#include "tests/support/contains.h"
 
 namespace headroom::gpu {
 namespace {
@@ -16,10 +17,6 @@ std::vector<int> indices(const Selection& selection) {
   std::vector<int> picked;
   for (const auto& pick : selection.picked) picked.push_back(pick.card.index);
   return picked;
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 using Indices = std::vector<int>;

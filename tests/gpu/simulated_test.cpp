@@ -10,6 +10,7 @@
 #include "headroom/base/file.h"
 #include "headroom/gpu/catalogue.h"
 #include "tests/gpu/fixtures/processes.h"
+#include "tests/support/contains.h"
 
 namespace headroom::gpu {
 namespace {
@@ -24,10 +25,6 @@ std::string refusal_of(std::string_view spec) {
     return error.what();
   }
   return "accepted";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(ParseSimulated, TakesCountsSizesAndNamesOfCards) {

@@ -9,22 +9,15 @@
 #include "headroom/libtorch/on.h"
 #include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
+#include "tests/libtorch/computing.h"
 
 namespace headroom::libtorch {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using torch::Tensor;
 
-sim::Simulation computing(const char* spec) {
-  return sim::simulate(spec, {.mode = sim::Mode::compute});
-}
-
-std::int64_t allocated(const sim::Card& card) {
-  return card.statistics().allocated_bytes.all.current;
-}
-
-torch::nn::Sequential small_net() {
+torch::nn::Sequential net_of_8() {
   return torch::nn::Sequential(torch::nn::Linear(8, 8), torch::nn::BatchNorm1d(8),
                                torch::nn::Linear(8, 2));
 }
@@ -55,7 +48,7 @@ void copy_values(const torch::nn::Sequential& from, const torch::nn::Sequential&
 
 TEST(ModuleTo, TrainsOnTheCardAsOnTheCpuAndComesBack) {
   const sim::Simulation box = computing("1x1GiB");
-  torch::nn::Sequential moved = small_net(), stayed = small_net();
+  torch::nn::Sequential moved = net_of_8(), stayed = net_of_8();
   copy_values(stayed, moved);
   torch::optim::AdamW one(moved->parameters()), other(stayed->parameters());
   moved->to(box.device(0));
@@ -116,7 +109,7 @@ TEST(ModuleTo, ReachesRecurrentLayersAndTheirTypes) {
 
 TEST(ModuleTo, LeavesATensorWholeThatFindsTheCardFull) {
   const sim::Simulation box = computing("1x1GiB");
-  torch::nn::Sequential net = small_net(), same = small_net();
+  torch::nn::Sequential net = net_of_8(), same = net_of_8();
   copy_values(net, same);
   train(net, *std::make_unique<torch::optim::SGD>(net->parameters(), 0.0));
   copy_values(net, same);
@@ -141,11 +134,11 @@ TEST(ModuleTo, LetsLibTorchRefuseWhatItRefusesOfAllDevices) {
 
 TEST(LoadWithADevice, PutsTheValuesThereWhereverTheModuleLay) {
   const sim::Simulation box = computing("1x1GiB");
-  torch::nn::Sequential saved = small_net();
+  torch::nn::Sequential saved = net_of_8();
   saved->to(box.device(0));
   std::stringstream file;
   torch::save(saved, file);
-  torch::nn::Sequential loaded = small_net();
+  torch::nn::Sequential loaded = net_of_8();
   torch::load(loaded, file, box.device(0));
   for (const Tensor& tensor : tensors_of(loaded)) EXPECT_EQ(tensor.device(), box.device(0));
   expect_equal(loaded, saved);

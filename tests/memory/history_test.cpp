@@ -11,18 +11,15 @@
 #include "headroom/memory/live.h"
 #include "headroom/sim/simulate.h"
 #include "headroom/trace/memory_reader.h"
+#include "tests/memory/floats.h"
 
 namespace headroom::memory {
 namespace {
 
 using namespace literals;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using torch::Tensor;
-
-Tensor floats(std::int64_t mib, torch::Device device) {
-  return torch::empty({mib << 18}, device);
-}
 
 std::vector<std::string> operators_of_allocations(const trace::Recorder& recorder) {
   std::vector<std::string> names;

@@ -6,16 +6,13 @@
 #include "headroom/base/error.h"
 #include "headroom/memory/count_cpu.h"
 #include "headroom/sim/simulate.h"
+#include "tests/memory/floats.h"
 
 namespace headroom::memory {
 namespace {
 
 using namespace literals;
 using torch::Tensor;
-
-Tensor floats(std::int64_t mib, torch::Device device) {
-  return torch::empty({mib << 18}, device);
-}
 
 TEST(GpuMemoryScope, TellsWhatABlockAllocatedItsPeakAndWhatItKept) {
   const sim::Simulation box = sim::simulate("1x1GiB");

@@ -9,17 +9,14 @@
 #include "headroom/memory/live.h"
 #include "headroom/memory/summary.h"
 #include "headroom/sim/simulate.h"
+#include "tests/memory/floats.h"
 
 namespace headroom::memory {
 namespace {
 
 using namespace literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using torch::Tensor;
-
-Tensor floats(std::int64_t mib, torch::Device device) {
-  return torch::empty({mib << 18}, device);
-}
 
 TEST(MemoryStats, TellWhatTensorsOnACardTake) {
   const sim::Simulation box = sim::simulate("2x1GiB");

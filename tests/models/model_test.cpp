@@ -9,7 +9,7 @@
 namespace headroom::models {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 // The last parts of the names below `path`, in the model's order.
 std::vector<std::string> order_below(Model& model, const std::string& path) {

@@ -10,7 +10,7 @@
 namespace headroom::models {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string index_with(const std::map<std::string, std::string>& files) {
   Json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", Json::object()}};
@@ -18,7 +18,7 @@ std::string index_with(const std::map<std::string, std::string>& files) {
   return index.dump();
 }
 
-class BrokenIndex : public testing::Test {
+class BrokenIndex : public ::testing::Test {
  protected:
   BrokenIndex() {
     const auto entries = entries_of(*model_, same);

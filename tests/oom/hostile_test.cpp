@@ -1,5 +1,5 @@
 // Texts that hold the words of an out-of-memory and tell of another failure, and out-of-memories
-// that hide: variations that somebody thought of, each of a class that once was judged wrong.
+// that hide: variations that somebody thought of, each of a class that once was judgement_of wrong.
 #include <gtest/gtest.h>
 
 #include "headroom/oom/classify.h"
@@ -12,7 +12,7 @@ struct Ended {
   std::optional<int> exit_code = 1;
 };
 
-Judgement judged(const Ended& ended) {
+Judgement judgement_of(const Ended& ended) {
   return classify({.text = ended.text,
                    .type_names = {},
                    .exit_code = ended.exit_code,
@@ -22,7 +22,7 @@ Judgement judged(const Ended& ended) {
 
 void expect_no_alarm(std::initializer_list<Ended> all) {
   for (const Ended& ended : all) {
-    const Judgement judgement = judged(ended);
+    const Judgement judgement = judgement_of(ended);
     EXPECT_NE(judgement.verdict, Verdict::gpu_oom) << ended.text;
     EXPECT_NE(judgement.verdict, Verdict::host_oom) << ended.text;
   }
@@ -30,7 +30,7 @@ void expect_no_alarm(std::initializer_list<Ended> all) {
 
 void expect(Verdict verdict, std::initializer_list<Ended> all) {
   for (const Ended& ended : all)
-    EXPECT_STREQ(to_string(judged(ended).verdict), to_string(verdict)) << ended.text;
+    EXPECT_STREQ(to_string(judgement_of(ended).verdict), to_string(verdict)) << ended.text;
 }
 
 // ---- Names
@@ -304,7 +304,7 @@ TEST(Hostile, PinnedMemoryIsTheHosts) {
         "RuntimeError: Caught RuntimeError in pin memory thread for device 0.\n"
         "RuntimeError: CUDA error: out of memory",
         "cudaHostAlloc(&p, n): out of memory", "cudaMallocHost failed: out of memory"}) {
-    const Judgement judgement = judged({text});
+    const Judgement judgement = judgement_of({text});
     EXPECT_EQ(judgement.verdict, Verdict::host_oom) << text;
     EXPECT_LT(judgement.confidence, 0.8) << text;
   }
@@ -364,7 +364,7 @@ TEST(Hostile, AKnownMessageOutranksPlainWordsBesideIt) {
 TEST(Hostile, WhatKilledACompilerIsNotCertain) {
   for (const char* text : {"nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
                            "c++: fatal error: Killed signal terminated program cc1plus"})
-    EXPECT_LT(judged({text}).confidence, 0.8) << text;
+    EXPECT_LT(judgement_of({text}).confidence, 0.8) << text;
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 namespace headroom::sim {
 namespace {
 
-using testing::Contains;
-using testing::Not;
-using testing::Pair;
+using ::testing::Contains;
+using ::testing::Not;
+using ::testing::Pair;
 using torch::Tensor;
 
 struct Attention {

@@ -10,7 +10,7 @@ namespace headroom::sim {
 namespace {
 
 using libtorch::AutocastScope;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using torch::Tensor;
 
 // Of what an operator gives under autocast to bfloat16, for float inputs.

@@ -13,8 +13,8 @@ namespace headroom::sim {
 namespace {
 
 using namespace headroom::literals;
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 c10::DeviceAllocator& device_allocator() {
   return *c10::getDeviceAllocator(c10::DeviceType::PrivateUse1);

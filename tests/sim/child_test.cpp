@@ -13,7 +13,7 @@
 namespace headroom::sim {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A step that a process with autograd's threads cannot take in a child.
 [[maybe_unused]] std::string peak_of_a_step() {

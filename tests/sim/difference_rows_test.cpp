@@ -23,14 +23,13 @@ using testing::OperatorCases;
 using testing::Variant;
 using torch::jit::Stack;
 
-constexpr const char* kCases = HEADROOM_SOURCE_DIR "/tests/sim/operator_cases.txt";
 constexpr const char* kSamples = HEADROOM_SOURCE_DIR "/tests/sim/rule_samples.txt";
 
 // With samples of their own here: the cases are written for kernels of the CPU, too.
 OperatorCases all_cases() {
   const OperatorCases samples = testing::read_operator_cases(kSamples);
   OperatorCases all = samples;
-  for (const auto& [name, one] : testing::read_operator_cases(kCases))
+  for (const auto& [name, one] : testing::read_operator_cases(testing::kOperatorCases))
     if (samples.count(name) == 0) all.emplace(name, one);
   return all;
 }

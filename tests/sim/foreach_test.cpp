@@ -32,7 +32,7 @@ Tensors called(const c10::OperatorHandle& op, const Tensors& inputs) {
   return stack.empty() ? inputs : stack[0].toTensorVector();
 }
 
-void expect_as_on_cpu(const c10::OperatorHandle& op) {
+void expect_the_cpus_numbers(const c10::OperatorHandle& op) {
   SCOPED_TRACE(c10::toString(op.operator_name()));
   const Tensors expected = called(op, on(at::kCPU));
   for (const Mode mode : {Mode::shape_only, Mode::compute}) {
@@ -52,13 +52,13 @@ void expect_as_on_cpu(const c10::OperatorHandle& op) {
 TEST(ListsOfTensors, GiveWhatTheCpuGives) {
   const auto operators = of_one_list(false);
   ASSERT_GT(operators.size(), 30);
-  for (const c10::OperatorHandle& op : operators) expect_as_on_cpu(op);
+  for (const c10::OperatorHandle& op : operators) expect_the_cpus_numbers(op);
 }
 
 TEST(ListsOfTensors, AreWrittenInPlace) {
   const auto operators = of_one_list(true);
   ASSERT_GT(operators.size(), 30);
-  for (const c10::OperatorHandle& op : operators) expect_as_on_cpu(op);
+  for (const c10::OperatorHandle& op : operators) expect_the_cpus_numbers(op);
 }
 
 TEST(ListsOfTensors, TakeNumbersOfTheHost) {

@@ -10,8 +10,8 @@ namespace headroom::sim {
 namespace {
 
 using namespace headroom::literals;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using trace::Phase;
 
 class Injection : public testing::Test {

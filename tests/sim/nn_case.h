@@ -16,6 +16,7 @@ namespace headroom::sim {
 using Tensors = std::vector<at::Tensor>;
 using Shapes = std::vector<std::vector<std::int64_t>>;
 using Types = std::vector<at::ScalarType>;
+inline const Types kWide = {at::kFloat, at::kDouble};
 
 struct Case {
   std::string name;

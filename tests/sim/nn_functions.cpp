@@ -5,7 +5,6 @@ namespace headroom::sim {
 namespace {
 
 using at::Tensor;
-const Types kWide = {at::kFloat, at::kDouble};
 using S = const std::vector<Tensor>&;
 using Ints = std::vector<std::int64_t>;
 

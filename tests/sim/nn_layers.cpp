@@ -5,7 +5,6 @@ namespace headroom::sim {
 namespace {
 
 using at::Tensor;
-const Types kWide = {at::kFloat, at::kDouble};
 const Types kHalves = {at::kBFloat16, at::kHalf};
 const Types kFloats = {at::kFloat};
 constexpr bool kOwnStrides = true;

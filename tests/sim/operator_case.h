@@ -28,6 +28,7 @@ struct OperatorCase {
 
 // By operator. Throws std::runtime_error with the line for what it cannot read.
 using OperatorCases = std::multimap<std::string, OperatorCase>;
+inline constexpr const char* kOperatorCases = HEADROOM_SOURCE_DIR "/tests/sim/operator_cases.txt";
 [[nodiscard]] OperatorCases read_operator_cases(const std::string& file);
 
 // What an operator without a case of its own is tried with: all shapes alike, broadcast, ...

@@ -8,8 +8,8 @@
 namespace headroom::sim {
 namespace {
 
-using testing::Contains;
-using testing::Pair;
+using ::testing::Contains;
+using ::testing::Pair;
 using torch::Tensor;
 
 struct Net {

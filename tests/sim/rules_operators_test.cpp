@@ -24,8 +24,6 @@ using testing::tensors_of;
 using testing::Variant;
 using torch::jit::Stack;
 
-constexpr const char* kCases = HEADROOM_SOURCE_DIR "/tests/sim/operator_cases.txt";
-
 // The results, then the arguments as the call left them.
 struct Outcome {
   std::vector<Tensor> tensors;
@@ -180,7 +178,7 @@ class Operators {
   }
 
   Simulation box_;
-  testing::OperatorCases cases_ = testing::read_operator_cases(kCases);
+  testing::OperatorCases cases_ = testing::read_operator_cases(testing::kOperatorCases);
   std::vector<std::string> ran_, refused_, left_out_;
   std::map<std::string, std::string> failures_;
   std::string last_error_;
@@ -201,7 +199,7 @@ TEST_P(EveryOperator, GivesTheCpusResultsAndTheSameShapesWithoutData) {
 INSTANTIATE_TEST_SUITE_P(Quarters, EveryOperator, ::testing::Range(std::size_t{0}, std::size_t{4}));
 
 TEST(OperatorCases, NameOperatorsThatThereAre) {
-  for (const auto& [name, one] : testing::read_operator_cases(kCases))
+  for (const auto& [name, one] : testing::read_operator_cases(testing::kOperatorCases))
     EXPECT_TRUE(name.back() == '*' || testing::find_operator(name)) << name;
 }
 

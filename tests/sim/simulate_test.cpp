@@ -20,7 +20,7 @@ namespace {
 
 using namespace headroom::literals;
 using gpu::fixtures::SetEnvironment;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::ptrdiff_t threads() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});

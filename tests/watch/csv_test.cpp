@@ -13,10 +13,10 @@ namespace headroom::watch {
 namespace {
 
 using namespace headroom::literals;
+using headroom::testing::kNow;
 using headroom::testing::two_cards;
 using ::testing::ElementsAre;
 
-const Clock::time_point kNow = Clock::time_point(std::chrono::hours(1));
 const WallTime kWhen{std::chrono::milliseconds(1795266187'250)};
 
 std::vector<std::string> lines_of(const std::string& text) {

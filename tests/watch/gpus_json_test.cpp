@@ -11,12 +11,11 @@ namespace headroom::watch {
 namespace {
 
 using namespace headroom::literals;
+using headroom::testing::kNow;
 using headroom::testing::two_cards;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-const Clock::time_point kNow = Clock::time_point(std::chrono::hours(1));
 
 Json first_card(const gpu::Machine& machine) {
   return gpus_document(machine, {}, kNow)["gpus"][0];

@@ -5,6 +5,8 @@
 
 namespace headroom::testing {
 
+inline const Clock::time_point kNow = Clock::time_point(std::chrono::hours(1));
+
 inline gpu::Card busy_card(Clock::time_point sampled) {
   using namespace headroom::literals;
   gpu::Card card;

@@ -13,13 +13,12 @@ namespace headroom::watch {
 namespace {
 
 using namespace headroom::literals;
+using headroom::testing::kNow;
 using headroom::testing::two_cards;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Not;
-
-const Clock::time_point kNow = Clock::time_point(std::chrono::hours(1));
 
 struct Sample {
   std::string name;

@@ -23,10 +23,6 @@ Value fitted(Tape& tape, Value gradient, std::int64_t count, Type type) {
   return gradient;
 }
 
-bool learns(const Tape& tape, const Value& x) {
-  return tape.records() && x.has_gradient();
-}
-
 }  // namespace
 
 // ---- Copies and views ----
@@ -35,7 +31,7 @@ Value cast(Tape& tape, const Value& x, Type type) {
   if (x.type == type) return x;
   Value result = tape.make(x.count, type);
   result.by_token = x.by_token;
-  if (learns(tape, x))
+  if (tape.learns(x))
     tape.record(result, [to = x.edge, from = x.type](Tape& t, Gradients& g) {
       t.send(to, t.make(g[0].count, from));
     });
@@ -44,7 +40,7 @@ Value cast(Tape& tape, const Value& x, Type type) {
 
 Value copied(Tape& tape, const Value& x) {
   Value result = tape.make(x.count, x.type);
-  if (learns(tape, x))
+  if (tape.learns(x))
     tape.record(result, [to = x.edge](Tape& t, Gradients& g) { t.send(to, g[0]); });
   return result;
 }
@@ -54,7 +50,7 @@ Value slice(Tape& tape, const Value& x, std::int64_t count) {
   Value result = x;
   result.count = count;
   result.edge = {};
-  if (learns(tape, x))
+  if (tape.learns(x))
     tape.record(result, [to = x.edge, all = x.count](Tape& t, Gradients& g) {
       t.send(to, t.make(all, g[0].type));
     });
@@ -64,7 +60,7 @@ Value slice(Tape& tape, const Value& x, std::int64_t count) {
 std::vector<Value> split(Tape& tape, const Value& x, std::initializer_list<std::int64_t> counts) {
   std::vector<Value> parts;
   Node* node = nullptr;
-  if (learns(tape, x))
+  if (tape.learns(x))
     node = &tape.record([to = x.edge, all = x.count, type = x.type](Tape& t, Gradients&) {
       t.send(to, t.make(all, type));
     });
@@ -79,7 +75,7 @@ std::vector<Value> split(Tape& tape, const Value& x, std::initializer_list<std::
 
 Value cat(Tape& tape, const Value& a, const Value& b) {
   Value result = tape.make(a.count + b.count, promoted(a.type, b.type));
-  if (!learns(tape, a) && !learns(tape, b)) return result;
+  if (!tape.learns(a) && !tape.learns(b)) return result;
   tape.record(result, [to_a = a.edge, to_b = b.edge, in_a = a.count, in_b = b.count](Tape& t,
                                                                                      Gradients& g) {
     Value part = g[0];
@@ -104,7 +100,7 @@ Value expanded(Tape& tape, const Value& x, std::int64_t count) {
 
 Value gathered(Tape& tape, const Value& x, std::int64_t count) {
   Value result = tape.make(count, x.type);
-  if (learns(tape, x))
+  if (tape.learns(x))
     tape.record(result, [to = x.edge, all = x.count](Tape& t, Gradients& g) {
       t.send(to, t.make(all, g[0].type));
     });
@@ -115,7 +111,7 @@ Value gathered(Tape& tape, const Value& x, std::int64_t count) {
 
 Value unary(Tape& tape, const Value& x, Keeps keeps, int on_the_way) {
   Value result = like(tape, x);
-  if (!learns(tape, x)) return result;
+  if (!tape.learns(x)) return result;
   const Edge to = x.edge;
   Value kept = keeps == Keeps::input ? x : keeps == Keeps::result ? result : Value();
   kept.edge = {};
@@ -137,7 +133,7 @@ Value times_constant(Tape& tape, const Value& x) {
 
 Value plus_number(Tape& tape, const Value& x) {
   Value result = like(tape, x);
-  if (learns(tape, x))
+  if (tape.learns(x))
     tape.record(result, [to = x.edge](Tape& t, Gradients& g) { t.send(to, g[0]); });
   return result;
 }
@@ -157,18 +153,18 @@ Backward sum_backward(const Value& a, const Value& b) {
 Value plus(Tape& tape, const Value& a, const Value& b) {
   Value result = tape.make(std::max(a.count, b.count), promoted(a.type, b.type));
   result.by_token = a.by_token;
-  if (learns(tape, a) || learns(tape, b)) tape.record(result, sum_backward(a, b));
+  if (tape.learns(a) || tape.learns(b)) tape.record(result, sum_backward(a, b));
   return result;
 }
 
 void add_to(Tape& tape, Value& a, const Value& b) {
-  if (learns(tape, a) || learns(tape, b)) tape.record(a, sum_backward(a, b));
+  if (tape.learns(a) || tape.learns(b)) tape.record(a, sum_backward(a, b));
 }
 
 Value times(Tape& tape, const Value& a, const Value& b) {
   Value result = tape.make(std::max(a.count, b.count), promoted(a.type, b.type));
   result.by_token = a.by_token || b.by_token;
-  if (!learns(tape, a) && !learns(tape, b)) return result;
+  if (!tape.learns(a) && !tape.learns(b)) return result;
   Value kept_a = b.edge ? a : Value(), kept_b = a.edge ? b : Value();
   kept_a.edge = kept_b.edge = {};
   tape.record(result, [to_a = a.edge, to_b = b.edge, in_a = a.count, in_b = b.count,
@@ -194,7 +190,7 @@ Value dropout(Tape& tape, const Value& x, double share) {
   if (share <= 0) return x;
   Value result = like(tape, x);
   Value mask = tape.make(x.count, Type::boolean);
-  if (learns(tape, x))
+  if (tape.learns(x))
     tape.record(result, [to = x.edge, mask = std::move(mask)](Tape& t, Gradients& g) {
       t.send(to, like(t, g[0]));
     });

@@ -7,19 +7,11 @@
 #include "headroom/gpu/reduction.h"
 
 namespace headroom::formula::detail {
-namespace {
-
-bool learns(const Tape& tape, const Value& x) {
-  return tape.records() && x.has_gradient();
-}
-
-}  // namespace
-
 // ---- Sums and norms ----
 
 Value mean_of_rows(Tape& tape, const Value& x, std::int64_t rows) {
   Value result = tape.make(rows, x.type);
-  if (learns(tape, x))
+  if (tape.learns(x))
     tape.record(result, [to = x.edge, all = x.count](Tape& t, Gradients& g) {
       t.send(to, t.make(all, g[0].type));
     });
@@ -30,7 +22,7 @@ Value mean_of_rows(Tape& tape, const Value& x, std::int64_t rows) {
 // softmax_backward_cuda_out).
 Value softmax(Tape& tape, const Value& x) {
   Value result = tape.make(x.count, x.type);
-  if (!learns(tape, x)) return result;
+  if (!tape.learns(x)) return result;
   Value kept = result;
   tape.record(result, [to = x.edge, kept = std::move(kept)](Tape& t, Gradients& g) {
     Value gradient = t.make(g[0].count, g[0].type);
@@ -59,7 +51,7 @@ Value layer_norm(Tape& tape, const Value& x, std::int64_t columns, Parameter* we
   Value mean = tape.make(rows, Type::float32), deviation = tape.make(rows, Type::float32);
   const Value scale = weight != nullptr ? tape.use(*weight) : Value();
   const Value shift = bias != nullptr ? tape.use(*bias) : Value();
-  if (!learns(tape, x) && !scale.has_gradient()) return result;
+  if (!tape.learns(x) && !scale.has_gradient()) return result;
   Value kept = x;
   kept.edge = {};
   tape.record(result,
@@ -83,7 +75,7 @@ Value batch_norm(Tape& tape, const Value& x, Parameter& weight, Parameter& bias)
   const std::int64_t channels = weight.count();
   Value mean = tape.make(channels, Type::float32), deviation = tape.make(channels, Type::float32);
   const Value scale = tape.use(weight), shift = tape.use(bias);
-  if (!learns(tape, x) && !scale.has_gradient()) return result;
+  if (!tape.learns(x) && !scale.has_gradient()) return result;
   Value kept = x;
   kept.edge = {};
   tape.record(result,
@@ -142,7 +134,7 @@ Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias
   // On the way back the same three sizes, in other roles.
   const std::int64_t elements = x.count + weight.count + result.count;
   compute(tape, x.type, {operations, elements, result.count});
-  if (!learns(tape, x) && !learns(tape, weight) && !learns(tape, bias)) return result;
+  if (!tape.learns(x) && !tape.learns(weight) && !tape.learns(bias)) return result;
   Value kept_x = weight.edge ? x : Value(), kept_weight = x.edge ? weight : Value();
   kept_x.edge = kept_weight.edge = {};
   tape.record(result, [to = x.edge, in_x = x.count, to_weight = weight.edge, to_bias = bias.edge,
@@ -177,7 +169,7 @@ Value matmul(Tape& tape, const Value& a, const Value& b, std::int64_t count,
                 static_cast<double>(count) / static_cast<double>(matrices.rows * matrices.heads));
   const std::int64_t elements = a.count + b.count + count;
   compute(tape, result.type, {operations, elements, count});
-  if (!learns(tape, left) && !learns(tape, right)) return result;
+  if (!tape.learns(left) && !tape.learns(right)) return result;
   Value kept_left = right.edge ? left : Value(), kept_right = left.edge ? right : Value();
   kept_left.edge = kept_right.edge = {};
   tape.record(result,
@@ -223,7 +215,7 @@ Value convolution(Tape& tape, const Value& x, const Value& weight, const Value& 
                             (static_cast<double>(weight.count) / static_cast<double>(channels));
   const std::int64_t elements = x.count + weight.count + count;
   convolve(tape, x.type, {operations, elements, count});
-  if (!learns(tape, x) && !learns(tape, weight)) return result;
+  if (!tape.learns(x) && !tape.learns(weight)) return result;
   Value kept_x = x, kept_weight = weight;
   kept_x.edge = kept_weight.edge = {};
   tape.record(result, [to = x.edge, to_weight = weight.edge, to_bias = bias.edge,
@@ -242,7 +234,7 @@ Value convolution(Tape& tape, const Value& x, const Value& weight, const Value& 
 Value max_pool(Tape& tape, const Value& x, std::int64_t count) {
   Value result = tape.make(count, x.type);
   Value places = tape.make(count, Type::int64);
-  if (!learns(tape, x)) return result;
+  if (!tape.learns(x)) return result;
   Value kept = x;
   kept.edge = {};
   tape.record(result, [to = x.edge, kept = std::move(kept), places = std::move(places)](
@@ -257,7 +249,7 @@ Value cross_entropy(Tape& tape, const Value& logits) {
   Value shares = unary(tape, logits, Keeps::result);  // log_softmax
   if (tape.autocast()) shares = cast(tape, shares, Type::float32);
   Value loss = tape.make(1, shares.type);
-  if (!learns(tape, shares)) return loss;
+  if (!tape.learns(shares)) return loss;
   const Edge to = std::exchange(shares.edge, {});
   tape.record(loss, [to, shares = std::move(shares)](Tape& t, Gradients&) {
     t.send(to, t.make(shares.count, shares.type));
@@ -267,7 +259,7 @@ Value cross_entropy(Tape& tape, const Value& logits) {
 
 Value mean_squared_error(Tape& tape, const Value& x) {
   Value loss = tape.make(1, x.type);
-  if (!learns(tape, x)) return loss;
+  if (!tape.learns(x)) return loss;
   Value kept = x;
   kept.edge = {};
   tape.record(loss, [to = x.edge, kept = std::move(kept)](Tape& t, Gradients&) {

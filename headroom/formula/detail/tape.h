@@ -180,6 +180,7 @@ class Tape {
   Parameter& parameter(std::int64_t rows, std::int64_t columns, Type type, bool trained = true);
   [[nodiscard]] Value use(Parameter& parameter);  // with an edge to it, if it is trained
   [[nodiscard]] bool records() const { return options_.records && !paused_; }
+  [[nodiscard]] bool learns(const Value& x) const { return records() && x.has_gradient(); }
   [[nodiscard]] bool autocast() const { return options_.autocast; }
   // A node for `result` (or several): its backward sends gradients along edges.
   void record(Value& result, Backward backward);

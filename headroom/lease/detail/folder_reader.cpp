@@ -187,11 +187,6 @@ void add(const fs::path& path, Contents& contents) {
 
 // ---- Grants ----
 
-[[noreturn]] void fail(const fs::path& path, int error) {
-  throw WriteError("[lease] cannot write " + path.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space" : ""));
-}
-
 // -1 where somebody else has taken this name: whatever he made of it is his.
 int open_grants(const fs::path& path) {
   const int file =
@@ -229,7 +224,7 @@ void prune(const fs::path& path, const std::string& content, const Contents& now
   const bool replaced = ::rename(fresh.c_str(), path.c_str()) == 0;
   const int error = errno;
   ::close(file);
-  if (!replaced) fail(path, error);
+  if (!replaced) throw_write_error(path, error);
 }
 
 }  // namespace
@@ -259,13 +254,14 @@ void append_grant(const fs::path& own, const fs::path& other, const Grant& grant
   int file = open_grants(path);
   const bool taken = errno == EACCES || errno == EPERM || errno == ELOOP || errno == EISDIR;
   if (file < 0 && taken) file = open_grants(path = other);
-  if (file < 0) fail(path, errno);
+  if (file < 0) throw_write_error(path, errno);
   try {
     struct stat facts {};
-    if (::fstat(file, &facts) != 0) fail(path, errno);
+    if (::fstat(file, &facts) != 0) throw_write_error(path, errno);
     // A writer that was killed may have left half a line.
     char last = '\n';
-    if (facts.st_size > 0 && ::pread(file, &last, 1, facts.st_size - 1) != 1) fail(path, errno);
+    if (facts.st_size > 0 && ::pread(file, &last, 1, facts.st_size - 1) != 1)
+      throw_write_error(path, errno);
     write_all(file, (last == '\n' ? "" : "\n") + text_of(grant), path);
     if (static_cast<std::size_t>(facts.st_size) > kLong)
       prune(path, read_file(path).value_or(""), now);

@@ -25,11 +25,6 @@ struct flock whole_file(short kind) {
   return range;
 }
 
-[[noreturn]] void fail(const fs::path& path, int error) {
-  throw WriteError("[lease] cannot write " + path.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space" : ""));
-}
-
 struct Temporary {
   fs::path path;
   int file = -1;
@@ -46,7 +41,7 @@ Temporary make_temporary(const fs::path& folder, const std::string& name) {
     // For nobody's eyes until it is locked: a reader's lock would be in the way of ours.
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file >= 0) return {path, file};
-    if (errno != EEXIST || tries == kMost) fail(folder / name, errno);
+    if (errno != EEXIST || tries == kMost) throw_write_error(folder / name, errno);
   }
 }
 
@@ -58,6 +53,11 @@ bool rename_to_new(const fs::path& from, const fs::path& to) {
 }
 
 }  // namespace
+
+void throw_write_error(const fs::path& path, int error) {
+  throw WriteError("[lease] cannot write " + path.string() + ": " + std::strerror(error) +
+                   (error == ENOSPC ? "; free some space" : ""));
+}
 
 bool is_locked(int descriptor) {
   // As a reader would ask: only a write lock is in its way, and only the owner can have that.
@@ -79,11 +79,12 @@ int make_locked_file(const fs::path& folder, const std::string& name, std::strin
   pass(Point::file_made);
   try {
     struct flock range = whole_file(F_WRLCK);
-    if (::fcntl(file, F_OFD_SETLK, &range) != 0) fail(path, errno);
+    if (::fcntl(file, F_OFD_SETLK, &range) != 0) throw_write_error(path, errno);
     pass(Point::file_locked);
     write_all(file, content, path);
     pass(Point::file_written);
-    if (::fchmod(file, 0644) != 0 || !rename_to_new(temporary, path)) fail(path, errno);
+    if (::fchmod(file, 0644) != 0 || !rename_to_new(temporary, path))
+      throw_write_error(path, errno);
   } catch (...) {
     ::unlink(temporary.c_str());
     ::close(file);

@@ -24,4 +24,7 @@ inline constexpr std::string_view kEndedBy = "ended by ";
 [[nodiscard]] int make_locked_file(const std::filesystem::path& folder, const std::string& name,
                                    std::string_view content);
 
+// Throws the WriteError for `error`, an errno.
+[[noreturn]] void throw_write_error(const std::filesystem::path& path, int error);
+
 }  // namespace headroom::lease::detail

@@ -254,11 +254,6 @@ Level level_of(std::string_view text) {
   return letter != Level::none ? letter : level_by_word(head);
 }
 
-bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(),
-                     [&](std::string_view beginning) { return text.starts_with(beginning); });
-}
-
 // Of the line as printed: blanks at its beginning are part of how tracebacks look.
 bool starts_record(std::string_view text, std::string_view message) {
   if (message.empty()) return true;

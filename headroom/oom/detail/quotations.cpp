@@ -12,11 +12,6 @@
 namespace headroom::oom::detail {
 namespace {
 
-bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(),
-                     [&](std::string_view beginning) { return text.starts_with(beginning); });
-}
-
 // ---- Lines that show what they are by themselves
 
 // Commands that were typed or echoed, comments, and what programs are written of.

@@ -27,6 +27,25 @@ struct Rule {
   std::string_view pattern;
 };
 
+constexpr Rule gpu(std::string_view kind, double confidence, std::string_view pattern) {
+  return {Meaning::gpu, kind, confidence, pattern};
+}
+constexpr Rule host(std::string_view kind, double confidence, std::string_view pattern) {
+  return {Meaning::host, kind, confidence, pattern};
+}
+constexpr Rule other(std::string_view kind, std::string_view pattern) {
+  return {Meaning::other, kind, 0.9, pattern};
+}
+constexpr Rule possible(std::string_view kind, std::string_view pattern) {
+  return {Meaning::possible, kind, 0.5, pattern};
+}
+constexpr Rule harmless(std::string_view pattern) {
+  return {Meaning::harmless, "", 0, pattern};
+}
+constexpr Rule survived(std::string_view pattern) {
+  return {Meaning::survived, "", 0, pattern};
+}
+
 struct Group {
   std::string_view source;
   std::span<const Rule> rules;

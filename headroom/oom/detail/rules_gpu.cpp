@@ -6,16 +6,6 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr Rule gpu(std::string_view kind, double confidence, std::string_view pattern) {
-  return {Meaning::gpu, kind, confidence, pattern};
-}
-constexpr Rule host(std::string_view kind, double confidence, std::string_view pattern) {
-  return {Meaning::host, kind, confidence, pattern};
-}
-constexpr Rule possible(std::string_view kind, std::string_view pattern) {
-  return {Meaning::possible, kind, 0.5, pattern};
-}
-
 // llama.cpp, ggml and what is built on them. First, because they also print CUDA's words.
 constexpr std::array kGgml{
     gpu("llama.cpp/ggml", 0.95, "ggml_*cudamalloc failed: out of memory"),
@@ -364,7 +354,7 @@ constexpr std::array kOtherDevices{
     gpu("cuda_runtime", 0.75, "gpu memory exhausted"),
 };
 
-constexpr std::array kGroups{
+constexpr std::array kGpuGroups{
     Group{"llama.cpp and ggml", kGgml},
     Group{"compilers", kCompilers},
     Group{"page-locked memory of the host", kPinned},
@@ -380,7 +370,7 @@ constexpr std::array kGroups{
 }  // namespace
 
 std::span<const Group> gpu_rules() {
-  return kGroups;
+  return kGpuGroups;
 }
 
 }  // namespace headroom::oom::detail

@@ -6,13 +6,6 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr Rule harmless(std::string_view pattern) {
-  return {Meaning::harmless, "", 0, pattern};
-}
-constexpr Rule survived(std::string_view pattern) {
-  return {Meaning::survived, "", 0, pattern};
-}
-
 // The program goes on: what it told of before did not end it.
 constexpr std::array kSurvived{
     survived("skipping batch*"),

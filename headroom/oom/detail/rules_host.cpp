@@ -6,13 +6,6 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr Rule host(std::string_view kind, double confidence, std::string_view pattern) {
-  return {Meaning::host, kind, confidence, pattern};
-}
-constexpr Rule possible(std::string_view kind, std::string_view pattern) {
-  return {Meaning::possible, kind, 0.5, pattern};
-}
-
 // Who ends processes for want of memory, and says so.
 constexpr std::array kKillers{
     possible("database", "query exceeded*memory limit*"),
@@ -209,7 +202,7 @@ constexpr std::array kSystem{
     host("malloc", 0.75, "not enough memory resources are available to process this command"),
 };
 
-constexpr std::array kGroups{
+constexpr std::array kHostGroups{
     Group{"kernel, schedulers, supervisors", kKillers},
     Group{"languages and libraries", kAllocators},
     Group{"the system's words", kSystem},
@@ -218,7 +211,7 @@ constexpr std::array kGroups{
 }  // namespace
 
 std::span<const Group> host_rules() {
-  return kGroups;
+  return kHostGroups;
 }
 
 }  // namespace headroom::oom::detail

@@ -6,13 +6,6 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr Rule other(std::string_view kind, std::string_view pattern) {
-  return {Meaning::other, kind, 0.9, pattern};
-}
-constexpr Rule possible(std::string_view kind, std::string_view pattern) {
-  return {Meaning::possible, kind, 0.5, pattern};
-}
-
 // What a program says of its own arguments.
 constexpr std::array kUsage{
     other("usage", "error: argument *"),

@@ -5,7 +5,7 @@ namespace headroom::sim::rules {
 namespace {
 
 using Optional = std::optional<Tensor>;
-enum Mode : std::int64_t { kSum = 0, kMean = 1, kMax = 2 };  // of an embedding bag
+enum BagMode : std::int64_t { kSum = 0, kMean = 1, kMax = 2 };  // of an embedding bag
 
 // ---- Backward ----
 

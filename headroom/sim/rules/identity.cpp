@@ -25,7 +25,7 @@ bool equal(const Tensor& a, const Tensor& b) {
     const Tensor answer = scalar(a, at::kBool);
   }
   Card& card = *detail::executing.card;
-  if (same || card.mode() != Mode::shape_only || detail::executing.knows) return same;
+  if (same || card.mode() != sim::Mode::shape_only || detail::executing.knows) return same;
   card.note_decision();
   return detail::reads_equal(a, b);
 }

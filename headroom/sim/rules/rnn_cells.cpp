@@ -13,7 +13,7 @@ using Optional = std::optional<Tensor>;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Five = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-Tensor like(const Tensor& x) {
+Tensor contiguous_like(const Tensor& x) {
   return contiguous(x.sizes(), x);
 }
 
@@ -40,7 +40,7 @@ Gates gates(const Tensor& input_gates, const Tensor& hidden_gates, const Optiona
 
 Three lstm(const Tensor& input_gates, const Tensor&, const Tensor& cx, const Optional&,
            const Optional&) {
-  Tensor kept = like(input_gates), hy = like(cx), cy = like(cx);
+  Tensor kept = contiguous_like(input_gates), hy = like(cx), cy = like(cx);
   return {hy, cy, kept};
 }
 
@@ -59,7 +59,7 @@ Three fill_lstm(const Tensor& input_gates, const Tensor& hidden_gates, const Ten
 Three lstm_backward(const Optional& grad_hy, const Optional& grad_cy, const Tensor& cx,
                     const Tensor&, const Tensor& kept, bool has_bias) {
   if (!(grad_hy && grad_hy->defined()) && !(grad_cy && grad_cy->defined())) return {};
-  Tensor grad_gates = like(kept), grad_cx = like(cx);
+  Tensor grad_gates = contiguous_like(kept), grad_cx = like(cx);
   Tensor grad_bias = has_bias ? grad_gates.sum(0) : Tensor();
   return {grad_gates, grad_cx, grad_bias};
 }
@@ -91,7 +91,7 @@ Three fill_lstm_backward(const Optional& grad_hy, const Optional& grad_cy, const
 std::tuple<Tensor, Tensor> gru(const Tensor&, const Tensor&, const Tensor& hx, const Optional&,
                                const Optional&) {
   Tensor kept = contiguous({hx.size(0), hx.size(1) * 5}, hx);
-  Tensor hy = like(hx);
+  Tensor hy = contiguous_like(hx);
   return {hy, kept};
 }
 
@@ -112,7 +112,7 @@ Five gru_backward(const Tensor& grad_hy, const Tensor& kept, bool has_bias) {
   const std::int64_t width = kept.size(1) / 5;
   Tensor grad_input = contiguous({kept.size(0), width * 3}, kept);
   Tensor grad_hidden = contiguous({kept.size(0), width * 3}, kept);
-  Tensor grad_hx = like(grad_hy);
+  Tensor grad_hx = contiguous_like(grad_hy);
   return {grad_input, grad_hidden, grad_hx, has_bias ? grad_input.sum(0) : Tensor(),
           has_bias ? grad_hidden.sum(0) : Tensor()};
 }

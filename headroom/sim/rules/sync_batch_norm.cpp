@@ -89,9 +89,9 @@ Four fill_sums(const Tensor& gradient, const Tensor& x, const Tensor& mean, cons
           for_weight ? (product * rstd).to(type) : Tensor(), for_bias ? sum.to(type) : Tensor()};
 }
 
-Tensor fill_backward(const Tensor& gradient, const Tensor& x, const Tensor& mean,
-                     const Tensor& rstd, const Optional& weight, const Tensor& sum,
-                     const Tensor& product, const Tensor& count) {
+Tensor fill_elements_backward(const Tensor& gradient, const Tensor& x, const Tensor& mean,
+                              const Tensor& rstd, const Optional& weight, const Tensor& sum,
+                              const Tensor& product, const Tensor& count) {
   const Tensor all = count.sum().to(mean.scalar_type());
   Tensor scale = rstd;
   if (is_defined(weight)) scale = scale * *weight;
@@ -131,7 +131,7 @@ void add_sync_batch_norm(Table& table) {
   table.rule("batch_norm_backward_elemt",
              [](const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Optional&,
                 const Tensor&, const Tensor&, const Tensor&) { return like(x); });
-  table.fill("batch_norm_backward_elemt", fill_backward);
+  table.fill("batch_norm_backward_elemt", fill_elements_backward);
 }
 
 }  // namespace headroom::sim::rules

@@ -10,8 +10,6 @@
 namespace headroom::supervise {
 namespace {
 
-constexpr std::size_t kNowhere = SIZE_MAX;
-
 bool has_key(std::string_view text, cc_t key) {
   return key != _POSIX_VDISABLE && text.find(static_cast<char>(key)) != std::string_view::npos;
 }
@@ -19,7 +17,7 @@ bool has_key(std::string_view text, cc_t key) {
 }  // namespace
 
 void Keyboard::prepare(std::vector<pollfd>& polled, bool ours) {
-  place_ = kNowhere;
+  place_ = SIZE_MAX;  // not polled
   if (ended_ || (pending().empty() && !ours)) return;
   place_ = polled.size();
   if (pending().empty())

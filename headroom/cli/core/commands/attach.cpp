@@ -18,7 +18,7 @@ namespace {
 
 using supervise::DetachedJob;
 
-struct Options {
+struct AttachOptions {
   std::string id;
   bool json = false;
 };
@@ -40,7 +40,7 @@ Json document(const std::vector<DetachedJob>& jobs) {
   return json;
 }
 
-ExitCode list(const Options& options) {
+ExitCode list(const AttachOptions& options) {
   const std::vector<DetachedJob> jobs = supervise::detached_jobs();
   if (options.json) return print(to_line(document(jobs)) + "\n"), kOk;
   const Terminal terminal = standard_output();
@@ -85,14 +85,14 @@ ExitCode follow(const std::string& id) {
   }
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_attach(const AttachOptions& options) {
   return options.id.empty() ? list(options) : follow(options.id);
 }
 
 }  // namespace
 
 void add_attach(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AttachOptions>();
   CLI::App* command = registry.add(
       "attach", "Follow the output of a detached job",
       "  headroom run --detach --need 10GiB -- python train.py     prints the job's ID\n"
@@ -101,7 +101,7 @@ void add_attach(Registry& registry) {
       "All of its output, from the beginning. Ctrl-C leaves the job running. Exit: the job's own.");
   command->add_option("id", options->id, "Its ID; without one the jobs are listed");
   command->add_flag("--json", options->json, "Of the list: one JSON document");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_attach);
 }
 
 }  // namespace headroom::cli

@@ -12,7 +12,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct CardsOptions {
   std::vector<std::string> names;
   bool json = false;
 };
@@ -72,7 +72,7 @@ std::vector<std::string> row_of(const gpu::CatalogueCard& card) {
           uses.run_4bit};
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_cards(const CardsOptions& options) {
   std::vector<const gpu::CatalogueCard*> cards;
   for (const std::string& name : options.names) cards.push_back(&gpu::card_named(name));
   if (cards.empty())
@@ -113,14 +113,14 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_cards(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CardsOptions>();
   CLI::App* command = registry.add("cards", "The catalogue of GPUs and what each is good for",
                                    "  headroom cards\n"
                                    "  headroom cards 4090 \"a100 40gb\"\n"
                                    "  headroom cards --json");
   command->add_option("name", options->names, "Only these cards");
   command->add_flag("--json", options->json, "One JSON document, with the source of each card");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_cards);
 }
 
 }  // namespace headroom::cli

@@ -20,7 +20,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct CleanOptions {
   std::string gpus;
   std::vector<pid_t> end;
   bool stats_only = false;
@@ -83,7 +83,7 @@ std::vector<ProcessStat> named_holders(const std::vector<pid_t>& pids,
 }
 
 // Watches the processes for 10 s, then ends those that did nothing. Failed if any was spared.
-ExitCode end_idle(const std::vector<ProcessStat>& named, const Options& options,
+ExitCode end_idle(const std::vector<ProcessStat>& named, const CleanOptions& options,
                   const ProcessTable& processes) {
   {
     const Interrupt interrupt;
@@ -113,7 +113,7 @@ ExitCode end_idle(const std::vector<ProcessStat>& named, const Options& options,
 
 // Asks on a terminal about each process that looks left over; elsewhere nobody is asked.
 std::vector<pid_t> ask_about(const std::vector<gpu::HolderReport>& reports,
-                             const Options& options) {
+                             const CleanOptions& options) {
   std::vector<pid_t> yes;
   const bool can_ask = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (!options.force || options.json || !can_ask) return yes;
@@ -151,7 +151,7 @@ std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& 
   return out;
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_clean(const CleanOptions& options) {
   const ProcessTable processes;
   const Look look = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
   const auto reports = explain_holders(look.machine, processes, options.force);
@@ -190,7 +190,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_clean(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CleanOptions>();
   CLI::App* command = registry.add(
       "clean", "Explain who holds GPU memory, and free what is left over",
       "  headroom clean                 explain every holder; remove our own leftovers only\n"
@@ -207,7 +207,7 @@ void add_clean(Registry& registry) {
   auto* end = command->add_option("--end", options->end, "End these processes, if they are idle");
   stats->excludes(force)->excludes(end);
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_clean);
 }
 
 }  // namespace headroom::cli

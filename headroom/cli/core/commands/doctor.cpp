@@ -11,7 +11,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct DoctorOptions {
   bool json = false;
   std::string bundle;
 };
@@ -68,7 +68,7 @@ std::string scrubbed(std::string text) {
   return text;
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_doctor(const DoctorOptions& options) {
   const auto checks = run_checks();
   const Json json = document(checks);
   if (!options.bundle.empty()) write_file_atomically(options.bundle, scrubbed(json.dump(2)) + "\n");
@@ -81,7 +81,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_doctor(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DoctorOptions>();
   CLI::App* command =
       registry.add("doctor", "Check driver, CUDA, settings and LibTorch",
                    "  headroom doctor\n"
@@ -91,7 +91,7 @@ void add_doctor(Registry& registry) {
   command->add_flag("--json", options->json, "One JSON document");
   command->add_option("--bundle", options->bundle,
                       "Also write the report to a file, without user and machine names");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_doctor);
 }
 
 }  // namespace headroom::cli

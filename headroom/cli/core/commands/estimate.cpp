@@ -16,30 +16,30 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct EstimateOptions {
   ModelRequest request;
   std::optional<std::string> trace;
   bool quick = false, advice = false, techniques = false;
 };
 
 // Settings that nothing can run yet are priced by formula.
-bool by_formula(const Options& options, const MeantRequest& meant) {
+bool by_formula(const EstimateOptions& options, const MeantRequest& meant) {
   return options.quick || !cannot_run(meant.settings).empty();
 }
 
 // A trace is of a run.
-void refuse_trace(const Options& options, const MeantRequest& meant) {
+void refuse_trace(const EstimateOptions& options, const MeantRequest& meant) {
   throw UsageError(expectation("--trace", "a dry run for --trace",
                                options.quick ? "--quick" : join(cannot_run(meant.settings), ", "),
                                "it without that"));
 }
 
 // --quick is to answer in milliseconds: it looks for advice only if asked.
-bool wants_advice(const Options& options, const Json& document) {
+bool wants_advice(const EstimateOptions& options, const Json& document) {
   return options.advice || (!options.quick && document.at("fits") == Json(false));
 }
 
-ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
+ExitCode answer_by_formula(const EstimateOptions& options, const MeantRequest& meant) {
   if (options.trace) refuse_trace(options, meant);
   const auto model = formula::model_named(meant.model);
   Json document = forecast_document(model, meant.settings, meant.cards);
@@ -61,7 +61,7 @@ ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
   return document.at("fits") == Json(false) ? kDoesNotFit : kOk;
 }
 
-[[noreturn]] void estimate_python(const Options& options) {
+[[noreturn]] void estimate_python(const EstimateOptions& options) {
   if (options.quick || options.techniques || options.advice)
     throw UsageError(expectation("estimate",
                                  "the name of a model for --quick, --techniques, --advice",
@@ -71,7 +71,7 @@ ExitCode answer_by_formula(const Options& options, const MeantRequest& meant) {
   become_python("estimate", request);
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_estimate(const EstimateOptions& options) {
   if (is_python_step(options.request.model)) estimate_python(options);
   const MeantRequest meant(options.request);
   if (by_formula(options, meant)) return answer_by_formula(options, meant);
@@ -85,7 +85,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_estimate(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EstimateOptions>();
   CLI::App* command = registry.add(
       "estimate", "Will it fit? The memory of a training step, by dry run",
       "  headroom estimate llama-3.1-8b --batch 2 --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
@@ -104,7 +104,7 @@ void add_estimate(Registry& registry) {
   command->add_flag("--advice", options->advice,
                     "Also if it fits: the three cheapest changes that save memory");
   command->add_option("--trace", options->trace, "Write all that happened, for `headroom trace`");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_estimate);
 }
 
 }  // namespace headroom::cli

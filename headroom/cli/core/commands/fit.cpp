@@ -13,7 +13,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct FitOptions {
   ModelRequest request;
   std::string over = "batch", margin = "0.1";
   std::int64_t at_least = 1;
@@ -32,7 +32,7 @@ void check_cards(const Json& request) {
                                  "--gpus \"RTX 4090\", or sim:1x24GiB"));
 }
 
-[[noreturn]] void fit_python(const Options& options) {
+[[noreturn]] void fit_python(const FitOptions& options) {
   if (options.over != "batch")
     throw UsageError(expectation("--over", "batch for a function of Python's", options.over));
   Json request = python_request(options.request, {"--mode"});
@@ -44,7 +44,7 @@ void check_cards(const Json& request) {
 }
 
 // What is looked for cannot be given.
-void refuse_answer(const Options& options) {
+void refuse_answer(const FitOptions& options) {
   const std::string answer = "--" + options.over;
   const std::vector<std::string> given = options.request.settings.given();
   if (std::find(given.begin(), given.end(), answer) != given.end())
@@ -53,7 +53,7 @@ void refuse_answer(const Options& options) {
                      (options.over == "batch" ? "seq" : "batch"));
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_fit(const FitOptions& options) {
   if (is_python_step(options.request.model)) fit_python(options);
   refuse_answer(options);
   const MeantRequest meant(options.request);
@@ -69,7 +69,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_fit(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<FitOptions>();
   CLI::App* command = registry.add(
       "fit", "The largest batch, or the longest sequence, that fits a card",
       "  headroom fit llama-3.2-1b --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
@@ -87,7 +87,7 @@ void add_fit(Registry& registry) {
       ->check(whole_number(1, std::int64_t{1} << 24));
   command->add_option("--margin", options->margin,
                       "Left free by what is recommended: 0.1, 10%, 2GiB (default 0.1)");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_fit);
 }
 
 }  // namespace headroom::cli

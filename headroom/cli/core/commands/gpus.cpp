@@ -11,7 +11,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct GpusOptions {
   std::string gpus;
   bool json = false;
   bool processes = false;
@@ -138,7 +138,7 @@ std::string process_table(const gpu::Machine& machine, const Terminal& terminal)
                       rows, terminal);
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_gpus(const GpusOptions& options) {
   const Look look = look_at_machine(options.gpus);
   if (options.json) {
     print(to_line(watch::gpus_document(look.machine, {look.warnings, look.advice.lines})) + "\n");
@@ -155,7 +155,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_gpus(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GpusOptions>();
   CLI::App* command = registry.add("gpus", "Every GPU with memory, load and who uses it",
                                    "  headroom gpus\n"
                                    "  headroom gpus --processes\n"
@@ -164,7 +164,7 @@ void add_gpus(Registry& registry) {
   add_gpus_option(command, options->gpus);
   command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
   command->add_flag("--processes", options->processes, "List the processes on each card");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_gpus);
 }
 
 }  // namespace headroom::cli

@@ -16,7 +16,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct HistoryOptions {
   std::string file;
   int count = 20;
   bool json = false;
@@ -24,7 +24,7 @@ struct Options {
 
 // The last tries, the oldest first. A line that is none (it was cut by a crash) is left out; a file
 // that has no other is another file than was meant.
-std::vector<Json> tries_of(const Options& options) {
+std::vector<Json> tries_of(const HistoryOptions& options) {
   const std::string text = options.file.empty()
                                ? read_file(state_dir() / "runs.ndjson").value_or("")
                                : read_input(options.file);
@@ -84,11 +84,11 @@ std::vector<std::string> row_of(const Json& one, const Terminal& terminal) {
           verdict_of(one),
           text_at(one, "exit_code"),
           batch_of(one),
-          peak.is_number_integer() ? to_string(Bytes{peak.get<std::int64_t>()}) : "-",
+          peak.is_number_integer() ? to_string(bytes_from(peak)) : "-",
           fitted(command_of(one), terminal.is_terminal ? 28 : 60, terminal)};
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_history(const HistoryOptions& options) {
   const std::vector<Json> tries = tries_of(options);
   if (options.json) return print(to_line({{"schema", 1}, {"tries", tries}}) + "\n"), kOk;
   const Terminal terminal = standard_output();
@@ -109,7 +109,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_history(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<HistoryOptions>();
   CLI::App* command = registry.add(
       "history", "What headroom run tried, and how it ended",
       "  headroom history\n"
@@ -121,7 +121,7 @@ void add_history(Registry& registry) {
   command->add_option("--file", options->file,
                       "Another file of run --history (default: in the state folder)");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_history);
 }
 
 }  // namespace headroom::cli

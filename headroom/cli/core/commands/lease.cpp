@@ -10,7 +10,7 @@
 namespace headroom::cli {
 namespace {
 
-ExitCode run(const LeaseOptions& options) {
+ExitCode run_lease(const LeaseOptions& options) {
   show_leases(options, false, &lease_table);
   return kOk;
 }
@@ -82,7 +82,7 @@ void add_lease(Registry& registry) {
                                    "  headroom lease list --json | jq '.leases[].reserved_bytes'",
                                    group);
   add_lease_options(command, *options);
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_lease);
   add_end(registry, group);
 }
 

@@ -17,7 +17,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct LogOptions {
   std::string gpus, format = "csv", out, interval = "1s", rotate = "0";
   long long count = 0;
   int keep = 3;
@@ -28,7 +28,7 @@ struct Options {
 // a history - written over.
 class Sink {
  public:
-  explicit Sink(const Options& options) : options_(options) {
+  explicit Sink(const LogOptions& options) : options_(options) {
     const Bytes limit = parse_bytes(options.rotate);
     if (is_prometheus() && limit > Bytes{0})
       throw UsageError(expectation("--rotate",
@@ -73,11 +73,11 @@ class Sink {
     return to_line(document) + "\n";
   }
 
-  const Options& options_;
+  const LogOptions& options_;
   std::unique_ptr<watch::RotatingFile> file_;
 };
 
-Seconds interval_of(const Options& options) {
+Seconds interval_of(const LogOptions& options) {
   const Seconds interval = parse_duration(options.interval);
   if (interval < Seconds(0.05))
     throw UsageError(expectation("--interval",
@@ -87,7 +87,7 @@ Seconds interval_of(const Options& options) {
   return interval;
 }
 
-void check(const Options& options) {
+void check(const LogOptions& options) {
   if (options.format != "csv" && options.format != "ndjson" && options.format != "prometheus")
     throw UsageError(expectation("--format", "csv, ndjson or prometheus", options.format));
   if (options.count < 0)
@@ -116,7 +116,7 @@ class Complaints {
   std::string said_;
 };
 
-ExitCode run(const Options& options) {
+ExitCode run_log(const LogOptions& options) {
   check(options);
   const Seconds interval = interval_of(options);
   const gpu::Devices devices = gpu::devices_from(options.gpus);
@@ -150,7 +150,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_log(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LogOptions>();
   CLI::App* command =
       registry.add("log", "Sample the GPUs at an interval: CSV, NDJSON or a Prometheus file",
                    "  headroom log --interval 1s --count 60 > gpus.csv\n"
@@ -173,7 +173,7 @@ void add_log(Registry& registry) {
   command->add_option("--keep", options->keep, "How many old files to keep")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_log);
 }
 
 }  // namespace headroom::cli

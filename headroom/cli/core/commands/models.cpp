@@ -22,7 +22,7 @@ using formula::Recipe;
 using formula::UsualSize;
 using formula::WeightType;
 
-struct Options {
+struct ModelsOptions {
   std::string gpus;
   long long batch = 1, seq = 512;
   bool names = false, json = false;
@@ -84,7 +84,7 @@ std::string weights_table(const Terminal& terminal) {
 }
 
 // The room of the emptiest card that --gpus means, if it means any.
-std::optional<Bytes> room_of(const Options& options) {
+std::optional<Bytes> room_of(const ModelsOptions& options) {
   if (gpu::devices_from(options.gpus).kind == gpu::Devices::Kind::automatic) return {};
   const Look look = look_at_machine(options.gpus);
   std::optional<Bytes> most;
@@ -131,7 +131,7 @@ std::string shorter_rows(const formula::TableBatch& batch) {
 }
 
 // Every model that has a name of its own.
-ExitCode run_names(const Options& options) {
+ExitCode run_names(const ModelsOptions& options) {
   Json list = Json::array();
   std::vector<std::vector<std::string>> rows;
   for (const formula::CatalogueModel& model : formula::catalogue_models()) {
@@ -146,7 +146,7 @@ ExitCode run_names(const Options& options) {
   return kOk;
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_models(const ModelsOptions& options) {
   if (options.names) return run_names(options);
   const formula::TableBatch batch{.batch = options.batch, .seq = options.seq};
   if (options.json) {
@@ -173,7 +173,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_models(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ModelsOptions>();
   CLI::App* command =
       registry.add("models", "The usual model sizes: weights, and what training costs",
                    "  headroom models\n"
@@ -189,7 +189,7 @@ void add_models(Registry& registry) {
       ->check(whole_number(1, 10'000'000));
   command->add_flag("--names", options->names, "All models that `headroom estimate` has by name");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_models);
 }
 
 }  // namespace headroom::cli

@@ -23,7 +23,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct OomOptions {
   std::string file, exit_code, signal;
   bool json = false;
 };
@@ -128,7 +128,7 @@ std::optional<int> number_from(const std::string& option, const std::string& tex
   return static_cast<int>(*number);
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_oom(const OomOptions& options) {
   oom::Ending ending;
   // Windows has codes of 32 bits (0xc0000005 is 3221225477); they name no signal of ours.
   ending.exit_code = number_from("--exit-code", options.exit_code, -255, 4294967295LL);
@@ -157,7 +157,7 @@ void add_oom(Registry& registry) {
   CLI::App* group = registry.add("oom", "Tell an out-of-memory from every other failure",
                                  "  headroom oom classify train.log");
   group->require_subcommand(1);
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<OomOptions>();
   CLI::App* command = registry.add(
       "classify", "Was it an out-of-memory? Judge what a program printed",
       "  headroom oom classify train.log\n"
@@ -171,7 +171,7 @@ void add_oom(Registry& registry) {
                       "How the program ended: 0 to 255, minus a signal, or what Windows says");
   command->add_option("--signal", options->signal, "The signal that ended it: 1 to 64");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_oom);
 }
 
 }  // namespace headroom::cli

@@ -18,14 +18,14 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct PickOptions {
   std::string gpus, need, order = "most-free", ids = "index", timeout = "60m", interval = "30s";
   int count = 1;
   bool wait = false;
   bool json = false;
 };
 
-gpu::DeviceRequest request_from(const Options& options) {
+gpu::DeviceRequest request_from(const PickOptions& options) {
   gpu::DeviceRequest request;
   request.need = parse_amount(options.need, "--need");
   request.count = options.count;
@@ -39,7 +39,7 @@ gpu::DeviceRequest request_from(const Options& options) {
 }
 
 // A slice has no number of its own that CUDA would take.
-std::string name_of(const gpu::Card& card, const Options& options) {
+std::string name_of(const gpu::Card& card, const PickOptions& options) {
   return options.ids == "uuid" || card.slice ? to_string(card.uuid) : std::to_string(card.index);
 }
 
@@ -75,14 +75,14 @@ std::string progress_text(const gpu::WaitProgress& progress) {
          ": " + progress.selection.sentence;
 }
 
-std::string picked_text(const gpu::Selection& selection, const Options& options) {
+std::string picked_text(const gpu::Selection& selection, const PickOptions& options) {
   std::string text;
   for (const auto& pick : selection.picked)
     text += (text.empty() ? "" : ",") + name_of(pick.card, options);
   return text + "\n";
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_pick(const PickOptions& options) {
   const gpu::DeviceRequest request = request_from(options);
   const gpu::Devices devices = gpu::devices_from(options.gpus);
   if (devices.kind == gpu::Devices::Kind::cpu)
@@ -133,7 +133,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_pick(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PickOptions>();
   CLI::App* command = registry.add(
       "pick", "Print the GPUs that have enough free memory",
       "  headroom pick --need 10GiB\n"
@@ -158,7 +158,7 @@ void add_pick(Registry& registry) {
       ->needs(wait);
   command->add_option("--interval", options->interval, "Time between looks")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_pick);
 }
 
 }  // namespace headroom::cli

@@ -5,7 +5,7 @@
 namespace headroom::cli {
 namespace {
 
-ExitCode run(const LeaseOptions& options) {
+ExitCode run_queue(const LeaseOptions& options) {
   show_leases(options, false, &waiting_table);
   return kOk;
 }
@@ -21,7 +21,7 @@ void add_queue(Registry& registry) {
       "First come, first served: who needs little may go first while the next one does not\n"
       "fit yet. For whoever was passed eight times the cards that lack least are kept.");
   add_lease_options(command, *options);
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_queue);
 }
 
 }  // namespace headroom::cli

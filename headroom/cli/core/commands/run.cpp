@@ -18,7 +18,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct RunOptions {
   CLI::App* app = nullptr;  // has a command to run that stands there without "--"
   const std::vector<std::string>* behind_dashes = nullptr;
   std::string gpus, need, order = "most-free", ids = "index", timeout = "60m", interval = "1s";
@@ -36,7 +36,7 @@ struct Options {
 };
 
 // Everything from the first word that is no option of ours, with or without "--" before it.
-std::vector<std::string> command_of(const Options& options) {
+std::vector<std::string> command_of(const RunOptions& options) {
   std::vector<std::string> words = options.app->remaining();
   const std::vector<std::string>& more = *options.behind_dashes;
   if (words.empty() && !more.empty()) return more;
@@ -67,7 +67,7 @@ Seconds positive(const char* option, const std::string& text) {
   return duration;
 }
 
-supervise::Orders orders_from(const Options& options) {
+supervise::Orders orders_from(const RunOptions& options) {
   at_least("--count", options.count.value_or(1), 1);
   at_least("--min-batch", options.min_batch, 1LL);
   if (options.min_batch > supervise::kMostBatch)
@@ -156,7 +156,7 @@ void tell_unused(const supervise::Orders& orders,
     say(join(unused, ", ") + " means nothing on the CPU, where no memory is reserved");
 }
 
-ExitCode run_here(const Options& options, const supervise::Orders& orders) {
+ExitCode run_here(const RunOptions& options, const supervise::Orders& orders) {
   const auto say = [](const std::string& text) { print_error("headroom run: " + text + "\n"); };
   tell_unused(orders, say);
   ProgressLine line(30);
@@ -181,7 +181,7 @@ ExitCode run_here(const Options& options, const supervise::Orders& orders) {
   return code;
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_run(const RunOptions& options) {
   const supervise::Orders orders = orders_from(options);
   if (!options.detached) return run_here(options, orders);
   if (const auto job = supervise::detach(orders.command)) {
@@ -197,7 +197,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_run(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   CLI::App* command = registry.add(
       "run", "Run any command on reserved GPUs; after an out-of-memory try again with less",
       "  headroom run --need 10GiB -- python train.py\n"
@@ -257,7 +257,7 @@ void add_run(Registry& registry) {
                     "Print a job ID and go on without this terminal (headroom attach ID)");
   command->add_flag("--json", options->json,
                     "One JSON document; the command's own output goes to standard error");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_run);
 }
 
 }  // namespace headroom::cli

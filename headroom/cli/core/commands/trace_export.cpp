@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
-struct Options {
+struct TraceExportOptions {
   TraceFile file;
   CardChoice card;
   std::optional<std::string> allocator;
@@ -67,7 +67,7 @@ struct Viewer {
   const char* next;     // what to do with it
 };
 
-std::string done_text(const Options& options, const trace::Exported& exported,
+std::string done_text(const TraceExportOptions& options, const trace::Exported& exported,
                       const Viewer& viewer) {
   return fmt::format(
       "{}: {} {} of {} ({}); {}\n", options.out, exported.written, viewer.entries,
@@ -79,7 +79,7 @@ std::string done_text(const Options& options, const trace::Exported& exported,
                 " refused");
 }
 
-ExitCode make(const Options& options, const Viewer& viewer, const Interrupt& interrupt,
+ExitCode make(const TraceExportOptions& options, const Viewer& viewer, const Interrupt& interrupt,
               const InterruptibleInput* input) {
   trace::ReplayOptions replay;
   replay.setup = options.card.setup();
@@ -115,14 +115,14 @@ void take_as_standard_input(std::string& path) {
   path = "-";
 }
 
-void check_target(const Options& options) {
+void check_target(const TraceExportOptions& options) {
   std::error_code error;
   if (fs::is_regular_file(options.out, error) &&
       fs::equivalent(options.out, options.file.path, error))
     throw UsageError(expectation("trace", "--out to be another file than the trace", options.out));
 }
 
-ExitCode run(Options options, const Viewer& viewer) {
+ExitCode run_trace_export(TraceExportOptions options, const Viewer& viewer) {
   check_target(options);
   take_as_standard_input(options.file.path);
   const Interrupt interrupt;
@@ -137,9 +137,9 @@ ExitCode run(Options options, const Viewer& viewer) {
   }
 }
 
-ExitCode run_snapshot(const Options& options) {
-  return run(options, {&trace::export_snapshot, "entries",
-                       "drop the file on https://pytorch.org/memory_viz"});
+ExitCode run_snapshot(const TraceExportOptions& options) {
+  return run_trace_export(options, {&trace::export_snapshot, "entries",
+                                    "drop the file on https://pytorch.org/memory_viz"});
 }
 
 trace::Exported chrome(const fs::path& path, trace::Reader& reader,
@@ -147,12 +147,13 @@ trace::Exported chrome(const fs::path& path, trace::Reader& reader,
   return trace::export_chrome(path, reader, options);
 }
 
-ExitCode run_chrome(const Options& options) {
-  return run(options, {&chrome, "samples", "open the file in https://ui.perfetto.dev"});
+ExitCode run_chrome(const TraceExportOptions& options) {
+  return run_trace_export(options,
+                          {&chrome, "samples", "open the file in https://ui.perfetto.dev"});
 }
 
-void add(Registry& registry, CLI::App* command, ExitCode (*function)(const Options&)) {
-  auto options = std::make_shared<Options>();
+void add(Registry& registry, CLI::App* command, ExitCode (*function)(const TraceExportOptions&)) {
+  auto options = std::make_shared<TraceExportOptions>();
   options->file.add_to(command);
   command->add_option("--out", options->out, "The file to write; - is standard output")->required();
   command->add_option("--allocator", options->allocator,

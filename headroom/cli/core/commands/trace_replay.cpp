@@ -8,7 +8,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct TraceReplayOptions {
   TraceFile file;
   CardChoice card;
   std::vector<std::string> allocator;
@@ -16,7 +16,8 @@ struct Options {
   bool json = false;
 };
 
-std::vector<trace::CardSetup> setups_from(const Options& options, const trace::About& about) {
+std::vector<trace::CardSetup> setups_from(const TraceReplayOptions& options,
+                                          const trace::About& about) {
   std::vector<trace::CardSetup> setups{options.card.setup()};
   if (!options.allocator.empty()) setups[0].settings = options.allocator[0];
   if (options.compare) setups = trace::usual_setups(setups[0], about);
@@ -27,7 +28,7 @@ std::vector<trace::CardSetup> setups_from(const Options& options, const trace::A
   return setups;
 }
 
-ReplayAnswer find_out(const Options& options) {
+ReplayAnswer find_out(const TraceReplayOptions& options) {
   const auto reader = trace::open_trace(options.file.path);
   const auto setups = setups_from(options, reader->about());
   TraceProgress progress(options.file.name());
@@ -56,7 +57,7 @@ ReplayAnswer find_out(const Options& options) {
   return answer;
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_trace_replay(const TraceReplayOptions& options) {
   const ReplayAnswer answer = find_out(options);
   if (options.json) {
     print(to_line(replay_document(answer)) + "\n");
@@ -69,7 +70,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_trace_replay(Registry& registry, CLI::App* group) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TraceReplayOptions>();
   CLI::App* command = registry.add(
       "replay", "What a trace would have used, with any settings, on any card",
       "  headroom trace replay run.hrtrace\n"
@@ -91,7 +92,7 @@ void add_trace_replay(Registry& registry, CLI::App* group) {
   command->add_flag("--smallest-capacity", options->smallest,
                     "Also search the smallest card that refuses nothing");
   command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_trace_replay);
 }
 
 }  // namespace headroom::cli

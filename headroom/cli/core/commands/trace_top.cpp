@@ -16,14 +16,14 @@ namespace {
 using trace::Grouping;
 using trace::Top;
 
-struct Options {
+struct TraceTopOptions {
   TraceFile file;
   std::string at = "peak", by;
   int rows = 10, depth = 0;
   bool json = false;
 };
 
-trace::TopOptions top_options(const Options& options) {
+trace::TopOptions top_options(const TraceTopOptions& options) {
   trace::TopOptions top;
   top.device = options.file.device_number();
   if (options.at == "peak") return top;
@@ -36,7 +36,7 @@ trace::TopOptions top_options(const Options& options) {
   return top;
 }
 
-void check(const Options& options) {
+void check(const TraceTopOptions& options) {
   static const std::vector<std::string> kKnown{"", "size", "module", "operation", "category"};
   if (std::find(kKnown.begin(), kKnown.end(), options.by) == kKnown.end())
     throw UsageError(expectation("--by", "size, module, operation or category", options.by));
@@ -59,7 +59,7 @@ Json tensor_json(const Top& top, const trace::Tensor& tensor) {
           {"step", tensor.step}};
 }
 
-Json shares_json(const Top& top, Grouping grouping, const Options& options) {
+Json shares_json(const Top& top, Grouping grouping, const TraceTopOptions& options) {
   Json json = Json::array();
   for (const trace::Share& share : shares(top, grouping, options.depth)) {
     if (json.size() == static_cast<std::size_t>(options.rows)) break;
@@ -69,7 +69,7 @@ Json shares_json(const Top& top, Grouping grouping, const Options& options) {
   return json;
 }
 
-Json document(const Options& options, const Top& top) {
+Json document(const TraceTopOptions& options, const Top& top) {
   Json json{{"schema", 1},
             {"file", options.file.path},
             {"events", top.events},
@@ -103,7 +103,8 @@ bool says(const Top& top, Grouping grouping) {
   return false;
 }
 
-std::string tensors_table(const Options& options, const Top& top, const Terminal& terminal) {
+std::string tensors_table(const TraceTopOptions& options, const Top& top,
+                          const Terminal& terminal) {
   const bool modules = says(top, Grouping::module), operations = says(top, Grouping::operation),
              categories = says(top, Grouping::category);
   std::vector<Column> columns{{"size", true}, {"of all", true}, {"event", true}};
@@ -125,7 +126,7 @@ std::string tensors_table(const Options& options, const Top& top, const Terminal
   return table(columns, rows, terminal);
 }
 
-std::string shares_table(const Options& options, const Top& top, Grouping grouping,
+std::string shares_table(const TraceTopOptions& options, const Top& top, Grouping grouping,
                          const char* title, const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
   for (const trace::Share& share : shares(top, grouping, options.depth)) {
@@ -136,7 +137,7 @@ std::string shares_table(const Options& options, const Top& top, Grouping groupi
   return table({{"size", true}, {"of all", true}, {"tensors", true}, {title}}, rows, terminal);
 }
 
-std::string text(const Options& options, const Top& top, const Terminal& terminal) {
+std::string text(const TraceTopOptions& options, const Top& top, const Terminal& terminal) {
   std::string out = fmt::format("{}: {} live in {} after event {} of {}{}\n", options.file.name(),
                                 to_string(top.live),
                                 counted(static_cast<long long>(top.tensors.size()), "tensor"),
@@ -154,7 +155,7 @@ std::string text(const Options& options, const Top& top, const Terminal& termina
   return out;
 }
 
-ExitCode run(const Options& options) {
+ExitCode run_trace_top(const TraceTopOptions& options) {
   check(options);
   trace::TopOptions look = top_options(options);
   const auto reader = trace::open_trace(options.file.path);
@@ -176,7 +177,7 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_trace_top(Registry& registry, CLI::App* group) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TraceTopOptions>();
   CLI::App* command =
       registry.add("top", "The biggest live tensors at the peak, by module and operator",
                    "  headroom trace top snapshot.pickle\n"
@@ -197,7 +198,7 @@ void add_trace_top(Registry& registry, CLI::App* group) {
       ->capture_default_str()
       ->check(CLI::Range(0, 100));
   command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_trace_top);
 }
 
 }  // namespace headroom::cli

@@ -10,11 +10,11 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct VersionOptions {
   bool json = false;
 };
 
-ExitCode run(const Options& options) {
+ExitCode run_version(const VersionOptions& options) {
   const auto engine = find_engine();
   const auto torch = find_torch();
   if (options.json) {
@@ -37,12 +37,12 @@ ExitCode run(const Options& options) {
 }  // namespace
 
 void add_version(Registry& registry) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VersionOptions>();
   CLI::App* command = registry.add("version", "This version, the engine, and LibTorch",
                                    "  headroom version\n"
                                    "  headroom version --json");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_version);
 }
 
 }  // namespace headroom::cli

@@ -73,7 +73,7 @@ std::string text_of(const LeaseReport& report, const Terminal& terminal) {
   return text + "\n" + waiting_table(report, terminal);
 }
 
-ExitCode run(const LeaseOptions& options) {
+ExitCode run_who(const LeaseOptions& options) {
   show_leases(options, true, &text_of);
   return kOk;
 }
@@ -90,7 +90,7 @@ void add_who(Registry& registry) {
       "A lease lives as long as one process holds its descriptor; those are named. Processes of\n"
       "other users may not be seen without root.");
   add_lease_options(command, *options);
-  registry.run(command, options, &run);
+  registry.run(command, options, &run_who);
 }
 
 }  // namespace headroom::cli

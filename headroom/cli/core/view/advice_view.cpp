@@ -9,23 +9,20 @@
 namespace headroom::cli {
 namespace {
 
-Bytes bytes(const Json& json) {
-  return Bytes{json.get<std::int64_t>()};
-}
-
 // ": fits"; nothing where there is no card to fit into.
 std::string verdict(const Json& one, const Json& device, const Terminal& terminal) {
   if (one.at("fits").is_null()) return "";
   if (one.at("fits").get<bool>()) return ": " + terminal.paint("fits", Colour::green);
-  const Bytes missing = bytes(one.at("peak_process_bytes")) - bytes(device.at("usable_bytes"));
+  const Bytes missing =
+      bytes_from(one.at("peak_process_bytes")) - bytes_from(device.at("usable_bytes"));
   return missing.count > 0 ? ": still " + to_string(missing) + " too much" : ": still does not fit";
 }
 
 }  // namespace
 
 std::string change_text(const Json& one, const Json& device, const Terminal& terminal) {
-  const Bytes less = bytes(one.at("saves_process_bytes"));
-  std::string text = "needs " + to_string(bytes(one.at("peak_process_bytes")));
+  const Bytes less = bytes_from(one.at("saves_process_bytes"));
+  std::string text = "needs " + to_string(bytes_from(one.at("peak_process_bytes")));
   if (less.count > 0) text += " (" + to_string(less) + " less)";
   text += fmt::format(", {:.2f} x the time", one.at("time_factor").get<double>());
   text += verdict(one, device, terminal);

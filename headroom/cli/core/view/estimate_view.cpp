@@ -24,10 +24,6 @@ namespace {
 constexpr std::size_t kModules = 6;
 constexpr double kSmall = 0.005;  // a part with less of the whole is one of the others
 
-Bytes bytes(const Json& json) {
-  return Bytes{json.get<std::int64_t>()};
-}
-
 // ---- What it is about ----
 
 std::string count_text(long long count) {
@@ -131,7 +127,7 @@ std::vector<Terminal::Part> bar_parts(const Json& document) {
 
 // Of the document, or of one of its devices.
 std::string verdict(const Json& of, const Terminal& terminal) {
-  const Bytes spare = bytes(of.at("spare_bytes"));
+  const Bytes spare = bytes_from(of.at("spare_bytes"));
   if (of.at("fits").get<bool>())
     return terminal.paint("fits", Colour::green) + ", " + to_string(spare) + " to spare";
   const std::string no = terminal.paint("does not fit", Colour::red) + ": ";
@@ -142,7 +138,8 @@ std::string verdict(const Json& of, const Terminal& terminal) {
 std::string card_line(const Json& document, const Terminal& terminal) {
   const Json& device = document.at("device");
   if (device.is_null()) return "No card to fit into: name one, --gpus \"RTX 4090\".\n";
-  const Bytes total = bytes(device.at("total_bytes")), usable = bytes(device.at("usable_bytes"));
+  const Bytes total = bytes_from(device.at("total_bytes")),
+              usable = bytes_from(device.at("usable_bytes"));
   std::string text = device.at("name").get<std::string>() + ", " + to_string(total);
   if (usable < total) text += " (" + to_string(usable) + " usable)";
   return in_lines(text + ": " + verdict(document, terminal), "", "  ", terminal);
@@ -171,8 +168,8 @@ std::string devices_text(const Json& document, const Terminal& terminal) {
     const auto name = device.at("name").get<std::string>();
     if (!has_context(device.at("peak"))) without_context.push_back(name);
     rows.push_back({count > 1 ? fmt::format("{} x {}", count, name) : name,
-                    to_string(bytes(device.at("total_bytes"))),
-                    to_string(bytes(device.at("peak").at("process_bytes"))),
+                    to_string(bytes_from(device.at("total_bytes"))),
+                    to_string(bytes_from(device.at("peak").at("process_bytes"))),
                     verdict(device, terminal)});
   }
   std::string text = "\nOn each card\n" +
@@ -216,7 +213,7 @@ std::string parts_table(const Json& document, const Terminal& terminal) {
   const auto line = [&](const std::string& key, const std::string& name, const Json& amount,
                         const std::string& remark) {
     const std::string figures =
-        fmt::format("  {} {:<12} {:>11} {:>4.0f} %", key, name, to_string(bytes(amount)),
+        fmt::format("  {} {:<12} {:>11} {:>4.0f} %", key, name, to_string(bytes_from(amount)),
                     all > 0 ? 100 * amount.get<double>() / all : 0);
     if (remark.empty())
       text += figures + "\n";
@@ -245,8 +242,8 @@ std::string rule_text(const Json& document, int width) {
   if (!document.contains("rule")) return "";
   const Json& rule = document.at("rule");
   return wrapped(fmt::format("{}, and activations", rule.at("why").get<std::string>()),
-                 "By the rule of thumb " + to_string(bytes(rule.at("total_bytes"))) + ": ", "  ",
-                 width);
+                 "By the rule of thumb " + to_string(bytes_from(rule.at("total_bytes"))) + ": ",
+                 "  ", width);
 }
 
 // ---- By module ----
@@ -279,7 +276,7 @@ std::vector<Alike> kinds_of(const Json& by_module) {
     auto same = std::find_if(kinds.begin(), kinds.end(),
                              [&](const Alike& kind) { return kind.pattern == pattern; });
     if (same == kinds.end()) same = kinds.insert(kinds.end(), {pattern, Bytes{0}, 0});
-    same->most = std::max(same->most, bytes(module.at("peak_bytes")));
+    same->most = std::max(same->most, bytes_from(module.at("peak_bytes")));
     ++same->count;
   }
   return kinds;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
+#include "headroom/base/json.h"
 #include "headroom/cli/core/view/advice_view.h"
 #include "headroom/cli/core/view/estimate_view.h"
 
@@ -47,7 +48,7 @@ std::string probes_table(const Json& document, const Terminal& terminal) {
     const bool fits = probe.at("fits").get<bool>();
     rows.push_back(
         {fmt::format("{}", probe.at("batch").get<std::int64_t>()),
-         to_string(Bytes{probe.at("peak_process_bytes").get<std::int64_t>()}),
+         to_string(bytes_from(probe.at("peak_process_bytes"))),
          terminal.paint(fits ? "fits" : "does not fit", fits ? Colour::green : Colour::red)});
   }
   return table({{document.at("over") == "batch" ? "batch" : "tokens", true}, {"needs", true}, {""}},
@@ -66,8 +67,8 @@ std::string fit_text(const Json& document, const Terminal& terminal) {
     settings[document.at("over").get<std::string>()] = size;
   text += wrapped(settings_text(settings), "", "", width) + notes_text(document, terminal);
   text += fmt::format("on {}, {} ({} usable)\n\n", device.at("name").get<std::string>(),
-                      to_string(Bytes{device.at("total_bytes").get<std::int64_t>()}),
-                      to_string(Bytes{device.at("usable_bytes").get<std::int64_t>()}));
+                      to_string(bytes_from(device.at("total_bytes"))),
+                      to_string(bytes_from(device.at("usable_bytes"))));
   return text + answer(document, terminal) + "\n" + probes_table(document, terminal) +
          advice_text(document, terminal);
 }

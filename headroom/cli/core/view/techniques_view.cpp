@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "headroom/base/bytes.h"
+#include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/view/advice_view.h"
 #include "headroom/formula/advice.h"
@@ -88,16 +89,15 @@ std::string techniques_text(const Json& document, const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
   for (const Json& one : document.at("techniques")) {
     const Json& fits = one.at("fits");
-    rows.push_back({one.at("name").get<std::string>(),
-                    to_string(Bytes{one.at("peak_process_bytes").get<std::int64_t>()}),
-                    to_string(Bytes{one.at("saves_process_bytes").get<std::int64_t>()}),
-                    fmt::format("{:.2f} x", one.at("time_factor").get<double>()),
-                    fits.is_null()     ? ""
-                    : fits.get<bool>() ? "yes"
-                                       : "no",
-                    one.at("changes_training").get<bool>() ? "yes" : "no",
-                    one.at("can_run").get<bool>() ? "" : "not yet",
-                    one.at("change").get<std::string>()});
+    rows.push_back(
+        {one.at("name").get<std::string>(), to_string(bytes_from(one.at("peak_process_bytes"))),
+         to_string(bytes_from(one.at("saves_process_bytes"))),
+         fmt::format("{:.2f} x", one.at("time_factor").get<double>()),
+         fits.is_null()     ? ""
+         : fits.get<bool>() ? "yes"
+                            : "no",
+         one.at("changes_training").get<bool>() ? "yes" : "no",
+         one.at("can_run").get<bool>() ? "" : "not yet", one.at("change").get<std::string>()});
   }
   Terminal endless = terminal;
   endless.is_terminal = false;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "headroom/base/json.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/fit_view.h"
 #include "headroom/cli/engine/commands.h"
@@ -14,7 +15,7 @@
 namespace headroom::cli {
 namespace {
 
-estimate::FitOptions options_of(const Json& request) {
+estimate::FitOptions fit_options_of(const Json& request) {
   estimate::FitOptions options;
   options.over = request.at("over") == "seq" ? estimate::Over::seq : estimate::Over::batch;
   options.at_least = request.at("at_least").get<std::int64_t>();
@@ -22,7 +23,7 @@ estimate::FitOptions options_of(const Json& request) {
     options.at_most = most.get<std::int64_t>();
   const Json& margin = request.at("margin");
   if (margin.contains("bytes"))
-    options.margin.bytes = Bytes{margin.at("bytes").get<std::int64_t>()};
+    options.margin.bytes = bytes_from(margin.at("bytes"));
   else
     options.margin.share = margin.at("share").get<double>();
   options.rules = rules_of(request);
@@ -50,7 +51,7 @@ Json advice_for(const formula::NamedModel& model, const estimate::FitResult& res
 ExitCode run_fit(const Json& request) {
   const auto model = formula::model_named(request.at("model").get<std::string>());
   const auto settings = formula::settings_from_json(request.at("settings"));
-  const estimate::FitOptions options = options_of(request);
+  const estimate::FitOptions options = fit_options_of(request);
   const std::vector<gpu::SimulatedCard> cards = cards_of(request);
   const auto result = estimate::fit(model, settings, cards, options);
   Json document = to_json(result);
