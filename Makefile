@@ -15,7 +15,8 @@ setup: ## Debian packages and LibTorch (every target below does it by itself)
 build: setup ## Release build into build/ (headroom and headroom-engine in build/bin/)
 	@scripts/build.sh release
 
-demo: build ## The main job on a simulated box of GPUs: no GPU needed
+demo: setup ## Will it fit, and who has the memory: on simulated GPUs, none needed
+	@scripts/build.sh release headroom_cli headroom_engine
 	@scripts/demo.sh
 
 test: build ## Build and run every test

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# scripts/build.sh PRESET: configures if needed and builds a CMake preset. Says nothing while all goes
-# well, and everything when not.
+# scripts/build.sh PRESET [TARGET...]: configures if needed and builds a CMake preset, or these targets
+# of it. Says nothing while all goes well, and everything when not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
+shift
 dir=build
 [ "$preset" = release ] || dir=build/$preset
 if [ ! -f "$dir/build.ninja" ]; then
@@ -12,4 +13,4 @@ if [ ! -f "$dir/build.ninja" ]; then
   rm -f "${TMPDIR:-/tmp}/headroom-cmake-$$.log"
 fi
 # Ninja on a terminal rewrites one line; elsewhere only what fails is worth reading.
-if [ -t 1 ]; then ninja -C "$dir"; else ninja -C "$dir" --quiet; fi
+if [ -t 1 ]; then ninja -C "$dir" "$@"; else ninja -C "$dir" --quiet "$@"; fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The demonstration: a simulated box of eight GPUs of 31.36 GiB with some jobs on it, what Headroom
-# sees, which card it would take, and what could be trained there. No GPU is needed.
+# The demonstration, for which no GPU is needed: whether a model can be trained on a card that is not
+# here, and what would make it fit; then a simulated box of eight GPUs of 31.36 GiB with some jobs on
+# it, what Headroom sees there, and which card it would take.
 #
 # The box is a shared one (docs/formats/simulated-box.md); the jobs are processes of `cat` under other
 # names, which wait on a pipe, hold a share of the box's memory, and end with this script.
@@ -41,9 +42,13 @@ mkdir -p "$HEADROOM_STATE_DIR/boxes"
 printf '{"schema":1,"cards":[%s],"shares":[%s]}\n' "$cards" "$shares" > "$HEADROOM_STATE_DIR/boxes/demo.json"
 
 show() { printf '\n$ %s\n' "$*"; "$@"; }
+printf '\n$ headroom estimate llama-3.2-1b --seq 2048 --gpus "RTX 4090"\n'
+headroom estimate llama-3.2-1b --seq 2048 --gpus "RTX 4090" || echo "(exit $?: it does not fit)"
+printf '\n$ headroom fit llama-3.2-1b --seq 2048 --autocast bf16 --checkpointing full --gpus "RTX 4090"\n'
+headroom fit llama-3.2-1b --seq 2048 --autocast bf16 --checkpointing full --gpus "RTX 4090"
+
 export HEADROOM_GPUS=sim:8x31.36GiB@demo
 show headroom
 show headroom pick --need 20GiB --count 2
 printf '\n$ headroom pick --need 32GiB\n'
 headroom pick --need 32GiB || echo "(exit $?)"
-show headroom models --batch 4 --seq 1024

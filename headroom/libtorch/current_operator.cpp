@@ -37,21 +37,21 @@ void end(const at::RecordFunction&, at::ObserverContext* before) {
 }
 
 std::mutex mutex;
-int wanted = 0;
+int g_wanted = 0;
 at::CallbackHandle handle = 0;
 
 }  // namespace
 
 OperatorNames::OperatorNames() {
   const std::lock_guard lock(mutex);
-  if (wanted++ == 0)
+  if (g_wanted++ == 0)
     handle = at::addGlobalCallback(
         at::RecordFunctionCallback(&begin, &end).scopes({at::RecordScope::FUNCTION}));
 }
 
 OperatorNames::~OperatorNames() {
   const std::lock_guard lock(mutex);
-  if (--wanted == 0) at::removeCallback(handle);
+  if (--g_wanted == 0) at::removeCallback(handle);
 }
 
 std::string current_operator() {

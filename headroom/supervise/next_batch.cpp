@@ -213,23 +213,4 @@ NextBatch batch_up_to(long long most, long long first_batch, long long first_acc
           .why = "up to " + std::to_string(most) + ": " + text_of(batch, effective / batch)};
 }
 
-std::optional<long long> largest_that_worked(const std::vector<Tried>& tried) {
-  std::optional<long long> best;
-  for (const Tried& one : tried) {
-    if (!one.out_of_memory) best = std::max(best.value_or(0), one.batch);
-  }
-  return best;
-}
-
-std::optional<long long> estimated_fit(const std::vector<Tried>& tried, Bytes limit) {
-  const auto known = needs(tried);
-  if (known.empty()) return {};
-  const double room = number(limit.count);
-  if (const auto fits = room_on(line_of(known), room))
-    return static_cast<long long>(std::min(*fits, number(kMostBatch)));
-  const auto& [batch, need] = *known.begin();
-  if (need <= room) return batch;  // more than this was not seen
-  return static_cast<long long>(number(batch) * room / need);
-}
-
 }  // namespace headroom::supervise

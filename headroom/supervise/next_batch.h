@@ -41,11 +41,4 @@ struct NextBatch {
 [[nodiscard]] NextBatch batch_up_to(long long most, long long first_batch,
                                     long long first_accumulation, long long min_batch);
 
-// The largest batch that worked, if one did.
-[[nodiscard]] std::optional<long long> largest_that_worked(const std::vector<Tried>& tried);
-
-// What should fit into `limit` by the line through two tries, or by one that ran out (then more
-// than this surely does not fit); nothing without figures. An estimate, with no margin.
-[[nodiscard]] std::optional<long long> estimated_fit(const std::vector<Tried>& tried, Bytes limit);
-
 }  // namespace headroom::supervise

@@ -112,15 +112,6 @@ TEST(BatchUpTo, BeginsWithWhatWorkedBefore) {
   EXPECT_FALSE(batch_up_to(5, 7, 1, 2).batch);
 }
 
-TEST(LargestFit, IsWhatWorkedAndWhatTheLineSays) {
-  const std::vector<Tried> tried{ran_out(64, 24_GiB, 60_GiB, 24_GiB), worked(2, 22_GiB, 24_GiB)};
-  EXPECT_EQ(largest_that_worked(tried), 2);
-  EXPECT_EQ(largest_that_worked({ran_out(4)}), std::nullopt);
-  EXPECT_EQ(estimated_fit(tried, 24_GiB), 4);
-  EXPECT_EQ(estimated_fit({tried[0]}, 42_GiB), 32);
-  EXPECT_EQ(estimated_fit({ran_out(4)}, 24_GiB), std::nullopt);
-}
-
 // ---- Whole searches: need = fixed + each x batch ----
 
 struct Search {

@@ -127,10 +127,6 @@ Value times_number(Tape& tape, const Value& x) {
   return unary(tape, x, Keeps::nothing);
 }
 
-Value times_constant(Tape& tape, const Value& x) {
-  return unary(tape, x, Keeps::nothing);
-}
-
 Value plus_number(Tape& tape, const Value& x) {
   Value result = like(tape, x);
   if (tape.learns(x))

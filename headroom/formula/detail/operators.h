@@ -32,8 +32,6 @@ enum class Keeps { nothing, input, result };
 // A function whose derivative needs what it keeps, and so many tensors on the way.
 [[nodiscard]] Value unary(Tape& tape, const Value& x, Keeps keeps, int on_the_way = 0);
 [[nodiscard]] Value times_number(Tape& tape, const Value& x);
-// Times something that gets no gradient, and is there all the time.
-[[nodiscard]] Value times_constant(Tape& tape, const Value& x);
 [[nodiscard]] Value plus_number(Tape& tape, const Value& x);
 [[nodiscard]] Value plus(Tape& tape, const Value& a, const Value& b);
 void add_to(Tape& tape, Value& a, const Value& b);  // in place

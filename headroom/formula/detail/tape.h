@@ -199,7 +199,6 @@ class Tape {
 
   // ---- Running ----
 
-  void set_phase(Phase phase) { phase_ = phase; }
   [[nodiscard]] Phase phase() const { return phase_; }
   void backward(Value loss);
   void forget_low_copies();

@@ -7,6 +7,7 @@
 #include "headroom/models/families/bert_encoder.h"
 
 namespace headroom::models::detail {
+namespace bert {
 namespace {
 
 using formula::ModelConfig;
@@ -229,9 +230,10 @@ std::shared_ptr<Model> build_bert(const ModelConfig& config, Task task, const Se
 }
 
 }  // namespace
+}  // namespace bert
 
 Family bert_family() {
-  return {{Task::masked_lm, Task::sequence_classification, Task::causal_lm}, build_bert};
+  return {{Task::masked_lm, Task::sequence_classification, Task::causal_lm}, bert::build_bert};
 }
 
 }  // namespace headroom::models::detail

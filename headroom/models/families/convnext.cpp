@@ -7,6 +7,7 @@
 #include "headroom/models/detail/images.h"
 
 namespace headroom::models::detail {
+namespace convnext {
 namespace {
 
 using formula::ModelConfig;
@@ -237,11 +238,12 @@ class ImageClassifier : public Net {
 };
 
 }  // namespace
+}  // namespace convnext
 
 Family convnext_family() {
   return {{Task::image_classification},
-          [](const ModelConfig& config, Task, const Settings& settings) {
-            return std::make_shared<ImageClassifier>(config, settings);
+          [](const formula::ModelConfig& config, Task, const Settings& settings) {
+            return std::make_shared<convnext::ImageClassifier>(config, settings);
           }};
 }
 

@@ -12,6 +12,7 @@
 #include "headroom/models/detail/masks.h"
 
 namespace headroom::models::detail {
+namespace distilbert {
 namespace {
 
 using formula::ModelConfig;
@@ -299,15 +300,16 @@ class SequenceClassifier : public WithEncoder {
 };
 
 }  // namespace
+}  // namespace distilbert
 
 Family distilbert_family() {
-  return {
-      {Task::masked_lm, Task::sequence_classification},
-      [](const ModelConfig& config, Task task, const Settings& settings) -> std::shared_ptr<Model> {
-        if (task == Task::sequence_classification)
-          return std::make_shared<SequenceClassifier>(config, task, settings);
-        return std::make_shared<MaskedLm>(config, task, settings);
-      }};
+  return {{Task::masked_lm, Task::sequence_classification},
+          [](const formula::ModelConfig& config, Task task,
+             const Settings& settings) -> std::shared_ptr<Model> {
+            if (task == Task::sequence_classification)
+              return std::make_shared<distilbert::SequenceClassifier>(config, task, settings);
+            return std::make_shared<distilbert::MaskedLm>(config, task, settings);
+          }};
 }
 
 }  // namespace headroom::models::detail

@@ -6,6 +6,7 @@
 #include "headroom/models/families/decoder.h"
 
 namespace headroom::models::detail {
+namespace gemma {
 namespace {
 
 using decoder::GatedMlp;
@@ -124,10 +125,11 @@ Plan gemma2(const ModelConfig& config) {
 }
 
 }  // namespace
+}  // namespace gemma
 
 Family gemma_family() {
-  return decoder::family([](const ModelConfig& config) {
-    return config.type() == "gemma" ? gemma(config) : gemma2(config);
+  return decoder::family([](const formula::ModelConfig& config) {
+    return config.type() == "gemma" ? gemma::gemma(config) : gemma::gemma2(config);
   });
 }
 

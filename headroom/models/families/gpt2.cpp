@@ -12,6 +12,7 @@
 #include "headroom/models/detail/masks.h"
 
 namespace headroom::models::detail {
+namespace gpt2 {
 namespace {
 
 using formula::ModelConfig;
@@ -235,9 +236,10 @@ class Gpt2 : public torch::nn::Module {
 };
 
 }  // namespace
+}  // namespace gpt2
 
 Family gpt2_family() {
-  return decoder_family<Gpt2>({.decoder = "transformer", .head = "lm_head"});
+  return decoder_family<gpt2::Gpt2>({.decoder = "transformer", .head = "lm_head"});
 }
 
 }  // namespace headroom::models::detail

@@ -13,6 +13,7 @@
 #include "headroom/models/detail/masks.h"
 
 namespace headroom::models::detail {
+namespace gpt_neo {
 namespace {
 
 using formula::ModelConfig;
@@ -245,9 +246,11 @@ class GptNeo : public torch::nn::Module {
 };
 
 }  // namespace
+}  // namespace gpt_neo
 
 Family gpt_neo_family() {
-  return decoder_family<GptNeo>({.decoder = "transformer", .head = "lm_head", .casts_twice = true});
+  return decoder_family<gpt_neo::GptNeo>(
+      {.decoder = "transformer", .head = "lm_head", .casts_twice = true});
 }
 
 }  // namespace headroom::models::detail

@@ -12,6 +12,7 @@
 #include "headroom/models/detail/rotary.h"
 
 namespace headroom::models::detail {
+namespace gpt_neox {
 namespace {
 
 using formula::ModelConfig;
@@ -190,9 +191,10 @@ class GptNeoX : public torch::nn::Module {
 };
 
 }  // namespace
+}  // namespace gpt_neox
 
 Family gpt_neox_family() {
-  return decoder_family<GptNeoX>({.decoder = "gpt_neox", .head = "embed_out"});
+  return decoder_family<gpt_neox::GptNeoX>({.decoder = "gpt_neox", .head = "embed_out"});
 }
 
 }  // namespace headroom::models::detail

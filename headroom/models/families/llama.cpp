@@ -5,6 +5,7 @@
 #include "headroom/models/families/decoder.h"
 
 namespace headroom::models::detail {
+namespace llama {
 namespace {
 
 using decoder::GatedMlp;
@@ -57,9 +58,10 @@ Plan plan(const ModelConfig& config) {
 }
 
 }  // namespace
+}  // namespace llama
 
 Family llama_family() {
-  return decoder::family(plan);
+  return decoder::family(llama::plan);
 }
 
 }  // namespace headroom::models::detail

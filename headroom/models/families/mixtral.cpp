@@ -12,6 +12,7 @@
 #include "headroom/models/families/decoder.h"
 
 namespace headroom::models::detail {
+namespace mixtral {
 namespace {
 
 using decoder::GatedMlp;
@@ -174,9 +175,10 @@ Plan plan(const ModelConfig& config) {
 }
 
 }  // namespace
+}  // namespace mixtral
 
 Family mixtral_family() {
-  return decoder::family(plan);
+  return decoder::family(mixtral::plan);
 }
 
 }  // namespace headroom::models::detail

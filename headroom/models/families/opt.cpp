@@ -11,6 +11,7 @@
 #include "headroom/models/detail/masks.h"
 
 namespace headroom::models::detail {
+namespace opt {
 namespace {
 
 using formula::ModelConfig;
@@ -213,9 +214,10 @@ class Opt : public torch::nn::Module {
 };
 
 }  // namespace
+}  // namespace opt
 
 Family opt_family() {
-  return decoder_family<Opt>({.decoder = "model", .head = "lm_head"});
+  return decoder_family<opt::Opt>({.decoder = "model", .head = "lm_head"});
 }
 
 }  // namespace headroom::models::detail

@@ -12,6 +12,7 @@
 #include "headroom/models/detail/rotary.h"
 
 namespace headroom::models::detail {
+namespace phi {
 namespace {
 
 using formula::ModelConfig;
@@ -199,9 +200,10 @@ class Phi : public torch::nn::Module {
 };
 
 }  // namespace
+}  // namespace phi
 
 Family phi_family() {
-  return decoder_family<Phi>({.decoder = "model", .head = "lm_head", .with_bias = true});
+  return decoder_family<phi::Phi>({.decoder = "model", .head = "lm_head", .with_bias = true});
 }
 
 }  // namespace headroom::models::detail

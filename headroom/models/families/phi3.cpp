@@ -4,6 +4,7 @@
 #include "headroom/models/families/decoder.h"
 
 namespace headroom::models::detail {
+namespace phi3 {
 namespace {
 
 using decoder::Plan;
@@ -84,9 +85,10 @@ Plan plan(const ModelConfig& config) {
 }
 
 }  // namespace
+}  // namespace phi3
 
 Family phi3_family() {
-  return decoder::family(plan);
+  return decoder::family(phi3::plan);
 }
 
 }  // namespace headroom::models::detail

@@ -6,6 +6,7 @@
 #include "headroom/models/detail/images.h"
 
 namespace headroom::models::detail {
+namespace resnet {
 namespace {
 
 using formula::ModelConfig;
@@ -206,11 +207,12 @@ class ImageClassifier : public Net {
 };
 
 }  // namespace
+}  // namespace resnet
 
 Family resnet_family() {
   return {{Task::image_classification},
-          [](const ModelConfig& config, Task, const Settings& settings) {
-            return std::make_shared<ImageClassifier>(config, settings);
+          [](const formula::ModelConfig& config, Task, const Settings& settings) {
+            return std::make_shared<resnet::ImageClassifier>(config, settings);
           }};
 }
 

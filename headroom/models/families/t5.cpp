@@ -15,6 +15,7 @@
 #include "headroom/models/families/t5_attention.h"
 
 namespace headroom::models::detail {
+namespace t5 {
 namespace {
 
 using formula::ModelConfig;
@@ -288,10 +289,12 @@ class Seq2SeqLm : public Net {
 };
 
 }  // namespace
+}  // namespace t5
 
 Family t5_family() {
-  return {{Task::seq2seq_lm}, [](const ModelConfig& config, Task task, const Settings& settings) {
-            return std::make_shared<Seq2SeqLm>(config, task, settings);
+  return {{Task::seq2seq_lm},
+          [](const formula::ModelConfig& config, Task task, const Settings& settings) {
+            return std::make_shared<t5::Seq2SeqLm>(config, task, settings);
           }};
 }
 

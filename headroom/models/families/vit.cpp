@@ -8,6 +8,7 @@
 #include "headroom/models/detail/images.h"
 
 namespace headroom::models::detail {
+namespace vit {
 namespace {
 
 using formula::ModelConfig;
@@ -247,11 +248,12 @@ class ImageClassifier : public Net {
 };
 
 }  // namespace
+}  // namespace vit
 
 Family vit_family() {
   return {{Task::image_classification},
-          [](const ModelConfig& config, Task, const Settings& settings) {
-            return std::make_shared<ImageClassifier>(config, settings);
+          [](const formula::ModelConfig& config, Task, const Settings& settings) {
+            return std::make_shared<vit::ImageClassifier>(config, settings);
           }};
 }
 
