@@ -72,6 +72,7 @@ TEST(Classify, AdviceIsNoFailure) {
        {"If you run into CUDA out of memory errors, reduce the batch size.",
         "usage: train.py [--batch N]  batch size; lower it to avoid CUDA out of memory",
         "INFO: will skip batches in case of CUDA out of memory",
+        "If CUDA out of memory, you can lower the batch size.",
         "note: tiles are used to prevent out of memory errors on the GPU"})
     EXPECT_THAT(verdict(text), ::testing::AnyOf("not_oom", "unknown")) << text;
 }
@@ -133,13 +134,13 @@ TEST(Classify, KnowsDeviceMemoryByManyNames) {
         "was "
         "4294967296 bytes.)",
         "ERROR: Out of GPU memory trying to allocate 1.250 GiB", "CUDA Out of Memory. Sorry.",
-        "Error: not enough GPU memory for the model"})
+        "cuda malloc failed", "Error: not enough GPU memory for the model"})
     EXPECT_EQ(verdict(text), "gpu_oom") << text;
 }
 
 TEST(Classify, HostMemoryByManyNames) {
   for (const char* text :
-       {"MemoryError", "  File \"a.py\", line 3\nMemoryError\n",
+       {"exit status 137 (out of memory)", "MemoryError", "  File \"a.py\", line 3\nMemoryError\n",
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
         "std::bad_alloc",
         "OSError: [Errno 12] Cannot allocate memory", "bash: fork: Cannot allocate memory",

@@ -26,7 +26,8 @@ TEST(Statements, MayBeAGuess) {
 
 TEST(Statements, MayOnlyMentionIt) {
   for (const char* text :
-       {"if you run out of memory, lower the batch", "no cuda out of memory so far",
+       {"if you run out of memory, lower the batch", "if cuda out of memory, you can lower it",
+        "note: when out of memory occurs, lower it", "no cuda out of memory so far",
         "did not run out of memory", "0 out of memory errors", "out of memory errors: 0",
         "['out of memory', 'timeout']", "retry_on=out of memory", "fix out of memory in eval",
         "job 7 \"out of memory\"", "grep: out of memory.txt: no such file",

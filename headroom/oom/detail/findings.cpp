@@ -31,7 +31,7 @@ Finding from(const Rule& rule) {
 const Rule* first_rule(std::span<const Group> groups, std::string_view text,
                        std::size_t first_line) {
   for (const Group& group : groups)
-    for (const Rule& rule : group.rules)
+    for (const Rule& rule : group)
       if (find(rule.pattern, text, first_line)) return &rule;
   return nullptr;
 }
@@ -78,7 +78,7 @@ std::optional<Finding> by_rule(const Rule& rule, Place& place) {
 std::optional<Finding> by_rules(std::span<const Group> groups, Place& place) {
   std::optional<Finding> best;
   for (const Group& group : groups)
-    for (const Rule& rule : group.rules) {
+    for (const Rule& rule : group) {
       take_better(best, by_rule(rule, place));
       if (best && (is_memory(*best) || rule.meaning == Meaning::possible)) return best;
     }
@@ -165,8 +165,8 @@ bool is_of_pinned_memory(const Finding& finding, const Place& place) {
   constexpr auto kCalls = std::to_array<std::string_view>(
       {"*.pin_memory(*", "*pin_memory=true", "*hostalloc*", "*mallochost*", "in pin_memory",
        "*pin_memory.py", "pin memory thread"});
-  const bool of_runtime =
-      finding.kind == "cuda_runtime" || finding.kind == "cuda_driver" || finding.kind == "hip";
+  const bool of_runtime = finding.kind == "cuda_runtime" || finding.kind == "cuda_driver" ||
+                          finding.kind == "other_vendor";
   if (finding.meaning != Meaning::gpu || !of_runtime) return false;
   for (std::size_t i = innermost_frame(place); i < place.at; ++i)
     if (matches_any(kCalls, place.lines[i].text)) return true;
@@ -200,12 +200,13 @@ bool is_one_of_many_jobs(const Place& place) {
 }
 
 std::optional<Finding> memory_finding(Place& place) {
-  auto finding = by_rules(gpu_rules(), place);
+  const std::span killers = std::span(rules().host).first(1);
+  auto finding = by_rules(rules().gpu, place);
   if (!finding) {
-    finding = by_rules(host_rules().first(1), place);
+    finding = by_rules(killers, place);
     if (finding) finding->of_killer = true;
   }
-  if (!finding) finding = by_rules(host_rules().subspan(1), place);
+  if (!finding) finding = by_rules(std::span(rules().host).subspan(1), place);
   if (!finding) finding = by_types(place);
   if (!finding) finding = by_plain_words(place);
   if (!finding) return {};
@@ -265,7 +266,7 @@ bool is_failure_at_any_level(const Place& place) {
 
 // A warning ends nothing, except that schedulers and Spark warn of what they have killed.
 std::optional<Finding> warned_kill(Place& place) {
-  const std::span<const Group> all = host_rules();
+  const std::span<const Group> all = rules().host;
   auto finding = by_rules(all.first(1), place);
   if (!finding) finding = by_rules(all.subspan(1, 1), place);
   if (!finding || !is_memory(*finding)) return {};
@@ -290,11 +291,11 @@ bool is_recommended(const Rule& rule, const Place& place) {
 std::optional<Finding> finding_in(Place place) {
   const Line& line = place.line();
   const bool quiet = line.level == Level::debug || line.level == Level::warning;
-  if (const Rule* rule = first_rule(harmless_rules(), place.text, place.first_line());
+  if (const Rule* rule = first_rule(rules().harmless, place.text, place.first_line());
       rule != nullptr && !is_recommended(*rule, place))
     return from(*rule);
   if (line.level == Level::warning && !is_failure_at_any_level(place)) return warned_kill(place);
-  if (const Rule* rule = first_rule(named_reasons(), line.text, place.first_line())) {
+  if (const Rule* rule = first_rule(rules().named_reasons, line.text, place.first_line())) {
     Finding finding = from(*rule);
     finding.is_named = true;
     return finding;
@@ -306,33 +307,28 @@ std::optional<Finding> finding_in(Place place) {
     finding->confidence = std::min(finding->confidence, 0.7);
   }
   if (finding) return finding;
-  if (const Rule* rule = first_rule(possible_rules(), place.text, place.first_line()))
+  if (const Rule* rule = first_rule(rules().possible, place.text, place.first_line()))
     return from(*rule);
   if (is_bare_kill(line.text))
     return Finding{.meaning = Meaning::possible, .kind = "sigkill", .confidence = 0.5};
   if (line.level == Level::debug) return {};
-  if (const Rule* rule = first_rule(other_failures(), line.text, place.first_line()))
+  if (const Rule* rule = first_rule(rules().other, line.text, place.first_line()))
     return from(*rule);
   return {};
 }
 
-// Nothing is found in a line without one of these, and most lines have none.
+// Most lines have nothing that any rule, exception or plain word could be found in.
 bool is_worth_a_look(std::string_view text) {
-  constexpr auto kTriggers = std::to_array<std::string_view>(
-      {"memor",    "oom",     "alloc",    "kill",      "error",     "fail",         "status",
-       "exhaust",  "resourc", "space",    "signal",    "fault",     "assert",       "xid",
-       "illegal",  "abort",   "timeout",  "timed out", "cancel",    "limit",        "quota",
-       "capac",    "skip",    "retry",    "recover",   "batch",     "mlx5",         "ndarray",
-       "nvrm",     "corrupt", "died",     "137",       "vram",      "not possible", "bus",
-       "exceed",   "preempt", "watchdog", "invalid",   "cuda",      "align",        " ram",
-       "pressure", "buffer",  "larger",   "exception", "interrupt", "choice",       "allouer",
-       "starting", "uring"});
-  // Letters that are no ASCII: a message in another language.
+  // Of exceptions and of plain words (exceptions.cpp, plain_words.cpp).
+  constexpr auto kWords =
+      std::to_array<std::string_view>({"memor", "alloc", "error", "exception", "exhaust",
+                                       "interrupt", "exit", "iteration", "kill", "reserve", "oom"});
+  const auto is_in = [&](std::string_view word) {
+    return text.find(word) != std::string_view::npos;
+  };
   const bool foreign = std::any_of(text.begin(), text.end(),
                                    [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
-  return foreign || std::any_of(kTriggers.begin(), kTriggers.end(), [&](std::string_view trigger) {
-           return text.find(trigger) != std::string_view::npos;
-         });
+  return foreign || std::any_of(kWords.begin(), kWords.end(), is_in) || may_match_a_rule(text);
 }
 
 bool mentions_device_anywhere(const std::vector<Line>& lines) {
@@ -350,8 +346,10 @@ std::vector<Finding> findings_in(const std::vector<Line>& lines) {
   std::vector<Finding> findings;
   const bool device = mentions_device_anywhere(lines);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].is_quoted || !is_worth_a_look(lines[i].text)) continue;
-    auto finding = finding_in({lines, i, joined(lines, i), device});
+    if (lines[i].is_quoted) continue;
+    std::string text = joined(lines, i);
+    if (!is_worth_a_look(text)) continue;
+    auto finding = finding_in({lines, i, std::move(text), device});
     if (!finding || finding->meaning == Meaning::harmless) continue;
     finding->line = i;
     finding->raised = begins_with_raised(lines[i].text);

@@ -1,13 +1,12 @@
-// The rules of the detector: small groups, one a source of messages. Read classify.h's promise
-// first, then rules_gpu.cpp; pattern.h explains how a rule is written.
+// The rules of the detector, which are data (data/rules.json): small groups, one a source of
+// messages. pattern.h explains how a rule is written.
 //
-// Within one line the groups are asked in this order, the first that knows the line decides:
-// what is no failure at all, a named reason that is no memory, device memory, host memory, what may
-// be memory or not, and last what is left of other failures.
+// Within one line the groups are asked in the order of the members below; the first that knows the
+// line decides.
 #pragma once
 
-#include <span>
 #include <string_view>
+#include <vector>
 
 namespace headroom::oom::detail {
 
@@ -26,37 +25,21 @@ struct Rule {
   double confidence;
   std::string_view pattern;
 };
+using Group = std::vector<Rule>;
+using Groups = std::vector<Group>;
 
-constexpr Rule gpu(std::string_view kind, double confidence, std::string_view pattern) {
-  return {Meaning::gpu, kind, confidence, pattern};
-}
-constexpr Rule host(std::string_view kind, double confidence, std::string_view pattern) {
-  return {Meaning::host, kind, confidence, pattern};
-}
-constexpr Rule other(std::string_view kind, std::string_view pattern) {
-  return {Meaning::other, kind, 0.9, pattern};
-}
-constexpr Rule possible(std::string_view kind, std::string_view pattern) {
-  return {Meaning::possible, kind, 0.5, pattern};
-}
-constexpr Rule harmless(std::string_view pattern) {
-  return {Meaning::harmless, "", 0, pattern};
-}
-constexpr Rule survived(std::string_view pattern) {
-  return {Meaning::survived, "", 0, pattern};
-}
-
-struct Group {
-  std::string_view source;
-  std::span<const Rule> rules;
+struct Rules {
+  Groups harmless;
+  Groups named_reasons;  // of failures that are not of memory
+  Groups gpu;
+  Groups host;  // the first group: what ends processes for want of memory; the second: languages
+  Groups possible;
+  Groups other;  // what is left of other failures
 };
+[[nodiscard]] const Rules& rules();
 
-// What each message means, by who writes it.
-[[nodiscard]] std::span<const Group> harmless_rules();
-[[nodiscard]] std::span<const Group> named_reasons();
-[[nodiscard]] std::span<const Group> gpu_rules();
-[[nodiscard]] std::span<const Group> host_rules();
-[[nodiscard]] std::span<const Group> possible_rules();
-[[nodiscard]] std::span<const Group> other_failures();
+// False for most texts, and only for those that no rule matches: a rule's longest words are in none
+// of them.
+[[nodiscard]] bool may_match_a_rule(std::string_view text);
 
 }  // namespace headroom::oom::detail

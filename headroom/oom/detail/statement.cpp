@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "headroom/base/text.h"
 #include "headroom/oom/detail/flag.h"
 #include "headroom/oom/detail/quote.h"
 #include "headroom/oom/detail/words.h"
@@ -85,6 +86,14 @@ bool is_denied(std::string_view before) {
   return is_one_of(word, kDenials) && !before.ends_with("could ") && !before.ends_with("can ");
 }
 
+// "If CUDA out of memory, you can lower ...", "Note: when out of memory, ...": a condition.
+bool is_condition(std::string_view before) {
+  const std::string_view word = take_last_word_but(before, kBetween);
+  if (word == "if" || word == "unless") return true;
+  const std::string_view start = trim(before);
+  return (word == "when" || word == "once") && (start.empty() || start.ends_with(':'));
+}
+
 // "0 out-of-memory errors".
 bool is_counted_none(std::string_view before, std::string_view after) {
   const std::string_view number = take_last_word(before);
@@ -157,7 +166,8 @@ Statement statement_at(std::string_view whole, Span found) {
     return Statement::mention;
   if (is_counted_none(before, text.substr(said.end)) || is_denied(before))
     return Statement::mention;
-  if (is_advice(before) || is_of_another_time(before) || is_dealt_with(before))
+  if (is_advice(before) || is_condition(before) || is_of_another_time(before) ||
+      is_dealt_with(before))
     return Statement::mention;
   if (is_hedged(before) || is_question(text, said)) return Statement::guess;
   return Statement::event;

@@ -1,0 +1,94 @@
+#include "headroom/oom/detail/rules.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "headroom/base/error.h"
+#include "headroom/base/json.h"
+#include "headroom/oom/detail/embedded.h"
+
+namespace headroom::oom::detail {
+namespace {
+
+Meaning meaning_named(const std::string& name) {
+  if (name == "harmless") return Meaning::harmless;
+  if (name == "survived") return Meaning::survived;
+  if (name == "gpu") return Meaning::gpu;
+  if (name == "host") return Meaning::host;
+  if (name == "other") return Meaning::other;
+  if (name == "possible") return Meaning::possible;
+  throw InternalError("[oom] rules.json: no such meaning: " + name);
+}
+
+Groups groups_from(const Json& json) {
+  Groups groups;
+  for (const Json& group : json) {
+    Group& rules = groups.emplace_back();
+    for (const Json& rule : group.at("rules"))
+      rules.push_back({.meaning = meaning_named(rule.at(0)),
+                       .kind = rule.at(1).get_ref<const std::string&>(),
+                       .confidence = rule.at(2),
+                       .pattern = rule.at(3).get_ref<const std::string&>()});
+  }
+  return groups;
+}
+
+// What each rule has to find, at least: the longest part of its pattern without placeholders; by
+// its first letters.
+class LongestParts {
+ public:
+  explicit LongestParts(const Rules& rules) {
+    for (const Groups* groups : {&rules.harmless, &rules.named_reasons, &rules.gpu, &rules.host,
+                                 &rules.possible, &rules.other})
+      for (const Group& group : *groups)
+        for (const Rule& rule : group) add(rule.pattern);
+  }
+
+  [[nodiscard]] bool any_in(std::string_view text) const {
+    for (std::size_t at = 0; at + kFirst <= text.size(); ++at) {
+      const auto found = by_first_.find(text.substr(at, kFirst));
+      if (found == by_first_.end()) continue;
+      for (const std::string_view part : found->second)
+        if (text.substr(at).starts_with(part)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kFirst = 3;
+
+  void add(std::string_view pattern) {
+    std::string_view longest;
+    for (std::size_t begin = 0; begin < pattern.size();) {
+      const std::size_t end = std::min(pattern.find_first_of("*#~", begin), pattern.size());
+      if (end - begin > longest.size()) longest = pattern.substr(begin, end - begin);
+      begin = end + 1;
+    }
+    if (longest.size() < kFirst)
+      throw InternalError("[oom] rules.json: too few letters together: " + std::string(pattern));
+    by_first_[longest.substr(0, kFirst)].push_back(longest);
+  }
+
+  std::unordered_map<std::string_view, std::vector<std::string_view>> by_first_;
+};
+
+}  // namespace
+
+const Rules& rules() {
+  static const Json& json = *new Json(parse_json(embedded::rules_json(), "rules.json"));
+  static const Rules all{.harmless = groups_from(json.at("harmless")),
+                         .named_reasons = groups_from(json.at("named_reasons")),
+                         .gpu = groups_from(json.at("gpu")),
+                         .host = groups_from(json.at("host")),
+                         .possible = groups_from(json.at("possible")),
+                         .other = groups_from(json.at("other"))};
+  return all;
+}
+
+bool may_match_a_rule(std::string_view text) {
+  static const LongestParts parts(rules());
+  return parts.any_in(text);
+}
+
+}  // namespace headroom::oom::detail
