@@ -1,17 +1,39 @@
 #include "headroom/base/error.h"
 
-namespace headroom {
+#include <algorithm>
+#include <cctype>
 
-std::string expectation(std::string_view function, std::string_view expected,
-                        std::string_view received, std::string_view to_try) {
-  std::string text;
-  text.append("[").append(function).append("] expected ").append(expected);
+namespace headroom {
+namespace {
+
+bool is_function(const std::string& name) {
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == ':';
+  });
+}
+
+}  // namespace
+
+std::string to_string(const Complaint& complaint) {
+  return (complaint.where.empty() ? "" : "[" + complaint.where + "] ") + complaint.words;
+}
+
+Error::Error(Complaint complaint)
+    : std::runtime_error(to_string(complaint)), complaint_(std::move(complaint)) {}
+
+std::string Error::sentence() const {
+  return (is_function(complaint_.where) ? "" : complaint_.where + ": ") + complaint_.words;
+}
+
+Complaint expectation(std::string_view function, std::string_view expected,
+                      std::string_view received, std::string_view to_try) {
+  std::string words = "expected " + std::string(expected);
   if (received == "none")  // not what somebody typed, but that there is none
-    text.append(", received none");
+    words.append(", received none");
   else
-    text.append(", received '").append(received).append("'");
-  if (!to_try.empty()) text.append("; try ").append(to_try);
-  return text;
+    words.append(", received '").append(received).append("'");
+  if (!to_try.empty()) words.append("; try ").append(to_try);
+  return {std::string(function), std::move(words)};
 }
 
 }  // namespace headroom

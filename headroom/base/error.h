@@ -9,15 +9,33 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "headroom/base/bytes.h"
 
 namespace headroom {
 
-// The root: catch this to catch all that functions of Headroom throw on purpose.
+// What went wrong: where it was noticed - a function, an option, a place in a file - and the words.
+struct Complaint {
+  std::string where, words;
+};
+// "[parse_bytes] expected ..."; the words alone if `where` is empty.
+[[nodiscard]] std::string to_string(const Complaint& complaint);
+
+// The root: catch this to catch all that functions of Headroom throw on purpose. what() is for a
+// programmer, "[parse_bytes] expected ..."; sentence() for a person, who does not know functions:
+// "expected ...", and of an option or a place in a file "--need: expected ...".
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(Complaint complaint);
+  explicit Error(const std::string& words) : Error(Complaint{{}, words}) {}
+  Error(const std::string& where, const std::string& words) : Error(Complaint{where, words}) {}
+
+  [[nodiscard]] const Complaint& complaint() const { return complaint_; }
+  [[nodiscard]] std::string sentence() const;
+
+ private:
+  Complaint complaint_;
 };
 
 // The caller asked for something that does not exist or cannot be read: a bad size, option, name.
@@ -59,13 +77,14 @@ class InternalError : public Error {
 // Memory ran out, known for sure. Carries what was asked for.
 class OutOfMemoryError : public Error {
  public:
-  OutOfMemoryError(const std::string& what, Bytes asked_bytes) : Error(what), asked(asked_bytes) {}
+  OutOfMemoryError(Complaint complaint, Bytes asked_bytes)
+      : Error(std::move(complaint)), asked(asked_bytes) {}
   Bytes asked;
 };
 
 // "[parse_bytes] expected a size such as 10GiB, received '10 apples'; try 10GiB".
 // `function` is where it was noticed; leave `to_try` empty when there is nothing useful to say.
-[[nodiscard]] std::string expectation(std::string_view function, std::string_view expected,
+[[nodiscard]] Complaint expectation(std::string_view function, std::string_view expected,
                                       std::string_view received, std::string_view to_try = {});
 
 }  // namespace headroom

@@ -39,7 +39,7 @@ bool try_write(int fd, std::string_view content) {
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
-  throw WriteError("[write_file] cannot write " + path.string() + ": " + std::strerror(error) +
+  throw WriteError("write_file", "cannot write " + path.string() + ": " + std::strerror(error) +
                    (error == ENOSPC ? "; free some space" : ""));
 }
 
@@ -62,7 +62,7 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
 std::string read_input(const std::filesystem::path& path) {
   errno = 0;
   if (auto content = read_file(path)) return *std::move(content);
-  throw InputError("[read_file] cannot read " + path.string() + ": " + std::strerror(errno));
+  throw InputError("read_file", "cannot read " + path.string() + ": " + std::strerror(errno));
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {

@@ -45,7 +45,7 @@ Interrupt::Interrupt() {
   if (done_ < 0 || inbox_ < 0) {
     const std::string reason = std::strerror(errno);
     close_all();
-    throw BusyError("[interrupt] cannot listen for signals: " + reason);
+    throw BusyError("interrupt", "cannot listen for signals: " + reason);
   }
   watcher_ = std::thread([this] { watch(); });
 }

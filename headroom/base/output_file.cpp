@@ -77,7 +77,7 @@ OutputFile::~OutputFile() {
 void OutputFile::fail(int error) {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
   if (!temporary_.empty()) ::unlink(std::exchange(temporary_, {}).c_str());
-  throw WriteError("[write_file] cannot write " + path_.string() + ": " + std::strerror(error) +
+  throw WriteError("write_file", "cannot write " + path_.string() + ": " + std::strerror(error) +
                    (error == ENOSPC ? "; free some space" : ""));
 }
 

@@ -35,7 +35,7 @@ at::ScalarType type_of(formula::Dtype dtype) {
     case formula::Dtype::float16:
       return at::kHalf;
   }
-  throw InternalError("[training_step] a dtype without a name");
+  throw InternalError("training_step", "a dtype without a name");
 }
 
 models::Settings model_settings(const Settings& settings) {

@@ -105,7 +105,7 @@ void check_meaning(const ModelConfig& config, const Settings& settings,
   for (const Rule& rule : kRules) {
     if (std::find(given.begin(), given.end(), rule.option) == given.end()) continue;
     if (!rule.condition.holds(run))
-      throw UsageError("[settings] " + std::string(rule.option) + " means nothing for " +
+      throw UsageError("settings", std::string(rule.option) + " means nothing for " +
                        config.source() + rule.condition.otherwise + "; leave it out");
   }
 }

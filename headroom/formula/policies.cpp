@@ -98,7 +98,7 @@ double state_bytes(const Settings& settings) {
     case Optimizer::none:
       return 0;
   }
-  throw InternalError("[state_bytes] unknown optimizer");
+  throw InternalError("state_bytes", "unknown optimizer");
 }
 
 Bytes times(double each, long long count) {
@@ -209,7 +209,7 @@ VariantChoice variant_by_memory(const std::vector<Variant>& variants, Bytes smal
 std::string_view to_string(Strategy strategy) {
   for (const StrategyClass& each : kStrategyBySize)
     if (each.strategy == strategy) return each.words;
-  throw InternalError("[to_string] unknown strategy");
+  throw InternalError("to_string", "unknown strategy");
 }
 
 StrategyChoice strategy_by_size(long long parameters, const Settings& settings, int gpus) {

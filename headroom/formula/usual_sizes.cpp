@@ -54,7 +54,7 @@ std::vector<Recipe> all_recipes() {
 const Recipe& recipe_of(std::string_view key) {
   for (const Recipe& recipe : recipes())
     if (recipe.key == key) return recipe;
-  throw InternalError("[recipe_of] no recipe " + std::string(key));
+  throw InternalError("recipe_of", "no recipe " + std::string(key));
 }
 
 Settings with_batch(const UsualSize& size, Settings settings, const TableBatch& batch) {
@@ -110,7 +110,7 @@ Bytes weight_bytes(long long parameters, WeightType type) {
     case WeightType::int4:
       return Bytes{(parameters + 1) / 2};
   }
-  throw InternalError("[weight_bytes] unknown type");
+  throw InternalError("weight_bytes", "unknown type");
 }
 
 const std::vector<Recipe>& recipes() {

@@ -199,7 +199,7 @@ std::vector<BoxShare> read_shares(const SimulatedBox& box) {
         std::equal(totals.begin(), totals.end(), box.cards.begin(), box.cards.end(),
                    [](Bytes total, const SimulatedCard& card) { return total == card.total; });
     if (!same)
-      throw UsageError("[sim] the box '" + box.name + "' exists with other cards (" + path +
+      throw UsageError("sim", "the box '" + box.name + "' exists with other cards (" + path +
                        "); use another name, or remove that file when nobody uses it");
     std::vector<BoxShare> shares;
     for (const Json& share : file.at("shares")) {
@@ -210,7 +210,7 @@ std::vector<BoxShare> read_shares(const SimulatedBox& box) {
     }
     return shares;
   } catch (const Json::exception& error) {
-    throw InputError("[sim] " + path + " is not a simulated box: " + error.what());
+    throw InputError("sim", path + " is not a simulated box: " + error.what());
   }
 }
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/base/sentence.h"
 #include "headroom/lease/describe.h"
 #include "headroom/lease/detail/folder_watch.h"
 #include "headroom/lease/ledger.h"
@@ -160,7 +159,7 @@ class Seeker {
       selection.sentence = "somebody else took it first" + also_in_the_way(look_, cards_, id());
     } catch (const BusyError& error) {
       if (elapsed() >= options_.timeout && !options_.cancel.stop_requested()) throw;
-      selection.sentence = sentence_of(error.what());
+      selection.sentence = error.sentence();
     }
     selection.picked.clear();
     return {};

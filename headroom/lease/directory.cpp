@@ -94,7 +94,7 @@ std::string whose_turn(const fs::path& folder) {
 }
 
 [[noreturn]] void fail(const fs::path& path, int error) {
-  throw WriteError("[lease] cannot write " + path.string() + ": " + std::strerror(error) +
+  throw WriteError("lease", "cannot write " + path.string() + ": " + std::strerror(error) +
                    (error == ENOSPC ? "; free some space" : ""));
 }
 
@@ -185,7 +185,7 @@ Directory::Turn Directory::take_turn(Seconds patience, const std::stop_token& ca
   while (::flock(folder, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) fail(path_, errno);
     if (Clock::now() - begin >= patience || cancel.stop_requested())
-      throw BusyError("[lease] the leases in " + path_.string() + " are being changed by " +
+      throw BusyError("lease", "the leases in " + path_.string() + " are being changed by " +
                       whose_turn(path_) + " and have not been free for " +
                       duration_text(Clock::now() - begin) + "; try again, or look at that process");
     std::this_thread::sleep_for(std::chrono::microseconds(100 + random() % 900));
@@ -231,7 +231,7 @@ Place Directory::Turn::make_place(Waiter waiter, const Contents& now) const {
 void Directory::Turn::end_lease(const Claim& lease) const {
   const fs::path path = folder_ / (lease.id + ".lease");
   if (::geteuid() != 0 && ::geteuid() != lease.uid)
-    throw WriteError("[lease] lease " + lease.id + " is of " + user_name(lease.uid) +
+    throw WriteError("lease", "lease " + lease.id + " is of " + user_name(lease.uid) +
                      ", and only its owner or root may end it");
   const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0 && errno != ENOENT) fail(path, errno);
@@ -244,7 +244,7 @@ void Directory::Turn::end_lease(const Claim& lease) const {
   }
   if (file >= 0) ::close(file);
   if (error != 0) fail(path, error);
-  if (!is_it) throw UsageError("[lease] lease " + lease.id + " has ended already");
+  if (!is_it) throw UsageError("lease", "lease " + lease.id + " has ended already");
 }
 
 std::vector<DeadFile> Directory::Turn::remove_dead(const Contents& now) const {

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "headroom/base/error.h"
-#include "headroom/base/sentence.h"
 
 namespace headroom::lease {
 namespace {
@@ -90,9 +89,9 @@ Contents contents_now() {
     return directory ? directory->contents() : none;
   } catch (const BusyError& error) {
     none.riddles.emplace_back("all of them");
-    none.warnings.push_back(sentence_of(error.what()));
+    none.warnings.push_back(error.sentence());
   } catch (const UnavailableError& error) {
-    none.warnings.push_back(sentence_of(error.what()));
+    none.warnings.push_back(error.sentence());
   }
   return none;
 }

@@ -11,7 +11,6 @@
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 #include "headroom/base/process.h"
-#include "headroom/base/sentence.h"
 #include "headroom/base/text.h"
 
 namespace headroom::lease {
@@ -104,7 +103,7 @@ Site Site::read(const std::filesystem::path& usual, const std::optional<std::str
   } catch (const Error& error) {
     site = Site{};
     site.file_ = is_usual ? usual : std::filesystem::path(*other);
-    site.trouble_ = sentence_of(error.what());
+    site.trouble_ = error.sentence();
   }
   return site;
 }

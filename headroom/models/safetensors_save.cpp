@@ -125,7 +125,7 @@ void remove_former(const fs::path& folder, const std::vector<std::string>& now) 
   }
   for (const fs::path& path : former)
     if (!fs::remove(path, error) && error)
-      throw WriteError("[save] cannot remove " + path.string() + ": " + error.message());
+      throw WriteError("save", "cannot remove " + path.string() + ": " + error.message());
 }
 
 void save_shards(const fs::path& folder, const std::vector<Tensors>& shards) {
@@ -151,7 +151,7 @@ void save(Model& model, const fs::path& path, const SaveOptions& options) {
   if (path.extension() == ".safetensors") return written(path, tensors)->commit();
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) throw WriteError("[save] cannot make " + path.string() + ": " + error.message());
+  if (error) throw WriteError("save", "cannot make " + path.string() + ": " + error.message());
   save_shards(path, shards_of(tensors, options.shard));
 }
 

@@ -108,7 +108,7 @@ class Lock {
 
  private:
   [[noreturn]] static void fail(const std::filesystem::path& path) {
-    throw WriteError("[plans] cannot write " + path.string() + ": " + std::strerror(errno));
+    throw WriteError("plans", "cannot write " + path.string() + ": " + std::strerror(errno));
   }
   int file_ = -1;
 };

@@ -39,13 +39,21 @@ enum class Kind : char {
 std::string answer(Kind kind, std::string_view text) {
   return static_cast<char>(kind) + std::string(text);
 }
+// Both parts of the complaint, the first without a line break.
+std::string answer(Kind kind, const Complaint& complaint) {
+  return answer(kind, complaint.where + "\n" + complaint.words);
+}
+Complaint complaint_from(const std::string& text) {
+  const std::size_t end = text.find('\n');
+  return {text.substr(0, end), text.substr(end + 1)};
+}
 
 // LibTorch marks the children of a process that has autograd's device threads.
 bool is_about_fork(std::string_view text) {
   return text.find("fork-based multiprocessing") != std::string_view::npos;
 }
 
-std::string no_backward() {
+Complaint no_backward() {
   return expectation("in_child", "a process without autograd's device threads",
                      "one that has had a backward pass with a GPU or a simulated card in sight, so "
                      "that LibTorch refuses backward passes in its children",
@@ -61,19 +69,20 @@ std::string answer_of(const std::function<std::string()>& work) {
     if (is_about_fork(error.what())) return answer(Kind::unavailable, no_backward());
     return answer(Kind::other, error.what_without_backtrace());
   } catch (const UsageError& error) {
-    return answer(Kind::usage, error.what());
+    return answer(Kind::usage, error.complaint());
   } catch (const InputError& error) {
-    return answer(Kind::input, error.what());
+    return answer(Kind::input, error.complaint());
   } catch (const UnavailableError& error) {
-    return answer(Kind::unavailable, error.what());
+    return answer(Kind::unavailable, error.complaint());
   } catch (const WriteError& error) {
-    return answer(Kind::write, error.what());
+    return answer(Kind::write, error.complaint());
   } catch (const BusyError& error) {
-    return answer(Kind::busy, error.what());
+    return answer(Kind::busy, error.complaint());
   } catch (const InternalError& error) {
-    return answer(Kind::internal, error.what());
+    return answer(Kind::internal, error.complaint());
   } catch (const OutOfMemoryError& error) {
-    return answer(Kind::out_of_memory, std::to_string(error.asked.count) + " " + error.what());
+    return answer(Kind::out_of_memory,
+                  Complaint{error.complaint().where, std::to_string(error.asked.count) + " " + error.complaint().words});
   } catch (const std::exception& error) {
     return answer(Kind::other, error.what());
   } catch (...) {
@@ -87,19 +96,22 @@ std::string take_out(const std::string& whole) {
     case Kind::result:
       return text;
     case Kind::usage:
-      throw UsageError(text);
+      throw UsageError(complaint_from(text));
     case Kind::input:
-      throw InputError(text);
+      throw InputError(complaint_from(text));
     case Kind::unavailable:
-      throw UnavailableError(text);
+      throw UnavailableError(complaint_from(text));
     case Kind::write:
-      throw WriteError(text);
+      throw WriteError(complaint_from(text));
     case Kind::busy:
-      throw BusyError(text);
+      throw BusyError(complaint_from(text));
     case Kind::internal:
-      throw InternalError(text);
+      throw InternalError(complaint_from(text));
     case Kind::out_of_memory:
-      throw OutOfMemoryError(text.substr(text.find(' ') + 1), Bytes{std::stoll(text)});
+    {
+      const auto [where, words] = complaint_from(text);
+      throw OutOfMemoryError({where, words.substr(words.find(' ') + 1)}, Bytes{std::stoll(words)});
+    }
     case Kind::card_full:
       TORCH_CHECK_WITH(OutOfMemoryError, false, text);
     case Kind::other:
@@ -143,7 +155,7 @@ int wait_for(pid_t child) {
 }
 
 [[noreturn]] void no_child(const char* what) {
-  throw UnavailableError(std::string("[in_child] cannot ") + what + ": " + std::strerror(errno));
+  throw UnavailableError("in_child", std::string("cannot ") + what + ": " + std::strerror(errno));
 }
 
 std::string end_of(int status) {

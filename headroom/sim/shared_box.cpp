@@ -20,7 +20,7 @@ namespace headroom::sim {
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
-  throw WriteError("[simulate] cannot write " + path.string() + ": " + std::strerror(error));
+  throw WriteError("simulate", "cannot write " + path.string() + ": " + std::strerror(error));
 }
 
 int open_lock(const std::filesystem::path& box) {

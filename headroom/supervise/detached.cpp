@@ -76,7 +76,7 @@ fs::path make_folder() {
     fs::path folder = detached_jobs_dir() / id.data();
     if (::mkdir(folder.c_str(), 0700) == 0) return folder;
     if (errno != EEXIST || tries == 100)
-      throw WriteError("[run] cannot write " + folder.string() + ": " + std::strerror(errno));
+      throw WriteError("run", "cannot write " + folder.string() + ": " + std::strerror(errno));
   }
 }
 
@@ -128,19 +128,19 @@ std::optional<DetachedJob> detach(const std::vector<std::string>& command) {
       ::open(job.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   std::array<int, 2> ends{};
   if (!output.is_open() || ::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw WriteError("[run] cannot write " + job.output.string() + ": " + std::strerror(errno));
+    throw WriteError("run", "cannot write " + job.output.string() + ": " + std::strerror(errno));
   const Descriptor told(ends[0]);
   Descriptor tell(ends[1]);
   const pid_t child = ::fork();
   if (child < 0)
-    throw BusyError("[run] cannot make a process: " + std::string(std::strerror(errno)));
+    throw BusyError("run", "cannot make a process: " + std::string(std::strerror(errno)));
   if (child == 0) {
     leave_terminal(output.get());
     job.supervisor = this_process();
     try {
       save(job);
     } catch (const Error& error) {
-      write_all(tell.get(), error.what(), job.output);
+      write_all(tell.get(), error.sentence(), job.output);
       ::_exit(1);
     }
     g_this_job = job;
@@ -151,8 +151,8 @@ std::optional<DetachedJob> detach(const std::vector<std::string>& command) {
   if (auto started = read(job.output.parent_path())) return started;
   std::error_code ignored;
   fs::remove_all(job.output.parent_path(), ignored);
-  throw WriteError(why_not.empty() ? "[run] the detached process ended before the job began"
-                                   : why_not);
+  throw WriteError("run", why_not.empty() ? "the detached process ended before the job began"
+                                          : why_not);
 }
 
 void note_end(int exit_code) {

@@ -11,7 +11,6 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/base/sentence.h"
 
 namespace headroom::supervise {
 namespace {
@@ -23,11 +22,11 @@ Path kept_name(const Path& file) {
 }
 
 [[noreturn]] void fail(const Path& path, int error) {
-  throw WriteError("[edit] cannot write " + path.string() + ": " + std::strerror(error));
+  throw WriteError("edit", "cannot write " + path.string() + ": " + std::strerror(error));
 }
 
 [[noreturn]] void refuse_busy(const Path& path) {
-  throw BusyError("[edit] " + path.string() +
+  throw BusyError("edit", path.string() +
                   " is being changed by another headroom run; try again when it has ended, or give "
                   "each run a copy of its own");
 }
@@ -103,7 +102,7 @@ std::optional<std::string> give_back(const Path& file, const std::string& origin
   try {
     if (read_file(file) != original) write_file_atomically(file, original);
   } catch (const Error& error) {
-    return file.string() + " could not be put back: " + sentence_of(error.what()) +
+    return file.string() + " could not be put back: " + error.sentence() +
            "; what it was is in " + kept_name(file).string();
   }
   ::unlink(kept_name(file).c_str());
@@ -154,7 +153,7 @@ void EditedFiles::put(const std::map<Path, std::string>& files) {
     const auto named = files.find(path);
     const std::string& content = named == files.end() ? file.original : named->second;
     if (read_file(path) != file.ours)
-      throw WriteError("[edit] " + path.string() +
+      throw WriteError("edit", path.string() +
                        " was changed by somebody else while the command ran; it is left as it is");
     if (content == file.ours) continue;
     write_file_atomically(path, content);

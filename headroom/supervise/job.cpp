@@ -253,7 +253,7 @@ void Job::State::end_by_force() {
 
 Job::Job(Launch launch) {
   if (launch.command.empty())
-    throw UsageError("[supervise] no command given; try -- python train.py");
+    throw UsageError("supervise", "no command given; try -- python train.py");
   state_ = std::make_unique<State>(std::move(launch));
 }
 

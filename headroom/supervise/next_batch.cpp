@@ -178,7 +178,7 @@ NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
   check(first_accumulation.value_or(1), "an accumulation");
   check(min_batch, "a smallest batch");
   if (tried.empty() || !tried.back().out_of_memory)
-    throw InternalError("[next_batch] expected a last try that ran out of memory");
+    throw InternalError("next_batch", "expected a last try that ran out of memory");
   const auto all = divisors(first_batch, first_accumulation.value_or(1));
   const long long effective = first_batch * first_accumulation.value_or(1);
   const long long bound = known_too_large(tried);

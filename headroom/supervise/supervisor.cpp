@@ -8,7 +8,6 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
-#include "headroom/base/sentence.h"
 #include "headroom/base/text.h"
 #include "headroom/supervise/aftermath.h"
 #include "headroom/supervise/attempt.h"
@@ -105,7 +104,7 @@ void Supervision::or_warn(const Work& work) const {
   try {
     work();
   } catch (const Error& error) {
-    say(sentence_of(error.what()));
+    say(error.sentence());
   }
 }
 
@@ -224,7 +223,7 @@ void Supervision::check_mapped_values() const {
   const Knobs now(orders_.maps, orders_.command);
   for (const Quantity quantity : {Quantity::batch, Quantity::accumulation})
     if (now.value(quantity) != knobs_.value(quantity))
-      throw BusyError("[run] " + knobs_.name(quantity) +
+      throw BusyError("run", knobs_.name(quantity) +
                       " was changed while a place was waited for; start it again");
 }
 
@@ -240,7 +239,7 @@ bool Supervision::change_files() {
     files_.put(values_of_this_try().files);
   } catch (const Error& error) {
     if (tried_.empty()) throw;
-    give_up(cause_ + ", and it cannot be tried again with less: " + sentence_of(error.what()));
+    give_up(cause_ + ", and it cannot be tried again with less: " + error.sentence());
     return false;
   }
   return true;

@@ -73,7 +73,7 @@ TraceWriter::File::File(std::filesystem::path path, const Names& names,
   events_.reserve(options_.events_per_part);
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0)
-    throw WriteError("[trace] cannot write " + path_.string() + ": " + std::strerror(errno));
+    throw WriteError("trace", "cannot write " + path_.string() + ": " + std::strerror(errno));
 }
 
 TraceWriter::File::~File() {
@@ -87,7 +87,7 @@ void TraceWriter::File::begin(const About& about) {
 
 void TraceWriter::File::check_open() const {
   if (failed_ || descriptor_ < 0)
-    throw WriteError("[trace] " + path_.string() +
+    throw WriteError("trace", path_.string() +
                      (failed_ ? " could not be written before and is not complete" : " is closed"));
 }
 
@@ -170,7 +170,7 @@ void TraceWriter::File::close() {
   if (descriptor_ < 0) return;
   flush();
   if (::close(std::exchange(descriptor_, -1)) != 0)
-    throw WriteError("[trace] cannot write " + path_.string() + ": " + std::strerror(errno));
+    throw WriteError("trace", "cannot write " + path_.string() + ": " + std::strerror(errno));
 }
 
 TraceWriter::TraceWriter(std::filesystem::path path, const About& about, const Names& names,

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kWindow = std::size_t{256} << 10;
 
 [[noreturn]] void cannot_read(const std::string& name, int error) {
-  throw InputError("[trace] cannot read " + name + ": " + std::strerror(error));
+  throw InputError("trace", "cannot read " + name + ": " + std::strerror(error));
 }
 
 int open_named(const std::filesystem::path& path) {

@@ -269,7 +269,7 @@ allocator::StreamId Operations::made_up_stream() {
 }
 
 void Operations::mistake(const char* expected, const Event& event) const {
-  throw InputError("[replay] " + options_.name + ", event " + std::to_string(at_->number) +
+  throw InputError("replay", options_.name + ", event " + std::to_string(at_->number) +
                    ": expected " + expected + ", received '" + std::to_string(event.address) +
                    "'; events are counted from 0, comments left out");
 }

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/base/sentence.h"
 
 namespace headroom::trace {
 namespace {
@@ -13,11 +12,10 @@ using allocator::Operation;
 
 // What player or card say against an operation, in terms of the trace.
 std::string complaint(const UsageError& error, const CachingAllocator& card) {
-  const std::string text = error.what();
   std::string said =
-      text.starts_with("[Player::play]")
+      error.complaint().where == "Player::play"
           ? "expected an id that is not allocated; it can be used again after its free"
-          : sentence_of(text);
+          : error.sentence();
   if (card.met_fault_of_original())
     said += " (before this event the trace met a fault of PyTorch 2.11 that is not imitated)";
   return said;
@@ -58,8 +56,8 @@ allocator::Settings settings_at_start(const CardSetup& setup, const About& about
   try {
     return allocator::parse_settings(about.settings);
   } catch (const UsageError& error) {
-    throw InputError("[replay] the trace says it began with settings '" + about.settings +
-                     "': " + sentence_of(error.what()) + ", or other settings instead");
+    throw InputError("replay", "the trace says it began with settings '" + about.settings +
+                     "': " + error.sentence() + ", or other settings instead");
   }
 }
 
@@ -103,7 +101,7 @@ void CardPlayer::play(const Batch& batch, Follower* follower) {
       if (follower != nullptr && ends) follower->after(batch.events[i], card());
     }
   } catch (const UsageError& error) {
-    throw InputError("[replay] " + name_ + ", event " + std::to_string(batch.numbers[i]) + ": " +
+    throw InputError("replay", name_ + ", event " + std::to_string(batch.numbers[i]) + ": " +
                      complaint(error, card()));
   }
   result_.played += Clock::now() - begin;

@@ -26,7 +26,7 @@ RotatingFile::~RotatingFile() {
 void RotatingFile::open() {
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0)
-    throw WriteError("[log] cannot write " + path_.string() + ": " + std::strerror(errno));
+    throw WriteError("log", "cannot write " + path_.string() + ": " + std::strerror(errno));
   struct stat found {};
   const bool known = ::fstat(fd_, &found) == 0;
   size_ = Bytes{known ? found.st_size : 0};

@@ -10,13 +10,29 @@ namespace {
 using namespace headroom::literals;
 
 TEST(Expectation, SaysWhereWhatWasExpectedWhatCameAndWhatToTry) {
-  EXPECT_EQ(expectation("parse_bytes", "a size such as 10GiB", "10 apples", "10GiB"),
+  EXPECT_EQ(to_string(expectation("parse_bytes", "a size such as 10GiB", "10 apples", "10GiB")),
             "[parse_bytes] expected a size such as 10GiB, received '10 apples'; try 10GiB");
 }
 
 TEST(Expectation, LeavesOutAnEmptyAdvice) {
-  EXPECT_EQ(expectation("f", "a", ""), "[f] expected a, received ''");
-  EXPECT_EQ(expectation("f", "a", "none"), "[f] expected a, received none");
+  EXPECT_EQ(expectation("f", "a", "").words, "expected a, received ''");
+  EXPECT_EQ(expectation("f", "a", "none").words, "expected a, received none");
+}
+
+TEST(Sentence, LeavesOutTheFunction) {
+  EXPECT_EQ(UsageError("parse_bytes", "expected a size").sentence(), "expected a size");
+  EXPECT_STREQ(UsageError("parse_bytes", "expected a size").what(), "[parse_bytes] expected a size");
+  EXPECT_EQ(UsageError("Player::play", "expected an id").sentence(), "expected an id");
+}
+
+TEST(Sentence, KeepsAnOptionAndAPlaceInAFile) {
+  EXPECT_EQ(UsageError("--need", "expected a size").sentence(), "--need: expected a size");
+  EXPECT_EQ(UsageError("limits.users.bob", "expected a size").sentence(),
+            "limits.users.bob: expected a size");
+}
+
+TEST(Sentence, IsAllThereIsWithoutAPlace) {
+  EXPECT_EQ(UsageError("[1, 2").sentence(), "[1, 2");
 }
 
 template <typename T>
@@ -34,7 +50,7 @@ TEST(ErrorFamily, TellsFaultsApartByType) {
 
 TEST(OutOfMemoryError, CarriesTheBytesAsked) {
   try {
-    throw OutOfMemoryError("out of memory", 2_GiB);
+    throw OutOfMemoryError({"f", "out of memory"}, 2_GiB);
   } catch (const Error& error) {
     const auto* out_of_memory = dynamic_cast<const OutOfMemoryError*>(&error);
     ASSERT_NE(out_of_memory, nullptr);

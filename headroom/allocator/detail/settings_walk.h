@@ -102,7 +102,7 @@ class Walk {
 
  private:
   [[noreturn]] void refuse_cut_short() const {
-    if (option_.empty()) throw InternalError("[Walk] read past the end of an allocator setting");
+    if (option_.empty()) throw InternalError("Walk", "read past the end of an allocator setting");
     throw UsageError(expectation(
         "parse_settings",
         option_ + " to be followed by a value: " + std::string(info_of(option_).allowed), text_,

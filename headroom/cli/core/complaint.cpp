@@ -1,7 +1,6 @@
 #include "headroom/cli/core/complaint.h"
 
 #include "headroom/base/error.h"
-#include "headroom/base/sentence.h"
 #include "headroom/cli/core/terminal.h"
 
 namespace headroom::cli {
@@ -23,17 +22,17 @@ ExitCode complaining(const std::function<ExitCode()>& command) {
   try {
     return command();
   } catch (const UsageError& error) {
-    return complain(sentence_of(error.what()), kUsage);
+    return complain(error.sentence(), kUsage);
   } catch (const InputError& error) {
-    return complain(sentence_of(error.what()), kBadInput);
+    return complain(error.sentence(), kBadInput);
   } catch (const UnavailableError& error) {
-    return complain(sentence_of(error.what()), kUnavailable);
+    return complain(error.sentence(), kUnavailable);
   } catch (const WriteError& error) {
-    return complain(sentence_of(error.what()), kCannotWrite);
+    return complain(error.sentence(), kCannotWrite);
   } catch (const BusyError& error) {
-    return complain(sentence_of(error.what()), kBusy);
+    return complain(error.sentence(), kBusy);
   } catch (const OutOfMemoryError& error) {
-    return complain(sentence_of(error.what()), kOutOfMemory);
+    return complain(error.sentence(), kOutOfMemory);
   } catch (const std::exception& error) {
     return complain("this is a bug in Headroom: " + first_line(error.what()), kInternal);
   }

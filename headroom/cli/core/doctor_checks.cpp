@@ -12,7 +12,6 @@
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 #include "headroom/base/process.h"
-#include "headroom/base/sentence.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/engine.h"
 #include "headroom/gpu/nvml.h"
@@ -199,7 +198,7 @@ Check allocator_check(const Facts& facts) {
   } catch (const UsageError& error) {
     return {.name = "allocator settings",
             .status = Status::fail,
-            .found = sentence_of(error.what()),
+            .found = error.sentence(),
             .to_try = "correct it: PyTorch refuses to start with it"};
   }
 }
@@ -313,7 +312,7 @@ Check lease_check() {
     return {"lease folder", Status::pass,
             found + ", " + counted(static_cast<long long>(now.leases.size()), "lease"), ""};
   } catch (const Error& error) {
-    return {"lease folder", Status::warn, sentence_of(error.what()),
+    return {"lease folder", Status::warn, error.sentence(),
             "HEADROOM_LEASE_DIR: a folder that can be written"};
   }
 }

@@ -118,7 +118,7 @@ void become_engine(const std::vector<std::string>& arguments) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   ::execv(argv[0], argv.data());
-  throw UnavailableError("[headroom] " + words[0] + " cannot be started: " + std::strerror(errno));
+  throw UnavailableError("headroom", words[0] + " cannot be started: " + std::strerror(errno));
 }
 
 CommandResult run_engine(const std::vector<std::string>& arguments,

@@ -7,7 +7,6 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/base/sentence.h"
 #include "headroom/base/text.h"
 #include "headroom/lease/directory.h"
 
@@ -97,7 +96,7 @@ void remove_dead_leases(bool of_all_users, Leftovers& leftovers) {
       leftovers.done.push_back("removed " + file.path.string() + " (nobody holds it)");
     }
   } catch (const Error& error) {
-    leftovers.done.push_back("left the leases alone: " + sentence_of(error.what()));
+    leftovers.done.push_back("left the leases alone: " + error.sentence());
   }
 }
 

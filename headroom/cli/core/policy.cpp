@@ -97,7 +97,7 @@ Decided decide(const std::string& model, const formula::Settings& settings,
     case Policy::variant:
       return by_variant(model, settings, smallest_of(gpus, settings.policy, total_of));
   }
-  throw InternalError("[decide] a policy without a rule");
+  throw InternalError("decide", "a policy without a rule");
 }
 
 }  // namespace headroom::cli

@@ -94,7 +94,7 @@ void become_python(const std::string& what, const Json& request) {
     if (!has_package(python)) continue;
     std::vector<std::string> words{python, "-m", "headroom.command", what, to_line(request)};
     ::execvp(words[0].c_str(), pointers_to(words).data());
-    throw UnavailableError("[headroom] " + python + " cannot be started: " + std::strerror(errno));
+    throw UnavailableError("headroom", python + " cannot be started: " + std::strerror(errno));
   }
   throw UnavailableError(expectation("headroom", "a Python with headroom and torch 2.11",
                                      join(pythons(), ", "),

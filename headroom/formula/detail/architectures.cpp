@@ -47,7 +47,7 @@ const std::vector<Family>& families() {
 const Family& family_of(const ModelConfig& config) {
   for (const Family& family : families())
     if (family.type == config.type()) return family;
-  throw InternalError("[family_of] no description of " + config.type());
+  throw InternalError("family_of", "no description of " + config.type());
 }
 
 // How the names of transformers' classes end.

@@ -282,7 +282,7 @@ Value activation(Tape& tape, std::string_view name, const Value& x) {
         return power(tape, unary(tape, x, Keeps::result));
     }
   }
-  throw InternalError("[activation] unknown: " + std::string(name));
+  throw InternalError("activation", "unknown: " + std::string(name));
 }
 
 }  // namespace headroom::formula::detail

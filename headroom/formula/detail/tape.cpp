@@ -164,7 +164,7 @@ Parameter& Tape::parameter(std::int64_t rows, std::int64_t columns, Type type, b
   if (cursor_ < parameters_.size()) {
     Parameter& known = parameters_[cursor_++];
     if (known.rows != rows || known.columns != columns)
-      throw InternalError("[Tape::parameter] a layer that runs again asks for other parameters");
+      throw InternalError("Tape::parameter", "a layer that runs again asks for other parameters");
     return known;
   }
   const auto lines = static_cast<double>(rows * times_);

@@ -24,7 +24,7 @@ WallTime from_unix_ms(long long ms) {
 // A program of another kind may write what it likes: no amount is beyond what a card can have.
 Bytes amount(const Json& value) {
   const auto count = value.get<std::int64_t>();
-  if (count < 0 || count > kMostReserved.count) throw InputError("[lease] no amount of memory");
+  if (count < 0 || count > kMostReserved.count) throw InputError("lease", "no amount of memory");
   return Bytes{count};
 }
 
@@ -50,7 +50,7 @@ void write_common(Json& json, const T& entry) {
 
 template <typename T>
 void read_common(const Json& json, T& entry) {
-  if (json.at("schema").get<int>() != 1) throw InputError("[lease] another schema");
+  if (json.at("schema").get<int>() != 1) throw InputError("lease", "another schema");
   entry.ticket = json.at("ticket").get<long long>();
   entry.owner = {json.at("pid").get<pid_t>(), json.at("start_ticks").get<long long>()};
   // Without it the process is nobody's number here.
@@ -58,7 +58,7 @@ void read_common(const Json& json, T& entry) {
   entry.user = words(json.at("user").get<std::string>());
   entry.command = words(json.at("command").get<std::string>());
   entry.since = from_unix_ms(json.at("since_unix_ms").get<long long>());
-  if (entry.ticket < 0 || kMostTicket < entry.ticket) throw InputError("[lease] no ticket");
+  if (entry.ticket < 0 || kMostTicket < entry.ticket) throw InputError("lease", "no ticket");
 }
 
 // What `read` makes of the text; nothing if it is no such document.

@@ -32,7 +32,7 @@ std::string shown(const fs::path& path) {
 }
 
 [[noreturn]] void cannot_look(const fs::path& path, int error) {
-  throw BusyError("[lease] cannot look at " + shown(path) + ": " + std::strerror(error) +
+  throw BusyError("lease", "cannot look at " + shown(path) + ": " + std::strerror(error) +
                   "; what is reserved is not known, so nothing is given out" +
                   (error == EACCES ? "; try chmod 1777 as the folder's owner or root" : ""));
 }

@@ -55,7 +55,7 @@ bool rename_to_new(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 void throw_write_error(const fs::path& path, int error) {
-  throw WriteError("[lease] cannot write " + path.string() + ": " + std::strerror(error) +
+  throw WriteError("lease", "cannot write " + path.string() + ": " + std::strerror(error) +
                    (error == ENOSPC ? "; free some space" : ""));
 }
 

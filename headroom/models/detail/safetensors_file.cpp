@@ -28,7 +28,7 @@ constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void cannot_read(const std::string& name, int error) {
-  throw InputError("[safetensors] cannot read " + name + ": " + std::strerror(error));
+  throw InputError("safetensors", "cannot read " + name + ": " + std::strerror(error));
 }
 
 // All of it, for reading; empty for an empty file, which cannot be mapped.

@@ -113,7 +113,7 @@ class Handler {
   }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) {
-    throw InputError("[safetensors] expected a head of JSON in " + source_ +
+    throw InputError("safetensors", "expected a head of JSON in " + source_ +
                      ", found something else at byte " + std::to_string(place()));
   }
 

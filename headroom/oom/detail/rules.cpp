@@ -18,7 +18,7 @@ Meaning meaning_named(const std::string& name) {
   if (name == "host") return Meaning::host;
   if (name == "other") return Meaning::other;
   if (name == "possible") return Meaning::possible;
-  throw InternalError("[oom] rules.json: no such meaning: " + name);
+  throw InternalError("oom", "rules.json: no such meaning: " + name);
 }
 
 Groups groups_from(const Json& json) {
@@ -66,7 +66,7 @@ class LongestParts {
       begin = end + 1;
     }
     if (longest.size() < kFirst)
-      throw InternalError("[oom] rules.json: too few letters together: " + std::string(pattern));
+      throw InternalError("oom", "rules.json: too few letters together: " + std::string(pattern));
     by_first_[longest.substr(0, kFirst)].push_back(longest);
   }
 

@@ -35,7 +35,7 @@ bool is_ignored(const struct sigaction& action) {
 SignalInbox::SignalInbox() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
-    throw BusyError("[supervise] cannot make a pipe: " + std::string(std::strerror(errno)));
+    throw BusyError("supervise", "cannot make a pipe: " + std::string(std::strerror(errno)));
   readable_ = Descriptor(ends[0]);
   writable_ = Descriptor(ends[1]);
   for (auto& came : g_came) came = false;

@@ -17,7 +17,7 @@ namespace headroom::supervise {
 namespace {
 
 [[noreturn]] void fail(const std::string& what, int error) {
-  throw BusyError("[supervise] cannot make " + what + ": " + std::strerror(error));
+  throw BusyError("supervise", "cannot make " + what + ": " + std::strerror(error));
 }
 
 // In the child, where nothing may be allocated. Returns only if it failed.

@@ -81,7 +81,7 @@ void Streams::connect_output(int stream, int sink) {
 int Streams::opened_pipe(int sink) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw BusyError("[supervise] cannot make a pipe: " + std::string(std::strerror(errno)));
+    throw BusyError("supervise", "cannot make a pipe: " + std::string(std::strerror(errno)));
   jobs_ends_.emplace_back(ends[1]);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   copiers_.emplace_back(Descriptor(ends[0]), sink);

@@ -25,7 +25,7 @@ Spool::~Spool() {
 }
 
 void Spool::fail(int error) const {
-  throw WriteError("[write_file] cannot write beside " + beside_.string() + ": " +
+  throw WriteError("write_file", "cannot write beside " + beside_.string() + ": " +
                    std::strerror(error) + (error == ENOSPC ? "; free some space" : ""));
 }
 

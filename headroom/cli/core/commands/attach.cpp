@@ -65,7 +65,7 @@ void copy_new(int output) {
 ExitCode follow(const std::string& id) {
   const std::string path = supervise::detached_job(id).output.string();
   const int output = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (output < 0) throw InputError("[attach] cannot read " + path);
+  if (output < 0) throw InputError("attach", "cannot read " + path);
   const Interrupt interrupt;
   while (true) {
     // In this order: what an ended job wrote is all there.

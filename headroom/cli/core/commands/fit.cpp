@@ -48,7 +48,7 @@ void refuse_answer(const FitOptions& options) {
   const std::string answer = "--" + options.over;
   const std::vector<std::string> given = options.request.settings.given();
   if (std::find(given.begin(), given.end(), answer) != given.end())
-    throw UsageError("[fit] " + answer + " means nothing where the largest is looked for; try " +
+    throw UsageError("fit", answer + " means nothing where the largest is looked for; try " +
                      "--max-batch for an upper bound, or --over " +
                      (options.over == "batch" ? "seq" : "batch"));
 }

@@ -38,7 +38,7 @@ class Target {
     if (out != "-") return;
     std::string name = (fs::temp_directory_path() / "headroom-XXXXXX").string();
     const int made = ::mkstemp(name.data());
-    if (made < 0) throw WriteError("[trace] cannot write " + name + ": " + std::strerror(errno));
+    if (made < 0) throw WriteError("trace", "cannot write " + name + ": " + std::strerror(errno));
     ::close(made);
     path_ = temporary_ = name;
   }
