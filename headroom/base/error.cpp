@@ -6,7 +6,7 @@ std::string expectation(std::string_view function, std::string_view expected,
                         std::string_view received, std::string_view to_try) {
   std::string text;
   text.append("[").append(function).append("] expected ").append(expected);
-  if (received == "none")  // not what somebody typed, but that there is none
+  if (received == "none")  // a missing value, not a quoted input
     text.append(", received none");
   else
     text.append(", received '").append(received).append("'");

@@ -1,9 +1,9 @@
-// The error family. The type says whose fault it is and what a caller can do about it; the command
-// line turns each into one exit code (docs/reference/exit-codes.md).
+// The error family. The type says whose fault the error is and what a caller can do about it; the
+// command line turns each type into one exit code (docs/reference/exit-codes.md).
 //
 // "It does not fit" is an answer with figures, never an exception. Operators on simulated cards
-// throw c10::Error (libtorch/operator_refusal.h). Every text: what was expected, what came, what to
-// try.
+// throw c10::Error (libtorch/operator_refusal.h). Each error text says what was expected, what was
+// received and what to try.
 #pragma once
 
 #include <stdexcept>
@@ -14,57 +14,57 @@
 
 namespace headroom {
 
-// The root: catch this to catch all that functions of Headroom throw on purpose.
+// The base class: catch this to catch every exception that Headroom throws on purpose.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The caller asked for something that does not exist or cannot be read: a bad size, option, name.
+// The caller asked for something that does not exist or cannot be parsed: a bad size, option, name.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
-// A file (or other input) does not hold what it should.
+// A file (or other input) does not hold the expected content.
 class InputError : public Error {
  public:
   using Error::Error;
 };
 
-// The machine lacks what is needed: no driver, no GPU, no LibTorch.
+// The machine lacks a requirement: no driver, no GPU, no LibTorch.
 class UnavailableError : public Error {
  public:
   using Error::Error;
 };
 
-// Something cannot be written: full disk, missing folder, no permission.
+// A write failed: full disk, missing folder, no permission.
 class WriteError : public Error {
  public:
   using Error::Error;
 };
 
-// What is needed exists but is taken, or could not be looked at in time: try later.
+// The resource exists but is in use, or did not answer in time: try later.
 class BusyError : public Error {
  public:
   using Error::Error;
 };
 
-// An assumption of ours is broken: a bug in Headroom, never the user's fault.
+// One of Headroom's own assumptions is broken: a bug in Headroom, never the user's fault.
 class InternalError : public Error {
  public:
   using Error::Error;
 };
 
-// Memory ran out, known for sure. Carries what was asked for.
+// Memory ran out, known for sure. Carries the size of the failed request.
 class OutOfMemoryError : public Error {
  public:
   OutOfMemoryError(const std::string& what, Bytes asked_bytes) : Error(what), asked(asked_bytes) {}
   Bytes asked;
 };
 
-// "[parse_bytes] expected a size such as 10GiB, received '10 apples'; try 10GiB".
-// `function` is where it was noticed; leave `to_try` empty when there is nothing useful to say.
+// "[parse_bytes] expected a size such as 10GiB, received '10 apples'; try 10GiB". `function` names
+// the function that found the error; leave `to_try` empty if there is no useful suggestion.
 [[nodiscard]] std::string expectation(std::string_view function, std::string_view expected,
                                       std::string_view received, std::string_view to_try = {});
 

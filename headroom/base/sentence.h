@@ -1,13 +1,13 @@
-// What a person is told of an error.
+// Error texts for people.
 #pragma once
 
 #include <string>
 
 namespace headroom {
 
-// Without the function that noticed it, which means nothing to a person: "[parse_bytes] expected
-// ..." is "expected ...". An option or a place of a file is kept: "[--need] expected ..." is
-// "--need: expected ...".
+// Drops the function name, which means nothing to a user: "[parse_bytes] expected ..." becomes
+// "expected ...". An option or a place in a file stays: "[--need] expected ..." becomes "--need:
+// expected ...".
 [[nodiscard]] std::string sentence_of(const std::string& what);
 
 }  // namespace headroom

@@ -61,7 +61,8 @@ std::vector<DeviceProfile> load_profiles() {
 }  // namespace
 
 const std::vector<DeviceProfile>& profiles() {
-  static const auto& all = *new std::vector(load_profiles());  // cards point to theirs to the end
+  static const auto& all = *new std::vector(load_profiles());  // never destroyed: cards keep
+                                                               // pointers to it until exit
   return all;
 }
 
