@@ -11,8 +11,7 @@ namespace {
 
 using namespace headroom::literals;
 
-constexpr Bytes kNothing = 600_MiB;  // the card counts as idle below this: a desktop's or an idle
-                                     // driver's share
+constexpr Bytes kNothing = 600_MiB;  // idle below this: the share of a desktop or an idle driver
 
 // A card with promised memory is not idle: a lease waits there for its job to start.
 bool is_idle(const Card& card) {

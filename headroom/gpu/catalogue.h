@@ -5,10 +5,6 @@
 //   find_card("4090")->total;   // also "RTX 4090", "a100-40gb", "h100 pcie"
 //   find_card("A100");          // null: the name is ambiguous; cards_called() lists the four cards
 //   nearest_cards("RTX 409");   // "RTX 4090"
-//
-//   find_card("4090")->total;   // also "RTX 4090", "a100-40gb", "h100 pcie"
-//   find_card("A100");          // null: cards_called() names the four that it can mean
-//   nearest_cards("RTX 409");   // "RTX 4090"
 #pragma once
 
 #include <optional>

@@ -34,9 +34,7 @@ ReductionMemory memory_of(const Reduction& of, const DeviceProfile& chip) {
 
   std::int64_t for_one = divided_up(of.elements, of.innermost ? width : 1);  // elements per thread
   const std::int64_t results_of_block = of.innermost ? 1 : width;
-  if (for_one < std::min(height * kFewest, kMost))
-    return {};  // each row of threads has its own
-                // results
+  if (for_one < std::min(height * kFewest, kMost)) return {};  // rows of threads share no result
   for_one = divided_up(of.elements, (of.innermost ? width : 1) * height);
   const std::int64_t blocks = divided_up(of.results / vector, results_of_block);
   const std::int64_t wanted =

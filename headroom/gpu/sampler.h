@@ -12,10 +12,6 @@
 //   Sampler sampler(make_nvml_source());
 //   Machine machine = sampler.fresh();          // a sample that is newer than this call
 //   while (running) draw(sampler.snapshot());   // the latest data, at once
-//
-//   Sampler sampler(make_nvml_source());
-//   Machine machine = sampler.fresh();          // a sample that is newer than this call
-//   while (running) draw(sampler.snapshot());   // what is known, at once
 #pragma once
 
 #include <memory>

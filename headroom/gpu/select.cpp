@@ -135,7 +135,7 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
   std::vector<Candidate> fit, rest;
   std::vector<std::string> silent_cards;
   bool any_card = false;
-  int large_enough = 0;  // cards that could do if they were empty, as far as is known
+  int large_enough = 0;  // cards that could do if they were empty; unknown ones count
   int cards = 0;
   for (const Card& card : machine.cards) {
     if (!can_be_taken(card)) continue;

@@ -27,8 +27,7 @@ struct WaitOptions {
   Seconds interval{30};  // between looks; each look samples the driver again
   // Called about once a second while waiting, from the waiting thread.
   std::function<void(const WaitProgress&)> progress = {};
-  std::stop_token cancel = {};  // ends the wait at once; a sample under way finishes first (at most
-                                // 3 s)
+  std::stop_token cancel = {};  // ends the wait; a sample under way finishes first (at most 3 s)
   Usable usable = usable_now;
   // Keeps only the cards that may be picked (see narrowed() in devices.h); empty: all.
   std::function<Machine(Machine)> narrow = {};
