@@ -4,7 +4,9 @@
 //   for (const LiveAllocation& one : live_allocations(device)) say(to_string(one));
 //
 // To find lingering tensors, call it after the point where everything should be freed; the marks
-// tell when each was allocated. Threads: call it while nothing else allocates on the device.
+// tell when each was allocated.
+//
+// Threads: call it while nothing else allocates on the device.
 #pragma once
 
 #include <c10/core/Device.h>

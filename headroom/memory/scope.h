@@ -24,7 +24,7 @@ struct GpuMemoryUse {
   c10::Device device{c10::DeviceType::CPU};
   Bytes allocated;      // in total, including memory freed again
   Bytes freed;          // in total
-  Bytes kept;           // allocated at the end minus at the beginning
+  Bytes kept;           // allocated at the end minus at the beginning; may be negative
   Bytes peak;           // most allocated at one time, including earlier allocations
   Bytes peak_rise;      // peak minus allocated at the beginning
   Bytes reserved_kept;  // reserved at the end minus at the beginning

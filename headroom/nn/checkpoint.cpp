@@ -84,8 +84,7 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
   }
 };
 
-// ---- Non-reentrant: saved tensors are dropped, and all are recomputed when the first is needed
-// ----
+// ---- Non-reentrant: drops saved tensors, and recomputes them when the first is needed ----
 
 // Thrown to stop recomputation, once all saved tensors have been recomputed.
 struct Complete {};

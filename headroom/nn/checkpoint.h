@@ -23,7 +23,7 @@ enum class Recompute {
   none,          // runs it without checkpointing
   nonreentrant,  // drops saved tensors and recomputes them when the first is needed;
                  // recomputation stops at the last one (use_reentrant=False)
-  reentrant,  // runs without a graph, then again with one in the backward pass (use_reentrant=True)
+  reentrant,     // runs without a graph, then again with one in backward (use_reentrant=True)
 };
 
 [[nodiscard]] at::Tensor checkpointed(Recompute how,
@@ -31,8 +31,8 @@ enum class Recompute {
                                       const at::Tensor& x);
 
 using Tensors = std::vector<at::Tensor>;
-// The same for a part that takes several tensors; some of them, but not all, may be undefined. With
-// the reentrant form, a tensor gets a gradient only if it is one of the inputs.
+// The same for a part that takes several tensors; some of them, but not all, may be undefined. The
+// reentrant form computes no gradients unless one of the inputs requires one.
 [[nodiscard]] Tensors checkpointed(Recompute how,
                                    const std::function<Tensors(const Tensors&)>& part,
                                    const Tensors& inputs);

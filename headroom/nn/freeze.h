@@ -1,5 +1,6 @@
-// Freezing: frozen parameters take no memory for gradients or optimizer state, and nothing is kept
-// for the backward pass of the layers before the first trained parameter.
+// Freezing: frozen parameters get no gradient, so neither gradients nor optimizer state take
+// memory, and nothing is kept for the backward pass of the layers before the first trained
+// parameter.
 //
 //   nn::freeze_all_but_heads(model->module());    // a linear probe
 //

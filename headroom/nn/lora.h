@@ -70,8 +70,7 @@ class Lora {
 
 // Freezes the model and adds adapters to the targets, on the devices of their weights. Values start
 // as peft's, so that results do not change at first: A is random, from the device's generator, and
-// B is zero (for an embedding the other way round). Initialise the model (models/initialise.h)
-// before.
+// B is zero (for an embedding the other way round). Call models::initialise before.
 //
 // Throws UsageError for a pattern that matches no layer (the message names those there are), for a
 // layer that cannot have an adapter (it has one already, is a grouped convolution, is an embedding

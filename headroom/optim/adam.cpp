@@ -96,8 +96,7 @@ State Adam::make_state(const Tensor& parameter, const Tensor&) const {
 }
 
 void Adam::loop(const AdamLists& all) const {
-  Tensor gradient,
-      divisor;  // like Python's variables, alive until the next parameter's replace them
+  Tensor gradient, divisor;  // Python's variables: alive until the next parameter's replace them
   for (std::size_t i = 0; i < all.parameters.size(); ++i) {
     const Tensor& parameter = all.parameters[i];
     gradient = all.gradients[i];
@@ -132,8 +131,7 @@ void Adam::update_means(const AdamLists& group) const {
 }
 
 void Adam::foreach (const AdamLists& all) const {
-  Tensors divisors;  // like Python's variable, a group's divisors live until the next group's
-                     // replace them
+  Tensors divisors;  // Python's variable: a group's live until the next group's replace them
   for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
     const AdamLists group = select(all, indices);
     if (group.steps[0].is_cpu())

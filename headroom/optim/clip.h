@@ -17,8 +17,7 @@ namespace headroom::optim {
 struct ClipOptions {
   double order = 2;  // of the norm; infinity: the largest absolute element
   // Throws InputError if the norm is infinite or NaN; this check waits for the device. Without it,
-  // a NaN norm makes all gradients NaN, and an infinite norm makes finite ones 0 and infinite ones
-  // NaN.
+  // a NaN norm makes all gradients NaN; an infinite one makes them 0, or NaN where infinite.
   bool refuse_non_finite = false;
   bool foreach = true;  // all gradients of a device and type at once
 };

@@ -22,8 +22,7 @@ Peaks peaks_of(const DeviceStats& stats) {
           .requested = Bytes{stats.requested_bytes[0].peak}};
 }
 
-// One page per device. The lock is held while calling the allocator, whose own locks nest inside
-// it.
+// One page per device. The lock is held while calling the allocator, whose locks nest inside.
 class Ledger {
  public:
   void open(Beholder& beholder) {

@@ -1,4 +1,4 @@
-// The layers of a model that can have an adapter, and the selection of them by patterns (nn/lora.h
+// The layers of a model that can have an adapter, and their selection by patterns (nn/lora.h
 // explains patterns).
 #pragma once
 

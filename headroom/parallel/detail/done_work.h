@@ -17,7 +17,8 @@ using Tensors = std::vector<at::Tensor>;
 [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> ready(const Tensors& results);
 
 // Allocates the flat buffer that NCCL allocates for a list of tensors of the same size, and frees
-// it. Source: torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, newLikeFlat in allgather and
+// it.
+// Source: torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, newLikeFlat in allgather and
 // reduce_scatter.
 void flatten_as_nccl_does(const Tensors& list);
 

@@ -11,8 +11,8 @@ namespace headroom::parallel::detail {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// True if the values of the tensor are sent to other ranks. Depends only on its device's mode, its type
-// and its size, so that all ranks decide the same.
+// True if the values of the tensor are sent to other ranks. Depends only on its device's mode, its
+// type and its size, so that all ranks decide the same.
 [[nodiscard]] bool crosses(const at::Tensor& tensor);
 [[nodiscard]] bool cross(const Tensors& tensors);
 [[nodiscard]] bool cross(const std::vector<Tensors>& lists);
