@@ -1,17 +1,18 @@
-// The caching allocator that PyTorch 2.11 puts between tensors and a CUDA card, without PyTorch and
-// without a card: the same requests give the same blocks, statistics and refusals, to the byte
-// (tests/oracle/ runs the real one beside it). Nothing is ever stored at an address.
+// A model of PyTorch 2.11's CUDA caching allocator. It needs neither PyTorch nor a card: the same
+// requests give the same blocks, statistics and refusals, to the byte (tests/oracle/ runs the real
+// allocator beside it). It never stores data at an address.
 //
-// One object is one card. It is a value: a copy is a fork that lives its own life, cheap enough to
-// try something on and throw away. Any thread may own one; two may not use one at the same time.
+// One object is one card. It is a value: a copy is an independent fork, cheap enough to try
+// something on and discard. Any thread may use an object, but only one thread at a time.
 //
 //   CachingAllocator card({.capacity = 24_GiB, .settings = parse_settings("...")});
 //   const BlockId block = card.allocate(3_GiB);
 //   if (block == kNoBlock) return say(to_string(card.last_out_of_memory()));
 //   card.free(block);
 //
-// What it is not: the CUDA context, cuDNN's and cuBLAS's own memory, other processes. They are not
-// PyTorch's allocations; take them off `capacity` or pass them to set_used_by_others.
+// It does not model the CUDA context, the memory that cuDNN and cuBLAS take for themselves, or
+// other processes: PyTorch's allocator does not allocate these. Subtract them from `capacity` or
+// pass them to set_used_by_others.
 #pragma once
 
 #include <cstdint>
@@ -27,83 +28,87 @@
 
 namespace headroom::allocator {
 
-// Names a block from allocate() to free(); afterwards the number may name another.
+// Identifies a block from allocate() to free(); later blocks may reuse the number.
 using BlockId = std::uint32_t;
 inline constexpr BlockId kNoBlock = ~BlockId{0};
 
-// 0 is the default stream; the others are any numbers.
+// 0 is the default stream; other streams may have any other number.
 using StreamId = std::uint32_t;
 
-// A private pool: memory kept apart, as for a CUDA graph. Any number but 0.
+// Identifies a private pool: memory kept apart, as for a CUDA graph. Any number but 0.
 using PoolId = std::uint64_t;
 
-// More than any card has. Some twenty address ranges of that size stay below 2^53, above which
-// viewers in JavaScript round.
+// More than any card has. About twenty address ranges of this size fit below 2^53, above which
+// viewers written in JavaScript round.
 inline constexpr Bytes kUnlimited{std::int64_t{1} << 48};
 
-// From here on PyTorch refuses without asking the allocator: nothing is counted.
+// PyTorch refuses requests of this size or more without asking the allocator, so no statistic
+// counts them.
 inline constexpr Bytes kTooLarge{std::int64_t{1} << 60};
 
-// When work that another stream does with a block counts as done.
+// When another stream's work on a block counts as done.
 enum class EventRule {
-  at_once,    // when it is recorded; the allocator notices at its next request
+  at_once,    // when the event is recorded; the allocator notices at its next request
   when_told,  // when complete_events is called, or the allocator itself waits for the stream
 };
 
-// Which addresses the driver gives. They decide only between free blocks of equal size.
+// The order in which the driver hands out addresses. It only decides between free blocks of equal
+// size.
 enum class AddressPolicy {
-  ascending,   // each above all before it; none is used again
-  descending,  // each below all before it
+  ascending,   // above all earlier addresses; never reused
+  descending,  // below all earlier addresses
   lowest,      // the lowest gap that is large enough
 };
 
 struct CardOptions {
-  Bytes capacity = kUnlimited;  // exactly this much can be taken from the driver; never more
-  Settings settings = {};       // its per_process_memory_fraction holds from the start
+  Bytes capacity = kUnlimited;  // the driver gives exactly this much in total
+  Settings settings = {};       // per_process_memory_fraction applies from the start
   EventRule events = EventRule::at_once;
   AddressPolicy addresses = AddressPolicy::ascending;
   Version version = kTorch211;
 };
 
-// The figures of a refused request, as PyTorch's text gives them.
+// The figures of a refused request, as in PyTorch's error text.
 struct OutOfMemory {
-  Bytes requested;             // what the caller asked for
-  Bytes tried;                 // what was asked of the driver for it
+  Bytes requested;             // by the caller
+  Bytes tried;                 // size of the request to the driver
   Bytes capacity;              // of the card
-  Bytes free;                  // on the card, at the end
-  std::optional<Bytes> limit;  // with a memory fraction below 1: what this process may reserve
-  Bytes allocated;             // in blocks handed out
-  Bytes reserved;              // taken from the driver, used or not
+  Bytes free;                  // on the card, when the request was refused
+  std::optional<Bytes> limit;  // most the process may reserve, if limited
+  Bytes allocated;             // in allocated blocks
+  Bytes reserved;              // taken from the driver, whether in use or not
   Bytes free_in_private_pools;
 };
 
-// "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of ...", the text of
-// PyTorch's exception to the letter; `device` is what stands for "GPU 0".
+// "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of ...": exactly the
+// text of PyTorch's exception. `device` replaces "GPU 0".
 [[nodiscard]] std::string to_string(const OutOfMemory& refusal,
                                     const std::string& device = "GPU 0");
 
 struct BlockInfo {
   std::uint64_t address = 0;
   Bytes size;
-  Bytes requested;  // of a free block: of whoever had it last
+  Bytes requested;  // for a free block, the request of its last owner
   StreamId stream = 0;
   enum class State { allocated, awaiting_free, free } state = State::free;
   bool operator==(const BlockInfo&) const = default;
 };
 
-// A piece of memory taken from the driver; of an expandable segment, a mapped stretch without gap.
+// Memory taken from the driver in one piece; for an expandable segment, a contiguous mapped
+// stretch.
 struct SegmentInfo {
   std::uint64_t address = 0;
   Bytes size;
   StreamId stream = 0;
   bool is_large = false;
   bool is_expandable = false;
-  PoolId pool = 0;  // 0: the common one
+  PoolId pool = 0;  // 0: the common pool
   std::vector<BlockInfo> blocks;
   bool operator==(const SegmentInfo&) const = default;
 };
 
-// What happens inside, as PyTorch's memory history tells it, each before the next begins.
+// An allocator event as in PyTorch's memory history. Observers are told of each before the next one
+// happens.
 struct Happening {
   enum class Kind {
     alloc,
@@ -116,10 +121,10 @@ struct Happening {
     oom,  // address: the bytes free on the card; size: the rounded request
   } kind;
   std::uint64_t address = 0;
-  Bytes size;  // of blocks: what was requested
+  Bytes size;  // of block events: the requested size
   StreamId stream = 0;
   PoolId pool = 0;
-  Bytes block;  // of blocks: what they take, rounding included
+  Bytes block;  // of block events: the size of the block, after rounding
 };
 class Observer {
  public:
@@ -130,45 +135,47 @@ class Observer {
 class CachingAllocator {
  public:
   explicit CachingAllocator(const CardOptions& options = {});
-  CachingAllocator(const CachingAllocator& other);  // the fork; it has no observer
+  CachingAllocator(const CachingAllocator& other);  // a fork; it has no observer
   CachingAllocator(CachingAllocator&& other) noexcept;
   CachingAllocator& operator=(CachingAllocator other) noexcept;
   ~CachingAllocator();
 
   // ---- Requests ----
 
-  // kNoBlock: it does not fit, whatever is given back; last_out_of_memory() has the figures.
-  // `requested` is at least one byte: for 0, PyTorch does not ask the allocator.
+  // Returns kNoBlock if the request does not fit even after all cached memory is released;
+  // last_out_of_memory() then has the figures. `requested` is at least one byte: PyTorch does not
+  // ask the allocator for 0 bytes.
   [[nodiscard]] BlockId allocate(Bytes requested, StreamId stream = 0);
   void free(BlockId block);
 
-  // Another stream uses the block too: after free() it stays active until its work is done.
+  // Declares that another stream uses the block too. After free() the block stays active until that
+  // stream's work is done.
   void record_stream(BlockId block, StreamId stream);
-  // With EventRule::when_told: what was recorded on this stream so far is done; on all, if none is
-  // named. The allocator notices at its next request.
+  // With EventRule::when_told: completes the events recorded so far on this stream, or on all
+  // streams if none is named. The allocator notices at its next request.
   void complete_events(std::optional<StreamId> stream = {});
 
-  // Everything wholly free goes back to the driver (torch.cuda.empty_cache).
+  // Returns all segments that are entirely free to the driver (torch.cuda.empty_cache).
   void empty_cache();
 
   // ---- Private pools ----
 
-  // From here on all requests come from this pool; of several, from the one begun last. UsageError:
-  // it is in use already, or released and not yet gone.
+  // From now on all requests come from this pool; if several pools are open, from the one opened
+  // last. Throws UsageError for a pool that is open already, or released but not yet destroyed.
   void begin_pool(PoolId pool);
   void end_pool(PoolId pool);
-  // Takes back one begin_pool; after the last, its free memory may go to the driver.
+  // Undoes one begin_pool. After the last, the pool's free memory may return to the driver.
   void release_pool(PoolId pool);
 
   // ---- Settings ----
 
   [[nodiscard]] const Settings& settings() const;
-  // A change while the program runs (allocator::apply makes it from a text). The memory fraction is
-  // not touched by it.
+  // Changes settings while the program runs (allocator::apply parses them from a text). The memory
+  // fraction does not change.
   void change_settings(const Settings& settings);
   // 1: no limit.
   void set_memory_fraction(double fraction);
-  // Memory of the card that others hold now: it is not free.
+  // Memory of the card that other processes hold now. It does not count as free.
   void set_used_by_others(Bytes used);
 
   // ---- Questions ----
@@ -179,19 +186,19 @@ class CachingAllocator {
   [[nodiscard]] BlockInfo block(BlockId block) const;
   // Sorted by address.
   [[nodiscard]] std::vector<SegmentInfo> snapshot() const;
-  // After allocate() answered kNoBlock.
+  // Valid after allocate() returned kNoBlock.
   [[nodiscard]] const OutOfMemory& last_out_of_memory() const;
 
-  // Two faults of 2.11 are not imitated: with expandable segments it can lose count of a private
-  // pool and drop it while blocks live in it; and when max_split_size_mb is lowered it can give
-  // split blocks to the driver. Here such a pool or block simply stays. True once one was met: from
-  // there on the real allocator may differ, or have failed.
+  // Two faults of 2.11 are not imitated. With expandable segments it can lose count of a private
+  // pool and destroy the pool while blocks live in it. After max_split_size_mb is lowered it can
+  // return split blocks to the driver. Here such a pool or block stays. True once the requests met
+  // one of these faults: from then on the real allocator may differ, or have failed.
   [[nodiscard]] bool met_fault_of_original() const;
 
   void reset_peaks();
   void reset_accumulated();
 
-  // Told of everything from now on, until null is given; must live that long.
+  // Tells `observer` of all events from now on; null stops. The observer must live that long.
   void observe(Observer* observer);
 
  private:

@@ -1,6 +1,5 @@
-// What a program asks of the allocator, one after the other: the plain stream that replay, what-if
-// and the tests feed to it. Where it comes from (a recorded trace, PyTorch's memory history, a
-// text) is the trace room's matter.
+// Requests to the allocator as a plain sequence, which replay, what-if and the tests play. The
+// trace room produces it from a recorded trace, PyTorch's memory history, or a text.
 //
 //   Player player(CachingAllocator({.capacity = 24_GiB}));
 //   for (const Operation& operation : operations) player.play(operation);
@@ -23,30 +22,31 @@ struct Operation {
     complete_events,  // stream, or kAllStreams
     empty_cache,
     reset_peaks,
-    change_settings,  // id: index into the texts given to the player
+    change_settings,  // id: index into the player's settings texts
     begin_pool,       // bytes: the pool's number
     end_pool,
     release_pool,
-    nothing,  // an event that asks nothing; keeps the numbering of a trace
+    nothing,  // an event without a request; keeps the numbering of a trace
   };
   static constexpr StreamId kAllStreams = ~StreamId{0};
 
   std::int64_t bytes = 0;
-  std::uint32_t id = 0;  // names an allocation; ids are numbered from 0 without large gaps
+  std::uint32_t id = 0;  // identifies an allocation; ids count from 0 without large gaps
   StreamId stream = 0;
   Kind kind = Kind::nothing;
 };
 
-// Plays operations to one card and keeps which id has which block. A value, like the card: a copy
-// is a fork.
+// Plays operations on one card and keeps the block of each id. A value, like the card: a copy is a
+// fork.
 class Player {
  public:
   explicit Player(CachingAllocator card, std::vector<std::string> settings_texts = {});
 
-  // False: an allocation was refused. It counts as not made, and its later uses as nothing.
-  // Throws UsageError for an id that is live already, and what the card throws.
+  // Returns false if an allocation was refused. The allocation then does not exist, and later uses
+  // of its id have no effect. Throws UsageError for an id that is already live, and the card's
+  // exceptions.
   bool play(const Operation& operation);
-  // All of them; answers how many allocations were refused.
+  // Plays all of them; returns the number of refused allocations.
   std::uint64_t play(std::span<const Operation> operations);
 
   [[nodiscard]] CachingAllocator& card() { return card_; }

@@ -1,4 +1,4 @@
-// The text of a refusal, as PyTorch 2.11 words it.
+// The error text of a refused request, as PyTorch 2.11 words it.
 #include <cstdio>
 
 #include "headroom/allocator/caching_allocator.h"

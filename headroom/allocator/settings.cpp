@@ -14,7 +14,7 @@ namespace {
 
 using detail::Walk;
 
-// ---- Options: how each is read (the walk stands before its value) and written ----
+// ---- Options: how to read each (the walk is at its value) and write it ----
 
 Bytes whole_mib(std::uint64_t mib) {
   const auto largest = static_cast<std::uint64_t>(kLargestSize.count >> 20);
@@ -24,8 +24,8 @@ std::string in_mib(Bytes size) {
   return std::to_string(size.count >> 20);
 }
 
-// The shortest text that reads back as the same number. Below the smallest normal number only the
-// hexadecimal form does: std::stod calls a rounded decimal there out of range.
+// The shortest text that reads back as the same number. Subnormal numbers need the hexadecimal
+// form: std::stod rejects their rounded decimal form as out of range.
 std::string in_digits(double value) {
   char digits[64];
   const bool exact_only = value != 0 && !std::isnormal(value);
@@ -105,7 +105,7 @@ std::string write_memory_fraction(const Settings& settings) {
 }
 
 // One number for all sizes, or a list [MiB:divisions,...,>:divisions]. The first entry of a list
-// also counts for all sizes below it; ">" for all above the entry before it.
+// also applies to all smaller sizes; ">" applies to all sizes above the previous entry.
 void read_roundup(Walk& walk, Settings& settings) {
   auto& table = settings.roundup_power2_divisions;
   if (walk.peek() != "[") {
@@ -119,7 +119,7 @@ void read_roundup(Walk& walk, Settings& settings) {
   std::size_t last_entry = 0;
   while (walk.peek() != "]") {
     const std::string from = walk.next();
-    walk.next();  // the colon, unread
+    walk.next();  // the colon, not checked
     const std::uint64_t divisions = walk.next_whole_number();
     if (divisions != 0 && !std::has_single_bit(divisions)) walk.refuse(walk.last());
     if (from == ">") {
@@ -133,7 +133,7 @@ void read_roundup(Walk& walk, Settings& settings) {
       first = false;
       table[last_entry] = divisions;
     }
-    if (walk.peek() != "]") walk.next();  // the comma, unread
+    if (walk.peek() != "]") walk.next();  // the comma, not checked
   }
   walk.next();
 }
@@ -142,7 +142,7 @@ std::string write_roundup(const Settings& settings) {
   const auto entry = [&](std::size_t i) {
     return std::to_string(std::uint64_t{1} << i) + ":" + std::to_string(table[i]);
   };
-  std::size_t low = 0;  // all up to here are equal, and so are all from `high` on
+  std::size_t low = 0;  // entries up to `low` are equal, and so are those from `high` on
   while (low + 1 < table.size() && table[low + 1] == table[0]) ++low;
   std::size_t high = table.size() - 1;
   while (high > 0 && table[high - 1] == table.back()) --high;
@@ -170,8 +170,8 @@ std::string write_reserve_segment(const Settings& settings) {
   return in_mib(settings.pinned_reserve_segment_size);
 }
 
-// 2.11 goes through a text three times: for the segment size, on which other bounds depend; for
-// what all accelerators share; for CUDA's own. Each time it steps over the options of the others.
+// 2.11 reads a text three times: for the segment size, which bounds other options; for the options
+// that all accelerators share; for CUDA's own. Each pass steps over the options of the others.
 enum class Pass { segment, shared, cuda };
 
 struct Option {
@@ -220,7 +220,7 @@ const Option& option_named(std::string_view word) {
 
 // ---- Reading a text ----
 
-// The value of an option that is not read now: one word, or a list up to its bracket.
+// The value of an option that this pass does not read: one word, or a list up to its bracket.
 std::string step_over_value(Walk& walk) {
   std::string value = walk.next();
   if (value != "[") return value;
@@ -228,27 +228,27 @@ std::string step_over_value(Walk& walk) {
   return value;
 }
 
-// Looks at every word, not only where an option's name may stand.
+// Looks at every word, even where no option name can be.
 void read_segment_size(std::string_view text, Settings& settings) {
   Walk walk(text);
   while (!walk.done()) {
     const std::string word = walk.next();
     if (word != "large_segment_size_mb") continue;
     walk.belongs_to(word);
-    walk.next();  // the colon, unread
+    walk.next();  // the colon, not checked
     read_large_segment_size(walk, settings);
   }
 }
 
-// Calls `visit(option, walk)` with the walk before each option's value.
+// Calls `visit(option, walk)` with the walk at each option's value.
 template <typename Visit>
 void for_each_option(Walk& walk, Visit visit) {
   while (!walk.done()) {
     const Option& option = option_named(walk.next());
     walk.belongs_to(option.name);
-    walk.next();  // the colon, unread
+    walk.next();  // the colon, not checked
     visit(option, walk);
-    if (!walk.done()) walk.next();  // the comma, unread
+    if (!walk.done()) walk.next();  // the comma, not checked
   }
 }
 
@@ -280,7 +280,8 @@ Settings parse_settings(std::string_view text) {
 Settings parse_settings(std::string_view shared_text, std::string_view cuda_text) {
   Settings settings;
   read_shared(shared_text, settings);
-  // The backend is chosen while the library loads, by the first one named; any other is refused.
+  // The first option that names a backend decides it, while the library loads; a different one
+  // later is refused.
   read_options(Walk(cuda_text), Pass::cuda, settings);
   return settings;
 }

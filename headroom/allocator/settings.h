@@ -1,11 +1,11 @@
-// What PyTorch 2.11's CUDA allocator is told through PYTORCH_CUDA_ALLOC_CONF, read as it reads it.
+// The settings in PYTORCH_CUDA_ALLOC_CONF, parsed exactly as PyTorch 2.11 parses them.
 //
-// The same texts are accepted, the same refused, with the same values, odd ones included: "512GB"
-// is 512 MiB, because 2.11 stops at the first letter; the word between option and value is never
-// looked at; a key it does not know is refused. Two things are left to PyTorch, which alone can
-// know them: cudaMallocAsync needs a driver of CUDA 11.4 or newer, expandable segments one that
-// maps memory. Pure functions over values: any thread, no GPU, and the environment of this process
-// is neither read nor changed.
+// It accepts and refuses the same texts and gets the same values, odd ones included: "512GB" is 512
+// MiB, because 2.11 stops at the first letter; the word between option and value is never checked;
+// an unknown key is refused. Two checks are left to PyTorch, which has the facts: cudaMallocAsync
+// needs a driver of CUDA 11.4 or newer, and expandable segments need one that maps memory. The
+// functions are pure: they run on any thread, need no GPU, and neither read nor change this
+// process's environment.
 //
 //   Settings settings = parse_settings("max_split_size_mb:512");  // UsageError where 2.11 refuses
 //   EffectiveSettings now = effective_settings(look_up);  // what a program would start with
@@ -26,25 +26,25 @@ namespace headroom::allocator {
 
 enum class Backend { native, cuda_malloc_async };
 
-// 2.11 counts sizes in 64 bits without a sign; here, whatever is beyond Bytes becomes the largest
-// whole MiB in it, and two such sizes are equal.
+// 2.11 keeps sizes in 64 unsigned bits. Here a size too large for Bytes becomes the largest whole
+// MiB that fits, so two such sizes are equal.
 inline constexpr Bytes kLargestSize{((std::int64_t{1} << 43) - 1) << 20};
 
-// Every option, with 2.11's defaults. Sizes are whole MiB. `options()` says what each one does.
+// Every option, with 2.11's defaults. Sizes are whole MiB. `options()` describes each one.
 struct Settings {
   Backend backend = Backend::native;
   Bytes large_segment_size{20 << 20};
-  std::optional<Bytes> max_split_size;  // nothing: blocks of any size may be split
+  std::optional<Bytes> max_split_size;  // empty: blocks of any size may be split
   Bytes max_non_split_rounding_size{20 << 20};
   double garbage_collection_threshold = 0;  // 0: off
-  // Entry i is for sizes from 2^i MiB up to the next entry's, the first for all below it too, the
-  // last for all above. 0 and 1 are both plain rounding to 512 bytes.
+  // Entry i applies to sizes from 2^i MiB up to the next entry's. The first entry also applies to
+  // all smaller sizes, the last to all larger ones. 0 and 1 both mean plain rounding to 512 bytes.
   std::array<std::uint64_t, 16> roundup_power2_divisions{};
   bool expandable_segments = false;
   double per_process_memory_fraction = 1;
   bool release_lock_on_cudamalloc = false;
   bool graph_capture_record_stream_reuse = false;
-  // From here on: pinned host memory, not device memory.
+  // The rest configure pinned host memory, not device memory.
   bool pinned_use_cuda_host_register = false;
   std::uint64_t pinned_num_register_threads = 1;
   bool pinned_use_background_threads = false;
@@ -53,24 +53,25 @@ struct Settings {
   bool operator==(const Settings&) const = default;
 };
 
-// What a program gets that starts with this text. Throws UsageError naming option, value and what
-// is allowed where 2.11 refuses (it then dies while loading, or at its first CUDA call).
+// The settings of a program that starts with this text. Where 2.11 refuses the text (it fails while
+// loading, or at its first CUDA call), throws UsageError with the option, the value and the allowed
+// values.
 [[nodiscard]] Settings parse_settings(std::string_view text);
 
-// The same for two texts: 2.11 has a reader for the options that all accelerators share and one for
-// CUDA's own, and they may look at different variables (see effective_settings).
+// The same for two texts: 2.11 reads the options that all accelerators share and CUDA's own options
+// separately, and possibly from different variables (see effective_settings).
 [[nodiscard]] Settings parse_settings(std::string_view shared_text, std::string_view cuda_text);
 
-// A change while the program runs. First max_split_size_mb, roundup_power2_divisions and
-// garbage_collection_threshold go back to their defaults, and max_non_split_rounding_mb to
-// large_segment_size_mb; all others stay. The backend can be named but not changed. A text that is
-// refused changes nothing (in 2.11 it leaves whatever it had read by then).
+// Changes settings while the program runs. First max_split_size_mb, roundup_power2_divisions and
+// garbage_collection_threshold return to their defaults, and max_non_split_rounding_mb to
+// large_segment_size_mb; all others stay. The text may name the backend but not change it. A
+// refused text changes nothing (in 2.11 it leaves the part that was read before the error).
 void apply(Settings& settings, std::string_view text);
 
-// The options that differ from their defaults, in a text that parses back to the same settings.
+// The options that differ from their defaults, as a text that parses back to the same settings.
 [[nodiscard]] std::string to_string(const Settings& settings);
 
-// The options a text names, in its order, under their usual names ("cuda" for "hip").
+// The options that a text names, in its order, under their usual names ("cuda" for "hip").
 struct NamedValue {
   std::string option;
   std::string value;
@@ -79,28 +80,29 @@ struct NamedValue {
 
 // ---- The environment ----
 
-// How a variable is looked up: nothing when it is not set, which is not the same as empty.
+// Looks up an environment variable. Unset is empty; set to "" is a value.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 struct Source {
-  std::optional<std::string> variable;  // nothing: no variable is set, all is default
+  std::optional<std::string> variable;  // empty: no variable is set, all options are default
   std::string text;
 };
 
 struct EffectiveSettings {
   Settings settings;
   Source source;
-  bool caching = true;             // false: PYTORCH_NO_CUDA_MEMORY_CACHING, settings do nothing
-  std::vector<std::string> notes;  // one sentence for each variable that does not do what it seems
+  bool caching = true;  // false: PYTORCH_NO_CUDA_MEMORY_CACHING is set and settings have no effect
+  std::vector<std::string> notes;  // one sentence for each variable without its apparent effect
 };
 
-// PYTORCH_CUDA_ALLOC_CONF, if set (even to nothing), hides PYTORCH_ALLOC_CONF as a whole.
-// Throws UsageError naming the variable if its text would be refused.
+// PYTORCH_CUDA_ALLOC_CONF, if set (even to ""), hides PYTORCH_ALLOC_CONF completely. Throws
+// UsageError with the variable's name if its text would be refused.
 [[nodiscard]] EffectiveSettings effective_settings(const EnvironmentLookup& look_up);
 
-// What to set before a program starts: the user's text as it stands, then each recommended option
-// he has not named himself and that can stand beside his. Set it as PYTORCH_CUDA_ALLOC_CONF, which
-// hides the other variables. Throws UsageError if the user's text would be refused.
+// The value to set before a program starts: the user's text unchanged, then each recommended option
+// that the user has not set and that 2.11 accepts after that text. Set it as
+// PYTORCH_CUDA_ALLOC_CONF, which hides the other variables. Throws UsageError if the user's text
+// would be refused.
 [[nodiscard]] std::string merged_environment_value(std::string_view user_text,
                                                    std::string_view recommended_text);
 
@@ -109,44 +111,44 @@ struct EffectiveSettings {
 struct OptionInfo {
   std::string_view name;
   std::string_view allowed;        // completes "expected <name> to be ..."
-  std::string_view default_value;  // as a person would say it: "unlimited", "off"
-  std::string_view example;        // a value that is accepted
+  std::string_view default_value;  // in words: "unlimited", "off"
+  std::string_view example;        // an accepted value
   std::string_view effect;
   std::string_view cost;
 };
 
-// All options, in the order in which they are printed.
+// All options, in printing order.
 [[nodiscard]] const std::vector<OptionInfo>& options();
 
 struct Explanation {
   std::string option;
   std::string value;   // as in the text, or OptionInfo::default_value
-  std::string effect;  // one sentence, for this value and beside the other settings
+  std::string effect;  // one sentence, for this value together with the other settings
   bool is_default = true;
 };
 
-// One for each option, defaults included.
+// One explanation per option, defaults included.
 [[nodiscard]] std::vector<Explanation> explain(const Settings& settings);
 [[nodiscard]] std::vector<Explanation> explain(std::string_view text);
 
-// What is known about a program and its card; leave out what is not.
+// Facts about a program and its card. Leave out unknown ones.
 struct Facts {
-  // What the user has set himself; it always wins.
+  // The settings that the user chose. They always win.
   std::string user_text = {};
   std::optional<Bytes> card_total = {};
-  // Sizes change from step to step.
+  // Tensor sizes change from step to step.
   bool variable_lengths = false;
-  // At the peak: reserved but not allocated, as a part of reserved.
+  // Share of reserved memory that is not allocated, at the peak.
   double reserved_unused_share = 0;
-  // The driver can map memory piecewise; nothing: take it that it can.
+  // True if the driver can map memory piecewise; empty: assume true.
   std::optional<bool> maps_memory = {};
   bool cuda_graphs = false;
-  // CUDA tensors go to other processes (IPC).
+  // The program shares CUDA tensors with other processes (IPC).
   bool shares_tensors = false;
 };
 
 struct Recommendation {
-  std::string settings;  // "": leave all as it is
+  std::string settings;  // "": change nothing
   std::string reason;
   std::string price;  // "" when nothing is recommended
 };

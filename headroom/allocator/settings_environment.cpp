@@ -20,7 +20,7 @@ std::string is_set(const Source& source) {
   return *source.variable + " is set" + (source.text.empty() ? " (to nothing)" : "");
 }
 
-// A CUDA build of 2.11 asks for the HIP variable in one of its two readers only.
+// In a CUDA build of 2.11, only one of the two readers looks at the HIP variable.
 void note_on_hip(const Source& shared, const Source& cuda, std::vector<std::string>& notes) {
   notes.push_back(
       "PYTORCH_HIP_ALLOC_CONF is read for the options that all accelerators share, but not for "
@@ -92,12 +92,12 @@ EffectiveSettings effective_settings(const EnvironmentLookup& look_up) {
 
 std::string merged_environment_value(std::string_view user_text,
                                      std::string_view recommended_text) {
-  static_cast<void>(parse_settings(user_text));  // a text that would be refused is refused here
+  static_cast<void>(parse_settings(user_text));  // throws if the text would be refused
   const std::vector<NamedValue> his = named_options(user_text);
   std::string merged(user_text);
   for (const NamedValue& ours : named_options(recommended_text)) {
     if (names(his, ours.option)) continue;
-    // No comma after nothing, or after a text that ends with one already.
+    // An empty text, and one that ends with a comma, take no comma.
     for (const char* joint : {",", ""}) {
       const std::string longer = merged + joint + ours.option + ":" + ours.value;
       if (!is_accepted(longer)) continue;

@@ -7,12 +7,12 @@
 namespace headroom::allocator {
 namespace {
 
-// One sentence for the value that is set, right beside the other settings.
+// One sentence about an option's value, given the other settings.
 using Sentence = std::string (*)(const Settings&);
 
 struct Entry {
   OptionInfo info;
-  bool native_only;  // backend:cudaMallocAsync does not look at it
+  bool native_only;  // backend:cudaMallocAsync ignores it
   std::string_view by_default;
   Sentence when_set;
 };
@@ -214,14 +214,14 @@ const std::vector<Entry>& entries() {
   return all;
 }
 
-// The one default that follows another option.
+// The only default that depends on another option.
 std::string default_value(const OptionInfo& info, const Settings& settings) {
   if (info.name != "max_non_split_rounding_mb") return std::string(info.default_value);
   return std::to_string(settings.large_segment_size.count >> 20);
 }
 
-// Free memory lies idle in every allocator; below this part a change of settings gains less than it
-// can cost. A choice of ours.
+// Every allocator has some unused reserved memory. Below this share, changing a setting gains less
+// than it can cost. Our choice, not a measured threshold.
 constexpr double kWorthAChange = 0.15;
 
 bool sets(const std::vector<NamedValue>& named, std::string_view option) {

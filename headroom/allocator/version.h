@@ -1,5 +1,5 @@
-// The numbers in the rules of PyTorch's CUDA caching allocator, for one version of PyTorch. They
-// all stand here, so that another version is another value and not another program.
+// The constants of PyTorch's CUDA caching allocator for one version of PyTorch. They are all here,
+// so that another version is another value of this struct and needs no other code.
 //
 // Sizes that a user can set are in Settings (settings.h), with that version's defaults.
 #pragma once
@@ -12,17 +12,17 @@ namespace headroom::allocator {
 
 struct Version {
   std::string_view torch;
-  Bytes smallest_block;       // every size is a multiple of it, if not rounded to parts of a power
-  Bytes largest_small;        // rounded requests up to it are "small": they have pools of their own
-  Bytes small_segment;        // what is taken from the driver for small requests; also their page
-  Bytes large_segment_below;  // rounded requests below it share segments of large_segment_size
-  Bytes large_rounding;       // those at or above it get a segment of their own, rounded up to this
-  Bytes largest_unsplit_rest;  // a large block is split only when more than this is left over
-  // Address space reserved for an expandable segment: capacity plus capacity / this.
+  Bytes smallest_block;       // sizes are multiples of it, unless roundup_power2_divisions applies
+  Bytes largest_small;        // rounded requests up to this are "small" and have pools of their own
+  Bytes small_segment;        // size of a segment for small requests; also their page
+  Bytes large_segment_below;  // rounded requests below this share segments of large_segment_size
+  Bytes large_rounding;       // other requests get their own segment, rounded up to this
+  Bytes largest_unsplit_rest;  // a large block is split only if more than this remains
+  // Address space reserved for an expandable segment: capacity + capacity / this.
   int spare_address_divisor;
 };
 
-// As in the wheel of torch 2.11.0, where each of them was tried (tests/oracle/).
+// The values of the torch 2.11.0 wheel; tests/oracle/ verifies each of them.
 inline constexpr Version kTorch211{
     .torch = "2.11",
     .smallest_block = Bytes{512},

@@ -1,4 +1,4 @@
-// Sizes as people give them to options: to reserve, or to leave free.
+// Sizes in options: amounts to reserve or to leave free.
 //
 //   Bytes need = parse_amount("10GiB", "--need");
 //   ShareOrBytes margin = parse_share_or_amount("10%", "--margin");
@@ -11,8 +11,8 @@
 
 namespace headroom {
 
-// As parse_bytes, for the option `where`, but "10" and "0" are refused: 10 bytes are never meant,
-// and "try 10GiB" is what was. Throws UsageError.
+// Like parse_bytes, for the option `where`, but refuses 0 and plain numbers below 1 MiB: "10" is a
+// size without its unit, and the error suggests "10GiB". Throws UsageError.
 [[nodiscard]] Bytes parse_amount(std::string_view text, std::string_view where);
 
 struct ShareOrBytes {

@@ -47,9 +47,9 @@ constexpr double ratio(Bytes a, Bytes b) {
   return static_cast<double>(a.count) / static_cast<double>(b.count);
 }
 
-// "512MiB", "10GiB", "1.5 GiB", "24GB" (decimal), "4096" (plain bytes); units are read in any case
-// and the space is optional. Negative sizes and sizes beyond 8 EiB are refused.
-// Throws UsageError, which names what was expected and what came.
+// "512MiB", "10GiB", "1.5 GiB", "24GB" (decimal), "4096" (plain bytes). Units may be in any case;
+// the space is optional. Throws UsageError for negative sizes, sizes of 8 EiB or more, and other
+// text.
 [[nodiscard]] Bytes parse_bytes(std::string_view text);
 
 // For people: "10.00 GiB", "512.0 MiB", "9.9 KiB", "17 B"; negative amounts keep their sign.

@@ -28,7 +28,7 @@ std::string Error::sentence() const {
 Complaint expectation(std::string_view function, std::string_view expected,
                       std::string_view received, std::string_view to_try) {
   std::string words = "expected " + std::string(expected);
-  if (received == "none")  // not what somebody typed, but that there is none
+  if (received == "none")  // a missing value, not a quoted input
     words.append(", received none");
   else
     words.append(", received '").append(received).append("'");

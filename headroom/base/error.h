@@ -1,9 +1,9 @@
-// The error family. The type says whose fault it is and what a caller can do about it; the command
-// line turns each into one exit code (docs/reference/exit-codes.md).
+// The error family. The type says whose fault the error is and what a caller can do about it; the
+// command line turns each type into one exit code (docs/reference/exit-codes.md).
 //
 // "It does not fit" is an answer with figures, never an exception. Operators on simulated cards
-// throw c10::Error (libtorch/operator_refusal.h). Every text: what was expected, what came, what to
-// try.
+// throw c10::Error (libtorch/operator_refusal.h). Each error text says what was expected, what was
+// received and what to try.
 #pragma once
 
 #include <stdexcept>
@@ -15,16 +15,16 @@
 
 namespace headroom {
 
-// What went wrong: where it was noticed - a function, an option, a place in a file - and the words.
+// What went wrong: `where` names a function, an option or a place in a file; `words` say the rest.
 struct Complaint {
   std::string where, words;
 };
-// "[parse_bytes] expected ..."; the words alone if `where` is empty.
+// "[parse_bytes] expected ...", or only the words if `where` is empty.
 [[nodiscard]] std::string to_string(const Complaint& complaint);
 
-// The root: catch this to catch all that functions of Headroom throw on purpose. what() is for a
-// programmer, "[parse_bytes] expected ..."; sentence() for a person, who does not know functions:
-// "expected ...", and of an option or a place in a file "--need: expected ...".
+// The base class: catch this to catch every exception that Headroom throws on purpose. what() is
+// for programmers: "[parse_bytes] expected ...". sentence() is for users, who do not know
+// functions: "expected ...", or with an option or a place in a file "--need: expected ...".
 class Error : public std::runtime_error {
  public:
   explicit Error(Complaint complaint);
@@ -38,43 +38,43 @@ class Error : public std::runtime_error {
   Complaint complaint_;
 };
 
-// The caller asked for something that does not exist or cannot be read: a bad size, option, name.
+// The caller asked for something that does not exist or cannot be parsed: a bad size, option, name.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
-// A file (or other input) does not hold what it should.
+// A file (or other input) does not hold the expected content.
 class InputError : public Error {
  public:
   using Error::Error;
 };
 
-// The machine lacks what is needed: no driver, no GPU, no LibTorch.
+// The machine lacks a requirement: no driver, no GPU, no LibTorch.
 class UnavailableError : public Error {
  public:
   using Error::Error;
 };
 
-// Something cannot be written: full disk, missing folder, no permission.
+// A write failed: full disk, missing folder, no permission.
 class WriteError : public Error {
  public:
   using Error::Error;
 };
 
-// What is needed exists but is taken, or could not be looked at in time: try later.
+// The resource exists but is in use, or did not answer in time: try later.
 class BusyError : public Error {
  public:
   using Error::Error;
 };
 
-// An assumption of ours is broken: a bug in Headroom, never the user's fault.
+// One of Headroom's own assumptions is broken: a bug in Headroom, never the user's fault.
 class InternalError : public Error {
  public:
   using Error::Error;
 };
 
-// Memory ran out, known for sure. Carries what was asked for.
+// Memory ran out, known for sure. Carries the size of the failed request.
 class OutOfMemoryError : public Error {
  public:
   OutOfMemoryError(Complaint complaint, Bytes asked_bytes)
@@ -82,9 +82,9 @@ class OutOfMemoryError : public Error {
   Bytes asked;
 };
 
-// "[parse_bytes] expected a size such as 10GiB, received '10 apples'; try 10GiB".
-// `function` is where it was noticed; leave `to_try` empty when there is nothing useful to say.
+// "[parse_bytes] expected a size such as 10GiB, received '10 apples'; try 10GiB". `function` names
+// the function that found the error; leave `to_try` empty if there is no useful suggestion.
 [[nodiscard]] Complaint expectation(std::string_view function, std::string_view expected,
-                                      std::string_view received, std::string_view to_try = {});
+                                    std::string_view received, std::string_view to_try = {});
 
 }  // namespace headroom

@@ -1,4 +1,4 @@
-// What exec() and posix_spawn() take: a program's words and its environment.
+// Arguments and environment in the form that exec() and posix_spawn() take.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace headroom {
 
-// The environment of this process with `extra` ("NAME=value") in place of what it overrides.
+// The environment of this process; entries of `extra` ("NAME=value") override its own.
 [[nodiscard]] std::vector<std::string> environment_with(const std::vector<std::string>& extra);
 
-// Into the texts, which have to live as long; ended by a null.
+// A null-terminated list of pointers into `texts`, which must outlive them.
 [[nodiscard]] std::vector<char*> pointers_to(std::vector<std::string>& texts);
 
 }  // namespace headroom

@@ -49,7 +49,7 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return {};
   std::string content;
-  std::array<char, 8192> buffer;  // NOLINT: filled by read before it is looked at
+  std::array<char, 8192> buffer;  // NOLINT: filled by read before use
   while (true) {
     const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
@@ -77,7 +77,7 @@ void write_all(int descriptor, std::string_view content, const std::filesystem::
 
 std::optional<std::string> environment(const char* name) {
   const char* value =
-      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): we never set while threads run
+      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no code sets variables while threads run
   if (value == nullptr) return {};
   return value;
 }

@@ -21,7 +21,7 @@
 namespace headroom {
 namespace {
 
-// What the parent had ignored (nohup, a job in the background) stays so.
+// A signal that the parent ignored (nohup, a background job) stays ignored.
 bool is_ignored(int signal) {
   struct sigaction action {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -71,7 +71,7 @@ void Interrupt::watch() {
     signalfd_siginfo received{};
     if (::read(inbox_, &received, sizeof received) != sizeof received) continue;
     const int signal = static_cast<int>(received.ssi_signo);
-    // A second Ctrl-C means now.
+    // A second signal ends the process at once.
     if (signal_ != 0) std::_Exit(128 + signal);
     signal_ = signal;
     stop_.request_stop();

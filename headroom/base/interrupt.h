@@ -1,8 +1,9 @@
-// SIGINT, SIGTERM, SIGHUP and SIGQUIT as a request to stop, instead of a sudden end: loops look at
-// the token, leave nothing half-written, and exit with 128 + signal.
+// Turns SIGINT, SIGTERM, SIGHUP and SIGQUIT into a request to stop: loops check the token, leave
+// nothing half-written, and exit with 128 + signal.
 //
-// Must be made before any other thread: the signals are blocked, and threads inherit that. Its end
-// leaves them as they were before; one that came and that nobody asked about is sent once more.
+// Construct it before any other thread: it blocks the signals, and threads inherit the block. The
+// destructor restores the signal mask; a signal that arrived but was never read with happened() is
+// raised again.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@ namespace headroom {
 
 class Interrupt {
  public:
-  Interrupt();  // throws BusyError without a descriptor for it
+  Interrupt();  // throws BusyError when no descriptor is left
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
@@ -31,14 +32,14 @@ class Interrupt {
   sigset_t before_;
   std::stop_source stop_;
   std::atomic<int> signal_{0};
-  mutable bool asked_ = false;  // and was told of it
-  int done_ = -1;               // an event that ends the watch
+  mutable bool asked_ = false;  // happened() has reported the signal
+  int done_ = -1;               // eventfd that ends the watcher
   int inbox_ = -1;
   std::thread watcher_;
 };
 
-// Holds the same signals back from this thread and those that it makes, for work that must not be
-// torn: each waits for the next Interrupt, or for the end of this.
+// Blocks the same signals in this thread and the threads it starts, for work that must not be
+// interrupted. Each blocked signal waits for the next Interrupt or for the end of this object.
 class SignalsHeld {
  public:
   SignalsHeld();
@@ -46,14 +47,14 @@ class SignalsHeld {
   SignalsHeld(const SignalsHeld&) = delete;
   SignalsHeld& operator=(const SignalsHeld&) = delete;
 
-  // What was held back before: what a child is to inherit.
+  // The signal mask from before; a child process must inherit this one.
   [[nodiscard]] const sigset_t& before() const { return before_; }
 
  private:
   sigset_t before_;
 };
 
-// Sleeps, unless interrupted meanwhile. True if the whole time passed.
+// Sleeps until the time has passed or a stop is requested. True if the whole time passed.
 bool sleep_for(double seconds, const std::stop_token& token);
 
 }  // namespace headroom

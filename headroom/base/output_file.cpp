@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBuffer = std::size_t{256} << 10;
 
-// A link stays as it is: the file it points to is the one that is replaced.
+// Resolves symbolic links, so that a commit replaces the file and keeps the link.
 std::filesystem::path behind_links(const std::filesystem::path& path) {
   std::error_code error;
   auto target = std::filesystem::canonical(path, error);
@@ -30,8 +30,8 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
          ".tmp";
 }
 
-// A file of our own. The name can be guessed, and a link that someone planted there would be
-// written through: whatever has the name already is left alone, and the next name tried.
+// Creates a new file. The name can be guessed, and a link planted under it would redirect the
+// write: O_EXCL leaves an existing name alone, and the loop tries the next one.
 int make_temporary(std::filesystem::path& name, const std::filesystem::path& beside) {
   constexpr int kTries = 1000;
   int descriptor = -1;
@@ -43,7 +43,7 @@ int make_temporary(std::filesystem::path& name, const std::filesystem::path& bes
   return descriptor;
 }
 
-// The rename itself lives in the folder; without this it may be lost by a power cut.
+// The folder holds the rename; without this flush a power cut may lose it.
 void flush_folder_of(const std::filesystem::path& path) {
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -57,7 +57,7 @@ void flush_folder_of(const std::filesystem::path& path) {
 OutputFile::OutputFile(const std::filesystem::path& named) : path_(behind_links(named)) {
   struct stat existing {};
   const bool exists = ::stat(path_.c_str(), &existing) == 0;
-  // Renaming over /dev/stdout or a pipe would put a file in its place.
+  // Renaming over /dev/stdout or a pipe would replace it with a regular file.
   const bool is_device = exists && !S_ISREG(existing.st_mode) && !S_ISDIR(existing.st_mode);
   descriptor_ =
       is_device ? ::open(path_.c_str(), O_WRONLY | O_CLOEXEC) : make_temporary(temporary_, path_);

@@ -2,7 +2,7 @@
 //
 //   OutputFile file("trace.json");
 //   file.write(piece);
-//   file.commit();  // without it nothing happened: an exception or Ctrl-C leaves the old file
+//   file.commit();  // without commit(), an exception or Ctrl-C leaves the old file as it was
 #pragma once
 
 #include <filesystem>
@@ -13,15 +13,16 @@ namespace headroom {
 
 class OutputFile {
  public:
-  // Written next to the target. Permissions of an existing file are kept, and links to it; a pipe
-  // or device is written into at once. All functions throw WriteError.
+  // Writes to a temporary file next to the target. An existing file keeps its permissions, and
+  // symbolic links to it stay; a pipe or device is written directly. All functions throw
+  // WriteError.
   explicit OutputFile(const std::filesystem::path& path);
-  ~OutputFile();  // what was not committed is removed
+  ~OutputFile();  // removes the temporary file unless committed
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::string_view content);
-  // Flushes to the disk and takes the target's place.
+  // Flushes to the disk and replaces the target.
   void commit();
 
  private:
@@ -29,7 +30,7 @@ class OutputFile {
   [[noreturn]] void fail(int error);
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;  // empty: written into the target itself
+  std::filesystem::path temporary_;  // empty: writes go to the target itself
   int descriptor_ = -1;
   std::string buffer_;
 };

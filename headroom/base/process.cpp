@@ -20,7 +20,7 @@
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
 
-extern char** environ;  // NOLINT: POSIX names it so
+extern char** environ;  // NOLINT: the name is set by POSIX
 
 namespace headroom {
 namespace {
@@ -51,7 +51,7 @@ ProcessTable::ProcessTable(std::filesystem::path proc)
 std::optional<ProcessStat> ProcessTable::stat(pid_t pid) const {
   const auto text = read_file(proc_ / std::to_string(pid) / "stat");
   if (!text) return {};
-  // The command name stands in parentheses and may itself hold blanks and parentheses.
+  // The command name is in parentheses and may itself contain blanks and parentheses.
   const std::size_t close = text->rfind(')');
   if (close == std::string::npos || close + 2 >= text->size()) return {};
   const auto fields = split(std::string_view(*text).substr(close + 2), ' ');
@@ -73,7 +73,7 @@ std::optional<ProcessFacts> ProcessTable::facts(const ProcessStat& process) cons
   while (!command.empty() && command.back() == '\0') command.pop_back();
   if (command.empty())
     command = "[" + std::string(trim(read_file(folder / "comm").value_or("?"))) + "]";
-  // The ends of arguments become blanks, too.
+  // without_controls() turns the NULs between arguments into blanks.
   const double since_boot = static_cast<double>(process.identity.start_ticks) /
                             static_cast<double>(::sysconf(_SC_CLK_TCK));
   return ProcessFacts{
@@ -176,8 +176,8 @@ CommandResult run_command(const std::vector<std::string>& argv, Seconds limit,
   }
   ::close(pipe[0]);
 
-  // A command may close its output and live on: the limit holds for its end as well.
-  // One that even SIGKILL does not end within a second (stuck in the kernel) is left behind.
+  // A command may close its output and keep running: the limit also covers its exit. A process that
+  // survives SIGKILL for a second (stuck in the kernel) is left behind.
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) == 0) {
     if (Clock::now() >= deadline + std::chrono::seconds(1)) return result;

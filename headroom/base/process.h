@@ -1,7 +1,7 @@
 // Processes of this machine, read from /proc.
 //
-// A process is its number *and* its start time: numbers are reused, so a number alone never proves
-// that somebody is alive or dead.
+// A process is identified by its number *and* its start time: the system reuses numbers, so a
+// number alone never proves that a process is alive or dead.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ struct ProcessIdentity {
   auto operator<=>(const ProcessIdentity&) const = default;
 };
 
-// What changes from moment to moment; cheap to read (one small file).
+// The changing part of a process; cheap to read (one small file).
 struct ProcessStat {
   ProcessIdentity identity;
   pid_t parent = 0;
@@ -30,15 +30,15 @@ struct ProcessStat {
   long long cpu_ticks = 0;  // user + system time used so far
 };
 
-// What stays the same for a process's life.
+// The fixed part of a process.
 struct ProcessFacts {
   std::string user;  // owner's name, or its number where the name is unknown
   uid_t uid = 0;
-  std::string command;  // the command line, blanks between arguments; "[name]" if it is hidden
+  std::string command;  // blanks between arguments; "[name]" if the command line is hidden
   WallTime started;
 };
 
-// `proc` is /proc, except in tests.
+// `proc` is /proc except in tests.
 class ProcessTable {
  public:
   explicit ProcessTable(std::filesystem::path proc = "/proc");
@@ -47,15 +47,15 @@ class ProcessTable {
   [[nodiscard]] std::optional<ProcessFacts> facts(const ProcessStat& process) const;
   [[nodiscard]] bool alive(const ProcessIdentity& identity) const;
 
-  // Whether the process numbers of the driver (those of the machine's first namespace) are ours.
-  // In a container they are not: there the same number may be somebody else.
+  // True if this process is in the machine's first PID namespace, whose process numbers the driver
+  // reports. In a container the same number may belong to another process.
   [[nodiscard]] bool in_first_pid_namespace() const;
 
-  // Whether the process holds a file below `prefix` ("/dev/nvidia") open; nothing if that may not
-  // be looked at.
+  // True if the process has a file below `prefix` ("/dev/nvidia") open; nothing without permission
+  // to look.
   [[nodiscard]] std::optional<bool> holds_open(pid_t pid, std::string_view prefix) const;
 
-  // The files below `folder` that the process has mapped; nothing if that may not be looked at.
+  // The files below `folder` that the process has mapped; nothing without permission to look.
   [[nodiscard]] std::optional<std::vector<std::string>> mapped(
       pid_t pid, const std::filesystem::path& folder) const;
 
@@ -68,10 +68,10 @@ class ProcessTable {
 
 [[nodiscard]] ProcessIdentity this_process();
 
-// The user's name, or its number where the name is unknown. May ask a server for it.
+// The user's name, or its number if the name is unknown. The lookup may ask a server.
 [[nodiscard]] std::string user_name(uid_t uid);
 
-// The outcome of a helper command that was run to its end or stopped at `limit`.
+// The outcome of a helper command that ended or was stopped at `limit`.
 struct CommandResult {
   bool started = false;
   bool timed_out = false;
@@ -79,8 +79,9 @@ struct CommandResult {
   std::string out;     // the first 64 KiB of its standard output
 };
 
-// Runs argv[0] (looked up in PATH) without a shell, its stderr discarded, with the environment of
-// this process and `extra` ("NAME=value") over it. Never throws for what the command does.
+// Runs argv[0] (looked up in PATH) without a shell and discards its stderr. The command inherits
+// this process's environment, overridden by `extra` ("NAME=value"). Never throws for a failure of
+// the command.
 [[nodiscard]] CommandResult run_command(const std::vector<std::string>& argv, Seconds limit,
                                         const std::vector<std::string>& extra = {});
 

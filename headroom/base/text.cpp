@@ -116,7 +116,7 @@ std::optional<std::string> nearest(std::string_view word,
     const std::size_t edits = edits_between(wanted, lower(candidate));
     if (best == nullptr || edits < best_edits) best = &candidate, best_edits = edits;
   }
-  // More than half the word typed differently is another word, not a slip.
+  // If more than half of the word differs, it is another word, not a typo.
   if (best == nullptr || 2 * best_edits > std::max<std::size_t>(wanted.size(), 3)) return {};
   return *best;
 }

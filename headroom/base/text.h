@@ -1,4 +1,4 @@
-// The few things done to text in more than one room.
+// Text functions that more than one room uses.
 #pragma once
 
 #include <initializer_list>
@@ -19,25 +19,25 @@ namespace headroom {
 [[nodiscard]] bool starts_with_any(std::string_view text,
                                    std::initializer_list<std::string_view> beginnings);
 
-// At most so many bytes of it, and no half of a UTF-8 character at the end.
+// The prefix of at most `bytes`, cut at a UTF-8 boundary.
 [[nodiscard]] std::string_view beginning(std::string_view text, std::size_t bytes);
 
-// With blanks for line breaks, escapes and other control characters (of ASCII and of Latin 1):
-// somebody else's words must not reach a table or a terminal with these.
+// Replaces line breaks, escapes and other control characters (ASCII and Latin 1) by blanks, so that
+// text from other programs cannot break a table or a terminal.
 [[nodiscard]] std::string without_controls(std::string text);
 
-// A whole text as a number; nothing for anything else ("12x", "", " 1", "nan", beyond the range).
+// Parses the whole text as a number; nothing for other text ("12x", "", " 1", "nan", out of range).
 [[nodiscard]] std::optional<long long> to_integer(std::string_view text);
 [[nodiscard]] std::optional<double> to_number(std::string_view text);
 
 // `1 card`, `2 cards`, `2 processes`.
 [[nodiscard]] std::string counted(long long n, std::string_view noun);
 
-// Levenshtein's distance with a swap of neighbours as one edit: "gpsu" is one slip from "gpus".
+// Levenshtein distance in which a swap of neighbours is one edit: "gpsu" is one edit from "gpus".
 [[nodiscard]] std::size_t edits_between(std::string_view a, std::string_view b);
 
-// The candidate that needs the fewest edits to become `word` (case ignored), or nothing when even
-// that one is too far off to be what somebody meant.
+// The candidate that is the fewest edits from `word` (case ignored), or nothing if even that one is
+// too far away to be the intended word.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,
                                                  const std::vector<std::string>& candidates);
 

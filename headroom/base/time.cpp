@@ -18,7 +18,7 @@ struct TimeUnit {
 constexpr std::array<TimeUnit, 6> kTimeUnits{
     {{"ms", 0.001}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400}}};
 
-// Longer than any wait that anybody means, short enough to add to any clock.
+// Longer than any useful wait, and short enough to add to any clock.
 constexpr double kLongest = 10.0 * 365 * 86400;
 
 std::string format_time(WallTime when, bool utc) {

@@ -1,5 +1,5 @@
-// Clocks and how they are written. Ages and waits use the monotonic clock (`Clock`); only stamps
-// that people or files keep use the wall clock.
+// Clocks and how to write times. Ages and waits use the monotonic clock (`Clock`); timestamps for
+// people and files use the wall clock.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ using WallTime = std::chrono::system_clock::time_point;
 // Now, in nanoseconds since 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
-// "2026-11-21 14:03:07.250" in local time: the form nvidia-smi's own logs use, but ISO-ordered.
+// "2026-11-21 14:03:07.250" in local time: like nvidia-smi's own logs, but in ISO order.
 [[nodiscard]] std::string local_timestamp(WallTime when);
 // "2026-11-21T13:03:07.250Z".
 [[nodiscard]] std::string utc_timestamp(WallTime when);

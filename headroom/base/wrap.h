@@ -1,4 +1,4 @@
-// Texts that are broken into lines for people to read.
+// Breaks text into lines for a terminal.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace headroom {
 
-// How wide it is on a terminal; counts UTF-8 characters, not bytes, and no colours.
+// Width of the text on a terminal: counts UTF-8 characters, not bytes, and skips colour codes.
 [[nodiscard]] std::size_t cells(std::string_view text);
 
-// Of the colour ("\033[31m") that the text begins with; 0 if it begins with none.
+// Length of the colour code ("\033[31m") that begins the text; 0 if there is none.
 [[nodiscard]] std::size_t colour_length(std::string_view text);
 
-// Breaks a text at blanks into lines of at most `width` cells, each ended: the first begins with
-// `first`, the others with `next`.
+// Breaks a text at blanks into lines of at most `width` cells. The first line begins with `first`,
+// the others with `next`; each ends with a line break.
 [[nodiscard]] std::string wrapped(std::string_view text, std::string_view first,
                                   std::string_view next, int width);
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace real = c10::cuda::CUDACachingAllocator;
 
-// The allocator has no cards before somebody says how many there are; more than once does no harm.
+// The allocator needs the number of cards before its first use; repeated calls are harmless.
 void prepare() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -60,7 +60,7 @@ void synchronize(int device) {
   c10::cuda::device_synchronize();
 }
 
-// ---- Of libtorch_cuda.so, which tests do without ----
+// ---- Functions of libtorch_cuda.so; tests run without it ----
 
 void* torch_cuda() {
   static void* const library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
@@ -71,14 +71,14 @@ void empty_host_cache() {
   if (torch_cuda() != nullptr) at::getHostAllocator(at::kCUDA)->empty_cache();
 }
 
-// By its name in the library: its header wants cuBLAS's, which are in no wheel that is needed here.
+// Looked up by symbol: its header includes cuBLAS's, which are in no wheel that this build needs.
 void clear_workspaces() {
   constexpr const char* kName = "_ZN2at4cuda21clearCublasWorkspacesEv";
   void* const found = torch_cuda() == nullptr ? nullptr : dlsym(torch_cuda(), kName);
   if (found != nullptr) reinterpret_cast<void (*)()>(found)();
 }
 
-// Without libtorch_cuda nobody can say; what the allocator has taken is in a context, though.
+// Without libtorch_cuda only reserved memory shows that there is a context.
 bool has_context(int device) {
   const c10::DeviceIndex index = checked(device);
   if (torch_cuda() != nullptr) return c10::cuda::hasPrimaryContext(index);
@@ -146,7 +146,8 @@ const libtorch::CudaFunctions kFunctions = {
 }  // namespace
 }  // namespace headroom::cuda
 
-// The library's one door. Null: the caller was built against another table.
+// The library's only exported symbol. Null if the caller was built with another version of the
+// table.
 extern "C" [[gnu::visibility("default")]] const headroom::libtorch::CudaFunctions*
 headroom_cuda_functions(int version);
 

@@ -21,7 +21,7 @@ constexpr std::size_t kMostDevices = C10_COMPILE_TIME_MAX_GPUS;
 
 std::array<std::atomic<trace::Recorder*>, kMostDevices> recorders{};
 
-std::mutex mutex;  // of all that follows
+std::mutex mutex;  // guards the variables below
 std::array<std::unordered_map<const void*, std::uint32_t>, kMostDevices> streams;
 std::array<std::optional<allocator::OutOfMemory>, kMostDevices> refusals;
 
@@ -32,7 +32,7 @@ std::size_t slot(int device) {
   return static_cast<std::size_t>(device);
 }
 
-// Nothing: it is no happening, but somebody's look at the allocator.
+// Nothing for an entry that is not an allocator event: a snapshot.
 std::optional<trace::Kind> kind_of(Entry::Action action) {
   switch (action) {
     case Entry::ALLOC:
@@ -57,8 +57,8 @@ std::optional<trace::Kind> kind_of(Entry::Action action) {
   return {};
 }
 
-// Called under the device's lock. It takes the recorder's, and that one takes none further: no
-// thread holds a recorder's lock while it allocates.
+// Runs under the device's lock and takes the recorder's. That order is safe: no thread allocates
+// while it holds a recorder's lock.
 void tell(const Entry& entry) {
   trace::Recorder* const recorder = recorders[slot(entry.device_)].load(std::memory_order_acquire);
   const std::optional<trace::Kind> kind = kind_of(entry.action_);
@@ -75,7 +75,7 @@ void tell(const Entry& entry) {
   recorder->append(event);
 }
 
-// Called without the device's lock.
+// Runs without the device's lock.
 void note_refusal(std::int64_t device, std::size_t asked, std::size_t total, std::size_t free) {
   const auto stats = real::getDeviceStats(static_cast<c10::DeviceIndex>(device));
   allocator::OutOfMemory refusal{};
@@ -98,7 +98,7 @@ std::uint32_t stream_number(int device, const void* stream) {
 }
 
 void record(int device, trace::Recorder* recorder) {
-  static std::once_flag attached;  // for good; without a recorder it costs a look at a table
+  static std::once_flag attached;  // forever; idle, it costs one table lookup
   if (recorder != nullptr)
     std::call_once(attached, [] { real::attachAllocatorTraceTracker(&tell); });
   recorders[slot(device)].store(recorder, std::memory_order_release);

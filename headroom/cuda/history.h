@@ -1,7 +1,8 @@
-// What CUDA's caching allocator does, told to recorders; and the last refusal, kept.
+// Sends the events of CUDA's caching allocator to recorders, and keeps the last refusal.
 //
-// Threads: all may be called from any. An allocation that runs while a recorder is taken back may
-// still tell it: it is taken back, and destroyed, while no other thread uses the device.
+// Threads: all functions may be called from any thread. An allocation in progress may still report
+// to a recorder that is being removed: remove and destroy recorders while no other thread uses the
+// device.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,15 @@ class Recorder;
 
 namespace headroom::cuda {
 
-// Numbers for the streams of a device, in the order in which they appear; the default one is 0.
+// Numbers the streams of a device in the order of their first use; the default stream is 0.
 [[nodiscard]] std::uint32_t stream_number(int device, const void* stream);
 
-// Everything that the allocator does on this device goes to the recorder, until null is given.
+// Sends every allocator event of this device to the recorder; null stops it.
 void record(int device, trace::Recorder* recorder);
-// Since observe_refusals() was called; nothing: there was none.
+// Since observe_refusals() was called; nothing if there was none.
 [[nodiscard]] std::optional<allocator::OutOfMemory> last_out_of_memory(int device);
 
-// Once, when the library is loaded: the allocator has no way to take an observer back.
+// Call once, when the library is loaded: the allocator cannot remove an observer.
 void observe_refusals();
 
 }  // namespace headroom::cuda

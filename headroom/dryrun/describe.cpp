@@ -56,7 +56,7 @@ std::string describe(const Report& report, const DescribeOptions& options) {
   if (report.peak.step > 0) out << " of step " << report.peak.step;
   out << "\n";
   parts(out, report);
-  // The first is everything.
+  // The first entry is the whole step.
   const std::size_t modules = std::min(options.modules + 1, report.by_module.size());
   if (modules > 1) out << "Modules that held the most\n";
   for (std::size_t i = 0; i < modules; ++i) {

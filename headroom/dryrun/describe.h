@@ -1,4 +1,4 @@
-// A report for people, in some twenty lines of plain text.
+// Prints a report as some twenty lines of plain text.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 namespace headroom::dryrun {
 
 struct DescribeOptions {
-  std::size_t modules = 5;  // that held the most
-  std::size_t tensors = 5;  // that were the biggest at the peak
+  std::size_t modules = 5;  // modules with the highest peaks to name
+  std::size_t tensors = 5;  // largest tensors at the peak to name
 };
 
-// One sentence if the step may have decided by values that are not known; else empty.
+// One sentence if the step may have branched on unknown values; else empty.
 [[nodiscard]] std::string warning_of(const Report& report);
 
-// For people; the warning stands beside the verdict.
+// The report as text; the warning follows the verdict.
 [[nodiscard]] std::string describe(const Report& report, const DescribeOptions& options = {});
 
 }  // namespace headroom::dryrun

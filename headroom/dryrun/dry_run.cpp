@@ -40,8 +40,8 @@ void check(const sim::Card& card, const Subject& subject, const Options& options
                                  "2: the second has the optimizer's state from its start"));
 }
 
-// Of this card and of this run: a step may use other cards, too, and what one of those refuses is
-// the step's own affair.
+// Counts refusals of this card during this run. A step may use other cards too, and must handle
+// their refusals itself.
 class Refusals {
  public:
   explicit Refusals(const sim::Card& card) : card_(card), before_(count()) {}
@@ -78,7 +78,7 @@ Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Dev
   return dry_run(simulation.card(0), subject, options);
 }
 
-// What it needs: when the card is too small, of the same card with more memory than there is.
+// If the card is too small, runs again on the same card without limit, to report the memory needed.
 Report run_on_card_or_larger(const gpu::SimulatedCard& on,
                              const std::function<Subject(c10::Device)>& make,
                              const Options& options, const CardOptions& card) {

@@ -1,7 +1,7 @@
-// Will it fit? A training step, run on a simulated card without data: the model's own code runs
-// forward, backward and optimizer in milliseconds, and every allocation is known.
+// Will it fit? Runs a training step on a simulated card without data: the model's own code runs
+// forward, backward and optimizer in milliseconds, and every allocation is recorded.
 //
-// On a card of a simulation, with whatever is there:
+// On a card of a simulation, as it is now:
 //
 //   auto box = sim::simulate("1xRTX4090");
 //   auto net = libtorch::on(box.device(0), [] { return std::make_shared<Net>(); });
@@ -12,16 +12,18 @@
 //
 //   const Report report = dry_run("RTX 4090", [](c10::Device device) -> Subject {
 //     auto net = ...;                       // made on the device
-//     return {.step = [=] { ... }};         // what is run twice
+//     return {.step = [=] { ... }};         // runs twice
 //   });
 //
-// Where phases come from: backward is what autograd's engine does; optimizer is what runs after it
-// without recording a graph, until something is recorded again; the rest is forward. Where modules
-// come from: an operator belongs to the module whose parameter it takes, one without to that of the
-// operator before it on its thread, and backward to the module that recorded it in forward. Of a
-// parameter that several modules share, an embedding is meant by the first, all else by the last.
+// Phases: backward is the work of autograd's engine. Optimizer is the work after it that records no
+// graph, until an operator records one again. The rest is forward.
 //
-// Threads: one dry run a card at a time. Steps may use threads.
+// Modules: an operator belongs to the module whose parameter it uses. An operator without
+// parameters belongs to the module of the previous operator on its thread. Backward work belongs to
+// the module that recorded it in forward. For a parameter shared by several modules, an embedding
+// belongs to the first, every other operator to the last.
+//
+// Threads: one dry run per card at a time. Steps may use threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,54 +48,54 @@ namespace headroom::dryrun {
 
 using Named = std::pair<std::string, at::Tensor>;
 
-// What is run, and what is known of it. Leave out what you do not know: tensors that need a
-// gradient are taken for parameters as they are met, the others made before the first step for
-// inputs (the state of an optimizer that has stepped before, for instance).
+// The step to run, and its known tensors. Unknown ones may be left out: tensors that need a
+// gradient count as parameters when operators use them, and others made before the first step count
+// as inputs (for instance the state of an optimizer that has already stepped).
 struct Subject {
   std::function<void()> step = {};     // one whole training step
-  std::vector<Named> parameters = {};  // "h.0.attn.weight": the module is what is before the last
-                                       // dot
+  std::vector<Named> parameters = {};  // "h.0.attn.weight": the module is before the last dot
   std::vector<Named> buffers = {};
   std::vector<at::Tensor> inputs = {};
-  std::vector<at::Tensor> states = {};  // of the optimizer, from steps before
-  // What the step needs alive and does not own itself: the model, the optimizer.
+  std::vector<at::Tensor> states = {};  // the optimizer's, from earlier steps
+  // Objects that the step needs but does not own: the model, the optimizer.
   std::vector<std::shared_ptr<const void>> keeps = {};
 };
 
 struct Options {
-  int steps = 2;             // the second has the optimizer's state from its start
+  int steps = 2;             // the second begins with the optimizer's state
   std::size_t biggest = 10;  // tensors that the report names
   bool keep_trace = true;    // Report::trace, 48 bytes an event
 };
 
-// The step of a subject whose tensors lie on this card. The card is shape-only while it runs.
-// Throws what the step throws, but for an out-of-memory, which the report holds; and UsageError for
-// a step that runs nothing on the card, with the tensors that it met elsewhere.
+// Runs the step of a subject whose tensors are on this card. The card must be shape-only. Throws
+// the step's exceptions, except an out-of-memory of the card, which the report contains. Throws
+// UsageError for a step that does not use the card, with the tensors that it used elsewhere.
 [[nodiscard]] Report dry_run(sim::Card& card, const Subject& subject, const Options& options = {});
 
-// Of the card that is made, as in sim::SimulationOptions.
+// Options for the new card, as in sim::SimulationOptions.
 struct CardOptions {
   sim::Rules rules = sim::Rules::cuda;
-  std::optional<allocator::Settings> settings = {};  // nothing: what the environment says
+  std::optional<allocator::Settings> settings = {};  // nothing: from the environment
   bool cublas_workspaces = true;
 };
 
 // On a card made for it, from a spec such as "RTX 4090", "24GiB" or "unlimited". `make` builds
-// everything on the device it is given. When that does not fit, it is called again, the report's
-// figures are those of a run without limit, and out_of_memory says where the card's capacity ended.
+// everything on the device it is given. If that does not fit, `make` runs again on an unlimited
+// card: the report's figures are those of that run, and out_of_memory says where the capacity
+// ended.
 //
-// In a process that has GPUs it runs in a child, so that the process can train on them afterwards
-// (sim/child.h, which says when that cannot be): the same report, without the trace.
+// In a process that has GPUs it runs in a child process, so that the process can train on them
+// afterwards (sim/child.h says when that is impossible). The report is the same, without the trace.
 [[nodiscard]] Report dry_run(std::string_view card_spec,
                              const std::function<Subject(c10::Device)>& make,
                              const Options& options = {}, const CardOptions& card_options = {});
 
-// The same for a card that is known already, a real one's free memory for instance.
+// The same for a known card, for instance one with a real card's free memory.
 [[nodiscard]] Report dry_run(const gpu::SimulatedCard& card,
                              const std::function<Subject(c10::Device)>& make,
                              const Options& options = {}, const CardOptions& card_options = {});
 
-// What such a spec means. Throws UsageError for one of several cards or a shared box.
+// Parses such a spec. Throws UsageError for several cards or a shared box.
 [[nodiscard]] gpu::SimulatedCard card_for(std::string_view spec);
 
 namespace detail {
@@ -119,7 +121,8 @@ std::vector<at::Tensor> states_of(const Optimizer& optimizer) {
 [[nodiscard]] sim::Card& card_of_all(const Subject& subject);
 }  // namespace detail
 
-// A model, a batch (a tensor, or a list or tuple of them), loss(model, batch) and an optimizer.
+// From a model, a batch (a tensor, or a list or tuple of them), loss(model, batch) and an
+// optimizer.
 template <typename Model, typename Batch, typename Loss, typename Optimizer>
 [[nodiscard]] Subject subject_of(Model& model, const Batch& batch, Loss loss,
                                  Optimizer& optimizer) {

@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::size_t kMostNamed = 5;
 
-// What is told of a tensor; tensors of which the same is told are one.
+// The description of a tensor; tensors with equal text count as one.
 struct Met {
   std::string text;
   bool named = false, trained = false;
   std::int64_t bytes = 0;
 };
 
-// The tensors that operators are given while it lives, on any thread.
+// Records the tensors that operators use while it is alive, on any thread.
 class Meetings {
  public:
   explicit Meetings(const Subject& subject) {
@@ -41,7 +41,7 @@ class Meetings {
   Meetings(const Meetings&) = delete;
   Meetings& operator=(const Meetings&) = delete;
 
-  // Those with a name first, then what is trained, then the largest.
+  // Sorted: named tensors first, then trained ones, then by size.
   [[nodiscard]] std::vector<std::string> most_telling() {
     const std::lock_guard lock(mutex);
     std::stable_sort(met_.begin(), met_.end(), [](const Met& one, const Met& other) {
@@ -68,7 +68,7 @@ class Meetings {
   }
 
   void meet(const at::Tensor& tensor) {
-    if (!tensor.defined() || tensor.dim() == 0) return;  // numbers come from anywhere
+    if (!tensor.defined() || tensor.dim() == 0) return;  // scalars may come from any device
     const auto name = names_.find(tensor.unsafeGetTensorImpl());
     std::ostringstream text;
     if (name != names_.end()) text << name->second << ' ';
@@ -82,7 +82,7 @@ class Meetings {
                     .bytes = static_cast<std::int64_t>(tensor.nbytes())});
   }
 
-  static inline std::mutex mutex;  // of all that follows
+  static inline std::mutex mutex;  // guards the members below
   static inline Meetings* current = nullptr;
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
   std::vector<Met> met_;

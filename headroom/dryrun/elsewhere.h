@@ -1,5 +1,5 @@
-// A step that does not use the card it is run for: the model was made somewhere else, and a report
-// of no bytes would look like an answer.
+// Refuses a step that does not use its card: the model is on another device, and a report of 0
+// bytes would look like an answer.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace headroom::dryrun {
 
-// Runs the step once more, to see, and throws UsageError with the tensors that it met instead, by
-// name where the subject has one.
+// Runs the step once more to record its tensors, then throws UsageError that lists them, by name if
+// the subject names them.
 [[noreturn]] void refuse_step_elsewhere(const char* function, const sim::Card& card,
                                         const Subject& subject);
 

@@ -8,7 +8,7 @@
 namespace headroom::dryrun {
 namespace {
 
-// One list of the parts, for sums, for JSON and back.
+// One list of the parts, for sums and for JSON in both directions.
 struct NamedPart {
   const char* key;
   Bytes Parts::*part;

@@ -1,11 +1,11 @@
-// What a dry run found: how much memory a training step needs, when, and what for.
+// The result of a dry run: how much memory a training step needs, when, and for what.
 //
 //   const Report report = dry_run(...);
 //   say(to_string(report.peak.allocated), "in", to_string(report.peak.phase));
 //   for (const Held& tensor : report.biggest) ...
 //
-// Every number is of one card. What is not in here: the memory of other processes, and what a card
-// without a profile cannot know (`process` is then `reserved`).
+// Every number is for one card. The numbers exclude the memory of other processes, and the CUDA
+// context of a card without a profile (`process` then equals `reserved`).
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@
 namespace headroom::dryrun {
 
 struct Peak {
-  Bytes allocated;  // blocks handed out, rounding included: torch.cuda.max_memory_allocated()
-  Bytes active;     // every tensor rounded to 512 bytes, workspaces left out
-  Bytes requested;  // as asked for
-  Bytes reserved;   // taken from the card: torch.cuda.max_memory_reserved()
-  Bytes process;    // and the CUDA context: what nvidia-smi would show
-  trace::Phase phase = trace::Phase::unknown;  // in which `allocated` was highest
+  Bytes allocated;  // blocks with rounding: torch.cuda.max_memory_allocated()
+  Bytes active;     // every tensor rounded to 512 bytes, without workspaces
+  Bytes requested;  // as requested
+  Bytes reserved;   // segments: torch.cuda.max_memory_reserved()
+  Bytes process;    // reserved plus the CUDA context: as in nvidia-smi
+  trace::Phase phase = trace::Phase::unknown;  // of the highest `allocated`
   std::uint32_t step = 0;                      // counted from 1; 0: before the first
 };
 
-// What the memory at the peak is. The parts add up to Peak::allocated exactly.
+// The memory at the peak, by category. The parts add up to Peak::allocated exactly.
 struct Parts {
   Bytes parameters, buffers, inputs, gradients, optimizer, activations, temporaries, workspace;
   Bytes rounding;  // allocated minus requested
@@ -40,7 +40,7 @@ struct Parts {
   bool operator==(const Parts&) const = default;
 };
 
-// The most that a module held at one time, its children included; "" is everything.
+// The peak of one module, its children included; "" is the whole step.
 struct ModulePeak {
   std::string name;
   Bytes peak;
@@ -48,13 +48,13 @@ struct ModulePeak {
 
 struct StepPeak {
   std::uint32_t step = 0;
-  Bytes allocated;  // the highest in this step
-  Bytes after;      // when it had ended
+  Bytes allocated;  // the peak in this step
+  Bytes after;      // at the end of the step
 };
 
 // A tensor that was alive at the peak.
 struct Held {
-  Bytes bytes;  // as asked for
+  Bytes bytes;  // as requested
   trace::Category category = trace::Category::unknown;
   trace::Phase phase = trace::Phase::unknown;  // in which it was made
   std::uint32_t step = 0;
@@ -62,7 +62,7 @@ struct Held {
   std::string operation;
 };
 
-// All that happened on the card, each event with module, operator, category, phase and step.
+// All events of the card, each with module, operator, category, phase and step.
 struct Trace {
   std::vector<trace::Event> events;
   trace::Names names;
@@ -71,26 +71,26 @@ struct Trace {
 struct Report {
   Peak peak;
   Parts at_peak;
-  std::vector<ModulePeak> by_module;  // the largest first
+  std::vector<ModulePeak> by_module;  // largest first
   std::vector<StepPeak> per_step;
-  std::vector<Held> biggest;  // the largest first
-  // The request that did not fit. `peak` is then as far as the run came; dry_run() with the spec of
-  // a card says there what would be needed.
+  std::vector<Held> biggest;  // largest first
+  // The request that did not fit. `peak` then covers the run up to there; dry_run() with a card's
+  // spec reports the memory needed instead.
   std::optional<allocator::OutOfMemory> out_of_memory;
-  // Values that the step read from the card (`.item()`, copies) and that are not known: each was
-  // answered as if every unknown number were zero.
+  // Unknown values that the step read from the card (`.item()`, copies); unknown numbers read as
+  // zero.
   std::uint64_t values_read_as_zero = 0;
-  // As many of them were read alone (`.item()`, `if`): a real run may take another branch.
+  // Those of them that were read alone (`.item()`, `if`): a real run may take another branch.
   std::uint64_t decided_by_unknown = 0;
   double took_s = 0;                   // the steps alone, without making the model
-  std::shared_ptr<const Trace> trace;  // null: not kept, or of a run in a child process
+  std::shared_ptr<const Trace> trace;  // null: not kept, or run in a child process
 
   [[nodiscard]] bool fits() const { return !out_of_memory; }
 };
 
-// All of it but the trace.
+// Everything except the trace.
 [[nodiscard]] Json to_json(const Report& report);
-// The other way round, for a report that came from another process. Throws InputError.
+// The reverse, for a report from another process. Throws InputError.
 [[nodiscard]] Report report_from_json(const Json& json);
 
 // Writes the trace as a Headroom trace (docs/formats/trace.md). Throws WriteError.

@@ -55,7 +55,7 @@ std::vector<Advice> advise(const formula::NamedModel& model, const Estimate& now
                            const Options& options, const AdviceOptions& wanted) {
   const auto techniques = technique_options(now.card, wanted);
   std::vector<Advice> advice;
-  // Some are kept in hand for those that save nothing.
+  // Asks for two spare techniques, in case some save nothing.
   for (const formula::Technique& candidate :
        cheapest_help(model.config, now.settings, techniques, wanted.wanted + 2)) {
     if (advice.size() == wanted.wanted) break;

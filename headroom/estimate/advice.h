@@ -1,5 +1,6 @@
-// What would make a run fit, or smaller: the three cheapest changes of its settings, each run dry;
-// where none of these fits, also what is enough by formula, though Headroom cannot run it yet.
+// Suggests changes that make a run fit, or smaller: the three cheapest changes of its settings,
+// each dry-run. If none of these fits, it adds techniques that are enough by formula but that
+// Headroom cannot run yet.
 //
 //   for (const Advice& one : advise(model, estimate, card_options))
 //     say(one.change, to_string(one.saves), one.time_factor);
@@ -22,24 +23,24 @@ namespace headroom::estimate {
 struct Advice {
   std::string change;  // as on the command line: "--checkpointing full --dtype bfloat16"
   formula::Settings settings;
-  Bytes saves;             // of what is allocated at the peak
-  Bytes saves_process;     // of the process, the measure of whether it fits
-  Bytes reserved;          // at the peak then
-  Bytes process;           // and the CUDA context
+  Bytes saves;             // of the memory allocated at the peak
+  Bytes saves_process;     // of the process, which decides whether it fits
+  Bytes reserved;          // peak with this change
+  Bytes process;           // reserved plus the CUDA context
   double time_factor = 1;  // by formula/step_time.h
   bool changes_training = false;
-  std::optional<bool> fits;  // nothing: there is no limit to fit into
-  bool by_formula = false;   // instead of by dry run, because it cannot be run
+  std::optional<bool> fits;  // nothing: the card has no limit
+  bool by_formula = false;   // not dry-run, because Headroom cannot run it
 };
 
 struct AdviceOptions {
   std::size_t wanted = 3;
-  // What may be changed; nothing: all.
+  // True for settings that may be tried; empty: all.
   std::function<bool(const formula::Settings&)> allows = {};
 };
 
-// Chosen by the closed form from all changes that can run; those that turn out to save nothing for
-// this model are left out. Throws what estimate_memory throws.
+// The closed form chooses from all changes that can run; changes that save nothing for this model
+// are left out. Throws the exceptions of estimate_memory.
 [[nodiscard]] std::vector<Advice> advise(const formula::NamedModel& model, const Estimate& now,
                                          const Options& options = {},
                                          const AdviceOptions& wanted = {});

@@ -11,7 +11,7 @@
 namespace headroom::estimate {
 namespace {
 
-// What is known once the model is built.
+// Fills in facts that need the built model.
 void describe_model(Estimate& estimate, models::Model& model) {
   estimate.parameters = estimate.trainable_parameters = 0;
   for (const auto& parameter : model.module().parameters()) {

@@ -1,4 +1,4 @@
-// How much memory a published model needs to train, and whether it fits: by dry run.
+// Estimates by dry run how much memory a published model needs to train, and whether it fits.
 //
 //   const auto model = formula::model_named("llama-3.1-8b");
 //   formula::Settings settings;
@@ -6,7 +6,7 @@
 //   settings.dtype = formula::Dtype::bfloat16;
 //   const Estimate estimate = estimate_memory(model, settings, dryrun::card_for("RTX 4090"));
 //   estimate.fits();                              // false
-//   to_string(estimate.report.peak.allocated);    // what it would need
+//   to_string(estimate.report.peak.allocated);    // the memory it would need
 #pragma once
 
 #include <optional>
@@ -25,30 +25,31 @@ namespace headroom::estimate {
 
 struct Options {
   sim::Rules rules = sim::Rules::cuda;
-  std::optional<allocator::Settings> allocator = {};  // nothing: what the environment says
+  std::optional<allocator::Settings> allocator = {};  // nothing: from the environment
   bool keep_trace = false;                            // Report::trace
 };
 
 struct Estimate {
   std::string model;
   long long parameters = 0, trainable_parameters = 0;
-  formula::Settings settings;  // with the task and the sizes that were meant
+  formula::Settings settings;  // with task and sizes filled in
   gpu::SimulatedCard card;
   dryrun::Report report;
 
   [[nodiscard]] bool fits() const { return report.fits(); }
-  // What is left of the card at the peak, the process's context included; negative: what is
-  // missing.
+  // Memory of the card left at the peak, with the process's CUDA context counted; negative if the
+  // card is too small.
   [[nodiscard]] Bytes spare() const;
 };
 
-// On a card of its own (dryrun::card_for) or a real card's room. Throws what training_step throws.
+// Runs on a new simulated card (dryrun::card_for), or one with a real card's memory. Throws the
+// exceptions of training_step.
 [[nodiscard]] Estimate estimate_memory(const formula::NamedModel& model,
                                        const formula::Settings& settings,
                                        const gpu::SimulatedCard& card, const Options& options = {});
 
-// The document of `headroom estimate --json`, without advice. A card without limit is null, and so
-// is whether it fits.
+// The document of `headroom estimate --json`, without advice. For a card without limit `device`,
+// `fits` and `spare_bytes` are null.
 [[nodiscard]] Json to_json(const Estimate& estimate);
 
 }  // namespace headroom::estimate

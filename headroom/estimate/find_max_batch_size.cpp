@@ -45,14 +45,14 @@ MaxBatch by_copy(const Trainee& trainee, const gpu::SimulatedCard& card, const B
 
 // ---- On the device itself ----
 
-// Runs of the model where it lies, and what they showed. On a simulated card they may be dry.
+// Runs the model where it is, and records the results. On a simulated card the runs may be dry.
 class Trials {
  public:
   Trials(const Trainee& trainee, c10::Device device, const MaxBatchOptions& options)
       : trainee_(trainee), device_(device), options_(options) {}
 
   [[nodiscard]] bool fits(Size rows) { return probe(rows).fits; }
-  // Whether that much of the device stays free; and it fits.
+  // True if the batch fits and leaves that much of the device free.
   [[nodiscard]] bool leaves(Bytes free, Size rows) {
     const Probe& one = probe(rows);
     return one.fits && one.peak_reserved + free <= room();
@@ -104,8 +104,9 @@ class Trials {
   std::vector<Probe> probes_;
 };
 
-// The largest for which `is_good` holds while it does not for the next one, or the last of the
-// bounds; found from `start` on by growing steps, then by halving. Nothing: not even the smallest.
+// The largest size for which `is_good` holds while it fails for the next size, or the last size of
+// the bounds. Searches from `start` in growing steps, then by halving. Nothing if the smallest size
+// already fails.
 std::optional<Size> boundary(const Bounds& bounds, Size start,
                              const std::function<bool(Size)>& is_good) {
   const Size least = bounds.at_least, most = *bounds.at_most;
@@ -132,7 +133,7 @@ std::optional<Size> boundary(const Bounds& bounds, Size start,
   return low;
 }
 
-// Where to begin: what a dry run said.
+// `said` is the result of a dry run: the searches start there.
 MaxBatch by_trials(const Trainee& trainee, c10::Device device, const Bounds& bounds,
                    const MaxBatch& said, const MaxBatchOptions& options) {
   Trials trials(trainee, device, options);
@@ -154,7 +155,7 @@ MaxBatch by_trials(const Trainee& trainee, c10::Device device, const Bounds& bou
   return found;
 }
 
-// Steps of a simulated card without computing.
+// Runs the steps of a simulated card shape-only, without computing.
 class DryScope {
  public:
   explicit DryScope(sim::Card& card) : card_(card), before_(card.set_mode(sim::Mode::shape_only)) {}
@@ -176,7 +177,7 @@ MaxBatch dry_on_its_card(const Trainee& trainee, c10::Device device, const Bound
   return found;
 }
 
-// What this process may use of a GPU: what is free, and what it has.
+// A card with the memory this process may use of a GPU: free plus reserved.
 gpu::SimulatedCard card_like(c10::Device device) {
   const memory::GpuMemoryStats now = memory::get_gpu_memory_stats(device);
   return {.name = device.str(),
@@ -207,7 +208,7 @@ MaxBatch from_json(const Json& json) {
   return found;
 }
 
-// A child of this process cannot touch its GPU: it is given a copy without data.
+// A child process cannot use its parent's GPU, so the dry run there gets a copy without data.
 MaxBatch dry_in_child(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
                       const MaxBatchOptions& options) {
   const std::shared_ptr<Module> shapes = shapes_of(trainee);

@@ -1,25 +1,26 @@
-// The largest batch with which a module of one's own trains on a device.
+// Finds the largest batch with which a user's own module trains on a device.
 //
 //   const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 3, 224, 224}); };
 //   const MaxBatch found = find_max_batch_size(*net, rows_of, device, 1, 4096, {.really = true});
 //   found.size;          // 212: trained two steps on the device, 213 ran out of memory
 //   found.recommended;   // 190: 10 % less
 //
-// create_batch(n) makes a batch of n of the longest rows there will be; what it may return, and
-// what the loss is, says trainee.h. A step is forward, loss, backward, optimizer; two of them are
-// run, the second beside the optimizer's state.
+// create_batch(n) makes a batch of n rows of the greatest length; trainee.h defines its return
+// types and the loss. A step is forward, loss, backward, optimizer. Two steps run, so that the
+// second one has the optimizer's state beside it.
 //
-// A model that need not be there yet, for a card that need not be there:
+// For a model or a card that does not exist yet:
 //
 //   find_max_batch_size([] { return Net(); }, rows_of, dryrun::card_for("RTX 4090"), 1, 4096);
 //
-// First by dry run, without computing. If asked (`really`), then on the device itself: an
-// out-of-memory there is caught and what it left is freed. Afterwards parameters, buffers,
-// gradients, the optimizer's state, the modules' training mode and the random states of CPU and
-// device are, to the bit, what they were, also when something else was thrown. Meanwhile copies of
-// them lie in host memory. What a module keeps besides parameters and buffers is not restored.
+// The search starts with dry runs, without computing. If `really` is set, it then trains on the
+// device itself: it catches out-of-memory errors there and frees their remains. Afterwards it
+// restores every bit of the parameters, buffers, gradients, optimizer state, the modules' training
+// mode and the random states of CPU and device, also after an exception. Until then it keeps copies
+// of them in host memory. It does not restore state that a module keeps outside parameters and
+// buffers.
 //
-// Threads: nothing else may use the model or the device meanwhile.
+// Threads: no other thread may use the model or the device during the call.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,18 +41,18 @@ namespace headroom::estimate {
 struct MaxBatchOptions {
   Margin margin = {};
   bool really = false;
-  // The training's own, of a class of torch::optim, over the model's parameters. Null: an AdamW is
-  // made for the trial.
+  // The training's own optimizer, of a class of torch::optim, over the model's parameters. Null:
+  // the trial makes an AdamW.
   torch::optim::Optimizer* optimizer = nullptr;
   int steps = 2;
 };
 
 struct MaxBatch {
-  std::optional<std::int64_t> size;         // nothing: not even the smallest fits
-  std::optional<std::int64_t> recommended;  // as Largest has it
+  std::optional<std::int64_t> size;         // nothing: even the smallest does not fit
+  std::optional<std::int64_t> recommended;  // as in Largest
   bool capped = false;                      // `max` fits
   std::vector<Probe> dry_probes;            // in the order of the runs
-  std::vector<Probe> real_probes;           // of one that did not fit, what was reserved by then
+  std::vector<Probe> real_probes;           // if it did not fit: reserved when memory ran out
 };
 
 namespace detail {
@@ -65,10 +66,10 @@ namespace detail {
 
 }  // namespace detail
 
-// On the device where the model lies: a simulated card, or a GPU. There the dry run takes a copy of
-// the model (its class has clone()) and, where the process allows none (sim/child.h), is left out
-// if the batch is really tried. Throws UsageError: the model lies elsewhere, or nobody counts the
-// device's memory (the CPU's).
+// On the device that holds the model: a simulated card or a GPU. On a GPU the dry run uses a copy
+// of the model (its class needs clone()). If the process cannot make a dry run (sim/child.h) and
+// `really` is set, only the real trials run. Throws UsageError if the model is on another device,
+// or if the device's memory is not tracked (the CPU's).
 template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
           typename Loss = detail::MeanOfOutput>
 [[nodiscard]] MaxBatch find_max_batch_size(Model& model, CreateBatch create_batch,
@@ -79,9 +80,9 @@ template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
       options);
 }
 
-// The same for a card that need not be there, "RTX 4090" (dryrun::card_for), by dry run alone. The
-// model may lie anywhere and is not touched: a copy of it runs, for which its class has clone().
-// Throws UsageError while a Simulation lives: there is one box at a time.
+// The same for a card that need not exist, "RTX 4090" (dryrun::card_for), by dry run alone. The
+// model may be on any device and stays untouched: a copy of it runs, so its class needs clone().
+// Throws UsageError while a Simulation is alive: only one can exist at a time.
 template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
           typename Loss = detail::MeanOfOutput>
 [[nodiscard]] MaxBatch find_max_batch_size(Model& model, CreateBatch create_batch,
@@ -92,7 +93,7 @@ template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
       detail::trainee_of(model, std::move(create_batch), std::move(loss)), card, min, max, options);
 }
 
-// The same of models that a function makes, `[] { return Net(); }`: their class needs no clone().
+// The same for a function that makes the model, `[] { return Net(); }`: its class needs no clone().
 template <detail::MakesModel Make, typename CreateBatch, typename Loss = detail::MeanOfOutput>
 [[nodiscard]] MaxBatch find_max_batch_size(Make make, CreateBatch create_batch,
                                            const gpu::SimulatedCard& card, std::int64_t min,

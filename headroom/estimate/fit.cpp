@@ -19,8 +19,8 @@ namespace {
 using formula::ModelConfig;
 using formula::Settings;
 
-// A first length from which others can be told: shorter ones take other ways through kernels. CUDA
-// sorts the indices of an embedding's gradient where there are more than 3072.
+// The length of the first run, long enough to predict others: shorter ones take other kernels. CUDA
+// sorts the indices of an embedding's gradient if there are more than 3072.
 std::int64_t first_length(const Settings& settings) {
   constexpr std::int64_t kStep = 128, kSortedFrom = 3073;
   const std::int64_t length = (kSortedFrom + settings.batch - 1) / settings.batch;
@@ -31,7 +31,7 @@ models::Task task_of(const ModelConfig& config, const Settings& settings) {
   return settings.task.value_or(models::tasks_of(config).front());
 }
 
-// With what was meant. A target that follows the length that is looked for has none of its own.
+// Fills in task and sizes. A target length that follows the searched length stays empty.
 Settings settled(const ModelConfig& config, const Settings& said, Over over) {
   Settings settings = said;
   settings.task = task_of(config, said);
@@ -59,7 +59,7 @@ Bounds bounds_of(const ModelConfig& config, const Settings& settings, const FitO
   if (settings.loss == formula::LossForm::chunked) {
     bounds.growth.tokens = of_lengths ? settings.batch : sequence_length(config, settings);
     bounds.growth.chunk = settings.loss_chunk;
-    // One with several chunks, the last of which is not whole.
+    // A size with several chunks, the last of them incomplete.
     bounds.first = std::max(bounds.first, 2 * settings.loss_chunk / bounds.growth.tokens + 1);
   }
   if (!of_lengths) return bounds;
@@ -82,7 +82,7 @@ Json or_null(const std::optional<Number>& number) {
   return number ? Json(*number) : Json();
 }
 
-// `context`: of the process, on top of what it reserves.
+// `context` is the process's CUDA context, on top of its reserved memory.
 Json found_to_json(const Largest& found, Bytes context = {}) {
   Json probes = Json::array();
   for (const Probe& probe : found.probes)

@@ -15,11 +15,11 @@ namespace {
 using Size = std::int64_t;
 using Guess = std::optional<Size>;
 
-// So many times larger than what was run is the next at most: what follows corrects it, and sizes
-// that no kernel takes would end the search with an error.
+// Limits on the growth from the sizes run so far to the next one. Later runs correct a small step,
+// and sizes too large for any kernel would end the search with an error.
 constexpr Size kLargestLeap = 1024;  // from a single run
-constexpr Size kLargestStep = 32;    // from what is foreseen
-// Sizes beyond a boundary in which a second one is looked for.
+constexpr Size kLargestStep = 32;    // from a prediction
+// How many sizes beyond a boundary are searched for a second one.
 constexpr Size kLookAhead = 16;
 
 Bytes share_of(Bytes whole, double share) {
@@ -76,7 +76,7 @@ class Search {
     const auto known = result_.find(size);
     return known != result_.end() && !known->second;
   }
-  // Of one that fits: whether the next one was run and does not, or may not be run.
+  // For a size that fits: true if the next size was run and does not fit, or is out of bounds.
   [[nodiscard]] bool is_end(Size size) const {
     return size == bounds_.at_most || does_not_fit(size + 1);
   }
@@ -86,14 +86,14 @@ class Search {
       if (fits) largest = size;
     return largest;
   }
-  // Above what fits; nothing: none was met.
+  // The smallest failed size above `above`; nothing if there is none.
   [[nodiscard]] Guess smallest_that_does_not(Size above) const {
     for (const auto& [size, fits] : result_)
       if (size > above && !fits) return size;
     return {};
   }
 
-  // Nothing: the answer is there.
+  // The next size to run; nothing: the search is over.
   [[nodiscard]] Guess choose() const {
     const Guess fits = largest_that_fits();
     if (!fits) return smaller();
@@ -104,7 +104,7 @@ class Search {
     return within(guess(), *fits + 1, most());
   }
 
-  // A larger one that may fit again, while it and the next one can still be tried.
+  // A larger size that may fit again, if enough probes are left for it and the next size.
   [[nodiscard]] Guess beyond(Size end) const {
     if (std::ssize(probes_) > kMostProbes - 2) return {};
     for (Size ahead = std::min(end + kLookAhead, most()); ahead > end + 1; --ahead)
@@ -112,7 +112,7 @@ class Search {
     return {};
   }
 
-  // While nothing fits.
+  // While no size has fitted.
   [[nodiscard]] Guess smaller() const {
     const Size least = bounds_.at_least;
     if (does_not_fit(least)) return {};
@@ -121,7 +121,8 @@ class Search {
     return within(wish, least, *smallest_that_does_not(least) - 1);
   }
 
-  // From the first run alone: what is alive after a step does not grow, the rest does so evenly.
+  // From the first run alone: memory that outlives a step is constant, the rest grows in
+  // proportion.
   [[nodiscard]] Size guess() const {
     const Probe& one = probes_.front();
     const auto grows = static_cast<double>((one.peak_reserved - lasting_).count),
@@ -136,7 +137,7 @@ class Search {
     return foresight_.fits(size, *empty_card_);
   }
 
-  // The largest that should fit, from `fits` on. Nothing: too little is known.
+  // The largest size predicted to fit, from `fits` on. Nothing if too little is known.
   [[nodiscard]] Guess foresee(Size fits) const {
     if (!foreseen(fits + 1)) return {};
     Size low = fits, high = fits + 1;
@@ -198,7 +199,7 @@ class Search {
 
 }  // namespace
 
-// A little more than nothing is added, because 100 * (1 - 0.07) is 92.99999999999999.
+// The 1e-6 compensates rounding: 100 * (1 - 0.07) is 92.99999999999999.
 std::int64_t less_share(std::int64_t size, double share) {
   return std::max(Size{1},
                   static_cast<Size>(std::floor(static_cast<double>(size) * (1 - share) + 1e-6)));

@@ -1,5 +1,5 @@
-// The largest size of a step - its batch, or the length of its sequences - that fits a card, found
-// with at most six dry runs. fit.h asks this for a model by name, find_max_batch_size.h for any
+// Finds the largest size of a step (its batch, or the length of its sequences) that fits a card,
+// with at most six dry runs. fit.h uses it for a model by name, find_max_batch_size.h for any
 // module.
 //
 //   const Largest found = find_largest({.at_least = 1}, [&](std::int64_t rows) {
@@ -7,13 +7,13 @@
 //   }, card);
 //   found.size;   // 12: a step of 12 was run on this card and fits, one of 13 does not
 //
-// Which sizes are run: a small one; one near the answer, from what the first kept alive; then what
-// the requests of those two, drawn on as lines, say of all others (detail/foresight.h). What each
-// further run shows corrects it. Most searches end with the fourth run.
+// The search runs a small size first, then a size near the answer, guessed from the memory that the
+// first run kept alive. The requests of these two predict all other sizes (detail/foresight.h), and
+// each further run corrects the prediction. Most searches end with the fourth run.
 //
 // Fitting is not quite monotonic: a larger step may leave the allocator fewer gaps. The answer is a
-// size that fits while the next one does not. Where the requests say that one of the next sixteen
-// fits again, the largest of these is tried with the probes that are left.
+// size that fits while the next one does not. If a prediction says that one of the next sixteen
+// sizes fits again, the search tries the largest of these with the remaining probes.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,12 @@ inline constexpr int kMostProbes = 6;
 struct Probe {
   std::int64_t size = 0;
   bool fits = false;
-  // Of the run that fits; else what would have been reserved on a card without limit.
+  // The peak of a run that fits; otherwise the peak of the same run on a card without limit.
   Bytes peak_reserved;
   bool operator==(const Probe&) const = default;
 };
 
-// What is left free: a share of the size, or bytes of the card.
+// Memory to leave free: a share of the size, or bytes of the card.
 struct Margin {
   double share = 0.1;
   std::optional<Bytes> bytes = {};  // instead of the share
@@ -45,31 +45,32 @@ struct Margin {
 struct Bounds {
   std::int64_t at_least = 1;
   std::optional<std::int64_t> at_most = {};
-  std::int64_t first = 2;  // is tried first, unless the others forbid it
+  std::int64_t first = 2;  // tried first, if within the bounds
   Growth growth = {};
 };
 
 struct Largest {
-  std::optional<std::int64_t> size;  // nothing: not even the smallest fits
+  std::optional<std::int64_t> size;  // nothing: even the smallest does not fit
   bool capped = false;               // `at_most` fits
-  // `size + 1` was run and does not fit, or `capped`. Otherwise the probes ended before, and there
-  // may be a larger one: met only with losses by chunks, whose last chunk's size makes it jump.
+  // True if `size + 1` was run and does not fit, or if `capped`. Otherwise the probes ran out, and
+  // a larger size may fit: seen only with chunked losses, whose incomplete last chunk makes memory
+  // jump.
   bool is_proven = true;
-  // With a share: that much less than `size`, at least 1; but `at_most` itself if that fits and
-  // leaves the share of the card free. With bytes: the largest whose peak of
-  // reserved bytes leaves them free, as far as the probes' requests tell; it is run as well while
-  // there are probes left. Nothing: there is none.
+  // With a share: `size` less that share, at least 1; or `at_most` itself if it fits and leaves the
+  // share of the card free. With bytes: the largest size whose peak of reserved memory leaves them
+  // free, predicted from the probes' requests and run too if probes are left. Nothing: no such
+  // size.
   std::optional<std::int64_t> recommended;
   std::vector<Probe> probes;  // in the order of the runs
 };
 
-// So much less of a size, and at least 1.
+// `size` less the share, at least 1.
 [[nodiscard]] std::int64_t less_share(std::int64_t size, double share);
 
-// Throws UsageError, in this function's name, for bounds or a margin that make no sense.
+// Throws UsageError, naming `function`, for invalid bounds or an invalid margin.
 void check(const Bounds& bounds, const Margin& margin, const char* function = "fit");
 
-// Throws as `check`, and what a step throws.
+// Throws the exceptions of `check` and of the step.
 [[nodiscard]] Largest find_largest(const Bounds& bounds,
                                    const std::function<MakeSubject(std::int64_t)>& step_of,
                                    const gpu::SimulatedCard& card, const Margin& margin = {},

@@ -17,7 +17,7 @@ dryrun::Report estimate_memory(const Trainee& trainee, std::int64_t rows,
     return dryrun::dry_run(card, copy_on(of, options.optimizer, rows), options.run, options.card);
   };
   if (!sim::needs_child()) return run(trainee);
-  // The child cannot touch a GPU that this process uses: it is given a copy without data.
+  // A child process cannot use its parent's GPU, so it gets a copy of the model without data.
   const std::shared_ptr<torch::nn::Module> shapes = shapes_of(trainee);
   return run({.model = shapes.get(), .another = trainee.another, .batch_of = trainee.batch_of});
 }

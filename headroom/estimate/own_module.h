@@ -1,24 +1,23 @@
-// How much memory a module of one's own needs to train, and whether it fits: by dry run.
+// Estimates by dry run how much memory a user's own module needs to train, and whether it fits.
 //
 //   const auto rows_of = [](std::int64_t rows) { return torch::randn({rows, 3, 224, 224}); };
 //   const auto report = estimate_memory(*net, rows_of, 64, dryrun::card_for("RTX 4090"));
 //   report.fits();                              // true
 //   std::cout << dryrun::describe(report);      // the peak, its parts, the largest modules
 //
-// or of a function that makes the model, so its class needs no clone():
+// or from a function that makes the model, so that its class needs no clone():
 //
 //   const auto report = estimate_memory([] { return Net(); }, rows_of, 64, card);
 //
-// A copy of the model, or one made anew, runs two steps without data on a card made for it; the
-// model may lie anywhere and is not touched. To be copied its class has clone(), as
-// torch::nn::Cloneable gives it. What create_batch may return, and what the loss is, says
-// trainee.h. For a step of another kind: dryrun/dry_run.h; for published models by name:
-// estimate.h.
+// A copy of the model, or a new one, runs two steps without data on a simulated card made for it.
+// The model may be on any device and stays untouched. A copy needs clone(), as torch::nn::Cloneable
+// provides it. trainee.h defines the return types of create_batch and the loss. For other kinds of
+// steps see dryrun/dry_run.h; for published models by name see estimate.h.
 //
-// Throws UsageError while a Simulation lives: there is one box at a time. On its cards
-// dryrun::dry_run(model, batch, loss, optimizer) and find_max_batch_size(model, ..., device) work.
+// Throws UsageError while a Simulation is alive: only one can exist at a time. On its cards use
+// dryrun::dry_run(model, batch, loss, optimizer) and find_max_batch_size(model, ..., device).
 //
-// Threads: nothing else may use the model meanwhile.
+// Threads: no other thread may use the model during the call.
 #pragma once
 
 #include <concepts>
@@ -32,7 +31,8 @@
 namespace headroom::estimate {
 
 struct OwnModuleOptions {
-  // The training's own, of a class of torch::optim. Null: an AdamW with PyTorch's defaults.
+  // The training's own optimizer, of a class of torch::optim. Null: an AdamW with PyTorch's
+  // defaults.
   const torch::optim::Optimizer* optimizer = nullptr;
   dryrun::Options run = {};
   dryrun::CardOptions card = {};

@@ -19,7 +19,7 @@ namespace {
 using allocator::CachingAllocator;
 using allocator::Operation;
 
-// Writes down what is asked while it lives.
+// Records the allocator requests while it is alive.
 class RequestLog final : public sim::Watcher {
  public:
   explicit RequestLog(sim::Card& card) : card_(card) { card_.watch(this); }
@@ -43,7 +43,7 @@ class RequestLog final : public sim::Watcher {
     }
   }
 
-  // Whether the steps, which begin with reset_peaks(), did anything on the card.
+  // True if the steps, which begin with reset_peaks(), used the card.
   [[nodiscard]] bool touched() const { return touched_; }
 
   void reset_peaks() {
@@ -57,8 +57,8 @@ class RequestLog final : public sim::Watcher {
     for (const auto& [address, one] : live_) sum += one.second;
     return sum;
   }
-  // Frees that follow one another in the order of their ids: theirs may be one of host addresses
-  // (autocast's cache is a hash table), and makes no difference to an allocator.
+  // Sorts consecutive frees by id: their order may depend on host addresses (autocast's cache is a
+  // hash table), and an allocator ends in the same state for any order.
   [[nodiscard]] Requests take() {
     const auto is_free = [](const Operation& one) { return one.kind == Operation::Kind::free; };
     for (auto begin = requests_.begin(); begin != requests_.end();) {
@@ -83,7 +83,7 @@ class RequestLog final : public sim::Watcher {
 
 Bytes gradients_of(const dryrun::Subject& subject) {
   std::int64_t bytes = 0;
-  std::unordered_set<const c10::TensorImpl*> seen;  // modules may share one
+  std::unordered_set<const c10::TensorImpl*> seen;  // modules may share a parameter
   for (const auto& [name, parameter] : subject.parameters)
     if (parameter.requires_grad() && seen.insert(parameter.unsafeGetTensorImpl()).second)
       bytes += static_cast<std::int64_t>(parameter.nbytes());

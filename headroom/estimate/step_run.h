@@ -1,9 +1,9 @@
-// One run of a training step on a simulated card made for it, and what it asked of the card's
-// allocator: enough to know at once how the same run would have gone on another card.
+// One run of a training step on a simulated card made for it, with its requests to the allocator.
+// Replaying the requests shows at once how the same run would have gone on another card.
 //
 //   const StepRun run = run_steps(card, make, 2, {});
-//   run.fits;                                      // nothing was refused
-//   is_served(run.requests, run.card_at_start);    // the same, found by asking the allocator alone
+//   run.fits;                                      // no request was refused
+//   is_served(run.requests, run.card_at_start);    // the same answer, from the allocator alone
 #pragma once
 
 #include <c10/core/Device.h>
@@ -20,44 +20,44 @@
 
 namespace headroom::estimate {
 
-// Makes model, optimizer and batch on a device, and the step that is run.
+// Makes model, optimizer and batch on a device, and the step to run.
 using MakeSubject = std::function<dryrun::Subject(c10::Device)>;
 
-// What was asked of an allocator, one after the other. Two runs of one program at two sizes mostly
-// ask the same in the same order, and only the bytes differ.
+// Requests to an allocator in order. Two runs of one program at two sizes mostly make the same
+// requests in the same order, with different bytes.
 using Requests = std::vector<allocator::Operation>;
 
 struct StepRun {
   bool fits = false;
-  Bytes peak_reserved;  // of the steps, as a dry run's report has it
-  Requests requests;    // until the first that was refused
+  Bytes peak_reserved;  // of the steps, as in a dry run's report
+  Requests requests;    // until the first refused one
   Bytes lasting;        // alive at the end: weights, optimizer, batch
-  Bytes gradients;      // as large as the trained parameters
+  Bytes gradients;      // total size of the trained parameters
   allocator::CachingAllocator card_at_start;
 };
 
-// `make`, then so many steps, on a shape-only card with its capacity enforced. Throws what these
-// throw, but for an out-of-memory of the card.
+// Runs `make`, then `steps` steps, on a shape-only card that enforces its capacity. Throws the
+// exceptions of both, except the card's own out-of-memory error.
 [[nodiscard]] StepRun run_steps(const gpu::SimulatedCard& card, const MakeSubject& make, int steps,
                                 const dryrun::CardOptions& options);
 
 // How the bytes of requests may grow with the size.
 struct Growth {
-  int power = 1;  // with which power of it at most: 2 for a length, because of attention
-  // Of a loss by chunks: tokens for each of the size, and at a time. 0: it is in one.
+  int power = 1;  // highest power of the size: 2 for a length, because of attention
+  // For a chunked loss: tokens per unit of size, and tokens per chunk. 0: not chunked.
   std::int64_t tokens = 0, chunk = 0;
 
   [[nodiscard]] double last_chunk(std::int64_t size) const;
 };
 
-// The same card with more memory than any has.
+// The same card with unlimited memory.
 [[nodiscard]] gpu::SimulatedCard without_limit(const gpu::SimulatedCard& card);
 
-// ---- Asking an allocator alone ----
+// ---- Replays on an allocator alone ----
 
 [[nodiscard]] bool is_served(const Requests& requests, allocator::CachingAllocator card);
-// Since the last reset of the peaks, as StepRun has it. Kept on from a refusal, which then says
-// little: for cards without limit.
+// Since the last reset of the peaks, as in StepRun. Continues after a refused request, so the card
+// must be unlimited to give a useful figure.
 [[nodiscard]] Bytes peak_reserved(const Requests& requests, allocator::CachingAllocator card);
 
 }  // namespace headroom::estimate

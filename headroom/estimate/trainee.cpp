@@ -21,7 +21,8 @@ std::unique_ptr<Optimizer> if_of(const Optimizer& optimizer,
   return std::make_unique<Kind>(parameters, static_cast<const Options&>(optimizer.defaults()));
 }
 
-// LibTorch says there how a class gets clone(), but not that a function does without.
+// LibTorch's error says how a class gets clone(), but not that a function makes clone()
+// unnecessary.
 std::shared_ptr<Module> cloned(const Trainee& trainee, c10::Device device) {
   try {
     return trainee.another(trainee.model, device);
@@ -35,8 +36,8 @@ std::shared_ptr<Module> cloned(const Trainee& trainee, c10::Device device) {
   }
 }
 
-// Not torch::nn::TransformerEncoder, for instance, whose reset() copies layers that lie where they
-// were.
+// False for torch::nn::TransformerEncoder, for instance: its reset() copies layers that stay on the
+// old device.
 bool can_be_made_elsewhere(const Trainee& trainee) {
   try {
     static_cast<void>(trainee.another(trainee.model, at::kMeta));
@@ -91,7 +92,7 @@ std::shared_ptr<Module> made_on(c10::Device device, const MakeModule& make_one) 
     return libtorch::on(device, make);
   } catch (const c10::OutOfMemoryError&) {
     throw;
-  } catch (const c10::Error&) {  // it needs values of what it makes, for instance
+  } catch (const c10::Error&) {  // for instance, `make` needs the values of its tensors
     std::shared_ptr<Module> made = make();
     libtorch::move(*made, device);
     return made;
@@ -108,7 +109,7 @@ MakeSubject copy_on(const Trainee& trainee, const Optimizer* optimizer, std::int
       subject.parameters.emplace_back(item.key(), item.value());
     for (const auto& item : model->named_buffers())
       subject.buffers.emplace_back(item.key(), item.value());
-    subject.states = libtorch::states_of(*its);  // Adagrad's is there before its first step
+    subject.states = libtorch::states_of(*its);  // Adagrad's state exists before its first step
     subject.step = [model, its, loss_of = trainee.batch_of(rows, device)] {
       step(*model, *its, loss_of);
     };

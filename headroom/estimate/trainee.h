@@ -1,9 +1,10 @@
-// A module of one's own as it is trained: forward, loss, backward, optimizer. What
-// find_max_batch_size.h and own_module.h run, on the device and as a copy without data.
+// A user's own module and its training step: forward, loss, backward, optimizer.
+// find_max_batch_size.h and own_module.h run it, on the device or as a copy without data.
 //
-// create_batch(rows) makes a batch: a tensor, or a tuple of what the model's forward() takes. It is
-// called as on the device (libtorch/on.h); tensors that it takes from elsewhere are copied there.
-// The loss is the mean of the model's output unless a function loss(model, batch) is given.
+// create_batch(rows) makes a batch: a tensor, or a tuple of the arguments of the model's forward().
+// The call runs with the device as default (libtorch/on.h); tensors from elsewhere are copied to
+// the device. The loss is the mean of the model's output unless a function loss(model, batch) is
+// given.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,27 +25,27 @@
 
 namespace headroom::estimate::detail {
 
-// A batch that was made, and how the loss comes from it.
+// A batch, bound to the function that computes its loss.
 using LossOfBatch = std::function<at::Tensor(torch::nn::Module&)>;
 
-// What is trained, without its types: a model, or a function that makes one.
+// The model to train, or a function that makes it, with its types erased.
 struct Trainee {
-  torch::nn::Module* model = nullptr;  // null: there is none yet
-  // Another one: of the class of this model, with its values, or made anew where that is null.
+  torch::nn::Module* model = nullptr;  // null: a function makes the model
+  // Another model: a clone of this one with its values, or a new one if null.
   std::function<std::shared_ptr<torch::nn::Module>(const torch::nn::Module*, c10::Device)> another;
   std::function<LossOfBatch(std::int64_t rows, c10::Device)> batch_of;
 };
 
-// A step of a training, by an optimizer over the model's parameters.
+// One training step, with an optimizer over the model's parameters.
 void step(torch::nn::Module& model, torch::optim::Optimizer& optimizer, const LossOfBatch& loss_of);
-// Another one of the same kind over other parameters; null: an AdamW. Throws UsageError for a class
-// that is not among those of torch::optim.
+// Another optimizer of the same kind over other parameters; null gives an AdamW. Throws UsageError
+// for a class that is not one of torch::optim's.
 [[nodiscard]] std::unique_ptr<torch::optim::Optimizer> like(
     const torch::optim::Optimizer* optimizer, const std::vector<at::Tensor>& parameters);
 
-// The model without data, for a process that must not touch where it lies; null: there is none.
+// The model without data, for a process that must not use its device; null if there is no model.
 [[nodiscard]] std::shared_ptr<torch::nn::Module> shapes_of(const Trainee& trainee);
-// Steps of a copy on the device that the result is given.
+// Makes the steps of a copy on the device passed to the result.
 [[nodiscard]] MakeSubject copy_on(const Trainee& trainee, const torch::optim::Optimizer* optimizer,
                                   std::int64_t rows);
 
@@ -57,11 +58,11 @@ void put_on(Batch& batch, c10::Device device) {
     for (auto& part : batch) put_on(part, device);
 }
 
-// Calls on the device, as libtorch::on does.
+// Runs `run` with the device as default, like libtorch::on.
 void run_on(c10::Device device, const std::function<void()>& run);
 [[nodiscard]] at::Tensor one_number(const at::Tensor& output);
 
-// The loss if no other is given.
+// The default loss.
 struct MeanOfOutput {
   template <typename Model, typename Batch>
   at::Tensor operator()(Model& model, const Batch& batch) const {
@@ -96,9 +97,9 @@ Trainee trainee_of(Model& model, CreateBatch create_batch, Loss loss) {
           .batch_of = batches<Model>(std::move(create_batch), std::move(loss))};
 }
 
-// ---- Models that a function makes ----
+// ---- Models made by a function ----
 
-// `[] { return Net(); }`: a module, a std::shared_ptr of one, or what TORCH_MODULE defines.
+// `[] { return Net(); }`: returns a module, a std::shared_ptr of one, or a TORCH_MODULE holder.
 template <typename Make>
 concept MakesModel = std::invocable<Make&> && !std::is_void_v<std::invoke_result_t<Make&>>;
 
@@ -113,13 +114,13 @@ template <typename Make>
 auto shared_from(Make& make) {
   using Made = std::invoke_result_t<Make&>;
   if constexpr (std::is_base_of_v<torch::nn::Module, Made>)
-    return std::shared_ptr<Made>(new Made(make()));  // where it is made: no copy
+    return std::shared_ptr<Made>(new Made(make()));  // built in place: no copy
   else
     return shared(make());
 }
 
 using MakeModule = std::function<std::shared_ptr<torch::nn::Module>()>;
-// Called as on the device, or, where that fails, on the CPU and moved.
+// Makes the model with the device as default; if that fails, makes it on the CPU and moves it.
 [[nodiscard]] std::shared_ptr<torch::nn::Module> made_on(c10::Device device,
                                                          const MakeModule& make);
 

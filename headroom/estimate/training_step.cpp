@@ -62,13 +62,13 @@ models::BatchSizes batch_sizes(const formula::ModelConfig& config, const Setting
           .labels = settings.mode == formula::Mode::train};
 }
 
-// Whether a task's head is new, as after from_pretrained: then it is trained beside adapters, too.
+// True if the task's head is new, as after from_pretrained: then it is trained beside adapters.
 bool has_new_head(const models::Model& model) {
   return model.task() == formula::Task::sequence_classification ||
          model.task() == formula::Task::image_classification;
 }
 
-// Adapters have the weights' type, which `--dtype` says; alpha is twice the rank, as is usual.
+// Adapters have the dtype of the weights (`--dtype`); alpha is twice the rank, as is usual.
 void choose_what_is_trained(models::Model& model, const Settings& settings) {
   torch::nn::Module& module = model.module();
   if (settings.lora_rank > 0) {
@@ -84,7 +84,7 @@ void choose_what_is_trained(models::Model& model, const Settings& settings) {
   }
 }
 
-// A training loop's variables and what it does with them.
+// The variables of a training loop, and its steps.
 class Loop {
  public:
   Loop(std::shared_ptr<models::Model> model, models::Batch batch, const Settings& settings,
@@ -134,8 +134,8 @@ class Loop {
     loss_ = outputs.loss;
     if (settings_.hold_outputs) outputs_ = outputs;
     outputs = {};
-    // Each micro-batch has as many labels: its share in the whole batch's mean is one part of them
-    // (optim/accumulation.h).
+    // Each micro-batch has the same number of labels, so its share of the whole batch's mean is
+    // 1/accumulation (optim/accumulation.h).
     if (settings_.accumulation > 1) loss_ = loss_ / static_cast<double>(settings_.accumulation);
     if (scaler_)
       scaler_->scale(loss_).backward();
@@ -155,7 +155,7 @@ class Loop {
   const c10::Device device_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScaler> scaler_;
-  Tensor loss_;  // lives until the next one takes its place, as a loop's variable does
+  Tensor loss_;  // lives until the next loss replaces it, as in a training loop
   models::Output outputs_;
 };
 

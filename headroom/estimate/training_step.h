@@ -1,4 +1,4 @@
-// One whole training step of a model with all its settings, on a device: what a dry run measures.
+// One whole training step of a model with all its settings, on a device; dry runs measure it.
 //
 //   dryrun::Report report = dryrun::dry_run("RTX 4090", [&](c10::Device device) {
 //     return training_step(config, settings, device).subject;
@@ -18,18 +18,18 @@ namespace headroom::estimate {
 
 struct TrainingStep {
   std::shared_ptr<models::Model> model;
-  dryrun::Subject subject;  // keeps all it needs alive
+  dryrun::Subject subject;  // keeps everything it needs alive
 };
 
-// Model, optimizer and a batch without values are made on the device. A step is what a training
-// loop does: for each micro-batch forward, loss and backward; clipping; the optimizer; gradients
-// freed or zeroed. With Mode::inference it is a forward pass without a graph.
+// Makes model, optimizer and a batch without values on the device. A step does the work of a
+// training loop: forward, loss and backward for each micro-batch; clipping; the optimizer; freeing
+// or zeroing the gradients. With Mode::inference a step is a forward pass without a graph.
 //
-// With float16 autocast the loss is scaled (optim/loss_scaler.h). With LoRA the adapters are
-// trained, and a classifier's head; with a frozen backbone the heads (nn/freeze.h).
+// With float16 autocast the loss is scaled (optim/loss_scaler.h). With LoRA the adapters and a
+// classifier's head are trained; with a frozen backbone the heads (nn/freeze.h).
 //
-// Throws UsageError for settings that cannot run (formula/can_run.h), or that this model cannot
-// take.
+// Throws UsageError for settings that cannot run (formula/can_run.h) or that this model does not
+// support.
 [[nodiscard]] TrainingStep training_step(const formula::ModelConfig& config,
                                          const formula::Settings& settings, c10::Device device);
 

@@ -11,10 +11,10 @@ namespace headroom::formula {
 namespace {
 
 constexpr int kMostTogether = 4;
-constexpr std::size_t kWide = 8;  // combinations of each size that are built on
+constexpr std::size_t kWide = 8;  // combinations per round that the next round extends
 constexpr double kWorthSaying = 0.01;
 
-// Options with their values, "--lora-rank 8" as one.
+// Splits options, each with its value: "--lora-rank 8" stays one.
 std::vector<std::string> words_of(const std::string& options) {
   std::vector<std::string> words;
   for (const std::string_view part : split(options, ' ')) {
@@ -37,7 +37,7 @@ bool contains(const Technique& all, const Technique& part) {
   return true;
 }
 
-// A shorter sequence is another task: the last resort.
+// A shorter sequence is another task, so it is the last resort.
 bool is_shorter(const Technique& technique) {
   return technique.option.find("--seq ") != std::string::npos;
 }
@@ -61,7 +61,7 @@ class Search {
     for (Technique& technique : techniques(config, settings, options)) note(std::move(technique));
   }
 
-  // Each that is not enough, with each change that is still possible then.
+  // Extends each technique that is not enough by each change that is still possible.
   void combine() {
     std::sort(not_enough_.begin(), not_enough_.end(),
               [](const Technique& a, const Technique& b) { return a.needs < b.needs; });
@@ -89,7 +89,7 @@ class Search {
     return chosen;
   }
 
-  // Of those that are enough, without what is not needed for that. Null: there is none.
+  // The fastest technique that is enough and has no needless change. Null: there is none.
   template <typename IsMeant>
   [[nodiscard]] const Technique* quickest(const IsMeant& is_meant) const {
     const Technique* best = nullptr;

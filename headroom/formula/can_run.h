@@ -1,4 +1,4 @@
-// What Headroom can run today of what it can price: the rest of the settings answer by formula.
+// Names the settings that Headroom can price but cannot run yet.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace headroom::formula {
 
-// Those of the settings that nothing can run yet, as on the command line: "--quantize 4bit".
+// The settings that cannot run yet, as on the command line: "--quantize 4bit".
 [[nodiscard]] std::vector<std::string> cannot_run(const Settings& settings);
 
 }  // namespace headroom::formula

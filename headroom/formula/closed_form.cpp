@@ -59,11 +59,11 @@ Situation situation_of(const ModelConfig& config, const Settings& settings,
   return of;
 }
 
-// ---- What is there all the time ----
+// ---- Resident memory ----
 
 struct Standing {
   Sizes parameters, gradients, states, trained;
-  Sizes buckets;  // of gradients that are sent
+  Sizes buckets;  // of gradients that data parallel training sends
   std::int64_t inputs = 0;
 };
 
@@ -89,7 +89,7 @@ std::int64_t input_bytes(const Situation& of, const ModelConfig& config) {
   return kLong * (of.rows * of.length * (of.has_mask ? 2 : 1) + (of.trains ? labels : 0));
 }
 
-// The parameters of the largest part that is gathered at once: a layer, or what is beside them.
+// The parameters of the largest unit that is gathered at once: a layer or another module.
 Sizes largest_unit(Network& net) {
   std::vector<Sizes> units(net.modules.size());
   for (const Parameter& parameter : net.tape.parameters())
@@ -116,7 +116,7 @@ Standing standing_of(Network& net) {
   return of;
 }
 
-// What ZeRO and offloading leave on the card, and what they take to the host.
+// Applies ZeRO and offloading: leaves their share on the card and adds the rest to host or disk.
 void move_away(Standing& of, Network& net, Forecast& forecast) {
   const Settings& settings = net.settings;
   Bytes& elsewhere = settings.offload.to == OffloadTo::host ? forecast.on_host : forecast.on_disk;
@@ -137,7 +137,7 @@ void move_away(Standing& of, Network& net, Forecast& forecast) {
     elsewhere += Bytes{of.parameters.bytes};
     of.parameters = {};
   }
-  // The layer that runs, and the one that is fetched while it does.
+  // The running layer, and the next one, which is fetched meanwhile.
   if (of.parameters.bytes < whole.bytes) {
     const Sizes unit = largest_unit(net);
     add(of.parameters, unit, 2);
@@ -161,7 +161,7 @@ Sizes workspace_of(const gpu::DeviceProfile* profile, bool trains) {
   Sizes all;
   if (profile->cublas_workspace) add(all, one(profile->cublas_workspace->count));
   if (profile->cublaslt_workspace) add(all, one(profile->cublaslt_workspace->count));
-  return trains ? Sizes{2 * all.bytes, 2 * all.rounded} : all;  // a thread each way
+  return trains ? Sizes{2 * all.bytes, 2 * all.rounded} : all;  // one thread for each pass
 }
 
 MemoryParts parts_of(const Candidate& candidate, const Standing& standing, const Network& net,
@@ -250,7 +250,7 @@ void run_inference(Forecast& forecast, Network& net, const gpu::DeviceProfile* p
   forecast.resident = Bytes{standing.parameters.bytes};
 }
 
-// Forward and backward pass on the tape. Answers the bytes of the outputs, which a loop may hold.
+// Runs both passes on the tape. Returns the bytes of the outputs, which a loop may hold.
 std::int64_t run_passes(Network& net) {
   Tape& tape = net.tape;
   detail::Value loss = detail::described(net);
@@ -265,8 +265,8 @@ std::int64_t run_passes(Network& net) {
   return outputs;
 }
 
-// The states are there from the second step on, and gradients before their backward pass where
-// they are summed or filled with zeros. The last step's outputs are held until there are new ones.
+// Optimizer states exist from the second step on. Gradients exist before their backward pass if
+// they are accumulated or filled with zeros. The last outputs live until new ones replace them.
 std::vector<Candidate> passes_at_their_highest(const Network& net, std::int64_t outputs,
                                                bool gradients_are_there) {
   const Settings& settings = net.settings;
@@ -345,7 +345,7 @@ Forecast counted(const ModelConfig& config, const Settings& settings,
     if (parameter.trained) forecast.trainable_parameters += parameter.count() * parameter.times;
   }
   list_modules(forecast, net);
-  // The dry run knows each layer by its whole name, and refuses such targets where it has none.
+  // The dry run knows the full name of each layer and refuses targets that match none.
   for (const std::string& target : net.targets_not_met())
     forecast.assumed.push_back("no adapters for `" + target +
                                "`: by formula no layer is called so");

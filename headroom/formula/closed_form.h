@@ -1,4 +1,4 @@
-// How much memory a run of a published model needs, without running it: operator by operator from
+// Predicts the memory of a run of a published model without running it: operator by operator from
 // the model's description, in less than a tenth of a millisecond.
 //
 //   const NamedModel model = model_named("llama-3.1-8b");
@@ -9,11 +9,11 @@
 //   forecast.phase;             // when
 //   forecast.assumed;           // "no --seq given, 512 assumed"
 //
-// It prices settings that nothing can run yet, too: quantised weights, ZeRO, offloading, 8-bit
-// states. What it leaves out: blocks that the allocator does not split, temporaries of a few
-// kilobytes. tests/estimate/closed_form_test.cpp says how far it is from the dry run.
+// It also prices settings that Headroom cannot run yet: quantised weights, ZeRO, offloading, 8-bit
+// optimizer states. It leaves out blocks that the allocator does not split, and temporaries of a
+// few kilobytes. tests/estimate/closed_form_test.cpp states its distance from the dry run.
 //
-// Threads: from any; nothing is shared.
+// Thread-safe: calls share no state.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@
 
 namespace headroom::formula {
 
-// What memory at the peak is; the parts add up to what is allocated.
+// Memory at the peak by purpose; the parts add up to the allocated bytes.
 struct MemoryParts {
   Bytes parameters, buffers, inputs, gradients, optimizer, activations, temporaries, workspace;
-  Bytes rounding;  // handed out beyond what was asked for
+  Bytes rounding;  // bytes that the allocator adds to the requested ones
   [[nodiscard]] Bytes total() const;
   bool operator==(const MemoryParts&) const = default;
 };
@@ -41,8 +41,8 @@ struct MemoryParts {
 enum class PeakPhase { forward, backward, optimizer };
 [[nodiscard]] std::string_view to_string(PeakPhase phase);
 
-// Embeddings, a layer, a head: its parameters with their gradients and states, and what it keeps
-// for the backward pass.
+// One module (embeddings, a layer, a head): its parameters with their gradients and optimizer
+// states, and the activations that it keeps for the backward pass.
 struct ModuleMemory {
   std::string name;
   long long parameters = 0;
@@ -51,39 +51,38 @@ struct ModuleMemory {
 
 struct Forecast {
   long long parameters = 0, trainable_parameters = 0;
-  Settings settings;                 // with what was decided: task, seq, target_seq, image
-  std::vector<std::string> assumed;  // each thing that nobody said
+  Settings settings;                 // as given, with task, seq, target_seq and image decided
+  std::vector<std::string> assumed;  // one sentence for each default that was taken
   MemoryParts at_peak;
   PeakPhase phase = PeakPhase::forward;
-  // By a rule of thumb, see reserved_for.
+  // An estimate by reserved_for.
   Bytes reserved;
-  Bytes process;                // and the CUDA context, where the card's is known
-  Bytes resident;               // parameters, gradients and states: what is there all the time
-  Bytes on_host, on_disk;       // what was offloaded
-  Bytes offloaded_activations;  // of that
+  Bytes process;                // reserved, and the CUDA context where the card's is known
+  Bytes resident;               // parameters, gradients and states: what stays all the time
+  Bytes on_host, on_disk;       // offloaded bytes
+  Bytes offloaded_activations;  // the activations among them
   std::vector<ModuleMemory> by_module;
-  Effort effort;  // of forward and backward of one micro-batch
+  Effort effort;  // of the forward and backward pass of one micro-batch
 };
 
-// Of a model or a batch whose bytes could not be counted in 64 bits, though each size alone could
-// be.
+// The bytes of a model or a batch exceed 64 bits, though each size alone is in range.
 class TooLargeError : public InputError {
  public:
   using InputError::InputError;
 };
 
-// `profile`: of the card's chip; nothing: attention as on an A100, no workspaces and no context.
-// Throws InputError for a config that cannot be right, UsageError for settings that this model
-// cannot take.
+// `profile` describes the card's chip. Null: attention as on an A100, without workspaces and
+// context. Throws InputError for an impossible config, UsageError for unsupported settings.
 [[nodiscard]] Forecast forecast_of(const ModelConfig& config, const Settings& settings,
                                    const gpu::DeviceProfile* profile = nullptr);
 
-// Parameters alone, as transformers counts them.
+// The number of parameters, as transformers counts them.
 [[nodiscard]] long long count_parameters(const ModelConfig& config);
 
-// What the caching allocator takes from the card for such a peak: 4 % more than what stands (blocks
-// that are not split) and 10 % more than what comes and goes (gaps). Of the dry run's figure it is
-// half the time within 5 %; small runs can reserve much more.
+// Estimates the bytes that the caching allocator reserves for such a peak: 4 % more for parameters,
+// buffers and optimizer states (unsplit blocks), 10 % more for gradients, activations and
+// temporaries (gaps). Half of the estimates are within 5 % of the dry run's figure; small runs can
+// reserve much more.
 [[nodiscard]] Bytes reserved_for(const MemoryParts& at_peak);
 
 }  // namespace headroom::formula

@@ -1,6 +1,6 @@
-// What a forward and a backward pass cost, without a card: products of matrices by the kind of
-// numbers that they take and by how many operations each byte allows, and what other kernels move.
-// step_time.h makes seconds of it.
+// The work of a forward and a backward pass, independent of the card: matrix products by number
+// type and by operations per byte (arithmetic intensity), and the bytes that other kernels move.
+// step_time.h turns it into seconds.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace headroom::formula {
 
-// What a product is computed in. PyTorch lets convolutions of floats use TF32 where the chip has
-// it, and other products of floats not (torch.backends.cudnn.allow_tf32,
+// The number type that a product is computed in. PyTorch uses TF32 for float32 convolutions where
+// the chip has it, but not for other float32 products (torch.backends.cudnn.allow_tf32,
 // torch.backends.cuda.matmul).
 enum class Arithmetic : std::uint8_t { float32, tf32, bfloat16, float16 };
 
@@ -20,26 +20,27 @@ class Effort {
     double operations = 0, bytes = 0;
   };
   static constexpr std::size_t kArithmetics = 4;
-  // By operations for each byte, a class for each power of two: those of one class are bound by the
-  // same of the card's rates, but for the class that has the boundary in it.
+  // Classes of operations per byte, one for each power of two. The same rate of the card bounds all
+  // products of a class, except in the class with the boundary between compute and bandwidth.
   static constexpr std::size_t kIntensities = 16;
 
-  // Operations are products and sums; bytes what is read and written.
+  // `operations`: multiplications and additions; `bytes`: read and written.
   void add_product(Arithmetic arithmetic, double operations, double bytes);
-  // Bytes that a kernel of another kind writes; negative: they were a product's. On the way forth
-  // such kernels read one tensor or two for each that they write, on the way back two or three.
+  // Bytes that a kernel other than a product writes; negative: a product wrote them. For each
+  // tensor that they write, such kernels read one or two in the forward pass, two or three in the
+  // backward pass.
   void add_written(double bytes) { moved_ += kMoved * bytes; }
-  void add_read(double bytes) { moved_ += bytes; }  // besides
+  void add_read(double bytes) { moved_ += bytes; }  // in addition
 
   [[nodiscard]] const auto& products() const { return products_; }
   [[nodiscard]] double moved() const { return moved_; }  // read and written by other kernels
   [[nodiscard]] double operations() const;
 
-  // As if what came since `before` had come so many times more.
+  // Counts the work done since `before` another `times` times.
   void repeat_since(const Effort& before, double times);
 
  private:
-  static constexpr double kMoved = 3;  // for each byte that is written
+  static constexpr double kMoved = 3;  // bytes moved per byte written
   std::array<std::array<Products, kIntensities>, kArithmetics> products_{};
   double moved_ = 0;
 };

@@ -51,7 +51,7 @@ bool has_optimizer(const Run& run) {
 
 struct Condition {
   bool (*holds)(const Run&);
-  const char* otherwise;  // behind "means nothing for MODEL"
+  const char* otherwise;  // follows "means nothing for MODEL"
 };
 constexpr Condition kImages{takes_images, ", which takes tokens"};
 constexpr Condition kTokens{takes_tokens, ", which takes images"};

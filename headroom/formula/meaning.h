@@ -1,4 +1,4 @@
-// Which settings mean something for a model and a run: `--image` is nothing to a model of tokens.
+// Checks that settings mean something for a run: `--image` means nothing to a model of tokens.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace headroom::formula {
 
-// `given`: options as on the command line ("--image"). Throws UsageError naming the first of them
-// that changes nothing here, and why.
+// `given`: options as on the command line ("--image"). Throws UsageError for the first option that
+// has no effect on this run, with the reason.
 void check_meaning(const ModelConfig& config, const Settings& settings,
                    const std::vector<std::string>& given);
 

@@ -36,7 +36,7 @@ NamedModel taken(const CatalogueModel& model) {
 
 // ---- Sizes ----
 
-// "7B", "1.3b", "350M"; 0: it is none.
+// "7B", "1.3b", "350M"; 0: not a size.
 double size_in(std::string_view text) {
   if (text.size() < 2) return 0;
   const char unit = text.back();
@@ -45,7 +45,7 @@ double size_in(std::string_view text) {
   return number && *number > 0 ? *number * factor : 0;
 }
 
-// The shapes that a bare size means, one for each of the usual sizes.
+// The models that a bare size can mean, one for each usual size.
 constexpr std::array<std::string_view, 12> kStandard{
     "gpt2",        "gpt2-medium",  "gpt2-large",  "opt-1.3b",    "opt-2.7b",      "llama-2-7b",
     "llama-2-13b", "gpt-neox-20b", "qwen2.5-32b", "llama-2-70b", "mixtral-8x22b", "llama-3.1-405b"};

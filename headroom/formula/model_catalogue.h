@@ -1,4 +1,4 @@
-// The models people ask for by name, with their configurations: nothing is downloaded.
+// Well-known models by name, with their configurations; nothing is downloaded.
 //
 //   const NamedModel model = model_named("llama-3.1-8b");   // also "meta-llama/Llama-3.1-8B"
 //   model_named("7B").name;                                 // "llama-2-7b", and `note` says so
@@ -24,12 +24,13 @@ struct CatalogueModel {
 struct NamedModel {
   std::string name;
   ModelConfig config;
-  std::string note;  // what was taken, where that was not said: "llama-2-7b, 6.74 B parameters"
+  std::string note;  // for a size: "7B means the shape of llama-2-7b, 6.74 B parameters"
 };
 
-// A config.json or its folder, a name of the catalogue (case and "_" do not matter), or a size such
-// as "7B" or "350M", which takes the language model of the catalogue that is nearest and says so.
-// Throws UsageError naming the nearest, and InputError for a file that is no configuration.
+// `text`: a config.json or its folder, a name of the catalogue (case is ignored, "_" equals "-"),
+// or a size such as "7B" or "350M", which selects the nearest language model of the catalogue and
+// says so in `note`. Throws UsageError with the nearest name for an unknown one, InputError for a
+// file that is not a configuration.
 [[nodiscard]] NamedModel model_named(std::string_view text);
 
 }  // namespace headroom::formula

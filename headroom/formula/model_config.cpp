@@ -36,11 +36,12 @@ std::string type_of(const Json& file, const std::string& source) {
                       join(model_types(), ", ")));
 }
 
-// How the weights are stored: no model is built by it, and has no default (stored_precision.h).
+// Keys that tell how weights are stored. They do not shape the model and have no default
+// (stored_precision.h).
 constexpr std::array<const char*, 3> kOfStorage{"dtype", "torch_dtype", "quantization_config"};
 
-// More than any model has, and little enough that what a run needs can be counted in 64 bits. The
-// first whose word is part of a key counts.
+// Limits above any real model, low enough that the memory of a run can be counted in 64 bits. The
+// first entry whose word is part of the key applies.
 struct Limit {
   std::string_view word;
   long long most;
@@ -83,7 +84,7 @@ std::string range_of(std::string_view key, long long least) {
          std::to_string(most_of(key));
 }
 
-// The labels of a classifier: transformers counts the names that a file gives them.
+// The number of labels of a classifier; transformers counts the entries of `id2label`.
 long long labels_of(const Json& file, const std::string& source) {
   if (const auto names = file.find("id2label"); names != file.end() && names->is_object())
     return static_cast<long long>(names->size());
@@ -104,7 +105,7 @@ std::vector<std::string> strings_in(const Json& file, const char* key) {
   return strings;
 }
 
-// What the file says for a key, under its own name or transformers' general one; null: nothing.
+// The file's value for a key, under its own name or transformers' general one; null: absent.
 const Json* said(const Json& file, const Json& other_names, const std::string& key) {
   if (const auto own = file.find(key); own != file.end()) return &*own;
   const auto other = other_names.find(key);
@@ -160,7 +161,7 @@ long long ModelConfig::at_least_1(std::string_view key) const {
 
 double ModelConfig::number(std::string_view key) const {
   if (!at(key).is_number()) refuse(key, "a number");
-  // Of dropout in all its names: attention_dropout, resid_pdrop, layerdrop.
+  // Dropout under all its names: attention_dropout, resid_pdrop, layerdrop.
   const bool is_share = key.find("drop") != std::string_view::npos;
   if (is_share && (at(key) < 0 || at(key) > 1)) refuse(key, "a number from 0 to 1");
   return at(key).get<double>();

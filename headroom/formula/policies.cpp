@@ -42,15 +42,15 @@ constexpr std::array<StrategyClass, 4> kStrategyBySize{
      {20 * kBillion, "20 B parameters or more", Strategy::split_4bit_offloaded,
       "split, in 4 bit, with the host's memory"}}};
 
-// The simple formula's: what a card keeps for itself, what a row takes beside the weights, and
-// weights that nobody knows.
+// The simple formula: memory that the card keeps for itself, the memory per row as a multiple of
+// the weights, and the size assumed for unknown weights.
 constexpr Bytes kKept = 2_GiB;
 constexpr double kTimesWeights = 2.5;
 constexpr Bytes kUnknownWeights = 1_GiB + 512_MiB;
 
 constexpr std::int64_t kLoraRank = 8;
 
-// ---- How they are looked up ----
+// ---- Lookup ----
 
 template <typename Class, std::size_t size>
 const Class& class_of(const std::array<Class, size>& classes, long long parameters) {
@@ -82,7 +82,7 @@ double weight_bytes(const Settings& settings) {
   return settings.quantize == Quantize::int4 ? 0.5 : bytes_of(settings.dtype);
 }
 
-// Of a trained parameter. Adafactor's rows and columns are next to nothing.
+// Per trained parameter. Adafactor's row and column statistics are negligible.
 double state_bytes(const Settings& settings) {
   switch (settings.optimizer) {
     case Optimizer::adamw:
@@ -107,7 +107,7 @@ Bytes times(double each, long long count) {
 
 }  // namespace
 
-// ---- What a plan may use ----
+// ---- Memory for a plan ----
 
 Bytes plannable(Bytes free) {
   return std::max(Bytes{0}, free - std::max(512_MiB, free / 20));
@@ -219,7 +219,7 @@ StrategyChoice strategy_by_size(long long parameters, const Settings& settings, 
   Settings& changed = choice.settings;
   changed.world = size.strategy == Strategy::one_gpu ? 1 : std::max(gpus, 1);
   if (size.strategy == Strategy::one_gpu || size.strategy == Strategy::data_parallel) return choice;
-  changed.zero = 3;  // a split over all cards
+  changed.zero = 3;  // split over all cards
   changed.quantize = size.strategy == Strategy::split_quantised ? Quantize::int8 : Quantize::int4;
   if (changed.lora_rank == 0 && changed.mode == Mode::train) changed.lora_rank = kLoraRank;
   changed.offload.parameters =

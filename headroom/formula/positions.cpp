@@ -11,9 +11,9 @@ namespace headroom::formula {
 namespace {
 
 constexpr std::int64_t kUsual = 512;
-constexpr std::int64_t kMostPixels = 1 << 20;  // more than any side has
+constexpr std::int64_t kMostPixels = 1 << 20;  // larger than any side
 
-// One row of an embedding for each position.
+// Types that learn one embedding row per position.
 constexpr std::array<std::string_view, 6> kLearned{"gpt2", "gpt_neo", "opt",
                                                    "bert", "roberta", "distilbert"};
 
@@ -23,7 +23,7 @@ std::optional<std::int64_t> longest_sequence(const ModelConfig& config) {
   for (const char* key : {"n_positions", "max_position_embeddings"}) {
     if (!config.has(key) || config.is_null(key)) continue;
     const std::int64_t positions = config.at_least_1(key);
-    // RoBERTa counts from the number after that of padding.
+    // RoBERTa counts positions from the one after padding.
     return config.type() == "roberta" ? positions - config.count("pad_token_id") - 1 : positions;
   }
   return {};

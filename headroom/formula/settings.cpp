@@ -17,7 +17,7 @@ namespace {
 // ---- The words ----
 
 template <typename Choice>
-struct Words;  // `what` the choice is of, and `all` its words in order
+struct Words;  // `what`: the kind of choice; `all`: its words in order of the enum
 
 #define HEADROOM_WORDS(Choice, text, ...)                                     \
   template <>                                                                 \
@@ -54,7 +54,7 @@ HEADROOM_WORDS(OffloadTo, "a place to offload to", {"host", "disk"});
 
 // ---- Numbers ----
 
-// Of what is counted; much more than any machine does.
+// The limit for counts, far above any real run.
 constexpr std::int64_t kMostCount = std::int64_t{1} << 24;
 
 struct NotOfThisKind {};
@@ -63,7 +63,7 @@ template <typename Value>
 Value value_of(const Json& json) {
   return json.get<Value>();
 }
-// Json itself would cut off what a number has beyond the whole ones of the type.
+// Json itself would silently convert fractions and numbers out of range.
 template <>
 std::int64_t value_of(const Json& json) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -159,7 +159,7 @@ void set_offload(Offload& offload, const std::vector<std::string>& names) {
   }
 }
 
-// ---- One key each ----
+// ---- Keys ----
 
 struct Key {
   const char* name;
@@ -274,7 +274,7 @@ void check_count(const char* name, std::optional<std::int64_t> value, std::int64
                                std::to_string(*value)));
 }
 
-// Beyond this the bytes of all layers together would not be counted right in 64 bits.
+// Beyond this the bytes of all layers together would overflow 64 bits.
 void check_size(const Settings& settings) {
   constexpr double kMostPairs = 0x1p42, kMostPixelPairs = 0x1p56;
   const auto rows = static_cast<double>(settings.batch);
@@ -316,7 +316,7 @@ const std::vector<std::string>& choices() {
   return all;
 }
 
-// "bf16" is a dtype, too, and "bfloat16" an autocast type.
+// Accepts "bf16" as a dtype, too, and "bfloat16" as an autocast type.
 template <typename Choice>
 static std::string_view usual_word(std::string_view word) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kTypes{

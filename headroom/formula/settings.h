@@ -1,11 +1,11 @@
-// How a model is run: what the command line calls settings. The formula prices them, the dry run
-// runs them, training will use them; each says what it cannot do.
+// How a model is run: the settings of the command line. The formula prices them, the dry run
+// executes them, training will use them; each reports what it does not support.
 //
 //   Settings settings;
 //   settings.batch = 4;
-//   settings.dtype = Precision::bfloat16;
+//   settings.dtype = Dtype::bfloat16;
 //
-// Every choice has one spelling, that of the command line: to_string and `choice` go both ways.
+// Each choice has one spelling, that of the command line: to_string writes it, `choice` reads it.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@
 namespace headroom::formula {
 
 enum class Task { causal_lm, masked_lm, sequence_classification, image_classification, seq2seq_lm };
-// Of parameters, gradients and activations.
+// The type of parameters, gradients and activations.
 enum class Dtype { float32, bfloat16, float16 };
 enum class Autocast { none, bf16, fp16 };
 enum class Optimizer { adamw, adam, sgd, sgd_momentum, adafactor, adafactor_hf, adamw8bit, none };
 // PyTorch's three forms of one optimizer; they differ in temporaries.
 enum class OptimizerForm { fused, foreach, loop };
-// How what is computed in float is rounded into weights of less precision.
+// Rounding of float results into weights of lower precision.
 enum class Rounding { nearest, stochastic };
 enum class Attention { sdpa, eager };
-// Whether the model is given an attention mask, all ones.
+// The attention mask that the model is given: all ones, or none.
 enum class Mask { ones, none };
 enum class CheckpointingKind { nonreentrant, reentrant };
 enum class Quantize { none, int8, int4 };
@@ -37,7 +37,7 @@ enum class Policy { exact, size_table, strategy, simple, variant };
 enum class OffloadTo { host, disk };
 enum class LossForm { full, fused, chunked };
 
-// Each throws UsageError for a word that is none of the choices, naming the nearest.
+// Throws UsageError for an unknown word; the error names the nearest choice.
 template <typename Choice>
 [[nodiscard]] Choice choice(std::string_view word);
 template <typename Choice>
@@ -53,11 +53,11 @@ struct Offload {
 };
 
 struct Settings {
-  std::optional<Task> task = {};                // nothing: what the config says
-  std::int64_t batch = 1;                       // what one forward pass sees
-  std::optional<std::int64_t> seq = {};         // nothing: 512, or the model's most if that is less
-  std::optional<std::int64_t> target_seq = {};  // of a decoder beside an encoder; nothing: as `seq`
-  std::optional<std::int64_t> image = {};       // pixels a side; nothing: the config's, else 224
+  std::optional<Task> task = {};                // nothing: from the config
+  std::int64_t batch = 1;                       // rows in one forward pass
+  std::optional<std::int64_t> seq = {};         // nothing: 512, or the model's maximum if less
+  std::optional<std::int64_t> target_seq = {};  // of an encoder-decoder; nothing: as `seq`
+  std::optional<std::int64_t> image = {};       // pixels per side; nothing: the config's, else 224
   Dtype dtype = Dtype::float32;
   Autocast autocast = Autocast::none;
   Optimizer optimizer = Optimizer::adamw;
@@ -69,19 +69,19 @@ struct Settings {
   std::int64_t checkpoint_every = 0;  // layers; 0: no checkpointing, 1: every layer
   CheckpointingKind checkpointing_kind = CheckpointingKind::nonreentrant;
   std::int64_t accumulation = 1;
-  std::optional<double> clip = {};             // the largest norm of all gradients together
+  std::optional<double> clip = {};             // maximum global norm of the gradients
   bool zero_gradients = false;                 // fill them with zeros instead of freeing them
   std::int64_t lora_rank = 0;                  // 0: no LoRA
   std::vector<std::string> lora_targets = {};  // empty: queries and values
   bool freeze_backbone = false;
   Quantize quantize = Quantize::none;
   LossForm loss = LossForm::full;
-  std::int64_t loss_chunk = 0;  // tokens at a time, if chunked
+  std::int64_t loss_chunk = 0;  // tokens per chunk, if chunked
   bool use_cache = false;
   bool hold_outputs = false;  // the model's outputs live through the backward pass
   int steps = 2;
   int world = 1;
-  int zero = 0;  // ZeRO's stage
+  int zero = 0;  // ZeRO stage
   Offload offload = {};
   Mode mode = Mode::train;
   Policy policy = Policy::exact;
@@ -89,8 +89,8 @@ struct Settings {
   bool operator==(const Settings&) const = default;
 };
 
-// The command line's names and words, and back; a key that is left out has its default. Throws
-// UsageError for unknown keys and words.
+// Convert settings to and from JSON, with the command line's names and words. A missing key keeps
+// its default. Throws UsageError for an unknown key or word.
 [[nodiscard]] Json to_json(const Settings& settings);
 [[nodiscard]] Settings settings_from_json(const Json& json);
 

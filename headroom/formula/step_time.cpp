@@ -7,10 +7,10 @@
 namespace headroom::formula {
 namespace {
 
-constexpr double kReached = 0.6;  // of a rate, where the chip has not been measured
-// Of a data sheet's bandwidth, by kernels over large tensors.
+constexpr double kReached = 0.6;  // of a rate, where the chip is not measured
+// The share of a data sheet's bandwidth that kernels over large tensors reach.
 constexpr double kReachedBandwidth = 0.8;
-// Of the host's memory, in which an optimizer's states are updated; of a disk.
+// Host memory, where offloaded optimizer states are updated; disk.
 constexpr double kHostBytesPerSecond = 50e9, kDiskBytesPerSecond = 3e9;
 
 const gpu::CatalogueCard& card_or_usual(const gpu::CatalogueCard* card) {
@@ -25,7 +25,7 @@ double bandwidth(const gpu::CatalogueCard& card) {
   return card.bandwidth_gb_s * 1e9 * reached;
 }
 
-// A chip without units for a kind of numbers computes it as floats.
+// A chip without units for a number type computes it at the rate of float32.
 double tera_operations(const gpu::Rates& rates, Arithmetic arithmetic) {
   const double floats = rates.fp32.value_or(10);
   switch (arithmetic) {
@@ -62,7 +62,7 @@ double bytes_each(Dtype dtype) {
   return dtype == Dtype::float32 ? 4 : 2;
 }
 
-// Weights and gradients once read, states and weights read and written.
+// Reads gradients; reads and writes weights and states.
 double optimizer_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
   const Settings& settings = forecast.settings;
   if (settings.mode != Mode::train || settings.optimizer == Optimizer::none) return 0;
@@ -74,7 +74,7 @@ double optimizer_seconds(const Forecast& forecast, const gpu::CatalogueCard& car
   const double states = keeps                                           ? 2 * trained
                         : settings.optimizer == Optimizer::sgd_momentum ? trained
                                                                         : 0;
-  // Of the forms that are not fused each operation reads and writes its tensors anew.
+  // In the other forms each operation reads and writes its tensors again.
   const double passes = settings.form == OptimizerForm::fused ? 1 : 3;
   const double moved = passes * (3 * trained + 2 * states);
   if (!settings.offload.optimizer) return moved / bandwidth(card);
@@ -83,7 +83,7 @@ double optimizer_seconds(const Forecast& forecast, const gpu::CatalogueCard& car
   return moved / place + 2 * trained / (card.pcie_gb_s * 1e9);
 }
 
-// Over PCIe, each micro-batch: parameters in both passes, gradients and activations there and back.
+// PCIe traffic of each micro-batch: parameters in both passes, gradients once, activations twice.
 double offload_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
   const Offload& offload = forecast.settings.offload;
   const double each = bytes_each(forecast.settings.dtype);
@@ -97,7 +97,8 @@ double offload_seconds(const Forecast& forecast, const gpu::CatalogueCard& card)
   return moved / link;
 }
 
-// Rings send twice what is summed, and once more what ZeRO 3 gathers for the backward pass.
+// A ring all-reduce sends the gradients twice. ZeRO 3 gathers the parameters in both passes and
+// reduces the gradients once.
 double exchange_seconds(const Forecast& forecast, const gpu::CatalogueCard& card) {
   const Settings& settings = forecast.settings;
   if (settings.world < 2 || settings.mode != Mode::train) return 0;
@@ -106,7 +107,7 @@ double exchange_seconds(const Forecast& forecast, const gpu::CatalogueCard& card
                           ? each * (2 * static_cast<double>(forecast.parameters) +
                                     static_cast<double>(forecast.trainable_parameters))
                           : 2 * each * static_cast<double>(forecast.trainable_parameters);
-  // NVLink's figure is of both directions together.
+  // The NVLink figure sums both directions.
   const double link = (card.nvlink_gb_s > 0 ? card.nvlink_gb_s / 2 : card.pcie_gb_s) * 1e9;
   return sent / link;
 }

@@ -1,13 +1,12 @@
-// How long a step takes on a card, by a roofline over the closed form's tape: a product of matrices
-// takes as long as its operations at the card's rate for its kind of numbers, or as its bytes at
-// the card's bandwidth, whichever is more; all other kernels as their bytes; what the optimizer
-// reads and writes, what goes over PCIe or between cards comes on top, as if nothing overlapped.
+// Step time on a card, by a roofline over the closed form's tape. A matrix product takes its
+// operations at the card's rate for its number type, or its bytes at the card's bandwidth,
+// whichever is longer; other kernels take their bytes at that bandwidth. The optimizer's reads and
+// writes and the traffic over PCIe and between cards are added, as if nothing overlapped.
 //
 //   const double seconds = step_seconds(forecast_of(config, settings), gpu::find_card("RTX 4090"));
 //
-// It is there to compare settings with each other. tests/formula/step_time_test.cpp has it beside
-// published throughputs. What it leaves out: the time to start kernels, which small steps are bound
-// by.
+// Its purpose is to compare settings. tests/formula/step_time_test.cpp checks it against published
+// throughputs. It leaves out kernel launch times, which bound small steps.
 #pragma once
 
 #include "headroom/formula/closed_form.h"
@@ -15,7 +14,7 @@
 
 namespace headroom::formula {
 
-// Of the whole batch, accumulation included. `card` null: an A100.
+// Seconds for the whole batch, accumulation included. Null `card`: an A100.
 [[nodiscard]] double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card);
 
 }  // namespace headroom::formula

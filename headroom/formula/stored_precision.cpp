@@ -13,7 +13,7 @@ bool is_choice(const std::string& word) {
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
-// "bfloat16" of `dtype` or, as older files call it, `torch_dtype`.
+// "bfloat16" from `dtype` or, in older files, `torch_dtype`.
 std::optional<std::string> stored_dtype(const ModelConfig& config) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     if (!config.has(key) || !config.at(key).is_string()) continue;

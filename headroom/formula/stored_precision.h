@@ -1,6 +1,6 @@
-// What a config.json says of how its weights are stored, where a run's settings count otherwise:
-// what transformers does with it depends on how the model is loaded, so the settings decide and the
-// difference is named.
+// Reports where a config.json stores weights in another precision than the run's settings. The
+// precision that transformers loads depends on the caller, so the settings decide and Headroom
+// names the difference.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace headroom::formula {
 
-// A sentence for each difference, with the option that would count as the file says.
+// One sentence per difference, with the option that counts as the file says.
 [[nodiscard]] std::vector<std::string> unheeded_precision(const ModelConfig& config,
                                                           const Settings& settings);
 

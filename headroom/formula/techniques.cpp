@@ -107,7 +107,7 @@ class Changes {
 
   void precision() {
     const bool wide = now_.dtype == Dtype::float32;
-    // A chip without units for bf16 computes it as slowly as floats.
+    // A chip without bf16 units computes bf16 as slowly as float32.
     const bool has_bf16 = options_.card == nullptr || options_.card->rates.bf16.has_value();
     add(wide && now_.autocast == Autocast::none && has_bf16, "computing in bf16", "--autocast bf16",
         false, [](Settings& s) { s.autocast = Autocast::bf16; });
@@ -166,7 +166,7 @@ class Changes {
     }
   }
 
-  // The effective batch stays as it is; gradients that are gone at once cannot be summed for it.
+  // Gradient accumulation keeps the effective batch. It needs gradients that last until the step.
   void smaller() {
     const bool sums = now_.mode != Mode::train || !now_.optimizer_in_backward;
     for (std::int64_t batch = now_.batch / 2; batch >= 1; batch /= 2) {
@@ -194,7 +194,7 @@ class Changes {
   std::vector<Change> all_;
 };
 
-// ---- What comes of them ----
+// ---- Results ----
 
 std::optional<Bytes> room_of(const TechniqueOptions& options) {
   if (options.room || options.card == nullptr) return options.room;
@@ -212,7 +212,7 @@ auto rank_of(const Technique& technique) {
                     std::round(technique.time_factor * 100), -technique.saves.count);
 }
 
-// Of smaller batches the largest that is enough, or else the smallest.
+// Keeps one smaller batch: the largest that is enough, or else the smallest.
 void keep_one_batch(std::vector<Technique>& all) {
   const auto is_batch = [](const Technique& t) { return t.option.starts_with("--batch"); };
   const Technique* kept = nullptr;

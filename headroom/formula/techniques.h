@@ -1,10 +1,10 @@
-// Every change of a run's settings that saves memory, for this model: how much, at what price.
+// All changes of a run's settings that save memory for a model, with their savings and their price.
 //
 //   TechniqueOptions options{.card = gpu::find_card("RTX 4090")};
 //   for (const Technique& technique : techniques(config, settings, options))
 //     say(technique.option, to_string(technique.saves), technique.time_factor);
 //
-// Times are of step_time.h. A time factor is per token, so that 2 is half the speed.
+// Times come from step_time.h. A time factor is per token: 2 means half the speed.
 #pragma once
 
 #include <functional>
@@ -25,26 +25,26 @@ struct Technique {
   std::string option;  // as on the command line: "--checkpointing full"
   Settings settings;   // with the change
   Bytes needs;         // reserved at the peak
-  Bytes process;       // and the CUDA context, where the card's is known
-  Bytes saves;         // of what is allocated at the peak
+  Bytes process;       // reserved, and the CUDA context where the card's is known
+  Bytes saves;         // allocated bytes at the peak
   Bytes saves_process;
   double time_factor = 1;
-  bool changes_training = false;  // the result is another one: LoRA, fewer bits, another rule
-  bool fits = true;               // into the room, if there is one
-  bool can_run = true;            // today, as the caller says
+  bool changes_training = false;  // another result: LoRA, fewer bits, another optimizer
+  bool fits = true;               // into the room, if one is given
+  bool can_run = true;            // by TechniqueOptions::can_run
 };
 
 struct TechniqueOptions {
-  const gpu::CatalogueCard* card = nullptr;  // null: an A100's times
+  const gpu::CatalogueCard* card = nullptr;  // null: times of an A100
   int gpus = 1;
   std::optional<Bytes> room = {};  // nothing: the card's, less its context and plannable()'s margin
-  std::function<bool(const Settings&)> can_run = {};  // nothing: all can
-  std::function<bool(const Settings&)> allows = {};   // nothing: all may be changed
+  std::function<bool(const Settings&)> can_run = {};  // nothing: everything can run
+  std::function<bool(const Settings&)> allows = {};   // nothing: every change is allowed
 };
 
-// Those that save something and are not on yet, the best first: what is enough before what is not,
-// what leaves the training as it is before what changes it, the cheapest before the dearest; a
-// shorter sequence last.
+// Returns the techniques that save memory and are not in use yet, best first: those that are enough
+// before those that are not, those that leave the training unchanged before those that change it,
+// the faster before the slower. A shorter sequence comes last.
 [[nodiscard]] std::vector<Technique> techniques(const ModelConfig& config, const Settings& settings,
                                                 const TechniqueOptions& options = {});
 

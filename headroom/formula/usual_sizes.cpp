@@ -25,7 +25,7 @@ Settings in_bf16() {
   return settings;
 }
 
-// What people do on one card: adapters of rank 8 on all of attention, checkpointed.
+// The common practice on one card: adapters of rank 8 on all attention projections, checkpointed.
 Settings adapters() {
   Settings settings = in_bf16();
   settings.lora_rank = 8;

@@ -1,5 +1,5 @@
-// The usual sizes of language models, each as a published model: what their weights take, what
-// training them costs by technique, and which of them a card is good for. By the closed form.
+// The usual sizes of language models, each with the shape of a published model: the memory of their
+// weights and of training them by recipe, and the largest that fits a card. Uses the closed form.
 //
 //   for (const UsualSize& size : usual_sizes()) say(size.name, size.model, size.parameters);
 //   const GoodFor table({.batch = 1, .seq = 512});
@@ -20,7 +20,7 @@ namespace headroom::formula {
 
 struct UsualSize {
   std::string name;   // "7B"
-  std::string model;  // whose shape it is, of the catalogue: "llama-2-7b"
+  std::string model;  // the catalogue model with this shape: "llama-2-7b"
   ModelConfig config;
   long long parameters = 0;
 };
@@ -28,10 +28,10 @@ struct UsualSize {
 [[nodiscard]] const std::vector<UsualSize>& usual_sizes();
 
 enum class WeightType { fp32, fp16, int8, int4 };
-// Of the weights alone; quantised ones without their scales (about 3 % more in blocks of 64).
+// Bytes of the weights alone; quantised ones without their scales (about 3 % more in blocks of 64).
 [[nodiscard]] Bytes weight_bytes(long long parameters, WeightType type);
 
-// Ways to train, cheapest last.
+// Ways to train, the cheapest last.
 struct Recipe {
   std::string_view name;  // "mixed + checkpointing"
   std::string_view key;   // "mixed_precision_checkpointing": for JSON
@@ -39,28 +39,28 @@ struct Recipe {
 };
 [[nodiscard]] const std::vector<Recipe>& recipes();
 
-// Never assumed in silence: a caller states them, a table prints them. A model that has positions
-// for fewer tokens gets as many as it has.
+// The batch of a table. The caller states it and the table prints it; it is never assumed silently.
+// A model with fewer positions than `seq` runs with as many tokens as it has positions.
 struct TableBatch {
   std::int64_t batch = 1, seq = 512;
 };
 [[nodiscard]] Forecast forecast_of(const UsualSize& size, const Recipe& recipe,
                                    const TableBatch& batch);
 
-// The largest usual size for each use; "-": not even the smallest.
+// The largest usual size for each use; "-": even the smallest does not fit.
 struct Uses {
   std::string full;  // AdamW, mixed precision, checkpointing
   std::string lora, lora_4bit;
-  std::string run_16bit, run_4bit;  // with the cache for the whole sequence
+  std::string run_16bit, run_4bit;  // with the KV cache of the whole sequence
 };
 // "trains 774M, LoRA 7B, 4-bit LoRA 13B; runs 7B in 16 bit, 13B in 4 bit"
 [[nodiscard]] std::string to_string(const Uses& uses);
 
-// What each use of each size needs, computed once for all cards.
+// The memory of each size for each use, computed once for all cards.
 class GoodFor {
  public:
   explicit GoodFor(const TableBatch& batch);
-  [[nodiscard]] Uses of(Bytes room) const;  // as from plannable(), policies.h
+  [[nodiscard]] Uses of(Bytes room) const;  // `room`: as from plannable(), policies.h
 
  private:
   using Needs = std::vector<Bytes>;  // in the order of usual_sizes()

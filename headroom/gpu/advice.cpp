@@ -11,9 +11,9 @@ namespace {
 
 using namespace headroom::literals;
 
-constexpr Bytes kNothing = 600_MiB;  // a desktop's or an idle driver's share: the card is idle
+constexpr Bytes kNothing = 600_MiB;  // idle below this: the share of a desktop or an idle driver
 
-// Not where a lease waits for its job's memory: that card is given away.
+// A card with promised memory is not idle: a lease waits there for its job to start.
 bool is_idle(const Card& card) {
   if (card.mig_enabled || !card.memory || card.stuck || card.promised > Bytes{0}) return false;
   const bool computes =
@@ -39,7 +39,7 @@ void idle_cards(const std::vector<const Card*>& idle, const Machine& machine, Ad
                          to_string(least) + (idle.size() == 1 ? " free" : " free on each"));
 }
 
-// A crowded card beside an idle one: the smallest of its jobs is the one that would move best.
+// On a crowded card beside an idle one, the smallest job is the best one to move.
 void who_could_move(const std::vector<const Card*>& idle, const Machine& machine, Advice& advice) {
   if (idle.empty()) return;
   for (const Card& card : machine.cards) {
@@ -80,7 +80,7 @@ void without_a_name(const Machine& machine, Advice& advice) {
   for (const Card& card : machine.cards) {
     const auto unlisted = unlisted_memory(card);
     if (!unlisted) continue;
-    // Contexts of the listed processes account for some of it.
+    // CUDA contexts of the listed processes account for part of it.
     const Bytes contexts = 700_MiB * static_cast<std::int64_t>(card.processes->size() + 1);
     if (*unlisted - contexts > 1_GiB)
       advice.lines.push_back(label(card) + ": " + to_string(*unlisted) +

@@ -1,5 +1,5 @@
-// What to do with the machine as it is now: computed from the sample, one line each, most useful
-// first. Nothing to say is no advice; there are no general tips.
+// Advice about the machine in its present state, computed from the sample: one line each, most
+// useful first. There are no general tips; without findings there are no lines.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace headroom::gpu {
 
 struct Advice {
   std::vector<std::string> lines;
-  std::string next_command;  // the one thing to type now; never empty
+  std::string next_command;  // the one command to type now; never empty
 };
 
 [[nodiscard]] Advice advise(const Machine& machine);

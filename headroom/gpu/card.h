@@ -1,7 +1,7 @@
-// What is known of the GPUs of a machine at one moment: plain values, copied freely.
+// Facts about a machine's GPUs at one moment, as plain values that copy freely.
 //
-// Everything a driver may refuse to tell is an optional. Nothing here is ever a sentinel: an
-// unknown temperature is empty, not 0 and not 2^64 - 1.
+// Each fact that a driver may refuse to report is an optional. There are no sentinels: an unknown
+// temperature is empty, not 0 and not 2^64 - 1.
 //
 //   Machine machine = sampler.fresh();
 //   for (const Card& card : machine.cards)
@@ -21,9 +21,9 @@
 
 namespace headroom::gpu {
 
-// used + reserved + free = total, always. `reserved` is what the driver keeps for itself; drivers
-// before R510 do not tell it apart, then it is empty and contained in `used`.
-// Not the same as what a framework holds: `used` counts contexts, caches and everybody's processes.
+// used + reserved + free = total, always. `reserved` is the driver's own memory; drivers before
+// R510 do not report it separately: then it is empty, and `used` contains it. `used` is more than a
+// framework's own figure: it counts contexts, caches and the processes of all users.
 struct CardMemory {
   Bytes total, used, free;
   std::optional<Bytes> reserved;
@@ -32,26 +32,26 @@ struct CardMemory {
 enum class ProcessKind {
   compute,
   graphics,
-  // The driver names a process that is not to be seen from here: another container, mostly.
+  // The driver lists a process that is invisible from here, mostly one in another container.
   other_namespace,
 };
 [[nodiscard]] const char* to_string(ProcessKind kind);
 
 struct GpuProcess {
   ProcessKind kind = ProcessKind::compute;
-  // Empty where the number would be somebody else's in our namespace.
+  // Empty if the number would belong to another process in our PID namespace.
   std::optional<pid_t> pid;
-  long long start_ticks = 0;  // with `pid` the identity of the process; 0 if it is not to be seen
+  long long start_ticks = 0;  // with `pid` the identity of the process; 0 if it is invisible
   std::optional<std::string> user, command;
   std::optional<WallTime> started;
   std::optional<Bytes> used;  // on this card
-  std::optional<Bytes> peak;  // most it ever used, where the driver keeps accounts
-  // Highest share of the card's processors in the last seconds, percent; only where it was asked
-  // for (CardSource::read_activity) and the driver tells.
+  std::optional<Bytes> peak;  // its maximum so far, if the driver's accounting is on
+  // Highest share of the card's multiprocessors in the last seconds, in percent; only set by
+  // CardSource::read_activity, and only if the driver reports it.
   std::optional<int> activity;
 };
 
-// A part of a card that MIG made a device of its own.
+// A MIG slice: a part of a card that acts as a device of its own.
 struct MigSlice {
   Uuid parent;
   std::optional<int> gpu_instance, compute_instance;
@@ -61,13 +61,12 @@ enum class ComputeMode { shared, exclusive_thread, prohibited, exclusive_process
 
 struct Card {
   // Fixed while the machine runs.
-  int index =
-      0;  // the driver's own order (by PCI address), as nvidia-smi counts; a slice has its card's
+  int index = 0;  // driver order (by PCI address), as in nvidia-smi; a slice has its card's
   Uuid uuid;
   std::string name;
   std::string pci;  // "00000000:01:00.0"; empty on simulated cards
   bool simulated = false;
-  bool mig_enabled = false;       // a card cut into slices: the slices are used, not the card
+  bool mig_enabled = false;       // the card is cut into slices: use the slices, not the card
   std::optional<MigSlice> slice;  // set on the slices
   std::optional<std::array<int, 2>> capability;  // compute capability, {8, 9}
 
@@ -82,39 +81,39 @@ struct Card {
 
   std::optional<Clock::time_point> sampled;            // when `memory` was read
   std::optional<Clock::time_point> processes_sampled;  // when `processes` was read
-  // What the ledger of leases takes from it (headroom/lease/ledger.h); nothing as sampled.
-  Bytes promised{0};    // free, but others have reserved it
-  Bytes margin{0};      // never given to anybody
-  bool closed = false;  // nobody is given anything of it now
-  bool stuck = false;   // the driver has not come back from a call about this card
-  std::string trouble;  // why something is unknown, in the driver's words ("GPU is lost")
+  // Set by the ledger of leases (headroom/lease/ledger.h); 0 or false as sampled.
+  Bytes promised{0};    // free memory that others have reserved
+  Bytes margin{0};      // never given to any process
+  bool closed = false;  // gives no memory to new processes now
+  bool stuck = false;   // a driver call about this card has not returned
+  std::string trouble;  // why a figure is unknown, in the driver's words ("GPU is lost")
 };
 
-// The age of what a decision would rest on; empty if there never was a sample.
+// The age of the data; empty before the first sample.
 [[nodiscard]] std::optional<Seconds> age(const Card& card, Clock::time_point now);
 
-// No decision rests on data older than this.
+// Decisions use no data older than this.
 inline constexpr Seconds kFreshFor{2.0};
 [[nodiscard]] bool is_fresh(const Card& card, Clock::time_point now);
 
-// What this process could be given on the card right now, or nothing if that is not known: what is
-// free, without what others have reserved and without the margin. A card that takes no further
-// process (compute mode, MIG parent) or is `closed` has 0. The one such figure: what is shown and
-// what is decided by come from here.
+// The usable memory: what a new process could be given on the card now, or nothing if that is
+// unknown. It is the free memory minus the reservations of others and the margin; 0 on a card that
+// takes no further process (compute mode, MIG parent) or that is `closed`. Every display and every
+// decision uses this figure.
 [[nodiscard]] std::optional<Bytes> usable_now(const Card& card);
 
 struct Machine {
   std::optional<std::string> driver;  // "580.65.06"
   std::optional<int> cuda_driver;     // 13000: the newest CUDA this driver runs
-  std::string why_no_driver;          // one sentence, empty when there is one
-  bool silent = false;                // the driver hangs: it has not even told its cards
-  Clock::time_point asked{};          // since when somebody waits for the first data
+  std::string why_no_driver;          // one sentence; empty if there is a driver
+  bool silent = false;                // the driver hangs: it has not even listed its cards
+  Clock::time_point asked{};          // start of the wait for the first data
   bool simulated = false;
   std::vector<Card> cards;  // slices follow their card
   std::vector<std::string> warnings;
 };
 
-// "GPU 3", "GPU 3 slice MIG-1f2e...": how messages name a card.
+// "GPU 3", "GPU 3 slice MIG-1f2e...": the card's name in messages.
 [[nodiscard]] std::string label(const Card& card);
 
 }  // namespace headroom::gpu

@@ -67,13 +67,13 @@ std::vector<CatalogueCard> load() {
   return cards;
 }
 
-// The words that say something: "nvidia geforce rtx 4090" -> {rtx, 4090}.
+// The significant words of a name: "nvidia geforce rtx 4090" -> {rtx, 4090}.
 std::vector<std::string> words_of(std::string_view name) {
   static constexpr std::array<std::string_view, 4> kVendorWords{"nvidia", "geforce", "tesla",
                                                                 "gpu"};
   std::vector<std::string> words(1);
   for (const unsigned char c : name) {
-    // The dot counts: "1g.5gb" is one word.
+    // A dot is part of a word: "1g.5gb" is one word.
     if (std::isalnum(c) || c == '.') {
       words.back() += static_cast<char>(std::tolower(c));
     } else if (!words.back().empty()) {
@@ -120,8 +120,9 @@ std::set<std::string> words_of(const CatalogueCard& card) {
   return words;
 }
 
-// Every word of the question is a word of the card, or its size ("a100 40gb", "3080 10gb"). A size
-// alone names no card: "sim:8x24GB" is about bytes. "4070 SUPER" is not the 4070 Ti SUPER.
+// True if each word of the question is a word of the card or its size ("a100 40gb", "3080 10gb"). A
+// size alone names no card: "sim:8x24GB" means bytes. "4070 SUPER" does not match the 4070 Ti
+// SUPER.
 bool has_words(const CatalogueCard& card, const std::vector<std::string>& question) {
   const std::set<std::string> words = words_of(card);
   const auto asks_for = [&](std::string_view word) {
@@ -136,7 +137,8 @@ bool has_words(const CatalogueCard& card, const std::vector<std::string>& questi
                      [&](const std::string& word) { return words.contains(word); });
 }
 
-// What is compared leaves out what is on every card: people type "409" for the RTX 4090.
+// The part of a name to compare by edits. It drops "rtx" and "gtx", which nearly every card has:
+// people type "409" for the RTX 4090.
 std::string essence(std::string_view name) {
   std::vector<std::string> words = words_of(name);
   for (std::string& word : words)
@@ -144,7 +146,7 @@ std::string essence(std::string_view name) {
   return join(words, "");
 }
 
-// "A, B or C"; of more than `most` the first, and how many are left.
+// "A, B or C"; for more than `most` names, the first ones and the number of the rest.
 std::string alternatives(const std::vector<std::string>& names, std::size_t most) {
   if (names.size() > most)
     return join({names.begin(), names.begin() + static_cast<std::ptrdiff_t>(most)}, ", ") +
@@ -153,7 +155,7 @@ std::string alternatives(const std::vector<std::string>& names, std::size_t most
   return join({names.begin(), names.end() - 1}, ", ") + " or " + names.back();
 }
 
-// Of the cards that share a word with the name those that need the fewest edits.
+// Among the cards that share a word with the name, those with the fewest edits.
 std::vector<std::string> namesakes(std::string_view name) {
   const std::vector<std::string> question = words_of(name);
   std::vector<std::string> nearest;

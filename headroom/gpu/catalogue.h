@@ -1,9 +1,9 @@
-// The GPUs people train on, known without one being there: memory as the driver reports it,
-// bandwidth, rates, links. Every figure has its source in data/cards.json, which is part of the
-// program.
+// The GPUs in common use for training, known without the hardware: memory as the driver reports it,
+// bandwidth, throughput, links. data/cards.json, which is embedded in the program, gives the source
+// of each figure.
 //
 //   find_card("4090")->total;   // also "RTX 4090", "a100-40gb", "h100 pcie"
-//   find_card("A100");          // null: cards_called() names the four that it can mean
+//   find_card("A100");          // null: the name is ambiguous; cards_called() lists the four cards
 //   nearest_cards("RTX 409");   // "RTX 4090"
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace headroom::gpu {
 
-// Dense rates in 10^12 operations a second: no sparsity, sums in fp32 as training does it. Empty
-// where the chip has no such unit.
+// Dense throughput in 10^12 operations a second: no sparsity, sums in fp32 as in training. Empty if
+// the chip has no such unit.
 struct Rates {
   std::optional<double> fp32, tf32, fp16, bf16;
 };
@@ -31,7 +31,7 @@ struct CatalogueCard {
   std::string architecture;
   std::string capability;  // "8.9"
   Bytes total;             // as the driver reports it
-  // What CUDA (and PyTorch's messages) call the total: the driver's own share is already off.
+  // The total that CUDA (and PyTorch's messages) report: without the driver's own share.
   std::optional<Bytes> cuda_total;
   double bandwidth_gb_s = 0;  // 10^9 bytes a second
   Rates rates;
@@ -40,27 +40,27 @@ struct CatalogueCard {
   double nvlink_gb_s = 0;  // both directions together; 0: none
   std::optional<double> power_w;
   std::string profile;  // key of its DeviceProfile
-  std::string sources;  // titles of where the figures come from
+  std::string sources;  // titles of the sources of these figures
 };
 
-// The whole catalogue, in the order of the data file. Read once; thread-safe.
+// The whole catalogue, in the order of the data file. Loaded once; thread-safe.
 [[nodiscard]] const std::vector<CatalogueCard>& catalogue();
 
-// All cards that a name can mean: the one that is called exactly so, else each that has all of its
-// words. Driver's names, brief names and aliases; vendor words, blanks, dashes and case are ignored
-// ("nvidia a100 sxm4 40gb", "A100-40GB"). Cards differ in "Ti" and "SUPER", and slices are meant
-// only by names that say so.
+// All cards that a name can mean: the card with exactly this name, else each card that has all of
+// its words. Matches driver names, brief names and aliases; ignores vendor words, blanks, dashes
+// and case ("nvidia a100 sxm4 40gb", "A100-40GB"). "Ti" and "SUPER" distinguish cards, and a name
+// means a MIG slice only if it says so.
 [[nodiscard]] std::vector<const CatalogueCard*> cards_called(std::string_view name);
 
 // The one card that a name means. Null if there is none, or if there are several ("A100").
 [[nodiscard]] const CatalogueCard* find_card(std::string_view name);
 
-// Brief names of the cards nearest to a name that no card has, at most three:
-// "RTX 3090, RTX 4090 or RTX 5090" of "RTX 9999". Nothing: no card is near.
+// Brief names of the cards nearest to an unknown name, at most three: "RTX 3090, RTX 4090 or RTX
+// 5090" for "RTX 9999". Nothing if no card is near.
 [[nodiscard]] std::optional<std::string> nearest_cards(std::string_view name);
 
-// As find_card, but throws UsageError: with the cards that a name can mean where there are several,
-// else with the nearest cards. `where` and `expected` begin the error's text.
+// Like find_card, but throws UsageError. The error lists the cards of an ambiguous name, or the
+// nearest cards of an unknown one. `where` and `expected` begin the error's text.
 [[nodiscard]] const CatalogueCard& card_named(
     std::string_view name, std::string_view where = "card_named",
     std::string_view expected = "a GPU of the catalogue (headroom cards lists them)");

@@ -18,13 +18,13 @@ std::size_t first_slice(const Machine& machine, const Card& card) {
   return static_cast<std::size_t>(found - machine.cards.begin());
 }
 
-// In MIG mode, but nobody has made slices yet: there is nothing that CUDA could open.
+// The card is in MIG mode but has no slices: CUDA can open nothing on it.
 bool is_without_slices(const Machine& machine, const Card& card) {
   return card.mig_enabled && first_slice(machine, card) == machine.cards.size();
 }
 
-// Positions of what CUDA can open, in the driver's order: whole cards, not slices. A card cut into
-// slices counts as one device, which is its first slice.
+// Positions of the devices that CUDA can open, in the driver's order: whole cards, not slices. A
+// card with slices counts as one device, its first slice.
 std::vector<std::size_t> whole_cards(const Machine& machine) {
   std::vector<std::size_t> positions;
   for (std::size_t i = 0; i < machine.cards.size(); ++i)
@@ -33,7 +33,7 @@ std::vector<std::size_t> whole_cards(const Machine& machine) {
   return positions;
 }
 
-// Larger is faster. Cards of one name compare equal, which keeps them in PCI order.
+// Larger is faster. Cards of the same name compare equal, so a stable sort keeps their PCI order.
 auto speed(const Card& card) {
   const CatalogueCard* known = find_card(card.name);
   return std::tuple(known != nullptr ? known->rates.fp32.value_or(0) : 0.0,
@@ -55,10 +55,9 @@ bool all_of_one_name(const Machine& machine) {
   });
 }
 
-// The number a text begins with, without sign and leading zeros: "+01gpu" is 1; "gpu", "", "-1" and
-// a lone sign are none. PyTorch answers -1 for none and stops at a lone sign with an exception;
-// both end the list here. It stays text, because PyTorch notices a number of any length when it
-// repeats.
+// The number at the start of a text, without sign and leading zeros: "+01gpu" is 1; "gpu", "", "-1"
+// and a lone sign give nothing. For these PyTorch returns -1, and for a lone sign it throws; both
+// end the list here. The number stays text, because PyTorch detects repeated numbers of any length.
 std::optional<std::string> leading_number(std::string_view text) {
   const std::size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
   const std::size_t end = std::min(text.find_first_not_of("0123456789", sign), text.size());
@@ -71,11 +70,11 @@ std::optional<std::string> leading_number(std::string_view text) {
 
 struct Choice {
   std::vector<std::size_t> cards;
-  std::string stopped;  // why the list ended early, or is empty
+  std::string stopped;  // why the list ended early; empty if it did not
 };
 
-// Two passes, as PyTorch does it: a number repeated anywhere before the end of the list empties it,
-// even behind one that no card has.
+// Two passes, like PyTorch: a number repeated before the end of the list empties it, even after a
+// number that no card has.
 Choice choose_by_number(const std::string& list, const std::vector<std::size_t>& order) {
   Choice choice;
   std::vector<std::string> numbers;
@@ -144,7 +143,8 @@ Choice choose(const Machine& machine, const CudaEnvironment& environment,
   return choose_by_number(list, order);
 }
 
-// A card in MIG mode is never opened itself: CUDA takes its first slice, and of slices only one.
+// CUDA never opens a card in MIG mode itself: it opens the card's first slice, and only one slice
+// per process.
 void replace_by_slices(CudaView& view, const Machine& machine) {
   std::erase_if(view.cards,
                 [&](std::size_t p) { return is_without_slices(machine, machine.cards[p]); });
@@ -160,8 +160,8 @@ void replace_by_slices(CudaView& view, const Machine& machine) {
   view.cards = {*first};
 }
 
-// Numbers mislead where CUDA's order is not the driver's. A list of UUIDs, or of numbers where both
-// count alike, is what somebody chose: nothing to warn of.
+// Warns if CUDA's numbers differ from the driver's. Lists of UUIDs, and numbers that agree in both
+// orders, need no warning.
 void warn_of_other_numbers(CudaView& view, const Machine& machine,
                            const std::vector<std::size_t>& order,
                            const CudaEnvironment& environment) {

@@ -1,10 +1,10 @@
-// Which card CUDA will call 0: the driver's numbers (nvidia-smi) and CUDA's are not the same, and
-// CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES change CUDA's.
+// CUDA's numbering of the cards, which differs from the driver's (nvidia-smi). CUDA_DEVICE_ORDER
+// and CUDA_VISIBLE_DEVICES change it.
 //
-// The lists are read by PyTorch's own rules (torch/cuda/__init__.py, _parse_visible_devices, of
-// 2.11), which imitate the driver's: numbers are read as far as they go ("1gpu" is 1), a negative
-// or unreadable entry ends the list, a repeated one empties it, UUIDs may be shortened, an unknown
-// or ambiguous one ends the list.
+// Parses the lists by PyTorch's own rules (torch/cuda/__init__.py, _parse_visible_devices, of
+// 2.11), which imitate the driver's: the leading digits of an entry count ("1gpu" is 1), a negative
+// or unreadable entry ends the list, a repeated one empties it, a UUID may be shortened, an unknown
+// or ambiguous UUID ends the list.
 //
 //   CudaView view = cuda_view(machine, CudaEnvironment::current());
 //   view.cards[0]   // position in machine.cards of the card that is cuda:0
@@ -27,10 +27,10 @@ struct CudaEnvironment {
 
 struct CudaView {
   std::vector<std::size_t> cards;  // cards[n] is cuda:n, as a position in Machine::cards
-  // CUDA's default order puts the fastest card first, by a rule NVIDIA does not publish. Among
-  // different cards it is our estimate (rates of the catalogue, then compute capability).
+  // CUDA's default order puts the fastest card first, by a rule NVIDIA does not publish. For a mix
+  // of cards this is an estimate (throughput from the catalogue, then compute capability).
   bool order_is_estimated = false;
-  std::string why_empty;  // one sentence when CUDA sees no card although the driver has some
+  std::string why_empty;  // one sentence if CUDA sees no card although the driver has some
   std::vector<std::string> warnings;
 };
 

@@ -35,7 +35,7 @@ std::vector<std::string> parse_list(std::string_view text, std::string_view wher
 
 bool looks_like_list(std::string_view text) {
   const std::string_view first = trim(split(text, ',')[0]);
-  // "4090" alone is a card of the catalogue, no machine has that many.
+  // "4090" alone is a card of the catalogue: no machine has that many cards.
   return is_uuid(first) || (to_integer(first) && to_integer(first) < 1000);
 }
 
@@ -58,7 +58,7 @@ const Card& listed_card(const Machine& machine, const std::string& name) {
                                "headroom gpus"));
 }
 
-// "1xNVIDIA GeForce RTX 4090,1xNVIDIA H100 80GB HBM3" of "RTX 4090,H100".
+// "1xNVIDIA GeForce RTX 4090,1xNVIDIA H100 80GB HBM3" for "RTX 4090,H100".
 std::string of_each(std::string_view names, std::string_view where) {
   std::vector<std::string> cards;
   for (const std::string_view part : split(names, ',')) {
@@ -106,7 +106,7 @@ std::shared_ptr<CardSource> make_source(const Devices& devices) {
 }
 
 Machine narrowed(Machine machine, const Devices& devices, const CudaEnvironment& environment) {
-  if (machine.cards.empty()) return machine;  // and why is said in it already
+  if (machine.cards.empty()) return machine;  // why_no_driver already says why
   std::vector<Card> kept;
   if (devices.kind == Devices::Kind::listed) {
     for (const std::string& name : devices.listed) {

@@ -1,5 +1,5 @@
-// What `--gpus` (and HEADROOM_GPUS) means, the same in every command: which source of cards, and
-// which of its cards.
+// The value of `--gpus` (and HEADROOM_GPUS), the same in every command: a source of cards, and a
+// choice of its cards.
 //
 //   auto | all | 0,2 | GPU-uuid,... | cpu | sim:8x24GiB | "RTX 4090"
 #pragma once
@@ -17,19 +17,19 @@ namespace headroom::gpu {
 
 struct Devices {
   enum class Kind {
-    automatic,  // whatever the command finds best
+    automatic,  // the command chooses
     all,
     listed,  // the cards of `listed`
     cpu,
-    simulated,  // `box`; cards of the catalogue ("RTX 4090,H100") are a box of such empty ones
+    simulated,  // `box`; catalogue names ("RTX 4090,H100") become a box of such empty cards
   };
   Kind kind = Kind::automatic;
   std::vector<std::string> listed;  // driver's numbers ("2") or UUIDs, possibly shortened
   SimulatedBox box;
-  std::string text;  // as it was given
+  std::string text;  // as given
 };
 
-// Throws UsageError, naming the forms, the nearest card, and `where` the text stood.
+// Throws UsageError that lists the accepted forms and the nearest card; `where` names the option.
 [[nodiscard]] Devices parse_devices(std::string_view text, std::string_view where = "--gpus");
 
 // `option` if given, else HEADROOM_GPUS, else automatic.
@@ -38,10 +38,9 @@ struct Devices {
 // NVML, or the simulated box.
 [[nodiscard]] std::shared_ptr<CardSource> make_source(const Devices& devices);
 
-// Keeps the cards that are meant: the listed ones, in the order of the list; all; and with `auto`
-// those that CUDA_VISIBLE_DEVICES lets programs see (a queueing system gives out cards so). Slices
-// and cards are listed by UUID, cards also by number. Throws UsageError for a listed card that does
-// not exist.
+// Keeps the chosen cards: the listed ones, in the order of the list; or all; or, with `auto`, those
+// that CUDA_VISIBLE_DEVICES makes visible (queueing systems assign cards that way). A UUID lists a
+// card or a slice, a number lists a card. Throws UsageError for a listed card that does not exist.
 [[nodiscard]] Machine narrowed(Machine machine, const Devices& devices,
                                const CudaEnvironment& environment);
 

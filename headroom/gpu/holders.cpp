@@ -13,7 +13,7 @@ namespace {
 
 using namespace headroom::literals;
 
-// Less than this unexplained is rounding and the driver's own bookkeeping, not a holder.
+// A smaller unexplained amount is rounding and the driver's own bookkeeping, not a holder.
 constexpr Bytes kWorthNaming = 64_MiB;
 
 // "/usr/bin/zsh -l" is zsh, "-bash" is bash, "sshd: alice" and "tmux: server" are sshd and tmux.
@@ -25,7 +25,7 @@ std::string program_of(const std::string& command) {
   return program;
 }
 
-// Whole names: "shepherd" is no sh, and what it started is not to be ended for that.
+// Compares whole names: "shepherd" is not sh, and its children must not pass as orphans.
 bool is_one_of(const std::string& command, std::initializer_list<std::string_view> programs) {
   return std::find(programs.begin(), programs.end(), program_of(command)) != programs.end();
 }
@@ -44,8 +44,7 @@ bool is_display(const GpuProcess& process) {
                        {"Xorg", "Xwayland", "gnome-shell", "kwin_", "gdm-", "sddm"});
 }
 
-// A shell that a script or a command was given to is a job; one with nothing but options is where
-// somebody types.
+// A shell that runs a script or a command is a job; a shell with options only is interactive.
 bool runs_a_script(const std::string& command) {
   auto arguments = split(command, ' ');
   arguments.erase(arguments.begin());
@@ -59,22 +58,22 @@ bool is_shell(const ProcessFacts& process) {
   return is_one_of(process.command, {"bash", "zsh", "fish", "sh", "dash", "ksh", "tcsh", "csh"});
 }
 
-// Shells, terminals and session leaders outlive what is started from them; being their child is no
-// sign of a job that waits.
+// Shells, terminals and session leaders outlive the programs they start; such a parent is no sign
+// of a running job.
 bool is_interactive(const ProcessFacts& parent) {
   if (is_shell(parent)) return !runs_a_script(parent.command);
   return is_one_of(parent.command, {"tmux", "screen", "SCREEN", "sshd", "login", "su", "sudo"});
 }
 
-// `docker run image python train.py`, or a script that starts it: pid 1 is the job itself, and what
-// it started is not left over.
+// `docker run image python train.py`, or a script that starts it: pid 1 is the job itself, and its
+// children are not orphans.
 bool is_a_job(const ProcessFacts& first) {
   return is_variant_of(first.command, {"python"}) ||
          is_one_of(first.command, {"torchrun", "accelerate", "deepspeed", "mpirun", "headroom"}) ||
          (is_shell(first) && !is_interactive(first));
 }
 
-// pid 1 and subreapers (systemd --user) adopt what lost its parent.
+// pid 1 and subreapers (systemd --user) adopt orphaned processes.
 bool adopts_orphans(const ProcessFacts& parent, pid_t pid) {
   const bool starts_a_system =
       is_one_of(parent.command, {"systemd", "init", "docker-init", "tini", "dumb-init"}) ||
@@ -182,8 +181,8 @@ std::optional<HolderReport> unexplained(const Card& card) {
   return report;
 }
 
-// Processes of this user with the driver's files open that no card lists: loader workers that
-// inherited them keep a dead trainer's memory alive (pytorch/pytorch#4031).
+// Processes of this user that have the driver's files open but appear on no card: loader workers
+// that inherited the files keep a dead trainer's memory alive (pytorch/pytorch#4031).
 std::vector<HolderReport> hidden_holders(const Machine& machine, const ProcessTable& processes) {
   std::set<pid_t> listed{::getpid()};
   for (const Card& card : machine.cards)
@@ -223,7 +222,7 @@ const char* to_string(HolderClass holder_class) {
 }
 
 std::optional<Bytes> unlisted_memory(const Card& card) {
-  // A MIG card's own figures are its slices' sum: naming them twice would count bytes twice.
+  // A MIG card's figures are the sum of its slices: reporting both would count bytes twice.
   if (!card.memory || !card.processes || card.mig_enabled) return {};
   Bytes named{0};
   for (const GpuProcess& process : *card.processes) {

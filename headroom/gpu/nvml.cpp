@@ -23,8 +23,8 @@ Bytes bytes(unsigned long long n) {
   return Bytes{static_cast<std::int64_t>(n)};
 }
 
-// Makes the row add up to the total whatever the driver rounds: `free` is what an allocation can
-// get, `reserved` is the driver's own word, so `used` takes up the difference.
+// Makes the row add up to the total despite the driver's rounding: `free` is what an allocation can
+// get and `reserved` is the driver's own figure, so `used` absorbs the difference.
 CardMemory memory_from(const MemoryReading& reading) {
   CardMemory memory{.total = bytes(reading.total),
                     .used = {},
@@ -41,14 +41,14 @@ std::optional<ComputeMode> compute_mode_from(const Answer<unsigned int>& mode) {
   return static_cast<ComputeMode>(*mode);
 }
 
-// Some drivers answer success with 4000000000 percent: what no card can have is unknown.
+// Some drivers report success with 4000000000 percent: an impossible value counts as unknown.
 std::optional<int> up_to(unsigned int most, unsigned int value) {
   if (value > most) return {};
   return static_cast<int>(value);
 }
 constexpr unsigned int kMostPercent = 100, kMostCelsius = 250, kMostMilliwatts = 100'000'000;
 
-// How busy a process kept the card at most: 0 if the driver sampled only others.
+// The highest load of a process; 0 if the driver sampled only other processes.
 std::optional<int> highest_share(pid_t pid, const std::vector<nvml::ProcessUtilization>& samples) {
   int highest = 0;
   bool nonsense = false;
@@ -86,7 +86,7 @@ class NvmlSource : public CardSource {
   std::optional<Library> library_;
   std::map<Uuid, Device> devices_;  // fixed after open()
 
-  // Owner, command and start never change: read once a process. Guarded, see source.h.
+  // Owner, command and start time never change: read once per process. Guarded, see source.h.
   std::mutex facts_guard_;
   std::map<ProcessIdentity, ProcessFacts> facts_;
 };
@@ -124,7 +124,7 @@ Card NvmlSource::read_fixed(unsigned int index, Device device) {
   card.index = static_cast<int>(index);
   card.name = library_->name(device).optional().value_or("unknown GPU");
   card.pci = library_->pci(device).optional().value_or("");
-  // A card that does not tell its UUID still needs an identity: its place.
+  // A card that does not report its UUID is identified by its index.
   card.uuid =
       Uuid::from_driver(library_->uuid(device).optional().value_or("GPU-" + std::to_string(index)));
   if (const auto capability = library_->capability(device))
@@ -142,7 +142,7 @@ void NvmlSource::add_slices(Machine& machine, Device device) {
     if (!uuid) continue;
     slice.uuid = Uuid::from_driver(*uuid);
     slice.mig_enabled = false;
-    // "NVIDIA A100-SXM4-40GB MIG 1g.5gb", from drivers that tell.
+    // "NVIDIA A100-SXM4-40GB MIG 1g.5gb", if the driver reports it.
     slice.name = library_->name(slice_device).optional().value_or(parent.name + " MIG");
     const auto to_int = [](const Answer<unsigned int>& answer) -> std::optional<int> {
       if (!answer) return {};
@@ -155,9 +155,8 @@ void NvmlSource::add_slices(Machine& machine, Device device) {
   }
 }
 
-// The first thing that went wrong is the one worth telling; that a card simply has no such sensor
-// (no power meter, no utilisation on slices), or that the processes of a whole MIG card are root's
-// to see, is no trouble.
+// Records the first failure. A missing sensor (no power meter, no utilisation on slices) is not a
+// failure, nor is a refusal to list the processes of a whole MIG card to users other than root.
 void NvmlSource::note(Card& card, nvml::Return code) const {
   const bool ordinary = code == nvml::kNotSupported || code == nvml::kFunctionNotFound ||
                         code == nvml::kSuccess || code == nvml::kNotFound ||
@@ -200,17 +199,16 @@ void NvmlSource::read_processes(Card& card) {
   note(card, compute.code());
   note(card, graphics.code());
   card.processes.reset();
-  // Who draws says nothing of who computes; the other way round it is most of the answer.
+  // The compute list is required; the graphics list alone would not tell which processes compute.
   if (!compute) return;
 
   const bool accounts = library_->accounting_enabled(device);
   std::vector<GpuProcess> processes;
-  std::set<unsigned int>
-      listed;  // the driver's numbers, also of processes not to be seen from here
+  std::set<unsigned int> listed;  // driver's numbers, invisible processes included
   const auto add = [&](const Answer<std::vector<ProcessReading>>& readings, ProcessKind kind) {
     if (!readings) return;
     for (const ProcessReading& reading : *readings) {
-      // A process that computes and draws stands in both lists, with the same bytes.
+      // A process that computes and draws is in both lists, with the same bytes.
       if (!listed.insert(reading.pid).second) continue;
       processes.push_back(describe(reading, kind));
       GpuProcess& added = processes.back();
@@ -249,8 +247,8 @@ GpuProcess NvmlSource::describe(const ProcessReading& reading, ProcessKind kind)
   return process;
 }
 
-// In a container the driver's numbers are the host's: a process of ours with the same number is
-// believed only if it has a file of the driver open.
+// In a container the driver's process numbers are the host's: a process of ours with the same
+// number counts only if it has a file of the driver open.
 bool NvmlSource::visible_from_here(pid_t pid) const {
   return pids_are_ours_ || process_table_.holds_open(pid, "/dev/nvidia").value_or(false);
 }
@@ -262,10 +260,10 @@ std::optional<ProcessFacts> NvmlSource::facts_of(const ProcessStat& process) {
       return known->second;
   }
   auto facts = process_table_.facts(process);
-  // A process that is just being started has no command line yet: "[name]", until the next look.
+  // A process that is starting has no command line yet: it shows as "[name]" until the next sample.
   if (!facts || facts->command.starts_with('[')) return facts;
   const std::lock_guard lock(facts_guard_);
-  // Months of logging on a busy machine must not grow without end.
+  // Limits the cache: logging may run for months on a busy machine.
   if (facts_.size() > 4096) facts_.clear();
   facts_[process.identity] = *facts;
   return facts;

@@ -1,8 +1,8 @@
-// Cards through NVIDIA's management library, loaded at run time: no CUDA context is ever created,
-// and a machine without the driver merely answers so.
+// Cards through NVIDIA's management library (NVML), loaded at run time. It never creates a CUDA
+// context; without a driver, open() says so.
 //
-// The library is `libnvidia-ml.so.1`, or what HEADROOM_NVML names. Of every function the newest
-// version that the driver has is used.
+// The library is `libnvidia-ml.so.1`, or the one that HEADROOM_NVML names. Each call uses the
+// newest version of its function that the driver has.
 #pragma once
 
 #include <memory>

@@ -61,7 +61,7 @@ std::vector<DeviceProfile> load_profiles() {
 }  // namespace
 
 const std::vector<DeviceProfile>& profiles() {
-  static const auto& all = *new std::vector(load_profiles());  // cards point to theirs to the end
+  static const auto& all = *new std::vector(load_profiles());  // never freed: cards point to it
   return all;
 }
 

@@ -1,6 +1,6 @@
-// What a chip does to memory besides the tensors: the context of a process, cuBLAS's workspaces,
-// which attention kernel is chosen. Data with sources (data/profiles.json); what nobody has
-// measured is empty.
+// Memory that a chip needs besides tensors: the CUDA context of a process, cuBLAS workspaces, and
+// the choice of the attention kernel. Data with sources (data/profiles.json); values without a
+// measurement are empty.
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ struct AttentionKernel {
 struct DeviceProfile {
   std::string key;                        // "ada"
   std::vector<std::string> capabilities;  // "8.9"
-  std::optional<Bytes> context;           // a training process's CUDA context, beside tensors
-  std::optional<Bytes> cublas_workspace;  // for each handle and stream
+  std::optional<Bytes> context;           // CUDA context of a training process, beside its tensors
+  std::optional<Bytes> cublas_workspace;  // per handle and stream
   std::optional<Bytes> cublaslt_workspace;
-  int multiprocessors = 0;                 // of the largest card with this chip; 0: not known
-  int threads_of_multiprocessor = 0;       // at the same time
-  std::vector<AttentionKernel> attention;  // in the order PyTorch prefers them
+  int multiprocessors = 0;                 // on the largest card with this chip; 0: unknown
+  int threads_of_multiprocessor = 0;       // resident at the same time
+  std::vector<AttentionKernel> attention;  // in PyTorch's order of preference
   std::optional<double> matmul_fraction,
-      bandwidth_fraction;  // of the data sheet's, reached in practice
+      bandwidth_fraction;  // share of the datasheet value reached in practice
 };
 
 [[nodiscard]] const std::vector<DeviceProfile>& profiles();

@@ -22,8 +22,8 @@ double wall_seconds() {
 // When an end was noticed, in wall seconds, by card.
 using Ends = std::map<Uuid, double>;
 
-// Those that an earlier decision noticed and that are still recent, and those nobody noticed yet:
-// a process was seen before and is gone now.
+// The recent ends that an earlier decision noticed, and the new ones: processes that it listed and
+// that are gone now.
 Ends ends_known_from(const Json& seen, const ProcessTable& processes, double now) {
   Ends ends;
   for (const Json& end : seen.at("ended")) {
@@ -40,7 +40,7 @@ Ends ends_known_from(const Json& seen, const ProcessTable& processes, double now
   return ends;
 }
 
-// What was seen less than 10 s ago; an unreadable file is as good as none.
+// The process list of a decision less than 10 s ago; an unreadable file counts as none.
 Json last_seen(double now) {
   try {
     const auto text = read_file(file_path());
@@ -67,7 +67,7 @@ void write(const Machine& machine, const Ends& ends, double now) {
   std::filesystem::create_directories(file_path().parent_path(), ignored);
   try {
     write_file_atomically(file_path(), to_line(seen) + "\n");
-  } catch (const WriteError&) {  // see the header: knowing less next time is no failure now
+  } catch (const WriteError&) {  // see the header: the next decision only knows less
   }
 }
 
@@ -79,7 +79,7 @@ std::set<Uuid> note_processes(const Machine& machine, const ProcessTable& proces
   try {
     if (const Json seen = last_seen(now); !seen.is_null())
       ends = ends_known_from(seen, processes, now);
-  } catch (const Json::exception&) {  // another version's file
+  } catch (const Json::exception&) {  // a file of another version
   }
   write(machine, ends, now);
   std::set<Uuid> cards;

@@ -1,8 +1,8 @@
-// On which cards something ended in the last 10 seconds, as far as anybody looked.
+// The cards on which a process ended in the last 10 seconds, as far as earlier commands looked.
 //
-// A short command has no past of its own, so each decision leaves the list of the processes it saw
-// in the state folder, and the next one compares. An end that one noticed is known to the next for
-// 10 s. Nothing is lost if that file cannot be written: the next decision merely knows less.
+// A short command has no history of its own, so each decision writes the list of processes it saw
+// to the state folder, and the next one compares. An end that one decision notices stays known for
+// 10 s. A failed write is harmless: the next decision only knows less.
 #pragma once
 
 #include <set>
@@ -14,8 +14,8 @@ namespace headroom::gpu {
 
 inline constexpr Seconds kRecent{10.0};
 
-// Compares with what was last written (if that was in the last 10 s) and writes what is there now,
-// with the ends that are still recent.
+// Compares with the last list (if written in the last 10 s), then writes the present list with the
+// ends that are still recent.
 [[nodiscard]] std::set<Uuid> note_processes(const Machine& machine,
                                             const ProcessTable& processes = ProcessTable());
 

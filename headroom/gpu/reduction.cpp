@@ -7,7 +7,7 @@ namespace headroom::gpu {
 namespace {
 
 constexpr std::int64_t kThreads = 512, kWarp = 32;
-constexpr std::int64_t kFewest = 16, kMost = 256;  // elements for one thread
+constexpr std::int64_t kFewest = 16, kMost = 256;  // elements per thread
 constexpr std::int64_t kCounter = 4;
 
 std::int64_t power_of_two(std::int64_t most, std::int64_t limit) {
@@ -32,9 +32,9 @@ ReductionMemory memory_of(const Reduction& of, const DeviceProfile& chip) {
   const std::int64_t height = std::min(power_of_two(along, limit), limit / width);
   width = std::min(power_of_two(across, limit), limit / height);
 
-  std::int64_t for_one = divided_up(of.elements, of.innermost ? width : 1);  // of each thread
+  std::int64_t for_one = divided_up(of.elements, of.innermost ? width : 1);  // elements per thread
   const std::int64_t results_of_block = of.innermost ? 1 : width;
-  if (for_one < std::min(height * kFewest, kMost)) return {};  // rows of threads have own results
+  if (for_one < std::min(height * kFewest, kMost)) return {};  // rows of threads share no result
   for_one = divided_up(of.elements, (of.innermost ? width : 1) * height);
   const std::int64_t blocks = divided_up(of.results / vector, results_of_block);
   const std::int64_t wanted =

@@ -1,6 +1,6 @@
-// The memory that PyTorch's CUDA kernel for sums, means and norms takes while it runs. Where few
-// results are made of many elements each - the gradient of a bias, of all tokens - several blocks
-// of threads share a result, and hand each other their parts of it through memory.
+// The temporary memory of PyTorch's CUDA kernel for sums, means and norms. For few results of many
+// elements each (the gradient of a bias, summed over all tokens), several thread blocks share a
+// result and exchange partial results through global memory.
 //
 // Source: aten/src/ATen/native/cuda/Reduce.cuh of PyTorch 2.11, setReduceConfig and
 // ReduceConfig::global_memory_size.
@@ -15,18 +15,18 @@ namespace headroom::gpu {
 
 struct Reduction {
   std::int64_t results = 1;
-  std::int64_t elements = 1;  // of which each result is made
-  bool innermost = false;     // elements of one result are neighbours in memory, not the results
-  int at_once = 1;            // so many neighbours are read at once: 4, 2 or 1
-  int accumulator = 4;        // bytes of the number that is summed up
+  std::int64_t elements = 1;  // summed into each result
+  bool innermost = false;     // neighbours in memory are elements of one result, not results
+  int at_once = 1;            // neighbours read at once: 4, 2 or 1
+  int accumulator = 4;        // bytes of the accumulator
 };
 
 struct ReductionMemory {
-  Bytes parts, counters;  // both nothing: one block makes a result
+  Bytes parts, counters;  // both 0: one block computes each result
 };
 [[nodiscard]] ReductionMemory memory_of(const Reduction& reduction, const DeviceProfile& chip);
 
-// Of a contiguous matrix's columns.
+// The sum of each column of a contiguous matrix.
 [[nodiscard]] Reduction sum_of_rows(std::int64_t rows, std::int64_t columns);
 
 }  // namespace headroom::gpu

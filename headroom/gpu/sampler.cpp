@@ -10,9 +10,10 @@ namespace headroom::gpu {
 namespace {
 
 constexpr unsigned kFirstWorker = 1;
-constexpr int kOpening = -1;  // the "card" of the call that opens the driver
+constexpr int kOpening = -1;  // in place of a card number: the call that opens the driver
 
-// When the process list of a card is asked next: at the wished rate, more rarely while it is dear.
+// Decides when to read a card's process list: at the requested interval, less often while reads are
+// slow.
 class ProcessPace {
  public:
   explicit ProcessPace(Seconds wished) : wished_(wished), now_(wished) {}
@@ -40,7 +41,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   void work(unsigned my_number);
   bool open_source(unsigned my_number);
   void sample_card(std::size_t i, unsigned my_number);
-  // Runs `call` unlocked while `busy_*` says what it is about; false if meanwhile it was given up.
+  // Runs `call` unlocked while `busy_*` names its card; false if the call was given up meanwhile.
   template <typename Call>
   bool guarded_call(int card, unsigned my_number, Call&& call);
   void give_up_hanging_call(Clock::time_point now);  // needs the lock
@@ -55,13 +56,13 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   Machine machine;
   std::vector<ProcessPace> paces;
   bool opened = false;
-  std::exception_ptr failure;  // what open() threw: told to whoever asks
+  std::exception_ptr failure;  // thrown by open(); rethrown to every caller
   bool stop = false;
   int workers = 0;      // threads that have not ended
-  unsigned worker = 0;  // the number of the worker that counts; earlier ones were given up
+  unsigned worker = 0;  // number of the current worker; earlier ones were given up
   std::optional<int> busy_card;
   Clock::time_point busy_since{};
-  Clock::time_point wanted{};  // everything sampled before this is to be sampled again
+  Clock::time_point wanted{};  // all data sampled before this must be sampled again
   const Clock::time_point created = Clock::now();
 };
 
@@ -91,8 +92,8 @@ bool Sampler::State::guarded_call(int card, unsigned my_number, Call&& call) {
     busy_card.reset();
     return !stop;
   }
-  // Given up long ago, and yet it came back: the card may be asked again, by the new worker, and
-  // now, for somebody may be waiting who asked while it was stuck.
+  // A call that was given up has returned: the new worker may sample its card again, and does so at
+  // once, because a caller may have waited while the card was stuck.
   if (card >= 0) {
     machine.cards[static_cast<std::size_t>(card)].stuck = false;
     wanted = Clock::now();
@@ -129,7 +130,7 @@ void Sampler::State::sample_card(std::size_t i, unsigned my_number) {
     const std::lock_guard lock(guard);
     card = machine.cards[i];
     if (card.stuck) return;
-    // Whoever asks for a sample gets memory and processes that belong together.
+    // fresh() returns memory and processes that belong together.
     ask_processes = !options.keep_sampling || !card.processes_sampled ||
                     *card.processes_sampled < wanted ||
                     (options.processes && paces[i].due(Clock::now()));
@@ -139,7 +140,7 @@ void Sampler::State::sample_card(std::size_t i, unsigned my_number) {
   if (!guarded_call(number, my_number, [&] { source->read_gauges(card); })) return;
   card.sampled = started;
   {
-    // Memory is published before the slower list is asked for.
+    // Publishes memory before the slower process list is read.
     const std::lock_guard lock(guard);
     const bool stuck = machine.cards[i].stuck;
     machine.cards[i] = card;
@@ -161,7 +162,7 @@ void Sampler::State::sample_card(std::size_t i, unsigned my_number) {
 }
 
 void Sampler::State::work(unsigned my_number) {
-  // Only the first worker opens: a driver that hangs there is never given up for a second one.
+  // Only the first worker opens the driver: a second one would hang in the same call.
   if (my_number == kFirstWorker && !open_source(my_number)) return;
   while (true) {
     const auto round = Clock::now();
@@ -187,7 +188,7 @@ void Sampler::State::work(unsigned my_number) {
 
 void Sampler::State::give_up_hanging_call(Clock::time_point now) {
   if (!busy_card || now - busy_since < options.hang_after) return;
-  if (*busy_card == kOpening) return;  // nothing else to go on with
+  if (*busy_card == kOpening) return;  // no other card to go on with
   machine.cards[static_cast<std::size_t>(*busy_card)].stuck = true;
   start_worker();
 }
@@ -210,8 +211,7 @@ Sampler::Sampler(std::shared_ptr<CardSource> source, SamplerOptions options)
   state_->start_worker();
 }
 
-// A program that is about to end should not find a thread in the middle of a driver call; one that
-// hangs there is left behind.
+// Lets a driver call finish before the program ends; a call that hangs is left behind.
 Sampler::~Sampler() {
   constexpr auto kGrace = std::chrono::milliseconds(100);
   std::unique_lock lock(state_->guard);
@@ -244,7 +244,7 @@ Machine Sampler::fresh(Seconds patience) {
   std::unique_lock lock(state_->guard);
   state_->wanted = asked;
   state_->changed.notify_all();
-  // Wakes up now and then, because a call that hangs wakes nobody.
+  // Wakes up every 20 ms, because a call that hangs notifies no one.
   while (!state_->nothing_left_to_wait_for(asked) && Clock::now() < deadline) {
     state_->changed.wait_until(lock,
                                std::min(deadline, Clock::now() + std::chrono::milliseconds(20)));

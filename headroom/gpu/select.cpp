@@ -17,14 +17,14 @@ struct Candidate {
   Bytes usable;
 };
 
-// Slices are taken in place of the card they are cut from.
+// MIG slices are picked in place of their card.
 bool can_be_taken(const Card& card) {
   return !card.mig_enabled;
 }
 
 bool is_better(const Candidate& a, const Candidate& b, Order order) {
   if (order == Order::least_loaded) {
-    // A card that does not tell its load counts as loaded.
+    // A card that does not report its load counts as loaded.
     const int load_a = a.card->utilization.value_or(101),
               load_b = b.card->utilization.value_or(101);
     if (load_a != load_b) return load_a < load_b;
@@ -47,7 +47,7 @@ std::string whole_seconds(Seconds age) {
   return std::to_string(std::lround(age.count())) + " s";
 }
 
-// "data is 3 s old", of the card that was heard of last.
+// "data is 3 s old", by the card with the newest data.
 std::string staleness(const Machine& machine, Clock::time_point now) {
   std::optional<Seconds> youngest;
   for (const Card& card : machine.cards)
@@ -62,7 +62,7 @@ bool could_ever_give(const Card& card, Bytes need) {
   return need <= card.memory->total - card.memory->reserved.value_or(Bytes{0}) - card.margin;
 }
 
-// ": 64.0 MiB of each are never promised" where a card lacks no more than that.
+// ": 64.0 MiB of each are never promised" if a card would be large enough without its margin.
 std::string about_margin(const Machine& machine, Bytes need) {
   for (const Card& card : machine.cards)
     if (can_be_taken(card) && !could_ever_give(card, need) &&
@@ -95,7 +95,7 @@ std::string shortage(const DeviceRequest& request, const Candidate& best, std::s
   text += "; best is " + label(*best.card) + " with " + to_string(best.usable) +
           " usable, short by " + to_string(*selection.shortfall);
   if (!selection.holders.empty()) text += "; held by " + names_of(selection.holders);
-  // Less are the contexts of the listed processes.
+  // A smaller amount is the contexts of the listed processes.
   if (selection.unlisted && *selection.unlisted >= 1_GiB)
     text += (selection.holders.empty() ? "; held: " : ", and ") + to_string(*selection.unlisted) +
             " by no listed process (headroom clean explains)";
@@ -135,7 +135,7 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
   std::vector<Candidate> fit, rest;
   std::vector<std::string> silent_cards;
   bool any_card = false;
-  int large_enough = 0;  // cards that could do if they were empty, as far as is known
+  int large_enough = 0;  // cards that could do if they were empty; unknown ones count
   int cards = 0;
   for (const Card& card : machine.cards) {
     if (!can_be_taken(card)) continue;
@@ -184,7 +184,7 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
   }
   if (!selection.stale && !silent_cards.empty())
     selection.sentence += "; the driver does not answer for " + join(silent_cards, ", ");
-  // Old data is no proof that the cards are full, so it is no reason to fall back either.
+  // Stale data does not prove that the cards are full, so it does not justify the CPU either.
   if (request.allow_cpu && !selection.stale) {
     selection.cpu = true;
     selection.sentence = "taking the CPU: " + selection.sentence;

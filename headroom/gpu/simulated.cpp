@@ -16,7 +16,7 @@ namespace {
 
 using namespace headroom::literals;
 
-// In whose name a spec is refused: simulate(), dry_run(), --gpus and others read it.
+// The place that errors name: simulate(), dry_run(), --gpus and others all parse a spec.
 constexpr std::string_view kSim = "sim";
 
 [[noreturn]] void refuse(std::string_view what) {
@@ -25,7 +25,7 @@ constexpr std::string_view kSim = "sim";
 }
 
 SimulatedCard parse_card(std::string_view text) {
-  // The catalogue first: "4090" is a card, nobody simulates 4 KiB.
+  // The catalogue comes first: "4090" is a card, not 4 KiB.
   if (!cards_called(text).empty() || std::isdigit(static_cast<unsigned char>(text[0])) == 0) {
     const CatalogueCard& known = card_named(text, kSim);
     return {.name = known.name,
@@ -41,7 +41,7 @@ SimulatedCard parse_card(std::string_view text) {
           .profile = {}};
 }
 
-// "8x24GiB": eight of what follows. A name may hold an x itself ("A100-SXM4"), a count may not.
+// "8x24GiB": eight cards of 24 GiB. A name may contain an x ("A100-SXM4"), a count may not.
 std::pair<long long, std::string_view> split_count(std::string_view text) {
   const std::size_t x = text.find_first_of("xX*");
   if (x == std::string_view::npos || x == 0) return {1, text};
@@ -60,8 +60,8 @@ void check_box_name(std::string_view name) {
                                  name, "sim:8x24GiB@lab"));
 }
 
-// "GPU-73696d00-...": "sim" and the card in the first bytes, then the box, so that
-// the same card of the same box has the same UUID in every process.
+// "GPU-73696d00-...": "sim" and the card's index in the first bytes, then a hash of the box's name,
+// so that the same card of the same box has the same UUID in every process.
 Uuid uuid_of(const SimulatedBox& box, std::size_t card) {
   Uuid uuid;
   uuid.bytes = {'s', 'i', 'm', static_cast<std::uint8_t>(card)};
@@ -79,7 +79,7 @@ class SimulatedSource : public CardSource {
       : box_(std::move(box)), process_table_(std::move(processes)) {}
 
   Machine open() override {
-    if (!box_.name.empty()) (void)read_shares(box_);  // refuse a wrong box before anything else
+    if (!box_.name.empty()) (void)read_shares(box_);  // refuse a wrong box before any other step
     Machine machine;
     machine.simulated = true;
     for (std::size_t i = 0; i < box_.cards.size(); ++i) {
@@ -128,10 +128,10 @@ class SimulatedSource : public CardSource {
     card.processes = std::move(processes);
   }
 
-  void read_activity(Card&) override {}  // nothing runs on a simulated card that could be measured
+  void read_activity(Card&) override {}  // a simulated card has no activity to measure
 
  private:
-  // A file that became unreadable after open() makes the card's figures unknown, it does not throw.
+  // A file that became unreadable after open() makes the card's figures unknown; it does not throw.
   std::optional<std::vector<BoxShare>> living_shares(Card& card) {
     card.trouble.clear();
     if (box_.name.empty()) return std::vector<BoxShare>{};
@@ -189,7 +189,7 @@ std::string box_path(const SimulatedBox& box) {
 std::vector<BoxShare> read_shares(const SimulatedBox& box) {
   const std::string path = box_path(box);
   const auto text = read_file(path);
-  if (!text) return {};  // nobody has used the box yet
+  if (!text) return {};  // the box is unused so far
   const Json file = parse_json(*text, path);
   try {
     std::vector<Bytes> totals;

@@ -1,8 +1,9 @@
-// Simulated cards, as an inventory: what `sim:8x31.36GiB` means, and who uses a shared box.
+// Simulated cards as an inventory: parses `sim:8x31.36GiB` and reads who uses a shared box.
 //
 // A box without a name is empty and belongs to the process that simulates it. A box with a name
 // (`sim:8x24GiB@lab`) is shared by the processes of the machine through a file in the state folder
-// (docs/formats/simulated-box.md). Here is the reading half: a dead process's bytes do not count.
+// (docs/formats/simulated-box.md). This file only reads it; the bytes of dead processes do not
+// count.
 #pragma once
 
 #include <memory>
@@ -15,18 +16,18 @@
 
 namespace headroom::gpu {
 
-// The simulated backend has a fixed table of devices; more would not be seen by autograd's threads.
+// The simulated backend has a fixed table of devices; autograd's threads would not see more.
 inline constexpr int kMostSimulatedCards = 16;
 
 struct SimulatedCard {
   std::string name = {};
   Bytes total = {};
-  Bytes reserved = {};       // by the driver, of cards from the catalogue
+  Bytes reserved = {};       // the driver's share, for cards from the catalogue
   std::string profile = {};  // of its chip; empty for a plain size
 };
 
-// What one process can allocate where nobody else does: the driver's share and the context that the
-// process takes itself are off.
+// Memory that one process can allocate on an otherwise empty card: without the driver's share and
+// without the CUDA context of the process itself.
 [[nodiscard]] Bytes room_of(const SimulatedCard& card);
 
 struct SimulatedBox {
@@ -34,8 +35,8 @@ struct SimulatedBox {
   std::string name = {};  // shared under this name; empty: private
 };
 
-// "8x31.36GiB", "2xRTX4090", "1x24GiB,1x80GiB", each with "@NAME" at its end, and with or without
-// "sim:" in front. Throws UsageError.
+// Parses "8x31.36GiB", "2xRTX4090" or "1x24GiB,1x80GiB", each optionally with "@NAME" at its end
+// and "sim:" in front. Throws UsageError.
 [[nodiscard]] SimulatedBox parse_simulated(std::string_view spec);
 
 // One process's share of a card of a shared box.
@@ -45,8 +46,8 @@ struct BoxShare {
   Bytes used;
 };
 [[nodiscard]] std::string box_path(const SimulatedBox& box);
-// The shares as written, the dead included. Throws InputError for a file that is no box, UsageError
-// if the box exists with other cards.
+// The shares as written, those of dead processes included. Throws InputError for a file that is not
+// a box, UsageError if the box exists with other cards.
 [[nodiscard]] std::vector<BoxShare> read_shares(const SimulatedBox& box);
 
 [[nodiscard]] std::unique_ptr<CardSource> make_simulated_source(

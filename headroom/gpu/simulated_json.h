@@ -1,4 +1,4 @@
-// A simulated card as JSON: how it crosses from one process, or language, to another.
+// A simulated card as JSON, to pass it to another process or language.
 #pragma once
 
 #include "headroom/base/json.h"

@@ -36,7 +36,7 @@ std::string hex(const std::array<std::uint8_t, 16>& bytes) {
 }
 
 std::optional<int> parse_instance(std::string_view text) {
-  constexpr long long kMost = 1 << 20;  // no card has so many: what is beyond is no number of one
+  constexpr long long kMost = 1 << 20;  // a larger number is not an instance
   const auto number = to_integer(text);
   if (!number || *number < 0 || *number > kMost) return {};
   return static_cast<int>(*number);

@@ -20,15 +20,15 @@ struct Uuid {
   std::array<std::uint8_t, 16> bytes{};
   // Drivers before R470 wrote a MIG slice as "MIG-GPU-<uuid of the card>/<instance>/<slice>".
   std::optional<std::array<int, 2>> instance;
-  // What the driver calls the card when that is no UUID at all; empty otherwise.
+  // The driver's name for the card if that is not a UUID; empty otherwise.
   std::string raw;
 
   auto operator<=>(const Uuid&) const = default;
 
-  // Reads the whole text, in any case; nothing if it is no UUID.
+  // Parses the whole text, in any case; nothing if it is not a UUID.
   [[nodiscard]] static std::optional<Uuid> parse(std::string_view text);
-  // The same for what a driver says: a text that is no UUID is kept as it is, and is an identity
-  // too.
+  // The same for text from a driver: text that is not a UUID is kept as it is, and still identifies
+  // the card.
   [[nodiscard]] static Uuid from_driver(const std::string& text);
 };
 
@@ -38,8 +38,7 @@ struct Uuid {
 // "GPU-8932f937": enough to tell the cards of one machine apart on a screen.
 [[nodiscard]] std::string short_text(const Uuid& uuid);
 
-// Whether `text` ("GPU-8932", any case) is the beginning of this UUID, as CUDA takes shortened
-// ones.
+// True if `text` ("GPU-8932", any case) is a prefix of this UUID; CUDA accepts such prefixes.
 [[nodiscard]] bool begins_with(const Uuid& uuid, std::string_view text);
 
 }  // namespace headroom::gpu

@@ -10,10 +10,10 @@ namespace {
 
 constexpr Seconds kBetweenTwoSamples{0.2};
 constexpr Seconds kSecond{1.0};
-// How long one look waits for a driver that does not answer before it says so.
+// How long one look waits for a driver that does not answer.
 constexpr Seconds kPatience{3.0};
 
-// Sleeps, unless cancelled meanwhile.
+// Sleeps until the time has passed or the wait is cancelled.
 void pause(Seconds duration, const std::stop_token& cancel) {
   std::mutex guard;
   std::condition_variable_any sleeper;
@@ -32,13 +32,12 @@ class Waiting {
       result.selection = look();
       result.waited = elapsed();
       result.cancelled = options_.cancel.stop_requested();
-      if (result.cancelled) {  // perhaps between the two samples: nothing was decided
+      if (result.cancelled) {  // maybe between the two samples: no decision
         result.selection.picked.clear();
         result.selection.cpu = false;
         return result;
       }
-      // A machine stays without cards, and its cards stay as large as they are; all else may
-      // change.
+      // Waiting cannot add cards or make cards larger; everything else may change.
       if (no_cards_ && !result.selection.cpu) result.selection.hopeless = true;
       const bool over = result.selection.cpu || result.selection.hopeless;
       if (!result.selection.picked.empty() || over) return result;
@@ -61,7 +60,7 @@ class Waiting {
     return options_.narrow ? options_.narrow(std::move(machine)) : machine;
   }
 
-  // One look: waits for a driver that is slow, confirms what has to be confirmed.
+  // One look: waits for a slow driver and confirms the choice if necessary.
   Selection look() {
     const auto begin = Clock::now();
     Machine machine = sample(kPatience);
@@ -80,7 +79,7 @@ class Waiting {
 
   Selection decide(const Machine& machine, const Usable& usable) {
     DeviceRequest request = request_;
-    // The CPU is for when waiting is over or of no use, not for the first full card.
+    // The CPU is the answer once the wait is over or useless, not at the first full card.
     request.allow_cpu = request_.allow_cpu && elapsed() >= options_.timeout;
     Selection selection = find_best_device(machine, request, usable);
     const bool of_no_use = selection.hopeless || (machine.cards.empty() && !machine.silent);
@@ -96,7 +95,7 @@ class Waiting {
                        [&](const auto& pick) { return ended.contains(pick.card.uuid); });
   }
 
-  // Decides again later, with what every card could give at both times.
+  // Decides again on a second sample; a card's usable memory is the smaller of both samples.
   Selection confirmed(const Machine& earlier) {
     std::map<Uuid, std::optional<Bytes>> before;
     for (const Card& card : earlier.cards) before[card.uuid] = options_.usable(card);
@@ -109,7 +108,7 @@ class Waiting {
     });
   }
 
-  // About once a second, also while a driver that hangs is waited for.
+  // About once a second, also while waiting for a hung driver.
   void report(const Selection& selection) {
     if (!options_.progress || elapsed() < next_report_) return;
     next_report_ = elapsed() + kSecond * 0.9;

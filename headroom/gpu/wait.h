@@ -1,8 +1,8 @@
-// Waits until a card has enough room, and tells meanwhile what is missing and who holds it.
+// Waits until a card has enough usable memory; meanwhile reports the shortfall and the holders.
 //
-// A decision rests on one fresh sample when nothing has just ended on the card and nobody waited;
-// otherwise on two samples at least 200 ms apart that both have the room, because memory of a
-// process that ended comes back in steps, and not at once.
+// A decision uses one fresh sample if no process has just ended on the card and the wait has not
+// begun. Otherwise it needs two samples at least 200 ms apart that both have enough memory, because
+// the driver returns the memory of an ended process in steps.
 //
 //   Sampler sampler(make_nvml_source(), {.keep_sampling = false});
 //   WaitResult result = wait_for_gpu(sampler, {.need = 10_GiB}, {.timeout = Seconds(3600)});
@@ -17,26 +17,26 @@
 namespace headroom::gpu {
 
 struct WaitProgress {
-  const Selection& selection;  // the last look: shortfall, holders, sentence
+  const Selection& selection;  // of the last look: shortfall, holders, sentence
   const DeviceRequest& request;
   Seconds elapsed, timeout;
 };
 
 struct WaitOptions {
   Seconds timeout{0};    // 0: look once
-  Seconds interval{30};  // between looks; each asks the driver anew
+  Seconds interval{30};  // between looks; each look samples the driver again
   // Called about once a second while waiting, from the waiting thread.
   std::function<void(const WaitProgress&)> progress = {};
-  std::stop_token cancel = {};  // ends the wait within 50 ms
+  std::stop_token cancel = {};  // ends the wait; a sample under way finishes first (at most 3 s)
   Usable usable = usable_now;
-  // Keeps the cards that may be taken at all (see narrowed() in devices.h); empty: all.
+  // Keeps only the cards that may be picked (see narrowed() in devices.h); empty: all.
   std::function<Machine(Machine)> narrow = {};
-  // Cards on which something ended in the last 10 s, as far as is known (see recent_ends.h).
+  // Cards on which a process ended in the last 10 s, as far as known (see recent_ends.h).
   std::function<std::set<Uuid>(const Machine&)> recent_ends = {};
 };
 
-// Where nothing was picked, one of timed_out, cancelled and selection.hopeless says why: the last
-// one also where there is no driver, or no card at all.
+// If no card was picked, one of timed_out, cancelled and selection.hopeless says why;
+// selection.hopeless also covers a machine without driver or cards.
 struct WaitResult {
   Selection selection;
   Seconds waited{0};

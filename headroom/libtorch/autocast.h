@@ -1,5 +1,5 @@
-// Mixed precision for a block of code, on sim, cuda or cpu alike: within the scope LibTorch runs
-// matrix products and the like in `type`, and keeps in float what needs it.
+// Mixed precision for a block of code, the same on sim, cuda and cpu: inside the scope LibTorch
+// runs matrix products and similar operators in `type`, and keeps operators in float that need it.
 //
 //   {
 //     const AutocastScope scope(box.device(0).type(), at::kBFloat16);
@@ -7,8 +7,8 @@
 //   }
 //   loss.backward();  // outside, as PyTorch advises
 //
-// Weights are cast once while the outermost scope lasts; then the casts are dropped. Holds for this
-// thread. Scopes nest; `enabled = false` switches autocast off within.
+// LibTorch casts each weight once and keeps the casts until the outermost scope ends. Holds for
+// this thread. Scopes nest; `enabled = false` switches autocast off inside.
 #pragma once
 
 #include <c10/core/DeviceType.h>

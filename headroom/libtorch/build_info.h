@@ -1,4 +1,4 @@
-// Which LibTorch this process really has loaded.
+// The LibTorch that this process has loaded.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 namespace headroom::libtorch {
 namespace {
 
-// The names belong to the dispatcher, which keeps them for good.
+// The dispatcher owns the names and never frees them.
 struct Running {
   const char* name = nullptr;
   const char* overload = "";

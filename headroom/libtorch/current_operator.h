@@ -1,18 +1,18 @@
-// Which operator of LibTorch runs on this thread, for allocators that see a request and nothing
-// else. Costs some 50 ns an operator while somebody wants to know, and nothing otherwise.
+// The LibTorch operator that runs on this thread, for allocators, which see only a request. Costs
+// about 50 ns per operator while an OperatorNames is alive, and nothing otherwise.
 //
 //   const OperatorNames names;       // from here on
 //   ... in an allocator: current_operator()  // "aten::mm"
 //
-// An operator that only makes room for another (aten::empty inside of aten::mm) is not told of.
-// Threads: an OperatorNames holds for all of them.
+// Skips an operator that only allocates for another one (aten::empty inside aten::mm).
+// Threads: an OperatorNames works for all threads.
 #pragma once
 
 #include <string>
 
 namespace headroom::libtorch {
 
-// While one lives, current_operator() answers.
+// Enables current_operator() while at least one is alive.
 class OperatorNames {
  public:
   OperatorNames();
@@ -21,8 +21,8 @@ class OperatorNames {
   OperatorNames& operator=(const OperatorNames&) = delete;
 };
 
-// Of any device's, unlike sim::current_operator(). "aten::where.self"; empty: none runs on this
-// thread, or nobody wanted to know when it began.
+// On any device, unlike sim::current_operator(): "aten::where.self". Empty if no operator runs on
+// this thread, or if it began without an OperatorNames.
 [[nodiscard]] std::string current_operator();
 
 }  // namespace headroom::libtorch

@@ -20,7 +20,7 @@ namespace {
 
 using torch::autograd::Engine;
 
-// LibTorch's engine would end in an assertion about streams.
+// Without this check LibTorch's engine fails an assertion about streams.
 void check_accelerator(const torch::autograd::Node& root) {
   if (!at::isPrivateUse1HooksRegistered()) return;
   for (const auto& edge : root.next_edges())
@@ -31,7 +31,7 @@ void check_accelerator(const torch::autograd::Node& root) {
                       "simulate in another process, or by sim::in_child"));
 }
 
-// The same engine once more, with device threads of its own.
+// LibTorch's engine, with its own device threads.
 class OwnEngine final : public Engine {
  public:
   explicit OwnEngine(const OwnEngine* retired) : before(retired) {}
@@ -42,7 +42,7 @@ class OwnEngine final : public Engine {
     check_accelerator(*root);
     std::call_once(threads_, [this] {
       has_run_ = true;
-      // LibTorch starts device threads for the first engine of the process that runs anything.
+      // LibTorch starts device threads only for the first engine of the process that runs.
       initialize_device_threads_pool();
       if (device_ready_queues_.empty()) start_device_threads();
     });
@@ -55,15 +55,15 @@ class OwnEngine final : public Engine {
 
   [[nodiscard]] bool has_run() const { return has_run_; }
 
-  const OwnEngine* const before;  // kept, so that it is not taken for lost
+  const OwnEngine* const before;  // stays reachable, so that leak checkers do not report it
 
  private:
   std::once_flag threads_;
   std::atomic<bool> has_run_ = false;
 };
 
-// Gives an engine that is not ours threads for the devices that it does not know. Which of its
-// queues are whose is by the device's index alone, whatever its type.
+// Gives another engine threads for devices that it does not know. The engine finds a device's queue
+// by the device index alone, whatever the device type.
 class MoreThreads : public Engine {
  public:
   static void of(Engine& engine) {
@@ -87,7 +87,7 @@ class MoreThreads : public Engine {
   }
 };
 
-// Never deleted, as LibTorch's own: their threads may still run when the process ends.
+// Never deleted, like LibTorch's own engine: device threads may still run when the process ends.
 std::atomic<OwnEngine*> current = nullptr;
 
 Engine& instance() {

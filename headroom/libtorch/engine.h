@@ -1,17 +1,17 @@
-// Headroom's autograd engine: LibTorch's, with device threads of its own and with saved-tensor
+// Headroom's autograd engine: LibTorch's engine with its own device threads, and with saved-tensor
 // hooks (saved_tensors.h) that need no Python.
 #pragma once
 
 namespace headroom::libtorch {
 
-// From now on backward passes run on it. LibTorch's engine counts devices once, at its first
-// backward pass, and knows none of those that were registered later; this one begins anew. False:
-// the engine is somebody else's, in a Python process Python's, and stays.
+// Makes later backward passes run on this engine. LibTorch's engine counts devices once, at its
+// first backward pass, and ignores devices registered later; this one counts again. False if
+// another engine is installed (in a Python process, Python's): that one stays.
 bool install_engine();
 
-// The same where devices have been registered just now: an engine that has run already does not
-// know them, and a new one takes its place; somebody else's stays and is given threads for them.
-// Not while a backward pass runs.
+// The same after devices have been registered. An engine that has already run does not know them,
+// so a new one replaces it; an engine that is not Headroom's stays and gets threads for them. Do
+// not call it during a backward pass.
 bool renew_engine();
 
 }  // namespace headroom::libtorch

@@ -18,7 +18,7 @@ using detail::kCarriedKey;
 using Again = std::function<Tensor(const Tensor&, const Tensor&)>;
 using Bias = std::optional<Tensor>;
 
-// What a weight carries, and what weight.t() carries.
+// The backend metadata of a followed weight, and of weight.t().
 struct Carried final : c10::BackendMeta {
   Carried(std::shared_ptr<const Follower> its, bool is_transposed)
       : follower(std::move(its)), transposed(is_transposed) {}
@@ -36,7 +36,7 @@ void attach(const Tensor& to, std::shared_ptr<const Follower> follower, bool tra
   detail::carry(impl, true);
 }
 
-// LibTorch's own operator, then the follower.
+// Runs LibTorch's own operator, then the follower.
 template <typename Plain>
 Tensor followed(Use::Kind kind, const Tensor& input, const Tensor& weight, bool transposed,
                 const Plain& plain, const Again& again) {
@@ -96,7 +96,7 @@ Tensor transpose(const Tensor& weight, std::int64_t one, std::int64_t other) {
   return plain();
 }
 
-// ---- Convolutions, and embeddings ----
+// ---- Convolutions and embeddings ----
 
 template <typename Convolution>
 Tensor convolution(const Tensor& x, const Tensor& weight, const Bias& bias,
@@ -144,7 +144,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, std::int64_t paddi
       look_up);
 }
 
-// All other operators go past the key.
+// All other operators ignore the key.
 void register_kernels() {
   static std::once_flag flag;
   std::call_once(flag, [] {

@@ -28,7 +28,7 @@ void add(Relocation& relocation, const Module& module) {
   for (const auto& [name, tensor] : entries_of(module)) relocation.add(name, tensor);
 }
 
-// ---- What torch::optim remembers ----
+// ---- The state of torch::optim's optimizers ----
 
 template <typename State>
 Entries of_adam(const State& state) {
@@ -48,7 +48,7 @@ Entries of_lbfgs(const torch::optim::LBFGSParamState& state) {
   return all;
 }
 
-// Nothing: it is of another class.
+// Nothing for a state of another class.
 std::optional<Entries> entries_of(const torch::optim::OptimizerParamState& state) {
   using namespace torch::optim;
   if (const auto* adamw = dynamic_cast<const AdamWParamState*>(&state)) return of_adam(*adamw);
@@ -105,7 +105,8 @@ void check_ties(const Entries& from, const Entries& to) {
   }
 }
 
-// The copy has each tensor in a storage of its own; where the original shares one, it shall, too.
+// clone() gives each tensor its own storage; tensors that share one in the original must share one
+// in the copy.
 void share_storages(const Entries& from, const Entries& to, c10::Device device) {
   std::unordered_map<const c10::StorageImpl*, std::vector<std::size_t>> sharing;
   for (std::size_t i = 0; i < from.size(); ++i)

@@ -1,28 +1,27 @@
-// Moving and cloning whole modules between cpu, sim, cuda and meta, with one function for all.
+// Moves and clones whole modules between cpu, sim, cuda and meta, with one function for all.
 //
-// LibTorch's own `net->to(device)` works as well, from and to simulated cards from the first
-// simulate() on (set_data.h). It moves tensor after tensor: on a card that gets full some have
-// moved, tensors that share storage without being one part, as on CUDA, and the state of an
-// optimizer stays. LibTorch's clone() fails when the original is on a simulated card.
+// LibTorch's own `net->to(device)` works too, and for simulated cards from the first simulate() on
+// (set_data.h). But it moves one tensor at a time: if the device gets full, part of the module has
+// moved. It separates tensors that share storage, also on CUDA, and leaves the optimizer's state
+// behind. LibTorch's clone() fails for a module on a simulated card.
 //
-//   move(*net, box.device(0));                  // net and its optimizer stay the objects they were
+//   move(*net, box.device(0));                  // net and its optimizer stay the same objects
 //   auto twin = clone(*net, box.device(1));     // std::shared_ptr<Net>
 //
-// A move changes the tensors in place: the registered parameter and the module's member are one
-// tensor, and both see it, as do optimizers and whoever else holds one. Tied weights stay one
-// tensor, tensors that share storage go on sharing it, gradients come along, requires_grad, hooks,
-// strides and types stay. Either all of it moves or, when something throws (the new device is
-// full), nothing.
+// A move changes the tensors in place: a registered parameter and the module's member are one
+// tensor, so optimizers and all other holders see the change. Tied weights stay one tensor, tensors
+// that share storage still share it, gradients move too, and requires_grad, hooks, strides and
+// types stay. If the move throws (the new device is full), no tensor has moved.
 //
-// What is not moved: tensors that are neither parameter nor buffer, and views of a parameter
-// outside of the module, which keep the old memory. A graph built before a move cannot be run
-// backward after it: autograd says that a variable was modified. The state an optimizer has by then
-// is moved by naming the optimizer, too; one that has not stepped yet needs nothing.
+// A move skips tensors that are neither parameter nor buffer, and views of a parameter outside the
+// module; those keep the old memory. A graph built before a move cannot run backward after it:
+// autograd reports that a variable was modified. To move an optimizer's state, pass the optimizer
+// too; before its first step it has none.
 //
 // Throws UsageError for tensors that cannot be moved in place: sparse, quantised or nested ones,
-// and those that are themselves the result of a computation that autograd remembers.
+// and results of a computation that autograd has recorded.
 //
-// Threads: while a module moves, nothing else may use it.
+// Threads: no other thread may use the module during a move.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,12 +41,12 @@ class Optimizer;
 namespace headroom::libtorch {
 
 void move(torch::nn::Module& module, c10::Device device);
-// What torch::optim's classes remember of each parameter. UsageError: it is another class.
+// Moves the state of an optimizer of torch::optim. Throws UsageError for other classes.
 void move(torch::optim::Optimizer& optimizer, c10::Device device);
-// Both, or neither.
+// Moves both or neither.
 void move(torch::nn::Module& module, torch::optim::Optimizer& optimizer, c10::Device device);
 
-// The tensors that an optimizer of torch::optim remembers by now; of another class: none.
+// The state tensors of an optimizer of torch::optim so far; none for other classes.
 [[nodiscard]] std::vector<at::Tensor> states_of(const torch::optim::Optimizer& optimizer);
 
 namespace detail {
@@ -56,14 +55,14 @@ using Tie = std::function<void(torch::nn::Module&)>;
                                                               c10::Device device, const Tie& tie);
 }  // namespace detail
 
-// A module of the same class with the same values, made on `device` at once. It goes through the
-// class's own clone(), so through reset(): what reset() does not make is not there, and random
-// numbers are drawn by its initialisation. Gradients are not copied.
+// A module of the same class with the same values, made directly on `device`. It uses the class's
+// own clone(), and therefore reset(): the copy has only the parts that reset() makes, and its
+// initialisation draws random numbers. Gradients are not copied.
 //
-// LibTorch's clone() unties weights that belong to two modules. A class that has such weights gives
-// it a function tie_weights(), which makes them one again, members and registered ones; it is
-// called on the copy. Where tensors are one in the original and two in the copy all the same, this
-// throws UsageError.
+// LibTorch's clone() unties weights that belong to two modules. A class with such weights needs a
+// function tie_weights(), called on the copy, that ties them again, both members and registered
+// parameters. If tensors that are one in the original are still two in the copy, this throws
+// UsageError.
 template <typename Module>
 [[nodiscard]] std::shared_ptr<Module> clone(const Module& module, c10::Device device) {
   detail::Tie tie;

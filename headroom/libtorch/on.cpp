@@ -12,22 +12,22 @@
 namespace headroom::libtorch {
 namespace {
 
-// The key of LibTorch's own test mode, above autograd: nothing else uses it, and it sees every
+// The key of LibTorch's own test mode, above autograd: no other code uses it, and it sees every
 // operator of the threads that include it.
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 thread_local c10::Device target(c10::DeviceType::CPU);
 thread_local std::optional<c10::ScalarType> target_floats;
 
-// Without a device, an operator that is given a tensor means the place of that tensor; one that is
-// given none means the default, which is what this mode is about.
+// An operator without a device argument uses the device of its tensor arguments; without tensors it
+// uses the default device, which this mode replaces.
 bool has_tensor(const torch::jit::Stack& stack, std::size_t arguments) {
   return std::any_of(
       stack.end() - static_cast<std::ptrdiff_t>(arguments), stack.end(),
       [](const c10::IValue& value) { return value.isTensor() || value.isTensorList(); });
 }
 
-// Factories whose type is the default one where none is named. `full` and others take theirs from
-// the value they are given.
+// Factories that use the default dtype if none is given. `full` and others take it from their
+// value.
 bool makes_default_floats(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
                           std::size_t arguments) {
   static constexpr std::array<std::string_view, 6> kFactories{"aten::empty", "aten::empty_strided",

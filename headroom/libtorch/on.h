@@ -1,17 +1,17 @@
-// Building a module where it shall live: whatever the function makes without naming a device, or on
-// the CPU, is made on `device` at once, without a copy on the host.
+// Constructs a module directly on its device: tensors that the function makes without a device, or
+// on the CPU, are made on `device` at once, without a copy on the host.
 //
 //   auto net = on(box.device(0), [] { return std::make_shared<Net>(); });
 //
-// With a type, weights are made in it without passing through float, as under Python's
+// With a type, weights are made in it without passing through float, like under Python's
 // torch.set_default_dtype:
 //
 //   auto net = on(box.device(0), at::kBFloat16, [] { return std::make_shared<Net>(); });
 //
-// Works for sim, cuda, cpu and meta. Holds for this thread, until the function returns; scopes
-// nest. What is made like another tensor (`empty_like`, `x.to(torch::kHalf)`) stays where that one
-// is. A copy to the CPU that is asked for inside, `x.cpu()`, stays on `device` too:
-// torch::tensor({...}) fills on the CPU and copies, and cannot be told from it.
+// Works for sim, cuda, cpu and meta. Holds for this thread until the function returns; scopes nest.
+// A tensor made like another one (`empty_like`, `x.to(torch::kHalf)`) stays on that one's device. A
+// copy to the CPU inside the function, `x.cpu()`, stays on `device` too: torch::tensor({...}) fills
+// on the CPU and copies, and the two look the same.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -26,8 +26,8 @@ namespace headroom::libtorch {
 // The same for a block of code.
 class OnDeviceScope {
  public:
-  // `floats`: the type of what is made without naming one, where that would be the default type
-  // (empty, zeros, ones, full of a real number, rand, randn).
+  // `floats` is the type of tensors made without one, where the default type would apply (empty,
+  // zeros, ones, full of a real number, rand, randn).
   explicit OnDeviceScope(c10::Device device, std::optional<c10::ScalarType> floats = {});
   ~OnDeviceScope();
   OnDeviceScope(const OnDeviceScope&) = delete;

@@ -1,6 +1,6 @@
-// What Headroom throws out of LibTorch's own operators. A program on LibTorch catches c10::Error
-// there, so these are; and each is an OperatorRefusal, by which they can be told from LibTorch's
-// own.
+// Exceptions that Headroom throws from LibTorch's own operators. Programs catch c10::Error there,
+// so these derive from it; each is also an OperatorRefusal, which tells them from LibTorch's own
+// errors.
 //
 //   try {
 //     y = x.nonzero();
@@ -8,8 +8,8 @@
 //   } catch (const c10::Error& error) {                    // LibTorch's
 //   }
 //
-// Headroom's own functions throw what base/error.h has. An out-of-memory of a card is LibTorch's
-// c10::OutOfMemoryError, wherever it is met.
+// Headroom's own functions throw the errors of base/error.h. A card that is out of memory always
+// throws LibTorch's c10::OutOfMemoryError.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -24,14 +24,15 @@ class OperatorRefusal {
   [[nodiscard]] virtual const char* what() const noexcept = 0;
 };
 
-// An operator that is not simulated, or not on a card without data.
+// The operator is not simulated, or not on a card without data.
 class NotSimulatedError final : public c10::NotImplementedError, public OperatorRefusal {
  public:
   explicit NotSimulatedError(const std::string& text) : c10::NotImplementedError(text, nullptr) {}
   [[nodiscard]] const char* what() const noexcept override { return what_without_backtrace(); }
 };
 
-// A card that is not there, a tensor of a simulation that has ended, values that were never made.
+// A card that does not exist, a tensor of a simulation that has ended, values that were never
+// computed.
 class DeviceError final : public c10::Error, public OperatorRefusal {
  public:
   explicit DeviceError(const std::string& text) : c10::Error(text, nullptr) {}

@@ -15,10 +15,10 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
  public:
   explicit Hooks(const Pack& pack) : pack_(&pack) {}
 
-  // Called at once, while the scope stands.
+  // LibTorch calls this at once, while the scope is alive.
   void call_pack_hook(const at::Tensor& tensor) override {
     const Pack& pack = *std::exchange(pack_, nullptr);
-    // With its history it would keep alive the node that saves it: a circle.
+    // A tensor with its graph would keep alive the node that saves it: a reference cycle.
     unpack_ = pack(tensor.requires_grad() ? tensor.detach() : tensor);
   }
   at::Tensor call_unpack_hook() override { return unpack_(); }
@@ -31,7 +31,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 }  // namespace
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> detail::saved_variable_hooks() {
-  // An empty one: what is in its scope is saved plainly.
+  // An empty Pack disables the hooks in its scope.
   if (innermost == nullptr || !*innermost) return nullptr;
   return std::make_unique<Hooks>(*innermost);
 }

@@ -1,5 +1,5 @@
-// What autograd keeps of a forward pass for the backward pass, in other hands: every tensor saved
-// in the scope goes through `pack`, and what that returns is asked for the tensor when it is
+// Saved-tensor hooks choose where autograd keeps tensors for the backward pass: every tensor saved
+// in the scope goes through `pack`, and the function that `pack` returns gives it back when it is
 // needed.
 //
 //   {
@@ -10,14 +10,14 @@
 //   }
 //   loss.backward();
 //
-// As torch.autograd.graph.saved_tensors_hooks of Python: the tensor given to `pack` is detached,
-// `pack` runs without recording a graph, weights that are leaves pass through it, too. Holds for
-// this thread; the innermost scope counts. `unpack` runs on the thread of the backward pass, once
-// for each use.
+// Like Python's torch.autograd.graph.saved_tensors_hooks: the tensor passed to `pack` is detached,
+// `pack` runs without recording a graph, and leaf weights pass through it too. Holds for this
+// thread; the innermost scope applies. `unpack` runs on the thread of the backward pass, once for
+// each use.
 //
-// It works through Headroom's own autograd engine, which takes LibTorch's place at the first scope
-// of the process. In a Python process the engine belongs to Python: UnavailableError, use Python's
-// hooks there.
+// The hooks need Headroom's own autograd engine, which replaces LibTorch's at the first scope of
+// the process. In a Python process the engine is Python's: the constructor throws UnavailableError;
+// use Python's hooks there.
 #pragma once
 
 #include <ATen/core/Tensor.h>

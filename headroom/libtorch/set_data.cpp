@@ -25,7 +25,7 @@ bool reaches_or_leaves_a_card(const TensorBase& tensor, const TensorBase& data) 
          is_plain(data) && tensor.is_leaf();
 }
 
-// LibTorch's own, but for one function.
+// LibTorch's hooks with set_data replaced.
 class Hooks final : public VariableHooksInterface {
  public:
   explicit Hooks(const VariableHooksInterface& own) : own_(own) {}
@@ -88,7 +88,7 @@ class Hooks final : public VariableHooksInterface {
 
 void install_set_data() {
   static std::once_flag flag;
-  // Never deleted: tensors ask it until the process ends.
+  // Never deleted: tensors use it until the process ends.
   std::call_once(flag,
                  [] { at::impl::SetVariableHooks(new Hooks(*at::impl::GetVariableHooks())); });
 }

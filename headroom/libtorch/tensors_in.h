@@ -1,5 +1,5 @@
-// The tensors in one of an operator's arguments or results: itself, or those of a list. For .cpp
-// files: it brings ATen's ivalue.h along.
+// The tensors in an operator's argument or result: the value itself, or the elements of a list. For
+// .cpp files: it includes ATen's ivalue.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace headroom::libtorch {
 
-// Calls `visit` for every tensor in a value; what it returns takes the tensor's place.
+// Calls `visit` for every tensor in a value and replaces the tensor by its result.
 template <typename Visit>
 void replace_tensors(c10::IValue& value, const Visit& visit) {
   if (value.isTensor()) {

@@ -51,7 +51,7 @@ c10::DeviceIndex small(int index) {
   return static_cast<c10::DeviceIndex>(index);
 }
 
-// What to do about a device that is not there; "": nothing helps.
+// Advice for a device that does not exist; "" when nothing helps.
 std::string advice(c10::Device device, int count) {
   if (count > 0) return "an index from 0 to " + std::to_string(count - 1);
   return device.is_privateuseone() ? "simulate(), and keep what it returns" : "";

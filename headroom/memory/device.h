@@ -1,7 +1,7 @@
-// What memory/ asks of a kind of device, behind one interface for cuda, sim and cpu.
+// The interface through which memory/ reads a device, the same for cuda, sim and cpu.
 //
-// cuda and sim give most of it through c10::DeviceAllocator; a simulated card's room registers the
-// rest, because it lies below this one. The CPU counts while a CountCpuMemory lives.
+// cuda and sim implement most of it through c10::DeviceAllocator. sim/ registers its own part,
+// because memory/ may not include it. The CPU counts while a CountCpuMemory lives.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -30,23 +30,24 @@ class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
 
-  // Devices whose memory can be asked for; looking makes no context on any.
+  // Number of devices whose memory can be queried; creates no context on any of them.
   [[nodiscard]] virtual int count() = 0;
-  // Another number when the device of this index is another than before, whose figures began anew.
+  // Changes when another device takes this index and its figures start anew.
   [[nodiscard]] virtual std::uint64_t life(int /*index*/) { return 0; }
   [[nodiscard]] virtual DeviceStats statistics(int index) = 0;
   virtual void reset_peaks(int index) = 0;
-  // Nothing: asking would make a context on a card that has none.
+  // Empty if the card has no context, because asking would create one.
   [[nodiscard]] virtual std::optional<FreeAndTotal> free_and_total(int index) = 0;
-  // Of all devices of the kind.
+  // Empties the caches of all devices of the kind.
   virtual void empty_cache() = 0;
   virtual void synchronize(int index) = 0;
   [[nodiscard]] virtual std::vector<allocator::SegmentInfo> snapshot(int index) = 0;
-  // Until null is given.
+  // Records into this recorder until called with null.
   virtual void record(int index, trace::Recorder* recorder) = 0;
 };
 
-// Cards of a kind that c10::DeviceAllocator serves: what it does not tell.
+// Cards of a kind that c10::DeviceAllocator serves. A subclass adds what that does not offer:
+// count, snapshot and recording.
 class AcceleratorMemory : public DeviceMemory {
  public:
   explicit AcceleratorMemory(c10::DeviceType type) : type_(type) {}
@@ -61,13 +62,14 @@ class AcceleratorMemory : public DeviceMemory {
   c10::DeviceType type_;
 };
 
-// For good. The memory of a device type of ours; called once, before it has devices.
+// Registers the memory of a device type of ours, permanently. Call it once, before the type has
+// devices.
 void register_device_memory(c10::DeviceType type, DeviceMemory& memory);
 
-// Throws UsageError for a kind of device that nobody counts, or an index that it does not have.
+// Throws UsageError for a kind of device whose memory is not counted, or an index out of range.
 [[nodiscard]] DeviceMemory& memory_of(c10::Device device);
 
-// With its index: `cuda` may stand for the current card.
+// The device with an index: plain `cuda` means the current card.
 [[nodiscard]] c10::Device concrete(c10::Device device);
 
 // Every card (not the CPU) of every kind that this process has now.

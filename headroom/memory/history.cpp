@@ -16,7 +16,7 @@ std::map<std::string, trace::Recorder*> recorders;  // by the device's name
 
 History::History(c10::Device device, trace::Recorder& recorder) : device_(concrete(device)) {
   DeviceMemory& memory = memory_of(device_);
-  (void)memory.statistics(device_.index());  // of the CPU, only while it is counted
+  (void)memory.statistics(device_.index());  // throws for a CPU that is not counted
   const std::lock_guard lock(mutex);
   if (!recorders.emplace(device_.str(), &recorder).second)
     throw UsageError(expectation("record_history", "a device that nobody records",
@@ -30,7 +30,7 @@ History::History(c10::Device device, trace::Recorder& recorder) : device_(concre
   }
 }
 
-// A simulated card may be gone by now.
+// A simulated card may no longer exist.
 History::~History() {
   const std::lock_guard lock(mutex);
   recorders.erase(device_.str());

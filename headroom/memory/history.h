@@ -1,6 +1,6 @@
-// Everything that happens to a device's memory, into a recorder, the same for cuda, sim and cpu:
-// allocations and frees, what the allocator takes from the card and gives back, refusals; each with
-// the operator that ran, and with module, step and phase as the recorder's scopes say.
+// Records what happens to a device's memory, the same for cuda, sim and cpu: allocations and frees,
+// segments that the allocator takes from the card and gives back, and refused requests. Each event
+// carries the operator that ran, and module, step and phase from the recorder's scopes.
 //
 //   trace::Recorder recorder;
 //   {
@@ -9,7 +9,7 @@
 //   }
 //   trace::export_snapshot("memory.pickle", *trace::read_memory(recorder));
 //
-// On cuda and cpu the operator's name costs some 50 ns an operator while a history is recorded.
+// On cuda and cpu, naming the operators costs about 50 ns each while a history is recorded.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,8 +18,8 @@
 
 namespace headroom::memory {
 
-// While it lives, the device is recorded; the recorder must live that long. One at a time a device.
-// On cuda it ends while no other thread allocates there.
+// Records the device while it lives; the recorder must outlive it. A device has one History at a
+// time. On cuda, destroy it while no other thread allocates on the card.
 class History {
  public:
   History(c10::Device device, trace::Recorder& recorder);
@@ -31,12 +31,13 @@ class History {
   c10::Device device_;
 };
 
-// Throws UsageError: there is no such device, nobody counts the CPU, or it is being recorded.
+// Throws UsageError if the device does not exist, is already recorded, or is a CPU that is not
+// counted.
 [[nodiscard]] inline History record_history(c10::Device device, trace::Recorder& recorder) {
   return History(device, recorder);
 }
 
-// Who records this device now; null: nobody.
+// The recorder that records this device now; null if none does.
 [[nodiscard]] trace::Recorder* recorder_of(c10::Device device);
 
 }  // namespace headroom::memory

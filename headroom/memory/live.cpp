@@ -16,7 +16,7 @@ struct Birth {
 };
 using Births = std::unordered_map<std::uint64_t, Birth>;
 
-// Of what the history saw allocated and not freed.
+// The allocations that the history saw and that were not freed since, by address.
 Births births_in(trace::Reader& history, std::uint16_t device) {
   Births births;
   trace::Name mark = 0;

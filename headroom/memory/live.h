@@ -1,9 +1,11 @@
-// What is alive on a device: every piece of memory that a tensor has now, biggest first, and, where
-// a history was recorded, since which module, operator, step and mark.
+// Lists what is alive on a device: every block that a tensor holds now, largest first. Where a
+// history was recorded, each names the module, operator, step and mark of its allocation.
 //
 //   for (const LiveAllocation& one : live_allocations(device)) say(to_string(one));
 //
-// That is how lingering tensors are found: after what should have freed everything, mark by mark.
+// To find lingering tensors, call it after the point where everything should be freed; the marks
+// tell when each was allocated.
+//
 // Threads: call it while nothing else allocates on the device.
 #pragma once
 
@@ -20,20 +22,20 @@ namespace headroom::memory {
 struct LiveAllocation {
   c10::Device device{c10::DeviceType::CPU};
   std::uint64_t address = 0;
-  Bytes bytes;      // what it takes
-  Bytes requested;  // what was asked for
-  // The rest as the history has it; empty without one, or where it began later.
+  Bytes bytes;      // size of its block
+  Bytes requested;  // before rounding
+  // From the history; empty without one, or if it began after the allocation.
   bool is_recorded = false;
   std::string module, operation;
-  std::string mark;  // the last before it was allocated
+  std::string mark;  // the last one before the allocation
   std::uint32_t step = 0;
   trace::Phase phase = trace::Phase::unknown;
   trace::Category category = trace::Category::unknown;
-  std::int64_t since_ns = 0;  // when it was allocated, in nanoseconds since 1970
+  std::int64_t since_ns = 0;  // time of the allocation, in nanoseconds since 1970
 };
 
-// Of the CPU only what a CountCpuMemory has counted. Throws UsageError for a device that is not
-// there.
+// On the CPU, lists only what a CountCpuMemory has counted. Throws UsageError for a device that
+// does not exist, or a CPU that is not counted.
 [[nodiscard]] std::vector<LiveAllocation> live_allocations(c10::Device device);
 
 // "sim:0 64.0 MiB since module h.0.mlp, aten::mm, step 3, forward, after 'epoch 2'"

@@ -25,7 +25,7 @@ GpuMemoryScope::GpuMemoryScope(c10::Device device) : GpuMemoryScope("", device, 
 GpuMemoryScope::GpuMemoryScope(std::string name, c10::Device device, Sink sink)
     : state_(std::make_unique<State>(std::move(name), device, std::move(sink))) {}
 
-// A report is no reason to end the program: where the device is gone by now, there is none.
+// A report must not end the program: if the device no longer exists, the sink gets none.
 GpuMemoryScope::~GpuMemoryScope() {
   if (!state_->sink) return;
   try {

@@ -1,14 +1,14 @@
-// What a block of code did to a device's memory.
+// Measures what a block of code does to a device's memory.
 //
 //   GpuMemoryScope forward(device);
 //   ...
 //   const GpuMemoryUse use = forward.use();
 //   say("forward took " + to_string(use.peak_rise) + ", kept " + to_string(use.kept));
 //
-// Scopes may nest and overlap, on one thread or several, also with reset_peak_memory_stats()
-// inside: each has the peak since it began, and the figures of get_gpu_memory_stats() stay what
-// they would be without. Only LibTorch's own figure, c10::DeviceAllocator's, restarts at a scope's
-// beginning. A device knows no threads: what others allocate on it meanwhile counts, too.
+// Scopes may nest and overlap, on one thread or several, even with reset_peak_memory_stats()
+// inside: each reports the peak since it began, and the figures of get_gpu_memory_stats() do not
+// change. Only LibTorch's own peak, that of c10::DeviceAllocator, restarts when a scope begins. A
+// device does not tell threads apart: what other threads allocate on it meanwhile counts too.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -22,12 +22,12 @@ namespace headroom::memory {
 
 struct GpuMemoryUse {
   c10::Device device{c10::DeviceType::CPU};
-  Bytes allocated;      // in all, freed again or not
-  Bytes freed;          // in all
-  Bytes kept;           // more at the end than at the beginning; negative: less
-  Bytes peak;           // the most that was allocated at one time, what was there before included
-  Bytes peak_rise;      // of it, above the beginning
-  Bytes reserved_kept;  // of the card
+  Bytes allocated;      // in total, including memory freed again
+  Bytes freed;          // in total
+  Bytes kept;           // allocated at the end minus at the beginning; may be negative
+  Bytes peak;           // most allocated at one time, including earlier allocations
+  Bytes peak_rise;      // peak minus allocated at the beginning
+  Bytes reserved_kept;  // reserved at the end minus at the beginning
   Bytes peak_reserved;
 };
 
@@ -37,7 +37,7 @@ struct GpuMemoryUse {
 class GpuMemoryScope {
  public:
   explicit GpuMemoryScope(c10::Device device);
-  // The line of to_string() goes to the sink at the end.
+  // The destructor sends the line of to_string() to the sink.
   GpuMemoryScope(std::string name, c10::Device device, Sink sink);
   ~GpuMemoryScope();
   GpuMemoryScope(const GpuMemoryScope&) = delete;

@@ -36,7 +36,7 @@ GpuMemoryStats get_gpu_memory_stats(c10::Device device) {
 
 void reset_peak_memory_stats(c10::Device device) {
   device = concrete(device);
-  (void)memory_of(device).statistics(device.index());  // of a device that is there
+  (void)memory_of(device).statistics(device.index());  // throws for a CPU that is not counted
   detail::reset_overall_peaks(device);
 }
 

@@ -18,7 +18,7 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
   return left ? text + blanks : blanks + text;
 }
 
-// The first column to the left, the figures to the right.
+// Aligns the first column left and the figures right.
 std::string table(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows[0].size());
   for (const Row& row : rows)

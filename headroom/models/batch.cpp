@@ -26,8 +26,8 @@ std::int64_t image_side(const ModelConfig& config, const BatchSizes& sizes) {
   return config.has("image_size") ? config.at_least_1("image_size") : 224;
 }
 
-// The shapes of a batch for a task; `whole` and `real` make the tensors: numbers below a bound, and
-// any numbers.
+// Makes a batch with the shapes of the model's task. `whole` makes tensors of integers below a
+// bound, `real` tensors of real numbers.
 template <typename Whole, typename Real>
 Batch batch_of(const Model& model, const BatchSizes& sizes, const Whole& whole, const Real& real) {
   const ModelConfig& config = model.config();
@@ -85,7 +85,7 @@ Tensor counted_labels(const Model& model, const Batch& batch) {
   const Tensor& labels = batch.labels;
   if (!at::isIntegralType(labels.scalar_type(), false))
     return at::full({}, labels.numel(), labels.options().dtype(at::kLong));
-  const bool of_next = model.task() == Task::causal_lm;  // the first of a row is no position's next
+  const bool of_next = model.task() == Task::causal_lm;  // no position predicts a row's first token
   return ((of_next ? labels.slice(1, 1) : labels) != -100).sum();
 }
 

@@ -20,22 +20,22 @@ namespace {
 using at::Tensor;
 using formula::ModelConfig;
 
-// A distribution around zero, or one number.
+// A distribution around zero, or a constant.
 struct Value {
   enum class Kind { constant, normal, truncated, uniform, sines };
   Kind kind = Kind::constant;
-  double size = 0;  // the number; the spread; the bound of the uniform one
+  double size = 0;  // the constant, the standard deviation, or the bound of the uniform one
 };
 
 Value normal(double spread) {
   return {Value::Kind::normal, spread};
 }
 
-// A parameter and where it is.
+// A parameter and its location in the model.
 struct Place {
   const ModelConfig& config;
   const torch::nn::Module& module;
-  std::string path;  // of the module; its last name is what families know it by
+  std::string path;  // of the module; families know it by its last name
   std::string name;  // within the module
   Tensor tensor;
 
@@ -58,7 +58,7 @@ bool is_product(const Place& place) {
   return place.is_of<nn::Linear>() || place.is_of<nn::Conv1D>() || place.is_of<nn::Conv2d>();
 }
 
-// What most families do.
+// The rule of most families.
 Value usual(const Place& place) {
   if (place.name == "bias") return {};
   const bool drawn = is_product(place) || place.is_of<nn::Embedding>();
@@ -71,18 +71,18 @@ Value usual(const Place& place) {
                                   place.path + "." + place.name));
 }
 
-// ---- What families do otherwise; nothing: the usual ----
+// ---- Exceptions of single families; empty: the usual rule ----
 
 using Special = std::optional<Value> (*)(const Place& place);
 
-// Products that end a residual branch are smaller the more of them there are.
+// Layers that end a residual branch get a smaller spread, the more layers the model has.
 std::optional<Value> gpt2(const Place& place) {
   if (place.name != "weight" || place.leaf() != "c_proj") return {};
   return normal(place.spread() /
                 std::sqrt(2.0 * static_cast<double>(place.config.count("n_layer"))));
 }
 
-// Their norms scale by one more than the weight.
+// Gemma's norms scale by 1 + weight, so their weights start at zero.
 std::optional<Value> gemma(const Place& place) {
   if (place.name == "bias" || is_product(place) || place.is_of<nn::Embedding>()) return {};
   return Value{};
@@ -115,8 +115,7 @@ std::optional<Value> deit(const Place& place) {
   return vit(place);
 }
 
-// Kaiming's: of convolutions by what they give, and of the head, as PyTorch's own Linear has it, by
-// what it takes.
+// Kaiming initialisation: convolutions by fan-out; the head by fan-in, like PyTorch's own Linear.
 std::optional<Value> resnet(const Place& place) {
   if (place.is_of<nn::Conv2d>()) {
     const Tensor& weight = place.tensor;
@@ -150,7 +149,7 @@ Value value_of(const Place& place) {
   return usual(place);
 }
 
-// ---- Giving values ----
+// ---- Writing values ----
 
 // nn.init.trunc_normal_ within [-2, 2], in float as transformers calls it.
 Tensor truncated(const Tensor& like, double spread) {
@@ -161,8 +160,8 @@ Tensor truncated(const Tensor& like, double spread) {
   return numbers.mul_(spread * std::sqrt(2.0)).clamp_(-2, 2);
 }
 
-// DistilBERT's: columns in turn sines and cosines, ever slower. Made here and copied: whatever a
-// factory of LibTorch makes inside libtorch::on lies on the device.
+// DistilBERT's: columns alternate sines and cosines of falling frequency. Computed here and copied,
+// because inside libtorch::on every factory of LibTorch allocates on the device.
 void fill_with_sines(const Tensor& to) {
   const auto rows = static_cast<std::size_t>(to.size(0)),
              width = static_cast<std::size_t>(to.size(1));
@@ -217,7 +216,7 @@ void initialise_own(const ModelConfig& config, torch::nn::Module& module, const 
 void initialise_below(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
                       const Wanted& wanted) {
   for (const auto& below : module.named_children()) {
-    // Adapters begin as nn/lora.h has them.
+    // nn/lora.h sets the first values of adapters.
     if (below.key() == "lora_A" || below.key() == "lora_B") continue;
     initialise_below(config, *below.value(), detail::joined(path, below.key()), wanted);
   }

@@ -1,14 +1,14 @@
-// The values of a model that is trained from nothing: each parameter's distribution is the one that
-// transformers' `_init_weights` (4.57.6) gives to a new model of the same config - normal with
-// `initializer_range`, zeros for biases, ones for norms, and what single types do otherwise.
+// The initial values of a model that is trained from scratch. Each parameter gets the distribution
+// that transformers' `_init_weights` (4.57.6) gives to a new model of the same config: normal with
+// `initializer_range`, zeros for biases, ones for norms, with exceptions for some model types.
 //
 //   const auto model = libtorch::on(device, [&] { return models::build(config); });
 //   device.generator().set_current_seed(1);
 //   models::initialise(*model);
 //
-// Numbers come from the default generator of the device that the weights lie on; they are not
-// transformers' for the same seed, because Python draws some weights twice. Written in place: tied
-// weights stay tied, and an optimizer that has the parameters already sees the new values.
+// Numbers come from the default generator of the weights' device. They are not transformers' for
+// the same seed, because Python draws some weights twice. Values are written in place: tied weights
+// stay tied, and an optimizer that already has the parameters sees the new values.
 #pragma once
 
 #include <string>
@@ -18,12 +18,12 @@
 
 namespace headroom::models {
 
-// All parameters, and what batch norms have counted so far. What the config fixes (positions,
-// rotary frequencies) has been right since the model was built. Throws InputError for a spread
-// below zero.
+// Initialises all parameters, and resets the running statistics of batch norms. Values that the
+// config determines (positions, rotary frequencies) are right since the model was built. Throws
+// InputError for a negative spread.
 void initialise(Model& model);
 
-// Only these, by their names on the hub: the new head of a trained model.
+// Initialises only these, by their names on the hub: for example the new head of a trained model.
 void initialise(Model& model, const std::vector<std::string>& names);
 
 }  // namespace headroom::models

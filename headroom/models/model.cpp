@@ -32,7 +32,7 @@ const std::map<std::string, Family>& families() {
   return all;
 }
 
-// How the names of transformers' classes end.
+// The endings of transformers' class names.
 struct Ending {
   const char* architecture;
   Task task;

@@ -1,6 +1,6 @@
-// Models as they are published: built from a config.json of the Hugging Face hub, operation for
-// operation in the order in which transformers' own PyTorch code (4.57.6) runs, because temporaries
-// and saved tensors decide how much memory a step takes. Parameters have the hub's names.
+// Published models, built from a config.json of the Hugging Face hub and run operation for
+// operation in the order of transformers' own PyTorch code (4.57.6), because temporaries and saved
+// tensors decide how much memory a step takes. Parameters have the hub's names.
 //
 //   const auto config = formula::read_config("gpt2/config.json");
 //   const auto model = libtorch::on(device, [&] { return models::build(config); });
@@ -8,9 +8,8 @@
 //   const Batch batch = models::empty_batch(*model, {.rows = 4, .length = 1024}, device);
 //   model->run(batch).loss.backward();
 //
-// Built under libtorch::on(device), weights lie on that device from the start and have no values;
-// `initialise` gives them those of a model that is trained from nothing, a checkpoint
-// (models/safetensors.h) those of a trained one.
+// Under libtorch::on(device), weights are created on that device without values. `initialise` gives
+// them the values of a new model, a checkpoint (models/safetensors.h) those of a trained one.
 //
 // Threads: one model, one thread at a time.
 #pragma once
@@ -38,37 +37,37 @@ namespace headroom::models {
 using formula::Attention;
 using formula::Task;
 
-// Which layers keep their input alone and run forward again in the backward pass, and how.
+// Checkpointed layers keep only their input, and run forward again in the backward pass.
 struct Checkpointing {
   nn::Recompute how = nn::Recompute::none;
-  int every = 1;  // each layer; 2: every second one
+  int every = 1;  // 1: every layer; 2: every second one
 };
 
 struct Settings {
-  std::optional<Task> task = {};  // nothing: what the config's `architectures` says
+  std::optional<Task> task = {};  // empty: the task of the config's `architectures`
   Attention attention = Attention::sdpa;
   Checkpointing checkpointing = {};
-  bool use_cache = false;  // keep keys and values, as transformers does if not told otherwise
-  // Tokens at a time of head and loss (nn/chunked_loss.h): then there is a loss and no logits. 0:
-  // all at once, as transformers.
+  bool use_cache = false;  // keep keys and values, as transformers does by default
+  // Tokens per chunk of head and loss (nn/chunked_loss.h); there is then a loss and no logits. 0:
+  // all at once, as in transformers.
   std::int64_t loss_chunk = 0;
 };
 
 struct Batch {
   at::Tensor tokens;  // [batch, length]
-  at::Tensor mask;    // [batch, length]: 1 where there is a token; undefined: none is given
-  // transformers asks the mask for padding. Without data there is no answer; this is it.
+  at::Tensor mask;    // [batch, length]: 1 where there is a token; undefined: no mask
+  // transformers searches the mask for padding. A mask without data cannot answer; this does.
   bool mask_is_all_ones = false;
   at::Tensor pixels;   // [batch, channels, height, width]
   at::Tensor labels;   // undefined: no loss
-  at::Tensor targets;  // [batch, length], a decoder's tokens; undefined: it makes them of labels
+  at::Tensor targets;  // [batch, length], a decoder's tokens; undefined: made from labels
 };
 
 struct Output {
   at::Tensor loss;    // undefined without labels
-  at::Tensor logits;  // undefined if the loss was taken in chunks
-  std::vector<std::pair<at::Tensor, at::Tensor>> cache;  // keys and values, if they are kept
-  // What else transformers' outputs hold: an encoder's last states, routers' logits.
+  at::Tensor logits;  // undefined if the loss was computed in chunks
+  std::vector<std::pair<at::Tensor, at::Tensor>> cache;  // keys and values, if kept
+  // Further tensors that transformers' outputs hold: an encoder's last states, routers' logits.
   std::vector<at::Tensor> more;
 };
 
@@ -78,7 +77,7 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Forward, and the loss with transformers' own function for the task.
+  // Runs forward, and computes the loss with transformers' own function for the task.
   [[nodiscard]] virtual Output run(const Batch& batch) = 0;
 
   // All parameters and buffers, under the hub's names.
@@ -99,13 +98,13 @@ class Model {
   Settings settings_;
 };
 
-// Throws InputError naming key and value where a config cannot be right, and UsageError for a task
-// that this model has no head for (those it has are named), or whose loss has no tokens to chunk,
-// and for settings that make no sense.
+// Throws InputError naming key and value if a config cannot be right. Throws UsageError for a task
+// that this model has no head for (the message names those it has), for a chunked loss if the
+// task's loss is not over tokens, and for invalid settings.
 [[nodiscard]] std::shared_ptr<Model> build(const formula::ModelConfig& config,
                                            const Settings& settings = {});
 
-// What this model can be built for, the task of its config first.
+// The tasks that this model can be built for; the config's own task comes first.
 [[nodiscard]] std::vector<Task> tasks_of(const formula::ModelConfig& config);
 
 }  // namespace headroom::models

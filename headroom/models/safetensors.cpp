@@ -52,13 +52,13 @@ void check_type(const CheckpointTensor& stored, const Tensor& place) {
     refuse(stored, is_whole(place.scalar_type()) ? "whole numbers" : "floats", name);
 }
 
-// A tensor of the checkpoint and its place in the model.
+// A tensor of the checkpoint and its destination in the model.
 struct Copy {
   CheckpointTensor stored;
   Tensor place;
 };
 
-// What is to be copied, in the order of the files. Nothing is, before all have been looked at.
+// Lists the tensors to copy, in file order. Checks all of them before any is copied.
 std::vector<Copy> copies(const Checkpoint& checkpoint, const State& state, Match& match,
                          const LoadOptions& options, Loaded& loaded) {
   std::map<std::size_t, Copy> in_order;

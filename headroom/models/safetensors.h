@@ -1,14 +1,14 @@
-// Weights of models in safetensors files, as the Hugging Face hub has them.
+// Loads and saves weights of models in safetensors files, as on the Hugging Face hub.
 //
-// A trained model, from the folder that the hub gives (config.json and model.safetensors, or shards
-// with model.safetensors.index.json):
+// A trained model, from a folder of the hub (config.json and model.safetensors, or shards with
+// model.safetensors.index.json):
 //
 //   const auto config = formula::read_config("Llama-3.2-1B");
 //   const auto model = libtorch::on(device, at::kBFloat16, [&] { return models::build(config); });
 //   const Loaded loaded = models::load(*model, "Llama-3.2-1B");
 //
-// A trained base under a new head: what the file lacks begins as `initialise` makes it, and
-// `loaded.missing` names it. What it has too much, an older head, is in `loaded.unexpected`.
+// A trained base under a new head: `initialise` fills what the file lacks, and `loaded.missing`
+// names it. Extra tensors, such as an old head, are named in `loaded.unexpected`.
 //
 //   const auto model = models::build(config, {.task = Task::sequence_classification});
 //   const Loaded loaded = models::load(*model, "bert-base-uncased");
@@ -17,18 +17,18 @@
 //   // newly initialised, to be trained: classifier.weight, classifier.bias
 //   // not used: cls.predictions.bias, ...
 //
-// And back, for transformers or for us:
+// And back, for transformers or for Headroom:
 //
 //   models::save(*model, "trained");                     // trained/model.safetensors
 //   models::save(*model, "trained", {.shard = 2_GB});    // in files of 2 GB, and their index
 //
-// Tensors go straight to their places and types, on whatever device the model lies, in pieces of
-// some MiB: neither way makes a second copy of the model in memory.
+// Tensors are copied directly to their destination, on any device and in its type, in pieces of
+// some MiB. Neither loading nor saving makes a second copy of the model in memory.
 //
-// Names are the hub's, with the liberties that transformers takes: files of base models without
-// `transformer.` or `bert.`, `gamma` and `beta` of old ones, weights that are tied under any of
-// their names. A file that is wrong or cut off is refused, with its name, the tensor and the byte,
-// before anything is written to the model.
+// Names are the hub's, with the variants that transformers accepts: files of base models without
+// `transformer.` or `bert.`, `gamma` and `beta` in old ones, tied weights under any of their names.
+// A broken or truncated file is refused before anything is written to the model; the error names
+// the file, the tensor and the byte.
 #pragma once
 
 #include <cstdint>
@@ -42,40 +42,40 @@
 namespace headroom::models {
 
 struct LoadOptions {
-  // Tensors of another shape are left where they are and their places newly initialised: a head
-  // for other labels. Off: they are an error.
+  // Skips tensors of another shape and initialises their parameters anew, for a head with other
+  // labels. If false, they are an error.
   bool skip_other_shapes = false;
 };
 
 struct OtherShape {
-  std::string name;  // the model's
+  std::string name;  // in the model
   std::vector<std::int64_t> in_file, in_model;
 };
 
 struct Loaded {
   std::string from;
   std::size_t tensors = 0;
-  Bytes bytes;                          // as they are stored
-  std::vector<std::string> missing;     // the model's that no file has: newly initialised
-  std::vector<std::string> unexpected;  // the files' that the model has no place for
+  Bytes bytes;                          // as stored in the files
+  std::vector<std::string> missing;     // in the model, but not loaded: newly initialised
+  std::vector<std::string> unexpected;  // in the files, but not in the model
   std::vector<OtherShape> other_shapes;
 };
 
-// A folder of the hub, a file, or an index. Throws InputError for a file that is wrong, that has
-// nothing of this model, a tensor of another shape, or of a type that cannot be a weight (8-bit
+// Loads a folder of the hub, a file, or an index. Throws InputError for a broken file, a file with
+// nothing of this model, a tensor of another shape, or a type that weights cannot have (8-bit
 // floats mean nothing without their scales).
 Loaded load(Model& model, const std::filesystem::path& path, const LoadOptions& options = {});
 
-// For people: what was read, and what was not.
+// A text for people: what was loaded, and what was not.
 [[nodiscard]] std::string to_string(const Loaded& loaded);
 
 struct SaveOptions {
-  Bytes shard{5'000'000'000};  // at most so much in a file, but for tensors that are larger
+  Bytes shard{5'000'000'000};  // most bytes in a file; a larger tensor has its own
 };
 
-// Into a folder, which is made, or to a file that ends in .safetensors: all in one. Old content
-// stays until all of the new is on the disk; then files of the folder's former weights are removed.
-// Throws WriteError.
+// Saves into a folder, which is created if needed, or into one file if the path ends in
+// .safetensors. Old files stay until all new ones are on disk; then the folder's former weights are
+// removed. Throws WriteError.
 void save(Model& model, const std::filesystem::path& path, const SaveOptions& options = {});
 
 }  // namespace headroom::models

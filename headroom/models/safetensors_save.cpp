@@ -27,7 +27,7 @@ using Tensors = std::vector<std::pair<std::string, Tensor>>;
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// In the model's order, as many in each as fit.
+// Fills files in the model's order, each with as many tensors as fit.
 std::vector<Tensors> shards_of(const Tensors& tensors, Bytes most) {
   std::vector<Tensors> shards;
   Bytes used;
@@ -52,7 +52,7 @@ std::size_t type_of(const std::string& name, const Tensor& tensor) {
   return *type;
 }
 
-// As the format's own library orders them: the widest types first, so that all are aligned.
+// The order of the format's own library: the widest types first, so that all are aligned.
 void sort_for_file(Tensors& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     const std::size_t of_a = type_of(a.first, a.second), of_b = type_of(b.first, b.second);
@@ -95,7 +95,7 @@ std::string shard_name(std::size_t index, std::size_t count) {
   return name;
 }
 
-// As transformers writes it: how much in all, and which file has which tensor.
+// Writes transformers' index: total sizes, and the file of each tensor.
 std::string index_of(const std::vector<Tensors>& shards) {
   std::size_t bytes = 0, parameters = 0;
   std::map<std::string, std::string> files;
@@ -113,7 +113,7 @@ std::string index_of(const std::vector<Tensors>& shards) {
          "\n  }\n}\n";
 }
 
-// Weights that a folder had before: readers would take them for these, or mix the two.
+// Removes a folder's former weights, which readers would load instead of the new ones, or mix in.
 void remove_former(const fs::path& folder, const std::vector<std::string>& now) {
   static const std::regex shard("model-[0-9]{5}-of-[0-9]{5}\\.safetensors");
   std::error_code error;

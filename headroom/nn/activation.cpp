@@ -10,8 +10,8 @@ namespace {
 
 using at::Tensor;
 
-// Python frees a temporary when the operation that took it has run; C++ at the end of the whole
-// expression. So one operation a statement.
+// Python frees a temporary after the operation that used it, C++ at the end of the whole
+// expression. So each statement runs one operation.
 
 Tensor gelu_new(const Tensor& x) {
   const Tensor half = 0.5 * x;

@@ -1,4 +1,4 @@
-// Activation functions by the names that config.json files use.
+// Activation functions by their names in config.json files.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@ namespace headroom::nn {
 
 using Activation = std::function<at::Tensor(const at::Tensor&)>;
 
-// "gelu", "gelu_new", "silu", ...: operation for operation as transformers' function of that name.
-// Empty: there is none.
+// "gelu", "gelu_new", "silu", ...: operation for operation transformers' function of that name.
+// Empty if there is none.
 [[nodiscard]] Activation activation(std::string_view name);
 [[nodiscard]] std::vector<std::string> activation_names();
 

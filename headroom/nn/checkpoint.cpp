@@ -30,7 +30,7 @@ c10::Device device_of(const Tensors& inputs) {
   return first->device();
 }
 
-// ---- Reentrant: a node of the graph, with a graph inside ----
+// ---- Reentrant: one node of the graph, which builds an inner graph in the backward pass ----
 
 struct Kept : torch::CustomClassHolder {
   Kept(Part function, c10::Device device) : part(std::move(function)), surroundings(device) {}
@@ -46,7 +46,7 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
                            const c10::intrusive_ptr<Kept>& kept) {
     context->save_for_backward(inputs.vec());
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    return kept->part(inputs.vec());  // apply() has switched the graph off
+    return kept->part(inputs.vec());  // apply() has disabled grad mode
   }
 
   static Variables backward(Context* context, const Variables& gradients) {
@@ -66,7 +66,7 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
     torch::autograd::backward(roots, gradients_of_roots);
     Variables result;
     for (const Tensor& input : inputs) result.push_back(input.grad());
-    result.emplace_back();  // of `kept`
+    result.emplace_back();  // for `kept`
     return result;
   }
 
@@ -84,9 +84,9 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
   }
 };
 
-// ---- Non-reentrant: what is saved is thrown away, and made again at the first that is needed ----
+// ---- Non-reentrant: drops saved tensors, and recomputes them when the first is needed ----
 
-// Everything that was to be kept has been computed again.
+// Thrown to stop recomputation, once all saved tensors have been recomputed.
 struct Complete {};
 
 class Frame : public std::enable_shared_from_this<Frame> {
@@ -105,7 +105,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
     std::optional<Tensor> tensor;
   };
 
-  // What was to be kept, to know it again.
+  // Describes a dropped tensor, to check the recomputed one against.
   struct Likeness {
     explicit Likeness(const Tensor& of)
         : sizes(of.is_nested() ? std::vector<std::int64_t>() : of.sizes().vec()),
@@ -155,12 +155,12 @@ class Frame : public std::enable_shared_from_this<Frame> {
   const Part part_;
   const Tensors inputs_;
   const Surroundings surroundings_;
-  // One for each saved tensor, in their order.
+  // One per saved tensor, in order.
   std::vector<std::weak_ptr<Place>> places_;
   std::vector<Likeness> likenesses_;
 };
 
-// A node of the graph takes no undefined tensors.
+// A graph node takes no undefined tensors, so they are left out and put back inside.
 Tensors reentrant(const Part& part, const Tensors& inputs) {
   std::vector<bool> there;
   Tensors defined;

@@ -1,15 +1,15 @@
-// Activation checkpointing: a part of a model keeps nothing of its inside for the backward pass,
-// and runs forward once more when that needs it.
+// Activation checkpointing: a part of a model keeps no intermediate tensors for the backward pass,
+// and its forward pass runs again when the backward pass needs them.
 //
 //   Tensor y = checkpointed(Recompute::nonreentrant, [&](const Tensor& x) { return layer(x); }, x);
 //
-// Both forms of torch.utils.checkpoint, with their lifetimes: which tensors are alive when is
-// theirs. Random numbers and autocast are replayed, so dropout drops the same elements, and
-// gradients equal those without checkpointing to the bit where kernels are deterministic.
+// Both forms of torch.utils.checkpoint, with the same tensor lifetimes. Random numbers and autocast
+// are replayed, so dropout drops the same elements, and gradients are bit-identical to those
+// without checkpointing where kernels are deterministic.
 //
-// `part` must compute the same again (the nonreentrant form throws UsageError in the backward pass
-// where it saves fewer or other tensors), and what it uses besides `x` must live until the backward
-// pass has run: it is copied with the function.
+// `part` must compute the same each time; the nonreentrant form throws UsageError in the backward
+// pass if it saves fewer or other tensors. The function is copied, and what it refers to besides
+// `x` must live until the backward pass has run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,10 +20,10 @@
 namespace headroom::nn {
 
 enum class Recompute {
-  none,          // runs it plainly
-  nonreentrant,  // saved tensors are thrown away, and made again at the first that is needed;
-                 // computing stops at the last one (use_reentrant=False)
-  reentrant,     // runs without a graph, then again with one inside backward (use_reentrant=True)
+  none,          // runs it without checkpointing
+  nonreentrant,  // drops saved tensors and recomputes them when the first is needed;
+                 // recomputation stops at the last one (use_reentrant=False)
+  reentrant,     // runs without a graph, then again with one in backward (use_reentrant=True)
 };
 
 [[nodiscard]] at::Tensor checkpointed(Recompute how,
@@ -31,8 +31,8 @@ enum class Recompute {
                                       const at::Tensor& x);
 
 using Tensors = std::vector<at::Tensor>;
-// Likewise for a part of several tensors, of which some, but not all, may be undefined. With the
-// reentrant form a tensor that needs a gradient gets none unless it is one of the inputs.
+// The same for a part that takes several tensors; some of them, but not all, may be undefined. The
+// reentrant form computes no gradients unless one of the inputs requires one.
 [[nodiscard]] Tensors checkpointed(Recompute how,
                                    const std::function<Tensors(const Tensors&)>& part,
                                    const Tensors& inputs);

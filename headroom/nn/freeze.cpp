@@ -13,7 +13,7 @@ namespace {
 
 void train(torch::nn::Module& head) {
   for (Tensor& parameter : head.parameters()) parameter.set_requires_grad(true);
-  // A weight that belongs to the embedding is none of the head's parameters.
+  // A weight tied to the embedding is not among the head's parameters.
   for (const auto& module : head.modules())
     if (auto* const linear = dynamic_cast<Linear*>(module.get()))
       linear->weight.set_requires_grad(true);

@@ -11,7 +11,7 @@ Tensor followed(const After& after, const Tensor& x, Tensor result) {
   return after ? after(x, std::move(result)) : result;
 }
 
-// transformers' enable_input_require_grads: nothing for what has a history already.
+// transformers' enable_input_require_grads. Changes nothing on a result that has a grad_fn.
 Tensor with_gradient(Tensor result, bool wanted) {
   if (wanted) result.requires_grad_();
   return result;

@@ -1,12 +1,11 @@
-// The layers that transformers' models are made of, as PyTorch's Python classes of the same name:
-// C++'s torch::nn::Linear adds its bias in a step of its own, and what a step allocates is what
-// Headroom is about.
+// The layers of transformers' models, like PyTorch's Python classes of the same name. Headroom has
+// its own because a step must allocate the same: C++'s torch::nn::Linear adds its bias separately.
 //
-// Weights are made without values (a dry run needs none, a checkpoint overwrites them);
+// Weights are created uninitialized (a dry run needs no values, a checkpoint overwrites them);
 // models/initialise.h fills them.
 //
-// This header is for those who write models: it brings torch/nn/module.h along, which takes 10 s to
-// compile. What a user of models needs does not.
+// This header is for model authors. It includes torch/nn/module.h, which takes 10 s to compile;
+// headers for users of models do not.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -20,24 +19,24 @@ namespace headroom::nn {
 
 using at::Tensor;
 
-// What follows a product: given its input and its result, it gives another result (LoRA adds to
-// it, nn/lora.h). Empty: nothing.
+// Called after a layer's product with its input and result; returns a new result (LoRA adds to it,
+// nn/lora.h). May be empty.
 using After = std::function<Tensor(const Tensor& x, Tensor result)>;
 
 class Linear : public torch::nn::Module {
  public:
   Linear(std::int64_t in, std::int64_t out, bool with_bias = true);
-  // Over the weight of another module, to which it belongs: not a parameter of this one.
+  // Uses the weight of another module, which owns it: not a parameter of this one.
   explicit Linear(Tensor tied);
   Tensor operator()(const Tensor& x) const;
   [[nodiscard]] bool is_tied() const { return !named_parameters(false).contains("weight"); }
 
   Tensor weight;  // [out, in]
-  Tensor bias;    // undefined: none
+  Tensor bias;    // undefined without a bias
   After after;
 };
 
-// GPT-2's: a linear layer with the weight the other way round.
+// GPT-2's linear layer, with a transposed weight.
 class Conv1D : public torch::nn::Module {
  public:
   Conv1D(std::int64_t in, std::int64_t out);
@@ -50,7 +49,7 @@ class Conv1D : public torch::nn::Module {
 
 class Embedding : public torch::nn::Module {
  public:
-  // `padding`: the row that gets no gradient; -1: none.
+  // `padding`: the row that gets no gradient, or -1.
   Embedding(std::int64_t rows, std::int64_t width, std::int64_t padding = -1);
   Tensor operator()(const Tensor& indices) const;
   [[nodiscard]] std::int64_t padding() const { return padding_; }
@@ -74,7 +73,8 @@ class LayerNorm : public torch::nn::Module {
   double epsilon_;
 };
 
-// Llama's: statistics in float, the result in the input's type, then the weight.
+// Llama's RMS norm: computes statistics in float, casts the result to the input's type, then
+// applies the weight.
 class RmsNorm : public torch::nn::Module {
  public:
   RmsNorm(std::int64_t width, double epsilon);
@@ -113,7 +113,7 @@ class BatchNorm2d : public torch::nn::Module {
   double epsilon_, momentum_;
 };
 
-// A numbered list of modules of one class, as torch.nn.ModuleList.
+// A numbered list of modules of one class, like torch.nn.ModuleList.
 template <typename Layer>
 class List : public torch::nn::Module {
  public:

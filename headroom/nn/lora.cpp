@@ -19,10 +19,10 @@ namespace {
 using detail::Target;
 using Kind = Target::Kind;
 using torch::nn::Module;
-// The layer's operator over another input and weight.
+// Runs the layer's operator with another input and weight.
 using Again = std::function<Tensor(const Tensor& x, const Tensor& weight)>;
 
-// One of the two matrices, a child of the layer.
+// One of the two matrices, as a child module of the layer.
 struct Factor : Module {
   explicit Factor(at::IntArrayRef sizes) : weight(register_parameter("weight", at::empty(sizes))) {}
   Tensor weight;
@@ -57,8 +57,8 @@ Tensor linear(const Tensor& x, const Tensor& weight) {
 
 }  // namespace
 
-// Beside one layer. Its two matrices are the layer's children, or an embedding's parameters; what
-// the layer calls is this.
+// The adapter of one layer. Its two matrices are the layer's children, or an embedding's
+// parameters; the layer calls operator() on its result.
 class Lora::Adapter {
  public:
   Adapter(const Target& target, const LoraOptions& options);
@@ -75,11 +75,11 @@ class Lora::Adapter {
   [[nodiscard]] Tensor product(const Tensor& weight) const;
   [[nodiscard]] Tensor expanded(const Tensor& small) const;
 
-  // The weight keeps what follows it, so this must not keep the weight.
+  // The weight owns the adapter that follows it, so the adapter must not own the weight.
   const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight_;
   const Kind kind_;
   const double dropout_, scaling_;
-  std::shared_ptr<Factor> factor_;  // the first one; null of an embedding
+  std::shared_ptr<Factor> factor_;  // holds a_; null for an embedding
   Tensor a_, b_;
   bool merged_ = false;
 };
@@ -178,14 +178,14 @@ void Lora::Adapter::make_parameters(Module& layer, const Sizes& sizes) {
   b_.normal_();
 }
 
-// The second matrix over what the first one gave.
+// Applies the second matrix to the output of the first.
 Tensor Lora::Adapter::expanded(const Tensor& small) const {
   if (b_.dim() == 4) return at::conv2d(small, b_);
   return b_.dim() == 3 ? at::conv1d(small, b_) : at::linear(small, b_);
 }
 
-// One operation a statement, and what Python binds stays bound: the input in the adapter's type,
-// and the layer's own result until the sum is there.
+// One operation a statement, and the lifetimes of Python's variables: the input in the adapter's
+// type and the layer's own result live until the sum is computed.
 Tensor Lora::Adapter::operator()(const Tensor& x, Tensor result, const Again& again) const {
   if (merged_) return result;
   const at::ScalarType type = result.scalar_type();

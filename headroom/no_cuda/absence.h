@@ -1,4 +1,4 @@
-// The table of CUDA functions for a process that has none.
+// The table of CUDA functions for a process without CUDA.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace headroom::no_cuda {
 
 [[nodiscard]] const libtorch::CudaFunctions& functions();
 
-// The sentence that why_absent() and every exception from here on gives.
+// Sets the reason that why_absent() and later exceptions give.
 void set_reason(const std::string& sentence);
 
 }  // namespace headroom::no_cuda

@@ -17,10 +17,10 @@ namespace {
 
 using libtorch::CudaFunctions;
 
-std::mutex mutex;  // of loading
+std::mutex mutex;  // guards loading
 std::atomic<const CudaFunctions*> loaded{nullptr};
 
-// The folder of the library that this address belongs to.
+// The folder of the library that contains this address.
 std::filesystem::path folder_of(const void* address) {
   Dl_info info{};
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
@@ -47,9 +47,9 @@ std::string last_dl_error() {
   return text != nullptr ? text : "unknown reason";
 }
 
-// "": it is in the process now.
+// "" on success.
 std::string bring_in_torch_cuda() {
-  // Stays open: a process that uses CUDA needs it anyway.
+  // Never closed: a process that uses CUDA needs it anyway.
   if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr)
     return "there is no NVIDIA driver (" + last_dl_error() + ")";
   const auto at_torch = folder_of(reinterpret_cast<const void*>(&at::globalContext));
@@ -65,13 +65,13 @@ bool wanted_at_start() {
   return &headroom_without_cuda == nullptr || !headroom_without_cuda;
 }
 
-// What cannot be loaded is told by load_cuda(), if it is asked.
+// A failure here is silent; load_cuda() tries again and reports it.
 const bool looked_at_start = [] {
   if (wanted_at_start() && !torch_cuda_is_loaded()) static_cast<void>(bring_in_torch_cuda());
   return true;
 }();
 
-// "": it is in the process now, and sees cards.
+// "" if it is loaded and sees cards.
 std::string load_torch_cuda() {
   if (const std::string problem = bring_in_torch_cuda(); !problem.empty()) return problem;
   if (!at::globalContext().hasCUDA())

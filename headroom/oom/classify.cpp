@@ -20,13 +20,13 @@ using detail::Line;
 using detail::Meaning;
 
 constexpr std::size_t kLongestEvidence = 1000;
-constexpr std::size_t kNeighbours = 12;  // lines close together speak of the same failure
+constexpr std::size_t kNeighbours = 12;  // lines this close report the same failure
 
 struct Log {
   std::vector<Line> lines;
   std::vector<Finding> findings;
   std::vector<detail::Progress> progress;
-  std::vector<std::size_t> survived;  // lines that say so, in their order
+  std::vector<std::size_t> survived;  // lines that say so, in order
 };
 
 Log read(std::string_view text) {
@@ -86,27 +86,27 @@ bool ends_in_success(const Log& log, std::size_t from) {
       log.lines.end(), [&](const Line& line) { return detail::matches_any(kSuccess, line.text); });
 }
 
-// The last word of the program: what is printed behind it continues it.
+// True if the finding is the last message of the program: all later lines continue it.
 bool ends_log(const Log& log, const Finding& finding) {
   for (std::size_t i = finding.line + 1; i < log.lines.size(); ++i)
     if (log.lines[i].starts_record) return false;
   return true;
 }
 
-// Whether the program went on after this finding: it says so close to it, or it shows steps.
+// True if the program went on after this finding: it says so nearby, or its steps continue.
 bool was_survived(const Log& log, const Finding& finding, const Ending& ending) {
   constexpr std::size_t kClose = 40;
   const bool ended_well = ending.exit_code == 0 && !ending.signal;
   if (detail::goes_on(log.lines, log.progress, finding.line, ended_well)) return true;
-  // "Ran out of memory, retrying ...": the exception may be printed right after it. What fails
-  // later is no longer survived, and neither is the program's last word when it failed.
+  // "Ran out of memory, retrying ...": the exception may be printed right after it. A later failure
+  // is not survived, nor is the last message of a program that failed.
   const bool last_word = ending.exit_code.value_or(0) != 0 && ends_log(log, finding);
   const std::size_t first = finding.line > 0 && !last_word ? finding.line - 1 : finding.line;
   const auto said = std::lower_bound(log.survived.begin(), log.survived.end(), first);
   return said != log.survived.end() && *said <= finding.line + kClose;
 }
 
-// What follows belongs to the message: figures, wrapped or indented lines, a summary of the run.
+// True if all later lines belong to the message: figures, wrapped or indented lines, a run summary.
 bool is_last_message(const Log& log, const Finding& finding) {
   for (std::size_t i = finding.line + 1; i < log.lines.size(); ++i) {
     const Line& line = log.lines[i];
@@ -117,15 +117,15 @@ bool is_last_message(const Log& log, const Finding& finding) {
   return true;
 }
 
-// A program that ends well has survived all but its last word: its trainer may have swallowed the
-// exception and stopped.
+// A program that ends well has survived everything but its last message: its trainer may have
+// swallowed that exception and stopped.
 bool is_told_by_end(const Log& log, const Finding& finding, const Ending& ending) {
   if (ending.exit_code != 0 || ending.signal) return true;
   const bool last_line = finding.line + 1 == log.lines.size();
   return last_line || (finding.raised && is_last_message(log, finding));
 }
 
-// A sticky error of the card before it makes every later allocation fail.
+// True after a sticky error of the card, which makes every later allocation fail.
 bool stands_after_a_broken_card(const Log& log, std::size_t which) {
   return std::any_of(log.findings.begin(),
                      log.findings.begin() + static_cast<std::ptrdiff_t>(which),
@@ -135,30 +135,30 @@ bool stands_after_a_broken_card(const Log& log, std::size_t which) {
                      });
 }
 
-// The card itself failed after it, or the program on its own, in words that are no want of memory.
+// The card itself failed later, or the program did, for a reason other than memory.
 bool ends_with_another_error(const Log& log, std::size_t which) {
   const Finding& last = log.findings.back();
   return log.findings.size() > which + 1 && last.meaning == Meaning::other &&
          (last.kind == "cuda_runtime" || last.kind == "python_error");
 }
 
-// As sure as the circumstances allow.
+// The highest confidence that the circumstances allow.
 double most_confidence(const Log& log, std::size_t which, const Judgement& judgement,
                        const Ending& ending) {
-  constexpr Bytes kTiny{4096};  // who cannot have that has another trouble, perhaps
+  constexpr Bytes kTiny{4096};  // a failure at this size suggests another cause
   if (ending.exit_code == 0) return 0.6;
   if (ends_in_success(log, log.findings[which].line + 1)) return 0.7;
   if (ends_with_another_error(log, which)) return 0.7;
   if (judgement.asked && *judgement.asked < kTiny) return 0.7;
-  // Twice of it was free: a limit of the process, a card that was asked in vain for another reason.
+  // Twice the request was free: a limit of the process, or another reason, refused it.
   if (judgement.asked && judgement.free && *judgement.asked + *judgement.asked < *judgement.free)
     return 0.75;
-  // Whom the kernel kills does not choose its exit code.
+  // A process that the kernel kills cannot set its exit code.
   if (judgement.kind == "kernel" && ending.exit_code && signal_of(ending) != SIGKILL) return 0.75;
   return 1;
 }
 
-// What the message names, and what it leaves out and its neighbours on the same side name.
+// The figures of the message; findings nearby on the same side (device or host) add missing ones.
 detail::Figures figures_around(const Log& log, const Finding& finding) {
   const auto figures_of = [&](const Finding& one) {
     return detail::figures_in(detail::joined(log.lines, one.line, 8));
@@ -186,7 +186,7 @@ Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& e
   judgement.free = figures.free;
   if (finding.meaning == Meaning::gpu) judgement.device = figures.device;
   if (judgement.asked && *judgement.asked >= detail::kBeyondAnyDevice) {
-    judgement.verdict = Verdict::unknown;  // a corrupt size: less of everything would not help
+    judgement.verdict = Verdict::unknown;  // a corrupt size: a smaller batch would not help
     judgement.confidence = 0.4;
   }
   if (stands_after_a_broken_card(log, which))
@@ -196,8 +196,8 @@ Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& e
   return judgement;
 }
 
-// Another process may have been killed, and words that nobody listed may mean anything: what the
-// program itself names later is the cause.
+// The killed process may be another one, and unlisted words may mean anything: a cause that the
+// program itself names later outranks both.
 bool is_outranked(const Log& log, const Finding& finding) {
   if (!finding.is_weak && !finding.of_killer) return false;
   const auto is_other = [&](const Finding& other) {
@@ -211,8 +211,8 @@ bool is_outranked(const Log& log, const Finding& finding) {
   return false;
 }
 
-// The first cause: of several ranks the first that ran out of memory, and not what the others say
-// of connections and timeouts then. Among lines close together the surer one tells more.
+// The first cause: of several ranks the first that ran out of memory, not the lost connections and
+// timeouts that the others report then. Among lines close together the more confident one counts.
 std::optional<std::size_t> first_cause(const Log& log, const Ending& ending) {
   std::optional<std::size_t> first;
   for (std::size_t i = 0; i < log.findings.size(); ++i) {
@@ -232,7 +232,7 @@ std::optional<std::size_t> first_cause(const Log& log, const Ending& ending) {
   return first;
 }
 
-// What the types of the exceptions say, the outermost first: the innermost is the cause.
+// By the types of the exceptions, the outermost first: the innermost that is known is the cause.
 std::optional<Judgement> by_types(const std::vector<std::string>& names) {
   std::optional<Judgement> judgement;
   for (const std::string& name : names) {
@@ -246,8 +246,8 @@ std::optional<Judgement> by_types(const std::vector<std::string>& names) {
   return judgement;
 }
 
-// What the system counted. A kill in our own control group or a line that names one of our
-// processes is proof; one somewhere on the machine is a hint.
+// By the system's counters. A kill in our own control group, or a line that names one of our
+// processes, is proof; a kill elsewhere on the machine is a hint.
 std::optional<Judgement> by_host(const Ending& ending) {
   if (!ending.host) return {};
   const HostPressure& host = *ending.host;
@@ -275,7 +275,7 @@ std::optional<Judgement> by_host(const Ending& ending) {
   return {};
 }
 
-// The status alone.
+// By the exit status alone.
 Judgement by_status(const Ending& ending) {
   const std::optional<int> signal = signal_of(ending);
   const auto no_memory = [](std::string kind, double confidence, std::string evidence) {
@@ -295,7 +295,8 @@ Judgement by_status(const Ending& ending) {
   return not_to_be_told("", 0.3);
 }
 
-// No memory in the text: the last failure that it names, unless a doubtful one comes first.
+// Without a memory failure in the text: the first doubtful failure; if there is none, the most
+// confident other one, the last of equals.
 std::optional<Judgement> by_other_failures(const Log& log) {
   const Finding* last = nullptr;
   for (const Finding& finding : log.findings) {
@@ -307,7 +308,7 @@ std::optional<Judgement> by_other_failures(const Log& log) {
   return from(log, *last);
 }
 
-// Who does not understand its arguments ends with 2, or with 64 (sysexits.h), and has done nothing
+// A program that rejects its arguments ends with 2, or with 64 (sysexits.h), and has done nothing
 // that could take memory.
 std::optional<Judgement> by_usage(const Log& log, const Ending& ending) {
   if (ending.exit_code != 2 && ending.exit_code != 64) return {};
@@ -317,7 +318,7 @@ std::optional<Judgement> by_usage(const Log& log, const Ending& ending) {
   return from(log, *found);
 }
 
-// It ended well, and nothing shows that it went on after a want of memory: who knows.
+// Exit 0, but no sign that the program recovered from an out-of-memory: unknown.
 std::optional<Judgement> by_what_was_swallowed(const Log& log, const Ending& ending) {
   for (const Finding& finding : log.findings)
     if (detail::is_memory(finding) && !was_survived(log, finding, ending))

@@ -1,7 +1,7 @@
-// Tells an out-of-memory from every other failure, by what a program printed and how it ended.
+// Tells an out-of-memory from every other failure, by a program's output and the way it ended.
 //
-// The last fatal message counts, not any line: what was survived, warned of or explained in a help
-// text is no failure. Of several ranks the first cause counts, not what the others say about it.
+// Only a failure that ended the program counts: a failure that it survived, a warning or a help
+// text is none. With several ranks the first cause counts, not the reports of the other ranks.
 //
 //   Judgement judgement = classify({.text = last_lines, .exit_code = 1});
 //   if (judgement.verdict == Verdict::gpu_oom) retry_with_less(judgement.asked);
@@ -20,9 +20,9 @@ namespace headroom::oom {
 struct Ending {
   std::string_view text;                // the end of its output, both streams
   std::vector<std::string> type_names;  // of the exceptions, if known; the outermost first
-  std::optional<int> exit_code;         // 128 + signal as a shell counts, too
+  std::optional<int> exit_code;         // 128 + signal, as shells report it, is understood, too
   std::optional<int> signal;
-  std::optional<HostPressure> host;  // what the system counted meanwhile
+  std::optional<HostPressure> host;  // the system's counters for the time of the run
 };
 
 [[nodiscard]] Judgement classify(const Ending& ending);

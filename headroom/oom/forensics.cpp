@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::size_t kWidth = 80;
 constexpr std::size_t kMostHolders = 3, kMostMoments = 4, kBar = 40;
-// What the reader is to do stands at its end.
+// The reason ends with what the reader should do, so it gets more lines.
 constexpr std::size_t kReasonLines = 8;
 
 std::string right(const std::string& text, std::size_t width) {
   return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
 }
 
-// Never within a character of UTF-8; what is no text (a command line may hold anything) is dots.
+// Cuts only between UTF-8 characters; control characters (a command line may hold any) become dots.
 std::string fitted(std::string_view text, std::size_t width) {
   std::string line;
   for (const char c : text.substr(0, width + 1))
@@ -34,7 +34,7 @@ std::string line(std::string_view text) {
   return fitted(text, kWidth) + "\n";
 }
 
-// Broken at blanks, and cut where it is longer than `most` lines: evidence may be a page.
+// Wraps at blanks, and cuts after `most` lines: evidence may be a page long.
 std::string sentence(std::string_view text, std::string_view first = "", std::size_t most = 3) {
   std::string lines;
   std::string whole = wrapped(fitted(text, most * kWidth - 20), first, "    ", kWidth);
@@ -103,7 +103,7 @@ std::string card_lines(const CardThen& card, std::size_t of_cards) {
   return text + line("  " + right(to_string(card.memory.free), 10) + "  free");
 }
 
-// Of many cards the others tell little.
+// Only the fullest card is described: the others say little.
 const CardThen* fullest(const std::vector<CardThen>& cards) {
   const auto found = std::min_element(
       cards.begin(), cards.end(),
@@ -111,7 +111,7 @@ const CardThen* fullest(const std::vector<CardThen>& cards) {
   return found == cards.end() ? nullptr : &*found;
 }
 
-// Evenly over the time, the last one always among them.
+// Moments spread evenly over the time, always with the last one.
 std::vector<MemoryThen> moments(const std::vector<MemoryThen>& samples) {
   if (samples.size() <= kMostMoments) return samples;
   std::vector<MemoryThen> chosen;
@@ -137,7 +137,7 @@ std::string seconds_text(Seconds seconds) {
 }
 
 std::string timeline(const std::vector<MemoryThen>& samples, Bytes most) {
-  // Too short for a sample that shows anything.
+  // A short run may have no sample that shows anything.
   const bool seen = std::any_of(samples.begin(), samples.end(),
                                 [](const MemoryThen& moment) { return moment.used.count > 0; });
   if (!seen) return {};

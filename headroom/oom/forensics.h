@@ -1,8 +1,8 @@
-// What can be said of an out-of-memory afterwards, of a program that we only watched: what was
-// asked and what was free, who held the rest, how it came to that, and what to change.
+// The report of an out-of-memory in a program that Headroom only watched: the request and the free
+// memory, the holders of the rest, the history, and what to change.
 //
-// Plain values in, a text or a document out; whoever watched fills them, and leaves out what he
-// does not know.
+// Takes plain values and returns a text or a JSON document. The caller fills in the values and
+// leaves out those that it does not know.
 //
 //   Forensics forensics{.judgement = judgement, .cards = cards, .samples = samples};
 //   forensics.changes = {{"--batch-size", 64, 16}, {"--accum", 1, 4}};
@@ -36,20 +36,20 @@ struct CardThen {
   std::vector<HolderThen> holders;
 };
 
-// A moment of the recent minutes, of the fullest card (or of the host).
+// One moment of the recent minutes, on the fullest card (or on the host).
 struct MemoryThen {
   Seconds before_end{0};
-  Bytes used;                     // by everybody
+  Bytes used;                     // by all processes
   std::optional<Bytes> job_used;  // by the job alone
 };
 
 struct TryThen {
-  std::optional<long long> batch, accumulation;  // where they are mapped
+  std::optional<long long> batch, accumulation;  // where these arguments are mapped
   bool out_of_memory = false;
-  std::optional<Bytes> peak;  // most the job was seen to use
+  std::optional<Bytes> peak;  // the highest use of the job that was observed
 };
 
-// A mapped argument, by the name that the user gave.
+// A mapped argument, under the user's name for it.
 struct Change {
   std::string name;
   long long from = 0, to = 0;
@@ -59,22 +59,22 @@ struct Forensics {
   Judgement judgement;
   std::vector<CardThen> cards;
   std::vector<MemoryThen> samples;  // the oldest first
-  std::optional<Bytes> limit;       // what the job could have had
-  std::vector<TryThen> tries;       // this one is the last
-  std::vector<Change> changes;      // what the next try changes, or what to change
-  std::string why_no_change;        // one sentence, where nothing can be changed
+  std::optional<Bytes> limit;       // the most that the job may use
+  std::vector<TryThen> tries;       // the last one is this try
+  std::vector<Change> changes;      // of the next try, or advised
+  std::string why_no_change;        // one sentence, if nothing can be changed
 };
 
-// A card as a sample has it, with the job's processes marked.
+// A card as in a sample, with the job's processes marked.
 [[nodiscard]] CardThen card_then(const gpu::Card& card, const std::vector<pid_t>& job);
 
-// The batch that ran with the most samples at once; nothing if none did.
+// The try with the largest batch among those that fitted; nothing if none did.
 [[nodiscard]] std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries);
 
-// Ten to twenty-two lines of at most 80 columns, each ended.
+// Usually 10 to 22 lines of at most 80 columns, each with a newline.
 [[nodiscard]] std::string describe(const Forensics& forensics);
 
-// The same for programs: keys end in _bytes and _s, unknown is null.
+// The same as JSON: keys end in _bytes and _s, unknown values are null.
 [[nodiscard]] Json document(const Forensics& forensics);
 [[nodiscard]] Json document(const Judgement& judgement);
 

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "oom_kill 3" among lines "name number".
+// The number of a line "oom_kill 3" among lines "name number".
 std::optional<long long> counter(const std::optional<std::string>& file, std::string_view name) {
   if (!file) return {};
   for (const std::string_view line : split(*file, '\n')) {
@@ -25,11 +25,11 @@ std::optional<long long> counter(const std::optional<std::string>& file, std::st
 }
 
 struct Group {
-  fs::path path;  // relative to where the groups are mounted
+  fs::path path;  // relative to the mount point of the groups
   bool unified = false;
 };
 
-// Where this process is: "0::/user.slice/..." of version 2, "9:memory:/slurm/..." of version 1.
+// Our groups: "0::/user.slice/..." of version 2, "9:memory:/slurm/..." of version 1.
 std::vector<Group> own_groups(const fs::path& root) {
   std::vector<Group> groups;
   const auto file = read_file(root / "proc/self/cgroup");
@@ -47,8 +47,8 @@ std::vector<Group> own_groups(const fs::path& root) {
   return groups;
 }
 
-// The file that counts the kills in our group. A container often sees its own group as the root of
-// all: then that is ours.
+// The file that counts the kills in our group. A container often sees its own group as the root;
+// then the root's file is ours.
 std::optional<fs::path> counting_file(const fs::path& root) {
   for (const Group& group : own_groups(root)) {
     const fs::path mounted = root / (group.unified ? "sys/fs/cgroup" : "sys/fs/cgroup/memory");
@@ -67,7 +67,7 @@ std::optional<long long> kills_on_machine(const fs::path& root) {
   return counter(read_file(root / "proc/vmstat"), "oom_kill");
 }
 
-// A counter that went back was another one: the group was made anew.
+// A counter that went back belongs to a group that was made anew: it counts as no growth.
 std::optional<long long> growth(std::optional<long long> before, std::optional<long long> now) {
   if (!before || !now) return {};
   return std::max(0LL, *now - *before);
@@ -86,8 +86,8 @@ HostPressure HostWatch::since(const std::vector<pid_t>& pids) const {
   HostPressure pressure;
   pressure.kills_in_group = growth(group_before_, kills_in_group(counting_file_));
   pressure.kills_on_machine = growth(machine_before_, kills_on_machine(root_));
-  // The machine's counter has every kill that the kernel's log has, those in groups too
-  // (__oom_kill_process in mm/oom_kill.c): without one there is no long log to read.
+  // The machine's counter includes every kill in the kernel's log, also those in groups
+  // (__oom_kill_process in mm/oom_kill.c): if it did not grow, the long log need not be read.
   if (pressure.kills_on_machine.value_or(1) > 0 &&
       ProcessTable(root_ / "proc").in_first_pid_namespace())
     pressure.kernel_line = kernel_log_->line_naming(pids);

@@ -1,4 +1,4 @@
-// What a failure was: memory of a card, memory of the host, something else, or not to be told.
+// The cause of a failure: memory of a card, memory of the host, something else, or unknown.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,17 @@ enum class Verdict {
   gpu_oom,
   host_oom,
   not_oom,
-  unknown,  // the honest answer where text and system prove neither
+  unknown,  // neither the text nor the system proves a cause
 };
 [[nodiscard]] const char* to_string(Verdict verdict);
 
 struct Judgement {
   Verdict verdict = Verdict::unknown;
   std::string kind;       // "cuda_caching_allocator", "cublas", "python_memoryerror", ...
-  double confidence = 0;  // 0 to 1; below 0.8 somebody should look himself
-  std::string evidence;   // the line that proved it, as it was printed
+  double confidence = 0;  // 0 to 1; below 0.8 a person should check
+  std::string evidence;   // the line that proves it, as printed
   std::optional<Bytes> asked, total, free;
-  std::optional<int> device;  // as the program numbers them
+  std::optional<int> device;  // as the program numbers its devices
 };
 
 }  // namespace headroom::oom

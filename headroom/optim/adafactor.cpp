@@ -36,7 +36,7 @@ double root_mean_square(const Tensor& x) {
          std::pow(static_cast<double>(x.numel()), 0.5);
 }
 
-// Its square over the count is (x * x).mean(dim), without a tensor as large as x on the way.
+// length_of(x)^2 / count is (x * x).mean(dim), without a temporary as large as x.
 Tensor length_of(const Tensor& x, std::int64_t dim) {
   return at::linalg_vector_norm(x, 2, at::IntArrayRef(dim), true);
 }
@@ -51,7 +51,7 @@ Lists select(const Lists& all, const Indices& group) {
           detail::select(all.variances, group),  detail::select(all.steps, group)};
 }
 
-// Matrices and vectors apart, in the order in which they are met.
+// Separates matrices from vectors, in order of first appearance.
 std::vector<Indices> by_device_type_and_shape(const Tensors& parameters, const Tensors& gradients) {
   std::vector<Indices> groups;
   for (const Indices& group : detail::by_device_and_type(parameters)) {
@@ -91,7 +91,7 @@ class Adafactor : public Optimizer {
   [[nodiscard]] double decay_of_parameters() const {
     return 1 - options_.learning_rate * options_.weight_decay;
   }
-  // Of the running means: all in the first step, less in each later one.
+  // The weight of new values in the running means: 1 in the first step, less in each later one.
   [[nodiscard]] double share_of_new(const Tensor& step) const {
     return std::pow(step.item<double>(), options_.beta2_decay);
   }
@@ -125,7 +125,7 @@ double Adafactor::relative_size(const Tensor& parameter, const Tensor& step) con
   return std::max(options_.epsilon2, root_mean_square(parameter)) * rate;
 }
 
-// Python answers once, with the type it meets first, and keeps that for the others.
+// Python determines this once, from the first parameter's type, and keeps it for the others.
 double Adafactor::epsilon_of(const Tensor& first) const {
   return options_.epsilon1.value_or(smallest_difference(first.scalar_type()));
 }
@@ -143,7 +143,7 @@ void Adafactor::update(Trained& trained, const GradientScale&) {
 
 void Adafactor::loop(const Lists& all) const {
   const double epsilon = epsilon_of(all.parameters[0]);
-  // As Python's variables, alive until the next parameter's replace them.
+  // Like Python's variables, alive until the next parameter's values replace them.
   Tensor variance, update, of_rows, of_columns, squared;
   for (std::size_t i = 0; i < all.parameters.size(); ++i) {
     const Tensor &parameter = all.parameters[i], &gradient = all.gradients[i];
@@ -171,7 +171,7 @@ void Adafactor::loop(const Lists& all) const {
 
 void Adafactor::foreach (const Lists& all) const {
   std::optional<double> epsilon;
-  Tensors updates;  // a group's live until the next one's replace them
+  Tensors updates;  // a group's updates live until the next group's replace them
   for (const Indices& indices : by_device_type_and_shape(all.parameters, all.gradients)) {
     const Lists group = select(all, indices);
     if (!epsilon) epsilon = epsilon_of(group.parameters[0]);
@@ -191,7 +191,7 @@ void Adafactor::foreach (const Lists& all) const {
   }
 }
 
-// How far each parameter of a group may go in this step.
+// Counts the step, and returns the step size of each parameter of the group.
 std::vector<double> Adafactor::count_step(const Lists& group) const {
   at::_foreach_add_(group.steps, at::ones({}, at::kFloat), 1);
   std::vector<double> sizes;
@@ -206,7 +206,7 @@ std::vector<at::Scalar> Adafactor::shares(const Lists& group) const {
   return each;
 }
 
-// Into `kept`, the rows' or columns' mean squares.
+// Mixes the mean squares of the rows or columns into `kept`.
 void Adafactor::mix_in(const Tensors& kept, const Lists& group, std::int64_t dim) const {
   Tensors squares;
   std::vector<at::Scalar> counts;

@@ -22,7 +22,7 @@ Tensor rms(const Tensor& x) {
   return at::linalg_vector_norm(x, 2) / std::pow(static_cast<double>(x.numel()), 0.5);
 }
 
-// 1 / sqrt of what row and column say of the squares
+// Approximates 1 / sqrt(mean squares) from their row and column means.
 Tensor from_factors(const Tensor& row, const Tensor& column) {
   const Tensor of_rows = (row / row.mean(-1, true)).rsqrt_().unsqueeze(-1);
   const Tensor of_columns = column.unsqueeze(-2).rsqrt();
@@ -35,11 +35,11 @@ class AdafactorHf : public Optimizer {
       : Optimizer(std::move(parameters), OptimizerForm::loop), options_(options) {}
 
  private:
-  // The variables of Python's loop: what is in them lives until the next parameter's replaces it.
+  // The variables of Python's loop: each value lives until the next parameter's replaces it.
   struct Variables {
     Tensor gradient, parameter;  // in float
     Tensor update;
-    Tensor rate;  // of no dimension, on the host if nothing of the card decides it
+    Tensor rate;  // a scalar; on the host unless it depends on values of the card
   };
 
   void check(const Trained& trained) const override;
@@ -67,8 +67,8 @@ void AdafactorHf::update(Trained& trained, const GradientScale&) {
   }
 }
 
-// In float where the gradient has less precision. The factors are made on the host and brought
-// over, as Python does.
+// In float where the gradient has less precision. As in Python, the factors are created on the host
+// and then copied to the device.
 State AdafactorHf::make_state(const Tensor&, const Tensor& gradient) const {
   const at::TensorOptions type =
       gradient.options().dtype(has_less_precision(gradient) ? at::kFloat : gradient.scalar_type());
@@ -95,7 +95,7 @@ void AdafactorHf::update_one(Variables& now, const Tensor& parameter, State& sta
   const double step = state["step"].add_(1).item<double>();
   state["RMS"] = rms(now.parameter);
   now.rate = rate(state, step);
-  const double keep = 1 - std::pow(step, options_.decay_rate);  // of the means so far
+  const double keep = 1 - std::pow(step, options_.decay_rate);  // weight of the old means
   now.update = now.gradient.pow(2) + options_.epsilon1;
   if (now.gradient.dim() >= 2) {
     now.update = factored(now.update, state, keep);

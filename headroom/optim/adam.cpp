@@ -1,4 +1,4 @@
-// torch/optim/adam.py, which is AdamW's, too
+// torch/optim/adam.py, which AdamW uses too
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ using detail::Tensors;
 
 enum class Decay { in_the_gradient, of_the_parameter };
 
-// A type's name for messages, by where its weight decay goes.
+// The optimizer's name for messages.
 std::string_view name_of(Decay decay) {
   return decay == Decay::in_the_gradient ? "Adam" : "AdamW";
 }
@@ -81,7 +81,8 @@ void Adam::update(Trained& trained, const GradientScale& scale) {
   }
 }
 
-// The steps are float even of a model in half precision; double if that is the default type.
+// Step counts are float even for a model in half precision. They are double if that is the default
+// type, except in the fused form.
 State Adam::make_state(const Tensor& parameter, const Tensor&) const {
   State state;
   const bool in_double =
@@ -95,7 +96,7 @@ State Adam::make_state(const Tensor& parameter, const Tensor&) const {
 }
 
 void Adam::loop(const AdamLists& all) const {
-  Tensor gradient, divisor;  // as Python's variables, alive until the next parameter's replace them
+  Tensor gradient, divisor;  // Python's variables: alive until the next parameter's replace them
   for (std::size_t i = 0; i < all.parameters.size(); ++i) {
     const Tensor& parameter = all.parameters[i];
     gradient = all.gradients[i];
@@ -117,7 +118,7 @@ void Adam::loop(const AdamLists& all) const {
   }
 }
 
-// What the decay makes of the gradients is gone after it.
+// Frees the gradients with weight decay on return.
 void Adam::update_means(const AdamLists& group) const {
   Tensors gradients = group.gradients;
   if (options_.weight_decay != 0 && decay_ == Decay::of_the_parameter)
@@ -130,7 +131,7 @@ void Adam::update_means(const AdamLists& group) const {
 }
 
 void Adam::foreach (const AdamLists& all) const {
-  Tensors divisors;  // as Python's variable, a group's live until the next one's replace them
+  Tensors divisors;  // Python's variable: a group's live until the next group's replace them
   for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
     const AdamLists group = select(all, indices);
     if (group.steps[0].is_cpu())
@@ -167,7 +168,7 @@ void Adam::fused(const AdamLists& all, const GradientScale& scale) const {
       step([](const auto&... of) { at::_fused_adamw_(of...); });
     else
       step([](const auto&... of) { at::_fused_adam_(of...); });
-    // A step that was skipped does not count.
+    // A skipped step does not count.
     if (not_finite) at::_foreach_sub_(group.steps, Tensors(group.steps.size(), *not_finite));
   }
 }

@@ -1,10 +1,11 @@
-// Gradients of one parameter or another get too long: all are made shorter by the same factor.
+// Clips gradients by global norm: when the norm of all gradients is too large, all of them are
+// scaled down by the same factor.
 //
 //   loss.backward();
 //   optim::clip_gradients(optimizer->parameters(), 1.0);
 //   optimizer->step();
 //
-// torch.nn.utils.clip_grad_norm_ of PyTorch 2.11 with its temporaries: one number a gradient.
+// torch.nn.utils.clip_grad_norm_ of PyTorch 2.11, with its temporaries: one number per gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,14 +15,14 @@
 namespace headroom::optim {
 
 struct ClipOptions {
-  double order = 2;  // of the norm; infinity is the largest element
-  // Throws InputError where the norm is infinite or no number; else gradients become the same. To
-  // know, it waits for the device.
+  double order = 2;  // of the norm; infinity: the largest absolute element
+  // Throws InputError if the norm is infinite or NaN; this check waits for the device. Without it,
+  // a NaN norm makes all gradients NaN; an infinite one makes them 0, or NaN where infinite.
   bool refuse_non_finite = false;
   bool foreach = true;  // all gradients of a device and type at once
 };
 
-// Of all gradients together, at most `longest`. Returns the norm before.
+// Clips the norm of all gradients together to `longest`. Returns the norm before clipping.
 at::Tensor clip_gradients(const std::vector<at::Tensor>& parameters, double longest,
                           const ClipOptions& options = {});
 

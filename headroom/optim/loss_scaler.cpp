@@ -16,7 +16,7 @@ at::TensorOptions float_on(c10::Device device) {
   return at::TensorOptions(device).dtype(at::kFloat);
 }
 
-// A copy for each device that asks for one, in the order in which they ask.
+// Makes one copy for each device that asks for one, in the order of the first requests.
 class Copies {
  public:
   explicit Copies(Tensor original) : original_(std::move(original)) {}
@@ -32,7 +32,7 @@ class Copies {
   std::vector<Tensor> copies_;
 };
 
-// Gradients of one device and one type, in the order in which those are met.
+// Groups gradients by device and type, in order of first appearance.
 std::vector<std::vector<Tensor>> grouped(const std::vector<Tensor>& parameters, bool half_too) {
   std::vector<std::vector<Tensor>> groups;
   for (const Tensor& parameter : parameters) {
@@ -85,7 +85,7 @@ void LossScaler::unscale(Optimizer& optimizer) {
     throw UsageError(expectation(
         "LossScaler::unscale", "to be called once a step, before step()",
         progress.stage == Stage::unscaled ? "a second call" : "a call after step()", "update()"));
-  const at::NoGradGuard no_grad;  // computes the same, and belongs to the optimizer's phase
+  const at::NoGradGuard no_grad;  // same results; attributes the memory to the optimizer phase
   const Tensor by = factor_.to(at::kDouble).reciprocal().to(at::kFloat);
   progress.not_finite = unscale(optimizer, by, false);
   progress.stage = Stage::unscaled;
@@ -97,7 +97,8 @@ std::vector<Tensor> LossScaler::unscale(const Optimizer& optimizer, const Tensor
   Copies factors(by);
   Copies found(at::full({}, 0.0, float_on(factor_.device())));
   const std::vector<std::vector<Tensor>> groups = grouped(optimizer.parameters(), half_too);
-  // All memory first: gradients that were unscaled would be so again when the call is repeated.
+  // Allocate everything first: if memory ran out halfway, repeating the call would unscale some
+  // gradients twice.
   for (const std::vector<Tensor>& gradients : groups) {
     static_cast<void>(found.on(gradients[0].device()));
     static_cast<void>(factors.on(gradients[0].device()));
@@ -127,7 +128,7 @@ void LossScaler::step(Optimizer& optimizer) {
   progress.stage = Stage::stepped;
 }
 
-// The fused kernels unscale, and look at the findings on the device: nothing waits for it.
+// The fused kernels unscale and read `not_finite` on the device, so nothing waits for it.
 void LossScaler::step_fused(Optimizer& optimizer, Progress& progress) {
   const at::NoGradGuard no_grad;
   const bool unscaled = progress.stage == Stage::unscaled;

@@ -1,6 +1,6 @@
-// Loss scaling for training in float16, where small gradients would become zero: the loss is
-// multiplied by a large factor, gradients are divided by it again, and a step whose gradients are
-// infinite or no number is left out and makes the factor smaller.
+// Loss scaling for training in float16, where small gradients would underflow to zero. The scaler
+// multiplies the loss by a large factor and divides the gradients by it again. If gradients are
+// infinite or NaN, it skips the step and lowers the factor.
 //
 //   optim::LossScaler scaler;
 //   scaler.scale(loss).backward();
@@ -8,10 +8,10 @@
 //   scaler.update();
 //
 // torch.amp.GradScaler of PyTorch 2.11, operation for operation. Weights must be float32
-// (autocast); to clip, call `unscale` before.
+// (autocast). To clip gradients, call `unscale` first.
 //
-// After an out-of-memory in scale, unscale or update the call can be repeated; after one in step if
-// the optimizer was not interrupted().
+// After an out-of-memory error in scale, unscale or update, the call can be repeated. After one in
+// step, it can be repeated if the optimizer was not interrupted().
 //
 // Threads: one scaler, one thread at a time. An optimizer must live until `update`.
 #pragma once
@@ -29,8 +29,8 @@ namespace headroom::optim {
 
 struct LossScalerOptions {
   double first = 65536;
-  double growth = 2;     // after growth_interval steps in a row that were good
-  double backoff = 0.5;  // after a step that was left out
+  double growth = 2;     // after growth_interval good steps in a row
+  double backoff = 0.5;  // after a skipped step
   std::int64_t growth_interval = 2000;
 };
 
@@ -39,11 +39,11 @@ class LossScaler {
   explicit LossScaler(const LossScalerOptions& options = {});  // throws UsageError
 
   [[nodiscard]] at::Tensor scale(const at::Tensor& loss);
-  // Divides the optimizer's gradients by the factor; once a step.
+  // Divides the optimizer's gradients by the factor. Call it at most once a step.
   void unscale(Optimizer& optimizer);
-  // Unscales if that is still to be done, and steps if all gradients are finite.
+  // Unscales unless that is done, and steps if all gradients are finite.
   void step(Optimizer& optimizer);
-  // Once all optimizers have stepped.
+  // Adjusts the factor. Call it after all optimizers have stepped.
   void update();
 
   [[nodiscard]] double factor() const;
@@ -54,7 +54,7 @@ class LossScaler {
   enum class Stage { ready, unscaled, stepped };
   struct Progress {
     Stage stage = Stage::ready;
-    std::vector<at::Tensor> not_finite;  // one a device
+    std::vector<at::Tensor> not_finite;  // one per device
   };
   void check_ready(const char* function) const;
   [[nodiscard]] std::vector<at::Tensor> unscale(const Optimizer& optimizer, const at::Tensor& by,

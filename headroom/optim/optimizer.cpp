@@ -20,16 +20,15 @@ class Nothing : public Optimizer {
   void update(Trained&, const GradientScale&) override {}
 };
 
-// Of a tensor, before and after: another one, or another version, which every operation in place
-// counts up.
+// Identifies a tensor and its version, which every in-place operation increments.
 using Mark = std::pair<const c10::TensorImpl*, std::int64_t>;
 
 Mark mark_of(const at::Tensor& tensor) {
   return {tensor.unsafeGetTensorImpl(), tensor.is_inference() ? 0 : tensor._version()};
 }
 
-// As Hugging Face's Trainer sets it up: transformers 4.57.6, trainer.py, OptimizerNames.ADAFACTOR,
-// with a learning rate from outside.
+// The settings of Hugging Face's Trainer with the caller's learning rate. Source: transformers
+// 4.57.6, trainer.py, OptimizerNames.ADAFACTOR.
 AdafactorHfOptions trainers_adafactor(std::optional<double> learning_rate) {
   AdafactorHfOptions options;
   options.learning_rate = learning_rate.value_or(1e-3);
@@ -91,7 +90,7 @@ void Optimizer::run(const GradientScale& scale) {
   } catch (...) {
     interrupted_ = marks() != before;
     for (std::size_t i = 0; !interrupted_ && i < all.states.size(); ++i)
-      if (all.is_new[i]) all.states[i]->clear();  // it waits for its first update
+      if (all.is_new[i]) all.states[i]->clear();  // made again in the next step
     throw;
   }
 }

@@ -51,7 +51,8 @@ void Sgd::check(const Trained& trained) const {
                                  "one that had none in the first step", "the foreach form"));
 }
 
-// The first buffer is the gradient itself, without dampening; the fused kernel fills it.
+// The first buffer is the gradient (with weight decay), without dampening. The fused kernel fills
+// its buffer itself.
 State Sgd::make_state(const Tensor& parameter, const Tensor& gradient) const {
   if (options_.momentum == 0) return {};
   if (form() == OptimizerForm::fused) return {{kBuffer, at::empty_like(gradient)}};
@@ -76,7 +77,7 @@ void Sgd::add_to_buffer(const Tensor& buffer, const Tensor& gradient) const {
 }
 
 void Sgd::loop(Trained& trained) const {
-  Tensor gradient;  // as Python's variable, alive until the next parameter's replaces it
+  Tensor gradient;  // like Python's variable, alive until the next parameter's replaces it
   for (std::size_t i = 0; i < trained.parameters.size(); ++i) {
     const Tensor& parameter = trained.parameters[i];
     gradient = trained.gradients[i];
@@ -115,7 +116,7 @@ void Sgd::foreach (Trained& trained) const {
       gradients = at::_foreach_add(gradients, parameters, options_.weight_decay);
     if (options_.momentum != 0) {
       const Tensors buffers = add_to_buffers(trained, group, gradients);
-      // Without weight decay this writes into the parameters' own gradients, as PyTorch's does.
+      // Without weight decay this modifies the parameters' own gradients, as PyTorch does.
       if (options_.nesterov)
         at::_foreach_add_(gradients, buffers, options_.momentum);
       else

@@ -17,7 +17,7 @@ using detail::done;
 using detail::parts;
 using detail::Tensors;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-// As from outside of autograd, which sees nothing of what NCCL writes.
+// Writes below autograd, which does not see what NCCL writes.
 using Unseen = at::AutoDispatchBelowADInplaceOrView;
 
 double factor_of(const ReduceOp& op) {
@@ -101,7 +101,7 @@ class PretendedRanks final : public c10d::Backend {
     return done(OpType::COALESCED, outputs);
   }
 
-  // Each other rank has as much for this one as this one has for itself.
+  // Each other rank sends this one as much as this rank sends to itself.
   WorkPtr alltoall_base(Tensor& output, Tensor& input, std::vector<std::int64_t>& output_sizes,
                         std::vector<std::int64_t>& input_sizes,
                         const c10d::AllToAllOptions&) override {
@@ -140,7 +140,7 @@ class PretendedRanks final : public c10d::Backend {
       case ReduceOp::BXOR:
         if (size_ % 2 == 0) tensor.zero_();
         break;
-      default:  // of equals: the mean, the least, the most, and, or
+      default:  // AVG, MIN, MAX, BAND and BOR of equal tensors change nothing
         break;
     }
   }

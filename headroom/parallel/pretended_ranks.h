@@ -1,9 +1,8 @@
-// One rank of `size`, in a process of its own without any other: what it needs of its card can be
-// known without starting the rest.
+// Runs one rank of `size` in a process without the others, to find what the rank needs of its card.
 //
-// Its collectives are answered as if every other rank held what this one holds: a sum is `size`
-// times it, a gathering `size` copies of it. Nothing ever arrives by recv: the tensor stays as it
-// is. For tensors on simulated cards and on the host.
+// Its collectives are answered as if every other rank held the same tensors: a sum is `size` times
+// this rank's tensor, a gather is `size` copies of it. recv receives nothing and leaves its tensor
+// unchanged. For tensors on simulated cards and on the host.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

@@ -21,7 +21,7 @@ using detail::room_on_host;
 using detail::Tensors;
 using detail::WorkPtr;
 
-// Of reduced precision, which gloo has no sums of, in float; and there is no mean in gloo.
+// Fills two gaps of gloo: it sums types of reduced precision in float, and makes a mean from a sum.
 class Reduction {
  public:
   Reduction(const ReduceOp& op, int ranks) : is_mean_(op == ReduceOp::AVG), ranks_(ranks) {
@@ -173,7 +173,7 @@ class SimBackend final : public c10d::Backend {
     }
     return done(OpType::ALLTOALL_BASE, Tensors{output});
   }
-  // Gloo has only the form with one tensor.
+  // Gloo has only the form with one tensor, alltoall_base.
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions& options) override {
     if (cross(inputs) || cross(outputs)) {
@@ -181,7 +181,7 @@ class SimBackend final : public c10d::Backend {
       std::vector<std::int64_t> input_sizes;
       Tensor given = laid_out(on_host(inputs), input_sizes);
       Tensor received = laid_out(room_on_host(outputs), output_sizes);
-      std::vector<std::int64_t> taken = output_sizes;  // by gloo, for good
+      std::vector<std::int64_t> taken = output_sizes;  // gloo consumes it
       host_->alltoall_base(received, given, taken, input_sizes, options)->wait();
       const Tensors arrived = received.split_with_sizes(output_sizes);
       for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -246,7 +246,8 @@ class SimBackend final : public c10d::Backend {
     bring_back(gathered, output);
   }
 
-  // The sum of all, of which each rank keeps its own part: gloo's own form wants equal parts.
+  // Every rank reduces all parts and keeps its own, because gloo's reduce_scatter needs equal
+  // parts.
   void reduce_scattered(Tensor& output, const Tensors& inputs,
                         const c10d::ReduceScatterOptions& options) {
     if (!detail::crosses(output)) return forget(Tensors{output});

@@ -1,16 +1,16 @@
-// Collectives between tensors on simulated cards, one process a rank, as `c10d::ProcessGroup` wants
-// them: what NCCL is for CUDA's.
+// Collectives between tensors on simulated cards, one process per rank, as a backend of
+// `c10d::ProcessGroup`: the counterpart of NCCL for CUDA.
 //
 //   auto host = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
 //   group->setBackend(c10::DeviceType::PrivateUse1, ..., sim_backend(host));
 //
-// What has values crosses through `host`, by way of the host's memory: everything in compute mode,
-// small whole numbers on shape-only cards, too (sizes, counts, flags that a program decides by).
-// Other tensors have no values and stay where they are. So all ranks must be in the same mode.
+// Tensors that have values are sent through `host`, by way of host memory: all tensors in compute
+// mode, and small integer tensors on shape-only cards (sizes, counts, flags that control a
+// program). Other tensors have no values and are not sent. So all ranks must use the same mode.
 //
-// Each call has ended when it returns, but for send and recv, which end with their Work. As with
-// NCCL, all_gather into a list and reduce_scatter from one take memory of the card for the time of
-// the call. What NCCL itself takes of a real card is not simulated.
+// Each call has completed when it returns, except send and recv, which complete with their Work. As
+// with NCCL, all_gather into a list and reduce_scatter from one take card memory during the call.
+// The memory that NCCL itself takes on a real card is not simulated.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

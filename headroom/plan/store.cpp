@@ -19,7 +19,8 @@ namespace headroom::plan {
 namespace {
 
 constexpr std::size_t kMostEntries = 200;
-// A card that had so much less free is the same card: contexts and displays come and go.
+// An entry still applies when up to 2% less memory is free than it worked with: CUDA contexts and
+// displays come and go.
 constexpr double kSameFree = 1.02;
 
 struct Entry {
@@ -64,7 +65,7 @@ Json json_of(const Entry& entry) {
           {"when", seconds_of(known.when)}};
 }
 
-// Nothing for a text that is not ours.
+// Empty if the text is not a plan file.
 std::optional<std::vector<Entry>> entries_of(const std::string& text) {
   try {
     const Json json = Json::parse(text);
@@ -89,7 +90,7 @@ std::string text_of(const std::vector<Entry>& entries) {
 class Lock {
  public:
   explicit Lock(const std::filesystem::path& store) {
-    std::error_code ignored;  // opening says why
+    std::error_code ignored;  // open() below reports the reason
     std::filesystem::create_directories(store.parent_path(), ignored);
     const auto path = std::filesystem::path(store).replace_extension(".lock");
     file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -113,12 +114,12 @@ class Lock {
   int file_ = -1;
 };
 
-// What cannot be read is kept aside for who wants to look.
+// Renames an unreadable file to FILE.broken, so that a user can inspect it.
 std::vector<Entry> read_to_change(const std::filesystem::path& file) {
   const auto text = read_file(file);
   if (!text) return {};
   if (auto entries = entries_of(*text)) return *std::move(entries);
-  std::error_code ignored;  // then it is replaced
+  std::error_code ignored;  // if renaming fails, the file is overwritten
   std::filesystem::rename(file, file.string() + ".broken", ignored);
   return {};
 }
@@ -135,7 +136,7 @@ void change(const std::filesystem::path& file,
 
 // ---- Choosing ----
 
-// As the file has it: command lines may hold bytes that are no text.
+// The text as it reads back from the file: a command line may contain invalid UTF-8.
 std::string as_text(const std::string& bytes) {
   return Json::parse(to_line(Json(bytes))).get<std::string>();
 }
@@ -183,7 +184,7 @@ void Store::remember(const Situation& situation, const std::map<std::string, lon
     const auto same = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
       return is_about(entry, situation) && entry.remembered.values == values;
     });
-    if (same != entries.end()) {  // what worked with less works with more
+    if (same != entries.end()) {  // values that worked with less memory work with more
       fresh.remembered.free = std::min(fresh.remembered.free, same->remembered.free);
       fresh.remembered.tried_up_to =
           std::max(fresh.remembered.tried_up_to, same->remembered.tried_up_to);

@@ -1,5 +1,5 @@
-// What worked before: for a command or model, on a kind of card, with so much memory free. One
-// small file in the state folder, for `headroom run` and for training alike.
+// Settings that worked before, by job, kind of card and free memory. One small file in the state
+// folder, shared by `headroom run` and training.
 //
 //   Store store;                                            // state_dir()/plans.json
 //   if (auto known = store.find({key, card, free})) start_with(known->values);
@@ -17,33 +17,33 @@
 namespace headroom::plan {
 
 struct Situation {
-  std::string job;   // what is run, without what may be changed of it
-  std::string card;  // its name: "NVIDIA H100 80GB HBM3"
-  Bytes free;        // what it could have
+  std::string job;   // the command or model, without the values that may change
+  std::string card;  // the card's name: "NVIDIA H100 80GB HBM3"
+  Bytes free;        // memory that the job may use
 };
 
 struct Remembered {
   std::map<std::string, long long> values;  // "batch", "accumulation"
-  std::optional<Bytes> peak;                // most it used
-  Bytes free;                               // the least that it worked with
-  Bytes tried_up_to;                        // with so much free, more than this did not work
+  std::optional<Bytes> peak;                // the most memory it used
+  Bytes free;                               // the least free memory with which the values worked
+  Bytes tried_up_to;                        // the most free memory with which a larger batch failed
   WallTime when;
 };
 
 class Store {
  public:
-  explicit Store(std::filesystem::path file = {});  // empty: in the state folder
+  explicit Store(std::filesystem::path file = {});  // empty: plans.json in the state folder
 
-  // The best (the largest batch) that worked with no more free memory than now. A store that cannot
-  // be read knows nothing.
+  // The entry with the largest batch among those that worked with no more free memory than now. An
+  // unreadable store has no entries.
   [[nodiscard]] std::optional<Remembered> find(const Situation& situation) const;
 
-  // Worked, and nothing better did: the search for it began higher. Throws WriteError. Two programs
-  // may do so at the same time; neither's is lost.
+  // Records values that worked. The caller has tried larger ones first. Throws WriteError. Several
+  // programs may call it at once: under a file lock no update is lost.
   void remember(const Situation& situation, const std::map<std::string, long long>& values,
                 std::optional<Bytes> peak) const;
 
-  // It does not work any more: nobody begins with it again. Throws WriteError.
+  // Removes values that no longer work, so that no later run starts with them. Throws WriteError.
   void forget(const Situation& situation, const std::map<std::string, long long>& values) const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 using detail::Sample;
 using detail::ThinnedTrack;
 
-// Lines of a device below its tracks.
+// The rows of a device below its tracks.
 enum Lane : int { kStepLane = 1, kPhaseLane = 2, kModuleLane = 3 };
 constexpr int kLanes = 3;
 constexpr const char* kLaneNames[kLanes] = {"steps", "phases", "modules"};
@@ -24,26 +24,26 @@ constexpr const char* kLaneNames[kLanes] = {"steps", "phases", "modules"};
 constexpr int kTracks = 4;
 constexpr const char* kTrackNames[kTracks] = {"allocated", "reserved", "active", "requested"};
 
-// In microseconds, with what is smaller behind the point.
+// Microseconds with three decimals.
 std::string microseconds(std::int64_t ns) {
   const std::string rest = std::to_string(1000 + ns % 1000);
   return std::to_string(ns / 1000) + "." + rest.substr(1);
 }
 
-// Viewers take process 0 for the idle one.
+// Viewers treat process 0 as idle.
 int process_of(std::uint16_t device) {
   return device + 1;
 }
 
-// What every event of the file begins with.
+// The fields with which every event of the file begins.
 std::string at(std::string_view kind, std::uint16_t device, std::int64_t time_ns) {
   return std::string(kind) + ",\"pid\":" + std::to_string(process_of(device)) +
          ",\"ts\":" + microseconds(time_ns);
 }
 
-// A stretch in which the same was going on.
+// A time span with the same step, phase or module.
 struct Slice {
-  std::uint64_t what = 0;  // 0: nothing
+  std::uint64_t what = 0;  // 0: none
   std::string name;
   std::int64_t begin_ns = 0;
 };
@@ -67,14 +67,14 @@ struct ChromeWriter::File {
   std::int64_t time_of(const Event& event, Device& device);
   void add_samples(Device& device, std::int64_t time_ns, const Figures& figures);
   void change_slices(const Event& event, Device& device, std::int64_t time_ns);
-  // What the slice is called, `name` of `what` says: only asked for when another one begins.
+  // Calls `name` for the slice's name only if a new slice begins.
   template <typename NameOf>
   void change_slice(std::uint16_t number, Device& device, Lane lane, std::uint64_t what,
                     const NameOf& name, std::int64_t time_ns);
   void put_slice(std::uint16_t number, Lane lane, const Slice& slice, std::int64_t end_ns);
   void put_instant(const Event& event, std::int64_t time_ns);
   void put_track(std::uint16_t device, const ThinnedTrack& track, const std::string& name);
-  // One object of the list; `members` without braces.
+  // Writes one object of the list; `members` has no braces.
   void put(const std::string& members);
   void put_names(std::uint16_t number);
 
@@ -112,8 +112,8 @@ void ChromeWriter::File::put_names(std::uint16_t number) {
         R"(,"name":"thread_name","args":{"name":")" + kLaneNames[lane] + "\"}");
 }
 
-// Since the first event; without clocks the number of the event stands for microseconds. It never
-// goes back on a device, which viewers would not understand.
+// Time since the first event; without clocks, the number of the event as microseconds. It never
+// goes backwards on a device, because viewers cannot handle that.
 std::int64_t ChromeWriter::File::time_of(const Event& event, Device& device) {
   if (!start_ns) start_ns = event.time_ns;
   std::int64_t since = 1000 * events;
@@ -137,7 +137,8 @@ void ChromeWriter::File::add_samples(Device& device, std::int64_t time_ns, const
   for (std::uint64_t before = all(); before > options.most_samples;) {
     for (auto& [number, each] : devices)
       for (ThinnedTrack& track : each.tracks) track.thin();
-    // The first thinning keeps all samples, four to a stretch; at the end one stretch is left.
+    // The first two thinnings leave size() as it is: a stretch keeps up to four samples. Stop when
+    // each track has one stretch left.
     const std::uint64_t after = all();
     if (after <= 4 * kTracks * devices.size()) return;
     before = after;
@@ -149,7 +150,7 @@ void ChromeWriter::File::change_slice(std::uint16_t number, Device& device, Lane
                                       std::uint64_t what, const NameOf& name,
                                       std::int64_t time_ns) {
   Slice& slice = device.slices[lane - 1];
-  if (slice.what == what) return;  // as for nearly every event
+  if (slice.what == what) return;  // the usual case
   const Slice ended = std::exchange(slice, {what, std::string(name()), time_ns});
   if (ended.what != 0) put_slice(number, lane, ended, time_ns);
 }
@@ -172,7 +173,7 @@ void ChromeWriter::File::change_slices(const Event& event, Device& device, std::
   change_slice(
       number, device, kPhaseLane, static_cast<std::uint64_t>(event.phase),
       [&] { return to_string(event.phase); }, time_ns);
-  // Frees happen wherever a tensor ends; they say nothing of the module at work.
+  // A free happens wherever a tensor's life ends, so it does not tell the running module.
   if (event.kind == Kind::alloc)
     change_slice(
         number, device, kModuleLane, event.module, [&] { return names.text(event.module); },

@@ -1,13 +1,13 @@
-// Writes a trace in the form of chrome://tracing and ui.perfetto.dev: one process a device with
-// tracks of its memory, marks and refusals on them, and steps, phases and modules as slices
+// Writes a trace for chrome://tracing and ui.perfetto.dev: one process per device, with tracks of
+// its memory, marks and refusals as instants, and steps, phases and modules as slices
 // (docs/formats/chrome.md).
 //
 //   ChromeWriter writer("out.json", about, names);
 //   writer.append(event, figures);  // figures: after the event, as the allocator counts
 //   writer.finish();
 //
-// The viewers keep all in memory and give up at some hundred MB, so tracks are thinned: of each
-// stretch of time the first, lowest, highest and last sample stay. Peaks are never lost.
+// The viewers keep the whole file in memory and fail at a few hundred MB, so tracks are thinned: of
+// each stretch of samples the first, lowest, highest and last stay. Thinning never drops a peak.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@
 
 namespace headroom::trace {
 
-// What a card's memory looks like after an event. Nothing: not known, and not drawn.
+// A card's memory after an event. An empty figure is unknown and not drawn.
 struct Figures {
   std::optional<Bytes> allocated = {}, reserved = {}, active = {}, requested = {};
 };
 
 struct ChromeOptions {
-  // Samples of all tracks together, more or less; 0: all of them.
+  // Approximate limit for the samples of all tracks together; 0: no limit.
   std::uint64_t most_samples = 1'000'000;
   bool slices = true;
 };
 
 class ChromeWriter {
  public:
-  // `names` must live as long and keeps its numbers. All functions throw WriteError.
+  // `names` must outlive the writer and keep its numbers. All functions throw WriteError.
   ChromeWriter(const std::filesystem::path& path, const About& about, const Names& names,
                const ChromeOptions& options = {});
-  ~ChromeWriter();  // without finish() the target is as it was
+  ~ChromeWriter();  // without finish() the target file is unchanged
   ChromeWriter(const ChromeWriter&) = delete;
   ChromeWriter& operator=(const ChromeWriter&) = delete;
 

@@ -1,8 +1,8 @@
-// One thing that happened to GPU memory, with where in the model it happened. All readers give
-// these, all writers take them; what a file cannot say stays at its default.
+// One event of GPU memory, and where in the model it happened. All readers return events and all
+// writers take them; a field that a file does not have keeps its default.
 //
 // Texts (module paths, operators, settings) are numbers into a `Names`, so that an event is a small
-// value; number 0 is the empty text.
+// value. Number 0 is the empty text.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@
 namespace headroom::trace {
 
 enum class Kind : std::uint8_t {
-  // What PyTorch's memory history tells, under its names
+  // Events of PyTorch's memory history, under PyTorch's names
   alloc,           // address, bytes as requested
   free_requested,  // address
   free_completed,  // address: the memory can be used again (other streams are done with it)
-  segment_alloc,   // from here to segment_unmap: between allocator and driver
+  segment_alloc,   // this and the next three: between allocator and driver
   segment_free,
   segment_map,
   segment_unmap,
-  oom,   // bytes as requested; address: what was free on the card
-  mark,  // text: what a person or program wanted to find again
-  // What else a program asks of the allocator, so that a replay does the same
-  record_stream,    // address; stream: the other stream
+  oom,   // bytes of the refused request; address: the bytes free on the card
+  mark,  // text: a label that a user or program set to find the place again
+  // Other requests to the allocator, so that a replay can repeat them
+  record_stream,    // address; stream: the other stream that uses the block
   complete_events,  // stream, or kAllStreams
   empty_cache,
   reset_peaks,
   settings,    // text: as PYTORCH_CUDA_ALLOC_CONF
-  begin_pool,  // address: the pool's number, as in the next two
+  begin_pool,  // address: the pool's number, also in the next two
   end_pool,
   release_pool,
 };
@@ -58,13 +58,13 @@ using Name = std::uint32_t;
 inline constexpr std::uint32_t kAllStreams = ~std::uint32_t{0};
 
 struct Event {
-  std::int64_t time_ns = 0;   // since 1970, or since the start where a file says so
-  std::uint64_t address = 0;  // or any number that names the allocation while it lives
+  std::int64_t time_ns = 0;   // since 1970, or since the start if the file says so
+  std::uint64_t address = 0;  // or any number that identifies the allocation while it is live
   Bytes bytes;
-  std::uint32_t stream = 0;  // numbered from 0 in the order of appearance; 0 is the default stream
+  std::uint32_t stream = 0;  // numbered from 0 by first appearance; 0 is the default stream
   std::uint32_t step = 0;
   Name module = 0;     // "transformer.h.3.attn"
-  Name operation = 0;  // "aten::mm"; of marks and settings: the text
+  Name operation = 0;  // "aten::mm"; for marks and settings, the text
   std::uint16_t device = 0;
   Kind kind = Kind::mark;
   Category category = Category::unknown;
@@ -87,14 +87,14 @@ class Names {
   Names(Names&&) noexcept = default;
   Names& operator=(Names&&) noexcept = default;
 
-  // The number of this text, a new one if it has none yet.
+  // Returns the number of this text, a new one if the text is new.
   Name number(std::string_view text);
-  // Throws InternalError for a number that was never given.
+  // Throws InternalError for an unknown number.
   [[nodiscard]] std::string_view text(Name name) const;
   [[nodiscard]] std::size_t size() const { return texts_.size(); }
 
  private:
-  std::deque<std::string> texts_;  // never moves a text: the keys below look into them
+  std::deque<std::string> texts_;  // a deque never moves its texts; the keys below point into them
   std::unordered_map<std::string_view, Name> numbers_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using allocator::CachingAllocator;
 
-// Writes what happens inside the card, at the time and place of the event that caused it.
+// Writes the allocator's own events, with the time and place of the trace event that caused them.
 class SnapshotFollower final : public Follower {
  public:
   SnapshotFollower(SnapshotWriter& writer, const Operations& operations)
@@ -55,7 +55,7 @@ class ChromeFollower final : public Follower {
     figures.active = Bytes{now.active_bytes.all.current};
     figures.requested = Bytes{now.requested_bytes.all.current};
     Event shown = event;
-    // What was refused when it was recorded may fit now, and the other way round.
+    // A request refused in the recording may fit in this replay, and the other way round.
     if (event.kind == Kind::oom) shown.kind = Kind::complete_events;
     if (refused_) shown.kind = Kind::oom;
     writer_.append(shown, figures);
@@ -71,7 +71,7 @@ OperationsOptions with_events(OperationsOptions options) {
   return options;
 }
 
-// `writer` is of this follower; `finish` ends it.
+// `follower` feeds a writer; `finish` completes that writer's file.
 Exported followed(Reader& trace, Operations& operations, const ReplayOptions& options,
                   Follower& follower, const std::function<void(const Replay&)>& finish) {
   ReplayOptions with_follower = options;

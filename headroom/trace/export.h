@@ -1,7 +1,6 @@
-// Files for the viewers that people know, from any trace: it is replayed, and what the model of the
-// allocator did is written, with its segments and addresses. So a list of plain events becomes a
-// snapshot that pytorch.org/memory_viz shows, and a recorded one shows what other settings would
-// have made of it.
+// Exports any trace to the formats of common viewers. It replays the trace and writes the events of
+// the allocator model, with segments and addresses. So a list of plain events becomes a snapshot
+// for pytorch.org/memory_viz, and a recorded trace shows the effect of other settings.
 //
 //   const auto trace = open_trace("run.hrtrace");
 //   export_snapshot("run.pickle", *trace, {.setup = {.settings = "expandable_segments:True"}});
@@ -18,10 +17,10 @@ namespace headroom::trace {
 struct Exported {
   Replay replay;
   std::uint64_t written = 0;  // entries, or samples
-  bool stopped = false;       // by options.cancel: the target is as it was
+  bool stopped = false;       // by options.cancel; the target file is unchanged
 };
 
-// `options.follower` is not used. Throw as replay() and the writers.
+// Ignores `options.follower`. Throws the exceptions of replay() and the writers.
 Exported export_snapshot(const std::filesystem::path& path, Reader& trace,
                          const ReplayOptions& options = {});
 Exported export_chrome(const std::filesystem::path& path, Reader& trace,

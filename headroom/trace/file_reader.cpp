@@ -56,9 +56,9 @@ class FileReader final : public Reader {
   About about_;
   Names names_;
   std::size_t name_bytes_ = 0;
-  std::uint64_t part_begin_ = 0;  // in the file, for messages
+  std::uint64_t part_begin_ = 0;  // its offset in the file, for messages
   std::string raw_;
-  std::vector<Event> events_;  // of the part
+  std::vector<Event> events_;  // of the current part
   std::size_t at_ = 0;
   std::uint64_t cut_off_ = 0;
 };
@@ -77,7 +77,7 @@ void FileReader::read_head() {
   const auto header = take_header();
   if (!header || !take_raw(*header))
     fault("a whole head", "the end of the file", "a file that was not cut so early");
-  // Prefix and head are the same in all versions, so that this can be said.
+  // Prefix and head have the same form in all versions, so any version can report this.
   if (prefix->needs > detail::kFormatVersion) refuse_version(*prefix, raw_);
   if (header->tag != detail::kHeadTag) fault("a head", detail::shown(header->tag));
   read_about(raw_);
@@ -117,8 +117,8 @@ bool FileReader::end_cut_off(std::size_t bytes) {
   return false;
 }
 
-// After a power cut a file may have its length already and zeros where the data was to come.
-// Nothing that was there is lost by leaving them out.
+// After a power cut a file may have its full length, with zeros in place of data. Leaving the zeros
+// out loses no events.
 bool FileReader::ends_in_zeros(std::string_view damaged) {
   if (damaged.size() < 4 || !is_zeros(damaged.substr(damaged.size() - 4))) return false;
   end_cut_off(damaged.size());
@@ -127,7 +127,7 @@ bool FileReader::ends_in_zeros(std::string_view damaged) {
   return true;
 }
 
-// Nothing: the file ends before the header does.
+// Empty if the file ends within the header.
 std::optional<PartHeader> FileReader::take_header() {
   const std::string_view bytes = input_.peek(PartHeader::kSize);
   if (bytes.size() < PartHeader::kSize) {
@@ -147,7 +147,7 @@ std::optional<PartHeader> FileReader::take_header() {
   return header;
 }
 
-// False: the file ends before the part does.
+// False if the file ends within the part.
 bool FileReader::take_raw(const PartHeader& header) {
   const std::size_t size = PartHeader::kSize + header.stored_bytes;
   const std::string_view whole = input_.peek(size);

@@ -1,7 +1,8 @@
-// Headroom's own format (docs/formats/trace.md), written by file_writer.h.
+// Reads Headroom's own format (docs/formats/trace.md), which file_writer.h writes.
 //
-// A file that just ends within a part was being written, or its writer was killed: what is whole is
-// read, and cut_off() tells the rest. A file that is damaged ends in InputError.
+// A file that ends within a part is still being written, or its writer was killed: the reader
+// returns all whole parts, and cut_off() tells how many bytes it left out. A damaged file ends in
+// InputError.
 #pragma once
 
 #include <memory>
@@ -11,10 +12,10 @@
 
 namespace headroom::trace {
 
-// Reads the head. Throws InputError when it is not whole, damaged, or of a later format.
+// Reads the head at once. Throws InputError if it is incomplete, damaged, or of a later format.
 [[nodiscard]] std::unique_ptr<Reader> read_trace_file(Input input);
 
-// Whether a file that begins so is one, or would be if it went on.
+// True if `begin` is the beginning of such a file, or a prefix of that beginning.
 [[nodiscard]] bool begins_trace_file(std::string_view begin);
 
 }  // namespace headroom::trace

@@ -20,7 +20,7 @@
 namespace headroom::trace {
 namespace {
 
-// Names that come at once are spread over parts of about this size.
+// Many new names at once are spread over parts of about this size.
 constexpr std::size_t kNameBytesPerPart = std::size_t{1} << 20;
 
 std::string head_text(const About& about) {
@@ -55,11 +55,11 @@ struct TraceWriter::File {
   const Names& names_;
   TraceWriterOptions options_;
   detail::Compressor compressor_;
-  int descriptor_ = -1;  // opened last: what throws before leaves nothing open
+  int descriptor_ = -1;  // opened last: an earlier exception leaves nothing open
   bool failed_ = false;
   Bytes written_;
   std::vector<Event> events_;  // of the next part
-  Name names_written_ = 1;     // the empty text is every reader's
+  Name names_written_ = 1;     // every reader has the empty text
   std::size_t name_bytes_ = 0;
 };
 
@@ -102,7 +102,7 @@ void TraceWriter::File::check(const Event& event) const {
     throw UsageError(expectation("trace", "no negative size", std::to_string(event.bytes.count)));
 }
 
-// After an exception a part is missing, and with it names that later parts would go on from.
+// After an exception a part is missing, and with it names on which later parts rely.
 void TraceWriter::File::flush() {
   check_open();
   try {
@@ -113,7 +113,7 @@ void TraceWriter::File::flush() {
   }
 }
 
-// A part holds the names its events are the first to use. Names alone may fill parts of their own.
+// A part holds the names that its events are the first to use. Names alone may fill whole parts.
 void TraceWriter::File::write_parts() {
   while (names_written_ < names_.size() || !events_.empty()) {
     std::string raw;
@@ -146,7 +146,7 @@ void TraceWriter::File::append_names(std::string& raw) {
 void TraceWriter::File::write_part(std::string_view tag, std::string_view raw, std::size_t events) {
   std::string frame;
   compressor_.append_frame(frame, raw);
-  // One write, so that a kill in the middle of it is rare.
+  // A single write makes a kill in the middle unlikely.
   write(
       detail::to_bytes(detail::PartHeader{.tag = std::string(tag),
                                           .stored_bytes = static_cast<std::uint32_t>(frame.size()),
@@ -159,7 +159,7 @@ void TraceWriter::File::write(std::string_view bytes) {
   try {
     write_all(descriptor_, bytes, path_);
   } catch (const WriteError&) {
-    // Half a part is of no use. Fails where the file is a pipe, and then it does not matter.
+    // Removes an incomplete part. This fails for a pipe, where it is not needed.
     [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, written_.count);
     throw;
   }
@@ -182,7 +182,7 @@ TraceWriter::TraceWriter(std::filesystem::path path, const About& about, const N
 TraceWriter::~TraceWriter() {
   try {
     if (!file_->failed_) file_->close();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): who wants to know calls close()
+  } catch (...) {  // NOLINT(bugprone-empty-catch): close() reports errors
   }
 }
 

@@ -14,7 +14,7 @@
 namespace headroom::trace {
 namespace {
 
-// Large enough that system calls do not count, small enough for the processor's cache.
+// Large enough to make the cost of system calls negligible, small enough for the CPU's cache.
 constexpr std::size_t kWindow = std::size_t{256} << 10;
 
 [[noreturn]] void cannot_read(const std::string& name, int error) {
@@ -22,7 +22,7 @@ constexpr std::size_t kWindow = std::size_t{256} << 10;
 }
 
 int open_named(const std::filesystem::path& path) {
-  // Standard input stays the process's own; a second number for it can be closed.
+  // Duplicates the descriptor, so that closing it leaves standard input open.
   if (path == "-") return ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
   return ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
 }

@@ -1,4 +1,4 @@
-// Events that are in memory already, read like a file.
+// Reads events that are already in memory through the same interface as a file.
 //
 //   const auto trace = read_memory(recorder);
 #pragma once
@@ -11,11 +11,12 @@
 
 namespace headroom::trace {
 
-// Position and size count events, as there are no bytes.
+// Position and size count events, because there are no bytes.
 [[nodiscard]] std::unique_ptr<Reader> read_memory(std::vector<Event> events, Names names,
                                                   About about = {});
 
-// What the recorder holds now. It must live as long, and record nothing meanwhile.
+// Reads the events that the recorder holds now. The recorder must outlive the reader and record
+// nothing meanwhile.
 [[nodiscard]] std::unique_ptr<Reader> read_memory(const Recorder& recorder, About about = {});
 
 }  // namespace headroom::trace

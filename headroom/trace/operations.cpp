@@ -11,12 +11,12 @@ namespace {
 using allocator::Operation;
 using OperationKind = Operation::Kind;
 
-// How far a Headroom trace is read ahead to see whether it is a history: this much beyond its first
-// free, and no further than the second however late that is.
+// How far the constructor reads a Headroom trace ahead to detect a history: this far beyond its
+// first free, and at most the second number of events in total.
 constexpr std::size_t kEventsAfterFirstFree = 4096;
 constexpr std::size_t kMostEventsAhead = std::size_t{1} << 18;
 
-// Events that belong to no device: they are always taken.
+// Events without a device; they are always taken.
 bool is_of_all_devices(Kind kind) {
   return kind == Kind::mark || kind == Kind::settings;
 }
@@ -76,8 +76,8 @@ bool Operations::take(Numbered& next) {
   return true;
 }
 
-// The next event that will be taken. What lies before it is forgotten at once: it may be all the
-// rest of a long trace.
+// The next event that will be taken. Drops the events before it at once: they may be the whole rest
+// of a long trace.
 const Event* Operations::peek() {
   while (true) {
     if (ahead_.empty()) {
@@ -160,8 +160,9 @@ void Operations::allocate(const Event& event) {
     add({.id = *id, .kind = OperationKind::free});
   }
   if (const auto waiting = waiting_.find(event.address); waiting != waiting_.end())
-    complete(event);  // the recording missed that
-  // The player knows whether an id that comes again was refused before, and is free to be taken.
+    complete(event);  // the recording missed the completion
+  // If a list allocates a live id again, the player decides: it accepts the id only if the earlier
+  // allocation was refused.
   if (event.bytes <= Bytes{0}) return;
   if (!id) id = new_id();
   add({.bytes = event.bytes.count,
@@ -183,7 +184,7 @@ void Operations::free(const Event& event) {
   const Event* after = is_history_ ? peek() : nullptr;
   const bool at_once =
       after == nullptr || (after->kind == Kind::free_completed && after->address == event.address);
-  // While a private pool is open, PyTorch notes no events: none could be completed.
+  // While a private pool is open, PyTorch records no stream events, so none can complete.
   if (!at_once && open_pools_ == 0) {
     const allocator::StreamId helper = made_up_stream();
     ++noticed_.late_frees;
@@ -196,7 +197,7 @@ void Operations::free(const Event& event) {
 
 void Operations::complete(const Event& event) {
   const auto found = waiting_.find(event.address);
-  if (found == waiting_.end()) return;  // at once
+  if (found == waiting_.end()) return;  // completed at once
   add({.stream = found->second, .kind = OperationKind::complete_events});
   idle_streams_.push_back(found->second);
   waiting_.erase(found);

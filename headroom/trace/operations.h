@@ -1,20 +1,22 @@
-// What the events of a trace asked of the allocator: the step between a file and a replay. One
-// event after the other is read, and only the allocations that live are kept in memory.
+// Turns the events of a trace into requests to the allocator: the step between a file and a replay.
+// It reads one event at a time and keeps only live allocations in memory.
 //
-//   Operations operations(*open_trace("run.hrtrace"));
+//   const auto trace = open_trace("run.hrtrace");
+//   Operations operations(*trace);
 //   for (Batch batch; operations.next(batch, 16384); batch.clear())
 //     for (const allocator::Operation& operation : batch.operations) player.play(operation);
 //
-// Two kinds of traces are told apart. A *list of requests* (the plain form) says what a program
-// asked for, and it is taken at its word: an id that is allocated twice or freed twice is a mistake
-// of the file, an InputError with the number of the event. A *history* (PyTorch's, or a recording
-// of it) says what happened: that a free was completed, but not which streams it waited for. There
-//   - a free that was completed at once is a free; one completed later keeps its block until then
-//     by a stream made up for it (so the card must run with EventRule::when_told);
-//   - its record_stream and complete_events are left out: the completions tell the same, better;
-//   - a free of something that was allocated before the recording began is left out and counted;
-//   - an allocation at an address that is still taken, as its free was missed, frees it first.
-// A Headroom trace is a history if a free was completed among the events around its first frees.
+// There are two kinds of traces. A *list of requests* (the plain format) contains a program's
+// requests and must be consistent: an id allocated twice or freed twice is an InputError with the
+// number of the event. A *history* (PyTorch's, or a recording of it) contains what happened: when a
+// free was completed, but not the streams that it waited for. In a history
+//   - a free that completes at once is a plain free; a free that completes later keeps its block
+//     until then through an invented stream (so the card must use EventRule::when_told);
+//   - record_stream and complete_events are ignored: the completions are more exact;
+//   - a free of memory allocated before the recording began is ignored and counted;
+//   - an allocation at an address that is still live frees the old one first: its free was missed.
+// A Headroom trace is a history if its beginning, up to shortly after the first free, contains a
+// completed free.
 #pragma once
 
 #include <cstdint>
@@ -31,53 +33,53 @@ namespace headroom::trace {
 
 struct OperationsOptions {
   std::string name = "the trace";  // for messages
-  // Only what happened on this device; nothing: on the first that appears.
+  // Only events of this device; empty: of the first device that appears.
   std::optional<std::uint16_t> device = {};
-  // Also an Operation::Kind::nothing for each event that asks nothing, and the events themselves.
+  // Also keep the events, with an Operation::Kind::nothing for each event without a request.
   bool keep_events = false;
 };
 
 struct Batch {
   std::vector<allocator::Operation> operations;
-  std::vector<std::uint64_t> numbers;  // for each operation: which event, from 0, it comes from
-  std::vector<Event> events;           // the same event itself, if these are kept
+  std::vector<std::uint64_t> numbers;  // for each operation: the number of its event, from 0
+  std::vector<Event> events;           // for each operation: its event, if events are kept
 
   void clear();
 };
 
-// An out-of-memory that the recorded program met.
+// An out-of-memory error of the recorded program.
 struct RecordedRefusal {
   std::uint64_t event = 0;
   Bytes asked;
-  Bytes free;  // on the card, then
+  Bytes free;  // on the card at that time
 };
 
-// What was noticed on the way.
+// Counts and facts collected while reading.
 struct Noticed {
   std::uint64_t events = 0;             // read so far, of all devices
-  std::vector<std::uint16_t> devices;   // in the order of their appearance
-  std::optional<std::uint16_t> device;  // the one whose events are taken
+  std::vector<std::uint16_t> devices;   // by first appearance
+  std::optional<std::uint16_t> device;  // the device whose events are used
   std::uint64_t of_other_devices = 0;   // events
-  std::uint64_t late_frees = 0;         // completed when other things had happened
-  std::uint64_t unknown_frees = 0;      // of what was allocated before the recording began
-  std::uint64_t missing_frees = 0;      // an address was given again without having been freed
+  std::uint64_t late_frees = 0;         // completed after other events
+  std::uint64_t unknown_frees = 0;      // of memory allocated before the recording began
+  std::uint64_t missing_frees = 0;      // an address was allocated again without a free
   std::uint64_t recorded_refusals = 0;
   std::optional<RecordedRefusal> first_recorded_refusal;
 };
 
 class Operations {
  public:
-  // The reader must live as long.
+  // The reader must outlive this object.
   explicit Operations(Reader& trace, OperationsOptions options = {});
 
-  // Appends the next operations, at least one and not many more than `count`. False: there is none.
+  // Appends the next operations: at least one, and only slightly more than `count`. False: the end.
   bool next(Batch& batch, std::size_t count);
 
-  // See above. Known from the start.
+  // See above. Known after construction.
   [[nodiscard]] bool is_history() const { return is_history_; }
-  // What Operation::Kind::change_settings has the index into. Grows.
+  // The texts that Operation::Kind::change_settings refers to by index. Grows.
   [[nodiscard]] const std::vector<std::string>& settings_texts() const { return texts_; }
-  // The file's number of a stream of an operation; nothing: it is one that was made up.
+  // The file's number for an operation's stream; empty for an invented stream.
   [[nodiscard]] std::optional<std::uint32_t> stream_in_file(allocator::StreamId stream) const;
   [[nodiscard]] const Noticed& noticed() const { return noticed_; }
 
@@ -86,7 +88,7 @@ class Operations {
     Event event;
     std::uint64_t number = 0;
   };
-  // An allocation without an id has no bytes: PyTorch does not ask the allocator for it.
+  // An allocation of 0 bytes has no id: PyTorch does not ask the allocator for it.
   using Id = std::optional<std::uint32_t>;
 
   void look_ahead();
@@ -115,21 +117,21 @@ class Operations {
   bool is_history_ = false;
   bool ended_ = false;
   Noticed noticed_;
-  std::deque<Numbered> ahead_;  // read, not yet taken
+  std::deque<Numbered> ahead_;  // read ahead, not yet taken
 
   std::unordered_map<std::uint64_t, Id> live_;  // by address
-  // By address: freed, not complete.
+  // By address: freed, not yet completed.
   std::unordered_map<std::uint64_t, allocator::StreamId> waiting_;
   std::vector<std::uint32_t> free_ids_;
   std::uint32_t ids_ = 0;
   std::vector<std::optional<allocator::StreamId>> streams_;  // by the file's number
-  std::vector<std::optional<std::uint32_t>> in_file_;        // the other way round
-  std::vector<allocator::StreamId> idle_streams_;            // of those made up
+  std::vector<std::optional<std::uint32_t>> in_file_;        // the inverse of streams_
+  std::vector<allocator::StreamId> idle_streams_;            // invented streams that are unused now
   std::vector<std::string> texts_;
   std::unordered_map<Name, std::uint32_t> text_of_name_;
   int open_pools_ = 0;
 
-  // Where the event at work goes.
+  // The target for the current event's operations.
   Batch* batch_ = nullptr;
   const Numbered* at_ = nullptr;
 };

@@ -24,7 +24,7 @@ std::int64_t to_ns(std::int64_t time_us) {
   return std::clamp(time_us, -kMost, kMost) * 1000;
 }
 
-// The names of torch.profiler's categories, and our own.
+// Maps the names of torch.profiler's categories, and our own.
 Category category_of(std::string_view text) {
   if (text == "optimizer_state") return Category::optimizer;
   if (text == "autograd_detail") return Category::temporary;
@@ -39,7 +39,7 @@ Phase phase_of(std::string_view text) {
   return Phase::unknown;
 }
 
-// "Optimizer.step#Adam.step", which PyTorch records itself, or a name as in PyTorch's own guide to
+// "Optimizer.step#Adam.step", which PyTorch records itself, or a name as in PyTorch's guide to
 // snapshots: "## forward ##".
 Phase phase_of_annotation(std::string_view name) {
   if (name.starts_with("Optimizer.step#")) return Phase::optimizer;
@@ -61,7 +61,8 @@ std::uint32_t step_of_annotation(std::string_view name) {
   return step;
 }
 
-// What else says where: the compiled region, or what torch.cuda.memory._set_memory_metadata set.
+// The place of an entry without frames: its compiled region, or the text that
+// torch.cuda.memory._set_memory_metadata set.
 std::string_view instead_of_frames(const Entry& entry) {
   const bool compiled = !entry.compile_context.empty() && entry.compile_context != "N/A";
   return compiled ? entry.compile_context : entry.user_metadata;
@@ -101,16 +102,16 @@ class PickleReader final : public Reader {
   [[nodiscard]] std::optional<std::uint64_t> size() const override { return input_.size(); }
 
  private:
-  // One device's events: those of the start, then those of its trace.
+  // The events of one device: those of the start, then those of its trace.
   struct Cursor {
     std::uint16_t device = 0;
     Start start;
     std::size_t at_start = 0;
     Items entries;
     std::optional<Entry> entry;      // the next of the trace
-    std::optional<Entry> completes;  // a free that says nothing of its completion
+    std::optional<Entry> completes;  // the free whose completion is returned next
     bool has_event = false;
-    Event event;  // the next of all
+    Event event;  // the next event to return
   };
 
   void begin(std::size_t device);
@@ -131,7 +132,7 @@ class PickleReader final : public Reader {
   std::vector<Cursor> cursors_;
   Items annotations_ = snapshot_.annotations();
   bool has_annotation_ = false;
-  Event annotation_;  // the next
+  Event annotation_;  // the next to return
   std::uint32_t step_ = 0, next_step_ = 0;
   Phase phase_ = Phase::unknown, next_phase_ = Phase::unknown;
 };
@@ -162,7 +163,7 @@ void PickleReader::advance(Cursor& cursor) {
     cursor.event = event_of(cursor.start.events[cursor.at_start++], cursor);
     return;
   }
-  // A recording may leave out one half of each free; readers are shown both.
+  // A recording may leave out one half of each free; the reader adds it.
   if (cursor.completes) {
     cursor.completes->kind = Kind::free_completed;
     cursor.event = event_of(*cursor.completes, cursor);
@@ -230,14 +231,14 @@ Event PickleReader::event_of(const Entry& entry, const Cursor& cursor) {
   return event;
 }
 
-// ---- What record_function said ----
+// ---- Annotations of record_function ----
 
 void PickleReader::place_in_step(Event& event) const {
   if (event.step == 0) event.step = step_;
   if (event.phase == Phase::unknown) event.phase = phase_;
 }
 
-// The one that was shown begins to hold; the next is made ready.
+// Applies the annotation just returned, and prepares the next one.
 void PickleReader::advance_annotation() {
   step_ = next_step_;
   phase_ = next_phase_;

@@ -1,13 +1,14 @@
-// PyTorch's memory snapshots: the pickle that torch.cuda.memory._dump_snapshot and LibTorch write,
-// read without Python (docs/formats/snapshot.md).
+// PyTorch's memory snapshots: reads the pickle that torch.cuda.memory._dump_snapshot and LibTorch
+// write, without Python (docs/formats/snapshot.md).
 //
 //   const auto trace = read_pickle(Input::file("snapshot.pickle"));
 //   for (Event event; trace->next(event);) ...
 //
-// The history in such a file is a window: it begins when programs have allocated already. What was
-// there comes first, as events at the time of the first recorded one, so that all events together
-// can be replayed. Devices are merged by time. The whole file is read at once and held as values,
-// 1 to 4 times its size; nothing in it is run.
+// The history in a snapshot is a window that begins when the program already holds memory. The
+// reader first returns events that create this initial state, at the time of the first recorded
+// event, so that all events together can be replayed. It merges the devices by time. It reads the
+// whole file at once into values that take 1 to 4 times the file's size, and never runs code from
+// the file.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,8 @@
 
 namespace headroom::trace {
 
-// Told by the first byte: protocol 2 and later say so, older ones begin with a dict or list, which
-// no line of plain events does.
+// Decides by the first byte: protocol 2 and later begin with a marker, older protocols with a dict
+// or list. No line of plain events begins like that.
 [[nodiscard]] bool begins_pickle(std::string_view begin);
 
 // Throws InputError.

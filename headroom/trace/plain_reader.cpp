@@ -17,7 +17,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t';
 }
 
-// What stands in one line, word by word.
+// One line, taken word by word.
 struct Line {
   const char* at;
   const char* end;
@@ -25,7 +25,7 @@ struct Line {
   void skip_blanks() {
     while (at != end && is_blank(*at)) ++at;
   }
-  // Nothing is left but perhaps a comment.
+  // True if only blanks and a comment remain.
   bool is_over() {
     skip_blanks();
     return at == end || *at == '#';
@@ -37,7 +37,7 @@ struct Line {
     at = after;
     return true;
   }
-  // All up to a comment, without blanks at its ends.
+  // The text up to a comment, without blanks at its ends.
   std::string_view take_rest() {
     skip_blanks();
     std::string_view rest(at, static_cast<std::size_t>(end - at));
@@ -78,7 +78,7 @@ class PlainReader final : public Reader {
   [[noreturn]] void fault_at(const char* where, const std::string& expected) const;
 
   Input input_;
-  std::string_view window_;  // of the input; the first `taken_` bytes of it are done
+  std::string_view window_;  // of the input; the first `taken_` bytes are consumed
   std::size_t taken_ = 0;
   std::size_t line_begin_ = 0;  // in the window
   std::size_t line_end_ = 0;

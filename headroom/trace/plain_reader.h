@@ -1,11 +1,11 @@
-// The plain form: a text, one event a line, that a person or a script can write
+// The plain format: text with one event per line, which a person or a script can write
 // (docs/formats/plain-events.md).
 //
 //   a 1 1048576      # allocation 1, of 1 MiB, on stream 0
 //   a 2 4096 7       # on stream 7, which becomes number 1: the first other stream that appears
 //   f 1
 //
-// Whether an allocation that is freed exists is not looked at here.
+// The reader does not check that a freed allocation exists.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace headroom::trace {
 
-// A longer line is no line of a trace: the file is something else.
+// A longer line means that the file is not a trace.
 inline constexpr std::size_t kLongestLine = std::size_t{64} << 10;
 
 [[nodiscard]] std::unique_ptr<Reader> read_plain(Input input);

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kFirstLook = 64;
 
-// Control characters that no text has. An empty file is a trace of nothing.
+// True if the bytes contain no control characters but tabs and line ends. An empty file is an empty
+// trace.
 bool looks_like_text(std::string_view begin) {
   return std::none_of(begin.begin(), begin.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);

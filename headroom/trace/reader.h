@@ -1,13 +1,13 @@
-// Reading traces: one interface over all kinds of files. Readers hold a small window of the file,
-// never all of it, so that a trace larger than memory can be read; the one exception is PyTorch's
-// pickle, whose form demands it.
+// Reading traces: one interface for all file formats. A reader keeps a small window of the file in
+// memory, so that it can read a trace larger than memory. The exception is PyTorch's pickle, whose
+// format must be read whole.
 //
 //   const auto trace = open_trace("run.hrtrace");
 //   for (Event event; trace->next(event);) say(to_string(event.kind), event.bytes);
 //
-// A file that does not hold what it should ends in InputError with its name and the byte (text: the
-// line) where that was noticed. A Headroom trace that just stops, because its writer was killed, is
-// no error: it ends where the last whole part ended, and `cut_off` says so.
+// A malformed file ends in InputError with the file's name and the byte (in text, the line) of the
+// fault. A Headroom trace that ends early because its writer was killed is no error: it ends after
+// the last whole part, and `cut_off` tells how much was left out.
 #pragma once
 
 #include <cstdint>
@@ -24,32 +24,32 @@ namespace headroom::trace {
 enum class Format { headroom, plain, pickle };
 [[nodiscard]] std::string_view to_string(Format format);
 
-// What a file says about the whole.
+// Facts about the whole trace.
 struct About {
   Format format = Format::plain;
-  std::string program;            // what wrote it or was recorded; "" if not said
+  std::string program;            // that wrote the file, or was recorded; "" if unknown
   std::string settings;           // of the allocator at the start, as PYTORCH_CUDA_ALLOC_CONF
-  std::optional<Bytes> capacity;  // of the card that was recorded
+  std::optional<Bytes> capacity;  // of the recorded card
   bool times_are_known = false;
 };
 
 class Reader {
  public:
   virtual ~Reader() = default;
-  // False: the end. After it, and after an exception, nothing more may be read.
+  // Returns false at the end. After that, and after an exception, read no further.
   virtual bool next(Event& event) = 0;
   [[nodiscard]] virtual const About& about() const = 0;
-  // Grows while events are read; numbers stay.
+  // Grows while events are read; numbers never change.
   [[nodiscard]] virtual const Names& names() const = 0;
-  // Known after the end: how many bytes of an unfinished part were left out.
+  // Valid after the end: the bytes of an unfinished part that were left out.
   [[nodiscard]] virtual std::uint64_t cut_off() const { return 0; }
-  // How far it is, for progress: bytes of the file consumed, and in all (nothing: a pipe).
+  // Progress: the bytes of the file read so far, and its size (empty for a pipe).
   [[nodiscard]] virtual std::uint64_t position() const = 0;
   [[nodiscard]] virtual std::optional<std::uint64_t> size() const = 0;
 };
 
-// Tells the format by the first bytes. "-" is standard input. Throws InputError when it cannot be
-// opened or is none of the formats.
+// Detects the format from the first bytes. "-" is standard input. Throws InputError if the file
+// cannot be opened or has none of the formats.
 [[nodiscard]] std::unique_ptr<Reader> open_trace(const std::filesystem::path& path);
 [[nodiscard]] std::unique_ptr<Reader> open_trace(Input input);
 

@@ -7,14 +7,15 @@
 namespace headroom::trace {
 namespace {
 
-// Of these, the operation is a text of their own.
+// For these kinds `operation` is a text, not an operator.
 bool has_text(Kind kind) {
   return kind == Kind::mark || kind == Kind::settings;
 }
 
 }  // namespace
 
-// One chunk more than the limit fills, so that the one that is being overwritten is never needed.
+// One chunk more than the limit fills, so that no event within the limit is in the chunk being
+// overwritten.
 Recorder::Recorder(const RecorderOptions& options)
     : limit_(options.limit), most_chunks_((options.limit + kChunk - 1) / kChunk + 1) {}
 
@@ -58,7 +59,7 @@ void Recorder::keep(const Event& event) {
   ++recorded_;
 }
 
-// An allocator must go on working whatever happens to the file.
+// A failing file must not stop the allocator.
 void Recorder::spill(const Event& event) {
   try {
     writer_->append(event);

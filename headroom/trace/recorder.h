@@ -1,16 +1,17 @@
-// Keeps events in memory as they happen, at the price of a lock and a copy of 48 bytes. Where in
-// the model they happen is told by scopes, so that whoever sees the allocation need not know.
+// Records events in memory as they happen, at the cost of a lock and a copy of 48 bytes. Scopes
+// tell where in the model an event happens, so that the code that sees the allocation need not know
+// it.
 //
 //   Recorder recorder({.limit = 1'000'000});
 //   const Name attention = recorder.name("h.0.attn");
 //   { const ModuleScope scope(recorder, attention); ... recorder.append(event); }
 //   const auto trace = read_memory(recorder);
 //
-// Threads: everything may be called from any thread (allocators of several cards call at the same
-// time, each under its own lock). Module and operation belong to the thread that opened the scope:
-// autograd runs backward on threads of its own, and what the training thread is in says nothing
-// about them; a hook that knows opens a scope there. Step and phase belong to the recorder and hold
-// for all threads.
+// Threads: any thread may call any function (the allocators of several cards call at the same time,
+// each under its own lock). Module and operation belong to the thread that opened the scope,
+// because autograd runs backward on its own threads, which the training thread's scopes do not
+// describe. A hook that knows the module opens a scope on that thread. Step and phase belong to the
+// recorder and apply to all threads.
 #pragma once
 
 #include <atomic>
@@ -29,7 +30,7 @@
 namespace headroom::trace {
 
 struct RecorderOptions {
-  // Only so many of the last events stay in memory; 0: all of them, 48 MB a million.
+  // How many of the latest events stay in memory; 0: all. A million events take 48 MB.
   std::uint64_t limit = 0;
 };
 
@@ -39,32 +40,32 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Takes a lock and a look into a table: ask once for a module, not at each call.
+  // Takes a lock and a table look-up: ask once per module, not at each call.
   Name name(std::string_view text);
 
-  // Module, operation, step and phase that the event leaves open are filled in from the scopes.
-  // Never throws for the file that is spilled to: see spill_error().
+  // Fills in module, operation, step and phase from the scopes if the event leaves them open. Never
+  // throws because of the spill file; see spill_error().
   void append(Event event);
   void mark(std::string_view text, std::int64_t time_ns = 0);
 
-  // The step from here on; answers the one before.
+  // Sets the step for later events; returns the previous one.
   std::uint32_t set_step(std::uint32_t step) { return step_.exchange(step, relaxed); }
   [[nodiscard]] std::uint32_t step() const { return step_.load(relaxed); }
   [[nodiscard]] Phase phase() const { return phase_.load(relaxed); }
 
-  // From here on each event is written to a file as well; every 65536th call takes as long as it
-  // takes to compress and write a part (some ms). Throws WriteError when it cannot be begun.
+  // From now on also writes each event to a file. Every 65536th call takes as long as compressing
+  // and writing a part (a few ms). Throws WriteError if the file cannot be created.
   void spill_to(const std::filesystem::path& path, const About& about);
-  // Writes what is left and closes. Throws what went wrong, also earlier.
+  // Writes the rest and closes the file. Throws if writing failed, now or earlier.
   void end_spill();
-  // "", or why writing stopped; recording in memory goes on.
+  // Why writing the file stopped, or "". Recording in memory continues.
   [[nodiscard]] std::string spill_error() const;
 
-  [[nodiscard]] std::uint64_t recorded() const;  // all that ever came
+  [[nodiscard]] std::uint64_t recorded() const;  // since the start
   [[nodiscard]] std::uint64_t dropped() const;   // of these, no longer in memory
 
-  // For reading back, while nothing is appended. `number` counts all that ever came; those that
-  // were dropped cannot be asked for.
+  // For reading back while nothing is appended. `number` counts all recorded events; a dropped one
+  // throws InternalError.
   [[nodiscard]] const Event& event(std::uint64_t number) const;
   [[nodiscard]] const Names& names() const { return names_; }
 
@@ -85,7 +86,7 @@ class Recorder {
   std::atomic<Phase> phase_{Phase::unknown};
   const std::uint64_t limit_;
   const std::uint64_t most_chunks_;
-  // Event n is in chunk n / kChunk; with a limit, chunks are used again from the first on.
+  // Event n is in chunk n / kChunk; with a limit, chunks are reused as a ring.
   std::vector<std::vector<Event>> chunks_;
   std::uint64_t recorded_ = 0;
   Names names_;
@@ -95,17 +96,17 @@ class Recorder {
 
 namespace detail {
 
-// What the running thread is in, and by which recorder's numbers.
+// The scopes of the current thread, and the recorder whose names they use.
 struct Whereabouts {
   const Recorder* recorder = nullptr;
   Name module = 0;
   Name operation = 0;
 };
-inline thread_local Whereabouts whereabouts;  // constant-initialised: costs no guard
+inline thread_local Whereabouts whereabouts;  // constant-initialised: access needs no guard
 
 }  // namespace detail
 
-// The module that this thread's events belong to, until the scope ends. Scopes nest.
+// Sets the module of this thread's events until the scope ends. Scopes nest.
 class ModuleScope {
  public:
   ModuleScope(const Recorder& recorder, Name module) : before_(detail::whereabouts) {
@@ -135,7 +136,7 @@ class OperationScope {
   detail::Whereabouts before_;
 };
 
-// The phase of the recorder, for all threads.
+// Sets the recorder's phase, for all threads, until the scope ends.
 class PhaseScope {
  public:
   PhaseScope(Recorder& recorder, Phase phase)

@@ -1,10 +1,10 @@
-// What the model of the allocator tells its observer, into a recorder.
+// Records the events of the allocator model.
 //
 //   Recorder recorder;
 //   RecordingObserver observer(recorder, {.device = 0, .now_ns = clock});
 //   card.observe(&observer);
 //
-// Private pools are not recorded: a happening in one looks like any other.
+// Private pools are not recorded: an event in one looks like any other.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace headroom::trace {
 
-// The event of a happening's kind; they have the same names.
+// The trace's kind for the allocator's kind of the same name.
 [[nodiscard]] Kind kind_of(allocator::Happening::Kind kind);
 
 struct RecordingObserverOptions {
   std::uint16_t device = 0;
-  // Nothing: all times are 0, unknown.
+  // Empty: all times are 0, which means unknown.
   std::function<std::int64_t()> now_ns = {};
 };
 

@@ -10,7 +10,7 @@ namespace {
 using allocator::CachingAllocator;
 using allocator::Operation;
 
-// What player or card say against an operation, in terms of the trace.
+// The error of player or card, reworded in terms of the trace.
 std::string complaint(const UsageError& error, const CachingAllocator& card) {
   std::string said =
       error.complaint().where == "Player::play"
@@ -21,7 +21,7 @@ std::string complaint(const UsageError& error, const CachingAllocator& card) {
   return said;
 }
 
-// Small enough to stay in the processor's cache while it is decoded and played.
+// Small enough that decoding and playing a batch stays in the CPU's cache.
 constexpr std::size_t kOperationsAtATime = 16384;
 
 allocator::CardOptions card_options(const CardSetup& setup, const About& about, bool is_history) {
@@ -118,14 +118,14 @@ void CardPlayer::play_one(const Operation& operation, std::uint64_t number) {
   note_peaks(number);
 }
 
-// The player takes its texts when it is made; those of a trace are known only when they come.
+// The player's texts are fixed at its construction; a trace's texts appear while it is read.
 void CardPlayer::change_settings(std::uint32_t text) {
   allocator::Settings settings = card().settings();
   allocator::apply(settings, operations_->settings_texts().at(text));
   card().change_settings(settings);
 }
 
-// A peak changes when it grows, and when the peaks are reset.
+// A peak changes when it grows or when the peaks are reset.
 void CardPlayer::note_peaks(std::uint64_t number) {
   const allocator::Statistics& now = std::as_const(player_).card().statistics();
   const allocator::Stat &allocated = now.allocated_bytes.all, &reserved = now.reserved_bytes.all;

@@ -1,12 +1,12 @@
-// Plays a trace to the allocator's model: what it would have used, where it would have been
-// refused, with the settings and on the card that one likes.
+// Plays a trace on the allocator model: the memory it uses and the requests it is refused, with any
+// settings and on any card.
 //
 //   const auto trace = open_trace("run.hrtrace");
 //   const Replay result = replay(*trace, {.setup = {.capacity = 24_GiB}});
 //   if (!result.card.refused.empty()) say(to_string(*result.card.first_refusal));
 //
-// A refused request counts as not made, and the trace goes on: a real program would have ended
-// there, so figures after the first refusal say less.
+// A refused allocation is skipped and the trace continues. A real program would have ended there,
+// so figures after the first refusal mean less.
 #pragma once
 
 #include <cstdint>
@@ -22,55 +22,56 @@
 
 namespace headroom::trace {
 
-// On what a trace is played.
+// The card on which a trace is played.
 struct CardSetup {
-  // As PYTORCH_CUDA_ALLOC_CONF; nothing: what the trace says it began with, else PyTorch's
-  // defaults. What the trace changes later is changed in any case.
+  // As PYTORCH_CUDA_ALLOC_CONF; empty: the trace's settings at its start, else PyTorch's defaults.
+  // Changes of settings within the trace apply in any case.
   std::optional<std::string> settings = {};
   Bytes capacity = allocator::kUnlimited;
-  // torch.cuda.set_per_process_memory_fraction; nothing: what the settings say.
+  // torch.cuda.set_per_process_memory_fraction; empty: the value in the settings.
   std::optional<double> fraction = {};
-  // Events of a list of requests wait for its complete_events (histories always do).
+  // Stream events in a list of requests wait for its complete_events (in a history they always do).
   bool hold_events = false;
   allocator::AddressPolicy addresses = allocator::AddressPolicy::ascending;
 };
 
-// The state after the event that made a peak.
+// The state after the event that caused a peak.
 struct Moment {
-  std::uint64_t event = 0;  // its number, from 0
-  Bytes peak;               // the figure that was never higher
-  Bytes allocated;          // after this event
+  std::uint64_t event = 0;  // counted from 0
+  Bytes peak;               // the highest value of the figure
+  Bytes allocated;          // after this event, as the next
   Bytes reserved;
 };
 
-// Throws UsageError for settings of the setup that PyTorch 2.11 would refuse, InputError for those
-// of the trace.
+// Throws UsageError if PyTorch 2.11 would refuse the settings of the setup, InputError if it would
+// refuse those of the trace.
 [[nodiscard]] allocator::Settings settings_at_start(const CardSetup& setup, const About& about);
 
-// What came out for one card.
+// The result for one card.
 struct CardReplay {
-  std::string settings;  // those at the start, "" for PyTorch's defaults
+  std::string settings;  // at the start; "" for PyTorch's defaults
   Bytes capacity;
   double fraction = 1;
   allocator::Statistics statistics;
-  std::vector<std::uint64_t> refused;  // numbers of the events
+  std::vector<std::uint64_t> refused;  // numbers of the refused events
   std::optional<allocator::OutOfMemory> first_refusal;
-  Moment reserved_peak;  // since the last reset of the peaks, as the statistics
+  Moment reserved_peak;  // since the last reset of the peaks, as in the statistics
   Moment allocated_peak;
   std::uint64_t operations = 0;
-  Seconds played{0};  // spent on them, without reading and decoding
-  // The real allocator has a fault that this trace would have met (caching_allocator.h).
+  Seconds played{0};  // spent playing them, without reading and decoding
+  // The trace meets a known fault of the real allocator (caching_allocator.h).
   bool met_fault_of_original = false;
 
-  // Reserved and not allocated when most was reserved: what fragmentation and caching cost.
+  // Reserved but not allocated at the peak of reserved memory: the cost of fragmentation and
+  // caching.
   [[nodiscard]] Bytes unused_at_peak() const {
     return reserved_peak.reserved - reserved_peak.allocated;
   }
   [[nodiscard]] double operations_per_second() const;
 };
 
-// Sees each event of the device with what it did to the card; the card's own happenings, which
-// on() is told of, lie between.
+// Called before and after each event of the device. In between, on() receives the allocator events
+// that it causes on the card.
 class Follower : public allocator::Observer {
  public:
   virtual void before(const Event& event) = 0;
@@ -81,9 +82,9 @@ class Follower : public allocator::Observer {
 struct ReplayOptions {
   CardSetup setup = {};
   OperationsOptions operations = {};
-  // After each part of the trace; from time to time.
+  // Called after each batch of operations.
   std::function<void(const Reader&)> progress = {};
-  std::stop_token cancel = {};  // ends early, with what was played until then
+  std::stop_token cancel = {};  // ends early with the result so far
   Follower* follower = nullptr;
 };
 
@@ -93,20 +94,20 @@ struct Replay {
   Noticed noticed;
 };
 
-// Throws InputError for a trace that asks what cannot be done, UsageError for settings that are
-// refused and a device that the trace does not have.
+// Throws InputError for a trace with impossible requests, UsageError for refused settings and for a
+// device that the trace does not have.
 [[nodiscard]] Replay replay(Reader& trace, const ReplayOptions& options = {});
 
-// For a follower that asks the operations: they must be those of this trace, and keep events.
+// For a follower that queries the operations: they must be those of this trace, with keep_events.
 [[nodiscard]] Replay replay(Reader& trace, Operations& operations, const ReplayOptions& options);
 
-// After the end of a trace: throws UsageError if it does not have the device that was asked for.
+// Call after the end of a trace: throws UsageError if it names devices, but not the chosen one.
 void check_device(const OperationsOptions& options, const Noticed& noticed);
 
-// One card that a trace is played to, batch by batch: the part that replay and what_if share.
+// Plays a trace on one card, batch by batch: the part that replay and what_if share.
 class CardPlayer {
  public:
-  // `operations` says what kind of trace it is, and has the texts of its settings.
+  // `operations` tells the kind of trace and holds the texts of its settings.
   CardPlayer(const CardSetup& setup, const About& about, const Operations& operations,
              std::string name);
 

@@ -22,14 +22,14 @@ using pickle::MemoNumbers;
 using pickle::PickleEmitter;
 using pickle::StackEmitter;
 
-// As many as snapshots have that are read: each costs memory, up to a file of its own.
+// The same limit as for reading. Each device costs memory, and possibly a spool file.
 constexpr std::size_t kMostDevices = 1024;
 
 bool is_of_snapshots(Kind kind) {
   return kind <= Kind::mark;
 }
 
-// A file without a name needs a folder; that of a pipe may be none to write in.
+// The unnamed spool file needs a writable folder, and a pipe's folder may not be writable.
 fs::path place_for_spools(const fs::path& path) {
   std::error_code error;
   const bool is_file = !fs::exists(path, error) || fs::is_regular_file(path, error);
@@ -92,7 +92,7 @@ struct SnapshotWriter::File {
   std::string rest;
   PickleEmitter pickle{rest, numbers};
   StackEmitter stacks{names};
-  // A snapshot numbers pools; a trace may name them as it likes. 0 is the common one.
+  // A snapshot numbers its pools; a trace's pool numbers are arbitrary. 0 is the common pool.
   std::unordered_map<allocator::PoolId, std::int64_t> pools{{0, 0}};
   std::uint64_t written = 0;
 };

@@ -24,12 +24,12 @@ Tensor tensor_of(const Event& event, std::uint64_t number) {
           .step = event.step};
 }
 
-// What lives now, and enough to say what lived at the peak: all that live and were allocated by
-// then, and those of that time that were freed since.
+// The live tensors now and at the peak. Those at the peak are the tensors allocated by then that
+// are still live, plus those freed since.
 class Living {
  public:
   void allocate(const Event& event, std::uint64_t number) {
-    free(event.address);  // a free that was not recorded
+    free(event.address);  // its free was not recorded
     Tensor tensor = tensor_of(event, number);
     tensor.bytes = std::min(tensor.bytes, Bytes{detail::kMostLiveBytes} - now_);
     now_ += tensor.bytes;
@@ -75,7 +75,8 @@ bool is_of_a_device(const Event& event) {
   return event.kind != Kind::mark && event.kind != Kind::settings;
 }
 
-// Whether the event is one of the device that is looked at, which the first event decides.
+// True if the event belongs to the chosen device; without a choice, to the device of the first
+// event.
 bool is_taken(const Event& event, Top& top) {
   if (!is_of_a_device(event)) return false;
   if (std::find(top.devices.begin(), top.devices.end(), event.device) == top.devices.end())

@@ -16,13 +16,13 @@ namespace {
 
 using allocator::kUnlimited;
 
-// Some 5 ms of playing: starting a thread for each card and batch (20 us) does not count beside it.
+// About 5 ms of playing. Starting a thread per card and batch (20 us) is negligible beside it.
 constexpr std::size_t kOperationsInABatch = 65536;
-// A saving below this share of the reserved memory is no reason to change anything.
+// A saving below this share of the reserved memory is not worth a change.
 constexpr double kWorthwhile = 0.01;
 constexpr int kChecksAbove = 8;
 
-// Every `stride`th card from `first`; the first exception is kept for the caller.
+// Plays every `stride`th card from `first` on; keeps the first exception for the caller.
 void play_share(std::vector<CardPlayer>& cards, const Batch& batch, std::size_t first,
                 std::size_t stride, std::exception_ptr& failed) try {
   for (std::size_t i = first; i < cards.size(); i += stride) cards[i].play(batch);
@@ -50,7 +50,7 @@ auto rank(const CardReplay& card) {
                     s.num_device_alloc + s.num_device_free);
 }
 
-// All sizes that are taken from the driver are multiples of it.
+// All sizes that the allocator takes from the driver are multiples of it.
 Bytes step_of(const allocator::Settings& settings) {
   const Bytes usual = allocator::kTorch211.small_segment;
   return settings.large_segment_size.count % usual.count == 0 ? usual : Bytes{1 << 20};
@@ -93,7 +93,7 @@ std::vector<CardSetup> usual_setups(const CardSetup& setup, const About& about) 
   std::vector<CardSetup> setups{setup};
   for (const auto& [option, value] : options) {
     if (std::find(named.begin(), named.end(), option) != named.end()) continue;
-    // These two do not go together (pytorch#123548).
+    // The two are incompatible (pytorch#123548).
     if (option == "max_split_size_mb" && parsed.expandable_segments) continue;
     if (option == "expandable_segments" && parsed.max_split_size) continue;
     CardSetup& other = setups.emplace_back(setup);
@@ -173,7 +173,7 @@ SmallestCapacity LoadedTrace::smallest_capacity(const CardSetup& setup,
   const double peak = static_cast<double>(unlimited.statistics.reserved_bytes.all.peak);
   Bytes enough = rounded_up(peak / unlimited.fraction, answer.step);
   while (refuses(enough) && enough < kUnlimited / 2 && !is_cancelled()) enough = enough * 2;
-  // Invariant of the halving: `enough` refuses nothing, `too_little` something.
+  // Invariant of the bisection: `enough` refuses nothing, `too_little` refuses a request.
   const Bytes top = enough;
   Bytes too_little{0};
   while (enough - too_little > answer.step && !is_cancelled()) {

@@ -1,11 +1,11 @@
-// The same trace on several cards at once: other settings, other capacities. One pass over the file
-// feeds all of them.
+// Plays the same trace on several cards at once, with other settings or capacities. One pass over
+// the file feeds all of them.
 //
 //   const WhatIf result = what_if(*trace, {{}, {.settings = "expandable_segments:True"}});
 //   say(verdict(result.cards[0], result.cards[best(result.cards)]));
 //
-// Each card plays in a thread of its own, as far as the machine has processors; results do not
-// depend on that. What it costs is in docs/guides/what-if.md.
+// The cards play in parallel threads, up to the number of processors; results do not depend on
+// that. docs/guides/what-if.md gives the cost.
 #pragma once
 
 #include <cstddef>
@@ -19,49 +19,49 @@
 namespace headroom::trace {
 
 struct WhatIf {
-  std::vector<CardReplay> cards;  // as the setups
+  std::vector<CardReplay> cards;  // in the order of the setups
   Noticed noticed;
 };
 
-// `options.setup` and `options.follower` are not used. Throws as replay().
+// Ignores `options.setup` and `options.follower`. Throws as replay().
 [[nodiscard]] WhatIf what_if(Reader& trace, const std::vector<CardSetup>& setups,
                              const ReplayOptions& options = {});
 
-// What people usually try, each added to these settings: nothing first, then expandable segments,
-// max_split_size_mb 128 and 512 (which do not go together with them), roundup_power2_divisions 4,
-// and with a memory fraction below 1 (else it does nothing) garbage collection at 0.8. An option
-// that the settings name already is left out.
+// The usual alternatives, each added to these settings: first none, then expandable segments,
+// max_split_size_mb 128 and 512 (incompatible with expandable segments), roundup_power2_divisions
+// 4, and, only with a memory fraction below 1 (otherwise it has no effect), garbage collection at
+// 0.8. Leaves out an option that the settings already name.
 [[nodiscard]] std::vector<CardSetup> usual_setups(const CardSetup& setup, const About& about);
 
-// The one that refuses least, then reserves least, then retries least, then asks the driver least;
-// among equals the first.
+// The card with the fewest refusals, then the least reserved memory, then the fewest retries, then
+// the fewest driver calls; among equals the first.
 [[nodiscard]] std::size_t best(const std::vector<CardReplay>& cards);
 
-// One sentence: what `other` would have saved or avoided compared with `base`, if anything.
+// One sentence: what `other` saves or avoids compared with `base`.
 [[nodiscard]] std::string verdict(const CardReplay& base, const CardReplay& other);
 // "expandable_segments:True", "PyTorch's defaults".
 [[nodiscard]] std::string settings_text(const CardReplay& card);
 
 struct SmallestCapacity {
-  // The least multiple of `step` on which nothing is refused, as far as halving can find it: with
-  // `step` less, something is. Nothing: refused on any card.
+  // The smallest multiple of `step` without a refusal that bisection finds: with `step` less, a
+  // request is refused. Empty: the trace is refused on any card.
   std::optional<Bytes> capacity;
   Bytes step;
-  // More memory is not always enough: of capacities tried above the found one, those that refuse.
-  // (A larger card keeps more unused blocks, and may end with another fragmentation.)
+  // More memory is not always enough: the capacities tried above `capacity` that still refuse. (A
+  // larger card keeps more unused blocks and may fragment differently.)
   std::vector<Bytes> refused_above;
   int tried = 0;
 };
 
-// A trace decoded into memory, 32 bytes an operation, to be played many times.
+// A trace decoded into memory (32 bytes per operation), to be played many times.
 class LoadedTrace {
  public:
-  // Both must live as long as this.
+  // Both must outlive this object.
   LoadedTrace(Reader& trace, Operations& operations, const ReplayOptions& options = {});
 
-  // Without `to_the_end`, up to the first refusal.
+  // Stops at the first refusal unless `to_the_end`.
   [[nodiscard]] CardReplay play(const CardSetup& setup, bool to_the_end = true) const;
-  // The setup's own capacity is not looked at. `progress` hears how many were tried.
+  // Ignores the setup's own capacity. Calls `progress` with the number of capacities tried.
   [[nodiscard]] SmallestCapacity smallest_capacity(
       const CardSetup& setup, const std::function<void(int)>& progress = {}) const;
 

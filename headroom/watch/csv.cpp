@@ -17,7 +17,8 @@ std::string percent(std::optional<int> share) {
   return share ? std::to_string(*share) : "";
 }
 
-// "+01:00": files of several machines, and of a night when the clock is changed, can be told apart.
+// "+01:00". Tells apart files of several machines, and the hour that repeats when daylight saving
+// time ends.
 std::string zone(WallTime when) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(when);
   std::tm parts{};

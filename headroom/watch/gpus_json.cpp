@@ -36,7 +36,7 @@ Json card_json(const gpu::Card& card, Clock::time_point now) {
   json["reserved_bytes"] = card.memory ? or_null(card.memory->reserved) : Json();
   json["free_bytes"] = memory_or_null(card, &gpu::CardMemory::free);
   json["usable_bytes"] = is_fresh(card, now) ? or_null(usable_now(card)) : Json();
-  // A share, 0 to 1, as the contract has it; the driver tells whole percents.
+  // The document's contract is a share from 0 to 1; the driver reports whole percents.
   json["utilization"] = card.utilization ? Json(*card.utilization / 100.0) : Json();
   json["memory_utilization"] =
       card.memory_utilization ? Json(*card.memory_utilization / 100.0) : Json();

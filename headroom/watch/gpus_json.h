@@ -1,4 +1,4 @@
-// A machine as the JSON document of `headroom gpus --json` (docs/reference/json.md); the log writes
+// A machine as the JSON document of `headroom gpus --json` (docs/reference/json.md). The log writes
 // the same document for every sample.
 #pragma once
 
@@ -7,16 +7,17 @@
 
 namespace headroom::watch {
 
-// What comes with the machine and is not of it.
+// Sentences that the document carries besides the machine's figures.
 struct GpusNotes {
   std::vector<std::string> warnings, advice;
 };
 
-// Unknown is null. `usable` is what decisions use: nothing where data is too old.
+// Unknown values are null. `usable_bytes` is the figure that decisions use; it is null for a card
+// whose data is too old.
 [[nodiscard]] Json gpus_document(const gpu::Machine& machine, const GpusNotes& notes,
                                  Clock::time_point now = Clock::now());
 
-// What is wrong with the data itself: cards that do not answer, cards with trouble, no driver.
+// Problems with the data itself: cards that do not answer, cards in trouble, no driver.
 [[nodiscard]] std::vector<std::string> data_warnings(const gpu::Machine& machine,
                                                      Clock::time_point now = Clock::now());
 

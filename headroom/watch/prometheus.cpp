@@ -31,7 +31,7 @@ std::string labels_of(const gpu::Card& card) {
 
 std::string number(double value) {
   return Json(value).dump();
-}  // shortest form that reads back
+}  // shortest form that reads back as the same number
 
 struct Gauge {
   const char* name;
@@ -127,7 +127,7 @@ std::string prometheus_text(const gpu::Machine& machine, bool processes, Clock::
     }
     if (!series.empty()) text += heading(gauge.name, gauge.help) + series;
   }
-  // The age tells an alert that the driver hangs, when all other series of the card are gone.
+  // When the driver hangs, all other series of the card disappear; an alert can watch this one.
   std::string ages;
   for (const gpu::Card& card : machine.cards)
     if (const auto old = age(card, now))

@@ -1,7 +1,8 @@
-// A machine in Prometheus's text format, for node_exporter's textfile collector: no port is opened.
+// A machine in Prometheus's text format, for node_exporter's textfile collector. Opens no port.
 //
-// Base units, labels that do not vary (index, uuid, name; for processes pid and user), nothing for
-// what is unknown. A process that is gone is gone from the next file, and so is a lease.
+// Values are in base units. Labels are stable: index, uuid and name; for processes also pid and
+// user. Unknown values have no series. A process or lease that has ended is absent from the next
+// file.
 #pragma once
 
 #include <string>
@@ -14,9 +15,9 @@ namespace headroom::watch {
 [[nodiscard]] std::string prometheus_text(const gpu::Machine& machine, bool processes,
                                           Clock::time_point now = Clock::now());
 
-// What leases hold of these cards, what is left to be given (`machine` with its promises, see
-// lease/ledger.h), and who waits: per card and user, for a lease's own name would be a new series
-// with every job.
+// Memory reserved by leases (per card and user), memory that can still be leased (`machine` must
+// carry the leases' promises, see lease/ledger.h), and the number of waiting jobs. A label with the
+// lease's own name would start a new series with every job.
 [[nodiscard]] std::string prometheus_leases(const gpu::Machine& machine,
                                             const lease::Contents& contents,
                                             Clock::time_point now = Clock::now());

@@ -30,7 +30,7 @@ void RotatingFile::open() {
   struct stat found {};
   const bool known = ::fstat(fd_, &found) == 0;
   size_ = Bytes{known ? found.st_size : 0};
-  // A pipe or /dev/null is no file that could be renamed or cut.
+  // A pipe or /dev/null cannot be renamed or truncated.
   is_file_ = known && S_ISREG(found.st_mode);
   if (size_ == Bytes{0} && !header_.empty()) {
     write_all(fd_, header_, path_);
@@ -40,7 +40,7 @@ void RotatingFile::open() {
   }
 }
 
-// Rows of other columns behind these, or JSON behind rows, would be of no use to anybody.
+// Mixing columns, or JSON and CSV rows, in one file would make the file useless.
 void RotatingFile::refuse_other_content() const {
   std::string begin(std::max<std::size_t>(header_.size(), 1), '\0');
   std::ifstream(path_, std::ios::binary)
@@ -70,9 +70,10 @@ void RotatingFile::append(std::string_view lines) {
 void RotatingFile::take_back_half_of(Bytes lines) {
   struct stat now {};
   if (!is_file_ || ::fstat(fd_, &now) != 0) return;
-  // A file longer than that has another writer, whose lines are not ours to cut.
+  // If the file is longer than our own write could make it, another process writes to it too. Its
+  // lines must not be cut.
   if (Bytes{now.st_size} >= size_ + lines) return;
-  if (::ftruncate(fd_, size_.count) != 0) return;  // a disk that is worse than full
+  if (::ftruncate(fd_, size_.count) != 0) return;  // the disk refuses even this
 }
 
 void RotatingFile::rotate() {
@@ -80,7 +81,7 @@ void RotatingFile::rotate() {
   fd_ = -1;
   const auto numbered = [&](int n) { return path_.string() + "." + std::to_string(n); };
   for (int n = options_.keep - 1; n >= 1; --n)
-    ::rename(numbered(n).c_str(), numbered(n + 1).c_str());  // fails where there is none yet
+    ::rename(numbered(n).c_str(), numbered(n + 1).c_str());  // fails if there is no such file yet
   if (options_.keep >= 1) {
     ::rename(path_.c_str(), numbered(1).c_str());
   } else {

@@ -1,5 +1,5 @@
-// A log file that is kept small: at `limit` bytes it becomes FILE.1, FILE.1 becomes FILE.2, and the
-// oldest goes. Lines are never cut in two: a file may end a little before its limit.
+// A log file of bounded size: at `limit` bytes FILE becomes FILE.1, FILE.1 becomes FILE.2, and the
+// oldest is deleted. Rotation never splits a line, so a file may end a little below its limit.
 #pragma once
 
 #include <cstdio>
@@ -12,20 +12,21 @@
 namespace headroom::watch {
 
 struct RotationOptions {
-  Bytes limit{0};  // 0: never rotated
+  Bytes limit{0};  // 0: never rotate
   int keep = 3;    // FILE.1 ... FILE.keep
 };
 
 class RotatingFile {
  public:
-  // Appends to what is there. `header` begins every new file; a file that begins otherwise is
-  // somebody's other log and is refused with InputError. Throws WriteError.
+  // Appends to an existing file. Every new file begins with `header`; an existing file that begins
+  // differently is another program's log and is refused with InputError. Throws WriteError.
   RotatingFile(std::filesystem::path path, std::string header, RotationOptions options = {});
   ~RotatingFile();
   RotatingFile(const RotatingFile&) = delete;
   RotatingFile& operator=(const RotatingFile&) = delete;
 
-  // Writes whole lines, all of them into one file, and hands them to the system. Throws WriteError.
+  // Writes whole lines, all into one file, and hands them to the operating system. Throws
+  // WriteError.
   void append(std::string_view lines);
 
  private:

@@ -1,11 +1,11 @@
-// The state of one card, and the rules by which it changes. Plain tables that refer to each other
-// by number, so that a copy of the whole is a handful of copied vectors.
+// The state of one card, and the rules that change it. The state is plain tables that refer to each
+// other by number, so that a copy is a few copied vectors.
 //
-// requests.cpp   the way of a request and of a free: what every event passes through
-// release.cpp    giving memory back: garbage collection, retries, empty_cache
-// expandable.cpp ranges that grow by pages
-// events.cpp     blocks that other streams still use
-// pools.cpp      private pools
+//   requests.cpp    allocate and free
+//   release.cpp     give memory back to the driver: garbage collection, retries, empty_cache
+//   expandable.cpp  expandable segments
+//   events.cpp      blocks that other streams still use
+//   pools.cpp       private pools
 #pragma once
 
 #include <cstdint>
@@ -26,23 +26,23 @@ struct CachingAllocator::Card {
   static constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
   enum class State : std::uint8_t {
-    unused,  // a free row of the table
+    unused,  // an unused row of the table
     allocated,
-    awaiting,  // freed, but other streams may still use it
+    awaiting,  // freed, but another stream may still use it
     free,
-    unmapped,  // addresses of an expandable segment without memory behind them
+    unmapped,  // addresses of an expandable segment that have no memory mapped
   };
 
   struct Block {
     std::uint64_t address = 0;
     std::int64_t size = 0;
-    std::int64_t requested = 0;                    // stays when the block is freed
-    std::int64_t searches_when_freed = 0;          // of its pool: tells the block's age
+    std::int64_t requested = 0;                    // kept after the block is freed
+    std::int64_t searches_when_freed = 0;          // of the pool; gives the block's age
     BlockId previous = kNoBlock, next = kNoBlock;  // neighbours in the segment
     std::uint32_t pool = 0;
     StreamId stream = 0;
     std::uint32_t range = kNone;  // expandable segments only
-    std::uint32_t events = 0;     // of other streams, not yet done
+    std::uint32_t events = 0;     // of other streams, not yet complete
     bool used_elsewhere = false;  // other_streams has a row for it
     State state = State::unused;
 
@@ -53,7 +53,7 @@ struct CachingAllocator::Card {
     }
   };
 
-  // What a pool has for one stream.
+  // The free and unmapped blocks of one stream in a pool.
   struct Shelf {
     detail::FreeBlocks free;
     std::map<std::uint64_t, BlockId> unmapped;  // by address
@@ -61,9 +61,9 @@ struct CachingAllocator::Card {
 
   struct Pool {
     bool is_small = false;
-    PoolId owner = 0;           // 0: the common one
-    std::int64_t searches = 0;  // while garbage collection is on
-    std::size_t blocks = 0;     // of any state
+    PoolId owner = 0;           // 0: the common pool
+    std::int64_t searches = 0;  // counted while garbage collection is on
+    std::size_t blocks = 0;     // in any state
     std::map<StreamId, Shelf> shelves;
   };
   static constexpr std::uint32_t kSmallPool = 0, kLargePool = 1;
@@ -71,12 +71,12 @@ struct CachingAllocator::Card {
   struct PrivatePool {
     int users = 1;
     // Calls to the driver not yet undone. With expandable segments 2.11 counts a request that maps
-    // as one, however many mappings it made, and each unmapping as one.
+    // memory as one call, however many mappings it makes, and each unmapping as one.
     int driver_calls = 0;
     std::uint32_t small = kNone, large = kNone;
   };
 
-  // The addresses of one expandable segment.
+  // The address range of one expandable segment.
   struct Range {
     std::uint64_t address = 0;
     std::int64_t size = 0;
@@ -84,19 +84,19 @@ struct CachingAllocator::Card {
   };
 
   struct EventQueue {
-    std::deque<BlockId> blocks;  // in the order in which their events were recorded
-    std::size_t done = 0;        // how many at the front are complete
+    std::deque<BlockId> blocks;  // in the order of their recorded events
+    std::size_t done = 0;        // number of complete events at the front
   };
 
   struct Request {
     std::int64_t requested;
     std::int64_t size;     // rounded
-    std::int64_t segment;  // what would be asked of the driver
+    std::int64_t segment;  // size to ask of the driver
     StreamId stream;
     std::uint32_t pool;
   };
 
-  // Not copied with the rest: a fork is watched by nobody.
+  // Not copied with the rest: a fork has no observer.
   struct ObserverSlot {
     Observer* observer = nullptr;
     ObserverSlot() = default;
@@ -193,7 +193,7 @@ struct CachingAllocator::Card {
   Version version;
   EventRule event_rule;
   Settings settings;
-  // Of the settings, what every request looks at
+  // Settings that every request reads
   std::int64_t max_split_size = kNoLimit;
   std::int64_t max_unsplit_excess = 0;
   std::int64_t large_segment = 0;
@@ -212,14 +212,14 @@ struct CachingAllocator::Card {
   std::vector<Range> ranges;
 
   std::map<BlockId, std::vector<StreamId>> other_streams;  // recorded on a block, sorted
-  std::map<StreamId, EventQueue> queues;                   // none is empty
+  std::map<StreamId, EventQueue> queues;                   // never contains an empty queue
 
   std::map<PoolId, PrivatePool> private_pools;
-  std::vector<PoolId> open_pools;       // requests go to the last
+  std::vector<PoolId> open_pools;       // requests use the last one
   std::vector<BlockId> deferred_frees;  // freed while a pool was open and other streams used them
-  // Streams recorded while a pool was open: when such a block's free is deferred, their events are
-  // not waited for. As in 2.11, an ordinary free does not forget a row, so that it holds for later
-  // lives of the same block too; a deferred one does, and here the end of the block.
+  // By block: streams recorded while a pool was open. A deferred free does not wait for them. As in
+  // 2.11, an ordinary free keeps the row, which then also applies to later allocations of the same
+  // block; a deferred free erases it. Here dropping the block erases it too.
   std::map<BlockId, std::vector<StreamId>> streams_of_open_pools;
 
   OutOfMemory refusal;

@@ -48,7 +48,7 @@ void Driver::give_segment(std::uint64_t address, std::int64_t bytes) {
       gap = before;
     }
   }
-  if (end_of(gap) == next_up_) {  // the endless one above all segments
+  if (end_of(gap) == next_up_) {  // merge with the endless gap above all segments
     next_up_ = gap->first;
     gaps_.erase(gap);
   }

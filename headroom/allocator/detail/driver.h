@@ -1,5 +1,6 @@
 // The driver's side of a card: how much memory is left, and which addresses it gives. Segments and
-// the address ranges of expandable segments come from separate places, ranges above all segments.
+// the address ranges of expandable segments use separate address space; all ranges lie above all
+// segments.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +22,15 @@ class Driver {
   }
   void set_used_by_others(std::int64_t bytes) { used_by_others_ = bytes; }
 
-  // Memory alone, for pages that are mapped into a range. False: there is not that much.
+  // Takes memory without an address, for pages mapped into a range. False: not enough is left.
   [[nodiscard]] bool take_memory(std::int64_t bytes);
   void give_memory(std::int64_t bytes) { used_ -= bytes; }
 
-  // Memory with an address, nothing when there is not that much.
+  // Takes memory with an address; empty if not enough is left.
   [[nodiscard]] std::optional<std::uint64_t> take_segment(std::int64_t bytes);
   void give_segment(std::uint64_t address, std::int64_t bytes);
 
-  // Addresses alone.
+  // Reserves addresses without memory.
   [[nodiscard]] std::uint64_t take_range(std::int64_t bytes);
 
  private:
@@ -42,7 +43,7 @@ class Driver {
   std::uint64_t next_up_ = std::uint64_t{0x7f} << 40;
   std::uint64_t next_down_ = std::uint64_t{1} << 50;
   std::uint64_t next_range_ = std::uint64_t{1} << 50;
-  std::map<std::uint64_t, std::int64_t> gaps_;  // AddressPolicy::lowest: by address, given back
+  std::map<std::uint64_t, std::int64_t> gaps_;  // for AddressPolicy::lowest, by address
 };
 
 }  // namespace headroom::allocator::detail

@@ -1,5 +1,6 @@
-// Blocks that other streams use. When such a block is freed, an event is recorded on each of those
-// streams, and the block stays active until all are done, which is noticed at the next request.
+// Blocks that other streams use. Freeing such a block records an event on each of those streams.
+// The block stays active until all events are complete, which the allocator notices at its next
+// request.
 #include <algorithm>
 #include <iterator>
 
@@ -34,8 +35,8 @@ void CachingAllocator::Card::record_events(BlockId id) {
   blocks[id].used_elsewhere = false;
 }
 
-// Frees that came while a private pool was open. Streams recorded during that time are known to be
-// done, as the end of a graph's capture joins them.
+// Processes frees that came while a private pool was open. Streams recorded during that time have
+// no pending work: the end of a graph capture joins them.
 void CachingAllocator::Card::record_deferred_events() {
   for (const BlockId id : deferred_frees) {
     if (const auto row = streams_of_open_pools.find(id); row != streams_of_open_pools.end()) {

@@ -1,29 +1,29 @@
-// Expandable segments: one range of addresses a stream and pool, larger than the card, into which
-// memory is mapped page by page, so that free memory at its end grows instead of being left over.
+// Expandable segments. Each stream and pool has one address range, larger than the card. Memory is
+// mapped into it page by page, so that a free block at its end can grow instead of being left over.
 #include <algorithm>
 
 #include "headroom/allocator/detail/card.h"
 
 namespace headroom::allocator {
 
-// A free block of at least the request's size, made by mapping pages; none when the card has not
-// enough. Then pages mapped on the way stay mapped.
+// Maps pages to get a free block of at least the request's size; kNoBlock if the card has too
+// little memory. Pages mapped before that failure stay mapped.
 BlockId CachingAllocator::Card::grow(const Request& request) {
-  // From here on a chain of free and unmapped blocks, together long enough.
+  // The block begins a chain of free and unmapped blocks that together are long enough.
   BlockId id = find_room(request);
   if (blocks[id].state == State::unmapped && !map(id, std::min(blocks[id].size, request.size)))
     return kNoBlock;
   while (blocks[id].size < request.size) {
     const BlockId next = blocks[id].next;
-    if (next == kNoBlock) return kNoBlock;  // larger than the range, and than the card
+    if (next == kNoBlock) return kNoBlock;  // larger than the range, and so than the card
     if (!map(next, std::min(request.size - blocks[id].size, blocks[next].size))) return kNoBlock;
-    id = next;  // mapping joined them
+    id = next;  // mapping merged the two
   }
   erase_free(id);
   return id;
 }
 
-// The lowest address from which on there is room, in a range there is or at the start of a new one.
+// The lowest address with enough vacant space after it, in an existing range or a new one.
 BlockId CachingAllocator::Card::find_room(const Request& request) {
   const auto is_vacant = [&](BlockId id) { return id != kNoBlock && blocks[id].is_vacant(); };
   for (const auto& [address, unmapped] : pools[request.pool].shelves[request.stream].unmapped) {
@@ -54,8 +54,8 @@ BlockId CachingAllocator::Card::new_range(const Request& request) {
   return id;
 }
 
-// Puts memory behind the first `size` bytes of an unmapped block, rounded up to whole pages, and
-// joins it with free neighbours. False: there is not that much.
+// Maps memory for the first `size` bytes of an unmapped block, rounded up to whole pages, and
+// merges the result with free neighbours. False: not enough memory is left.
 bool CachingAllocator::Card::map(BlockId id, std::int64_t size) {
   const std::int64_t page = ranges[blocks[id].range].page;
   const std::int64_t mapped = (size + page - 1) / page * page;
@@ -88,8 +88,7 @@ bool CachingAllocator::Card::map(BlockId id, std::int64_t size) {
   return true;
 }
 
-// Takes the memory away from behind the whole pages inside a free block; what lies over at its ends
-// stays mapped and free.
+// Unmaps the whole pages inside a free block; the partial pages at its ends stay mapped and free.
 void CachingAllocator::Card::unmap(BlockId id) {
   const Block whole = blocks[id];
   const Range& range = ranges[whole.range];
@@ -97,7 +96,7 @@ void CachingAllocator::Card::unmap(BlockId id) {
   const std::int64_t begin = (offset + range.page - 1) / range.page * range.page;
   const std::int64_t end = (offset + whole.size) / range.page * range.page;
   if (begin >= end) return;
-  complete_events(whole.stream);  // the driver waits for the stream first
+  complete_events(whole.stream);  // the driver first waits for the stream
   driver.give_memory(end - begin);
   erase_free(id);
 
@@ -134,7 +133,7 @@ void CachingAllocator::Card::unmap(BlockId id) {
   tell(Happening::Kind::segment_unmap, address, end - begin, whole.stream, whole.pool);
 }
 
-// A range with nothing mapped is given up; the next request reserves another.
+// Drops a range in which nothing is mapped; the next request reserves a new one.
 void CachingAllocator::Card::drop_range(BlockId id) {
   const Block& block = blocks[id];
   shelf_of(block).unmapped.erase(block.address);

@@ -1,10 +1,10 @@
-// The free blocks of one pool and stream, ordered by size and then address: best fit, with the
-// lowest address among equals. (Then by number: a stream of requests that is long and mad enough
-// uses up all addresses and begins anew.)
+// The free blocks of one pool and stream, ordered by size, then address: best fit, with the lowest
+// address among equals. (The block number breaks ties: a very long stream of requests can use up
+// all addresses and wrap around.)
 //
-// Blocks are kept in bins of similar sizes, sixteen to a power of two, each a short sorted list,
-// with one bit a bin that says whether it holds anything. Training repeats its sizes, so a search
-// mostly ends at the first entry of the first bin it looks into, where a tree would walk.
+// Bins hold blocks of similar size, sixteen bins to a power of two. Each bin is a short sorted
+// list, and one bit per bin tells whether it is empty. Training repeats its sizes, so a search
+// usually ends at the first entry of the first bin it reads, where a tree would walk.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class FreeBlocks {
     used_[bin / 64] |= bit(bin);
   }
 
-  // The entry must be there.
+  // Requires that the entry is present.
   void erase(const Entry& entry) { erase(first_in_bin(bin_of(entry.size), entry)); }
   void erase(Position position) {
     Bin& pieces = bins_[position.bin];
@@ -50,7 +50,7 @@ class FreeBlocks {
     if (!piece.empty()) return;
     if (pieces.size() > 1)
       pieces.erase(pieces.begin() + position.piece);
-    else  // it stays, so that the next insert need not ask for memory
+    else  // keep it, so that the next insert need not allocate
       used_[position.bin / 64] &= ~bit(position.bin);
   }
 
@@ -58,7 +58,7 @@ class FreeBlocks {
     return bins_[position.bin][position.piece][position.index];
   }
 
-  // The smallest entry of at least this size; false when there is none.
+  // The smallest entry of at least this size; converts to false if there is none.
   [[nodiscard]] Position first_at_least(std::int64_t size) const {
     const std::uint32_t bin = bin_of(size);
     if (bin >= bins_.size()) return none();
@@ -82,12 +82,12 @@ class FreeBlocks {
   }
 
  private:
-  using Piece = std::vector<Entry>;  // sorted; empty only as the one piece of a bin
+  using Piece = std::vector<Entry>;  // sorted; empty only as a bin's only piece
   using Bin = std::vector<Piece>;    // sorted
 
   static constexpr std::uint32_t kNoBin = ~std::uint32_t{0};
   static constexpr std::size_t kLongestPiece = 128;
-  static constexpr std::uint32_t kBins = 896;  // up to the largest size there can be
+  static constexpr std::uint32_t kBins = 896;  // enough for the largest possible size
 
   static Position none() { return {kNoBin, 0, 0}; }
   static std::uint64_t bit(std::uint32_t bin) { return std::uint64_t{1} << (bin % 64); }
@@ -96,7 +96,7 @@ class FreeBlocks {
     return a.address != b.address ? a.address < b.address : a.block < b.block;
   }
 
-  // Sizes below 16 KiB have a bin for each multiple of 512 bytes, larger ones share.
+  // Sizes below 16 KiB have a bin for each multiple of 512 bytes; larger sizes share bins.
   static std::uint32_t bin_of(std::int64_t size) {
     const std::uint64_t units = static_cast<std::uint64_t>(size) / 512;
     if (units < 32) return static_cast<std::uint32_t>(units);
@@ -104,7 +104,7 @@ class FreeBlocks {
     return (power - 3) * 16 + static_cast<std::uint32_t>((units >> (power - 4)) & 15);
   }
 
-  // The piece that holds the entry, or would.
+  // The piece that contains the entry, or would contain it.
   static std::uint32_t piece_for(const Bin& pieces, const Entry& entry) {
     if (pieces.size() == 1) return 0;
     const auto found = std::lower_bound(
@@ -112,7 +112,7 @@ class FreeBlocks {
         [](const Piece& piece, const Entry& wanted) { return before(piece.back(), wanted); });
     return static_cast<std::uint32_t>(found - pieces.begin());
   }
-  // Cuts a piece in two; answers the half to which the entry belongs.
+  // Cuts a piece in two; returns the half to which the entry belongs.
   static Piece& halve(Bin& pieces, Piece* piece, const Entry& entry) {
     const auto at = pieces.begin() + (piece - pieces.data());
     const auto middle = at->begin() + kLongestPiece / 2;
@@ -122,8 +122,8 @@ class FreeBlocks {
     return before(entry, half->front()) ? *(half - 1) : *half;
   }
 
-  // How many entries of the piece are before this one. Most pieces are so short that looking at one
-  // after the other is quicker than halving.
+  // The number of entries in the piece that are before this one. Most pieces are so short that a
+  // linear search is faster than a binary one.
   static std::uint32_t place_of(const Entry& entry, const Piece& piece) {
     constexpr std::size_t kShort = 12;
     auto at = piece.begin();
@@ -134,7 +134,7 @@ class FreeBlocks {
     return static_cast<std::uint32_t>(at - piece.begin());
   }
 
-  // The first entry in this bin that is not before the one given.
+  // The first entry of this bin that is not before `entry`.
   [[nodiscard]] Position first_in_bin(std::uint32_t bin, const Entry& entry) const {
     const Bin& pieces = bins_[bin];
     const std::uint32_t number = piece_for(pieces, entry);
@@ -143,7 +143,7 @@ class FreeBlocks {
     return index == piece.size() ? none() : Position{bin, number, index};
   }
 
-  // The first bin from this one on that holds something, kNoBin if none does.
+  // The first bin that is not empty, from `bin` on; kNoBin if there is none.
   [[nodiscard]] std::uint32_t used_from(std::uint32_t bin) const {
     if (bin >= kBins) return kNoBin;
     std::uint32_t word = bin / 64;
@@ -155,7 +155,7 @@ class FreeBlocks {
         bits = used_[word];
     return word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
   }
-  // The last bin before this one that holds something.
+  // The last bin before `bin` that is not empty.
   [[nodiscard]] std::uint32_t used_before(std::uint32_t bin) const {
     while (bin-- > 0)
       if (used_[bin / 64] & bit(bin)) return bin;

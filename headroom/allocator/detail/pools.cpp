@@ -1,5 +1,5 @@
 // Private pools: memory for the requests of one CUDA graph (or torch.cuda.MemPool), kept apart from
-// all other until the pool is released and everything in it is free.
+// all other memory until the pool is released and everything in it is free.
 #include <algorithm>
 #include <string>
 
@@ -59,7 +59,7 @@ std::uint32_t CachingAllocator::Card::new_pool(bool is_small, PoolId owner) {
   return pool;
 }
 
-// Of released pools: gives back what is free, and forgets those that hold nothing more.
+// Releases the free memory of released pools, and removes pools that are empty then.
 void CachingAllocator::Card::drop_empty_pools() {
   for (auto at = private_pools.begin(); at != private_pools.end();) {
     const PrivatePool& pool = at->second;
@@ -70,7 +70,7 @@ void CachingAllocator::Card::drop_empty_pools() {
     release_pool_blocks(pool.small);
     release_pool_blocks(pool.large);
     const bool has_blocks = pools[pool.small].blocks + pools[pool.large].blocks > 0;
-    if (pool.driver_calls == 0 && has_blocks) met_fault = true;  // 2.11 drops it all the same
+    if (pool.driver_calls == 0 && has_blocks) met_fault = true;  // 2.11 removes it nevertheless
     if (pool.driver_calls != 0 || has_blocks) {
       ++at;
       continue;
@@ -85,7 +85,7 @@ void CachingAllocator::Card::count_driver_call(std::uint32_t pool, int change) {
   if (pools[pool].owner == 0) return;
   int& calls = private_pools.at(pools[pool].owner).driver_calls;
   if (calls + change < 0) {
-    met_fault = true;  // 2.11 stops with an internal assertion
+    met_fault = true;  // 2.11 fails an internal assertion
     return;
   }
   calls += change;

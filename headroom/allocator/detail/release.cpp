@@ -1,5 +1,5 @@
-// Giving memory back to the driver: what is old (garbage collection), what is just enough for one
-// request (release_available), everything that is free (release_cached).
+// Returning memory to the driver: old blocks (garbage collection), just enough for one request
+// (release_available), or all that is free (release_cached).
 #include <algorithm>
 #include <utility>
 
@@ -7,8 +7,9 @@
 
 namespace headroom::allocator {
 
-// Frees large blocks that nobody shares a segment with, those first whose age is above the mean, in
-// rounds until enough is free. A block's age is the number of searches since it was freed.
+// Releases free large blocks that do not share a segment, in rounds until enough is released. Each
+// round releases the blocks whose age is at least the mean. A block's age is the number of searches
+// since it was freed.
 void CachingAllocator::Card::collect_garbage() {
   const auto threshold =
       static_cast<std::int64_t>(collection_threshold * static_cast<double>(*limit));
@@ -50,8 +51,9 @@ void CachingAllocator::Card::collect_garbage() {
   }
 }
 
-// With a max_split_size only: oversize blocks of the request's own pool and stream, one that is
-// large enough or else several from the largest down. True: as much was freed as the request needs.
+// Only with a max_split_size. Releases oversize blocks of the request's own pool and stream: one
+// that is large enough, or else several, beginning with the largest. True: released as much as the
+// request needs.
 bool CachingAllocator::Card::release_available(const Request& request) {
   if (max_split_size == kNoLimit) return false;
   detail::FreeBlocks& free_blocks = pools[request.pool].shelves[request.stream].free;
@@ -60,7 +62,7 @@ bool CachingAllocator::Card::release_available(const Request& request) {
   auto at = free_blocks.first_at_least(needed);
   if (at && !blocks[block_at(at)].is_expandable()) {
     if (blocks[block_at(at)].is_split()) {
-      met_fault = true;  // 2.11 would give away a part of a segment
+      met_fault = true;  // 2.11 would release a part of a segment
       return false;
     }
     release_segment(block_at(at));
@@ -84,7 +86,8 @@ bool CachingAllocator::Card::release_available(const Request& request) {
   return released >= needed;
 }
 
-// Everything wholly free. While a private pool is open, only what released private pools hold.
+// Releases all segments that are entirely free; while a private pool is open, only those of
+// released private pools.
 void CachingAllocator::Card::release_cached() {
   if (open_pools.empty()) {
     synchronize_all();

@@ -1,5 +1,5 @@
-// The way of a request (round, search, else ask the driver, split, hand out) and of a free (join
-// with free neighbours, keep).
+// Requests: round the size, search the cache, else ask the driver, split, hand out. Frees: merge
+// with free neighbours and keep the block.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -37,7 +37,7 @@ std::int64_t up_to_multiple(std::int64_t size, std::int64_t of) {
   return (size + of - 1) / of * of;
 }
 
-// Up to the next of `divisions` equal steps between the powers of two around the size.
+// Rounds up to the next of `divisions` equal steps between the neighbouring powers of two.
 std::int64_t up_to_division(std::int64_t size, std::uint64_t divisions) {
   const auto bits = static_cast<std::uint64_t>(size);
   if (std::has_single_bit(bits)) return size;
@@ -47,7 +47,7 @@ std::int64_t up_to_division(std::int64_t size, std::uint64_t divisions) {
   return static_cast<std::int64_t>((bits + step - 1) & ~(step - 1));
 }
 
-constexpr int kFirstDivisionEntry = 20;  // Settings::roundup_power2_divisions begins at 2^20
+constexpr int kFirstDivisionEntry = 20;  // Settings::roundup_power2_divisions begins at 2^20 bytes
 
 }  // namespace
 
@@ -94,7 +94,7 @@ BlockId CachingAllocator::Card::allocate(std::int64_t requested, StreamId stream
   return hand_out(block, request);
 }
 
-// Best fit. What the rules on oversize blocks turn down counts as not found, without another look.
+// Best fit. If the rules for oversize blocks reject the best fit, the search ends without a block.
 BlockId CachingAllocator::Card::find_free(const Request& request) {
   Pool& pool = pools[request.pool];
   if (collects_garbage()) ++pool.searches;
@@ -107,7 +107,7 @@ BlockId CachingAllocator::Card::find_free(const Request& request) {
   };
   if (is_expandable(best)) {
     if (expandable) {
-      // A block before unmapped addresses counts with the size it could grow to.
+      // A block before unmapped addresses counts with the size to which it can grow.
       const auto size_it_can_have = [&](auto at) {
         const Block& block = blocks[free_blocks.at(at).block];
         const bool can_grow = block.next != kNoBlock && blocks[block.next].state == State::unmapped;
@@ -132,7 +132,7 @@ BlockId CachingAllocator::Card::find_free(const Request& request) {
   return block;
 }
 
-// Nothing cached serves: ask the driver, each time after giving more back to it.
+// No cached block fits: ask the driver, each time after returning more memory to it.
 BlockId CachingAllocator::Card::obtain(const Request& request) {
   if (collects_garbage()) collect_garbage();
   BlockId block = take_from_driver(request, false);
@@ -146,7 +146,7 @@ BlockId CachingAllocator::Card::obtain(const Request& request) {
 
 BlockId CachingAllocator::Card::take_from_driver(const Request& request, bool is_retry) {
   if (is_retry) ++statistics.num_alloc_retries;
-  // Judged by the whole segment, even where only pages would be mapped.
+  // 2.11 checks the whole segment against the limit, even where it would map only pages.
   if (limit && statistics.reserved_bytes.all.current + request.segment > *limit) return kNoBlock;
   if (expandable) {
     const BlockId grown = grow(request);
@@ -195,7 +195,7 @@ bool CachingAllocator::Card::should_split(const Block& block, std::int64_t size)
   return size < max_split_size && rest > version.largest_unsplit_rest.count;
 }
 
-// The front becomes a block of its own; the rest stays what it was and goes back to its pool.
+// The front becomes a new block; the rest keeps its id and returns to its pool.
 BlockId CachingAllocator::Card::split(BlockId rest_id, const Request& request) {
   const BlockId front_id = new_block(request.pool, request.stream, blocks[rest_id].address,
                                      request.size, blocks[rest_id].range);
@@ -293,7 +293,8 @@ void CachingAllocator::Card::make_free(BlockId id) {
   decrease(statistics.requested_bytes, pool, block.requested);
 }
 
-// Takes a neighbour in that is as free, or as unmapped, as the block itself: its bytes, or 0.
+// Merges a neighbour in the same state (free or unmapped) into the block. Returns the neighbour's
+// bytes, or 0.
 std::int64_t CachingAllocator::Card::merge(BlockId into_id, BlockId other_id) {
   if (other_id == kNoBlock || blocks[other_id].state != blocks[into_id].state) return 0;
   Block& into = blocks[into_id];

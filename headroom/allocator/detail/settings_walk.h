@@ -1,7 +1,7 @@
-// A walk over the words of an allocator setting, the way PyTorch 2.11 takes them.
+// Reads an allocator setting word by word, as PyTorch 2.11 does.
 //
-// It knows how numbers and switches are read and how a refusal is worded; what an option means is
-// settings.cpp's. One walk reads one text once, on one thread.
+// It knows how to read numbers and switches and how to word a refusal; settings.cpp knows the
+// options. Use one walk for one text, on one thread.
 //
 //   Walk walk("max_split_size_mb:512");
 //   walk.belongs_to(walk.next());  // from here on refusals name max_split_size_mb
@@ -19,8 +19,7 @@
 
 namespace headroom::allocator::detail {
 
-// White space vanishes wherever it stands, also inside a name; each of , : [ ] is a word of its
-// own.
+// Drops white space everywhere, even inside a name. Each of , : [ ] is a separate word.
 inline std::vector<std::string> words_of(std::string_view text) {
   constexpr std::string_view kSpace = " \t\n\v\f\r";
   std::vector<std::string> words;
@@ -66,8 +65,8 @@ class Walk {
   }
   [[nodiscard]] const std::string& last() const { return words_[at_ - 1]; }
 
-  // Numbers end at the first character that does not fit, so a unit is lost without a word, and a
-  // minus sign wraps around: "-1" is 2^64-1. The standard functions are the ones 2.11 calls.
+  // 2.11 calls these standard functions. They stop at the first character that does not fit, so a
+  // unit is silently ignored, and a minus sign wraps around: "-1" is 2^64-1.
   [[nodiscard]] std::uint64_t whole_number(const std::string& word) const {
     try {
       return std::stoull(word);
@@ -98,7 +97,7 @@ class Walk {
                                  received, example()));
   }
 
-  bool backend_is_fixed = false;  // another one than the settings already have is refused
+  bool backend_is_fixed = false;  // refuse any backend other than the current one
 
  private:
   [[noreturn]] void refuse_cut_short() const {

@@ -1,5 +1,5 @@
-// The cards that `--gpus` means, as the memory that a run could fill: of a real card what is usable
-// now, of one of the catalogue what an empty one has.
+// The cards that `--gpus` names, with the memory that a run could fill: the usable memory of a real
+// card, or the memory of an empty card from the catalogue.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 
 namespace headroom::cli {
 
-// `auto`: the real card with the most usable memory; none where there is no card, and then there is
-// no limit to fit into. Throws UsageError, and UnavailableError for a card that does not say what
-// is free.
+// `auto` gives the real card with the most usable memory, or no card if there is none; a run then
+// has no limit. Throws UsageError, and UnavailableError for a card that does not report its free
+// memory.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_to_fill(const std::string& gpus);
-// Of each of several texts; none: as of an empty one.
+// The cards of all texts; an empty list counts as one empty text.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_to_fill(const std::vector<std::string>& gpus);
 
-// What a run may fill of it.
+// Memory that a run may fill.
 [[nodiscard]] Bytes usable(const gpu::SimulatedCard& card);
 
-// What is known of the card's chip; null if nothing is.
+// The profile of the card's chip; null if unknown.
 [[nodiscard]] const gpu::DeviceProfile* profile_of(const gpu::Card& card);
 
 }  // namespace headroom::cli

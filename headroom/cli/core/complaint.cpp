@@ -6,7 +6,7 @@
 namespace headroom::cli {
 namespace {
 
-// What LibTorch throws goes on with a list of functions.
+// LibTorch's exceptions append a stack trace.
 std::string first_line(const std::string& what) {
   return what.substr(0, what.find('\n'));
 }

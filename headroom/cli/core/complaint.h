@@ -1,4 +1,4 @@
-// How a command that fails ends: a sentence on standard error and the exit code for it.
+// Turns a command's failure into one sentence on standard error and an exit code.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace headroom::cli {
 
-// "headroom: what", and the code.
+// Prints "headroom: what" and returns the code.
 ExitCode complain(const std::string& what, ExitCode code);
 
-// Runs the command; what it throws becomes a complaint.
+// Runs the command; an exception becomes a complaint.
 [[nodiscard]] ExitCode complaining(const std::function<ExitCode()>& command);
 
 }  // namespace headroom::cli

@@ -66,7 +66,7 @@ Check driver_check(const Facts& facts) {
           "without a GPU everything works on simulated cards: headroom --gpus sim:8x24GiB"};
 }
 
-// An NVIDIA device on the bus, driver or not; /sys shows it in containers, too.
+// An NVIDIA device on the bus, with or without a driver; containers see /sys too.
 bool has_nvidia_device() {
   std::error_code error;
   for (const auto& device : fs::directory_iterator("/sys/bus/pci/devices", error)) {
@@ -78,7 +78,7 @@ bool has_nvidia_device() {
   return false;
 }
 
-// The one reason that comes first, in the order in which CUDA would stumble over them.
+// The first reason, in the order in which CUDA would meet them.
 std::optional<Check> why_no_cuda(const Facts& facts) {
   const auto because = [](std::string found, std::string to_try) {
     return Check{"cuda", Status::fail, std::move(found), std::move(to_try)};
@@ -165,7 +165,7 @@ std::optional<Bytes> smallest_total(const gpu::Machine& machine) {
   return smallest;
 }
 
-// What every option that is set does, and what Headroom would add for programs that have none.
+// Explains every option that is set, and the settings that Headroom recommends.
 std::vector<std::string> explain_allocator(const allocator::EffectiveSettings& now,
                                            std::optional<Bytes> card_total) {
   std::vector<std::string> lines = now.notes;
@@ -238,7 +238,7 @@ Check limits_check() {
     const Bytes size{static_cast<std::int64_t>(shm.f_frsize) *
                      static_cast<std::int64_t>(shm.f_blocks)};
     found.push_back("/dev/shm " + to_string(size));
-    // Docker's default of 64 MiB stops data loaders with a bus error.
+    // Docker's default of 64 MiB makes data loaders fail with a bus error.
     if (size < 1_GiB) to_try = "a larger /dev/shm (docker run --shm-size=8g): data loaders use it";
   }
   rlimit files{};
@@ -254,7 +254,7 @@ std::string settings_for_engine(const gpu::Machine& machine) {
   try {
     return engine_allocator_settings(smallest_total(machine));
   } catch (const UsageError&) {
-    return "";  // allocator_check says it
+    return "";  // allocator_check reports it
   }
 }
 
@@ -271,7 +271,7 @@ Check libtorch_check(const Facts& facts) {
   if (!torch->version.starts_with("2.11."))
     return {"LibTorch", Status::fail, where + ": headroom-engine needs 2.11",
             "pip install torch==2.11.0"};
-  // As every engine is started that uses real cards.
+  // With the settings that every engine on real cards gets.
   const std::string settings = settings_for_engine(facts.machine);
   const CommandResult run = run_engine({"version", "--json"}, settings, kLimit);
   if (run.timed_out)
@@ -294,7 +294,7 @@ Check state_check() {
           "set HEADROOM_STATE_DIR to a folder of yours"};
 }
 
-// Leases that not everybody sees promise memory twice.
+// If some users do not see the leases, memory is promised twice.
 Check lease_check() {
   try {
     const auto directory = lease::Directory::open();
@@ -317,7 +317,7 @@ Check lease_check() {
   }
 }
 
-// Limits that are not in force without a word would be found out by a full machine.
+// Without this check, limits that are silently ignored would show only when the machine is full.
 Check site_check() {
   const lease::Site site = lease::Site::read();
   if (site.file().empty()) return {"site file", Status::pass, "none: no limits on leases", ""};

@@ -1,4 +1,4 @@
-// The checks of `headroom doctor`: each says what it found and, if that is not good, what to try.
+// The checks of `headroom doctor`: each reports its result and, if that is bad, what to try.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct Check {
   std::string name;
   Status status = Status::pass;
   std::string found;
-  std::string to_try;                // empty when nothing is to be done
-  std::vector<std::string> details;  // more to know, one sentence each
+  std::string to_try;                // empty if there is nothing to do
+  std::vector<std::string> details;  // more facts, one sentence each
 };
 
-// Everything, in the order in which it is printed. Looks at the machine anew; no check takes longer
-// than about 3 s, whatever hangs.
+// All checks, in the order of printing. Samples the machine again; no check takes longer than about
+// 3 s, even if the driver or a program hangs.
 [[nodiscard]] std::vector<Check> run_checks();
 
 }  // namespace headroom::cli

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// `name = 'value'` of version.py; nothing for None.
+// Parses `name = 'value'` in version.py; nothing for None.
 std::optional<std::string> python_value(const std::string& source, const std::string& name) {
   for (const std::string_view line : split(source, '\n')) {
     const bool assigns = line.starts_with(name) && (line.size() > name.size()) &&
@@ -73,7 +73,7 @@ std::optional<TorchWheel> find_torch() {
     return wheel_in(*named);
   if (const auto venv = environment("VIRTUAL_ENV"))
     if (auto wheel = wheel_in_environment(*venv)) return wheel;
-  // build/bin/headroom or build/asan/bin/headroom of a checkout.
+  // In a checkout: build/bin/headroom or build/asan/bin/headroom.
   for (const char* up : {"../../.venv", "../../../.venv"})
     if (auto wheel = wheel_in_environment(own_folder() / up)) return wheel;
   // Installed with a wheel: bin/headroom of an environment.

@@ -27,7 +27,7 @@ Json parts_json(const formula::MemoryParts& parts) {
           {"rounding_bytes", parts.rounding.count}};
 }
 
-// Active bytes are each tensor's, rounded, without workspaces.
+// Active bytes are the rounded tensors, without workspaces.
 Json peak_json(const Forecast& forecast) {
   const formula::MemoryParts& parts = forecast.at_peak;
   const Bytes allocated = parts.total();
@@ -52,7 +52,7 @@ Json modules_json(const Forecast& forecast) {
   return modules;
 }
 
-// The card with the least left decides.
+// A forecast for one card; the card with the least memory left decides.
 struct Priced {
   Forecast forecast;
   const SimulatedCard* card = nullptr;
@@ -91,7 +91,7 @@ Json notes_of(const formula::NamedModel& model, const Forecast& forecast) {
   if (!model.note.empty()) notes.push_back(model.note);
   for (std::string& note : unheeded_precision(model.config, forecast.settings))
     notes.push_back(std::move(note));
-  const auto& defaulted = model.config.defaulted();  // said in a place of their own
+  const auto& defaulted = model.config.defaulted();  // the document lists these separately
   for (const std::string& assumed : forecast.assumed)
     if (std::find(defaulted.begin(), defaulted.end(), assumed) == defaulted.end())
       notes.push_back(assumed);

@@ -11,15 +11,15 @@
 
 namespace headroom::cli {
 
-// For the tightest of the cards; none: without limit.
+// For the card with the least memory left; without cards, for no limit.
 [[nodiscard]] Json forecast_document(const formula::NamedModel& model,
                                      const formula::Settings& settings,
                                      const std::vector<gpu::SimulatedCard>& cards);
 
-// By the rule of thumb of so many bytes a parameter, beside it.
+// The rule of thumb in bytes per parameter, for comparison.
 [[nodiscard]] Json rule_json(const formula::QuickEstimate& rule);
 
-// Facts about the model and the card that a dry run's document has as well.
+// Facts about the model and the card, as in a dry run's document.
 [[nodiscard]] Json device_json(const gpu::SimulatedCard* card);
 [[nodiscard]] Json model_json(const formula::NamedModel& model, long long parameters,
                               long long trainable_parameters);

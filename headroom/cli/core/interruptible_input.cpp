@@ -19,7 +19,7 @@ namespace {
 constexpr int kLookEvery_ms = 50;
 constexpr std::size_t kPiece = std::size_t{64} << 10;
 
-// False: stopped or no longer wanted first.
+// False if `stop` or `unwanted` was requested first.
 bool wait_for(int descriptor, short what, const std::stop_token& stop,
               const std::stop_token& unwanted) {
   pollfd wanted{.fd = descriptor, .events = what, .revents = 0};
@@ -28,7 +28,7 @@ bool wait_for(int descriptor, short what, const std::stop_token& stop,
   return false;
 }
 
-// Another reader of the same input may have been faster.
+// True for errors that pass: another reader of the same input may have been faster.
 bool is_passing(int error) {
   return error == EINTR || error == EAGAIN;
 }
@@ -54,7 +54,7 @@ InterruptibleInput::InterruptibleInput(const std::stop_token& stop)
 InterruptibleInput::~InterruptibleInput() {
   if (real_ < 0) return;
   ::dup2(real_, STDIN_FILENO);
-  filler_.request_stop();  // it may wait for more of what nobody will read
+  filler_.request_stop();  // the thread may wait for input that has no reader
   filler_.join();
   ::close(real_);
 }
@@ -66,11 +66,11 @@ void InterruptibleInput::check() const {
 
 void InterruptibleInput::give_up(int error) {
   error_ = error;
-  ended_.request_stop();  // before the pipe ends: nobody may take that for the end of the input
+  ended_.request_stop();  // first, so that the pipe's end is not taken for the end of the input
 }
 
 void InterruptibleInput::fill(int to, const std::stop_token& unwanted) {
-  // A reader that stopped early is no reason to die.
+  // A reader that stopped early must not kill the process.
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);
   sigaddset(&broken_pipe, SIGPIPE);

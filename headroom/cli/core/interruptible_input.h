@@ -1,11 +1,11 @@
-// Standard input that Ctrl-C can end: while it exists, file 0 is a pipe which a thread fills from
-// the real one. Once the token is stopped the pipe ends, however long nothing comes; a plain read()
-// would wait on, because Interrupt keeps the signal from it.
+// Standard input that Ctrl-C can end: while this object exists, descriptor 0 is a pipe that a
+// thread fills from the real input. When the token is stopped the pipe ends, even if no input
+// comes; a plain read() would keep waiting, because Interrupt blocks the signal.
 //
-// The pipe ends as well when the real one cannot be read any further (a disk, a terminal that went
-// away). That must not look like the end of what was sent: look at the token, and check().
+// The pipe also ends when reading the real input fails (a disk error, a closed terminal). To tell
+// that from the end of the input, look at the token and call check().
 //
-// Whoever reads from file 0 must have stopped before this ends.
+// Readers of descriptor 0 must stop before this object ends.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class InterruptibleInput {
   InterruptibleInput(const InterruptibleInput&) = delete;
   InterruptibleInput& operator=(const InterruptibleInput&) = delete;
 
-  // Stopped with the given one, and before the pipe ends too early.
+  // Stops with the given token, and before the pipe ends too early.
   [[nodiscard]] std::stop_token token() const { return ended_.get_token(); }
   // Throws InputError if the real input could not be read to its end.
   void check() const;
@@ -34,7 +34,7 @@ class InterruptibleInput {
   std::stop_source ended_;
   std::stop_callback<std::function<void()>> with_given_;
   std::atomic<int> error_{0};
-  int real_ = -1;  // -1: could not be made; file 0 is as it was
+  int real_ = -1;  // -1: the pipe could not be made; descriptor 0 is unchanged
   std::jthread filler_;
 };
 

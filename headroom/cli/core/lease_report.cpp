@@ -32,7 +32,7 @@ LeaseRow row_of(const lease::Claim& claim, const lease::Share& share, const leas
   if (used == seen.used.end()) return row;
   const auto own = used->second.find(claim.id);
   if (own != used->second.end()) row.used = own->second;
-  // Processes of another namespace cannot be told from strangers.
+  // Processes of another namespace look like processes without a lease.
   if (own == used->second.end() && seen_here) row.used = Bytes{0};
   return row;
 }
@@ -54,7 +54,7 @@ std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& room
     most = room->second;
     best = &card;
   }
-  // Of cards that were not looked at, what it said itself; but it speaks of its own processes.
+  // If its cards were not sampled, uses the waiter's own words, but only from this PID namespace.
   if (best == nullptr)
     return lease::is_this_pid_namespace(waiter.pid_namespace) ? waiter.why
                                                               : "its cards were not looked at";
@@ -103,7 +103,7 @@ std::string number_text(std::optional<int> number) {
   return number ? std::to_string(*number) : "?";
 }
 
-// Who holds it, where that was looked at; else who asked for it.
+// The holders if they were looked up, else the process that requested the lease.
 std::string pids_text(const LeaseRow& row) {
   const std::vector<pid_t> holding = row.holding.value_or(std::vector<pid_t>{});
   if (holding.empty()) return number_text(row.pid);

@@ -24,7 +24,7 @@ void remove_file(const fs::path& path, Leftovers& leftovers) {
                            to_string(Bytes{static_cast<std::int64_t>(size)}) + ")");
 }
 
-// The writer of "NAME.<pid>-<n>.tmp" (write_file_atomically); nothing for any other file.
+// The process that wrote "NAME.<pid>-<n>.tmp" (write_file_atomically); nothing for other files.
 std::optional<pid_t> writer_of(const std::string& name) {
   if (!name.ends_with(".tmp")) return {};
   const std::string_view stem = std::string_view(name).substr(0, name.size() - 4);
@@ -36,7 +36,8 @@ std::optional<pid_t> writer_of(const std::string& name) {
   return static_cast<pid_t>(*pid);
 }
 
-// "torch_<pid>_<random>_<n>": how PyTorch names its shared memory (torch/csrc, filename strategy).
+// The process that made "torch_<pid>_<random>_<n>", PyTorch's name for shared memory (torch/csrc,
+// filename strategy).
 std::optional<pid_t> torch_maker_of(const std::string& name) {
   const auto parts = split(name, '_');
   if (parts.size() < 3 || parts[0] != "torch") return {};
@@ -45,8 +46,8 @@ std::optional<pid_t> torch_maker_of(const std::string& name) {
   return static_cast<pid_t>(*pid);
 }
 
-// Files of the folder that some process has mapped; nothing if a process may not be looked at, for
-// then nobody can tell.
+// Files of the folder that any process has mapped; nothing if a process cannot be inspected,
+// because the list would be incomplete.
 std::optional<std::set<std::string>> mapped_files(const ProcessTable& processes,
                                                   const fs::path& folder) {
   std::set<std::string> mapped;
@@ -81,7 +82,7 @@ void remove_shared_memory(const ProcessTable& processes, const fs::path& folder,
   }
 }
 
-// In a turn, because a file that is only just being made has no lock yet.
+// Takes a turn, because a file that is being made has no lock yet.
 void remove_dead_leases(bool of_all_users, Leftovers& leftovers) {
   try {
     const auto directory = lease::Directory::existing();

@@ -1,4 +1,4 @@
-// What dead processes left behind and nobody can use any more.
+// Removes files that dead processes left behind.
 #pragma once
 
 #include <filesystem>
@@ -12,15 +12,14 @@ namespace headroom::cli {
 
 struct Leftovers {
   Bytes returned{0};
-  std::vector<std::string> done;  // one line for each thing removed
+  std::vector<std::string> done;  // one line for each removed file
 };
 
-// Removes Headroom's own half-written files of processes that are gone, and this user's files of
-// leases and waiters that nobody holds any more; with `search_harder` those of all users, as far as
-// that is allowed (root). With `search_harder` also
-// shared memory that PyTorch's data loaders of this user left in /dev/shm: the process that made it
-// is gone and no process has it mapped. It stays where not all processes can be seen: in a
-// container, whose /dev/shm may be the machine's.
+// Removes Headroom's own half-written files of dead processes, and this user's lease and waiter
+// files that no process holds. With `search_harder` it also removes those of all users, as far as
+// permissions allow (root), and shared memory that PyTorch's data loaders of this user left in
+// /dev/shm: its maker is gone and no process has it mapped. It keeps shared memory if some
+// processes are invisible: in a container, /dev/shm may be the host's.
 [[nodiscard]] Leftovers remove_leftovers(const ProcessTable& processes, bool search_harder,
                                          const std::filesystem::path& shared_memory = "/dev/shm");
 

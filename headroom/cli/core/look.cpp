@@ -47,10 +47,10 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
       look.warnings.push_back(sentence);
   for (const std::string& warning : look.cuda.warnings) look.warnings.push_back(warning);
   if (!look.cuda.why_empty.empty()) look.warnings.push_back(look.cuda.why_empty);
-  // What is shown is what is there: only a list of cards narrows it.
+  // Shows all cards of the machine; only an explicit list narrows them.
   look.machine = gpu::narrowed(whole, look.devices, gpu::CudaEnvironment{});
   look.advice = advise(look.machine);
-  // What is shown is more than programs started here can use.
+  // The shown cards are more than programs started here can use.
   if (environment.visible_devices && !look.cuda.cards.empty())
     look.advice.lines.insert(look.advice.lines.begin(), visible_text(whole, look.cuda));
   return look;

@@ -1,5 +1,5 @@
-// One look at the machine, as most commands take it: which cards `--gpus` means, a fresh sample of
-// them, what leases hold of them, how CUDA numbers them, and what is to be warned of.
+// One look at the machine, for most commands: the cards that `--gpus` names, a fresh sample of
+// them, their leases, CUDA's numbers for them, and warnings.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,16 +15,16 @@
 
 namespace headroom::cli {
 
-// The option every such command has.
+// The option that every such command has.
 void add_gpus_option(CLI::App* command, std::string& gpus);
-// For commands that compare cards it may be given several times.
+// The same for commands that compare cards: may be given several times.
 void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus);
 
 struct Look {
   gpu::Devices devices;
-  gpu::Machine machine;  // all cards, or the listed ones; `promised` is what leases hold
+  gpu::Machine machine;  // all cards, or the listed ones; `promised` from the leases
   lease::Contents leases;
-  gpu::CudaView cuda;  // of a real machine
+  gpu::CudaView cuda;  // for a real machine
   std::vector<std::string> warnings;
   gpu::Advice advice;
 };

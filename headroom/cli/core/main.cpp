@@ -1,4 +1,4 @@
-// `headroom`: reads the command line, runs one command, turns what goes wrong into a sentence on
+// `headroom`: parses the command line, runs one command, and turns errors into a sentence on
 // standard error and an exit code.
 #include <sstream>
 
@@ -34,7 +34,7 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return close ? "; did you mean '" + *close + "'?" : "";
 }
 
-// "Could not convert: --count = two": what was expected is not said.
+// Rewrites "Could not convert: --count = two", which does not say what was expected.
 std::optional<std::string> unreadable_number(const CLI::ParseError& error) {
   constexpr std::string_view kBegin = "Could not convert: ";
   const std::string what = error.what();
@@ -57,7 +57,7 @@ std::string in_our_words(const CLI::ParseError& error, const CLI::App& command) 
   return what;
 }
 
-// CLI11's own sentences name neither the nearest command nor the nearest option.
+// CLI11's own messages suggest neither the nearest command nor the nearest option.
 ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App* command = &app;
   std::string full_name = "headroom";
@@ -82,24 +82,24 @@ ExitCode explain(const CLI::ParseError& error, const CLI::App& app) {
   return complain(in_our_words(error, *command) + " (" + help + ")", kUsage);
 }
 
-// `headroom help`, `headroom help run`: as --help is said elsewhere.
+// Turns `headroom help` and `headroom help run` into --help.
 std::vector<char*> with_help_as_option(int argc, char** argv) {
   static char option[] = "--help";
   std::vector<char*> words(argv, argv + argc);
   if (argc < 2 || std::string_view(argv[1]) != "help") return words;
   words.erase(words.begin() + 1);
-  words.resize(std::min<std::size_t>(words.size(), 3));  // a command, perhaps of a group
+  words.resize(std::min<std::size_t>(words.size(), 3));  // a command, or a command of a group
   words.push_back(option);
   return words;
 }
 
-// The first word that is no option: the command, known or not.
+// The first word that is not an option: the command, known or unknown.
 std::optional<std::string> first_word(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> options = option_names(app);
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--gpus") ++i;
-    // What follows an unknown option may be its value.
+    // The word after an unknown option may be its value.
     const std::string option = word.substr(0, word.find('='));
     if (word.starts_with("--") &&
         std::find(options.begin(), options.end(), option) == options.end())
@@ -109,8 +109,8 @@ std::optional<std::string> first_word(const CLI::App& app, int argc, char** argv
   return {};
 }
 
-// Where the command line of another program begins: behind the "--" of `headroom run`. CLI11 is not
-// to see it, for it takes the names of our commands for commands, and "--" for the end of `run`.
+// Index of the "--" of `headroom run`, after which another program's command line begins. CLI11
+// must not see that: it would take words for commands of ours, and "--" for the end of `run`.
 int end_of_ours(const std::optional<std::string>& command, int argc, char** argv) {
   if (command != "run") return argc;
   return static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
@@ -170,7 +170,8 @@ ExitCode run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return explain(error, app);
   }
-  // `headroom --gpus X COMMAND` means the same as `headroom COMMAND --gpus X`, which beats it.
+  // `headroom --gpus X COMMAND` equals `headroom COMMAND --gpus X`; a command's own --gpus
+  // overrides it.
   if (!gpus.empty()) ::setenv("HEADROOM_GPUS", gpus.c_str(), 1);  // no other thread runs yet
   return complaining(registry.chosen);
 }

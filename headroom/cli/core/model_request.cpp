@@ -15,7 +15,7 @@
 namespace headroom::cli {
 namespace {
 
-// A dry run would meet LibTorch's own limits. Whatever else is wrong a dry run says better.
+// A dry run would hit LibTorch's own limits. For all other errors the dry run's message is better.
 void check_size(const formula::ModelConfig& config, const formula::Settings& settings) {
   try {
     static_cast<void>(forecast_of(config, settings));

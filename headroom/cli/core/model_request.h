@@ -1,4 +1,4 @@
-// What `headroom estimate` and `headroom fit` ask headroom-engine about: a model, settings, cards.
+// The request of `headroom estimate` and `headroom fit` to headroom-engine: model, settings, cards.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ namespace headroom::cli {
 
 struct ModelRequest {
   std::string model, rules = "cuda";
-  std::vector<std::string> gpus;  // each as --gpus has it
+  std::vector<std::string> gpus;  // each a value of --gpus
   std::optional<std::string> allocator;
   SettingsOptions settings;
   bool json = false;
@@ -22,17 +22,17 @@ struct ModelRequest {
   void add_to(CLI::App* command);
 };
 
-// What is meant: options read, cards looked at, a policy asked.
+// The resolved request: options parsed, cards sampled, policy applied.
 struct MeantRequest {
   std::string model;
   formula::Settings settings;
   std::vector<gpu::SimulatedCard> cards;
-  std::string decision;  // of the policy
+  std::string decision;  // of the policy, in words
 
   explicit MeantRequest(const ModelRequest& request);
 };
 
-// For headroom-engine.
+// The request to headroom-engine.
 [[nodiscard]] Json to_json(const ModelRequest& request, const MeantRequest& meant);
 
 }  // namespace headroom::cli

@@ -18,7 +18,7 @@ Bytes total_of(const SimulatedCard& card) {
   return card.total;
 }
 
-// By its total, or by what it has room for now.
+// `size_of` is the total, or the memory that a process can allocate (room_of).
 const SimulatedCard& smallest_of(const std::vector<SimulatedCard>& gpus, Policy policy,
                                  Bytes (*size_of)(const SimulatedCard&)) {
   const auto smallest = std::min_element(
@@ -53,7 +53,7 @@ Decided by_variant(const std::string& text, const formula::Settings& settings,
 
 Decided with_batch(const std::string& model, formula::Settings settings,
                    const formula::BatchChoice& choice) {
-  // "Does not fit" is an answer, not a batch: the smallest is shown, and by how much.
+  // If even batch 1 does not fit, uses batch 1: the estimate then shows how much is missing.
   settings.batch = std::max<std::int64_t>(1, choice.batch);
   return {model, settings, choice.why};
 }

@@ -1,5 +1,5 @@
-// `--policy`: a rule of thumb decides the batch, the variant of a model or how it is trained, in
-// place of what was said, and tells what and why.
+// `--policy`: a rule of thumb chooses the batch, the variant of a model or the training technique,
+// in place of the given ones, and says what it chose and why.
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ namespace headroom::cli {
 struct Decided {
   std::string model;
   formula::Settings settings;
-  std::string why;  // empty: nothing was decided
+  std::string why;  // empty: no decision
 };
 
-// `model` is a name, or with Policy::variant a list "llama-2-13b@40GiB,llama-2-7b": from which card
-// on which. `gpus` are the cards of one machine, the smallest decides. Throws UsageError for a
-// policy that needs a card where there is none, or that decides that nothing fits.
+// `model` is a name, or with Policy::variant a list "llama-2-13b@40GiB,llama-2-7b" of models with
+// the smallest card for each. `gpus` are the cards of one machine; the smallest decides. Throws
+// UsageError if the policy needs a card and there is none, or if no variant fits.
 [[nodiscard]] Decided decide(const std::string& model, const formula::Settings& settings,
                              const std::vector<gpu::SimulatedCard>& gpus);
 

@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The one that was named, the active environment's, the one that this program was installed
-// beside, the first of PATH.
+// HEADROOM_PYTHON alone if set; else the active environment's, the one beside this program, and the
+// first in PATH.
 std::vector<std::string> pythons() {
   if (const auto named = environment("HEADROOM_PYTHON"); named && !named->empty()) return {*named};
   std::vector<std::string> all;
@@ -36,7 +36,7 @@ std::vector<std::string> pythons() {
   return all;
 }
 
-// What was built but not installed: build/python beside build/bin.
+// Finds a package that was built but not installed: build/python beside build/bin.
 void find_built_package() {
   std::error_code error;
   const fs::path built = own_folder() / "../python";
@@ -59,7 +59,7 @@ bool has_package(const std::string& python) {
 
 bool is_python_step(const std::string& model) {
   if (model.ends_with(".py"))
-    return true;  // without a function: the Python side names those it has
+    return true;  // no function given: the Python side lists those of the file
   const std::size_t colon = model.rfind(".py:");
   return colon != std::string::npos && colon > 0 && model.size() > colon + 4;
 }

@@ -1,4 +1,4 @@
-// A training step that is written in Python: `train.py:make_step` where a model's name may stand.
+// A training step written in Python: `train.py:make_step` in place of a model's name.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace headroom::cli {
 
-// "train.py:make_step", "src/train.py:Setup.step"; "train.py", of which Python says what it lacks.
+// True for "train.py:make_step" and "src/train.py:Setup.step", and for "train.py", for which the
+// Python side reports the missing function.
 [[nodiscard]] bool is_python_step(const std::string& model);
 
-// What the Python side is asked: the function, the cards, how. Of the model's settings the command
-// takes those in `known`: "--batch" is an argument of the function, "--mode" says what is run.
-// Throws UsageError for others (--dtype): there the function decides.
+// The request to the Python side: the function, the cards and the options. `known` lists the model
+// settings that the command accepts: "--batch" is an argument of the function, "--mode" selects
+// training or inference. Throws UsageError for others (--dtype): there the function decides.
 [[nodiscard]] Json python_request(const ModelRequest& request,
                                   const std::vector<std::string>& known);
 
-// This process becomes `python -m headroom.command what request`: what it prints and how it ends is
-// what the user sees. Throws UnavailableError if no Python has the package.
+// Replaces this process by `python -m headroom.command what request`, so the user sees its output
+// and exit code. Throws UnavailableError if no Python has the package.
 [[noreturn]] void become_python(const std::string& what, const Json& request);
 
 }  // namespace headroom::cli

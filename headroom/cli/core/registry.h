@@ -1,5 +1,5 @@
-// How a command comes into the program: it adds its subcommand to the app and says what to run.
-// main() parses, runs the one that was chosen and turns its errors into an exit code.
+// Registers commands: each adds its subcommand to the app and the function to run. main() parses,
+// runs the chosen one and turns its errors into an exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,9 +15,9 @@ namespace headroom::cli {
 struct Registry {
   CLI::App& app;
   std::function<ExitCode()> chosen;             // set by parsing
-  std::vector<std::string> behind_dashes = {};  // of `run`: another program's command line
+  std::vector<std::string> behind_dashes = {};  // for `run`: another program's command line
 
-  // A subcommand with examples at the end of its help; of `group`, if that is given.
+  // A subcommand, of `group` if given, with examples at the end of its help.
   CLI::App* add(const std::string& name, const std::string& description,
                 const std::string& examples, CLI::App* group = nullptr) const {
     CLI::App* command = (group != nullptr ? *group : app).add_subcommand(name, description);

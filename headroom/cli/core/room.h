@@ -1,5 +1,5 @@
-// How much of a card a plan may use: what is usable, less the context that the process itself will
-// take and the margin of every plan.
+// Memory of a card that a plan may use: the usable memory minus the CUDA context of the process
+// itself and the margin of every plan.
 #pragma once
 
 #include "headroom/formula/policies.h"

@@ -14,10 +14,10 @@ enum class Kind { word, count, number, list, flag };
 
 struct Option {
   const char* group;
-  const char* key;  // of formula/settings.h; the option has dashes for underscores
+  const char* key;  // in formula/settings.h; the option has dashes for underscores
   Kind kind;
   const char* help;
-  // The words it takes, if these are all; the help lists them.
+  // The values it takes, if the set is fixed; the help lists them.
   const std::vector<std::string>& (*words)() = nullptr;
 };
 
@@ -25,7 +25,7 @@ constexpr const char* kBatch = "What one step sees";
 constexpr const char* kHow = "How it is computed";
 constexpr const char* kLess = "What is trained, and with less";
 
-using namespace formula;  // choices of all kinds
+using namespace formula;  // the choices<...> of all kinds
 
 constexpr auto kOptions = std::to_array<Option>({
     {kBatch, "task", Kind::word, "Default: what the configuration says", choices<Task>},

@@ -1,4 +1,4 @@
-// The settings of a run (formula/settings.h) as options of a command: --batch, --dtype, ...
+// The settings of a run (formula/settings.h) as command-line options: --batch, --dtype, ...
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,13 +16,13 @@ class SettingsOptions {
  public:
   void add_to(CLI::App* command);
 
-  // What was given, over the defaults. Throws UsageError naming the nearest word.
+  // The given options over the defaults. Throws UsageError that suggests the nearest word.
   [[nodiscard]] formula::Settings settings() const;
 
-  // The options that were given, by name.
+  // The given options, by name.
   [[nodiscard]] std::vector<std::string> given() const;
 
-  // "--mask", "ones none": what may follow an option, for completion.
+  // "--mask", "ones none": the values of an option, for completion.
   [[nodiscard]] static std::vector<std::pair<std::string, std::string>> words();
 
  private:

@@ -67,8 +67,8 @@ double now_s() {
   return Seconds(Clock::now().time_since_epoch()).count();
 }
 
-// While a command has the keys its terminal is raw, and a line's end alone leaves the next one
-// where this one ended.
+// A command with a pseudo-terminal puts the real terminal into raw mode, where a line feed alone
+// does not return to the first column.
 std::string with_returns(std::string_view text) {
   termios modes{};
   const bool is_raw = ::tcgetattr(STDERR_FILENO, &modes) == 0 && (modes.c_oflag & OPOST) == 0;
@@ -87,7 +87,7 @@ std::string Terminal::paint(std::string_view text, Colour how) const {
 std::string Terminal::bar(double share, int cells_wide) const {
   static constexpr std::array<const char*, 8> kEighths{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const double filled = std::clamp(share, 0.0, 1.0) * cells_wide;
-  // What is used at all shows, what is not full does not look full.
+  // A share above 0 shows at least one eighth; a share below 1 never looks full.
   int eighths = static_cast<int>(std::lround(filled * 8));
   if (share > 0) eighths = std::max(eighths, 1);
   if (share < 1) eighths = std::min(eighths, cells_wide * 8 - 1);
@@ -113,7 +113,7 @@ std::string Terminal::stacked_bar(const std::vector<Part>& parts, double whole,
   int cells_done = 0;
   for (const Part& part : parts) {
     sum += part.amount;
-    // What is there at all shows, as long as there is room.
+    // A part above 0 gets at least one cell, as long as there is room.
     const int least = std::min(cells_wide, cells_done + (part.amount > 0 ? 1 : 0));
     const int end =
         std::clamp(static_cast<int>(std::lround(sum / whole * cells_wide)), least, cells_wide);
@@ -171,7 +171,7 @@ std::string fitted(std::string_view text, std::size_t width, const Terminal& ter
 
 namespace {
 
-// Narrows the widest texts, never numbers, until a line has room.
+// Narrows the widest text columns, never numbers, until the line fits.
 void narrow(std::vector<std::size_t>& widths, const std::vector<Column>& columns,
             std::size_t room) {
   constexpr std::size_t kNarrowest = 12;
@@ -222,7 +222,7 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::show(const std::string& text) {
   if (terminal_.is_terminal) {
-    // The terminal writes "^C" behind it: in the next line that would be out of reach of clear().
+    // Leaves 3 cells free: the terminal appends "^C", and clear() cannot reach a second line.
     const int width = std::max(1, terminal_.width - 3);
     print_error("\r\033[K" + fitted(text, static_cast<std::size_t>(width), terminal_));
     drawn_ = true;

@@ -1,5 +1,5 @@
-// Where output goes and how it looks there: colours and lines of blocks on a terminal, plain text
-// in a pipe. NO_COLOR, TERM=dumb and a locale without UTF-8 are respected.
+// Output and its form: colours and block characters on a terminal, plain text in a pipe. Respects
+// NO_COLOR, TERM=dumb and a locale without UTF-8.
 #pragma once
 
 #include <optional>
@@ -21,12 +21,12 @@ struct Terminal {
 
   [[nodiscard]] std::string paint(std::string_view text, Colour colour) const;
 
-  // A bar of `width` cells, filled to `share` (0 to 1) in eighths of a cell, coloured by how full
-  // it is: green, yellow from 75 %, red from 90 %.
+  // A bar of `width` cells, filled to `share` (0 to 1) in eighths of a cell, coloured by its level:
+  // green, yellow from 75 %, red from 90 %.
   [[nodiscard]] std::string bar(double share, int width) const;
 
-  // A bar of parts beside each other, each as wide as its share of `whole`; what is left stays
-  // empty. Blocks in the parts' colours, or their letters where there are no colours.
+  // A bar of adjacent parts, each as wide as its share of `whole`; the rest stays empty. Shows
+  // blocks in the parts' colours, or the parts' letters without colours.
   struct Part {
     char letter;
     Colour colour;
@@ -34,7 +34,7 @@ struct Terminal {
   };
   [[nodiscard]] std::string stacked_bar(const std::vector<Part>& parts, double whole,
                                         int width) const;
-  // How such a bar shows this part: the key beside its name.
+  // This part's mark in such a bar, to print beside its name.
   [[nodiscard]] std::string key_of(const Part& part) const;
 
   [[nodiscard]] const char* bullet() const { return unicode ? "→" : "->"; }
@@ -45,21 +45,22 @@ struct Terminal {
 [[nodiscard]] Terminal standard_output();
 [[nodiscard]] Terminal standard_error();
 
-// Writes to standard output at once; throws WriteError if that is not possible (a full disk).
+// Writes to standard output at once; throws WriteError on failure (a full disk).
 void print(std::string_view text);
-// Writes to standard error; what cannot be written there is lost.
+// Writes to standard error; ignores failures.
 void print_error(std::string_view text);
 
-// A sentence as lines that a terminal has room for (headroom/base/wrap.h); in a pipe it is one.
+// Breaks a sentence into lines that fit the terminal (headroom/base/wrap.h); one line in a pipe.
 [[nodiscard]] std::string in_lines(std::string_view text, std::string_view first,
                                    std::string_view next, const Terminal& terminal);
 
-// Cuts to `width` cells, with an ellipsis; counts UTF-8 characters, not bytes, and no colours.
+// Cuts to `width` cells, with an ellipsis; counts UTF-8 characters, not bytes, and skips colour
+// codes.
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t width,
                                  const Terminal& terminal);
 
-// Columns padded to their widest entry, two blanks between them. `right` marks numbers. On a
-// terminal that is too narrow texts are cut, numbers never.
+// Pads columns to their widest entry, two blanks apart. `right` marks numbers. If the terminal is
+// too narrow, text columns are cut, numbers never.
 struct Column {
   std::string title;
   bool right = false;
@@ -68,8 +69,8 @@ struct Column {
                                 const std::vector<std::vector<std::string>>& rows,
                                 const Terminal& terminal);
 
-// A line that says how far something is: redrawn in place on a terminal, otherwise a new line with
-// the time at most every `quiet_s` seconds.
+// A progress line: redrawn in place on a terminal, otherwise a new line with the time, at most
+// every `quiet_s` seconds.
 class ProgressLine {
  public:
   explicit ProgressLine(double quiet_s = 30);

@@ -1,5 +1,5 @@
-// A check of an option that takes a whole number: its refusal says which numbers it takes, where
-// CLI11's own says "not in range" of a word, too.
+// A check for options that take a whole number: the error names the accepted range, while CLI11's
+// own says "not in range" even for a word.
 #pragma once
 
 #include <CLI/CLI.hpp>

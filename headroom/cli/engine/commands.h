@@ -1,5 +1,5 @@
-// The commands of `headroom-engine`. `headroom` reads the command line and hands over what was
-// meant as one JSON document, the request.
+// The commands of `headroom-engine`. `headroom` parses the command line and passes the resolved
+// request as one JSON document.
 #pragma once
 
 #include "headroom/base/json.h"

@@ -1,4 +1,4 @@
-// `headroom-engine`: the commands that need tensors. `headroom` becomes it; nobody has to type it.
+// `headroom-engine`: the commands that need tensors. `headroom` starts it; users need not.
 #include <ATen/Parallel.h>
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@
 #include "headroom/cli/engine/commands.h"
 #include "headroom/no_cuda/load.h"
 
-// It predicts, by dry run: a GPU's part of LibTorch would cost it a second.
+// The engine makes dry runs only: loading LibTorch's CUDA part would cost it a second.
 const bool headroom_without_cuda = true;
 
 namespace headroom::cli {

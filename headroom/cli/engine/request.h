@@ -1,4 +1,4 @@
-// What the requests of several commands have in common.
+// Fields that the requests of several commands share.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@
 
 namespace headroom::cli {
 
-// None: no limit.
+// Empty: no limit.
 [[nodiscard]] std::vector<gpu::SimulatedCard> limited_cards_of(const Json& request);
-// None: one without limit, which a run needs.
+// Without cards, one card without limit, which a run needs.
 [[nodiscard]] std::vector<gpu::SimulatedCard> cards_of(const Json& request);
 [[nodiscard]] sim::Rules rules_of(const Json& request);
-// Nothing: what the environment says.
+// Nothing: use the environment's settings.
 [[nodiscard]] std::optional<allocator::Settings> allocator_of(const Json& request);
 
 }  // namespace headroom::cli

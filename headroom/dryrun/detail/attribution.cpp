@@ -19,15 +19,15 @@ bool in_backward() {
   return torch::autograd::get_current_graph_task_id() != kNoTask;
 }
 
-// What a thread knows between two operators.
+// A thread's state between two operators.
 struct OfThread {
   std::uint64_t owner = 0;  // Attribution::id_
   Whereabouts at;
-  std::uint64_t nodes = 0;  // that autograd had made on this thread
+  std::uint64_t nodes = 0;  // autograd nodes made on this thread so far
 };
 thread_local OfThread of_thread;
 
-// A copy in another type, of neither a parameter nor an input.
+// A copy in another type whose source is neither a parameter nor an input.
 bool is_copy_of_result(const sim::OperatorCall& call) {
   return call.name == "aten::_to_copy" && !call.arguments[0].toTensor().is_leaf();
 }
@@ -85,9 +85,9 @@ bool Attribution::on_operator(const sim::OperatorCall& call) {
     libtorch::for_each_tensor(call.arguments[i], [&](const at::Tensor& argument) {
       look_at(argument, is_embedding, modules, needs_gradient);
     });
-  // `loss.float()` after a backward pass begins no forward pass.
+  // `loss.float()` after a backward pass does not begin a forward pass.
   if (modules.empty() && !in_backward() && is_copy_of_result(call)) return false;
-  if (of_thread.owner != id_) {  // the node of this operator is probably made already
+  if (of_thread.owner != id_) {  // the node of this operator probably exists already
     const std::uint64_t nodes = at::sequence_number::peek();
     of_thread = {id_, {}, nodes > 0 ? nodes - 1 : 0};
   }
@@ -99,8 +99,8 @@ bool Attribution::on_operator(const sim::OperatorCall& call) {
     of_thread.at.module = module_of_backward();
     return false;
   }
-  // Of an operator on many parameters nobody can say which module it is for; nor of what an
-  // optimizer does beside its parameters.
+  // An operator on the parameters of several modules belongs to no single module, and neither does
+  // the optimizer's work on other tensors.
   if (modules.size() == 1) note_module(*modules.begin());
   if (modules.size() > 1 || (modules.empty() && phase == trace::Phase::optimizer))
     of_thread.at.module = 0;
@@ -116,7 +116,7 @@ trace::Phase Attribution::phase_now(bool needs_gradient) const {
                                                       : trace::Phase::optimizer;
 }
 
-// The node of the operator that runs now is made already, if it needs one.
+// If the running operator needs an autograd node, it exists already.
 void Attribution::note_module(trace::Name module) {
   if (of_thread.at.module == module) return;
   of_thread.at.module = module;
@@ -142,7 +142,7 @@ Whereabouts Attribution::now() const {
   if (in_backward())
     return {of_thread.owner == id_ ? of_thread.at.module : 0, trace::Phase::backward};
   if (of_thread.owner != id_) return {0, phase_now(false)};
-  // An optimizer's first act may be a tensor of its own, before any operator.
+  // An optimizer may allocate a tensor before its first operator.
   const bool has_left = of_thread.at.phase == trace::Phase::forward && after_backward_;
   if (has_left && !at::GradMode::is_enabled()) return {0, trace::Phase::optimizer};
   return of_thread.at;

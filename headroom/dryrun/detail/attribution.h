@@ -1,5 +1,5 @@
-// To which module and phase an operator belongs, told from what it takes and where it runs:
-// LibTorch has no hooks for modules in C++.
+// Finds the module and phase of an operator from its arguments and its thread: LibTorch has no
+// module hooks in C++.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@
 
 namespace headroom::dryrun::detail {
 
-// "h.0.attn" of "h.0.attn.weight"; "" of a tensor of the model itself.
+// "h.0.attn" for "h.0.attn.weight"; "" for a tensor of the model itself.
 [[nodiscard]] std::string module_of(const std::string& tensor);
 
 struct Whereabouts {
@@ -27,19 +27,19 @@ struct Whereabouts {
   trace::Phase phase = trace::Phase::forward;
 };
 
-// Threads: on_operator and now() from any; the rest from the thread of the dry run.
+// Threads: on_operator() and now() from any thread; the rest from the thread of the dry run.
 class Attribution {
  public:
   Attribution(const Subject& subject, trace::Names& names);
 
   void begin_step();
-  // Answers true after a backward pass, up to the first operator of the next forward pass: the
-  // gradients are there, and at the first true nothing has used them yet.
+  // Returns true after a backward pass, up to the first operator of the next forward pass: the
+  // gradients exist, and at the first true no operator has used them yet.
   bool on_operator(const sim::OperatorCall& call);
-  // Of what happens on this thread now.
+  // The module and phase of this thread now.
   [[nodiscard]] Whereabouts now() const;
 
-  // The parameters known so far: of the subject, and those that were met.
+  // The parameters known so far: those of the subject and those that operators used.
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
 
  private:
@@ -52,15 +52,16 @@ class Attribution {
   [[nodiscard]] trace::Name module_of_backward() const;
   [[nodiscard]] trace::Phase phase_now(bool needs_gradient) const;
 
-  // Threads remember where they were, longer than one of these lives; an address would come again.
+  // Thread-local state outlives an Attribution. It stores this id, because an address may be
+  // reused.
   const std::uint64_t id_;
-  // Of a parameter that two modules share, an embedding is meant by the first, all else by the
-  // last.
+  // For a parameter shared by several modules, an embedding belongs to the first of them, every
+  // other operator to the last.
   struct Owners {
     trace::Name first = 0, last = 0;
   };
   std::unordered_map<const c10::StorageImpl*, Owners> owners_;  // of parameters and buffers
-  mutable std::mutex mutex_;                                    // of the next three
+  mutable std::mutex mutex_;                                    // guards the next three
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> parameters_;
   std::unordered_set<const c10::TensorImpl*> met_;
   std::unordered_map<std::uint64_t, Changes> changes_;  // by autograd's number of the thread

@@ -60,7 +60,7 @@ void Ledger::take_what_is_there(const Subject& subject) {
   for (const at::Tensor& input : subject.inputs) mark(input, Category::input);
   for (const at::Tensor& state : subject.states) mark(state, Category::optimizer);
   for (const auto& [name, tensor] : subject.buffers) mark(tensor, Category::buffer, owner(name));
-  // Backwards: what two modules share is held by the first of them.
+  // In reverse: a parameter that two modules share counts for the first of them.
   for (auto it = subject.parameters.rbegin(); it != subject.parameters.rend(); ++it) {
     const auto& [name, tensor] = *it;
     mark(tensor, Category::parameter, owner(name));
@@ -275,7 +275,7 @@ std::vector<Held> Ledger::biggest_at_peak(std::size_t count) const {
   return biggest;
 }
 
-// Nothing happens any more, so nothing is locked: the card is asked again here.
+// Takes no lock: the run has ended, and the card's lock must not be taken after mutex_.
 Report Ledger::settle(const Options& options) {
   settle_categories();
   Report report;

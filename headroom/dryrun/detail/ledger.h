@@ -1,6 +1,6 @@
-// Keeps book of a dry run: every allocation with who made it, when and for what, and where the peak
-// is. What an allocation was for is often known only later (a tensor of forward is an activation if
-// backward finds it alive), so categories are settled at the end.
+// Records every allocation of a dry run, with its operator, module, step and phase, and finds the
+// peak. The category of an allocation is often known only later (a forward tensor is an activation
+// if it is alive in backward), so categories are settled at the end.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,13 @@ namespace headroom::dryrun::detail {
 inline constexpr std::uint32_t kLivesOn = ~std::uint32_t{0};
 
 struct Allocation {
-  std::uint32_t event = 0;        // the number of the event that made it
-  std::uint32_t died = kLivesOn;  // the number of the event that freed it
+  std::uint32_t event = 0;        // number of the event that made it
+  std::uint32_t died = kLivesOn;  // number of the event that freed it
   trace::Event made;              // address, bytes, module, operation, step, phase
-  Bytes block;                    // what it takes
+  Bytes block;                    // size of its block
   trace::Phase phase_died = trace::Phase::unknown;
-  std::uint32_t step_died = 0;  // 0: it lives on
-  bool was_there = false;       // before the first step
+  std::uint32_t step_died = 0;  // 0: still alive
+  bool was_there = false;       // made before the first step
 };
 
 class Ledger final : public sim::Watcher {
@@ -36,13 +36,13 @@ class Ledger final : public sim::Watcher {
   void begin_step(std::uint32_t step);
   void end_step();
 
-  // Whether anything has happened on the card since there is this book.
+  // True if the card was used since this ledger was made.
   [[nodiscard]] bool touched() const { return touched_; }
 
   void on_operator(const sim::OperatorCall& call) override;
   void on_happening(const allocator::Happening& happening) override;
 
-  // Everything but the time taken and the out-of-memory.
+  // Everything except `took_s`, `out_of_memory` and the counts of unknown values.
   [[nodiscard]] Report settle(const Options& options);
 
  private:
@@ -62,7 +62,7 @@ class Ledger final : public sim::Watcher {
   std::shared_ptr<Trace> trace_ = std::make_shared<Trace>();
   Attribution attribution_;
   std::atomic<bool> touched_{false};
-  std::mutex mutex_;  // of all that follows: gradients are marked outside the card's lock
+  std::mutex mutex_;  // guards the members below: gradients are marked outside the card's lock
   std::vector<Allocation> allocations_;
   std::unordered_map<std::uint64_t, std::size_t> live_;  // by address
   std::vector<StepPeak> steps_;

@@ -1,5 +1,5 @@
-// The most that each module holds at a time, its children included: what is taken for "a.b.c"
-// counts for a.b, a and "", which is everything, too.
+// The peak memory of each module, its children included: memory of "a.b.c" also counts for "a.b",
+// "a" and "", the whole step.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ namespace headroom::dryrun::detail {
 
 class ModulePeaks {
  public:
-  // The names must live as long as this.
+  // The names must outlive this object.
   explicit ModulePeaks(const trace::Names& names) : names_(names) {}
 
-  // In the order in which it happened.
+  // Call both in the order of the events.
   void take(trace::Name module, Bytes bytes);
   void give_back(trace::Name module, Bytes bytes);
 
   [[nodiscard]] std::vector<ModulePeak> largest_first() const;
 
  private:
-  // The positions of the module and of those around it.
+  // The positions of the module and its parents.
   [[nodiscard]] const std::vector<std::size_t>& with_parents(trace::Name module);
   [[nodiscard]] std::size_t position_of(const std::string& path);
 

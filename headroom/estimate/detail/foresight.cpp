@@ -16,7 +16,7 @@ bool is_allocation(const Operation& operation) {
   return operation.kind == Operation::Kind::allocate;
 }
 
-// FNV-1a over what is asked, without how much.
+// FNV-1a over the requests without their sizes.
 std::uint64_t program_of(const Requests& requests) {
   std::uint64_t hash = 14695981039346656037U;
   const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
@@ -28,7 +28,7 @@ std::uint64_t program_of(const Requests& requests) {
   return hash;
 }
 
-// Lagrange's: how much of the value at `at[i]` is in that at `x`.
+// Lagrange weights: the share of the value at `at[i]` in the interpolated value at `x`.
 std::vector<double> weights_at(double x, const std::vector<double>& at) {
   std::vector<double> weights;
   for (std::size_t i = 0; i < at.size(); ++i) {
@@ -44,7 +44,7 @@ std::int64_t times(std::int64_t bytes, double factor) {
   return std::max<std::int64_t>(1, std::llround(static_cast<double>(bytes) * factor));
 }
 
-// How many requests there are of each number of bytes.
+// The number of requests of each size in bytes.
 std::unordered_map<std::int64_t, int> counts_of(const Requests& requests) {
   std::unordered_map<std::int64_t, int> counts;
   for (const Operation& operation : requests)
@@ -56,10 +56,10 @@ CachingAllocator with_capacity(const CachingAllocator& card, Bytes capacity) {
   return CachingAllocator({.capacity = capacity, .settings = card.settings()});
 }
 
-// The allocator takes segments in steps of 2 MiB.
+// The allocator reserves segments in steps of 2 MiB.
 constexpr std::int64_t kStep = std::int64_t{2} << 20;
 
-// How far a scaled run may be from the run that it is compared with.
+// Largest relative error at which a scaled run explains the run it is compared with.
 constexpr double kExplained = 0.03;
 
 }  // namespace
@@ -93,7 +93,7 @@ std::optional<Requests> Foresight::requests_of(std::int64_t size,
   return runs.size() > 1 ? drawn(size, runs) : scaled(size, closest, other);
 }
 
-// Runs of one program, the nearest first.
+// Interpolates runs of one program, sorted by distance, nearest first.
 Requests Foresight::drawn(std::int64_t size, std::vector<Run> runs) const {
   runs.resize(std::min(runs.size(), static_cast<std::size_t>(growth_.power) + 1));
   std::vector<double> sizes;
@@ -126,7 +126,7 @@ bool Foresight::is_of_last_chunk(std::size_t request, const std::vector<Run>& ru
   });
 }
 
-// What bytes may be multiplied with from one size to another.
+// The factors by which a request's bytes may grow from one size to another.
 std::vector<double> Foresight::factors(std::int64_t from, std::int64_t to) const {
   std::vector<double> factors;
   for (int power = 0; power <= growth_.power; ++power)
@@ -139,10 +139,11 @@ Requests Foresight::scaled(std::int64_t size, Run run, Run other) const {
   const auto here = counts_of(run->second.requests), there = counts_of(other->second.requests);
   const std::vector<double> to_other = factors(run->first, other->first),
                             to_size = factors(run->first, size);
-  // What bytes become: by the factor with which the other run has them about as often.
+  // Maps old bytes to new: the best factor is the one for which the other run has about as many
+  // requests of the scaled size.
   std::unordered_map<std::int64_t, std::int64_t> become;
   for (const auto& [bytes, count] : here) {
-    std::size_t best = 1;  // where no factor is right
+    std::size_t best = 1;  // if no factor matches
     int least_difference = std::numeric_limits<int>::max();
     for (std::size_t tried = 0; tried < to_other.size(); ++tried) {
       const auto found = there.find(times(bytes, to_other[tried]));
@@ -180,7 +181,7 @@ Bytes Foresight::needed(Run run, const CachingAllocator& card) const {
   return needed_[run->first] = enough;
 }
 
-// Through the runs on both sides of the size, or the nearest two.
+// Interpolates the needed card between the runs on both sides of the size, or the nearest two.
 Bytes Foresight::along_a_line(std::int64_t size, const CachingAllocator& card) const {
   auto above = runs_.upper_bound(size);
   if (above == runs_.end()) --above;

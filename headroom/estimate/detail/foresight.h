@@ -1,15 +1,16 @@
-// What runs of other sizes would ask of the card, from those that were run: then the allocator's
-// model answers in a millisecond whether they fit, with its rounding, pools and fragmentation.
+// Predicts the memory requests of a run of another size from runs that were made. The allocator
+// model then answers in a millisecond whether that size fits, with its rounding, pools and
+// fragmentation.
 //
-// - A run of one program at two sizes asks the same in the same order, and each request's bytes
-//   grow with the size along a line (with a sequence's length, a parabola).
-// - Where runs did not ask the same (more chunks of a loss, another kernel for more tokens), the
-//   nearest run's requests are scaled: those whose bytes are found in another run as they are,
-//   stay; those that are found as many times larger as the size is, grow.
-// - Where that does not explain the other run, what is drawn on as a line is the smallest card on
-//   which each run fits.
+// - Runs of one program at two sizes make the same requests in the same order, and the bytes of
+//   each request grow linearly with the size (quadratically with a sequence's length).
+// - If the requests differ (more chunks of a loss, another kernel for more tokens), the requests of
+//   the nearest run are scaled: bytes that another run has unchanged stay, and bytes that it has
+//   multiplied by the ratio of the sizes grow.
+// - If that does not explain the other run, the smallest card on which each run fits is
+//   interpolated.
 //
-// A foresight is not an answer: what it says is tried by a run.
+// A prediction is not an answer: a run verifies it.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +26,19 @@ class Foresight {
  public:
   explicit Foresight(const Growth& growth) : growth_(growth) {}
 
-  // A whole run, on a card that refused it nothing.
+  // A complete run, on a card that refused no request.
   void learn(std::int64_t size, Requests requests);
 
-  // Nothing: fewer than two runs are known.
+  // Nothing if fewer than two runs are known.
   [[nodiscard]] std::optional<bool> fits(std::int64_t size,
                                          const allocator::CachingAllocator& card) const;
-  // Of a run on a card without limit, with the settings of this one.
+  // For a run on an unlimited card with the allocator settings of `card`.
   [[nodiscard]] std::optional<Bytes> peak_reserved(std::int64_t size,
                                                    const allocator::CachingAllocator& card) const;
 
  private:
   struct Known {
-    std::uint64_t program = 0;  // equal for runs that ask the same but for the bytes
+    std::uint64_t program = 0;  // equal for runs whose requests differ only in bytes
     Requests requests;
   };
   using Runs = std::map<std::int64_t, Known>;
@@ -57,7 +58,7 @@ class Foresight {
 
   Growth growth_;
   Runs runs_;
-  // Found once: the smallest card for a run, and whether one run explains another.
+  // Caches: the smallest card for a run, and whether one run explains another.
   mutable std::map<std::int64_t, Bytes> needed_;
   mutable std::map<std::pair<std::int64_t, std::int64_t>, bool> explains_;
 };

@@ -16,7 +16,7 @@ using at::Tensor;
 using torch::nn::Module;
 using torch::optim::Optimizer;
 
-// Tensors as a module's, so that they can be moved in place as one.
+// A module that holds the tensors as buffers, so that libtorch::move moves them in place together.
 class Tensors : public Module {
  public:
   void add(const Tensor& tensor) { register_buffer(std::to_string(buffers(false).size()), tensor); }
@@ -32,7 +32,8 @@ at::Generator generator_of(c10::Device device) {
 
 }  // namespace
 
-// They leave the device in place, so whoever holds one of these tensors holds it afterwards, too.
+// Moves the gradients and the optimizer's state off the device in place: other holders of these
+// tensors keep the same tensors.
 struct KeptState::Aside {
   Aside(Module& model, Optimizer* its_optimizer) : optimizer(its_optimizer) {
     for (const Tensor& parameter : model.parameters())
@@ -43,12 +44,12 @@ struct KeptState::Aside {
     if (optimizer == nullptr) {
       libtorch::move(gradients, at::kCPU);
     } else {
-      libtorch::move(gradients, *optimizer, at::kCPU);  // both, or neither
+      libtorch::move(gradients, *optimizer, at::kCPU);  // moves both or neither
       state = std::move(optimizer->state());
     }
   }
 
-  // All is where it belongs before it moves: a device that is full by now loses none of it.
+  // Reattaches everything before the move: if the device is full by then, nothing is lost.
   void put_back(c10::Device device) {
     for (auto& [parameter, gradient] : of) parameter.mutable_grad() = gradient;
     if (optimizer != nullptr) optimizer->state() = std::move(state);
@@ -74,7 +75,7 @@ KeptState::KeptState(Module& model, Optimizer* optimizer, c10::Device device)
 KeptState::~KeptState() {
   try {
     restore();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): another exception is on its way
+  } catch (...) {  // NOLINT(bugprone-empty-catch): another exception may be in flight
   }
 }
 
@@ -97,7 +98,8 @@ void KeptState::restore() {
   forget_step(model_, aside->optimizer);
   const at::NoGradGuard no_grad;
   for (const auto& [tensor, value] : values_) Tensor(tensor).copy_(value);
-  // A module sets its children's mode, which come after it and have theirs set again.
+  // train() also sets the mode of all children; they come later in modules() and get their own
+  // mode.
   std::size_t index = 0;
   for (const auto& module : model_.modules()) module->train(is_training_[index++]);
   for (auto& [generator, state] : random_) {

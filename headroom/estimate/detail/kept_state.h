@@ -1,9 +1,8 @@
-// What a training consists of, set aside while something is tried with its model: afterwards
-// everything is, to the bit, what it was.
+// Saves the training state of a model while other code tries steps with it, and restores every bit
+// of it afterwards.
 //
-//   KeptState kept(model, &optimizer, device);   // gradients and optimizer's state leave the
-//   device
-//   ... steps, and out-of-memories ...
+//   KeptState kept(model, &optimizer, device);   // gradients and optimizer state leave the device
+//   ... steps, and out-of-memory errors ...
 //   kept.restore();
 #pragma once
 
@@ -28,7 +27,8 @@ class KeptState {
  public:
   // The optimizer may be null. Throws UsageError for tensors that cannot be moved.
   KeptState(torch::nn::Module& model, torch::optim::Optimizer* optimizer, c10::Device device);
-  // Restores, if that was not done: after an exception. What it throws then is lost.
+  // Restores unless restore() has run, so that an exception restores too. Swallows its own
+  // exceptions.
   ~KeptState();
   KeptState(const KeptState&) = delete;
   KeptState& operator=(const KeptState&) = delete;
@@ -43,13 +43,13 @@ class KeptState {
 
   torch::nn::Module& model_;
   c10::Device device_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> values_;  // of the model, and on the CPU
+  std::vector<std::pair<at::Tensor, at::Tensor>> values_;  // of the model, and CPU copies
   std::vector<bool> is_training_;                          // of each module
   std::vector<std::pair<at::Generator, at::Tensor>> random_;
-  std::unique_ptr<Aside> aside_;  // gradients and optimizer's state, themselves
+  std::unique_ptr<Aside> aside_;  // the gradients and the optimizer's state themselves
 };
 
-// No gradients, and no state in the optimizer.
+// Removes all gradients and the optimizer's state.
 void forget_step(torch::nn::Module& model, torch::optim::Optimizer* optimizer);
 
 }  // namespace headroom::estimate::detail

@@ -50,7 +50,7 @@ const Family& family_of(const ModelConfig& config) {
   throw InternalError("family_of", "no description of " + config.type());
 }
 
-// How the names of transformers' classes end.
+// Suffixes of transformers' class names.
 struct Ending {
   std::string_view architecture;
   Task task;

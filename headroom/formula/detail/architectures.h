@@ -1,6 +1,6 @@
-// The published models as descriptions of what they allocate: in the order in which the models of
-// models/families run, which is that of transformers. Each gives the loss, or nothing where there
-// is none to be had (inference).
+// Published models, described by what they allocate, in the execution order of the models in
+// models/families, which is that of transformers. Each returns the loss, or an empty value for
+// inference.
 #pragma once
 
 #include "headroom/formula/detail/network.h"
@@ -20,12 +20,12 @@ namespace headroom::formula::detail {
 [[nodiscard]] Value resnet(Network& net);
 [[nodiscard]] Value convnext(Network& net);
 
-// That of the config's type.
+// Describes the model of the config's type.
 [[nodiscard]] Value described(Network& net);
-// What the type can do, its usual task first.
+// The tasks of the model, its usual one first.
 [[nodiscard]] std::vector<Task> tasks_of(const ModelConfig& config);
 
-// The head of a decoder that says the next token, or a row's class; and their losses.
+// The head of a decoder, for the next token or the class of a row, and its loss.
 struct DecoderHead {
   std::string_view name = "lm_head";
   bool with_bias = false;

@@ -1,5 +1,5 @@
 // Attention: masks, rotary positions, and what each kernel allocates (sim/rules/attention.cpp and
-// efficient_attention.cpp hold the same with their sources).
+// efficient_attention.cpp hold the same rules with their sources).
 #include <algorithm>
 #include <utility>
 
@@ -64,7 +64,7 @@ std::int64_t efficient_workspace(const EfficientCall& call) {
   return call.batch * call.heads * rounded_up(floats, 4) * 4;
 }
 
-// Two products of each query with all keys, which have so many numbers.
+// Operations of two products of each query with all keys; `keys` counts the elements of all keys.
 double work_of(std::int64_t queries, std::int64_t keys) {
   return 4 * static_cast<double>(keys) * static_cast<double>(queries);
 }
@@ -98,7 +98,7 @@ Value Network::additive_causal_mask(Type type, bool eager, bool given) {
   tape.touch(2 * one.count * size_of(type));
   if (!given) return one;
   Value mask = tape.make(situation.rows * length * length, type);
-  tape.touch(mask.count * 8 + mask.count);  // added to the mask's integers, compared with zero
+  tape.touch(mask.count * 8 + mask.count);  // int64 sum with the mask, comparison with zero
   return mask;
 }
 
@@ -143,7 +143,7 @@ void Network::keep(Value& keys, Value& values) {
   }
 }
 
-// expand() and a copy; on the way back a sum over each group.
+// expand() and a copy; the backward pass sums over each group.
 Value Network::repeated(const Value& states, std::int64_t times) {
   if (times == 1) return states;
   return copied(tape, expanded(tape, states, states.count * times));
@@ -243,7 +243,7 @@ Value Network::by_efficient(const Value& q, const Value& k, const Value& v, cons
   const std::int64_t queries = q.count / (rows * heads.heads * heads.width);
   const std::int64_t keys = k.count / (rows * heads.heads * heads.width);
   Value bias = mask;
-  if (mask.type == Type::boolean && mask) {  // made a number for each call anew
+  if (mask.type == Type::boolean && mask) {  // converted to numbers in each call
     bias = tape.make(rows * queries * keys, q.type);
     tape.touch(bias.count);
     if (keys % (is_half(q.type) ? 8 : 4) != 0)

@@ -6,7 +6,8 @@
 namespace headroom::formula::detail {
 namespace {
 
-// What layers are given besides the states, and what the encoder's loop holds of the last one.
+// The inputs of a layer besides the states, and the last layer's attention weights, held by the
+// encoder's loop.
 struct Surroundings {
   Value mask, shares = {};
 };
@@ -35,7 +36,7 @@ class Bert {
  public:
   Bert(Network& net, const BertShape& shape) : net_(net), shape_(shape) {}
 
-  // A feed-forward part that runs on some tokens at a time keeps the same in all.
+  // A feed-forward part that runs in chunks of tokens keeps the same in total.
   Value layer(const Value& states, Surroundings& with) {
     Value shares;
     Value attended = attention(states, with, shares);

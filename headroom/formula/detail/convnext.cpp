@@ -31,7 +31,8 @@ class Convnext {
     return channel_norm(patches, shape_.widths[0]);
   }
 
-  // A norm and a convolution that halves the sides, before all stages but the first; then layers.
+  // Layers; before them, but not in the first stage, a norm and a convolution that halves the
+  // sides.
   Value stage(std::size_t i, Value states, Image& image) {
     if (i > 0) {
       states = channel_norm(states, shape_.widths[i - 1]);
@@ -43,7 +44,7 @@ class Convnext {
   }
 
  private:
-  // Over the channels, whose input and result lie by channel and by pixel.
+  // Normalises over the channels by pixel, while input and result are stored by channel: one copy.
   Value channel_norm(const Value& x, std::int64_t width) {
     net_.tape.touch(x.count * size_of(x.type));
     return net_.layer_norm(x, width);

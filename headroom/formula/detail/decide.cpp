@@ -29,7 +29,7 @@ void assume(Forecast& forecast, std::string_view option, std::int64_t value,
                              " assumed" + std::string(why));
 }
 
-// What is asked of a run that this task has not, or that undo each other.
+// Refuses settings that the task does not support or that contradict each other.
 void check_choices(const Settings& settings, const ModelConfig& config) {
   const Task task = *settings.task;
   const bool writes = task == Task::causal_lm || task == Task::seq2seq_lm;

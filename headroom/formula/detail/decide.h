@@ -1,4 +1,4 @@
-// What is meant where the settings say nothing, and whether what they say goes together.
+// Completes and checks the settings of a run.
 #pragma once
 
 #include "headroom/formula/closed_form.h"
@@ -6,7 +6,7 @@
 namespace headroom::formula::detail {
 
 // Completes `forecast.settings` and notes what it assumed. Throws UsageError for settings that this
-// model cannot take, or that undo each other.
+// model does not support or that contradict each other.
 void decide(Forecast& forecast, const ModelConfig& config);
 
 }  // namespace headroom::formula::detail

@@ -1,4 +1,4 @@
-// The head that BERT and its relatives put on an encoder to say a word.
+// The masked-language-model head of BERT and its relatives.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace headroom::formula::detail {
 
-// A transformed state and the words' embedding once more. `function`: the key that names its
-// activation; empty: gelu.
+// Transforms the states and multiplies them by the word embedding (if tied). `function`: the config
+// key that names its activation; empty: gelu.
 [[nodiscard]] Value masked_lm_head(Network& net, const Value& states, Parameter& words,
                                    std::string_view function);
 

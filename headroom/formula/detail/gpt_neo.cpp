@@ -1,4 +1,4 @@
-// GPT-Neo, whose attention is in float and has the eager form alone: models/families/gpt_neo.cpp.
+// GPT-Neo: models/families/gpt_neo.cpp. Its attention runs in float and has only the eager form.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -7,7 +7,7 @@
 namespace headroom::formula::detail {
 namespace {
 
-// Whether a layer has a window or not makes no difference to its memory; how many there are does.
+// Windows do not change the memory of a layer, so only the number of layers counts.
 std::int64_t layers_of(const ModelConfig& config) {
   constexpr const char* kExpected = "a list as [[[\"global\", \"local\"], 12]]";
   const Json& types = config.at("attention_types");
@@ -60,8 +60,8 @@ class GptNeo {
   }
 
  private:
-  // The model holds a layer's weights until the next has run. The reentrant form of checkpointing
-  // takes them for a result of what runs again, with a gradient of zeros.
+  // The model holds a layer's attention weights until the next layer has run. Reentrant
+  // checkpointing treats them as a result of the rerun, with a gradient of zeros.
   void hold(DecoderSurroundings& with, const Value& weights) {
     const bool again = net_.tape.phase() == Phase::backward;
     if (again && net_.settings.checkpointing_kind != CheckpointingKind::reentrant) return;

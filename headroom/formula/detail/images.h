@@ -1,4 +1,4 @@
-// What models that see images have in common.
+// Common parts of image models.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace headroom::formula::detail {
 
-// Throws UsageError where settings ask for it: transformers cannot checkpoint these models.
+// Throws UsageError if checkpointing is set: transformers cannot checkpoint these models.
 void refuse_checkpointing(const Network& net);
 
-// One number for each stage; `otherwise` where the config has null.
+// One number per stage; `otherwise` where the config has null.
 [[nodiscard]] std::vector<std::int64_t> stages(const ModelConfig& config, std::string_view key,
                                                const std::vector<std::int64_t>& otherwise);
 
-// A convolution with parameters of its own. `image`: of x, and then of the result.
+// A convolution with its own parameters. `image`: the size of `x`, then that of the result.
 [[nodiscard]] Value convolved(Network& net, const Value& x, Image& image, const Convolution& of,
                               bool with_bias);
 

@@ -1,4 +1,4 @@
-// Linear layers with what settings do to them: autocast's copies, adapters, quantised weights.
+// Linear layers with the effects of settings: autocast copies, adapters, quantised weights.
 #include <algorithm>
 #include <iterator>
 
@@ -8,7 +8,7 @@ namespace headroom::formula::detail {
 
 namespace {
 
-// What attention is made of, as the models of transformers call it: nn/lora.h's words.
+// The names of attention's projections in the models of transformers, by the words of nn/lora.h.
 struct Word {
   std::string_view word;
   std::vector<std::string_view> names;
@@ -29,7 +29,7 @@ bool ends_with_name(std::string_view path, std::string_view name) {
   return path.size() == name.size() || path[path.size() - name.size() - 1] == '.';
 }
 
-// '*' is any text, '?' a letter.
+// '*' matches any text, '?' one character.
 bool fits(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) return text.empty();
   if (pattern[0] == '*') {
@@ -77,7 +77,7 @@ std::vector<std::string> Network::targets_not_met() const {
   return names;
 }
 
-// Autocast's copies. Of a weight that is trained there is one until autocast ends.
+// Autocast's copies. A trained weight keeps one copy until autocast ends.
 Value Network::lowered(const Value& x) {
   return situation.low && x.type == Type::float32 ? cast(tape, x, *situation.low) : x;
 }
@@ -93,7 +93,7 @@ Value Network::lowered(Parameter& parameter) {
 Value Network::multiplied(const Value& x, Parameter& weight, Parameter* bias, std::int64_t in,
                           std::int64_t out) {
   const Value input = lowered(x);
-  if (weight.bytes_each > 0) tape.touch(in * out * size_of(input.type));  // as it was before
+  if (weight.bytes_each > 0) tape.touch(in * out * size_of(input.type));  // dequantised
   const Value matrix = lowered(weight);
   const Value shift = bias != nullptr ? lowered(*bias) : Value();
   return product(tape, input, matrix, shift, in, out);
@@ -103,7 +103,7 @@ Value Network::linear(const Value& x, std::int64_t in, std::int64_t out, std::st
                       const LinearOptions& options) {
   Parameter& matrix = weight(out, in);
   Parameter* const bias = options.with_bias ? &vector(out) : nullptr;
-  // bitsandbytes: a scale for each row of 8-bit weights; of 4-bit ones 4.127 bits a weight with
+  // bitsandbytes: 8-bit weights have one scale per row; 4-bit weights take 4.127 bits each, with
   // doubly quantised scales (Dettmers et al. 2023, section 3).
   if (settings.quantize != Quantize::none && backbone_ && !options.is_head)
     matrix.bytes_each = settings.quantize == Quantize::int8

@@ -91,7 +91,7 @@ Shape::Shape(const ModelConfig& config)
   set_windows(*this, config);
 }
 
-// What layers are given besides the states.
+// The inputs of a layer besides the states.
 struct Surroundings {
   Network::Rotation rotation;
   Value full, windowed;
@@ -200,7 +200,7 @@ class Decoder {
     return net_.linear(inner, shape_.inner, shape_.width, "mlp.down_proj", {.with_bias = false});
   }
 
-  // Tokens spread evenly over the experts.
+  // Assumes that tokens spread evenly over the experts.
   Value moe(const Value& x) {
     Tape& tape = net_.tape;
     const std::int64_t tokens = x.count / shape_.width, experts = shape_.experts;
@@ -226,7 +226,7 @@ class Decoder {
     return sum;
   }
 
-  // index_add: what is added is picked out of the sum's gradient.
+  // index_add: the gradient of `rows` is gathered from that of the sum.
   Value gathered_back(const Value& rows, std::int64_t all) {
     Value result = rows;
     result.edge = {};

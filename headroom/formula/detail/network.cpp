@@ -54,7 +54,7 @@ Value Network::layer_norm(const Value& x, std::int64_t width, bool affine) {
 
 namespace {
 
-// 1 / the root of the mean of squares, a number for each row.
+// 1 / root mean square, one number per row.
 Value scale_of_rows(Tape& tape, const Value& states, std::int64_t width) {
   Value squares = power(tape, states);
   Value scale = mean_of_rows(tape, squares, states.count / width);
@@ -126,7 +126,7 @@ Value Network::layers(std::int64_t count, const std::function<Value(const Value&
 
 namespace {
 
-// After so many layers the kinds come again in the same order; 0: they do not.
+// The number of layers after which the kinds repeat in the same order; 0: they do not.
 std::size_t period_of(const std::vector<int>& kinds) {
   for (std::size_t period = 1; period <= 12 && 2 * period <= kinds.size(); ++period) {
     bool same = true;
@@ -139,8 +139,8 @@ std::size_t period_of(const std::vector<int>& kinds) {
 
 }  // namespace
 
-// Kinds are doubled for whether a layer is checkpointed; then what comes again is counted once:
-// whole periods, or else stretches of one kind.
+// Doubles the kinds, to mark checkpointed layers. Then counts repetitions once: whole periods, or
+// else runs of one kind.
 Value Network::layers(const std::vector<int>& kinds, const Layer& layer, Value states,
                       std::string_view name) {
   begin_module(std::string(name));
@@ -153,7 +153,7 @@ Value Network::layers(const std::vector<int>& kinds, const Layer& layer, Value s
   const auto one = [&, layer](int kind, const Value& x) {
     if (kind % 2 == 0) return layer(kind / 2, x);
     const auto part = [this, layer, kind](const Value& y) {
-      const bool before = std::exchange(backbone_, true);  // when it runs again, heads come last
+      const bool before = std::exchange(backbone_, true);  // a rerun comes after the heads
       Value result = layer(kind / 2, y);
       backbone_ = before;
       return result;
@@ -196,9 +196,9 @@ Value Network::token_loss(const Head& head, const Value& states, std::int64_t wi
   return cross_entropy(tape, logits);
 }
 
-// In chunks each head runs again in the backward pass. A fused loss (Liger's) makes the gradients
-// of its input and of the head's weight in the forward pass, a chunk at a time; priced as chunks of
-// its size: as many as the vocabulary is wider than the states.
+// Chunked: the head of each chunk runs again in the backward pass. Fused (Liger's): computes the
+// gradients of its input and of the head's weight in the forward pass, chunk by chunk; priced as
+// chunks of its size, vocabulary / width of them.
 Value Network::chunked_loss(const Head& head, const Value& states, std::int64_t width,
                             std::int64_t vocabulary, bool in_float) {
   const std::int64_t tokens = states.count / width;

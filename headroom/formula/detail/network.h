@@ -1,5 +1,5 @@
-// What descriptions of models have in common: the run they describe, linear layers with all that
-// settings do to them, attention's kernels, losses, layers one after the other.
+// Common parts of model descriptions: the run, linear layers with the effects of settings,
+// attention kernels, losses, and sequences of layers.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct Situation {
   std::int64_t rows = 1, length = 1, target = 1, image = 224;
   [[nodiscard]] std::int64_t tokens() const { return rows * length; }
   Type type = Type::float32;          // of weights and activations
-  std::optional<Type> low = {};       // autocast's
-  bool trains = true, eager = false;  // eager: the attention that is asked for
+  std::optional<Type> low = {};       // autocast's type
+  bool trains = true, eager = false;  // eager: eager attention is asked for
   bool has_mask = true, keeps_cache = false, holds_outputs = false;
-  int chip = 80;  // compute capability: which attention kernels there are, and how large
+  int chip = 80;  // compute capability: the available attention kernels and their sizes
 };
 
 class Network {
@@ -41,30 +41,30 @@ class Network {
   Tape tape;
   struct Module {
     std::string name;
-    std::int64_t layers = 0;  // it is so many alike; 0: it is none of them
+    std::int64_t layers = 0;  // the number of its layers; 0: it is not a list of layers
     std::int64_t activations = 0;
   };
-  std::vector<Module> modules;  // those of Parameter::module
+  std::vector<Module> modules;  // indexed by Parameter::module
   std::int64_t buffer_bytes = 0;
-  std::vector<Value> held;   // by the loop's variables until the forward pass has ended, or longer
+  std::vector<Value> held;   // in the loop's variables until the forward pass ends, or longer
   std::vector<Value> cache;  // keys and values
 
   // ---- Parameters ----
 
-  // What follows belongs to it, and is part of the backbone or of a head.
+  // The parameters that follow belong to this module, and to the backbone or a head.
   void begin_module(std::string name, bool head = false);
   void end_module();
   [[nodiscard]] Parameter& weight(std::int64_t rows, std::int64_t columns);
-  // Of tokens; a head that computes with it trains it, whatever is frozen besides.
+  // The table of tokens. A tied head trains it even if the backbone is frozen.
   [[nodiscard]] Parameter& token_table(std::int64_t rows, std::int64_t columns);
   [[nodiscard]] Parameter& vector(std::int64_t columns) { return weight(1, columns); }
 
   // ---- Layers ----
 
-  // `path`: the layer's name on the hub, without its number; LoRA's targets are looked for in it.
+  // `path`: the layer's name on the hub without its number; LoRA targets are matched against it.
   struct LinearOptions {
     bool with_bias = true;
-    bool is_head = false;  // is never quantised
+    bool is_head = false;  // never quantised, never adapted
   };
   [[nodiscard]] Value linear(const Value& x, std::int64_t in, std::int64_t out,
                              std::string_view path, const LinearOptions& options);
@@ -72,7 +72,7 @@ class Network {
                              std::string_view path) {
     return linear(x, in, out, path, LinearOptions());
   }
-  // With the weight of another layer.
+  // Uses the weight of another layer.
   [[nodiscard]] Value tied_linear(const Value& x, Parameter& weight, Parameter* bias);
   [[nodiscard]] Value embedding(Parameter& table, std::int64_t indices);
   [[nodiscard]] Value layer_norm(const Value& x, std::int64_t width, bool affine = true);
@@ -83,7 +83,7 @@ class Network {
   [[nodiscard]] Value activation(std::string_view key, const Value& x);
   [[nodiscard]] Value softmax_in_float(const Value& x);
 
-  // So many layers, each of the kind that `kind` says; alike ones are counted once.
+  // Runs one layer for each of `kinds`; equal layers are counted once.
   using Layer = std::function<Value(int kind, const Value& states)>;
   [[nodiscard]] Value layers(const std::vector<int>& kinds, const Layer& layer, Value states,
                              std::string_view name = "layers");
@@ -100,10 +100,10 @@ class Network {
     double softcap = 0;
     bool causal = true;
   };
-  // Masks as transformers makes them; empty: none is needed. [1 or batch, 1, queries, keys].
+  // Masks as transformers makes them, [1 or batch, 1, queries, keys]; empty: none is needed.
   [[nodiscard]] Value causal_mask(std::optional<std::int64_t> window, Type type, bool eager);
   [[nodiscard]] Value additive_causal_mask(Type type, bool eager, bool given);
-  // Queries, keys and values [batch, heads, tokens, width]; the result by token.
+  // Queries, keys and values are [batch, heads, tokens, width]; the result is laid out by token.
   [[nodiscard]] Value attend(const Value& q, const Value& k, const Value& v, const Value& mask,
                              const Heads& heads, Value* weights);
   [[nodiscard]] Value sdpa(const Value& q, const Value& k, const Value& v, const Value& mask,
@@ -112,17 +112,17 @@ class Network {
                             const Heads& heads, Value* weights);
   [[nodiscard]] Value matmul(const Value& a, const Value& b, std::int64_t count,
                              std::int64_t heads);
-  [[nodiscard]] Value heads_of(Value projected) const;  // [batch, tokens, ...] seen by heads
-  void keep(Value& keys, Value& values);                // in the cache, if one is kept
+  [[nodiscard]] Value heads_of(Value projected) const;  // views [batch, tokens, ...] by head
+  void keep(Value& keys, Value& values);                // adds them to the cache, if one is kept
 
-  // cos and sin of the positions, and states turned by them.
+  // cos and sin of the positions, and the rotation of states by them.
   struct Rotation {
     Value cos, sin;
   };
   [[nodiscard]] Rotation rotation(std::int64_t width, Type type);
   [[nodiscard]] Value turned(const Value& states, const Rotation& by);
 
-  // ---- Losses; `head` turns states into logits ----
+  // ---- Losses; `head` computes logits from states ----
 
   using Head = std::function<Value(const Value& states)>;
   [[nodiscard]] Value token_loss(const Head& head, const Value& states, std::int64_t width,
@@ -130,7 +130,7 @@ class Network {
   [[nodiscard]] Value classification_loss(const Value& logits);
   [[nodiscard]] Value last_tokens(const Value& logits);
 
-  // LoRA's targets that no layer has met so far.
+  // LoRA targets that have matched no layer so far.
   [[nodiscard]] std::vector<std::string> targets_not_met() const;
 
  private:

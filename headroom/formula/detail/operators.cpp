@@ -9,14 +9,14 @@
 namespace headroom::formula::detail {
 namespace {
 
-// A result like the values it is made of.
+// A result with the size, type and layout of `x`.
 Value like(Tape& tape, const Value& x) {
   Value result = tape.make(x.count, x.type);
   result.by_token = x.by_token;
   return result;
 }
 
-// As large and of the type as what it is the gradient of: a sum where that was broadcast.
+// The gradient in the size and type of its value: summed if that was broadcast, or cast.
 Value fitted(Tape& tape, Value gradient, std::int64_t count, Type type) {
   if (gradient.count > count) gradient = tape.make(count, gradient.type);
   if (gradient.type != type) gradient = tape.make(gradient.count, type);
@@ -107,7 +107,7 @@ Value gathered(Tape& tape, const Value& x, std::int64_t count) {
   return result;
 }
 
-// ---- One element after the other ----
+// ---- Elementwise ----
 
 Value unary(Tape& tape, const Value& x, Keeps keeps, int on_the_way) {
   Value result = like(tape, x);
@@ -195,7 +195,7 @@ Value dropout(Tape& tape, const Value& x, double share) {
 
 namespace {
 
-// Of transformers' Python functions, step by step.
+// GELU variants as transformers' Python functions, step by step.
 Value gelu_new(Tape& tape, const Value& x) {
   const Value half = times_number(tape, x);
   Value inner = power(tape, x);

@@ -6,7 +6,7 @@
 namespace headroom::formula::detail {
 namespace {
 
-constexpr std::int64_t kFirstPosition = 2;  // rows that the table of positions has before the first
+constexpr std::int64_t kFirstPosition = 2;  // rows of the position table before the first position
 
 struct Shape {
   explicit Shape(const ModelConfig& config)

@@ -27,7 +27,7 @@ OptimizerForm form_of(const Settings& settings) {
   return settings.form;
 }
 
-// Rows' and columns' means of squares, in numbers.
+// Bytes of the row and column means of squares, with `each` bytes per number.
 std::int64_t factors_of(const Parameter& parameter, std::int64_t each) {
   const std::int64_t last = parameter.kernel > 0 ? parameter.kernel : parameter.columns;
   const std::int64_t before = parameter.kernel > 0 ? parameter.kernel : parameter.rows;
@@ -36,11 +36,11 @@ std::int64_t factors_of(const Parameter& parameter, std::int64_t each) {
 
 Sizes adam_states(const Settings& settings, const Parameter& parameter) {
   Sizes all = times(one(parameter.count() * size_of(parameter.type)), 2);
-  if (form_of(settings) == OptimizerForm::fused) all += one(kFloat);  // the count of steps
+  if (form_of(settings) == OptimizerForm::fused) all += one(kFloat);  // the step count
   return all;
 }
 
-// bitsandbytes: two bytes, and a scale for each block of 256; small parameters stay in float.
+// bitsandbytes: two states of one byte, each with a scale per block of 256; small ones: float.
 Sizes adam8bit_states(const Parameter& parameter) {
   constexpr std::int64_t kBlock = 256, kSmall = 4096;
   if (parameter.count() < kSmall) return times(one(parameter.count() * kFloat), 2);
@@ -53,14 +53,14 @@ Sizes adafactor_states(const Settings& settings, const Parameter& parameter) {
   const bool hugging_face = settings.optimizer == Optimizer::adafactor_hf;
   const std::int64_t each = hugging_face ? kFloat : size_of(parameter.type);
   Sizes all = one(parameter.is_matrix() ? factors_of(parameter, each) : parameter.count() * each);
-  if (hugging_face) all += one(kFloat);  // its size, for the next step
+  if (hugging_face) all += one(kFloat);  // its root mean square, for the next step
   return all;
 }
 
-// What a parameter's turn in a loop needs when the one before it was `before`: Python's variables
-// hold that one's tensors until they are bound again.
+// Temporaries of a parameter's turn in a loop after that of `before`: Python's variables hold the
+// tensors of the previous turn until they are bound again.
 Sizes adam_turn(const Parameter& parameter, const Parameter& before) {
-  Sizes all = times(one(parameter.bytes()), 2);  // the root, and that divided
+  Sizes all = times(one(parameter.bytes()), 2);  // the square root, and its quotient
   all += one(before.bytes());
   return all;
 }
@@ -68,12 +68,12 @@ Sizes adam_turn(const Parameter& parameter, const Parameter& before) {
 Sizes adafactor_turn(const Parameter& parameter, const Parameter& before) {
   Sizes all = one(parameter.bytes());
   all += one(before.bytes());
-  if (!parameter.is_matrix()) all += one(parameter.bytes());  // its gradient squared
+  if (!parameter.is_matrix()) all += one(parameter.bytes());  // the squared gradient
   return all;
 }
 
-// Copies of gradient and parameter where those have less precision, both times until they are bound
-// again; the old update, squares, and those with epsilon.
+// Float copies of gradient and parameter if those have lower precision, which live until they are
+// bound again; the previous update; the squared gradient, and the same plus epsilon.
 Sizes adafactor_hf_turn(const Parameter& parameter, const Parameter& before) {
   const bool copies = parameter.type != Type::float32;
   const Sizes now = one(parameter.count() * kFloat), then = one(before.count() * kFloat);
@@ -106,7 +106,7 @@ Sizes of_all(const std::deque<Parameter>& parameters, bool matrices, bool vector
   return all;
 }
 
-// Matrices' updates live until the vectors' are there.
+// The updates of matrices live until those of vectors exist.
 Sizes adafactor_lists(const std::deque<Parameter>& parameters) {
   Sizes all = of_all(parameters, true, false);
   all += times(of_all(parameters, false, true), 2);

@@ -1,5 +1,5 @@
-// What an optimizer keeps of each parameter, and what its step needs on the way: optim/*.cpp, which
-// are PyTorch's Python optimizers.
+// The states that an optimizer keeps of each parameter and the temporaries of its step, as in
+// optim/*.cpp, which follow PyTorch's Python optimizers.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace headroom::formula::detail {
 
-// The bytes, and the same as the allocator rounds them.
+// Requested bytes, and the same as the allocator rounds them.
 struct Sizes {
   std::int64_t bytes = 0, rounded = 0;
 };
 
-// What it keeps of one parameter on the card.
+// The states of one parameter on the card.
 [[nodiscard]] Sizes state_of(const Settings& settings, const Parameter& parameter);
 
-// Beside parameters, gradients and states, at most, while all parameters are updated.
+// The most temporaries of a step over all parameters, besides parameters, gradients and states.
 [[nodiscard]] Sizes temporaries_of_step(const Settings& settings,
                                         const std::deque<Parameter>& parameters);
 

@@ -30,7 +30,7 @@ struct Shape {
   bool normalised_heads;
 };
 
-// Attention and perceptron see the same normalised states, beside each other.
+// Attention and MLP run side by side on the same normalised states.
 class Phi {
  public:
   Phi(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
@@ -70,7 +70,7 @@ class Phi {
     return net_.heads_of(net_.linear(x, shape_.width, heads * shape_.head_width, path));
   }
 
-  // All four parts are there before two of them are joined again.
+  // All four parts exist before the first two are joined again.
   void turn(Value& q, Value& k, const Network::Rotation& by) {
     Tape& tape = net_.tape;
     const auto part = [&](const Value& of) { return of.count / shape_.head_width * shape_.turned; };

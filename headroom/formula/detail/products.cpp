@@ -18,7 +18,7 @@ Value mean_of_rows(Tape& tape, const Value& x, std::int64_t rows) {
   return result;
 }
 
-// CUDA multiplies gradient and result first (aten/src/ATen/native/cuda/SoftMax.cu,
+// The backward kernel multiplies gradient and result first (aten/src/ATen/native/cuda/SoftMax.cu,
 // softmax_backward_cuda_out).
 Value softmax(Tape& tape, const Value& x) {
   Value result = tape.make(x.count, x.type);
@@ -34,8 +34,8 @@ Value softmax(Tape& tape, const Value& x) {
 
 namespace {
 
-// Many short rows are summed in two passes, over so many rows (sim/rules/normalisation.cpp, as on
-// an A100).
+// CUDA sums many short rows in two passes, over this many partial rows
+// (sim/rules/normalisation.cpp, as on an A100).
 std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kMultiprocessors = 108;
   if (rows <= 64 * 1024 || columns / 32 >= kMultiprocessors / 2) return 0;
@@ -81,7 +81,7 @@ Value batch_norm(Tape& tape, const Value& x, Parameter& weight, Parameter& bias)
   tape.record(result,
               [to = x.edge, scale, shift, channels, kept = std::move(kept), mean = std::move(mean),
                deviation = std::move(deviation)](Tape& t, Gradients&) {
-                // Sums first, then all is read again.
+                // The kernel computes sums first, then reads everything again.
                 t.effort().add_read(2.0 * static_cast<double>(kept.count * size_of(kept.type)));
                 if (to) t.send(to, t.make(kept.count, kept.type));
                 for (const Value& parameter : {scale, shift})
@@ -113,7 +113,7 @@ void convolve(Tape& tape, Type type, const Work& work) {
   note(tape, arithmetic == Arithmetic::float32 ? Arithmetic::tf32 : arithmetic, type, work, 1);
 }
 
-// The gradient of a bias, which CUDA's kernel makes by way of memory.
+// The gradient of a bias: the kernel that sums it needs scratch memory.
 void sum_rows(Tape& tape, std::int64_t rows, std::int64_t columns) {
   if (tape.chip() == nullptr) return;
   const Bytes parts = memory_of(gpu::sum_of_rows(rows, columns), *tape.chip()).parts;
@@ -131,7 +131,7 @@ Value product(Tape& tape, const Value& x, const Value& weight, const Value& bias
   const std::int64_t rows = x.count / in;
   Value result = tape.make(rows * out, x.type);
   const double operations = 2.0 * static_cast<double>(rows * in) * static_cast<double>(out);
-  // On the way back the same three sizes, in other roles.
+  // The backward pass has the same three sizes in other roles.
   const std::int64_t elements = x.count + weight.count + result.count;
   compute(tape, x.type, {operations, elements, result.count});
   if (!tape.learns(x) && !tape.learns(weight) && !tape.learns(bias)) return result;
@@ -162,7 +162,7 @@ Value matmul(Tape& tape, const Value& a, const Value& b, std::int64_t count,
   const Value left = a.by_token && matrices.rows > 1 ? copied(tape, a) : a;
   const Value right = b.by_token && matrices.rows > 1 ? copied(tape, b) : b;
   Value result = tape.make(count, promoted(a.type, b.type));
-  // The sizes are g m k, g k n and g m n; the work 2 g m k n.
+  // The tensors have g m k, g k n and g m n elements; the work is 2 g m k n operations.
   const double operations =
       2 *
       std::sqrt(static_cast<double>(a.count) * static_cast<double>(b.count) *
@@ -187,7 +187,7 @@ Value matmul(Tape& tape, const Value& a, const Value& b, std::int64_t count,
   return result;
 }
 
-// CUDA sorts more than 3072 indices, and sums in float: aten/src/ATen/native/cuda/Embedding.cu.
+// CUDA sorts more than 3072 indices and sums in float: aten/src/ATen/native/cuda/Embedding.cu.
 Value embedding(Tape& tape, Parameter& weight, std::int64_t indices) {
   const Value table = tape.use(weight);
   Value result = tape.make(indices * weight.columns, weight.type);
@@ -244,7 +244,7 @@ Value max_pool(Tape& tape, const Value& x, std::int64_t count) {
 
 // ---- Losses ----
 
-// Autocast takes the logarithms as they are, and makes floats of them for the loss.
+// Under autocast log_softmax keeps the type of the logits; the loss casts its result to float.
 Value cross_entropy(Tape& tape, const Value& logits) {
   Value shares = unary(tape, logits, Keeps::result);  // log_softmax
   if (tape.autocast()) shares = cast(tape, shares, Type::float32);

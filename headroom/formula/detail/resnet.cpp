@@ -55,7 +55,7 @@ class Resnet {
   }
 
  private:
-  // `function`: the key that names one; empty: none.
+  // `function`: "relu" or the config key that names an activation; empty: none.
   Value unit(const Value& x, Image& image, const Convolution& of, std::string_view function) {
     Value states = convolved(net_, x, image, of, false);
     Parameter& weight = net_.vector(of.out);
@@ -111,7 +111,7 @@ Value resnet(Network& net) {
     const std::int64_t in = i > 0 ? shape.widths[i - 1] : shape.embedding;
     states = parts.stage(i, std::move(states), in, image);
   }
-  // Running mean and variance, as many as there are scales and shifts.
+  // Running means and variances, one each for every scale and shift.
   for (const Parameter& parameter : net.tape.parameters())
     if (!parameter.is_matrix()) net.buffer_bytes += parameter.times * parameter.bytes();
   net.begin_module("classifier", true);

@@ -28,11 +28,11 @@ struct Shape {
   bool gated = false;
 };
 
-// One of the two stacks of layers, and what its layers share.
+// One of the two stacks of layers: its sizes, and the values that its layers share.
 struct Surroundings {
   std::int64_t length;
   Value mask, encoder_mask;
-  Value bias, cross_bias;  // of positions; made by the first layer
+  Value bias, cross_bias;  // of positions; the first layer makes them
   Value gradient_of_zeros;
   Value encoded;
   std::int64_t encoded_length = 0;
@@ -43,7 +43,7 @@ class Stack {
   Stack(Network& net, const Shape& shape, bool decoder)
       : net_(net), shape_(shape), decoder_(decoder) {}
 
-  // `first`: it makes the biases, and makes them again where it runs again.
+  // `first`: the block that makes the biases, and makes them again when it reruns.
   Value block(Value states, Surroundings& with, bool first) {
     const bool again = first && net_.tape.phase() == Phase::backward;
     const Value bias = again ? net_.tape.make(with.bias.count, with.bias.type) : Value();
@@ -60,7 +60,7 @@ class Stack {
     return clamped(plus(net_.tape, states, net_.dropout(forwarded, shape_.dropout)));
   }
 
-  // The first layer's table of distances; a number for each head and pair of tokens.
+  // The first layer's table of relative distances; one number per head and pair of tokens.
   void make_bias(Parameter& table, Surroundings& with) {
     Tape& tape = net_.tape;
     const std::int64_t pairs = with.length * with.length;
@@ -72,8 +72,8 @@ class Stack {
     with.bias = plus(tape, wide, with.mask);
     kept_buckets_ = buckets;
   }
-  // Cross attention's is of zeros and the mask. With checkpointing the zeros get a gradient, which
-  // lives as long as they do.
+  // The bias of cross attention is zeros plus the mask. With checkpointing the zeros get a
+  // gradient, which lives as long as they do.
   static void make_cross_bias(Network& net, std::int64_t heads,
                               const std::shared_ptr<Surroundings>& with) {
     Tape& tape = net.tape;

@@ -113,7 +113,7 @@ void NodeStack::clear() {
 
 // ---- Memory ----
 
-// Values go before what they lie in.
+// Destroys values before the storages that they refer to.
 Tape::~Tape() {
   outbox_.clear();
   nodes_.clear();
@@ -204,7 +204,7 @@ void Tape::send(const Edge& edge, Value gradient) {
   if (edge) outbox_.emplace_back(edge, std::move(gradient));
 }
 
-// In place where nobody else holds what has arrived.
+// Adds in place if nothing else holds what has arrived.
 void Tape::arrive(Value& place, Value gradient) {
   if (!place) {
     place = std::move(gradient);
@@ -222,7 +222,7 @@ void Tape::deliver(const Edge& edge, Value gradient) {
     arrive(edge.node->arrived[static_cast<std::size_t>(edge.slot)], std::move(gradient));
     return;
   }
-  // A parameter that is used twice waits for both, and gets a sum of its own.
+  // A parameter that is used twice waits for both gradients and gets a new tensor for their sum.
   Parameter& parameter = *edge.parameter;
   const Value before = parameter.arriving;
   arrive(parameter.arriving, std::move(gradient));
@@ -236,8 +236,8 @@ void Tape::accumulate(Parameter& parameter) {
     if (options_.bytes_of_step) touch(options_.bytes_of_step(parameter));
     return;
   }
-  if (options_.gradients_are_there) return;  // added to them
-  if (parameter.gradient) {  // of a part that has run again: in truth both arrived together
+  if (options_.gradients_are_there) return;  // added in place
+  if (parameter.gradient) {  // from a part that ran again; in PyTorch both arrive together
     touch(arrived.count * size_of(arrived.type));
     return;
   }
@@ -261,10 +261,10 @@ void Tape::deliver() {
   mail.swap(outbox_);
   for (auto& [edge, gradient] : mail) deliver(edge, std::move(gradient));
   mail.clear();
-  if (outbox_.empty()) outbox_.swap(mail);  // its memory is used again
+  if (outbox_.empty()) outbox_.swap(mail);  // reuses its memory
 }
 
-// What it was sent and what it kept are gone before its own gradients arrive where they go.
+// Releases what the node received and kept before its own gradients arrive at their destinations.
 void Tape::run(Node& node) {
   {
     const Backward backward = std::exchange(node.backward, nullptr);
@@ -286,7 +286,7 @@ void Tape::run_backward(std::size_t from) {
     } else if (node.arrived[0] || node.arrived[1] || node.arrived[2]) {
       run(node);
     } else {
-      node.backward = nullptr;  // nothing came; what it kept goes
+      node.backward = nullptr;  // no gradient came: release what it kept
     }
     nodes_.pop();
   }
@@ -300,7 +300,8 @@ void Tape::backward(Value loss) {
   run_backward(0);
 }
 
-// Autocast lets go of them when it ends. Of layers that were not run nothing else would.
+// Autocast releases its copies when it ends. For layers that were not run, only this removes them
+// from the count.
 void Tape::forget_low_copies() {
   for (Parameter& parameter : parameters_) {
     if (parameter.low.is_only_owner()) {
@@ -314,7 +315,7 @@ void Tape::forget_low_copies() {
 
 // ---- Structure ----
 
-// What the repetitions that are not run add to, or take off, what is held.
+// The change of held memory by the repetitions that are not run.
 Held Tape::skipped(const Held& change, std::int64_t more) {
   check_bytes(static_cast<double>(change.rounded) * static_cast<double>(more));
   Held all = change * more;
@@ -331,7 +332,7 @@ Tape::Segment Tape::begin_segment() {
   return {live_, std::exchange(peak, live_), effort_};
 }
 
-// What was run stands for `more` besides; the peak lies in the first or the last.
+// The segment that ran stands for `more` others; the peak is in the first or the last of them.
 void Tape::end_segment(const Segment& segment, std::int64_t more) {
   Held& peak = peaks_[static_cast<std::size_t>(phase_)];
   const Held change = skipped(live_ - segment.before, more);
@@ -341,8 +342,8 @@ void Tape::end_segment(const Segment& segment, std::int64_t more) {
   effort_.repeat_since(segment.effort, static_cast<double>(more));
 }
 
-// One of them is run for all between the first and the last, which differ from it: nothing has been
-// kept before the first, no shared gradient has been made before the last.
+// Runs one repetition for all between the first and the last. Those two differ: nothing is kept
+// before the first, and no shared gradient exists before the backward pass of the last.
 Value Tape::repeat(std::int64_t times, const Unit& unit, Value states, bool same_parameters) {
   if (times <= 3) {
     for (std::int64_t i = 0; i < times; ++i) states = unit(states);
@@ -378,8 +379,8 @@ Value Tape::checkpoint(const Unit& part, const Value& x, bool reentrant) {
   return result;
 }
 
-// The part's own graph lies on top of the nodes, and is run at once. The lowest of its nodes
-// collects the input's gradient.
+// Records the part's own graph on top of the existing nodes and runs it at once. The lowest of its
+// nodes collects the gradient of the input.
 void Tape::run_again(const Unit& part, const Value& x, Value gradient, bool reentrant) {
   const std::size_t from = nodes_.size();
   const std::size_t first = cursor_;

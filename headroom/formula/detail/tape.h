@@ -1,20 +1,20 @@
-// Memory of a forward and a backward pass, counted without running them: a value is a size, an
+// Counts the memory of a forward and a backward pass without running them. A value is a size; an
 // operation says what it allocates, what it keeps for the backward pass and what it needs there.
-// The rules are those of PyTorch's autograd engine: a node runs when all that follows it has run,
-// gradients that meet are added in place where nobody else holds the first, a parameter takes over
-// the first gradient it gets.
+// The rules are those of PyTorch's autograd engine: a node runs after all nodes that use its
+// results, gradients that meet are added in place if nothing else holds the first, and a parameter
+// takes over the first gradient that it gets.
 //
-//   Tape tape;
-//   Parameter& weight = tape.parameter(4096, 4096);
-//   Value x = tape.make(2048 * 4096, Type::bfloat16);
-//   Value y = linear(tape, x, weight, nullptr);   // operators.h
-//   tape.backward(y);
+//   Tape tape(Tape::Options{});
+//   Parameter& weight = tape.parameter(4096, 4096, Type::bfloat16);
+//   const Value x = tape.make(2048 * 4096, Type::bfloat16);
+//   Value y = product(tape, x, tape.use(weight), {}, 4096, 4096);   // operators.h
+//   tape.backward(std::move(y));
 //   tape.peak(Phase::backward).rounded;
 //
-// Values are handles that count their owners, as Python's do; a description of a model reads like
-// the model. Layers that are alike are not run one by one: `repeat` runs three and counts the rest.
+// Values are handles that count their owners, as Python's do, so a description of a model reads
+// like the model. Equal layers do not all run: `repeat` runs three and counts the rest.
 //
-// Parameters are not part of what is counted here: they are there all the time.
+// Parameters are not counted here: they stay all the time.
 #pragma once
 
 #include <array>
@@ -37,10 +37,10 @@ struct Parameter;
 
 enum class Type : std::uint8_t { float32, bfloat16, float16, int64, boolean };
 [[nodiscard]] std::int64_t size_of(Type type);
-[[nodiscard]] std::int64_t rounded(std::int64_t bytes);  // as PyTorch's allocator hands them out
-[[nodiscard]] Type promoted(Type a, Type b);             // of two kinds of real numbers
+[[nodiscard]] std::int64_t rounded(std::int64_t bytes);  // as PyTorch's allocator rounds them
+[[nodiscard]] Type promoted(Type a, Type b);             // of two floating-point types
 
-// Thrown where bytes could not be counted in 64 bits: so much no machine has.
+// Thrown when bytes could overflow 64 bits, which is more than any machine has.
 struct TooLarge {};
 inline constexpr int kMostBytesPower = 56;
 inline void check_bytes(double bytes) {
@@ -49,8 +49,7 @@ inline void check_bytes(double bytes) {
 
 enum class Phase : std::uint8_t { forward, backward, optimizer };
 
-// Bytes by what they are, as asked for; `rounded` is their sum as PyTorch's allocator hands them
-// out.
+// Requested bytes by purpose; `rounded` is their sum as PyTorch's allocator rounds them.
 struct Held {
   std::int64_t activations = 0, temporaries = 0, gradients = 0, rounded = 0;
 
@@ -67,7 +66,7 @@ struct Storage {
   std::int64_t Held::*part;
 };
 
-// Where a gradient goes: to the operation that made a value, or to a parameter.
+// The destination of a gradient: the operation that made a value, or a parameter.
 struct Edge {
   Node* node = nullptr;
   Parameter* parameter = nullptr;
@@ -86,7 +85,7 @@ class Value {
   ~Value() { reset(); }
   void reset();
 
-  // Of a value that is always there, a parameter or an input, nothing is counted.
+  // False for an empty value. A parameter or an input has no storage: its memory is not counted.
   [[nodiscard]] explicit operator bool() const { return count != 0; }
   [[nodiscard]] bool has_gradient() const { return static_cast<bool>(edge); }
   // No other value shares the memory.
@@ -96,7 +95,7 @@ class Value {
   std::int64_t count = 0;  // elements
   Type type = Type::float32;
   Edge edge = {};
-  // [batch, heads, tokens, width], where memory is by token: a product of matrices copies it first.
+  // [batch, heads, tokens, width] with memory laid out by token: a matrix product copies it first.
   bool by_token = false;
 
  private:
@@ -107,22 +106,22 @@ struct Parameter {
   std::int64_t rows = 1, columns = 0;  // a vector has one row
   Type type = Type::float32;
   bool trained = true;
-  std::int64_t kernel = 0;  // a convolution's: its last two sizes
-  double bytes_each = 0;    // 0: those of the type; else a quantised weight's
-  std::int64_t times = 1;   // how many there are like it
+  std::int64_t kernel = 0;  // of a convolution: the size of its last two dimensions
+  double bytes_each = 0;    // 0: by `type`; else those of a quantised weight
+  std::int64_t times = 1;   // how many equal parameters it stands for
   int module = 0;
 
-  Value gradient = {};  // once a backward pass has made one
-  Value arriving = {};  // before all that use it have sent theirs
-  int uses = 0;         // whose gradients are still to come
-  Value low = {};       // autocast's copy
+  Value gradient = {};  // set once a backward pass has made one
+  Value arriving = {};  // the sum, until all uses have sent theirs
+  int uses = 0;         // those whose gradients are still to come
+  Value low = {};       // autocast's low-precision copy
   [[nodiscard]] std::int64_t count() const { return rows * columns; }
   [[nodiscard]] bool is_matrix() const { return rows > 1 || kernel > 0; }
   [[nodiscard]] std::int64_t bytes() const;
 };
 
-using Gradients = std::array<Value, 3>;  // of an operation's results
-// It may let go of the gradients before it returns.
+using Gradients = std::array<Value, 3>;  // one for each result of an operation
+// May release the gradients before it returns.
 using Backward = std::function<void(Tape&, Gradients&)>;
 
 struct Node {
@@ -133,7 +132,7 @@ struct Node {
   Gradients arrived;
 };
 
-// Nodes stay where they are while others are pushed and popped; their memory is used again.
+// Nodes keep their addresses while others are pushed and popped; popped nodes are reused.
 class NodeStack {
  public:
   [[nodiscard]] Node& push();
@@ -153,14 +152,14 @@ class NodeStack {
 class Tape {
  public:
   struct Options {
-    bool records = true;               // a graph for the backward pass
-    bool autocast = false;             // some operators make floats of half precision
-    bool gradients_are_there = false;  // from a step or a micro-batch before
-    bool steps_in_backward = false;    // a parameter is updated, and its gradient gone, at once
-    std::function<std::int64_t(const Parameter&)> bytes_of_step = {};  // what that needs besides
-    // Of a gradient, what stays here once it is complete: the rest goes to other cards or the host.
+    bool records = true;               // build a graph for the backward pass
+    bool autocast = false;             // some operators convert half precision to float
+    bool gradients_are_there = false;  // left by an earlier step or micro-batch
+    bool steps_in_backward = false;    // each parameter is updated, and its gradient freed, at once
+    std::function<std::int64_t(const Parameter&)> bytes_of_step = {};  // temporaries of that update
+    // The share of a complete gradient that stays here; the rest goes to other cards or the host.
     double kept_share_of_gradients = 1;
-    // Null: not known; sums are then counted without the memory that their kernels take.
+    // Null: unknown; sums are then counted without the scratch memory of their kernels.
     const gpu::DeviceProfile* chip = nullptr;
     bool keeps_activations = true;  // false: layers that are not running keep theirs on the host
   };
@@ -169,32 +168,32 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
   ~Tape();
 
-  // ---- What descriptions of operators use ----
+  // ---- For descriptions of operators ----
 
   [[nodiscard]] Value make(std::int64_t count, Type type);
-  // Memory that a kernel needs while it runs, beside what is held.
+  // Memory that a kernel needs only while it runs.
   void touch(std::int64_t bytes);
   [[nodiscard]] const gpu::DeviceProfile* chip() const { return options_.chip; }
   [[nodiscard]] Effort& effort() { return effort_; }
-  // The next parameter. When a layer runs again it gets its own ones.
+  // The next parameter. A layer that runs again gets its own parameters again.
   Parameter& parameter(std::int64_t rows, std::int64_t columns, Type type, bool trained = true);
   [[nodiscard]] Value use(Parameter& parameter);  // with an edge to it, if it is trained
   [[nodiscard]] bool records() const { return options_.records && !paused_; }
   [[nodiscard]] bool learns(const Value& x) const { return records() && x.has_gradient(); }
   [[nodiscard]] bool autocast() const { return options_.autocast; }
-  // A node for `result` (or several): its backward sends gradients along edges.
+  // Records a node for `result` (or for several results); its backward sends gradients along edges.
   void record(Value& result, Backward backward);
   Node& record(Backward backward);
   void send(const Edge& edge, Value gradient);
 
   // ---- Structure ----
 
-  // `unit` so many times, each time with the states that the last one gave. `same_parameters`: all
-  // have those of the first.
+  // Runs `unit` `times` times, each time on the previous result. `same_parameters`: all repetitions
+  // use those of the first.
   using Unit = std::function<Value(const Value&)>;
   [[nodiscard]] Value repeat(std::int64_t times, const Unit& unit, Value states,
                              bool same_parameters = false);
-  // A part that keeps its input alone and is run again in the backward pass.
+  // A part that keeps only its input and runs again in the backward pass.
   [[nodiscard]] Value checkpoint(const Unit& part, const Value& x, bool reentrant);
 
   // ---- Running ----
@@ -209,7 +208,7 @@ class Tape {
   }
   [[nodiscard]] std::deque<Parameter>& parameters() { return parameters_; }
   [[nodiscard]] std::int64_t activations_elsewhere() const { return elsewhere_; }
-  // To have the parameters from there once more.
+  // To take the parameters from this one on once more.
   [[nodiscard]] std::size_t next_parameter() const { return cursor_; }
   void rewind(std::size_t parameter) { cursor_ = parameter; }
   void set_module(int module) { module_ = module; }
@@ -242,11 +241,11 @@ class Tape {
   std::vector<std::pair<Edge, Value>> outbox_;
   NodeStack nodes_;
   std::deque<Parameter> parameters_;
-  std::size_t cursor_ = 0;  // the parameter that is taken next
-  std::int64_t times_ = 1;  // for how many layers the one that runs stands
+  std::size_t cursor_ = 0;  // the next parameter to take
+  std::int64_t times_ = 1;  // how many layers the running one stands for
   int module_ = 0;
   std::int64_t elsewhere_ = 0;
-  double numbers_ = 0;  // of all parameters
+  double numbers_ = 0;  // elements of all parameters
   Effort effort_;
   std::vector<Segment> segments_;
   std::vector<Storage*> unused_;

@@ -27,7 +27,7 @@ struct Shape {
   [[nodiscard]] std::int64_t positions() const { return side / patch * (side / patch) + extra; }
 
   std::int64_t width, heads, inner, layers, side, patch, channels;
-  std::int64_t extra;  // tokens that are no patches
+  std::int64_t extra;  // tokens besides the patches
   double dropout, attention_dropout;
   bool qkv_bias;
 };
@@ -53,7 +53,7 @@ class Vit {
     return net_.dropout(states, shape_.dropout);
   }
 
-  // `normed` and `attended` live to the end, as in Python's frame.
+  // `normed` and `attended` live until the function returns, as in Python's frame.
   Value layer(const Value& x) {
     const std::int64_t width = shape_.width;
     const Value normed = net_.layer_norm(x, width);

@@ -1,8 +1,8 @@
 // The part of NVML's binary interface that Headroom uses, written from NVIDIA's public API
 // reference (docs.nvidia.com/deploy/nvml-api), so that no toolkit is needed to build.
 //
-// `_v2`, `_v3` are versions of one function; drivers keep the old ones. Layouts never change within
-// a version.
+// `_v2`, `_v3` mark versions of one function; drivers keep the old versions. A layout never changes
+// within a version.
 #pragma once
 
 namespace headroom::gpu::nvml {
@@ -29,7 +29,7 @@ enum Return : int {
 };
 
 struct Memory {
-  unsigned long long total, free, used;  // `used` contains what the driver reserves
+  unsigned long long total, free, used;  // `used` contains the driver's reserved memory
 };
 
 struct MemoryV2 {
@@ -52,7 +52,7 @@ struct ProcessV1 {
   unsigned int pid;
   unsigned long long used;
 };
-struct ProcessV2 {  // of the _v2 and _v3 functions
+struct ProcessV2 {  // for the _v2 and _v3 functions
   unsigned int pid;
   unsigned long long used;
   unsigned int gpu_instance, compute_instance;

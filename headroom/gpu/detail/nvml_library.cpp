@@ -13,7 +13,7 @@ Function* Library::find(std::initializer_list<const char*> names) const {
   return nullptr;
 }
 
-// The common form of NVML: Return f(arguments..., T* result).
+// The usual signature in NVML: Return f(arguments..., T* result).
 template <typename T, typename... Before>
 Answer<T> Library::ask(std::initializer_list<const char*> names, Before... before) const {
   auto* function = find<Return(Before..., T*)>(names);
@@ -35,7 +35,7 @@ Answer<std::string> Library::ask_text(const char* name, Device device, unsigned 
 }
 
 std::variant<Library, std::string> Library::load(const std::string& path) {
-  // RTLD_NODELETE: a thread may still hang in the library when everything else is gone.
+  // RTLD_NODELETE: at exit a thread may still hang in the library.
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return "no NVIDIA driver here: " + std::string(::dlerror());
   Library library(handle);
@@ -101,7 +101,8 @@ Answer<MemoryReading> Library::memory(Device device) const {
     const Return code = v2(device, &reading);
     if (code == kSuccess)
       return MemoryReading{reading.total, reading.free, reading.used, reading.reserved};
-    // Drivers around R470 have the function and refuse its structure: those still know the first.
+    // Drivers around R470 have this function but refuse its structure; they still support the first
+    // one.
     if (code != kNotSupported && code != kInvalidArgument && code != kFunctionNotFound) return code;
   }
   const auto v1 = ask<Memory>({"nvmlDeviceGetMemoryInfo"}, device);
@@ -139,8 +140,8 @@ Answer<std::pair<int, int>> Library::capability(Device device) const {
 
 namespace {
 
-// NVML's way to return lists: ask with a buffer, and again with a larger one if it was too small.
-// Processes come and go meanwhile, hence the slack and the limited number of tries.
+// NVML's way to return lists: call with a buffer, and again with a larger one if it was too small.
+// The process list changes between calls, hence the slack and the limited number of tries.
 template <typename Entry, typename Function>
 Answer<std::vector<Entry>> read_list(Function* function, Device device) {
   std::vector<Entry> entries(32);
@@ -168,7 +169,7 @@ std::optional<T> known(T value, T not_available) {
 Answer<std::vector<ProcessReading>> Library::processes(const char* v3, const char* v2,
                                                        const char* v1, Device device) const {
   std::vector<ProcessReading> readings;
-  // Drivers 535 before 535.104 write longer entries from _v3 than all others, and had _v2 right.
+  // Drivers 535 before 535.104 write longer entries from _v3 than all others; their _v2 is correct.
   using Newer = Return(Device, unsigned int*, ProcessV2*);
   if (auto* newer = long_v3_entries_ ? find<Newer>({v2}) : find<Newer>({v3, v2})) {
     const auto entries = read_list<ProcessV2>(newer, device);
@@ -223,7 +224,7 @@ Answer<std::vector<ProcessUtilization>> Library::process_utilization(Device devi
     samples.resize(count);
     code = function(device, samples.data(), &count, kWholeBuffer);
   }
-  // "Not found" is the driver's way to say that nobody was active.
+  // The driver returns "not found" if no process was active.
   if (code == kNotFound) return std::vector<ProcessUtilization>{};
   if (code != kSuccess) return code;
   samples.resize(count);
@@ -239,7 +240,7 @@ bool Library::mig_enabled(Device device) const {
 std::vector<Device> Library::mig_devices(Device device) const {
   std::vector<Device> devices;
   const auto most = ask<unsigned int>({"nvmlDeviceGetMaxMigDeviceCount"}, device);
-  // Slices keep their place when others are removed, so an empty place does not end the list.
+  // Slices keep their index when others are removed, so an empty index does not end the list.
   for (unsigned int i = 0; most && i < *most; ++i)
     if (const auto slice = ask<Device>({"nvmlDeviceGetMigDeviceHandleByIndex"}, device, i))
       devices.push_back(*slice);

@@ -1,5 +1,6 @@
-// NVML as a set of C++ calls: a result or the reason there is none, newest version first.
-// Thread-safe, as NVML itself is. Never unloaded: a thread may hang inside it.
+// NVML as C++ calls. Each returns a result or the reason why there is none, and uses the newest
+// version of the function that the driver has. Thread-safe, like NVML itself. Never unloaded: a
+// thread may hang inside it.
 #pragma once
 
 #include <optional>
@@ -11,11 +12,11 @@
 
 namespace headroom::gpu::nvml {
 
-// A value, or NVML's reason why there is none.
+// A value, or NVML's return code that says why there is none.
 template <typename T>
 class Answer {
  public:
-  Answer(T value) : value_(std::move(value)) {}  // NOLINT: as transparent as std::optional
+  Answer(T value) : value_(std::move(value)) {}  // NOLINT: implicit like std::optional
   Answer(Return code) : code_(code) {}           // NOLINT
 
   explicit operator bool() const { return value_.has_value(); }
@@ -32,7 +33,7 @@ class Answer {
 
 struct MemoryReading {
   unsigned long long total, free, used;
-  std::optional<unsigned long long> reserved;  // empty before R510, then `used` contains it
+  std::optional<unsigned long long> reserved;  // empty before R510: then `used` contains it
 };
 
 struct ProcessReading {
@@ -43,7 +44,7 @@ struct ProcessReading {
 
 class Library {
  public:
-  // Loads and starts NVML. A std::string is the sentence why that did not work.
+  // Loads and initializes NVML. A std::string result says why that failed, in one sentence.
   static std::variant<Library, std::string> load(const std::string& path);
 
   [[nodiscard]] std::string describe(Return code) const;
@@ -65,10 +66,10 @@ class Library {
   [[nodiscard]] Answer<std::pair<int, int>> capability(Device device) const;
   [[nodiscard]] Answer<std::vector<ProcessReading>> compute_processes(Device device) const;
   [[nodiscard]] Answer<std::vector<ProcessReading>> graphics_processes(Device device) const;
-  // The most memory a process ever used, where root has switched accounting on.
+  // The process's peak memory, if root has switched accounting on.
   [[nodiscard]] Answer<unsigned long long> peak_memory(Device device, unsigned int pid) const;
   [[nodiscard]] bool accounting_enabled(Device device) const;
-  // Samples of the driver's own buffer (some seconds long), all processes mixed.
+  // Samples from the driver's own buffer (some seconds long), all processes mixed.
   [[nodiscard]] Answer<std::vector<ProcessUtilization>> process_utilization(Device device) const;
 
   [[nodiscard]] bool mig_enabled(Device device) const;
@@ -79,7 +80,7 @@ class Library {
  private:
   explicit Library(void* handle) : handle_(handle) {}
 
-  // The function under its newest name that this driver has; null if it has none of them.
+  // The function by the newest of these names that the driver has; null if it has none of them.
   template <typename Function>
   Function* find(std::initializer_list<const char*> names) const;
   template <typename T, typename... Before>

@@ -1,17 +1,18 @@
-// The dispatch key that followed weights carry (follow.h). set_data would give the tensor the keys
-// of its new data, and refuses tensors of other keys.
+// The dispatch key of followed weights (follow.h). set_data would replace it by the keys of the new
+// data, and refuses tensors with different keys.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
 
 namespace headroom::libtorch::detail {
 
-// LibTorch's key for wrappers in its own tests, above autograd and autocast: nothing else uses it.
+// A key that LibTorch reserves for wrappers in its own tests, above autograd and autocast: no other
+// code uses it.
 inline constexpr c10::DispatchKey kCarriedKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 void carry(c10::TensorImpl& tensor, bool wanted);
 
-// Takes the key off, and gives it back with what follows the weight.
+// Removes the key, and restores it together with the follower.
 class WithoutKeyScope {
  public:
   explicit WithoutKeyScope(c10::TensorImpl& tensor);

@@ -34,7 +34,7 @@ void check(const std::string& name, const at::Tensor& tensor) {
     refuse(name, "the result of a computation that autograd remembers", "detach() it first");
 }
 
-// What set_data does besides: the node that sums gradients knows the device they come from.
+// Tensor::set_data does this too: the node that accumulates gradients remembers their device.
 void forget_accumulator(const at::Tensor& tensor) {
   if (torch::autograd::impl::get_autograd_meta(tensor) != nullptr)
     torch::autograd::impl::set_grad_accumulator(tensor, {});
@@ -71,7 +71,7 @@ void Relocation::copy() {
 void Relocation::commit() noexcept {
   for (const at::Tensor& tensor : tensors_) {
     c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-    // Detached tensors refuse a change, which is a help against mistakes, not a need.
+    // Detached tensors refuse metadata changes, but only to catch mistakes.
     const bool refuses = !impl->allow_tensor_metadata_change();
     impl->set_allow_tensor_metadata_change(true);
     const c10::Storage& there = copies_.at(tensor.storage().unsafeGetStorageImpl());

@@ -1,10 +1,10 @@
-// Tensors that change their device in place, all or none. LibTorch's way, Tensor::set_data, refuses
-// a tensor of another device type than the few it has a list of; what it would change is changed
-// here: the storage, the dispatch keys, and the accumulator that autograd remembers for a leaf.
+// Moves tensors to another device in place, all or none. LibTorch's own way, Tensor::set_data,
+// accepts only a few device types. This class changes the same state: the storage, the dispatch
+// keys and a leaf's gradient accumulator.
 //
 //   Relocation relocation(device);
 //   relocation.add("weight", weight);  // and its gradient
-//   relocation.copy();                 // takes memory there; throws, and nothing has happened
+//   relocation.copy();                 // allocates and copies; if it throws, no tensor has changed
 //   relocation.commit();
 #pragma once
 
@@ -17,17 +17,17 @@
 
 namespace headroom::libtorch::detail {
 
-// `sim` may stand for `sim:0`: the device that a tensor made for it has.
+// Resolves `sim` to `sim:0`: the device of a tensor made on it.
 [[nodiscard]] c10::Device concrete(c10::Device device);
 
-// Another storage with the same bytes, on `device`.
+// A new storage with the same bytes on `device`.
 [[nodiscard]] c10::Storage copied(const c10::Storage& storage, c10::Device device);
 
 class Relocation {
  public:
   explicit Relocation(c10::Device device) : device_(concrete(device)) {}
 
-  // Throws UsageError for one that cannot be changed in place.
+  // Throws UsageError for a tensor that cannot be changed in place.
   void add(const std::string& name, const at::Tensor& tensor);
   void copy();
   void commit() noexcept;

@@ -1,4 +1,4 @@
-// From SavedTensorScope to what LibTorch's engine is asked for.
+// Connects SavedTensorScope to LibTorch's autograd engine.
 #pragma once
 
 #include <torch/csrc/autograd/saved_variable_hooks.h>
@@ -7,7 +7,7 @@
 
 namespace headroom::libtorch::detail {
 
-// Those of this thread's innermost scope; null: there is none.
+// The hooks of this thread's innermost scope; null if there is none.
 [[nodiscard]] std::unique_ptr<torch::autograd::SavedVariableHooks> saved_variable_hooks();
 
 }  // namespace headroom::libtorch::detail

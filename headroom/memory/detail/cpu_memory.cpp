@@ -22,9 +22,9 @@ using c10::CachingAllocator::StatArray;
 
 void free_counted(void* data);
 
-// LibTorch frees memory by the deleter of the pointer, oneDNN by that of whichever allocator is
-// installed at that time. So a pointer is what LibTorch's own allocator gave, unchanged, and either
-// deleter can free it; sizes are in a table beside, and who is not in the table was not counted.
+// LibTorch frees memory with the pointer's deleter, oneDNN with that of the allocator installed at
+// that time. So allocate() returns the pointer of LibTorch's own allocator unchanged, and either
+// deleter can free it. Sizes are kept in a separate table; a pointer missing there was not counted.
 class Counter final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -104,7 +104,7 @@ class Counter final : public c10::Allocator {
   }
 
  private:
-  // Above all that LibTorch sets itself, and the same to take it back.
+  // Above every priority that LibTorch sets itself. Restoring the old allocator needs the same one.
   static constexpr std::uint8_t kPriority = 100;
 
   std::array<StatArray*, 4> all() {
@@ -116,7 +116,7 @@ class Counter final : public c10::Allocator {
     const std::lock_guard lock(mutex_);
     const Bytes size{static_cast<std::int64_t>(bytes)};
     const auto [entry, is_new] = live_.try_emplace(data, size);
-    // Freed by the other deleter, after the last count: the address is used again.
+    // The other deleter freed the previous memory at this address without being counted.
     if (!is_new) take_off(std::exchange(entry->second, size));
     for (StatArray* stat : all()) (*stat)[0].increase(bytes);
     stats_.allocation[0].increase(1);
@@ -157,7 +157,7 @@ class Counter final : public c10::Allocator {
   int users_ = 0;
   c10::Allocator* before_ = nullptr;
 
-  std::mutex mutex_;  // of all that follows
+  std::mutex mutex_;  // guards all members below
   std::unordered_map<void*, Bytes> live_;
   DeviceStats stats_;
   std::uint64_t counts_begun_ = 0;
@@ -166,7 +166,7 @@ class Counter final : public c10::Allocator {
 };
 
 Counter& counter() {
-  static Counter& one = *new Counter;  // never destroyed: pointers of its making outlive the rest
+  static Counter& one = *new Counter;  // never destroyed: its pointers outlive static objects
   return one;
 }
 

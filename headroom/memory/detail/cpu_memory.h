@@ -1,11 +1,11 @@
-// The CPU's memory as a device: what the counting allocator has counted.
+// The CPU's memory as a device: the figures of the counting allocator.
 #pragma once
 
 #include "headroom/memory/device.h"
 
 namespace headroom::memory::detail {
 
-// Its statistics and snapshot throw UsageError while nothing is counted.
+// Its statistics and snapshot throw UsageError while no CountCpuMemory lives.
 [[nodiscard]] DeviceMemory& cpu_memory();
 
 }  // namespace headroom::memory::detail

@@ -22,7 +22,7 @@ Peaks peaks_of(const DeviceStats& stats) {
           .requested = Bytes{stats.requested_bytes[0].peak}};
 }
 
-// Of all devices. The lock is held while the allocator is asked, whose own locks lie below it.
+// One page per device. The lock is held while calling the allocator, whose locks nest inside.
 class Ledger {
  public:
   void open(Beholder& beholder) {
@@ -57,7 +57,7 @@ class Ledger {
 
  private:
   struct Page {
-    Peaks overall;  // since the program's last reset, up to the allocator's
+    Peaks overall;  // since the program's last reset, up to the allocator's last one
     std::set<Beholder*> open;
     std::uint64_t life = 0;
   };

@@ -1,9 +1,9 @@
-// Peaks of several beholders over a device that has one peak. The allocator remembers the highest
-// mark since its last reset, for all; a scope wants the highest inside of it and must leave what is
-// outside right. So every time a beholder begins or asks, the allocator's mark is noted down for
-// all that are open; it is reset when one begins.
+// Lets several Beholders measure peaks on a device whose allocator keeps only one high-water mark,
+// the highest since its last reset. A scope needs the peak of its own period and must not disturb
+// the peaks of others. So whenever a Beholder opens or is read, the allocator's mark is merged into
+// all open Beholders; opening one then resets the mark.
 //
-// Threads: everything may be called from any; one lock for all devices.
+// Threads: all functions are thread-safe; one lock serves all devices.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,7 +18,7 @@ struct Peaks {
 };
 [[nodiscard]] Peaks peaks_of(const DeviceStats& stats);
 
-// Whose peaks began with it, and are right whatever others open, close or reset meanwhile.
+// Peaks since its construction, correct whatever other Beholders and resets do meanwhile.
 class Beholder {
  public:
   explicit Beholder(c10::Device device);
@@ -33,7 +33,7 @@ class Beholder {
   Peaks seen_;
 };
 
-// The device's own peaks: since the program's last reset.
+// The device's own peaks since the program's last reset.
 [[nodiscard]] Peaks overall_peaks(c10::Device device, const DeviceStats& now);
 void reset_overall_peaks(c10::Device device);
 

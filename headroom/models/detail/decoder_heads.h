@@ -1,9 +1,9 @@
-// The heads that transformers puts on a decoder: one says the next token, one the class of a row.
+// The heads that transformers puts on a decoder: one predicts the next token, one classifies a row.
 //
 // A decoder is a torch::nn::Module made from a ModelConfig, with
 //   Tensor operator()(const Batch&, const Pass&) const;   // hidden states [batch, length, width]
-//   const Tensor& embedding() const;                      // weights of the tokens
-//   std::int64_t width() const;                           // of the hidden states it gives
+//   const Tensor& embedding() const;                      // the weight of the token embedding
+//   std::int64_t width() const;                           // of its hidden states
 #pragma once
 
 #include <functional>
@@ -18,10 +18,10 @@ namespace headroom::models::detail {
 // How one forward pass runs.
 struct Pass {
   Attention attention = Attention::sdpa;
-  Cache* cache = nullptr;  // nothing: keys and values are not kept
+  Cache* cache = nullptr;  // null: keys and values are not kept
   std::function<Tensor(std::size_t, const std::function<Tensor(const Tensor&)>&, const Tensor&)>
       run_layer;
-  // For a layer that takes or gives more than hidden states.
+  // For a layer with several inputs or results.
   std::function<nn::Tensors(std::size_t, const std::function<nn::Tensors(const nn::Tensors&)>&,
                             const nn::Tensors&)>
       run_layer_of_several;
@@ -29,8 +29,8 @@ struct Pass {
 
 struct HeadOptions {
   const char* decoder;       // its name on the hub
-  const char* head;          // the name of what says the next token
-  bool with_bias = false;    // of that
+  const char* head;          // the name of the head that predicts the next token
+  bool with_bias = false;    // of that head
   bool casts_twice = false;  // GPT-Neo: logits to float before the loss, and both back after it
 };
 

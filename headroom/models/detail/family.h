@@ -1,4 +1,4 @@
-// The families of models, one a file in families/, and what they have in common.
+// The families of models, one per file in families/, and what they share.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,7 +17,7 @@ namespace headroom::models::detail {
 
 using at::Tensor;
 
-// What a model type can be built for (the usual task first), and how.
+// The tasks that a model type can be built for (the usual one first), and its build function.
 struct Family {
   std::vector<Task> tasks;
   std::function<std::shared_ptr<Model>(const formula::ModelConfig&, Task, const Settings&)> build;
@@ -39,7 +39,7 @@ struct Family {
 [[nodiscard]] Family t5_family();
 [[nodiscard]] Family vit_family();  // vit, deit
 
-// A model and the module that it is.
+// A model that is its own module.
 class Net : public torch::nn::Module, public Model {
  public:
   torch::nn::Module& module() override { return *this; }
@@ -47,14 +47,14 @@ class Net : public torch::nn::Module, public Model {
  protected:
   using Model::Model;
 
-  // Layer number `index` of the model, checkpointed or not, as the settings say.
+  // Runs layer number `index`, checkpointed if the settings say so.
   Tensor run_layer(std::size_t index, const std::function<Tensor(const Tensor&)>& layer,
                    const Tensor& states) const;
   nn::Tensors run_layer(std::size_t index,
                         const std::function<nn::Tensors(const nn::Tensors&)>& layer,
                         const nn::Tensors& inputs) const;
   [[nodiscard]] bool keeps_cache() const;
-  // Whether this batch's loss is taken in chunks.
+  // True if this batch's loss is computed in chunks.
   [[nodiscard]] bool chunks_loss(const Batch& batch) const {
     return settings().loss_chunk > 0 && batch.labels.defined();
   }
@@ -63,30 +63,32 @@ class Net : public torch::nn::Module, public Model {
   [[nodiscard]] nn::Recompute recomputes(std::size_t index) const;
 };
 
-// A module of this class, registered under the name.
+// Makes a module of this class and registers it under the name.
 template <typename Layer, typename... Arguments>
 std::shared_ptr<Layer> child(torch::nn::Module& of, const std::string& name,
                              Arguments&&... arguments) {
   return of.register_module(name, std::make_shared<Layer>(std::forward<Arguments>(arguments)...));
 }
 
-// The function that a key names. Throws InputError.
+// The activation function that a config key names. Throws InputError.
 [[nodiscard]] nn::Activation activation(const formula::ModelConfig& config, const char* key);
 
-// The row of an embedding of so many rows that gets no gradient, `pad_token_id`; -1: none. Files
-// may count it from the end. Throws InputError for one that is not there.
+// The row that gets no gradient (`pad_token_id`) in an embedding of so many rows, or -1. Configs
+// may count it from the end. Throws InputError if it is out of range.
 [[nodiscard]] std::int64_t padding_row(const formula::ModelConfig& config, std::int64_t rows);
 
 // torch.nn.functional.dropout.
 [[nodiscard]] Tensor dropout(const Tensor& x, double share, bool training);
 
-// transformers' apply_chunking_to_forward along the tokens: `part` on so many at a time, side by
-// side again afterwards; 0: on all at once. Throws UsageError where they do not divide the length.
+// transformers' apply_chunking_to_forward along the tokens: runs `part` on so many tokens at a time
+// and concatenates the results; 0: on all at once. Throws UsageError if `tokens` does not divide
+// the length.
 [[nodiscard]] Tensor in_chunks(const std::function<Tensor(const Tensor&)>& part,
                                std::int64_t tokens, const Tensor& states);
 
 using Cache = std::vector<std::pair<Tensor, Tensor>>;
-// transformers' DynamicCache: keys and values so far, copied behind those that are there.
+// transformers' DynamicCache at its first use: concatenates keys and values to an empty cache,
+// which copies them, and adds the copies to `cache`.
 void keep(Cache* cache, Tensor& keys, Tensor& values);
 
 }  // namespace headroom::models::detail

@@ -1,4 +1,4 @@
-// What models of images have in common.
+// Shared parts of image models.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace headroom::models::detail {
 
-// Throws UsageError unless the batch holds images of `channels` channels, and of `side` pixels a
-// side where the model takes one size alone.
+// Throws UsageError unless the batch holds images of `channels` channels and, for a model that
+// takes only one size, of `side` pixels a side.
 void check_images(const Batch& batch, std::int64_t channels, std::optional<std::int64_t> side = {});
 
-// transformers cannot checkpoint every model. Throws UsageError where it is asked for.
+// Throws UsageError if checkpointing is requested for a model that transformers cannot checkpoint.
 void refuse_checkpointing(const formula::ModelConfig& config, const Settings& settings);
 
-// A key with one number, at least 1, for each of `stages` stages.
+// Reads a key with one number, at least 1, for each of `stages` stages.
 [[nodiscard]] std::vector<std::int64_t> per_stage(const formula::ModelConfig& config,
                                                   const char* key, std::size_t stages);
 
-// Logits, and the loss if the batch has labels.
+// The output with these logits, and with the loss if the batch has labels.
 [[nodiscard]] Output classified(Tensor logits, const Batch& batch,
                                 const formula::ModelConfig& config);
 

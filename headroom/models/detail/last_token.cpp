@@ -14,7 +14,8 @@ using at::Tensor;
 
 namespace {
 
-// As the tokens are compared with it: a negative one, which old files have, is none of them.
+// The padding token as a number to compare tokens with. A negative one, which old files have,
+// matches no token.
 std::optional<std::int64_t> padding_of(const formula::ModelConfig& config) {
   const Json& said = config.at("pad_token_id");
   if (said.is_null()) return {};

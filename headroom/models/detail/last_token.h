@@ -1,4 +1,4 @@
-// Where a decoder classifies a row: at its last token (the ForSequenceClassification classes of
+// A decoder classifies a row by its last token (the ForSequenceClassification classes of
 // transformers 4.57.6).
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace headroom::models::detail {
 
-// Of logits [batch, length, labels] those of each row's last token that is no padding, [batch,
-// labels]. Throws UsageError for several rows where the config has no `pad_token_id`.
+// Selects from logits [batch, length, labels] those of each row's last token that is not padding:
+// [batch, labels]. Throws UsageError for several rows if the config has no `pad_token_id`.
 [[nodiscard]] at::Tensor at_last_token(const at::Tensor& logits, const at::Tensor& tokens,
                                        const formula::ModelConfig& config);
 

@@ -13,16 +13,17 @@ namespace headroom::models::detail {
 // Logits [batch, length, vocabulary] and labels [batch, length]; each position predicts the next.
 [[nodiscard]] at::Tensor causal_lm_loss(at::Tensor logits, const at::Tensor& labels,
                                         std::int64_t vocabulary);
-// Logits and labels as above, of any length; each position predicts its own label. The logits stay
-// in their type: what BERT's and T5's classes do themselves.
+// Logits and labels as above, of any length; each position predicts its own label. The logits keep
+// their type, as in BERT's and T5's own classes.
 [[nodiscard]] at::Tensor token_loss(const at::Tensor& logits, const at::Tensor& labels);
-// Both in chunks of so many tokens: of a head from states [batch, length, width] to logits.
+// The same two in chunks of `tokens` tokens; `head` turns states [batch, length, width] into
+// logits.
 using Head = std::function<at::Tensor(const at::Tensor& states)>;
 [[nodiscard]] at::Tensor chunked_causal_lm_loss(const Head& head, const at::Tensor& states,
                                                 const at::Tensor& labels, std::int64_t tokens);
 [[nodiscard]] at::Tensor chunked_token_loss(const Head& head, const at::Tensor& states,
                                             const at::Tensor& labels, std::int64_t tokens);
-// By `problem_type`, or by the number of labels and their type.
+// The loss depends on `problem_type`, or else on the number of labels and their type.
 [[nodiscard]] at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& labels,
                                              const formula::ModelConfig& config);
 

@@ -17,8 +17,8 @@ double lowest(at::ScalarType type) {
 
 namespace {
 
-// Without a mask transformers looks in the positions for several sequences packed into one row; it
-// finds out by a tensor, so the mask is made whether there are some or not.
+// Without a mask, transformers searches the positions for several sequences packed into one row.
+// The answer is a tensor, so the mask is made even if nothing is packed.
 Tensor packed_sequences(const Tensor& positions, std::int64_t rows) {
   const Tensor ids = positions.unsqueeze(0).expand({rows, -1});
   const Tensor before = ids.slice(1, 0, 1) - 1;
@@ -27,7 +27,7 @@ Tensor packed_sequences(const Tensor& positions, std::int64_t rows) {
   return starts.cumsum(-1);
 }
 
-// [queries, keys], or [batch, queries, keys] where rows differ.
+// True where a query may see a key: [queries, keys], or [batch, queries, keys] if rows differ.
 Tensor allowed(const Tensor& positions, const Tensor& padding, const Tensor& packed,
                std::optional<std::int64_t> window) {
   const Tensor keys = at::arange(positions.size(0), positions.options());
@@ -46,7 +46,7 @@ bool says_all_ones(const Batch& batch, const Tensor& padding) {
   return batch.mask_is_all_ones || padding.all().item<bool>();
 }
 
-// Where padding is neither masked yet nor a token, the lowest number is put.
+// Puts the lowest number wherever padding is not masked yet.
 void mask_padding(Tensor& mask, const Tensor& tokens) {
   Tensor seen = mask.slice(3, 0, tokens.size(-1));
   Tensor padding = seen + tokens.unsqueeze(1).unsqueeze(1);
@@ -55,7 +55,7 @@ void mask_padding(Tensor& mask, const Tensor& tokens) {
   seen.copy_(filled);
 }
 
-// A row that sees nothing would be divided by zero in the kernels of accelerators: it sees all.
+// Accelerators' kernels would divide by zero for a row that sees nothing, so such a row sees all.
 Tensor without_blind_rows(const Tensor& mask) {
   Tensor blind = mask == lowest(mask.scalar_type());
   blind = at::all(blind, -1, true);

@@ -13,36 +13,37 @@ namespace headroom::models::detail {
 struct MaskOptions {
   Attention attention = Attention::sdpa;
   at::ScalarType type = at::kFloat;         // of the hidden states
-  std::optional<std::int64_t> window = {};  // how many tokens back a token sees; nothing: all
+  std::optional<std::int64_t> window = {};  // how many tokens back a token sees; empty: all
   bool with_cache = false;                  // keys and values are kept
 };
 
-// For a decoder: which token sees which. Undefined where attention can be told `is_causal` instead.
-// `positions`: what cache_position is in transformers, [length].
+// For a decoder: which token sees which. Undefined if attention can use `is_causal` instead.
+// `positions` is transformers' cache_position, [length].
 [[nodiscard]] at::Tensor causal_mask(const Batch& batch, const at::Tensor& positions,
                                      const MaskOptions& options);
 
-// The same for models that make their own (OPT, GPT-Neo): numbers to add, in the type of the hidden
-// states; `window` and `with_cache` are not used. Without a mask there is one key more than tokens.
+// The same for models that make their own mask (OPT, GPT-Neo): an additive mask in the type of the
+// hidden states. It ignores `window` and `with_cache`. If the batch has no mask, it has one key
+// more than tokens.
 [[nodiscard]] at::Tensor additive_causal_mask(const Batch& batch, const at::Tensor& positions,
                                               const MaskOptions& options);
 
 // The masks of models written before masking_utils.py (modeling_attn_mask_utils.py and
-// modeling_utils.py of 4.57.6): BERT, DistilBERT, T5. All are numbers to add, of a type.
+// modeling_utils.py of 4.57.6): BERT, DistilBERT, T5. A mask made with a `type` is additive.
 
-// Where no mask is given these models make one of ones, in float: [batch, length].
+// The float mask of ones, [batch, length], that these models make if none is given.
 [[nodiscard]] at::Tensor ones_mask(const at::Tensor& tokens);
-// The eager form's, from [batch, length] or [batch, 1, length, length].
+// For the eager form, from [batch, length] or [batch, 1, length, length].
 [[nodiscard]] at::Tensor inverted_mask(const at::Tensor& mask, at::ScalarType type);
-// Which token sees which, in the type of `mask` [batch, length]: 1 or 0; to be inverted.
+// 1 where a token sees another, else 0, in the type of `mask` [batch, length]; for inverted_mask().
 [[nodiscard]] at::Tensor decoder_mask(const at::Tensor& mask);
-// The sdpa form's; undefined where every token sees all others, or all that come before it.
+// For the sdpa form; undefined if every token sees all others, or all that come before it.
 [[nodiscard]] at::Tensor sdpa_mask(const Batch& batch, at::ScalarType type, bool causal);
-// T5's decoder's, [batch, 1, length, length].
+// For T5's decoder, [batch, 1, length, length].
 [[nodiscard]] at::Tensor t5_causal_mask(const at::Tensor& mask, const at::Tensor& positions,
                                         at::ScalarType type);
 
-// The lowest number of a type: what a mask adds where a token must not look.
+// The lowest number of a type, which a mask adds where a token must not look.
 [[nodiscard]] double lowest(at::ScalarType type);
 
 }  // namespace headroom::models::detail

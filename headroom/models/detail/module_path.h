@@ -1,4 +1,4 @@
-// Where a module or a tensor stands: "h.0.attn" and "weight" make "h.0.attn.weight".
+// Joins the path of a module and a name: "h.0.attn" and "weight" make "h.0.attn.weight".
 #pragma once
 
 #include <string>

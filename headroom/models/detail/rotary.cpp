@@ -43,7 +43,7 @@ Rotary::Rotary(const ModelConfig& config, std::int64_t width)
 
 Tensor Rotary::frequencies_for(std::int64_t length) {
   if (kind_ == RotaryKind::dynamic) {
-    // Once stretched they stay so, until a text comes that is short again.
+    // A long text changes the frequencies until a text shorter than `most_` resets them.
     longest_ = length < most_ ? most_ : std::max(longest_, length);
     length = longest_;
   }
@@ -57,7 +57,7 @@ Tensor Rotary::frequencies_for(std::int64_t length) {
 
 CosSin Rotary::operator()(const Tensor& positions, at::ScalarType type) {
   const at::NoGradGuard no_grad;
-  // bfloat16 cannot tell positions above 256 apart.
+  // bfloat16 cannot tell positions above 256 apart, so this runs without autocast.
   const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const Tensor frequencies = frequencies_for(positions.size(1))
                                  .unsqueeze(0)

@@ -17,12 +17,12 @@ struct CosSin {
 
 class Rotary : public torch::nn::Module {
  public:
-  // `width`: of a head, or of the part of it that is turned. Throws InputError for an odd one, and
-  // for a `rope_scaling` that transformers does not know.
+  // `width` is that of a head, or of its rotated part. Throws InputError for an odd width, and for
+  // a `rope_scaling` that transformers does not know.
   Rotary(const formula::ModelConfig& config, std::int64_t width);
 
-  // `positions`: [1, length], from 0 on. Computed in float, under autocast too; the result in the
-  // hidden states' type.
+  // `positions`: [1, length], starting at 0. Computes in float, under autocast too; the result is
+  // of the hidden states' `type`.
   [[nodiscard]] CosSin operator()(const at::Tensor& positions, at::ScalarType type);
 
  private:
@@ -33,14 +33,14 @@ class Rotary : public torch::nn::Module {
   const RotaryKind kind_;
   double scaling_ = 1;  // of cosines and sines
   at::Tensor inverse_frequencies_;
-  std::int64_t most_;     // positions of the model
-  std::int64_t longest_;  // the length for which the dynamic kind has its frequencies
+  std::int64_t most_;     // the most positions that the model has
+  std::int64_t longest_;  // the length that the dynamic kind's frequencies are for
 };
 
-// Queries or keys [batch, heads, length, width], turned.
+// Rotates queries or keys [batch, heads, length, width].
 [[nodiscard]] at::Tensor turned(const at::Tensor& states, const CosSin& by);
 
-// The same where only the first part of a head is turned: a copy, even if that is all of it.
+// Rotates only the first part of each head. Returns a copy, even if that part is the whole head.
 [[nodiscard]] at::Tensor partly_turned(const at::Tensor& states, const CosSin& by);
 
 }  // namespace headroom::models::detail

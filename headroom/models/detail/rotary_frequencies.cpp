@@ -49,13 +49,13 @@ Tensor plain(double base, std::int64_t width, const TensorOptions& where) {
   return at::pow(at::Scalar(base), exponents(width, where)).reciprocal();
 }
 
-// Longer texts than the model was trained for turn all pairs slower, by a larger base.
+// For texts longer than the model was trained for, a larger base rotates all pairs more slowly.
 Tensor dynamic(const ModelConfig& config, std::int64_t width, std::int64_t length,
                const TensorOptions& where) {
   const double most = most_positions(config), factor = parameter(config, "factor"),
                wide = static_cast<double>(width);
   if (static_cast<double>(length) <= most) return plain(base_of(config), width, where);
-  // transformers knows the length as a tensor here: the base is rounded to float at each step.
+  // transformers has the length as a tensor here, so the base is rounded to float at each step.
   Tensor base = at::scalar_tensor(length, where.dtype(at::kLong)) * factor;
   base = base / most;
   base = base - (factor - 1);
@@ -63,7 +63,7 @@ Tensor dynamic(const ModelConfig& config, std::int64_t width, std::int64_t lengt
   return at::pow(base, exponents(width, where)).reciprocal();
 }
 
-// Llama-3.1: slow rotations are slowed further, fast ones stay, those between are mixed.
+// Llama-3.1 slows slow rotations further, keeps fast ones, and mixes those between.
 Tensor llama3(const ModelConfig& config, const Tensor& frequencies) {
   const double factor = parameter(config, "factor");
   const double low = parameter(config, "low_freq_factor");
@@ -101,12 +101,11 @@ struct Between {
   double low, high;
 };
 
-// From which pair on YaRN begins to slow down, and from which on it does so fully: those that turn
-// `beta_fast` times in the text that the model was trained with, and those that turn `beta_slow`
-// times.
+// The range of pairs over which YaRN goes from unchanged to fully slowed: from the pair that
+// rotates `beta_fast` times within the trained length to the pair that rotates `beta_slow` times.
 Between yarn_range(const ModelConfig& config, std::int64_t width) {
   const auto or_else = [](std::optional<double> said, double otherwise) {
-    return said.value_or(0) != 0 ? *said : otherwise;  // as Python's `or`
+    return said.value_or(0) != 0 ? *said : otherwise;  // like Python's `or`
   };
   const double length =
       or_else(given(config, "original_max_position_embeddings"), most_positions(config));
@@ -136,7 +135,7 @@ RotaryFrequencies yarn(const ModelConfig& config, std::int64_t width, const Tens
   return {slow * (1 - kept) + fast * kept, yarn_scaling(config, factor)};
 }
 
-// A factor for each pair.
+// Reads one factor per pair.
 Tensor factors(const ModelConfig& config, const char* key, std::int64_t width,
                const TensorOptions& where) {
   const Json& scaling = config.at("rope_scaling");
@@ -183,11 +182,11 @@ RotaryKind rotary_kind(const ModelConfig& config) {
   const Json& scaling = config.at("rope_scaling");
   if (!scaling.is_object()) config.refuse("rope_scaling", "an object or null");
   std::string name;
-  for (const char* key : {"rope_type", "type"})  // `type` is the older name, and counts first
+  for (const char* key : {"rope_type", "type"})  // `type` is the older name and takes precedence
     if (const auto kind = scaling.find(key); kind != scaling.end() && kind->is_string())
       name = kind->get<std::string>();
   if (config.type() == "phi3") {
-    if (name == "su" || name == "yarn") name = "longrope";  // what older files call it
+    if (name == "su" || name == "yarn") name = "longrope";  // the name in older files
     if (name != "longrope") config.refuse("rope_scaling", "a `type` of longrope");
   }
   const auto found = kinds.find(name);

@@ -1,5 +1,5 @@
-// How fast each pair of a head's numbers turns from token to token, and the kinds of `rope_scaling`
-// by which models are stretched to longer texts (modeling_rope_utils.py of transformers 4.57.6).
+// How far each pair of a head's numbers rotates per token, and the kinds of `rope_scaling` that
+// extend models to longer texts (modeling_rope_utils.py of transformers 4.57.6).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,12 +20,12 @@ struct RotaryFrequencies {
 // Throws InputError for a `rope_scaling` that transformers does not know.
 [[nodiscard]] RotaryKind rotary_kind(const formula::ModelConfig& config);
 
-// How long the texts are for which longrope takes its short factors.
+// The text length up to which longrope uses its short factors.
 [[nodiscard]] std::int64_t longrope_length(const formula::ModelConfig& config);
 
-// `width`: of the part of a head that is turned. `length`: of the text; 0: any that the model was
-// trained for. Only dynamic and longrope look at it. Throws InputError for a `rope_scaling` that
-// lacks a number or has a wrong one.
+// `width` is that of the rotated part of a head. `length` is that of the text; 0 means any length
+// that the model was trained for. Only dynamic and longrope use it. Throws InputError for a
+// `rope_scaling` that lacks a number or has a wrong one.
 [[nodiscard]] RotaryFrequencies rotary_frequencies(RotaryKind kind,
                                                    const formula::ModelConfig& config,
                                                    std::int64_t width, std::int64_t length,

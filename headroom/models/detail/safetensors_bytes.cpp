@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // numbers
 
-// Over memory of the host, also inside libtorch::on.
+// Wraps host memory as a tensor on the host, also inside libtorch::on.
 Tensor over(void* memory, std::int64_t count, at::ScalarType type) {
   return at::from_blob(memory, {count}, at::TensorOptions(type));
 }
@@ -26,7 +26,7 @@ Tensor over(void* memory, std::int64_t count, at::ScalarType type) {
 
 void copy_in(std::string_view bytes, at::ScalarType from, const Tensor& to, const TakeBytes& done) {
   const at::NoGradGuard no_grad;
-  // A byte of a bool may be anything; a bool of C++ may not.
+  // A stored bool may be any byte; a bool of C++ may not.
   if (from == at::kBool) from = at::kByte;
   if (!to.is_contiguous()) {  // channels last
     const Tensor rows = at::empty(to.sizes(), to.options().requires_grad(false));
@@ -36,7 +36,7 @@ void copy_in(std::string_view bytes, at::ScalarType from, const Tensor& to, cons
   }
   const auto size = static_cast<std::int64_t>(c10::elementSize(from));
   const Tensor flat = to.detach().view(-1);
-  std::vector<char> piece;  // aligned for every type, which places in a file are not
+  std::vector<char> piece;  // aligned for every type, unlike positions in a file
   for (std::int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
     const std::int64_t count = std::min(kPiece, flat.numel() - begin);
     piece.resize(static_cast<std::size_t>(count * size));

@@ -1,5 +1,5 @@
-// Bytes of a file into a tensor and back, on any device, in pieces: LibTorch's own copies make a
-// second tensor where type or device differ.
+// Copies bytes of a file into a tensor and back, on any device, in pieces: LibTorch's own copy
+// makes a second tensor where type or device differ.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@ namespace headroom::models::detail {
 
 using TakeBytes = std::function<void(std::string_view)>;
 
-// `bytes` hold as many numbers of type `from` as the tensor has, wherever they lie in the file.
-// `done` is told of each piece that has been copied.
+// `bytes` hold as many numbers of type `from` as the tensor has, at any alignment. `done` is called
+// with each piece that has been copied.
 void copy_in(std::string_view bytes, at::ScalarType from, const at::Tensor& to,
              const TakeBytes& done);
 
-// All numbers of a tensor in its own type, row by row.
+// Writes all numbers of a tensor in its own type, row by row.
 void copy_out(const at::Tensor& from, const TakeBytes& write);
 
 }  // namespace headroom::models::detail

@@ -31,9 +31,9 @@ constexpr const char* kIndex = "model.safetensors.index.json";
   throw InputError("safetensors", "cannot read " + name + ": " + std::strerror(error));
 }
 
-// All of it, for reading; empty for an empty file, which cannot be mapped.
+// Maps a whole file for reading. Empty for an empty file, which cannot be mapped.
 std::string_view mapped(const std::string& name) {
-  // A pipe without a writer would keep us waiting, to be refused afterwards.
+  // O_NONBLOCK, because opening a pipe without a writer would block before the pipe is refused.
   const int descriptor = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) cannot_read(name, errno);
   struct stat about {};
@@ -67,13 +67,13 @@ fs::path found_in(const fs::path& folder) {
       "must be saved as safetensors first"));
 }
 
-// The file that an index names for each tensor.
+// Reads which file an index names for each tensor.
 std::map<std::string, std::string> weight_map(const fs::path& path) {
   const std::string source = path.string();
   const auto refuse = [&](const std::string& expected, const std::string& received) {
     throw InputError(expectation("safetensors", expected + " in " + source, received));
   };
-  std::set<std::string> keys, inner_keys;  // of the index; of the object in it that is read
+  std::set<std::string> keys, inner_keys;  // of the index; of the object in it that is being read
   const auto each_once = [&](int depth, nlohmann::json::parse_event_t event,
                              const nlohmann::json& key) {
     if (event != nlohmann::json::parse_event_t::key || depth > 2) return true;
@@ -131,7 +131,7 @@ void SafetensorsFile::forget(std::string_view bytes) {
 }
 
 Checkpoint::Checkpoint(const fs::path& path) : name_(path.string()) {
-  std::error_code error;  // what cannot be looked at cannot be opened either, which says why
+  std::error_code error;  // ignored: opening the path fails too and says why
   const fs::path file = fs::is_directory(path, error) ? found_in(path) : path;
   if (file.extension() == ".json") {
     open_index(file);

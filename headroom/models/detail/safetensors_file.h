@@ -1,12 +1,12 @@
-// A checkpoint on the disk: one safetensors file, or several with an index, mapped into memory.
+// A checkpoint on disk: one safetensors file, or several with an index, mapped into memory.
 //
 //   const Checkpoint checkpoint("Llama-3.2-1B");   // a folder of the hub, or a file
 //   for (const CheckpointTensor& each : checkpoint.tensors())
 //     use(each.file->bytes_of(*each.tensor));
 //
-// Mapped pages are the system's copy of the file, read when they are looked at. Whoever makes a
-// file shorter while it is mapped ends the program that looks at it; files that are replaced by
-// renaming, as `save` does, may change at any time.
+// Mapped pages are the kernel's copy of the file, read on access. Truncating a file while it is
+// mapped kills the process that accesses it (SIGBUS). Replacing a file by renaming, as `save` does,
+// is safe at any time.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ namespace headroom::models::detail {
 
 class SafetensorsFile {
  public:
-  // Throws InputError: it cannot be read, is no file, or what read_safetensors_header refuses.
+  // Throws InputError if the file cannot be read, is not a regular file, or has a bad header.
   explicit SafetensorsFile(const std::filesystem::path& path);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
@@ -30,7 +30,7 @@ class SafetensorsFile {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
   [[nodiscard]] std::string_view bytes_of(const StoredTensor& tensor) const;
-  // These of its bytes have been looked at; their pages need not stay in this process's memory.
+  // Tells the kernel that these bytes have been read, so their pages need not stay in memory.
   static void forget(std::string_view bytes);
 
  private:
@@ -46,13 +46,13 @@ struct CheckpointTensor {
 
 class Checkpoint {
  public:
-  // Of a folder: model.safetensors, else model.safetensors.index.json. Throws InputError: none of
-  // them, a broken index, a file that it names and that is not there or lacks a tensor, a tensor
-  // that two files have.
+  // In a folder, opens model.safetensors, else model.safetensors.index.json. Throws InputError if
+  // neither exists, the index is broken, a file that it names is missing or lacks a tensor, or two
+  // files have the same tensor.
   explicit Checkpoint(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // In the order in which their bytes lie, file by file.
+  // File by file, in the order of their bytes.
   [[nodiscard]] const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
 
  private:

@@ -13,9 +13,9 @@ namespace headroom::models::detail {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // as the format's own library has it
+constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the limit of the format's own library
 
-// What an error about one tensor begins with.
+// Throws an error that names the tensor and the byte.
 [[noreturn]] void fail(const SafetensorsEntry& of, const std::string& source, std::uint64_t byte,
                        const std::string& expected, const std::string& received) {
   throw InputError(expectation("safetensors",
@@ -30,7 +30,7 @@ std::optional<std::uint64_t> product(std::uint64_t a, std::uint64_t b) {
   return result;
 }
 
-// How many bytes type and shape make; nothing: more than can be counted, or a part of one.
+// The bytes that type and shape take; empty if they overflow or end within a byte.
 std::optional<std::uint64_t> bytes_of(const SafetensorsEntry& entry) {
   std::optional<std::uint64_t> bits = entry.tensor.type->bits;
   for (const std::uint64_t size : entry.shape) {
@@ -45,7 +45,7 @@ std::string text_of(const std::vector<std::uint64_t>& numbers) {
   return to_line(Json(numbers));
 }
 
-// One entry alone; where its bytes are is for `placed`.
+// Checks one entry alone; `placed` checks the positions of its bytes.
 void check(const SafetensorsEntry& entry, const std::string& source) {
   if (entry.tensor.type == nullptr) fail(entry, source, entry.place, "a key `dtype`", "none");
   if (!entry.has_shape) fail(entry, source, entry.place, "a key `shape`", "none");
@@ -61,7 +61,7 @@ void check(const SafetensorsEntry& entry, const std::string& source) {
          std::to_string(at[1] - at[0]) + " (" + text_of(at) + ")");
 }
 
-// Bytes follow each other from `data` to the end of the file.
+// Checks that the tensors' bytes follow each other from `data` to the end of the file.
 std::vector<StoredTensor> placed(std::vector<SafetensorsEntry> entries, std::uint64_t data,
                                  std::uint64_t size, const std::string& source) {
   std::sort(

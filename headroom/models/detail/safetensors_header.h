@@ -1,5 +1,5 @@
-// The head of a safetensors file: eight bytes with its length, then JSON that names each tensor,
-// its type, shape and place. Nothing of LibTorch, so that a fuzzer can have it alone.
+// The header of a safetensors file: eight bytes with its length, then JSON with each tensor's name,
+// type, shape and position. It does not use LibTorch, so that a fuzzer can build it alone.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct StoredTensor {
   std::uint64_t begin = 0, end = 0;  // bytes of the file
 };
 
-// Its tensors, in the order in which their bytes lie: they follow each other without a gap from the
-// end of the head to the end of the file.
-// `source` names it in errors. Throws InputError naming it, the tensor and the byte where something
-// is wrong: a length beyond the file, no JSON, a key twice, an unknown type, places that overlap,
-// leave holes or do not fit shape and type.
+// Reads the tensors in the order of their bytes, which must follow each other without a gap from
+// the end of the header to the end of the file. `source` names the file in errors. Throws
+// InputError that names file, tensor and byte of the fault: a length beyond the file, invalid JSON,
+// a duplicate key, an unknown type, or positions that overlap, leave gaps or do not fit shape and
+// type.
 [[nodiscard]] std::vector<StoredTensor> read_safetensors_header(std::string_view file,
                                                                 const std::string& source);
 

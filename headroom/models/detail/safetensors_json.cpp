@@ -20,7 +20,7 @@ constexpr std::array<StoredType, 22> kTypes{{
     {"F6_E2M3", 6}, {"F6_E3M2", 6},
 }};
 
-// Characters of the head, counted: handlers of events are not told where the parser is.
+// Characters of the header with their position, which the parser does not tell its event handler.
 class Characters {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -43,8 +43,8 @@ class Characters {
   const char** farthest_;
 };
 
-// Takes the events of the parser. Objects may be three deep, and keys of an entry that the format
-// does not have are passed over, as its own library does.
+// Handles the parser's events. The file's object holds one object per tensor, and none within
+// those. Unknown keys of an entry are skipped, as the format's own library does.
 class Handler {
  public:
   Handler(const std::string& source, std::uint64_t offset, const char* begin)
@@ -147,7 +147,8 @@ class Handler {
     return true;
   }
 
-  // A value where the format has another kind of value, or none.
+  // Refuses a value of a kind that the format does not allow here; ignores it where values are
+  // skipped.
   bool other(const std::string& received) {
     if (passed_over_ > 0 || is_unknown_field()) return true;
     if (depth_ == 0) fail("an object", received);
@@ -163,7 +164,7 @@ class Handler {
   const char* begin_;
   const char* farthest_ = begin_;
   int depth_ = 0;
-  int passed_over_ = 0;  // how deep we are in a value that means nothing to us
+  int passed_over_ = 0;  // nesting depth within a skipped value
   bool metadata_ = false;
   std::string field_;
   std::vector<std::uint64_t>* list_ = nullptr;

@@ -17,7 +17,7 @@ namespace {
 
 using at::Tensor;
 
-// The weights of layers that belong to other modules, under the names that they would have there.
+// Finds the aliases of tied weights: the names under which other layers use a module's tensor.
 class Aliases {
  public:
   explicit Aliases(State& state) : state_(state) {
@@ -43,7 +43,7 @@ class Aliases {
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
 };
 
-// Parameters and buffers module by module, as Python's state_dict has them.
+// Adds parameters and buffers module by module, in the order of Python's state_dict.
 void add_own(State& state, const torch::nn::Module& module, const std::string& path) {
   for (const auto& parameter : module.named_parameters(false))
     state.tensors.emplace_back(joined(path, parameter.key()), parameter.value());
@@ -55,13 +55,13 @@ void add_own(State& state, const torch::nn::Module& module, const std::string& p
       state.fixed.insert(name);
   }
   for (const auto& child : module.named_children()) {
-    // Adapters are no part of what the hub has; they are kept in files of their own.
+    // Adapters are not part of the hub's checkpoints; they are saved in files of their own.
     if (child.key() == "lora_A" || child.key() == "lora_B") continue;
     add_own(state, *child.value(), joined(path, child.key()));
   }
 }
 
-// transformers' base_model_prefix: the name under which models with a head have the base.
+// transformers' base_model_prefix: the name of the base model inside a model with a head.
 std::string base_of(const std::string& model_type) {
   static const std::map<std::string, std::string> others = {
       {"gpt2", "transformer"}, {"gpt_neo", "transformer"}, {"t5", "transformer"},
@@ -74,7 +74,7 @@ std::string base_of(const std::string& model_type) {
   return other == others.end() ? model_type : other->second;
 }
 
-// Left over from older versions of the models, and read by nobody.
+// Tensors left over from older versions of the models, which are ignored.
 bool is_relic(const std::string& name, const std::string& model_type) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   if (model_type == "gpt_neox" && (has("attention.bias") || has("attention.masked_bias")))
@@ -85,7 +85,7 @@ bool is_relic(const std::string& name, const std::string& model_type) {
   return has("rotary_emb.inv_freq");
 }
 
-// What tensors of norms were called in models that came from TensorFlow.
+// Renames tensors of norms in models that came from TensorFlow.
 std::string modern(std::string name) {
   const auto replace = [&](std::string_view old, std::string_view now) {
     if (name.ends_with(old)) name.replace(name.size() - old.size(), old.size(), now);
@@ -100,7 +100,7 @@ bool any_begins_with(const std::vector<std::string>& names, const std::string& p
                      [&](const std::string& name) { return name.starts_with(prefix); });
 }
 
-// From the checkpoint's names to the model's.
+// Translates the checkpoint's names to the model's.
 class Renaming {
  public:
   Renaming(const std::vector<std::string>& names, const State& state, const std::string& type)
@@ -170,7 +170,7 @@ Match matched(const std::vector<std::string>& names, const State& state,
       match.unexpected.push_back(names[i]);
     }
   }
-  // Where both are there, the tensor's own name has the say, as in transformers.
+  // If a tensor's own name and an alias are both there, its own name wins, as in transformers.
   match.found.merge(by_alias);
   for (const auto& [name, tensor] : state.tensors)
     if (match.found.count(name) == 0) match.missing.push_back(name);

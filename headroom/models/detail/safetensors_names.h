@@ -1,5 +1,5 @@
-// Which tensor of a checkpoint belongs to which of a model: names as on the hub, and the liberties
-// that checkpoints take with them (modeling_utils.py of transformers 4.57.6).
+// Matches the tensors of a checkpoint to those of a model by their names on the hub, with the
+// variants that checkpoints use (modeling_utils.py of transformers 4.57.6).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,31 +14,31 @@
 
 namespace headroom::models::detail {
 
-// What a model's checkpoint has.
+// The tensors of a model's checkpoint.
 struct State {
-  // Parameters, and the buffers that are learnt or counted, in the model's order; each once.
+  // Parameters and the running statistics of batch norms, in the model's order; each once.
   std::vector<std::pair<std::string, at::Tensor>> tensors;
-  // Buffers that the config fixes: checkpoints have them or not, nobody reads them.
+  // Buffers that the config determines. Checkpoints may have them; they are not read.
   std::set<std::string> fixed;
-  // Other names that the hub has for a tensor: those of weights that are tied to it.
+  // Other names of a tensor on the hub: those of the weights tied to it.
   std::map<std::string, std::string> aliases;
 };
 
 [[nodiscard]] State state_of(Model& model);
 
-// A buffer that checkpoints have: what a batch norm has counted.
+// True for a buffer that checkpoints have: a running statistic of a batch norm.
 [[nodiscard]] bool is_counter(const std::string& name);
 
 struct Match {
-  // By the model's name: the index of the checkpoint's name.
+  // The index in the checkpoint's names, by the model's name.
   std::map<std::string, std::size_t> found;
   std::vector<std::string> missing;     // the model's, in its order
   std::vector<std::string> unexpected;  // the checkpoint's, in the order given
 };
 
-// Base models' files leave out the name of the base (`h.0...` for `transformer.h.0...`), old ones
-// say gamma and beta. `source` names the checkpoint in errors. Throws InputError where two of its
-// tensors belong to the same one of the model.
+// Accepts names with or without the base model's prefix (`h.0...` for `transformer.h.0...`), and
+// the old names gamma and beta. `source` names the checkpoint in errors. Throws InputError if two
+// of its tensors match the same tensor of the model.
 [[nodiscard]] Match matched(const std::vector<std::string>& names, const State& state,
                             const std::string& model_type, const std::string& source);
 

@@ -1,4 +1,4 @@
-// The format's types that weights can have, as LibTorch's.
+// The format's types that weights can have, and LibTorch's for each.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -10,7 +10,7 @@
 
 namespace headroom::models::detail {
 
-// In the order in which the format's own library puts tensors into a file.
+// In the order in which the format's own library writes tensors into a file.
 inline constexpr std::array<std::pair<std::string_view, c10::ScalarType>, 10> kWeightTypes{{
     {"I64", c10::kLong},
     {"F64", c10::kDouble},
@@ -30,7 +30,7 @@ inline constexpr std::array<std::pair<std::string_view, c10::ScalarType>, 10> kW
   return {};
 }
 
-// Its place in kWeightTypes.
+// The type's position in kWeightTypes.
 [[nodiscard]] inline std::optional<std::size_t> type_index(c10::ScalarType type) {
   for (std::size_t i = 0; i < kWeightTypes.size(); ++i)
     if (kWeightTypes[i].second == type) return i;

@@ -14,7 +14,7 @@ using formula::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-// What gives each token's logits: the words' embedding once more, with a bias of its own.
+// Makes the layer that computes logits: the word embedding's weight if tied, and a bias of its own.
 std::shared_ptr<Linear> decoder_of(torch::nn::Module& head, const ModelConfig& config,
                                    const Tensor& embedding, const Tensor& bias) {
   auto decoder = config.flag("tie_word_embeddings")
@@ -87,7 +87,7 @@ class RobertaHead : public torch::nn::Module {
 
   Tensor operator()(const Tensor& states) const {
     Tensor x = (*dense_)(states);
-    x = at::gelu(x);  // whatever `hidden_act` says
+    x = at::gelu(x);  // regardless of `hidden_act`
     x = (*norm_)(x);
     x = (*decoder_)(x);
     return x;
@@ -122,7 +122,7 @@ class BertClassifier : public Linear {
   const double dropout_;
 };
 
-// RoBERTa's has a layer of its own instead of the pooler.
+// RoBERTa's classifier, with a layer of its own instead of the pooler.
 class RobertaClassifier : public torch::nn::Module {
  public:
   static constexpr bool kPooled = false;
@@ -147,7 +147,7 @@ class RobertaClassifier : public torch::nn::Module {
   const double dropout_;
 };
 
-// The model under the name of its type, with one of the heads.
+// The base model under the name of its type. Subclasses add a head.
 class WithBert : public Net {
  protected:
   WithBert(const ModelConfig& config, Task task, const Settings& settings, bool with_pooler)

@@ -1,5 +1,5 @@
-// Python frees a temporary when the operation that took it has run, and what a function holds in a
-// variable when the function returns; so do these.
+// Python frees a temporary after the operation that used it, and a function's variables when the
+// function returns. This code does the same.
 #include "headroom/models/families/bert_encoder.h"
 
 #include <ATen/ATen.h>
@@ -37,7 +37,7 @@ BertShape::BertShape(const ModelConfig& config)
     config.refuse("position_embedding_type", "`absolute`, the only kind that is built,");
   if (config.flag("add_cross_attention"))
     config.refuse("add_cross_attention", "false (no encoder stands beside this model)");
-  // RoBERTa's positions begin behind it, so it may not be counted from the end.
+  // RoBERTa's positions start after the padding token's number, so it may not be negative.
   if (counts_tokens && (!config.optional_count("pad_token_id") || padding >= places))
     config.refuse("pad_token_id", "a whole number below max_position_embeddings");
 }
@@ -75,7 +75,7 @@ class BertEmbeddings : public torch::nn::Module {
   [[nodiscard]] const Tensor& words() const { return words_->weight; }
 
  private:
-  // Positions begin behind the padding's number, and padding stays there.
+  // Positions start after the padding token's number, which padding itself gets as its position.
   Tensor counted(const Tensor& tokens) const {
     if (tokens.size(1) + shape_.padding + 1 > shape_.places)
       throw UsageError(
@@ -99,15 +99,15 @@ class BertEmbeddings : public torch::nn::Module {
 
 namespace {
 
-// What a layer is given besides the hidden states.
+// A layer's inputs besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
   Tensor mask;
   Cache* cache = nullptr;
 };
 
-// Results of attention and of a layer: the states, and in the eager form who looked at whom, which
-// Python hands up to the encoder and holds there until the next layer has run.
+// The states, and in the eager form the attention weights, which Python passes up to the encoder
+// and holds there until the next layer has run.
 Tensors with_shares(Tensor states, const Tensors& of_attention) {
   Tensors result = of_attention;
   result[0] = std::move(states);
@@ -155,7 +155,7 @@ class SelfAttention : public torch::nn::Module {
   const std::shared_ptr<Linear> query_, key_, value_;
 };
 
-// BertSelfOutput and BertOutput: a projection, added to what came in.
+// BertSelfOutput and BertOutput: a projection, and a norm of its sum with the residual.
 class AddedOutput : public torch::nn::Module {
  public:
   AddedOutput(const BertShape& shape, std::int64_t in)

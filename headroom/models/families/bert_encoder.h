@@ -1,6 +1,6 @@
 // The encoder that BERT and RoBERTa share (BertModel and RobertaModel of modeling_bert.py and
-// modeling_roberta.py, transformers 4.57.6); they differ in how positions are counted. With
-// `is_decoder` it is a decoder without an encoder beside it.
+// modeling_roberta.py, transformers 4.57.6). They differ in how they count positions. With
+// `is_decoder` it is a decoder without an encoder.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct BertShape {
 
   std::int64_t width, heads, inner, layers, vocabulary, places, segments, padding, chunk;
   double epsilon, dropout, attention_dropout;
-  bool decoder, counts_tokens;  // RoBERTa numbers what is not padding
+  bool decoder, counts_tokens;  // RoBERTa counts positions without padding
 };
 
 struct BertStates {
@@ -24,7 +24,7 @@ struct BertStates {
   Tensor pooled;  // [batch, width]; undefined without a pooler
 };
 
-// Net::run_layer, handed in.
+// Net::run_layer, passed in.
 using RunLayer = std::function<nn::Tensors(
     std::size_t, const std::function<nn::Tensors(const nn::Tensors&)>&, const nn::Tensors&)>;
 
@@ -37,7 +37,7 @@ class BertModel : public torch::nn::Module {
 
   [[nodiscard]] BertStates operator()(const Batch& batch, Attention attention, Cache* cache,
                                       const RunLayer& run_layer) const;
-  [[nodiscard]] const Tensor& embedding() const;  // of words, to tie a head to
+  [[nodiscard]] const Tensor& embedding() const;  // the word embedding, to tie a head to
 
  private:
   const BertShape shape_;

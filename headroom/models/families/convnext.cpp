@@ -15,7 +15,7 @@ using nn::Conv2d;
 using nn::LayerNorm;
 using nn::Linear;
 
-// Of every norm but the last, whatever the config says.
+// The epsilon of every norm except the last, regardless of the config.
 constexpr double kEpsilon = 1e-6;
 
 struct Shape {
@@ -27,7 +27,7 @@ struct Shape {
   nn::Activation function;
 };
 
-// What a config that leaves the lists out, or null, means.
+// The list of this key, or `otherwise` if the config omits it or has null.
 std::vector<std::int64_t> stages_or(const ModelConfig& config, const char* key,
                                     std::vector<std::int64_t> otherwise) {
   const long long stages = config.at_least_1("num_stages");
@@ -49,8 +49,8 @@ Shape::Shape(const ModelConfig& config)
   if (drop_path < 0 || drop_path >= 1) config.refuse("drop_path_rate", "a share below 1");
 }
 
-// The share of rows that a layer is left out for grows from nothing at the first layer. Numbers as
-// torch.linspace has them, in float: it counts from the near end.
+// The share of rows for which a layer is skipped (stochastic depth). It grows linearly from zero at
+// the first layer. Computed in float from the nearer end, like torch.linspace.
 double drop_share(const Shape& shape, std::int64_t layer) {
   const std::int64_t layers = std::accumulate(shape.depths.begin(), shape.depths.end(), 0LL);
   if (layers == 1) return 0;
@@ -60,7 +60,7 @@ double drop_share(const Shape& shape, std::int64_t layer) {
   return most - step * static_cast<float>(layers - layer - 1);
 }
 
-// Over the channels of [rows, channels, height, width].
+// Normalises over the channels of [rows, channels, height, width].
 class ChannelNorm : public LayerNorm {
  public:
   explicit ChannelNorm(std::int64_t width) : LayerNorm(width, kEpsilon) {}
@@ -226,7 +226,7 @@ class ImageClassifier : public Net {
   }
 
  private:
-  // The last states, which transformers' output holds until there is a loss, and their means.
+  // The last states, which transformers' output holds until the loss is computed, and their means.
   std::pair<Tensor, Tensor> encoded(const Tensor& pixels) const {
     const Tensor embedded = (*base_->embeddings)(pixels);
     const Tensor states = (*base_->encoder)(embedded);

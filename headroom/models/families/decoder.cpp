@@ -94,7 +94,7 @@ Tensor SelfAttention::heads_of(const Linear& projection, const RmsNorm* norm,
   return heads.transpose(1, 2);
 }
 
-// ---- The block after it ----
+// ---- The feed-forward block ----
 
 GatedMlp::GatedMlp(const Shape& shape, Function activation, const Names& names)
     : activation_(std::move(activation)) {
@@ -116,7 +116,7 @@ Tensor GatedMlp::operator()(const Tensor& x) const {
   return (*down_)(inner);
 }
 
-// ---- The whole, and its heads ----
+// ---- The whole decoder and its heads ----
 
 namespace {
 
@@ -152,20 +152,20 @@ class Decoder : public torch::nn::Module {
       };
       states = run_layer(i, run, states);
     }
-    with->routes = nullptr;  // what runs again in the backward pass does not leave its own
+    with->routes = nullptr;  // recomputed layers must not add theirs again
     return norm_(states);
   }
 
   [[nodiscard]] const Tensor& embedding() const { return embedding_->weight; }
 
  private:
-  // A layer that runs again in the backward pass holds that of its own kind alone.
+  // Separate, because a checkpointed layer keeps only the mask of its own kind.
   struct Masks {
     Tensor full, windowed;
     [[nodiscard]] const Tensor& of(bool window) const { return window ? windowed : full; }
   };
 
-  // By a number that is rounded to the states' type first.
+  // Multiplies by a number that is first rounded to the states' type.
   [[nodiscard]] Tensor scaled(const Tensor& embedded) const {
     const double by = std::sqrt(static_cast<double>(plan_.shape.width));
     return embedded * at::scalar_tensor(by, at::device(at::kCPU).dtype(embedded.scalar_type()));
@@ -203,7 +203,7 @@ class Headless : public Net {
         plan_(plan),
         decoder_(child<Decoder>(*this, "model", config, plan)) {}
 
-  // Routers' logits are what else the output holds.
+  // Routers' logits go to `output.more`.
   Tensor states_of(const Batch& batch, Output& output) const {
     auto with = std::make_shared<Surroundings>();
     with->attention = settings().attention;

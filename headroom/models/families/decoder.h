@@ -1,9 +1,9 @@
-// What Llama and the decoders built after it share (Mistral, Qwen, Gemma, Phi-3, Mixtral): tokens
-// embedded, layers of attention with rotary positions, a norm at the end, and a head. A family says
-// what is its own in a Plan, usually its layers.
+// The decoder that Llama and its successors share (Mistral, Qwen, Gemma, Phi-3, Mixtral): token
+// embeddings, layers of attention with rotary positions, a final norm, and a head. A family
+// describes its differences in a Plan, usually its layers.
 //
-// Python frees a temporary when the operation that took it has run; so one operation a statement
-// where it matters, and variables are bound again where Python binds them again.
+// Python frees a temporary after the operation that used it. So each statement runs one operation
+// where that matters, and variables are rebound where Python rebinds them.
 #pragma once
 
 #include <functional>
@@ -22,29 +22,29 @@ using formula::ModelConfig;
 using Function = std::function<Tensor(const Tensor&)>;
 
 struct Shape {
-  explicit Shape(const ModelConfig& config);  // what the keys that all of them have say
+  explicit Shape(const ModelConfig& config);  // from the keys that all families have
 
   std::int64_t width, heads, key_heads, head_width, inner, layers, vocabulary;
-  std::int64_t turned_width;  // of a head, by rotary positions
+  std::int64_t turned_width;  // the rotated part of a head
   double epsilon, dropout, scaling;
-  double softcap = 0;  // of attention weights, in the eager form; 0: none
+  double softcap = 0;  // on attention weights, eager form only; 0: none
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
   bool normalised_heads = false;            // Qwen3 normalises queries and keys
-  std::optional<std::int64_t> window = {};  // how many tokens back a layer with a window sees
-  std::vector<bool> windowed;               // for each layer
+  std::optional<std::int64_t> window = {};  // how many tokens back a windowed layer sees
+  std::vector<bool> windowed;               // one per layer
 };
 
-// What `layer_types` says; nothing: the file does not say it. Throws InputError.
+// Reads `layer_types`; empty if the config has none. Throws InputError.
 [[nodiscard]] std::optional<std::vector<bool>> windows_by_layer(const ModelConfig& config);
 
-// What a layer is given besides the hidden states.
+// A layer's inputs besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
-  Tensor positions;  // used by no layer, but given to each, and so kept by those that run again
+  Tensor positions;  // unused by layers, but passed to each, so checkpointed layers keep it
   CosSin rotation;
-  Tensor mask;  // with a window for a layer that has one
+  Tensor mask;  // with the window, for a windowed layer
   Cache* cache = nullptr;
-  std::vector<Tensor>* routes = nullptr;  // where layers with experts leave their router's logits
+  std::vector<Tensor>* routes = nullptr;  // layers with experts add their router's logits
 };
 
 class Layer : public torch::nn::Module {
@@ -52,7 +52,7 @@ class Layer : public torch::nn::Module {
   virtual Tensor operator()(Tensor states, const Surroundings& with) const = 0;
 };
 
-// The result of attention, and the weights that the layer holds until it returns.
+// The result of attention, and the attention weights, which the layer holds until it returns.
 struct Seen {
   Tensor states, weights;
 };
@@ -71,13 +71,13 @@ class SelfAttention : public torch::nn::Module {
   std::shared_ptr<nn::RmsNorm> q_norm_, k_norm_;
 };
 
-// Attention with queries and keys that are turned already, up to the projection of the result.
+// Attention over rotated queries and keys, without the output projection.
 [[nodiscard]] Seen attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k,
                                   Tensor& v, const Surroundings& with);
 
 class GatedMlp : public torch::nn::Module {
  public:
-  // Experts have names of their own for the three.
+  // Experts have other names for the three projections.
   struct Names {
     const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
     bool down_is_second = false;  // in the order of parameters
@@ -92,11 +92,11 @@ class GatedMlp : public torch::nn::Module {
   const Function activation_;
 };
 
-// Attention and another block, each behind a norm and beside a residual.
+// Attention and an inner block, each with a norm before it and a residual connection around it.
 template <typename Norm, typename Attending, typename Inner>
 class PlainLayer : public Layer {
  public:
-  // `make_inner` is called once the attention is there, as Python makes its modules.
+  // `make_inner` is called after the attention is made, in the order of Python's modules.
   template <typename MakeInner>
   PlainLayer(const Shape& shape, const MakeInner& make_inner, const char* inner_name = "mlp",
              double dropout = 0)
@@ -125,23 +125,23 @@ class PlainLayer : public Layer {
   const double dropout_;
 };
 
-// A family's model: what differs.
+// The parts of a model that differ between families.
 struct Plan {
   Shape shape;
   std::function<std::shared_ptr<Layer>()> layer;
-  // Registers the last norm as a child of the decoder, and gives its function.
+  // Registers the final norm as a child of the decoder, and returns its function.
   std::function<Function(torch::nn::Module& of, const std::string& name)> norm;
-  // Masks that are made even where no layer uses them.
+  // Makes these masks even if no layer uses them.
   bool always_full_mask = false, always_windowed_mask = false;
   bool scaled_embedding = false;  // Gemma: times the square root of the width
-  double logit_cap = 0;           // of the head; 0: none
+  double logit_cap = 0;           // a tanh cap on the head's logits; 0: none
   bool cache_when_training = true;
   bool collects_routes = false;
-  // Of the routers' logits, one for each layer, to be added to the loss.
+  // Makes a term of the loss from the routers' logits, one tensor per layer.
   std::function<Tensor(const std::vector<Tensor>& routes, const Batch& batch)> routing_loss = {};
 };
 
-// Last norms that need nothing but width and epsilon.
+// For final norms that need only width and epsilon.
 template <typename Norm>
 [[nodiscard]] auto norm_like(const Shape& shape) {
   return [width = shape.width, epsilon = shape.epsilon](torch::nn::Module& of,
@@ -150,7 +150,7 @@ template <typename Norm>
   };
 }
 
-// With heads for the next token and for sequences' classes.
+// A family with heads for the next token and for sequence classification.
 [[nodiscard]] Family family(std::function<Plan(const ModelConfig&)> plan_of);
 
 }  // namespace headroom::models::detail::decoder

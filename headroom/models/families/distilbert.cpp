@@ -1,7 +1,7 @@
 // DistilBERT (modeling_distilbert.py of transformers 4.57.6).
 //
-// Python frees a temporary when the operation that took it has run, and what a function holds in a
-// variable when the function returns; so do these.
+// Python frees a temporary after the operation that used it, and a function's variables when the
+// function returns. This code does the same.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using formula::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-constexpr double kEpsilon = 1e-12;  // of every norm; no key says it
+constexpr double kEpsilon = 1e-12;  // of every norm; the config has no key for it
 
 struct Shape {
   explicit Shape(const ModelConfig& config)
@@ -40,10 +40,10 @@ struct Shape {
   double dropout, attention_dropout;
 };
 
-// What a layer is given besides the hidden states.
+// A layer's inputs besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
-  Tensor mask;  // sdpa: to add, or undefined; eager: as it was given, [batch, length]
+  Tensor mask;  // sdpa: additive, or undefined; eager: as given, [batch, length]
 };
 
 class Embeddings : public torch::nn::Module {
@@ -56,7 +56,7 @@ class Embeddings : public torch::nn::Module {
         norm_(child<LayerNorm>(*this, "LayerNorm", shape.width, kEpsilon)),
         position_ids_(register_buffer(
             "position_ids", at::arange(shape.places, at::dtype(at::kLong)).expand({1, -1}))) {
-    // Sines are not trained.
+    // Sinusoidal positions are not trained.
     if (config.flag("sinusoidal_pos_embds")) places_->weight.set_requires_grad(false);
   }
 

@@ -15,7 +15,7 @@ using decoder::SelfAttention;
 using decoder::Shape;
 using formula::ModelConfig;
 
-// Scaled by one more than the weight, in float; the result is rounded afterwards.
+// Scales by 1 + weight, in float, and rounds the result afterwards.
 class OffsetRmsNorm : public torch::nn::Module {
  public:
   OffsetRmsNorm(std::int64_t width, double epsilon)
@@ -45,7 +45,7 @@ class OffsetRmsNorm : public torch::nn::Module {
 
 using GemmaLayer = decoder::PlainLayer<OffsetRmsNorm, SelfAttention, GatedMlp>;
 
-// Gemma-2 has a norm behind each block, too.
+// Gemma-2 also has a norm after each block.
 class SandwichLayer : public decoder::Layer {
  public:
   SandwichLayer(const Shape& shape, const nn::Activation& function)

@@ -1,7 +1,7 @@
 // GPT-2 and DistilGPT-2 (modeling_gpt2.py of transformers 4.57.6).
 //
-// One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/decoder.h.
+// Where it matters, each statement runs one operation, and variables live as long as in Python: see
+// families/decoder.h.
 #include <ATen/ATen.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -19,7 +19,7 @@ using formula::ModelConfig;
 using nn::Conv1D;
 using nn::LayerNorm;
 
-// The numbers of a model of this family.
+// The sizes and options of a model.
 struct Shape {
   explicit Shape(const ModelConfig& config);
 
@@ -44,7 +44,7 @@ Shape::Shape(const ModelConfig& config)
   if (width % heads != 0) config.refuse("n_head", "a divisor of `n_embd`");
 }
 
-// What a layer is given besides the hidden states.
+// A layer's inputs besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
   Tensor mask;
@@ -59,7 +59,7 @@ class SelfAttention : public torch::nn::Module {
         causal_(register_buffer("bias", seen_before(shape.positions))),
         qkv_(child<Conv1D>(*this, "c_attn", shape.width, 3 * shape.width)),
         out_(child<Conv1D>(*this, "c_proj", shape.width, shape.width)) {
-    register_buffer("masked_bias", at::full({}, -1e4));  // there, and used by nothing
+    register_buffer("masked_bias", at::full({}, -1e4));  // unused, as in transformers
   }
 
   Attended operator()(const Tensor& states, const Surroundings& with) const {
@@ -85,7 +85,7 @@ class SelfAttention : public torch::nn::Module {
     return part.view({part.size(0), part.size(1), -1, shape_.width / shape_.heads}).transpose(1, 2);
   }
 
-  // The scales of single layers are known to the eager form only.
+  // Only the eager form applies scales per layer.
   [[nodiscard]] Attended attend_to(const Tensor& q, const Tensor& k, const Tensor& v,
                                    const Surroundings& with) const {
     if (with.attention == Attention::eager) {
@@ -109,7 +109,7 @@ class SelfAttention : public torch::nn::Module {
     return weights;
   }
 
-  // Scaled and multiplied in float, as one operation.
+  // Scales and multiplies in float, as one operation.
   [[nodiscard]] Tensor upcast_weights(const Tensor& q, const Tensor& k) const {
     const std::int64_t rows = q.size(0), length = q.size(2), width = q.size(3), keys = k.size(2);
     Tensor weights = at::empty({rows * shape_.heads, length, keys}, q.options().dtype(at::kFloat));
@@ -214,7 +214,8 @@ class Gpt2 : public torch::nn::Module {
                                      .with_cache = pass.cache != nullptr});
     states = at::dropout(states, shape_.embedding_dropout, is_training());
     for (std::size_t i = 0; i < layers_->size(); ++i) {
-      // The mask is an input, which the backward pass frees, unlike what belongs to the function.
+      // The mask is an input, because the backward pass frees inputs but not the function's
+      // captures.
       const auto run = [layer = (*layers_)[i], with](const nn::Tensors& x) {
         Surroundings own = *with;
         own.mask = x[1];

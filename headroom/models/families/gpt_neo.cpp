@@ -1,9 +1,9 @@
-// GPT-Neo (modeling_gpt_neo.py of transformers 4.57.6). It has the eager form of attention only,
-// and transformers takes that when none is asked for; so both settings run it. Every second layer
-// sees a window, through a buffer of the size of the longest row squared.
+// GPT-Neo (modeling_gpt_neo.py of transformers 4.57.6). It has only the eager form of attention,
+// which transformers uses by default, so both settings run it. Every second layer sees a window.
+// Each layer has a buffer of the squared maximum length for what its tokens see.
 //
-// One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/decoder.h.
+// Where it matters, each statement runs one operation, and variables live as long as in Python: see
+// families/decoder.h.
 #include <ATen/ATen.h>
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ using formula::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-// The numbers of a model of this family.
+// The sizes and options of a model.
 struct Shape {
   explicit Shape(const ModelConfig& config);
 
@@ -47,7 +47,7 @@ Shape::Shape(const ModelConfig& config)
                 "a list as [[[\"global\", \"local\"], 12]] that names each of `num_layers` layers");
 }
 
-// Which layers see a window: [[["global", "local"], 12]] is both in turns, twelve times.
+// Reads which layers see a window: [[["global", "local"], 12]] alternates both, twelve times.
 std::vector<bool> windowed_layers(const ModelConfig& config) {
   std::vector<bool> windowed;
   const Json& types = config.at("attention_types");
@@ -67,7 +67,7 @@ std::vector<bool> windowed_layers(const ModelConfig& config) {
   return windowed;
 }
 
-// What a layer is given besides the hidden states.
+// A layer's inputs besides the hidden states.
 struct Surroundings {
   Tensor mask;
   Cache* cache = nullptr;
@@ -82,7 +82,7 @@ class SelfAttention : public torch::nn::Module {
         v_(child<Linear>(*this, "v_proj", shape.width, shape.width, false)),
         q_(child<Linear>(*this, "q_proj", shape.width, shape.width, false)),
         out_(child<Linear>(*this, "out_proj", shape.width, shape.width)) {
-    register_buffer("masked_bias", at::full({}, -1e9));  // there, and used by nothing
+    register_buffer("masked_bias", at::full({}, -1e9));  // unused, as in transformers
   }
 
   Attended operator()(const Tensor& states, const Surroundings& with) const {
@@ -132,7 +132,7 @@ class SelfAttention : public torch::nn::Module {
   const std::shared_ptr<Linear> k_, v_, q_, out_;
 };
 
-// On the hub the attention proper is one level deeper: attn.attention.
+// On the hub the attention itself is one level deeper: attn.attention.
 class AttentionOfLayer : public torch::nn::Module {
  public:
   AttentionOfLayer(const Shape& shape, bool windowed)
@@ -222,8 +222,8 @@ class GptNeo : public torch::nn::Module {
   [[nodiscard]] std::int64_t width() const { return shape_.width; }
 
  private:
-  // A layer gives the weights of its attention, too, and the model holds them until the next layer
-  // has run. So the reentrant checkpointing takes them for a result, with a gradient of zeros.
+  // A layer also returns its attention weights, and the model holds them until the next layer has
+  // run. So reentrant checkpointing treats them as a result, with a gradient of zeros.
   Tensor through_layers(Tensor states, const std::shared_ptr<const Surroundings>& with,
                         const Pass& pass) const {
     nn::Tensors outputs;

@@ -1,7 +1,7 @@
 // GPT-NeoX and Pythia (modeling_gpt_neox.py of transformers 4.57.6).
 //
-// One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/decoder.h.
+// Where it matters, each statement runs one operation, and variables live as long as in Python: see
+// families/decoder.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using formula::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-// The numbers of a model of this family.
+// The sizes and options of a model.
 struct Shape {
   explicit Shape(const ModelConfig& config);
 
@@ -46,11 +46,11 @@ Shape::Shape(const ModelConfig& config)
     config.refuse("rotary_pct", "a share that makes an even part of a head");
 }
 
-// What a layer is given besides the hidden states.
+// A layer's inputs besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
   CosSin rotation;
-  Tensor positions;  // used by no layer, but given to each, and so kept by those that run again
+  Tensor positions;  // unused by layers, but passed to each, so checkpointed layers keep it
   Tensor mask;
   Cache* cache = nullptr;
 };
@@ -82,7 +82,7 @@ class SelfAttention : public torch::nn::Module {
   }
 
  private:
-  // The first part of each head is turned, the rest stays.
+  // Rotates the first part of each head; the rest stays.
   [[nodiscard]] std::pair<Tensor, Tensor> turned_parts(const Tensor& q, const Tensor& k,
                                                        const CosSin& rotation) const {
     const std::int64_t part = shape_.turned_width;

@@ -18,8 +18,8 @@ bool flag_if_known(const ModelConfig& config, const char* key) {
   return config.has(key) && config.flag(key);
 }
 
-// Mistral: all layers, if there is a window. Qwen: if it is switched on, those that `layer_types`
-// names, else the upper ones.
+// Mistral: all layers, if there is a window. Qwen, if the window is enabled: the layers that
+// `layer_types` names, else those from `max_window_layers` on.
 void set_windows(Shape& shape, const ModelConfig& config) {
   if (config.type() == "mistral") {
     shape.window = config.optional_count("sliding_window");

@@ -1,10 +1,10 @@
-// Mixtral (modeling_mixtral.py of transformers 4.57.6): Mistral's decoder, where each token is sent
-// to a few of many blocks, the experts.
+// Mixtral (modeling_mixtral.py of transformers 4.57.6): Mistral's decoder, where each token goes to
+// a few of many feed-forward blocks, the experts.
 //
-// Which tokens an expert gets is in the data. Where there is none (a shape-only card, meta) it is
-// assumed that the tokens spread evenly: each expert gets tokens x experts a token / experts rows,
-// the first ones one more if that is no whole number. Real routing is uneven, but the sum over the
-// experts is the same, and so nearly is what they keep for the backward pass.
+// The data decides which tokens an expert gets. Without data (a shape-only card, meta) tokens are
+// assumed to spread evenly: each expert gets tokens x experts per token / experts rows, and the
+// first experts one more if that is not a whole number. Real routing is uneven, but the sum over
+// the experts is the same, and so nearly is what they keep for the backward pass.
 #include <ATen/ATen.h>
 
 #include <optional>
@@ -23,15 +23,15 @@ using formula::ModelConfig;
 using nn::Linear;
 
 struct Routing {
-  std::int64_t experts, each;  // how many there are, and how many of them a token is sent to
-  double jitter;               // noise on what the router sees while it trains
+  std::int64_t experts, each;  // how many there are, and how many a token goes to
+  double jitter;               // noise on the router's input while training
 };
 
 bool has_data(const Tensor& tensor) {
   return tensor.numel() == 0 || tensor.storage().data() != nullptr;
 }
 
-// The tokens of one expert: where they are, and as which of its choices each token has it.
+// The tokens of one expert: their rows, and which of its choices each token sends there.
 struct Share {
   Tensor choices, tokens;
 };
@@ -67,7 +67,7 @@ class Experts : public torch::nn::Module {
     Tensor sum = at::zeros(states.sizes(), states.options());
     const Tensor mask = at::one_hot(chosen, routing_.experts).permute({2, 1, 0});
     const Tensor hit = experts_hit(mask);
-    // What Python binds in the loop lives until the next expert has its own.
+    // Like Python's loop variables, alive until the next expert's replace them.
     Share share;
     Tensor input, output;
     for (std::int64_t i = 0; i < hit.size(0); ++i) {
@@ -88,7 +88,7 @@ class Experts : public torch::nn::Module {
     return output * weights;
   }
 
-  // Which experts get any token, [experts, 1].
+  // The experts that get any token, [experts, 1].
   [[nodiscard]] Tensor experts_hit(const Tensor& mask) const {
     Tensor tokens = mask.sum({-1, -2});
     tokens = tokens > 0;
@@ -113,7 +113,7 @@ class Experts : public torch::nn::Module {
 
 using Layer = decoder::PlainLayer<nn::RmsNorm, decoder::SelfAttention, Experts>;
 
-// A mask [batch, length] for each number in `like`, which has a row for each token of each layer.
+// Expands a mask [batch, length] to the shape of `like`, which has a row per token and layer.
 Tensor spread(const Tensor& mask, const Tensor& like) {
   std::vector<std::int64_t> sizes = {like.size(0) / mask.numel(), mask.size(0), mask.size(1)};
   Tensor wide = mask.unsqueeze(0);
@@ -124,7 +124,7 @@ Tensor spread(const Tensor& mask, const Tensor& like) {
   return wide.expand(sizes).reshape(like.sizes());
 }
 
-// Mean over the first dimension, of what is masked with ones.
+// The mean over the first dimension of the values where the mask is 1.
 Tensor masked_mean(const Tensor& values, const Tensor& mask) {
   if (!mask.defined()) return at::mean(values, 0);
   const Tensor wide = spread(mask, values);
@@ -133,7 +133,7 @@ Tensor masked_mean(const Tensor& values, const Tensor& mask) {
   return sum / at::sum(wide, 0);
 }
 
-// load_balancing_loss_func: small where all experts get the same number of tokens.
+// load_balancing_loss_func: small if all experts get the same number of tokens.
 Tensor balance_loss(const std::vector<Tensor>& routes, const Routing& routing, const Tensor& mask) {
   const Tensor logits = at::cat(routes, 0);
   const Tensor shares = at::softmax(logits, -1);

@@ -1,7 +1,7 @@
 // OPT (modeling_opt.py of transformers 4.57.6).
 //
-// One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/decoder.h.
+// Where it matters, each statement runs one operation, and variables live as long as in Python: see
+// families/decoder.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -18,10 +18,10 @@ using formula::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-constexpr std::int64_t kFirstPosition = 2;  // rows that the table of positions has before the first
-constexpr double kEpsilon = 1e-5;           // torch.nn.LayerNorm's
+constexpr std::int64_t kFirstPosition = 2;  // rows of the position table before the first position
+constexpr double kEpsilon = 1e-5;           // torch.nn.LayerNorm's default
 
-// The numbers of a model of this family.
+// The sizes and options of a model.
 struct Shape {
   explicit Shape(const ModelConfig& config);
 
@@ -47,10 +47,10 @@ Shape::Shape(const ModelConfig& config)
     config.refuse("layerdrop", "0, since Headroom runs each layer in each step,");
 }
 
-// What a layer is given besides the hidden states.
+// A layer's inputs besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
-  // Used by no layer, but given to each, and so kept by those that run again.
+  // Unused by layers, but passed to each, so checkpointed layers keep them.
   Tensor positions, places;
   Tensor mask;
   Cache* cache = nullptr;
@@ -74,7 +74,7 @@ class SelfAttention : public torch::nn::Module {
     keep(with.cache, k, v);
     AttentionOptions options;
     options.dropout = is_training() ? shape_.attention_dropout : 0;
-    options.scaling = 1;  // queries are scaled already
+    options.scaling = 1;  // queries are already scaled
     Attended attended = detail::attended(with.attention, q, k, v, with.mask, options);
     Tensor& out = attended.out;
     out = out.reshape({states.size(0), states.size(1), -1}).contiguous();
@@ -185,7 +185,7 @@ class Decoder : public torch::nn::Module {
   [[nodiscard]] std::int64_t width() const { return shape_.token_width; }
 
  private:
-  // Counted by the mask, so that padding before the first token takes none.
+  // Counts by the mask, so that padding before the first token takes no position.
   static Tensor places_of(const Tensor& mask) {
     Tensor places = mask.cumsum(1);
     places = places * mask;

@@ -1,7 +1,7 @@
 // Phi-1 to Phi-2 (modeling_phi.py of transformers 4.57.6).
 //
-// One operation a statement where it matters, and what a Python frame keeps in a local lives as
-// long here: see families/decoder.h.
+// Where it matters, each statement runs one operation, and variables live as long as in Python: see
+// families/decoder.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using formula::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-// The numbers of a model of this family.
+// The sizes and options of a model.
 struct Shape {
   explicit Shape(const ModelConfig& config);
 
@@ -49,11 +49,11 @@ Shape::Shape(const ModelConfig& config)
     config.refuse("partial_rotary_factor", "a share that makes an even part of a head");
 }
 
-// What a layer is given besides the hidden states.
+// A layer's inputs besides the hidden states.
 struct Surroundings {
   Attention attention = Attention::sdpa;
   CosSin rotation;
-  Tensor positions;  // used by no layer, but given to each, and so kept by those that run again
+  Tensor positions;  // unused by layers, but passed to each, so checkpointed layers keep it
   Tensor mask;
   Cache* cache = nullptr;
 };
@@ -125,7 +125,7 @@ class Mlp : public torch::nn::Module {
   const std::shared_ptr<Linear> up_, down_;
 };
 
-// Attention and perceptron see the same normalised states, beside each other.
+// Attention and perceptron run in parallel on the same normalised states.
 class DecoderLayer : public torch::nn::Module {
  public:
   DecoderLayer(const Shape& shape, const nn::Activation& activation)

@@ -1,4 +1,4 @@
-// Phi-3 (modeling_phi3.py of transformers 4.57.6): Llama's decoder with its projections joined.
+// Phi-3 (modeling_phi3.py of transformers 4.57.6): Llama's decoder with fused projections.
 #include <ATen/ATen.h>
 
 #include "headroom/models/families/decoder.h"
@@ -29,7 +29,7 @@ class JoinedAttention : public torch::nn::Module {
     Tensor q = heads_of(joined.slice(-1, 0, keys_from));
     Tensor k = heads_of(joined.slice(-1, keys_from, values_from));
     Tensor v = heads_of(joined.slice(-1, values_from));
-    std::tie(q, k) =  // braces: in this order
+    std::tie(q, k) =  // braces fix the order
         std::pair{partly_turned(q, with.rotation), partly_turned(k, with.rotation)};
     Seen seen = decoder::attended_heads(shape_, is_training(), q, k, v, with);
     seen.states = (*out_)(seen.states);

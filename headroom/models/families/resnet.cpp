@@ -1,6 +1,6 @@
 // ResNet (modeling_resnet.py of transformers 4.57.6) with a head for image classification.
 //
-// What Python's frames keep is kept here: with a frozen backbone nothing else keeps it.
+// Holds the tensors that Python's frames hold: with a frozen backbone nothing else holds them.
 #include <ATen/ATen.h>
 
 #include "headroom/models/detail/images.h"
@@ -11,7 +11,7 @@ namespace {
 
 using formula::ModelConfig;
 
-// Without an activation where that is empty.
+// Runs no activation if `function` is empty.
 class ConvLayer : public torch::nn::Module {
  public:
   ConvLayer(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
@@ -60,7 +60,7 @@ Shape::Shape(const ModelConfig& config)
     if (bottleneck && width < 4) config.refuse("hidden_sizes", "at least 4 in a bottleneck");
 }
 
-// Two convolutions of 3 x 3, or a bottleneck of three, beside a shortcut.
+// Two convolutions of 3 x 3, or a bottleneck of three, with a shortcut around them.
 class Layer : public torch::nn::Module {
  public:
   Layer(const Shape& shape, std::int64_t in, std::int64_t out, std::int64_t stride)
@@ -168,7 +168,7 @@ class Base : public torch::nn::Module {
   const std::shared_ptr<Encoder> encoder;
 };
 
-// Python's is a sequence whose second member has the weights.
+// In Python, a sequence whose second member has the weights.
 class Classifier : public torch::nn::Module {
  public:
   Classifier(std::int64_t in, std::int64_t out) : linear_(child<nn::Linear>(*this, "1", in, out)) {}
@@ -195,7 +195,7 @@ class ImageClassifier : public Net {
   }
 
  private:
-  // The last states, which transformers' output holds until there is a loss, and their means.
+  // The last states, which transformers' output holds until the loss is computed, and their means.
   std::pair<Tensor, Tensor> encoded(const Tensor& pixels) const {
     const Tensor embedded = (*base_->embedder)(pixels);
     const Tensor states = (*base_->encoder)(embedded);

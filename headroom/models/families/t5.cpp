@@ -1,8 +1,8 @@
-// T5, both versions: 1.0 with a plain feed-forward part, 1.1 with a gated one and a head of its own
-// (modeling_t5.py of transformers 4.57.6).
+// T5 in both versions: 1.0 with a plain feed-forward block, 1.1 with a gated one and a head of its
+// own (modeling_t5.py of transformers 4.57.6).
 //
-// Python frees a temporary when the operation that took it has run, and what a function holds in a
-// variable when the function returns; so do these.
+// Python frees a temporary after the operation that used it, and a function's variables when the
+// function returns. This code does the same.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -67,7 +67,7 @@ class Dense : public torch::nn::Module {
   const std::shared_ptr<Linear> in_, linear_, out_;
 };
 
-// A norm, a part, and the sum of what came in and what the part gives.
+// A norm, self or cross attention, and the sum of its input and result.
 class SelfAttentionLayer : public torch::nn::Module {
  public:
   SelfAttentionLayer(const T5Shape& shape, T5Attention::Kind kind, bool first)
@@ -77,7 +77,7 @@ class SelfAttentionLayer : public torch::nn::Module {
                                       kind, first)),
         norm_(child<T5Norm>(*this, "layer_norm", shape)) {}
 
-  // `others`: the encoder's states, for cross attention alone.
+  // `others`: the encoder's states, used only by cross attention.
   Tensors operator()(const Tensor& states, const Tensor& others, const Tensor& bias,
                      const T5Surroundings& with) const {
     const Tensor normed = (*norm_)(states);
@@ -111,7 +111,7 @@ class FeedForwardLayer : public torch::nn::Module {
   const std::shared_ptr<T5Norm> norm_;
 };
 
-// Half precision overflows in the larger models.
+// Clamps half precision, which overflows in the larger models.
 Tensor clamped(const Tensor& states) {
   if (states.scalar_type() != at::kHalf) return states;
   const double most = std::numeric_limits<c10::Half>::max();
@@ -132,8 +132,8 @@ class Block : public torch::nn::Module {
     feed_forward_ = child<FeedForwardLayer>(*layers, decoder ? "2" : "1", shape, kind);
   }
 
-  // In: states, bias, the encoder's states, bias of cross attention (masks follow, which `with`
-  // has, too); out: states and biases.
+  // Inputs: states, bias, the encoder's states, the bias of cross attention (then masks, which
+  // `with` has too). Results: states and biases.
   Tensors operator()(const Tensors& inputs, const T5Surroundings& with) const {
     const Tensors attended = (*self_)(inputs[0], {}, inputs[1], with);
     Tensor states = clamped(attended[0]);
@@ -153,7 +153,7 @@ class Block : public torch::nn::Module {
 using RunLayer = std::function<Tensors(std::size_t, const std::function<Tensors(const Tensors&)>&,
                                        const Tensors&)>;
 
-// T5Stack: the encoder or the decoder, over an embedding that both share.
+// T5Stack: the encoder or the decoder, over the embedding that both share.
 class Stack : public torch::nn::Module {
  public:
   Stack(const ModelConfig& config, std::shared_ptr<nn::Embedding> words, bool decoder)
@@ -168,7 +168,8 @@ class Stack : public torch::nn::Module {
       blocks_->add(std::make_shared<Block>(shape, kind, decoder, i == 0));
   }
 
-  // `mask`: of the encoder's tokens; undefined: none is given. `encoded`: what a decoder looks at.
+  // `mask` is that of the encoder's tokens, if given. `encoded` is the encoder's result, for a
+  // decoder.
   Tensor operator()(const Tensor& tokens, const Tensor& mask, const Tensor& encoded,
                     T5Surroundings surroundings, const RunLayer& run_layer) const {
     const Tensor embedded = (*words_)(tokens);
@@ -183,7 +184,7 @@ class Stack : public torch::nn::Module {
                               : at::ones({encoded.size(0), encoded.size(1)}, tokens.options());
     if (decoder_) masks.encoder = inverted_mask(theirs, words_->weight.scalar_type());
     const auto with = std::make_shared<const T5Surroundings>(std::move(surroundings));
-    // Python binds all that the last block gives until the stack returns.
+    // Python holds all results of the last block until the stack returns.
     const Tensors outputs = through_blocks(at::dropout(embedded, dropout_, is_training()), encoded,
                                            masks, with, run_layer);
     const Tensor states = (*norm_)(outputs[0]);
@@ -195,8 +196,8 @@ class Stack : public torch::nn::Module {
     Tensor own, encoder;
   };
 
-  // Masks are inputs of a block, which the backward pass frees, unlike what belongs to the
-  // function.
+  // Masks are inputs of a block, because the backward pass frees inputs but not the function's
+  // captures.
   Tensors through_blocks(Tensor states, const Tensor& encoded, const Masks& masks,
                          const std::shared_ptr<const T5Surroundings>& with,
                          const RunLayer& run_layer) const {
@@ -270,7 +271,7 @@ class Seq2SeqLm : public Net {
   }
 
  private:
-  // Each target token is predicted from those before it.
+  // Shifts labels by one, so that each target token is predicted from those before it.
   Tensor shifted_right(const Tensor& labels) const {
     const std::int64_t length = labels.size(1);
     Tensor tokens = at::zeros(labels.sizes(), labels.options());

@@ -1,5 +1,5 @@
-// Python frees a temporary when the operation that took it has run, and what a function holds in a
-// variable when the function returns; so do these.
+// Python frees a temporary after the operation that used it, and a function's variables when the
+// function returns. This code does the same.
 #include "headroom/models/families/t5_attention.h"
 
 #include <ATen/ATen.h>
@@ -103,11 +103,11 @@ Tensor T5Attention::relative_bias(std::int64_t length, const Tensor& positions) 
   return values.permute({2, 0, 1}).unsqueeze(0);
 }
 
-// A bucket for each distance near by, and for ever longer stretches of distances farther off.
+// Short distances get a bucket each; longer ones share buckets of growing range.
 Tensor T5Attention::buckets_of(Tensor distances) const {
   std::int64_t count = shape_.buckets;
   Tensor buckets;
-  if (kind_ == Kind::encoder) {  // half of them for what comes before
+  if (kind_ == Kind::encoder) {  // half the buckets for each direction
     count /= 2;
     buckets = distances > 0;
     buckets = buckets.to(at::kLong);

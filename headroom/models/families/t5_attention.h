@@ -16,7 +16,7 @@ struct T5Shape {
   double epsilon, dropout;
 };
 
-// RmsNorm with the input itself multiplied, not its copy in float.
+// An RmsNorm that scales the input itself, not its float copy.
 class T5Norm : public torch::nn::Module {
  public:
   explicit T5Norm(const T5Shape& shape);
@@ -28,23 +28,24 @@ class T5Norm : public torch::nn::Module {
   const double epsilon_;
 };
 
-// What a layer is given besides tensors that need gradients.
+// A layer's inputs besides tensors that need gradients.
 struct T5Surroundings {
   Tensor mask;          // of the stack's own tokens
-  Tensor encoder_mask;  // of those that a decoder looks at
+  Tensor encoder_mask;  // of the encoder's tokens
   Tensor positions;     // transformers' cache_position, [length]
   Cache* cache = nullptr;
-  bool checkpointed = false;  // T5 makes a bias of zeros need a gradient then
+  bool checkpointed = false;  // if so, T5 makes a bias of zeros require a gradient
 };
 
-// Attention by products, the only form that transformers has for T5. The bias, which the first
-// layer makes of relative positions and mask, is handed on from layer to layer.
+// Eager attention, the only form that transformers has for T5. The first layer makes the bias from
+// relative positions and mask, and passes it on to the later layers.
 class T5Attention : public torch::nn::Module {
  public:
   enum class Kind { encoder, decoder, cross };
   T5Attention(const T5Shape& shape, Kind kind, bool first);
 
-  // `states` look at `others` (themselves, but for cross attention); `bias` undefined: it is made.
+  // `states` attend to `others` (to themselves, except in cross attention). Makes an undefined
+  // `bias`.
   nn::Tensors operator()(const Tensor& states, const Tensor& others, Tensor bias,
                          const T5Surroundings& with) const;
 
@@ -57,7 +58,7 @@ class T5Attention : public torch::nn::Module {
   const T5Shape shape_;
   const Kind kind_;
   const std::shared_ptr<nn::Linear> q_, k_, v_, out_;
-  std::shared_ptr<nn::Embedding> relative_;  // of the first layer's self-attention
+  std::shared_ptr<nn::Embedding> relative_;  // only in the first layer's self-attention
 };
 
 }  // namespace headroom::models::detail

@@ -1,5 +1,5 @@
 // ViT and DeiT (modeling_vit.py and modeling_deit.py of transformers 4.57.6) with a head for image
-// classification: DeiT has one more token and position, of which this head makes no use.
+// classification. DeiT has one more token and position, which this head does not use.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -121,7 +121,7 @@ class SelfAttention : public torch::nn::Module {
   const std::shared_ptr<Linear> query_, key_, value_;
 };
 
-// A linear layer, under the name that the hub gives it, and dropout.
+// A linear layer under its name on the hub, and dropout.
 class Dense : public torch::nn::Module {
  public:
   Dense(std::int64_t in, std::int64_t out, double dropped = 0)
@@ -162,7 +162,7 @@ class Layer : public torch::nn::Module {
         norm_after_(child<LayerNorm>(*this, "layernorm_after", shape.width, shape.epsilon)),
         activation_(std::move(function)) {}
 
-  // `normed` and `attended` live to the end, as in Python's frame.
+  // `normed` and `attended` live to the end, as in Python.
   Tensor operator()(const Tensor& x, Attention kind) const {
     const Tensor normed = (*norm_before_)(x);
     const Tensor attended = (*attention_)(normed, kind);
@@ -201,7 +201,7 @@ class Encoder : public torch::nn::Module {
   const std::shared_ptr<nn::List<Layer>> layers;
 };
 
-// What both types call the base model: tokens of patches, layers, a last norm.
+// The base model of both types: patch embeddings, layers, a final norm.
 class Base : public torch::nn::Module {
  public:
   Base(const ModelConfig& config, const Shape& shape)

@@ -64,7 +64,7 @@ Surroundings::Replay::Replay(const Surroundings& then) : before_(states_now(then
 Surroundings::Replay::~Replay() {
   try {
     put_back(before_);
-  } catch (...) {  // a generator refuses the state it has just given: nothing better to do here
+  } catch (...) {  // a generator refuses its own state: nothing can be done here
   }
 }
 

@@ -1,5 +1,5 @@
-// The surroundings that decide what a part of a model computes: random numbers and autocast. Kept
-// when it runs first, put back around the time it runs again.
+// The state besides inputs that decides what a part of a model computes: random numbers and
+// autocast. It is saved at the first run and restored for the time of the second.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -14,10 +14,10 @@ namespace headroom::nn::detail {
 
 class Surroundings {
  public:
-  // As they are now, for the CPU and this device.
+  // The current state, for the CPU and this device.
   explicit Surroundings(c10::Device device);
 
-  // Puts them back; afterwards the random numbers go on as if nothing had been drawn.
+  // Restores the state. Its destructor lets random numbers continue as if none had been drawn.
   class Replay {
    public:
     explicit Replay(const Surroundings& then);

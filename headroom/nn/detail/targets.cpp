@@ -16,7 +16,7 @@
 namespace headroom::nn::detail {
 namespace {
 
-// What attention is made of, as the models of transformers call it.
+// The names that transformers' models use for the projections of attention.
 const std::map<std::string, std::vector<std::string>, std::less<>>& words() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> all = {
       {"q",
@@ -31,7 +31,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& words() {
   return all;
 }
 
-// Where a letter does not fit, the last * takes one letter more.
+// On a mismatch, the last * takes one more character.
 bool fits(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0;
   std::size_t star = std::string_view::npos, taken = 0;
@@ -73,7 +73,7 @@ bool matches(const Target& layer, const std::string& pattern) {
                      [&](const std::string& name) { return ends_with_name(path, name); });
 }
 
-// The last part of its path, and the one before if that is a number in a list.
+// The last part of the path, with the part before it if the last is a number in a list.
 std::string name_of(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   if (dot == std::string::npos) return path;

@@ -12,8 +12,8 @@ bool is_letter(char c) {
   return c >= 'a' && c <= 'z';
 }
 
-// 1 for bytes; 0 for what is no unit. Programs that print GB or G of memory count in 1024s, nearly
-// all of them: PyTorch's MPS, Paddle, TensorFlow, Ray.
+// Bytes per unit: 1 for bytes, 0 if `word` is not a unit. GB and G count in powers of 1024, as
+// nearly all programs mean them for memory: PyTorch's MPS, Paddle, TensorFlow, Ray.
 double unit_of(std::string_view word) {
   if (word == "b" || word == "byte" || word == "bytes") return 1;
   const std::size_t power =
@@ -32,7 +32,7 @@ Bytes saturated(double bytes) {
   return Bytes{static_cast<std::int64_t>(bytes)};
 }
 
-// "12 b" is twelve bytes, "12 k" nothing that anybody prints: one letter stands at the number.
+// "12 b" is twelve bytes, "12 k" is no amount: any other single letter must touch the number.
 std::string_view unit_word(std::string_view text, std::size_t at) {
   const bool apart = at < text.size() && text[at] == ' ';
   const std::size_t begin = apart ? at + 1 : at;
@@ -74,7 +74,7 @@ std::optional<Amount> amount_at(std::string_view text, std::size_t at) {
     const auto word_end = static_cast<std::size_t>(word.data() + word.size() - text.data());
     return Amount{saturated(*number * unit), true, word_end};
   }
-  if (digits.find('.') != std::string::npos) return {};  // no amount of memory
+  if (digits.find('.') != std::string::npos) return {};  // not an amount of memory
   return Amount{saturated(*number), false, end};
 }
 

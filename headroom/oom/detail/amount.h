@@ -9,17 +9,17 @@
 namespace headroom::oom::detail {
 
 struct Amount {
-  Bytes bytes;            // an amount that no int64_t holds is the largest that it holds
-  bool has_unit = false;  // "bytes" is one; without any the number is taken for bytes
-  std::size_t end = 0;    // behind its last character
+  Bytes bytes;            // saturates at the largest int64_t
+  bool has_unit = false;  // "bytes" is one; a number without a unit counts as bytes
+  std::size_t end = 0;    // the position after its last character
 };
 
-// The amount that begins exactly at `at`, in a text of lower case.
+// The amount that begins exactly at `at`; `text` is in lower case.
 [[nodiscard]] std::optional<Amount> amount_at(std::string_view text, std::size_t at);
 
 [[nodiscard]] bool is_digit(char c);
 
-// Behind a number that begins at `at` ("1,024", "0.5"); `at` itself if none does.
+// The position after a number that begins at `at` ("1,024", "0.5"); `at` itself if there is none.
 [[nodiscard]] std::size_t after_number(std::string_view text, std::size_t at);
 
 }  // namespace headroom::oom::detail

@@ -16,7 +16,7 @@ std::string_view last_part(std::string_view name) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
-// "error:" and "exception:" alone are words of any message.
+// "error:" and "exception:" alone are ordinary words.
 bool is_type_name(std::string_view name) {
   constexpr auto kEndings = std::to_array<std::string_view>(
       {"error", "exception", "interrupt", "exit", "iteration", "outofmemory", "exhausted"});
@@ -26,7 +26,7 @@ bool is_type_name(std::string_view name) {
   });
 }
 
-// At the beginning of a text, or behind what logs put before a message: "...] x", "error: x",
+// True at the beginning of a text, or after what logs put before a message: "...] x", "error: x",
 // "thread "main" x", "| x".
 bool may_begin_message(std::string_view text, std::size_t at) {
   if (at == 0) return true;
@@ -70,7 +70,7 @@ struct Known {
   TypeMeaning meaning;
 };
 
-// The first that fits the name counts.
+// The first pattern that matches the name counts.
 constexpr auto kTypes = std::to_array<Known>({
     {"c10::outofmemoryerror", {Meaning::gpu, "cuda_caching_allocator", 0.9}},
     {"torch.*outofmemoryerror", {Meaning::gpu, "cuda_caching_allocator", 0.9}},
@@ -90,7 +90,7 @@ constexpr auto kTypes = std::to_array<Known>({
     {"*bad_array_new_length", {Meaning::host, "bad_alloc", 0.85}},
     {"memoryerror", {Meaning::host, "python_memoryerror", 0.9}},
     {"_arraymemoryerror", {Meaning::host, "python_memoryerror", 0.9}},
-    {"*resourceexhaustederror", {Meaning::possible, "tensorflow", 0.6}},  // of a quota, too
+    {"*resourceexhaustederror", {Meaning::possible, "tensorflow", 0.6}},  // also for a quota
     {"*resourceexhausted", {Meaning::possible, "grpc", 0.6}},
     {"psycopg*outofmemory", {Meaning::host, "postgres", 0.75}},
     {"outofmemoryerror", {Meaning::gpu, "cuda_caching_allocator", 0.75}},  // mostly PyTorch's

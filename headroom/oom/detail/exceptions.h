@@ -1,8 +1,8 @@
 // The exceptions that a line raises, and what their types mean.
 //
-// The name of a type says something only where it is raised: "torch.OutOfMemoryError: ..." at the
-// beginning of a message, alone, or as it is logged ("OutOfMemoryError('...')"). In "module
-// 'torch.cuda' has no attribute 'OutOfMemoryError'" it is a word.
+// The name of a type counts only where it is raised: "torch.OutOfMemoryError: ..." at the beginning
+// of a message, alone, or as it is logged ("OutOfMemoryError('...')"). In "module 'torch.cuda' has
+// no attribute 'OutOfMemoryError'" it is only a word.
 #pragma once
 
 #include <optional>
@@ -15,18 +15,18 @@
 namespace headroom::oom::detail {
 
 struct Raised {
-  std::string_view name;   // in full: "torch.cuda.outofmemoryerror"
-  Span span;               // where it stands
-  bool is_logged = false;  // "name('...')": a value that was printed, not what ends a program
+  std::string_view name;   // the full name: "torch.cuda.outofmemoryerror"
+  Span span;               // its place in the line
+  bool is_logged = false;  // "name('...')": a printed value, which does not end a program
 };
 
-// In the order of the line, which is of lower case.
+// In the order of the line; `text` is in lower case.
 [[nodiscard]] std::vector<Raised> raised_in(std::string_view text);
 
-// Whether the message begins with an exception that it raises.
+// True if the message begins with an exception that it raises.
 [[nodiscard]] bool begins_with_raised(std::string_view text);
 
-// Of a mistake in a program: such a failure is never one of memory, whatever it quotes.
+// True for types of other failures (bugs, files, connections): never of memory.
 [[nodiscard]] bool is_of_a_bug(std::string_view name);
 
 struct TypeMeaning {
@@ -35,7 +35,7 @@ struct TypeMeaning {
   double confidence = 0;
 };
 
-// What the type alone says of memory, in lower case, in full: of Python, Java, .NET, Ruby and C++.
+// The meaning of a type by its full name in lower case: types of Python, Java, .NET, Ruby and C++.
 [[nodiscard]] std::optional<TypeMeaning> meaning_of_type(std::string_view name);
 
 }  // namespace headroom::oom::detail

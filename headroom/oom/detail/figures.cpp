@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t kAnywhere = std::string_view::npos;
 
-// A number without a unit is an amount only where the program is known to print bare bytes.
+// A number without a unit is an amount only if the program is known to print plain bytes.
 struct Phrase {
   std::string_view pattern;
   bool of_bytes = false;
 };
 
-// "2.12G (2282521344 bytes)": the number in brackets is not rounded.
+// "2.12G (2282521344 bytes)": the number in brackets is exact.
 std::optional<Bytes> exact_behind(std::string_view text, std::size_t at) {
   if (!text.substr(at).starts_with(" (")) return {};
   const auto exact = amount_at(text, at + 2);
@@ -33,8 +33,7 @@ std::optional<Bytes> amount_behind(std::string_view text, std::size_t at, bool o
   return exact_behind(text, amount->end).value_or(amount->bytes);
 }
 
-// Every place where a phrase stands; where more than one phrase says it, the most exact comes
-// first.
+// Tries all places of each phrase. If several phrases give the amount, the most exact comes first.
 std::optional<Bytes> amount_after(std::string_view text, std::span<const Phrase> phrases) {
   for (const Phrase& phrase : phrases)
     for (auto found = find(phrase.pattern, text); found;
@@ -43,7 +42,7 @@ std::optional<Bytes> amount_after(std::string_view text, std::span<const Phrase>
   return {};
 }
 
-// "31.75 gib total capacity", "131.50 mib free": the amount stands right before the word.
+// "31.75 gib total capacity", "131.50 mib free": the amount comes right before the word.
 std::optional<Bytes> amount_before(std::string_view text,
                                    std::span<const std::string_view> phrases) {
   constexpr std::size_t kLongest = 24;
@@ -67,7 +66,7 @@ struct Pair {
   std::optional<Bytes> first, second;
 };
 
-// "9.08g of 7.48g", "59.49gb / 62.58gb", "16.2/23.6 gib": the unit may stand once.
+// "9.08g of 7.48g", "59.49gb / 62.58gb", "16.2/23.6 gib": the unit may appear only once.
 Pair pair_at(std::string_view text, std::size_t at, std::string_view between, bool of_bytes) {
   const std::size_t end_of_number = after_number(text, at);
   if (end_of_number == at) return {};
@@ -99,7 +98,7 @@ void take(std::optional<Bytes>& figure, std::optional<Bytes> other) {
   if (!figure) figure = other;
 }
 
-// Two amounts that belong together, in the words of those who print them.
+// Two amounts that belong together, in the words of the programs that print them.
 void take_pairs(Figures& figures, std::string_view text) {
   const Pair hbm = pair_after(text, "used ", " of ");  // XLA
   take(figures.asked, hbm.first);
@@ -121,7 +120,7 @@ std::optional<int> number_after(std::string_view text, std::span<const std::stri
       std::size_t end = found->end;
       while (end < text.size() && is_digit(text[end])) ++end;
       if (end == found->end || end > found->end + 3) continue;
-      // "gpu 80gb", "cuda11.8"
+      // Not numbers of a device: "gpu 80gb", "cuda11.8".
       const bool is_number = end >= text.size() || text[end] == '_' || text[end] == '.' ||
                              !is_word_character(text[end]);
       if (!is_number || after_number(text, found->end) != end) continue;

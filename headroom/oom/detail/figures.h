@@ -13,11 +13,10 @@ struct Figures {
   std::optional<int> device;
 };
 
-// `text` as Line::text has it. An amount that no int64_t holds is the largest that it holds.
+// `text`: as in Line::text. An amount beyond int64_t saturates.
 [[nodiscard]] Figures figures_in(std::string_view text);
 
-// More than any device or host has: the size itself is wrong, and less of everything would not
-// help.
+// More than any device or host has: the size itself is wrong, so a smaller batch would not help.
 inline constexpr Bytes kBeyondAnyDevice{std::int64_t{1} << 46};
 
 }  // namespace headroom::oom::detail

@@ -13,13 +13,13 @@
 namespace headroom::oom::detail {
 namespace {
 
-// A line, with what was wrapped behind it, and what stands around it.
+// A line with its wrapped continuation, and its surroundings.
 struct Place {
   const std::vector<Line>& lines;
   std::size_t at = 0;
-  std::string text;  // joined; what is found has to begin in the line itself
+  std::string text;  // joined; a match must begin in the line itself
   bool log_speaks_of_device = false;
-  std::vector<Span> mentions = {};  // what was found to tell of nothing
+  std::vector<Span> mentions = {};  // places that report nothing
   [[nodiscard]] const Line& line() const { return lines[at]; }
   [[nodiscard]] std::size_t first_line() const { return line().text.size(); }
 };
@@ -36,8 +36,8 @@ const Rule* first_rule(std::span<const Group> groups, std::string_view text,
   return nullptr;
 }
 
-// What is said of memory at a place of the line: an event, a guess, or only a mention of it; a
-// mention counts for all words inside it.
+// Weighs a match by the statement at its place: an event, a guess, or a mention. A mention covers
+// all words inside it.
 std::optional<Finding> weighed(Finding finding, Place& place, Span said) {
   for (const Span& mention : place.mentions)
     if (said.begin < mention.end && mention.begin < said.end) return {};
@@ -55,13 +55,13 @@ std::optional<Finding> weighed(Finding finding, Place& place, Span said) {
   return {};
 }
 
-// The first that is an event; else the first guess.
+// Keeps the first event; without an event, the first guess.
 void take_better(std::optional<Finding>& best, std::optional<Finding> finding) {
   if (!finding) return;
   if (!best || (!is_memory(*best) && is_memory(*finding))) best = std::move(finding);
 }
 
-// A line that mentions it that often is no message.
+// A line with more places than this is not a message.
 constexpr int kMostPlaces = 16;
 
 std::optional<Finding> by_rule(const Rule& rule, Place& place) {
@@ -102,14 +102,14 @@ bool says_that_it_failed(const Line& line) {
   constexpr auto kWords =
       std::to_array<std::string_view>({"*error*", "fatal*", "fail*", "abort*", "exception*",
                                        "panic*", "terminat*", "killed", "out of memory*~"});
-  constexpr std::size_t kShort = 60;  // hardly more than the words themselves
+  constexpr std::size_t kShort = 60;  // little more than the words themselves
   return line.level == Level::error || line.text.size() <= kShort || matches_any(kWords, line.text);
 }
 
-// A program nobody listed: on which side, as its words and those of its log have it.
+// For a program without rules: device or host, by the words of the line and of the whole log.
 Finding by_side(const Place& place, Span said) {
   const std::string_view near = std::string_view(place.text).substr(0, said.begin + 300);
-  // "(GPU 3) out of memory": the prefix, too.
+  // "(GPU 3) out of memory": the prefix counts, too.
   const bool device =
       speaks_of_device(near) || speaks_of_device(lower(place.line().printed.substr(0, 80)));
   const bool host = speaks_of_host(near);
@@ -117,7 +117,7 @@ Finding by_side(const Place& place, Span said) {
   if (host && !device) return {.meaning = Meaning::host, .kind = "host_memory", .confidence = 0.75};
   if (place.log_speaks_of_device && matches("out of memory", near))
     return {.meaning = Meaning::gpu, .kind = "device_memory", .confidence = 0.6};
-  // No word of a device anywhere: most programs have only the host's memory.
+  // No device word in the whole log: most programs use only host memory.
   if (!place.log_speaks_of_device && says_that_it_failed(place.line()))
     return {.meaning = Meaning::host, .kind = "out_of_memory", .confidence = 0.75, .is_weak = true};
   return {.meaning = Meaning::possible, .kind = "out_of_memory", .confidence = 0.5};
@@ -133,7 +133,7 @@ std::optional<Finding> by_plain_words(Place& place) {
   return best;
 }
 
-// The lines of the traceback that ends here, and what is said right behind it.
+// The lines of the traceback that ends here, and the lines right after it.
 std::string surroundings(const Place& place) {
   constexpr std::size_t kAround = 3, kMost = 40;
   std::size_t first = place.at > kAround ? place.at - kAround : 0;
@@ -144,7 +144,7 @@ std::string surroundings(const Place& place) {
   return text;
 }
 
-// ENOMEM of an io_uring, of locked memory, of huge pages: a limit, not the memory.
+// ENOMEM of an io_uring, of locked memory or of huge pages: a limit, not a lack of memory.
 bool is_of_a_limit(const Place& place) {
   constexpr auto kWords = std::to_array<std::string_view>(
       {"*hugepage*", "huge page*", "eal:", "vfio*", "*uring*", "mlock*", "ulimit -l", "*memlock*",
@@ -152,7 +152,7 @@ bool is_of_a_limit(const Place& place) {
   return is_error_12(place.text) && matches_any(kWords, surroundings(place));
 }
 
-// Where the innermost frame of the traceback above begins; without one, a few lines up.
+// The first line of the innermost frame of the traceback above; without one, some lines up.
 std::size_t innermost_frame(const Place& place) {
   constexpr std::size_t kNoFrame = 4;
   for (std::size_t i = place.at; i > 0 && place.lines[i - 1].is_quoted; --i)
@@ -160,7 +160,7 @@ std::size_t innermost_frame(const Place& place) {
   return place.at > kNoFrame ? place.at - kNoFrame : 0;
 }
 
-// The card's words for memory of the host that CUDA locks: it is the innermost call that failed.
+// CUDA reports a failure to pin host memory in the card's words; the innermost call reveals it.
 bool is_of_pinned_memory(const Finding& finding, const Place& place) {
   constexpr auto kCalls = std::to_array<std::string_view>(
       {"*.pin_memory(*", "*pin_memory=true", "*hostalloc*", "*mallochost*", "in pin_memory",
@@ -189,7 +189,7 @@ std::string_view number_of_job(std::string_view text) {
   return text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
 }
 
-// And so in a list of jobs.
+// The same for a list of jobs.
 bool is_one_of_many_jobs(const Place& place) {
   const std::string_view job = number_of_job(place.line().text);
   if (job.empty()) return false;
@@ -210,7 +210,7 @@ std::optional<Finding> memory_finding(Place& place) {
   if (!finding) finding = by_types(place);
   if (!finding) finding = by_plain_words(place);
   if (!finding) return {};
-  // TensorFlow asks for less, again and again, and goes on with what it gets.
+  // TensorFlow retries with smaller requests and goes on with what it gets.
   if (finding->kind == "tensorflow" && finding->confidence <= 0.7) finding->is_weak = true;
   if (is_of_a_limit(place))
     return Finding{.meaning = Meaning::other, .kind = "memlock", .confidence = 0.9};
@@ -222,15 +222,15 @@ std::optional<Finding> memory_finding(Place& place) {
   return finding;
 }
 
-// "KeyError: ...": a mistake in a program, whatever it quotes; but a library that could not be
-// loaded may have had no memory.
+// "KeyError: ...": a mistake in a program, whatever it quotes. But a library that fails to load may
+// have lacked memory.
 std::optional<Finding> bug_in(const Line& line) {
   const auto raised = raised_in(line.text);
   const auto first =
       std::find_if(raised.begin(), raised.end(), [](const Raised& one) { return !one.is_logged; });
   if (first == raised.end() || !is_of_a_bug(first->name)) return {};
   if (is_error_12(line.text) || matches("paging file", line.text)) return {};
-  // A connection that is lost may be the trace of another process that was killed.
+  // A lost connection may mean that another process was killed.
   constexpr auto kLost = std::to_array<std::string_view>(
       {"*connection*", "*timeouterror", "*eoferror", "*keyboardinterrupt"});
   return Finding{.meaning = Meaning::other,
@@ -239,7 +239,7 @@ std::optional<Finding> bug_in(const Line& line) {
                  .is_named = !matches_any(kLost, first->name)};
 }
 
-// "Killed" alone, or as a shell tells of a job: "line 28:  8156 Killed    python3 main.py".
+// "Killed" alone, or as a shell reports a job: "line 28:  8156 Killed    python3 main.py".
 bool is_bare_kill(std::string_view text) {
   constexpr auto kJobs = std::to_array<std::string_view>(
       {"line #: # killed", "] # killed", "] killed", "zsh: killed"});
@@ -247,9 +247,8 @@ bool is_bare_kill(std::string_view text) {
          text.ends_with(" killed") || matches_any(kJobs, text);
 }
 
-// An exception that a logger was given at the level of information, or that was printed as a
-// warning ("trial 8 failed because of X('...')"), is one nevertheless; so is what a supervisor
-// reports in a field "error".
+// True for an exception that is logged as information or printed as a warning ("trial 8 failed
+// because of X('...')"), and for a supervisor's field "error": these are failures at any level.
 bool is_failure_at_any_level(const Place& place) {
   const Line& line = place.line();
   const auto raised = raised_in(line.text);
@@ -264,7 +263,7 @@ bool is_failure_at_any_level(const Place& place) {
          line.text.ends_with("error");
 }
 
-// A warning ends nothing, except that schedulers and Spark warn of what they have killed.
+// A warning ends no program, but schedulers and Spark report their kills as warnings.
 std::optional<Finding> warned_kill(Place& place) {
   const std::span<const Group> all = rules().host;
   auto finding = by_rules(all.first(1), place);
@@ -276,7 +275,7 @@ std::optional<Finding> warned_kill(Place& place) {
   return finding;
 }
 
-// "Try reducing batch size": nobody did.
+// "Try reducing batch size": advice, not a report.
 bool is_recommended(const Rule& rule, const Place& place) {
   if (rule.meaning != Meaning::survived) return false;
   const auto found = find(rule.pattern, place.text, place.first_line());
@@ -317,9 +316,9 @@ std::optional<Finding> finding_in(Place place) {
   return {};
 }
 
-// Most lines have nothing that any rule, exception or plain word could be found in.
+// A fast filter: most lines contain nothing that a rule, an exception or a plain phrase matches.
 bool is_worth_a_look(std::string_view text) {
-  // Of exceptions and of plain words (exceptions.cpp, plain_words.cpp).
+  // Parts of exceptions and of plain phrases (exceptions.cpp, plain_words.cpp).
   constexpr auto kWords =
       std::to_array<std::string_view>({"memor", "alloc", "error", "exception", "exhaust",
                                        "interrupt", "exit", "iteration", "kill", "reserve", "oom"});

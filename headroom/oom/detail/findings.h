@@ -1,4 +1,4 @@
-// What the rules say of a program's lines, in their order.
+// The matches of the rules in a program's output, in the order of its lines.
 #pragma once
 
 #include <string>
@@ -15,16 +15,16 @@ struct Finding {
   std::string kind;
   double confidence = 0;
   std::size_t line = 0;
-  bool raised = false;     // the message begins with an exception: what ends a program
-  bool is_named = false;   // a reason that is no memory, and no consequence of a want of it
-  bool of_killer = false;  // of the kernel, a scheduler: who was killed may be somebody else
-  bool is_weak = false;    // words that nobody listed, without one of a device; or tried again
+  bool raised = false;     // the message begins with an exception, which ends a program
+  bool is_named = false;   // a reason other than memory, and no consequence of its lack
+  bool of_killer = false;  // by the kernel or a scheduler, which may have killed another process
+  bool is_weak = false;    // unlisted words without a device word, or a request that is retried
 };
 
-// Of memory: device or host.
+// True for device and host memory.
 [[nodiscard]] bool is_memory(const Finding& finding);
 
-// Each line's finding, if it has one; harmless lines have none.
+// At most one finding per line; harmless lines have none.
 [[nodiscard]] std::vector<Finding> findings_in(const std::vector<Line>& lines);
 
 }  // namespace headroom::oom::detail

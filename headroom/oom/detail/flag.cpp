@@ -12,11 +12,11 @@ namespace {
 constexpr std::size_t kNowhere = std::string_view::npos;
 
 struct Name {
-  std::size_t end = 0;   // behind it and its closing quote
+  std::size_t end = 0;   // after it and its closing quote
   bool of_flag = false;  // "oom_kill", "oomkilled", "ooms", "out of memory events"
 };
 
-// The name in which the place ends: `oomkilled": ` or `out of memory errors: `.
+// The name that the place ends in: `oomkilled": ` or `out of memory errors: `.
 Name name_at(std::string_view text, Span said) {
   std::size_t begin = said.end, end = said.end;
   while (begin > 0 && (is_word_character(text[begin - 1]) || text[begin - 1] == '-')) --begin;

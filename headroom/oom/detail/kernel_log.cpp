@@ -15,8 +15,7 @@ namespace {
 
 constexpr int kMostRecords = 20000;  // the log's own size is a few thousand
 
-// "6,1234,5678,-;Out of memory: Killed process 12 (python3) ..." without what is before the
-// message.
+// The message of a record: "6,1234,5678,-;Out of memory: Killed process 12 (python3) ...".
 std::string_view message_of(std::string_view record) {
   const std::size_t semicolon = record.find(';');
   const bool has_head = semicolon != std::string_view::npos && semicolon < 64;

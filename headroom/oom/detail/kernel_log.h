@@ -1,4 +1,4 @@
-// What the kernel logs about processes that it killed for want of memory, from now on.
+// Kills for lack of memory in the kernel's log, from construction on.
 #pragma once
 
 #include <sys/types.h>
@@ -11,13 +11,13 @@ namespace headroom::oom::detail {
 
 class KernelLog {
  public:
-  // Not readable, as for most users: then it stays empty.
+  // Stays empty if `device` cannot be read, as for most users.
   explicit KernelLog(const std::filesystem::path& device);
   ~KernelLog();
   KernelLog(const KernelLog&) = delete;
   KernelLog& operator=(const KernelLog&) = delete;
 
-  // The first line since then that names one of the processes as killed.
+  // The first line since construction that names one of `pids` as killed.
   [[nodiscard]] std::string line_naming(const std::vector<pid_t>& pids);
 
  private:

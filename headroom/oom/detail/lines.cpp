@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kLongestLine = 8192;
 
-// Behind an escape sequence that begins at `at` (colours, cursor movements, window titles).
+// The position after an escape sequence at `at` (colours, cursor movements, window titles).
 std::size_t after_escape(std::string_view text, std::size_t at) {
   if (at + 1 >= text.size()) return text.size();
   if (text[at + 1] == ']') {
@@ -26,7 +26,7 @@ std::size_t after_escape(std::string_view text, std::size_t at) {
   return std::min(end + 1, text.size());
 }
 
-// "[36m", "[0m": what is left of a colour where the escape character was lost on the way.
+// "[36m", "[0m": the rest of a colour whose escape character was lost.
 std::size_t after_orphan_colour(std::string_view text, std::size_t at) {
   std::size_t end = at + 1;
   while (end < text.size() && (is_digit(text[end]) || text[end] == ';')) ++end;
@@ -48,7 +48,7 @@ std::string without_colours(std::string_view text) {
 struct Replacement {
   std::string_view from, to;
 };
-// Quotes of other languages, blanks that do not break, box drawings of pretty tracebacks.
+// Typographic quotes, non-breaking blanks, box drawings of pretty tracebacks.
 constexpr auto kReplacements = std::to_array<Replacement>({{"\u2018", "'"},
                                                            {"\u2019", "'"},
                                                            {"\u201c", "\""},
@@ -61,7 +61,7 @@ constexpr auto kReplacements = std::to_array<Replacement>({{"\u2018", "'"},
                                                            {"\u2551", " "},
                                                            {"\uff1a", ":"}});
 
-// Straight quotes, ordinary blanks; how many of them stays.
+// Straight quotes and ordinary blanks. Keeps the number of blanks, except at the end.
 std::string plain(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -90,8 +90,8 @@ std::string with_single_blanks(std::string_view text) {
   return result;
 }
 
-// Of a rank, a moment, a level: what stands in square brackets in front of a message. A name of
-// what speaks ("[CUDA] out of memory", "[metal::malloc] ...") is part of the message.
+// True if a bracket before a message holds a rank, a time or a level. The name of a component
+// ("[CUDA] out of memory", "[metal::malloc] ...") is part of the message.
 bool is_about_message(std::string_view bracket) {
   constexpr auto kLevels = std::to_array<std::string_view>(
       {"info", "warn*", "error", "fatal", "debug", "trace", "e", "w", "critical"});
@@ -100,13 +100,13 @@ bool is_about_message(std::string_view bracket) {
          matches_any(kLevels, lower(bracket));
 }
 
-// Behind "(Worker pid=12) ", "[rank0]: ", "[1,0]<stderr>:".
+// The position after "(Worker pid=12) ", "[rank0]: ", "[1,0]<stderr>:".
 std::size_t after_bracket(std::string_view text) {
   const std::size_t end = text.find(text[0] == '(' ? ')' : ']');
   if (end == std::string_view::npos || end > 80) return 0;
   const std::string_view inside = text.substr(1, end - 1);
   if (text[0] == '[' && !is_about_message(inside)) return 0;
-  if (inside.ends_with("Error") || inside.ends_with("Exception")) return 0;  // what was thrown
+  if (inside.ends_with("Error") || inside.ends_with("Exception")) return 0;  // the thrown exception
   std::size_t next = end + 1;
   if (text.substr(next).starts_with("<stderr>") || text.substr(next).starts_with("<stdout>"))
     next += 8;
@@ -114,7 +114,7 @@ std::size_t after_bracket(std::string_view text) {
   return next;
 }
 
-// Behind "FAILED tests/a.py::test_b - ": what pytest sums up of a test is the test's message.
+// The position after "FAILED tests/a.py::test_b - ": the rest is the test's message.
 std::size_t after_name_of_test(std::string_view text) {
   const std::size_t dash = text.find(" - ");
   if (dash == std::string_view::npos) return 0;
@@ -122,15 +122,15 @@ std::size_t after_name_of_test(std::string_view text) {
   return name.find("::") != std::string_view::npos ? dash + 3 : 0;
 }
 
-// A prefix that says who speaks, not when or where in the source: "[rank3]:", "(Worker pid=12)",
-// "[1,0]<stderr>:", "12: ", "trainer-1 | ".
+// True for a prefix that names the speaker, not a time or a place in the source: "[rank3]:",
+// "(Worker pid=12)", "[1,0]<stderr>:", "12: ", "trainer-1 | ".
 bool names_speaker(std::string_view prefix) {
   constexpr auto kSpeakers =
       std::to_array<std::string_view>({"*rank*#", "*pid=#", "[#,#]<*", "#: ", "worker*#", "*# *|"});
   return matches_any(kSpeakers, lower(prefix));
 }
 
-// Behind "vllm-1 | ", "rank 3 | ".
+// The position after "vllm-1 | ", "rank 3 | ".
 std::size_t after_bar(std::string_view text) {
   const std::size_t bar = text.find(" | ");
   if (bar == std::string_view::npos || bar == 0 || bar > 40) return 0;
@@ -140,7 +140,7 @@ std::size_t after_bar(std::string_view text) {
   return one_word || matches("rank #", lower(name)) ? bar + 3 : 0;
 }
 
-// Behind "12: ", "rank 3: ".
+// The position after "12: ", "rank 3: ".
 std::size_t after_number_of_rank(std::string_view text) {
   std::size_t at = lower(text.substr(0, 4)) == "rank" ? 4 : 0;
   if (at > 0 && at < text.size() && text[at] == ' ') ++at;
@@ -150,7 +150,7 @@ std::size_t after_number_of_rank(std::string_view text) {
   return digits > 0 && digits <= 4 && ends ? at + digits + 2 : 0;
 }
 
-// Behind "> ", too.
+// The position after any of these prefixes, or after "> " and pytest's "E ".
 std::size_t after_prefix(std::string_view text) {
   if (text.starts_with("> ") || text.starts_with("E   ")) return 2;
   if (text.starts_with('(') || text.starts_with('[')) return after_bracket(text);
@@ -159,7 +159,7 @@ std::size_t after_prefix(std::string_view text) {
   return after_number_of_rank(text);
 }
 
-// "[rank3]:" and "Rank 3 |" are the same.
+// Makes "[rank3]:" and "Rank 3 |" equal.
 std::string letters_and_digits(std::string_view prefix) {
   std::string name = lower(prefix);
   std::erase_if(name, [](char c) { return !is_word_character(c); });
@@ -190,13 +190,13 @@ struct Word {
   Level level;
 };
 
-// As loggers write it, near the beginning of a line. The first that is found counts.
+// The level as loggers write it near the beginning of a line; the first word found counts.
 Level level_by_word(std::string_view head) {
   constexpr auto kWords =
       std::to_array<Word>({{"ERROR", Level::error},
                            {"CRITICAL", Level::error},
                            {"FATAL", Level::error},
-                           {"NCCL WARN", Level::error},  // its only word for an error
+                           {"NCCL WARN", Level::error},  // NCCL's only word for an error
                            {"WARNING", Level::warning},
                            {"WARN", Level::warning},
                            {"*Warning: ", Level::warning},
@@ -220,9 +220,10 @@ Level level_by_word(std::string_view head) {
   return level;
 }
 
-// glog's letter ("W0810 10:52:50", "[E ProcessGroupNCCL"), TensorFlow's (": I tensorflow/"),
-// TensorRT's ("[E] [TRT]"), Optuna's ("[W 2025-01-31"), PyTorch's ("[W928 07:22:40"), ONNX
-// Runtime's ("[E:onnxruntime"). TensorFlow's W is its last word in many a failure: no level at all.
+// The level by a letter: glog's ("W0810 10:52:50", "[E ProcessGroupNCCL"), TensorFlow's
+// (": I tensorflow/"), TensorRT's ("[E] [TRT]"), Optuna's ("[W 2025-01-31"), PyTorch's
+// ("[W928 07:22:40"), ONNX Runtime's ("[E:onnxruntime"). TensorFlow's W gets no level: in many
+// failures it is the last message.
 Level level_by_letter(std::string_view head) {
   constexpr auto kLetters = std::to_array<Word>({{": I tensorflow/", Level::debug},
                                                  {": I external/", Level::debug},
@@ -254,7 +255,7 @@ Level level_of(std::string_view text) {
   return letter != Level::none ? letter : level_by_word(head);
 }
 
-// Of the line as printed: blanks at its beginning are part of how tracebacks look.
+// `text`: the line as printed, without leading blanks; `message`: without prefixes, in lower case.
 bool starts_record(std::string_view text, std::string_view message) {
   if (message.empty()) return true;
   if (is_digit(text[0]) && text.size() > 10 && (text[4] == '-' || text[2] == ':')) return true;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kGap = 200;
 
-// Between two characters of one word.
+// True between two characters of one word.
 bool is_inside_word(std::string_view text, std::size_t at) {
   return at > 0 && at < text.size() && is_word_character(text[at - 1]) &&
          is_word_character(text[at]);
@@ -23,7 +23,7 @@ bool stands_for_number(char c) {
   return c == '#' || c == '~' || is_digit(c);
 }
 
-// Behind what one character of a pattern stands for at `at`.
+// The end of the match of one pattern character at `at`.
 std::optional<std::size_t> end_of_one(char c, std::string_view text, std::size_t at) {
   if (c == '#') {
     const std::size_t end = after_number(text, at);
@@ -36,8 +36,8 @@ std::optional<std::size_t> end_of_one(char c, std::string_view text, std::size_t
   return at < text.size() && text[at] == c ? std::optional(at + 1) : std::nullopt;
 }
 
-// Behind a piece (a pattern without `*`) that stands exactly at `at`. No number of a piece is a
-// part of a longer one.
+// The end of the match of a piece (a pattern without `*`) exactly at `at`. A number of a piece
+// never matches a part of a longer one.
 std::optional<std::size_t> end_of_piece(std::string_view piece, std::string_view text,
                                         std::size_t at) {
   if (!piece.empty() && stands_for_number(piece.front()) && is_inside_number(text, at)) return {};
@@ -51,12 +51,12 @@ std::optional<std::size_t> end_of_piece(std::string_view piece, std::string_view
 }
 
 struct Edges {
-  bool front = false, back = false;  // these ends have to be edges of words
+  bool front = false, back = false;  // these ends must be edges of words
 };
 
 std::optional<Span> find_piece(std::string_view piece, std::string_view text, std::size_t from,
                                std::size_t before, Edges edges) {
-  // The first plain character is looked for fast; most lines do not even have that.
+  // Searches for the first plain character fast; most lines do not even contain it.
   const bool plain = !piece.empty() && piece[0] != '#' && piece[0] != '~';
   for (std::size_t at = from; at < std::min(before, text.size()); ++at) {
     if (plain) {

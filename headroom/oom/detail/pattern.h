@@ -1,11 +1,10 @@
-// The small language in which the rules are written, so that a rule reads like the message it
-// knows.
+// The small language of the rules, in which a rule reads like the message that it matches.
 //
 // Everything is lower case. A pattern begins and ends at the edge of a word, as a reader sees it:
-// "npu" is not found in "input", "errno=12" not in "errno=128". `*` is anything, up to 200
-// characters; at an end it stands for the rest of a word. `#` is a whole number ("1,024", "0.5"),
-// `~` an amount of memory with its unit ("2.5 gib", "512 bytes"). A blank is exactly one blank: see
-// Line::text.
+// "npu" does not match in "input", nor "errno=12" in "errno=128". `*` matches anything, up to 200
+// characters; at an end of the pattern it matches the rest of a word. `#` matches a number
+// ("1,024", "0.5"), `~` an amount of memory with its unit ("2.5 gib", "512 bytes"). A blank matches
+// exactly one blank: see Line::text.
 //
 //   matches("tried to allocate ~", line)
 //   matches("*outofmemoryerror: allocation on device", line)
@@ -20,8 +19,7 @@ struct Span {
   std::size_t begin = 0, end = 0;
 };
 
-// The first place at or behind `from` where the pattern is found and begins before
-// `begins_before`.
+// The first match that begins at or after `from` and before `begins_before`.
 [[nodiscard]] std::optional<Span> find(std::string_view pattern, std::string_view text,
                                        std::size_t begins_before = std::string_view::npos,
                                        std::size_t from = 0);
@@ -29,7 +27,7 @@ struct Span {
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view text);
 [[nodiscard]] bool is_word_character(char c);
 
-// Whether any of the patterns is found.
+// True if any of the patterns matches.
 template <typename Patterns>
 [[nodiscard]] bool matches_any(const Patterns& patterns, std::string_view text) {
   for (const std::string_view pattern : patterns)

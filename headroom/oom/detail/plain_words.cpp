@@ -6,7 +6,7 @@
 namespace headroom::oom::detail {
 namespace {
 
-// Enough by themselves.
+// Phrases that are enough by themselves.
 constexpr auto kWants = std::to_array<std::string_view>({"out of memory",
                                                          "out-of-memory",
                                                          "*outofmemory",
@@ -31,7 +31,7 @@ constexpr auto kWants = std::to_array<std::string_view>({"out of memory",
                                                          "显存不足",
                                                          "メモリ不足"});
 
-// An allocation that did not come about, in the order in which it is said.
+// Refused allocations: kRefusals has the verb first, kRefused the noun.
 constexpr auto kRefusals = std::to_array<std::string_view>(
     {"failed to alloc*", "fail to alloc*", "failure to alloc*", "fails to alloc*",
      "could not alloc*", "couldn't alloc*", "cannot alloc*", "can't alloc*", "can not alloc*",
@@ -56,20 +56,20 @@ std::size_t first_of(const Patterns& patterns, std::string_view text) {
   return first;
 }
 
-// "failed to allocate": what comes first behind it is what was refused.
+// "failed to allocate": the first noun after it was refused.
 bool refuses_memory(std::string_view text, Span said) {
   const std::string_view behind = text.substr(said.end, 60);
   return first_of(kMemory, behind) < first_of(kOtherThings, behind);
 }
 
-// "memory allocation failed": it stands on either side.
+// "memory allocation failed": the noun may be on either side.
 bool is_of_memory(std::string_view text, Span said) {
   const std::size_t begin = said.begin > 30 ? said.begin - 30 : 0;
   const std::string_view around = text.substr(begin, said.end + 60 - begin);
   return matches_any(kMemory, around) && !matches_any(kOtherThings, around);
 }
 
-// "cl_error_out_of_memory", "out_of_memory": codes; but "test_out_of_memory" names something else.
+// "cl_error_out_of_memory", "out_of_memory": codes. "test_out_of_memory" names something else.
 bool is_code(std::string_view text, Span said) {
   std::size_t begin = said.begin;
   while (begin > 0 && is_word_character(text[begin - 1])) --begin;
@@ -79,7 +79,7 @@ bool is_code(std::string_view text, Span said) {
   return before.empty() || matches_any(kCodes, before);
 }
 
-// "out of memory bank", "out of memory bounds": of a part of some memory that a program has.
+// "out of memory bank", "out of memory bounds": about a part of some memory.
 bool is_of_a_part(std::string_view text, Span said) {
   constexpr auto kParts = std::to_array<std::string_view>(
       {"bank*", "bound*", "range*", "region*", "slot*", "cell*", "address*"});
@@ -90,8 +90,7 @@ bool is_of_a_part(std::string_view text, Span said) {
   });
 }
 
-// "OutOfMemory" and "out-of-memory" may also be parts of a program: names of cases, of options, of
-// what deals with it.
+// "OutOfMemory" and "out-of-memory" may also name parts of a program: cases, options, handlers.
 bool is_name_in_passing(std::string_view text, Span said) {
   constexpr auto kDealsWithIt =
       std::to_array<std::string_view>({"killer", "handl*", "polic*", "protect*", "guard*",

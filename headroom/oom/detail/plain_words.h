@@ -1,4 +1,4 @@
-// Words for a want of memory that anybody understands, for programs that nobody listed.
+// Common phrases for a lack of memory, for programs without rules of their own.
 #pragma once
 
 #include <optional>
@@ -8,16 +8,16 @@
 
 namespace headroom::oom::detail {
 
-// "out of memory", "could not allocate 3 GB", "buffer allocation failed" at or behind `from`, if it
-// begins before `first_line`. An allocation of anything else (nodes, ports, licenses) is none.
+// "out of memory", "could not allocate 3 GB", "buffer allocation failed" at or after `from`, if it
+// begins before `first_line`. An allocation of nodes, ports or licenses does not count.
 [[nodiscard]] std::optional<Span> want_of_memory(std::string_view text, std::size_t first_line,
                                                  std::size_t from = 0);
 
-// Words that say on which side the memory is.
+// Words that tell the side of the memory: device or host.
 [[nodiscard]] bool speaks_of_device(std::string_view text);
 [[nodiscard]] bool speaks_of_host(std::string_view text);
 
-// ENOMEM, which the system also gives for limits that are no memory.
+// ENOMEM, which the system also returns for limits other than memory.
 [[nodiscard]] bool is_error_12(std::string_view text);
 
 }  // namespace headroom::oom::detail

@@ -27,7 +27,7 @@ bool shows_measures(std::string_view text) {
   return matches_any(kMeasures, text);
 }
 
-// Of a bar: other ranks load and fetch while one fails.
+// True for bars of preparation: other ranks load and fetch while one fails.
 bool shows_preparation(std::string_view text) {
   constexpr auto kWork =
       std::to_array<std::string_view>({"loading", "download*", "fetching", "map", "token*"});
@@ -46,8 +46,8 @@ bool says_failed(std::string_view text) {
   return matches_any(kFailed, text);
 }
 
-// The number at the end of a word close behind `at`: "step 1,200", "epoch: [3]", "epoch': 0.41",
-// "trial a_4c1_0003".
+// The first number that ends a word within 40 characters after `at`: "step 1,200", "epoch: [3]",
+// "epoch': 0.41", "trial a_4c1_0003".
 std::optional<double> number_behind(std::string_view text, std::size_t at) {
   const std::size_t last = std::min(text.size(), at + 40);
   for (; at < last; ++at) {
@@ -68,7 +68,7 @@ std::optional<double> number_of(std::string_view text, std::string_view word) {
   return {};
 }
 
-// "120/1000", "1203 / 5120", of no date.
+// "120/1000", "1203 / 5120", but not a date.
 std::optional<double> number_of_total(std::string_view text) {
   constexpr std::size_t kAnywhere = std::string_view::npos;
   for (const std::string_view pattern : {"#/#", "# / #"})
@@ -110,7 +110,7 @@ std::optional<Progress> item_of(const Line& line) {
 }
 
 std::optional<Progress> progress_of(const Line& line, double& epoch) {
-  // What Weights & Biases sums up at the end is no step.
+  // The final summary of Weights & Biases is not a step.
   if (line.is_quoted || trim(line.printed).starts_with("wandb:")) return {};
   const auto outer = number_of(line.text, "epoch");
   epoch = outer.value_or(epoch);
@@ -129,10 +129,10 @@ auto place(const Progress& progress) {
   return std::tie(progress.outer, progress.inner);
 }
 
-// How often it rises behind `after`, among those that belong together.
+// How often the numbers of related progress rise after a line.
 struct Rises {
   std::size_t count = 0;
-  bool own = false;  // the line itself tells of an item that failed
+  bool own = false;  // the line itself reports an item that failed
 };
 
 Rises rises_of(const std::vector<Progress>& progress, std::size_t after) {
@@ -153,7 +153,7 @@ Rises rises_of(const std::vector<Progress>& progress, std::size_t after) {
   return rises;
 }
 
-// Where ranks say who speaks, only the same one's steps count.
+// Where prefixes name the speaker, only the progress of the same speaker counts.
 std::vector<Progress> of_speaker(const std::vector<Line>& lines,
                                  const std::vector<Progress>& progress, const std::string& who) {
   std::vector<Progress> own;
@@ -183,7 +183,7 @@ bool goes_on(const std::vector<Line>& lines, const std::vector<Progress>& progre
     std::copy_if(own.begin(), own.end(), std::back_inserter(some), belongs);
     return rises_of(some, after);
   };
-  // A process that dies draws its bar once more, and its other threads perhaps another one.
+  // A dying process redraws its bar once, and its other threads may draw another one.
   const auto steps = rises([](const Progress& one) { return one.of == Progress::Of::steps; });
   if (steps.count >= (ended_well ? 1 : 2)) return true;
   const auto bars = rises([](const Progress& one) { return one.of == Progress::Of::bar; });

@@ -1,5 +1,5 @@
-// What shows a program at work: steps with their losses, progress bars, trials and files that are
-// done. A bar that is drawn once more and a summary at the end show nothing: numbers have to rise.
+// Signs of a program at work: steps with their losses, progress bars, finished trials and files. A
+// bar that is redrawn and a summary at the end are no signs: numbers have to rise.
 #pragma once
 
 #include <string_view>
@@ -12,16 +12,16 @@ namespace headroom::oom::detail {
 struct Progress {
   enum class Of { steps, bar, items };
   Of of = Of::steps;
-  bool failed = false;          // an item that was not done
-  double outer = 0, inner = 0;  // epoch 3 or 0.41, step 120; of items which kind, and trial 7
+  bool failed = false;          // an item that failed
+  double outer = 0, inner = 0;  // epoch 3 or 0.41, step 120; for items the kind, and trial 7
   std::size_t line = 0;
 };
 
-// All lines that show it, in their order.
+// All lines that show progress, in order.
 [[nodiscard]] std::vector<Progress> progress_in(const std::vector<Line>& lines);
 
-// Whether the program went on after a line: steps, bars or items of the same speaker rise behind
-// it, enough of them. Of a program that `ended_well` one is enough.
+// True if the program went on after the line `after`: enough steps, bars or items of the same
+// speaker rise after it. One is enough if the program `ended_well`.
 [[nodiscard]] bool goes_on(const std::vector<Line>& lines, const std::vector<Progress>& progress,
                            std::size_t after, bool ended_well);
 

@@ -12,9 +12,9 @@
 namespace headroom::oom::detail {
 namespace {
 
-// ---- Lines that show what they are by themselves
+// ---- Lines that are quotations by themselves
 
-// Commands that were typed or echoed, comments, and what programs are written of.
+// Commands that were typed or echoed, comments, and program code.
 bool is_code(std::string_view text) {
   if (text.starts_with("raise ") && text.find_first_of("(\"'") != std::string_view::npos)
     return true;
@@ -27,7 +27,7 @@ bool is_code(std::string_view text) {
          (text.starts_with("assert ") && !matches("failed", text));
 }
 
-// "^^^^^~~~", "-----": they point at code.
+// "^^^^^ ~", "---^": rows that point at code.
 bool is_marker_row(std::string_view text) {
   return text.find_first_not_of("^~- ") == std::string_view::npos &&
          text.find('^') != std::string_view::npos;
@@ -37,7 +37,7 @@ bool is_python_frame(std::string_view text) {
   return matches("file \"*\", line #", text);
 }
 
-// A frame of a stack, as Java, JavaScript, PyTorch, gdb, MXNet, Go and the kernel print them.
+// A stack frame, as Java, JavaScript, PyTorch, gdb, MXNet, Go and the kernel print it.
 bool is_frame(std::string_view text) {
   if (text.starts_with("at ")) return text.ends_with(')') || matches(":#:#", text);
   const std::string_view word = text.substr(0, text.find(' '));
@@ -57,14 +57,14 @@ bool is_numbered_code(std::string_view text) {
   return at != std::string_view::npos && is_digit(text[at]);
 }
 
-// "logs/a.log:88: ..." found something in another program's log.
+// "logs/a.log:88: ...": a match in another program's log.
 bool is_of_a_log(std::string_view text) {
   const std::string_view head = text.substr(0, text.find(' '));
   return matches_any(std::to_array<std::string_view>({"*.log:", "*.txt:", "*.out:", "*.err:"}),
                      head);
 }
 
-// "--oom-retries n ...", "-b, --batch n": of a help text or a command line.
+// "--oom-retries n ...", "-b, --batch n": an option in a help text or a command line.
 bool is_option(std::string_view text) {
   const auto is_letter = [&](std::size_t at) {
     return at < text.size() && text[at] >= 'a' && text[at] <= 'z';
@@ -84,7 +84,7 @@ bool is_of_history(std::string_view text) {
          name.find_first_of("abcdef") != std::string_view::npos;
 }
 
-// - "CUDA out of memory": one of a list.
+// - "CUDA out of memory": an item of a list.
 bool is_item(std::string_view text) {
   return text.starts_with("- \"") || text.starts_with("- '");
 }
@@ -116,7 +116,7 @@ bool is_mark_of_gtest(std::string_view printed) {
 }
 
 // "a.py::test_b PASSED", "test_a (b.C) ... ok", "test a::b ... ok", "12/40 Test #12: ...",
-// "--- FAIL: TestA (0.00s)", "not ok 4 ...": what runs tests names them.
+// "--- FAIL: TestA (0.00s)", "not ok 4 ...": the results of test runners.
 bool is_result_of_test(std::string_view text, std::string_view printed) {
   constexpr auto kResults =
       std::to_array<std::string_view>({"PASSED", "FAILED", "SKIPPED", "XFAIL", "XPASS", "ERROR"});
@@ -135,7 +135,7 @@ bool is_result_of_test(std::string_view text, std::string_view printed) {
                                 "\u2714", "\u2715", "\u2718", "\u25cf "});
 }
 
-// "____ test_a ____", "==== short test summary ====": pytest's.
+// "____ test_a ____", "==== short test summary ====": pytest's headings.
 bool is_heading(std::string_view text) {
   constexpr auto kWords =
       std::to_array<std::string_view>({"*test*", "passed", "failed", "failures", "errors"});
@@ -144,14 +144,14 @@ bool is_heading(std::string_view text) {
   return ruled && matches_any(kWords, text);
 }
 
-// "1) retries on out of memory:", "scenario: ...": Mocha's, Cucumber's and doctest's names.
+// "1) retries on out of memory:", "scenario: ...": names of tests in Mocha, Cucumber and doctest.
 bool is_name_of_test(std::string_view text) {
   const std::size_t end = after_number(text, 0);
   if (end > 0 && text.substr(end).starts_with(") ") && text.ends_with(':')) return true;
   return starts_with_any(text, {"scenario:", "feature:", "test case:"});
 }
 
-// What a test wanted and what it got: GoogleTest's words, and Rust's.
+// The expected and the actual value of a test, in the words of GoogleTest and Rust.
 bool is_comparison(std::string_view text) {
   return starts_with_any(text, {"expected: ", "actual: ", "which is: ", "left: ", "right: "});
 }
@@ -169,14 +169,14 @@ bool shows_by_itself(const Line& line) {
          is_item(text) || is_head_of_table(trim(line.printed)) || is_of_tests(line);
 }
 
-// ---- Lines that are something by where they stand
+// ---- Lines that are quotations by their position
 
 bool speaks_of_an_error(const Line& line) {
   return begins_with_raised(line.text) || starts_with_any(line.text, {"error", "fatal"});
 }
 
-// Python prints the code of a frame deeper than the frame; where a collector of logs lost the
-// blanks, the one line after it.
+// Python indents the code of a frame deeper than the frame. Where a log collector lost the blanks,
+// only the next line counts.
 void mark_code_of_frames(std::vector<Line>& lines) {
   for (std::size_t frame = 0; frame < lines.size(); ++frame) {
     if (!is_python_frame(lines[frame].text)) continue;
@@ -218,7 +218,7 @@ void mark_boxes(std::vector<Line>& lines) {
   }
 }
 
-// "usage: ..." and what hangs below it, and below "options:".
+// "usage: ..." and the indented lines below it; the same for "options:".
 void mark_help(std::vector<Line>& lines) {
   for (std::size_t head = 0; head < lines.size(); ++head) {
     if (!starts_with_any(lines[head].text, {"usage:", "options:", "optional arguments:", "flags:",
@@ -230,7 +230,7 @@ void mark_help(std::vector<Line>& lines) {
   }
 }
 
-// "2  cudaErrorMemoryAllocation" between others of its kind: a list of what the numbers mean.
+// "2  cudaErrorMemoryAllocation" next to others of its kind: a list that explains numbers.
 bool is_numbered_name(std::string_view text) {
   const std::size_t end = after_number(text, 0);
   if (end == 0 || end >= text.size() || text[end] != ' ') return false;
@@ -238,8 +238,8 @@ bool is_numbered_name(std::string_view text) {
                      is_word_character);
 }
 
-// "retry_on:" and items below it. What "errors:" lists has happened; an item with a colon is a
-// figure.
+// A heading such as "retry_on:" with items below it. Items of "errors:" have happened; an item with
+// a colon is a figure.
 bool opens_list(std::string_view text) {
   constexpr auto kFailures =
       std::to_array<std::string_view>({"*err*", "*exception*", "*fail*", "*caus*"});
@@ -258,7 +258,7 @@ void mark_lists(std::vector<Line>& lines) {
   }
 }
 
-// pytest sets E before each line of a message: the first says what was raised, the others compare.
+// pytest puts E before each line of a message: the first says what was raised, the others compare.
 void mark_details_of_tests(std::vector<Line>& lines) {
   const auto is_message = [](const Line& line) { return trim(line.printed).starts_with("E   "); };
   for (std::size_t i = 1; i < lines.size(); ++i)

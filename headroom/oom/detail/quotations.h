@@ -1,6 +1,6 @@
-// Which lines of an output are no message of the program, but something that it shows: lines of
-// code in a traceback, frames of a stack, help texts, names of tests, other people's logs. They
-// hold the words of any failure and tell of none.
+// Finds the lines that are not messages of the program but something that it shows: code in a
+// traceback, stack frames, help texts, names of tests, other programs' logs. They contain the words
+// of any failure and report none.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace headroom::oom::detail {
 
-// Sets Line::is_quoted, from what the lines look like and where they stand.
+// Sets Line::is_quoted, by the look of the lines and their position.
 void mark_quotations(std::vector<Line>& lines);
 
 }  // namespace headroom::oom::detail

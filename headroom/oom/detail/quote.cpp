@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kNowhere = std::string_view::npos;
 
-// Where the bracket opens that a place stands in.
+// The position of the innermost open bracket around `at`.
 std::size_t open_bracket(std::string_view text, std::size_t at) {
   int closed = 0;
   while (at > 0) {
@@ -21,13 +21,13 @@ std::size_t open_bracket(std::string_view text, std::size_t at) {
   return kNowhere;
 }
 
-// "apierror(2, 'call to ...')": what is printed there is the exception.
+// "apierror(2, 'call to ...')": the printed value is the exception itself.
 bool is_in_call(std::string_view text, std::size_t at) {
   const std::size_t open = open_bracket(text, at);
   return open != kNowhere && text[open] == '(' && open > 0 && is_word_character(text[open - 1]);
 }
 
-// "memoryerror: ('error allocating ...', 'you might ...')": all that was said when it was raised.
+// "memoryerror: ('error allocating ...', 'you might ...')": the arguments of the raised exception.
 bool is_raised_with(std::string_view text, std::size_t at) {
   const std::size_t open = open_bracket(text, at);
   if (open == kNowhere || text[open] != '(') return false;
@@ -35,14 +35,14 @@ bool is_raised_with(std::string_view text, std::size_t at) {
   return key.ends_with("error") || key.ends_with("exception");
 }
 
-// errors: ["..."] tells of failures, retry_on: ["..."] does not.
+// errors: ["..."] reports failures, retry_on: ["..."] does not.
 bool names_failures(std::string_view key) {
   constexpr auto kFailures = std::to_array<std::string_view>(
       {"*err*", "*exception*", "*fail*", "*detail", "msg", "message"});
   return !key.empty() && matches_any(kFailures, key);
 }
 
-// The word before a place, if nothing but blanks stands between.
+// The word before a place, if only blanks stand between them.
 std::string_view word_before(std::string_view text, std::size_t at) {
   const std::size_t last = text.substr(0, at).find_last_not_of(' ');
   if (last == kNowhere || last + 1 == at || !is_word_character(text[last])) return {};

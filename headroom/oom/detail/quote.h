@@ -1,5 +1,5 @@
-// What a line only quotes: an element of a list, one of several possible outcomes, the words of
-// somebody else.
+// Places that a line only quotes: an element of a list, one of several possible outcomes, the words
+// of another text.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,17 @@
 namespace headroom::oom::detail {
 
 struct Quote {
-  std::size_t open = 0, close = 0;  // where its marks stand
+  std::size_t open = 0, close = 0;  // positions of its marks
 };
 
-// The quotes around a place, if it stands in some.
+// The quotes around a place, if there are any.
 [[nodiscard]] std::optional<Quote> quote_around(std::string_view text, Span said);
 
 // ["CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED"]: one of several, in quotes.
 [[nodiscard]] bool is_in_list(std::string_view text, Quote quote);
 
-// job 88123 "CUDA out of memory", input should be 'out of memory' or 'never': quoted behind a word
-// that tells of no failure, or as what a sentence is about.
+// job 88123 "CUDA out of memory", input should be 'out of memory' or 'never': quoted after a word
+// that reports no failure, or as the subject of a sentence.
 [[nodiscard]] bool is_citation(std::string_view text, Quote quote);
 
 // completed, out_of_memory, timeout: one of several outcomes between commas.

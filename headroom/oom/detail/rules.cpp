@@ -34,8 +34,8 @@ Groups groups_from(const Json& json) {
   return groups;
 }
 
-// What each rule has to find, at least: the longest part of its pattern without placeholders; by
-// its first letters.
+// The text that each rule needs at least: the longest part of its pattern without placeholders.
+// Indexed by its first letters.
 class LongestParts {
  public:
   explicit LongestParts(const Rules& rules) {

@@ -1,8 +1,7 @@
-// The rules of the detector, which are data (data/rules.json): small groups, one a source of
-// messages. pattern.h explains how a rule is written.
+// The rules of the detector, which are data (data/rules.json): small groups, one per source of
+// messages. pattern.h explains their language.
 //
-// Within one line the groups are asked in the order of the members below; the first that knows the
-// line decides.
+// For each line the groups are tried in the order of the members below; the first match decides.
 #pragma once
 
 #include <string_view>
@@ -11,12 +10,12 @@
 namespace headroom::oom::detail {
 
 enum class Meaning {
-  harmless,  // a help text, a hint, a statistic: the line tells of no failure
-  survived,  // the program says that it went on after what it told of before
+  harmless,  // a help text, a hint, a statistic: the line reports no failure
+  survived,  // the program says that it went on after an earlier failure
   gpu,
   host,
-  other,     // a failure, and not of memory
-  possible,  // a failure that may come from memory or not: cannot be told
+  other,     // a failure that does not come from memory
+  possible,  // a failure that may or may not come from memory
 };
 
 struct Rule {
@@ -30,16 +29,16 @@ using Groups = std::vector<Group>;
 
 struct Rules {
   Groups harmless;
-  Groups named_reasons;  // of failures that are not of memory
+  Groups named_reasons;  // for failures that do not come from memory
   Groups gpu;
-  Groups host;  // the first group: what ends processes for want of memory; the second: languages
+  Groups host;  // first group: programs that kill for lack of memory; second: languages
   Groups possible;
-  Groups other;  // what is left of other failures
+  Groups other;  // the remaining failures
 };
 [[nodiscard]] const Rules& rules();
 
-// False for most texts, and only for those that no rule matches: a rule's longest words are in none
-// of them.
+// A fast filter: false for most texts, and only for texts that no rule matches, because they
+// contain no rule's longest literal part.
 [[nodiscard]] bool may_match_a_rule(std::string_view text);
 
 }  // namespace headroom::oom::detail

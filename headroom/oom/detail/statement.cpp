@@ -12,14 +12,14 @@
 namespace headroom::oom::detail {
 namespace {
 
-// From the last full stop before `at`.
+// The text before `at`, from the last full stop on.
 std::string_view sentence_before(std::string_view text, std::size_t at) {
   const std::string_view before = text.substr(0, at);
   const std::size_t stop = before.rfind(". ");
   return stop == std::string_view::npos ? before : before.substr(stop + 2);
 }
 
-// "If you encounter CUDA out of memory, try ...": advice, whatever happened.
+// "If you encounter CUDA out of memory, try ...": advice, not a report.
 bool is_advice(std::string_view before) {
   constexpr auto kAdvice = std::to_array<std::string_view>({"if you",
                                                             "if the",
@@ -53,7 +53,7 @@ bool is_advice(std::string_view before) {
   return matches_any(kAdvice, before);
 }
 
-// "you may not have enough memory": nobody knows.
+// "you may not have enough memory": a guess.
 bool is_hedged(std::string_view before) {
   constexpr auto kHedges = std::to_array<std::string_view>(
       {"may be",    "may have", "may not",    "may run",     "may cause",       "may lead",
@@ -64,12 +64,12 @@ bool is_hedged(std::string_view before) {
   return matches_any(kHedges, before);
 }
 
-// Words that may stand between another word and the want that it speaks of.
+// Words that may stand between a qualifying word and the out-of-memory.
 constexpr auto kBetween =
     std::to_array<std::string_view>({"a", "an", "any", "the", "run", "ran", "go", "single", "hit",
                                      "running", "cuda", "gpu", "host", "see", "more"});
 
-// The last word but those; `text` is what stands before it.
+// Takes the last word, skipping up to three of `those`; `text` keeps what stands before it.
 std::string_view take_last_word_but(std::string_view& text,
                                     std::span<const std::string_view> those) {
   std::string_view word = take_last_word(text);
@@ -77,8 +77,8 @@ std::string_view take_last_word_but(std::string_view& text,
   return word;
 }
 
-// "no CUDA out of memory", "did not run out of memory": the word of denial stands close before it.
-// What "could not fork" failed.
+// "no CUDA out of memory", "did not run out of memory": a denial stands close before it.
+// "could not fork" reports a failure.
 bool is_denied(std::string_view before) {
   constexpr auto kDenials = std::to_array<std::string_view>(
       {"no", "not", "never", "without", "didn't", "don't", "isn't", "wasn't", "neither"});
@@ -102,8 +102,8 @@ bool is_counted_none(std::string_view before, std::string_view after) {
          after.starts_with(" kill") || after.starts_with(" exception");
 }
 
-// "the last run ended with CUDA out of memory", "should report an out of memory": of another
-// program, of an earlier time, of what a test wants.
+// "the last run ended with CUDA out of memory", "should report an out of memory": another program,
+// an earlier time, or the expectation of a test.
 bool is_of_another_time(std::string_view before) {
   constexpr auto kTimes = std::to_array<std::string_view>(
       {"previously", "previous run", "previous attempt", "previous job", "last run", "last time",
@@ -112,8 +112,7 @@ bool is_of_another_time(std::string_view before) {
   return matches_any(kTimes, before);
 }
 
-// "fix CUDA out of memory in evaluate()", "will catch std::bad_alloc": what was or will be done
-// about it.
+// "fix CUDA out of memory in evaluate()", "will catch std::bad_alloc": its past or future handling.
 bool is_dealt_with(std::string_view before) {
   constexpr auto kDeeds = std::to_array<std::string_view>(
       {"fix", "fix:", "fixes", "fixed", "fixing", "avoid", "avoids", "handle", "handles", "catch",
@@ -125,7 +124,7 @@ bool is_of_token(char c) {
   return is_word_character(c) || c == '-' || c == '.' || c == '/' || c == '\\';
 }
 
-// "https://.../cuda-out-of-memory", "logs/oom_kill.txt": all of it stands in a path.
+// "https://.../cuda-out-of-memory", "logs/oom_kill.txt": the place is part of a path.
 bool is_in_path(std::string_view text, Span said) {
   for (const std::string_view ending : {".txt", ".log", ".md", ".html", ".json"})
     if (text.substr(said.end).starts_with(ending)) return true;
@@ -141,7 +140,7 @@ bool is_in_path(std::string_view text, Span said) {
          matches_any(kFiles, around);
 }
 
-// "are you out of memory?"; but "memory exhausted (limit reached?)".
+// "are you out of memory?", but not "memory exhausted (limit reached?)".
 bool is_question(std::string_view text, Span said) {
   const std::size_t end = text.find_first_of(".?!(", said.end);
   return end != std::string_view::npos && text[end] == '?' && end < said.end + 120;
@@ -151,7 +150,7 @@ bool is_question(std::string_view text, Span said) {
 
 Statement statement_at(std::string_view whole, Span found) {
   if (is_of_data(whole, found)) return Statement::mention;
-  // What stands farther away says nothing of it, and lines may be long.
+  // Text farther away does not qualify the place, and lines may be long.
   constexpr std::size_t kNear = 400;
   const std::size_t from = found.begin > kNear ? found.begin - kNear : 0;
   const std::string_view text = whole.substr(from, found.end - from + kNear);

@@ -1,4 +1,4 @@
-// Whether a line says at some place that something happened, or only speaks of it: a setting, a
+// Tells if a line reports at some place that something happened, or only mentions it: a setting, a
 // flag that is off, advice, a guess, a denial, a question, a quoted list, the name of a file.
 #pragma once
 
@@ -10,11 +10,11 @@ namespace headroom::oom::detail {
 
 enum class Statement {
   event,    // it happened
-  guess,    // it may have
-  mention,  // no word about it
+  guess,    // it may have happened
+  mention,  // the line does not say that it happened
 };
 
-// `text` of lower case; `said` is where it says so.
+// `text` is in lower case; `said` is the place.
 [[nodiscard]] Statement statement_at(std::string_view text, Span said);
 
 }  // namespace headroom::oom::detail

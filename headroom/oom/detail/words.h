@@ -1,4 +1,4 @@
-// The words of a line, between its blanks.
+// The words of a line, separated by blanks.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ template <typename Words>
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Takes the last word off `text`; nothing where there is none.
+// Removes the last word from `text` and returns it; empty if there is none.
 inline std::string_view take_last_word(std::string_view& text) {
   while (text.ends_with(' ')) text.remove_suffix(1);
   const std::size_t blank = text.rfind(' ');

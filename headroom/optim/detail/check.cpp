@@ -20,7 +20,7 @@ void require(bool right, std::string_view optimizer, std::string_view option,
 
 }  // namespace
 
-// Written so that what is no number is refused.
+// Each comparison is false for NaN, so NaN is refused.
 void check_not_negative(std::string_view optimizer, std::string_view option, double value) {
   require(value >= 0, optimizer, option, "of at least 0", value);
 }

@@ -1,4 +1,4 @@
-// What PyTorch's constructors and steps refuse, we refuse.
+// Refuses what PyTorch's constructors and steps refuse.
 #pragma once
 
 #include <ATen/core/Tensor.h>

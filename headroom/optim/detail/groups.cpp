@@ -5,7 +5,7 @@
 
 namespace headroom::optim::detail {
 
-// PyTorch's own function, because the order is that of its hash table.
+// Calls PyTorch's own function, because the order is that of its hash table.
 std::vector<Indices> by_device_and_type(const Tensors& tensors) {
   std::vector<Indices> groups;
   if (tensors.empty()) return groups;

@@ -1,5 +1,4 @@
-// The lists that one foreach or fused call takes: of one device and one type each, in the order in
-// which PyTorch takes them.
+// The tensor lists for foreach and fused calls: one device and one type each, in PyTorch's order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,10 +12,10 @@ namespace headroom::optim::detail {
 using Tensors = std::vector<at::Tensor>;
 using Indices = std::vector<std::size_t>;
 
-// Each group as positions in `tensors`.
+// Each group holds positions in `tensors`.
 [[nodiscard]] std::vector<Indices> by_device_and_type(const Tensors& tensors);
 
-// Of an empty list nothing is selected: Adam without amsgrad has no third state.
+// Selects nothing from an empty list: Adam without amsgrad has no third state.
 template <typename Element>
 [[nodiscard]] std::vector<Element> select(const std::vector<Element>& all, const Indices& indices) {
   std::vector<Element> chosen;
@@ -26,7 +25,7 @@ template <typename Element>
   return chosen;
 }
 
-// What is one for all devices, on this one; nothing if it is undefined.
+// A copy on this device of a scalar that all devices share; nothing if it is undefined.
 [[nodiscard]] std::optional<at::Tensor> on(c10::Device device, const at::Tensor& scalar);
 
 }  // namespace headroom::optim::detail

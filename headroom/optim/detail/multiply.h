@@ -1,5 +1,5 @@
-// x.mul_(number) as Python's binding runs it: the number goes in as a tensor of its own and is not
-// rounded to x's type first. C++'s x.mul_(number) multiplies a bfloat16 by 0.8984375 for 0.9.
+// x.mul_(number) as Python's binding runs it: the number becomes a tensor and is not rounded to x's
+// type first. C++'s x.mul_(number) multiplies a bfloat16 by 0.8984375 instead of 0.9.
 #pragma once
 
 #include <ATen/core/Tensor.h>

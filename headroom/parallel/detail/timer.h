@@ -1,9 +1,10 @@
-// DDP wants a clock for each type of device, or warns. No time passes on a simulated card.
+// DDP warns if a device type has no timer. This one measures nothing, because no time passes on a
+// simulated card.
 #pragma once
 
 namespace headroom::parallel::detail {
 
-// Once a process is enough; more often does no harm.
+// Registers the timer once per process; repeated calls do nothing.
 void give_ddp_a_timer();
 
 }  // namespace headroom::parallel::detail

@@ -1,4 +1,4 @@
-// headroom._core: what Python needs of the core. No LibTorch.
+// headroom._core: the core's functions for Python. No LibTorch.
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Cards as everybody else sees them: listed, and less what leases promise.
+// The chosen cards, less the memory that leases have reserved.
 gpu::Machine narrowed(gpu::Machine machine, const gpu::Devices& devices) {
   return lease::with_promises(
       gpu::narrowed(std::move(machine), devices, gpu::CudaEnvironment::current()),
@@ -70,7 +70,7 @@ Json document(const gpu::WaitResult& result, const gpu::Machine& machine) {
           {"waited_s", result.waited.count()}};
 }
 
-// `progress` is called with a sentence about once a second; what it raises ends the wait.
+// Calls `progress` with a sentence about once a second; an exception from it ends the wait.
 py::object select(const Wish& wish, const std::function<void(const std::string&)>& progress) {
   const gpu::Devices devices = gpu::devices_from(wish.gpus);
   gpu::WaitOptions wait;

@@ -21,8 +21,8 @@ using dryrun::Named;
 using dryrun::Report;
 using dryrun::Subject;
 
-// What runs in Python throws Python's exceptions; the engine knows an out-of-memory by LibTorch's
-// own type.
+// Python code throws Python exceptions; this turns torch.OutOfMemoryError into the C++ type that
+// the engine catches.
 template <typename Run>
 auto in_python(Run&& run) {
   try {
@@ -34,7 +34,7 @@ auto in_python(Run&& run) {
   }
 }
 
-// (step, parameters, buffers, inputs, the optimizer's states from before)
+// (step, parameters, buffers, inputs, the optimizer's earlier states)
 using SubjectInPython = std::tuple<py::function, std::vector<Named>, std::vector<Named>,
                                    std::vector<at::Tensor>, std::vector<at::Tensor>>;
 
@@ -47,14 +47,14 @@ Subject subject_of(SubjectInPython subject) {
           .states = std::move(states)};
 }
 
-// make(device) -> the same
+// From make(device), which returns the same tuple.
 std::function<Subject(c10::Device)> subject_maker(py::function make) {
   return [make = std::move(make)](c10::Device device) {
     return in_python([&] { return subject_of(make(device).cast<SubjectInPython>()); });
   };
 }
 
-// A card's name or size, or a card as JSON has it.
+// From a card's name or size, or from a card's JSON.
 gpu::SimulatedCard card_of(const std::string& spec) {
   if (spec.starts_with('{')) return gpu::card_from_json(parse_json(spec, "a card"));
   return dryrun::card_for(spec);

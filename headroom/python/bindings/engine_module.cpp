@@ -1,5 +1,5 @@
 // headroom._engine: simulated cards, dry runs and memory figures for Python's torch. It loads the
-// same libheadroom.so as a C++ program does.
+// same libheadroom.so as a C++ program.
 #include "headroom/python/bindings/engine_module.h"
 
 #include "headroom/python/bindings/errors.h"

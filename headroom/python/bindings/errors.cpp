@@ -15,7 +15,7 @@ void raise(const char* type, const char* text) {
 }  // namespace
 
 void translate_errors() {
-  // The most special first.
+  // Derived types before their base.
   pybind11::register_local_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);

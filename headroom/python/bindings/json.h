@@ -1,4 +1,4 @@
-// Documents cross into Python as text, and are read there by its own json module.
+// Passes documents to Python as text, which Python's own json module parses.
 #pragma once
 
 #include <pybind11/pybind11.h>

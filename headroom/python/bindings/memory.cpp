@@ -74,12 +74,12 @@ py::dict clear(bool force) {
   return out;
 }
 
-// A history of a device, from here to write() or its end.
+// Records a device's allocator events until end(), and writes them.
 class Recording {
  public:
   explicit Recording(c10::Device device) : history_(std::in_place, device, recorder_) {}
   void end() { history_.reset(); }
-  // For pytorch.org/memory_viz, or, where the name ends in .json, for Perfetto.
+  // A snapshot for pytorch.org/memory_viz, or a trace for Perfetto if the name ends in .json.
   void write(const std::string& path) {
     const auto trace = trace::read_memory(recorder_);
     if (path.ends_with(".json"))

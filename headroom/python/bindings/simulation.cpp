@@ -21,7 +21,7 @@ using sim::Card;
 using sim::Mode;
 using sim::Rules;
 
-// A box that can be ended before Python lets go of it.
+// A box that can end before Python frees the object.
 class Box {
  public:
   explicit Box(sim::Simulation simulation) : simulation_(std::move(simulation)) {}
@@ -50,7 +50,7 @@ Rules rules_of(const std::string& text) {
   throw UsageError(expectation("simulate", "rules 'cuda' or 'cpu'", text));
 }
 
-// One card without a limit besides all that --gpus takes.
+// Like --gpus, and also "unlimited" for one card without limit.
 gpu::SimulatedBox box_for(const std::string& spec) {
   if (spec == "unlimited") return {.cards = {dryrun::card_for(spec)}, .name = {}};
   return gpu::parse_simulated(spec);
@@ -86,8 +86,8 @@ void add_card(py::module_& module) {
       .def("generator", [](const Card& card) { return card.generator(); });
 }
 
-// What is injected, installed on all cards of a box. Injectors count what they are asked for, and
-// go on counting where they are installed again, beside others.
+// Injectors, installed on all cards of a box. They count requests, and keep their counts when they
+// are installed again beside others.
 class Injected {
  public:
   Injected(Box& box, std::vector<sim::Injector> injectors)
@@ -140,7 +140,8 @@ void add_simulation(py::module_& module) {
       py::arg("spec"), py::arg("mode"), py::arg("rules"), py::arg("settings"), py::arg("slow_way"),
       py::arg("cublas_workspaces"));
   module.def("be_a_child", &sim::be_a_child);
-  // In one call, so that none goes meanwhile: cards come and go while the GIL is held.
+  // Lists all cards in one call: cards appear and disappear only while the GIL is held, so none
+  // goes away meanwhile.
   module.def("cards", [] {
     std::vector<std::shared_ptr<Card>> all;
     for (c10::DeviceIndex i = 0; i < sim::card_count(); ++i)

@@ -9,7 +9,7 @@
 namespace headroom::trace::detail {
 namespace {
 
-// A number as the difference from the one before.
+// Encodes a number as the difference from the previous one.
 class Difference {
  public:
   std::uint64_t of(std::uint64_t value) {
@@ -50,7 +50,7 @@ class ColumnWriter {
   std::string scratch_;
 };
 
-// True: each event has its number and nothing is left.
+// True if each event gets a number and no bytes remain.
 template <typename Set>
 bool fill(std::string_view bytes, std::span<Event> events, Set set) {
   Cursor cursor(bytes);
@@ -60,7 +60,7 @@ bool fill(std::string_view bytes, std::span<Event> events, Set set) {
   return cursor.is_over();
 }
 
-// A field that holds numbers below `limit`.
+// Sets a field whose numbers are below `limit`.
 template <typename Field>
 auto below(std::uint64_t limit, Field Event::*field) {
   return [=](Event& event, std::uint64_t value) {

@@ -1,4 +1,4 @@
-// Events as the columns of a part: numbers of one kind side by side, which compresses well.
+// Stores the events of a part as columns: numbers of one kind side by side, which compress well.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace headroom::trace::detail {
 
-// A number that tables may be made of; kAllStreams is none, and only for completions.
+// True if the stream may index a table; also for kAllStreams in a complete_events event.
 [[nodiscard]] bool has_a_stream(const Event& event);
 
-// Appends the columns; one in which all is 0 is left out.
+// Appends the columns; leaves out a column of zeros.
 void append_columns(std::string& to, std::span<const Event> events);
 
-// Fills `events`, whose size is that of the part; what the columns leave out stays as it is. "" or
-// what was expected: the bytes hold something else. Names are numbers below `names`.
+// Fills `events`, which has the size of the part; fields without a column keep their values.
+// Returns "", or, if the bytes are malformed, what was expected. All names must be below `names`.
 [[nodiscard]] std::string read_columns(std::string_view bytes, std::span<Event> events,
                                        std::size_t names);
 

@@ -5,10 +5,10 @@
 namespace headroom::trace::pickle {
 namespace {
 
-// As many as Python's own pickler puts into one part of a list.
+// Items per part of a list, as in Python's own pickler.
 constexpr int kPart = 1000;
 
-// What a person reads beside an entry: "step 3, forward".
+// The remark that the viewer shows beside an entry: "step 3, forward".
 std::string remark(const Event& event, const Names& names) {
   if (event.kind == Kind::mark) return std::string(names.text(event.operation));
   std::string text;
@@ -36,7 +36,7 @@ void DeviceTrace::append(const Event& event) {
 }
 
 void DeviceTrace::finish(OutputFile& file) {
-  // memory_viz breaks off when categories are used and none of the entries says "unknown".
+  // memory_viz fails if categories are used and no entry has the category "unknown".
   if (categories_ == Categories::without_unknown) {
     Event last;
     last.time_ns = last_time_ns_;
@@ -80,7 +80,7 @@ void DeviceTrace::put(const Event& event) {
   pickle_.close_dict();
 }
 
-// Fields that only some entries have. A category once used is said of all that follow.
+// Fields that only some entries have. After the first entry with a category, all entries have one.
 void DeviceTrace::put_more(const Event& event) {
   const bool known = event.category != Category::unknown;
   if (known && categories_ == Categories::none) categories_ = Categories::without_unknown;

@@ -1,6 +1,6 @@
-// The events of one device as a snapshot has them: a pickled list of entries. They come in the
-// order of time, all devices mixed, and stand in the file one device after the other, so what is
-// long waits in a file without a name.
+// The events of one device in a snapshot: a pickled list of entries. Events arrive in the order of
+// time, with all devices mixed, but the file holds one device after the other. So a long list waits
+// in an unnamed file.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,17 @@ namespace headroom::trace::pickle {
 
 class DeviceTrace {
  public:
-  // Spools beside this file. `names` and `numbers` must live as long. All functions throw
-  // WriteError.
+  // Keeps its spool file beside `beside`. `names` and `numbers` must outlive this object. All
+  // functions throw WriteError.
   DeviceTrace(const std::filesystem::path& beside, const Names& names, MemoNumbers& numbers);
 
-  // One that a snapshot can say; UsageError for an address that viewers cannot read.
+  // Takes an event that a snapshot can express; throws UsageError for an address that viewers
+  // cannot read.
   void append(const Event& event);
-  // The whole list, as one value of the pickle.
+  // Writes the whole list, as one value of the pickle.
   void finish(OutputFile& file);
 
-  // Who allocated what is at this address now: module and operation.
+  // The module and operation that allocated the block now at this address.
   [[nodiscard]] std::pair<Name, Name> owner(std::uint64_t address) const;
 
  private:

@@ -1,4 +1,4 @@
-// The one way in which the readers say that a file is wrong, and limits they share.
+// How all readers report a malformed file, and the limits that they share.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace headroom::trace::detail {
 
-// What a trace may hold in all, so that a damaged or hostile file cannot fill the memory. Real ones
+// Limits for a whole trace, so that a damaged or hostile file cannot fill the memory. Real traces
 // have some thousand names and a few dozen streams.
 inline constexpr std::size_t kMostNames = std::size_t{1} << 20;
 inline constexpr std::size_t kMostNameBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMostStreams = std::size_t{1} << 16;
 
-// All that lives at one moment together: sums of what a file says must not overflow.
+// Limit for the bytes live at one moment, so that sums of a file's figures do not overflow.
 inline constexpr std::int64_t kMostLiveBytes = std::int64_t{1} << 62;
 
-// For a message: at most 60 characters, what is not printable as \xNN.
+// Text for a message: at most 60 bytes, unprintable ones as \xNN.
 [[nodiscard]] std::string shown(std::string_view bytes);
 
 // Throws InputError: "[trace] expected EXPECTED at byte 93 of run.hrtrace, received ...".

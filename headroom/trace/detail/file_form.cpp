@@ -66,7 +66,7 @@ std::optional<PartHeader> part_header_of(std::string_view bytes) {
 }
 
 void append_varint(std::string& to, std::uint64_t value) {
-  std::array<char, kLongestVarint> bytes;  // NOLINT: put_varint fills what is used
+  std::array<char, kLongestVarint> bytes;  // NOLINT: put_varint fills the bytes that are used
   to.append(bytes.data(), put_varint(bytes.data(), value));
 }
 

@@ -1,4 +1,5 @@
-// What docs/formats/trace.md says, as constants and small functions that reader and writer share.
+// The format of docs/formats/trace.md as constants and small functions that reader and writer
+// share.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,11 @@
 
 namespace headroom::trace::detail {
 
-// No text has the first byte, and a transfer that mends line ends breaks the last four.
+// No text file begins with the first byte; a transfer that converts line ends damages the last
+// four.
 inline constexpr std::string_view kMagic{"\x89HRT\r\n\x1a\n", 8};
 inline constexpr std::uint16_t kFormatVersion = 1;
-// The oldest reader that can read what is written today.
+// The oldest reader that can read the files written now.
 inline constexpr std::uint16_t kNeedsVersion = 1;
 
 // Limits of one part. A reader holds one part at a time, so these bound its memory.
@@ -22,7 +24,7 @@ inline constexpr std::uint32_t kMostRawBytes = std::uint32_t{8} << 20;
 inline constexpr std::uint32_t kMostStoredBytes = kMostRawBytes + (std::uint32_t{1} << 16);
 inline constexpr std::size_t kLongestName = std::size_t{64} << 10;
 
-// The same number for any machine; a changed byte always changes it.
+// The same hash on every machine; changing one byte always changes it.
 [[nodiscard]] std::uint32_t fnv1a(std::string_view bytes);
 
 struct Prefix {
@@ -31,13 +33,13 @@ struct Prefix {
   std::uint16_t needs = kNeedsVersion;
 };
 [[nodiscard]] std::string to_bytes(const Prefix& prefix);
-// Nothing: these 16 bytes are damaged.
+// Empty if these 16 bytes are damaged.
 [[nodiscard]] std::optional<Prefix> prefix_of(std::string_view bytes);
 
 inline constexpr std::string_view kHeadTag = "HEAD";
 inline constexpr std::string_view kPartTag = "PART";
 
-// Stands before each part.
+// Precedes each part.
 struct PartHeader {
   static constexpr std::size_t kSize = 20;
   std::string tag;  // four letters
@@ -48,7 +50,7 @@ struct PartHeader {
 [[nodiscard]] std::string to_bytes(const PartHeader& header);
 [[nodiscard]] std::optional<PartHeader> part_header_of(std::string_view bytes);
 
-// Columns of a part. A reader leaves out what it does not know.
+// The columns of a part. A reader skips columns that it does not know.
 enum class Column : std::uint8_t {
   kind = 1,
   time,
@@ -63,7 +65,7 @@ enum class Column : std::uint8_t {
   phase,
 };
 
-// Small numbers of either sign as small numbers without.
+// Maps signed numbers to unsigned ones so that numbers near 0 stay small.
 constexpr std::uint64_t zigzag(std::uint64_t difference) {
   return (difference << 1U) ^ (difference >> 63U != 0 ? ~std::uint64_t{0} : 0);
 }
@@ -73,7 +75,7 @@ constexpr std::uint64_t unzigzag(std::uint64_t value) {
 
 inline constexpr std::size_t kLongestVarint = 10;
 
-// Seven bits a byte, lowest first. There must be room for kLongestVarint bytes.
+// Writes seven bits a byte, lowest first. `to` needs room for kLongestVarint bytes.
 inline char* put_varint(char* to, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7U) *to++ = static_cast<char>(value | 0x80U);
   *to++ = static_cast<char>(value);
@@ -81,7 +83,7 @@ inline char* put_varint(char* to, std::uint64_t value) {
 }
 void append_varint(std::string& to, std::uint64_t value);
 
-// The bytes of a part, number by number.
+// Reads the bytes of a part, number by number.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
@@ -94,7 +96,7 @@ class Cursor {
     }
     return take_long(value);
   }
-  // False: fewer are left.
+  // False: fewer than `count` bytes are left.
   bool take(std::uint64_t count, std::string_view& bytes);
   [[nodiscard]] bool is_over() const { return at_ == end_; }
   [[nodiscard]] std::string_view rest() const {

@@ -7,10 +7,11 @@
 namespace headroom::trace::pickle {
 namespace {
 
-// A stack is looked at so far: long ones are recursions, and a file may name one stack often.
+// Number of frames read per stack. Longer stacks are recursion, and a file may refer to one stack
+// many times.
 constexpr int kDeepest = 512;
 
-// Parts of the names of files that are no user's: PyTorch's, Python's, and the C library's.
+// Parts of file names that belong to PyTorch, Python or the C library, not to the user.
 constexpr std::array<std::string_view, 14> kInnerFiles = {
     "/torch/", "/c10/",    "/aten/",   "/pytorch/", "<frozen",    "<string>", "<eval_with_key>",
     "Python/", "Objects/", "Modules/", "ceval.c",   "libc_start", "csu/",     "/c++/"};
@@ -23,7 +24,7 @@ bool is_users(const Frame& frame) {
   });
 }
 
-// "at::_ops::mm::call(at::Tensor const&, ...)" is "mm"; "" is none.
+// "at::_ops::mm::call(at::Tensor const&, ...)" gives "mm"; any other function gives "".
 std::string_view operator_of(std::string_view function) {
   constexpr std::string_view kBefore = "at::_ops::";
   const std::size_t at = function.find(kBefore);
@@ -63,7 +64,7 @@ Place Places::of(const SnapshotTree& snapshot, Value frames, Names& names) {
     switch (found.kind) {
       case Meaning::Kind::inner:
         break;
-      // Of operators that call each other the outermost is the one that the program called.
+      // When operators call each other, the outermost is the one that the program called.
       case Meaning::Kind::operation:
       case Meaning::Kind::own_operation:
         place.operation = found.name;

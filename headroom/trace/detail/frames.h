@@ -1,5 +1,5 @@
-// Where in a program something happened, from the stack that PyTorch recorded: its innermost frame
-// that is neither Python nor PyTorch itself, as "file:line", and the operator that it called.
+// Finds the place in the user's program from a stack that PyTorch recorded: the innermost frame
+// that belongs neither to Python nor to PyTorch, as "file:line", and the operator that it called.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct Place {
   Name operation = 0;
 };
 
-// A frame that Headroom's own snapshots have in place of a program's: with one of these as its
-// file, line 0, and the operator or the path of the module as its name.
+// File names of the frames in Headroom's own snapshots. Such a frame has line 0, and the operator
+// or the module's path as its name.
 inline constexpr std::string_view kOperatorFrame = "operator";
 inline constexpr std::string_view kModuleFrame = "module";
 
@@ -26,12 +26,12 @@ class Places {
  private:
   struct Meaning {
     enum class Kind : std::uint8_t { inner, operation, user, own_operation, own_module } kind;
-    Name name = 0;   // of the operation, of the function, of the module
-    Name where = 0;  // of the user's: "file:line"
+    Name name = 0;   // of the operator, function or module
+    Name where = 0;  // of a user frame: "file:line"
   };
   Meaning meaning(const SnapshotTree& snapshot, Value frame, Names& names);
 
-  // By the dict: frames are shared by many stacks.
+  // Keyed by the frame's dict, because many stacks share a frame.
   std::unordered_map<std::uint64_t, Meaning> meanings_;
 };
 

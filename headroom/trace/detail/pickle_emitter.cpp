@@ -14,7 +14,7 @@ std::string valid_utf8(std::string_view text) {
   return parse_json(to_line(Json(std::string(text))), "a text").get<std::string>();
 }
 
-// Bytes of the two's complement, at least one.
+// Length in two's complement, at least one byte.
 int length_of(std::int64_t value) {
   int bytes = 1;
   while (bytes < 8 && value >> (8 * bytes - 1) != 0 && value >> (8 * bytes - 1) != -1) ++bytes;

@@ -1,9 +1,10 @@
-// Writes a pickle of protocol 2, the newest that every reader of snapshots knows: Python,
-// memory_viz's own reader in JavaScript (protocols 2 to 4, of each a part) and LibTorch's. A text
-// is written once and named by a number afterwards.
+// Writes a pickle of protocol 2, the newest that all readers of snapshots support: Python,
+// LibTorch, and memory_viz's own reader in JavaScript (parts of protocols 2 to 4). Each text is
+// written once and recalled by number afterwards.
 //
 //   std::string bytes;
-//   PickleEmitter pickle(bytes);
+//   MemoNumbers numbers;
+//   PickleEmitter pickle(bytes, numbers);
 //   pickle.begin();
 //   pickle.open_dict();
 //   pickle.text("answer"), pickle.integer(42);
@@ -18,7 +19,7 @@
 
 namespace headroom::trace::pickle {
 
-// Numbers of remembered values, given out once in a file.
+// Memo numbers, unique within a file.
 struct MemoNumbers {
   std::uint32_t next = 0;
 };
@@ -26,30 +27,30 @@ struct MemoNumbers {
 class PickleEmitter {
  public:
   // Appends to `bytes`, which the caller may empty at any time. Parts of a pickle that are written
-  // apart and put together later share the numbers, and nothing else.
+  // separately and joined later share `numbers`, and nothing else.
   explicit PickleEmitter(std::string& bytes, MemoNumbers& numbers)
       : bytes_(&bytes), numbers_(&numbers) {}
 
-  void begin();  // of the pickle
+  void begin();  // begins the pickle
   void end();
 
   void boolean(bool value);
   void integer(std::int64_t value);
-  // UsageError for 2^63 or more, which not all viewers can read.
+  // Throws UsageError for 2^63 or more, which some viewers cannot read.
   void address(std::uint64_t value);
   void number(double value);
-  // Bytes that are no UTF-8 become U+FFFD: Python refuses them.
+  // Replaces invalid UTF-8, which Python refuses, by U+FFFD.
   void text(std::string_view text);
 
   void open_dict();
-  void close_dict();  // what came between was key, value, key, value...
-  // A long list is several parts, because readers hold a part on their stacks.
+  void close_dict();  // the calls in between: key, value, key, value...
+  // Write a long list in several parts, because readers hold a whole part on their stack.
   void open_list();
   void open_part();
   void close_part();
   void pair(std::int64_t first, std::int64_t second);  // a tuple
 
-  // Remembers the value just finished; `recall` gives it again.
+  // Remembers the value just written; `recall` refers to it again.
   std::uint32_t remember();
   void recall(std::uint32_t number);
 

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kMostPairs = 256;                // of an OrderedDict
 constexpr std::uint64_t kGaps = std::uint64_t{1} << 20;  // in the memo
 
-// The functions that are understood, as what they do to their arguments.
+// The functions that are understood, by their effect on their arguments.
 enum class Function : std::uint64_t { first_argument, ordered_dict };
 
 std::optional<Function> known_function(std::string_view module, std::string_view name) {
@@ -127,7 +127,7 @@ void Machine::set_items(Value dict, std::span<const Value> pairs) {
   tree_.set_items(dict, pairs);
 }
 
-// What lies right below these, where a container is to which they are added.
+// The value right below `items`: the container that they are added to.
 Value Machine::below(std::span<const Value> items) const {
   need(items.size() + 1);
   return stack_[stack_.size() - items.size() - 1];
@@ -194,7 +194,7 @@ void Machine::reduce() {
   push(first);
 }
 
-// From nothing, or from a list of pairs.
+// Makes the dict from no argument or from a list of pairs.
 Value Machine::ordered_dict(Value arguments) {
   std::vector<Value> pairs;
   Value list;
@@ -220,7 +220,7 @@ void Machine::get(std::uint64_t number) {
 }
 
 void Machine::put(std::uint64_t number) {
-  // Writers count up; those that put parts together, as ours does, leave gaps for a while.
+  // Writers count up. Those that join separately written parts, like ours, leave gaps for a while.
   const std::uint64_t most = kGaps + at_;
   if (number > most)
     fault("a number of the memo up to " + std::to_string(most), std::to_string(number));

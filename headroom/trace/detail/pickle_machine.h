@@ -1,5 +1,5 @@
-// The machine that a pickle is a program for: a stack, marks in it, and a memo. Its operations
-// check what they find there; what a pickle could do besides making values is refused.
+// The stack machine that executes a pickle: a stack with marks, and a memo. Its operations check
+// their operands and refuse everything except making values.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace headroom::trace::pickle {
 
 class Machine {
  public:
-  // The input must live as long.
+  // The input must outlive the machine.
   Machine(Input& input, const Limits& limits) : limits_(limits), source_(input) {}
 
   Source& source() { return source_; }
   Tree& tree() { return tree_; }
   [[nodiscard]] const Limits& limits() const { return limits_; }
-  // Around each operation. The offset is what faults of the operation name.
+  // Call before each operation. Faults of the operation name this offset.
   void begin_operation() { at_ = source_.offset(); }
   [[nodiscard]] std::uint64_t offset() const { return at_; }
   void check_memory() const;
@@ -61,10 +61,11 @@ class Machine {
     std::uint64_t offset;
   };
 
-  // How much of the stack lies below the innermost open mark, where no operation may reach.
+  // Height of the innermost open mark, below which no operation may reach.
   [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back().height; }
   void need(std::size_t values) const;
-  // What is above the innermost mark, which is closed; it stays on the stack until drop().
+  // The values above the innermost mark. Closes the mark; the values stay on the stack until
+  // drop().
   std::span<const Value> above_mark();
   void drop(std::span<const Value> values) { stack_.resize(stack_.size() - values.size()); }
   [[nodiscard]] Value below(std::span<const Value> items) const;

@@ -50,7 +50,7 @@ std::string_view Source::bytes(std::uint64_t count, std::uint64_t most) {
     if (window_.size() - at_ < size) refill(size);
     return window_.substr(std::exchange(at_, at_ + size), size);
   }
-  // What a file says of its length is not believed before the bytes are there.
+  // Grows only as bytes arrive, because the length in the file may be wrong.
   long_text_.clear();
   while (long_text_.size() < count) {
     if (at_ == window_.size()) refill(1);

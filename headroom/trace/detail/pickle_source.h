@@ -1,4 +1,4 @@
-// The bytes of a pickle, front to back, with the offset of each for messages.
+// Reads the bytes of a pickle front to back and tells their offsets for messages.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace headroom::trace::pickle {
 
 class Source {
  public:
-  // The input must live as long. It is left behind the last byte taken when this ends.
+  // The input must outlive this object. The destructor leaves it after the last byte taken.
   explicit Source(Input& input) : input_(input) {}
   ~Source() { input_.skip(at_); }
   Source(const Source&) = delete;
@@ -22,25 +22,25 @@ class Source {
     if (at_ == window_.size()) refill(1);
     return static_cast<std::uint8_t>(window_[at_++]);
   }
-  // Little-endian, of so many bytes (at most 8).
+  // A little-endian number of `bytes` bytes (at most 8).
   std::uint64_t number(std::size_t bytes);
   // The same with a sign.
   std::int64_t signed_number(std::size_t bytes);
   double big_endian_double();
-  // Valid until the next call. A text may be as long as `most`, which bounds the memory, too.
+  // Valid until the next call. `most` limits the length, and so the memory.
   std::string_view bytes(std::uint64_t count, std::uint64_t most);
-  // Up to the line's end, which is taken as well.
+  // Up to the line's end, which is consumed too.
   std::string_view line(std::uint64_t most);
   void skip(std::uint64_t count);
 
-  // Throws InputError for what began at this byte.
+  // Throws InputError for the value that began at this byte.
   [[noreturn]] void fault(std::uint64_t offset, const std::string& expected,
                           const std::string& received, std::string_view to_try = {}) const;
 
  private:
   static constexpr std::size_t kWindow = std::size_t{64} << 10;
 
-  // At least so many bytes in the window, which are no more than kWindow.
+  // Shows at least `needed` bytes in the window; `needed` is at most kWindow.
   void refill(std::size_t needed);
 
   Input& input_;

@@ -6,7 +6,7 @@
 namespace headroom::trace::pickle {
 namespace {
 
-// As UTF-8. Halves of surrogate pairs become three bytes each, as Python keeps them.
+// Encodes as UTF-8. Each half of a surrogate pair becomes three bytes, as in Python.
 void append_utf8(std::string& text, std::uint32_t code) {
   const auto add = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
   const auto tail = [&](int shift) { add(0x80 | (code >> shift & 0x3F)); };
@@ -24,7 +24,7 @@ void append_utf8(std::string& text, std::uint32_t code) {
   tail(0);
 }
 
-// Takes `digits` digits from the front. Nothing: there are not so many.
+// Takes `digits` digits from the front. Empty: there are fewer.
 std::optional<std::uint32_t> take_digits(std::string_view& text, std::size_t digits, int base) {
   std::uint32_t code = 0;
   if (text.size() < digits) return {};

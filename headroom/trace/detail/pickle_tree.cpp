@@ -7,8 +7,8 @@
 namespace headroom::trace::pickle {
 namespace {
 
-constexpr std::int64_t kWidest = std::int64_t{1} << 59;  // of what a value holds itself
-constexpr std::uint64_t kTextOverhead = 96;              // of one text in Names
+constexpr std::int64_t kWidest = std::int64_t{1} << 59;  // larger integers do not fit into a value
+constexpr std::uint64_t kTextOverhead = 96;              // per text in Names
 constexpr std::uint64_t kShapeOverhead = 72;
 
 bool has_items(Type type) {
@@ -126,7 +126,7 @@ Value Tree::make_container(Type type, std::uint64_t offset) {
   return {type, index};
 }
 
-// The piece that the next values go to: the last one, if nothing has come behind it.
+// The piece for the next values: the last one, if no other values follow it.
 Tree::Piece& Tree::room_for(Value container, std::size_t values) {
   if (values_.size() + values > ~std::uint32_t{0} || pieces_.size() >= ~std::uint32_t{0})
     throw InternalError(expectation("trace", "limits that keep to 32 bits", "more values"));

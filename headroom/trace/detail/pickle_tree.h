@@ -1,13 +1,13 @@
-// What a pickle holds, as a tree of small values: every value is eight bytes, and what has items is
-// a number into arenas. Values that the file shares are shared here as well, so it may have cycles:
-// nothing walks it without a bound. One owner, one thread.
+// The contents of a pickle, as a tree of small values. Every value is eight bytes; a container is
+// an index into arenas. Values that the file shares are shared here too, so the tree may have
+// cycles: every walk over it must be bounded. One owner, one thread.
 //
 //   const Value size = tree.make_text(Type::text, "size");
 //   for (Items entries = tree.items(list); entries.next(entry);)
 //     if (const auto found = tree.find(entry, size)) sum += tree.integer(*found).value_or(0);
 //
-// A dict is a "shape" (which keys, in which order: stored once) and its values. That, not the file,
-// is what a million equal trace entries cost: 40 bytes each, and 8 for each value.
+// A dict is a "shape" (its keys in order, stored once) and its values. So a million trace entries
+// with the same keys cost 40 bytes each, and 8 for each value, whatever their size in the file.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ enum class Type : std::uint8_t {
   boolean,
   integer,
   wide_integer,  // more than 60 bits
-  huge_integer,  // more than 64 bits: only that it was there, and where in the file
+  huge_integer,  // more than 64 bits: only its offset in the file is kept
   number,        // a float
   text,
   bytes,
@@ -37,7 +37,7 @@ enum class Type : std::uint8_t {
   tuple,
   dict,
   set,
-  function,  // one of the few that are understood as data
+  function,  // one of the few functions that are understood as data
 };
 
 class Value {
@@ -59,7 +59,7 @@ class Value {
 
 class Tree;
 
-// The items of a list, tuple or set, one after the other.
+// The items of a list, tuple or set, in order.
 class Items {
  public:
   bool next(Value& item);
@@ -79,22 +79,24 @@ class Tree {
   // ---- Reading ----
 
   Value root;
-  // Also of True and False.
+  // Also converts True and False.
   [[nodiscard]] std::optional<std::int64_t> integer(Value value) const;
-  // Also of integers.
+  // Also converts integers.
   [[nodiscard]] std::optional<double> number(Value value) const;
-  // Of text and bytes; "" for all else.
+  // The content of text and bytes; "" for all other types.
   [[nodiscard]] std::string_view text(Value value) const;
-  // No items for what is no list, tuple or set.
+  // Has no items unless `container` is a list, tuple or set.
   [[nodiscard]] Items items(Value container) const;
   [[nodiscard]] std::uint64_t size(Value container) const;
-  // Of two equal keys the later. Nothing, too, for what is no dict or has more keys than any dict
-  // of a snapshot (a file could make each look-up long, and ask for many).
+  // If a key occurs twice, finds the later one. Empty if the key is missing, if `dict` is no dict,
+  // or if it has more keys than any dict of a snapshot (a file could otherwise ask for many long
+  // look-ups).
   [[nodiscard]] std::optional<Value> find(Value dict, Value key) const;
-  // visit(key, value) for each, in order; for dicts that are looked at once. Of large ones a part.
+  // Calls visit(key, value) for each key in order. For dicts that are read once. Visits only a part
+  // of a large one.
   template <typename Visit>
   void each_key(Value dict, const Visit& visit) const;
-  // Where in the file a list, tuple, dict, set or huge integer began.
+  // The offset in the file at which a list, tuple, dict, set or huge integer began.
   [[nodiscard]] std::uint64_t offset(Value value) const;
 
   // ---- Building ----
@@ -103,27 +105,28 @@ class Tree {
   Value make_number(double value);
   Value make_text(Type type, std::string_view text);
   Value make_container(Type type, std::uint64_t offset);
-  // Type list, tuple or set.
+  // Appends to a list, tuple or set.
   void append(Value container, std::span<const Value> items);
-  // Key, value, key, value...
+  // `pairs` is key, value, key, value...
   void set_items(Value dict, std::span<const Value> pairs);
-  // What all of it takes, within a few percent.
+  // Memory of the whole tree, within a few percent.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
  private:
   friend class Items;
   static constexpr std::uint32_t kMostKeys = 256;
 
-  // A stretch of the values of one container; it has several if it grew after others began.
+  // Consecutive values of one container. A container that grows after others began has several
+  // pieces.
   struct Piece {
     std::uint64_t offset = 0;
     std::uint32_t begin = 0, count = 0;
     std::uint32_t next = 0;   // 0: none
-    std::uint32_t last = 0;   // in the first piece: the last one,
-    std::uint32_t total = 0;  // and the count of all
-    std::uint32_t shape = 0;  // dicts: the keys of this piece
+    std::uint32_t last = 0;   // in the first piece: index of the last one
+    std::uint32_t total = 0;  // in the first piece: values in all pieces
+    std::uint32_t shape = 0;  // in dicts: the keys of this piece
   };
-  // A list of keys: the parent's, then this one.
+  // A list of keys: the keys of `parent`, then this one.
   struct Shape {
     Value key;
     std::uint32_t parent = 0;
@@ -134,7 +137,7 @@ class Tree {
     }
   };
 
-  // Where in a piece of this shape the key's value is; kNowhere: it has none.
+  // Position of the key's value in a piece of this shape; kNowhere if the shape lacks the key.
   static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
   std::uint32_t place_of(Value key, const Piece& piece) const;
 
@@ -146,10 +149,10 @@ class Tree {
   std::deque<Value> values_;
   std::deque<Shape> shapes_;
   std::unordered_map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t, StepHash> next_shape_;
-  // The shape of the dict before: mostly the next has it too.
+  // The keys and shape of the previous dict, which the next one usually has too.
   std::vector<Value> recent_keys_;
   std::uint32_t recent_shape_ = 0;
-  // What place_of answered last: a million dicts ask for the same keys of the same shapes.
+  // Recent answers of place_of: a million dicts are asked for the same keys of the same shapes.
   struct KnownPlace {
     std::uint32_t shape = 0;
     Value key;

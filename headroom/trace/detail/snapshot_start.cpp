@@ -13,7 +13,7 @@ std::uint64_t end_of(std::uint64_t address, Bytes size) {
   return address > ~std::uint64_t{0} - count ? ~std::uint64_t{0} : address + count;
 }
 
-// Memory taken from the driver: stretches that do not overlap.
+// Memory taken from the driver, as stretches that do not overlap.
 class Reserved {
  public:
   void add(std::uint64_t begin, std::uint64_t end, std::int64_t stream, bool expandable) {
@@ -50,7 +50,7 @@ class Reserved {
   std::map<std::uint64_t, Stretch> stretches_;
 };
 
-// Goes through the entries of one device and finds what they take for granted.
+// Reads the entries of one device and finds the blocks and segments that existed before them.
 class Finder {
  public:
   void see(const Entry& entry) {
@@ -80,7 +80,7 @@ class Finder {
     }
   }
 
-  // A block of the state at the end that no entry names has been there all the time.
+  // A block of the final state that no entry names has existed all the time.
   void see(const SnapshotSegment& segment, const SnapshotBlock& block) {
     if (!block.active || state_.contains(block.address)) return;
     add_block(block.address, block.requested, segment.stream, block.frames);
@@ -93,7 +93,7 @@ class Finder {
   }
 
   Start take() {
-    // Without any request, a completion is all there is of a free.
+    // In a recording without requests of frees, the completion stands for the whole free.
     for (const Entry& entry : unfinished_) {
       was_there(entry);
       if (start_.has_free_requested) add_free(entry.address, entry.bytes, entry.stream);
@@ -113,7 +113,7 @@ class Finder {
  private:
   enum class State : std::uint8_t { live, waiting, gone };
 
-  // What goes was there; where it came from is not known.
+  // A block that is freed existed before; its stack is unknown.
   void was_there(const Entry& entry) { add_block(entry.address, entry.bytes, entry.stream, {}); }
   void add_block(std::uint64_t address, Bytes bytes, std::int64_t stream, Value frames) {
     blocks_.push_back({Kind::alloc, address, bytes, stream, frames});

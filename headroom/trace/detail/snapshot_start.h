@@ -1,6 +1,6 @@
-// What was there when a recorded history began. PyTorch keeps the last so many events; blocks and
-// segments that are older appear only when they go, or in the state at the end. From both together
-// follows the state at the beginning, as events that make it.
+// The memory that existed when a recorded history began. PyTorch keeps only the latest events;
+// older blocks and segments appear only when they are freed, or in the state at the end. This code
+// derives the initial state from both and returns events that create it.
 #pragma once
 
 #include <vector>
@@ -18,9 +18,9 @@ struct StartEvent {
 };
 
 struct Start {
-  // Segments, then blocks, each by address; then the frees of blocks that were waiting for theirs.
+  // Segments, then blocks, each by address; then frees of the blocks that were awaiting completion.
   std::vector<StartEvent> events;
-  // What this recording left out on purpose (skip_actions): every free has one of the two.
+  // A recording may leave out either kind on purpose (skip_actions); every free has one of the two.
   bool has_free_requested = false;
   bool has_free_completed = false;
   bool has_times = false;

@@ -11,7 +11,7 @@ namespace headroom::trace::pickle {
 namespace {
 
 constexpr std::int64_t kMostDevices = 1024;
-constexpr Kind kLastOfHistory = Kind::oom;  // the kinds before it are PyTorch's actions, too
+constexpr Kind kLastOfHistory = Kind::oom;  // all kinds up to it are actions of PyTorch
 
 }  // namespace
 
@@ -76,8 +76,8 @@ void SnapshotTree::fault(Value where, const std::string& expected,
                 "a snapshot as torch.cuda.memory._dump_snapshot writes it");
 }
 
-// One list in two places would make a small file describe much: work and memory would not be
-// bounded by its size.
+// If one list could appear in two places, a small file could describe a lot: its size would no
+// longer bound work and memory.
 void SnapshotTree::must_be_new(Value list, std::vector<std::uint64_t>& seen) const {
   if (std::find(seen.begin(), seen.end(), list.word()) != seen.end())
     fault(list, "a list of its own for each device", "the same list twice");
@@ -134,7 +134,7 @@ std::vector<SnapshotBlock> SnapshotTree::blocks(const SnapshotSegment& segment) 
   return result;
 }
 
-// Before 2.1 a block had no address of its own, and its request and frames in a "history".
+// Before PyTorch 2.1 a block had no address, and its request and frames were in a "history".
 SnapshotBlock SnapshotTree::block(Value dict, std::uint64_t address) const {
   SnapshotBlock result;
   result.address = static_cast<std::uint64_t>(
@@ -218,7 +218,7 @@ std::string_view SnapshotTree::text(Value dict, Value key) const {
   return tree_.text(tree_.find(dict, key).value_or(Value()));
 }
 
-// An annotation of the host has -1.
+// A host annotation has device -1.
 std::uint16_t SnapshotTree::device(Value dict) const {
   const std::int64_t number = std::max<std::int64_t>(0, integer(dict, keys_.device).value_or(0));
   if (number >= kMostDevices)

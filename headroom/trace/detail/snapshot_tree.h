@@ -1,11 +1,11 @@
-// A PyTorch memory snapshot as typed values: what the dicts of the pickle mean, nothing of what
-// happened before or between them. docs/formats/snapshot.md lists the fields.
+// A PyTorch memory snapshot as typed values: gives the dicts of the pickle their meaning, without
+// deriving the state before or between events. docs/formats/snapshot.md lists the fields.
 //
 //   const SnapshotTree snapshot(unpickle(input), input.name());
-//   for (const DeviceTrace& trace : snapshot.traces()) ...
+//   for (const Value trace : snapshot.traces()) ...
 //
-// What a snapshot may leave out is optional here; what it must have and lacks ends in InputError
-// with the offset of the dict.
+// Fields that a snapshot may leave out are optional here. A missing required field ends in
+// InputError with the offset of the dict.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ namespace headroom::trace::pickle {
 struct Entry {
   Kind kind = Kind::mark;
   std::string_view action;
-  std::uint64_t address = 0;  // oom: free bytes
+  std::uint64_t address = 0;  // oom: the bytes free on the card
   Bytes bytes;
   std::int64_t stream = 0;  // the pointer, as a number
   std::int64_t time_us = 0;
-  Value frames;               // None: no list
-  std::string_view category;  // what torch.profiler and Headroom add
+  Value frames;               // Type::none if there is no list
+  std::string_view category;  // added by torch.profiler and by Headroom
   std::string_view compile_context;
   std::string_view user_metadata;
-  std::int64_t step = 0;  // what only Headroom adds, as the next
+  std::int64_t step = 0;  // this and the next: added only by Headroom
   std::string_view phase;
 };
 
@@ -72,9 +72,9 @@ class SnapshotTree {
   [[nodiscard]] const std::vector<SnapshotSegment>& segments() const { return segments_; }
   [[nodiscard]] std::vector<SnapshotBlock> blocks(const SnapshotSegment& segment) const;
   [[nodiscard]] Items annotations() const { return tree_.items(annotations_); }
-  // Of all devices and segments: how many there are at least.
+  // Number of devices: enough for every trace and for every segment's device.
   [[nodiscard]] std::size_t devices() const { return devices_; }
-  // As PYTORCH_CUDA_ALLOC_CONF: the text that was set, or else one made from the other fields.
+  // As PYTORCH_CUDA_ALLOC_CONF: the text that was set, else one made from the other fields.
   [[nodiscard]] std::string settings() const;
 
   [[nodiscard]] Entry entry(Value dict) const;
@@ -83,7 +83,7 @@ class SnapshotTree {
   [[nodiscard]] const Tree& tree() const { return tree_; }
 
  private:
-  // The keys and words of snapshots, as the tree has them.
+  // The keys and words of snapshots, as values of the tree.
   struct Keys {
     explicit Keys(Tree& tree);
     Value segments, device_traces, allocator_settings, external_annotations, conf;
@@ -99,7 +99,7 @@ class SnapshotTree {
   SnapshotSegment segment(Value dict);
   SnapshotBlock block(Value dict, std::uint64_t address) const;
   [[nodiscard]] std::uint16_t device(Value dict) const;
-  // What is there but is no such thing is a fault, wherever it is asked for.
+  // A field that is present but has the wrong type is a fault, optional or not.
   [[nodiscard]] std::optional<std::int64_t> integer(Value dict, Value key) const;
   [[nodiscard]] std::int64_t needed(Value dict, Value key) const;
   [[nodiscard]] Bytes size(Value dict, Value key) const;

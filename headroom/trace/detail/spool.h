@@ -1,5 +1,5 @@
-// Bytes that belong later into a file than they come up: kept in a file without a name beside it,
-// which is gone with the process.
+// Holds bytes until their place in an output file comes: in memory up to 1 MiB, beyond that in an
+// unnamed file beside the output. The file disappears with the process.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@ namespace headroom::trace::detail {
 
 class Spool {
  public:
-  // Throws WriteError, as the others.
+  // All functions throw WriteError.
   explicit Spool(std::filesystem::path beside);
   ~Spool();
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  // What is appended to it is kept after the next call of settle().
+  // Append here, then call settle(), which may move the bytes to the file.
   [[nodiscard]] std::string& bytes() { return bytes_; }
   void settle();
   void copy_to(OutputFile& file);
@@ -27,7 +27,7 @@ class Spool {
   [[noreturn]] void fail(int error) const;
 
   std::filesystem::path beside_;
-  int descriptor_ = -1;  // -1: nothing was too much for memory yet
+  int descriptor_ = -1;  // -1: all bytes are still in memory
   std::string bytes_;
 };
 

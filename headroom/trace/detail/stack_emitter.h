@@ -1,5 +1,5 @@
-// The stacks of a snapshot that Headroom writes: a module's path and the operator as the frames of
-// a program (frames.h reads them back). Each stack and each frame is written once.
+// The stacks of a snapshot that Headroom writes: the module's path and the operator take the place
+// of a program's frames (frames.h reads them back). Each stack and each frame is written once.
 //
 //   StackEmitter stacks(names);
 //   pickle.text("frames"), stacks.put(pickle, event.module, event.operation);
@@ -17,10 +17,11 @@
 
 namespace headroom::trace::pickle {
 
-// Of one part of the file: what is remembered, is remembered by one emitter.
+// Use one for each part of the file that is written separately: it refers only to stacks that it
+// wrote itself.
 class StackEmitter {
  public:
-  // `names` must live as long.
+  // `names` must outlive this object.
   explicit StackEmitter(const Names& names) : names_(names) {}
 
   void put(PickleEmitter& pickle, Name module, Name operation);

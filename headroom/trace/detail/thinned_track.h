@@ -1,6 +1,6 @@
-// A figure over time, in bounded memory: of each stretch the first, the lowest, the highest and the
-// last sample. Stretches double when there are too many, so that it need not be known how many
-// samples will come; a peak is never lost.
+// A figure over time in bounded memory: of each stretch of samples it keeps the first, the lowest,
+// the highest and the last. thin() doubles the stretches, so that the number of samples need not be
+// known in advance. Thinning never drops a peak.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ struct Sample {
 
 class ThinnedTrack {
  public:
-  // A value equal to the one before adds nothing.
+  // Ignores a value equal to the previous one.
   void add(const Sample& sample);
   // Makes stretches twice as long.
   void thin();
-  // How many samples each() would visit at most.
+  // The largest number of samples that each() visits.
   [[nodiscard]] std::size_t size() const;
 
   template <typename Visit>
@@ -45,7 +45,7 @@ class ThinnedTrack {
   };
 
   std::vector<Stretch> stretches_;
-  std::size_t longest_ = 1;  // samples in a stretch
+  std::size_t longest_ = 1;  // largest number of samples in a stretch
 };
 
 }  // namespace headroom::trace::detail

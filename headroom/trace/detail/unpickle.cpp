@@ -12,10 +12,10 @@
 namespace headroom::trace::pickle {
 namespace {
 
-constexpr std::uint64_t kLongestLine = std::uint64_t{1} << 20;  // of protocol 0, texts left out
+constexpr std::uint64_t kLongestLine = std::uint64_t{1} << 20;  // of protocol 0, except texts
 constexpr int kNewestProtocol = 5;
 
-// Operations of a kind share a function below.
+// Operations of one group share a function below.
 enum class Group : std::uint8_t { unknown, number, text, container, memo, other };
 
 constexpr std::array<Group, 256> kGroups = [] {
@@ -32,7 +32,7 @@ constexpr std::array<Group, 256> kGroups = [] {
   return groups;
 }();
 
-// Reads one operation after the other and has the machine do it.
+// Reads the operations one by one and executes them on the machine.
 class Decoder {
  public:
   Decoder(Input& input, const Limits& limits) : machine_(input, limits) {}
@@ -228,7 +228,7 @@ void Decoder::step_other(std::uint8_t op) {
       if (const int protocol = source_.byte(); protocol > kNewestProtocol)
         machine_.fault("a pickle of protocol 0 to 5", "protocol " + std::to_string(protocol));
       return;
-    case 0x95:  // FRAME: only says how far one could read ahead
+    case 0x95:  // FRAME: only a hint for reading ahead
       return source_.skip(8);
     case '(':  // MARK
       return machine_.open_mark();
@@ -256,7 +256,7 @@ void Decoder::step_other(std::uint8_t op) {
   }
 }
 
-// False: the end.
+// Returns false at the end.
 bool Decoder::step() {
   machine_.begin_operation();
   const std::uint8_t op = source_.byte();

@@ -9,7 +9,7 @@
 namespace headroom::trace::detail {
 namespace {
 
-// With memory there and sane parameters zstd has no reason to refuse.
+// With valid parameters and enough memory, zstd has no reason to fail.
 std::size_t checked(std::size_t result) {
   if (ZSTD_isError(result) != 0)
     throw InternalError(expectation("zstd", "it to work", ZSTD_getErrorName(result)));
@@ -45,7 +45,7 @@ Decompressor::Decompressor() : context_(ZSTD_createDCtx()) {
 }
 
 bool Decompressor::decompress(std::string_view frame, std::size_t raw_bytes, std::string& raw) {
-  // zstd would take several frames one behind the other.
+  // Without this check zstd would accept several concatenated frames.
   if (ZSTD_findFrameCompressedSize(frame.data(), frame.size()) != frame.size()) return false;
   raw.resize(raw_bytes);
   return ZSTD_decompressDCtx(context_.get(), raw.data(), raw_bytes, frame.data(), frame.size()) ==

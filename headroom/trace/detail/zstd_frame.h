@@ -1,4 +1,4 @@
-// One zstd frame with a checksum, from memory to memory.
+// Compresses and decompresses one zstd frame with a checksum, in memory.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,6 @@ namespace headroom::trace::detail {
 class Compressor {
  public:
   explicit Compressor(int level);
-  // Appends the frame.
   void append_frame(std::string& to, std::string_view raw);
 
  private:
@@ -27,8 +26,8 @@ class Compressor {
 class Decompressor {
  public:
   Decompressor();
-  // False: this is not one frame of exactly `raw_bytes`, or it is damaged. Needs no more memory
-  // than that, whatever the frame says.
+  // False: `frame` is not one undamaged frame of exactly `raw_bytes`. Allocates no more than that,
+  // whatever size the frame claims.
   [[nodiscard]] bool decompress(std::string_view frame, std::size_t raw_bytes, std::string& raw);
 
  private:

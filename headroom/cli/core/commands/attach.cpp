@@ -1,4 +1,4 @@
-// `headroom attach`: the output of a job that `headroom run --detach` started.
+// `headroom attach`: follows the output of a job that `headroom run --detach` started.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ ExitCode list(const AttachOptions& options) {
   return kOk;
 }
 
-// What has been written since; the file is its owner's and only grows.
+// Prints the output written since the last call; only the job writes the file, and only appends.
 void copy_new(int output) {
   std::array<char, 65536> piece{};
   for (ssize_t got = 0; (got = ::read(output, piece.data(), piece.size())) > 0;)
@@ -68,7 +68,7 @@ ExitCode follow(const std::string& id) {
   if (output < 0) throw InputError("attach", "cannot read " + path);
   const Interrupt interrupt;
   while (true) {
-    // In this order: what an ended job wrote is all there.
+    // Reads the state before the output: when the job has ended, its output is complete.
     const DetachedJob job = supervise::detached_job(id);
     const bool runs = job.is_running();
     copy_new(output);

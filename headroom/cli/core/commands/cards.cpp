@@ -1,4 +1,4 @@
-// `headroom cards`: the catalogue, with what each card is good for - computed, not quoted.
+// `headroom cards`: the catalogue, with computed (not quoted) uses of each card.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ struct CardsOptions {
   bool json = false;
 };
 
-// An empty card: CUDA's total where it is known, which leaves out the driver's own share.
+// For an empty card: uses CUDA's total if known, which excludes the driver's own share.
 formula::Uses good_for(const gpu::CatalogueCard& card) {
   static const formula::GoodFor table({.batch = 1, .seq = 512});
   const Bytes total = card.cuda_total.value_or(card.total);

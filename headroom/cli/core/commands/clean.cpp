@@ -1,5 +1,5 @@
-// `headroom clean`: explains who holds GPU memory; frees only what is ours; ends only what it is
-// told.
+// `headroom clean`: explains who holds GPU memory. It removes only Headroom's own leftovers and
+// ends only processes that the user names.
 #include <unistd.h>
 
 #include <csignal>
@@ -54,7 +54,7 @@ std::string holder_text(const gpu::HolderReport& report, const Terminal& termina
          wrapped(report.action, "    do:  ", "         ", width);
 }
 
-// Ends a process that may be ended: first asked to, after 5 s forced to.
+// Ends a process: SIGTERM, and SIGKILL after 5 s.
 bool end_process(const ProcessStat& process, const ProcessTable& processes) {
   ::kill(process.identity.pid, SIGTERM);
   for (int tenths = 0; tenths < 100; ++tenths) {
@@ -65,7 +65,7 @@ bool end_process(const ProcessStat& process, const ProcessTable& processes) {
   return !processes.alive(process.identity);
 }
 
-// The named processes must hold GPU memory: this is no general kill.
+// The named processes must hold GPU memory: this is not a general kill.
 std::vector<ProcessStat> named_holders(const std::vector<pid_t>& pids,
                                        const std::vector<gpu::HolderReport>& reports,
                                        const ProcessTable& processes) {
@@ -82,7 +82,7 @@ std::vector<ProcessStat> named_holders(const std::vector<pid_t>& pids,
   return named;
 }
 
-// Watches the processes for 10 s, then ends those that did nothing. Failed if any was spared.
+// Watches the processes for 10 s, then ends the idle ones. Returns kFailed if one was spared.
 ExitCode end_idle(const std::vector<ProcessStat>& named, const CleanOptions& options,
                   const ProcessTable& processes) {
   {
@@ -111,7 +111,7 @@ ExitCode end_idle(const std::vector<ProcessStat>& named, const CleanOptions& opt
   return all_ended ? kOk : kFailed;
 }
 
-// Asks on a terminal about each process that looks left over; elsewhere nobody is asked.
+// On a terminal, asks about each process that looks left over; otherwise returns none.
 std::vector<pid_t> ask_about(const std::vector<gpu::HolderReport>& reports,
                              const CleanOptions& options) {
   std::vector<pid_t> yes;
@@ -155,7 +155,7 @@ ExitCode run_clean(const CleanOptions& options) {
   const ProcessTable processes;
   const Look look = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
   const auto reports = explain_holders(look.machine, processes, options.force);
-  // Refuses a wrong PID before anything is touched.
+  // Rejects a wrong PID before any change.
   auto to_end = named_holders(options.end, reports, processes);
   const Terminal terminal = standard_output();
   if (!options.json) print(report_text(look, reports, terminal));

@@ -1,5 +1,5 @@
-// `headroom completion bash|zsh|fish`: completion written from the commands themselves, so it
-// cannot be behind.
+// `headroom completion bash|zsh|fish`: completion scripts generated from the commands themselves,
+// so they are never out of date.
 #include <map>
 
 #include "headroom/base/error.h"
@@ -24,7 +24,7 @@ std::string names_of(const CLI::App& group) {
   return names;
 }
 
-// Whether its argument may be a file: a model's config.json, or train.py:function.
+// True if the argument may be a file: a model's config.json, or train.py:function.
 bool takes_model(const CLI::App& command) {
   return command.get_option_no_throw("model") != nullptr;
 }
@@ -36,14 +36,14 @@ std::string model_names() {
   return names;
 }
 
-// What may stand behind a command and is none of its options.
+// Words that may follow a command besides its options.
 std::string words_for(const CLI::App& command) {
   if (takes_model(command)) return model_names();
   return command.get_name() == "completion" ? "bash zsh fish " : "";
 }
 
-// What may follow a command: its options; of a group, its commands, and behind them their options
-// and files.
+// Words that may follow a command: its options; for a group, its commands, followed by their
+// options and files.
 std::string words_after(const CLI::App& command) {
   if (command.get_subcommands({}).empty())
     return "words=\"" + options_of(command) + words_for(command) + "\"" +
@@ -57,7 +57,7 @@ std::string words_after(const CLI::App& command) {
          names_of(command) + "\" files=";
 }
 
-// The words that an option takes, of those whose words are known.
+// The values of each option that has a fixed set of them.
 std::map<std::string, std::string> words_of_options() {
   std::map<std::string, std::string> all{{"--gpus", "auto all cpu sim:"},
                                          {"--format", "csv ndjson prometheus"},
@@ -79,7 +79,7 @@ std::string words_after_options() {
   return cases;
 }
 
-// Behind "--" another program's command line begins: its name, then its own completion where
+// After "--" another program's command line begins: its name, then its own completion if
 // bash-completion has one, else files.
 constexpr const char* kBehindDashes =
     "_headroom_behind_dashes() {\n"
@@ -130,7 +130,7 @@ std::string bash_script(const CLI::App& app) {
          "complete -F _headroom headroom\n";
 }
 
-// zsh reads bash's completion itself, once it has been told to.
+// zsh can use bash's completion after bashcompinit.
 std::string zsh_script(const CLI::App& app) {
   return "#compdef headroom\n"
          "# zsh completion for headroom:  source <(headroom completion zsh), or this file in "
@@ -143,7 +143,7 @@ std::string zsh_script(const CLI::App& app) {
          "true\n";
 }
 
-// 'it''s' is no word of fish's.
+// fish escapes quotes with a backslash: 'it''s' would be two words.
 std::string in_quotes(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text.substr(0, text.find('\n'))) {

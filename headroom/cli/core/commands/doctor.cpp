@@ -1,4 +1,4 @@
-// `headroom doctor`: is everything here that GPU work needs, and if not, what is to be done.
+// `headroom doctor`: checks everything that GPU work needs, and says how to fix what is missing.
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/file.h"
@@ -55,7 +55,7 @@ std::string report(const std::vector<Check>& checks, const Terminal& terminal) {
   return out;
 }
 
-// A report to send to somebody: the checks without the names of this user and machine.
+// The report without the names of this user and machine, to send to others.
 std::string scrubbed(std::string text) {
   const auto replace = [&](const std::string& secret, const std::string& by) {
     for (std::size_t at = 0; secret.size() > 2 && (at = text.find(secret, at)) != std::string::npos;

@@ -1,4 +1,4 @@
-// `headroom estimate`: will it fit? Reads the command line; the dry run is headroom-engine's.
+// `headroom estimate`: will it fit? Parses the command line; headroom-engine makes the dry run.
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
@@ -22,19 +22,19 @@ struct EstimateOptions {
   bool quick = false, advice = false, techniques = false;
 };
 
-// Settings that nothing can run yet are priced by formula.
+// True with --quick, and for settings that cannot run yet.
 bool by_formula(const EstimateOptions& options, const MeantRequest& meant) {
   return options.quick || !cannot_run(meant.settings).empty();
 }
 
-// A trace is of a run.
+// A trace needs a dry run.
 void refuse_trace(const EstimateOptions& options, const MeantRequest& meant) {
   throw UsageError(expectation("--trace", "a dry run for --trace",
                                options.quick ? "--quick" : join(cannot_run(meant.settings), ", "),
                                "it without that"));
 }
 
-// --quick is to answer in milliseconds: it looks for advice only if asked.
+// --quick answers in milliseconds, so it computes advice only on request.
 bool wants_advice(const EstimateOptions& options, const Json& document) {
   return options.advice || (!options.quick && document.at("fits") == Json(false));
 }

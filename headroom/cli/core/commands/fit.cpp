@@ -1,4 +1,4 @@
-// `headroom fit`: the largest batch, or the longest sequence, that a card takes.
+// `headroom fit`: finds the largest batch, or the longest sequence, that fits a card.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -43,7 +43,7 @@ void check_cards(const Json& request) {
   become_python("fit", request);
 }
 
-// What is looked for cannot be given.
+// The searched size cannot also be given.
 void refuse_answer(const FitOptions& options) {
   const std::string answer = "--" + options.over;
   const std::vector<std::string> given = options.request.settings.given();

@@ -32,12 +32,12 @@ std::string usable_text(const gpu::Card& card) {
   return stale ? "stale" : size_or_unknown(usable_now(card));
 }
 
-// What does not fit into a narrow terminal is left to `--json` and to a wider one.
+// A narrow terminal shows fewer columns; `--json` and a wider one show all.
 bool has_room(const Terminal& terminal) {
   return !terminal.is_terminal || terminal.width >= 125;
 }
 
-// Nor do what is used and the load into 60 columns: the picture of the machine shows them.
+// Below 74 columns used memory and load are left out too: the picture of the machine shows them.
 bool is_very_narrow(const Terminal& terminal) {
   return terminal.is_terminal && terminal.width < 74;
 }

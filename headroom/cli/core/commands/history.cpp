@@ -1,4 +1,4 @@
-// `headroom history`: what `headroom run` tried, a line a try.
+// `headroom history`: the tries of `headroom run`, one per line.
 #include <ctime>
 
 #include <nlohmann/json.hpp>
@@ -22,8 +22,8 @@ struct HistoryOptions {
   bool json = false;
 };
 
-// The last tries, the oldest first. A line that is none (it was cut by a crash) is left out; a file
-// that has no other is another file than was meant.
+// The last tries, oldest first. Skips a line that is not a try (cut by a crash); a non-empty file
+// without any try is the wrong file.
 std::vector<Json> tries_of(const HistoryOptions& options) {
   const std::string text = options.file.empty()
                                ? read_file(state_dir() / "runs.ndjson").value_or("")
@@ -55,7 +55,7 @@ std::string command_of(const Json& one) {
   return without_controls(join(words, " "));
 }
 
-// Local time, as attach has it, of the file's, which is UTC: "2026-11-21T13:03:07.250Z".
+// Local time, as in `headroom attach`, from the UTC of the file: "2026-11-21T13:03:07.250Z".
 std::string started_text(const Json& one) {
   std::string text = text_at(one, "started");
   std::tm utc{};
@@ -71,7 +71,7 @@ std::string verdict_of(const Json& one) {
   return code == "0" ? "ok" : "failed";
 }
 
-// "16 x 12" of a batch and its accumulation, as run says it.
+// "16 x 12": batch x accumulation, as `headroom run` prints it.
 std::string batch_of(const Json& one) {
   const std::string batch = text_at(one, "batch"), accumulation = text_at(one, "accumulation");
   return accumulation == "-" ? batch : batch + " x " + accumulation;

@@ -38,7 +38,7 @@ std::string ended_text(const lease::Claim& lease) {
          " are no longer reserved. The job is told and runs on.\n";
 }
 
-// All of them or none: a wrong ID is told before anything has changed.
+// Ends all of them or none: a wrong ID is reported before any change.
 ExitCode end(const EndOptions& options) {
   const auto directory = lease::Directory::existing();
   std::vector<lease::Claim> leases;

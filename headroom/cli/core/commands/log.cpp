@@ -24,8 +24,8 @@ struct LogOptions {
   bool processes = false;
 };
 
-// Where samples go: appended to a file that rotates, printed, or - Prometheus reads one state, not
-// a history - written over.
+// Writes samples: appends to a rotating file or prints. For Prometheus, which reads one state and
+// no history, it overwrites the file.
 class Sink {
  public:
   explicit Sink(const LogOptions& options) : options_(options) {
@@ -95,11 +95,11 @@ void check(const LogOptions& options) {
         expectation("--count", "how many samples, 0 for no end", std::to_string(options.count)));
 }
 
-// Says once what is wrong with the data, and again when it changes.
+// Reports each problem with the data once, and again when it changes.
 class Complaints {
  public:
   void about(const gpu::Machine& machine) {
-    // Without the growing age of a driver that hangs, which would be new every time.
+    // Leaves out the age of a hung driver's data, which grows with every sample.
     std::string kind = machine.silent ? "silent" : machine.why_no_driver;
     for (const gpu::Card& card : machine.cards) {
       const auto old = age(card, Clock::now());
@@ -121,8 +121,8 @@ ExitCode run_log(const LogOptions& options) {
   const Seconds interval = interval_of(options);
   const gpu::Devices devices = gpu::devices_from(options.gpus);
   const Interrupt interrupt;  // before the sampler's thread
-  // At long intervals the driver is asked when a sample is due, and not in between: what was read
-  // an interval ago would be too old.
+  // At long intervals, samples only when a sample is due: one from an interval ago would be too
+  // old.
   const bool ask_each_time = interval > Seconds(1);
   gpu::Sampler sampler(gpu::make_source(devices),
                        {.interval = interval,
@@ -132,7 +132,7 @@ ExitCode run_log(const LogOptions& options) {
   Complaints complaints;
   const auto narrow = [&](gpu::Machine all) { return narrowed(std::move(all), devices, {}); };
   gpu::Machine machine = narrow(sampler.fresh());
-  Sink sink(options);  // no file is begun for cards that do not exist
+  Sink sink(options);  // no file is created for cards that do not exist
   auto next = Clock::now();
   for (long long n = 0; options.count == 0 || n < options.count; ++n) {
     if (n > 0) {

@@ -1,4 +1,4 @@
-// `headroom models`: the usual model sizes, what their weights take and what training them costs.
+// `headroom models`: usual model sizes, the memory of their weights, and the cost of training them.
 #include <fmt/format.h>
 
 #include <map>
@@ -32,8 +32,8 @@ Bytes weights(const UsualSize& size, WeightType type) {
   return formula::weight_bytes(size.parameters, type);
 }
 
-// `gradients` are all there are, of which at the peak some may be gone or not there yet; the other
-// parts are those at the peak.
+// `gradients` is the total of all gradients, some of which may be freed or not yet made at the
+// peak; the other parts are those at the peak.
 Json recipe_json(const Forecast& forecast, long long gradients) {
   const formula::MemoryParts& parts = forecast.at_peak;
   return {{"weights_bytes", parts.parameters.count},
@@ -83,7 +83,7 @@ std::string weights_table(const Terminal& terminal) {
                rows, terminal);
 }
 
-// The room of the emptiest card that --gpus means, if it means any.
+// The memory for a plan on the emptiest card that --gpus names; nothing for `auto`.
 std::optional<Bytes> room_of(const ModelsOptions& options) {
   if (gpu::devices_from(options.gpus).kind == gpu::Devices::Kind::automatic) return {};
   const Look look = look_at_machine(options.gpus);
@@ -116,7 +116,7 @@ std::string training_table(const formula::TableBatch& batch, std::optional<Bytes
   return table(columns, rows, terminal);
 }
 
-// "125M, 350M: 1024 tokens, ..." where that is less than was asked for.
+// "125M, 350M: 1024 tokens, ..." for models with fewer positions than requested.
 std::string shorter_rows(const formula::TableBatch& batch) {
   std::map<std::int64_t, std::vector<std::string>> models;
   for (const UsualSize& size : formula::usual_sizes()) {
@@ -130,7 +130,7 @@ std::string shorter_rows(const formula::TableBatch& batch) {
   return out;
 }
 
-// Every model that has a name of its own.
+// Every model of the catalogue, by name.
 ExitCode run_names(const ModelsOptions& options) {
   Json list = Json::array();
   std::vector<std::vector<std::string>> rows;

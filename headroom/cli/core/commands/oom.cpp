@@ -1,4 +1,4 @@
-// `headroom oom classify`: whether what a program printed tells of an out-of-memory.
+// `headroom oom classify`: decides if a program's output reports an out-of-memory.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -28,8 +28,8 @@ struct OomOptions {
   bool json = false;
 };
 
-// The beginning and the end of an input of any size: causes stand in the one, last words in the
-// other.
+// Keeps the beginning and the end of an input of any size: the beginning may show the cause, the
+// end the last messages.
 class Ends {
  public:
   void add(std::string_view piece) {
@@ -99,7 +99,7 @@ std::string sentence(const oom::Judgement& judgement) {
   return "cannot be told from this";
 }
 
-// Whole where somebody searches for it, in one row where somebody looks at it.
+// The whole text in a pipe, for searching; one row on a terminal.
 std::string evidence_text(const oom::Judgement& judgement) {
   const Terminal terminal = standard_output();
   if (!terminal.is_terminal) return judgement.evidence;
@@ -130,7 +130,7 @@ std::optional<int> number_from(const std::string& option, const std::string& tex
 
 ExitCode run_oom(const OomOptions& options) {
   oom::Ending ending;
-  // Windows has codes of 32 bits (0xc0000005 is 3221225477); they name no signal of ours.
+  // Windows exit codes have 32 bits (0xc0000005 is 3221225477); they name no Unix signal.
   ending.exit_code = number_from("--exit-code", options.exit_code, -255, 4294967295LL);
   ending.signal = number_from("--signal", options.signal, 1, 64);
   if (options.file.empty() && ::isatty(STDIN_FILENO) != 0)

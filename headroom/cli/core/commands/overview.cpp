@@ -1,4 +1,4 @@
-// `headroom` alone: the machine at a glance and the one next command.
+// `headroom` alone: the machine at a glance and one next command.
 #include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"

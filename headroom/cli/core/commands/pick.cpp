@@ -1,4 +1,4 @@
-// `headroom pick`: the numbers of the cards that have enough room, now or as soon as they have.
+// `headroom pick`: prints the cards that have enough usable memory, now or as soon as they have.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -38,7 +38,7 @@ gpu::DeviceRequest request_from(const PickOptions& options) {
   return request;
 }
 
-// A slice has no number of its own that CUDA would take.
+// A MIG slice has no number that CUDA accepts.
 std::string name_of(const gpu::Card& card, const PickOptions& options) {
   return options.ids == "uuid" || card.slice ? to_string(card.uuid) : std::to_string(card.index);
 }
@@ -124,7 +124,7 @@ ExitCode run_pick(const PickOptions& options) {
   const gpu::Machine whole = sampler.snapshot();
   const gpu::Machine machine = wait.narrow(whole);
   if (!machine.cards.empty() || machine.silent) return kBusy;
-  // No waiting gives a card where there is none, or where a list hides them all.
+  // Waiting does not help if there is no card, or if CUDA_VISIBLE_DEVICES hides them all.
   if (!whole.cards.empty())
     print_error("headroom pick: " + cuda_view(whole, environment).why_empty + "\n");
   return kUnavailable;

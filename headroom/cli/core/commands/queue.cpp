@@ -1,4 +1,4 @@
-// `headroom queue`: who waits for GPU memory, in which order, and what each of them lacks.
+// `headroom queue`: the jobs that wait for GPU memory, in order, and what each one lacks.
 #include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/registry.h"
 

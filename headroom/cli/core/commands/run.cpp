@@ -1,5 +1,5 @@
-// `headroom run`: any command, on cards that are reserved for it, tried again with less after an
-// out-of-memory and after nothing else.
+// `headroom run`: runs any command on reserved cards, and tries again with less memory after an
+// out-of-memory and after no other failure.
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/amount.h"
@@ -19,7 +19,7 @@ namespace headroom::cli {
 namespace {
 
 struct RunOptions {
-  CLI::App* app = nullptr;  // has a command to run that stands there without "--"
+  CLI::App* app = nullptr;  // has the command to run if it comes without "--"
   const std::vector<std::string>* behind_dashes = nullptr;
   std::string gpus, need, order = "most-free", ids = "index", timeout = "60m", interval = "1s";
   std::string more = "0s";
@@ -35,12 +35,12 @@ struct RunOptions {
   bool json = false;
 };
 
-// Everything from the first word that is no option of ours, with or without "--" before it.
+// All words from the first one that is not an option of `run`, with or without "--" before it.
 std::vector<std::string> command_of(const RunOptions& options) {
   std::vector<std::string> words = options.app->remaining();
   const std::vector<std::string>& more = *options.behind_dashes;
   if (words.empty() && !more.empty()) return more;
-  if (!more.empty()) words.push_back("--");  // it is the command's own, then
+  if (!more.empty()) words.push_back("--");  // then it belongs to the command
   words.insert(words.end(), more.begin(), more.end());
   if (words.empty())
     throw UsageError("no command given; try headroom run --need 10GiB -- python train.py");
@@ -144,7 +144,7 @@ ExitCode exit_code_of(const supervise::Report& report) {
   return kInternal;
 }
 
-// What was asked for and means nothing on the CPU.
+// Reports options that have no effect on the CPU.
 void tell_unused(const supervise::Orders& orders,
                  const std::function<void(const std::string&)>& say) {
   if (orders.devices.kind != gpu::Devices::Kind::cpu) return;

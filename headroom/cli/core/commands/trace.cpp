@@ -1,4 +1,4 @@
-// `headroom trace`: the group of its commands, and what they share.
+// `headroom trace`: the command group, and the code its commands share.
 #include "headroom/cli/core/commands/trace.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 namespace headroom::cli {
 namespace {
 
-// A size, or a card of the catalogue: then what CUDA calls its total.
+// A size, or a card of the catalogue, which stands for the total that CUDA reports.
 Bytes capacity_from(const std::string& text) {
   if (text == "unlimited") return allocator::kUnlimited;
   try {

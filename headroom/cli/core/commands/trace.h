@@ -1,5 +1,5 @@
-// What the `headroom trace` commands share: the file they read, how far they are, and how they say
-// what was noticed on the way.
+// Shared by the `headroom trace` commands: the input file, the progress line, and warnings about
+// the trace.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ void add_trace_replay(Registry& registry, CLI::App* group);
 void add_trace_export(Registry& registry, CLI::App* group);  // snapshot, chrome
 void add_trace_top(Registry& registry, CLI::App* group);
 
-// FILE and --device, as all of them have.
+// FILE and --device, which all of them have.
 struct TraceFile {
   std::string path;
   int device = -1;  // -1: the first that appears
@@ -30,7 +30,7 @@ struct TraceFile {
   [[nodiscard]] std::optional<std::uint16_t> device_number() const;
 };
 
-// The setup of --capacity, --fraction, --hold-events and --addresses.
+// The card described by --capacity, --fraction, --hold-events and --addresses.
 struct CardChoice {
   std::string capacity = "unlimited", addresses = "ascending";
   std::optional<double> fraction;
@@ -40,8 +40,8 @@ struct CardChoice {
   [[nodiscard]] trace::CardSetup setup() const;
 };
 
-// "reading run.hrtrace: 43 %" on standard error, for what takes longer than a second; in a log,
-// where each is a new line, for what takes longer than half a minute.
+// "reading run.hrtrace: 43 %" on standard error, if reading takes longer than a second. In a log,
+// where each update is a new line, if it takes longer than 30 s.
 class TraceProgress {
  public:
   explicit TraceProgress(std::string name) : name_(std::move(name)) {}
@@ -59,7 +59,7 @@ class TraceProgress {
   ProgressLine line_;
 };
 
-// A warning on standard error for each thing that makes figures less than the whole truth.
+// Warns on standard error about everything that makes the figures incomplete.
 void warn_of(const TraceFile& file, const trace::Reader& reader, const trace::Noticed& noticed);
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-// `headroom trace snapshot` and `trace chrome`: a trace for the viewers people know.
+// `headroom trace snapshot` and `trace chrome`: export a trace to well-known viewers.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ struct TraceExportOptions {
   std::string out;
 };
 
-// Where the file is made. For standard output that is a file of our own, printed when it is whole.
+// The file to write. For standard output that is a temporary file, printed when it is complete.
 class Target {
  public:
   explicit Target(const std::string& out) : path_(out) {
@@ -63,8 +63,8 @@ class Target {
 
 struct Viewer {
   trace::Exported (*write)(const fs::path&, trace::Reader&, const trace::ReplayOptions&);
-  const char* entries;  // what is written
-  const char* next;     // what to do with it
+  const char* entries;  // plural noun for the written items
+  const char* next;     // the user's next step
 };
 
 std::string done_text(const TraceExportOptions& options, const trace::Exported& exported,
@@ -103,13 +103,13 @@ ExitCode make(const TraceExportOptions& options, const Viewer& viewer, const Int
   return kOk;
 }
 
-// A named pipe, as of <(zcat x.gz), becomes standard input; opened while Ctrl-C still ends the
-// program, because that can take for ever too.
+// Makes a named pipe, as from <(zcat x.gz), the standard input. Opens it while Ctrl-C still ends
+// the program, because open() may block for ever.
 void take_as_standard_input(std::string& path) {
   std::error_code error;
   if (path == "-" || !fs::is_fifo(path, error)) return;
   const int pipe = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (pipe < 0) return;  // whoever opens it next says why
+  if (pipe < 0) return;  // the next open() reports why
   ::dup2(pipe, STDIN_FILENO);
   ::close(pipe);
   path = "-";
@@ -131,9 +131,9 @@ ExitCode run_trace_export(TraceExportOptions options, const Viewer& viewer) {
   try {
     return make(options, viewer, interrupt, input ? &*input : nullptr);
   } catch (const InputError&) {
-    if (input) input->check();  // the reason why it ends in the middle
+    if (input) input->check();  // the reason why the input ends early
     if (!interrupt.happened()) throw;
-    return interrupt.exit_code();  // it ends in the middle because it was ended
+    return interrupt.exit_code();  // it ends early because of the signal
   }
 }
 

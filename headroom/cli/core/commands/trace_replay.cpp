@@ -1,4 +1,4 @@
-// `headroom trace replay`: what a trace would have used on another card or with other settings.
+// `headroom trace replay`: the memory of a trace on another card or with other settings.
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/json.h"

@@ -16,7 +16,7 @@ using allocator::Stat;
 using trace::CardReplay;
 using trace::SmallestCapacity;
 
-// Fewer are played in less time than a clock is good for.
+// Fewer operations finish too fast to measure a speed.
 constexpr std::uint64_t kEnoughForASpeed = 100'000;
 
 // ---- JSON ----
@@ -74,7 +74,7 @@ Json smallest_json(const SmallestCapacity& found) {
           {"refused_above", above}};
 }
 
-// ---- For people ----
+// ---- Text ----
 
 std::string card_text(const CardReplay& card) {
   return (card.capacity == allocator::kUnlimited ? std::string("a card without limit")
@@ -82,7 +82,7 @@ std::string card_text(const CardReplay& card) {
          (card.fraction < 1 ? fmt::format(", {:g} of it", card.fraction) : "");
 }
 
-// For whoever did not say a card: the trace may.
+// Without --capacity: the card that the trace was recorded on, if known.
 std::string recorded_on(const ReplayAnswer& answer) {
   if (!answer.about.capacity || answer.card.capacity != "unlimited") return "";
   return ", recorded on a card of " + to_string(*answer.about.capacity);
@@ -113,7 +113,7 @@ double share_unused(const CardReplay& card) {
   return reserved > Bytes{0} ? ratio(card.unused_at_peak(), reserved) : 0;
 }
 
-// What the program itself went through when it was recorded.
+// The refusals of the program itself during the recording.
 std::string recorded_refusals(const trace::Noticed& noticed, const Terminal& terminal) {
   if (!noticed.first_recorded_refusal) return "";
   const trace::RecordedRefusal& first = *noticed.first_recorded_refusal;
@@ -166,7 +166,7 @@ std::string smallest_text(const SmallestCapacity& found) {
 }
 
 std::string comparison(const ReplayAnswer& answer, const Terminal& terminal) {
-  // One or the other as the last: both are too wide for 80 columns.
+  // Only one of these as the last column: both are too wide for 80 columns.
   const bool has_smallest = !answer.smallest.empty();
   const std::vector<Column> columns{
       {"settings"},      {"reserved", true}, {"unused", true},
@@ -210,7 +210,7 @@ std::string smallest_lines(const ReplayAnswer& answer, const Terminal& terminal)
   return out;
 }
 
-// As a shell takes it for one word.
+// Quotes a text so that a shell reads it as one word.
 std::string shell_word(const std::string& text) {
   const auto is_plain = [](unsigned char c) {
     return std::isalnum(c) != 0 || c >= 0x80 || std::strchr("%+,-./:=@_", c) != nullptr;

@@ -1,4 +1,4 @@
-// What `headroom trace replay` found out, and the two ways of saying it.
+// The result of `headroom trace replay`, as JSON and as text.
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@
 namespace headroom::cli {
 
 struct ReplayAnswer {
-  TraceFile file;  // as it was asked for
+  TraceFile file;  // as given
   CardChoice card;
   trace::About about;
   trace::Noticed noticed;
-  std::vector<trace::CardReplay> cards;           // the first is what the others are compared with
-  std::vector<trace::SmallestCapacity> smallest;  // of each, if wanted
+  std::vector<trace::CardReplay> cards;           // the first is the baseline of the comparison
+  std::vector<trace::SmallestCapacity> smallest;  // one for each card, if requested
 
   [[nodiscard]] bool is_comparison() const { return cards.size() > 1; }
   [[nodiscard]] const trace::CardReplay& winner() const { return cards[trace::best(cards)]; }
 };
 
 [[nodiscard]] Json replay_document(const ReplayAnswer& answer);
-// For a person; ends with the one next command, if there is one.
+// Text for people; ends with one next command, if there is one.
 [[nodiscard]] std::string replay_text(const ReplayAnswer& answer, const Terminal& terminal);
 
 }  // namespace headroom::cli

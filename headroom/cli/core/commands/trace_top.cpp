@@ -1,4 +1,4 @@
-// `headroom trace top`: what was alive at the peak, the biggest first.
+// `headroom trace top`: the tensors alive at the peak, largest first.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ Json document(const TraceTopOptions& options, const Top& top) {
   return json;
 }
 
-// ---- For people ----
+// ---- Text ----
 
 std::string percent(Bytes part, Bytes whole) {
   return whole > Bytes{0} ? fmt::format("{:.1f} %", 100 * ratio(part, whole)) : "";

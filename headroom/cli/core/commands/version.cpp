@@ -1,4 +1,4 @@
-// `headroom version`: this program, its engine and the LibTorch that it would use.
+// `headroom version`: this program, its engine, and the LibTorch it uses.
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/json.h"

@@ -1,4 +1,4 @@
-// `headroom who`: whose is the memory of each card: reserved, used, and by which processes.
+// `headroom who`: the memory of each card, reserved and used, and its processes.
 #include <algorithm>
 
 #include "headroom/base/text.h"
@@ -16,7 +16,7 @@ std::string size_or_unknown(std::optional<Bytes> size) {
   return size ? to_string(*size) : "?";
 }
 
-// "held by PID 12, 14"; and whether that is somebody else than who asked for it.
+// "held by PID 12, 14"; adds a note if the process that requested the lease is gone.
 std::string holders_text(const LeaseRow& row) {
   const std::vector<pid_t> holding = row.holding.value_or(std::vector<pid_t>{});
   std::vector<std::string> pids;
@@ -54,7 +54,7 @@ std::string card_text(const gpu::Card& card, const LeaseReport& report, const Te
     any = true;
     text += wrapped("without a lease: " + gpu::describe(process), "  ", "    ", width);
   }
-  // Beside listed processes less is their contexts.
+  // If processes are listed, a smaller amount is their CUDA contexts.
   const auto unlisted = gpu::unlisted_memory(card);
   if (unlisted && (!any || *unlisted >= Bytes{1LL << 30})) {
     any = true;

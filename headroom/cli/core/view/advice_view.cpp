@@ -9,7 +9,7 @@
 namespace headroom::cli {
 namespace {
 
-// ": fits"; nothing where there is no card to fit into.
+// ": fits"; empty if there is no card to fit into.
 std::string verdict(const Json& one, const Json& device, const Terminal& terminal) {
   if (one.at("fits").is_null()) return "";
   if (one.at("fits").get<bool>()) return ": " + terminal.paint("fits", Colour::green);

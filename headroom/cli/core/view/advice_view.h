@@ -1,5 +1,5 @@
-// What would help, in words: of each change what the process needs with it, which is the measure of
-// whether it fits, and its price in time.
+// Advice as text: for each change the memory of the process, which decides whether it fits, and its
+// cost in time.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace headroom::cli {
 
-// Of a document with `advice`, `device`, `fits` and `method`; empty where there is no advice.
+// For a document with `advice`, `device`, `fits` and `method`; empty without advice.
 [[nodiscard]] std::string advice_text(const Json& document, const Terminal& terminal);
 
-// One change, in two lines; `device` is null where there is no card to fit into.
+// One change, in two lines; `device` is null if there is no card to fit into.
 [[nodiscard]] std::string change_text(const Json& one, const Json& device,
                                       const Terminal& terminal);
 

@@ -22,9 +22,9 @@ namespace headroom::cli {
 namespace {
 
 constexpr std::size_t kModules = 6;
-constexpr double kSmall = 0.005;  // a part with less of the whole is one of the others
+constexpr double kSmall = 0.005;  // smaller shares of the whole count as "others"
 
-// ---- What it is about ----
+// ---- Model and settings ----
 
 std::string count_text(long long count) {
   const auto n = static_cast<double>(count);
@@ -43,7 +43,7 @@ std::string model_text(const Json& model, const Terminal& terminal) {
   return text + "\n";
 }
 
-// What a file leaves out; of a model by name the reader has not seen the file.
+// Defaults for keys that a config file leaves out; for a model by name they are not shown.
 std::string defaults_text(const Json& model, const Terminal& terminal, int width) {
   const auto keys = model.at("defaulted").get<std::vector<std::string>>();
   if (keys.empty() || !model.at("name").get<std::string>().ends_with(".json")) return "";
@@ -51,7 +51,7 @@ std::string defaults_text(const Json& model, const Terminal& terminal, int width
                  width);
 }
 
-// Said by the line of its own below, or only with another setting.
+// Keys that another line shows, or that appear only with another setting.
 bool is_said_elsewhere(const std::string& key) {
   static constexpr std::array<std::string_view, 10> kElsewhere{
       "task",  "batch", "seq",       "target_seq",     "image",
@@ -78,7 +78,7 @@ std::string rows_text(const Json& settings) {
   return text;
 }
 
-// ---- Its parts ----
+// ---- Parts ----
 
 struct PartOfPeak {
   const char* key;
@@ -125,7 +125,7 @@ std::vector<Terminal::Part> bar_parts(const Json& document) {
   return parts;
 }
 
-// Of the document, or of one of its devices.
+// For the document, or for one of its devices.
 std::string verdict(const Json& of, const Terminal& terminal) {
   const Bytes spare = bytes_from(of.at("spare_bytes"));
   if (of.at("fits").get<bool>())
@@ -145,12 +145,12 @@ std::string card_line(const Json& document, const Terminal& terminal) {
   return in_lines(text + ": " + verdict(document, terminal), "", "  ", terminal);
 }
 
-// The profiles of some chips do not say how large it is.
+// False if the chip's profile has no context size.
 bool has_context(const Json& peak) {
   return peak.at("process_bytes") > peak.at("reserved_bytes");
 }
 
-// The picture is of the tightest of several cards; this is what is to be said of each kind.
+// The picture shows the tightest of several cards; this table has one row per kind of card.
 std::string devices_text(const Json& document, const Terminal& terminal) {
   if (!document.contains("devices")) return "";
   std::vector<std::pair<Json, int>> kinds;
@@ -248,7 +248,7 @@ std::string rule_text(const Json& document, int width) {
 
 // ---- By module ----
 
-// "model.layers.7.mlp" is one of "model.layers.*.mlp".
+// "model.layers.7.mlp" has the pattern "model.layers.*.mlp".
 std::string pattern_of(const std::string& name) {
   std::vector<std::string> parts;
   for (const std::string_view part : split(name, '.')) {
@@ -266,7 +266,7 @@ struct Alike {
   int count = 0;
 };
 
-// The largest kinds of modules; those of one name but for its numbers are one kind.
+// The largest kinds of modules; names that differ only in numbers are one kind.
 std::vector<Alike> kinds_of(const Json& by_module) {
   std::vector<Alike> kinds;
   for (const Json& module : by_module) {

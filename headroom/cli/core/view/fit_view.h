@@ -1,4 +1,4 @@
-// The answer of `headroom fit` in words: the largest size, what is recommended, and what was tried.
+// The answer of `headroom fit` as text: the largest size, the recommended size, and the probes.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace headroom::cli {
 
-// Of the document that --json prints.
+// For the document that --json prints.
 [[nodiscard]] std::string fit_text(const Json& document, const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -15,7 +15,7 @@ using gpu::Card;
 using gpu::GpuProcess;
 
 std::string brief_pci(const Card& card) {
-  // The domain is 0 on nearly every machine; "01:00.0" is what people know.
+  // The domain is 0 on nearly every machine; "01:00.0" is the familiar form.
   const bool usual = card.pci.starts_with("00000000:");
   return usual ? card.pci.substr(9) : card.pci;
 }
@@ -56,8 +56,7 @@ std::string holders_text(const Card& card) {
   return text;
 }
 
-// A line of 80 cells where there is room for it; in a narrow terminal first the bar gets shorter,
-// then the name.
+// Lines have 80 cells. On a narrower terminal the bar shrinks first, then the name.
 constexpr int kLine = 80, kBar = 22, kShortestBar = 8, kName = 18, kShortestName = 10;
 
 int bar_width(const Terminal& terminal) {

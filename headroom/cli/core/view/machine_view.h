@@ -1,4 +1,4 @@
-// The picture of a machine: two lines a card, at most 80 cells wide unless there is more room.
+// The picture of a machine: two lines per card, at most 80 cells wide unless the terminal is wider.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace headroom::cli {
 [[nodiscard]] std::string machine_title(const gpu::Machine& machine, const Terminal& terminal);
 [[nodiscard]] std::string machine_picture(const gpu::Machine& machine, const Terminal& terminal);
 
-// Warnings (at most `most`), advice, and the next command to type.
+// At most `most_warnings` warnings (then "+N more"), and advice.
 [[nodiscard]] std::string notes(const Look& look, std::size_t most_warnings,
                                 const Terminal& terminal);
 

@@ -78,7 +78,7 @@ Json techniques_json(const formula::ModelConfig& config, const formula::Settings
     row["name"] = one.name;
     list.push_back(std::move(row));
   }
-  // The table is by impact; advice is what asks for the cheapest first.
+  // The table is sorted by savings; only advice puts the cheapest first.
   std::stable_sort(list.begin(), list.end(), [](const Json& one, const Json& other) {
     return one.at("saves_bytes").get<std::int64_t>() > other.at("saves_bytes").get<std::int64_t>();
   });
@@ -112,7 +112,7 @@ std::string techniques_text(const Json& document, const Terminal& terminal) {
                                   {"option"}},
                                  rows, endless);
   if (has_room_for(text, terminal)) return title + text;
-  std::string runs, cannot_run;  // cut to the terminal's width, it would lose the options
+  std::string runs, cannot_run;  // a table cut to the terminal's width would lose the options
   for (const Json& one : document.at("techniques"))
     (one.at("can_run").get<bool>() ? runs : cannot_run) +=
         change_text(one, document.at("device"), terminal);

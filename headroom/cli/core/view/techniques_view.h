@@ -1,6 +1,5 @@
-// What saves memory for one model, with its price, by the closed form: all of it (`headroom
-// estimate
-// --techniques`), or the cheapest that is enough.
+// Techniques that save memory for one model, with their price, by the closed form: all of them
+// (`headroom estimate --techniques`), or the cheapest ones that are enough.
 #pragma once
 
 #include <string>
@@ -14,16 +13,16 @@
 
 namespace headroom::cli {
 
-// On the smallest of the cards; none: without limit, with an A100's times.
+// On the smallest of the cards; without cards, for no limit and with the times of an A100.
 [[nodiscard]] Json techniques_json(const formula::ModelConfig& config,
                                    const formula::Settings& settings,
                                    const std::vector<gpu::SimulatedCard>& cards);
-// The three cheapest changes that help, with the keys of a dry run's advice. Only what can run, if
-// the settings themselves can; where none of these is enough, what else is.
+// The three cheapest changes that help, with the keys of a dry run's advice. Only changes that can
+// run, if the settings themselves can; if none of these is enough, adds the others that are.
 [[nodiscard]] Json advice_json(const formula::ModelConfig& config,
                                const formula::Settings& settings,
                                const std::vector<gpu::SimulatedCard>& cards);
-// Of a document with `techniques` and `device`: a table, or a list where that is too wide.
+// From a document with `techniques` and `device`: a table, or a list if the table is too wide.
 [[nodiscard]] std::string techniques_text(const Json& document, const Terminal& terminal);
 
 }  // namespace headroom::cli

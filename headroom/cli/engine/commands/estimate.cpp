@@ -1,4 +1,4 @@
-// `headroom-engine estimate`: the dry run behind `headroom estimate`, on every card that was meant.
+// `headroom-engine estimate`: the dry run behind `headroom estimate`, for every requested card.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -29,7 +29,7 @@ estimate::Options options_of(const Json& request) {
           .keep_trace = !request.at("trace").is_null()};
 }
 
-// One for each card; cards that are alike share a run.
+// One estimate per card; identical cards share a run.
 std::vector<Estimate> estimates(const Json& request, const formula::NamedModel& model,
                                 const formula::Settings& settings) {
   std::vector<Estimate> done;
@@ -60,7 +60,7 @@ const Estimate& tightest_of(const std::vector<Estimate>& estimates) {
       [](const Estimate& one, const Estimate& other) { return one.spare() < other.spare(); });
 }
 
-// Where it does not fit, or if asked.
+// Advice if it does not fit, or on request.
 Json advice_for(const Json& request, const formula::NamedModel& model, const Estimate& estimate) {
   if (estimate.fits() && !request.at("advice").get<bool>()) return Json::array();
   return to_json(advise(model, estimate, options_of(request)));

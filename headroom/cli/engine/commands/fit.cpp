@@ -31,8 +31,8 @@ estimate::FitOptions fit_options_of(const Json& request) {
   return options;
 }
 
-// At the smallest size, which did not fit: what would make it fit. The size itself is what is
-// looked for, and stays as it was asked.
+// If even the smallest size does not fit: changes that make it fit. They keep the size, which is
+// what the search varies.
 Json advice_for(const formula::NamedModel& model, const estimate::FitResult& result,
                 const estimate::FitOptions& options) {
   if (result.found.size) return Json::array();

@@ -1,4 +1,4 @@
-// `headroom-engine version`: which LibTorch was loaded, for `headroom version` and `doctor`.
+// `headroom-engine version`: the loaded LibTorch, for `headroom version` and `doctor`.
 #include <nlohmann/json.hpp>
 #include <string>
 
