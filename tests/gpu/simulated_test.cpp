@@ -18,7 +18,7 @@ namespace {
 using namespace fixtures;
 using namespace headroom::literals;
 
-std::string refusal_of(std::string_view spec) {
+std::string refusal_of_spec(std::string_view spec) {
   try {
     static_cast<void>(parse_simulated(spec));
   } catch (const UsageError& error) {
@@ -64,23 +64,23 @@ TEST(ParseSimulated, SixteenCardsAreTheMost) {
   EXPECT_EQ(parse_simulated("8x1GiB,8x2GiB").cards.size(), 16u);
   for (const char* spec :
        {"17x1GiB", "8x1GiB,9x1GiB", "1000000000x1GiB", "9223372036854775807x1GiB"})
-    EXPECT_TRUE(contains(refusal_of(spec), "at most 16 simulated cards")) << refusal_of(spec);
+    EXPECT_TRUE(contains(refusal_of_spec(spec), "at most 16 simulated cards")) << refusal_of(spec);
 }
 
 TEST(ParseSimulated, RefusesWhatItCannotRead) {
   for (const char* spec :
        {"", "sim:", "0x24GiB", "-1x24GiB", "x24GiB", "8x", "8x24GiB,", ",8x24GiB", "8x24apples",
         "8xRTX4091", "1x0", "1x1KiB", "8x-24GiB", "@lab", "1x1e30GiB", "99999999999999999999x1GiB"})
-    EXPECT_NE(refusal_of(spec), "accepted") << spec;
-  EXPECT_TRUE(contains(refusal_of("2xRTX4091"), "try RTX 4090")) << refusal_of("2xRTX4091");
+    EXPECT_NE(refusal_of_spec(spec), "accepted") << spec;
+  EXPECT_TRUE(contains(refusal_of_spec("2xRTX4091"), "try RTX 4090")) << refusal_of("2xRTX4091");
 }
 
 TEST(ParseSimulated, ANameIsAFileNameAndNoPath) {
   EXPECT_EQ(parse_simulated("8x24GiB@lab-1_a.b").name, "lab-1_a.b");
   for (const char* spec :
        {"8x24GiB@", "8x24GiB@../x", "8x24GiB@a/b", "8x24GiB@.x", "8x24GiB@a b", "8x24GiB@a@b"})
-    EXPECT_NE(refusal_of(spec), "accepted") << spec;
-  EXPECT_NE(refusal_of("8x24GiB@" + std::string(65, 'a')), "accepted");
+    EXPECT_NE(refusal_of_spec(spec), "accepted") << spec;
+  EXPECT_NE(refusal_of_spec("8x24GiB@" + std::string(65, 'a')), "accepted");
 }
 
 // ---- The shared box ----
