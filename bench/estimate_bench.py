@@ -55,7 +55,7 @@ def show(name, arguments, runs):
 
 
 def memtracker_seconds(python):
-    models = json.loads((ROOT / "headroom/formula/data/models.json").read_text())["models"]
+    models = json.loads((ROOT / "headroom/model/data/models.json").read_text())["models"]
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "model"
         config.with_suffix(".json").write_text(json.dumps(models["llama-3.1-8b"]["config"]))

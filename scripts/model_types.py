@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes headroom/formula/data/model_types.json: the keys of a config.json that transformers' models
+"""Writes headroom/model/data/model_types.json: the keys of a config.json that transformers' models
 read, with its defaults, for every model type Headroom builds.
 
-  scripts/model_types.py > headroom/formula/data/model_types.json
+  scripts/model_types.py > headroom/model/data/model_types.json
 
 Runs with transformers, so in the virtual environment of scripts/peers.sh."""
 import inspect

@@ -3,24 +3,24 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "headroom/formula/advice.h"
-#include "headroom/formula/can_run.h"
+#include "headroom/forecast/advice.h"
 #include "headroom/gpu/catalogue.h"
+#include "headroom/model/can_run.h"
 
 namespace headroom::estimate {
 namespace {
 
-formula::TechniqueOptions technique_options(const gpu::SimulatedCard& card,
-                                            const AdviceOptions& wanted) {
+forecast::TechniqueOptions technique_options(const gpu::SimulatedCard& card,
+                                             const AdviceOptions& wanted) {
   const bool is_limited = card.total != allocator::kUnlimited;
   return {.card = gpu::find_card(card.name),
           .room = is_limited ? std::optional(room_of(card)) : std::nullopt,
-          .can_run = [](const formula::Settings& settings) { return cannot_run(settings).empty(); },
+          .can_run = [](const model::Settings& settings) { return cannot_run(settings).empty(); },
           .allows = wanted.allows};
 }
 
-Advice run_dry(const formula::NamedModel& model, const Estimate& now,
-               const formula::Technique& candidate, const Options& options) {
+Advice run_dry(const model::NamedModel& model, const Estimate& now,
+               const forecast::Technique& candidate, const Options& options) {
   const Estimate then = estimate_memory(model, candidate.settings, now.card,
                                         {.rules = options.rules, .allocator = options.allocator});
   const dryrun::Peak &peak = then.report.peak, &before = now.report.peak;
@@ -36,7 +36,7 @@ Advice run_dry(const formula::NamedModel& model, const Estimate& now,
           .fits = is_limited ? std::optional(then.fits()) : std::nullopt};
 }
 
-Advice by_formula(const formula::Technique& technique) {
+Advice by_formula(const forecast::Technique& technique) {
   return {.change = technique.option,
           .settings = technique.settings,
           .saves = technique.saves,
@@ -51,12 +51,12 @@ Advice by_formula(const formula::Technique& technique) {
 
 }  // namespace
 
-std::vector<Advice> advise(const formula::NamedModel& model, const Estimate& now,
+std::vector<Advice> advise(const model::NamedModel& model, const Estimate& now,
                            const Options& options, const AdviceOptions& wanted) {
   const auto techniques = technique_options(now.card, wanted);
   std::vector<Advice> advice;
   // Asks for two spare techniques, in case some save nothing.
-  for (const formula::Technique& candidate :
+  for (const forecast::Technique& candidate :
        cheapest_help(model.config, now.settings, techniques, wanted.wanted + 2)) {
     if (advice.size() == wanted.wanted) break;
     Advice one = run_dry(model, now, candidate, options);
@@ -65,7 +65,7 @@ std::vector<Advice> advise(const formula::NamedModel& model, const Estimate& now
   const auto fits = [](const Advice& one) { return one.fits == true; };
   if (!techniques.room || now.fits() || std::any_of(advice.begin(), advice.end(), fits))
     return advice;
-  for (const formula::Technique& one :
+  for (const forecast::Technique& one :
        enough_but_cannot_run(model.config, now.settings, techniques))
     advice.push_back(by_formula(one));
   return advice;

@@ -15,14 +15,14 @@
 #include "headroom/base/bytes.h"
 #include "headroom/base/json.h"
 #include "headroom/estimate/estimate.h"
-#include "headroom/formula/model_catalogue.h"
-#include "headroom/formula/settings.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/settings.h"
 
 namespace headroom::estimate {
 
 struct Advice {
   std::string change;  // as on the command line: "--checkpointing full --dtype bfloat16"
-  formula::Settings settings;
+  model::Settings settings;
   Bytes saves;             // of the memory allocated at the peak
   Bytes saves_process;     // of the process, which decides whether it fits
   Bytes reserved;          // peak with this change
@@ -36,12 +36,12 @@ struct Advice {
 struct AdviceOptions {
   std::size_t wanted = 3;
   // True for settings that may be tried; empty: all.
-  std::function<bool(const formula::Settings&)> allows = {};
+  std::function<bool(const model::Settings&)> allows = {};
 };
 
 // The closed form chooses from all changes that can run; changes that save nothing for this model
 // are left out. Throws the exceptions of estimate_memory.
-[[nodiscard]] std::vector<Advice> advise(const formula::NamedModel& model, const Estimate& now,
+[[nodiscard]] std::vector<Advice> advise(const model::NamedModel& model, const Estimate& now,
                                          const Options& options = {},
                                          const AdviceOptions& wanted = {});
 

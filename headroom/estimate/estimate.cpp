@@ -6,7 +6,7 @@
 
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/training_step.h"
-#include "headroom/formula/positions.h"
+#include "headroom/model/positions.h"
 
 namespace headroom::estimate {
 namespace {
@@ -32,7 +32,7 @@ Bytes Estimate::spare() const {
   return card.total - card.reserved - report.peak.process;
 }
 
-Estimate estimate_memory(const formula::NamedModel& model, const formula::Settings& settings,
+Estimate estimate_memory(const model::NamedModel& model, const model::Settings& settings,
                          const gpu::SimulatedCard& card, const Options& options) {
   Estimate estimate;
   estimate.model = model.name;
@@ -60,7 +60,7 @@ Json to_json(const Estimate& estimate) {
                 {{"name", estimate.model},
                  {"parameters", estimate.parameters},
                  {"trainable_parameters", estimate.trainable_parameters}}},
-               {"settings", formula::to_json(estimate.settings)},
+               {"settings", model::to_json(estimate.settings)},
                {"device", limited ? Json{{"name", card.name},
                                          {"total_bytes", card.total.count},
                                          {"usable_bytes", (card.total - card.reserved).count}}

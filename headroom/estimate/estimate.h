@@ -1,9 +1,9 @@
 // Estimates by dry run how much memory a published model needs to train, and whether it fits.
 //
-//   const auto model = formula::model_named("llama-3.1-8b");
-//   formula::Settings settings;
+//   const auto model = model::model_named("llama-3.1-8b");
+//   model::Settings settings;
 //   settings.batch = 2;
-//   settings.dtype = formula::Dtype::bfloat16;
+//   settings.dtype = model::Dtype::bfloat16;
 //   const Estimate estimate = estimate_memory(model, settings, dryrun::card_for("RTX 4090"));
 //   estimate.fits();                              // false
 //   to_string(estimate.report.peak.allocated);    // the memory it would need
@@ -16,9 +16,9 @@
 #include "headroom/base/bytes.h"
 #include "headroom/base/json.h"
 #include "headroom/dryrun/report.h"
-#include "headroom/formula/model_catalogue.h"
-#include "headroom/formula/settings.h"
 #include "headroom/gpu/simulated.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/settings.h"
 #include "headroom/sim/card.h"
 
 namespace headroom::estimate {
@@ -32,7 +32,7 @@ struct Options {
 struct Estimate {
   std::string model;
   long long parameters = 0, trainable_parameters = 0;
-  formula::Settings settings;  // with task and sizes filled in
+  model::Settings settings;  // with task and sizes filled in
   gpu::SimulatedCard card;
   dryrun::Report report;
 
@@ -44,8 +44,8 @@ struct Estimate {
 
 // Runs on a new simulated card (dryrun::card_for), or one with a real card's memory. Throws the
 // exceptions of training_step.
-[[nodiscard]] Estimate estimate_memory(const formula::NamedModel& model,
-                                       const formula::Settings& settings,
+[[nodiscard]] Estimate estimate_memory(const model::NamedModel& model,
+                                       const model::Settings& settings,
                                        const gpu::SimulatedCard& card, const Options& options = {});
 
 // The document of `headroom estimate --json`, without advice. For a card without limit `device`,

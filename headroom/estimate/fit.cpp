@@ -8,16 +8,17 @@
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/estimate/training_step.h"
-#include "headroom/formula/can_run.h"
-#include "headroom/formula/positions.h"
+#include "headroom/model/can_run.h"
+#include "headroom/model/positions.h"
+#include "headroom/model/tasks.h"
 #include "headroom/models/model.h"
 #include "headroom/sim/child.h"
 
 namespace headroom::estimate {
 namespace {
 
-using formula::ModelConfig;
-using formula::Settings;
+using model::ModelConfig;
+using model::Settings;
 
 // The length of the first run, long enough to predict others: shorter ones take other kernels. CUDA
 // sorts the indices of an embedding's gradient if there are more than 3072.
@@ -28,7 +29,7 @@ std::int64_t first_length(const Settings& settings) {
 }
 
 models::Task task_of(const ModelConfig& config, const Settings& settings) {
-  return settings.task.value_or(models::tasks_of(config).front());
+  return settings.task.value_or(model::tasks_of(config).front());
 }
 
 // Fills in task and sizes. A target length that follows the searched length stays empty.
@@ -56,7 +57,7 @@ Bounds bounds_of(const ModelConfig& config, const Settings& settings, const FitO
   Bounds bounds{.at_least = options.at_least, .at_most = options.at_most};
   if (of_lengths) bounds.first = first_length(settings);
   if (of_lengths) bounds.growth.power = 2;
-  if (settings.loss == formula::LossForm::chunked) {
+  if (settings.loss == model::LossForm::chunked) {
     bounds.growth.tokens = of_lengths ? settings.batch : sequence_length(config, settings);
     bounds.growth.chunk = settings.loss_chunk;
     // A size with several chunks, the last of them incomplete.
@@ -116,7 +117,7 @@ Largest found_from_json(const Json& json) {
 
 }  // namespace
 
-FitResult fit(const formula::NamedModel& model, const Settings& settings,
+FitResult fit(const model::NamedModel& model, const Settings& settings,
               const gpu::SimulatedCard& card, const FitOptions& options) {
   check(model.config, settings, options);
   const auto step_of = [&](std::int64_t size) -> MakeSubject {
@@ -144,7 +145,7 @@ FitResult fit(const formula::NamedModel& model, const Settings& settings,
   return result;
 }
 
-FitResult fit(const formula::NamedModel& model, const Settings& settings,
+FitResult fit(const model::NamedModel& model, const Settings& settings,
               const std::vector<gpu::SimulatedCard>& cards, const FitOptions& options) {
   const auto smallest = std::min_element(
       cards.begin(), cards.end(),
@@ -161,7 +162,7 @@ Json to_json(const FitResult& result) {
       {"schema", 1},
       {"method", "dry-run"},
       {"model", {{"name", result.model}}},
-      {"settings", formula::to_json(result.settings)},
+      {"settings", model::to_json(result.settings)},
       {"device",
        {{"name", card.name}, {"total_bytes", card.total.count}, {"usable_bytes", usable.count}}},
       {"over", result.over == Over::batch ? "batch" : "seq"}};

@@ -1,7 +1,7 @@
 // The largest batch of a published model that fits a card with exactly these settings, or the
 // longest sequence: `headroom fit`.
 //
-//   const FitResult fitted = fit(formula::model_named("llama-3.2-1b"), settings,
+//   const FitResult fitted = fit(model::model_named("llama-3.2-1b"), settings,
 //                                dryrun::card_for("RTX 4090"));
 //   fitted.found.size;          // 6: a step of 6 rows fits, one of 7 does not; both were dry-run
 //   fitted.found.recommended;   // 5: 10 % less
@@ -17,9 +17,9 @@
 #include "headroom/allocator/settings.h"
 #include "headroom/base/json.h"
 #include "headroom/estimate/largest.h"
-#include "headroom/formula/model_catalogue.h"
-#include "headroom/formula/settings.h"
 #include "headroom/gpu/simulated.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/settings.h"
 #include "headroom/sim/card.h"
 
 namespace headroom::estimate {
@@ -38,7 +38,7 @@ struct FitOptions {
 
 struct FitResult {
   std::string model;
-  formula::Settings settings;  // with task and sizes filled in
+  model::Settings settings;  // with task and sizes filled in
   Over over = Over::batch;
   gpu::SimulatedCard card;
   Largest found;
@@ -47,11 +47,11 @@ struct FitResult {
 // Throws UsageError for settings that cannot run and for a sequence search on a model without
 // sequences; also the exceptions of find_largest. In a process that uses GPUs it runs in a child
 // (sim/child.h).
-[[nodiscard]] FitResult fit(const formula::NamedModel& model, const formula::Settings& settings,
+[[nodiscard]] FitResult fit(const model::NamedModel& model, const model::Settings& settings,
                             const gpu::SimulatedCard& card, const FitOptions& options = {});
 
 // For several cards: the one with the least memory decides, and the result names it.
-[[nodiscard]] FitResult fit(const formula::NamedModel& model, const formula::Settings& settings,
+[[nodiscard]] FitResult fit(const model::NamedModel& model, const model::Settings& settings,
                             const std::vector<gpu::SimulatedCard>& cards,
                             const FitOptions& options = {});
 

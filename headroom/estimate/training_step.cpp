@@ -8,10 +8,10 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/formula/can_run.h"
-#include "headroom/formula/positions.h"
 #include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/model/can_run.h"
+#include "headroom/model/positions.h"
 #include "headroom/models/batch.h"
 #include "headroom/nn/freeze.h"
 #include "headroom/nn/layers.h"
@@ -24,15 +24,15 @@ namespace headroom::estimate {
 namespace {
 
 using at::Tensor;
-using formula::Settings;
+using model::Settings;
 
-at::ScalarType type_of(formula::Dtype dtype) {
+at::ScalarType type_of(model::Dtype dtype) {
   switch (dtype) {
-    case formula::Dtype::float32:
+    case model::Dtype::float32:
       return at::kFloat;
-    case formula::Dtype::bfloat16:
+    case model::Dtype::bfloat16:
       return at::kBFloat16;
-    case formula::Dtype::float16:
+    case model::Dtype::float16:
       return at::kHalf;
   }
   throw InternalError("training_step", "a dtype without a name");
@@ -45,27 +45,27 @@ models::Settings model_settings(const Settings& settings) {
   of.use_cache = settings.use_cache;
   of.loss_chunk = settings.loss_chunk;
   if (settings.checkpoint_every > 0)
-    of.checkpointing = {.how = settings.checkpointing_kind == formula::CheckpointingKind::reentrant
+    of.checkpointing = {.how = settings.checkpointing_kind == model::CheckpointingKind::reentrant
                                    ? nn::Recompute::reentrant
                                    : nn::Recompute::nonreentrant,
                         .every = static_cast<int>(settings.checkpoint_every)};
   return of;
 }
 
-models::BatchSizes batch_sizes(const formula::ModelConfig& config, const Settings& settings) {
+models::BatchSizes batch_sizes(const model::ModelConfig& config, const Settings& settings) {
   return {.rows = settings.batch,
           .length = sequence_length(config, settings),
           .target_length = settings.target_seq,
           .image = settings.image,
           .mask = settings.mask,
           .pixels = type_of(settings.dtype),
-          .labels = settings.mode == formula::Mode::train};
+          .labels = settings.mode == model::Mode::train};
 }
 
 // True if the task's head is new, as after from_pretrained: then it is trained beside adapters.
 bool has_new_head(const models::Model& model) {
-  return model.task() == formula::Task::sequence_classification ||
-         model.task() == formula::Task::image_classification;
+  return model.task() == model::Task::sequence_classification ||
+         model.task() == model::Task::image_classification;
 }
 
 // Adapters have the dtype of the weights (`--dtype`); alpha is twice the rank, as is usual.
@@ -94,7 +94,7 @@ class Loop {
         settings_(settings),
         device_(device),
         optimizer_(optim::make_optimizer(settings.optimizer, settings.form, trained(*model_))) {
-    if (settings.autocast == formula::Autocast::fp16) scaler_.emplace();
+    if (settings.autocast == model::Autocast::fp16) scaler_.emplace();
   }
 
   void train() {
@@ -123,9 +123,9 @@ class Loop {
 
   models::Output forward() {
     std::optional<libtorch::AutocastScope> mixed;
-    if (settings_.autocast != formula::Autocast::none)
+    if (settings_.autocast != model::Autocast::none)
       mixed.emplace(device_.type(),
-                    settings_.autocast == formula::Autocast::bf16 ? at::kBFloat16 : at::kHalf);
+                    settings_.autocast == model::Autocast::bf16 ? at::kBFloat16 : at::kHalf);
     return model_->run(batch_);
   }
 
@@ -181,14 +181,14 @@ void check_can_run(const Settings& settings) {
 
 }  // namespace
 
-TrainingStep training_step(const formula::ModelConfig& config, const Settings& settings,
+TrainingStep training_step(const model::ModelConfig& config, const Settings& settings,
                            c10::Device device) {
   check_can_run(settings);
   const std::shared_ptr<models::Model> model = libtorch::on(device, type_of(settings.dtype), [&] {
     return models::build(config, model_settings(settings));
   });
   choose_what_is_trained(*model, settings);
-  const bool trains = settings.mode == formula::Mode::train;
+  const bool trains = settings.mode == model::Mode::train;
   model->train(trains);
   const models::Batch batch = models::empty_batch(*model, batch_sizes(config, settings), device);
   const auto loop = std::make_shared<Loop>(model, batch, settings, device);

@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "headroom/dryrun/dry_run.h"
-#include "headroom/formula/model_config.h"
-#include "headroom/formula/settings.h"
+#include "headroom/model/model_config.h"
+#include "headroom/model/settings.h"
 #include "headroom/models/model.h"
 
 namespace headroom::estimate {
@@ -30,7 +30,7 @@ struct TrainingStep {
 //
 // Throws UsageError for settings that cannot run (formula/can_run.h) or that this model does not
 // support.
-[[nodiscard]] TrainingStep training_step(const formula::ModelConfig& config,
-                                         const formula::Settings& settings, c10::Device device);
+[[nodiscard]] TrainingStep training_step(const model::ModelConfig& config,
+                                         const model::Settings& settings, c10::Device device);
 
 }  // namespace headroom::estimate

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "headroom/base/error.h"
-#include "headroom/formula/positions.h"
+#include "headroom/model/positions.h"
 
 namespace headroom::models {
 namespace {
 
 using at::Tensor;
-using formula::ModelConfig;
+using model::ModelConfig;
 
 std::int64_t at_least_1(std::int64_t value, const char* what) {
   if (value < 1)
@@ -42,9 +42,9 @@ Batch batch_of(const Model& model, const BatchSizes& sizes, const Whole& whole, 
   const std::int64_t length = at_least_1(sizes.length, "token"),
                      target = at_least_1(sizes.target_length.value_or(length), "target token"),
                      vocabulary = config.at_least_1("vocab_size");
-  formula::check_sequence(config, length);
+  model::check_sequence(config, length);
   batch.tokens = whole({rows, length}, vocabulary);
-  if (sizes.mask == formula::Mask::ones) {
+  if (sizes.mask == model::Mask::ones) {
     batch.mask = at::ones({rows, length}, batch.tokens.options());
     batch.mask_is_all_ones = true;
   }

@@ -18,7 +18,7 @@ struct BatchSizes {
   std::int64_t length = 512;                       // tokens per row
   std::optional<std::int64_t> target_length = {};  // target tokens per row; empty: `length`
   std::optional<std::int64_t> image = {};          // pixels per side; empty: the config's, or 224
-  formula::Mask mask = formula::Mask::ones;
+  model::Mask mask = model::Mask::ones;
   at::ScalarType pixels = at::kFloat;
   bool labels = true;  // if false, an encoder-decoder gets target tokens instead
 };

@@ -18,7 +18,7 @@ namespace headroom::models {
 namespace {
 
 using at::Tensor;
-using formula::ModelConfig;
+using model::ModelConfig;
 
 // A distribution around zero, or a constant.
 struct Value {

@@ -7,16 +7,17 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/model/tasks.h"
 #include "headroom/models/detail/family.h"
 
 namespace headroom::models {
 namespace {
 
-using detail::Family;
-using formula::ModelConfig;
+using detail::Build;
+using model::ModelConfig;
 
-const std::map<std::string, Family>& families() {
-  static const std::map<std::string, Family> all = {
+const std::map<std::string, Build>& builders() {
+  static const std::map<std::string, Build> all = {
       {"bert", detail::bert_family()},         {"distilbert", detail::distilbert_family()},
       {"llama", detail::llama_family()},       {"mistral", detail::llama_family()},
       {"qwen2", detail::llama_family()},       {"qwen3", detail::llama_family()},
@@ -32,29 +33,9 @@ const std::map<std::string, Family>& families() {
   return all;
 }
 
-// The endings of transformers' class names.
-struct Ending {
-  const char* architecture;
-  Task task;
-};
-constexpr Ending kEndings[] = {{"ForCausalLM", Task::causal_lm},
-                               {"LMHeadModel", Task::causal_lm},
-                               {"ForMaskedLM", Task::masked_lm},
-                               {"ForSequenceClassification", Task::sequence_classification},
-                               {"ForImageClassification", Task::image_classification},
-                               {"ForConditionalGeneration", Task::seq2seq_lm}};
-
-std::optional<Task> task_said_by(const ModelConfig& config) {
-  for (const std::string& architecture : config.architectures()) {
-    for (const Ending& ending : kEndings)
-      if (architecture.ends_with(ending.architecture)) return ending.task;
-  }
-  return {};
-}
-
 std::string names_of(const std::vector<Task>& tasks) {
   std::vector<std::string> names;
-  for (const Task task : tasks) names.emplace_back(formula::to_string(task));
+  for (const Task task : tasks) names.emplace_back(forecast::to_string(task));
   return join(names, ", ");
 }
 
@@ -73,28 +54,19 @@ void Model::train(bool on) {
   module().train(on);
 }
 
-std::vector<Task> tasks_of(const ModelConfig& config) {
-  std::vector<Task> tasks = families().at(config.type()).tasks;
-  const std::optional<Task> said = task_said_by(config);
-  if (const auto usual = said ? std::find(tasks.begin(), tasks.end(), *said) : tasks.end();
-      usual != tasks.end())
-    std::rotate(tasks.begin(), usual, usual + 1);
-  return tasks;
-}
-
 std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings) {
   check(settings);
-  const std::vector<Task> tasks = tasks_of(config);
+  const std::vector<Task> tasks = model::tasks_of(config);
   const Task task = settings.task.value_or(tasks.front());
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end())
     throw UsageError(expectation("build", "a task that " + config.type() + " models have",
-                                 formula::to_string(task), names_of(tasks)));
+                                 forecast::to_string(task), names_of(tasks)));
   const bool of_tokens =
       task != Task::sequence_classification && task != Task::image_classification;
   if (settings.loss_chunk > 0 && !of_tokens)
     throw UsageError(expectation("build", "a loss over tokens, to take it in chunks",
-                                 formula::to_string(task), "the full loss"));
-  return families().at(config.type()).build(config, task, settings);
+                                 forecast::to_string(task), "the full loss"));
+  return builders().at(config.type())(config, task, settings);
 }
 
 }  // namespace headroom::models

@@ -2,7 +2,7 @@
 // operation in the order of transformers' own PyTorch code (4.57.6), because temporaries and saved
 // tensors decide how much memory a step takes. Parameters have the hub's names.
 //
-//   const auto config = formula::read_config("gpt2/config.json");
+//   const auto config = model::read_config("gpt2/config.json");
 //   const auto model = libtorch::on(device, [&] { return models::build(config); });
 //   model->train();
 //   const Batch batch = models::empty_batch(*model, {.rows = 4, .length = 1024}, device);
@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/formula/model_config.h"
-#include "headroom/formula/settings.h"
+#include "headroom/model/model_config.h"
+#include "headroom/model/settings.h"
 #include "headroom/nn/checkpoint.h"
 
 namespace torch::nn {
@@ -34,8 +34,8 @@ class Module;
 
 namespace headroom::models {
 
-using formula::Attention;
-using formula::Task;
+using model::Attention;
+using model::Task;
 
 // Checkpointed layers keep only their input, and run forward again in the backward pass.
 struct Checkpointing {
@@ -84,16 +84,16 @@ class Model {
   [[nodiscard]] virtual torch::nn::Module& module() = 0;
   void train(bool on = true);
 
-  [[nodiscard]] const formula::ModelConfig& config() const { return config_; }
+  [[nodiscard]] const model::ModelConfig& config() const { return config_; }
   [[nodiscard]] Task task() const { return task_; }
   [[nodiscard]] const Settings& settings() const { return settings_; }
 
  protected:
-  Model(formula::ModelConfig config, Task task, const Settings& settings)
+  Model(model::ModelConfig config, Task task, const Settings& settings)
       : config_(std::move(config)), task_(task), settings_(settings) {}
 
  private:
-  formula::ModelConfig config_;
+  model::ModelConfig config_;
   Task task_;
   Settings settings_;
 };
@@ -101,10 +101,7 @@ class Model {
 // Throws InputError naming key and value if a config cannot be right. Throws UsageError for a task
 // that this model has no head for (the message names those it has), for a chunked loss if the
 // task's loss is not over tokens, and for invalid settings.
-[[nodiscard]] std::shared_ptr<Model> build(const formula::ModelConfig& config,
+[[nodiscard]] std::shared_ptr<Model> build(const model::ModelConfig& config,
                                            const Settings& settings = {});
-
-// The tasks that this model can be built for; the config's own task comes first.
-[[nodiscard]] std::vector<Task> tasks_of(const formula::ModelConfig& config);
 
 }  // namespace headroom::models

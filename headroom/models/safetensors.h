@@ -3,7 +3,7 @@
 // A trained model, from a folder of the hub (config.json and model.safetensors, or shards with
 // model.safetensors.index.json):
 //
-//   const auto config = formula::read_config("Llama-3.2-1B");
+//   const auto config = model::read_config("Llama-3.2-1B");
 //   const auto model = libtorch::on(device, at::kBFloat16, [&] { return models::build(config); });
 //   const Loaded loaded = models::load(*model, "Llama-3.2-1B");
 //

@@ -162,26 +162,26 @@ c10::Device Optimizer::place_of_steps(const at::Tensor& parameter) const {
   return form_ == OptimizerForm::fused ? parameter.device() : c10::Device(c10::kCPU);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(formula::Optimizer kind, OptimizerForm form,
+std::unique_ptr<Optimizer> make_optimizer(model::Optimizer kind, OptimizerForm form,
                                           std::vector<at::Tensor> parameters,
                                           std::optional<double> learning_rate) {
   switch (kind) {
-    case formula::Optimizer::adamw:
+    case model::Optimizer::adamw:
       return make_adamw(std::move(parameters), with<AdamWOptions>(form, learning_rate));
-    case formula::Optimizer::adam:
+    case model::Optimizer::adam:
       return make_adam(std::move(parameters), with<AdamOptions>(form, learning_rate));
-    case formula::Optimizer::sgd:
+    case model::Optimizer::sgd:
       return make_sgd(std::move(parameters), with<SgdOptions>(form, learning_rate));
-    case formula::Optimizer::sgd_momentum:
+    case model::Optimizer::sgd_momentum:
       return make_sgd(std::move(parameters), with_momentum(with<SgdOptions>(form, learning_rate)));
-    case formula::Optimizer::adafactor:
+    case model::Optimizer::adafactor:
       if (form == OptimizerForm::fused) form = OptimizerForm::loop;
       return make_adafactor(std::move(parameters), with<AdafactorOptions>(form, learning_rate));
-    case formula::Optimizer::adafactor_hf:
+    case model::Optimizer::adafactor_hf:
       return make_adafactor_hf(std::move(parameters), trainers_adafactor(learning_rate));
-    case formula::Optimizer::none:
+    case model::Optimizer::none:
       return std::make_unique<Nothing>(std::move(parameters));
-    case formula::Optimizer::adamw8bit:
+    case model::Optimizer::adamw8bit:
       break;
   }
   throw UsageError(expectation("make_optimizer", "an optimizer that can run", "adamw8bit",

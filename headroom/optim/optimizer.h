@@ -32,11 +32,11 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/formula/settings.h"
+#include "headroom/model/settings.h"
 
 namespace headroom::optim {
 
-using formula::OptimizerForm;
+using model::OptimizerForm;
 
 // An optimizer's state for one parameter, under PyTorch's names ("exp_avg").
 using State = std::map<std::string, at::Tensor>;
@@ -183,7 +183,7 @@ struct AdafactorHfOptions {
 // instead. Hugging Face's Adafactor always runs as a loop, with the settings of their Trainer.
 // `none` updates nothing. Throws UsageError for adamw8bit, which cannot run yet.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(
-    formula::Optimizer kind, OptimizerForm form, std::vector<at::Tensor> parameters,
+    model::Optimizer kind, OptimizerForm form, std::vector<at::Tensor> parameters,
     std::optional<double> learning_rate = {});  // empty: the kind's default
 
 }  // namespace headroom::optim

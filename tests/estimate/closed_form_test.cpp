@@ -1,6 +1,6 @@
 // How far the closed form is from the dry run: what is allocated at the peak, over all models of
 // the catalogue and a spread of settings.
-#include "headroom/formula/closed_form.h"
+#include "headroom/forecast/closed_form.h"
 
 #include <gtest/gtest.h>
 
@@ -14,15 +14,15 @@
 
 #include "headroom/base/error.h"
 #include "headroom/estimate/training_step.h"
-#include "headroom/formula/model_catalogue.h"
-#include "headroom/formula/positions.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/positions.h"
 
 namespace headroom::estimate {
 namespace {
 
-using formula::CatalogueModel;
-using formula::ModelConfig;
-using formula::Settings;
+using model::CatalogueModel;
+using model::ModelConfig;
+using model::Settings;
 
 // In the command line's words.
 const std::vector<const char*>& spread() {
@@ -50,11 +50,11 @@ bool sees(const ModelConfig& config) {
 // Images come in batches four times as large.
 Settings for_model(const ModelConfig& config, const char* words) {
   Json json = parse_json(words, "spread");
-  Settings settings = formula::settings_from_json(json);
+  Settings settings = model::settings_from_json(json);
   if (sees(config)) {
     settings.seq.reset();
     settings.batch *= settings.batch > 1 ? 4 : 1;
-    settings.loss = formula::LossForm::full;
+    settings.loss = model::LossForm::full;
     settings.loss_chunk = 0;
   }
   if (config.type() == "resnet" || config.type() == "convnext") {
@@ -78,7 +78,7 @@ Case compared(const CatalogueModel& model, const ModelConfig& config, const char
       "unlimited",
       [&](c10::Device device) { return training_step(config, settings, device).subject; },
       {.keep_trace = false});
-  const formula::Forecast forecast = forecast_of(config, settings);
+  const forecast::Forecast forecast = forecast_of(config, settings);
   const auto error = [](Bytes ours, Bytes theirs) {
     return static_cast<double>(ours.count) / static_cast<double>(theirs.count) - 1;
   };
@@ -92,8 +92,8 @@ Case compared(const CatalogueModel& model, const ModelConfig& config, const char
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   std::size_t next = 0;
-  for (const CatalogueModel& model : formula::catalogue_models()) {
-    const ModelConfig config = formula::model_named(model.name).config;
+  for (const CatalogueModel& model : model::catalogue_models()) {
+    const ModelConfig config = model::model_named(model.name).config;
     const int times = model.parameters < 8'000'000'000 ? 2 : 1;
     for (int i = 0; i < times; ++i) {
       const char* words = spread()[next++ % spread().size()];

@@ -6,14 +6,14 @@
 
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/advice.h"
-#include "headroom/formula/can_run.h"
-#include "headroom/formula/closed_form.h"
+#include "headroom/forecast/closed_form.h"
+#include "headroom/model/can_run.h"
 
 namespace headroom::estimate {
 namespace {
 
 TEST(EstimateMemory, SpareIsWhatIsLeftOfTheCardAtThePeak) {
-  const formula::NamedModel gpt2 = formula::model_named("gpt2");
+  const model::NamedModel gpt2 = model::model_named("gpt2");
   const Estimate fits = estimate_memory(gpt2, {}, dryrun::card_for("24GiB"));
   EXPECT_TRUE(fits.fits());
   EXPECT_EQ(fits.spare(), parse_bytes("24GiB") - fits.report.peak.process);
@@ -25,10 +25,10 @@ TEST(EstimateMemory, SpareIsWhatIsLeftOfTheCardAtThePeak) {
 
 TEST(EstimateMemory, SaysEverySizeThatItAssumed) {
   const auto settings_of = [](const char* model) {
-    return estimate_memory(formula::model_named(model), {}, dryrun::card_for("unlimited")).settings;
+    return estimate_memory(model::model_named(model), {}, dryrun::card_for("unlimited")).settings;
   };
-  const formula::Settings t5 = settings_of("t5-small"), vit = settings_of("vit-base"),
-                          resnet = settings_of("resnet18");
+  const model::Settings t5 = settings_of("t5-small"), vit = settings_of("vit-base"),
+                        resnet = settings_of("resnet18");
   EXPECT_EQ(t5.seq, 512);
   EXPECT_EQ(t5.target_seq, 512);
   EXPECT_EQ(t5.image, std::nullopt);
@@ -38,9 +38,9 @@ TEST(EstimateMemory, SaysEverySizeThatItAssumed) {
 }
 
 TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
-  const formula::NamedModel gpt2 = formula::model_named("gpt2");
+  const model::NamedModel gpt2 = model::model_named("gpt2");
   const gpu::SimulatedCard card = dryrun::card_for("3GiB");
-  formula::Settings settings;
+  model::Settings settings;
   settings.batch = 4;
   const Estimate now = estimate_memory(gpt2, settings, card);
   ASSERT_FALSE(now.fits());
@@ -61,7 +61,7 @@ TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
 
 // Three lines, all "still too much", and not a word of what fits: LoRA over 4-bit weights.
 TEST(Advise, NamesWhatIsEnoughByFormulaWhereNothingThatRunsFits) {
-  const formula::NamedModel model = formula::model_named("llama-3.1-8b");
+  const model::NamedModel model = model::model_named("llama-3.1-8b");
   const gpu::SimulatedCard card = dryrun::card_for("12GiB");
   const Estimate now = estimate_memory(model, {}, card);
   const std::vector<Advice> advice = advise(model, now);
@@ -70,10 +70,10 @@ TEST(Advise, NamesWhatIsEnoughByFormulaWhereNothingThatRunsFits) {
   const auto first = std::find_if(advice.begin(), advice.end(), fits);
   ASSERT_NE(first, advice.end());
   EXPECT_TRUE(first->by_formula);
-  EXPECT_EQ(first->settings.quantize, formula::Quantize::int4);
+  EXPECT_EQ(first->settings.quantize, model::Quantize::int4);
   for (const Advice& one : advice) {
     if (!one.by_formula) continue;
-    const formula::Forecast forecast = forecast_of(model.config, one.settings);
+    const forecast::Forecast forecast = forecast_of(model.config, one.settings);
     EXPECT_EQ(one.process, forecast.process) << one.change;
     EXPECT_LE(forecast.process, card.total) << one.change;
     EXPECT_FALSE(cannot_run(one.settings).empty()) << one.change;
@@ -81,11 +81,11 @@ TEST(Advise, NamesWhatIsEnoughByFormulaWhereNothingThatRunsFits) {
 }
 
 TEST(Advise, ChangesOnlyWhatMayBeChanged) {
-  const formula::NamedModel gpt2 = formula::model_named("gpt2");
-  formula::Settings settings;
+  const model::NamedModel gpt2 = model::model_named("gpt2");
+  model::Settings settings;
   settings.batch = 4;
   const Estimate now = estimate_memory(gpt2, settings, dryrun::card_for("3GiB"));
-  const auto same_batch = [](const formula::Settings& changed) { return changed.batch == 4; };
+  const auto same_batch = [](const model::Settings& changed) { return changed.batch == 4; };
   for (const Advice& one : advise(gpt2, now, {}, {.wanted = 8, .allows = same_batch}))
     EXPECT_EQ(one.settings.batch, 4) << one.change;
 }

@@ -37,7 +37,7 @@ std::vector<std::string> faults_of(Model& model, const Tensor& loss) {
 }
 
 std::vector<std::string> faults_of_a_step(const sim::Simulation& box,
-                                          const formula::ModelConfig& config,
+                                          const model::ModelConfig& config,
                                           const models::Settings& settings) {
   torch::manual_seed(1);
   at::Generator(box.card(0).generator()).set_current_seed(1);
@@ -65,7 +65,7 @@ sim::Simulation computing_box() {
 TEST(EveryModelOfTheCatalogue, TrainsAStepWithFiniteLossAndGradientsForAllItsParameters) {
   const sim::Simulation box = computing_box();
   std::size_t tried = 0;
-  for (const formula::CatalogueModel& model : formula::catalogue_models()) {
+  for (const model::CatalogueModel& model : model::catalogue_models()) {
     EXPECT_THAT(faults_of_a_step(box, small(model.name).config, {}), testing::IsEmpty())
         << model.name;
     ++tried;
@@ -76,7 +76,7 @@ TEST(EveryModelOfTheCatalogue, TrainsAStepWithFiniteLossAndGradientsForAllItsPar
 class EveryType : public testing::TestWithParam<std::string> {};
 
 // As BERT's causal head asks for.
-formula::ModelConfig config_for(const std::string& name, models::Task task) {
+model::ModelConfig config_for(const std::string& name, models::Task task) {
   const bool is_encoder = name.find("bert") != std::string::npos;
   return task == models::Task::causal_lm && is_encoder ? small(name, {{"is_decoder", true}}).config
                                                        : small(name).config;
@@ -89,8 +89,8 @@ std::vector<nn::Recompute> ways_to_recompute(const std::string& type) {
 
 TEST_P(EveryType, TrainsForEachOfItsTasksWithEitherAttentionAndAnyCheckpointing) {
   const sim::Simulation box = computing_box();
-  for (const models::Task task : models::tasks_of(small(GetParam()).config)) {
-    const formula::ModelConfig config = config_for(GetParam(), task);
+  for (const models::Task task : model::tasks_of(small(GetParam()).config)) {
+    const model::ModelConfig config = config_for(GetParam(), task);
     for (const models::Attention attention : {models::Attention::sdpa, models::Attention::eager})
       for (const nn::Recompute how : ways_to_recompute(config.type()))
         EXPECT_THAT(
@@ -98,7 +98,7 @@ TEST_P(EveryType, TrainsForEachOfItsTasksWithEitherAttentionAndAnyCheckpointing)
                 box, config,
                 {.task = task, .attention = attention, .checkpointing = {.how = how, .every = 1}}),
             testing::IsEmpty())
-            << formula::to_string(task) << ", " << formula::to_string(attention)
+            << forecast::to_string(task) << ", " << forecast::to_string(attention)
             << ", checkpointing " << static_cast<int>(how);
   }
 }

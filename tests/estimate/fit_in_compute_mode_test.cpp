@@ -16,7 +16,7 @@
 namespace headroom::estimate {
 namespace {
 
-using formula::Settings;
+using model::Settings;
 using torch::Tensor;
 
 // Values from the CPU, so that the card is asked for nothing on the way.
@@ -30,7 +30,7 @@ void fill(const TrainingStep& step, const Settings& settings) {
   std::size_t index = 0;
   for (Tensor& parameter : step.model->module().parameters()) parameter.copy_(from.at(index++));
   const bool has_mask =
-      step.subject.inputs.front().dim() == 2 && settings.mask == formula::Mask::ones;
+      step.subject.inputs.front().dim() == 2 && settings.mask == model::Mask::ones;
   index = 0;
   for (const Tensor& input : step.subject.inputs) {
     if (has_mask && index++ == 1) continue;  // of ones already
@@ -42,7 +42,7 @@ void fill(const TrainingStep& step, const Settings& settings) {
 }
 
 // Two steps with numbers. False: out of memory.
-bool trains(const formula::NamedModel& model, const Settings& settings,
+bool trains(const model::NamedModel& model, const Settings& settings,
             const gpu::SimulatedCard& card) {
   const sim::Simulation box =
       sim::simulate(gpu::SimulatedBox{.cards = {card}, .name = {}}, {.mode = sim::Mode::compute});
@@ -59,7 +59,7 @@ bool trains(const formula::NamedModel& model, const Settings& settings,
 }
 
 // A card on which `rows` just fit.
-gpu::SimulatedCard card_for_rows(const formula::NamedModel& model, Settings settings,
+gpu::SimulatedCard card_for_rows(const model::NamedModel& model, Settings settings,
                                  std::int64_t rows, const std::string& profile) {
   settings.batch = rows;
   gpu::SimulatedCard card{
@@ -78,7 +78,7 @@ Settings settings_of(std::size_t which) {
       {{"optimizer", "sgd-momentum"}, {"optimizer_impl", "foreach"}, {"clip", 1.0}},
       {{"accumulation", 2}, {"zero_grad", "zero"}},
       {{"optimizer", "adafactor"}, {"hold_outputs", true}}};
-  Settings settings = formula::settings_from_json(ways[which % ways.size()]);
+  Settings settings = model::settings_from_json(ways[which % ways.size()]);
   settings.seq = kSmallLength;
   settings.image = kSmallImage;
   return settings;
@@ -87,7 +87,7 @@ Settings settings_of(std::size_t which) {
 TEST(FitOfEveryModelType, IsTheBatchThatReallyTrainsAndOneMoreRowDoesNot) {
   std::size_t which = 0;
   for (const std::string& name : one_of_each_type()) {
-    const formula::NamedModel model = small(name);
+    const model::NamedModel model = small(name);
     Settings settings = settings_of(which);
     const std::string profile =
         which % 3 == 0 ? dryrun::card_for("RTX 4090").profile : std::string();

@@ -15,7 +15,7 @@ namespace headroom::estimate {
 namespace {
 
 using namespace literals;
-using formula::Settings;
+using model::Settings;
 using ::testing::Field;
 using ::testing::HasSubstr;
 
@@ -35,7 +35,7 @@ Settings with_size(Settings settings, Over over, std::int64_t size) {
 }
 
 // What `headroom estimate` would say.
-bool fits(const formula::NamedModel& model, const Settings& settings,
+bool fits(const model::NamedModel& model, const Settings& settings,
           const gpu::SimulatedCard& card) {
   const auto make = [&](c10::Device device) {
     return training_step(model.config, settings, device).subject;
@@ -76,7 +76,7 @@ const std::vector<Way>& ways() {
   return all;
 }
 
-bool can_run(const formula::NamedModel& model, const Settings& settings) {
+bool can_run(const model::NamedModel& model, const Settings& settings) {
   const auto make = [&](c10::Device device) {
     return training_step(model.config, settings, device).subject;
   };
@@ -92,7 +92,7 @@ struct Tally {
 };
 
 // The size found.
-std::int64_t expect_end(const formula::NamedModel& model, const Settings& settings,
+std::int64_t expect_end(const model::NamedModel& model, const Settings& settings,
                         const gpu::SimulatedCard& card, Tally& tally) {
   const Largest found = fit(model, settings, card).found;
   const auto fits_at = [&](std::int64_t size) {
@@ -115,11 +115,11 @@ TEST(FitOverAGrid, EndsWhereOneMoreRowDoesNotFitWithAtMostSixProbes) {
   Tally tally;
   std::size_t which = 0;
   for (const std::string& name : one_of_each_type()) {
-    const formula::NamedModel model = small(name);
+    const model::NamedModel model = small(name);
     ++which;
     for (const Way& way : ways()) {
       if (++which % 3 == 0) continue;  // two of three are enough, others for each type
-      Settings settings = formula::settings_from_json(way.settings);
+      Settings settings = model::settings_from_json(way.settings);
       settings.seq = kSmallLength;
       settings.image = kSmallImage;
       if (!can_run(model, settings)) continue;
@@ -141,7 +141,7 @@ TEST(Fit, FindsTheTrueMaximumOfPublishedModelsOnCardsOfTheCatalogue) {
   for (const char* name : {"gpt2", "pythia-70m", "deit-tiny", "resnet18"})
     for (const char* card : {"RTX 3080", "A100 80GB"}) {
       SCOPED_TRACE(std::string(name) + ", " + card);
-      const formula::NamedModel model = formula::model_named(name);
+      const model::NamedModel model = model::model_named(name);
       const std::int64_t found = expect_end(model, settings, dryrun::card_for(card), tally);
       EXPECT_EQ(found, by_halving([&](std::int64_t size) {
                   return fits(model, with_size(settings, Over::batch, size),
@@ -155,7 +155,7 @@ TEST(Fit, FindsTheTrueMaximumOfPublishedModelsOnCardsOfTheCatalogue) {
 
 TEST(Fit, SaysTheLargestBatchWithItsNeighbourAndTenPercentLess) {
   const FitResult result =
-      fit(formula::model_named("gpt2"), short_rows(), dryrun::card_for("RTX 4090"));
+      fit(model::model_named("gpt2"), short_rows(), dryrun::card_for("RTX 4090"));
   const std::int64_t size = result.found.size.value();
   EXPECT_EQ(result.found.recommended, size * 9 / 10);
   const Json json = to_json(result);
@@ -174,7 +174,7 @@ TEST(Fit, SaysTheLargestBatchWithItsNeighbourAndTenPercentLess) {
 }
 
 TEST(Fit, SaysOfABatchThatDoesNotFitWhatItWouldTake) {
-  const formula::NamedModel model = small("gpt2");
+  const model::NamedModel model = small("gpt2");
   const Probe last = fit(model, short_rows(), card_of(64_MiB)).found.probes.back();
   ASSERT_FALSE(last.fits);
   const auto make = [&](c10::Device device) {
@@ -185,8 +185,7 @@ TEST(Fit, SaysOfABatchThatDoesNotFitWhatItWouldTake) {
 }
 
 TEST(Fit, IsNothingWhenTheSmallestBatchDoesNotFit) {
-  const FitResult result =
-      fit(formula::model_named("gpt2"), short_rows(), dryrun::card_for("1GiB"));
+  const FitResult result = fit(model::model_named("gpt2"), short_rows(), dryrun::card_for("1GiB"));
   EXPECT_EQ(result.found.size, std::nullopt);
   const Json json = to_json(result);
   EXPECT_TRUE(json.at("max_batch").is_null());
@@ -194,7 +193,7 @@ TEST(Fit, IsNothingWhenTheSmallestBatchDoesNotFit) {
 }
 
 TEST(Fit, OfSeveralCardsTheOneWithTheLeastRoomDecides) {
-  const formula::NamedModel model = small("gpt2");
+  const model::NamedModel model = small("gpt2");
   const FitResult result =
       fit(model, short_rows(), {card_of(100_MiB), card_of(64_MiB), card_of(80_MiB)});
   EXPECT_EQ(result.card.total, 64_MiB);
@@ -209,7 +208,7 @@ TEST(FitOverLengths, FindsTheLongestSequence) {
   Settings settings;
   settings.batch = 2;
   for (const char* name : {"llama-3.2-1b", "qwen2.5-0.5b"}) {
-    const formula::NamedModel model = formula::model_named(name);
+    const model::NamedModel model = model::model_named(name);
     const gpu::SimulatedCard card = dryrun::card_for("RTX 4090");
     const Largest found = fit(model, settings, card, {.over = Over::seq}).found;
     ASSERT_TRUE(found.size) << name;
@@ -225,7 +224,7 @@ TEST(Fit, SaysTheSizesThatItTook) {
     return fit(small(name), {}, dryrun::card_for("24GiB"), {.over = over, .at_most = 1}).settings;
   };
   const Settings resnet = settings_of("resnet18", Over::batch);
-  EXPECT_EQ(resnet.task, formula::Task::image_classification);
+  EXPECT_EQ(resnet.task, model::Task::image_classification);
   EXPECT_EQ(resnet.image, 224);
   EXPECT_EQ(resnet.seq, std::nullopt);
   EXPECT_NE(settings_of("t5-small", Over::batch).target_seq, std::nullopt);
@@ -234,7 +233,7 @@ TEST(Fit, SaysTheSizesThatItTook) {
 
 TEST(FitOverLengths, EndsWhereTheModelsPositionsDo) {
   const FitResult gpt2 =
-      fit(formula::model_named("gpt2"), {}, dryrun::card_for("RTX 4090"), {.over = Over::seq});
+      fit(model::model_named("gpt2"), {}, dryrun::card_for("RTX 4090"), {.over = Over::seq});
   EXPECT_EQ(gpt2.found.size, 1024);
   EXPECT_TRUE(gpt2.found.capped);
   EXPECT_EQ(to_json(gpt2).at("max_seq"), 1024);
@@ -243,7 +242,7 @@ TEST(FitOverLengths, EndsWhereTheModelsPositionsDo) {
 TEST(FitOverLengths, IsRefusedForImages) {
   EXPECT_THAT(
       [] {
-        static_cast<void>(fit(formula::model_named("resnet18"), {}, dryrun::card_for("RTX 4090"),
+        static_cast<void>(fit(model::model_named("resnet18"), {}, dryrun::card_for("RTX 4090"),
                               {.over = Over::seq}));
       },
       testing::ThrowsMessage<UsageError>(HasSubstr("takes images")));
@@ -253,12 +252,11 @@ TEST(FitOverLengths, IsRefusedForImages) {
 
 TEST(Fit, RefusesSettingsThatCanOnlyBePricedByFormula) {
   Settings settings;
-  settings.quantize = formula::Quantize::int4;
+  settings.quantize = model::Quantize::int4;
   settings.world = 2;
   EXPECT_THAT(
       [&] {
-        static_cast<void>(
-            fit(formula::model_named("gpt2"), settings, dryrun::card_for("RTX 4090")));
+        static_cast<void>(fit(model::model_named("gpt2"), settings, dryrun::card_for("RTX 4090")));
       },
       testing::ThrowsMessage<UsageError>(testing::AllOf(
           HasSubstr("--quantize 4bit"), HasSubstr("--world 2"), HasSubstr("--quick"))));

@@ -74,7 +74,7 @@ void cut_images(Json& config) {
 
 }  // namespace
 
-formula::NamedModel small(const std::string& name, const Json& more) {
+model::NamedModel small(const std::string& name, const Json& more) {
   Json config = catalogue().at(name).at("config");
   cut_heads(config);
   cut_widths(config);
@@ -83,10 +83,10 @@ formula::NamedModel small(const std::string& name, const Json& more) {
   // Rotates a share of each head, which must be even.
   if (config.at("model_type") == "phi") config["hidden_size"] = 80;
   config.update(more);
-  return {name, formula::ModelConfig(config, "a small " + name), {}};
+  return {name, model::ModelConfig(config, "a small " + name), {}};
 }
 
-formula::NamedModel small(const std::string& name) {
+model::NamedModel small(const std::string& name) {
   return small(name, Json::object());
 }
 

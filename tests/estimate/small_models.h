@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "headroom/base/json.h"
-#include "headroom/formula/model_catalogue.h"
+#include "headroom/model/model_catalogue.h"
 
 namespace headroom::estimate {
 
 // `more` are keys of its config.json besides.
-[[nodiscard]] formula::NamedModel small(const std::string& name, const Json& more);
-[[nodiscard]] formula::NamedModel small(const std::string& name);
+[[nodiscard]] model::NamedModel small(const std::string& name, const Json& more);
+[[nodiscard]] model::NamedModel small(const std::string& name);
 
 // One name for each model type.
 [[nodiscard]] std::vector<std::string> one_of_each_type();

@@ -6,22 +6,22 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
-#include "headroom/formula/can_run.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/model/can_run.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom::estimate {
 namespace {
 
-using formula::Settings;
+using model::Settings;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-formula::ModelConfig tiny(const std::string& type) {
+model::ModelConfig tiny(const std::string& type) {
   Json file = {{"model_type", type},       {"hidden_size", 64},      {"intermediate_size", 128},
                {"num_attention_heads", 4}, {"num_hidden_layers", 2}, {"vocab_size", 512}};
   if (type == "vit") file.update({{"image_size", 32}, {"patch_size", 16}});
-  return formula::ModelConfig(file, "a tiny " + type);
+  return model::ModelConfig(file, "a tiny " + type);
 }
 
 Settings short_run() {
@@ -65,7 +65,7 @@ std::int64_t peak_of(const std::string& type, const Settings& settings) {
 
 TEST(TrainingStep, WithLoraTrainsAdaptersOfTheWeightsType) {
   Settings settings = short_run();
-  settings.dtype = formula::Dtype::bfloat16;
+  settings.dtype = model::Dtype::bfloat16;
   settings.lora_rank = 4;
   const TrainingStep step = training_step(tiny("llama"), settings, torch::kMeta);
   EXPECT_THAT(trained(step), ElementsAre("model.layers.0.self_attn.q_proj.lora_A.weight",
@@ -86,7 +86,7 @@ TEST(TrainingStep, WithLoraTrainsAClassifiersHeadToo) {
   Settings settings = short_run();
   settings.lora_rank = 4;
   settings.lora_targets = {"1.attention.self.query"};
-  settings.task = formula::Task::sequence_classification;
+  settings.task = model::Task::sequence_classification;
   EXPECT_THAT(trained("bert", settings),
               ElementsAre("bert.encoder.layer.1.attention.self.query.lora_A.weight",
                           "bert.encoder.layer.1.attention.self.query.lora_B.weight",
@@ -106,9 +106,9 @@ TEST(TrainingStep, WithAFrozenBackboneTrainsTheHead) {
 TEST(TrainingStep, WithALossInChunksKeepsOneChunksLogits) {
   Settings settings = short_run();
   settings.batch = 64;
-  settings.optimizer = formula::Optimizer::none;
+  settings.optimizer = model::Optimizer::none;
   const std::int64_t full = peak_of("llama", settings);
-  settings.loss = formula::LossForm::chunked;
+  settings.loss = model::LossForm::chunked;
   settings.loss_chunk = 512;
   EXPECT_LT(peak_of("llama", settings), full - 2 * (64 * 32 - 512) * 512 * 4);
   EXPECT_THROW((void)trained("vit", settings), UsageError);
@@ -119,14 +119,14 @@ TEST(TrainingStep, OfEverySettingRunsWithFiniteResults) {
   runs[0].lora_rank = 2;
   runs[1].lora_rank = 2;
   runs[1].checkpoint_every = 1;
-  runs[1].checkpointing_kind = formula::CheckpointingKind::reentrant;
+  runs[1].checkpointing_kind = model::CheckpointingKind::reentrant;
   runs[2].freeze_backbone = true;
-  runs[3].loss = formula::LossForm::chunked;
+  runs[3].loss = model::LossForm::chunked;
   runs[3].loss_chunk = 10;
   runs[3].accumulation = 2;
-  runs[4].autocast = formula::Autocast::bf16;
+  runs[4].autocast = model::Autocast::bf16;
   runs[4].checkpoint_every = 1;
-  runs[5].autocast = formula::Autocast::fp16;
+  runs[5].autocast = model::Autocast::fp16;
   runs[5].clip = 1.0;
   const sim::Simulation box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
   for (const Settings& settings : runs) {
@@ -149,7 +149,7 @@ TEST(TrainingStep, OfEverySettingRunsWithFiniteResults) {
 // beyond float16. So the first steps are left out, until the factor is small enough.
 TEST(TrainingStep, WithFloat16AutocastScalesTheLoss) {
   const sim::Simulation box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
-  const auto changed = [&](formula::Autocast autocast, int steps) {
+  const auto changed = [&](model::Autocast autocast, int steps) {
     Settings settings;
     settings.seq = 2;
     settings.autocast = autocast;
@@ -161,20 +161,20 @@ TEST(TrainingStep, WithFloat16AutocastScalesTheLoss) {
     EXPECT_TRUE(head.isfinite().all().item<bool>());
     return !head.equal(before);
   };
-  EXPECT_TRUE(changed(formula::Autocast::bf16, 1));
-  EXPECT_FALSE(changed(formula::Autocast::fp16, 1));
-  EXPECT_TRUE(changed(formula::Autocast::fp16, 8));
+  EXPECT_TRUE(changed(model::Autocast::bf16, 1));
+  EXPECT_FALSE(changed(model::Autocast::fp16, 1));
+  EXPECT_TRUE(changed(model::Autocast::fp16, 8));
 }
 
 TEST(CannotRun, NamesWhatHasNoPartYet) {
   Settings settings;
   settings.lora_rank = 8;
   settings.freeze_backbone = true;
-  settings.loss = formula::LossForm::chunked;
-  EXPECT_TRUE(formula::cannot_run(settings).empty());
-  settings.quantize = formula::Quantize::int4;
+  settings.loss = model::LossForm::chunked;
+  EXPECT_TRUE(model::cannot_run(settings).empty());
+  settings.quantize = model::Quantize::int4;
   settings.zero = 2;
-  EXPECT_THAT(formula::cannot_run(settings), ElementsAre("--quantize 4bit", "--zero 2"));
+  EXPECT_THAT(model::cannot_run(settings), ElementsAre("--quantize 4bit", "--zero 2"));
   try {
     (void)trained("llama", settings);
     FAIL();

@@ -14,7 +14,7 @@ namespace headroom::models {
 namespace {
 
 std::vector<std::string> all_types() {
-  return formula::model_types();
+  return model::model_types();
 }
 
 TEST(Initialise, GivesEveryParameterOfEveryTypeAValue) {

@@ -147,7 +147,7 @@ TEST(Load, FillsWeightsThatLieChannelsLast) {
 }
 
 // 64 MiB in the file, 32 on the card.
-formula::ModelConfig large_gpt2() {
+model::ModelConfig large_gpt2() {
   return config_from(R"({"model_type":"gpt2","vocab_size":32000,"n_positions":8,"n_embd":512,
                          "n_layer":1,"n_head":8,"n_inner":8})");
 }

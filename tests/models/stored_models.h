@@ -66,7 +66,7 @@ inline std::string refusal(Model& model, const std::filesystem::path& path,
   return "none";
 }
 
-inline std::shared_ptr<Model> filled(const formula::ModelConfig& config,
+inline std::shared_ptr<Model> filled(const model::ModelConfig& config,
                                      const Settings& settings = {}) {
   auto model = build(config, settings);
   fill(*model);

@@ -9,35 +9,35 @@
 #include <vector>
 
 #include "headroom/base/json.h"
-#include "headroom/formula/model_config.h"
+#include "headroom/model/model_config.h"
 #include "headroom/models/model.h"
 #include "tests/peers/formula_values.h"
 
 namespace headroom::models {
 
-inline formula::ModelConfig config_from(const std::string& json) {
+inline model::ModelConfig config_from(const std::string& json) {
   return {parse_json(json, "config.json"), "config.json"};
 }
 
-inline formula::ModelConfig tiny_gpt2(const std::string& more = "") {
+inline model::ModelConfig tiny_gpt2(const std::string& more = "") {
   return config_from(R"({"model_type":"gpt2","vocab_size":11,"n_positions":6,"n_embd":8,"n_layer":2,
                          "n_head":2,"pad_token_id":0)" +
                      more + "}");
 }
 
-inline formula::ModelConfig tiny_bert() {
+inline model::ModelConfig tiny_bert() {
   return config_from(R"({"model_type":"bert","vocab_size":11,"hidden_size":8,"num_hidden_layers":1,
                          "num_attention_heads":2,"intermediate_size":12,
                          "max_position_embeddings":6,"num_labels":3})");
 }
 
-inline formula::ModelConfig tiny_llama(const std::string& more = "") {
+inline model::ModelConfig tiny_llama(const std::string& more = "") {
   return config_from(R"({"model_type":"llama","vocab_size":11,"hidden_size":8,
                          "intermediate_size":12,"num_hidden_layers":1,"num_attention_heads":2)" +
                      more + "}");
 }
 
-inline formula::ModelConfig tiny_resnet() {
+inline model::ModelConfig tiny_resnet() {
   return config_from(R"({"model_type":"resnet","embedding_size":4,"hidden_sizes":[4,8],
                          "depths":[1,1],"layer_type":"basic","num_labels":3})");
 }

@@ -55,13 +55,13 @@ Json keys_of(const std::string& type) {
 
 }  // namespace
 
-formula::ModelConfig tiny_config(const std::string& type) {
+model::ModelConfig tiny_config(const std::string& type) {
   Json file = {{"model_type", type}};
   if (type != "vit" && type != "resnet") file["vocab_size"] = 96;
   if (type == "llama" || type == "qwen2") file["tie_word_embeddings"] = true;
   if (type == "phi3") file["pad_token_id"] = 0;
   file.update(keys_of(type));
-  return formula::ModelConfig(file, "a tiny " + type);
+  return model::ModelConfig(file, "a tiny " + type);
 }
 
 std::shared_ptr<models::Model> tiny_model(const std::string& type, const models::Settings& settings,

@@ -12,7 +12,7 @@ namespace headroom::nn {
 
 // Without dropout; widths of 16, two layers, a vocabulary of 96 tokens. Embeddings are tied where
 // the family does so.
-[[nodiscard]] formula::ModelConfig tiny_config(const std::string& type);
+[[nodiscard]] model::ModelConfig tiny_config(const std::string& type);
 
 // With the values of a new model, the same each time.
 [[nodiscard]] std::shared_ptr<models::Model> tiny_model(const std::string& type,

@@ -18,7 +18,7 @@ std::shared_ptr<models::Model> tiny_llama(models::Task task) {
                      {"intermediate_size", 32},      {"num_attention_heads", 2},
                      {"num_hidden_layers", 1},       {"vocab_size", 50},
                      {"tie_word_embeddings", false}, {"pad_token_id", 0}};
-  const auto model = models::build(formula::ModelConfig(file, "a tiny llama"), {.task = task});
+  const auto model = models::build(model::ModelConfig(file, "a tiny llama"), {.task = task});
   const torch::NoGradGuard no_grad;
   torch::manual_seed(1);
   for (Tensor& parameter : model->module().parameters()) parameter.normal_(0, 0.3);

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "headroom/formula/settings.h"
+#include "headroom/model/settings.h"
 
 namespace headroom::optim {
 namespace {
@@ -119,7 +119,7 @@ void set_gradients(const std::vector<at::Tensor>& parameters, int step) {
 
 std::unique_ptr<Optimizer> optimizer_of(const json& one, std::vector<at::Tensor> parameters) {
   const json& options = one.at("options");
-  const auto form = formula::choice<OptimizerForm>(one.at("form").get<std::string>());
+  const auto form = model::choice<OptimizerForm>(one.at("form").get<std::string>());
   const std::string kind = one.at("kind");
   if (kind == "SGD") return make_sgd(std::move(parameters), sgds(options, form));
   if (kind == "Adam") return make_adam(std::move(parameters), adams<AdamOptions>(options, form));

@@ -28,7 +28,7 @@ TEST(LossScaler, GivesPythonsFactorsAndParameters) {
   ASSERT_EQ(figures().at("scaled").size(), 4U);
   for (const nlohmann::json& one : figures().at("scaled")) {
     SCOPED_TRACE(one.at("form").get<std::string>());
-    const auto form = formula::choice<OptimizerForm>(one.at("form").get<std::string>());
+    const auto form = model::choice<OptimizerForm>(one.at("form").get<std::string>());
     const auto optimizer =
         make_sgd(start(at::kFloat), {.learning_rate = 0.1, .momentum = 0.9, .form = form});
     LossScaler scaler({.first = 8, .growth_interval = 2});

@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Optim, Forms,
 
 // The command line's words stand for PyTorch's defaults.
 TEST(MakeOptimizer, GivesTheKindsDefaults) {
-  const auto of = [](formula::Optimizer kind, OptimizerForm form, const char* name) {
+  const auto of = [](model::Optimizer kind, OptimizerForm form, const char* name) {
     SCOPED_TRACE(name);
     const auto optimizer = make_optimizer(kind, form, start(at::kFloat));
     for (int step = 0; step < 5; ++step) {
@@ -79,10 +79,10 @@ TEST(MakeOptimizer, GivesTheKindsDefaults) {
     }
     expect_as_stored(trained_case(name), *optimizer);
   };
-  of(formula::Optimizer::sgd, OptimizerForm::fused, "sgd_fused");
-  of(formula::Optimizer::adam, OptimizerForm::foreach, "adam_foreach");
-  of(formula::Optimizer::adamw, OptimizerForm::loop, "adamw_loop");
-  of(formula::Optimizer::adafactor, OptimizerForm::fused, "adafactor_loop");
+  of(model::Optimizer::sgd, OptimizerForm::fused, "sgd_fused");
+  of(model::Optimizer::adam, OptimizerForm::foreach, "adam_foreach");
+  of(model::Optimizer::adamw, OptimizerForm::loop, "adamw_loop");
+  of(model::Optimizer::adafactor, OptimizerForm::fused, "adafactor_loop");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace headroom::optim {
 namespace {
 
-using formula::Optimizer::adamw;
+using model::Optimizer::adamw;
 
 bool same(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && at::equal(a, b);
@@ -32,8 +32,8 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
 TEST(Optimizer, StepsWithoutAnyGradientDoNothing) {
   for (const OptimizerForm form :
        {OptimizerForm::loop, OptimizerForm::foreach, OptimizerForm::fused})
-    for (const auto kind : {adamw, formula::Optimizer::sgd_momentum, formula::Optimizer::adafactor,
-                            formula::Optimizer::adafactor_hf, formula::Optimizer::none}) {
+    for (const auto kind : {adamw, model::Optimizer::sgd_momentum, model::Optimizer::adafactor,
+                            model::Optimizer::adafactor_hf, model::Optimizer::none}) {
       const auto optimizer = make_optimizer(kind, form, start(at::kFloat));
       optimizer->step();
       EXPECT_TRUE(optimizer->state(0).empty());
@@ -125,7 +125,7 @@ TEST(Optimizer, RefusesWhatPyTorchRefuses) {
   EXPECT_THROW((void)make_adafactor_hf({}, {.learning_rate = 0.1}), UsageError);
   EXPECT_THROW((void)make_adafactor_hf({}, {.relative_step = false}), UsageError);
   EXPECT_THROW(
-      (void)make_optimizer(formula::Optimizer::adamw8bit, OptimizerForm::fused, start(at::kFloat)),
+      (void)make_optimizer(model::Optimizer::adamw8bit, OptimizerForm::fused, start(at::kFloat)),
       UsageError);
 }
 

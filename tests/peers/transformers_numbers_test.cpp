@@ -23,7 +23,7 @@ namespace headroom::models {
 namespace {
 
 using at::Tensor;
-using formula::ModelConfig;
+using model::ModelConfig;
 
 constexpr std::int64_t kRows = 2, kLength = 7, kTargets = 5;
 
@@ -40,11 +40,11 @@ ModelConfig config_of(const Json& of) {
   return ModelConfig(of["config"], of["name"].get<std::string>());
 }
 
-formula::Task task_of(const Json& of) {
-  using formula::Task;
+model::Task task_of(const Json& of) {
+  using model::Task;
   for (const Task task : {Task::causal_lm, Task::masked_lm, Task::sequence_classification,
                           Task::image_classification, Task::seq2seq_lm})
-    if (of["task"] == formula::to_string(task)) return task;
+    if (of["task"] == forecast::to_string(task)) return task;
   throw std::runtime_error("no such task");
 }
 

@@ -20,7 +20,7 @@
 #include "headroom/base/json.h"
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/training_step.h"
-#include "headroom/formula/model_config.h"
+#include "headroom/model/model_config.h"
 
 namespace headroom {
 namespace {
@@ -49,7 +49,7 @@ struct Case {
   std::string name;
   std::string config;
   Json words;  // the settings', as on the command line
-  [[nodiscard]] formula::Settings settings() const { return formula::settings_from_json(words); }
+  [[nodiscard]] model::Settings settings() const { return model::settings_from_json(words); }
 };
 
 void PrintTo(const Case& of, std::ostream* out) {
@@ -73,8 +73,8 @@ std::string config_file(const Case& of) {
   return kFolder + "configs/" + of.config + ".json";
 }
 
-formula::ModelConfig config_of(const Case& of) {
-  return formula::read_config(config_file(of));
+model::ModelConfig config_of(const Case& of) {
+  return model::read_config(config_file(of));
 }
 
 // Of the model's file and the settings: FNV-1a with 64 bits, as transformers_peaks.py has it.
@@ -234,7 +234,7 @@ TEST(TransformersFigures, AreOfTheCasesThatThereAre) {
 TEST(TransformersFigures, AreOfEveryModelTypeThatIsBuilt) {
   std::set<std::string> types;
   for (const Case& of : cases()) types.insert(config_of(of).type());
-  EXPECT_THAT(formula::model_types(), testing::UnorderedElementsAreArray(types));
+  EXPECT_THAT(model::model_types(), testing::UnorderedElementsAreArray(types));
 }
 
 // Raw bytes. Where layers run again in the backward pass, MemTracker's hooks keep what they were

@@ -6,16 +6,16 @@
 
 #include "headroom/base/time.h"
 #include "headroom/cli/core/cards_to_fill.h"
-#include "headroom/formula/stored_precision.h"
 #include "headroom/gpu/profile.h"
+#include "headroom/model/stored_precision.h"
 
 namespace headroom::cli {
 namespace {
 
-using formula::Forecast;
+using forecast::Forecast;
 using gpu::SimulatedCard;
 
-Json parts_json(const formula::MemoryParts& parts) {
+Json parts_json(const forecast::MemoryParts& parts) {
   return {{"parameters_bytes", parts.parameters.count},
           {"buffers_bytes", parts.buffers.count},
           {"inputs_bytes", parts.inputs.count},
@@ -29,7 +29,7 @@ Json parts_json(const formula::MemoryParts& parts) {
 
 // Active bytes are the rounded tensors, without workspaces.
 Json peak_json(const Forecast& forecast) {
-  const formula::MemoryParts& parts = forecast.at_peak;
+  const forecast::MemoryParts& parts = forecast.at_peak;
   const Bytes allocated = parts.total();
   return {
       {"allocated_bytes", allocated.count},
@@ -39,7 +39,7 @@ Json peak_json(const Forecast& forecast) {
       {"process_bytes", forecast.process.count},
       {"phase", to_string(forecast.phase)},
       {"step",
-       forecast.settings.mode == formula::Mode::train ? std::min(2, forecast.settings.steps) : 1}};
+       forecast.settings.mode == model::Mode::train ? std::min(2, forecast.settings.steps) : 1}};
 }
 
 Json modules_json(const Forecast& forecast) {
@@ -60,7 +60,7 @@ struct Priced {
   [[nodiscard]] bool fits() const { return spare() >= Bytes{0}; }
 };
 
-std::vector<Priced> priced(const formula::NamedModel& model, const formula::Settings& settings,
+std::vector<Priced> priced(const model::NamedModel& model, const model::Settings& settings,
                            const std::vector<SimulatedCard>& cards) {
   std::vector<Priced> all;
   for (const SimulatedCard& card : cards)
@@ -86,7 +86,7 @@ Json devices_json(const std::vector<Priced>& all) {
   return devices;
 }
 
-Json notes_of(const formula::NamedModel& model, const Forecast& forecast) {
+Json notes_of(const model::NamedModel& model, const Forecast& forecast) {
   Json notes = Json::array();
   if (!model.note.empty()) notes.push_back(model.note);
   for (std::string& note : unheeded_precision(model.config, forecast.settings))
@@ -110,7 +110,7 @@ Json device_json(const SimulatedCard* card) {
           {"usable_bytes", usable(*card).count}};
 }
 
-Json model_json(const formula::NamedModel& model, long long parameters,
+Json model_json(const model::NamedModel& model, long long parameters,
                 long long trainable_parameters) {
   return {{"name", model.name},
           {"parameters", parameters},
@@ -118,13 +118,13 @@ Json model_json(const formula::NamedModel& model, long long parameters,
           {"defaulted", model.config.defaulted()}};
 }
 
-Json rule_json(const formula::QuickEstimate& rule) {
+Json rule_json(const forecast::QuickEstimate& rule) {
   return {{"weights_bytes", rule.weights.count},     {"gradients_bytes", rule.gradients.count},
           {"optimizer_bytes", rule.optimizer.count}, {"activations_bytes", rule.activations.count},
           {"total_bytes", rule.total().count},       {"why", rule.why}};
 }
 
-Json forecast_document(const formula::NamedModel& model, const formula::Settings& settings,
+Json forecast_document(const model::NamedModel& model, const model::Settings& settings,
                        const std::vector<SimulatedCard>& cards) {
   const Clock::time_point begin = Clock::now();
   const std::vector<Priced> all = priced(model, settings, cards);
@@ -135,7 +135,7 @@ Json forecast_document(const formula::NamedModel& model, const formula::Settings
   Json document = {{"schema", 1},
                    {"method", "formula"},
                    {"model", model_json(model, forecast.parameters, forecast.trainable_parameters)},
-                   {"settings", formula::to_json(forecast.settings)},
+                   {"settings", model::to_json(forecast.settings)},
                    {"device", device_json(found.card)},
                    {"peak", peak},
                    {"at_peak", parts_json(forecast.at_peak)},

@@ -6,20 +6,20 @@
 #include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/policy.h"
-#include "headroom/formula/closed_form.h"
-#include "headroom/formula/meaning.h"
-#include "headroom/formula/model_catalogue.h"
-#include "headroom/formula/positions.h"
+#include "headroom/forecast/closed_form.h"
 #include "headroom/gpu/simulated_json.h"
+#include "headroom/model/meaning.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/positions.h"
 
 namespace headroom::cli {
 namespace {
 
 // A dry run would hit LibTorch's own limits. For all other errors the dry run's message is better.
-void check_size(const formula::ModelConfig& config, const formula::Settings& settings) {
+void check_size(const model::ModelConfig& config, const model::Settings& settings) {
   try {
     static_cast<void>(forecast_of(config, settings));
-  } catch (const formula::TooLargeError&) {
+  } catch (const forecast::TooLargeError&) {
     throw;
   } catch (const Error&) {
   }
@@ -50,7 +50,7 @@ MeantRequest::MeantRequest(const ModelRequest& request)
   model = std::move(decided.model);
   settings = std::move(decided.settings);
   decision = std::move(decided.why);
-  const formula::NamedModel named = formula::model_named(model);
+  const model::NamedModel named = model::model_named(model);
   check_meaning(named.config, settings, request.settings.given());
   check_image(named.config, settings);
   check_size(named.config, settings);
@@ -58,7 +58,7 @@ MeantRequest::MeantRequest(const ModelRequest& request)
 
 Json to_json(const ModelRequest& request, const MeantRequest& meant) {
   Json json = {{"model", meant.model},
-               {"settings", formula::to_json(meant.settings)},
+               {"settings", model::to_json(meant.settings)},
                {"cards", Json::array()},
                {"rules", request.rules},
                {"allocator", request.allocator ? Json(*request.allocator) : Json()},

@@ -25,7 +25,7 @@ struct ModelRequest {
 // The resolved request: options parsed, cards sampled, policy applied.
 struct MeantRequest {
   std::string model;
-  formula::Settings settings;
+  model::Settings settings;
   std::vector<gpu::SimulatedCard> cards;
   std::string decision;  // of the policy, in words
 

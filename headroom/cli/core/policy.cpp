@@ -4,15 +4,15 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/formula/closed_form.h"
-#include "headroom/formula/policies.h"
+#include "headroom/forecast/closed_form.h"
+#include "headroom/forecast/policies.h"
 #include "headroom/gpu/profile.h"
 
 namespace headroom::cli {
 namespace {
 
-using formula::Policy;
 using gpu::SimulatedCard;
+using model::Policy;
 
 Bytes total_of(const SimulatedCard& card) {
   return card.total;
@@ -30,8 +30,8 @@ const SimulatedCard& smallest_of(const std::vector<SimulatedCard>& gpus, Policy 
   return *smallest;
 }
 
-std::vector<formula::Variant> variants_from(const std::string& text) {
-  std::vector<formula::Variant> variants;
+std::vector<forecast::Variant> variants_from(const std::string& text) {
+  std::vector<forecast::Variant> variants;
   for (const std::string_view part : split(text, ',')) {
     const std::size_t at = part.find('@');
     const bool has_bound = at != std::string_view::npos;
@@ -41,9 +41,9 @@ std::vector<formula::Variant> variants_from(const std::string& text) {
   return variants;
 }
 
-Decided by_variant(const std::string& text, const formula::Settings& settings,
+Decided by_variant(const std::string& text, const model::Settings& settings,
                    const SimulatedCard& smallest) {
-  const auto choice = formula::variant_by_memory(variants_from(text), smallest.total);
+  const auto choice = forecast::variant_by_memory(variants_from(text), smallest.total);
   if (choice.model.empty())
     throw UsageError(expectation("--policy variant",
                                  "a variant for a card of " + to_string(smallest.total), text,
@@ -51,39 +51,39 @@ Decided by_variant(const std::string& text, const formula::Settings& settings,
   return {choice.model, settings, choice.why};
 }
 
-Decided with_batch(const std::string& model, formula::Settings settings,
-                   const formula::BatchChoice& choice) {
+Decided with_batch(const std::string& model, model::Settings settings,
+                   const forecast::BatchChoice& choice) {
   // If even batch 1 does not fit, uses batch 1: the estimate then shows how much is missing.
   settings.batch = std::max<std::int64_t>(1, choice.batch);
   return {model, settings, choice.why};
 }
 
-Decided by_size_table(const std::string& name, const formula::Settings& settings,
+Decided by_size_table(const std::string& name, const model::Settings& settings,
                       const SimulatedCard& smallest) {
-  const auto model = formula::model_named(name);
+  const auto model = model::model_named(name);
   return with_batch(name, settings,
-                    batch_by_size(model.config, settings, formula::plannable(room_of(smallest)),
+                    batch_by_size(model.config, settings, forecast::plannable(room_of(smallest)),
                                   gpu::find_profile(smallest.profile)));
 }
 
-Decided by_simple_formula(const std::string& name, const formula::Settings& settings,
+Decided by_simple_formula(const std::string& name, const model::Settings& settings,
                           const SimulatedCard& smallest) {
-  const auto model = formula::model_named(name);
-  const long long each = settings.dtype == formula::Dtype::float32 ? 4 : 2;
+  const auto model = model::model_named(name);
+  const long long each = settings.dtype == model::Dtype::float32 ? 4 : 2;
   const Bytes weights{count_parameters(model.config) * each};
-  return with_batch(name, settings, formula::batch_by_simple_formula(smallest.total, weights));
+  return with_batch(name, settings, forecast::batch_by_simple_formula(smallest.total, weights));
 }
 
-Decided by_strategy(const std::string& name, const formula::Settings& settings, std::size_t gpus) {
-  const auto model = formula::model_named(name);
-  const auto choice = formula::strategy_by_size(count_parameters(model.config), settings,
-                                                static_cast<int>(std::max<std::size_t>(1, gpus)));
+Decided by_strategy(const std::string& name, const model::Settings& settings, std::size_t gpus) {
+  const auto model = model::model_named(name);
+  const auto choice = forecast::strategy_by_size(count_parameters(model.config), settings,
+                                                 static_cast<int>(std::max<std::size_t>(1, gpus)));
   return {name, choice.settings, choice.why};
 }
 
 }  // namespace
 
-Decided decide(const std::string& model, const formula::Settings& settings,
+Decided decide(const std::string& model, const model::Settings& settings,
                const std::vector<SimulatedCard>& gpus) {
   switch (settings.policy) {
     case Policy::exact:

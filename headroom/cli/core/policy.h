@@ -6,22 +6,22 @@
 #include <vector>
 
 #include "headroom/base/json.h"
-#include "headroom/formula/model_catalogue.h"
-#include "headroom/formula/settings.h"
 #include "headroom/gpu/simulated.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/settings.h"
 
 namespace headroom::cli {
 
 struct Decided {
   std::string model;
-  formula::Settings settings;
+  model::Settings settings;
   std::string why;  // empty: no decision
 };
 
 // `model` is a name, or with Policy::variant a list "llama-2-13b@40GiB,llama-2-7b" of models with
 // the smallest card for each. `gpus` are the cards of one machine; the smallest decides. Throws
 // UsageError if the policy needs a card and there is none, or if no variant fits.
-[[nodiscard]] Decided decide(const std::string& model, const formula::Settings& settings,
+[[nodiscard]] Decided decide(const std::string& model, const model::Settings& settings,
                              const std::vector<gpu::SimulatedCard>& gpus);
 
 }  // namespace headroom::cli

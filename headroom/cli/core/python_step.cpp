@@ -73,8 +73,8 @@ Json python_request(const ModelRequest& request, const std::vector<std::string>&
     if (!is_in(known, name))
       throw UsageError(expectation(name, "the name of a model for " + name, request.model,
                                    "it without: what " + request.model + " makes is what is run"));
-  const formula::Settings settings = request.settings.settings();
-  if (settings.mode == formula::Mode::generate)
+  const model::Settings settings = request.settings.settings();
+  if (settings.mode == model::Mode::generate)
     throw UsageError(
         expectation("--mode", "train or inference for a function of Python's", "generate"));
   Json json = {{"function", request.model},

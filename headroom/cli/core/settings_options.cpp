@@ -25,7 +25,7 @@ constexpr const char* kBatch = "What one step sees";
 constexpr const char* kHow = "How it is computed";
 constexpr const char* kLess = "What is trained, and with less";
 
-using namespace formula;  // the choices<...> of all kinds
+using namespace model;  // the choices<...> of all kinds
 
 constexpr auto kOptions = std::to_array<Option>({
     {kBatch, "task", Kind::word, "Default: what the configuration says", choices<Task>},
@@ -139,7 +139,7 @@ std::vector<std::string> SettingsOptions::given() const {
   return names;
 }
 
-formula::Settings SettingsOptions::settings() const {
+model::Settings SettingsOptions::settings() const {
   Json json = Json::object();
   for (const Option& option : kOptions) {
     if (option.kind == Kind::flag) {
@@ -148,7 +148,7 @@ formula::Settings SettingsOptions::settings() const {
       json[option.key] = value(option, *text);
     }
   }
-  return formula::settings_from_json(json);
+  return model::settings_from_json(json);
 }
 
 }  // namespace headroom::cli

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/formula/settings.h"
+#include "headroom/model/settings.h"
 
 namespace headroom::cli {
 
@@ -17,7 +17,7 @@ class SettingsOptions {
   void add_to(CLI::App* command);
 
   // The given options over the defaults. Throws UsageError that suggests the nearest word.
-  [[nodiscard]] formula::Settings settings() const;
+  [[nodiscard]] model::Settings settings() const;
 
   // The given options, by name.
   [[nodiscard]] std::vector<std::string> given() const;

@@ -37,7 +37,7 @@ struct HeadOptions {
 template <typename Decoder>
 class DecoderNet : public Net {
  protected:
-  DecoderNet(const formula::ModelConfig& config, Task task, const Settings& settings,
+  DecoderNet(const model::ModelConfig& config, Task task, const Settings& settings,
              const HeadOptions& options)
       : Net(config, task, settings),
         options_(options),
@@ -66,8 +66,7 @@ class DecoderNet : public Net {
 template <typename Decoder>
 class DecoderLm : public DecoderNet<Decoder> {
  public:
-  DecoderLm(const formula::ModelConfig& config, const Settings& settings,
-            const HeadOptions& options)
+  DecoderLm(const model::ModelConfig& config, const Settings& settings, const HeadOptions& options)
       : DecoderNet<Decoder>(config, Task::causal_lm, settings, options),
         vocabulary_(config.at_least_1("vocab_size")),
         head_(made_head(config.flag("tie_word_embeddings"))) {}
@@ -109,7 +108,7 @@ class DecoderLm : public DecoderNet<Decoder> {
 template <typename Decoder>
 class DecoderClassifier : public DecoderNet<Decoder> {
  public:
-  DecoderClassifier(const formula::ModelConfig& config, const Settings& settings,
+  DecoderClassifier(const model::ModelConfig& config, const Settings& settings,
                     const HeadOptions& options)
       : DecoderNet<Decoder>(config, Task::sequence_classification, settings, options),
         score_(child<nn::Linear>(*this, "score", this->decoder().width(), config.labels(), false)) {
@@ -130,14 +129,13 @@ class DecoderClassifier : public DecoderNet<Decoder> {
 };
 
 template <typename Decoder>
-Family decoder_family(const HeadOptions& options) {
-  return {{Task::causal_lm, Task::sequence_classification},
-          [options](const formula::ModelConfig& config, Task task,
-                    const Settings& settings) -> std::shared_ptr<Model> {
-            if (task == Task::causal_lm)
-              return std::make_shared<DecoderLm<Decoder>>(config, settings, options);
-            return std::make_shared<DecoderClassifier<Decoder>>(config, settings, options);
-          }};
+Build decoder_family(const HeadOptions& options) {
+  return [options](const model::ModelConfig& config, Task task,
+                   const Settings& settings) -> std::shared_ptr<Model> {
+    if (task == Task::causal_lm)
+      return std::make_shared<DecoderLm<Decoder>>(config, settings, options);
+    return std::make_shared<DecoderClassifier<Decoder>>(config, settings, options);
+  };
 }
 
 }  // namespace headroom::models::detail

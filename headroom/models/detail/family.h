@@ -17,27 +17,25 @@ namespace headroom::models::detail {
 
 using at::Tensor;
 
-// The tasks that a model type can be built for (the usual one first), and its build function.
-struct Family {
-  std::vector<Task> tasks;
-  std::function<std::shared_ptr<Model>(const formula::ModelConfig&, Task, const Settings&)> build;
-};
+// Builds a model of one family for one of its tasks (model/tasks.h).
+using Build =
+    std::function<std::shared_ptr<Model>(const model::ModelConfig&, Task, const Settings&)>;
 
-[[nodiscard]] Family llama_family();  // llama, mistral, qwen2, qwen3
-[[nodiscard]] Family gemma_family();  // gemma, gemma2
-[[nodiscard]] Family phi3_family();
-[[nodiscard]] Family mixtral_family();
-[[nodiscard]] Family bert_family();  // bert, roberta
-[[nodiscard]] Family convnext_family();
-[[nodiscard]] Family distilbert_family();
-[[nodiscard]] Family gpt2_family();
-[[nodiscard]] Family gpt_neo_family();
-[[nodiscard]] Family gpt_neox_family();
-[[nodiscard]] Family opt_family();
-[[nodiscard]] Family phi_family();
-[[nodiscard]] Family resnet_family();
-[[nodiscard]] Family t5_family();
-[[nodiscard]] Family vit_family();  // vit, deit
+[[nodiscard]] Build llama_family();  // llama, mistral, qwen2, qwen3
+[[nodiscard]] Build gemma_family();  // gemma, gemma2
+[[nodiscard]] Build phi3_family();
+[[nodiscard]] Build mixtral_family();
+[[nodiscard]] Build bert_family();  // bert, roberta
+[[nodiscard]] Build convnext_family();
+[[nodiscard]] Build distilbert_family();
+[[nodiscard]] Build gpt2_family();
+[[nodiscard]] Build gpt_neo_family();
+[[nodiscard]] Build gpt_neox_family();
+[[nodiscard]] Build opt_family();
+[[nodiscard]] Build phi_family();
+[[nodiscard]] Build resnet_family();
+[[nodiscard]] Build t5_family();
+[[nodiscard]] Build vit_family();  // vit, deit
 
 // A model that is its own module.
 class Net : public torch::nn::Module, public Model {
@@ -71,11 +69,11 @@ std::shared_ptr<Layer> child(torch::nn::Module& of, const std::string& name,
 }
 
 // The activation function that a config key names. Throws InputError.
-[[nodiscard]] nn::Activation activation(const formula::ModelConfig& config, const char* key);
+[[nodiscard]] nn::Activation activation(const model::ModelConfig& config, const char* key);
 
 // The row that gets no gradient (`pad_token_id`) in an embedding of so many rows, or -1. Configs
 // may count it from the end. Throws InputError if it is out of range.
-[[nodiscard]] std::int64_t padding_row(const formula::ModelConfig& config, std::int64_t rows);
+[[nodiscard]] std::int64_t padding_row(const model::ModelConfig& config, std::int64_t rows);
 
 // torch.nn.functional.dropout.
 [[nodiscard]] Tensor dropout(const Tensor& x, double share, bool training);

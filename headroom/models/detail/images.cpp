@@ -32,13 +32,13 @@ void check_images(const Batch& batch, std::int64_t channels, std::optional<std::
       side ? "the model's own image size: positions are not interpolated" : ""));
 }
 
-void refuse_checkpointing(const formula::ModelConfig& config, const Settings& settings) {
+void refuse_checkpointing(const model::ModelConfig& config, const Settings& settings) {
   if (settings.checkpointing.how == nn::Recompute::none) return;
   throw UsageError(expectation("build", "a model that transformers can checkpoint",
                                config.type() + ", which it cannot", "no checkpointing"));
 }
 
-std::vector<std::int64_t> per_stage(const formula::ModelConfig& config, const char* key,
+std::vector<std::int64_t> per_stage(const model::ModelConfig& config, const char* key,
                                     std::size_t stages) {
   std::vector<std::int64_t> numbers;
   for (const long long number : config.counts(key)) {
@@ -51,7 +51,7 @@ std::vector<std::int64_t> per_stage(const formula::ModelConfig& config, const ch
   return numbers;
 }
 
-Output classified(Tensor logits, const Batch& batch, const formula::ModelConfig& config) {
+Output classified(Tensor logits, const Batch& batch, const model::ModelConfig& config) {
   Output output;
   output.logits = std::move(logits);
   if (batch.labels.defined())

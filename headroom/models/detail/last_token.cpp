@@ -16,7 +16,7 @@ namespace {
 
 // The padding token as a number to compare tokens with. A negative one, which old files have,
 // matches no token.
-std::optional<std::int64_t> padding_of(const formula::ModelConfig& config) {
+std::optional<std::int64_t> padding_of(const model::ModelConfig& config) {
   const Json& said = config.at("pad_token_id");
   if (said.is_null()) return {};
   if (!said.is_number_integer()) config.refuse("pad_token_id", "a whole number, or null");
@@ -25,8 +25,7 @@ std::optional<std::int64_t> padding_of(const formula::ModelConfig& config) {
 
 }  // namespace
 
-Tensor at_last_token(const Tensor& logits, const Tensor& tokens,
-                     const formula::ModelConfig& config) {
+Tensor at_last_token(const Tensor& logits, const Tensor& tokens, const model::ModelConfig& config) {
   const std::int64_t rows = tokens.size(0);
   const std::optional<std::int64_t> padding = padding_of(config);
   if (!padding && rows != 1)

@@ -4,13 +4,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "headroom/formula/model_config.h"
+#include "headroom/model/model_config.h"
 
 namespace headroom::models::detail {
 
 // Selects from logits [batch, length, labels] those of each row's last token that is not padding:
 // [batch, labels]. Throws UsageError for several rows if the config has no `pad_token_id`.
 [[nodiscard]] at::Tensor at_last_token(const at::Tensor& logits, const at::Tensor& tokens,
-                                       const formula::ModelConfig& config);
+                                       const model::ModelConfig& config);
 
 }  // namespace headroom::models::detail

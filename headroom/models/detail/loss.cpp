@@ -11,7 +11,7 @@ using at::Tensor;
 
 constexpr std::int64_t kIgnored = -100;
 
-std::string problem_type(const Tensor& labels, const formula::ModelConfig& config) {
+std::string problem_type(const Tensor& labels, const model::ModelConfig& config) {
   if (!config.is_null("problem_type")) return config.text("problem_type");
   if (config.labels() == 1) return "regression";
   const bool indices = labels.scalar_type() == at::kLong || labels.scalar_type() == at::kInt;
@@ -48,7 +48,7 @@ Tensor chunked_token_loss(const Head& head, const Tensor& states, const Tensor& 
 }
 
 Tensor classification_loss(const Tensor& logits, const Tensor& labels,
-                           const formula::ModelConfig& config) {
+                           const model::ModelConfig& config) {
   const std::string type = problem_type(labels, config);
   if (type == "regression" && config.labels() == 1)
     return at::mse_loss(logits.squeeze(), labels.squeeze());

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "headroom/formula/model_config.h"
+#include "headroom/model/model_config.h"
 
 namespace headroom::models::detail {
 
@@ -25,6 +25,6 @@ using Head = std::function<at::Tensor(const at::Tensor& states)>;
                                             const at::Tensor& labels, std::int64_t tokens);
 // The loss depends on `problem_type`, or else on the number of labels and their type.
 [[nodiscard]] at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& labels,
-                                             const formula::ModelConfig& config);
+                                             const model::ModelConfig& config);
 
 }  // namespace headroom::models::detail

@@ -10,7 +10,7 @@ namespace headroom::models::detail {
 namespace {
 
 using at::Tensor;
-using formula::ModelConfig;
+using model::ModelConfig;
 
 Tensor half_turned(const Tensor& states) {
   const std::int64_t half = states.size(-1) / 2;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "headroom/formula/model_config.h"
+#include "headroom/model/model_config.h"
 #include "headroom/models/detail/rotary_frequencies.h"
 
 namespace headroom::models::detail {
@@ -19,7 +19,7 @@ class Rotary : public torch::nn::Module {
  public:
   // `width` is that of a head, or of its rotated part. Throws InputError for an odd width, and for
   // a `rope_scaling` that transformers does not know.
-  Rotary(const formula::ModelConfig& config, std::int64_t width);
+  Rotary(const model::ModelConfig& config, std::int64_t width);
 
   // `positions`: [1, length], starting at 0. Computes in float, under autocast too; the result is
   // of the hidden states' `type`.
@@ -28,7 +28,7 @@ class Rotary : public torch::nn::Module {
  private:
   [[nodiscard]] at::Tensor frequencies_for(std::int64_t length);
 
-  const formula::ModelConfig config_;
+  const model::ModelConfig config_;
   const std::int64_t width_;
   const RotaryKind kind_;
   double scaling_ = 1;  // of cosines and sines

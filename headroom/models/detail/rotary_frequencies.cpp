@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 using at::TensorOptions;
-using formula::ModelConfig;
+using model::ModelConfig;
 
 std::optional<double> given(const ModelConfig& config, const char* key) {
   const Json& scaling = config.at("rope_scaling");

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "headroom/formula/model_config.h"
+#include "headroom/model/model_config.h"
 
 namespace headroom::models::detail {
 
@@ -18,16 +18,16 @@ struct RotaryFrequencies {
 };
 
 // Throws InputError for a `rope_scaling` that transformers does not know.
-[[nodiscard]] RotaryKind rotary_kind(const formula::ModelConfig& config);
+[[nodiscard]] RotaryKind rotary_kind(const model::ModelConfig& config);
 
 // The text length up to which longrope uses its short factors.
-[[nodiscard]] std::int64_t longrope_length(const formula::ModelConfig& config);
+[[nodiscard]] std::int64_t longrope_length(const model::ModelConfig& config);
 
 // `width` is that of the rotated part of a head. `length` is that of the text; 0 means any length
 // that the model was trained for. Only dynamic and longrope use it. Throws InputError for a
 // `rope_scaling` that lacks a number or has a wrong one.
 [[nodiscard]] RotaryFrequencies rotary_frequencies(RotaryKind kind,
-                                                   const formula::ModelConfig& config,
+                                                   const model::ModelConfig& config,
                                                    std::int64_t width, std::int64_t length,
                                                    const at::TensorOptions& where);
 

@@ -10,7 +10,7 @@ namespace headroom::models::detail {
 namespace bert {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
@@ -232,8 +232,8 @@ std::shared_ptr<Model> build_bert(const ModelConfig& config, Task task, const Se
 }  // namespace
 }  // namespace bert
 
-Family bert_family() {
-  return {{Task::masked_lm, Task::sequence_classification, Task::causal_lm}, bert::build_bert};
+Build bert_family() {
+  return bert::build_bert;
 }
 
 }  // namespace headroom::models::detail

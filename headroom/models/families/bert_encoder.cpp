@@ -12,7 +12,7 @@
 
 namespace headroom::models::detail {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 using nn::Tensors;

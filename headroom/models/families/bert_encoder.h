@@ -12,7 +12,7 @@
 namespace headroom::models::detail {
 
 struct BertShape {
-  explicit BertShape(const formula::ModelConfig& config);
+  explicit BertShape(const model::ModelConfig& config);
 
   std::int64_t width, heads, inner, layers, vocabulary, places, segments, padding, chunk;
   double epsilon, dropout, attention_dropout;
@@ -33,7 +33,7 @@ class BertLayers;
 
 class BertModel : public torch::nn::Module {
  public:
-  BertModel(const formula::ModelConfig& config, bool with_pooler);
+  BertModel(const model::ModelConfig& config, bool with_pooler);
 
   [[nodiscard]] BertStates operator()(const Batch& batch, Attention attention, Cache* cache,
                                       const RunLayer& run_layer) const;

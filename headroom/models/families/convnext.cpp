@@ -10,7 +10,7 @@ namespace headroom::models::detail {
 namespace convnext {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::Conv2d;
 using nn::LayerNorm;
 using nn::Linear;
@@ -240,11 +240,10 @@ class ImageClassifier : public Net {
 }  // namespace
 }  // namespace convnext
 
-Family convnext_family() {
-  return {{Task::image_classification},
-          [](const formula::ModelConfig& config, Task, const Settings& settings) {
-            return std::make_shared<convnext::ImageClassifier>(config, settings);
-          }};
+Build convnext_family() {
+  return [](const model::ModelConfig& config, Task, const Settings& settings) {
+    return std::make_shared<convnext::ImageClassifier>(config, settings);
+  };
 }
 
 }  // namespace headroom::models::detail

@@ -277,14 +277,13 @@ class Classifier : public Headless {
 
 }  // namespace
 
-Family family(std::function<Plan(const ModelConfig&)> plan_of) {
-  return {{Task::causal_lm, Task::sequence_classification},
-          [plan_of = std::move(plan_of)](const ModelConfig& config, Task task,
-                                         const Settings& settings) -> std::shared_ptr<Model> {
-            const Plan plan = plan_of(config);
-            if (task == Task::causal_lm) return std::make_shared<CausalLm>(config, settings, plan);
-            return std::make_shared<Classifier>(config, settings, plan);
-          }};
+Build family(std::function<Plan(const ModelConfig&)> plan_of) {
+  return [plan_of = std::move(plan_of)](const ModelConfig& config, Task task,
+                                        const Settings& settings) -> std::shared_ptr<Model> {
+    const Plan plan = plan_of(config);
+    if (task == Task::causal_lm) return std::make_shared<CausalLm>(config, settings, plan);
+    return std::make_shared<Classifier>(config, settings, plan);
+  };
 }
 
 }  // namespace headroom::models::detail::decoder

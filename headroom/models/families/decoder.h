@@ -18,7 +18,7 @@
 
 namespace headroom::models::detail::decoder {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using Function = std::function<Tensor(const Tensor&)>;
 
 struct Shape {
@@ -151,6 +151,6 @@ template <typename Norm>
 }
 
 // A family with heads for the next token and for sequence classification.
-[[nodiscard]] Family family(std::function<Plan(const ModelConfig&)> plan_of);
+[[nodiscard]] Build family(std::function<Plan(const ModelConfig&)> plan_of);
 
 }  // namespace headroom::models::detail::decoder

@@ -15,7 +15,7 @@ namespace headroom::models::detail {
 namespace distilbert {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
@@ -302,14 +302,13 @@ class SequenceClassifier : public WithEncoder {
 }  // namespace
 }  // namespace distilbert
 
-Family distilbert_family() {
-  return {{Task::masked_lm, Task::sequence_classification},
-          [](const formula::ModelConfig& config, Task task,
-             const Settings& settings) -> std::shared_ptr<Model> {
-            if (task == Task::sequence_classification)
-              return std::make_shared<distilbert::SequenceClassifier>(config, task, settings);
-            return std::make_shared<distilbert::MaskedLm>(config, task, settings);
-          }};
+Build distilbert_family() {
+  return [](const model::ModelConfig& config, Task task,
+            const Settings& settings) -> std::shared_ptr<Model> {
+    if (task == Task::sequence_classification)
+      return std::make_shared<distilbert::SequenceClassifier>(config, task, settings);
+    return std::make_shared<distilbert::MaskedLm>(config, task, settings);
+  };
 }
 
 }  // namespace headroom::models::detail

@@ -13,7 +13,7 @@ using decoder::GatedMlp;
 using decoder::Plan;
 using decoder::SelfAttention;
 using decoder::Shape;
-using formula::ModelConfig;
+using model::ModelConfig;
 
 // Scales by 1 + weight, in float, and rounds the result afterwards.
 class OffsetRmsNorm : public torch::nn::Module {
@@ -127,8 +127,8 @@ Plan gemma2(const ModelConfig& config) {
 }  // namespace
 }  // namespace gemma
 
-Family gemma_family() {
-  return decoder::family([](const formula::ModelConfig& config) {
+Build gemma_family() {
+  return decoder::family([](const model::ModelConfig& config) {
     return config.type() == "gemma" ? gemma::gemma(config) : gemma::gemma2(config);
   });
 }

@@ -15,7 +15,7 @@ namespace headroom::models::detail {
 namespace gpt2 {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::Conv1D;
 using nn::LayerNorm;
 
@@ -239,7 +239,7 @@ class Gpt2 : public torch::nn::Module {
 }  // namespace
 }  // namespace gpt2
 
-Family gpt2_family() {
+Build gpt2_family() {
   return decoder_family<gpt2::Gpt2>({.decoder = "transformer", .head = "lm_head"});
 }
 

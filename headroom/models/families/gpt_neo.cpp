@@ -16,7 +16,7 @@ namespace headroom::models::detail {
 namespace gpt_neo {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
@@ -248,7 +248,7 @@ class GptNeo : public torch::nn::Module {
 }  // namespace
 }  // namespace gpt_neo
 
-Family gpt_neo_family() {
+Build gpt_neo_family() {
   return decoder_family<gpt_neo::GptNeo>(
       {.decoder = "transformer", .head = "lm_head", .casts_twice = true});
 }

@@ -15,7 +15,7 @@ namespace headroom::models::detail {
 namespace gpt_neox {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
@@ -193,7 +193,7 @@ class GptNeoX : public torch::nn::Module {
 }  // namespace
 }  // namespace gpt_neox
 
-Family gpt_neox_family() {
+Build gpt_neox_family() {
   return decoder_family<gpt_neox::GptNeoX>({.decoder = "gpt_neox", .head = "embed_out"});
 }
 

@@ -11,7 +11,7 @@ namespace {
 using decoder::GatedMlp;
 using decoder::Plan;
 using decoder::Shape;
-using formula::ModelConfig;
+using model::ModelConfig;
 using Layer = decoder::PlainLayer<nn::RmsNorm, decoder::SelfAttention, GatedMlp>;
 
 bool flag_if_known(const ModelConfig& config, const char* key) {
@@ -60,7 +60,7 @@ Plan plan(const ModelConfig& config) {
 }  // namespace
 }  // namespace llama
 
-Family llama_family() {
+Build llama_family() {
   return decoder::family(llama::plan);
 }
 

@@ -19,7 +19,7 @@ using decoder::GatedMlp;
 using decoder::Plan;
 using decoder::Shape;
 using decoder::Surroundings;
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::Linear;
 
 struct Routing {
@@ -177,7 +177,7 @@ Plan plan(const ModelConfig& config) {
 }  // namespace
 }  // namespace mixtral
 
-Family mixtral_family() {
+Build mixtral_family() {
   return decoder::family(mixtral::plan);
 }
 

@@ -14,7 +14,7 @@ namespace headroom::models::detail {
 namespace opt {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
@@ -216,7 +216,7 @@ class Opt : public torch::nn::Module {
 }  // namespace
 }  // namespace opt
 
-Family opt_family() {
+Build opt_family() {
   return decoder_family<opt::Opt>({.decoder = "model", .head = "lm_head"});
 }
 

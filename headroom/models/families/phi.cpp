@@ -15,7 +15,7 @@ namespace headroom::models::detail {
 namespace phi {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
@@ -202,7 +202,7 @@ class Phi : public torch::nn::Module {
 }  // namespace
 }  // namespace phi
 
-Family phi_family() {
+Build phi_family() {
   return decoder_family<phi::Phi>({.decoder = "model", .head = "lm_head", .with_bias = true});
 }
 

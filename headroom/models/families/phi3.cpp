@@ -11,7 +11,7 @@ using decoder::Plan;
 using decoder::Seen;
 using decoder::Shape;
 using decoder::Surroundings;
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::Linear;
 
 class JoinedAttention : public torch::nn::Module {
@@ -87,7 +87,7 @@ Plan plan(const ModelConfig& config) {
 }  // namespace
 }  // namespace phi3
 
-Family phi3_family() {
+Build phi3_family() {
   return decoder::family(phi3::plan);
 }
 

@@ -9,7 +9,7 @@ namespace headroom::models::detail {
 namespace resnet {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 
 // Runs no activation if `function` is empty.
 class ConvLayer : public torch::nn::Module {
@@ -209,11 +209,10 @@ class ImageClassifier : public Net {
 }  // namespace
 }  // namespace resnet
 
-Family resnet_family() {
-  return {{Task::image_classification},
-          [](const formula::ModelConfig& config, Task, const Settings& settings) {
-            return std::make_shared<resnet::ImageClassifier>(config, settings);
-          }};
+Build resnet_family() {
+  return [](const model::ModelConfig& config, Task, const Settings& settings) {
+    return std::make_shared<resnet::ImageClassifier>(config, settings);
+  };
 }
 
 }  // namespace headroom::models::detail

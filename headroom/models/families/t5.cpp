@@ -18,7 +18,7 @@ namespace headroom::models::detail {
 namespace t5 {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::Linear;
 using nn::Tensors;
 
@@ -292,11 +292,10 @@ class Seq2SeqLm : public Net {
 }  // namespace
 }  // namespace t5
 
-Family t5_family() {
-  return {{Task::seq2seq_lm},
-          [](const formula::ModelConfig& config, Task task, const Settings& settings) {
-            return std::make_shared<t5::Seq2SeqLm>(config, task, settings);
-          }};
+Build t5_family() {
+  return [](const model::ModelConfig& config, Task task, const Settings& settings) {
+    return std::make_shared<t5::Seq2SeqLm>(config, task, settings);
+  };
 }
 
 }  // namespace headroom::models::detail

@@ -8,7 +8,7 @@
 
 namespace headroom::models::detail {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::Linear;
 
 T5Shape::T5Shape(const ModelConfig& config)

@@ -9,7 +9,7 @@
 namespace headroom::models::detail {
 
 struct T5Shape {
-  explicit T5Shape(const formula::ModelConfig& config);
+  explicit T5Shape(const model::ModelConfig& config);
 
   std::int64_t width, heads, head_width, inner, encoder_layers, decoder_layers, vocabulary;
   std::int64_t buckets, farthest;  // of relative positions

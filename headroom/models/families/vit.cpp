@@ -11,7 +11,7 @@ namespace headroom::models::detail {
 namespace vit {
 namespace {
 
-using formula::ModelConfig;
+using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
@@ -250,11 +250,10 @@ class ImageClassifier : public Net {
 }  // namespace
 }  // namespace vit
 
-Family vit_family() {
-  return {{Task::image_classification},
-          [](const formula::ModelConfig& config, Task, const Settings& settings) {
-            return std::make_shared<vit::ImageClassifier>(config, settings);
-          }};
+Build vit_family() {
+  return [](const model::ModelConfig& config, Task, const Settings& settings) {
+    return std::make_shared<vit::ImageClassifier>(config, settings);
+  };
 }
 
 }  // namespace headroom::models::detail

@@ -6,7 +6,7 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/room.h"
 #include "headroom/cli/core/terminal.h"
-#include "headroom/formula/usual_sizes.h"
+#include "headroom/forecast/usual_sizes.h"
 #include "headroom/gpu/catalogue.h"
 
 namespace headroom::cli {
@@ -18,8 +18,8 @@ struct CardsOptions {
 };
 
 // For an empty card: uses CUDA's total if known, which excludes the driver's own share.
-formula::Uses good_for(const gpu::CatalogueCard& card) {
-  static const formula::GoodFor table({.batch = 1, .seq = 512});
+forecast::Uses good_for(const gpu::CatalogueCard& card) {
+  static const forecast::GoodFor table({.batch = 1, .seq = 512});
   const Bytes total = card.cuda_total.value_or(card.total);
   return table.of(room_for_plan(total, gpu::find_profile(card.profile)));
 }
@@ -58,7 +58,7 @@ std::string rate(const std::optional<double>& tflops) {
 }
 
 std::vector<std::string> row_of(const gpu::CatalogueCard& card) {
-  const formula::Uses uses = good_for(card);
+  const forecast::Uses uses = good_for(card);
   return {card.brief,
           fmt::format("{:.1f}", card.total.gib()),
           fmt::format("{:.0f}", card.bandwidth_gb_s),

@@ -6,7 +6,7 @@
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/settings_options.h"
 #include "headroom/cli/core/terminal.h"
-#include "headroom/formula/model_catalogue.h"
+#include "headroom/model/model_catalogue.h"
 
 namespace headroom::cli {
 namespace {
@@ -31,8 +31,7 @@ bool takes_model(const CLI::App& command) {
 
 std::string model_names() {
   std::string names;
-  for (const formula::CatalogueModel& model : formula::catalogue_models())
-    names += model.name + " ";
+  for (const model::CatalogueModel& model : model::catalogue_models()) names += model.name + " ";
   return names;
 }
 

@@ -11,7 +11,7 @@
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/view/estimate_view.h"
 #include "headroom/cli/core/view/techniques_view.h"
-#include "headroom/formula/can_run.h"
+#include "headroom/model/can_run.h"
 
 namespace headroom::cli {
 namespace {
@@ -41,7 +41,7 @@ bool wants_advice(const EstimateOptions& options, const Json& document) {
 
 ExitCode answer_by_formula(const EstimateOptions& options, const MeantRequest& meant) {
   if (options.trace) refuse_trace(options, meant);
-  const auto model = formula::model_named(meant.model);
+  const auto model = model::model_named(meant.model);
   Json document = forecast_document(model, meant.settings, meant.cards);
   if (!meant.decision.empty()) document["notes"].push_back(meant.decision);
   if (!options.quick)

@@ -11,16 +11,16 @@
 #include "headroom/cli/core/room.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/whole_number.h"
-#include "headroom/formula/model_catalogue.h"
-#include "headroom/formula/usual_sizes.h"
+#include "headroom/forecast/usual_sizes.h"
+#include "headroom/model/model_catalogue.h"
 
 namespace headroom::cli {
 namespace {
 
-using formula::Forecast;
-using formula::Recipe;
-using formula::UsualSize;
-using formula::WeightType;
+using forecast::Forecast;
+using forecast::Recipe;
+using forecast::UsualSize;
+using forecast::WeightType;
 
 struct ModelsOptions {
   std::string gpus;
@@ -29,13 +29,13 @@ struct ModelsOptions {
 };
 
 Bytes weights(const UsualSize& size, WeightType type) {
-  return formula::weight_bytes(size.parameters, type);
+  return forecast::weight_bytes(size.parameters, type);
 }
 
 // `gradients` is the total of all gradients, some of which may be freed or not yet made at the
 // peak; the other parts are those at the peak.
 Json recipe_json(const Forecast& forecast, long long gradients) {
-  const formula::MemoryParts& parts = forecast.at_peak;
+  const forecast::MemoryParts& parts = forecast.at_peak;
   return {{"weights_bytes", parts.parameters.count},
           {"gradients_bytes", gradients},
           {"optimizer_bytes", parts.optimizer.count},
@@ -44,18 +44,18 @@ Json recipe_json(const Forecast& forecast, long long gradients) {
           {"phase", std::string(to_string(forecast.phase))}};
 }
 
-Json training_json(const UsualSize& size, const formula::TableBatch& batch) {
+Json training_json(const UsualSize& size, const forecast::TableBatch& batch) {
   Json json{{"batch", batch.batch}, {"seq", batch.seq}, {"method", "formula"}};
-  for (const Recipe& recipe : formula::recipes()) {
+  for (const Recipe& recipe : forecast::recipes()) {
     const Forecast forecast = forecast_of(size, recipe, batch);
     json["seq"] = *forecast.settings.seq;
-    const long long each = recipe.settings.dtype == formula::Dtype::float32 ? 4 : 2;
+    const long long each = recipe.settings.dtype == model::Dtype::float32 ? 4 : 2;
     json[std::string(recipe.key)] = recipe_json(forecast, each * forecast.trainable_parameters);
   }
   return json;
 }
 
-Json model_json(const UsualSize& size, const formula::TableBatch& batch) {
+Json model_json(const UsualSize& size, const forecast::TableBatch& batch) {
   return {{"name", size.name},
           {"like", size.model},
           {"parameters", size.parameters},
@@ -68,7 +68,7 @@ Json model_json(const UsualSize& size, const formula::TableBatch& batch) {
 
 std::string weights_table(const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
-  for (const UsualSize& size : formula::usual_sizes())
+  for (const UsualSize& size : forecast::usual_sizes())
     rows.push_back(
         {size.name, size.model, fmt::format("{:.1f} M", static_cast<double>(size.parameters) / 1e6),
          to_string(weights(size, WeightType::fp32)), to_string(weights(size, WeightType::fp16)),
@@ -99,14 +99,14 @@ std::string three_digits(double gib) {
   return fmt::format("{:.{}f}", gib, gib < 9.995 ? 2 : gib < 99.95 ? 1 : 0);
 }
 
-std::string training_table(const formula::TableBatch& batch, std::optional<Bytes> room,
+std::string training_table(const forecast::TableBatch& batch, std::optional<Bytes> room,
                            const Terminal& terminal) {
   std::vector<Column> columns{{"training", false}};
-  for (const UsualSize& size : formula::usual_sizes()) columns.push_back({size.name, true});
+  for (const UsualSize& size : forecast::usual_sizes()) columns.push_back({size.name, true});
   std::vector<std::vector<std::string>> rows;
-  for (const Recipe& recipe : formula::recipes()) {
+  for (const Recipe& recipe : forecast::recipes()) {
     std::vector<std::string> row{std::string(recipe.name)};
-    for (const UsualSize& size : formula::usual_sizes()) {
+    for (const UsualSize& size : forecast::usual_sizes()) {
       const Bytes need = forecast_of(size, recipe, batch).at_peak.total();
       const char* fits = terminal.unicode ? " ✓" : " +";
       row.push_back(three_digits(need.gib()) + (!room ? "" : need <= *room ? fits : "  "));
@@ -117,10 +117,10 @@ std::string training_table(const formula::TableBatch& batch, std::optional<Bytes
 }
 
 // "125M, 350M: 1024 tokens, ..." for models with fewer positions than requested.
-std::string shorter_rows(const formula::TableBatch& batch) {
+std::string shorter_rows(const forecast::TableBatch& batch) {
   std::map<std::int64_t, std::vector<std::string>> models;
-  for (const UsualSize& size : formula::usual_sizes()) {
-    const Forecast forecast = forecast_of(size, formula::recipes().front(), batch);
+  for (const UsualSize& size : forecast::usual_sizes()) {
+    const Forecast forecast = forecast_of(size, forecast::recipes().front(), batch);
     if (*forecast.settings.seq < batch.seq) models[*forecast.settings.seq].push_back(size.name);
   }
   std::string out;
@@ -134,7 +134,7 @@ std::string shorter_rows(const formula::TableBatch& batch) {
 ExitCode run_names(const ModelsOptions& options) {
   Json list = Json::array();
   std::vector<std::vector<std::string>> rows;
-  for (const formula::CatalogueModel& model : formula::catalogue_models()) {
+  for (const model::CatalogueModel& model : model::catalogue_models()) {
     list.push_back(
         {{"name", model.name}, {"parameters", model.parameters}, {"aliases", model.aliases}});
     rows.push_back({model.name,
@@ -148,10 +148,10 @@ ExitCode run_names(const ModelsOptions& options) {
 
 ExitCode run_models(const ModelsOptions& options) {
   if (options.names) return run_names(options);
-  const formula::TableBatch batch{.batch = options.batch, .seq = options.seq};
+  const forecast::TableBatch batch{.batch = options.batch, .seq = options.seq};
   if (options.json) {
     Json document{{"schema", 1}, {"models", Json::array()}};
-    for (const UsualSize& size : formula::usual_sizes())
+    for (const UsualSize& size : forecast::usual_sizes())
       document["models"].push_back(model_json(size, batch));
     print(to_line(document) + "\n");
     return kOk;

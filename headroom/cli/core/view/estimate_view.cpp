@@ -16,7 +16,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/view/advice_view.h"
 #include "headroom/cli/core/view/techniques_view.h"
-#include "headroom/formula/settings.h"
+#include "headroom/model/settings.h"
 
 namespace headroom::cli {
 namespace {
@@ -296,7 +296,7 @@ std::string modules_table(const Json& document) {
 }  // namespace
 
 std::string settings_text(const Json& settings) {
-  static const Json usual = formula::to_json(formula::Settings{});
+  static const Json usual = model::to_json(model::Settings{});
   const auto word = [&](const char* key) { return value_text(settings.at(key)); };
   std::vector<std::string> parts;
   if (!settings.at("task").is_null()) parts.push_back(word("task"));

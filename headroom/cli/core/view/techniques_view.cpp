@@ -10,17 +10,17 @@
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/view/advice_view.h"
-#include "headroom/formula/advice.h"
-#include "headroom/formula/can_run.h"
-#include "headroom/formula/techniques.h"
+#include "headroom/forecast/advice.h"
+#include "headroom/forecast/techniques.h"
 #include "headroom/gpu/catalogue.h"
+#include "headroom/model/can_run.h"
 
 namespace headroom::cli {
 namespace {
 
-formula::TechniqueOptions options_for(const std::vector<gpu::SimulatedCard>& cards) {
-  formula::TechniqueOptions options;
-  options.can_run = [](const formula::Settings& settings) { return cannot_run(settings).empty(); };
+forecast::TechniqueOptions options_for(const std::vector<gpu::SimulatedCard>& cards) {
+  forecast::TechniqueOptions options;
+  options.can_run = [](const model::Settings& settings) { return cannot_run(settings).empty(); };
   options.gpus = static_cast<int>(std::max<std::size_t>(1, cards.size()));
   const auto smallest = std::min_element(
       cards.begin(), cards.end(),
@@ -31,7 +31,7 @@ formula::TechniqueOptions options_for(const std::vector<gpu::SimulatedCard>& car
   return options;
 }
 
-Json change_json(const formula::Technique& one, bool limited) {
+Json change_json(const forecast::Technique& one, bool limited) {
   return {{"change", one.option},
           {"saves_bytes", one.saves.count},
           {"time_factor", one.time_factor},
@@ -54,26 +54,26 @@ bool has_room_for(const std::string& text, const Terminal& terminal) {
 
 }  // namespace
 
-Json advice_json(const formula::ModelConfig& config, const formula::Settings& settings,
+Json advice_json(const model::ModelConfig& config, const model::Settings& settings,
                  const std::vector<gpu::SimulatedCard>& cards) {
-  formula::TechniqueOptions options = options_for(cards);
+  forecast::TechniqueOptions options = options_for(cards);
   if (!cannot_run(settings).empty()) options.can_run = {};
-  std::vector<formula::Technique> all = cheapest_help(config, settings, options);
-  const auto fits = [](const formula::Technique& one) { return one.fits; };
+  std::vector<forecast::Technique> all = cheapest_help(config, settings, options);
+  const auto fits = [](const forecast::Technique& one) { return one.fits; };
   if (options.room && std::none_of(all.begin(), all.end(), fits))
-    for (formula::Technique& one : enough_but_cannot_run(config, settings, options))
+    for (forecast::Technique& one : enough_but_cannot_run(config, settings, options))
       all.push_back(std::move(one));
   Json list = Json::array();
-  for (const formula::Technique& one : all)
+  for (const forecast::Technique& one : all)
     list.push_back(change_json(one, options.room.has_value()));
   return list;
 }
 
-Json techniques_json(const formula::ModelConfig& config, const formula::Settings& settings,
+Json techniques_json(const model::ModelConfig& config, const model::Settings& settings,
                      const std::vector<gpu::SimulatedCard>& cards) {
-  const formula::TechniqueOptions options = options_for(cards);
+  const forecast::TechniqueOptions options = options_for(cards);
   Json list = Json::array();
-  for (const formula::Technique& one : techniques(config, settings, options)) {
+  for (const forecast::Technique& one : techniques(config, settings, options)) {
     Json row = change_json(one, options.room.has_value());
     row["name"] = one.name;
     list.push_back(std::move(row));

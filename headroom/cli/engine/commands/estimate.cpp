@@ -12,7 +12,7 @@
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
-#include "headroom/formula/stored_precision.h"
+#include "headroom/model/stored_precision.h"
 
 namespace headroom::cli {
 namespace {
@@ -30,8 +30,8 @@ estimate::Options options_of(const Json& request) {
 }
 
 // One estimate per card; identical cards share a run.
-std::vector<Estimate> estimates(const Json& request, const formula::NamedModel& model,
-                                const formula::Settings& settings) {
+std::vector<Estimate> estimates(const Json& request, const model::NamedModel& model,
+                                const model::Settings& settings) {
   std::vector<Estimate> done;
   for (const gpu::SimulatedCard& card : cards_of(request)) {
     const auto same = std::find_if(done.begin(), done.end(), [&](const Estimate& estimate) {
@@ -44,7 +44,7 @@ std::vector<Estimate> estimates(const Json& request, const formula::NamedModel& 
   return done;
 }
 
-Json notes_of(const formula::NamedModel& model, const Estimate& estimate) {
+Json notes_of(const model::NamedModel& model, const Estimate& estimate) {
   Json notes = Json::array();
   if (!model.note.empty()) notes.push_back(model.note);
   if (const std::string warning = dryrun::warning_of(estimate.report); !warning.empty())
@@ -61,12 +61,12 @@ const Estimate& tightest_of(const std::vector<Estimate>& estimates) {
 }
 
 // Advice if it does not fit, or on request.
-Json advice_for(const Json& request, const formula::NamedModel& model, const Estimate& estimate) {
+Json advice_for(const Json& request, const model::NamedModel& model, const Estimate& estimate) {
   if (estimate.fits() && !request.at("advice").get<bool>()) return Json::array();
   return to_json(advise(model, estimate, options_of(request)));
 }
 
-Json document_of(const Json& request, const formula::NamedModel& model,
+Json document_of(const Json& request, const model::NamedModel& model,
                  const std::vector<Estimate>& estimates) {
   const Estimate& tightest = tightest_of(estimates);
   Json document = to_json(tightest);
@@ -91,8 +91,8 @@ Json document_of(const Json& request, const formula::NamedModel& model,
 }  // namespace
 
 ExitCode run_estimate(const Json& request) {
-  const auto model = formula::model_named(request.at("model").get<std::string>());
-  const auto settings = formula::settings_from_json(request.at("settings"));
+  const auto model = model::model_named(request.at("model").get<std::string>());
+  const auto settings = model::settings_from_json(request.at("settings"));
   const std::vector<Estimate> done = estimates(request, model, settings);
   const Json document = document_of(request, model, done);
   if (const Json& path = request.at("trace"); !path.is_null())

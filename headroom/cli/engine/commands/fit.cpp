@@ -10,7 +10,7 @@
 #include "headroom/cli/engine/request.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/fit.h"
-#include "headroom/formula/stored_precision.h"
+#include "headroom/model/stored_precision.h"
 
 namespace headroom::cli {
 namespace {
@@ -33,12 +33,12 @@ estimate::FitOptions fit_options_of(const Json& request) {
 
 // If even the smallest size does not fit: changes that make it fit. They keep the size, which is
 // what the search varies.
-Json advice_for(const formula::NamedModel& model, const estimate::FitResult& result,
+Json advice_for(const model::NamedModel& model, const estimate::FitResult& result,
                 const estimate::FitOptions& options) {
   if (result.found.size) return Json::array();
-  formula::Settings smallest = result.settings;
+  model::Settings smallest = result.settings;
   (options.over == estimate::Over::batch ? smallest.batch : *smallest.seq) = options.at_least;
-  const auto keeps_size = [smallest](const formula::Settings& changed) {
+  const auto keeps_size = [smallest](const model::Settings& changed) {
     return changed.batch == smallest.batch && changed.seq == smallest.seq;
   };
   const estimate::Options how{.rules = options.rules, .allocator = options.allocator};
@@ -49,8 +49,8 @@ Json advice_for(const formula::NamedModel& model, const estimate::FitResult& res
 }  // namespace
 
 ExitCode run_fit(const Json& request) {
-  const auto model = formula::model_named(request.at("model").get<std::string>());
-  const auto settings = formula::settings_from_json(request.at("settings"));
+  const auto model = model::model_named(request.at("model").get<std::string>());
+  const auto settings = model::settings_from_json(request.at("settings"));
   const estimate::FitOptions options = fit_options_of(request);
   const std::vector<gpu::SimulatedCard> cards = cards_of(request);
   const auto result = estimate::fit(model, settings, cards, options);

@@ -1,0 +1,93 @@
+// ConvNeXt: models/families/convnext.cpp.
+#include "headroom/forecast/detail/images.h"
+
+namespace headroom::forecast::detail {
+namespace {
+
+struct Shape {
+  explicit Shape(const model::ModelConfig& config)
+      : depths(stages(config, "depths", {3, 3, 9, 3})),
+        widths(stages(config, "hidden_sizes", {96, 192, 384, 768})),
+        channels(config.at_least_1("num_channels")),
+        patch(config.at_least_1("patch_size")),
+        scaled(config.number("layer_scale_init_value") > 0) {
+    if (depths.size() != widths.size())
+      config.refuse("hidden_sizes", "one number for each of the stages of depths");
+  }
+
+  std::vector<std::int64_t> depths, widths;
+  std::int64_t channels, patch;
+  bool scaled;
+};
+
+class Convnext {
+ public:
+  Convnext(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+
+  Value embedded(const Value& pixels, Image& image) {
+    const Value patches =
+        convolved(net_, pixels, image,
+                  {.out = shape_.widths[0], .kernel = shape_.patch, .stride = shape_.patch}, true);
+    return channel_norm(patches, shape_.widths[0]);
+  }
+
+  // Layers; before them, but not in the first stage, a norm and a convolution that halves the
+  // sides.
+  Value stage(std::size_t i, Value states, Image& image) {
+    if (i > 0) {
+      states = channel_norm(states, shape_.widths[i - 1]);
+      states =
+          convolved(net_, states, image, {.out = shape_.widths[i], .kernel = 2, .stride = 2}, true);
+    }
+    return net_.tape.repeat(
+        shape_.depths[i], [&](const Value& x) { return layer(x, image); }, std::move(states));
+  }
+
+ private:
+  // Normalises over the channels by pixel, while input and result are stored by channel: one copy.
+  Value channel_norm(const Value& x, std::int64_t width) {
+    net_.tape.touch(x.count * size_of(x.type));
+    return net_.layer_norm(x, width);
+  }
+
+  Value layer(const Value& x, Image image) {
+    Tape& tape = net_.tape;
+    const std::int64_t width = image.channels;
+    Parameter* const scale = shape_.scaled ? &net_.vector(width) : nullptr;
+    Value states =
+        convolved(net_, x, image, {.out = width, .kernel = 7, .padding = 3, .groups = width}, true);
+    states = channel_norm(states, width);
+    states = net_.linear(states, width, 4 * width, "pwconv1");
+    states = net_.activation("hidden_act", states);
+    states = net_.linear(states, 4 * width, width, "pwconv2");
+    if (scale != nullptr) states = times(tape, tape.use(*scale), states);
+    return plus(tape, x, states);
+  }
+
+  Network& net_;
+  const Shape shape_;
+};
+
+}  // namespace
+
+Value convnext(Network& net) {
+  refuse_checkpointing(net);
+  const Shape shape(net.config);
+  const std::int64_t side = net.situation.image, width = shape.widths.back();
+  Convnext parts(net, shape);
+  net.begin_module("embeddings");
+  Image image{net.situation.rows, shape.channels, side, side};
+  Value states = parts.embedded(pixels_of(net, shape.channels), image);
+  for (std::size_t i = 0; i < shape.depths.size(); ++i) {
+    net.begin_module("encoder.stages." + std::to_string(i));
+    states = parts.stage(i, std::move(states), image);
+  }
+  net.begin_module("layernorm");
+  Value pooled = mean_of_rows(net.tape, states, net.situation.rows * width);
+  pooled = net.layer_norm(pooled, width);
+  net.begin_module("classifier", true);
+  return net.classification_loss(
+      net.linear(pooled, width, net.config.labels(), "classifier", {.is_head = true}));
+}
+
+}  // namespace headroom::forecast::detail

@@ -1,0 +1,43 @@
+#include "headroom/forecast/detail/images.h"
+
+#include <algorithm>
+
+#include "headroom/base/error.h"
+
+namespace headroom::forecast::detail {
+
+void refuse_checkpointing(const Network& net) {
+  if (net.settings.checkpoint_every == 0) return;
+  throw UsageError(expectation("forecast", "a model that transformers can checkpoint",
+                               net.config.type() + ", which it cannot", "no checkpointing"));
+}
+
+std::vector<std::int64_t> stages(const model::ModelConfig& config, std::string_view key,
+                                 const std::vector<std::int64_t>& otherwise) {
+  if (config.is_null(key)) return otherwise;
+  std::vector<std::int64_t> numbers;
+  for (const long long number : config.counts(key)) numbers.push_back(number);
+  if (numbers.empty() ||
+      std::any_of(numbers.begin(), numbers.end(), [](std::int64_t number) { return number < 1; }))
+    config.refuse(key, "numbers of at least 1, one for each stage");
+  return numbers;
+}
+
+Value convolved(Network& net, const Value& x, Image& image, const Convolution& of, bool with_bias) {
+  Parameter& weight = net.weight(of.out, image.channels / of.groups * of.kernel * of.kernel);
+  weight.kernel = of.kernel;
+  Parameter* const bias = with_bias ? &net.vector(of.out) : nullptr;
+  image = result_of(image, of);
+  const auto low = [&](const Value& y) {
+    return net.situation.low ? cast(net.tape, y, *net.situation.low) : y;
+  };
+  return convolution(net.tape, low(x), low(net.tape.use(weight)),
+                     bias != nullptr ? low(net.tape.use(*bias)) : Value(), of.out, image.count());
+}
+
+Value pixels_of(const Network& net, std::int64_t channels) {
+  const std::int64_t side = net.situation.image;
+  return {nullptr, net.situation.rows * channels * side * side, net.situation.type};
+}
+
+}  // namespace headroom::forecast::detail

@@ -1,0 +1,146 @@
+// Linear layers with the effects of settings: autocast copies, adapters, quantised weights.
+#include <algorithm>
+#include <iterator>
+
+#include "headroom/forecast/detail/network.h"
+
+namespace headroom::forecast::detail {
+
+namespace {
+
+// The names of attention's projections in the models of transformers, by the words of nn/lora.h.
+struct Word {
+  std::string_view word;
+  std::vector<std::string_view> names;
+};
+const std::vector<Word>& words() {
+  static const std::vector<Word> all = {
+      {"q", {"q", "q_proj", "query", "q_lin", "c_attn", "query_key_value", "qkv_proj"}},
+      {"k", {"k", "k_proj", "key", "k_lin", "c_attn", "query_key_value", "qkv_proj"}},
+      {"v", {"v", "v_proj", "value", "v_lin", "c_attn", "query_key_value", "qkv_proj"}},
+      {"o",
+       {"o", "o_proj", "out_proj", "out_lin", "attn.c_proj", "attention.dense",
+        "attention.output.dense", "self_attn.dense"}}};
+  return all;
+}
+
+bool ends_with_name(std::string_view path, std::string_view name) {
+  if (!path.ends_with(name)) return false;
+  return path.size() == name.size() || path[path.size() - name.size() - 1] == '.';
+}
+
+// '*' matches any text, '?' one character.
+bool fits(std::string_view pattern, std::string_view text) {
+  if (pattern.empty()) return text.empty();
+  if (pattern[0] == '*') {
+    for (std::size_t i = 0; i <= text.size(); ++i)
+      if (fits(pattern.substr(1), text.substr(i))) return true;
+    return false;
+  }
+  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) &&
+         fits(pattern.substr(1), text.substr(1));
+}
+
+bool matches(std::string_view path, const std::string& pattern) {
+  if (pattern == "all-linear") return true;
+  if (pattern.find_first_of("*?") != std::string::npos) return fits("*" + pattern, path);
+  for (const Word& word : words())
+    if (word.word == pattern)
+      return std::any_of(word.names.begin(), word.names.end(),
+                         [&](std::string_view name) { return ends_with_name(path, name); });
+  return ends_with_name(path, pattern);
+}
+
+const std::vector<std::string>& targets_of(const model::Settings& settings) {
+  static const std::vector<std::string> usual = {"q", "v"};
+  return settings.lora_targets.empty() ? usual : settings.lora_targets;
+}
+
+}  // namespace
+
+bool Network::is_target(std::string_view path) {
+  bool met = false;
+  for (const std::string& target : targets_of(settings)) {
+    if (!matches(path, target)) continue;
+    targets_met_.insert(target);
+    met = true;
+  }
+  return met;
+}
+
+std::vector<std::string> Network::targets_not_met() const {
+  std::vector<std::string> names;
+  if (settings.lora_rank > 0)
+    std::copy_if(targets_of(settings).begin(), targets_of(settings).end(),
+                 std::back_inserter(names),
+                 [&](const std::string& target) { return targets_met_.count(target) == 0; });
+  return names;
+}
+
+// Autocast's copies. A trained weight keeps one copy until autocast ends.
+Value Network::lowered(const Value& x) {
+  return situation.low && x.type == Type::float32 ? cast(tape, x, *situation.low) : x;
+}
+
+Value Network::lowered(Parameter& parameter) {
+  if (!situation.low || parameter.type != Type::float32) return tape.use(parameter);
+  if (parameter.low) return parameter.low;
+  Value low = cast(tape, tape.use(parameter), *situation.low);
+  if (parameter.trained || !situation.trains) parameter.low = low;
+  return low;
+}
+
+Value Network::multiplied(const Value& x, Parameter& weight, Parameter* bias, std::int64_t in,
+                          std::int64_t out) {
+  const Value input = lowered(x);
+  if (weight.bytes_each > 0) tape.touch(in * out * size_of(input.type));  // dequantised
+  const Value matrix = lowered(weight);
+  const Value shift = bias != nullptr ? lowered(*bias) : Value();
+  return product(tape, input, matrix, shift, in, out);
+}
+
+Value Network::linear(const Value& x, std::int64_t in, std::int64_t out, std::string_view path,
+                      const LinearOptions& options) {
+  Parameter& matrix = weight(out, in);
+  Parameter* const bias = options.with_bias ? &vector(out) : nullptr;
+  // bitsandbytes: 8-bit weights have one scale per row; 4-bit weights take 4.127 bits each, with
+  // doubly quantised scales (Dettmers et al. 2023, section 3).
+  if (settings.quantize != model::Quantize::none && backbone_ && !options.is_head)
+    matrix.bytes_each = settings.quantize == model::Quantize::int8
+                            ? 1 + 4 / static_cast<double>(std::max<std::int64_t>(in, 1))
+                            : 4.127 / 8;
+  if (matrix.bytes_each > 0) matrix.trained = false;
+  Value result = multiplied(x, matrix, bias, in, out);
+  if (settings.lora_rank > 0 && backbone_ && !options.is_head && is_target(path))
+    return with_adapter(x, std::move(result), in, out);
+  return result;
+}
+
+Value Network::with_adapter(const Value& x, Value result, std::int64_t in, std::int64_t out) {
+  const std::int64_t rank = settings.lora_rank;
+  Parameter& a = tape.parameter(rank, in, situation.type, situation.trains);
+  Parameter& b = tape.parameter(out, rank, situation.type, situation.trains);
+  const Type type = result.type;
+  const Value input = cast(tape, x, a.type);
+  Value added = multiplied(input, a, nullptr, in, rank);
+  added = multiplied(added, b, nullptr, rank, out);
+  added = times_number(tape, added);
+  result = plus(tape, result, added);
+  added.reset();
+  return cast(tape, result, type);
+}
+
+Value Network::tied_linear(const Value& x, Parameter& weight, Parameter* bias) {
+  return multiplied(x, weight, bias, weight.columns, weight.rows);
+}
+
+Value Network::embedding(Parameter& table, std::int64_t indices) {
+  Value result = detail::embedding(tape, table, indices);
+  // Adapters of checkpointed layers need an input with a gradient.
+  const bool needs = settings.lora_rank > 0 && settings.checkpoint_every > 0 && situation.trains;
+  if (needs && !result.has_gradient() && tape.records())
+    tape.record(result, [](Tape&, Gradients&) {});
+  return result;
+}
+
+}  // namespace headroom::forecast::detail

@@ -1,0 +1,237 @@
+#include "headroom/forecast/detail/network.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+
+namespace headroom::forecast::detail {
+
+// ---- Parameters ----
+
+void Network::begin_module(std::string name, bool head) {
+  backbone_ = !head;
+  end_module();
+  modules.push_back({.name = std::move(name)});
+  tape.set_module(static_cast<int>(modules.size()) - 1);
+}
+
+Parameter& Network::weight(std::int64_t rows, std::int64_t columns) {
+  const bool new_head = situation.task == model::Task::sequence_classification ||
+                        situation.task == model::Task::image_classification;
+  bool trained = situation.trains;
+  if (settings.lora_rank > 0)
+    trained = trained && !backbone_ && (settings.freeze_backbone || new_head);
+  else if (settings.freeze_backbone)
+    trained = trained && !backbone_;
+  return tape.parameter(rows, columns, situation.type, trained);
+}
+
+Parameter& Network::token_table(std::int64_t rows, std::int64_t columns) {
+  Parameter& table = weight(rows, columns);
+  const bool has_head = situation.task == model::Task::causal_lm ||
+                        situation.task == model::Task::masked_lm ||
+                        situation.task == model::Task::seq2seq_lm;
+  if (settings.freeze_backbone && has_head && config.flag("tie_word_embeddings"))
+    table.trained = situation.trains;
+  return table;
+}
+
+void Network::end_module() {
+  if (!modules.empty()) modules.back().activations += tape.live().activations - activations_before_;
+  activations_before_ = tape.live().activations;
+}
+
+// ---- Norms ----
+
+Value Network::layer_norm(const Value& x, std::int64_t width, bool affine) {
+  Parameter* const scale = affine ? &vector(width) : nullptr;
+  Parameter* const shift = affine ? &vector(width) : nullptr;
+  const Value input = situation.low ? cast(tape, x, Type::float32) : x;
+  return detail::layer_norm(tape, input, width, scale, shift);
+}
+
+namespace {
+
+// 1 / root mean square, one number per row.
+Value scale_of_rows(Tape& tape, const Value& states, std::int64_t width) {
+  Value squares = power(tape, states);
+  Value scale = mean_of_rows(tape, squares, states.count / width);
+  squares.reset();
+  scale = plus_number(tape, scale);
+  return unary(tape, scale, Keeps::result, 2);
+}
+
+}  // namespace
+
+Value Network::rms_norm(const Value& x, std::int64_t width) {
+  Parameter& weight = vector(width);
+  Value states = cast(tape, x, Type::float32);
+  Value scale = scale_of_rows(tape, states, width);
+  states = times(tape, states, scale);
+  scale.reset();
+  states = cast(tape, states, x.type);
+  return times(tape, tape.use(weight), states);
+}
+
+Value Network::offset_rms_norm(const Value& x, std::int64_t width) {
+  Parameter& weight = vector(width);
+  Value states = cast(tape, x, Type::float32);
+  {
+    const Value scale = scale_of_rows(tape, states, width);
+    states = times(tape, states, scale);
+  }
+  Value scale = cast(tape, tape.use(weight), Type::float32);
+  scale = plus_number(tape, scale);
+  states = times(tape, states, scale);
+  scale.reset();
+  return cast(tape, states, x.type);
+}
+
+Value Network::t5_norm(const Value& x, std::int64_t width) {
+  Parameter& weight = vector(width);
+  Value wide = cast(tape, x, Type::float32);
+  Value scale = scale_of_rows(tape, wide, width);
+  wide.reset();
+  Value states = times(tape, x, scale);
+  scale.reset();
+  if (weight.type != Type::float32) states = cast(tape, states, weight.type);
+  return times(tape, tape.use(weight), states);
+}
+
+Value Network::dropout(const Value& x, double share) {
+  return situation.trains ? detail::dropout(tape, x, share) : x;
+}
+
+Value Network::activation(std::string_view key, const Value& x) {
+  const std::string name = config.text(key);
+  if (!is_activation(name)) config.refuse(key, "an activation that is known");
+  return detail::activation(tape, name, x);
+}
+
+Value Network::softmax_in_float(const Value& x) {
+  const Value wide = cast(tape, x, Type::float32);
+  return softmax(tape, wide);
+}
+
+// ---- Layers ----
+
+Value Network::layers(std::int64_t count, const std::function<Value(const Value&)>& layer,
+                      Value states, std::string_view name) {
+  return layers(
+      std::vector<int>(static_cast<std::size_t>(count), 0),
+      [layer](int, const Value& x) { return layer(x); }, std::move(states), name);
+}
+
+namespace {
+
+// The number of layers after which the kinds repeat in the same order; 0: they do not.
+std::size_t period_of(const std::vector<int>& kinds) {
+  for (std::size_t period = 1; period <= 12 && 2 * period <= kinds.size(); ++period) {
+    bool same = true;
+    for (std::size_t i = period; same && i < kinds.size(); ++i)
+      same = kinds[i] == kinds[i - period];
+    if (same) return period;
+  }
+  return 0;
+}
+
+}  // namespace
+
+// Doubles the kinds, to mark checkpointed layers. Then counts repetitions once: whole periods, or
+// else runs of one kind.
+Value Network::layers(const std::vector<int>& kinds, const Layer& layer, Value states,
+                      std::string_view name) {
+  begin_module(std::string(name));
+  modules.back().layers = static_cast<std::int64_t>(kinds.size());
+  const std::int64_t every = situation.trains ? settings.checkpoint_every : 0;
+  std::vector<int> all;
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    all.push_back(2 * kinds[i] + (every > 0 && static_cast<std::int64_t>(i) % every == 0 ? 1 : 0));
+  const bool reentrant = settings.checkpointing_kind == model::CheckpointingKind::reentrant;
+  const auto one = [&, layer](int kind, const Value& x) {
+    if (kind % 2 == 0) return layer(kind / 2, x);
+    const auto part = [this, layer, kind](const Value& y) {
+      const bool before = std::exchange(backbone_, true);  // a rerun comes after the heads
+      Value result = layer(kind / 2, y);
+      backbone_ = before;
+      return result;
+    };
+    return tape.checkpoint(part, x, reentrant);
+  };
+  const std::size_t period = period_of(all);
+  std::size_t begin = 0;
+  while (begin < all.size()) {
+    std::size_t length = period, times = 1;
+    if (period > 0) {
+      times = std::max<std::size_t>((all.size() - begin) / period, 1);
+      length = std::min(period, all.size() - begin);
+    } else {
+      length = 1;
+      while (begin + times < all.size() && all[begin + times] == all[begin]) ++times;
+    }
+    states = tape.repeat(
+        static_cast<std::int64_t>(times),
+        [&](Value x) {
+          for (std::size_t i = 0; i < length; ++i) x = one(all[begin + i], x);
+          return x;
+        },
+        std::move(states));
+    begin += length * times;
+  }
+  return states;
+}
+
+// ---- Losses ----
+
+Value Network::token_loss(const Head& head, const Value& states, std::int64_t width,
+                          std::int64_t vocabulary, bool in_float) {
+  if (settings.loss != model::LossForm::full && situation.trains)
+    return chunked_loss(head, states, width, vocabulary, in_float);
+  Value logits = head(states);
+  if (situation.holds_outputs || !situation.trains) held.push_back(logits);
+  if (!situation.trains) return {};
+  if (in_float) logits = cast(tape, logits, Type::float32);
+  return cross_entropy(tape, logits);
+}
+
+// Chunked: the head of each chunk runs again in the backward pass. Fused (Liger's): computes the
+// gradients of its input and of the head's weight in the forward pass, chunk by chunk; priced as
+// chunks of its size, vocabulary / width of them.
+Value Network::chunked_loss(const Head& head, const Value& states, std::int64_t width,
+                            std::int64_t vocabulary, bool in_float) {
+  const std::int64_t tokens = states.count / width;
+  const std::int64_t fused = std::max<std::int64_t>(1, tokens * width / vocabulary);
+  const std::int64_t chunk =
+      std::min(tokens, settings.loss == model::LossForm::fused ? fused : settings.loss_chunk);
+  const auto part = [this, head, in_float](const Value& x) {
+    Value logits = head(x);
+    if (in_float) logits = cast(tape, logits, Type::float32);
+    return cross_entropy(tape, logits);
+  };
+  Value sum;
+  const std::size_t parameters = tape.next_parameter();
+  const auto add = [&](const Value&) {
+    tape.rewind(parameters);
+    Value loss = tape.checkpoint(part, slice(tape, states, chunk * width), false);
+    loss = cast(tape, loss, Type::float32);
+    sum = sum ? plus(tape, sum, loss) : loss;
+    return sum;
+  };
+  return tape.repeat((tokens + chunk - 1) / chunk, add, Value(), true);
+}
+
+Value Network::classification_loss(const Value& logits) {
+  if (!situation.trains || situation.holds_outputs) held.push_back(logits);
+  if (!situation.trains) return {};
+  if (config.labels() == 1) return mean_squared_error(tape, logits);
+  return cross_entropy(tape, logits);
+}
+
+Value Network::last_tokens(const Value& logits) {
+  return gathered(tape, logits, situation.rows * config.labels());
+}
+
+}  // namespace headroom::forecast::detail

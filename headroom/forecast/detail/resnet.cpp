@@ -1,0 +1,123 @@
+// ResNet: models/families/resnet.cpp.
+#include "headroom/forecast/detail/images.h"
+
+namespace headroom::forecast::detail {
+namespace {
+
+struct Shape {
+  explicit Shape(const model::ModelConfig& config)
+      : depths(stages(config, "depths", {})),
+        widths(stages(config, "hidden_sizes", {})),
+        channels(config.at_least_1("num_channels")),
+        embedding(config.at_least_1("embedding_size")),
+        bottleneck(config.text("layer_type") == "bottleneck"),
+        downsample_in_first_stage(config.flag("downsample_in_first_stage")),
+        downsample_in_bottleneck(config.flag("downsample_in_bottleneck")) {
+    if (depths.size() != widths.size())
+      config.refuse("hidden_sizes", "one number for each of the stages of depths");
+    for (const std::int64_t width : widths)
+      if (bottleneck && width < 4) config.refuse("hidden_sizes", "at least 4 in a bottleneck");
+    if (!bottleneck && config.text("layer_type") != "basic")
+      config.refuse("layer_type", "basic or bottleneck");
+  }
+
+  std::vector<std::int64_t> depths, widths;
+  std::int64_t channels, embedding;
+  bool bottleneck, downsample_in_first_stage, downsample_in_bottleneck;
+};
+
+struct Block {
+  std::int64_t in, out, stride;
+};
+
+class Resnet {
+ public:
+  Resnet(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+
+  Value embedded(const Value& pixels, Image& image) {
+    const std::int64_t width = shape_.embedding;
+    Value states =
+        unit(pixels, image, {.out = width, .kernel = 7, .stride = 2, .padding = 3}, "hidden_act");
+    image = result_of(image, {.out = width, .kernel = 3, .stride = 2, .padding = 1});
+    return max_pool(net_.tape, states, image.count());
+  }
+
+  Value stage(std::size_t i, Value states, std::int64_t in, Image& image) {
+    const bool downsamples = i > 0 || shape_.downsample_in_first_stage;
+    const std::int64_t out = shape_.widths[i];
+    states = block(states, image, {in, out, downsamples ? 2 : 1});
+    return net_.tape.repeat(
+        shape_.depths[i] - 1,
+        [&](const Value& x) {
+          return block(x, image, {out, out, 1});
+        },
+        std::move(states));
+  }
+
+ private:
+  // `function`: "relu" or the config key that names an activation; empty: none.
+  Value unit(const Value& x, Image& image, const Convolution& of, std::string_view function) {
+    Value states = convolved(net_, x, image, of, false);
+    Parameter& weight = net_.vector(of.out);
+    states = batch_norm(net_.tape, states, weight, net_.vector(of.out));
+    if (function.empty()) return states;
+    return function == "relu" ? unary(net_.tape, states, Keeps::result)
+                              : net_.activation(function, states);
+  }
+
+  Value block(const Value& x, Image& image, const Block& of) {
+    Image shortcut = image;
+    Value states = shape_.bottleneck ? three(x, image, of) : two(x, image, of);
+    Value residual = x;
+    if (of.in != of.out || of.stride != 1)
+      residual = unit(x, shortcut, {.out = of.out, .kernel = 1, .stride = of.stride}, {});
+    add_to(net_.tape, states, residual);
+    return net_.activation("hidden_act", states);
+  }
+
+  Value two(const Value& x, Image& image, const Block& of) {
+    const Value states =
+        unit(x, image, {.out = of.out, .kernel = 3, .stride = of.stride, .padding = 1}, "relu");
+    return unit(states, image, {.out = of.out, .kernel = 3, .padding = 1}, {});
+  }
+
+  Value three(const Value& x, Image& image, const Block& of) {
+    const std::int64_t reduced = of.out / 4;
+    const bool at_once = shape_.downsample_in_bottleneck;
+    Value states =
+        unit(x, image, {.out = reduced, .kernel = 1, .stride = at_once ? of.stride : 1}, "relu");
+    states = unit(states, image,
+                  {.out = reduced, .kernel = 3, .stride = at_once ? 1 : of.stride, .padding = 1},
+                  "relu");
+    return unit(states, image, {.out = of.out, .kernel = 1}, {});
+  }
+
+  Network& net_;
+  const Shape shape_;
+};
+
+}  // namespace
+
+Value resnet(Network& net) {
+  refuse_checkpointing(net);
+  const Shape shape(net.config);
+  const std::int64_t side = net.situation.image, width = shape.widths.back();
+  Resnet parts(net, shape);
+  net.begin_module("embedder");
+  Image image{net.situation.rows, shape.channels, side, side};
+  Value states = parts.embedded(pixels_of(net, shape.channels), image);
+  for (std::size_t i = 0; i < shape.depths.size(); ++i) {
+    net.begin_module("encoder.stages." + std::to_string(i));
+    const std::int64_t in = i > 0 ? shape.widths[i - 1] : shape.embedding;
+    states = parts.stage(i, std::move(states), in, image);
+  }
+  // Running means and variances, one each for every scale and shift.
+  for (const Parameter& parameter : net.tape.parameters())
+    if (!parameter.is_matrix()) net.buffer_bytes += parameter.times * parameter.bytes();
+  net.begin_module("classifier", true);
+  const Value pooled = mean_of_rows(net.tape, states, net.situation.rows * width);
+  return net.classification_loss(
+      net.linear(pooled, width, net.config.labels(), "classifier", {.is_head = true}));
+}
+
+}  // namespace headroom::forecast::detail

@@ -1,0 +1,20 @@
+// Step time on a card, by a roofline over the closed form's tape. A matrix product takes its
+// operations at the card's rate for its number type, or its bytes at the card's bandwidth,
+// whichever is longer; other kernels take their bytes at that bandwidth. The optimizer's reads and
+// writes and the traffic over PCIe and between cards are added, as if nothing overlapped.
+//
+//   const double seconds = step_seconds(forecast_of(config, settings), gpu::find_card("RTX 4090"));
+//
+// Its purpose is to compare settings. tests/formula/step_time_test.cpp checks it against published
+// throughputs. It leaves out kernel launch times, which bound small steps.
+#pragma once
+
+#include "headroom/forecast/closed_form.h"
+#include "headroom/gpu/catalogue.h"
+
+namespace headroom::forecast {
+
+// Seconds for the whole batch, accumulation included. Null `card`: an A100.
+[[nodiscard]] double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card);
+
+}  // namespace headroom::forecast
