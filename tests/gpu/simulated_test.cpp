@@ -64,7 +64,8 @@ TEST(ParseSimulated, SixteenCardsAreTheMost) {
   EXPECT_EQ(parse_simulated("8x1GiB,8x2GiB").cards.size(), 16u);
   for (const char* spec :
        {"17x1GiB", "8x1GiB,9x1GiB", "1000000000x1GiB", "9223372036854775807x1GiB"})
-    EXPECT_TRUE(contains(refusal_of_spec(spec), "at most 16 simulated cards")) << refusal_of(spec);
+    EXPECT_TRUE(contains(refusal_of_spec(spec), "at most 16 simulated cards"))
+        << refusal_of_spec(spec);
 }
 
 TEST(ParseSimulated, RefusesWhatItCannotRead) {
@@ -72,7 +73,8 @@ TEST(ParseSimulated, RefusesWhatItCannotRead) {
        {"", "sim:", "0x24GiB", "-1x24GiB", "x24GiB", "8x", "8x24GiB,", ",8x24GiB", "8x24apples",
         "8xRTX4091", "1x0", "1x1KiB", "8x-24GiB", "@lab", "1x1e30GiB", "99999999999999999999x1GiB"})
     EXPECT_NE(refusal_of_spec(spec), "accepted") << spec;
-  EXPECT_TRUE(contains(refusal_of_spec("2xRTX4091"), "try RTX 4090")) << refusal_of("2xRTX4091");
+  EXPECT_TRUE(contains(refusal_of_spec("2xRTX4091"), "try RTX 4090"))
+      << refusal_of_spec("2xRTX4091");
 }
 
 TEST(ParseSimulated, ANameIsAFileNameAndNoPath) {
