@@ -29,7 +29,7 @@ std::optional<Bytes> by_others(const Attempt& attempt, const Place& place) {
 
 }  // namespace
 
-Attempt run_attempt(Launch launch, const Place& place, const PlaceSearch& search,
+Attempt run_attempt(job::Launch launch, const Place& place, const PlaceSearch& search,
                     const Orders& orders, const Listener& listener) {
   std::set<gpu::Uuid> cards;
   for (const auto& pick : place.cards) cards.insert(pick.card.uuid);
@@ -43,8 +43,8 @@ Attempt run_attempt(Launch launch, const Place& place, const PlaceSearch& search
   const oom::HostWatch host;
   Stall stall(orders.stall);
   bool has_lease = place.lease.has_value();
-  Job job(std::move(launch));
-  attempt.end = job.run(kSampleInterval, [&](const Job& running) {
+  job::Job job(std::move(launch));
+  attempt.end = job.run(kSampleInterval, [&](const job::Job& running) {
     const std::vector<pid_t> pids = running.pids();
     attempt.pids.insert(pids.begin(), pids.end());
     attempt.usage.note(search.known(), pids);
@@ -133,7 +133,7 @@ std::string cause_of(const Attempt& attempt) {
   return is_shown ? text : text + ": " + judgement.evidence;
 }
 
-std::vector<std::string> remarks(const JobEnd& end) {
+std::vector<std::string> remarks(const job::JobEnd& end) {
   std::vector<std::string> sentences;
   if (end.unwritten_errno)
     sentences.push_back("lost " + counted(end.unwritten_bytes, "byte") +

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "headroom/job/job.h"
 #include "headroom/oom/judgement.h"
 #include "headroom/supervise/history.h"
-#include "headroom/supervise/job.h"
 #include "headroom/supervise/next_batch.h"
 #include "headroom/supervise/place_search.h"
 #include "headroom/supervise/usage.h"
@@ -23,7 +23,7 @@
 namespace headroom::supervise {
 
 struct Attempt {
-  JobEnd end;
+  job::JobEnd end;
   oom::Judgement judgement;
   Usage usage;
   std::set<pid_t> pids;  // all that it ever had
@@ -33,7 +33,7 @@ struct Attempt {
   bool ended_stalled = false;                       // by us
 };
 
-[[nodiscard]] Attempt run_attempt(Launch launch, const Place& place, const PlaceSearch& search,
+[[nodiscard]] Attempt run_attempt(job::Launch launch, const Place& place, const PlaceSearch& search,
                                   const Orders& orders, const Listener& listener);
 
 // Sure enough to try again: nothing is tried again for a guess.
@@ -50,6 +50,6 @@ struct Attempt {
 [[nodiscard]] std::string cause_of(const Attempt& attempt);
 
 // What is to be said of an end beside its verdict, a sentence each.
-[[nodiscard]] std::vector<std::string> remarks(const JobEnd& end);
+[[nodiscard]] std::vector<std::string> remarks(const job::JobEnd& end);
 
 }  // namespace headroom::supervise

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "headroom/base/error.h"
-#include "headroom/supervise/detail/shell_words.h"
+#include "headroom/edit/shell_words.h"
 
 namespace headroom::supervise {
 namespace {
@@ -92,7 +92,7 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::string& patter
 
 std::vector<std::string> resume_arguments(const std::string& arguments,
                                           const std::filesystem::path& checkpoint) {
-  std::vector<std::string> words = detail::split_words(arguments);
+  std::vector<std::string> words = edit::split_words(arguments);
   bool named = false;
   for (std::string& word : words) {
     for (std::size_t at = word.find("{}"); at != std::string::npos;

@@ -14,7 +14,7 @@ constexpr std::int64_t kNeedPercent = 110;
 // With so much more free than when it was found, what worked may be too little.
 constexpr std::int64_t kMuchMorePercent = 125;
 
-plan::Situation situation(std::string job, const Place& place) {
+Situation situation(std::string job, const Place& place) {
   if (place.cards.empty()) {
     const HostUse host = host_use({});
     return {.job = std::move(job), .card = "CPU", .free = host.limit.value_or(Bytes{0})};
@@ -26,12 +26,12 @@ plan::Situation situation(std::string job, const Place& place) {
 
 }  // namespace
 
-EarlierRuns::EarlierRuns(const Knobs& knobs) : knobs_(knobs) {}
+EarlierRuns::EarlierRuns(const edit::Knobs& knobs) : knobs_(knobs) {}
 
 std::string EarlierRuns::as_it_stands() const {
-  const auto batch = knobs_.value(Quantity::batch);
+  const auto batch = knobs_.value(edit::Quantity::batch);
   const std::string values = " with batch " + std::to_string(batch.value_or(0)) + " x " +
-                             std::to_string(knobs_.value(Quantity::accumulation).value_or(0));
+                             std::to_string(knobs_.value(edit::Quantity::accumulation).value_or(0));
   return "exactly " + knobs_.job() + (batch ? values : "");
 }
 
@@ -50,16 +50,16 @@ std::optional<Bytes> EarlierRuns::need(const gpu::Machine& machine) const {
 
 std::optional<EarlierRuns::Beginning> EarlierRuns::beginning(const Place& place,
                                                              long long min_batch) const {
-  const auto first = knobs_.value(Quantity::batch);
-  if (!first || !knobs_.has(Quantity::accumulation)) return {};
-  const plan::Situation now = situation(knobs_.job(), place);
+  const auto first = knobs_.value(edit::Quantity::batch);
+  if (!first || !knobs_.has(edit::Quantity::accumulation)) return {};
+  const Situation now = situation(knobs_.job(), place);
   const auto known = store_.find(now);
   if (!known || !known->values.contains("batch")) return {};
   if (now.free > known->tried_up_to * kMuchMorePercent / 100) return {};
   const long long worked = known->values.at("batch");
   if (worked >= *first) return {};
-  const NextBatch begin =
-      batch_up_to(worked, *first, knobs_.value(Quantity::accumulation).value_or(1), min_batch);
+  const NextBatch begin = batch_up_to(
+      worked, *first, knobs_.value(edit::Quantity::accumulation).value_or(1), min_batch);
   if (!begin.batch) return {};
   return Beginning{.batch = *begin.batch,
                    .accumulation = *begin.accumulation,

@@ -1,5 +1,5 @@
 // What earlier runs of a job showed: how much it used, and the batch that worked where a larger one
-// did not. The store of plans (headroom/plan/store.h), asked by the job's command and its cards.
+// did not. The store of plans (store.h), asked by the job's command and its cards.
 //
 //   const EarlierRuns earlier(knobs);
 //   if (const auto need = earlier.need(machine)) reserve(*need);
@@ -10,17 +10,17 @@
 #include <optional>
 #include <string>
 
+#include "headroom/edit/knobs.h"
 #include "headroom/gpu/card.h"
-#include "headroom/plan/store.h"
-#include "headroom/supervise/knobs.h"
 #include "headroom/supervise/place.h"
+#include "headroom/supervise/store.h"
 
 namespace headroom::supervise {
 
 class EarlierRuns {
  public:
   // The knobs outlive it.
-  explicit EarlierRuns(const Knobs& knobs);
+  explicit EarlierRuns(const edit::Knobs& knobs);
 
   // What the command used when it worked before, and a tenth more, on any of these cards, however
   // full they are now. Never more than it had then: some programs take all there is.
@@ -45,8 +45,8 @@ class EarlierRuns {
   // What the command uses belongs to it word for word; its batch, to the command with any batch.
   [[nodiscard]] std::string as_it_stands() const;
 
-  const Knobs& knobs_;
-  const plan::Store store_;
+  const edit::Knobs& knobs_;
+  const Store store_;
 };
 
 }  // namespace headroom::supervise

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "headroom/base/error.h"
+#include "headroom/edit/knobs.h"
 
 namespace headroom::supervise {
 namespace {
@@ -103,7 +104,7 @@ std::vector<long long> divisors(long long batch, long long accumulation) {
 }
 
 void check(long long value, const char* what) {
-  if (value >= 1 && value <= kMostBatch) return;
+  if (value >= 1 && value <= edit::kMostBatch) return;
   throw UsageError(expectation("next_batch", std::string(what) + " from 1 to 1000000000",
                                std::to_string(value)));
 }

@@ -10,8 +10,6 @@
 
 namespace headroom::supervise {
 
-constexpr long long kMostBatch = 1'000'000'000;  // products of two fit into 64 bits
-
 // What one try showed. Memory is of the fullest card (or of the host).
 struct Tried {
   long long batch = 1;

@@ -9,12 +9,12 @@
 #include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
 #include "headroom/base/text.h"
+#include "headroom/edit/edited_files.h"
+#include "headroom/edit/knobs.h"
 #include "headroom/supervise/aftermath.h"
 #include "headroom/supervise/attempt.h"
 #include "headroom/supervise/checkpoints.h"
 #include "headroom/supervise/earlier_runs.h"
-#include "headroom/supervise/edited_files.h"
-#include "headroom/supervise/knobs.h"
 #include "headroom/supervise/next_batch.h"
 #include "headroom/supervise/place_search.h"
 
@@ -50,7 +50,7 @@ class Supervision {
   // ---- One try
   void begin_with_what_worked();
   void check_mapped_values() const;
-  [[nodiscard]] Changed values_of_this_try() const;
+  [[nodiscard]] edit::Changed values_of_this_try() const;
   bool change_files();
   Attempt attempt();
   void note(Attempt& attempt);
@@ -58,7 +58,7 @@ class Supervision {
 
   // ---- After it
   bool go_on(const Attempt& attempt);
-  void change(Quantity quantity, long long& value, long long to);
+  void change(edit::Quantity quantity, long long& value, long long to);
   [[nodiscard]] bool may_change_batch() const;
   [[nodiscard]] std::string why_batch_stays() const;
   bool smaller_batch();
@@ -69,7 +69,7 @@ class Supervision {
   const sigset_t& signal_mask_;  // the command's
   const Orders& orders_;
   const Listener& listener_;
-  const Knobs knobs_;
+  const edit::Knobs knobs_;
   const std::optional<long long> first_batch_, first_accumulation_;
   const EarlierRuns earlier_;
   std::optional<History> history_;
@@ -82,7 +82,7 @@ class Supervision {
   std::optional<Bytes> room_needed_;             // more than the last place had
   std::optional<Place> place_;
   std::vector<Tried> tried_;
-  EditedFiles files_;
+  edit::EditedFiles files_;
   Report report_;
 };
 
@@ -92,8 +92,8 @@ Supervision::Supervision(const Orders& orders, const Listener& listener,
       orders_(orders),
       listener_(listener),
       knobs_(orders.maps, orders.command),
-      first_batch_(knobs_.value(Quantity::batch)),
-      first_accumulation_(knobs_.value(Quantity::accumulation)),
+      first_batch_(knobs_.value(edit::Quantity::batch)),
+      first_accumulation_(knobs_.value(edit::Quantity::accumulation)),
       earlier_(knobs_),
       search_(orders, listener),
       batch_(first_batch_.value_or(1)),
@@ -124,13 +124,13 @@ void Supervision::open_history() {
 Report Supervision::run() {
   if (!orders_.resume_arguments.empty())  // what cannot be added is to be said now, not in a night
     (void)knobs_.with_arguments(orders_.command, resume_arguments(orders_.resume_arguments, "x"));
-  if (knobs_.has(Quantity::accumulation) && !knobs_.has(Quantity::batch))
+  if (knobs_.has(edit::Quantity::accumulation) && !knobs_.has(edit::Quantity::batch))
     throw UsageError(expectation("--map", "a batch beside the accumulation",
-                                 knobs_.name(Quantity::accumulation) + " alone",
+                                 knobs_.name(edit::Quantity::accumulation) + " alone",
                                  "--map \"--batch-size=batch\""));
   say_all(knobs_.assumptions());
-  if (knobs_.has(Quantity::batch) && !may_change_batch())
-    say(knobs_.name(Quantity::batch) + " will not be changed: " + why_batch_stays());
+  if (knobs_.has(edit::Quantity::batch) && !may_change_batch())
+    say(knobs_.name(edit::Quantity::batch) + " will not be changed: " + why_batch_stays());
   open_history();
   while (take_place()) {
     begin_with_what_worked();
@@ -219,17 +219,17 @@ void Supervision::begin_with_what_worked() {
 
 // Somebody may have edited a mapped file since it was read: another run, or its owner.
 void Supervision::check_mapped_values() const {
-  say_all(restore_leftovers(mapped_files(orders_.maps)));
-  const Knobs now(orders_.maps, orders_.command);
-  for (const Quantity quantity : {Quantity::batch, Quantity::accumulation})
+  say_all(edit::restore_leftovers(edit::mapped_files(orders_.maps)));
+  const edit::Knobs now(orders_.maps, orders_.command);
+  for (const edit::Quantity quantity : {edit::Quantity::batch, edit::Quantity::accumulation})
     if (now.value(quantity) != knobs_.value(quantity))
       throw BusyError("run", knobs_.name(quantity) +
-                      " was changed while a place was waited for; start it again");
+                                 " was changed while a place was waited for; start it again");
 }
 
-Changed Supervision::values_of_this_try() const {
+edit::Changed Supervision::values_of_this_try() const {
   const bool changed = !tried_.empty() || begun_;
-  return changed ? knobs_.with(batch_, accumulation_) : Changed{orders_.command, {}, {}};
+  return changed ? knobs_.with(batch_, accumulation_) : edit::Changed{orders_.command, {}, {}};
 }
 
 // False, with the report's end, if a file is no longer ours to change: what was tried stays told.
@@ -246,7 +246,7 @@ bool Supervision::change_files() {
 }
 
 Attempt Supervision::attempt() {
-  Changed now = values_of_this_try();
+  edit::Changed now = values_of_this_try();
   std::optional<std::filesystem::path> checkpoint;
   if (!tried_.empty() && !orders_.checkpoints.empty())
     checkpoint = newest_checkpoint(orders_.checkpoints, report_.tries.front().started);
@@ -254,11 +254,11 @@ Attempt Supervision::attempt() {
     now.command =
         knobs_.with_arguments(now.command, resume_arguments(orders_.resume_arguments, *checkpoint));
 
-  Launch launch{.command = std::move(now.command),
-                .environment = environment_of(*place_, orders_.devices, orders_.by_uuid),
-                .inherited = {},
-                .output_to_error = orders_.output_to_error,
-                .signal_mask = signal_mask_};
+  job::Launch launch{.command = std::move(now.command),
+                     .environment = environment_of(*place_, orders_.devices, orders_.by_uuid),
+                     .inherited = {},
+                     .output_to_error = orders_.output_to_error,
+                     .signal_mask = signal_mask_};
   for (std::string& variable : now.environment) launch.environment.push_back(std::move(variable));
   if (place_->lease) launch.inherited.push_back(place_->lease->descriptor());
   if (listener_.starting) listener_.starting();
@@ -272,8 +272,8 @@ void Supervision::note(Attempt& attempt) {
   const Tried one = tried(attempt, *place_, batch_);
   tried_.push_back(one);
   TryRecord record = record_of(attempt, *place_, one, static_cast<int>(tried_.size()));
-  if (knobs_.has(Quantity::batch)) record.batch = batch_;
-  if (knobs_.has(Quantity::accumulation)) record.accumulation = accumulation_;
+  if (knobs_.has(edit::Quantity::batch)) record.batch = batch_;
+  if (knobs_.has(edit::Quantity::accumulation)) record.accumulation = accumulation_;
   if (history_)
     if (const auto reason = history_->append(record)) say(*reason);
   report_.tries.push_back(std::move(record));
@@ -293,9 +293,9 @@ void Supervision::remember(const Attempt& attempt) const {
 // ---- After it --------------------------------------------------------------------------------
 
 std::string Supervision::values_text() const {
-  std::string text = knobs_.setting(Quantity::batch, batch_);
-  if (knobs_.has(Quantity::accumulation))
-    text += ", " + knobs_.setting(Quantity::accumulation, accumulation_);
+  std::string text = knobs_.setting(edit::Quantity::batch, batch_);
+  if (knobs_.has(edit::Quantity::accumulation))
+    text += ", " + knobs_.setting(edit::Quantity::accumulation, accumulation_);
   return text;
 }
 
@@ -306,7 +306,7 @@ void Supervision::give_up(std::string sentence) {
 
 // Whether there is to be another try; if not, the report is complete.
 bool Supervision::go_on(const Attempt& attempt) {
-  const JobEnd& end = attempt.end;
+  const job::JobEnd& end = attempt.end;
   report_.exit_code = end.exit_code;
   report_.outcome = Outcome::ended;
   if (!end.started) {
@@ -338,23 +338,23 @@ bool Supervision::go_on(const Attempt& attempt) {
   return again;
 }
 
-void Supervision::change(Quantity quantity, long long& value, long long to) {
+void Supervision::change(edit::Quantity quantity, long long& value, long long to) {
   report_.forensics->changes.push_back({knobs_.name(quantity), value, to});
   value = to;
 }
 
 bool Supervision::may_change_batch() const {
-  return knobs_.has(Quantity::accumulation) || !orders_.keep_effective_batch;
+  return knobs_.has(edit::Quantity::accumulation) || !orders_.keep_effective_batch;
 }
 
 std::string Supervision::why_batch_stays() const {
-  return "with a smaller " + knobs_.name(Quantity::batch) +
+  return "with a smaller " + knobs_.name(edit::Quantity::batch) +
          " alone the effective batch would change; map the accumulation, too "
          "(--map \"--accum=accumulation\"), or allow it with --let-batch-change";
 }
 
 bool Supervision::smaller_batch() {
-  if (!knobs_.has(Quantity::batch)) {
+  if (!knobs_.has(edit::Quantity::batch)) {
     report_.sentence =
         "out of memory, and nothing is mapped that may be changed: "
         "try --map \"--batch-size=batch\" --map \"--accum=accumulation\"";
@@ -367,8 +367,8 @@ bool Supervision::smaller_batch() {
   const NextBatch next = next_batch(tried_, *first_batch_, first_accumulation_, orders_.min_batch);
   report_.sentence = "out of memory: " + next.why;
   if (!next.batch) return false;
-  change(Quantity::batch, batch_, *next.batch);
-  if (next.accumulation) change(Quantity::accumulation, accumulation_, *next.accumulation);
+  change(edit::Quantity::batch, batch_, *next.batch);
+  if (next.accumulation) change(edit::Quantity::accumulation, accumulation_, *next.accumulation);
   say(cause_ + "; trying again with " + values_text() + ": " + next.why);
   report_.sentence.clear();
   room_needed_.reset();
@@ -391,7 +391,7 @@ bool Supervision::roomier_place(const Attempt& attempt) {
 Report supervise(const Orders& orders, const Listener& listener) {
   // Between tries nothing may end us: files of the user are changed.
   const SignalsHeld held;
-  for (const std::string& sentence : restore_leftovers(mapped_files(orders.maps)))
+  for (const std::string& sentence : edit::restore_leftovers(edit::mapped_files(orders.maps)))
     if (listener.say) listener.say(sentence);
   return Supervision(orders, listener, held.before()).run();
 }

@@ -10,9 +10,9 @@
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/edit/knobs.h"
+#include "headroom/job/detached.h"
 #include "headroom/supervise/checkpoints.h"
-#include "headroom/supervise/detached.h"
-#include "headroom/supervise/next_batch.h"
 #include "headroom/supervise/supervisor.h"
 
 namespace headroom::cli {
@@ -70,8 +70,8 @@ Seconds positive(const char* option, const std::string& text) {
 supervise::Orders orders_from(const RunOptions& options) {
   at_least("--count", options.count.value_or(1), 1);
   at_least("--min-batch", options.min_batch, 1LL);
-  if (options.min_batch > supervise::kMostBatch)
-    throw UsageError(expectation("--min-batch", "at most " + std::to_string(supervise::kMostBatch),
+  if (options.min_batch > edit::kMostBatch)
+    throw UsageError(expectation("--min-batch", "at most " + std::to_string(edit::kMostBatch),
                                  std::to_string(options.min_batch)));
   at_least("--max-retries", options.max_retries, 0);
   if (options.ids != "index" && options.ids != "uuid")
@@ -184,13 +184,13 @@ ExitCode run_here(const RunOptions& options, const supervise::Orders& orders) {
 ExitCode run_run(const RunOptions& options) {
   const supervise::Orders orders = orders_from(options);
   if (!options.detached) return run_here(options, orders);
-  if (const auto job = supervise::detach(orders.command)) {
+  if (const auto job = job::detach(orders.command)) {
     const Json json{{"schema", 1}, {"job", job->id}, {"pid", job->supervisor.pid}};
     print((options.json ? to_line(json) : job->id) + "\n");
     return kOk;
   }
   const ExitCode code = complaining([&] { return run_here(options, orders); });
-  supervise::note_end(code);
+  job::note_end(code);
   return code;
 }
 
