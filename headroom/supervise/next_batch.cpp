@@ -34,20 +34,21 @@ double number(long long n) {
 // ---- What the figures say ----
 
 // What the batch needs at least, as far as one try shows it.
-std::optional<double> need_of(const Tried& tried) {
-  if (!tried.peak) return {};
-  if (!tried.out_of_memory) return number(tried.peak->count);
-  if (!tried.asked || !tried.limit || tried.limit->count <= 0) return {};
-  const double need = number(tried.peak->count) + number(tried.asked->count);
+std::optional<double> need_of(const Try& one) {
+  if (!one.peak) return {};
+  if (!one.out_of_memory()) return number(one.peak->count);
+  const auto& asked = one.judgement.asked;
+  if (!asked || !one.limit || one.limit->count <= 0) return {};
+  const double need = number(one.peak->count) + number(asked->count);
   // No more than there was: the peak was missed between two looks, or memory was there in pieces.
-  if (need <= number(tried.limit->count)) return {};
+  if (need <= number(one.limit->count)) return {};
   return need;
 }
 
-std::map<long long, double> needs(const std::vector<Tried>& tried) {
+std::map<long long, double> needs(const std::vector<Try>& tries) {
   std::map<long long, double> most;
-  for (const Tried& one : tried) {
-    if (const auto need = need_of(one)) most[one.batch] = std::max(most[one.batch], *need);
+  for (const Try& one : tries) {
+    if (const auto need = need_of(one)) most[*one.batch] = std::max(most[*one.batch], *need);
   }
   return most;
 }
@@ -112,25 +113,25 @@ void check(long long value, const char* what) {
 // ---- One step ----
 
 // The smallest batch that is known not to fit where the last one did not.
-long long known_too_large(const std::vector<Tried>& tried) {
-  const Tried& last = tried.back();
-  long long bound = last.batch;
-  for (const Tried& one : tried) {
+long long known_too_large(const std::vector<Try>& tries) {
+  const Try& last = tries.back();
+  long long bound = *last.batch;
+  for (const Try& one : tries) {
     const bool had_more = !one.limit || !last.limit || *one.limit >= *last.limit;
-    if (one.out_of_memory && had_more) bound = std::min(bound, one.batch);
+    if (one.out_of_memory() && had_more) bound = std::min(bound, *one.batch);
   }
   return bound;
 }
 
-Aim by_figures(const std::vector<Tried>& tried) {
-  const Tried& last = tried.back();
-  const auto known = needs(tried);
-  const double half = number(last.batch) / 2;
+Aim by_figures(const std::vector<Try>& tries) {
+  const Try& last = tries.back();
+  const auto known = needs(tries);
+  const double half = number(*last.batch) / 2;
   const auto need = need_of(last);
-  if (!need) return {half, "what it needs is not known, so half of " + std::to_string(last.batch)};
+  if (!need) return {half, "what it needs is not known, so half of " + std::to_string(*last.batch)};
   const double limit = number(last.limit->count);
-  Aim aim{kOfRatio * number(last.batch) * limit / *need,
-          "batch " + std::to_string(last.batch) + " needs at least " + gib(*need) + ", and " +
+  Aim aim{kOfRatio * number(*last.batch) * limit / *need,
+          "batch " + std::to_string(*last.batch) + " needs at least " + gib(*need) + ", and " +
               gib(limit) + " may be used"};
   const auto line = line_of(known);
   if (const auto room = room_on(line, limit); room && kOfLine * *room < aim.batch)
@@ -141,16 +142,16 @@ Aim by_figures(const std::vector<Tried>& tried) {
 }
 
 // The share after misses does not hold for a line's second point: that is what was missing.
-Aim aim_for(const std::vector<Tried>& tried) {
+Aim aim_for(const std::vector<Try>& tries) {
   const auto misses = static_cast<std::size_t>(std::count_if(
-      tried.begin(), tried.end(), [](const Tried& one) { return one.out_of_memory; }));
-  const Tried& last = tried.back();
-  Aim aim = by_figures(tried);
+      tries.begin(), tries.end(), [](const Try& one) { return one.out_of_memory(); }));
+  const Try& last = tries.back();
+  Aim aim = by_figures(tries);
   const bool line_is_new = misses == 2 && need_of(last) &&
-                           room_on(line_of(needs(tried)), number(last.limit->count)).has_value();
+                           room_on(line_of(needs(tries)), number(last.limit->count)).has_value();
   if (line_is_new) return aim;
   const double share = kShareAfterMisses[std::min(misses, kShareAfterMisses.size()) - 1];
-  if (const double most = share * number(last.batch); most < aim.batch)
+  if (const double most = share * number(*last.batch); most < aim.batch)
     aim = {most, std::to_string(misses) + " tries ran out of memory, so at most batch " +
                      std::to_string(static_cast<long long>(most))};
   return aim;
@@ -173,26 +174,26 @@ NextBatch none_below(long long bound, long long effective, long long min_batch) 
 
 }  // namespace
 
-NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
+NextBatch next_batch(const std::vector<Try>& tries, long long first_batch,
                      std::optional<long long> first_accumulation, long long min_batch) {
   check(first_batch, "a batch");
   check(first_accumulation.value_or(1), "an accumulation");
   check(min_batch, "a smallest batch");
-  if (tried.empty() || !tried.back().out_of_memory)
+  if (tries.empty() || !tries.back().out_of_memory())
     throw InternalError("next_batch", "expected a last try that ran out of memory");
   const auto all = divisors(first_batch, first_accumulation.value_or(1));
   const long long effective = first_batch * first_accumulation.value_or(1);
-  const long long bound = known_too_large(tried);
+  const long long bound = known_too_large(tries);
   auto lowest = std::lower_bound(all.begin(), all.end(), min_batch);
   const auto end = std::lower_bound(all.begin(), all.end(), bound);
   if (lowest >= end) return none_below(bound, effective, min_batch);
-  const Aim aim = aim_for(tried);
+  const Aim aim = aim_for(tries);
   const auto above = std::upper_bound(lowest, end, static_cast<long long>(aim.batch));
   const long long batch = above == lowest ? *lowest : *std::prev(above);
   const auto accumulation_of = [&](long long size) {
     return first_accumulation ? std::optional(effective / size) : std::nullopt;
   };
-  const long long last = tried.back().batch;
+  const long long last = *tries.back().batch;
   return {.batch = batch,
           .accumulation = accumulation_of(batch),
           .why = aim.reason + ": now " + text_of(batch, accumulation_of(batch)) + " instead of " +

@@ -16,17 +16,21 @@ namespace {
 using namespace literals;
 using ::testing::HasSubstr;
 
-Tried ran_out(long long batch, Bytes peak, Bytes asked, Bytes limit) {
-  return {.batch = batch, .out_of_memory = true, .peak = peak, .asked = asked, .limit = limit};
+Try worked(long long batch, Bytes peak, Bytes limit) {
+  return {.batch = batch, .peak = peak, .limit = limit};
 }
-Tried worked(long long batch, Bytes peak, Bytes limit) {
-  return {.batch = batch, .out_of_memory = false, .peak = peak, .asked = {}, .limit = limit};
+Try ran_out(long long batch) {
+  return {.batch = batch, .judgement = {.verdict = oom::Verdict::gpu_oom, .confidence = 1}};
 }
-Tried ran_out(long long batch) {
-  return {.batch = batch, .out_of_memory = true, .peak = {}, .asked = {}, .limit = {}};
+Try ran_out(long long batch, Bytes peak, Bytes asked, Bytes limit) {
+  Try one = ran_out(batch);
+  one.judgement.asked = asked;
+  one.peak = peak;
+  one.limit = limit;
+  return one;
 }
 
-long long next(const std::vector<Tried>& tried, long long batch = 64, long long accumulation = 1,
+long long next(const std::vector<Try>& tried, long long batch = 64, long long accumulation = 1,
                long long min_batch = 1) {
   const NextBatch next = next_batch(tried, batch, accumulation, min_batch);
   EXPECT_EQ(next.batch.has_value(), next.accumulation.has_value());
@@ -79,8 +83,8 @@ TEST(NextBatch, StopsAtTheSmallestAllowed) {
 
 TEST(NextBatch, TwoTriesShowThePartThatDoesNotDependOnTheBatch) {
   // 20 GiB and 1 GiB a sample: 4 of them fit into 24 GiB.
-  const std::vector<Tried> tried{ran_out(64, 24_GiB, 60_GiB, 24_GiB),
-                                 ran_out(16, 24_GiB, 12_GiB, 24_GiB)};
+  const std::vector<Try> tried{ran_out(64, 24_GiB, 60_GiB, 24_GiB),
+                               ran_out(16, 24_GiB, 12_GiB, 24_GiB)};
   EXPECT_EQ(next(tried, 64, 3), 3) << "a margin of 5 %";
   EXPECT_THAT(next_batch(tried, 64, 3, 1).why, HasSubstr("20.00 GiB and 1.00 GiB a sample"));
 }
@@ -123,7 +127,7 @@ struct Search {
 template <typename Shown>
 Search search(long long batch, long long accumulation, double fixed, double each, double limit,
               const Shown& shown) {
-  std::vector<Tried> tried;
+  std::vector<Try> tried;
   long long now = batch;
   while (true) {
     const double need = fixed + each * static_cast<double>(now);

@@ -13,6 +13,7 @@
 #include "headroom/edit/knobs.h"
 #include "headroom/job/detached.h"
 #include "headroom/supervise/checkpoints.h"
+#include "headroom/supervise/history.h"
 #include "headroom/supervise/supervisor.h"
 
 namespace headroom::cli {
@@ -112,7 +113,7 @@ supervise::Orders orders_from(const RunOptions& options) {
 
 Json document(const supervise::Report& report, ExitCode code) {
   Json tries = Json::array();
-  for (const supervise::TryRecord& one : report.tries)
+  for (const supervise::Try& one : report.tries)
     tries.push_back(parse_json(supervise::to_line(one), "a try"));
   const auto* last = report.tries.empty() ? nullptr : &report.tries.back();
   const auto value = [&](auto member) {
@@ -120,9 +121,9 @@ Json document(const supervise::Report& report, ExitCode code) {
   };
   return {{"schema", 1},
           {"exit_code", code},
-          {"verdict", last != nullptr ? Json(last->verdict) : Json()},
-          {"batch", value(&supervise::TryRecord::batch)},
-          {"accumulation", value(&supervise::TryRecord::accumulation)},
+          {"verdict", last != nullptr ? Json(to_string(last->judgement.verdict)) : Json()},
+          {"batch", value(&supervise::Try::batch)},
+          {"accumulation", value(&supervise::Try::accumulation)},
           {"waited_s", report.waited.count()},
           {"why", report.sentence.empty() ? Json() : Json(report.sentence)},
           {"out_of_memory", report.forensics ? oom::document(*report.forensics) : Json()},
@@ -175,7 +176,7 @@ ExitCode run_here(const RunOptions& options, const supervise::Orders& orders) {
   const ExitCode code = exit_code_of(report);
   const bool show_report = report.forensics && code != kOk;
   if (show_report) print_error(describe(*report.forensics));
-  const bool is_in_report = show_report && report.forensics->why_no_change == report.sentence;
+  const bool is_in_report = show_report && !report.forensics->why_no_change.empty();
   if (!report.sentence.empty() && !is_in_report) say(report.sentence);
   if (options.json) print(to_line(document(report, code)) + "\n");
   return code;
