@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 
@@ -22,7 +22,7 @@ Path kept_name(const Path& file) {
 }
 
 [[noreturn]] void fail(const Path& path, int error) {
-  throw WriteError("edit", "cannot write " + path.string() + ": " + std::strerror(error));
+  throw WriteError("edit", write_failure(path, error));
 }
 
 [[noreturn]] void refuse_busy(const Path& path) {
@@ -31,22 +31,6 @@ Path kept_name(const Path& file) {
                   " is being changed by another headroom run; try again when it has ended, or give "
                   "each run a copy of its own");
 }
-
-// A file opened for as long as this lives, or until it is released.
-class Opened {
- public:
-  explicit Opened(int file) : file_(file) {}
-  ~Opened() {
-    if (file_ >= 0) ::close(file_);
-  }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-  [[nodiscard]] int get() const { return file_; }
-  int release() { return std::exchange(file_, -1); }
-
- private:
-  int file_;
-};
 
 // ---- The kept original. Its time of change is that of the file as we wrote it: so the next run
 // knows, if this one is killed, whether anybody has written since. ----
@@ -70,7 +54,7 @@ int keep(const Path& file, const std::string& original) {
   struct stat facts {};
   if (::stat(file.c_str(), &facts) != 0) fail(file, errno);
   std::string fresh = kept_name(file).string() + "-XXXXXX";
-  Opened kept(::mkostemp(fresh.data(), O_CLOEXEC));
+  Descriptor kept(::mkostemp(fresh.data(), O_CLOEXEC));
   if (kept.get() < 0) fail(kept_name(file), errno);
   try {
     write_all(kept.get(), original, kept_name(file));
@@ -111,7 +95,7 @@ std::optional<std::string> give_back(const Path& file, const std::string& origin
 }
 
 std::optional<std::string> restore_leftover(const Path& file) {
-  const Opened kept(::open(kept_name(file).c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor kept(::open(kept_name(file).c_str(), O_RDONLY | O_CLOEXEC));
   if (kept.get() < 0) return {};
   if (::flock(kept.get(), LOCK_EX | LOCK_NB) != 0) refuse_busy(file);
   const auto original = read_file(kept_name(file));

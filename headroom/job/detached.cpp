@@ -12,11 +12,11 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
-#include "headroom/job/detail/descriptor.h"
 
 namespace headroom::job {
 namespace {
@@ -75,8 +75,7 @@ fs::path make_folder() {
     std::snprintf(id.data(), id.size(), "%08x", random());
     fs::path folder = detached_jobs_dir() / id.data();
     if (::mkdir(folder.c_str(), 0700) == 0) return folder;
-    if (errno != EEXIST || tries == 100)
-      throw WriteError("run", "cannot write " + folder.string() + ": " + std::strerror(errno));
+    if (errno != EEXIST || tries == 100) throw WriteError("run", write_failure(folder, errno));
   }
 }
 
@@ -128,7 +127,7 @@ std::optional<DetachedJob> detach(const std::vector<std::string>& command) {
       ::open(job.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   std::array<int, 2> ends{};
   if (!output.is_open() || ::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw WriteError("run", "cannot write " + job.output.string() + ": " + std::strerror(errno));
+    throw WriteError("run", write_failure(job.output, errno));
   const Descriptor told(ends[0]);
   Descriptor tell(ends[1]);
   const pid_t child = ::fork();

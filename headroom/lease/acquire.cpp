@@ -3,13 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <set>
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/base/interrupt.h"
 #include "headroom/lease/describe.h"
 #include "headroom/lease/detail/folder_watch.h"
 #include "headroom/lease/ledger.h"
@@ -30,14 +29,6 @@ gpu::DeviceRequest resolved(gpu::DeviceRequest request, Amount amount) {
   // "All of nothing" is no place to start in.
   if (amount == Amount::all_usable) request.need = std::max(request.need, 1_MiB);
   return request;
-}
-
-// Sleeps, unless cancelled meanwhile.
-void pause(Seconds duration, const std::stop_token& cancel) {
-  std::mutex guard;
-  std::condition_variable_any sleeper;
-  std::unique_lock lock(guard);
-  sleeper.wait_for(lock, cancel, duration, [] { return false; });
 }
 
 class Seeker {
@@ -267,7 +258,7 @@ class Seeker {
       if (!watch_->wait(std::min(kSecond, Seconds(next - Clock::now())), options_.cancel)) continue;
       changed_ = Clock::now();
       // The kernel tells of a closing before it drops the lock.
-      pause(pause_of_position(Seconds(0.002)), options_.cancel);
+      (void)sleep_for(pause_of_position(Seconds(0.002)), options_.cancel);
       return;
     }
   }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <random>
 #include <thread>
 #include <utility>
@@ -93,11 +92,6 @@ std::string whose_turn(const fs::path& folder) {
   return "somebody";
 }
 
-[[noreturn]] void fail(const fs::path& path, int error) {
-  throw WriteError("lease", "cannot write " + path.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space" : ""));
-}
-
 }  // namespace
 
 std::int64_t monotonic_ns() {
@@ -175,33 +169,28 @@ Contents Directory::Turn::contents() const {
 // ---- Turns ----
 
 Directory::Turn Directory::take_turn(Seconds patience, const std::stop_token& cancel) const {
-  const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) fail(path_, errno);
-  Turn turn(path_, folder);
+  Descriptor folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.is_open()) detail::throw_write_error(path_, errno);
   const auto begin = Clock::now();
   // Not waiting in the kernel, where nobody could be named and nothing be cancelled; and not in
   // step with the others who wait.
   std::minstd_rand random(std::random_device{}());
-  while (::flock(folder, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) fail(path_, errno);
+  while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) detail::throw_write_error(path_, errno);
     if (Clock::now() - begin >= patience || cancel.stop_requested())
       throw BusyError("lease", "the leases in " + path_.string() + " are being changed by " +
-                      whose_turn(path_) + " and have not been free for " +
-                      duration_text(Clock::now() - begin) + "; try again, or look at that process");
+                                   whose_turn(path_) + " and have not been free for " +
+                                   duration_text(Clock::now() - begin) +
+                                   "; try again, or look at that process");
     std::this_thread::sleep_for(std::chrono::microseconds(100 + random() % 900));
   }
   detail::pass(detail::Point::my_turn);
-  return turn;
+  return {path_, std::move(folder)};
 }
 
-Directory::Turn::Turn(Turn&& other) noexcept
-    : folder_(std::move(other.folder_)), lock_(std::exchange(other.lock_, -1)) {}
-
 Directory::Turn::~Turn() {
-  if (lock_ < 0) return;
-  // A process that was forked off meanwhile has the descriptor as well: closing would not do.
-  ::flock(lock_, LOCK_UN);
-  ::close(lock_);
+  // Closing alone would not end the turn: a process forked meanwhile has the descriptor, too.
+  if (lock_.is_open()) ::flock(lock_.get(), LOCK_UN);
 }
 
 Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
@@ -232,19 +221,15 @@ void Directory::Turn::end_lease(const Claim& lease) const {
   const fs::path path = folder_ / (lease.id + ".lease");
   if (::geteuid() != 0 && ::geteuid() != lease.uid)
     throw WriteError("lease", "lease " + lease.id + " is of " + user_name(lease.uid) +
-                     ", and only its owner or root may end it");
-  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-  if (file < 0 && errno != ENOENT) fail(path, errno);
-  const bool is_it = file >= 0 && number_of(file) == lease.file;
-  // The name first: no reader is to see a lease with a line more.
-  const int error = is_it && ::unlink(path.c_str()) != 0 ? errno : 0;
-  if (is_it && error == 0) {
-    const std::string line = std::string(detail::kEndedBy) + user_name(::geteuid()) + "\n";
-    [[maybe_unused]] const ssize_t noted = ::write(file, line.data(), line.size());
-  }
-  if (file >= 0) ::close(file);
-  if (error != 0) fail(path, error);
-  if (!is_it) throw UsageError("lease", "lease " + lease.id + " has ended already");
+                                  ", and only its owner or root may end it");
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.is_open() && errno != ENOENT) detail::throw_write_error(path, errno);
+  if (!file.is_open() || number_of(file.get()) != lease.file)
+    throw UsageError("lease", "lease " + lease.id + " has ended already");
+  // The name goes first: no reader may see a lease with an additional line.
+  if (::unlink(path.c_str()) != 0) detail::throw_write_error(path, errno);
+  const std::string line = std::string(detail::kEndedBy) + user_name(::geteuid()) + "\n";
+  [[maybe_unused]] const ssize_t noted = ::write(file.get(), line.data(), line.size());
 }
 
 std::vector<DeadFile> Directory::Turn::remove_dead(const Contents& now) const {
@@ -270,23 +255,14 @@ Place::Place(const Waiter& waiter, int descriptor, fs::path file)
 }
 
 Place::~Place() {
-  end();
+  if (descriptor_.is_open()) ::unlink(file_.c_str());
 }
 
-Place::Place(Place&& other) noexcept
-    : id_(std::move(other.id_)),
-      ticket_(other.ticket_),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      file_(std::move(other.file_)) {}
-
 Place& Place::operator=(Place&& other) noexcept {
-  if (this != &other) {
-    end();
-    id_ = std::move(other.id_);
-    ticket_ = other.ticket_;
-    descriptor_ = std::exchange(other.descriptor_, -1);
-    file_ = std::move(other.file_);
-  }
+  std::swap(id_, other.id_);
+  std::swap(ticket_, other.ticket_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(file_, other.file_);
   return *this;
 }
 
@@ -295,13 +271,7 @@ void Place::touch() const {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   const timespec times[2] = {now, now};
-  (void)::futimens(descriptor_, times);
-}
-
-void Place::end() noexcept {
-  if (descriptor_ < 0) return;
-  ::unlink(file_.c_str());
-  ::close(std::exchange(descriptor_, -1));
+  (void)::futimens(descriptor_.get(), times);
 }
 
 }  // namespace headroom::lease

@@ -55,8 +55,8 @@ class Place {
  public:
   Place(const Waiter& waiter, int descriptor, std::filesystem::path file);
   ~Place();
-  Place(Place&& other) noexcept;
-  Place& operator=(Place&& other) noexcept;
+  Place(Place&& other) noexcept = default;
+  Place& operator=(Place&& other) noexcept;  // the place from before ends with `other`
 
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] long long ticket() const { return ticket_; }
@@ -64,11 +64,9 @@ class Place {
   void touch() const;
 
  private:
-  void end() noexcept;
-
   std::string id_;
   long long ticket_ = 0;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::filesystem::path file_;
 };
 
@@ -97,7 +95,7 @@ class Directory {
   class Turn {
    public:
     ~Turn();
-    Turn(Turn&& other) noexcept;
+    Turn(Turn&& other) noexcept = default;
     Turn& operator=(Turn&&) = delete;
 
     [[nodiscard]] Contents contents() const;
@@ -117,11 +115,12 @@ class Directory {
 
    private:
     friend class Directory;
-    Turn(std::filesystem::path folder, int lock) : folder_(std::move(folder)), lock_(lock) {}
+    Turn(std::filesystem::path folder, Descriptor lock)
+        : folder_(std::move(folder)), lock_(std::move(lock)) {}
     void note(const Grant& grant, const Contents& now) const;
 
     std::filesystem::path folder_;
-    int lock_ = -1;
+    Descriptor lock_;
   };
 
   // Waits for at most `patience`; throws BusyError that names whose turn it is.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
+#include "headroom/base/descriptor.h"
 #include "headroom/base/process.h"
 #include "headroom/base/time.h"
 #include "headroom/gpu/uuid.h"
@@ -75,20 +76,18 @@ class Lease {
   Lease(Claim claim, int descriptor, std::filesystem::path file)
       : claim_(std::move(claim)), descriptor_(descriptor), file_(std::move(file)) {}
   ~Lease();  // removes the file, unless another process still holds the lease
-  Lease(Lease&& other) noexcept;
-  Lease& operator=(Lease&& other) noexcept;
+  Lease(Lease&& other) noexcept = default;
+  Lease& operator=(Lease&& other) noexcept;  // the lease from before ends with `other`
 
   [[nodiscard]] const Claim& claim() const { return claim_; }
   // Opened without O_CLOEXEC: a child that is started inherits it.
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
   // Who ended it from outside (Directory::Turn::end_lease); nothing while it holds.
   [[nodiscard]] std::optional<std::string> ended_by() const;
 
  private:
-  void end() noexcept;
-
   Claim claim_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::filesystem::path file_;
 };
 

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/file.h"
 #include "headroom/base/json.h"
 
 namespace headroom::supervise {
@@ -24,11 +24,6 @@ Json or_null(const std::optional<Bytes>& value) {
 }
 Json or_null(const std::string& value) {
   return value.empty() ? Json(nullptr) : Json(value);
-}
-
-std::string failure(const std::filesystem::path& path, int error) {
-  return "cannot write " + path.string() + ": " + std::strerror(error) +
-         (error == ENOSPC ? "; free some space" : "");
 }
 
 // Held while a line is added, so that a line that does not fit can be removed again. Where a file
@@ -85,7 +80,7 @@ History::History(const std::filesystem::path& file) : path_(file) {
   descriptor_ = ::open(path_.c_str(), O_RDWR | flags, 0600);
   if (descriptor_ < 0 && errno == EACCES)
     descriptor_ = ::open(path_.c_str(), O_WRONLY | flags, 0600);
-  if (descriptor_ < 0) throw WriteError(failure(path_, errno));
+  if (descriptor_ < 0) throw WriteError(write_failure(path_, errno));
 }
 
 History::~History() {
@@ -104,7 +99,7 @@ std::optional<std::string> History::append(const Try& one) {
   if (written == static_cast<ssize_t>(line.size())) return {};
   const int error = written < 0 ? errno : ENOSPC;
   const bool cut = written > 0 && size && ::ftruncate(descriptor_, *size) != 0;
-  return failure(path_, error) + (cut ? " (half a line was left there)" : "");
+  return write_failure(path_, error) + (cut ? " (half a line was left there)" : "");
 }
 
 }  // namespace headroom::supervise

@@ -143,7 +143,7 @@ std::optional<int> PlaceSearch::wait_until_memory_is_back(const Place& place) {
   const Interrupt interrupt;
   const auto begin = Clock::now();
   while (!memory_is_back(place, sampler_->fresh()) && Clock::now() - begin < kMemoryIsBackWithin)
-    if (!sleep_for(0.1, interrupt.token())) break;
+    if (!sleep_for(Seconds(0.1), interrupt.token())) break;
   return interrupt.happened() ? std::optional(interrupt.exit_code()) : std::nullopt;
 }
 

@@ -2,15 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/json.h"
@@ -87,32 +86,17 @@ std::string text_of(const std::vector<Entry>& entries) {
 
 // ---- One writer at a time ----
 
-class Lock {
- public:
-  explicit Lock(const std::filesystem::path& store) {
-    std::error_code ignored;  // open() below reports the reason
-    std::filesystem::create_directories(store.parent_path(), ignored);
-    const auto path = std::filesystem::path(store).replace_extension(".lock");
-    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file_ < 0) fail(path);
-    while (::flock(file_, LOCK_EX) != 0) {
-      if (errno == EINTR) continue;
-      const int reason = errno;
-      ::close(file_);
-      errno = reason;
-      fail(path);
-    }
-  }
-  ~Lock() { ::close(file_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  [[noreturn]] static void fail(const std::filesystem::path& path) {
-    throw WriteError("plans", "cannot write " + path.string() + ": " + std::strerror(errno));
-  }
-  int file_ = -1;
-};
+// Holds the store's lock for as long as it is open.
+Descriptor locked(const std::filesystem::path& store) {
+  std::error_code ignored;  // open() below reports the reason
+  std::filesystem::create_directories(store.parent_path(), ignored);
+  const auto path = std::filesystem::path(store).replace_extension(".lock");
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.is_open()) throw WriteError("plans", write_failure(path, errno));
+  while (::flock(file.get(), LOCK_EX) != 0)
+    if (errno != EINTR) throw WriteError("plans", write_failure(path, errno));
+  return file;
+}
 
 // Renames an unreadable file to FILE.broken, so that a user can inspect it.
 std::vector<Entry> read_to_change(const std::filesystem::path& file) {
@@ -126,7 +110,7 @@ std::vector<Entry> read_to_change(const std::filesystem::path& file) {
 
 void change(const std::filesystem::path& file,
             const std::function<void(std::vector<Entry>&)>& how) {
-  const Lock lock(file);
+  const Descriptor lock = locked(file);
   std::vector<Entry> entries = read_to_change(file);
   how(entries);
   if (entries.size() > kMostEntries)

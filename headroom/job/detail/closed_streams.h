@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "headroom/job/detail/descriptor.h"
+#include "headroom/base/descriptor.h"
 
 namespace headroom::job {
 

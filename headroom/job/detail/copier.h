@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/job/detail/descriptor.h"
+#include "headroom/base/descriptor.h"
 
 namespace headroom::job {
 

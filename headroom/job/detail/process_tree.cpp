@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <csignal>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
-#include "headroom/job/detail/descriptor.h"
 
 namespace headroom::job {
 namespace {

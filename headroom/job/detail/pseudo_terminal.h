@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "headroom/job/detail/descriptor.h"
+#include "headroom/base/descriptor.h"
 
 namespace headroom::job {
 

@@ -12,7 +12,7 @@
 #include <csignal>
 #include <vector>
 
-#include "headroom/job/detail/descriptor.h"
+#include "headroom/base/descriptor.h"
 
 namespace headroom::job {
 

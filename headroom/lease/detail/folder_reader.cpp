@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/process.h"
@@ -32,9 +33,10 @@ std::string shown(const fs::path& path) {
 }
 
 [[noreturn]] void cannot_look(const fs::path& path, int error) {
-  throw BusyError("lease", "cannot look at " + shown(path) + ": " + std::strerror(error) +
-                  "; what is reserved is not known, so nothing is given out" +
-                  (error == EACCES ? "; try chmod 1777 as the folder's owner or root" : ""));
+  throw BusyError("lease",
+                  "cannot look at " + shown(path) + ": " + std::strerror(error) +
+                      "; what is reserved is not known, so nothing is given out" +
+                      (error == EACCES ? "; try chmod 1777 as the folder's owner or root" : ""));
 }
 
 // "a.lease of bob".
@@ -50,24 +52,19 @@ class Entry {
   // Not open afterwards if it has gone, is none of ours, or is kept from us by its owner.
   explicit Entry(fs::path path) : path_(std::move(path)) {
     // A link or a pipe in the folder must lead nowhere and hold up nobody.
-    file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (file_ < 0) {
+    file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file_.is_open()) {
       const bool not_ours = errno == ENOENT || errno == ELOOP || errno == ENXIO || errno == ENODEV;
       refused_ = errno == EACCES || errno == EPERM;
       if (!not_ours && !refused_) cannot_look(path_, errno);
-    } else if (::fstat(file_, &facts_) != 0) {
+    } else if (::fstat(file_.get(), &facts_) != 0) {
       cannot_look(path_, errno);
     }
   }
-  ~Entry() {
-    if (file_ >= 0) ::close(file_);
-  }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
 
-  [[nodiscard]] bool is_file() const { return file_ >= 0 && S_ISREG(facts_.st_mode); }
+  [[nodiscard]] bool is_file() const { return file_.is_open() && S_ISREG(facts_.st_mode); }
   [[nodiscard]] bool is_refused() const { return refused_; }
-  [[nodiscard]] bool locked() const { return is_locked(file_); }
+  [[nodiscard]] bool locked() const { return is_locked(file_.get()); }
   [[nodiscard]] const fs::path& path() const { return path_; }
   [[nodiscard]] const struct stat& facts() const { return facts_; }
   // The name without its kind; no two in a folder have the same.
@@ -77,7 +74,7 @@ class Entry {
   // note it, or where the clock has been set back since.
   [[nodiscard]] std::optional<WallTime> born() const {
     struct statx facts {};
-    if (::statx(file_, "", AT_EMPTY_PATH, STATX_BTIME, &facts) != 0) return {};
+    if (::statx(file_.get(), "", AT_EMPTY_PATH, STATX_BTIME, &facts) != 0) return {};
     if ((facts.stx_mask & STATX_BTIME) == 0) return {};
     const auto since_1970 = std::chrono::seconds(facts.stx_btime.tv_sec) +
                             std::chrono::nanoseconds(facts.stx_btime.tv_nsec);
@@ -90,7 +87,7 @@ class Entry {
     std::string content;
     std::array<char, 4096> buffer;  // NOLINT: filled by read before it is looked at
     while (content.size() < most) {
-      const ssize_t got = ::read(file_, buffer.data(), buffer.size());
+      const ssize_t got = ::read(file_.get(), buffer.data(), buffer.size());
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) cannot_look(path_, errno);
       if (got == 0) break;
@@ -101,7 +98,7 @@ class Entry {
 
  private:
   fs::path path_;
-  int file_ = -1;
+  Descriptor file_;
   bool refused_ = false;
   struct stat facts_ {};
 };
@@ -187,19 +184,19 @@ void add(const fs::path& path, Contents& contents) {
 
 // ---- Grants ----
 
-// -1 where somebody else has taken this name: whatever he made of it is his.
-int open_grants(const fs::path& path) {
-  const int file =
-      ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
-  if (file < 0) return -1;
+// Not open, with EACCES, if another user has taken this name.
+Descriptor open_grants(const fs::path& path) {
+  Descriptor file(::open(path.c_str(),
+                         O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+  if (!file.is_open()) return file;
   struct stat facts {};
-  if (::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid()) {
-    (void)::fchmod(file, 0644);
+  if (::fstat(file.get(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid()) {
+    (void)::fchmod(file.get(), 0644);
     return file;
   }
-  ::close(file);
+  file.close();
   errno = EACCES;
-  return -1;
+  return file;
 }
 
 // Those that somebody may still count (he waits with a smaller ticket), or may not have seen.
@@ -220,11 +217,8 @@ void prune(const fs::path& path, const std::string& content, const Contents& now
   if (kept.size() > content.size() / 2) return;  // not worth it
   const fs::path fresh = path.string() + ".new";
   (void)::unlink(fresh.c_str());  // of a writer that was killed here; it is our turn
-  const int file = make_locked_file(fresh.parent_path(), fresh.filename().string(), kept);
-  const bool replaced = ::rename(fresh.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  ::close(file);
-  if (!replaced) throw_write_error(path, error);
+  const Descriptor file(make_locked_file(fresh.parent_path(), fresh.filename().string(), kept));
+  if (::rename(fresh.c_str(), path.c_str()) != 0) throw_write_error(path, errno);
 }
 
 }  // namespace
@@ -251,25 +245,18 @@ void append_grant(const fs::path& own, const fs::path& other, const Grant& grant
                   const Contents& now) {
   constexpr std::size_t kLong = 16 * 1024;
   fs::path path = own;
-  int file = open_grants(path);
+  Descriptor file = open_grants(path);
   const bool taken = errno == EACCES || errno == EPERM || errno == ELOOP || errno == EISDIR;
-  if (file < 0 && taken) file = open_grants(path = other);
-  if (file < 0) throw_write_error(path, errno);
-  try {
-    struct stat facts {};
-    if (::fstat(file, &facts) != 0) throw_write_error(path, errno);
-    // A writer that was killed may have left half a line.
-    char last = '\n';
-    if (facts.st_size > 0 && ::pread(file, &last, 1, facts.st_size - 1) != 1)
-      throw_write_error(path, errno);
-    write_all(file, (last == '\n' ? "" : "\n") + text_of(grant), path);
-    if (static_cast<std::size_t>(facts.st_size) > kLong)
-      prune(path, read_file(path).value_or(""), now);
-  } catch (...) {
-    ::close(file);
-    throw;
-  }
-  ::close(file);
+  if (!file.is_open() && taken) file = open_grants(path = other);
+  struct stat facts {};
+  if (!file.is_open() || ::fstat(file.get(), &facts) != 0) throw_write_error(path, errno);
+  // A writer that was killed may have left half a line.
+  char last = '\n';
+  if (facts.st_size > 0 && ::pread(file.get(), &last, 1, facts.st_size - 1) != 1)
+    throw_write_error(path, errno);
+  write_all(file.get(), (last == '\n' ? "" : "\n") + text_of(grant), path);
+  if (static_cast<std::size_t>(facts.st_size) > kLong)
+    prune(path, read_file(path).value_or(""), now);
 }
 
 }  // namespace headroom::lease::detail

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <stop_token>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/time.h"
 
 namespace headroom::lease::detail {
@@ -13,9 +14,6 @@ class FolderWatch {
  public:
   // Where the system gives no watch (there is a limit a user), it wakes ten times a second.
   explicit FolderWatch(const std::filesystem::path& folder);
-  ~FolderWatch();
-  FolderWatch(const FolderWatch&) = delete;
-  FolderWatch& operator=(const FolderWatch&) = delete;
 
   // True as soon as there was a change since the last call; false after `longest` or when
   // cancelled.
@@ -24,8 +22,8 @@ class FolderWatch {
  private:
   bool read_changes();
 
-  int changes_ = -1;
-  int cancelled_ = -1;
+  Descriptor changes_;  // closed where the system gives no watch
+  Descriptor cancelled_;
 };
 
 }  // namespace headroom::lease::detail

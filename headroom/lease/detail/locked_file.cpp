@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
@@ -55,8 +54,7 @@ bool rename_to_new(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 void throw_write_error(const fs::path& path, int error) {
-  throw WriteError("lease", "cannot write " + path.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space" : ""));
+  throw WriteError("lease", write_failure(path, error));
 }
 
 bool is_locked(int descriptor) {

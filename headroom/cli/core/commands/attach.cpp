@@ -77,7 +77,7 @@ ExitCode follow(const std::string& id) {
       print_error("headroom attach: job " + id + " was killed, or the machine was restarted\n");
       return kFailed;
     }
-    if (runs && !sleep_for(0.1, interrupt.token())) {
+    if (runs && !sleep_for(Seconds(0.1), interrupt.token())) {
       print_error("\nheadroom attach: job " + id + " runs on; headroom attach " + id +
                   " follows it again, kill " + std::to_string(job.supervisor.pid) + " ends it\n");
       return interrupt.exit_code();

@@ -1,11 +1,11 @@
-// An open file of ours, closed with its owner.
+// An open file descriptor, closed with its owner. Moving leaves the source without one.
 #pragma once
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace headroom::job {
+namespace headroom {
 
 class Descriptor {
  public:
@@ -23,9 +23,11 @@ class Descriptor {
   void close() {
     if (value_ >= 0) ::close(std::exchange(value_, -1));
   }
+  // The caller closes it.
+  [[nodiscard]] int release() { return std::exchange(value_, -1); }
 
  private:
   int value_ = -1;
 };
 
-}  // namespace headroom::job
+}  // namespace headroom
