@@ -32,8 +32,8 @@ Path kept_name(const Path& file) {
                   "each run a copy of its own");
 }
 
-// ---- The kept original. Its time of change is that of the file as we wrote it: so the next run
-// knows, if this one is killed, whether anybody has written since. ----
+// ---- The kept original. It has the modification time of the file as we wrote it: after a kill the
+// next run sees from that whether another program wrote the file since. ----
 
 void stamp(int kept, const Path& file) {
   struct stat facts {};
@@ -49,7 +49,7 @@ bool has_stamp(int kept, const Path& file) {
          ours.st_mtim.tv_sec == now.st_mtim.tv_sec && ours.st_mtim.tv_nsec == now.st_mtim.tv_nsec;
 }
 
-// Complete and locked before it has its name: nobody finds half of it.
+// Complete and locked before it gets its name, so no other run sees half of it.
 int keep(const Path& file, const std::string& original) {
   struct stat facts {};
   if (::stat(file.c_str(), &facts) != 0) fail(file, errno);
@@ -73,7 +73,7 @@ int keep(const Path& file, const std::string& original) {
   return kept.release();
 }
 
-// The original stays beside a file that somebody else wants as it is now.
+// Keeps the original beside a file that another program changed.
 std::string leave(const Path& file, const std::string& what) {
   const Path original = file.string() + ".headroom-original";
   std::error_code failure;
@@ -82,7 +82,7 @@ std::string leave(const Path& file, const std::string& what) {
          (failure ? kept_name(file) : original).string();
 }
 
-// Nothing, or why not.
+// Nothing, or the reason why it failed.
 std::optional<std::string> give_back(const Path& file, const std::string& original) {
   try {
     if (read_file(file) != original) write_file_atomically(file, original);
@@ -99,7 +99,7 @@ std::optional<std::string> restore_leftover(const Path& file) {
   if (kept.get() < 0) return {};
   if (::flock(kept.get(), LOCK_EX | LOCK_NB) != 0) refuse_busy(file);
   const auto original = read_file(kept_name(file));
-  if (!original) return {};  // its run has ended in this moment
+  if (!original) return {};  // its run has ended at this moment
   const auto now = read_file(file);
   if (now != original && !has_stamp(kept.get(), file))
     return leave(file, "was changed after a run that was killed before it could put it back");
@@ -121,7 +121,7 @@ std::vector<std::string> restore_leftovers(const std::vector<Path>& files) {
 EditedFiles::~EditedFiles() {
   try {
     put_back();
-  } catch (...) {  // without memory: the next run puts back
+  } catch (...) {  // out of memory: the next run restores them
   }
 }
 
@@ -140,7 +140,7 @@ void EditedFiles::put(const std::map<Path, std::string>& files) {
     if (read_file(path) != file.ours)
       throw WriteError(
           "edit", path.string() +
-                      " was changed by somebody else while the command ran; it is left as it is");
+                      " was changed by another program while the command ran; it is left as it is");
     if (content == file.ours) continue;
     write_file_atomically(path, content);
     file.ours = content;
@@ -154,7 +154,7 @@ std::vector<std::string> EditedFiles::put_back() {
     const auto now = read_file(path);
     const bool untouched = now == file.ours || now == file.original;
     if (!untouched)
-      sentences.push_back(leave(path, "was changed by somebody else while the command ran"));
+      sentences.push_back(leave(path, "was changed by another program while the command ran"));
     else if (auto failed = give_back(path, file.original))
       sentences.push_back(*std::move(failed));
     ::close(file.lock);

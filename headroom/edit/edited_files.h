@@ -1,14 +1,14 @@
-// Files of the user that a job reads changed, and that he gets back as they were.
+// Changes files of the user for a job, and restores the originals afterwards.
 //
-// Before the first change the original is kept beside, as FILE.headroom-before, and held locked
-// while we live: two runs never change one file, and what a killed run left is found by the next.
-// A file that somebody else changed meanwhile is left as he wants it, and the original is then kept
-// as FILE.headroom-original.
+// Before the first change it keeps the original beside the file, as FILE.headroom-before, with a
+// lock that lasts as long as this process: two runs never change the same file, and the next run
+// finds what a killed run left. A file that another program changed meanwhile stays as it is, and
+// the original is kept as FILE.headroom-original.
 //
-//   tell(restore_leftovers(mapped_files(maps)));  // of a killed run, before they are read
+//   tell(restore_leftovers(mapped_files(maps)));  // after a killed run, before reading them
 //   EditedFiles files;
 //   files.put(changed.files);                // throws WriteError, BusyError
-//   tell(files.put_back());                  // the destructor does it too, without a word
+//   tell(files.put_back());                  // the destructor does the same silently
 #pragma once
 
 #include <filesystem>
@@ -18,8 +18,8 @@
 
 namespace headroom::edit {
 
-// Puts back what a run that was killed left changed; one sentence for each. Throws BusyError if
-// such a run is still alive.
+// Restores files that a killed run left changed; one sentence for each. Throws BusyError if that
+// run is still alive.
 std::vector<std::string> restore_leftovers(const std::vector<std::filesystem::path>& files);
 
 class EditedFiles {
@@ -29,18 +29,18 @@ class EditedFiles {
   EditedFiles(const EditedFiles&) = delete;
   EditedFiles& operator=(const EditedFiles&) = delete;
 
-  // Each with its whole new content; those of earlier calls that are not named get their originals
-  // back. Throws WriteError, also for a file that somebody else has changed since, and BusyError
-  // for one that another run has changed.
+  // Writes the whole new content of each file; files of earlier calls that are not named get their
+  // originals back. Throws WriteError, also for a file that another program changed since, and
+  // BusyError for a file that another run is changing.
   void put(const std::map<std::filesystem::path, std::string>& files);
 
-  // One sentence for each file that could not be put back as it was.
+  // One sentence for each file that could not be restored.
   std::vector<std::string> put_back();
 
  private:
   struct File {
     std::string original, ours;
-    int lock = -1;  // descriptor of the kept original
+    int lock = -1;  // descriptor of the kept original, with the lock
   };
   std::map<std::filesystem::path, File> files_;
 

@@ -26,14 +26,14 @@ const char* word_of(Quantity quantity) {
   return quantity == Quantity::batch ? "batch" : "accumulation";
 }
 
-// What a map names, as it was found.
+// One mapped place, as found.
 struct Knob {
   Mapping mapping;
-  std::optional<long long> first;  // nothing: it is nowhere given
+  std::optional<long long> first;  // empty: not given
   std::vector<Edit> edits;         // of the command
-  std::set<std::size_t> programs;  // of it, that are given it as an argument
-  std::filesystem::path file;      // or of this file,
-  Slot slot;                       // there
+  std::set<std::size_t> programs;  // clauses of the command that have it as an argument
+  std::filesystem::path file;      // or a place in this file:
+  Slot slot;                       // the place in the file
 };
 
 long long checked_value(const Mapping& mapping, const std::string& text) {
@@ -48,14 +48,14 @@ long long checked_value(const Mapping& mapping, const std::string& text) {
                                to_try));
 }
 
-// One name for one file, however it was named.
+// The same path for all names of a file.
 std::filesystem::path real_path(const std::filesystem::path& file) {
   std::error_code failure;
   auto path = std::filesystem::weakly_canonical(file, failure);
   return failure ? file : path;
 }
 
-// Readable, and the same on every machine: what is left of a file when its mapped values are out.
+// A readable hash of a file without its mapped values, the same on every machine.
 std::string fingerprint(const std::string& text) {
   std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
@@ -84,7 +84,7 @@ struct Knobs::State {
     return place->first.value_or(1);
   }
 
-  // ---- Looking ----
+  // ---- Finding ----
 
   void add(const Mapping& mapping) {
     for (const Knob& other : places) {
@@ -142,7 +142,7 @@ struct Knobs::State {
         "the same value in both"));
   }
 
-  // ---- What was not found ----
+  // ---- Values that were not found ----
 
   void settle() {
     for (Knob& place : places) {
@@ -167,8 +167,7 @@ struct Knobs::State {
     return all;
   }
 
-  // A program whose batch changes without its accumulation would train with another effective
-  // batch.
+  // If a program's batch changed without its accumulation, its effective batch would change.
   void refuse_halves() const {
     const auto batch = programs_given(Quantity::batch);
     const auto accumulation = programs_given(Quantity::accumulation);
@@ -192,7 +191,7 @@ struct Knobs::State {
                      "; try " + to_try);
   }
 
-  // Beside the batch, where the same program gets it, else at the end.
+  // Beside the program's batch, else at the end.
   void make_room(Knob& place) const {
     if (place.mapping.form == Form::variable || place.mapping.form == Form::file) return;
     const Knob* batch = first_of(Quantity::batch);

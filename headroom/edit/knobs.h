@@ -1,7 +1,7 @@
-// What of a command may be changed, and where it stands: arguments, key=value arguments, files and
-// environment variables that the user mapped to `batch` and `accumulation`.
+// The values of a command that may be changed, and where they stand: arguments, key=value
+// arguments, files and environment variables that the user mapped to `batch` and `accumulation`.
 //
-// Values are immutable and copies are cheap; files are read once, when it is made.
+// Immutable and cheap to copy. The constructor reads the files, once.
 //
 //   Knobs knobs({"--batch-size=batch", "--accum=accumulation"}, command);
 //   knobs.value(Quantity::batch);          // 64
@@ -28,36 +28,36 @@ struct Changed {
   std::map<std::filesystem::path, std::string> files;  // whole new contents
 };
 
-// The files that maps name: what a killed run left of them is put back before they are read
-// (edited_files.h). Throws UsageError for a map that is none.
+// The files that the maps name; restore_leftovers() (edited_files.h) takes them before they are
+// read. Throws UsageError for an invalid map.
 [[nodiscard]] std::vector<std::filesystem::path> mapped_files(const std::vector<std::string>& maps);
 
 class Knobs {
  public:
-  // Throws UsageError for a map that is none, that names what the command does not have, or whose
-  // place cannot be changed safely; InputError for a file that cannot be read as YAML or JSON.
+  // Throws UsageError for an invalid map, for a name that the command lacks, and for a place that
+  // cannot be changed safely; InputError for a file that is neither YAML nor JSON.
   Knobs(const std::vector<std::string>& maps, std::vector<std::string> command);
 
   [[nodiscard]] bool has(Quantity quantity) const;
-  // As the command has it now. An accumulation that is mapped but nowhere given is 1.
+  // The value in the command as given. An accumulation that is mapped but not given is 1.
   [[nodiscard]] std::optional<long long> value(Quantity quantity) const;
-  // How messages name it: "--batch-size", "config.yaml:training.batch_size".
+  // Its name in messages: "--batch-size", "config.yaml:training.batch_size".
   [[nodiscard]] std::string name(Quantity quantity) const;
-  // "--batch-size 32", "train.bs=32": how messages name a value in that place.
+  // A name with a value, for messages: "--batch-size 32", "train.bs=32".
   [[nodiscard]] std::string setting(Quantity quantity, long long value) const;
-  // What was taken for granted, a sentence each.
+  // Assumptions about the command, one sentence each.
   [[nodiscard]] std::vector<std::string> assumptions() const;
 
-  // What is run, without what may be changed of it: the key under which what worked is remembered.
-  // "cd /home/u && python t.py --batch-size {batch}".
+  // The command without its mapped values, as a key for settings that worked: "cd /home/u && python
+  // t.py --batch-size {batch}".
   [[nodiscard]] std::string job() const;
 
-  // The command with these values in every place that is mapped, and nothing else changed. Where a
-  // value is what it was, nothing is: not even its spelling.
+  // The command with these values in every mapped place. All else stays; a place whose value stays
+  // keeps even its spelling.
   [[nodiscard]] Changed with(long long batch, long long accumulation) const;
 
-  // `command` (one that with() gave) with more arguments for the program that gets the batch, also
-  // within `bash -c "..."`. Throws UsageError where it is not clear which program that is.
+  // `command`, a result of with(), with more arguments for the program that gets the batch, also
+  // inside `bash -c "..."`. Throws UsageError if that program is not clear.
   [[nodiscard]] std::vector<std::string> with_arguments(
       const std::vector<std::string>& command, const std::vector<std::string>& arguments) const;
 

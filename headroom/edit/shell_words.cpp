@@ -11,7 +11,7 @@
 namespace headroom::edit {
 namespace {
 
-// A shell's text: letters that may themselves stand within quotes of an outer text.
+// A shell's text, whose characters may stand inside quotes of an outer text.
 struct Text {
   std::size_t argument = 0;
   std::string letters;
@@ -22,7 +22,7 @@ class Lexer {
  public:
   explicit Lexer(const Text& text) : text_(text) {}
 
-  // Nothing if a quote has no end.
+  // Nothing if a quote is open at the end.
   std::optional<std::vector<Clause>> run() {
     begin_clause();
     while (more() && !stopped_) {
@@ -57,13 +57,13 @@ class Lexer {
     if (!word_) word_ = Word{.argument = text_.argument, .text = {}, .at = {}};
     return *word_;
   }
-  // The next letter belongs to the word.
+  // Takes the next character into the word.
   void take() {
     word().text += peek();
     word().at.push_back(text_.at[next_]);
     skip();
   }
-  // The next letter is a quote of the word.
+  // Skips a quote of the word.
   void skip() {
     word().end = text_.at[next_] + 1;
     ++next_;
@@ -81,7 +81,7 @@ class Lexer {
     return skip(), true;
   }
   bool escape() {
-    if (peek(1) == '\n') return end_word(), next_ += 2, true;  // a line that goes on
+    if (peek(1) == '\n') return end_word(), next_ += 2, true;  // a continued line
     if (next_ + 1 >= text_.letters.size()) return false;
     skip();
     return take(), true;
@@ -89,7 +89,7 @@ class Lexer {
   void comment() {
     while (more() && peek() != '\n') ++next_;
   }
-  // What follows the sign is a word like others. A text that follows ("here" documents) is none.
+  // The target after the sign is a word like others; the text of a here-document is not.
   void redirection() {
     end_word();
     const std::size_t begin = next_;
@@ -120,8 +120,7 @@ bool is_shell(const std::string& program) {
   return std::find(kShells.begin(), kShells.end(), name) != kShells.end();
 }
 
-// The number of the word that the shell at `shell` is given as its text, with `-c` among its
-// options.
+// The number of the word with the text for the shell at `shell`, if `-c` is among its options.
 std::optional<std::size_t> text_for_shell(const std::vector<Word>& words, std::size_t shell) {
   bool has_text = false;
   for (std::size_t i = shell + 1; i < words.size(); ++i) {
@@ -135,7 +134,7 @@ std::optional<std::size_t> text_for_shell(const std::vector<Word>& words, std::s
   return {};
 }
 
-// The clauses within the last one; each text within a text is shorter than it, so this ends.
+// Adds the clauses inside the last one. Each inner text is shorter, so the recursion ends.
 void add_inner(std::vector<Clause>& all) {
   const std::size_t outer = all.size() - 1;
   for (std::size_t i = 0; i < all[outer].words.size(); ++i) {

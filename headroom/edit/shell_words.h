@@ -1,8 +1,8 @@
-// The words of a command, those inside `bash -c "..."` too, with the place of each letter: so that
-// a few letters can be changed without touching quotes or blanks around them.
+// The words of a command, also inside `bash -c "..."`, with the position of each character: a few
+// characters can then be changed without touching the quotes and blanks around them.
 //
-// A clause is what one program gets: the arguments themselves, or what stands between the operators
-// of a shell's text. Texts that are not understood (a quote without its end) have no clauses.
+// A clause is the argument list of one program: the command's own arguments, or the words between
+// two operators of a shell text. A text that cannot be parsed (an open quote) has no clauses.
 //
 //   for (const Clause& clause : clauses_of({"bash", "-c", "prepare && python t.py --batch 64"}))
 #pragma once
@@ -14,11 +14,11 @@
 namespace headroom::edit {
 
 struct Word {
-  std::size_t argument = 0;     // of the command
+  std::size_t argument = 0;     // its number in the command
   std::string text;             // without its quotes
-  std::vector<std::size_t> at;  // where each letter of it stands in the argument
-  std::size_t end = 0;          // behind it, quotes included
-  bool is_shell_text = false;   // its own words are those of other clauses
+  std::vector<std::size_t> at;  // the position of each character in the argument
+  std::size_t end = 0;          // the position after it, quotes included
+  bool is_shell_text = false;   // a shell's text, whose words are in other clauses
 };
 
 struct Clause {
@@ -32,7 +32,7 @@ struct Clause {
 // Words as a shell splits them, without expansions. Throws UsageError for a quote without its end.
 [[nodiscard]] std::vector<std::string> split_words(const std::string& text);
 
-// As one could type it: quoted where it has to be.
+// The word as typed in a shell, quoted if necessary.
 [[nodiscard]] std::string quoted(const std::string& word);
 
 }  // namespace headroom::edit

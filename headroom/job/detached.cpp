@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What ended longer ago is removed when the next job is detached.
+// Older records are removed when the next job is detached.
 constexpr std::chrono::hours kKeptFor{14 * 24};
 
 std::optional<DetachedJob> g_this_job;  // in the detached process
@@ -67,7 +67,7 @@ std::optional<DetachedJob> read(const fs::path& folder) {
 
 // "7f3a9c1e", in a folder of its own that only its owner may read.
 fs::path make_folder() {
-  std::error_code ignored;  // making the folder below says why
+  std::error_code ignored;  // making the folder below reports the reason
   fs::create_directories(detached_jobs_dir(), ignored);
   std::random_device random;
   for (int tries = 0;; ++tries) {

@@ -24,20 +24,20 @@ namespace {
 using Time = Clock::time_point;
 
 constexpr std::size_t kKeptOutput = 256 * 1024;
-// How soon a shell's `fg` of a job that was running is noticed: no signal tells of it.
+// A shell's `fg` of a running job sends no signal, so it is looked for this often.
 constexpr std::chrono::milliseconds kForegroundLook{500};
-constexpr int kNotFound = 127, kNotExecutable = 126;  // as shells say it (POSIX 2.8.2)
+constexpr int kNotFound = 127, kNotExecutable = 126;  // as shells report it (POSIX 2.8.2)
 
 bool asks_to_end(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
 
-// Calls at even times, however long each takes; none that are late are made up for.
+// Even intervals, however long each call takes; late ticks are skipped.
 class Ticks {
  public:
   explicit Ticks(Seconds interval)
       : interval_(std::chrono::duration_cast<Clock::duration>(interval)) {
-    // The first one soon: short jobs are to be seen, too.
+    // An early first tick, so that short jobs are sampled, too.
     if (interval_.count() > 0) next_ = Clock::now() + interval_ / 10;
   }
   [[nodiscard]] std::optional<Time> due() const { return next_; }
@@ -69,7 +69,7 @@ struct Job::State {
   void end_by_force();
 
   Launch launch;
-  ClosedStreams closed;  // before anything is opened
+  ClosedStreams closed;  // before any descriptor is opened
   SignalInbox signals;
   ProcessTree tree;
   Ending ending{tree};
@@ -79,7 +79,7 @@ struct Job::State {
   pid_t pid = 0;
   bool command_runs = false;
   bool tree_gone = true;
-  int status = 0;  // of the command, as waitpid() says it
+  int status = 0;  // of the command, from waitpid()
   std::optional<int> received;
   Time last_output_at = Clock::now();
   std::vector<pollfd> polled;
@@ -93,7 +93,7 @@ JobEnd Job::State::run(const Job& job, Seconds interval,
   try {
     while (!everything_ended()) {
       wait(ticks.due());
-      carry();  // before a stop may make what poll() said untrue
+      carry();  // before a stop, after which poll()'s result is out of date
       take_signals();
       if (ticks.pass(Clock::now()) && each) each(job);
       stops->advance(Clock::now());
@@ -174,7 +174,7 @@ void Job::State::carry() {
   });
   if (typed.interrupt) received = SIGINT;
   if (typed.interrupt && !streams->is_controlled()) stops->typed_interrupt();
-  // Where the job's terminal has no group, or none any more.
+  // The job's terminal has no process group, or none any more.
   if (typed.interrupt && (!command_runs || !streams->is_controlled())) pass_on(SIGINT);
   if (typed.suspend && command_runs) stops->typed_suspend();
   streams->look_at_foreground();
@@ -185,7 +185,7 @@ void Job::State::take_signals() {
   for (const int signal : signals.take()) {
     if (signal == SIGCHLD) {
       look_at_command();
-      if (command_runs) tree.collect(pid);  // orphans, which nobody else would
+      if (command_runs) tree.collect(pid);  // orphans, for which no other parent waits
     } else if (signal == SIGWINCH) {
       streams->copy_size();
       if (!streams->is_controlled()) pass_on(signal);
@@ -203,9 +203,9 @@ void Job::State::pass_on(int signal) {
   if (asks_to_end(signal)) received = signal;
   if (command_runs) {
     ::kill(-pid, signal);
-  } else {  // its group may be gone, and its number somebody else's
+  } else {  // its group may be gone, and its number reused
     for (const ProcessIdentity& process : tree.living()) tree.signal(process, signal);
-    // Nobody is left to obey: what a slow reader has not taken is not worth waiting for.
+    // No process is left: do not wait for a slow reader of the remaining output.
     if (tree_gone && asks_to_end(signal)) streams->drop();
   }
 }
@@ -236,7 +236,7 @@ bool Job::State::everything_ended() {
   return tree_gone && streams->ended();
 }
 
-// For when nobody waits for the end any more: without carrying its output.
+// Kills the tree without carrying its output, because no caller waits for it.
 void Job::State::end_by_force() {
   if (tree_gone) return;
   streams->drop();

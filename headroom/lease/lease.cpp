@@ -35,7 +35,7 @@ Lease& Lease::operator=(Lease&& other) noexcept {
   return *this;
 }
 
-// Its file has lost its name, and the last line says by whom.
+// An ended lease's file has no name any more, and its last line names the user.
 std::optional<std::string> Lease::ended_by() const {
   struct stat facts {};
   if (!descriptor_.is_open() || ::fstat(descriptor(), &facts) != 0 || facts.st_nlink > 0) return {};

@@ -1,5 +1,5 @@
-// Which batch to try after an out-of-memory, so that the effective batch (batch x accumulation)
-// stays what it was; without an accumulation the smaller batch is the effective one.
+// Chooses the batch to try after an out-of-memory. The effective batch (batch x accumulation) stays
+// the same; without an accumulation it becomes smaller.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace headroom::supervise {
 
 struct NextBatch {
   std::optional<long long> batch;         // empty: no smaller one is possible
-  std::optional<long long> accumulation;  // empty also where nothing accumulates
-  std::string why;                        // one sentence, either way
+  std::optional<long long> accumulation;  // empty also without an accumulation
+  std::string why;                        // one sentence, with or without a batch
 };
 
 // `tries` in their order, each with its batch, the last one out of memory. `first_batch` and

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Seconds kMemoryIsBackWithin{10.0};
 
-// By processes that are there; the job's have all ended when this is asked.
+// Memory of living processes; the job's own have all ended by now.
 Bytes held_by_others(const gpu::Card& card) {
   Bytes held;
   if (!card.processes) return held;
@@ -21,7 +21,7 @@ Bytes held_by_others(const gpu::Card& card) {
   return held;
 }
 
-// What somebody else took meanwhile does not come back.
+// Memory that others took meanwhile does not come back.
 bool memory_is_back(const Place& place, const gpu::Machine& machine) {
   return std::all_of(place.cards.begin(), place.cards.end(), [&](const auto& pick) {
     const Bytes needed = pick.usable + held_by_others(pick.card);
@@ -56,7 +56,7 @@ void PlaceSearch::find_outer() {
   const gpu::Machine machine = outer_ ? sampler_->fresh() : gpu::Machine{};
   const bool of_others = !machine.silent && !machine.cards.empty() && !outer_->concerns(machine);
   if (of_others) outer_.reset();
-  if (outer_) listener_.tell("using lease " + *named + ", inside of which it was started");
+  if (outer_) listener_.tell("using lease " + *named + ", in which it was started");
 }
 
 gpu::Machine PlaceSearch::narrowed(gpu::Machine machine) const {
@@ -91,7 +91,7 @@ lease::Acquired PlaceSearch::acquire(const PlaceWish& wish, const std::stop_toke
                         wish.is_known ? lease::Amount::needed : lease::Amount::all_usable);
 }
 
-// The memory is the outer job's own: only for what it uses itself at the moment is waited.
+// The outer lease has the memory already: this waits only for what the outer job itself uses now.
 lease::Acquired PlaceSearch::within_outer(const PlaceWish& wish, const std::stop_token& cancel) {
   const gpu::Machine machine = fresh();
   const gpu::DeviceRequest request{
@@ -135,7 +135,7 @@ void PlaceSearch::explain(const lease::Acquired& acquired, PlaceAnswer& answer) 
   answer.outcome = Outcome::no_cards;
   const std::string hidden = whole.cards.empty() ? "" : cuda_view(whole, environment_).why_empty;
   if (!hidden.empty()) answer.sentence += "; " + hidden;
-  answer.sentence += "; try --gpus cpu to run it without";
+  answer.sentence += "; try --gpus cpu to run it without a card";
 }
 
 std::optional<int> PlaceSearch::wait_until_memory_is_back(const Place& place) {

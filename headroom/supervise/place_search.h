@@ -1,8 +1,7 @@
-// Finds a place for a job among the cards of a shared machine, and watches over it from one try to
-// the next.
+// Finds a place for a job among the cards of a shared machine.
 //
-// Thread rule: the calling thread's; while it waits, the signals of Interrupt end the wait. They
-// have to be held back where it is made, so that its sampler's threads get none.
+// Thread rule: everything happens in the calling thread. The signals of Interrupt end a wait; block
+// them (SignalsHeld) before making a PlaceSearch, so that its sampler's threads get none.
 //
 //   PlaceSearch search(orders, listener);
 //   PlaceAnswer answer = search.find({.need = 10_GiB});
@@ -25,7 +24,8 @@ namespace headroom::supervise {
 
 class PlaceSearch : public Places {
  public:
-  // On the CPU there is nothing to search. Throws what the lease folder and the cards' source do.
+  // Opens the lease folder and the cards' source, unless the job runs on the CPU, and throws their
+  // errors.
   PlaceSearch(const Orders& orders, const Listener& listener);
 
   // Inside another `run` the place is that one's lease, and nothing is reserved. Throws UsageError

@@ -111,8 +111,9 @@ class Watch {
     const auto by = has_lease_ ? place_.lease->ended_by() : std::nullopt;
     if (!by) return;
     has_lease_ = false;
-    listener_.tell("lease " + place_.lease->claim().id + " was ended by " + *by +
-                   ": the command runs on, but what it does not use yet is not kept for it");
+    listener_.tell(
+        "lease " + place_.lease->claim().id + " was ended by " + *by +
+        ": the command runs on, but memory that it does not use yet is no longer reserved");
   }
   static std::set<gpu::Uuid> uuids(const Place& place) {
     std::set<gpu::Uuid> cards;

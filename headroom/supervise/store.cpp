@@ -125,13 +125,13 @@ std::string as_text(const std::string& bytes) {
   return Json::parse(headroom::to_line(Json(bytes))).get<std::string>();
 }
 
-bool is_about(const Entry& entry, const Situation& situation) {
-  return entry.card == situation.card && entry.job == as_text(situation.job);
+bool is_about(const Entry& entry, const Setup& setup) {
+  return entry.card == setup.card && entry.job == as_text(setup.job);
 }
 
-bool fits(const Entry& entry, const Situation& situation) {
+bool fits(const Entry& entry, const Setup& setup) {
   return static_cast<double>(entry.remembered.free.count) <=
-         kSameFree * static_cast<double>(situation.free.count);
+         kSameFree * static_cast<double>(setup.free.count);
 }
 
 long long batch_of(const Remembered& remembered) {
@@ -144,29 +144,29 @@ long long batch_of(const Remembered& remembered) {
 Store::Store(std::filesystem::path file)
     : file_(file.empty() ? state_dir() / "plans.json" : std::move(file)) {}
 
-std::optional<Remembered> Store::find(const Situation& situation) const {
+std::optional<Remembered> Store::find(const Setup& setup) const {
   const auto text = read_file(file_);
   const auto entries = text ? entries_of(*text) : std::nullopt;
   std::optional<Remembered> best;
   for (const Entry& entry : entries.value_or(std::vector<Entry>{})) {
-    if (!is_about(entry, situation) || !fits(entry, situation)) continue;
+    if (!is_about(entry, setup) || !fits(entry, setup)) continue;
     if (!best || batch_of(entry.remembered) >= batch_of(*best)) best = entry.remembered;
   }
   return best;
 }
 
-void Store::remember(const Situation& situation, const std::map<std::string, long long>& values,
+void Store::remember(const Setup& setup, const std::map<std::string, long long>& values,
                      std::optional<Bytes> peak) const {
   change(file_, [&](std::vector<Entry>& entries) {
-    Entry fresh{.job = as_text(situation.job),
-                .card = situation.card,
+    Entry fresh{.job = as_text(setup.job),
+                .card = setup.card,
                 .remembered = {.values = values,
                                .peak = peak,
-                               .free = situation.free,
-                               .tried_up_to = situation.free,
+                               .free = setup.free,
+                               .tried_up_to = setup.free,
                                .when = std::chrono::system_clock::now()}};
     const auto same = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
-      return is_about(entry, situation) && entry.remembered.values == values;
+      return is_about(entry, setup) && entry.remembered.values == values;
     });
     if (same != entries.end()) {  // values that worked with less memory work with more
       fresh.remembered.free = std::min(fresh.remembered.free, same->remembered.free);
@@ -179,12 +179,10 @@ void Store::remember(const Situation& situation, const std::map<std::string, lon
   });
 }
 
-void Store::forget(const Situation& situation,
-                   const std::map<std::string, long long>& values) const {
+void Store::forget(const Setup& setup, const std::map<std::string, long long>& values) const {
   change(file_, [&](std::vector<Entry>& entries) {
     std::erase_if(entries, [&](const Entry& entry) {
-      return is_about(entry, situation) && fits(entry, situation) &&
-             entry.remembered.values == values;
+      return is_about(entry, setup) && fits(entry, setup) && entry.remembered.values == values;
     });
   });
 }

@@ -16,7 +16,7 @@
 
 namespace headroom::supervise {
 
-struct Situation {
+struct Setup {
   std::string job;   // the command or model, without the values that may change
   std::string card;  // the card's name: "NVIDIA H100 80GB HBM3"
   Bytes free;        // memory that the job may use
@@ -36,15 +36,15 @@ class Store {
 
   // The entry with the largest batch among those that worked with no more free memory than now. An
   // unreadable store has no entries.
-  [[nodiscard]] std::optional<Remembered> find(const Situation& situation) const;
+  [[nodiscard]] std::optional<Remembered> find(const Setup& setup) const;
 
   // Records values that worked. The caller has tried larger ones first. Throws WriteError. Several
   // programs may call it at once: under a file lock no update is lost.
-  void remember(const Situation& situation, const std::map<std::string, long long>& values,
+  void remember(const Setup& setup, const std::map<std::string, long long>& values,
                 std::optional<Bytes> peak) const;
 
   // Removes values that no longer work, so that no later run starts with them. Throws WriteError.
-  void forget(const Situation& situation, const std::map<std::string, long long>& values) const;
+  void forget(const Setup& setup, const std::map<std::string, long long>& values) const;
 
  private:
   std::filesystem::path file_;

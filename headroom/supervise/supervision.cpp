@@ -144,7 +144,7 @@ std::optional<Bytes> Supervision::remembered_need() {
   const std::optional<Bytes> need = earlier_.need(places_.fresh());
   if (need && !std::exchange(told_need_, true))
     listener_.tell("reserving " + to_string(*need) +
-                   " on each card, by what it used before (--need, --forget)");
+                   " on each card, from its use in earlier runs (--need, --forget)");
   return need;
 }
 
@@ -210,7 +210,7 @@ void Supervision::begin_with_what_worked() {
   batch_ = begun_->batch;
   accumulation_ = begun_->accumulation;
   listener_.tell("beginning with " + values_text() + ", which worked here on " +
-                 local_timestamp(begun_->when).substr(0, 16) + " (--forget begins anew)");
+                 local_timestamp(begun_->when).substr(0, 16) + " (--forget ignores that)");
 }
 
 // Another run or the user may have edited a mapped file since it was read.
@@ -220,7 +220,7 @@ void Supervision::check_mapped_values() const {
   for (const Quantity quantity : {Quantity::batch, Quantity::accumulation})
     if (now.value(quantity) != knobs_.value(quantity))
       throw BusyError("run", knobs_.name(quantity) +
-                                 " was changed while a place was waited for; start it again");
+                                 " was changed during the wait for a place; start it again");
 }
 
 edit::Changed Supervision::values_of_this_try() const {
@@ -228,7 +228,7 @@ edit::Changed Supervision::values_of_this_try() const {
   return changed ? knobs_.with(batch_, accumulation_) : edit::Changed{orders_.command, {}, {}};
 }
 
-// An end only if a file was changed by somebody else after a try: earlier tries are still reported.
+// An end only if another program changed a file after a try: the tries are still reported.
 std::optional<End> Supervision::change_files() {
   if (is_first()) check_mapped_values();
   try {

@@ -31,10 +31,10 @@ std::vector<std::string> remarks(const job::JobEnd& end) {
     sentences.push_back("lost " + counted(end.unwritten_bytes, "byte") +
                         " of its output: " + std::strerror(*end.unwritten_errno));
   if (!end.stuck.empty())
-    sentences.push_back("cannot be ended, stuck in the kernel, and still holds what it has: " +
+    sentences.push_back("stuck in the kernel, cannot be killed and keeps its memory: " +
                         join(end.stuck, "; "));
   if (!end.ended_rest.empty())
-    sentences.push_back("ended what it had left behind: " + join(end.ended_rest, "; "));
+    sentences.push_back("killed processes that it left behind: " + join(end.ended_rest, "; "));
   return sentences;
 }
 

@@ -54,7 +54,7 @@ TEST_F(EditingFiles, AreChangedAndPutBack) {
   EXPECT_THAT(folder_.names(), ElementsAre("c.yaml"));
 }
 
-TEST_F(EditingFiles, ArePutBackWhenTheEditsGoOutOfScope) {
+TEST_F(EditingFiles, ArePutBackByTheDestructor) {
   {
     EditedFiles files;
     files.put({{file_, "b: 32\n"}});
@@ -77,25 +77,25 @@ TEST_F(EditingFiles, KeepTheirMode) {
   EXPECT_EQ(mode(file_), 0640U);
 }
 
-TEST_F(EditingFiles, ThatAreNotNamedAgainGetTheirOriginal) {
+TEST_F(EditingFiles, GetTheirOriginalsBackIfNotNamedAgain) {
   EditedFiles files;
   files.put({{file_, "b: 32\n"}});
   files.put({});
   EXPECT_EQ(text(), "b: 64\n");
 }
 
-TEST_F(EditingFiles, ThatSomebodyElseChangedAreLeftAndTheOriginalIsKept) {
+TEST_F(EditingFiles, StayIfAnotherProgramChangedThemAndTheOriginalIsKept) {
   EditedFiles files;
   files.put({{file_, "b: 32\n"}});
   folder_.write("c.yaml", "his own\n");
   EXPECT_THROW(files.put({{file_, "b: 16\n"}}), WriteError);
-  EXPECT_THAT(files.put_back(), ElementsAre(HasSubstr("was changed by somebody else")));
+  EXPECT_THAT(files.put_back(), ElementsAre(HasSubstr("was changed by another program")));
   EXPECT_EQ(text(), "his own\n");
   EXPECT_EQ(text("c.yaml.headroom-original"), "b: 64\n");
   EXPECT_THAT(folder_.names(), UnorderedElementsAre("c.yaml", "c.yaml.headroom-original"));
 }
 
-TEST_F(EditingFiles, ThatAreGoneAreLeftSo) {
+TEST_F(EditingFiles, StayDeletedIfDeletedMeanwhile) {
   EditedFiles files;
   files.put({{file_, "b: 32\n"}});
   std::filesystem::remove(file_);
@@ -103,7 +103,7 @@ TEST_F(EditingFiles, ThatAreGoneAreLeftSo) {
   EXPECT_THAT(folder_.names(), ElementsAre("c.yaml.headroom-original"));
 }
 
-TEST_F(EditingFiles, OfAKilledRunAreRestoredByTheNext) {
+TEST_F(EditingFiles, AreRestoredByTheNextRunAfterAKill) {
   killed_run("b: 32\n");
   EXPECT_EQ(text(), "b: 32\n");
   EXPECT_THAT(restore_leftovers({file_}), ElementsAre(HasSubstr("was put back as it was")));
@@ -112,7 +112,7 @@ TEST_F(EditingFiles, OfAKilledRunAreRestoredByTheNext) {
   EXPECT_THAT(restore_leftovers({file_}), IsEmpty());
 }
 
-TEST_F(EditingFiles, OfAKilledRunThatSomebodyChangedSinceAreLeft) {
+TEST_F(EditingFiles, StayAfterAKillIfAnotherProgramChangedThemSince) {
   killed_run("b: 32\n");
   folder_.write("c.yaml", "his own\n");
   std::filesystem::last_write_time(
@@ -122,7 +122,7 @@ TEST_F(EditingFiles, OfAKilledRunThatSomebodyChangedSinceAreLeft) {
   EXPECT_EQ(text("c.yaml.headroom-original"), "b: 64\n");
 }
 
-TEST_F(EditingFiles, OfARunThatLivesAreNotTouchedByAnother) {
+TEST_F(EditingFiles, AreRefusedWhileAnotherRunEditsThem) {
   EditedFiles files;
   files.put({{file_, "b: 32\n"}});
   EXPECT_THROW(restore_leftovers({file_}), BusyError);
@@ -131,7 +131,7 @@ TEST_F(EditingFiles, OfARunThatLivesAreNotTouchedByAnother) {
   EXPECT_EQ(text(), "b: 32\n");
 }
 
-TEST_F(EditingFiles, ThatAreNotThereAreAnError) {
+TEST_F(EditingFiles, MustExist) {
   EditedFiles files;
   EXPECT_THROW(files.put({{folder_.path() / "none", "x"}}), InputError);
   EXPECT_THAT(restore_leftovers({folder_.path() / "none"}), IsEmpty());

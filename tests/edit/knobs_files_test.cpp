@@ -76,12 +76,12 @@ TEST_F(KnobsFiles, QuotesAnchorsAndTagsOfTheValueStay) {
   EXPECT_EQ(changed("a:\n  b: !!int &s  64\n"), "a:\n  b: !!int &s  16\n");
 }
 
-TEST_F(KnobsFiles, AListHasPlacesFromZero) {
+TEST_F(KnobsFiles, AListIsIndexedFromZero) {
   EXPECT_EQ(changed("a:\n- b: 1\n- b: 64\n", "a.1.b"), "a:\n- b: 1\n- b: 16\n");
   EXPECT_EQ(changed("- [8, 64]\n", "0.1"), "- [8, 16]\n");
 }
 
-TEST_F(KnobsFiles, AKeyMayHoldDotsItself) {
+TEST_F(KnobsFiles, AKeyMayContainDots) {
   EXPECT_EQ(changed("a.b: 64\n"), "a.b: 16\n");
   EXPECT_THAT(refusal("a.b: 64\na: {b: 64}\n"), HasSubstr("two places"));
 }
@@ -95,7 +95,7 @@ TEST_F(KnobsFiles, JsonKeepsItsBlanksAndEscapes) {
   EXPECT_THAT(refusal("{\"a\": {\"b\": 64,}}", "a.b", "", "c.json"), HasSubstr("input: "));
 }
 
-TEST_F(KnobsFiles, WhatIsNoWholeNumberIsRefused) {
+TEST_F(KnobsFiles, AValueThatIsNoWholeNumberIsRefused) {
   for (const char* value : {"auto", "64.0", "-64", "0", "0x40", "064", "6_4", "1e2", "+64", "null",
                             "", "[64]", "${oc.env:B}", "99999999999", "1:20", "true"})
     EXPECT_THAT(refusal("a:\n  b: " + std::string(value) + "\n"), HasSubstr("a whole number"))
@@ -103,7 +103,7 @@ TEST_F(KnobsFiles, WhatIsNoWholeNumberIsRefused) {
   EXPECT_THAT(refusal("a:\n  b: |\n    64\n"), HasSubstr("a whole number"));
 }
 
-TEST_F(KnobsFiles, WhatOthersReferToIsRefused) {
+TEST_F(KnobsFiles, AValueThatAnAliasRefersToIsRefused) {
   EXPECT_THAT(refusal("a: {b: &s 64}\nc: *s\n"), HasSubstr("other places refer to"));
   EXPECT_THAT(refusal("c: &s 64\na: {b: *s}\n"), HasSubstr("other places refer to"));
   EXPECT_THAT(refusal("a: &d\n  b: 64\ne:\n  <<: *d\n"), HasSubstr("other places refer to"));
@@ -112,7 +112,7 @@ TEST_F(KnobsFiles, WhatOthersReferToIsRefused) {
             "d: &d\n  b: 8\na:\n  <<: *d\n  b: 16\n");
 }
 
-TEST_F(KnobsFiles, WhatReadersDoNotAgreeOnIsRefused) {
+TEST_F(KnobsFiles, ATextThatReadersInterpretDifferentlyIsRefused) {
   EXPECT_THAT(refusal("a:\n  b: 64\n  b: 64\n"), HasSubstr("two places"));
   EXPECT_THAT(refusal("a: {b: 64}\n---\na: {b: 64}\n"), HasSubstr("one document"));
   EXPECT_THAT(refusal("a: {b: 64}\n# \x04\n"), HasSubstr("control character"));
@@ -128,13 +128,13 @@ TEST_F(KnobsFiles, WhatReadersDoNotAgreeOnIsRefused) {
   EXPECT_THAT(refusal(std::string(100000, '[')), HasSubstr("input: "));
 }
 
-TEST_F(KnobsFiles, AKeyThatIsNotThereIsNamed) {
+TEST_F(KnobsFiles, AMissingKeyIsNamed) {
   EXPECT_THAT(refusal("a:\n  batch_sise: 64\n", "a.batch_size"),
               AllOf(HasSubstr("a.batch_size in"), HasSubstr("the key 'batch_sise'")));
   EXPECT_THROW(Knobs({"/nowhere/c.yaml:a=batch"}, {"t"}), InputError);
 }
 
-TEST_F(KnobsFiles, AnAccumulationThatIsNotThereIsAddedBesideTheOthers) {
+TEST_F(KnobsFiles, AMissingAccumulationIsAddedBesideItsSiblings) {
   EXPECT_EQ(changed("a:\n  b: 64 # x\n", "a.b", "a.c"), "a:\n  c: 4\n  b: 16 # x\n");
   EXPECT_EQ(changed("a:\r\n  b: 64\r\n", "a.b", "a.c"), "a:\r\n  c: 4\r\n  b: 16\r\n");
   EXPECT_EQ(changed("- b: 64\n  d: 1\n", "0.b", "0.c"), "- c: 4\n  b: 16\n  d: 1\n");
@@ -145,7 +145,7 @@ TEST_F(KnobsFiles, AnAccumulationThatIsNotThereIsAddedBesideTheOthers) {
             "{\n  \"a\": {\n    \"c\": 4,\n    \"b\": 16\n  }\n}\n");
 }
 
-TEST_F(KnobsFiles, WhereItIsNotClearWhereItBelongsItIsNotAdded) {
+TEST_F(KnobsFiles, AMissingAccumulationWithoutAClearPlaceIsRefused) {
   EXPECT_THAT(refusal("a: {b: 64}\n", "a.b", "x.c"), HasSubstr("without it"));
   EXPECT_THAT(refusal("a: {b: 64}\nx:\n", "a.b", "x.c"), HasSubstr("without it"));
   EXPECT_THAT(refusal("d: &d {c: 2}\na:\n  <<: *d\n  b: 64\n", "a.b", "a.c"),
@@ -163,7 +163,7 @@ TEST_F(KnobsFiles, AFileAndAFlagMayHoldTheSameQuantity) {
   EXPECT_THROW(Knobs({"--b=batch", file.string() + ":b=batch"}, {"t", "--b", "32"}), UsageError);
 }
 
-TEST_F(KnobsFiles, AJobIsAnotherWhenAnythingElseOfItsFileIs) {
+TEST_F(KnobsFiles, TheJobKeyChangesWithAnyOtherPartOfTheFile) {
   const auto job = [&](const std::string& text) {
     const auto file = folder_.write("c.yaml", text);
     return Knobs({file.string() + ":b=batch"}, {"t"}).job();
@@ -172,7 +172,7 @@ TEST_F(KnobsFiles, AJobIsAnotherWhenAnythingElseOfItsFileIs) {
   EXPECT_NE(job("b: 64\nlayers: 12\n"), job("b: 64\nlayers: 24\n"));
 }
 
-TEST_F(KnobsFiles, MappedFilesAreKnownBeforeTheyAreRead) {
+TEST_F(KnobsFiles, MappedFilesAreNamedBeforeTheyAreRead) {
   const auto file = folder_.path() / "c.yaml";
   EXPECT_THAT(mapped_files({"--b=batch", file.string() + ":a=batch", file.string() + ":c=batch"}),
               ::testing::ElementsAre(std::filesystem::weakly_canonical(file)));

@@ -67,7 +67,7 @@ std::string shell_text(Dice& dice, const Words& words) {
   return text;
 }
 
-TEST(KnobsFuzz, OfACommandOnlyTheMappedValueChanges) {
+TEST(KnobsFuzz, OnlyTheMappedValueOfACommandChanges) {
   for (unsigned seed = 0; seed < 3000; ++seed) {
     Dice dice(seed);
     const bool joined = dice.flip(), in_shell = dice.flip(), nested = dice.flip();
@@ -160,7 +160,7 @@ Document random_document(Dice& dice, bool as_yaml, long long value) {
   return {yaml_of(dice, json, 0), "train.list.1.size"};
 }
 
-TEST(KnobsFuzz, OfAFileOnlyTheMappedValueChanges) {
+TEST(KnobsFuzz, OnlyTheMappedValueOfAFileChanges) {
   const headroom::testing::TemporaryFolder folder;
   for (unsigned seed = 0; seed < 2000; ++seed) {
     const bool as_yaml = seed % 2 == 0;

@@ -77,31 +77,31 @@ TEST(Knobs, FindsAFlagAndItsValueInTwoWordsOrOne) {
   EXPECT_THAT(knobs.assumptions(), IsEmpty());
 }
 
-TEST(Knobs, AShortFlagMayHoldItsValueInTheSameWord) {
+TEST(Knobs, AShortFlagMayContainItsValue) {
   const Words maps{"-b=batch", "-a=accumulation"};
   EXPECT_EQ(changed(maps, "t -b64 -a 1"), "t -b16 -a 4");
   EXPECT_EQ(changed(maps, "t -b=64 -a1 -bs 64"), "t -b=16 -a4 -bs 64");
   EXPECT_EQ(changed({"-batch=batch"}, "t -batch=64", 16, 1), "t -batch=16");
 }
 
-TEST(Knobs, AFlagIsAsItIsWritten) {
+TEST(Knobs, AFlagMatchesOnlyItsExactName) {
   EXPECT_THAT(refusal({"--batch-size=batch"}, "t --batch_size 64"),
               AllOf(HasSubstr("--batch-size"), HasSubstr("try \"--batch_size=batch\"")));
   EXPECT_THAT(refusal({"--batch=batch"}, "t --batch-size 64"), HasSubstr("--batch-size=batch"));
 }
 
-TEST(Knobs, OfAFlagGivenTwiceTheLastCountsAsItDoesInArgparse) {
+TEST(Knobs, TheLastOfARepeatedFlagCountsAsInArgparse) {
   const Knobs knobs(kFlags, words("t --batch-size 32 --accum 1 --batch-size 64"));
   EXPECT_EQ(knobs.value(Quantity::batch), 64);
   EXPECT_EQ(join(knobs.with(16, 4).command, " "), "t --batch-size 32 --accum 4 --batch-size 16");
   EXPECT_THAT(knobs.assumptions(), ElementsAre(HasSubstr("stands 2 times in the command")));
 }
 
-TEST(Knobs, AProgramsOwnFlagOfTheSameNameIsNotTheLast) {
+TEST(Knobs, TheSameFlagOfAnotherProgramDoesNotCount) {
   EXPECT_EQ(changed({"-b=batch"}, "python -b t.py -b 64", 16, 1), "python -b t.py -b 16");
 }
 
-TEST(Knobs, ArgumentsBehindTwoDashesAreFoundToo) {
+TEST(Knobs, ArgumentsAfterTwoDashesAreFound) {
   EXPECT_EQ(changed(kFlags, "launch t.py -- --batch-size 64 --accum 1"),
             "launch t.py -- --batch-size 16 --accum 4");
 }
@@ -127,7 +127,7 @@ TEST(Knobs, KeyValueArgumentsAreFoundWithTheirPluses) {
   EXPECT_THAT(refusal(maps, "t training.batch_size=32,64"), HasSubstr("32,64"));
 }
 
-TEST(Knobs, AValueThatIsWhatItWasKeepsItsSpelling) {
+TEST(Knobs, AnUnchangedValueKeepsItsSpelling) {
   EXPECT_EQ(changed(kFlags, "t --batch-size 064 --accum 01", 64, 1),
             "t --batch-size 064 --accum 01");
   EXPECT_EQ(changed(kFlags, "t --batch-size 064 --accum 01", 32, 1),
@@ -136,7 +136,7 @@ TEST(Knobs, AValueThatIsWhatItWasKeepsItsSpelling) {
 
 // ---- A shell's text ----
 
-TEST(Knobs, TheWordInsideAShellsTextIsChangedAndNothingAroundIt) {
+TEST(Knobs, OnlyTheWordInsideAShellTextChanges) {
   EXPECT_EQ(in_shell("cd /x &&  python t.py --batch-size  64 --accum 1 2>&1 | tee 'a  b'"),
             "cd /x &&  python t.py --batch-size  16 --accum 4 2>&1 | tee 'a  b'");
   EXPECT_EQ(changed(kFlags, {"sh", "-lc", "t --batch-size=64 --accum=1"}),
@@ -146,17 +146,17 @@ TEST(Knobs, TheWordInsideAShellsTextIsChangedAndNothingAroundIt) {
             "nice|/bin/bash|-eu|-o|pipefail|-c|t --batch-size \"16\" --accum '4'");
 }
 
-TEST(Knobs, AShellWithinAShellIsLookedIntoToo) {
+TEST(Knobs, ANestedShellTextIsSearched) {
   EXPECT_EQ(in_shell("bash -c \"t --batch-size 64 --accum \\\"1\\\"\""),
             "bash -c \"t --batch-size 16 --accum \\\"4\\\"\"");
 }
 
-TEST(Knobs, ArgumentsBehindAShellsTextAreItsOwn) {
+TEST(Knobs, ArgumentsAfterAShellTextBelongToTheShell) {
   EXPECT_EQ(changed(kFlags, {"bash", "-c", "t \"$@\"", "_", "--batch-size", "64", "--accum", "1"}),
             "bash|-c|t \"$@\"|_|--batch-size|16|--accum|4");
 }
 
-TEST(Knobs, WhatIsNoWordOfTheShellIsLeftAlone) {
+TEST(Knobs, CommentsAndHereDocumentsOfAShellTextAreLeftAlone) {
   EXPECT_EQ(in_shell("t --batch-size 64 --accum 1 # --batch-size 8"),
             "t --batch-size 16 --accum 4 # --batch-size 8");
   EXPECT_EQ(in_shell("echo '--batch-size 8'; t --batch-size 64 --accum 1"),
@@ -167,7 +167,7 @@ TEST(Knobs, WhatIsNoWordOfTheShellIsLeftAlone) {
             "python|-c|print('--batch-size 8')|--batch-size|16|--accum|4");
 }
 
-TEST(Knobs, TwoProgramsOfOneTextMustAgree) {
+TEST(Knobs, TwoProgramsOfOneShellTextMustAgree) {
   EXPECT_EQ(in_shell("a --batch-size 64 --accum 1; b --accum 1 --batch-size 64"),
             "a --batch-size 16 --accum 4; b --accum 4 --batch-size 16");
   EXPECT_THAT(
@@ -175,11 +175,11 @@ TEST(Knobs, TwoProgramsOfOneTextMustAgree) {
       AllOf(HasSubstr("64"), HasSubstr("32"), HasSubstr("the same value")));
 }
 
-TEST(Knobs, AValueQuotedInTheMiddleIsRefused) {
+TEST(Knobs, AValueWithQuotesInTheMiddleIsRefused) {
   EXPECT_THAT(refusal(kFlags, {"sh", "-c", "t --batch-size 6\"4\""}), HasSubstr("in one piece"));
 }
 
-TEST(Knobs, ATextThatIsNoneOfAShellIsNotUnderstood) {
+TEST(Knobs, ATextThatNoShellParsesIsNotSearched) {
   EXPECT_THAT(refusal(kFlags, {"sh", "-c", "t --batch-size 64 'open"}), HasSubstr("without it"));
 }
 
@@ -191,7 +191,7 @@ class KnobsVariables : public ::testing::Test {
   void TearDown() override { ::unsetenv("HEADROOM_TEST_BS"); }
 };
 
-TEST_F(KnobsVariables, AreThoseOfOurEnvironment) {
+TEST_F(KnobsVariables, AreReadFromOurEnvironment) {
   const Knobs knobs({"env:HEADROOM_TEST_BS=batch", "env:HEADROOM_TEST_AC=accumulation"}, {"t"});
   EXPECT_EQ(knobs.value(Quantity::batch), 64);
   EXPECT_THAT(knobs.with(64, 1).environment, IsEmpty());
@@ -200,7 +200,7 @@ TEST_F(KnobsVariables, AreThoseOfOurEnvironment) {
   EXPECT_THAT(knobs.with(16, 4).command, ElementsAre("t"));
 }
 
-TEST_F(KnobsVariables, OrThoseThatTheCommandSets) {
+TEST_F(KnobsVariables, AreReadFromTheCommandIfItSetsThem) {
   const Words maps{"env:HEADROOM_TEST_BS=batch"};
   EXPECT_EQ(changed(maps, "env -u X A=1 HEADROOM_TEST_BS=8 t", 4, 1),
             "env -u X A=1 HEADROOM_TEST_BS=4 t");
@@ -211,7 +211,7 @@ TEST_F(KnobsVariables, OrThoseThatTheCommandSets) {
       << "an argument of the program is no variable";
 }
 
-TEST_F(KnobsVariables, ThatAreNotSetAreNamed) {
+TEST_F(KnobsVariables, AreNamedIfMissing) {
   EXPECT_THAT(refusal({"env:HEADROOM_TEST_NONE=batch"}, "t"),
               AllOf(HasSubstr("received an environment without it"),
                     HasSubstr("export HEADROOM_TEST_NONE=32")));
@@ -219,7 +219,7 @@ TEST_F(KnobsVariables, ThatAreNotSetAreNamed) {
 
 // ---- One quantity in several places ----
 
-TEST_F(KnobsVariables, AllPlacesOfAQuantityChangeTogether) {
+TEST_F(KnobsVariables, ChangeTogetherWithAllPlacesOfTheirQuantity) {
   const Words maps{"--b=batch", "x.b=batch", "env:HEADROOM_TEST_BS=batch"};
   const Knobs knobs(maps, words("t --b 64 x.b=64"));
   EXPECT_EQ(join(knobs.with(8, 1).command, " "), "t --b 8 x.b=8");
@@ -229,14 +229,14 @@ TEST_F(KnobsVariables, AllPlacesOfAQuantityChangeTogether) {
               AllOf(HasSubstr("--b 64 and x.b 32"), HasSubstr("the same value")));
 }
 
-TEST(Knobs, OnePlaceIsOnlyOneQuantity) {
+TEST(Knobs, APlaceHasOnlyOneQuantity) {
   EXPECT_THAT(refusal({"--b=batch", "--b=accumulation"}, "t --b 1"), HasSubstr("both"));
   EXPECT_EQ(changed({"--b=batch", "--b=batch"}, "t --b 64", 8, 1), "t --b 8");
 }
 
 // ---- What is nowhere given ----
 
-TEST(Knobs, AnAccumulationThatIsNotGivenIsOneAndAddedInTheFormOfTheBatch) {
+TEST(Knobs, AMissingAccumulationIsOneAndIsAddedInTheFormOfTheBatch) {
   const Knobs knobs(kFlags, words("python t.py --batch-size 64 out"));
   EXPECT_EQ(knobs.value(Quantity::accumulation), 1);
   EXPECT_THAT(knobs.assumptions(), ElementsAre("--accum is nowhere given: 1 is taken, and it is "
@@ -248,7 +248,7 @@ TEST(Knobs, AnAccumulationThatIsNotGivenIsOneAndAddedInTheFormOfTheBatch) {
   EXPECT_EQ(changed({"b=batch", "--a=accumulation"}, "t b=64 x"), "t b=16 x --a 4");
 }
 
-TEST(Knobs, InAShellsTextItIsAddedWithinThatText) {
+TEST(Knobs, AMissingAccumulationIsAddedInsideAShellText) {
   EXPECT_EQ(in_shell("t --batch-size '64' > log; echo done"),
             "t --batch-size '16' --accum 4 > log; echo done");
   EXPECT_EQ(in_shell("t b=64", {"b=batch", "--a=accumulation"}), "t b=16 --a 4");
@@ -258,7 +258,7 @@ TEST(Knobs, InAShellsTextItIsAddedWithinThatText) {
   EXPECT_EQ(in_shell("t b=64 2>&1", {"b=batch", "--a=accumulation"}), "t b=16 2>&1 --a 4");
 }
 
-TEST(Knobs, AProgramOfAShellsTextIsGivenBothOrNone) {
+TEST(Knobs, AProgramOfAShellTextGetsBothOrNone) {
   EXPECT_THAT(refusal(kFlags, Words{"bash", "-c", "a --batch-size 8 --accum 1; b --batch-size 8"}),
               AllOf(HasSubstr("--batch-size and --accum"), HasSubstr("only one of them")));
   EXPECT_THAT(refusal(kFlags, Words{"bash", "-c", "a --batch-size 8; b --accum 2"}),
@@ -267,25 +267,25 @@ TEST(Knobs, AProgramOfAShellsTextIsGivenBothOrNone) {
 
 // ---- More arguments ----
 
-TEST(Knobs, MoreArgumentsComeLast) {
+TEST(Knobs, AddedArgumentsComeLast) {
   EXPECT_EQ(resumed({"python", "t.py", "--batch-size", "8"}),
             "python|t.py|--batch-size|8|--resume|out/2 b.pt");
   EXPECT_EQ(resumed({"./train.sh"}, {}), "./train.sh|--resume|out/2 b.pt");
 }
 
-TEST(Knobs, InAShellsTextMoreArgumentsAreThoseOfTheProgramThatTrains) {
+TEST(Knobs, AddedArgumentsInAShellTextGoToTheProgramThatTrains) {
   EXPECT_EQ(resumed({"bash", "-c", "cd x && t --batch-size 8 | tee log"}),
             "bash|-c|cd x && t --batch-size 8 --resume 'out/2 b.pt' | tee log");
   EXPECT_EQ(resumed({"bash", "-c", "t > log 2>&1"}, {}),
             "bash|-c|t > log 2>&1 --resume 'out/2 b.pt'");
 }
 
-TEST(Knobs, AShellsTextThatPassesItsArgumentsOnIsGivenMore) {
+TEST(Knobs, AShellTextThatPassesItsArgumentsOnGetsTheAddedOnes) {
   EXPECT_EQ(resumed({"bash", "-c", "ulimit -c 0; exec \"$@\"", "bash", "python", "t.py"}, {}),
             "bash|-c|ulimit -c 0; exec \"$@\"|bash|python|t.py|--resume|out/2 b.pt");
 }
 
-TEST(Knobs, WhoGetsMoreArgumentsHasToBeClear) {
+TEST(Knobs, AddedArgumentsWithoutAClearProgramAreRefused) {
   for (const char* text : {"a && b", "a --batch-size 8 --accum 1; b --batch-size 8 --accum 1"}) {
     const bool mapped = std::string(text).find("batch") != std::string::npos;
     EXPECT_THAT(resumed({"bash", "-c", text}, mapped ? kFlags : Words{}),
@@ -294,14 +294,14 @@ TEST(Knobs, WhoGetsMoreArgumentsHasToBeClear) {
   }
 }
 
-TEST(Knobs, ABatchThatIsNotGivenIsAnError) {
+TEST(Knobs, AMissingBatchIsAnError) {
   EXPECT_THAT(refusal(kFlags, "t --accum 1"),
               AllOf(HasSubstr("--map --batch-size=batch"), HasSubstr("without it"),
                     HasSubstr("--batch-size 32")));
   EXPECT_THAT(refusal({"a.b=batch"}, "t"), HasSubstr("a.b=32"));
 }
 
-TEST(Knobs, WithoutMapsThereIsNothingToChange) {
+TEST(Knobs, WithoutMapsNothingChanges) {
   const Knobs knobs({}, words("t x"));
   EXPECT_FALSE(knobs.has(Quantity::batch) || knobs.has(Quantity::accumulation));
   EXPECT_EQ(knobs.value(Quantity::batch), std::nullopt);
@@ -310,7 +310,7 @@ TEST(Knobs, WithoutMapsThereIsNothingToChange) {
 
 // ---- Maps that are none ----
 
-TEST(Knobs, AMapThatIsNoneNamesTheFormsAndTheNearestWord) {
+TEST(Knobs, AnInvalidMapIsRefusedWithTheFormsAndTheNearestWord) {
   for (const char* map :
        {"", "--batch-size", "--batch-size=", "=batch", "env:=batch", "f.yaml:=batch", ":a=batch",
         "f.yaml:a..b=batch", "--=batch", "--a b=batch", "+++k=batch"})
@@ -324,7 +324,7 @@ TEST(Knobs, AMapThatIsNoneNamesTheFormsAndTheNearestWord) {
 
 // ---- What is remembered of it ----
 
-TEST(Knobs, AJobIsTheCommandWithoutItsValues) {
+TEST(Knobs, TheJobKeyIsTheCommandWithoutItsValues) {
   const Knobs one(kFlags, words("t --batch-size 64 --accum 1 'a b'"));
   const Knobs two(kFlags, words("t --batch-size 32 --accum 2 'a b'"));
   EXPECT_EQ(one.job(), "cd " + quoted(std::filesystem::current_path().string()) +

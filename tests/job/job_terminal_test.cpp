@@ -154,7 +154,7 @@ TEST(JobInATerminal, ShowsWhatItWritesByteForByte) {
   EXPECT_EQ(screen.text(), "\033[31mred\033[0m 10%\r 20%\r\nend\r\n");
 }
 
-TEST(JobInATerminal, LeavesTheTerminalAsItWas) {
+TEST(JobInATerminal, RestoresTheTerminal) {
   Screen screen(job("echo ready; read line; echo got $line"));
   ASSERT_TRUE(screen.shows("ready"));
   EXPECT_TRUE(screen.is_raw());
@@ -165,7 +165,7 @@ TEST(JobInATerminal, LeavesTheTerminalAsItWas) {
   EXPECT_THAT(screen.text(), HasSubstr("ready\r\nhello\r\ngot"));  // echoed once
 }
 
-TEST(JobInATerminal, LearnsOfANewSize) {
+TEST(JobInATerminal, GetsANewTerminalSize) {
   Screen screen(job("trap 'stty size; exit 0' WINCH; echo ready; while :; do read x; done"));
   ASSERT_TRUE(screen.shows("ready"));
   screen.resize(50, 132);
@@ -184,7 +184,7 @@ TEST(JobInATerminal, IsInterruptedOnceByCtrlC) {
   EXPECT_TRUE(screen.is_as_before());
 }
 
-TEST(JobInATerminal, EndsByCtrlCAsACommandDoes) {
+TEST(JobInATerminal, EndsOnCtrlCLikeACommandWithoutUs) {
   Screen screen(job("echo ready; exec cat"));
   ASSERT_TRUE(screen.shows("ready"));
   screen.type("\x03");
@@ -192,7 +192,7 @@ TEST(JobInATerminal, EndsByCtrlCAsACommandDoes) {
   EXPECT_TRUE(screen.is_as_before());
 }
 
-TEST(JobInATerminal, SeesTheEndOfInputByCtrlD) {
+TEST(JobInATerminal, SeesTheEndOfInputOnCtrlD) {
   Screen screen(job("echo ready; cat; echo ended"));
   ASSERT_TRUE(screen.shows("ready"));
   screen.type("text\n\x04");
@@ -200,7 +200,7 @@ TEST(JobInATerminal, SeesTheEndOfInputByCtrlD) {
   EXPECT_EQ(screen.exit_code(), 0);
 }
 
-TEST(JobInATerminal, LeavesTheTerminalAsItWasAfterASignal) {
+TEST(JobInATerminal, RestoresTheTerminalAfterASignal) {
   Screen screen(job("echo ready; exec cat"));
   ASSERT_TRUE(screen.shows("ready"));
   ::kill(screen.pid(), SIGTERM);
@@ -208,14 +208,14 @@ TEST(JobInATerminal, LeavesTheTerminalAsItWasAfterASignal) {
   EXPECT_TRUE(screen.is_as_before());
 }
 
-TEST(JobInATerminal, LeavesTheTerminalAsItWasAfterAnException) {
+TEST(JobInATerminal, RestoresTheTerminalAfterAnException) {
   Screen screen({JOB_PROGRAM, "--tick", "0.01", "--throw", "--", "cat"});
   EXPECT_EQ(screen.exit_code(), 70);
   EXPECT_TRUE(screen.is_as_before());
   EXPECT_THAT(screen.text(), HasSubstr("thrown while the job runs\r\n"));
 }
 
-TEST(JobInATerminal, LeavesTheTerminalAsItWasAfterACrashOfOurs) {
+TEST(JobInATerminal, RestoresTheTerminalAfterOurOwnCrash) {
   Screen screen({JOB_PROGRAM, "--tick", "0.01", "--crash", "--", "cat"});
   EXPECT_EQ(screen.exit_code(), 128 + SIGABRT);
   EXPECT_TRUE(screen.is_as_before());
@@ -223,7 +223,7 @@ TEST(JobInATerminal, LeavesTheTerminalAsItWasAfterACrashOfOurs) {
 
 // ---- Ctrl-Z, fg, bg
 
-TEST(JobInATerminal, StopsByCtrlZAndGoesOnByFg) {
+TEST(JobInATerminal, StopsOnCtrlZAndContinuesOnFg) {
   Screen screen(
       shell("set -m; $JOB -- sh -c 'echo ready; read x; echo got $x'; "
             "echo shell has $?; stty -a | grep -o -e '-*icanon'; fg; echo over $?"));
@@ -239,7 +239,7 @@ TEST(JobInATerminal, StopsByCtrlZAndGoesOnByFg) {
   EXPECT_TRUE(screen.is_as_before());
 }
 
-TEST(JobInATerminal, LetsAProgramTidyUpBeforeItStops) {
+TEST(JobInATerminal, LetsAProgramCleanUpBeforeItStops) {
   Screen screen(
       shell("set -m; $JOB -- sh -c 'trap \"echo tidy\" TSTP; echo ready; "
             "while :; do read x && break; done; echo got $x'; echo shell has $?; fg"));
@@ -270,7 +270,7 @@ TEST(JobInATerminal, LeavesTheTerminalAloneInTheBackground) {
   EXPECT_TRUE(screen.is_as_before());
 }
 
-TEST(JobInATerminal, TakesTheKeysWhenItComesToTheForeground) {
+TEST(JobInATerminal, GetsTheKeysWhenItComesToTheForeground) {
   Screen screen(shell("set -m; $JOB -- sh -c 'read x; echo got $x' & fg; echo over $?"));
   ASSERT_TRUE(screen.becomes_raw());
   screen.type("key\n");
@@ -281,7 +281,7 @@ TEST(JobInATerminal, TakesTheKeysWhenItComesToTheForeground) {
 
 // The shell's line editor had the terminal when the job was started, and the job got its modes:
 // what was typed after `fg` went nowhere, Enter ended no line.
-TEST(JobInATerminal, HasUsualModesThoughALineEditorHadTheTerminal) {
+TEST(JobInATerminal, HasTheUsualModesAfterALineEditor) {
   Screen screen(shell(
       "set -m; stty -icanon -echo -icrnl; $JOB -- sh -c 'echo started; read x; echo got $x' & "
       "read go; stty icanon echo icrnl; fg; echo over $?"));
@@ -321,7 +321,7 @@ TEST(JobInATerminal, APagerBehindAPipeGetsKeysAndCtrlC) {
   EXPECT_TRUE(screen.is_as_before());
 }
 
-TEST(JobInATerminal, LeavesTheTerminalToTheOthersOfAPipeline) {
+TEST(JobInATerminal, LeavesTheTerminalToTheRestOfAPipeline) {
   Screen screen(
       shell("set -m; $JOB -- sh -c 'test -t 0 || echo none; test -t 2 && echo err >&2; "
             "echo ready; read x; echo got $x' | cat; echo over"));
@@ -336,7 +336,7 @@ TEST(JobInATerminal, LeavesTheTerminalToTheOthersOfAPipeline) {
   EXPECT_TRUE(screen.is_as_before());
 }
 
-TEST(JobInATerminal, EndsWithItsPipelineByCtrlC) {
+TEST(JobInATerminal, EndsWithItsPipelineOnCtrlC) {
   Screen screen(
       shell("set -m; $JOB -- sh -c 'echo ready; exec sleep 1000' | cat; "
             "echo over"));
@@ -358,7 +358,7 @@ TEST(JobInATerminal, ReadsAFileWhileItWritesToTheTerminal) {
   EXPECT_TRUE(screen.is_as_before());
 }
 
-TEST(JobInATerminal, LearnsThatTheTerminalIsGone) {
+TEST(JobInATerminal, GetsAHangupWhenTheTerminalIsGone) {
   const headroom::testing::TemporaryFolder folder;
   const std::string report = (folder.path() / "report").string();
   Screen screen(shell("trap '' HUP; exec $JOB --report " + report +

@@ -52,19 +52,19 @@ TEST_F(JobProcess, EndsWithTheCommandsOwnExitCode) {
   EXPECT_EQ(shell("$JOB -- true").exit_code, 0);
 }
 
-TEST_F(JobProcess, TellsTheSignalThatEndedTheCommand) {
+TEST_F(JobProcess, ReportsTheSignalThatEndedTheCommand) {
   EXPECT_EQ(shell("$JOB --report report -- sh -c 'kill -SEGV $$'").exit_code, 128 + SIGSEGV);
   EXPECT_EQ(report()["signal"], SIGSEGV);
   EXPECT_EQ(report()["received"], 0);
 }
 
-TEST_F(JobProcess, Says127ForACommandThatIsNotThere) {
+TEST_F(JobProcess, Returns127ForAMissingCommand) {
   EXPECT_EQ(shell("$JOB --report report -- no-such-command").exit_code, 127);
   EXPECT_EQ(report()["started"], false);
   EXPECT_EQ(report()["not_started"], "No such file or directory");
 }
 
-TEST_F(JobProcess, Says126ForAFileThatCannotBeExecuted) {
+TEST_F(JobProcess, Returns126ForAFileThatCannotBeExecuted) {
   folder_.write("data.txt", "1 2 3\n");
   EXPECT_EQ(shell("$JOB --report report -- ./data.txt").exit_code, 126);
   EXPECT_EQ(report()["not_started"], "Permission denied");
@@ -74,35 +74,35 @@ TEST_F(JobProcess, Says126ForAFileThatCannotBeExecuted) {
 
 constexpr const char* kRandom = "head -c 10000000 /dev/urandom > sent; ";
 
-TEST_F(JobProcess, LeavesEachByteOfItsOutputAsItIs) {
+TEST_F(JobProcess, PassesOutputByteForByte) {
   EXPECT_EQ(shell(std::string(kRandom) + "$JOB -- cat sent | cmp - sent").exit_code, 0);
   EXPECT_EQ(shell("$JOB -- cat sent > got; cmp got sent").exit_code, 0);
 }
 
-TEST_F(JobProcess, LeavesEachByteOfItsErrorsAsItIs) {
+TEST_F(JobProcess, PassesErrorsByteForByte) {
   const std::string script = "$JOB -- sh -c 'cat sent >&2; echo out' 2> got > out; cmp got sent";
   EXPECT_EQ(shell(kRandom + script).exit_code, 0);
   EXPECT_EQ(text("out"), "out\n");
 }
 
-TEST_F(JobProcess, LeavesEachByteOfItsInputAsItIs) {
+TEST_F(JobProcess, PassesInputByteForByte) {
   EXPECT_EQ(shell(std::string(kRandom) + "cat sent | $JOB -- cat | cmp - sent").exit_code, 0);
   EXPECT_EQ(shell("$JOB -- cat < sent | cmp - sent").exit_code, 0);
 }
 
-TEST_F(JobProcess, KeepsTheOrderOfTwoStreamsThatGoToOneFile) {
+TEST_F(JobProcess, KeepsTheOrderOfTwoStreamsToOneFile) {
   const std::string writes =
       "i=0; while [ $i -lt 1000 ]; do echo $i; i=$((i+1)); echo $i >&2; "
       "i=$((i+1)); done";
   EXPECT_EQ(shell("$JOB -- sh -c '" + writes + "' > got 2>&1; seq 0 999 | cmp - got").exit_code, 0);
 }
 
-TEST_F(JobProcess, SendsItsOutputToOurErrorsWhenAsked) {
+TEST_F(JobProcess, SendsOutputToOurErrorsIfAsked) {
   EXPECT_EQ(shell("$JOB --to-error -- echo hello 2> err").out, "");
   EXPECT_EQ(text("err"), "hello\n");
 }
 
-TEST_F(JobProcess, WaitsForASlowReaderWithLittleMemory) {
+TEST_F(JobProcess, WaitsForASlowReaderInLittleMemory) {
   const std::string slow = "(read first; echo $first; wc -c)";
   const CommandResult result =
       shell("$JOB --report report -- sh -c 'echo first; head -c 100000000 /dev/zero' | " + slow);
@@ -110,25 +110,25 @@ TEST_F(JobProcess, WaitsForASlowReaderWithLittleMemory) {
   EXPECT_LT(report()["peak_kib"], 30 * 1024);
 }
 
-TEST_F(JobProcess, GivesTheCommandTheBrokenPipeOfOurs) {
+TEST_F(JobProcess, GivesTheCommandSigpipeWhenOurReaderIsGone) {
   EXPECT_EQ(shell("($JOB --report report -- yes; echo $? > code) | head -n 2").out, "y\ny\n");
   EXPECT_EQ(text("code"), std::to_string(128 + SIGPIPE) + "\n");
   EXPECT_EQ(report()["unwritten_errno"], 0);
 }
 
-TEST_F(JobProcess, DoesNotHarmACommandWhoseOutputDoesNotFitOnTheDisk) {
+TEST_F(JobProcess, LetsACommandRunOnWhenTheDiskIsFull) {
   EXPECT_EQ(shell("$JOB --report report -- sh -c 'seq 1 100000 && exit 3' > /dev/full").exit_code,
             3);
   EXPECT_EQ(report()["unwritten_errno"], ENOSPC);
   EXPECT_EQ(report()["unwritten_bytes"], 588895);  // seq 1 100000 | wc -c
 }
 
-TEST_F(JobProcess, SurvivesALimitOfTheSizeOfFiles) {
+TEST_F(JobProcess, SurvivesALimitOnFileSizes) {
   EXPECT_EQ(shell("ulimit -f 1; $JOB -- sh -c 'head -c 100000 /dev/zero; exit 4' > f").exit_code,
             4);
 }
 
-TEST_F(JobProcess, LeavesClosedWhatIsClosed) {
+TEST_F(JobProcess, LeavesClosedStreamsClosed) {
   const std::string look =
       "-c 'import os\nfor i in 0, 1, 2:\n try: os.fstat(i)\n except OSError: "
       "open(\"closed\", \"a\").write(str(i))'";
@@ -136,7 +136,7 @@ TEST_F(JobProcess, LeavesClosedWhatIsClosed) {
   EXPECT_EQ(text("closed"), "012");
 }
 
-TEST_F(JobProcess, WritesToAPipeThatDoesNotBlockWithoutLosses) {
+TEST_F(JobProcess, LosesNothingOnANonBlockingPipe) {
   const std::string unblocked =
       "\"$PYTHON\" -S -c 'import os, sys; os.set_blocking(1, False); os.execv(sys.argv[1], "
       "sys.argv[1:])' $JOB -- seq 1 1000000 | cat | tail -n 1";
@@ -145,7 +145,7 @@ TEST_F(JobProcess, WritesToAPipeThatDoesNotBlockWithoutLosses) {
 
 // ---- What the command gets
 
-TEST_F(JobProcess, HasNoDescriptorsThatItWouldNotHaveWithoutUs) {
+TEST_F(JobProcess, GivesTheCommandNoAdditionalDescriptors) {
   const std::string list = "ls /proc/self/fd";
   const std::string script = list + " > bare 7< /dev/null; $JOB -- " + list + " 7< /dev/null > got";
   shell(script + "; cat bare got");
@@ -153,7 +153,7 @@ TEST_F(JobProcess, HasNoDescriptorsThatItWouldNotHaveWithoutUs) {
   EXPECT_THAT(text("got"), HasSubstr("7\n"));
 }
 
-TEST_F(JobProcess, HasTheSignalsThatItWouldHaveWithoutUs) {
+TEST_F(JobProcess, GivesTheCommandTheSignalsItWouldHaveWithoutUs) {
   for (const char* before : {"", "trap '' HUP PIPE TSTP CHLD; "}) {
     // The lower half: a sanitizer changes real-time signals.
     shell(std::string(before) +
@@ -176,7 +176,7 @@ std::string with_signal(const std::string& signal, const std::string& command) {
 // signal comes just before it does.
 constexpr const char* kUntilSignalled = "while :; do sleep 0.1; done";
 
-TEST_F(JobProcess, PassesASignalToAllOfTheGroup) {
+TEST_F(JobProcess, PassesASignalToTheWholeGroup) {
   const std::string child =
       std::string("(trap \"echo child; exit\" TERM; echo > both; ") + kUntilSignalled + ") & ";
   const std::string command = "mkfifo both; " + child +
@@ -187,7 +187,7 @@ TEST_F(JobProcess, PassesASignalToAllOfTheGroup) {
   EXPECT_EQ(report()["received"], SIGTERM);
 }
 
-TEST_F(JobProcess, PassesSignalsOnThatMeanNoEnd) {
+TEST_F(JobProcess, PassesOnSignalsThatDoNotEndAProcess) {
   const std::string command =
       std::string("trap \"echo got it; exit 0\" USR1; echo > ready; ") + kUntilSignalled;
   EXPECT_EQ(shell(with_signal("USR1", command)).exit_code, 0);
@@ -197,7 +197,7 @@ TEST_F(JobProcess, PassesSignalsOnThatMeanNoEnd) {
 
 // Two FIFOs: a reader that opens the same one again can meet the first writer before it closes, and
 // reads the end of the file.
-TEST_F(JobProcess, OutlivesASignalThatTheCommandOutlives) {
+TEST_F(JobProcess, RunsOnIfTheCommandSurvivesASignal) {
   const std::string command =
       std::string("trap \"n=x\\$n; [ \\$n != xx ] || exit 6; echo > again\" TERM; echo > ready; ") +
       kUntilSignalled;
@@ -247,13 +247,13 @@ class JobHere : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-TEST_F(JobHere, KeepsTheEndOfWhatWasWritten) {
+TEST_F(JobHere, KeepsTheEndOfTheOutput) {
   const JobEnd end = run("seq 1 100000 >&2; echo last");
   EXPECT_EQ(end.last_output.size(), 256U * 1024);
   EXPECT_TRUE(end.last_output.ends_with("99999\n100000\nlast\n"));
 }
 
-TEST_F(JobHere, PutsTheGivenEnvironmentOverOurs) {
+TEST_F(JobHere, AddsTheGivenVariablesToOurs) {
   ::setenv("HEADROOM_TEST_KEPT", "kept", 1);
   ::setenv("HEADROOM_TEST_CHANGED", "old", 1);
   const JobEnd end = run("echo $HEADROOM_TEST_KEPT $HEADROOM_TEST_CHANGED $HEADROOM_TEST_NEW",
@@ -261,7 +261,7 @@ TEST_F(JobHere, PutsTheGivenEnvironmentOverOurs) {
   EXPECT_EQ(end.last_output, "kept new 2\n");
 }
 
-TEST_F(JobHere, KeepsADescriptorOpenThatItIsToInherit) {
+TEST_F(JobHere, KeepsAnInheritedDescriptorOpen) {
   const auto path = folder_.write("lease", "held");
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const std::string show = "cat <&" + std::to_string(file);
@@ -270,7 +270,7 @@ TEST_F(JobHere, KeepsADescriptorOpenThatItIsToInherit) {
   ::close(file);
 }
 
-TEST_F(JobHere, EndsWhatIsLeftOfTheTree) {
+TEST_F(JobHere, EndsTheRestOfTheTree) {
   const std::string detached =
       "import os, sys\n"
       "if os.fork(): sys.exit()\n"
@@ -285,28 +285,28 @@ TEST_F(JobHere, EndsWhatIsLeftOfTheTree) {
   EXPECT_TRUE(no_child_is_left());
 }
 
-TEST_F(JobHere, ForcesWhoDoesNotListen) {
+TEST_F(JobHere, KillsAProcessThatIgnoresSigterm) {
   const JobEnd end = run("(trap '' TERM; while :; do sleep 4713; done) & exit 0");
   EXPECT_THAT(end.ended_rest, ::testing::Not(IsEmpty()));
   EXPECT_TRUE(no_child_is_left());
 }
 
 // When a process ends, its children become ours. That happens 200 times while this tree ends.
-TEST_F(JobHere, LeavesNobodyOfAManyStoreyedTree) {
+TEST_F(JobHere, EndsEveryProcessOfADeepTree) {
   folder_.write("storey", "[ $1 = 0 ] && exec sleep 4718\nsh storey $(($1 - 1)) & wait\n");
   const JobEnd end = run("for i in 1 2 3 4 5 6 7 8 9 10; do sh storey 20 & done; exit 0");
   EXPECT_THAT(end.ended_rest, ::testing::Not(IsEmpty()));
   EXPECT_TRUE(no_child_is_left());
 }
 
-TEST_F(JobHere, WaitsForThoseWhoEndByThemselves) {
+TEST_F(JobHere, WaitsForProcessesThatEndByThemselves) {
   const JobEnd end =
       run("mkfifo gate; (read x < gate; echo done) & setsid sh -c 'echo > gate' & exit 0");
   EXPECT_EQ(end.last_output, "done\n");
   EXPECT_THAT(end.ended_rest, IsEmpty());
 }
 
-TEST_F(JobHere, LeavesAChildAloneThatWasThereBefore) {
+TEST_F(JobHere, LeavesAnEarlierChildAlone) {
   const pid_t stranger = ::fork();
   if (stranger == 0) {
     ::setpgid(0, 0);
@@ -348,7 +348,7 @@ TEST_F(JobHere, EndsTheJobWhenTheCallerThrows) {
   EXPECT_THAT(job.pids(), IsEmpty());
 }
 
-TEST_F(JobHere, GivesSignalsBackAsTheyWere) {
+TEST_F(JobHere, RestoresSignalHandlers) {
   const auto handler_of = [](int signal) {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
@@ -362,12 +362,12 @@ TEST_F(JobHere, GivesSignalsBackAsTheyWere) {
     EXPECT_EQ(handler_of(signal), SIG_DFL) << signal;
 }
 
-TEST_F(JobHere, DoesNotCallForAnIntervalOfNothing) {
+TEST_F(JobHere, NeverCallsEachForAnIntervalOfZero) {
   Job job({.command = {"true"}});
   job.run(Seconds(0), [](const Job&) { ADD_FAILURE(); });
 }
 
-TEST(Job, WantsACommand) {
+TEST(Job, NeedsACommand) {
   EXPECT_THROW(Job({}), UsageError);
 }
 

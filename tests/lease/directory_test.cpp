@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 
 // The first user could make only the second folder; root, who can make both, once made the first,
 // and from then on neither knew of the other's leases.
-TEST_F(LeaseFolder, TheOneThatIsThereIsTakenBeforeOneIsMade) {
+TEST_F(LeaseFolder, AnExistingFolderIsPreferredToANewOne) {
   const auto better = folder_.path() / "better";
   EXPECT_EQ(Directory::open({better, directory_.path()}).path(), directory_.path());
   EXPECT_FALSE(std::filesystem::exists(better));
@@ -33,7 +33,7 @@ TEST_F(LeaseFolder, TheOneThatIsThereIsTakenBeforeOneIsMade) {
 }
 
 // In a container whose own files are on FUSE there is still /dev/shm.
-TEST_F(LeaseFolder, OneOnAFileSystemThatCarriesNoneIsPassedOverForAnother) {
+TEST_F(LeaseFolder, AFolderOnAnUnsuitableFileSystemIsSkipped) {
   EXPECT_EQ(Directory::open({"/proc/headroom", directory_.path()}).path(), directory_.path());
   EXPECT_EQ(Directory::existing({"/proc/self", directory_.path()})->path(), directory_.path());
   EXPECT_FALSE(Directory::existing({"/proc/headroom"}));
@@ -41,7 +41,7 @@ TEST_F(LeaseFolder, OneOnAFileSystemThatCarriesNoneIsPassedOverForAnother) {
 
 // ---- Turns ----
 
-TEST_F(LeaseFolder, ATurnThatDoesNotComeNamesWhoHasIt) {
+TEST_F(LeaseFolder, ATimeoutForATurnNamesItsHolder) {
   Child child([&] { static_cast<void>(new Directory::Turn(directory_.take_turn())); });
   ASSERT_TRUE(child.is_ready());
   try {
@@ -54,7 +54,7 @@ TEST_F(LeaseFolder, ATurnThatDoesNotComeNamesWhoHasIt) {
   static_cast<void>(directory_.take_turn());  // its turn ended with it
 }
 
-TEST_F(LeaseFolder, ATurnEndsThoughAForkedProcessHasItsDescriptor) {
+TEST_F(LeaseFolder, ATurnEndsEvenIfAForkedProcessHasItsDescriptor) {
   std::optional<Directory::Turn> turn(directory_.take_turn());
   Child child([] {});
   ASSERT_TRUE(child.is_ready());
@@ -64,7 +64,7 @@ TEST_F(LeaseFolder, ATurnEndsThoughAForkedProcessHasItsDescriptor) {
 
 // ---- Where nothing can be written ----
 
-TEST_F(LeaseFolder, AFullDiskIsAWriteErrorAndLeavesNothing) {
+TEST_F(LeaseFolder, AFullDiskIsAWriteErrorAndLeavesNoFile) {
   {
     const FileSizeLimit full(10);
     EXPECT_THROW(lease(), WriteError);
@@ -73,7 +73,7 @@ TEST_F(LeaseFolder, AFullDiskIsAWriteErrorAndLeavesNothing) {
   EXPECT_THAT(directory_.contents().leases, IsEmpty());
 }
 
-TEST_F(LeaseFolder, AFolderThatMayNotBeWrittenIsAWriteErrorAndCanBeLookedAt) {
+TEST_F(LeaseFolder, AReadOnlyFolderIsAWriteErrorAndCanStillBeRead) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   const Lease mine = lease();
   std::filesystem::permissions(directory_.path(), std::filesystem::perms(0755));
@@ -90,13 +90,13 @@ TEST_F(LeaseFolder, AFolderThatMayNotBeWrittenIsAWriteErrorAndCanBeLookedAt) {
   EXPECT_THAT(directory_.warnings(), ElementsAre(HasSubstr("1777")));
 }
 
-TEST_F(LeaseFolder, IsMadeForAllUsers) {
+TEST_F(LeaseFolder, IsWritableForAllUsers) {
   struct stat facts {};
   ASSERT_EQ(::stat(directory_.path().c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 07777, 01777u);
 }
 
-TEST_F(LeaseFolder, AFileInItsPlaceIsRefused) {
+TEST_F(LeaseFolder, AFileInPlaceOfTheFolderIsRefused) {
   EXPECT_THROW(static_cast<void>(Directory::at(folder_.write("file", "x"))), WriteError);
   std::filesystem::create_symlink(directory_.path(), folder_.path() / "link");
   EXPECT_THROW(static_cast<void>(Directory::at(folder_.path() / "link")), WriteError);

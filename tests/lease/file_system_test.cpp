@@ -2,13 +2,12 @@
 
 #include "headroom/lease/detail/file_system.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/lease/directory.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::lease {
@@ -18,7 +17,7 @@ using headroom::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 
 // statfs(2)'s numbers.
-TEST(LeaseFileSystem, NetworkOnesAndUnknownOnesCarryNoLeases) {
+TEST(LeaseFileSystem, NetworkAndUnknownOnesCarryNoLeases) {
   for (const long long kind :
        {0x6969LL /* NFS */, 0xFF534D42LL /* CIFS */, 0xFE534D42LL /* SMB2 */,
         0x00C36400LL /* Ceph */, 0x0BD00BD0LL /* Lustre */, 0x47504653LL /* GPFS */,
@@ -26,7 +25,7 @@ TEST(LeaseFileSystem, NetworkOnesAndUnknownOnesCarryNoLeases) {
     EXPECT_FALSE(detail::carries_leases(kind)) << std::hex << kind;
 }
 
-TEST(LeaseFileSystem, LocalOnesDo) {
+TEST(LeaseFileSystem, LocalOnesCarryLeases) {
   for (const long long kind :
        {0x01021994LL /* tmpfs */, 0xEF53LL /* ext4 */, 0x58465342LL /* xfs */,
         0x9123683ELL /* btrfs */, 0x2FC12FC1LL /* zfs */, 0xF2F52010LL /* f2fs */,
@@ -50,7 +49,7 @@ std::string refusal(const std::filesystem::path& folder) {
   return "";
 }
 
-TEST(LeaseFileSystem, OneThatCannotBeAskedIsRefusedWithTheReason) {
+TEST(LeaseFileSystem, AnUnknownOneIsRefusedWithTheReason) {
   EXPECT_THAT(refusal("/no/such/folder"), HasSubstr("No such file or directory"));
   EXPECT_THAT(refusal("/proc"), HasSubstr("unknown kind 0x9fa0"));
   EXPECT_EQ(refusal(TemporaryFolder().path()), "");
@@ -75,7 +74,7 @@ class LeaseDir {
   const std::optional<std::string> before_ = environment("HEADROOM_LEASE_DIR");
 };
 
-TEST(LeaseFileSystem, ThatCarriesNoneIsRefusedToThoseWhoOnlyLook) {
+TEST(LeaseFileSystem, AnUnsuitableOneIsRefusedEvenForReading) {
   const LeaseDir proc("/proc");
   EXPECT_THROW(static_cast<void>(Directory::existing()), UnavailableError);
   EXPECT_THROW(static_cast<void>(Directory::open()), UnavailableError);

@@ -26,7 +26,7 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
-TEST_F(LeaseFolder, GarbageThatNobodyHoldsIsNoLease) {
+TEST_F(LeaseFolder, GarbageWithoutALockIsNoLease) {
   std::ofstream(directory_.path() / "a.lease") << "{\"schema\":1,\"id\":";
   std::ofstream(directory_.path() / "b.wait") << std::string(100'000, '\xff');
   std::ofstream(directory_.path() / "c.grants") << "1\t2\nx\t\t\n\n3\t4\tid\tGPU-0\t-5\n";
@@ -38,21 +38,21 @@ TEST_F(LeaseFolder, GarbageThatNobodyHoldsIsNoLease) {
   EXPECT_THAT(now.leases, IsEmpty());
   EXPECT_THAT(now.waiting, IsEmpty());
   EXPECT_THAT(now.grants, IsEmpty());
-  EXPECT_THAT(now.riddles, IsEmpty());
+  EXPECT_THAT(now.unreadable_leases, IsEmpty());
 }
 
-TEST_F(LeaseFolder, ALeaseThatIsHeldButCannotBeReadIsARiddle) {
+TEST_F(LeaseFolder, AHeldLeaseWithAnInvalidTextIsUnreadable) {
   for (const char* text : {"", "{", "[]", "{\"schema\":2}", "\xff\xfe"}) {
     const int file = detail::make_locked_file(directory_.path(), "a.lease", text);
     const Contents now = directory_.contents();
-    EXPECT_THAT(now.riddles, SizeIs(1)) << text;
+    EXPECT_THAT(now.unreadable_leases, SizeIs(1)) << text;
     EXPECT_THAT(now.warnings, ElementsAre(HasSubstr("a.lease"))) << text;
     ::close(file);
     sweep();
   }
 }
 
-TEST_F(LeaseFolder, HalfALineOfAKilledWriterSpoilsNoOther) {
+TEST_F(LeaseFolder, HalfALineOfAKilledWriterDoesNotSpoilTheNext) {
   { const Lease mine = lease(); }
   const auto path = directory_.path() / (std::to_string(::geteuid()) + ".grants");
   std::ofstream(path, std::ios::app) << "99\t12";
@@ -60,7 +60,7 @@ TEST_F(LeaseFolder, HalfALineOfAKilledWriterSpoilsNoOther) {
   EXPECT_THAT(directory_.contents().grants, SizeIs(2));
 }
 
-TEST_F(LeaseFolder, GrantsThatNobodyCountsAreForgotten) {
+TEST_F(LeaseFolder, GrantsThatNoWaiterCountsAreDropped) {
   const auto path = directory_.path() / (std::to_string(::geteuid()) + ".grants");
   {
     std::ofstream old(path);
@@ -71,8 +71,8 @@ TEST_F(LeaseFolder, GrantsThatNobodyCountsAreForgotten) {
   EXPECT_EQ(directory_.contents().highest_ticket, 2000);
 }
 
-TEST_F(LeaseFolder, GrantsAreKeptForThoseWhoWaitedBefore) {
-  const Place first = place();
+TEST_F(LeaseFolder, GrantsAreKeptForEarlierWaiters) {
+  const PlaceInLine first = place();
   const auto path = directory_.path() / (std::to_string(::geteuid()) + ".grants");
   {
     std::ofstream old(path);
@@ -83,7 +83,7 @@ TEST_F(LeaseFolder, GrantsAreKeptForThoseWhoWaitedBefore) {
 }
 
 // After a start of the machine its clock begins anew; and anybody may write any time.
-TEST_F(LeaseFolder, GrantsOfATimeThatIsYetToComeDoNotCount) {
+TEST_F(LeaseFolder, GrantsInTheFutureDoNotCount) {
   const std::int64_t now = monotonic_ns();
   std::ofstream(directory_.path() / "77.grants")
       << "5\t" << now + 3'600'000'000'000 << "\t00000001\tGPU-0\t5\n"
@@ -97,13 +97,13 @@ TEST_F(LeaseFolder, GrantsOfATimeThatIsYetToComeDoNotCount) {
 
 // One line of anybody's once made the next ticket too great to be read, and with it the lease a
 // riddle that stopped everybody.
-TEST_F(LeaseFolder, TheGreatestTicketStopsNobody) {
+TEST_F(LeaseFolder, TheGreatestTicketBlocksNoOther) {
   std::ofstream(directory_.path() / "77.grants")
       << kMostTicket << "\t" << monotonic_ns() << "\t00000001\tGPU-0\t5\n";
   const Lease mine = lease();
-  const Place first = place(), second = place();
+  const PlaceInLine first = place(), second = place();
   const Contents now = directory_.contents();
-  EXPECT_THAT(now.riddles, IsEmpty());
+  EXPECT_THAT(now.unreadable_leases, IsEmpty());
   EXPECT_THAT(now.leases, SizeIs(1));
   ASSERT_THAT(now.waiting, SizeIs(2));
   EXPECT_EQ(now.waiting[0].ticket, now.waiting[1].ticket);
@@ -111,7 +111,7 @@ TEST_F(LeaseFolder, TheGreatestTicketStopsNobody) {
 
 // The name of a lease is its file's: who wrote another's into his own once took its place in the
 // sum of what is reserved.
-TEST_F(LeaseFolder, NobodyTakesAnotherLeasesName) {
+TEST_F(LeaseFolder, ALeaseCannotTakeAnotherLeasesName) {
   const Lease mine = lease();
   std::string text = read_input(file_of(mine));
   const int file = detail::make_locked_file(directory_.path(), "0badc0de.lease", text);
@@ -122,7 +122,7 @@ TEST_F(LeaseFolder, NobodyTakesAnotherLeasesName) {
 }
 
 // A command line of many files once made a file that nobody read to its end.
-TEST_F(LeaseFolder, ALongCommandIsCutAndNoRiddle) {
+TEST_F(LeaseFolder, ALongCommandIsCutAndStaysReadable) {
   const Directory::Turn turn = directory_.take_turn();
   Claim claim;
   claim.command = "python train.py ";
@@ -135,7 +135,7 @@ TEST_F(LeaseFolder, ALongCommandIsCutAndNoRiddle) {
   EXPECT_EQ(now.leases[0].command.size(), 4096u);
 }
 
-TEST_F(LeaseFolder, NobodysWordsReachATerminalAsTheyAre) {
+TEST_F(LeaseFolder, ControlCharactersOfOthersDoNotReachATerminal) {
   const Lease mine = lease();
   std::string text = read_input(file_of(mine));
   text.replace(text.find("python"), 6, "\\u001b[2Jx\\u009b1m");
@@ -148,7 +148,7 @@ TEST_F(LeaseFolder, NobodysWordsReachATerminalAsTheyAre) {
   ::close(file);
 }
 
-TEST_F(LeaseFolder, AWarningNamesWhoseFileItIs) {
+TEST_F(LeaseFolder, AWarningNamesTheFilesOwner) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   Child nobody([&] {
     if (::setuid(65534) != 0) ::_exit(1);
@@ -162,13 +162,13 @@ TEST_F(LeaseFolder, AWarningNamesWhoseFileItIs) {
 }
 
 // It may not be asked whether anybody holds it; its owner hid it, and must not stop others by that.
-TEST_F(LeaseFolder, AFileThatItsOwnerHidesIsSaidWithWhatToDoAndStopsNobody) {
+TEST_F(LeaseFolder, AHiddenFileIsReportedWithAdviceAndBlocksNoOther) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   std::ofstream(directory_.path() / "a.lease") << "x";
   ::chmod((directory_.path() / "a.lease").c_str(), 0600);
   const int answer = as_nobody([&] {
     const Contents now = directory_.contents();
-    if (!now.riddles.empty() || now.warnings.size() != 1) return 1;
+    if (!now.unreadable_leases.empty() || now.warnings.size() != 1) return 1;
     return now.warnings[0].find("a.lease of " + user_name(0)) != std::string::npos &&
                    now.warnings[0].find("chmod 644") != std::string::npos
                ? 0
@@ -177,7 +177,7 @@ TEST_F(LeaseFolder, AFileThatItsOwnerHidesIsSaidWithWhatToDoAndStopsNobody) {
   EXPECT_EQ(answer, 0);
 }
 
-TEST_F(LeaseFolder, AFolderThatMayNotBeReadIsSaidWithWhatToDo) {
+TEST_F(LeaseFolder, AnUnreadableFolderIsReportedWithAdvice) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   std::filesystem::permissions(directory_.path(), std::filesystem::perms(0700));
   const int answer = as_nobody([&] {
@@ -192,7 +192,7 @@ TEST_F(LeaseFolder, AFolderThatMayNotBeReadIsSaidWithWhatToDo) {
 }
 
 // A pipe under the name of my file of grants, or a file that its maker could empty again.
-TEST_F(LeaseFolder, NothingOfOthersUnderMyNameIsWrittenInto) {
+TEST_F(LeaseFolder, AFileOfAnotherUserUnderMyNameIsNotWritten) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   const std::filesystem::path name = directory_.path() / "65534.grants";
   for (const bool pipe : {true, false}) {
@@ -216,7 +216,7 @@ TEST_F(LeaseFolder, NothingOfOthersUnderMyNameIsWrittenInto) {
 }
 
 // Each container counts its processes from 1: a dead one's file may have the very name.
-TEST_F(LeaseFolder, ATemporaryFileOfTheDeadIsInNobodysWay) {
+TEST_F(LeaseFolder, ATemporaryFileOfADeadProcessDoesNotBlock) {
   static std::filesystem::path folder;
   static std::string temporary;
   folder = directory_.path();

@@ -24,7 +24,7 @@ using headroom::gpu::fixtures::eventually;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST_F(LeaseFolder, ALeaseIsSeenAsItWasMade) {
+TEST_F(LeaseFolder, ALeaseReadsBackAsMade) {
   const Lease mine = lease();
   const Contents now = directory_.contents();
   ASSERT_THAT(now.leases, SizeIs(1));
@@ -78,7 +78,7 @@ TEST_F(LeaseFolder, TheLeaseSurvivesItsOwnerWhileAChildHoldsTheDescriptor) {
   EXPECT_THAT(directory_.contents().leases, IsEmpty());
 }
 
-TEST_F(LeaseFolder, AProgramThatIsStartedInheritsTheLease) {
+TEST_F(LeaseFolder, AStartedProgramInheritsTheLease) {
   auto mine = std::make_unique<Lease>(lease());
   const pid_t sleeper = ::fork();
   if (sleeper == 0) {
@@ -113,7 +113,7 @@ TEST_F(LeaseFolder, AReusedProcessNumberNeitherKeepsNorEndsALease) {
   ::close(file);
 }
 
-TEST_F(LeaseFolder, WhoDiesAnywhereInTheMakingLeavesNothingThatCounts) {
+TEST_F(LeaseFolder, AProcessThatDiesWhileMakingALeaseLeavesNone) {
   for (int point = 0; point < 6; ++point) {
     static int dies_at = 0;
     dies_at = point;
@@ -129,7 +129,7 @@ TEST_F(LeaseFolder, WhoDiesAnywhereInTheMakingLeavesNothingThatCounts) {
     ::waitpid(child, &status, 0);
     EXPECT_TRUE(WIFSIGNALED(status)) << point;
     EXPECT_THAT(directory_.contents().leases, IsEmpty()) << point;
-    EXPECT_THAT(directory_.contents().riddles, IsEmpty()) << point;
+    EXPECT_THAT(directory_.contents().unreadable_leases, IsEmpty()) << point;
     sweep();  // takes a turn: the dead one's is over
     EXPECT_THAT(files(), IsEmpty()) << point;
   }
@@ -137,7 +137,7 @@ TEST_F(LeaseFolder, WhoDiesAnywhereInTheMakingLeavesNothingThatCounts) {
 
 // ---- Other users ----
 
-TEST_F(LeaseFolder, AnotherUserCannotAlterNorRemoveMine) {
+TEST_F(LeaseFolder, AnotherUserCannotChangeOrRemoveALease) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   const Lease mine = lease();
   const std::string path = file_of(mine).string();
@@ -151,7 +151,7 @@ TEST_F(LeaseFolder, AnotherUserCannotAlterNorRemoveMine) {
   EXPECT_EQ(answer, 0);
 }
 
-TEST_F(LeaseFolder, AnotherUserCannotKeepMineAlive) {
+TEST_F(LeaseFolder, AnotherUserCannotKeepALeaseAlive) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   auto mine = std::make_unique<Lease>(lease());
   const std::string path = file_of(*mine).string();
@@ -190,7 +190,7 @@ TEST_F(LeaseFolder, UsersShareTheFolderAndItsTickets) {
   EXPECT_EQ(lease().claim().ticket, mine.claim().ticket + 2) << "his grant is remembered";
 }
 
-TEST_F(LeaseFolder, AFileOfGrantsUnderMyNameStopsNobody) {
+TEST_F(LeaseFolder, AFileOfGrantsUnderMyNameBlocksNoLease) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   EXPECT_EQ(as_nobody([&] {
               std::ofstream(directory_.path() / "0.grants") << "garbage";

@@ -29,8 +29,8 @@ void set_time(const std::filesystem::path& path, timespec time) {
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
 }
 
-TEST_F(LeaseFolder, WhoWaitsSaysInWhichNamespaceItsNumberCounts) {
-  const Place mine = place();
+TEST_F(LeaseFolder, AWaiterNamesItsPidNamespace) {
+  const PlaceInLine mine = place();
   const Waiter waiter = directory_.contents().waiting.at(0);
   EXPECT_EQ(waiter.id, mine.id());
   EXPECT_TRUE(is_this_pid_namespace(waiter.pid_namespace));
@@ -38,8 +38,8 @@ TEST_F(LeaseFolder, WhoWaitsSaysInWhichNamespaceItsNumberCounts) {
 }
 
 // As an earlier version wrote it.
-TEST_F(LeaseFolder, AWaiterWithoutANamespaceIsNobodyHere) {
-  const Place mine = place();
+TEST_F(LeaseFolder, AWaiterWithoutANamespaceHasNoValidNumber) {
+  const PlaceInLine mine = place();
   std::string text = read_input(only_wait_file(directory_));
   const std::size_t at = text.find(",\"pid_namespace\":");
   text.erase(at, text.find_first_of(",}", at + 1) - at);
@@ -51,9 +51,9 @@ TEST_F(LeaseFolder, AWaiterWithoutANamespaceIsNobodyHere) {
   ::close(file);
 }
 
-TEST_F(LeaseFolder, ABirthIsTheKernelsWord) {
+TEST_F(LeaseFolder, TheCreationTimeIsTheKernels) {
   const WallTime before = std::chrono::system_clock::now() - std::chrono::seconds(1);
-  const Place mine = place();
+  const PlaceInLine mine = place();
   set_time(only_wait_file(directory_), {.tv_sec = 5, .tv_nsec = 0});
   const auto born = directory_.contents().waiting.at(0).born;
   if (!born) GTEST_SKIP() << "this file system notes no births";
@@ -61,8 +61,8 @@ TEST_F(LeaseFolder, ABirthIsTheKernelsWord) {
 }
 
 // Its touches may be set ahead: so much would keep a stopped one's place for ever.
-TEST_F(LeaseFolder, WhoTouchedItsFileInTheFutureIsNotLooking) {
-  const Place mine = place();
+TEST_F(LeaseFolder, AWaiterWithATouchInTheFutureDoesNotCount) {
+  const PlaceInLine mine = place();
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   time.tv_sec += 5;
@@ -71,8 +71,8 @@ TEST_F(LeaseFolder, WhoTouchedItsFileInTheFutureIsNotLooking) {
 }
 
 TEST_F(LeaseFolder, PlacesAreInTheOrderOfTheirTickets) {
-  const Place first = place();
-  const Place second = place();
+  const PlaceInLine first = place();
+  const PlaceInLine second = place();
   EXPECT_LT(first.ticket(), second.ticket());
   const Contents now = directory_.contents();
   ASSERT_THAT(now.waiting, SizeIs(2));
@@ -84,15 +84,15 @@ TEST_F(LeaseFolder, PlacesAreInTheOrderOfTheirTickets) {
 }
 
 TEST_F(LeaseFolder, APlaceEndsWithItsProcess) {
-  Child child([&] { static_cast<void>(new Place(place())); });
+  Child child([&] { static_cast<void>(new PlaceInLine(place())); });
   ASSERT_TRUE(child.is_ready());
   EXPECT_THAT(directory_.contents().waiting, SizeIs(1));
   child.kill();
   EXPECT_THAT(directory_.contents().waiting, IsEmpty());
 }
 
-TEST_F(LeaseFolder, WhoHasNotLookedForTenSecondsIsNotLooking) {
-  const Place mine = place();
+TEST_F(LeaseFolder, AWaiterWithoutALookForTenSecondsDoesNotCount) {
+  const PlaceInLine mine = place();
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   time.tv_sec -= 11;
@@ -103,8 +103,8 @@ TEST_F(LeaseFolder, WhoHasNotLookedForTenSecondsIsNotLooking) {
 }
 
 // The time of the file is not the wall clock's, which somebody may set.
-TEST_F(LeaseFolder, ClockJumpsStopNobody) {
-  const Place mine = place();
+TEST_F(LeaseFolder, AClockJumpDoesNotStopAWaiter) {
+  const PlaceInLine mine = place();
   struct stat facts {};
   ASSERT_EQ(::stat(only_wait_file(directory_).c_str(), &facts), 0);
   timespec now{};

@@ -52,33 +52,33 @@ TEST_F(RunHistory, ATryIsOneLineWithAllItsKeysInOrder) {
   EXPECT_THAT(to_line(Try{}), HasSubstr(R"("signal":null,"verdict":"unknown","kind":null)"));
 }
 
-TEST_F(RunHistory, LinesAreAddedToWhatIsThere) {
+TEST_F(RunHistory, LinesAreAppended) {
   folder_.write("h.ndjson", "{\"try\":0}\n");
   History history(file_);
   EXPECT_EQ(history.append({}), std::nullopt);
   EXPECT_EQ(text(), "{\"try\":0}\n" + to_line(Try{}) + "\n");
 }
 
-TEST_F(RunHistory, ALastLineWithoutItsEndIsEndedFirst) {
+TEST_F(RunHistory, AnIncompleteLastLineIsEndedFirst) {
   folder_.write("h.ndjson", "{\"try\":");
   History history(file_);
   EXPECT_EQ(history.append({}), std::nullopt);
   EXPECT_EQ(text(), "{\"try\":\n" + to_line(Try{}) + "\n");
 }
 
-TEST_F(RunHistory, ANewFileIsItsOwnersOnly) {
+TEST_F(RunHistory, ANewFileIsReadableForItsOwnerOnly) {
   const History history(file_);
   struct stat facts {};
   ASSERT_EQ(::stat(file_.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777, 0600U);
 }
 
-TEST_F(RunHistory, AFileThatCannotBeWrittenIsKnownBeforeAnythingRuns) {
+TEST_F(RunHistory, AnUnwritableFileThrowsAtOnce) {
   EXPECT_THROW(History(folder_.path() / "none" / "h"), WriteError);
   EXPECT_THROW(History{folder_.path()}, WriteError);
 }
 
-TEST_F(RunHistory, AFullDiskIsAReasonAndLeavesNoHalfLine) {
+TEST_F(RunHistory, AFullDiskIsReportedAndLeavesNoHalfLine) {
   History history(file_);
   EXPECT_EQ(history.append({}), std::nullopt);
   const std::string before = text();
@@ -90,7 +90,7 @@ TEST_F(RunHistory, AFullDiskIsAReasonAndLeavesNoHalfLine) {
   EXPECT_EQ(history.append({}), std::nullopt);
 }
 
-TEST_F(RunHistory, RunsThatShareItNeverMixTheirLines) {
+TEST_F(RunHistory, RunsThatShareAFileNeverMixTheirLines) {
   constexpr int kRuns = 4, kLines = 50;
   for (int run = 0; run < kRuns; ++run) {
     if (::fork() != 0) continue;

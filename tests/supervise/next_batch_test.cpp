@@ -49,14 +49,14 @@ TEST(NextBatch, KeepsTheEffectiveBatchExactly) {
 }
 
 // It said "16 x 4 instead of 32 x 2" of a program that accumulates nothing.
-TEST(NextBatch, WithoutAnAccumulationItSpeaksOfTheBatchAlone) {
+TEST(NextBatch, NamesOnlyTheBatchWithoutAnAccumulation) {
   const NextBatch next = next_batch({ran_out(64), ran_out(32)}, 64, {}, 1);
   EXPECT_EQ(next.batch, 16);
   EXPECT_FALSE(next.accumulation);
   EXPECT_THAT(next.why, ::testing::EndsWith(": now 16 instead of 32"));
 }
 
-TEST(NextBatch, WithoutFiguresItHalves) {
+TEST(NextBatch, HalvesWithoutFigures) {
   EXPECT_EQ(next({ran_out(64)}), 32);
   EXPECT_EQ(next({ran_out(60)}, 60), 30);
   EXPECT_EQ(next({ran_out(64, 10_GiB, 1_GiB, 24_GiB)}), 32) << "no more than there was";
@@ -67,7 +67,7 @@ TEST(NextBatch, IsAtLeastOneStepDownAndNeverAboveNineTenthsOfTheFigure) {
   EXPECT_EQ(next({ran_out(100, 24_GiB, 1_MiB, 24_GiB)}, 100, 9), 75) << "90 is just too much";
 }
 
-TEST(NextBatch, ADivisorlessEffectiveBatchHasOnlyOneLeft) {
+TEST(NextBatch, APrimeEffectiveBatchLeavesOnlyOne) {
   EXPECT_EQ(next({ran_out(7, 20_GiB, 5_GiB, 24_GiB)}, 7), 1);
   EXPECT_EQ(next({ran_out(7, 20_GiB, 5_GiB, 24_GiB)}, 7, 1, 2), 0);
 }
@@ -86,22 +86,22 @@ TEST(NextBatch, TwoTriesShowThePartThatDoesNotDependOnTheBatch) {
   const std::vector<Try> tried{ran_out(64, 24_GiB, 60_GiB, 24_GiB),
                                ran_out(16, 24_GiB, 12_GiB, 24_GiB)};
   EXPECT_EQ(next(tried, 64, 3), 3) << "a margin of 5 %";
-  EXPECT_THAT(next_batch(tried, 64, 3, 1).why, HasSubstr("20.00 GiB and 1.00 GiB a sample"));
+  EXPECT_THAT(next_batch(tried, 64, 3, 1).why, HasSubstr("20.00 GiB plus 1.00 GiB per sample"));
 }
 
-TEST(NextBatch, ATryThatWorkedOnALargerCardIsAPointToo) {
+TEST(NextBatch, ATryThatWorkedOnALargerCardIsAPointOfTheLine) {
   EXPECT_EQ(next({worked(32, 36_GiB, 80_GiB), ran_out(64, 20_GiB, 48_GiB, 24_GiB)}, 64), 16)
       << "4 GiB and 1 GiB a sample: 20 fit";
 }
 
-TEST(NextBatch, NothingAtOrAboveWhatRanOutWithNoLessMemoryIsTriedAgain) {
+TEST(NextBatch, StaysBelowABatchThatRanOutWithNoLessMemory) {
   EXPECT_EQ(next({ran_out(8, 40_GiB, 1_GiB, 40_GiB), ran_out(64, 24_GiB, 1_GiB, 24_GiB)}), 4);
   EXPECT_LE(next({ran_out(8, 24_GiB, 1_GiB, 24_GiB), ran_out(64, 24_GiB, 1_GiB, 24_GiB)}), 4);
   EXPECT_GT(next({ran_out(8, 12_GiB, 1_GiB, 12_GiB), ran_out(64, 48_GiB, 1_GiB, 48_GiB)}), 8)
       << "it had less then";
 }
 
-TEST(NextBatch, WhatCannotBeIsRefused) {
+TEST(NextBatch, InvalidValuesAreRefused) {
   EXPECT_THROW((void)next_batch({ran_out(1)}, 0, 1, 1), UsageError);
   EXPECT_THROW((void)next_batch({ran_out(1)}, 1, 2'000'000'000, 1), UsageError);
   EXPECT_THROW((void)next_batch({}, 1, 1, 1), InternalError);
@@ -154,7 +154,7 @@ long long best(long long batch, long long accumulation, double fixed, double eac
   return 0;
 }
 
-TEST(NextBatch, From4096DownToOneTakesAtMostEightTriesWhateverTheFiguresSay) {
+TEST(NextBatch, From4096ToOneTakesAtMostEightTriesWithAnyFigures) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> share(0, 1);
   const std::vector<std::pair<double, double>> shows{{0, 0}, {0, 0.02}, {0, 1}, {1, 1}, {0.5, 0.6}};

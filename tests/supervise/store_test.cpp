@@ -22,7 +22,7 @@ namespace {
 using namespace literals;
 using ::testing::HasSubstr;
 
-class PlanStore : public ::testing::Test {
+class SettingsStore : public ::testing::Test {
  protected:
   void remember(long long batch, Bytes free = 20_GiB, const std::string& job = "t") const {
     store_.remember({job, "H100", free}, {{"batch", batch}, {"accumulation", 64 / batch}}, 5_GiB);
@@ -41,11 +41,11 @@ class PlanStore : public ::testing::Test {
   Store store_{file_};
 };
 
-TEST_F(PlanStore, KnowsNothingAtFirst) {
+TEST_F(SettingsStore, IsEmptyAtFirst) {
   EXPECT_EQ(known(), 0);
 }
 
-TEST_F(PlanStore, FindsWhatItWasToldWithItsFigures) {
+TEST_F(SettingsStore, FindsRememberedValuesWithTheirFigures) {
   remember(16);
   const auto found = store_.find({"t", "H100", 20_GiB});
   ASSERT_TRUE(found);
@@ -55,13 +55,13 @@ TEST_F(PlanStore, FindsWhatItWasToldWithItsFigures) {
   EXPECT_GT(found->when.time_since_epoch().count(), 0);
 }
 
-TEST_F(PlanStore, OfAnotherJobOrCardNothingIsFound) {
+TEST_F(SettingsStore, FindsNothingForAnotherJobOrCard) {
   remember(16);
   EXPECT_EQ(known(20_GiB, "other"), 0);
   EXPECT_EQ(known(20_GiB, "t", "A100"), 0);
 }
 
-TEST_F(PlanStore, FindsTheLargestBatchThatWorkedWithNoMoreMemory) {
+TEST_F(SettingsStore, FindsTheLargestBatchThatWorkedWithNoMoreMemory) {
   remember(16, 20_GiB);
   remember(32, 40_GiB);
   remember(8, 10_GiB);
@@ -71,13 +71,13 @@ TEST_F(PlanStore, FindsTheLargestBatchThatWorkedWithNoMoreMemory) {
   EXPECT_EQ(known(9_GiB), 0) << "what worked with more says nothing";
 }
 
-TEST_F(PlanStore, ALittleLessFreeMemoryIsTheSame) {
+TEST_F(SettingsStore, TwoPercentLessFreeMemoryCountsAsTheSame) {
   remember(16, 20_GiB);
   EXPECT_EQ(known(Bytes((20_GiB).count * 99 / 100)), 16);
   EXPECT_EQ(known(Bytes((20_GiB).count * 97 / 100)), 0);
 }
 
-TEST_F(PlanStore, TheSameValuesAreOneEntryWithTheLeastMemoryTheyWorkedWith) {
+TEST_F(SettingsStore, TheSameValuesAreOneEntryWithTheLeastMemoryTheyWorkedWith) {
   remember(16, 20_GiB);
   remember(16, 12_GiB);
   remember(16, 30_GiB);
@@ -85,7 +85,7 @@ TEST_F(PlanStore, TheSameValuesAreOneEntryWithTheLeastMemoryTheyWorkedWith) {
   EXPECT_EQ(known(12_GiB), 16);
 }
 
-TEST_F(PlanStore, TellsUpToHowMuchMemoryNothingBetterWasFound) {
+TEST_F(SettingsStore, ReportsTheMostMemoryWithWhichLargerValuesFailed) {
   remember(16, 12_GiB);
   remember(16, 10_GiB);
   const auto found = store_.find({"t", "H100", 40_GiB});
@@ -94,21 +94,21 @@ TEST_F(PlanStore, TellsUpToHowMuchMemoryNothingBetterWasFound) {
   EXPECT_EQ(found->tried_up_to, 12_GiB);
 }
 
-TEST_F(PlanStore, WhatDoesNotWorkAnyMoreIsForgotten) {
+TEST_F(SettingsStore, ForgetsValuesThatNoLongerWork) {
   remember(16);
   remember(8);
   store_.forget({"t", "H100", 20_GiB}, {{"batch", 16}, {"accumulation", 4}});
   EXPECT_EQ(known(), 8);
 }
 
-TEST_F(PlanStore, TheOldestAreDroppedBeyondTwoHundred) {
+TEST_F(SettingsStore, DropsTheOldestBeyondTwoHundredEntries) {
   for (int i = 0; i < 205; ++i) remember(16, 20_GiB, "job " + std::to_string(i));
   EXPECT_EQ(entries(), 200u);
   EXPECT_EQ(known(20_GiB, "job 4"), 0);
   EXPECT_EQ(known(20_GiB, "job 5"), 16);
 }
 
-TEST_F(PlanStore, AFileThatIsNotItsOwnIsKeptAsideAndReplaced) {
+TEST_F(SettingsStore, RenamesAnUnreadableFileAndReplacesIt) {
   for (const char* text : {"", "no json", "[]", "{\"schema\":2,\"entries\":[]}",
                            "{\"schema\":1,\"entries\":[{\"job\":1}]}", "{\"schema\":1}", "null"}) {
     folder_.write("state/plans.json", text);
@@ -119,7 +119,7 @@ TEST_F(PlanStore, AFileThatIsNotItsOwnIsKeptAsideAndReplaced) {
   }
 }
 
-TEST_F(PlanStore, DamageNeverEndsAProgram) {
+TEST_F(SettingsStore, NeverCrashesOnADamagedFile) {
   remember(16);
   remember(8, 10_GiB);
   const std::string good = read_input(file_);
@@ -134,14 +134,14 @@ TEST_F(PlanStore, DamageNeverEndsAProgram) {
   }
 }
 
-TEST_F(PlanStore, AFolderThatCannotBeWrittenIsAnError) {
+TEST_F(SettingsStore, AnUnwritableFolderIsAnError) {
   folder_.write("file", "x");
   const Store store(folder_.path() / "file" / "plans.json");
   EXPECT_FALSE(store.find({"t", "c", 1_GiB}));
   EXPECT_THROW(store.remember({"t", "c", 1_GiB}, {{"batch", 1}}, {}), WriteError);
 }
 
-TEST_F(PlanStore, ProgramsThatRememberAtTheSameTimeLoseNothing) {
+TEST_F(SettingsStore, LosesNothingWhenProgramsRememberAtTheSameTime) {
   constexpr int kPrograms = 4, kJobs = 20;
   for (int program = 0; program < kPrograms; ++program) {
     if (::fork() != 0) continue;
@@ -157,7 +157,7 @@ TEST_F(PlanStore, ProgramsThatRememberAtTheSameTimeLoseNothing) {
   EXPECT_EQ(entries(), static_cast<std::size_t>(kPrograms * kJobs));
 }
 
-TEST_F(PlanStore, BytesThatAreNoTextAreRememberedAllTheSame) {
+TEST_F(SettingsStore, RemembersAJobThatIsNotValidUtf8) {
   remember(16, 20_GiB, "cd /\xff && t");
   remember(16, 20_GiB, "cd /\xff && t");
   EXPECT_EQ(entries(), 1u);

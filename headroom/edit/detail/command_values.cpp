@@ -12,11 +12,11 @@
 namespace headroom::edit::detail {
 namespace {
 
-// Where one word, or the one behind it, holds the value.
+// The part of a word that holds the value.
 struct Match {
   const Word* value = nullptr;
-  std::size_t from = 0;  // its letters from here on
-  bool joined = false;   // with its name in one word
+  std::size_t from = 0;  // its characters from here on
+  bool joined = false;   // name and value in one word
 };
 
 bool all_digits(std::string_view text) {
@@ -54,7 +54,7 @@ bool is_assignment(const std::string& word) {
                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
-// NAME=value before the program: at the start of a shell's clause, or behind env or export.
+// NAME=value before the program: at the start of a shell's clause, or after env or export.
 bool sets_variable(const Clause& clause, std::size_t i) {
   const std::vector<Word>& words = clause.words;
   while (i > 0) {
@@ -103,7 +103,7 @@ std::optional<CommandValue> last_in(const Clause& clause, const Mapping& mapping
   return value;
 }
 
-// ---- Room ----
+// ---- A place for a value ----
 
 struct Neighbour {
   const Clause* clause = nullptr;
@@ -130,7 +130,7 @@ std::vector<Neighbour> neighbours(const std::vector<Clause>& clauses, const Mapp
                    word + " in the command itself");
 }
 
-// The words that give the value, all but the value itself.
+// The words before the value: "--flag", or "key=".
 std::vector<std::string> words_for(const Mapping& mapping, bool joined) {
   if (mapping.form == Form::key) return {mapping.plus + mapping.name + "="};
   const bool is_letter = mapping.name.size() == 2 && mapping.name[0] == '-';
@@ -143,7 +143,7 @@ Edit room_in_shell(const Word& behind, const std::vector<std::string>& words) {
       .argument = behind.argument, .at = behind.end, .length = 0, .before = " " + join(words, " ")};
 }
 
-// Changed and read again, it is what it was with so many words behind that one.
+// Parsed again after the edit, the command has exactly `count` more words.
 bool is_sound(const std::vector<std::string>& command, const Edit& edit, std::size_t count) {
   std::vector<std::string> changed = command;
   apply({edit}, changed);
@@ -169,9 +169,9 @@ Edit Edit::put(const std::string& value) const {
   return filled;
 }
 
-// From the end on, so that the places of the others stay what they are.
+// From the end to the start, so that the other positions stay valid.
 void apply(std::vector<Edit> edits, std::vector<std::string>& texts) {
-  const auto order = [](const Edit& edit) {  // new arguments in front of one come after its own
+  const auto order = [](const Edit& edit) {  // an argument's own edits come first
     return std::pair(edit.argument, edit.arguments.empty() ? edit.at + 1 : 0);
   };
   std::stable_sort(edits.begin(), edits.end(),
@@ -259,7 +259,7 @@ std::optional<std::string> nearest_name(const std::vector<std::string>& command,
       if (named) names.push_back(word.text.substr(0, word.text.find('=')));
     }
   }
-  // A part of a longer name first: "batch" for "--batch-size", "lr" for "optimizer.lr".
+  // First a longer name that contains it: "--batch-size" for "batch", "optimizer.lr" for "lr".
   const std::size_t begin = mapping.name.find_first_not_of('-');
   const std::string bare = mapping.name.substr(std::min(begin, mapping.name.size()));
   for (const std::string& name : names) {

@@ -1,4 +1,4 @@
-// Where a command holds a mapped value, or could hold it.
+// Finds the places of a mapped value in a command, or a place to add it.
 #pragma once
 
 #include <optional>
@@ -9,42 +9,42 @@
 
 namespace headroom::edit::detail {
 
-// Letters of one text that are replaced; `argument` says which text.
+// A replacement of characters in the text with number `argument`.
 struct Edit {
   std::size_t argument = 0, at = 0, length = 0;
-  std::string before = {}, after = {};      // around the value that is put in
-  std::vector<std::string> arguments = {};  // whole arguments in front of `argument` instead
-  // The same with its value: everything in `before`, or in the last of `arguments`.
+  std::string before = {}, after = {};      // text around the inserted value
+  std::vector<std::string> arguments = {};  // or whole arguments to insert before `argument`
+  // The same edit with a value: all in `before`, or in the last of `arguments`.
   [[nodiscard]] Edit put(const std::string& value) const;
 };
 
-// All of them at once: places are those of the texts as they are now.
+// Applies all edits at once; positions are those of the texts before.
 void apply(std::vector<Edit> edits, std::vector<std::string>& texts);
 
 struct CommandValue {
-  std::string text;  // as it stands there, without quotes
+  std::string text;  // without quotes
   Edit edit;
-  std::size_t clause = 0;  // of which program
-  int times = 1;           // that the same program is given it; this is the last
+  std::size_t clause = 0;  // of the program that gets it
+  int times = 1;           // the program gets it this often; this is the last
 };
 
-// One for each program (each clause) that is given it.
+// One for each program (clause) that gets the value.
 [[nodiscard]] std::vector<CommandValue> values_in(const std::vector<std::string>& command,
                                                   const Mapping& mapping);
 
-// The place for a flag or key that no program is given: behind `beside` where the command has that,
-// in the same form, else at the end. Throws UsageError where it is not clear whose end.
+// The place for a flag or key that no program gets: after `beside` if the command has it in the
+// same form, else at the end. Throws UsageError if it is not clear which program's end that is.
 [[nodiscard]] Edit room_for(const std::vector<std::string>& command, const Mapping& mapping,
                             const Mapping* beside);
 
-// The same command with more arguments for the program that is given `beside`, or for the only one
-// there is; behind all others where a shell's text passes its own arguments on ("$@"). Throws
-// UsageError where it is not clear which one that is.
+// The command with more arguments for the program that gets `beside`, or for the only program;
+// after all other arguments if a shell's text passes its arguments on ("$@"). Throws UsageError if
+// the program is not clear.
 [[nodiscard]] std::vector<std::string> with_arguments(const std::vector<std::string>& command,
                                                       const std::vector<std::string>& arguments,
                                                       const Mapping* beside);
 
-// What of the command looks most like it.
+// The argument name in the command that is most similar.
 [[nodiscard]] std::optional<std::string> nearest_name(const std::vector<std::string>& command,
                                                       const Mapping& mapping);
 

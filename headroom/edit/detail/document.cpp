@@ -34,7 +34,7 @@ class Finder {
  private:
   struct Found {
     std::size_t event;
-    bool shared;  // part of something that an alias refers to
+    bool shared;  // inside a node that an alias refers to
   };
 
   [[noreturn]] void refuse(const std::string& what) const {
@@ -55,9 +55,9 @@ class Finder {
         expectation("--map", "the key " + keys_ + " in " + source_, "a file without it", to_try));
   }
 
-  // ---- Where it is ----
+  // ---- Its place ----
 
-  // The event behind the node that begins here.
+  // The event after the node that begins here.
   [[nodiscard]] std::size_t behind(std::size_t node) const {
     std::size_t depth = 0;
     do {
@@ -95,7 +95,7 @@ class Finder {
       if (wanted == index) return find(i, part + 1, shared);
     }
   }
-  // A key may hold dots itself.
+  // A key may contain dots.
   void find_in_map(std::size_t map, std::size_t part, bool shared) {
     const bool last = part + 1 == parts_.size();
     if (last) parents_.push_back({map, shared});
@@ -111,9 +111,9 @@ class Finder {
     }
   }
 
-  // ---- Its letters ----
+  // ---- Its characters ----
 
-  // An anchor and a tag stand before what they belong to, on the same line.
+  // Skips an anchor and a tag, which stand before their node on the same line.
   [[nodiscard]] std::size_t behind_properties(std::size_t at) const {
     while (at < text_.size() && (text_[at] == '&' || text_[at] == '!'))
       at = text_.find_first_not_of(' ', std::min(text_.find_first_of(" \n", at), text_.size()));
@@ -135,7 +135,7 @@ class Finder {
             .value = to_integer(value.text)};
   }
 
-  // ---- Where it can be put in ----
+  // ---- A place to insert it ----
 
   [[nodiscard]] Slot missing() const {
     const bool unsure = merges_ || parents_.size() != 1 || parents_[0].shared;
@@ -155,7 +155,7 @@ class Finder {
                     .value = {}},
                    parents_[0].event);
   }
-  // As the other keys: JSON has quotes, and words that mean something else need them.
+  // Quoted in JSON, and where YAML would read the word as a value.
   [[nodiscard]] std::string written_key(const Event& parent) const {
     const std::string& key = parts_.back();
     constexpr std::string_view kMeaningful = " y n yes no on off true false null ";
@@ -167,14 +167,14 @@ class Finder {
     const bool json = parent.flow && parent.tag.empty();
     return plain && !word && !json ? key : "\"" + key + "\"";
   }
-  // Each key of a list in braces may have a line of its own, too.
+  // In braces each key may have its own line, too.
   [[nodiscard]] std::string separator(const Event& parent, std::size_t at) const {
     if (!parent.flow) return line_before(at);
     const std::size_t blanks = at == 0 ? at : text_.find_last_not_of(' ', at - 1);
     const bool own_line = blanks != std::string::npos && text_[blanks] == '\n';
     return own_line ? "," + line_before(at) : ", ";
   }
-  // To the column of what stands at `at`.
+  // A line break and blanks up to the column of `at`.
   [[nodiscard]] std::string line_before(std::size_t at) const {
     const std::size_t line = at == 0 ? std::string::npos : text_.rfind('\n', at - 1);
     std::size_t column = line == std::string::npos ? at : at - line - 1;
@@ -183,7 +183,7 @@ class Finder {
     return (windows ? "\r\n" : "\n") + std::string(column, ' ');
   }
 
-  // ---- Proof: read again, exactly this is different ----
+  // ---- Proof: parsed again, only this value differs ----
 
   [[nodiscard]] Slot checked(const Slot& slot, std::size_t event) const {
     const long long other = slot.value.value_or(1) + 1;
@@ -218,8 +218,8 @@ class Finder {
   std::vector<Event> events_;
   std::vector<std::string> parts_;
   std::vector<Found> found_;
-  std::vector<Found> parents_;      // the maps that the last key could stand in
-  std::vector<std::string> names_;  // of the keys there
+  std::vector<Found> parents_;      // the maps that could hold the last key
+  std::vector<std::string> names_;  // keys of these maps
   bool merges_ = false;
   bool behind_alias_ = false;
 };

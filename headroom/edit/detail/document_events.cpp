@@ -58,7 +58,7 @@ class Collector : public YAML::EventHandler {
   std::size_t offset_;
 };
 
-// Characters that readers of YAML treat differently, or that end a text for one of them.
+// Refuses characters that YAML readers treat differently or that end the text for some of them.
 void check_characters(const std::string& text, const std::string& source) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -85,7 +85,7 @@ std::vector<Event> read_yaml(const std::string& text, const std::string& source)
       expectation("--map", "one document in " + source, "several", "a file with one document"));
 }
 
-// ---- JSON: known to be right, so that only its parts have to be told apart ----
+// ---- JSON: already validated, so splitting it into parts is enough ----
 
 class JsonScanner {
  public:
@@ -151,7 +151,7 @@ bool is_json(const std::string& source) {
 
 std::vector<Event> read_events(const std::string& text, const std::string& source) {
   if (is_json(source) || nlohmann::json::accept(text)) {
-    if (!nlohmann::json::accept(text)) (void)parse_json(text, source);  // says what is wrong
+    if (!nlohmann::json::accept(text)) (void)parse_json(text, source);  // reports the error
     return JsonScanner(text).run();
   }
   return read_yaml(text, source);

@@ -1,4 +1,4 @@
-// What one `--map` says: where a value stands, and which of the two quantities it is.
+// One `--map`: the place of a value, and its quantity.
 //
 //   Mapping mapping = parse_mapping("config.yaml:training.batch_size=batch");
 #pragma once
@@ -15,15 +15,15 @@ struct Mapping {
   Form form = Form::flag;
   std::string text;  // the whole map, for messages
   std::string name;  // "--batch-size", "training.batch_size", the variable's name
-  std::string plus;  // of a key: "", "+" or "++", how it is added
+  std::string plus;  // prefix of a key: "", "+" or "++"
   std::filesystem::path file;
   Quantity quantity = Quantity::batch;
 
-  // How messages name the place: "--batch-size", "config.yaml:training.batch_size".
+  // The place's name in messages: "--batch-size", "config.yaml:training.batch_size".
   [[nodiscard]] std::string place() const;
 };
 
-// Throws UsageError, which lists the forms and names the word that was perhaps meant.
+// Throws UsageError with the valid forms and the nearest word.
 [[nodiscard]] Mapping parse_mapping(const std::string& text);
 
 }  // namespace headroom::edit::detail

@@ -1,5 +1,6 @@
-// Standard streams that are closed here. They stay so for the job, but their numbers are taken
-// meanwhile: nothing that we open must become somebody's standard output. To be made first.
+// Occupies the numbers of standard streams that are closed in this process, so that no descriptor
+// opened later becomes a standard stream. The job gets them closed. Make it before any other
+// descriptor.
 #pragma once
 
 #include <fcntl.h>

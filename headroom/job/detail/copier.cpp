@@ -12,8 +12,8 @@
 namespace headroom::job {
 namespace {
 
-// The same pipe or terminal with an opening of our own: O_NONBLOCK on the one we share with others
-// would change it for them as well.
+// Opens the same pipe or terminal again: O_NONBLOCK on the shared open file would also affect other
+// processes.
 Descriptor opened_anew(int sink) {
   const std::string name = "/proc/self/fd/" + std::to_string(sink);
   return Descriptor(::open(name.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
@@ -44,7 +44,7 @@ void Copier::prepare(std::vector<pollfd>& polled) {
     source_place_ = polled.size();
     polled.push_back({.fd = source_.get(), .events = POLLIN, .revents = 0});
   }
-  // Without events: a reader that goes away while the job is silent is noticed as well.
+  // Polled even without events, to notice a reader that goes away while the job is silent.
   sink_place_ = polled.size();
   const short events = pending().empty() ? short{0} : short{POLLOUT};
   polled.push_back({.fd = sink_, .events = events, .revents = 0});
@@ -74,8 +74,8 @@ void Copier::read(const std::function<void(std::string_view)>& seen) {
   seen(pending());
 }
 
-// A pipe that we could not open anew has room for PIPE_BUF bytes when it says that it has room;
-// more might wait.
+// A pipe that could not be opened again takes PIPE_BUF bytes when poll() reports room; more could
+// block.
 void Copier::write(bool has_room) {
   if (pending().empty() || !has_room) return;
   const std::size_t size =

@@ -1,9 +1,9 @@
-// Carries what the job writes to where we write, byte for byte and at once.
+// Copies the job's output to ours, byte for byte and without delay.
 //
-// Holds at most one reading of 64 KiB: while that is not written nothing more is read, so a slow
-// reader makes the job wait, as it would without us. Where the reader is gone, our end of the job's
-// pipe is closed: its next write gets SIGPIPE. Where the disk is full, what cannot be written is
-// dropped and counted; the job does not notice.
+// Holds at most one read of 64 KiB and reads no more until that is written, so a slow reader makes
+// the job wait, as it would without us. If the reader is gone, our end of the job's pipe closes,
+// and the job's next write gets SIGPIPE. If the disk is full, the bytes are dropped and counted,
+// and the job runs on.
 //
 //   Copier copier(std::move(read_end), STDOUT_FILENO);
 //   copier.prepare(polled); poll(...); copier.serve(polled, [&](std::string_view text) { ... });
@@ -31,19 +31,19 @@ class Copier {
   // `source` does not block; `sink` stays the caller's.
   Copier(Descriptor source, int sink);
 
-  // Adds what is waited for to `polled`.
+  // Adds its descriptors to `polled`.
   void prepare(std::vector<pollfd>& polled);
-  // Moves what can be moved. `seen` gets each reading.
+  // Reads and writes as far as possible without blocking. `seen` gets each piece read.
   void serve(const std::vector<pollfd>& polled, const std::function<void(std::string_view)>& seen);
 
-  // From now on an empty source is an ended one: nobody is left who writes.
+  // No process can write any more: from now on an empty source has ended.
   void expect_end() { end_expected_ = true; }
-  void stop();  // nobody is to get the rest
-  // Nothing more comes, and what came is written.
+  void stop();  // drops the rest
+  // The source has ended and everything is written.
   [[nodiscard]] bool ended() const { return !source_.is_open() && pending().empty(); }
   [[nodiscard]] bool would_read() const { return source_.is_open() && pending().empty(); }
   [[nodiscard]] const Unwritten& unwritten() const { return unwritten_; }
-  // Nobody reads any more where we write.
+  // The reader of our output is gone.
   [[nodiscard]] bool reader_is_gone() const { return reader_is_gone_; }
 
  private:
@@ -59,8 +59,8 @@ class Copier {
 
   Descriptor source_;
   int sink_;
-  Descriptor own_sink_;       // the same pipe or terminal opened anew, so that it need not block
-  bool never_waits_ = false;  // a file
+  Descriptor own_sink_;       // the same pipe or terminal, opened again without blocking
+  bool never_waits_ = false;  // a regular file
   bool is_terminal_ = false;
   bool end_expected_ = false;
   bool reader_is_gone_ = false;

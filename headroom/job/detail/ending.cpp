@@ -13,7 +13,7 @@ constexpr seconds kByThemselves{1};
 constexpr seconds kAfterTerm{5};
 constexpr seconds kAfterAsking{10};
 constexpr int kMostKills = 100;
-constexpr milliseconds kBetweenKills{100};  // for those that fork faster than they are counted
+constexpr milliseconds kBetweenKills{100};  // for processes that fork faster than they are found
 
 }  // namespace
 
@@ -54,13 +54,14 @@ std::vector<std::string> Ending::stuck() const {
 
 void Ending::send(int signal) {
   const std::vector<ProcessIdentity> living = tree_.living();
-  // Before any of them is gone.
+  // Reads the commands before any process is gone.
   for (const ProcessIdentity& process : living)
     if (command_ended_ && named_.insert(process).second)
       names_.push_back(tree_.command_of(process));
   for (const ProcessIdentity& process : living) {
     tree_.signal(process, signal);
-    if (signal == SIGTERM) tree_.signal(process, SIGCONT);  // who is stopped would not notice
+    if (signal == SIGTERM)
+      tree_.signal(process, SIGCONT);  // a stopped process would not handle SIGTERM
   }
 }
 

@@ -1,5 +1,4 @@
-// How a tree comes to its end: a moment to end by itself, then SIGTERM, then SIGKILL, then nothing
-// more that anybody could do.
+// Ends a process tree: first a moment to end by itself, then SIGTERM, then SIGKILL, then giving up.
 #pragma once
 
 #include <optional>
@@ -18,17 +17,18 @@ class Ending {
 
   // SIGTERM now, SIGKILL after 10 s.
   void ask(Clock::time_point now);
-  // The command itself has ended: what is left of its tree has 1 s, and 5 s more after SIGTERM.
+  // The command itself has ended: the rest of its tree gets SIGTERM after 1 s and SIGKILL 5 s
+  // later.
   void command_ended(Clock::time_point now);
 
-  // When advance() is to be called next.
+  // The time of the next call of advance().
   [[nodiscard]] std::optional<Clock::time_point> due() const;
   void advance(Clock::time_point now);
-  // A hundred SIGKILLs, 0.1 s apart, did not help. Counted, not timed: while a machine is suspended
-  // the clock goes on, and the processes do not.
+  // True after 100 SIGKILLs, 0.1 s apart. Counted and not timed, because a clock runs on while a
+  // machine is suspended.
   [[nodiscard]] bool is_hopeless() const { return hopeless_; }
 
-  // Commands of those that had to be ended after the command itself, and of those that live on.
+  // Commands of processes that had to be killed after the command itself, and of those still alive.
   [[nodiscard]] const std::vector<std::string>& ended_rest() const { return names_; }
   [[nodiscard]] std::vector<std::string> stuck() const;
 

@@ -1,5 +1,5 @@
-// What is typed at our terminal, carried to the job's: every key as it comes. The job's terminal
-// turns Ctrl-C, Ctrl-Z and Ctrl-D into what they mean; of the first two we are told.
+// Copies keys from our terminal to the job's, each as it is typed. The job's terminal acts on
+// Ctrl-C, Ctrl-Z and Ctrl-D; the first two are also reported here.
 #pragma once
 
 #include <poll.h>
@@ -13,15 +13,15 @@ namespace headroom::job {
 struct Typed {
   bool interrupt = false;  // Ctrl-C, and the job's terminal makes a signal of it
   bool suspend = false;    // Ctrl-Z, likewise
-  bool nothing = false;    // the terminal is somebody else's by now
+  bool nothing = false;    // another process group has the terminal now
 };
 
 class Keyboard {
  public:
-  // Both stay the caller's.
+  // The caller keeps both descriptors.
   Keyboard(int terminal, int job) : terminal_(terminal), job_(job) {}
 
-  // Nothing is read while the keys belong to somebody else.
+  // Reads only while the keys are `ours`.
   void prepare(std::vector<pollfd>& polled, bool ours);
   Typed serve(const std::vector<pollfd>& polled);
 

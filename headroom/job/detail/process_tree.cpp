@@ -16,7 +16,7 @@
 namespace headroom::job {
 namespace {
 
-// The kernel's own list, a file a thread (CONFIG_PROC_CHILDREN); nothing if it keeps none.
+// The kernel's list, one file per thread (CONFIG_PROC_CHILDREN); nothing if the kernel has none.
 std::optional<std::vector<pid_t>> listed_children(pid_t pid) {
   const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
   std::vector<pid_t> children;
@@ -26,7 +26,7 @@ std::optional<std::vector<pid_t>> listed_children(pid_t pid) {
   while (const dirent* task = ::readdir(folder)) {
     if (task->d_name[0] == '.') continue;
     const auto list = read_file(tasks / task->d_name / "children");
-    // Gone since, or never kept: ours is never gone.
+    // The thread has ended, or the kernel keeps no list; our own thread has not ended.
     if (!list && ::access((tasks / task->d_name).c_str(), F_OK) == 0) kept = false;
     if (!list) continue;
     for (const std::string_view number : split(trim(*list), ' '))
@@ -76,7 +76,7 @@ std::vector<ProcessIdentity> ProcessTree::living() const {
   for (const pid_t child : own_children())
     if (const auto stat = table_.stat(child); stat && is_of_job(*stat) && !has_ended(*stat))
       found.push_back(stat->identity);
-  // A process that moved to another parent while we looked may be met twice.
+  // A process whose parent changes during the walk may be met twice.
   std::set<pid_t> seen;
   for (const ProcessIdentity& process : found) seen.insert(process.pid);
   for (std::size_t i = 0; i < found.size(); ++i)
@@ -97,7 +97,7 @@ std::string ProcessTree::command_of(const ProcessIdentity& process) const {
 void ProcessTree::signal(const ProcessIdentity& process, int signal) const {
   const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   const bool old_system = !handle.is_open() && errno == ENOSYS;
-  // With the handle open the number stays what it names, so that who is alive now is who gets it.
+  // While the handle is open the number is not reused, so the process checked here gets the signal.
   if (!table_.alive(process)) return;
   if (old_system)
     ::kill(process.pid, signal);
@@ -109,7 +109,7 @@ bool ProcessTree::collect(pid_t command) {
   siginfo_t unused{};
   if (::waitid(P_ALL, 0, &unused, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) return true;
   bool left = false, collected = true;
-  // A process that ended while we looked left us its children, who were not in the list yet.
+  // A process that ended during the walk left children that were not listed yet.
   while (collected) {
     left = collected = false;
     for (const pid_t child : own_children()) {

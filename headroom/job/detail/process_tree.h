@@ -1,8 +1,8 @@
-// Everything that a command started, also what left its group, its session or its parent: while
-// this exists, orphans among our descendants become our children (PR_SET_CHILD_SUBREAPER).
+// All processes that a command started, even outside its group, session or parent: while this
+// object lives, orphans among our descendants become our children (PR_SET_CHILD_SUBREAPER).
 //
-// Not of the job: children that we had before, and children that stayed in our own process group (a
-// tool that this process asks something).
+// Excluded are earlier children of this process, and children in its own process group (helper
+// tools).
 #pragma once
 
 #include <set>
@@ -20,14 +20,14 @@ class ProcessTree {
   ProcessTree(const ProcessTree&) = delete;
   ProcessTree& operator=(const ProcessTree&) = delete;
 
-  // Parents before their children; those that have ended are left out.
+  // Living processes, parents before their children.
   [[nodiscard]] std::vector<ProcessIdentity> living() const;
   [[nodiscard]] std::string command_of(const ProcessIdentity& process) const;
-  // To this process and to nobody who got its number since.
+  // Never reaches another process that got the number since.
   void signal(const ProcessIdentity& process, int signal) const;
 
-  // Takes the ended ones off the system's list: `command` excepted, whom
-  // the caller waits for. True if nobody else is left.
+  // Reaps ended processes except `command`, for which the caller waits. True if no other process is
+  // left.
   bool collect(pid_t command);
 
  private:

@@ -12,7 +12,7 @@ namespace headroom::job {
 
 namespace {
 
-// As a program finds a terminal: lines, echo and signals.
+// The usual modes of a terminal: lines, echo and signals.
 void make_usual(termios& modes) {
   modes.c_iflag |= ICRNL;
   modes.c_oflag |= OPOST | ONLCR;

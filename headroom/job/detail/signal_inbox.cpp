@@ -13,7 +13,7 @@
 namespace headroom::job {
 namespace {
 
-// Of the one inbox that there is.
+// Written by the handlers for the only inbox.
 std::array<std::atomic<bool>, NSIG> g_came{};
 std::atomic<int> g_wake{-1};
 
@@ -21,7 +21,7 @@ void note(int signal) {
   const int error = errno;
   g_came[static_cast<std::size_t>(signal)] = true;
   const char byte = 0;
-  // A full pipe wakes as well as one byte more.
+  // If the pipe is full, the reader wakes anyway.
   [[maybe_unused]] const ssize_t written = ::write(g_wake, &byte, 1);
   errno = error;
 }
@@ -44,10 +44,9 @@ SignalInbox::SignalInbox() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
     replace(signal, note);
   for (const int signal : {SIGCONT, SIGWINCH, SIGCHLD}) replace(signal, note);
-  // As errors where they happen: writing to who is gone, a file that may not grow, a terminal that
-  // is not ours at the moment.
+  // Ignored, so that the write or read that causes them fails with an error.
   for (const int signal : {SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU}) replace(signal, SIG_IGN);
-  // What was held back until now comes at once.
+  // Pending signals arrive at once.
   sigset_t handled;
   sigemptyset(&handled);
   for (const Before& before : before_) sigaddset(&handled, before.signal);
@@ -67,7 +66,7 @@ void SignalInbox::replace(int signal, void (*handler)(int)) {
   if (is_ignored(now) && !wanted_in_any_case) return;
   before_.push_back({signal, now});
   struct sigaction ours {};
-  ours.sa_handler = handler;  // without SA_RESTART: a write that waits for a reader returns
+  ours.sa_handler = handler;  // without SA_RESTART, so that a blocked write returns
   ::sigaction(signal, &ours, nullptr);
 }
 
@@ -87,7 +86,7 @@ bool SignalInbox::stop_this_process(int signal) {
   plain.sa_handler = SIG_DFL;
   g_came[SIGCONT] = false;
   ::sigaction(signal, &plain, &ours);
-  ::raise(signal);  // to this thread: it does not return before the process goes on
+  ::raise(signal);  // returns when the process is continued
   ::sigaction(signal, &ours, nullptr);
   return g_came[SIGCONT].exchange(false);
 }

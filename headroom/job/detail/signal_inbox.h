@@ -1,8 +1,8 @@
-// The signals that a job is to get, as something that can be polled.
+// Collects the signals that go to the job, behind a descriptor that can be polled.
 //
-// Handlers and a pipe, not a signalfd: a signal then arrives whichever thread the kernel picks,
-// also one that was made earlier and does not block it. What our parent had ignored stays ignored.
-// One at a time: handlers have no owner.
+// Uses handlers and a pipe, not a signalfd: a signal then arrives in any thread, even an earlier
+// one that does not block it. Signals that our parent ignored stay ignored. Only one may exist,
+// because handlers are global.
 //
 //   SignalInbox inbox;
 //   poll(inbox.descriptor());
@@ -24,14 +24,15 @@ class SignalInbox {
   SignalInbox& operator=(const SignalInbox&) = delete;
 
   [[nodiscard]] int descriptor() const { return readable_.get(); }
-  // What came since the last time, each signal once.
+  // The signals since the last call, each once.
   [[nodiscard]] std::vector<int> take();
 
-  // What a stop signal does to somebody who does not handle it. False if it stopped nobody: the
-  // kernel stops none that no shell could continue.
+  // Stops this process as an unhandled stop signal does. False if the kernel did not stop it,
+  // because no shell could continue it.
   bool stop_this_process(int signal);
 
-  // In a forked child: its signals as ours were before us, or with this mask. Safe after fork().
+  // In a forked child: restores the signals from before this object, or sets this mask. Safe after
+  // fork().
   void give_back_in_child(const sigset_t* mask) const;
 
  private:
@@ -46,7 +47,7 @@ class SignalInbox {
   sigset_t mask_{};
 };
 
-// Holds all signals back, so that none is handled between fork() and exec().
+// Blocks all signals, so that none is handled between fork() and exec().
 class SignalPause {
  public:
   SignalPause();

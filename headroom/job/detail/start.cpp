@@ -20,7 +20,7 @@ namespace {
   throw BusyError("job", "cannot make " + what + ": " + std::strerror(error));
 }
 
-// In the child, where nothing may be allocated. Returns only if it failed.
+// Runs in the child, where allocating is not safe. Returns only on failure.
 void become(const StartPlan& plan, const SignalInbox& inbox, char** arguments, char** variables) {
   if (plan.terminal >= 0) {
     ::setsid();
@@ -62,7 +62,7 @@ Started start(const StartPlan& plan, const SignalInbox& inbox) {
   }
   if (started.pid < 0) fail("a process", errno);
   tell.close();
-  // exec closes the other end: nothing to read means that it succeeded.
+  // A successful exec closes the other end, and there is nothing to read.
   ssize_t got = 0;
   do got = ::read(told.get(), &started.error, sizeof started.error);
   while (got < 0 && errno == EINTR);

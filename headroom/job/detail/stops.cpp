@@ -21,7 +21,7 @@ bool has_signal_in(const char* set, pid_t pid, int signal) {
   return (bits >> (signal - 1) & 1) != 0;
 }
 
-// To all others of our own process group; what it does to us is ours to decide.
+// Signals all other processes of our process group, and not this one.
 void signal_our_group(int signal) {
   struct sigaction before {
   }, ignored{};
@@ -34,14 +34,14 @@ void signal_our_group(int signal) {
 }  // namespace
 
 void Stops::typed_suspend() {
-  if (!streams_.command_has_keys()) return;  // a shell in there looks after its own jobs
+  if (!streams_.command_has_keys()) return;  // an inner shell handles its own jobs
   typed_ = true;
   if (streams_.is_controlled()) return stop_soon();
   asked_ = true;
   ::kill(-group_, SIGTSTP);
 }
 
-// As the kernel would: to all of the pipeline.
+// As the kernel does, to the whole pipeline.
 void Stops::typed_interrupt() {
   signal_our_group(SIGINT);
 }
@@ -72,7 +72,7 @@ void Stops::asked_to_go_on() {
 void Stops::command_stopped(int signal) {
   stop_at_.reset();
   if (signal == SIGTTIN || signal == SIGTTOU) return wants_terminal(signal);
-  // Somebody's SIGSTOP is between the two of them; whoever sent it will continue it.
+  // A SIGSTOP from outside concerns only its sender and the command; the sender continues it.
   if (signal != SIGTSTP && !asked_) return;
   stop_with_it(SIGTSTP, typed_ || streams_.is_lent());
 }
@@ -91,7 +91,7 @@ void Stops::stop_with_it(int signal, bool whole_group) {
   streams_.take_back();
   if (whole_group) signal_our_group(signal);
   const bool stopped = signals_.stop_this_process(signal);
-  // Nobody can continue us, so nobody would continue the job: as the kernel does with such groups.
+  // No shell can continue this process, so none would continue the job: SIGHUP, as the kernel does.
   if (!stopped && signal != SIGTSTP) ::kill(-group_, SIGHUP);
   if (was_lent) streams_.lend();
   asked_to_go_on();

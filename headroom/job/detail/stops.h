@@ -1,10 +1,10 @@
-// Ctrl-Z and `fg`: when the job stops we give the terminal back and stop as well, so that the shell
-// above sees what it would see without us; when we go on, the job does.
+// Handles Ctrl-Z and `fg`. When the job stops, this process gives the terminal back and stops, too,
+// so the shell above sees what it would see without us. When this process continues, the job does.
 //
-// On a pseudo-terminal the kernel does not stop the job by Ctrl-Z: its group has no parent within
-// its session that could continue it (an orphaned process group, POSIX 3.264). So SIGSTOP follows,
-// at once where nobody handles SIGTSTP, or after a moment in which a program can tidy its screen
-// up.
+// On a pseudo-terminal the kernel does not stop the job on Ctrl-Z, because its process group is
+// orphaned (POSIX 3.264: no parent in its session could continue it). So SIGSTOP follows: at once
+// if the command has no handler for SIGTSTP, else after a moment in which it can clean up its
+// screen.
 #pragma once
 
 #include <sys/types.h>
@@ -22,11 +22,11 @@ class Stops {
   Stops(pid_t group, Streams& streams, SignalInbox& signals)
       : group_(group), streams_(streams), signals_(signals) {}
 
-  void typed_suspend();     // Ctrl-Z went to the job's terminal
-  void typed_interrupt();   // Ctrl-C, and the job's terminal is none that makes a signal of it
-  void asked_to_suspend();  // we got SIGTSTP
-  void asked_to_go_on();    // we got SIGCONT
-  // The command stopped by this signal. Returns when both go on again.
+  void typed_suspend();     // Ctrl-Z was typed at the job's terminal
+  void typed_interrupt();   // Ctrl-C where the job's terminal sends no signal
+  void asked_to_suspend();  // this process got SIGTSTP
+  void asked_to_go_on();    // this process got SIGCONT
+  // This signal stopped the command. Returns when both continue.
   void command_stopped(int signal);
 
   [[nodiscard]] std::optional<Clock::time_point> due() const { return stop_at_; }
@@ -41,8 +41,8 @@ class Stops {
   Streams& streams_;
   SignalInbox& signals_;
   std::optional<Clock::time_point> stop_at_;
-  bool asked_ = false;  // we want it to stop
-  bool typed_ = false;  // by a key that all of our own group would have felt
+  bool asked_ = false;  // a stop of the job was requested
+  bool typed_ = false;  // by a key, which would stop our whole process group
 };
 
 }  // namespace headroom::job

@@ -27,7 +27,7 @@ Descriptor our_terminal() {
   return Descriptor(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
 }
 
-// Behind a pipe, in front of a person.
+// Reads a pipe and writes to a terminal.
 bool is_last_of_pipeline(int output) {
   return !is_terminal(STDIN_FILENO) && is_terminal(output);
 }
@@ -114,8 +114,8 @@ Typed Streams::serve(const std::vector<pollfd>& polled,
   return typed;
 }
 
-// Our terminal is gone (a lost connection, a closed window), so the job's is: what it writes there
-// fails from now on, and where it is the controlling one the kernel sends SIGHUP.
+// Our terminal is gone (a lost connection, a closed window), so the job's ends, too: its writes
+// fail, and the kernel sends SIGHUP if it is the controlling terminal.
 void Streams::hang_up() {
   keyboard_.reset();
   controlled_ = false;
@@ -195,7 +195,7 @@ bool Streams::lend() {
 
 void Streams::take_back() {
   raw_.leave();
-  // Unless somebody else has it by now.
+  // Unless another group has it by now.
   if (lent_ && ::tcgetpgrp(our_terminal_.get()) == group_)
     ::tcsetpgrp(our_terminal_.get(), ::getpgrp());
   lent_ = false;

@@ -1,13 +1,13 @@
-// How the job's standard input, output and error reach ours.
+// Connects the job's standard input, output and error to ours.
 //
-// Each output that is a terminal here is one there: a pseudo-terminal of ours. An output that is a
-// pipe or a file is a pipe there, one for both where both are the same here, so that their order
-// stays. If input and output are terminals, the pseudo-terminal is the job's controlling one, and
-// what is typed here is typed there (our terminal is raw meanwhile). Otherwise the job keeps our
-// input and our terminal as it would have them as a background group of ours, because others may
-// share that terminal (`... | less`): it gets it lent when it asks for it (SIGTTIN, SIGTTOU).
-// A pager behind a pipe (`seq 500 | headroom run -- less`) may ask the pseudo-terminal of its
-// output instead: while its modes are those of a program that wants each key, keys go there.
+// An output that is a terminal here is a pseudo-terminal for the job. An output that is a pipe or a
+// file is a pipe for the job; if both outputs are the same file here, they share one pipe, which
+// keeps their order. If input and output are terminals, the pseudo-terminal becomes the job's
+// controlling terminal, and keys typed here go there (our terminal is raw meanwhile). Otherwise the
+// job keeps our input and our terminal as a background process group, because others may share that
+// terminal (`... | less`): it is lent to the job when it asks for it (SIGTTIN, SIGTTOU). A pager
+// behind a pipe (`seq 500 | headroom run -- less`) may read the pseudo-terminal of its output
+// instead: keys go there while its modes show that the program wants each key.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,7 @@ namespace headroom::job {
 
 class Streams {
  public:
-  // Throws BusyError where no pipe can be made. Without pseudo-terminals there are pipes.
+  // Throws BusyError if no pipe can be made. Uses pipes if the system has no pseudo-terminal left.
   Streams(const ClosedStreams& closed, bool output_to_error);
   ~Streams();
   Streams(const Streams&) = delete;
@@ -35,33 +35,33 @@ class Streams {
   // For the child: see StartPlan.
   [[nodiscard]] const std::array<int, 3>& standard() const { return standard_; }
   [[nodiscard]] int controlling_terminal() const;
-  // The child has them.
+  // The child has started with them.
   void started(pid_t group);
 
   void prepare(std::vector<pollfd>& polled);
   Typed serve(const std::vector<pollfd>& polled, const std::function<void(std::string_view)>& seen);
 
-  // Nobody is left who writes: what is on its way is still carried.
+  // No process can write any more; output under way is still copied.
   void expect_end();
-  void drop();  // what is still on its way
+  void drop();  // output under way
   [[nodiscard]] bool ended() const;
-  // Something moves without being waited for.
+  // Something can be read without waiting.
   [[nodiscard]] bool ready() const;
   [[nodiscard]] Unwritten unwritten() const;
 
   // ---- The terminal
   [[nodiscard]] bool is_controlled() const { return controlled_; }
-  // Keys are the job's where the terminal is ours: now, or when a shell gives it to us.
+  // Gives keys to the job if the terminal is ours: now, or when a shell gives it to us.
   void look_at_foreground();
-  void after_a_stop();  // of ours
+  void after_a_stop();  // of this process
   [[nodiscard]] bool waits_for_foreground() const { return keyboard_ && !raw_.is_raw(); }
-  // What is typed is the command's own: of a terminal that it controls, it is the foreground group.
+  // Keys go to the command itself: it is the foreground group of its controlling terminal.
   [[nodiscard]] bool command_has_keys() const;
   void copy_size();
-  // Lends our terminal to the job's group; false if it is not ours to lend.
+  // Lends our terminal to the job's group; false if another group has it.
   bool lend();
   [[nodiscard]] bool is_lent() const { return lent_; }
-  void take_back();  // the terminal, its modes
+  void take_back();  // the terminal with its modes
 
  private:
   void hang_up();
@@ -75,9 +75,9 @@ class Streams {
   std::array<int, 3> standard_{-1, -1, -1};
   std::deque<Copier> copiers_;
   bool controlled_ = false;
-  int shown_on_ = -1;  // where the pseudo-terminal's output goes
+  int shown_on_ = -1;  // gets the pseudo-terminal's output
   Descriptor our_terminal_;
-  const int keys_;  // where they are typed
+  const int keys_;  // the terminal of the keyboard
   RawTerminal raw_;
   std::optional<Keyboard> keyboard_;
   pid_t group_ = 0;

@@ -1,4 +1,4 @@
-// The last bytes of what went by, and no more memory than they take.
+// Keeps the last bytes of a stream in a ring buffer.
 #pragma once
 
 #include <algorithm>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array kFaults{SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGSYS};
 
-// What to put right when nobody else can any more.
+// For handlers: the terminal to restore, its modes, and the actions from before.
 std::atomic<int> g_terminal{-1};
 termios g_before{};
 std::array<struct sigaction, kFaults.size()> g_actions{};
@@ -32,7 +32,7 @@ void catch_faults() {
   [[maybe_unused]] static const int once = std::atexit(put_right);
   for (std::size_t i = 0; i < kFaults.size(); ++i) {
     ::sigaction(kFaults[i], nullptr, &g_actions[i]);
-    if (g_actions[i].sa_handler != SIG_DFL) continue;  // somebody else's, who knows better
+    if (g_actions[i].sa_handler != SIG_DFL) continue;  // another handler; leave it in place
     struct sigaction ours {};
     ours.sa_handler = put_right_and_die;
     ours.sa_flags = SA_NODEFER;
@@ -66,7 +66,7 @@ void RawTerminal::renew() {
   if (!raw_) return;
   termios raw = before_;
   ::cfmakeraw(&raw);
-  raw.c_cflag = before_.c_cflag;  // how many bits a byte has is the line's, not the keyboard's
+  raw.c_cflag = before_.c_cflag;  // the bits of a byte belong to the line
   if (::tcsetattr(terminal_, TCSANOW, &raw) != 0) forget();
 }
 

@@ -1,8 +1,7 @@
-// Our terminal while its keys belong to somebody else: every byte passes as it is typed, nothing is
-// echoed, no key is a signal. Its old modes come back with leave(), with the end of this object,
-// and also when the process ends by exit(), abort() or a fault.
+// Puts our terminal into raw mode: every byte passes as it is typed, without echo and without
+// signals. leave(), the destructor, exit(), abort() and faults restore its old modes.
 //
-// One at a time: a fault has no owner.
+// Only one may exist, because fault handlers are global.
 #pragma once
 
 #include <termios.h>
@@ -18,8 +17,8 @@ class RawTerminal {
 
   void enter();
   void leave();
-  // After a stop that we did not see coming the modes are somebody else's: raw again, or, where
-  // the terminal is not ours any more, nothing to put right.
+  // After an unexpected stop another program may have changed the modes: renew() sets raw mode
+  // again; forget() restores nothing, because the terminal is not ours any more.
   void renew();
   void forget();
   [[nodiscard]] bool is_raw() const { return raw_; }

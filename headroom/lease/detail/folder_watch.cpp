@@ -13,7 +13,7 @@
 namespace headroom::lease::detail {
 namespace {
 
-// A new lease makes no room, and grants change with every one.
+// A new lease frees no memory, and grants change with every lease.
 bool matters(const inotify_event& event) {
   const std::string_view name = event.len > 0 ? event.name : "";
   const bool ended = (event.mask & (IN_DELETE | IN_CLOSE_WRITE)) != 0;
@@ -26,7 +26,7 @@ bool matters(const inotify_event& event) {
 FolderWatch::FolderWatch(const std::filesystem::path& folder)
     : changes_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
       cancelled_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // IN_CLOSE_WRITE: the last descriptor of a lease is closed when the last of its holders dies.
+  // IN_CLOSE_WRITE: the last descriptor of a lease closes when its last holder ends.
   constexpr std::uint32_t kEvents = IN_MOVED_TO | IN_DELETE | IN_CLOSE_WRITE | IN_ONLYDIR;
   if (::inotify_add_watch(changes_.get(), folder.c_str(), kEvents) < 0) changes_.close();
 }

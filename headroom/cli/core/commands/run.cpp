@@ -154,7 +154,7 @@ void tell_unused(const supervise::Orders& orders,
   if (orders.count) unused.emplace_back("--count");
   if (orders.wait_for_more > Seconds(0)) unused.emplace_back("--wait-for-more");
   if (!unused.empty())
-    say(join(unused, ", ") + " means nothing on the CPU, where no memory is reserved");
+    say(join(unused, ", ") + " has no effect on the CPU, where no memory is reserved");
 }
 
 ExitCode run_here(const RunOptions& options, const supervise::Orders& orders) {
