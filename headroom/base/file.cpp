@@ -8,25 +8,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/output_file.h"
 
 namespace headroom {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 bool try_write(int fd, std::string_view content) {
   while (!content.empty()) {
@@ -36,11 +23,6 @@ bool try_write(int fd, std::string_view content) {
     content.remove_prefix(static_cast<std::size_t>(written));
   }
   return true;
-}
-
-[[noreturn]] void fail(const std::filesystem::path& path, int error) {
-  throw WriteError("write_file", "cannot write " + path.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space" : ""));
 }
 
 }  // namespace
@@ -72,7 +54,12 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 }
 
 void write_all(int descriptor, std::string_view content, const std::filesystem::path& path) {
-  if (!try_write(descriptor, content)) fail(path, errno);
+  if (!try_write(descriptor, content)) throw WriteError("write_file", write_failure(path, errno));
+}
+
+std::string write_failure(const std::filesystem::path& path, int error) {
+  return "cannot write " + path.string() + ": " + std::strerror(error) +
+         (error == ENOSPC ? "; free some space" : "");
 }
 
 std::optional<std::string> environment(const char* name) {

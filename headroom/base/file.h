@@ -25,6 +25,9 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // reason.
 void write_all(int descriptor, std::string_view content, const std::filesystem::path& path);
 
+// "cannot write PATH: No space left on device; free some space", for an errno.
+[[nodiscard]] std::string write_failure(const std::filesystem::path& path, int error);
+
 // The folder for state that outlives a command: HEADROOM_STATE_DIR, else $XDG_STATE_HOME/headroom,
 // else ~/.local/state/headroom. This function does not create it.
 [[nodiscard]] std::filesystem::path state_dir();

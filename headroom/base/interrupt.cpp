@@ -87,11 +87,11 @@ SignalsHeld::~SignalsHeld() {
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-bool sleep_for(double seconds, const std::stop_token& token) {
+bool sleep_for(Seconds duration, const std::stop_token& token) {
   std::mutex guard;
   std::condition_variable_any sleeper;
   std::unique_lock lock(guard);
-  sleeper.wait_for(lock, token, std::chrono::duration<double>(seconds), [] { return false; });
+  sleeper.wait_for(lock, token, duration, [] { return false; });
   return !token.stop_requested();
 }
 

@@ -11,6 +11,8 @@
 #include <stop_token>
 #include <thread>
 
+#include "headroom/base/time.h"
+
 namespace headroom {
 
 class Interrupt {
@@ -55,6 +57,6 @@ class SignalsHeld {
 };
 
 // Sleeps until the time has passed or a stop is requested. True if the whole time passed.
-bool sleep_for(double seconds, const std::stop_token& token);
+bool sleep_for(Seconds duration, const std::stop_token& token);
 
 }  // namespace headroom

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -77,8 +76,7 @@ OutputFile::~OutputFile() {
 void OutputFile::fail(int error) {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
   if (!temporary_.empty()) ::unlink(std::exchange(temporary_, {}).c_str());
-  throw WriteError("write_file", "cannot write " + path_.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space" : ""));
+  throw WriteError("write_file", write_failure(path_, error));
 }
 
 void OutputFile::write(std::string_view content) {

@@ -1,9 +1,9 @@
 #include "headroom/gpu/wait.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
-#include <mutex>
+
+#include "headroom/base/interrupt.h"
 
 namespace headroom::gpu {
 namespace {
@@ -12,14 +12,6 @@ constexpr Seconds kBetweenTwoSamples{0.2};
 constexpr Seconds kSecond{1.0};
 // How long one look waits for a driver that does not answer.
 constexpr Seconds kPatience{3.0};
-
-// Sleeps until the time has passed or the wait is cancelled.
-void pause(Seconds duration, const std::stop_token& cancel) {
-  std::mutex guard;
-  std::condition_variable_any sleeper;
-  std::unique_lock lock(guard);
-  sleeper.wait_for(lock, cancel, duration, [] { return false; });
-}
 
 class Waiting {
  public:
@@ -67,7 +59,7 @@ class Waiting {
     Selection selection = decide(machine, options_.usable);
     while (selection.stale && Clock::now() - begin < kPatience &&
            !options_.cancel.stop_requested()) {
-      pause(Seconds(0.05), options_.cancel);
+      (void)sleep_for(Seconds(0.05), options_.cancel);
       if (waited_) report(selection);
       machine = sample(kPatience - (Clock::now() - begin));
       selection = decide(machine, options_.usable);
@@ -99,7 +91,7 @@ class Waiting {
   Selection confirmed(const Machine& earlier) {
     std::map<Uuid, std::optional<Bytes>> before;
     for (const Card& card : earlier.cards) before[card.uuid] = options_.usable(card);
-    pause(kBetweenTwoSamples, options_.cancel);
+    (void)sleep_for(kBetweenTwoSamples, options_.cancel);
     return decide(sample(kPatience), [&](const Card& card) -> std::optional<Bytes> {
       const auto then = before.find(card.uuid);
       const auto now = options_.usable(card);
@@ -120,7 +112,7 @@ class Waiting {
     const Seconds next = std::min(elapsed() + options_.interval, options_.timeout);
     while (elapsed() < next && !options_.cancel.stop_requested()) {
       if (options_.progress) options_.progress({selection, request_, elapsed(), options_.timeout});
-      pause(std::min(kSecond, next - elapsed()), options_.cancel);
+      (void)sleep_for(std::min(kSecond, next - elapsed()), options_.cancel);
     }
   }
 

@@ -3,13 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <set>
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/base/interrupt.h"
 #include "headroom/lease/describe.h"
 #include "headroom/lease/detail/folder_watch.h"
 #include "headroom/lease/ledger.h"
@@ -22,22 +21,14 @@ using namespace headroom::literals;
 
 constexpr Seconds kBetweenTwoSamples{0.2};
 constexpr Seconds kSecond{1.0};
-// After something ended its memory comes back within seconds: one looks often, and then less and
-// less so. Never more than a third of the time: the driver serialises its callers.
+// After a lease or process ends, its memory comes back within seconds: look often at first, then
+// less often. Looking takes at most a third of the time, because the driver serialises its callers.
 constexpr Seconds kOften{0.02}, kOftenFor{3.0}, kDrainsWithin{10.0};
 
 gpu::DeviceRequest resolved(gpu::DeviceRequest request, Amount amount) {
-  // "All of nothing" is no place to start in.
+  // Never grant an empty lease.
   if (amount == Amount::all_usable) request.need = std::max(request.need, 1_MiB);
   return request;
-}
-
-// Sleeps, unless cancelled meanwhile.
-void pause(Seconds duration, const std::stop_token& cancel) {
-  std::mutex guard;
-  std::condition_variable_any sleeper;
-  std::unique_lock lock(guard);
-  sleeper.wait_for(lock, cancel, duration, [] { return false; });
 }
 
 class Seeker {
@@ -76,12 +67,12 @@ class Seeker {
 
  private:
   [[nodiscard]] Seconds elapsed() const { return Clock::now() - start_; }
-  // Of no waiter while it has no place: behind everybody.
+  // Empty while it is not in the line: then it is behind all waiters.
   [[nodiscard]] std::string id() const { return place_ ? place_->id() : ""; }
 
   // ---- Looking ----
 
-  // One look without waiting, confirmed by a second one where it has to be.
+  // One look without waiting, confirmed by a second one if necessary.
   gpu::WaitResult look(bool allow_cpu) {
     if (place_) place_->touch();
     const Contents before = directory_.contents();
@@ -128,8 +119,8 @@ class Seeker {
     return left == left_.end() ? Bytes{0} : std::min(*asked, left->second);
   }
 
-  // Cards on which one sample is not enough: something ended there, or the memory was not free yet
-  // when it was last looked at.
+  // Cards on which one sample is not enough: a process ended there, or the memory was not free yet
+  // at the last look.
   [[nodiscard]] std::set<gpu::Uuid> unconfirmed(const gpu::Machine& machine) const {
     std::set<gpu::Uuid> cards;
     if (options_.recent_ends) cards = options_.recent_ends(machine);
@@ -143,7 +134,7 @@ class Seeker {
     return cards;
   }
 
-  // What the selection cannot know: leases and the line.
+  // Adds leases and the line, which the selection does not know.
   void explain(gpu::WaitResult& result) const {
     gpu::Selection& selection = result.selection;
     if (selection.stale || cards_.empty()) return;
@@ -152,11 +143,11 @@ class Seeker {
 
   // ---- Taking ----
 
-  // Nothing if somebody was first.
+  // Nothing if another job was first.
   std::optional<Lease> try_to_take(gpu::Selection& selection) {
     try {
       if (auto lease = take(selection)) return lease;
-      selection.sentence = "somebody else took it first" + also_in_the_way(look_, cards_, id());
+      selection.sentence = "another job took it first" + also_in_the_way(look_, cards_, id());
     } catch (const BusyError& error) {
       if (elapsed() >= options_.timeout && !options_.cancel.stop_requested()) throw;
       selection.sentence = error.sentence();
@@ -187,17 +178,17 @@ class Seeker {
     return lease;
   }
 
-  // Whoever lost has seen a state that is over, and looks again at once. The others got on by it;
-  // but where looks are always too old (a machine that hardly gets on) there is an end.
+  // A look that was too old means that another job got its lease, so look again at once. On an
+  // overloaded machine every look may be too old, so the number is limited.
   bool may_try_again() {
     constexpr int kMost = 20;
-    if (options_.cancel.stop_requested()) return true;  // the next look says so
+    if (options_.cancel.stop_requested()) return true;  // the next look reports it
     return ++losses_ % kMost != 0;
   }
 
-  // ---- What the site allows ----
+  // ---- Limits of the site ----
 
-  // Before cards are chosen: wherever they will be.
+  // Before cards are chosen.
   [[nodiscard]] std::optional<std::string> over_limit(const Contents& now) const {
     return site_.over_limit(now, ::geteuid(), request_.need * request_.count, {});
   }
@@ -211,7 +202,7 @@ class Seeker {
     }
     return site_.over_limit(now, ::geteuid(), asked, cards);
   }
-  // A job of unknown need takes what is left of the limit.
+  // A job of unknown need takes the rest of the limit.
   [[nodiscard]] Bytes most_of_each(const Contents& now) const {
     const auto left = site_.left(now, ::geteuid());
     return left ? std::max(request_.need, *left / request_.count) : kMostReserved;
@@ -236,14 +227,14 @@ class Seeker {
       waiter.command = command_;
       waiter.wish = {.need = request_.need, .count = request_.count, .cards = cards_};
       waiter.why = selection.sentence;
-      place_ = turn.make_place(std::move(waiter), now);
+      place_ = turn.join_line(std::move(waiter), now);
       (void)turn.remove_dead(now);
       changed_ = Clock::now();
-    } catch (const BusyError&) {  // the next time, then
+    } catch (const BusyError&) {  // tries again after the next look
     }
   }
 
-  // Those behind let those before them look first.
+  // Later waiters let earlier ones look first.
   [[nodiscard]] Seconds pause_of_position(Seconds each) const {
     return each * std::min(position(look_.before.waiting, id()), 50);
   }
@@ -266,8 +257,8 @@ class Seeker {
       report(selection);
       if (!watch_->wait(std::min(kSecond, Seconds(next - Clock::now())), options_.cancel)) continue;
       changed_ = Clock::now();
-      // The kernel tells of a closing before it drops the lock.
-      pause(pause_of_position(Seconds(0.002)), options_.cancel);
+      // The kernel reports the close before it drops the lock.
+      (void)sleep_for(pause_of_position(Seconds(0.002)), options_.cancel);
       return;
     }
   }
@@ -281,7 +272,7 @@ class Seeker {
 
   // ---- Ends without a lease ----
 
-  // The CPU, if it is allowed, once waiting is over or of no use.
+  // Chooses the CPU if allowed, once the wait is over or useless.
   Acquired with_cpu(Acquired got) {
     if (!request_.allow_cpu || got.wait.selection.stale) return got;
     got.wait = look(true);
@@ -310,18 +301,18 @@ class Seeker {
   const Site site_ = Site::read();
   std::string not_allowed_;
   std::optional<detail::FolderWatch> watch_;
-  std::optional<Place> place_;
+  std::optional<PlaceInLine> place_;
 
   // Of the last look:
   Look look_;
-  Rooms rooms_, left_;  // in all; and after those who came first
+  Rooms rooms_, left_;  // in total, and after earlier waiters
   std::vector<gpu::Uuid> cards_;
   std::map<gpu::Uuid, Clock::time_point> free_since_;
   Seconds cost_{0};  // of its first sample
 
   bool waited_ = false;
   int losses_ = 0;
-  Clock::time_point changed_ = start_;  // when something in the folder last did
+  Clock::time_point changed_ = start_;  // the last change in the folder
   Seconds next_report_{0};
 
   static std::string user_of_this_process() {

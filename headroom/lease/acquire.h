@@ -1,12 +1,12 @@
-// Waits until cards have room beside everybody's leases, and takes it: all cards or none.
+// Waits until cards have enough memory beside all leases, and leases it: all cards or none.
 //
-// First come, first served, with bounded overtaking (queue.h): who needs little may go before a
-// waiter whose need does not fit yet, but a waiter is passed at most kMostPasses times. Several
-// cards are taken in one turn, so that nobody ever holds one while he waits for another.
+// First come, first served, with bounded overtaking (queue.h): a small request may go before a
+// waiter whose request does not fit yet, but a waiter is passed at most kMostPasses times. Several
+// cards are leased in one turn, so no job holds one card while it waits for another.
 //
-// Nothing is decided on data older than 2 s. After a wait the room must have been free on two
-// samples 200 ms apart, for memory comes back in steps; where it was free all along and only
-// reserved, the end of the reservation is enough.
+// No decision rests on data older than 2 s. After a wait the memory must be free in two samples 200
+// ms apart, because it comes back in steps; memory that was free all along and only reserved needs
+// one sample.
 //
 //   gpu::Sampler sampler(steady(gpu::make_source(devices)), {.keep_sampling = false});
 //   Acquired got = acquire(directory, sampler, {.need = 10_GiB}, {.timeout = Seconds(3600)},
@@ -26,19 +26,19 @@
 namespace headroom::lease {
 
 struct Acquired {
-  std::optional<Lease> lease;  // empty: timed out, cancelled or hopeless; `wait` says which
-  gpu::WaitResult wait;        // what was picked, or why nothing was
+  std::optional<Lease> lease;  // empty: timed out, cancelled or hopeless, see `wait`
+  gpu::WaitResult wait;        // the cards that were picked, or the reason for none
 };
 
 enum class Amount {
   needed,      // request.need on each card
-  all_usable,  // all that is usable on the chosen cards, at least request.need
+  all_usable,  // all usable memory of the chosen cards, at least request.need
 };
 
-// `options` as for gpu::wait_for_gpu; its `usable` is narrowed by the leases and by who came first.
-// The sampler's source must be steady (steady_source.h). Cards that another try has shown to be too
-// small are left out by `options.narrow`.
-// Throws WriteError if nothing can be written in the folder, and BusyError if its turn never came.
+// `options` as for gpu::wait_for_gpu; leases and earlier waiters reduce its `usable`. The sampler's
+// source must be steady (steady_source.h). `options.narrow` can leave out cards that another try
+// showed to be too small. Throws WriteError if the folder cannot be written, and BusyError if it
+// got no turn.
 [[nodiscard]] Acquired acquire(const Directory& directory, gpu::Sampler& sampler,
                                const gpu::DeviceRequest& request, const gpu::WaitOptions& options,
                                const std::string& command, Amount amount = Amount::needed);

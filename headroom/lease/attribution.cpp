@@ -14,14 +14,14 @@
 namespace headroom::lease {
 namespace {
 
-// A reader holds nothing: anybody may open a lease's file to read it.
+// Only a writer holds the lease: any user may open its file for reading.
 bool is_open_for_writing(int folder, const char* name) {
   struct stat link {};
   return ::fstatat(folder, name, &link, AT_SYMLINK_NOFOLLOW) == 0 && (link.st_mode & S_IWUSR) != 0;
 }
 
-// The leases that the process holds open; none where that may not be looked at. Asked for every
-// process on a card at every look: as few system calls as can be.
+// The leases that the process has open; none if this user may not see them. Runs for every process
+// on a card at every look, so it makes few system calls.
 std::set<FileNumber> open_leases(pid_t pid) {
   std::set<FileNumber> leases;
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
@@ -32,7 +32,7 @@ std::set<FileNumber> open_leases(pid_t pid) {
     const ssize_t length =
         ::readlinkat(::dirfd(files.get()), file->d_name, target.data(), target.size());
     if (length <= 0) continue;  // "." and ".." are no links
-    // The name first: asking after a file on a server that is down may take for ever.
+    // Check the name first: stat() of a file on an unreachable server may hang.
     const std::string_view name(target.data(), static_cast<std::size_t>(length));
     struct stat facts {};
     if (name.ends_with(".lease") && is_open_for_writing(::dirfd(files.get()), file->d_name) &&
@@ -42,7 +42,7 @@ std::set<FileNumber> open_leases(pid_t pid) {
   return leases;
 }
 
-// Whose process it is: the owner of its folder in /proc.
+// The owner of a process is the owner of its folder in /proc.
 bool belongs_to(pid_t pid, uid_t uid) {
   struct stat facts {};
   return ::stat(("/proc/" + std::to_string(pid)).c_str(), &facts) == 0 && facts.st_uid == uid;
@@ -60,7 +60,7 @@ const std::vector<std::size_t>& Attribution::own_leases(const ProcessIdentity& p
   const std::set<FileNumber> open = open_leases(process.pid);
   for (std::size_t i = 0; i < leases_.size(); ++i) {
     const Claim& lease = leases_[i];
-    // Nobody can draw somebody else's process into his lease by naming it as its owner.
+    // A user cannot claim another user's process by naming it as the owner of a lease.
     const bool asked = lease.owner == process && is_this_pid_namespace(lease.pid_namespace) &&
                        belongs_to(process.pid, lease.uid);
     if (asked || open.contains(lease.file)) own.push_back(i);
@@ -72,7 +72,7 @@ std::string Attribution::lease_of(const gpu::GpuProcess& process, const gpu::Uui
   if (!process.pid) return {};
   auto stat = processes_.stat(*process.pid);
   if (!stat || (process.start_ticks != 0 && stat->identity.start_ticks != process.start_ticks))
-    return {};  // its number is somebody else's by now
+    return {};  // its number belongs to another process by now
   constexpr int kMostAncestors = 64;
   for (int i = 0; stat && i < kMostAncestors; ++i) {
     const Claim* found = nullptr;

@@ -1,13 +1,12 @@
-// Whose lease the memory of a process belongs to.
+// Finds the lease that the memory of a process belongs to.
 //
-// Of a process and its ancestors, the first that has to do with leases decides: it holds a lease's
-// descriptor, or it is the process that asked for one. If that leaves a choice between two leases,
-// or if nothing can be seen (another user's descriptors, another PID namespace), the memory is
-// nobody's: it counts as a stranger's, and the lease as not yet used. That promises too little, and
-// never too much.
+// Goes from the process up through its ancestors to the first one that holds a lease's descriptor
+// or made a lease. If that could mean two leases, or if nothing is visible (another user's
+// descriptors, another PID namespace), the memory belongs to no lease: it counts as a stranger's,
+// and the lease counts as unused. That promises too little and never too much.
 //
-// Deliberately not asked: sessions and process groups. What else runs in the shell that a job was
-// started from is not the job's.
+// Sessions and process groups do not count: other programs of the shell that started a job are not
+// part of the job.
 #pragma once
 
 #include <map>
@@ -21,22 +20,22 @@
 
 namespace headroom::lease {
 
-// What each lease's processes use of a card; a lease that is missing uses nothing.
+// Memory of a card that each lease's processes use; a missing lease uses none.
 using UsedByLease = std::map<std::string, Bytes>;
 
 class Attribution {
  public:
-  // Keeps what it found out about processes: make a new one for each look at the machine.
+  // Caches facts about processes: make a new one for each look at the machine.
   explicit Attribution(const std::vector<Claim>& leases, ProcessTable processes = ProcessTable());
 
-  // The identifier of the lease that the process belongs to on this card; empty: of none.
+  // The identifier of the lease that the process belongs to on this card; empty: none.
   [[nodiscard]] std::string lease_of(const gpu::GpuProcess& process, const gpu::Uuid& card);
 
-  // Nothing is known of a card whose process list is not as new as its memory.
+  // Nothing if the card's process list is older than its memory.
   [[nodiscard]] std::optional<UsedByLease> used_on(const gpu::Card& card);
 
  private:
-  // Positions of the leases that the process itself has to do with.
+  // Positions of the leases that the process itself holds or made.
   const std::vector<std::size_t>& own_leases(const ProcessIdentity& process);
 
   const std::vector<Claim>& leases_;
@@ -44,8 +43,8 @@ class Attribution {
   std::map<ProcessIdentity, std::vector<std::size_t>> own_;
 };
 
-// The processes that hold the lease's descriptor, as far as this user may see them. Looks at every
-// process of the machine.
+// The processes that hold each lease's descriptor, if this user may see them. Reads every process
+// of the machine.
 [[nodiscard]] std::map<std::string, std::vector<pid_t>> descriptor_holders(
     const std::vector<Claim>& leases, const ProcessTable& processes = ProcessTable());
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <random>
 #include <thread>
 #include <utility>
@@ -29,7 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace headroom::literals;
 
-// Those on file systems that carry leases; all, for the reason to be told, if there are none.
+// The folders on file systems that carry leases; if there are none, all, so that an error names the
+// reason.
 Directory::Paths suitable(Directory::Paths paths) {
   Directory::Paths local = paths;
   std::erase_if(local, [](const fs::path& path) { return !detail::is_local(path); });
@@ -38,11 +38,11 @@ Directory::Paths suitable(Directory::Paths paths) {
 
 bool is_folder(const fs::path& path) {
   struct stat facts {};
-  // No link: somebody else might turn it elsewhere later.
+  // Not a link, which its owner could redirect later.
   return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
 }
 
-// True if it is there afterwards. Only its maker sets the mode, and past the umask.
+// True if it exists afterwards. Only the maker can set the mode, and chmod ignores the umask.
 bool make_folder(const fs::path& path) {
   if (::mkdir(path.c_str(), 01777) == 0) (void)::chmod(path.c_str(), 01777);
   return is_folder(path);
@@ -61,7 +61,7 @@ FileNumber number_of(int descriptor) {
   return {facts.st_dev, facts.st_ino};
 }
 
-// Who asks, and when.
+// Fills in the owner, the time and a new identifier.
 template <typename T>
 void sign(T& entry, const Contents& now) {
   entry.id = new_id();
@@ -73,11 +73,11 @@ void sign(T& entry, const Contents& now) {
   entry.since = std::chrono::system_clock::now();
 }
 
-// "PID 1234" of whoever holds the lock on this folder, as /proc/locks has it:
-// "1: FLOCK  ADVISORY  WRITE 1234 00:19:5678 0 EOF".
-std::string whose_turn(const fs::path& folder) {
+// The holder of the lock on this folder, "PID 1234", from /proc/locks: "1: FLOCK  ADVISORY  WRITE
+// 1234 00:19:5678 0 EOF".
+std::string turn_holder(const fs::path& folder) {
   struct stat facts {};
-  if (::stat(folder.c_str(), &facts) != 0) return "somebody";
+  if (::stat(folder.c_str(), &facts) != 0) return "another process";
   char place[64];
   std::snprintf(place, sizeof place, " %02x:%02x:%llu ", major(facts.st_dev), minor(facts.st_dev),
                 static_cast<unsigned long long>(facts.st_ino));
@@ -90,12 +90,7 @@ std::string whose_turn(const fs::path& folder) {
     const std::string_view before = line.substr(0, at);
     return "PID " + std::string(before.substr(before.rfind(' ') + 1));
   }
-  return "somebody";
-}
-
-[[noreturn]] void fail(const fs::path& path, int error) {
-  throw WriteError("lease", "cannot write " + path.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space" : ""));
+  return "another process";
 }
 
 }  // namespace
@@ -105,10 +100,10 @@ std::int64_t monotonic_ns() {
       .count();
 }
 
-// ---- Where ----
+// ---- The folder ----
 
 Directory Directory::at(const fs::path& path) {
-  std::error_code ignored;  // making the folder itself says why
+  std::error_code ignored;  // making the folder itself reports the reason
   fs::create_directories(path.parent_path(), ignored);
   if (!make_folder(path))
     throw WriteError(
@@ -152,17 +147,17 @@ std::vector<std::string> Directory::warnings() const {
                     " are not shared by all users: its mode is not 1777");
   struct stat root {};
   const bool container = !ProcessTable().in_first_pid_namespace();
-  // A mount of its own was put there on purpose.
+  // A separate mount was put there on purpose.
   const bool mounted =
       ::stat(path_.parent_path().c_str(), &root) == 0 && root.st_dev != facts.st_dev;
   if (container && !mounted)
     found.push_back("leases in " + path_.string() +
-                    " may be seen in this container only; start it with -v /run/lock/headroom:" +
+                    " may be visible only in this container; start it with -v /run/lock/headroom:" +
                     path_.string());
   return found;
 }
 
-// ---- What ----
+// ---- Reading ----
 
 Contents Directory::contents() const {
   return detail::read_folder(path_);
@@ -175,33 +170,28 @@ Contents Directory::Turn::contents() const {
 // ---- Turns ----
 
 Directory::Turn Directory::take_turn(Seconds patience, const std::stop_token& cancel) const {
-  const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) fail(path_, errno);
-  Turn turn(path_, folder);
+  Descriptor folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.is_open()) detail::throw_write_error(path_, errno);
   const auto begin = Clock::now();
-  // Not waiting in the kernel, where nobody could be named and nothing be cancelled; and not in
-  // step with the others who wait.
+  // Polls, because a wait in the kernel could not be cancelled and could not name the holder; at
+  // random intervals, so that waiters do not run in step.
   std::minstd_rand random(std::random_device{}());
-  while (::flock(folder, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) fail(path_, errno);
+  while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) detail::throw_write_error(path_, errno);
     if (Clock::now() - begin >= patience || cancel.stop_requested())
-      throw BusyError("lease", "the leases in " + path_.string() + " are being changed by " +
-                      whose_turn(path_) + " and have not been free for " +
-                      duration_text(Clock::now() - begin) + "; try again, or look at that process");
+      throw BusyError("lease", "the leases in " + path_.string() + " are locked by " +
+                                   turn_holder(path_) + "; waited " +
+                                   duration_text(Clock::now() - begin) +
+                                   "; try again, or check that process");
     std::this_thread::sleep_for(std::chrono::microseconds(100 + random() % 900));
   }
   detail::pass(detail::Point::my_turn);
-  return turn;
+  return {path_, std::move(folder)};
 }
 
-Directory::Turn::Turn(Turn&& other) noexcept
-    : folder_(std::move(other.folder_)), lock_(std::exchange(other.lock_, -1)) {}
-
 Directory::Turn::~Turn() {
-  if (lock_ < 0) return;
-  // A process that was forked off meanwhile has the descriptor as well: closing would not do.
-  ::flock(lock_, LOCK_UN);
-  ::close(lock_);
+  // Closing alone would not end the turn: a process forked meanwhile has the descriptor, too.
+  if (lock_.is_open()) ::flock(lock_.get(), LOCK_UN);
 }
 
 Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
@@ -212,15 +202,16 @@ Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
   claim.file = number_of(file);
   Lease lease(std::move(claim), file, folder_ / name);
   detail::pass(detail::Point::lease_there);
-  // Noted after it is there: a look that began before this moment and did not see it will miss its
-  // grant, and count it. Who dies in between had no time to use anything.
+  // The grant is noted after the lease exists: a look that began earlier and did not see the lease
+  // finds the grant at the decision and counts it. A process that dies in between has not used
+  // memory yet.
   const Claim& made = lease.claim();
   note({.ticket = made.ticket, .at_ns = monotonic_ns(), .id = made.id, .shares = made.shares}, now);
   detail::pass(detail::Point::lease_noted);
   return lease;
 }
 
-Place Directory::Turn::make_place(Waiter waiter, const Contents& now) const {
+PlaceInLine Directory::Turn::join_line(Waiter waiter, const Contents& now) const {
   waiter.ticket = 0;
   sign(waiter, now);
   const std::string name = waiter.id + ".wait";
@@ -232,19 +223,15 @@ void Directory::Turn::end_lease(const Claim& lease) const {
   const fs::path path = folder_ / (lease.id + ".lease");
   if (::geteuid() != 0 && ::geteuid() != lease.uid)
     throw WriteError("lease", "lease " + lease.id + " is of " + user_name(lease.uid) +
-                     ", and only its owner or root may end it");
-  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-  if (file < 0 && errno != ENOENT) fail(path, errno);
-  const bool is_it = file >= 0 && number_of(file) == lease.file;
-  // The name first: no reader is to see a lease with a line more.
-  const int error = is_it && ::unlink(path.c_str()) != 0 ? errno : 0;
-  if (is_it && error == 0) {
-    const std::string line = std::string(detail::kEndedBy) + user_name(::geteuid()) + "\n";
-    [[maybe_unused]] const ssize_t noted = ::write(file, line.data(), line.size());
-  }
-  if (file >= 0) ::close(file);
-  if (error != 0) fail(path, error);
-  if (!is_it) throw UsageError("lease", "lease " + lease.id + " has ended already");
+                                  ", and only its owner or root may end it");
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.is_open() && errno != ENOENT) detail::throw_write_error(path, errno);
+  if (!file.is_open() || number_of(file.get()) != lease.file)
+    throw UsageError("lease", "lease " + lease.id + " has ended already");
+  // The name goes first: no reader may see a lease with an additional line.
+  if (::unlink(path.c_str()) != 0) detail::throw_write_error(path, errno);
+  const std::string line = std::string(detail::kEndedBy) + user_name(::geteuid()) + "\n";
+  [[maybe_unused]] const ssize_t noted = ::write(file.get(), line.data(), line.size());
 }
 
 std::vector<DeadFile> Directory::Turn::remove_dead(const Contents& now) const {
@@ -254,54 +241,39 @@ std::vector<DeadFile> Directory::Turn::remove_dead(const Contents& now) const {
   return removed;
 }
 
-// One file a user, which only he can write.
+// One file per user, which only that user can write.
 void Directory::Turn::note(const Grant& grant, const Contents& now) const {
   const fs::path own = folder_ / (std::to_string(::geteuid()) + ".grants");
-  // Somebody else may have taken that name before us.
+  // Another user may have taken that name.
   const fs::path other = folder_ / (std::to_string(::geteuid()) + "-" + grant.id + ".grants");
   detail::append_grant(own, other, grant, now);
 }
 
 // ---- Places in the line ----
 
-Place::Place(const Waiter& waiter, int descriptor, fs::path file)
+PlaceInLine::PlaceInLine(const Waiter& waiter, int descriptor, fs::path file)
     : id_(waiter.id), ticket_(waiter.ticket), descriptor_(descriptor), file_(std::move(file)) {
   touch();
 }
 
-Place::~Place() {
-  end();
+PlaceInLine::~PlaceInLine() {
+  if (descriptor_.is_open()) ::unlink(file_.c_str());
 }
 
-Place::Place(Place&& other) noexcept
-    : id_(std::move(other.id_)),
-      ticket_(other.ticket_),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      file_(std::move(other.file_)) {}
-
-Place& Place::operator=(Place&& other) noexcept {
-  if (this != &other) {
-    end();
-    id_ = std::move(other.id_);
-    ticket_ = other.ticket_;
-    descriptor_ = std::exchange(other.descriptor_, -1);
-    file_ = std::move(other.file_);
-  }
+PlaceInLine& PlaceInLine::operator=(PlaceInLine&& other) noexcept {
+  std::swap(id_, other.id_);
+  std::swap(ticket_, other.ticket_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(file_, other.file_);
   return *this;
 }
 
-// The file's time is the monotonic clock's: setting the machine's clock makes nobody look stopped.
-void Place::touch() const {
+// The file gets the monotonic clock's time, so setting the wall clock makes no waiter look stopped.
+void PlaceInLine::touch() const {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   const timespec times[2] = {now, now};
-  (void)::futimens(descriptor_, times);
-}
-
-void Place::end() noexcept {
-  if (descriptor_ < 0) return;
-  ::unlink(file_.c_str());
-  ::close(std::exchange(descriptor_, -1));
+  (void)::futimens(descriptor_.get(), times);
 }
 
 }  // namespace headroom::lease

@@ -1,16 +1,15 @@
-// The folder in which the programs of a machine tell each other what they reserved
-// (docs/formats/lease.md).
+// The shared folder of a machine's leases (docs/formats/lease.md).
 //
-// Everybody may read it and make files in it, and nobody can alter or remove another user's (mode
-// 1777). Looking needs no lock and no permission; whoever wants to change something takes his turn,
-// one at a time. A turn ends with its process, and nothing slow is done in it.
+// Every user may read it and make files in it, but not change or remove another user's (mode 1777).
+// Reading needs no lock and no permission. A change needs a turn, and only one process at a time
+// has one. A turn ends with its process; do nothing slow in it.
 //
 //   const Directory directory = Directory::open();
 //   Directory::Turn turn = directory.take_turn();
 //   const Contents now = turn.contents();
 //   if (has_room(now)) Lease lease = turn.make_lease(claim, now);
 //
-// Threads: a Directory may be used by many at once; each Turn is one thread's.
+// Threads: many may use a Directory at once; a Turn belongs to one thread.
 #pragma once
 
 #include <filesystem>
@@ -24,11 +23,11 @@
 
 namespace headroom::lease {
 
-// How long a look at the folder may be back when a decision rests on it. Grants are remembered for
-// longer, so that between two looks none is missed.
+// The longest age of a look at the folder for a decision. Grants are kept longer, so no grant
+// between two looks is missed.
 inline constexpr Seconds kLookFreshFor{3.0};
 
-// A file that nobody holds any more.
+// A file that no process holds any more.
 struct DeadFile {
   std::filesystem::path path;
   uid_t uid = 0;
@@ -37,38 +36,35 @@ struct DeadFile {
 
 // The folder at one moment.
 struct Contents {
-  std::int64_t at_ns = 0;  // on the monotonic clock: when looking began
+  std::int64_t at_ns = 0;  // on the monotonic clock, when the look began
   std::vector<Claim> leases;
   Line waiting;
   std::vector<Grant> grants;
   std::vector<DeadFile> dead;
-  // Leases that somebody holds but that do not say of what: each may be of any card, and of all of
-  // its memory.
-  std::vector<std::string> riddles;
+  // Held leases whose file cannot be read: each may reserve all memory of any card.
+  std::vector<std::string> unreadable_leases;
   std::vector<std::string> warnings;
   long long highest_ticket = 0;
 };
 
-// A place in the line, as a file that lives as long as this does. Others respect it while it is
-// touched again and again.
-class Place {
+// A place in the line, as a file that lives as long as this object. It counts while it is touched
+// regularly.
+class PlaceInLine {
  public:
-  Place(const Waiter& waiter, int descriptor, std::filesystem::path file);
-  ~Place();
-  Place(Place&& other) noexcept;
-  Place& operator=(Place&& other) noexcept;
+  PlaceInLine(const Waiter& waiter, int descriptor, std::filesystem::path file);
+  ~PlaceInLine();
+  PlaceInLine(PlaceInLine&& other) noexcept = default;
+  PlaceInLine& operator=(PlaceInLine&& other) noexcept;  // the place from before ends with `other`
 
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] long long ticket() const { return ticket_; }
-  // "I am still looking."
+  // Shows the others that it still waits.
   void touch() const;
 
  private:
-  void end() noexcept;
-
   std::string id_;
   long long ticket_ = 0;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::filesystem::path file_;
 };
 
@@ -77,54 +73,55 @@ class Directory {
   using Paths = std::vector<std::filesystem::path>;
   // HEADROOM_LEASE_DIR, else /run/lock/headroom and /dev/shm/headroom.
   [[nodiscard]] static Paths candidates();
-  // Of those whose file system carries leases the first that is there, for two folders would know
-  // nothing of each other; else the first that can be made. Throws WriteError if none can be made,
-  // UnavailableError if no file system will do (a network's).
+  // The first existing folder on a file system that carries leases, because leases in two folders
+  // would not know of each other; else the first that can be made. Throws WriteError if none can be
+  // made, UnavailableError if no file system is suitable (all on a network).
   [[nodiscard]] static Directory open(const Paths& paths = candidates());
-  // The same without making anything; nothing if there is none, so that nobody has leases.
+  // The same without making one; nothing if there is none, and thus no leases.
   [[nodiscard]] static std::optional<Directory> existing(const Paths& paths = candidates());
-  // This folder, made if it is not there.
+  // This folder, made if missing.
   [[nodiscard]] static Directory at(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  // Why leases here may not be seen by everybody who uses the cards; a sentence each.
+  // Reasons why not every user of the cards may see leases here, one sentence each.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
-  // What is there, without waiting for anybody. Throws BusyError if it cannot be read in full.
+  // Reads the folder without waiting. Throws BusyError if it cannot read all of it.
   [[nodiscard]] Contents contents() const;
 
   class Turn {
    public:
     ~Turn();
-    Turn(Turn&& other) noexcept;
+    Turn(Turn&& other) noexcept = default;
     Turn& operator=(Turn&&) = delete;
 
     [[nodiscard]] Contents contents() const;
 
-    // `claim` with what is missing in it: identifier, ticket (if 0), owner, user, time. `now` is
-    // this turn's look. Throws WriteError; nothing has changed then.
+    // Fills in the rest of `claim`: identifier, ticket (if 0), owner, user, time. `now` is this
+    // turn's look. Throws WriteError and then changes nothing.
     [[nodiscard]] Lease make_lease(Claim claim, const Contents& now) const;
-    [[nodiscard]] Place make_place(Waiter waiter, const Contents& now) const;
+    [[nodiscard]] PlaceInLine join_line(Waiter waiter, const Contents& now) const;
 
-    // Ends a lease that others hold: its file goes, and they read in it who did that. What its
-    // processes use stays theirs, and counts as a stranger's. Throws WriteError for a lease of
-    // another user (root may end any), UsageError if it has ended already.
+    // Ends a lease that other processes hold: removes its file and notes in it who did that. Its
+    // processes keep their memory, which then counts as a stranger's. Throws WriteError for a lease
+    // of another user (root may end any), UsageError if it has ended already.
     void end_lease(const Claim& lease) const;
 
-    // Removes what nobody holds, as far as this user may.
+    // Removes dead files that this user may remove.
     std::vector<DeadFile> remove_dead(const Contents& now) const;
 
    private:
     friend class Directory;
-    Turn(std::filesystem::path folder, int lock) : folder_(std::move(folder)), lock_(lock) {}
+    Turn(std::filesystem::path folder, Descriptor lock)
+        : folder_(std::move(folder)), lock_(std::move(lock)) {}
     void note(const Grant& grant, const Contents& now) const;
 
     std::filesystem::path folder_;
-    int lock_ = -1;
+    Descriptor lock_;
   };
 
-  // Waits for at most `patience`; throws BusyError that names whose turn it is.
+  // Waits for at most `patience`; then throws BusyError, which names the process that has the turn.
   [[nodiscard]] Turn take_turn(Seconds patience = Seconds(3.0),
                                const std::stop_token& cancel = {}) const;
 
@@ -134,7 +131,7 @@ class Directory {
   std::filesystem::path path_;
 };
 
-// Now on the clock of Contents::at_ns, which all processes of a machine share and nobody can set.
+// Now on the clock of Contents::at_ns, which all processes of a machine share and no user can set.
 [[nodiscard]] std::int64_t monotonic_ns();
 
 }  // namespace headroom::lease

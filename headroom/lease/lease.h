@@ -2,7 +2,7 @@
 //
 // A lease is a file in a shared folder (directory.h) with a lock on an open descriptor, which the
 // job's processes inherit. The kernel drops the lock when the last of them is gone, however it
-// ended, and a file without a lock is nobody's: process numbers decide nothing.
+// ended. A file without a lock is no lease: process numbers decide nothing.
 //
 //   Directory directory = Directory::open();
 //   Acquired got = acquire(directory, sampler, {.need = 10_GiB}, {}, "python train.py");
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "headroom/base/bytes.h"
+#include "headroom/base/descriptor.h"
 #include "headroom/base/process.h"
 #include "headroom/base/time.h"
 #include "headroom/gpu/uuid.h"
@@ -31,19 +32,18 @@ struct Share {
   Bytes reserved;
 };
 
-// How a descriptor of a file is recognised. Each file system counts for itself, so a number alone
-// may be another file's.
+// Identifies a file behind a descriptor. Inode numbers are unique only within one file system.
 struct FileNumber {
   dev_t device = 0;
   ino_t inode = 0;
   auto operator<=>(const FileNumber&) const = default;
 };
 
-// What a lease's file says.
+// The content of a lease's file.
 struct Claim {
-  std::string id;         // "7f3a9c1e": the name of its file, so that no two have the same
+  std::string id;         // "7f3a9c1e": the name of its file, and thus unique
   long long ticket = 0;   // the order in which jobs asked
-  ProcessIdentity owner;  // who asked; a name for people, and where attribution starts
+  ProcessIdentity owner;  // made it; shown to people, and the start of attribution
   std::string user;
   std::string command;
   WallTime since;
@@ -51,44 +51,42 @@ struct Claim {
 
   std::uint64_t pid_namespace = 0;  // the one in which `owner` is a number
 
-  // Not what the file says but what it is.
-  uid_t uid = 0;  // its owner: nobody else can have written it
+  // From the file itself, not from its content.
+  uid_t uid = 0;  // the file's owner, who alone can have written it
   FileNumber file;
 };
 
-// The PID namespace of this process; 0 where that cannot be told.
+// The PID namespace of this process; 0 if unknown.
 [[nodiscard]] std::uint64_t this_pid_namespace();
-// Whether a process number of that namespace is the same process's here.
+// True if process numbers of that namespace are valid here.
 [[nodiscard]] bool is_this_pid_namespace(std::uint64_t pid_namespace);
 
-// No card has that much. Whoever claims more (any user may write what he likes) claims this, so
-// that sums of claims stay numbers.
+// More than any card has. Larger claims (any user may write any number) are cut to this, so that
+// sums do not overflow.
 inline constexpr Bytes kMostReserved{1LL << 50};
 
-// What the claim has of this card; 0 for none.
+// Memory that the claim reserves on this card.
 [[nodiscard]] Bytes reserved_on(const Claim& claim, const gpu::Uuid& card);
 
 // Holds the lock. The lease ends when this and every inherited descriptor are closed.
 class Lease {
  public:
-  // Takes the descriptor over, which holds the lock on `file`.
+  // Owns the descriptor, which holds the lock on `file`.
   Lease(Claim claim, int descriptor, std::filesystem::path file)
       : claim_(std::move(claim)), descriptor_(descriptor), file_(std::move(file)) {}
   ~Lease();  // removes the file, unless another process still holds the lease
-  Lease(Lease&& other) noexcept;
-  Lease& operator=(Lease&& other) noexcept;
+  Lease(Lease&& other) noexcept = default;
+  Lease& operator=(Lease&& other) noexcept;  // the lease from before ends with `other`
 
   [[nodiscard]] const Claim& claim() const { return claim_; }
-  // Opened without O_CLOEXEC: a child that is started inherits it.
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-  // Who ended it from outside (Directory::Turn::end_lease); nothing while it holds.
+  // Without O_CLOEXEC, so that a started child inherits it.
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+  // The user who ended it from outside (Directory::Turn::end_lease); nothing while it holds.
   [[nodiscard]] std::optional<std::string> ended_by() const;
 
  private:
-  void end() noexcept;
-
   Claim claim_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::filesystem::path file_;
 };
 

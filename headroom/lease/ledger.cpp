@@ -14,13 +14,13 @@ bool holds_any(const Look& look, const Contents& now, const gpu::Uuid& card) {
          std::any_of(look.before.leases.begin(), look.before.leases.end(), has);
 }
 
-// The card with what leases take from it.
+// The card with its unused reservations.
 gpu::Card charged(const Look& look, const Contents& now, gpu::Card card) {
-  // A card for one process at a time is its lease's before that has begun.
+  // A card for one process at a time belongs to its lease even before the job starts.
   const bool exclusive = card.compute_mode == gpu::ComputeMode::exclusive_process ||
                          card.compute_mode == gpu::ComputeMode::exclusive_thread;
   card.promised = unused(look, now, card.uuid);
-  card.closed = !now.riddles.empty() || (exclusive && holds_any(look, now, card.uuid));
+  card.closed = !now.unreadable_leases.empty() || (exclusive && holds_any(look, now, card.uuid));
   return card;
 }
 
@@ -40,10 +40,10 @@ Look look_at(gpu::Machine machine, Contents before) {
 }
 
 Bytes unused(const Look& look, const Contents& now, const gpu::Uuid& card) {
-  static const UsedByLease kNobody;
+  static const UsedByLease kNone;
   const auto found = look.used.find(card);
-  const UsedByLease& used = found == look.used.end() ? kNobody : found->second;
-  // A lease may be known from several places, and a grant under its name may be anybody's words.
+  const UsedByLease& used = found == look.used.end() ? kNone : found->second;
+  // The same lease may appear in several lists, and any user may write a grant under its name.
   std::map<std::string, Bytes> reserved;
   const auto count = [&](const std::string& id, Bytes amount) {
     if (amount.count > 0) reserved[id] = std::max(reserved[id], amount);
@@ -67,7 +67,7 @@ Bytes unused(const Look& look, const Contents& now, const gpu::Uuid& card) {
 Rooms rooms_of(const Look& look, const Contents& now, Clock::time_point at) {
   Rooms rooms;
   const Seconds old{static_cast<double>(now.at_ns - look.before.at_ns) * 1e-9};
-  if (old > kLookFreshFor || !now.riddles.empty()) return rooms;
+  if (old > kLookFreshFor || !now.unreadable_leases.empty()) return rooms;
   for (const gpu::Card& card : look.machine.cards) {
     if (!is_fresh(card, at) || card.stuck || card.mig_enabled) continue;
     if (const auto room = usable_now(charged(look, now, card))) rooms[card.uuid] = *room;
@@ -88,7 +88,7 @@ Contents contents_now() {
     const auto directory = Directory::existing();
     return directory ? directory->contents() : none;
   } catch (const BusyError& error) {
-    none.riddles.emplace_back("all of them");
+    none.unreadable_leases.emplace_back("all of them");
     none.warnings.push_back(error.sentence());
   } catch (const UnavailableError& error) {
     none.warnings.push_back(error.sentence());

@@ -1,13 +1,13 @@
-// What can still be promised of each card: the one test that every lease passes.
+// The memory of each card that can still be leased: every lease passes this one test.
 //
 //   free - sum over leases of max(0, reserved - used by that lease's processes) - margin
 //
-// It is gpu::usable_now() of a card on which that sum and the margin are noted; what commands show
-// and what a lease is given by are the same figure.
+// It is gpu::usable_now() of a card that carries that sum and the margin, so commands show the
+// figure that leases are given by.
 //
-// Why not the lesser of what is free and what is not reserved: a card of 24 GB of which a stranger
-// uses 10 and a lease has reserved 8, but not yet taken them, has 14 free and 16 unreserved; both
-// say yes to 12, and 30 are promised. Here 14 - 8 = 6 are left.
+// The smaller of free and unreserved memory would be wrong: on a card of 24 GB a stranger uses 10,
+// and a lease has reserved 8 that it does not use yet. Then 14 are free and 16 unreserved; both
+// allow a lease of 12, and 30 are promised. This test leaves 14 - 8 = 6.
 //
 //   Look look = look_at(machine, before);          // both from before the turn
 //   Rooms rooms = rooms_of(look, turn.contents()); // in the turn
@@ -19,40 +19,40 @@
 
 namespace headroom::lease {
 
-// Never promised, on each card. A driver hands memory out in pieces of 2 MiB and keeps tables and
-// queues of its own that grow with its processes and that no process is charged with; a desktop's
-// windows come and go. 64 MiB are a quarter of a percent of a card of 24 GiB.
+// Kept free on each card. A driver allocates in pieces of 2 MiB and keeps tables and queues that
+// grow with the processes and are charged to none; desktop windows come and go. 64 MiB are 0.26 %
+// of 24 GiB.
 inline constexpr Bytes kMargin{64LL << 20};
 
-// A simulated card has none: it has no driver, and its figures are exact.
+// None on a simulated card, whose figures are exact.
 [[nodiscard]] Bytes margin_of(const gpu::Card& card);
 
-// What a decision rests on: the cards, and whose the memory was that was in use.
+// The facts for a decision: the cards, and the leases that use their memory.
 struct Look {
   gpu::Machine machine;                   // with their margins
   Contents before;                        // the folder before the cards were sampled
-  std::map<gpu::Uuid, UsedByLease> used;  // of the cards of which it is known
+  std::map<gpu::Uuid, UsedByLease> used;  // of the cards where it is known
 };
 
 [[nodiscard]] Look look_at(gpu::Machine machine, Contents before);
 
-// What leases hold of this card and do not use yet. `now` is the folder at the decision. A lease
-// counts in full that is newer than the look, and one that ended since: what it took meanwhile may
-// still be coming back, and the look does not know of it.
+// Memory of this card that is reserved and not used yet. `now` is the folder at the decision. A
+// lease counts in full if it is newer than the look, or if it ended since: its memory may still be
+// coming back.
 [[nodiscard]] Bytes unused(const Look& look, const Contents& now, const gpu::Uuid& card);
 
-// Of the cards whose data is not older than gpu::kFreshFor. None at all if the folder was last
-// looked at too long ago, or holds a lease that cannot be read.
+// For cards with data no older than gpu::kFreshFor. No card at all if the look at the folder is too
+// old, or if a lease cannot be read.
 [[nodiscard]] Rooms rooms_of(const Look& look, const Contents& now,
                              Clock::time_point at = Clock::now());
 
-// What is leased now, to show or to narrow a machine by. Nothing if there is no folder for leases,
-// or, which is a warning, one that can carry none. If it cannot be read that is a warning, too, and
-// then any card may be reserved.
+// The present leases, to show them or to narrow a machine. Empty if there is no folder for leases;
+// empty with a warning if the folder cannot carry leases. If it cannot be read, there is a warning,
+// and any card may be reserved.
 [[nodiscard]] Contents contents_now();
 
-// For commands that show the machine: the cards with what leases hold and do not use, so that
-// usable_now() of them is what a lease would be given. Without a folder nobody holds anything.
+// For commands that show the machine: the cards with their unused reservations, so that
+// usable_now() is the memory that a lease would be given.
 [[nodiscard]] gpu::Machine with_promises(gpu::Machine machine, const Contents& contents);
 
 }  // namespace headroom::lease

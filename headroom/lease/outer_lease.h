@@ -1,10 +1,10 @@
 // The lease in which this process was started: a `headroom run` above it made the lease and names
-// it in HEADROOM_LEASE. What runs here uses that lease's cards and memory, and reserves nothing of
-// its own: it would wait for the reservation that was made for it.
+// it in HEADROOM_LEASE. Jobs in here use its cards and memory and reserve nothing, because they
+// would wait for the reservation that was made for them.
 //
 //   if (const auto outer = OuterLease::find(contents); outer && outer->concerns(machine)) {
 //     outer->require(request, narrowed);              // throws: larger than the lease
-//     machine = outer->within(narrowed, contents);    // what its processes may still use
+// machine = outer->within(narrowed, contents);    // memory its processes may still use
 //   }
 #pragma once
 
@@ -18,19 +18,19 @@ namespace headroom::lease {
 class OuterLease {
  public:
   // Nothing if HEADROOM_LEASE is unset, or names a lease that has ended or that neither this
-  // process nor one above it holds: the variable alone proves nothing.
+  // process nor an ancestor holds: the variable alone proves nothing.
   [[nodiscard]] static std::optional<OuterLease> find(const Contents& contents);
 
   [[nodiscard]] const Claim& claim() const { return claim_; }
 
-  // Whether it has cards of this machine. One of real cards says nothing of simulated ones.
+  // True if it has cards of this machine. A lease of real cards does not concern simulated ones.
   [[nodiscard]] bool concerns(const gpu::Machine& machine) const;
 
-  // Its cards alone, with what others have promised of them: usable_now() of such a card is what
-  // the lease's processes may still use.
+  // Only its cards, with the reservations of other leases: usable_now() of such a card is the
+  // memory that the lease's processes may still use.
   [[nodiscard]] gpu::Machine within(gpu::Machine machine, const Contents& contents) const;
 
-  // How many cards of this machine it has.
+  // The number of its cards on this machine.
   [[nodiscard]] int cards_of(const gpu::Machine& machine) const;
 
   // Throws UsageError if the request is larger than the lease: waiting would not help.
@@ -42,7 +42,7 @@ class OuterLease {
   Claim claim_;
 };
 
-// The name that HEADROOM_LEASE has, if it is set.
+// The value of HEADROOM_LEASE, if it is set.
 [[nodiscard]] std::optional<std::string> named_outer_lease();
 
 }  // namespace headroom::lease

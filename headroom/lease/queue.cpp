@@ -6,7 +6,7 @@
 namespace headroom::lease {
 namespace {
 
-// Births are on the wall clock, which is set by small steps now and then.
+// Creation times are on the wall clock, which may be set by small steps.
 constexpr Seconds kClockSteps{1.0};
 
 bool wants(const Wish& wish, const gpu::Uuid& card) {
@@ -17,7 +17,7 @@ std::size_t wanted_cards(const Wish& wish) {
   return static_cast<std::size_t>(std::max(wish.count, 1));
 }
 
-// The wish's cards of which something is known, roomiest first, otherwise as they are listed.
+// The wish's cards that have rooms, roomiest first, else in the listed order.
 std::vector<gpu::Uuid> nearest_first(const Rooms& rooms, const Wish& wish) {
   std::vector<gpu::Uuid> cards;
   for (const gpu::Uuid& card : wish.cards)
@@ -29,7 +29,7 @@ std::vector<gpu::Uuid> nearest_first(const Rooms& rooms, const Wish& wish) {
   return cards;
 }
 
-// Takes so many of the wish's cards away from those behind.
+// Removes that many of the wish's cards from the rooms of later waiters.
 void keep(Rooms& rooms, const Wish& wish, std::size_t number) {
   const std::vector<gpu::Uuid> cards = nearest_first(rooms, wish);
   for (std::size_t i = 0; i < std::min(cards.size(), number); ++i) rooms.erase(cards[i]);
@@ -69,7 +69,7 @@ int position(const Line& line, const std::string& id) {
                                             [](const Waiter& w) { return w.looking; }));
 }
 
-std::optional<std::vector<gpu::Uuid>> place(const Rooms& rooms, const Wish& wish) {
+std::optional<std::vector<gpu::Uuid>> cards_for(const Rooms& rooms, const Wish& wish) {
   std::vector<gpu::Uuid> cards = nearest_first(rooms, wish);
   const std::size_t count = wanted_cards(wish);
   if (cards.size() < count || rooms.at(cards[count - 1]) < wish.need) return {};
@@ -90,7 +90,7 @@ Rooms left_by_earlier(Rooms rooms, const Line& line, const std::string& id,
   const auto own = spot_of(line, id);
   for (auto waiter = line.begin(); waiter != own; ++waiter) {
     if (!waiter->looking) continue;
-    if (const auto cards = place(rooms, waiter->wish)) {
+    if (const auto cards = cards_for(rooms, waiter->wish)) {
       for (const gpu::Uuid& card : *cards) rooms[card] -= waiter->wish.need;
     } else {
       keep(rooms, waiter->wish, kept_cards(*waiter, passes(*waiter, grants)));

@@ -1,20 +1,20 @@
-// Who goes first: first come, first served, with bounded overtaking.
+// The order of waiters: first come, first served, with bounded overtaking.
 //
-// Whoever asks gets a ticket, and no ticket is given twice. Somebody may go before a waiter with a
-// smaller ticket while that waiter could not be satisfied anyway. That is a pass; of passes a
-// waiter has so many and no more:
+// Each request gets a ticket, and no ticket is given twice. A job may go before a waiter with a
+// smaller ticket while that waiter's request does not fit anyway. That is a pass, and passes are
+// limited:
 //
-// - After kMostPasses of them as many cards are kept for it as it wants, those that lack least of
-//   what it needs. Others go on with the rest of the machine.
-// - After each kMostPasses more, one card more is kept, again the nearest.
+// - After kMostPasses passes as many cards are kept for the waiter as it wants, the nearest to its
+//   need. Other jobs use the rest of the machine.
+// - After each kMostPasses more, one more card is kept, again the nearest.
 //
-// So it waits for leases to end, and not for newcomers: while the same cards are nearest, no later
-// lease begins on them, and theirs end. They may change: a stranger's program grows on one of them,
-// or never leaves it, or those who look at different moments disagree about the nearest. Whoever
-// gets by then is counted like any other, until at last all cards are kept: nobody is passed more
-// often than kMostPasses times for each card that it could have.
+// So the waiter depends on leases that end, not on new ones: while the same cards are nearest, no
+// later lease begins on them. The nearest cards may change: another program grows on one of them or
+// never leaves it, or jobs that look at different moments disagree. Jobs that pass meanwhile count,
+// too, until all cards are kept: a waiter is passed at most kMostPasses times for each card that it
+// could use.
 //
-// Pure functions over what the folder says (directory.h) and what the cards have (ledger.h).
+// Pure functions of the folder's contents (directory.h) and the cards' memory (ledger.h).
 #pragma once
 
 #include <map>
@@ -27,11 +27,11 @@
 namespace headroom::lease {
 
 inline constexpr int kMostPasses = 8;
-// A waiter that has not looked for so long (it is stopped, or its machine was) holds up nobody.
+// A waiter that has not looked for so long (it is stopped, or its machine was) blocks no other job.
 inline constexpr Seconds kLooksWithin{10.0};
 
-// Where counting ends, far beyond what honest programs reach. Whoever is given it stands by the
-// birth of his file.
+// The largest ticket, far beyond honest use. Waiters with this ticket stand in the order of their
+// files' creation times.
 inline constexpr long long kMostTicket = 1LL << 60;
 
 struct Wish {
@@ -48,17 +48,17 @@ struct Waiter {
   std::string command;
   WallTime since;
   Wish wish;
-  std::string why;                  // what it said when it last had to wait; for people
+  std::string why;                  // the reason for its wait, for people
   std::uint64_t pid_namespace = 0;  // the one in which `owner` is a number
 
-  // Not what the file says but what it is.
+  // From the file itself, not from its content.
   bool looking = true;  // within the last kLooksWithin
   uid_t uid = 0;
-  std::optional<WallTime> born;  // as the kernel noted it; unknown on some file systems
+  std::optional<WallTime> born;  // the kernel's creation time; unknown on some file systems
 };
 
-// That somebody got something: what passes are counted by, and what tells of leases so short that
-// nobody saw them.
+// A record that a lease was given. Passes are counted by grants, and they show leases too short to
+// be seen.
 struct Grant {
   long long ticket = 0;
   std::int64_t at_ns = 0;  // on the monotonic clock
@@ -66,31 +66,31 @@ struct Grant {
   std::vector<Share> shares;
 };
 
-// Those who wait, first come first.
+// The waiters, first come first.
 using Line = std::vector<Waiter>;
 
-// In the order of their tickets, and of equal tickets in that of their files' births. A ticket is
-// what a file says, and anybody may write a small one: a waiter whose file was born clearly after
-// one with a greater ticket gets that ticket, and so stands behind it.
+// By ticket, and equal tickets by creation time of the file. Any user may write a small ticket into
+// a file: so a waiter whose file is clearly newer than one with a greater ticket gets that ticket,
+// and stands behind it.
 [[nodiscard]] Line in_order(std::vector<Waiter> waiting);
 
-// Where in the line the waiter with this identifier stands; who is not in it is behind everybody.
+// The waiter with this identifier; the end of the line if it is not in it.
 [[nodiscard]] Line::const_iterator spot_of(const Line& line, const std::string& id);
 
-// 1 for whoever is next. Those who do not look do not count.
+// 1 for the next waiter. Waiters that do not look do not count.
 [[nodiscard]] int position(const Line& line, const std::string& id);
 
-// What can still be promised of each card; a card that is missing promises nothing.
+// Memory of each card that can still be leased; none of a missing card.
 using Rooms = std::map<gpu::Uuid, Bytes>;
 
-// Where the wish would be met, roomiest cards first; nothing if it cannot be now.
-[[nodiscard]] std::optional<std::vector<gpu::Uuid>> place(const Rooms& rooms, const Wish& wish);
+// Cards that satisfy the wish, roomiest first; nothing if it does not fit now.
+[[nodiscard]] std::optional<std::vector<gpu::Uuid>> cards_for(const Rooms& rooms, const Wish& wish);
 
-// How often somebody who came later got something of the waiter's cards.
+// How often a later request got a lease on one of the waiter's cards.
 [[nodiscard]] int passes(const Waiter& waiter, const std::vector<Grant>& grants);
 
-// What those who came before this one leave to it: the room of those who could be satisfied now,
-// and the cards that are kept for those who were passed too often, are theirs.
+// The rooms that earlier waiters leave: without the memory of those whose request fits now, and
+// without the cards kept for those that were passed too often.
 [[nodiscard]] Rooms left_by_earlier(Rooms rooms, const Line& line, const std::string& id,
                                     const std::vector<Grant>& grants);
 

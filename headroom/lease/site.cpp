@@ -45,16 +45,16 @@ Limit limit_from(const Json& json, const std::string& where) {
   return limit;
 }
 
-// At the usual place only root may have written it, so that users can rely on it.
+// At the usual place only root may be able to write it, so that users can rely on it.
 std::string why_not_roots(const std::filesystem::path& file) {
   struct stat facts {};
   if (::stat(file.c_str(), &facts) != 0) return "it cannot be read";
   if (facts.st_uid != 0) return "it belongs to " + user_name(facts.st_uid) + ", not to root";
-  if ((facts.st_mode & 022) != 0) return "others than root may write it; try chmod 644";
+  if ((facts.st_mode & 022) != 0) return "users other than root may write it; try chmod 644";
   return {};
 }
 
-// Also of a number, for users whose names a container does not know.
+// Accepts a number, too, for users whose names a container does not know.
 std::optional<uid_t> uid_of(const std::string& name) {
   if (const passwd* user = ::getpwnam(name.c_str())) return user->pw_uid;
   const auto number = to_integer(name);

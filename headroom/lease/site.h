@@ -1,4 +1,4 @@
-// What the administrator of a machine allows each user: limits on leases in a file that root owns
+// The administrator's limits on each user's leases, in a file that root owns
 // (docs/formats/site.md).
 //
 //   const Site site = Site::read();
@@ -21,15 +21,15 @@ namespace headroom::lease {
 
 // Empty: no limit.
 struct Limit {
-  std::optional<Bytes> reserved;  // by all of a user's leases together
-  std::optional<int> cards;       // on which they are
+  std::optional<Bytes> reserved;  // in all leases of a user together
+  std::optional<int> cards;       // cards with a lease of the user
 };
 
 class Site {
  public:
-  // /etc/headroom/site.json. Where there is none HEADROOM_SITE names another; where there is one
-  // that variable changes nothing. A file that cannot be used (no JSON, unknown keys, at the usual
-  // place one that others than root may write) sets no limits, and `trouble` says why.
+  // Reads /etc/headroom/site.json, or if it does not exist the file that HEADROOM_SITE names. An
+  // invalid file (no JSON, unknown keys, or at the usual place writable for others than root) sets
+  // no limits, and `trouble` has the reason.
   [[nodiscard]] static Site read();
   [[nodiscard]] static Site read(const std::filesystem::path& usual,
                                  const std::optional<std::string>& other);
@@ -38,16 +38,16 @@ class Site {
   [[nodiscard]] const std::string& trouble() const { return trouble_; }
   [[nodiscard]] const std::vector<std::string>& unknown_users() const { return unknown_users_; }
 
-  // The user's own, else everybody's; root has one only under its own name. A name that no user of
-  // the machine has sets no limit.
+  // The user's own limit, else the limit for everybody. Root has only its own. A name that no user
+  // of the machine has sets no limit.
   [[nodiscard]] Limit limit_of(uid_t uid) const;
 
-  // Why a user may not have this beside the leases that are his already: waiting does not help,
-  // ending one of them does. Nothing if he may. `cards` are empty as long as none are chosen.
+  // The reason why the user may not have this in addition to the leases that the user has: only
+  // ending one of them helps. Nothing if allowed. `cards` is empty until cards are chosen.
   [[nodiscard]] std::optional<std::string> over_limit(const Contents& now, uid_t uid, Bytes asked,
                                                       const std::set<gpu::Uuid>& cards) const;
 
-  // What the user may still reserve; nothing: as much as there is.
+  // Memory that the user may still reserve; nothing: no limit.
   [[nodiscard]] std::optional<Bytes> left(const Contents& now, uid_t uid) const;
 
  private:
@@ -55,9 +55,9 @@ class Site {
 
   std::filesystem::path file_;
   std::string trouble_;
-  std::vector<std::string> unknown_users_;  // misspelt, or of another container
+  std::vector<std::string> unknown_users_;  // misspelt, or unknown in this container
   Limit everybody_;
-  std::map<uid_t, Limit> users_;  // asked for in turns, where no name is looked up any more
+  std::map<uid_t, Limit> users_;  // looked up before, so that a turn never waits for a name lookup
 };
 
 }  // namespace headroom::lease

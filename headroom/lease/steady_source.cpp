@@ -8,8 +8,8 @@ namespace {
 using gpu::Card;
 using gpu::GpuProcess;
 
-// What each process used the time it used less. One that was not there the first time used nothing
-// then: what it has now may have been taken after free was told.
+// The smaller use of each process. A process that was missing in the first list counts as 0: it may
+// have taken its memory after free was read.
 std::vector<GpuProcess> lesser(const std::vector<GpuProcess>& first,
                                std::vector<GpuProcess> second) {
   for (GpuProcess& process : second) {
@@ -31,7 +31,7 @@ class SteadySource : public gpu::CardSource {
   void read_gauges(Card& card) override { source_->read_gauges(card); }
   void read_activity(Card& card) override { source_->read_activity(card); }
 
-  // Called after read_gauges(), as samplers do.
+  // Samplers call it after read_gauges().
   void read_processes(Card& card) override {
     const auto memory = card.memory;
     source_->read_processes(card);

@@ -1,17 +1,17 @@
 // A source of cards whose memory and process list belong together, as the ledger needs them.
 //
-// The ledger adds what is free to what leases still have to come: free - (reserved - used). A
-// driver tells free and used one after the other, and memory that a lease takes or gives back in
-// between would be counted wrongly:
+// The ledger adds free memory to the memory that leases will still take: free - (reserved - used).
+// A driver reports free and used one after the other, and memory that a lease takes or gives back
+// in between would be counted wrongly:
 //
-//                      told first: free        then: used by process     free + used says
-//   taken in between   without it              with it                   too much: promised twice
-//   given back         with it                 without it                too little: harmless
-//   told the other way round, it is the giving back that is counted twice.
+//                      first: free        then: used by process     free + used is
+//   taken in between   without it         with it                   too much: promised twice
+//   given back         with it            without it                too little: harmless
+//   In the other order, memory given back is counted twice.
 //
-// So all is told twice (free, used, free, used), and the lesser of each is kept: whatever is taken
-// and given back once in between, never too much is promised. Only what is taken, given back and
-// taken again within these milliseconds could be.
+// So this source reads everything twice (free, used, free, used) and keeps the smaller of each: no
+// single take or return in between makes it promise too much. Only memory that is taken, given back
+// and taken again within these milliseconds could.
 //
 //   gpu::Sampler sampler(lease::steady(gpu::make_source(devices)), {.keep_sampling = false});
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace headroom::lease {
 
-// Thread rule: the source's.
+// Thread rule: that of the source.
 [[nodiscard]] std::shared_ptr<gpu::CardSource> steady(std::shared_ptr<gpu::CardSource> source);
 
 }  // namespace headroom::lease

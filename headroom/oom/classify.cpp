@@ -250,7 +250,7 @@ std::optional<Judgement> by_types(const std::vector<std::string>& names) {
 // processes, is proof; a kill elsewhere on the machine is a hint.
 std::optional<Judgement> by_host(const Ending& ending) {
   if (!ending.host) return {};
-  const HostPressure& host = *ending.host;
+  const HostKills& host = *ending.host;
   Judgement judgement;
   judgement.verdict = Verdict::host_oom;
   judgement.kind = "kernel";

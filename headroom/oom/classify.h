@@ -22,7 +22,7 @@ struct Ending {
   std::vector<std::string> type_names;  // of the exceptions, if known; the outermost first
   std::optional<int> exit_code;         // 128 + signal, as shells report it, is understood, too
   std::optional<int> signal;
-  std::optional<HostPressure> host;  // the system's counters for the time of the run
+  std::optional<HostKills> host;  // the system's counters for the time of the run
 };
 
 [[nodiscard]] Judgement classify(const Ending& ending);

@@ -82,8 +82,8 @@ HostWatch::HostWatch(fs::path root)
       machine_before_(kills_on_machine(root_)),
       kernel_log_(std::make_shared<detail::KernelLog>(root_ / "dev/kmsg")) {}
 
-HostPressure HostWatch::since(const std::vector<pid_t>& pids) const {
-  HostPressure pressure;
+HostKills HostWatch::since(const std::vector<pid_t>& pids) const {
+  HostKills pressure;
   pressure.kills_in_group = growth(group_before_, kills_in_group(counting_file_));
   pressure.kills_on_machine = growth(machine_before_, kills_on_machine(root_));
   // The machine's counter includes every kill in the kernel's log, also those in groups

@@ -6,7 +6,7 @@
 //
 //   HostWatch watch;             // before the program starts
 //   ...
-//   HostPressure host = watch.since(pids_of_the_program);
+//   HostKills host = watch.since(pids_of_the_program);
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@
 
 namespace headroom::oom {
 
-struct HostPressure {
+struct HostKills {
   // Processes killed for memory since the watch began; empty if the counter cannot be read.
   std::optional<long long> kills_in_group;    // memory.events of our control group: certainly ours
   std::optional<long long> kills_on_machine;  // /proc/vmstat: possibly another program's
@@ -36,7 +36,7 @@ class HostWatch {
   explicit HostWatch(std::filesystem::path root = "/");
   // The kernel names processes by their numbers in the machine's first PID namespace. If this
   // process is in another one, the log is ignored.
-  [[nodiscard]] HostPressure since(const std::vector<pid_t>& pids) const;
+  [[nodiscard]] HostKills since(const std::vector<pid_t>& pids) const;
 
  private:
   std::filesystem::path root_;

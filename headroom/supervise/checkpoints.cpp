@@ -8,12 +8,12 @@
 #include <string_view>
 
 #include "headroom/base/error.h"
-#include "headroom/supervise/detail/shell_words.h"
+#include "headroom/edit/shell_words.h"
 
 namespace headroom::supervise {
 namespace {
 
-// The clock of files ticks slower than the one that is asked: at most every 10 ms.
+// File times advance in ticks of up to 10 ms.
 constexpr std::chrono::milliseconds kTick{10};
 
 std::vector<std::filesystem::path> matches(const std::string& pattern) {
@@ -33,7 +33,7 @@ bool is_complete(std::filesystem::path path) {
                       [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// Of a file that has something in it.
+// The time of a regular file that is not empty.
 std::optional<WallTime> file_time(const std::filesystem::path& path) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size == 0) return {};
@@ -53,7 +53,7 @@ std::optional<WallTime> time_of(const std::filesystem::path& path) {
   return newest;
 }
 
-// Runs of digits compare as numbers.
+// Digits compare as numbers.
 bool comes_before(std::string_view a, std::string_view b) {
   const auto digits = [](std::string_view text) {
     const auto end = std::min(text.find_first_not_of("0123456789"), text.size());
@@ -92,7 +92,7 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::string& patter
 
 std::vector<std::string> resume_arguments(const std::string& arguments,
                                           const std::filesystem::path& checkpoint) {
-  std::vector<std::string> words = detail::split_words(arguments);
+  std::vector<std::string> words = edit::split_words(arguments);
   bool named = false;
   for (std::string& word : words) {
     for (std::size_t at = word.find("{}"); at != std::string::npos;

@@ -9,12 +9,12 @@
 namespace headroom::supervise {
 namespace {
 
-// What a job used before was seen once a second: it may have been more in between.
+// The use was sampled once a second: it may have been higher in between.
 constexpr std::int64_t kNeedPercent = 110;
-// With so much more free than when it was found, what worked may be too little.
+// With so much more memory than when it was found, a larger batch may work.
 constexpr std::int64_t kMuchMorePercent = 125;
 
-plan::Situation situation(std::string job, const Place& place) {
+Setup setup_of(std::string job, const Place& place) {
   if (place.cards.empty()) {
     const HostUse host = host_use({});
     return {.job = std::move(job), .card = "CPU", .free = host.limit.value_or(Bytes{0})};
@@ -26,12 +26,12 @@ plan::Situation situation(std::string job, const Place& place) {
 
 }  // namespace
 
-EarlierRuns::EarlierRuns(const Knobs& knobs) : knobs_(knobs) {}
+EarlierRuns::EarlierRuns(const edit::Knobs& knobs) : knobs_(knobs) {}
 
-std::string EarlierRuns::as_it_stands() const {
-  const auto batch = knobs_.value(Quantity::batch);
+std::string EarlierRuns::exact_command() const {
+  const auto batch = knobs_.value(edit::Quantity::batch);
   const std::string values = " with batch " + std::to_string(batch.value_or(0)) + " x " +
-                             std::to_string(knobs_.value(Quantity::accumulation).value_or(0));
+                             std::to_string(knobs_.value(edit::Quantity::accumulation).value_or(0));
   return "exactly " + knobs_.job() + (batch ? values : "");
 }
 
@@ -40,7 +40,7 @@ std::optional<Bytes> EarlierRuns::need(const gpu::Machine& machine) const {
   for (const gpu::Card& card : machine.cards) {
     if (!card.memory) continue;
     const auto known =
-        store_.find({.job = as_it_stands(), .card = card.name, .free = card.memory->total});
+        store_.find({.job = exact_command(), .card = card.name, .free = card.memory->total});
     if (!known || !known->peak) continue;
     const Bytes more = *known->peak * kNeedPercent / 100;
     need = std::max(need.value_or(Bytes{0}), std::min(more, known->free));
@@ -50,16 +50,16 @@ std::optional<Bytes> EarlierRuns::need(const gpu::Machine& machine) const {
 
 std::optional<EarlierRuns::Beginning> EarlierRuns::beginning(const Place& place,
                                                              long long min_batch) const {
-  const auto first = knobs_.value(Quantity::batch);
-  if (!first || !knobs_.has(Quantity::accumulation)) return {};
-  const plan::Situation now = situation(knobs_.job(), place);
+  const auto first = knobs_.value(edit::Quantity::batch);
+  if (!first || !knobs_.has(edit::Quantity::accumulation)) return {};
+  const Setup now = setup_of(knobs_.job(), place);
   const auto known = store_.find(now);
   if (!known || !known->values.contains("batch")) return {};
   if (now.free > known->tried_up_to * kMuchMorePercent / 100) return {};
   const long long worked = known->values.at("batch");
   if (worked >= *first) return {};
-  const NextBatch begin =
-      batch_up_to(worked, *first, knobs_.value(Quantity::accumulation).value_or(1), min_batch);
+  const NextBatch begin = batch_up_to(
+      worked, *first, knobs_.value(edit::Quantity::accumulation).value_or(1), min_batch);
   if (!begin.batch) return {};
   return Beginning{.batch = *begin.batch,
                    .accumulation = *begin.accumulation,
@@ -69,16 +69,16 @@ std::optional<EarlierRuns::Beginning> EarlierRuns::beginning(const Place& place,
 
 void EarlierRuns::remember_batch(const Place& place, long long batch, long long accumulation,
                                  std::optional<Bytes> peak) const {
-  store_.remember(situation(knobs_.job(), place),
-                  {{"batch", batch}, {"accumulation", accumulation}}, peak);
+  store_.remember(setup_of(knobs_.job(), place), {{"batch", batch}, {"accumulation", accumulation}},
+                  peak);
 }
 
 void EarlierRuns::remember_use(const Place& place, Bytes peak) const {
-  store_.remember(situation(as_it_stands(), place), {}, peak);
+  store_.remember(setup_of(exact_command(), place), {}, peak);
 }
 
 void EarlierRuns::forget(const Place& place, const Beginning& beginning) const {
-  store_.forget(situation(knobs_.job(), place), beginning.stored);
+  store_.forget(setup_of(knobs_.job(), place), beginning.stored);
 }
 
 }  // namespace headroom::supervise

@@ -1,5 +1,5 @@
-// What earlier runs of a job showed: how much it used, and the batch that worked where a larger one
-// did not. The store of plans (headroom/plan/store.h), asked by the job's command and its cards.
+// Results of a job's earlier runs, from the store (store.h) by the job's command and its cards: the
+// memory it used, and the batch that worked where a larger one did not.
 //
 //   const EarlierRuns earlier(knobs);
 //   if (const auto need = earlier.need(machine)) reserve(*need);
@@ -10,24 +10,25 @@
 #include <optional>
 #include <string>
 
+#include "headroom/edit/knobs.h"
 #include "headroom/gpu/card.h"
-#include "headroom/plan/store.h"
-#include "headroom/supervise/knobs.h"
 #include "headroom/supervise/place.h"
+#include "headroom/supervise/store.h"
 
 namespace headroom::supervise {
 
 class EarlierRuns {
  public:
-  // The knobs outlive it.
-  explicit EarlierRuns(const Knobs& knobs);
+  // The knobs must outlive it.
+  explicit EarlierRuns(const edit::Knobs& knobs);
 
-  // What the command used when it worked before, and a tenth more, on any of these cards, however
-  // full they are now. Never more than it had then: some programs take all there is.
+  // The memory that the command used when it worked before plus a tenth, the most on any of these
+  // cards, however full they are now. Never more than it could use then: some programs take all
+  // memory.
   [[nodiscard]] std::optional<Bytes> need(const gpu::Machine& machine) const;
 
-  // A smaller batch than the command's that worked on such a place, with the accumulation that
-  // keeps the effective batch. Nothing with much more memory than it was found with.
+  // A smaller batch than the command's that worked in such a place, with the accumulation that
+  // keeps the effective batch. Nothing if the place has much more memory than when it was found.
   struct Beginning {
     long long batch, accumulation;
     WallTime when;
@@ -42,11 +43,12 @@ class EarlierRuns {
   void forget(const Place& place, const Beginning& beginning) const;
 
  private:
-  // What the command uses belongs to it word for word; its batch, to the command with any batch.
-  [[nodiscard]] std::string as_it_stands() const;
+  // The key for memory use: the exact command. The key for a batch is the command without its
+  // values.
+  [[nodiscard]] std::string exact_command() const;
 
-  const Knobs& knobs_;
-  const plan::Store store_;
+  const edit::Knobs& knobs_;
+  const Store store_;
 };
 
 }  // namespace headroom::supervise

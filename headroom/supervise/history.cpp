@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/file.h"
 #include "headroom/base/json.h"
 
 namespace headroom::supervise {
@@ -26,13 +26,8 @@ Json or_null(const std::string& value) {
   return value.empty() ? Json(nullptr) : Json(value);
 }
 
-std::string failure(const std::filesystem::path& path, int error) {
-  return "cannot write " + path.string() + ": " + std::strerror(error) +
-         (error == ENOSPC ? "; free some space" : "");
-}
-
-// Held while a line is added, so that one that does not fit can be taken back. A file system
-// without locks still has appended lines whole.
+// Held while a line is added, so that a line that does not fit can be removed again. Where a file
+// system has no locks, appended lines are still whole.
 class Turn {
  public:
   explicit Turn(int file) : file_(file) {
@@ -61,39 +56,39 @@ bool ends_in_a_line(int file, off_t size) {
 
 }  // namespace
 
-std::string to_line(const TryRecord& record) {
-  return headroom::to_line(Json{{"try", record.number},
-                                {"started", utc_timestamp(record.started)},
-                                {"ended", utc_timestamp(record.ended)},
-                                {"exit_code", or_null(record.exit_code)},
-                                {"signal", or_null(record.signal)},
-                                {"verdict", or_null(record.verdict)},
-                                {"kind", or_null(record.kind)},
-                                {"evidence", or_null(record.evidence)},
-                                {"asked_bytes", or_null(record.asked)},
-                                {"peak_bytes", or_null(record.peak)},
-                                {"gpus", record.gpus},
-                                {"batch", or_null(record.batch)},
-                                {"accumulation", or_null(record.accumulation)},
-                                {"command", record.command},
-                                {"resumed_from", or_null(record.resumed_from)}});
+std::string to_line(const Try& one) {
+  return headroom::to_line(Json{{"try", one.number},
+                                {"started", utc_timestamp(one.started)},
+                                {"ended", utc_timestamp(one.ended)},
+                                {"exit_code", one.end.exit_code},
+                                {"signal", or_null(one.end.signal)},
+                                {"verdict", to_string(one.judgement.verdict)},
+                                {"kind", or_null(one.judgement.kind)},
+                                {"evidence", or_null(one.judgement.evidence)},
+                                {"asked_bytes", or_null(one.judgement.asked)},
+                                {"peak_bytes", or_null(one.peak)},
+                                {"gpus", one.gpus},
+                                {"batch", or_null(one.batch)},
+                                {"accumulation", or_null(one.accumulation)},
+                                {"command", one.command},
+                                {"resumed_from", or_null(one.resumed_from)}});
 }
 
 History::History(const std::filesystem::path& file) : path_(file) {
-  // To be read as well: of its last byte. A pipe or a terminal may only be written.
+  // Reads the last byte, too. A pipe or a terminal may allow writing only.
   const int flags = O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY;
   descriptor_ = ::open(path_.c_str(), O_RDWR | flags, 0600);
   if (descriptor_ < 0 && errno == EACCES)
     descriptor_ = ::open(path_.c_str(), O_WRONLY | flags, 0600);
-  if (descriptor_ < 0) throw WriteError(failure(path_, errno));
+  if (descriptor_ < 0) throw WriteError(write_failure(path_, errno));
 }
 
 History::~History() {
   ::close(descriptor_);
 }
 
-std::optional<std::string> History::append(const TryRecord& record) {
-  std::string line = to_line(record) + "\n";
+std::optional<std::string> History::append(const Try& one) {
+  std::string line = to_line(one) + "\n";
   const Turn turn(descriptor_);
   const auto size = size_of(descriptor_);
   if (size && !ends_in_a_line(descriptor_, *size)) line.insert(0, 1, '\n');
@@ -104,7 +99,7 @@ std::optional<std::string> History::append(const TryRecord& record) {
   if (written == static_cast<ssize_t>(line.size())) return {};
   const int error = written < 0 ? errno : ENOSPC;
   const bool cut = written > 0 && size && ::ftruncate(descriptor_, *size) != 0;
-  return failure(path_, error) + (cut ? " (half a line was left there)" : "");
+  return write_failure(path_, error) + (cut ? " (half a line was left there)" : "");
 }
 
 }  // namespace headroom::supervise

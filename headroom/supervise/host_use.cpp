@@ -12,7 +12,7 @@ namespace {
 
 using std::filesystem::path;
 
-// The number behind `key` in "Key:   123 kB" lines; in /proc a kB is 1024 bytes.
+// The number after `key` in lines such as "Key: 123 kB"; in /proc a kB is 1024 bytes.
 std::optional<Bytes> kib_field(std::string_view text, std::string_view key) {
   for (std::string_view line : split(text, '\n')) {
     if (!line.starts_with(key)) continue;
@@ -63,7 +63,7 @@ std::optional<Bytes> machine_limit(const path& root) {
 
 HostUse host_use(const std::vector<pid_t>& pids, const path& root) {
   Bytes resident;
-  std::optional<HostUse> tightest;  // of the processes with a limit of their own
+  std::optional<HostUse> tightest;  // of the processes with their own limit
   for (const pid_t pid : pids) {
     const path process = root / "proc" / std::to_string(pid);
     const std::string status = read_file(process / "status").value_or("");

@@ -1,7 +1,7 @@
-// How much host memory a job uses, and how much it may: by the tightest limit that holds for it.
+// The host memory that a job uses, and the tightest limit on it.
 //
-// A process with a limit on its address space (ulimit -v) runs into that, whatever the machine has;
-// else all processes together run into their control group's limit or the machine's memory.
+// A process with a limit on its address space (ulimit -v) fails at that limit. Without one, all
+// processes together are limited by their control group or by the machine's memory.
 #pragma once
 
 #include <sys/types.h>
@@ -15,11 +15,11 @@
 namespace headroom::supervise {
 
 struct HostUse {
-  Bytes peak;                  // address space of the process nearest its limit, else resident now
-  std::optional<Bytes> limit;  // empty where nothing is known
+  Bytes peak;  // address space of the process nearest to its limit, else resident memory
+  std::optional<Bytes> limit;  // empty: unknown
 };
 
-// `root` is "/", except in tests. Processes that are gone count nothing.
+// `root` is "/", except in tests. Processes that have ended count as 0.
 [[nodiscard]] HostUse host_use(const std::vector<pid_t>& pids,
                                const std::filesystem::path& root = "/");
 

@@ -5,16 +5,17 @@
 #include <map>
 
 #include "headroom/base/error.h"
+#include "headroom/edit/knobs.h"
 
 namespace headroom::supervise {
 namespace {
 
-// What is kept free where need was measured at two batches, and where at one only: then the part
-// that does not depend on the batch is unknown.
+// The share of the limit to use if the need was measured at two batches, and at one: with one, the
+// part that does not depend on the batch is unknown.
 constexpr double kOfLine = 0.95, kOfRatio = 0.9;
 
-// At most this share of the last batch after so many misses (the first has figures to go by): the
-// figures were wrong by then. Together with the first step they bring 4096 to 1 in 8 tries.
+// At most this share of the last batch after so many misses, because the figures were wrong (after
+// the first miss there are none yet). With them 4096 becomes 1 in 8 tries.
 constexpr std::array kShareAfterMisses{1.0, 0.5, 0.5, 0.25, 0.125, 0.0625, 0.03125};
 
 struct Line {
@@ -30,29 +31,30 @@ double number(long long n) {
   return static_cast<double>(n);
 }
 
-// ---- What the figures say ----
+// ---- From figures ----
 
-// What the batch needs at least, as far as one try shows it.
-std::optional<double> need_of(const Tried& tried) {
-  if (!tried.peak) return {};
-  if (!tried.out_of_memory) return number(tried.peak->count);
-  if (!tried.asked || !tried.limit || tried.limit->count <= 0) return {};
-  const double need = number(tried.peak->count) + number(tried.asked->count);
-  // No more than there was: the peak was missed between two looks, or memory was there in pieces.
-  if (need <= number(tried.limit->count)) return {};
+// A lower bound of what the batch needs, if the try shows one.
+std::optional<double> need_of(const Try& one) {
+  if (!one.peak) return {};
+  if (!one.out_of_memory()) return number(one.peak->count);
+  const auto& asked = one.judgement.asked;
+  if (!asked || !one.limit || one.limit->count <= 0) return {};
+  const double need = number(one.peak->count) + number(asked->count);
+  // The sum is within the limit: sampling missed the peak, or the memory was fragmented.
+  if (need <= number(one.limit->count)) return {};
   return need;
 }
 
-std::map<long long, double> needs(const std::vector<Tried>& tried) {
+std::map<long long, double> needs(const std::vector<Try>& tries) {
   std::map<long long, double> most;
-  for (const Tried& one : tried) {
-    if (const auto need = need_of(one)) most[one.batch] = std::max(most[one.batch], *need);
+  for (const Try& one : tries) {
+    if (const auto need = need_of(one)) most[*one.batch] = std::max(most[*one.batch], *need);
   }
   return most;
 }
 
-// Through the two smallest batches: nearest to where it is used. Nothing for a line that cannot be
-// one of memory: falling, or beginning below zero.
+// A line through the two smallest batches, which are nearest to the next one. Nothing if it falls
+// or begins below zero, which memory does not do.
 std::optional<Line> line_of(const std::map<long long, double>& needs) {
   if (needs.size() < 2) return {};
   const auto& [low, need_low] = *needs.begin();
@@ -67,7 +69,8 @@ std::string gib(double bytes) {
   return to_string(Bytes(static_cast<std::int64_t>(bytes)));
 }
 
-// How many samples the line has room for; nothing if not even one (the figures are no good then).
+// How many samples fit by the line; nothing if not even one does, because then the figures are
+// wrong.
 std::optional<double> room_on(const std::optional<Line>& line, double limit) {
   if (!line || line->fixed + line->per_sample > limit) return {};
   return (limit - line->fixed) / line->per_sample;
@@ -84,8 +87,8 @@ std::map<long long, int> prime_factors(long long n) {
   return factors;
 }
 
-// All batches that divide the effective one, ascending. By the factors of its two halves: their
-// product would take too long.
+// All divisors of the effective batch, ascending. It factors batch and accumulation separately,
+// because factoring their product would take too long.
 std::vector<long long> divisors(long long batch, long long accumulation) {
   auto factors = prime_factors(batch);
   for (const auto& [prime, times] : prime_factors(accumulation)) factors[prime] += times;
@@ -103,59 +106,59 @@ std::vector<long long> divisors(long long batch, long long accumulation) {
 }
 
 void check(long long value, const char* what) {
-  if (value >= 1 && value <= kMostBatch) return;
+  if (value >= 1 && value <= edit::kMostBatch) return;
   throw UsageError(expectation("next_batch", std::string(what) + " from 1 to 1000000000",
                                std::to_string(value)));
 }
 
 // ---- One step ----
 
-// The smallest batch that is known not to fit where the last one did not.
-long long known_too_large(const std::vector<Tried>& tried) {
-  const Tried& last = tried.back();
-  long long bound = last.batch;
-  for (const Tried& one : tried) {
+// The smallest batch that ran out with no less memory than the last one.
+long long known_too_large(const std::vector<Try>& tries) {
+  const Try& last = tries.back();
+  long long bound = *last.batch;
+  for (const Try& one : tries) {
     const bool had_more = !one.limit || !last.limit || *one.limit >= *last.limit;
-    if (one.out_of_memory && had_more) bound = std::min(bound, one.batch);
+    if (one.out_of_memory() && had_more) bound = std::min(bound, *one.batch);
   }
   return bound;
 }
 
-Aim by_figures(const std::vector<Tried>& tried) {
-  const Tried& last = tried.back();
-  const auto known = needs(tried);
-  const double half = number(last.batch) / 2;
+Aim by_figures(const std::vector<Try>& tries) {
+  const Try& last = tries.back();
+  const auto known = needs(tries);
+  const double half = number(*last.batch) / 2;
   const auto need = need_of(last);
-  if (!need) return {half, "what it needs is not known, so half of " + std::to_string(last.batch)};
+  if (!need) return {half, "no memory figures found; halving " + std::to_string(*last.batch)};
   const double limit = number(last.limit->count);
-  Aim aim{kOfRatio * number(last.batch) * limit / *need,
-          "batch " + std::to_string(last.batch) + " needs at least " + gib(*need) + ", and " +
+  Aim aim{kOfRatio * number(*last.batch) * limit / *need,
+          "batch " + std::to_string(*last.batch) + " needs at least " + gib(*need) + ", and " +
               gib(limit) + " may be used"};
   const auto line = line_of(known);
   if (const auto room = room_on(line, limit); room && kOfLine * *room < aim.batch)
-    aim = {kOfLine * *room, "by " + std::to_string(known.size()) + " tries it needs " +
-                                gib(line->fixed) + " and " + gib(line->per_sample) +
-                                " a sample, and " + gib(limit) + " may be used"};
+    aim = {kOfLine * *room, "from " + std::to_string(known.size()) + " tries: " + gib(line->fixed) +
+                                " plus " + gib(line->per_sample) + " per sample, and " +
+                                gib(limit) + " may be used"};
   return aim;
 }
 
-// The share after misses does not hold for a line's second point: that is what was missing.
-Aim aim_for(const std::vector<Tried>& tried) {
+// The limit after misses does not apply to the second point of a line, which completes the figures.
+Aim aim_for(const std::vector<Try>& tries) {
   const auto misses = static_cast<std::size_t>(std::count_if(
-      tried.begin(), tried.end(), [](const Tried& one) { return one.out_of_memory; }));
-  const Tried& last = tried.back();
-  Aim aim = by_figures(tried);
+      tries.begin(), tries.end(), [](const Try& one) { return one.out_of_memory(); }));
+  const Try& last = tries.back();
+  Aim aim = by_figures(tries);
   const bool line_is_new = misses == 2 && need_of(last) &&
-                           room_on(line_of(needs(tried)), number(last.limit->count)).has_value();
+                           room_on(line_of(needs(tries)), number(last.limit->count)).has_value();
   if (line_is_new) return aim;
   const double share = kShareAfterMisses[std::min(misses, kShareAfterMisses.size()) - 1];
-  if (const double most = share * number(last.batch); most < aim.batch)
+  if (const double most = share * number(*last.batch); most < aim.batch)
     aim = {most, std::to_string(misses) + " tries ran out of memory, so at most batch " +
                      std::to_string(static_cast<long long>(most))};
   return aim;
 }
 
-// What is trained with: "16 x 4", or "16" where nothing accumulates.
+// "16 x 4", or "16" without an accumulation.
 std::string text_of(long long batch, std::optional<long long> accumulation) {
   return std::to_string(batch) + (accumulation ? " x " + std::to_string(*accumulation) : "");
 }
@@ -172,26 +175,26 @@ NextBatch none_below(long long bound, long long effective, long long min_batch) 
 
 }  // namespace
 
-NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
+NextBatch next_batch(const std::vector<Try>& tries, long long first_batch,
                      std::optional<long long> first_accumulation, long long min_batch) {
   check(first_batch, "a batch");
   check(first_accumulation.value_or(1), "an accumulation");
   check(min_batch, "a smallest batch");
-  if (tried.empty() || !tried.back().out_of_memory)
+  if (tries.empty() || !tries.back().out_of_memory())
     throw InternalError("next_batch", "expected a last try that ran out of memory");
   const auto all = divisors(first_batch, first_accumulation.value_or(1));
   const long long effective = first_batch * first_accumulation.value_or(1);
-  const long long bound = known_too_large(tried);
+  const long long bound = known_too_large(tries);
   auto lowest = std::lower_bound(all.begin(), all.end(), min_batch);
   const auto end = std::lower_bound(all.begin(), all.end(), bound);
   if (lowest >= end) return none_below(bound, effective, min_batch);
-  const Aim aim = aim_for(tried);
+  const Aim aim = aim_for(tries);
   const auto above = std::upper_bound(lowest, end, static_cast<long long>(aim.batch));
   const long long batch = above == lowest ? *lowest : *std::prev(above);
   const auto accumulation_of = [&](long long size) {
     return first_accumulation ? std::optional(effective / size) : std::nullopt;
   };
-  const long long last = tried.back().batch;
+  const long long last = *tries.back().batch;
   return {.batch = batch,
           .accumulation = accumulation_of(batch),
           .why = aim.reason + ": now " + text_of(batch, accumulation_of(batch)) + " instead of " +

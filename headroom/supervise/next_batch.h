@@ -1,38 +1,27 @@
-// Which batch to try after an out-of-memory, so that the effective batch (batch x accumulation)
-// stays what it was; without an accumulation the smaller batch is the effective one.
+// Chooses the batch to try after an out-of-memory. The effective batch (batch x accumulation) stays
+// the same; without an accumulation it becomes smaller.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "headroom/base/bytes.h"
+#include "headroom/supervise/try.h"
 
 namespace headroom::supervise {
 
-constexpr long long kMostBatch = 1'000'000'000;  // products of two fit into 64 bits
-
-// What one try showed. Memory is of the fullest card (or of the host).
-struct Tried {
-  long long batch = 1;
-  bool out_of_memory = false;
-  std::optional<Bytes> peak;   // most the job was seen to use
-  std::optional<Bytes> asked;  // what could not be had any more
-  std::optional<Bytes> limit;  // what it could have had
-};
-
 struct NextBatch {
   std::optional<long long> batch;         // empty: no smaller one is possible
-  std::optional<long long> accumulation;  // empty also where nothing accumulates
-  std::string why;                        // one sentence, either way
+  std::optional<long long> accumulation;  // empty also without an accumulation
+  std::string why;                        // one sentence, with or without a batch
 };
 
-// `tried` in their order, the last one out of memory. `first_batch` and `first_accumulation` are
-// the user's own; without an accumulation `why` speaks of the batch alone. Never at or above a
-// batch that ran out under a limit that was not smaller than the last one's. From 4096 down to 1 in
-// at most 8 tries, whatever the figures say. Throws UsageError for values below 1 or above a
-// thousand million.
-[[nodiscard]] NextBatch next_batch(const std::vector<Tried>& tried, long long first_batch,
+// `tries` in their order, each with its batch, the last one out of memory. `first_batch` and
+// `first_accumulation` are the user's own; without an accumulation `why` speaks of the batch alone.
+// Never at or above a batch that ran out under a limit that was not smaller than the last one's.
+// From 4096 down to 1 in at most 8 tries, whatever the figures say. Throws UsageError for values
+// below 1 or above a thousand million.
+[[nodiscard]] NextBatch next_batch(const std::vector<Try>& tries, long long first_batch,
                                    std::optional<long long> first_accumulation,
                                    long long min_batch);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Seconds kMemoryIsBackWithin{10.0};
 
-// By processes that are there; the job's have all ended when this is asked.
+// Memory of living processes; the job's own have all ended by now.
 Bytes held_by_others(const gpu::Card& card) {
   Bytes held;
   if (!card.processes) return held;
@@ -21,7 +21,7 @@ Bytes held_by_others(const gpu::Card& card) {
   return held;
 }
 
-// What somebody else took meanwhile does not come back.
+// Memory that others took meanwhile does not come back.
 bool memory_is_back(const Place& place, const gpu::Machine& machine) {
   return std::all_of(place.cards.begin(), place.cards.end(), [&](const auto& pick) {
     const Bytes needed = pick.usable + held_by_others(pick.card);
@@ -38,11 +38,10 @@ PlaceSearch::PlaceSearch(const Orders& orders, const Listener& listener)
     : orders_(orders), listener_(listener) {
   if (orders.devices.kind == gpu::Devices::Kind::cpu) return;
   directory_ = lease::Directory::open();
-  for (const std::string& warning : directory_->warnings())
-    if (listener.say) listener.say(warning);
+  listener.tell_all(directory_->warnings());
   const lease::Site site = lease::Site::read();
-  if (!site.trouble().empty() && listener.say)
-    listener.say(site.file().string() + " sets no limits: " + site.trouble());
+  if (!site.trouble().empty())
+    listener.tell(site.file().string() + " sets no limits: " + site.trouble());
   sampler_ = std::make_unique<gpu::Sampler>(lease::steady(gpu::make_source(orders.devices)));
   find_outer();
 }
@@ -51,14 +50,13 @@ void PlaceSearch::find_outer() {
   const auto named = lease::named_outer_lease();
   if (!named) return;
   outer_ = lease::OuterLease::find(directory_->contents());
-  if (!outer_ && listener_.say)
-    listener_.say("HEADROOM_LEASE names lease " + *named +
-                  ", which has ended or belongs to another job; reserving anew");
+  if (!outer_)
+    listener_.tell("HEADROOM_LEASE names lease " + *named +
+                   ", which has ended or belongs to another job; reserving anew");
   const gpu::Machine machine = outer_ ? sampler_->fresh() : gpu::Machine{};
   const bool of_others = !machine.silent && !machine.cards.empty() && !outer_->concerns(machine);
   if (of_others) outer_.reset();
-  if (outer_ && listener_.say)
-    listener_.say("using lease " + *named + ", inside of which it was started");
+  if (outer_) listener_.tell("using lease " + *named + ", in which it was started");
 }
 
 gpu::Machine PlaceSearch::narrowed(gpu::Machine machine) const {
@@ -73,7 +71,8 @@ gpu::Machine PlaceSearch::fresh() {
   return on_cards() ? narrowed(sampler_->fresh()) : gpu::Machine{};
 }
 
-gpu::WaitOptions PlaceSearch::wait_options(const Wish& wish, const std::stop_token& cancel) const {
+gpu::WaitOptions PlaceSearch::wait_options(const PlaceWish& wish,
+                                           const std::stop_token& cancel) const {
   gpu::WaitOptions wait;
   wait.timeout = wish.timeout;
   wait.interval = orders_.wait_interval;
@@ -84,7 +83,7 @@ gpu::WaitOptions PlaceSearch::wait_options(const Wish& wish, const std::stop_tok
   return wait;
 }
 
-lease::Acquired PlaceSearch::acquire(const Wish& wish, const std::stop_token& cancel) {
+lease::Acquired PlaceSearch::acquire(const PlaceWish& wish, const std::stop_token& cancel) {
   const gpu::DeviceRequest request{
       .need = wish.need, .count = orders_.count.value_or(1), .order = orders_.order};
   return lease::acquire(*directory_, *sampler_, request, wait_options(wish, cancel),
@@ -92,8 +91,8 @@ lease::Acquired PlaceSearch::acquire(const Wish& wish, const std::stop_token& ca
                         wish.is_known ? lease::Amount::needed : lease::Amount::all_usable);
 }
 
-// The memory is the outer job's own: only for what it uses itself at the moment is waited.
-lease::Acquired PlaceSearch::within_outer(const Wish& wish, const std::stop_token& cancel) {
+// The outer lease has the memory already: this waits only for what the outer job itself uses now.
+lease::Acquired PlaceSearch::within_outer(const PlaceWish& wish, const std::stop_token& cancel) {
   const gpu::Machine machine = fresh();
   const gpu::DeviceRequest request{
       .need = wish.is_known ? wish.need : Bytes{0},
@@ -107,8 +106,8 @@ lease::Acquired PlaceSearch::within_outer(const Wish& wish, const std::stop_toke
   return {.lease = {}, .wait = gpu::wait_for_gpu(*sampler_, request, wait)};
 }
 
-PlaceSearch::Answer PlaceSearch::find(const Wish& wish) {
-  Answer answer;
+PlaceAnswer PlaceSearch::find(const PlaceWish& wish) {
+  PlaceAnswer answer;
   if (!on_cards()) {
     answer.place.emplace();
     return answer;
@@ -128,7 +127,7 @@ PlaceSearch::Answer PlaceSearch::find(const Wish& wish) {
   return answer;
 }
 
-void PlaceSearch::explain(const lease::Acquired& acquired, Answer& answer) const {
+void PlaceSearch::explain(const lease::Acquired& acquired, PlaceAnswer& answer) const {
   answer.sentence = acquired.wait.selection.sentence;
   const gpu::Machine whole = sampler_->snapshot();
   const gpu::Machine machine = narrowed(whole);
@@ -136,7 +135,7 @@ void PlaceSearch::explain(const lease::Acquired& acquired, Answer& answer) const
   answer.outcome = Outcome::no_cards;
   const std::string hidden = whole.cards.empty() ? "" : cuda_view(whole, environment_).why_empty;
   if (!hidden.empty()) answer.sentence += "; " + hidden;
-  answer.sentence += "; try --gpus cpu to run it without";
+  answer.sentence += "; try --gpus cpu to run it without a card";
 }
 
 std::optional<int> PlaceSearch::wait_until_memory_is_back(const Place& place) {
@@ -144,15 +143,8 @@ std::optional<int> PlaceSearch::wait_until_memory_is_back(const Place& place) {
   const Interrupt interrupt;
   const auto begin = Clock::now();
   while (!memory_is_back(place, sampler_->fresh()) && Clock::now() - begin < kMemoryIsBackWithin)
-    if (!sleep_for(0.1, interrupt.token())) break;
+    if (!sleep_for(Seconds(0.1), interrupt.token())) break;
   return interrupt.happened() ? std::optional(interrupt.exit_code()) : std::nullopt;
-}
-
-Bytes PlaceSearch::half_a_card() {
-  std::optional<Bytes> smallest;
-  for (const gpu::Card& card : fresh().cards)
-    if (card.memory) smallest = std::min(smallest.value_or(card.memory->total), card.memory->total);
-  return smallest.value_or(Bytes{0}) / 2;
 }
 
 }  // namespace headroom::supervise

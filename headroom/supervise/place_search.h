@@ -1,11 +1,10 @@
-// Finds a place for a job among the cards of a shared machine, and watches over it from one try to
-// the next.
+// Finds a place for a job among the cards of a shared machine.
 //
-// Thread rule: the calling thread's; while it waits, the signals of Interrupt end the wait. They
-// have to be held back where it is made, so that its sampler's threads get none.
+// Thread rule: everything happens in the calling thread. The signals of Interrupt end a wait; block
+// them (SignalsHeld) before making a PlaceSearch, so that its sampler's threads get none.
 //
 //   PlaceSearch search(orders, listener);
-//   PlaceSearch::Answer answer = search.find({.need = 10_GiB});
+//   PlaceAnswer answer = search.find({.need = 10_GiB});
 //   if (!answer.place) say(answer.sentence);
 #pragma once
 
@@ -18,56 +17,36 @@
 #include "headroom/gpu/cuda_order.h"
 #include "headroom/lease/acquire.h"
 #include "headroom/lease/outer_lease.h"
-#include "headroom/supervise/place.h"
-#include "headroom/supervise/supervisor.h"
+#include "headroom/supervise/orders.h"
+#include "headroom/supervise/places.h"
 
 namespace headroom::supervise {
 
-class PlaceSearch {
+class PlaceSearch : public Places {
  public:
-  // On the CPU there is nothing to search. Throws what the lease folder and the cards' source do.
+  // Opens the lease folder and the cards' source, unless the job runs on the CPU, and throws their
+  // errors.
   PlaceSearch(const Orders& orders, const Listener& listener);
 
-  struct Wish {
-    Bytes need;            // on each card
-    bool is_known = true;  // nobody knows: all that is usable of the cards is reserved
-    Seconds timeout{0};
-  };
-  struct Answer {
-    std::optional<Place> place;
-    // Without a place:
-    Outcome outcome = Outcome::busy;  // or no_cards, cancelled
-    int exit_code = 0;                // if cancelled
-    std::string sentence;
-    Seconds waited{0};
-  };
   // Inside another `run` the place is that one's lease, and nothing is reserved. Throws UsageError
   // if orders.need is more than that lease has.
-  [[nodiscard]] Answer find(const Wish& wish);
+  [[nodiscard]] PlaceAnswer find(const PlaceWish& wish) override;
+  [[nodiscard]] std::optional<int> wait_until_memory_is_back(const Place& place) override;
+  [[nodiscard]] gpu::Machine fresh() override;
+  [[nodiscard]] bool is_inside_lease() const override { return outer_.has_value(); }
 
-  // The lease of a `run` above this one, if that is where the job runs.
-  [[nodiscard]] const std::optional<lease::OuterLease>& outer() const { return outer_; }
-
-  // A place is kept from one try to the next; what the last one used comes back in steps. Empty, or
-  // the exit code of the signal that ended the wait.
-  [[nodiscard]] std::optional<int> wait_until_memory_is_back(const Place& place);
-
-  // Half of the smallest card.
-  [[nodiscard]] Bytes half_a_card();
-
-  // What is known of the cards now, without waiting; a fresh look.
+  // The last sample, without waiting.
   [[nodiscard]] gpu::Machine known() const;
-  [[nodiscard]] gpu::Machine fresh();
 
  private:
   [[nodiscard]] bool on_cards() const { return sampler_ != nullptr; }
   [[nodiscard]] gpu::Machine narrowed(gpu::Machine machine) const;
   void find_outer();
-  [[nodiscard]] gpu::WaitOptions wait_options(const Wish& wish,
+  [[nodiscard]] gpu::WaitOptions wait_options(const PlaceWish& wish,
                                               const std::stop_token& cancel) const;
-  lease::Acquired acquire(const Wish& wish, const std::stop_token& cancel);
-  lease::Acquired within_outer(const Wish& wish, const std::stop_token& cancel);
-  void explain(const lease::Acquired& acquired, Answer& answer) const;
+  lease::Acquired acquire(const PlaceWish& wish, const std::stop_token& cancel);
+  lease::Acquired within_outer(const PlaceWish& wish, const std::stop_token& cancel);
+  void explain(const lease::Acquired& acquired, PlaceAnswer& answer) const;
 
   const Orders& orders_;
   const Listener& listener_;

@@ -24,7 +24,7 @@ std::optional<std::string> Stall::look(Clock::time_point last_output, const Usag
                                        const std::vector<pid_t>& pids, Clock::time_point now) {
   if (!after_) return {};
   const Clock::time_point last_look = std::exchange(last_look_, now);
-  // Simulated cards tell no activity: what they compute, the job's processes do.
+  // Simulated cards report no activity: the job's processes compute for them.
   const bool on_cards = !usage.last_machine().simulated && !usage.samples().empty() &&
                         !usage.samples().back().cards.empty();
   bool worked = last_output > last_look;

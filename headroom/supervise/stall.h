@@ -1,6 +1,6 @@
-// Notices a job that does nothing any more: it prints nothing, and neither its cards nor, without
-// real cards, its processes do any work. Time between looks that were late does not count: we were
-// stopped (Ctrl-Z), and the job with us.
+// Detects a stalled job: it prints nothing, and its cards do no work (without real cards, its
+// processes). A long gap between looks does not count, because this process and the job were
+// stopped (Ctrl-Z).
 //
 //   Stall stall(Seconds(600));
 //   if (auto sentence = stall.look(job.last_output_at(), usage, pids)) say(*sentence);
@@ -18,12 +18,11 @@ namespace headroom::supervise {
 
 class Stall {
  public:
-  // Nothing: never.
+  // Empty: never report.
   explicit Stall(std::optional<Seconds> after, Clock::time_point now = Clock::now())
       : after_(after), last_look_(now) {}
 
-  // To be called about once a second. A sentence, once for each time that it does nothing for so
-  // long.
+  // Call it about once a second. Returns a sentence once for each stall.
   [[nodiscard]] std::optional<std::string> look(Clock::time_point last_output, const Usage& usage,
                                                 const std::vector<pid_t>& pids,
                                                 Clock::time_point now = Clock::now());

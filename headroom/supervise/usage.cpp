@@ -13,7 +13,7 @@ Bytes used_by(const gpu::Card& card, const std::set<pid_t>& job) {
   return used;
 }
 
-// Nothing is known of a card that does not tell: it may be at work.
+// A card that reports no utilisation may be busy.
 bool is_busy(const gpu::Card& card) {
   return !card.utilization || *card.utilization > 0;
 }

@@ -1,6 +1,6 @@
-// What a job was seen to use, sample by sample: of each of its cards through the driver, of the
-// host through /proc. Peaks between two samples are missed; what the job itself prints at the end
-// (asked, free) completes the picture.
+// The memory that a job was seen to use, sample by sample: on its cards from the driver, on the
+// host from /proc. Samples miss peaks in between; the figures of an error message (asked, free)
+// supplement them.
 #pragma once
 
 #include <sys/types.h>
@@ -18,9 +18,9 @@ namespace headroom::supervise {
 struct CardUse {
   gpu::Uuid card;
   int index = 0;
-  Bytes total, used;  // used by everybody
-  Bytes by_job;       // as far as the driver names its processes
-  // Not ours: other processes, and what nobody accounts for.
+  Bytes total, used;  // used by all processes
+  Bytes by_job;       // where the driver names processes
+  // Other processes, and memory of no known process.
   [[nodiscard]] Bytes by_others() const { return used - by_job; }
 };
 
@@ -32,24 +32,23 @@ struct UsageSample {
 
 class Usage {
  public:
-  // Of these cards. The last `keep` samples are kept, about one a second.
+  // Watches these cards. Keeps the last `keep` samples, about one per second.
   explicit Usage(std::set<gpu::Uuid> cards, std::size_t keep = 600);
 
-  // `machine` is the last that is known, `pids` the job's processes now.
+  // `machine` is the last sample, `pids` are the job's processes now.
   void note(const gpu::Machine& machine, const std::vector<pid_t>& pids);
 
   [[nodiscard]] const std::deque<UsageSample>& samples() const { return samples_; }
   [[nodiscard]] bool watches(const gpu::Uuid& card) const { return cards_.contains(card); }
   [[nodiscard]] const gpu::Machine& last_machine() const { return last_machine_; }
 
-  // Most that the job used of one card (the card with the most); nothing if it never was seen
-  // there.
+  // The most that the job used on one card; nothing if it was never seen on one.
   [[nodiscard]] std::optional<Bytes> card_peak() const { return card_peak_; }
-  // The fullest moment of the host's memory, and the limit then.
+  // The highest use of host memory relative to the limit, with that limit.
   [[nodiscard]] const std::optional<HostUse>& host_peak() const { return host_peak_; }
 
-  // Since when no card of the job did anything, as far as the driver tells. Cards that do not tell
-  // are taken for busy.
+  // The last time that a card of the job was active. Cards that report no utilisation count as
+  // active.
   [[nodiscard]] Clock::time_point last_activity() const { return last_activity_; }
 
  private:

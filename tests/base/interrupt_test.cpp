@@ -33,7 +33,7 @@ TEST(Interrupt, ASignalRequestsTheStop) {
   const Interrupt interrupt;
   EXPECT_FALSE(interrupt.happened());
   ::kill(::getpid(), SIGTERM);
-  EXPECT_FALSE(sleep_for(60, interrupt.token()));
+  EXPECT_FALSE(sleep_for(Seconds(60), interrupt.token()));
   EXPECT_TRUE(interrupt.happened());
   EXPECT_EQ(interrupt.exit_code(), 128 + SIGTERM);
 }
@@ -43,7 +43,7 @@ TEST(Interrupt, OneThatWasToldOfIsGone) {
   {
     const Interrupt interrupt;
     ::kill(::getpid(), SIGTERM);
-    (void)sleep_for(60, interrupt.token());
+    (void)sleep_for(Seconds(60), interrupt.token());
     EXPECT_TRUE(interrupt.happened());
   }
   EXPECT_FALSE(is_pending(SIGTERM));
@@ -55,7 +55,7 @@ TEST(Interrupt, OneThatNobodyAskedAboutComesAgain) {
     const Interrupt interrupt;
     EXPECT_FALSE(interrupt.happened());
     ::kill(::getpid(), SIGTERM);  // after the last look
-    (void)sleep_for(60, interrupt.token());
+    (void)sleep_for(Seconds(60), interrupt.token());
   }
   ASSERT_TRUE(is_pending(SIGTERM));
   take(SIGTERM);

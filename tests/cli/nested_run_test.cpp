@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <csignal>
+
 #include "tests/cli/headroom_process.h"
 
 namespace headroom::testing {
@@ -95,6 +97,8 @@ TEST_F(NestedRun, ALeaseOfAnotherJobIsNotBelieved) {
   const Outcome outcome = world_.headroom({"run", "--need", "20GiB", "--", "sh", "-c", kShow});
   EXPECT_EQ(outcome.out, "0\n") << "not the other's card";
   EXPECT_THAT(outcome.err, HasSubstr("reserving anew"));
+  other->signal(SIGTERM);  // its shell would outlive a killed `run`
+  (void)other->wait();
 }
 
 TEST_F(NestedRun, OnTheCpuNothingIsSaidOfIt) {

@@ -31,7 +31,7 @@ TEST(Sentence, OfABatchThatMayChangeClaimsNoAccumulation) {
 
 TEST(Sentence, OfAnEffectiveBatchThatStaysNamesBothFactors) {
   const Outcome outcome = tried_again({"--map", "--accum=accumulation"}, {"--accum", "1"});
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("what it needs is not known, so half of 64"),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("no memory figures found; halving 64"),
                                  HasSubstr("now 32 x 2 instead of 64 x 1")));
   EXPECT_EQ(outcome.out, "--batch-size 64 --accum 1\n--batch-size 32 --accum 2\n");
 }
@@ -74,7 +74,7 @@ TEST(Sentence, OfTheCpuSaysThatNoMemoryIsReserved) {
   const Outcome outcome =
       World().headroom({"run", "--gpus", "cpu", "--need", "10GiB", "--", "true"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.err, HasSubstr("--need means nothing on the CPU"));
+  EXPECT_THAT(outcome.err, HasSubstr("--need has no effect on the CPU"));
 }
 
 class Slip : public ::testing::TestWithParam<std::pair<Arguments, const char*>> {};

@@ -84,14 +84,14 @@ Bytes reserved(const Acquired& got, int card = 0) {
 
 // ---- Now ----
 
-TEST_F(Acquire, GivesWhatIsThere) {
+TEST_F(Acquire, LeasesFreeMemory) {
   const Acquired got = acquire({.need = 10_GiB});
   EXPECT_EQ(reserved(got), 10_GiB);
   ASSERT_THAT(got.wait.selection.picked, SizeIs(1));
   EXPECT_THAT(directory_.contents().leases, SizeIs(1));
 }
 
-TEST_F(Acquire, ALeaseThatIsNotUsedYetIsNotGivenAgain) {
+TEST_F(Acquire, AnUnusedReservationIsNotGivenAgain) {
   use(0, 10_GiB);  // a stranger's
   const Acquired first = acquire({.need = 8_GiB});
   ASSERT_TRUE(first.lease);
@@ -104,19 +104,19 @@ TEST_F(Acquire, ALeaseThatIsNotUsedYetIsNotGivenAgain) {
   EXPECT_EQ(reserved(acquire({.need = 5_GiB})), 5_GiB);
 }
 
-TEST_F(Acquire, WhatALeaseUsesItselfIsNotTakenOffTwice) {
+TEST_F(Acquire, UsedMemoryOfALeaseIsNotSubtractedTwice) {
   const Acquired first = acquire({.need = 8_GiB});
   use(0, 8_GiB, ::getpid());
   EXPECT_EQ(reserved(acquire({.need = 15_GiB})), 15_GiB);
 }
 
-TEST_F(Acquire, AllThatIsUsableCanBeTaken) {
+TEST_F(Acquire, AllUsableMemoryCanBeLeased) {
   const Acquired got = acquire({}, {}, Amount::all_usable);
   EXPECT_EQ(reserved(got), 24_GiB - kMargin);
   EXPECT_FALSE(acquire({}, {}, Amount::all_usable).lease);
 }
 
-TEST_F(Acquire, SeveralCardsAreTakenTogetherOrNotAtAll) {
+TEST_F(Acquire, SeveralCardsAreLeasedTogetherOrNotAtAll) {
   cards_->count = 3;
   const auto one = holder(20_GiB);
   const Acquired two = acquire({.need = 10_GiB, .count = 2});
@@ -126,7 +126,7 @@ TEST_F(Acquire, SeveralCardsAreTakenTogetherOrNotAtAll) {
   EXPECT_THAT(directory_.contents().leases, SizeIs(2));
 }
 
-TEST_F(Acquire, CardsThatAreLeftOutAreNotTaken) {
+TEST_F(Acquire, ExcludedCardsAreNotLeased) {
   cards_->count = 2;
   gpu::WaitOptions second_only;
   second_only.narrow = [](gpu::Machine machine) {
@@ -136,7 +136,7 @@ TEST_F(Acquire, CardsThatAreLeftOutAreNotTaken) {
   EXPECT_EQ(reserved(acquire({.need = 1_GiB}, second_only), 1), 1_GiB);
 }
 
-TEST_F(Acquire, WhatNoCardWillEverGiveIsNotWaitedFor) {
+TEST_F(Acquire, DoesNotWaitForMoreThanAnyCardHas) {
   for (const Bytes need : {30_GiB, 24_GiB}) {
     const Acquired got = acquire({.need = need}, {.timeout = kLong});
     EXPECT_TRUE(got.wait.selection.hopeless && !got.wait.timed_out) << to_string(need);
@@ -145,14 +145,14 @@ TEST_F(Acquire, WhatNoCardWillEverGiveIsNotWaitedFor) {
   EXPECT_THAT(acquire({.need = 30_GiB}).wait.selection.sentence, Not(HasSubstr("never promised")));
 }
 
-TEST_F(Acquire, TheCpuIsTakenWhereItIsAllowedAndOnlyThen) {
+TEST_F(Acquire, ChoosesTheCpuOnlyIfAllowed) {
   use(0, 20_GiB);
   const Acquired got = acquire({.need = 10_GiB, .allow_cpu = true});
   EXPECT_TRUE(got.wait.selection.cpu && !got.lease);
   EXPECT_FALSE(acquire({.need = 10_GiB}).wait.selection.cpu);
 }
 
-TEST_F(Acquire, ALeaseThatCannotBeReadStopsEverybodyAndIsNamed) {
+TEST_F(Acquire, AnUnreadableLeaseBlocksAllRequestsAndIsNamed) {
   const Acquired first = acquire({.need = 1_GiB});
   const auto path = directory_.path() / (first.lease->claim().id + ".lease");
   std::filesystem::resize_file(path, 7);
@@ -161,7 +161,7 @@ TEST_F(Acquire, ALeaseThatCannotBeReadStopsEverybodyAndIsNamed) {
   EXPECT_THAT(got.wait.selection.sentence, HasSubstr(path.string()));
 }
 
-TEST_F(Acquire, DataThatIsTooOldDecidesNothing) {
+TEST_F(Acquire, OldDataDecidesNothing) {
   const auto source = std::make_shared<gpu::fixtures::ScriptedSource>(1);
   source->process_gate(0).close();
   {
@@ -186,7 +186,7 @@ TEST_F(Acquire, WaitsUntilAHolderEnds) {
 }
 
 // The folder wakes it: it would look again by itself only in an hour.
-TEST_F(Acquire, IsWokenByTheFolder) {
+TEST_F(Acquire, AChangeInTheFolderWakesAWaiter) {
   auto first = holder(20_GiB);
   const auto second = waiter(10_GiB, 1, Seconds(3600));
   EXPECT_TRUE(eventually([&] { return directory_.contents().waiting.size() == 1; }));
@@ -194,7 +194,7 @@ TEST_F(Acquire, IsWokenByTheFolder) {
   EXPECT_TRUE(eventually([&] { return second->done.load(); }));
 }
 
-TEST_F(Acquire, AfterAHoldersEndItWaitsUntilTheMemoryIsBack) {
+TEST_F(Acquire, WaitsAfterAHoldersEndUntilTheMemoryIsBack) {
   auto first = holder(20_GiB);
   use(0, 20_GiB, first->pid());
   const auto second = waiter(10_GiB);
@@ -208,7 +208,7 @@ TEST_F(Acquire, AfterAHoldersEndItWaitsUntilTheMemoryIsBack) {
   EXPECT_EQ(reserved(second->got), 10_GiB);
 }
 
-TEST_F(Acquire, TimesOutAndSaysWhy) {
+TEST_F(Acquire, TimesOutWithAReason) {
   const auto first = holder(20_GiB);
   std::vector<std::string> said;
   gpu::WaitOptions options{.timeout = Seconds(0.3), .interval = Seconds(0.05)};
@@ -230,7 +230,7 @@ TEST_F(Acquire, CanBeCancelled) {
   EXPECT_THAT(directory_.contents().waiting, IsEmpty());
 }
 
-TEST_F(Acquire, TellsThePositionInTheLine) {
+TEST_F(Acquire, ReportsThePositionInTheLine) {
   const auto first = holder(20_GiB);
   const auto second = waiter(20_GiB), third = waiter(20_GiB);
   gpu::WaitOptions options{.timeout = Seconds(0.2), .interval = Seconds(0.05)};
@@ -240,7 +240,7 @@ TEST_F(Acquire, TellsThePositionInTheLine) {
 
 // ---- Who goes first ----
 
-TEST_F(Acquire, WhoCameFirstGoesFirst) {
+TEST_F(Acquire, EarlierWaitersGoFirst) {
   auto first = holder(20_GiB);
   const auto second = waiter(20_GiB);
   const auto third = waiter(20_GiB);
@@ -250,7 +250,7 @@ TEST_F(Acquire, WhoCameFirstGoesFirst) {
   EXPECT_FALSE(third->done);
 }
 
-TEST_F(Acquire, AWaiterIsPassedEightTimesAndNotANinth) {
+TEST_F(Acquire, AWaiterIsPassedAtMostEightTimes) {
   const auto first = holder(10_GiB);
   const auto big = waiter(20_GiB);
   for (int i = 0; i < kMostPasses; ++i) {
@@ -262,7 +262,7 @@ TEST_F(Acquire, AWaiterIsPassedEightTimesAndNotANinth) {
 }
 
 // It once held up the whole machine.
-TEST_F(Acquire, AfterItWasPassedTooOftenAGangHoldsUpOnlyTheCardsThatAreNearest) {
+TEST_F(Acquire, AnOftenPassedGangBlocksOnlyTheNearestCards) {
   cards_->count = 4;
   for (const std::size_t card : {0, 1, 2, 3}) use(0, 8_GiB, 0, card);
   use(0, 16_GiB, 0, 3);
@@ -276,7 +276,7 @@ TEST_F(Acquire, AfterItWasPassedTooOftenAGangHoldsUpOnlyTheCardsThatAreNearest) 
   EXPECT_FALSE(acquire({.need = 1_GiB, .count = 3}).lease);
 }
 
-TEST_F(Acquire, AfterItWasPassedTooOftenAWaiterIsServedBeforeAllOthers) {
+TEST_F(Acquire, AnOftenPassedWaiterIsServedFirst) {
   auto first = holder(10_GiB);
   const auto big = waiter(20_GiB);
   for (int i = 0; i < kMostPasses; ++i) static_cast<void>(acquire({.need = 1_GiB}));
@@ -287,13 +287,13 @@ TEST_F(Acquire, AfterItWasPassedTooOftenAWaiterIsServedBeforeAllOthers) {
   EXPECT_EQ(reserved(big->got), 20_GiB);
 }
 
-TEST_F(Acquire, AStoppedWaiterHoldsUpNobody) {
+TEST_F(Acquire, AStoppedWaiterBlocksNoOther) {
   const auto first = holder(10_GiB);
   Child stopped([&] {
     const Directory::Turn turn = directory_.take_turn();
     Waiter waiter;
     waiter.wish = {.need = 12_GiB, .count = 1, .cards = {uuid_of(0)}};
-    new Place(turn.make_place(waiter, turn.contents()));
+    new PlaceInLine(turn.join_line(waiter, turn.contents()));
   });
   ASSERT_TRUE(stopped.is_ready());
   EXPECT_FALSE(acquire({.need = 12_GiB}).lease) << "it has just looked, and would be next";
@@ -311,7 +311,7 @@ TEST_F(Acquire, AStoppedWaiterHoldsUpNobody) {
   EXPECT_TRUE(acquire({.need = 12_GiB}).lease);
 }
 
-TEST_F(Acquire, SomebodyWhosePartDoesNotMeetAWaitersIsNotHeldUp) {
+TEST_F(Acquire, ARequestForOtherCardsIsNotBlocked) {
   cards_->count = 2;
   const auto first = holder(20_GiB, 2);
   const auto gang = waiter(20_GiB, 2);
@@ -340,7 +340,7 @@ TEST_F(Acquire, WorksOnASharedSimulatedBox) {
   ::unsetenv("HEADROOM_STATE_DIR");
 }
 
-TEST(SimulatedCards, OfTwoBoxesAreDifferentOnesAndOfOneBoxTheSame) {
+TEST(SimulatedCards, DifferBetweenTwoBoxesAndAreTheSameInOne) {
   const auto card = [](const char* box) {
     return gpu::make_simulated_source(gpu::parse_simulated(box))->open().cards.at(0).uuid;
   };
@@ -350,7 +350,7 @@ TEST(SimulatedCards, OfTwoBoxesAreDifferentOnesAndOfOneBoxTheSame) {
 
 // ---- Faults ----
 
-TEST_F(Acquire, AFolderThatIsGoneIsAnErrorAndNoLease) {
+TEST_F(Acquire, AMissingFolderIsAnError) {
   std::filesystem::remove_all(directory_.path());
   EXPECT_THROW(static_cast<void>(acquire({.need = 1_GiB})), Error);
 }

@@ -42,19 +42,19 @@ class LeaseAttribution : public ::testing::Test {
   Directory directory_ = Directory::at(folder_.path() / "leases");
 };
 
-TEST_F(LeaseAttribution, WhoAskedIsOfTheLease) {
+TEST_F(LeaseAttribution, TheProcessThatMadeTheLeaseBelongsToIt) {
   const Lease mine = lease();
   EXPECT_EQ(lease_of(::getpid()), mine.claim().id);
 }
 
-TEST_F(LeaseAttribution, AChildThatClosedTheDescriptorIsOfTheLease) {
+TEST_F(LeaseAttribution, AChildThatClosedTheDescriptorBelongsToTheLease) {
   const Lease mine = lease();
   Child child([&] { ::close(mine.descriptor()); });
   EXPECT_EQ(lease_of(child.pid()), mine.claim().id);
 }
 
 // It once was credited with the memory of whoever read the file, and that was promised again.
-TEST_F(LeaseAttribution, WhoReadsTheFileHoldsNothing) {
+TEST_F(LeaseAttribution, AReaderOfTheFileDoesNotHoldTheLease) {
   const auto reads = [this](const Claim& claim) {
     (void)::open((directory_.path() / (claim.id + ".lease")).c_str(), O_RDONLY);
   };
@@ -68,7 +68,7 @@ TEST_F(LeaseAttribution, WhoReadsTheFileHoldsNothing) {
 }
 
 // Its parent, who asked, has died; what it inherited says whose it is.
-TEST_F(LeaseAttribution, AnOrphanThatHoldsTheDescriptorIsOfTheLease) {
+TEST_F(LeaseAttribution, AnOrphanWithTheDescriptorBelongsToTheLease) {
   std::array<int, 2> tell{};
   ASSERT_EQ(::pipe(tell.data()), 0);
   pid_t orphan = 0;
@@ -93,21 +93,21 @@ TEST_F(LeaseAttribution, AnOrphanThatHoldsTheDescriptorIsOfTheLease) {
   ::close(tell[1]);
 }
 
-TEST_F(LeaseAttribution, AStrangerIsOfNone) {
+TEST_F(LeaseAttribution, AStrangerBelongsToNoLease) {
   Child stranger([] {});
   Child owner([&] { new Lease(lease()); });
   EXPECT_EQ(lease_of(stranger.pid()), "");
   EXPECT_NE(lease_of(owner.pid()), "");
 }
 
-TEST_F(LeaseAttribution, ALeaseOfAnotherCardIsNotAsked) {
+TEST_F(LeaseAttribution, ALeaseOfAnotherCardDoesNotCount) {
   const Lease mine = lease(1);
   EXPECT_EQ(lease_of(::getpid(), 0), "");
   EXPECT_EQ(lease_of(::getpid(), 1), mine.claim().id);
 }
 
 // Whichever were chosen, the other might be owed what the process uses.
-TEST_F(LeaseAttribution, BetweenTwoLeasesNoneIsChosen) {
+TEST_F(LeaseAttribution, AProcessOfTwoLeasesBelongsToNone) {
   const Lease first = lease(), second = lease();
   EXPECT_EQ(lease_of(::getpid()), "");
 }
@@ -136,7 +136,7 @@ TEST_F(LeaseAttribution, AReusedNumberIsNotTheOwner) {
   EXPECT_EQ(attribution.lease_of(listed(child.pid()), uuid_of(0)), "");
 }
 
-TEST_F(LeaseAttribution, AProcessThatTookTheNumberOfOneThatWasListedIsNotMeant) {
+TEST_F(LeaseAttribution, AProcessWithTheNumberOfAListedOneIsNotIt) {
   const Lease mine = lease();
   gpu::GpuProcess process = listed(::getpid());
   process.start_ticks -= 1;
@@ -144,7 +144,7 @@ TEST_F(LeaseAttribution, AProcessThatTookTheNumberOfOneThatWasListedIsNotMeant) 
   EXPECT_EQ(Attribution(leases).lease_of(process, uuid_of(0)), "");
 }
 
-TEST_F(LeaseAttribution, NumbersOfAnotherNamespaceAreNotOurs) {
+TEST_F(LeaseAttribution, NumbersOfAnotherNamespaceAreNotValidHere) {
   const Lease mine = lease();
   auto leases = directory_.contents().leases;
   leases[0].pid_namespace = 1;
@@ -169,7 +169,7 @@ TEST_F(LeaseAttribution, AFileOfAnotherFileSystemWithTheSameNumberIsNotTheLease)
   ::close(other);
 }
 
-TEST_F(LeaseAttribution, NobodyDrawsAnotherUsersProcessIntoHisLease) {
+TEST_F(LeaseAttribution, AUserCannotClaimAnotherUsersProcess) {
   const Lease mine = lease();
   auto leases = directory_.contents().leases;
   leases[0].uid = ::geteuid() + 1;  // his file names our process

@@ -41,24 +41,24 @@ Bytes room(const Look& look, const Contents& now) {
 
 // A card of 24 GiB, of which a stranger uses 10, and a lease of 8 that is still loading. Free: 14;
 // not reserved: 16. Whoever takes the lesser of these gives 12 out and has promised 30.
-TEST(Ledger, RefusesWhatTheLesserOfFreeAndUnreservedWouldPromiseTwice) {
+TEST(Ledger, RefusesARequestThatFitsBothFreeAndUnreservedMemory) {
   const Look now = look(10_GiB, {claim("a", 8_GiB)});
   EXPECT_EQ(room(now, now.before), 6_GiB);
   EXPECT_LT(room(now, now.before), 12_GiB);
 }
 
-TEST(Ledger, WhatALeaseUsesIsCountedOnce) {
+TEST(Ledger, UsedMemoryOfALeaseCountsOnce) {
   const std::vector<Claim> leases{claim("a", 8_GiB)};
   EXPECT_EQ(room(look(15_GiB, leases, {{"a", 5_GiB}}), contents(leases)), 6_GiB);
   EXPECT_EQ(room(look(18_GiB, leases, {{"a", 8_GiB}}), contents(leases)), 6_GiB);
 }
 
-TEST(Ledger, WhoUsesMoreThanItReservedTakesFromNoOther) {
+TEST(Ledger, ALeaseThatUsesMoreThanItReservedDoesNotReduceAnother) {
   const std::vector<Claim> leases{claim("a", 8_GiB), claim("b", 4_GiB)};
   EXPECT_EQ(room(look(11_GiB, leases, {{"a", 11_GiB}}), contents(leases)), 9_GiB);
 }
 
-TEST(Ledger, WhatNobodyCanBeCreditedWithCountsAgainst) {
+TEST(Ledger, MemoryOfNoKnownLeaseCountsAsUsed) {
   const std::vector<Claim> leases{claim("a", 8_GiB)};
   EXPECT_EQ(room(look(8_GiB, leases), contents(leases)), 8_GiB)
       << "used by the lease or by a stranger: nobody knows";
@@ -83,7 +83,7 @@ TEST(Ledger, ALeaseThatCameAndWentSinceTheLookStillCounts) {
   EXPECT_EQ(room(before, now), 14_GiB) << "known to be over when it was looked";
 }
 
-TEST(Ledger, ALeaseCountsOnceHoweverItIsKnown) {
+TEST(Ledger, ALeaseInSeveralListsCountsOnce) {
   const Look before = look(10_GiB, {claim("a", 8_GiB)});
   Contents now = contents({claim("a", 8_GiB)});
   now.grants = {{.ticket = 1, .at_ns = now.at_ns, .id = "a", .shares = {{numbered(0), 8_GiB}}}};
@@ -108,15 +108,15 @@ TEST(Ledger, ALookAtTheFolderTooLongAgoDecidesNothing) {
   EXPECT_TRUE(rooms_of(before, now).empty());
 }
 
-TEST(Ledger, ALeaseThatCannotBeReadMayBeOfAnything) {
+TEST(Ledger, AnUnreadableLeaseReservesEveryCard) {
   const Look before = look(0_GiB);
   Contents now = contents();
-  now.riddles = {"x.lease"};
+  now.unreadable_leases = {"x.lease"};
   EXPECT_TRUE(rooms_of(before, now).empty());
 }
 
 // A hundred files that any user may write once made the sum run over, and the card seem endless.
-TEST(Ledger, ClaimsBeyondAllMeasureLeaveNothing) {
+TEST(Ledger, ExcessiveClaimsLeaveNothing) {
   std::vector<Claim> greedy;
   for (int i = 0; i < 100; ++i) {
     greedy.push_back(claim(std::to_string(i), kMostReserved));
@@ -127,7 +127,7 @@ TEST(Ledger, ClaimsBeyondAllMeasureLeaveNothing) {
 }
 
 // Who may write grants may write them under another's name; the most counts.
-TEST(Ledger, ASmallGrantUnderALeasesNameHidesNothing) {
+TEST(Ledger, ASmallGrantUnderALeasesNameDoesNotReduceIt) {
   const Look before = look(10_GiB);
   Contents now = contents();
   now.grants = {{.ticket = 1, .at_ns = now.at_ns, .id = "a", .shares = {{numbered(0), Bytes{1}}}},
@@ -135,18 +135,18 @@ TEST(Ledger, ASmallGrantUnderALeasesNameHidesNothing) {
   EXPECT_EQ(room(before, now), 6_GiB);
 }
 
-TEST(Ledger, NothingIsEverLessThanNothing) {
+TEST(Ledger, RoomsAreNeverNegative) {
   const Look now = look(23_GiB, {claim("a", 8_GiB)});
   EXPECT_EQ(rooms_of(now, now.before).at(numbered(0)), 0_GiB);
 }
 
-TEST(Ledger, ACardForOneProcessAtATimeIsItsLeases) {
+TEST(Ledger, ACardForOneProcessAtATimeBelongsToItsLease) {
   Look now = look(0_GiB, {claim("a", 1_GiB)});
   now.machine.cards[0].compute_mode = gpu::ComputeMode::exclusive_process;
   EXPECT_EQ(rooms_of(now, now.before).at(numbered(0)), 0_GiB);
 }
 
-TEST(Ledger, OldListsOfProcessesCreditNobody) {
+TEST(Ledger, OldProcessListsCreditNoLease) {
   gpu::Card mine = card(0, 5_GiB);
   mine.processes = {gpu::fixtures::process(::getpid(), 5_GiB)};
   Claim own = claim("a", 8_GiB);
@@ -157,7 +157,7 @@ TEST(Ledger, OldListsOfProcessesCreditNobody) {
   EXPECT_EQ(unused(now, now.before, mine.uuid), 8_GiB);
 }
 
-TEST(Promises, AreWhatIsFreeButNotUsable) {
+TEST(Promises, AreTheFreeMemoryThatIsNotUsable) {
   const gpu::Machine shown =
       with_promises(machine_of({card(0, 10_GiB), card(1)}), contents({claim("a", 8_GiB)}));
   EXPECT_EQ(usable_now(shown.cards[0]), 6_GiB - kMargin);
@@ -167,7 +167,7 @@ TEST(Promises, AreWhatIsFreeButNotUsable) {
 }
 
 // They once differed by the margin: `gpus` showed 64 MiB that no lease could have.
-TEST(Promises, ShowWhatIsDecidedBy) {
+TEST(Promises, AreTheFiguresThatDecide) {
   gpu::Card exclusive = card(2);
   exclusive.compute_mode = gpu::ComputeMode::exclusive_process;
   gpu::Card simulated = card(3, 10_GiB);
@@ -179,7 +179,7 @@ TEST(Promises, ShowWhatIsDecidedBy) {
     EXPECT_EQ(usable_now(shown), rooms.at(shown.uuid)) << shown.index;
 }
 
-TEST(Promises, OfASimulatedCardKeepNothingBack) {
+TEST(Promises, KeepNoMarginOnASimulatedCard) {
   gpu::Card simulated = card(0, 10_GiB);
   simulated.simulated = true;
   const Look look = look_at(machine_of({simulated}), contents({claim("a", 8_GiB)}));

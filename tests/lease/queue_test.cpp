@@ -35,30 +35,31 @@ std::vector<Grant> grants(int count, long long first_ticket, int card) {
 const char* const kNobody = "";  // who has no place in the line
 const Rooms kTwoCards{{uuid_of(0), 10_GiB}, {uuid_of(1), 20_GiB}};
 
-TEST(Place, IsOnTheRoomiestCards) {
-  EXPECT_EQ(place(kTwoCards, waiter(1, 5_GiB, {0, 1}).wish), std::vector{uuid_of(1)});
-  EXPECT_EQ(place(kTwoCards, waiter(1, 5_GiB, {0}).wish), std::vector{uuid_of(0)});
+TEST(CardsFor, IsOnTheRoomiestCards) {
+  EXPECT_EQ(cards_for(kTwoCards, waiter(1, 5_GiB, {0, 1}).wish), std::vector{uuid_of(1)});
+  EXPECT_EQ(cards_for(kTwoCards, waiter(1, 5_GiB, {0}).wish), std::vector{uuid_of(0)});
 }
 
-TEST(Place, IsAllCardsOrNone) {
-  EXPECT_EQ(place(kTwoCards, waiter(1, 5_GiB, {0, 1}, 2).wish),
+TEST(CardsFor, IsAllCardsOrNone) {
+  EXPECT_EQ(cards_for(kTwoCards, waiter(1, 5_GiB, {0, 1}, 2).wish),
             (std::vector{uuid_of(1), uuid_of(0)}));
-  EXPECT_FALSE(place(kTwoCards, waiter(1, 15_GiB, {0, 1}, 2).wish));
-  EXPECT_FALSE(place(kTwoCards, waiter(1, 1_GiB, {7}).wish)) << "a card of which nothing is known";
+  EXPECT_FALSE(cards_for(kTwoCards, waiter(1, 15_GiB, {0, 1}, 2).wish));
+  EXPECT_FALSE(cards_for(kTwoCards, waiter(1, 1_GiB, {7}).wish))
+      << "a card of which nothing is known";
 }
 
-TEST(Queue, WhoCameFirstAndFitsKeepsItsRoom) {
+TEST(Queue, AnEarlierWaiterThatFitsKeepsItsRoom) {
   const Rooms left = left_by_earlier(kTwoCards, {waiter(3, 15_GiB, {0, 1})}, kNobody, {});
   EXPECT_EQ(left.at(uuid_of(1)), 5_GiB);
   EXPECT_EQ(left.at(uuid_of(0)), 10_GiB);
 }
 
-TEST(Queue, WhoCameLaterIsInNobodysWay) {
+TEST(Queue, ALaterWaiterBlocksNoOther) {
   const Line line{waiter(2, 1_GiB, {0}), waiter(3, 15_GiB, {0, 1})};
   EXPECT_EQ(left_by_earlier(kTwoCards, line, "2", {}), kTwoCards);
 }
 
-TEST(Queue, WhoDoesNotFitMayBePassedEightTimes) {
+TEST(Queue, AWaiterThatDoesNotFitMayBePassedEightTimes) {
   const Line big{waiter(3, 22_GiB, {0, 1}, 2)};
   EXPECT_EQ(left_by_earlier(kTwoCards, big, kNobody, grants(7, 4, 1)), kTwoCards);
   EXPECT_TRUE(left_by_earlier(kTwoCards, big, kNobody, grants(8, 4, 1)).empty());
@@ -71,18 +72,18 @@ TEST(Queue, OnlyLaterTicketsOnTheSameCardsArePasses) {
   EXPECT_EQ(passes(big, grants(10, 31, 0)), 10);
 }
 
-TEST(Queue, CardsOfAWaiterThatWasPassedTooOftenAreLeftAloneAndNoOthers) {
+TEST(Queue, OnlyTheCardsOfAnOftenPassedWaiterAreKept) {
   const Rooms left = left_by_earlier(kTwoCards, {waiter(3, 22_GiB, {0})}, kNobody, grants(8, 4, 0));
   EXPECT_EQ(left, (Rooms{{uuid_of(1), 20_GiB}}));
 }
 
-TEST(Queue, WhoDoesNotLookHoldsUpNobody) {
+TEST(Queue, AWaiterThatDoesNotLookBlocksNoOther) {
   Waiter stopped = waiter(3, 15_GiB, {0, 1});
   stopped.looking = false;
   EXPECT_EQ(left_by_earlier(kTwoCards, {stopped}, kNobody, grants(20, 4, 1)), kTwoCards);
 }
 
-TEST(Queue, SeveralBeforeUsAreServedInTheirOrder) {
+TEST(Queue, SeveralEarlierWaitersAreServedInTheirOrder) {
   const Line line = in_order({waiter(4, 8_GiB, {0, 1}), waiter(3, 15_GiB, {0, 1})});
   const Rooms left = left_by_earlier(kTwoCards, line, kNobody, {});
   EXPECT_EQ(left.at(uuid_of(1)), 5_GiB) << "the first is on the roomiest card";
@@ -92,7 +93,7 @@ TEST(Queue, SeveralBeforeUsAreServedInTheirOrder) {
 // ---- Which cards are kept ----
 
 // After eight passes a job for two cards once held up all eight.
-TEST(KeptCards, AreAsManyAsTheWaiterWantsTheNearestToFitting) {
+TEST(KeptCards, AreAsManyAsWantedAndTheNearest) {
   const Rooms four{
       {uuid_of(0), 4_GiB}, {uuid_of(1), 18_GiB}, {uuid_of(2), 9_GiB}, {uuid_of(3), 12_GiB}};
   const Line gang{waiter(3, 20_GiB, {0, 1, 2, 3}, 2)};
@@ -100,7 +101,7 @@ TEST(KeptCards, AreAsManyAsTheWaiterWantsTheNearestToFitting) {
             (Rooms{{uuid_of(0), 4_GiB}, {uuid_of(2), 9_GiB}}));
 }
 
-TEST(KeptCards, AreOneMoreAfterEachEightPassesMore) {
+TEST(KeptCards, IncreaseByOneAfterEachEightPasses) {
   Rooms rooms;
   for (int i = 0; i < 6; ++i) rooms[uuid_of(i)] = Bytes{(1_GiB).count * (i + 1)};
   const Line gang{waiter(3, 20_GiB, {0, 1, 2, 3, 4, 5}, 2)};
@@ -113,12 +114,12 @@ TEST(KeptCards, AreOneMoreAfterEachEightPassesMore) {
   EXPECT_EQ(left(400), 0u);
 }
 
-TEST(KeptCards, OfOneWhoWantsMoreThanThereAreAreAll) {
+TEST(KeptCards, AreAllIfTheWaiterWantsMore) {
   const Line gang{waiter(3, 20_GiB, {0, 1, 7}, std::numeric_limits<int>::max())};
   EXPECT_TRUE(left_by_earlier(kTwoCards, gang, kNobody, grants(8, 4, 0)).empty());
 }
 
-TEST(KeptCards, OfTwoWaitersAreDifferentOnes) {
+TEST(KeptCards, DifferBetweenTwoWaiters) {
   const Rooms three{{uuid_of(0), 4_GiB}, {uuid_of(1), 18_GiB}, {uuid_of(2), 9_GiB}};
   const Line line{waiter(3, 20_GiB, {0, 1, 2}), waiter(4, 19_GiB, {0, 1, 2})};
   EXPECT_EQ(left_by_earlier(three, line, kNobody, grants(8, 5, 1)), (Rooms{{uuid_of(0), 4_GiB}}));
@@ -146,7 +147,7 @@ struct Churn {
   void newcomers(const Line& line, int now) {
     for (int card = 0; card < kCards; ++card) {
       const Wish small{.need = 3_GiB, .count = 1, .cards = {uuid_of(card)}};
-      if (!place(left_by_earlier(rooms(), line, kNobody, grants), small)) continue;
+      if (!cards_for(left_by_earlier(rooms(), line, kNobody, grants), small)) continue;
       jobs.push_back({.card = card, .ends = now + 5 + card, .size = 3_GiB});
       grants.push_back({.ticket = now, .at_ns = now, .id = "", .shares = {{uuid_of(card), 3_GiB}}});
     }
@@ -159,13 +160,15 @@ struct Churn {
 
 // Of the nearest cards one never does for the waiter, and others change all the time: to keep these
 // and no more would be to wait for ever.
-TEST(KeptCards, StarveNobodyHoweverTheUseOfTheCardsChanges) {
+TEST(KeptCards, PreventStarvationWhileTheUseOfTheCardsChanges) {
   constexpr int kFirst = 20;  // when it begins to wait
   for (const int count : {1, 2}) {
     Churn churn;
     churn.stranger[0] = 7_GiB;  // and is nearest as soon as the small jobs on it have ended
     const Line line{waiter(kFirst, 18_GiB, {0, 1, 2, 3}, count)};
-    const auto waits = [&](int now) { return now < kFirst || !place(churn.rooms(), line[0].wish); };
+    const auto waits = [&](int now) {
+      return now < kFirst || !cards_for(churn.rooms(), line[0].wish);
+    };
     int now = 0;
     for (; waits(now) && now < 10'000; ++now) {
       std::erase_if(churn.jobs, [&](const auto& job) { return job.ends <= now; });
@@ -199,7 +202,7 @@ TEST(Line, IsInTheOrderOfTheTickets) {
 }
 
 // Anybody may write "ticket":0 into his own file; when it was made only the kernel says.
-TEST(Line, WhoWritesASmallTicketStandsWhereHeCame) {
+TEST(Line, ASmallTicketInANewFileDoesNotHelp) {
   Waiter pusher = born(waiter(0, 1_GiB, {}), 300);
   const Line line = in_order({pusher, born(waiter(5, 1_GiB, {}), 100),
                               born(waiter(6, 1_GiB, {}), 200), born(waiter(7, 1_GiB, {}), 400)});
@@ -207,7 +210,7 @@ TEST(Line, WhoWritesASmallTicketStandsWhereHeCame) {
   EXPECT_EQ(passes(line[2], grants(1, 5, 0)), 0) << "nor is he passed by those before him";
 }
 
-TEST(Line, OfEqualTicketsIsInTheOrderOfTheBirths) {
+TEST(Line, IsInTheOrderOfCreationForEqualTickets) {
   Waiter first = born(waiter(kMostTicket, 1_GiB, {}), 100);
   Waiter second = born(waiter(kMostTicket, 1_GiB, {}), 200);
   first.id = "first";
@@ -218,14 +221,14 @@ TEST(Line, OfEqualTicketsIsInTheOrderOfTheBirths) {
       << "where counting ends, who comes later has it";
 }
 
-TEST(Line, ASmallStepOfTheClockAndAFileSystemWithoutBirthsChangeNothing) {
+TEST(Line, SmallClockStepsAndMissingCreationTimesChangeNothing) {
   EXPECT_EQ(ids(in_order({born(waiter(5, 1_GiB, {}), 101), born(waiter(6, 1_GiB, {}), 100)})),
             (Ids{"5", "6"}));
   EXPECT_EQ(ids(in_order({waiter(5, 1_GiB, {}), born(waiter(6, 1_GiB, {}), 100)})),
             (Ids{"5", "6"}));
 }
 
-TEST(Line, APositionCountsThoseBeforeWhoLook) {
+TEST(Line, APositionCountsEarlierWaitersThatLook) {
   Line line{waiter(1, 1_GiB, {}), waiter(2, 1_GiB, {}), waiter(3, 1_GiB, {})};
   line[0].looking = false;
   EXPECT_EQ(position(line, "2"), 1);

@@ -40,7 +40,7 @@ class SiteFile : public ::testing::Test {
 const char* const kLimits =
     R"({"limits": {"everybody": {"reserved": "40GiB", "cards": 1}, "users": {"4712": {"cards": 2}}}})";
 
-TEST_F(SiteFile, LimitsWhatAUserReservesInAll) {
+TEST_F(SiteFile, LimitsTheTotalReservationOfAUser) {
   const Site limited = site(kLimits);
   EXPECT_EQ(limited.trouble(), "");
   EXPECT_FALSE(limited.over_limit(held(30_GiB), kAlice, 10_GiB, {card(1)}));
@@ -52,7 +52,7 @@ TEST_F(SiteFile, LimitsWhatAUserReservesInAll) {
   EXPECT_FALSE(limited.over_limit(held(30_GiB, kAlice + 7), kAlice, 40_GiB, {card(1)}));
 }
 
-TEST_F(SiteFile, LimitsTheCardsAndKnowsEachUsersOwn) {
+TEST_F(SiteFile, LimitsTheCardsOfEachUser) {
   const Site limited = site(kLimits);
   EXPECT_TRUE(limited.over_limit(held(1_GiB), kAlice, 1_GiB, {card(2)}));
   EXPECT_FALSE(limited.over_limit(held(1_GiB, 4712), 4712, 100_GiB, {card(2)}));
@@ -60,7 +60,7 @@ TEST_F(SiteFile, LimitsTheCardsAndKnowsEachUsersOwn) {
   EXPECT_FALSE(limited.over_limit(held(1_GiB, 0), 0, 100_GiB, {card(2)})) << "root";
 }
 
-TEST_F(SiteFile, ThatCannotBeReadSetsNoLimitsAndSaysWhy) {
+TEST_F(SiteFile, SetsNoLimitsAndReportsWhyIfUnreadable) {
   for (const char* bad :
        {"{", R"({"limit": {}})", R"({"limits": {"everybody": {"reserved": "40"}}})",
         R"({"limits": {"everybody": {"reserved": 40}}})",
@@ -74,7 +74,7 @@ TEST_F(SiteFile, ThatCannotBeReadSetsNoLimitsAndSaysWhy) {
 }
 
 // A user could have named a file of his own.
-TEST_F(SiteFile, TheVariableCountsOnlyWhereThereIsNoUsualFile) {
+TEST_F(SiteFile, IsNamedByTheVariableOnlyWithoutAUsualFile) {
   const auto usual = folder_.write("usual.json", kLimits);
   const auto other = folder_.write("other.json", R"({"limits": {}})");
   ::chmod(usual.c_str(), 0644);
@@ -86,7 +86,7 @@ TEST_F(SiteFile, TheVariableCountsOnlyWhereThereIsNoUsualFile) {
     EXPECT_THAT(site.trouble(), HasSubstr("not to root"));
 }
 
-TEST_F(SiteFile, OfOthersThanRootIsNotBelievedAtTheUsualPlace) {
+TEST_F(SiteFile, MustBelongToRootAtTheUsualPlace) {
   const auto usual = folder_.write("usual.json", kLimits);
   ::chmod(usual.c_str(), 0666);
   const Site site = Site::read(usual, {});

@@ -44,7 +44,7 @@ Bytes promised(std::vector<Bytes> used) {
 
 constexpr Bytes kNone = 0_GiB, kAll = 8_GiB;
 
-TEST(SteadySource, PromisesWhatIsLeftWhenNothingChanges) {
+TEST(SteadySource, PromisesTheRestWhenNothingChanges) {
   EXPECT_EQ(promised({kNone, kNone, kNone, kNone}), 16_GiB);
   EXPECT_EQ(promised({kAll, kAll, kAll, kAll}), 16_GiB);
 }

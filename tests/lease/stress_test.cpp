@@ -44,7 +44,7 @@ TEST(LeaseStress, NothingIsPromisedTwiceWhileProcessesDie) {
 #endif
 }
 
-TEST(LeaseStress, MixedGangsOnEightCardsAllComeToTheirEnd) {
+TEST(LeaseStress, MixedGangsOnEightCardsAllFinish) {
   const auto [exit_code, figures] =
       stress({"--processes", "32", "--rounds", "5", "--cards", "8", "--kill", "5"});
   SCOPED_TRACE(figures.dump());
@@ -55,7 +55,7 @@ TEST(LeaseStress, MixedGangsOnEightCardsAllComeToTheirEnd) {
 
 // The auditor sees what it should: the rule of min(not reserved, free) does promise twice. Whether
 // it does in one run is a matter of who runs when.
-TEST(LeaseStress, TheLesserOfFreeAndUnreservedIsCaughtPromisingTwice) {
+TEST(LeaseStress, TheAuditCatchesTheSmallerOfFreeAndUnreserved) {
   for (int seed = 1; seed <= 8; ++seed) {
     const auto [exit_code, figures] = stress({"--processes", "16", "--rounds", "50", "--kill", "0",
                                               "--naive", "--seed", std::to_string(seed)});

@@ -211,12 +211,12 @@ TEST(Classify, AKillNeedsEvidence) {
   Ending ending{
       .text = "step 64 ok\nKilled\n", .type_names = {}, .exit_code = 137, .signal = {}, .host = {}};
   EXPECT_EQ(classify(ending).verdict, Verdict::unknown);
-  ending.host = HostPressure{.kills_in_group = 0, .kills_on_machine = 3, .kernel_line = {}};
+  ending.host = HostKills{.kills_in_group = 0, .kills_on_machine = 3, .kernel_line = {}};
   EXPECT_EQ(classify(ending).verdict, Verdict::unknown);
   ending.host->kills_in_group = 1;
   EXPECT_EQ(classify(ending).verdict, Verdict::host_oom);
   EXPECT_GE(classify(ending).confidence, 0.8);
-  ending.host = HostPressure{.kills_in_group = {},
+  ending.host = HostKills{.kills_in_group = {},
                              .kills_on_machine = 1,
                              .kernel_line = "Out of memory: Killed process 12 (python3)"};
   EXPECT_EQ(classify(ending).evidence, "Out of memory: Killed process 12 (python3)");
@@ -228,7 +228,7 @@ TEST(Classify, AKillSomewhereOnTheMachineIsAHint) {
        .type_names = {},
        .exit_code = {},
        .signal = SIGKILL,
-       .host = HostPressure{.kills_in_group = {}, .kills_on_machine = 1, .kernel_line = {}}});
+       .host = HostKills{.kills_in_group = {}, .kills_on_machine = 1, .kernel_line = {}}});
   EXPECT_EQ(judgement.verdict, Verdict::host_oom);
   EXPECT_LT(judgement.confidence, 0.8);
 }

@@ -116,7 +116,7 @@ TEST(HostWatch, NumbersOfAnotherNamespaceAreSomebodyElses) {
 TEST(HostWatch, WhereNobodyCountsNothingIsKnown) {
   const Machine machine;
   const HostWatch watch(machine.root());
-  const HostPressure pressure = watch.since({1});
+  const HostKills pressure = watch.since({1});
   EXPECT_FALSE(pressure.kills_in_group || pressure.kills_on_machine);
 }
 

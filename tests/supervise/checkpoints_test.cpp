@@ -32,7 +32,7 @@ class NewestCheckpoint : public ::testing::Test {
   WallTime start_ = WallTime(seconds(1'790'000'000));
 };
 
-TEST_F(NewestCheckpoint, IsTheLastThatWasWrittenAndMatches) {
+TEST_F(NewestCheckpoint, IsTheLastWrittenMatch) {
   add("ckpt-1.pt", 10);
   add("ckpt-2.pt", 5);
   add("other.pt", 20);
@@ -47,19 +47,19 @@ TEST_F(NewestCheckpoint, IsNotOneOfAnEarlierRun) {
   EXPECT_EQ(newest("ckpt-*", 10), "ckpt-1.pt");
 }
 
-TEST_F(NewestCheckpoint, OfEqualTimesHasTheHighestNumber) {
+TEST_F(NewestCheckpoint, HasTheHighestNumberAmongEqualTimes) {
   for (const char* name : {"step-1000", "step-999", "step-0998"}) add(name, 5);
   EXPECT_EQ(newest("step-*"), "step-1000");
 }
 
-TEST_F(NewestCheckpoint, IsCompleteAndHoldsSomething) {
+TEST_F(NewestCheckpoint, IsCompleteAndNotEmpty) {
   add("c-1", 1);
   add("c-2", 2, "");
   for (const char* name : {"c-3.tmp", "c-4.part", "c-5.incomplete", "c-6~"}) add(name, 9);
   EXPECT_EQ(newest("c-*"), "c-1");
 }
 
-TEST_F(NewestCheckpoint, MayBeAFolderAsNewAsTheNewestInIt) {
+TEST_F(NewestCheckpoint, MayBeAFolderAsNewAsItsNewestFile) {
   add("checkpoint-1/deep/model.bin", 30);
   add("checkpoint-2/model.bin", 20);
   add("checkpoint-3/model.bin", 40, "");
@@ -67,19 +67,19 @@ TEST_F(NewestCheckpoint, MayBeAFolderAsNewAsTheNewestInIt) {
   EXPECT_EQ(newest("checkpoint-*/"), "checkpoint-1");
 }
 
-TEST_F(NewestCheckpoint, IsNoLinkThatLeadsNowhere) {
+TEST_F(NewestCheckpoint, IsNoBrokenLink) {
   std::filesystem::create_symlink("gone", folder_.path() / "c-9");
   add("c-1", 1);
   EXPECT_EQ(newest("c-*"), "c-1");
 }
 
-TEST(ResumeArguments, HaveThePathInOneWord) {
+TEST(ResumeArguments, KeepThePathInOneWord) {
   EXPECT_THAT(resume_arguments("--resume {}", "a b/c"), ElementsAre("--resume", "a b/c"));
   EXPECT_THAT(resume_arguments("resume='{}' \"--x y\" {}", "{}"),
               ElementsAre("resume={}", "--x y", "{}"));
 }
 
-TEST(ResumeArguments, WithoutAPlaceForThePathAreRefused) {
+TEST(ResumeArguments, AreRefusedWithoutAPlaceForThePath) {
   EXPECT_THROW((void)resume_arguments("--resume", "p"), UsageError);
   EXPECT_THROW((void)resume_arguments("--resume '{}", "p"), UsageError);
 }

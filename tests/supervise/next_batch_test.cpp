@@ -16,17 +16,21 @@ namespace {
 using namespace literals;
 using ::testing::HasSubstr;
 
-Tried ran_out(long long batch, Bytes peak, Bytes asked, Bytes limit) {
-  return {.batch = batch, .out_of_memory = true, .peak = peak, .asked = asked, .limit = limit};
+Try worked(long long batch, Bytes peak, Bytes limit) {
+  return {.batch = batch, .peak = peak, .limit = limit};
 }
-Tried worked(long long batch, Bytes peak, Bytes limit) {
-  return {.batch = batch, .out_of_memory = false, .peak = peak, .asked = {}, .limit = limit};
+Try ran_out(long long batch) {
+  return {.batch = batch, .judgement = {.verdict = oom::Verdict::gpu_oom, .confidence = 1}};
 }
-Tried ran_out(long long batch) {
-  return {.batch = batch, .out_of_memory = true, .peak = {}, .asked = {}, .limit = {}};
+Try ran_out(long long batch, Bytes peak, Bytes asked, Bytes limit) {
+  Try one = ran_out(batch);
+  one.judgement.asked = asked;
+  one.peak = peak;
+  one.limit = limit;
+  return one;
 }
 
-long long next(const std::vector<Tried>& tried, long long batch = 64, long long accumulation = 1,
+long long next(const std::vector<Try>& tried, long long batch = 64, long long accumulation = 1,
                long long min_batch = 1) {
   const NextBatch next = next_batch(tried, batch, accumulation, min_batch);
   EXPECT_EQ(next.batch.has_value(), next.accumulation.has_value());
@@ -45,14 +49,14 @@ TEST(NextBatch, KeepsTheEffectiveBatchExactly) {
 }
 
 // It said "16 x 4 instead of 32 x 2" of a program that accumulates nothing.
-TEST(NextBatch, WithoutAnAccumulationItSpeaksOfTheBatchAlone) {
+TEST(NextBatch, NamesOnlyTheBatchWithoutAnAccumulation) {
   const NextBatch next = next_batch({ran_out(64), ran_out(32)}, 64, {}, 1);
   EXPECT_EQ(next.batch, 16);
   EXPECT_FALSE(next.accumulation);
   EXPECT_THAT(next.why, ::testing::EndsWith(": now 16 instead of 32"));
 }
 
-TEST(NextBatch, WithoutFiguresItHalves) {
+TEST(NextBatch, HalvesWithoutFigures) {
   EXPECT_EQ(next({ran_out(64)}), 32);
   EXPECT_EQ(next({ran_out(60)}, 60), 30);
   EXPECT_EQ(next({ran_out(64, 10_GiB, 1_GiB, 24_GiB)}), 32) << "no more than there was";
@@ -63,7 +67,7 @@ TEST(NextBatch, IsAtLeastOneStepDownAndNeverAboveNineTenthsOfTheFigure) {
   EXPECT_EQ(next({ran_out(100, 24_GiB, 1_MiB, 24_GiB)}, 100, 9), 75) << "90 is just too much";
 }
 
-TEST(NextBatch, ADivisorlessEffectiveBatchHasOnlyOneLeft) {
+TEST(NextBatch, APrimeEffectiveBatchLeavesOnlyOne) {
   EXPECT_EQ(next({ran_out(7, 20_GiB, 5_GiB, 24_GiB)}, 7), 1);
   EXPECT_EQ(next({ran_out(7, 20_GiB, 5_GiB, 24_GiB)}, 7, 1, 2), 0);
 }
@@ -79,25 +83,25 @@ TEST(NextBatch, StopsAtTheSmallestAllowed) {
 
 TEST(NextBatch, TwoTriesShowThePartThatDoesNotDependOnTheBatch) {
   // 20 GiB and 1 GiB a sample: 4 of them fit into 24 GiB.
-  const std::vector<Tried> tried{ran_out(64, 24_GiB, 60_GiB, 24_GiB),
-                                 ran_out(16, 24_GiB, 12_GiB, 24_GiB)};
+  const std::vector<Try> tried{ran_out(64, 24_GiB, 60_GiB, 24_GiB),
+                               ran_out(16, 24_GiB, 12_GiB, 24_GiB)};
   EXPECT_EQ(next(tried, 64, 3), 3) << "a margin of 5 %";
-  EXPECT_THAT(next_batch(tried, 64, 3, 1).why, HasSubstr("20.00 GiB and 1.00 GiB a sample"));
+  EXPECT_THAT(next_batch(tried, 64, 3, 1).why, HasSubstr("20.00 GiB plus 1.00 GiB per sample"));
 }
 
-TEST(NextBatch, ATryThatWorkedOnALargerCardIsAPointToo) {
+TEST(NextBatch, ATryThatWorkedOnALargerCardIsAPointOfTheLine) {
   EXPECT_EQ(next({worked(32, 36_GiB, 80_GiB), ran_out(64, 20_GiB, 48_GiB, 24_GiB)}, 64), 16)
       << "4 GiB and 1 GiB a sample: 20 fit";
 }
 
-TEST(NextBatch, NothingAtOrAboveWhatRanOutWithNoLessMemoryIsTriedAgain) {
+TEST(NextBatch, StaysBelowABatchThatRanOutWithNoLessMemory) {
   EXPECT_EQ(next({ran_out(8, 40_GiB, 1_GiB, 40_GiB), ran_out(64, 24_GiB, 1_GiB, 24_GiB)}), 4);
   EXPECT_LE(next({ran_out(8, 24_GiB, 1_GiB, 24_GiB), ran_out(64, 24_GiB, 1_GiB, 24_GiB)}), 4);
   EXPECT_GT(next({ran_out(8, 12_GiB, 1_GiB, 12_GiB), ran_out(64, 48_GiB, 1_GiB, 48_GiB)}), 8)
       << "it had less then";
 }
 
-TEST(NextBatch, WhatCannotBeIsRefused) {
+TEST(NextBatch, InvalidValuesAreRefused) {
   EXPECT_THROW((void)next_batch({ran_out(1)}, 0, 1, 1), UsageError);
   EXPECT_THROW((void)next_batch({ran_out(1)}, 1, 2'000'000'000, 1), UsageError);
   EXPECT_THROW((void)next_batch({}, 1, 1, 1), InternalError);
@@ -123,7 +127,7 @@ struct Search {
 template <typename Shown>
 Search search(long long batch, long long accumulation, double fixed, double each, double limit,
               const Shown& shown) {
-  std::vector<Tried> tried;
+  std::vector<Try> tried;
   long long now = batch;
   while (true) {
     const double need = fixed + each * static_cast<double>(now);
@@ -150,7 +154,7 @@ long long best(long long batch, long long accumulation, double fixed, double eac
   return 0;
 }
 
-TEST(NextBatch, From4096DownToOneTakesAtMostEightTriesWhateverTheFiguresSay) {
+TEST(NextBatch, From4096ToOneTakesAtMostEightTriesWithAnyFigures) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> share(0, 1);
   const std::vector<std::pair<double, double>> shows{{0, 0}, {0, 0.02}, {0, 1}, {1, 1}, {0.5, 0.6}};

@@ -40,20 +40,20 @@ TEST_F(PlaceTest, NamesTheCardsByTheDriversNumbersInPciOrder) {
   EXPECT_THAT(variables, Contains("HEADROOM_GPUS=auto")) << "of those that are visible";
 }
 
-TEST_F(PlaceTest, OrByUuid) {
+TEST_F(PlaceTest, NamesTheCardsByUuidIfAsked) {
   EXPECT_THAT(environment_of(two_cards(), gpu::parse_devices("all"), true),
               Contains("CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000001,"
                        "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"));
 }
 
-TEST_F(PlaceTest, ASliceGoesByUuidAlways) {
+TEST_F(PlaceTest, ASliceIsAlwaysNamedByUuid) {
   Place place = two_cards();
   place.cards[0].card.slice = gpu::MigSlice{.parent = {}, .gpu_instance = 1, .compute_instance = 0};
   EXPECT_THAT(environment_of(place, gpu::parse_devices("all"), false),
               Contains("CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000001,0"));
 }
 
-TEST_F(PlaceTest, ProgramsThatKnowHeadroomLearnTheSimulatedBox) {
+TEST_F(PlaceTest, HeadroomProgramsGetTheSimulatedBox) {
   EXPECT_THAT(environment_of(two_cards(), gpu::parse_devices("sim:2x24GiB@lab"), false),
               Contains("HEADROOM_GPUS=sim:2x24GiB@lab"));
 }
@@ -66,12 +66,12 @@ TEST_F(PlaceTest, AnAllocatorSettingOfTheUserStays) {
               Not(Contains(StartsWith("PYTORCH_CUDA_ALLOC_CONF="))));
 }
 
-TEST_F(PlaceTest, OnTheCpuNoCardIsSeen) {
+TEST_F(PlaceTest, OnTheCpuNoCardIsVisible) {
   EXPECT_THAT(environment_of({}, gpu::parse_devices("cpu"), false),
               ElementsAre("CUDA_VISIBLE_DEVICES=", "HEADROOM_GPUS=cpu"));
 }
 
-TEST_F(PlaceTest, HasAsMuchRoomAsItsTightestCard) {
+TEST_F(PlaceTest, HasTheRoomOfItsTightestCard) {
   EXPECT_EQ(two_cards().room(), 12_GiB);
   EXPECT_EQ(two_cards().name(), "GPU 1 and GPU 0");
   EXPECT_FALSE(Place{}.room());

@@ -103,7 +103,7 @@ class OneTry(RunTest):
             for code in (0, 2, 64, 75, 76, 255):
                 self.assert_one_try(world.run([], ["sh", "-c", f"exit {code}"]), code)
 
-    def test_no_word_of_ours_when_all_is_well(self):
+    def test_headroom_prints_nothing_when_all_is_well(self):
         with World() as world:
             outcome = world.run([], ["echo", "hello"])
             self.assertEqual((outcome.code, outcome.out), (0, b"hello\n"))
@@ -264,7 +264,7 @@ class Misfortunes(RunTest):
             outcome = self.through(world, options=["--history", "/dev/full"])
             self.assertIn("/dev/full", outcome.own_words())
 
-    def test_a_history_that_cannot_be_is_said_before_the_start(self):
+    def test_an_unwritable_history_is_reported_before_the_start(self):
         with World() as world:
             (world.folder / "file").touch()
             outcome = world.run(["--history", "file/history.ndjson"], ["touch", "started"])

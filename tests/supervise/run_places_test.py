@@ -118,7 +118,7 @@ class Ladder(RunTest):
                              [first.history()[-1]["batch"]], str(second))
             self.assert_adds_up(world, second, 48, 192)
 
-    def test_what_was_remembered_of_another_command_is_not_taken(self):
+    def test_settings_of_another_command_are_not_used(self):
         with World([7 * GIB]) as world:
             world.nature()
             self.assertEqual(world.run(MAPS, world.plain(*SETTINGS)).code, 0)
@@ -146,7 +146,7 @@ class Ladder(RunTest):
             self.assertEqual(anew.code, 0, str(anew))
             self.assertEqual(anew.history()[0]["batch"], 24, str(anew))
 
-    def test_the_document_tells_of_the_last_out_of_memory(self):
+    def test_the_document_has_the_last_out_of_memory(self):
         with World([7 * GIB]) as world:
             world.nature()
             outcome = world.run([*MAPS, "--json", "--min-batch", "24"], world.plain(*SETTINGS))
@@ -158,7 +158,7 @@ class Ladder(RunTest):
             self.assertEqual(told["why_no_change"], document["why"])
             self.assertIn("24 is the smallest allowed", document["why"])
 
-    def test_more_memory_than_then_is_made_use_of(self):
+    def test_more_memory_than_before_is_used(self):
         with World([7 * GIB]) as world:
             world.nature()
             self.assertEqual(world.run(MAPS, world.plain(*SETTINGS)).code, 0)
@@ -168,7 +168,7 @@ class Ladder(RunTest):
             later = world.run(MAPS, world.plain(*SETTINGS))
             self.assertEqual([line["batch"] for line in later.history()], [24], str(later))
 
-    def test_what_it_used_before_is_waited_for(self):
+    def test_it_waits_for_the_memory_that_it_used_before(self):
         with World([24 * GIB]) as world:
             world.nature(gate=str(world.folder / "gate"))
             first = world.start([], world.plain(*SETTINGS))
@@ -182,9 +182,9 @@ class Ladder(RunTest):
             world.neighbour(0, 13 * GIB)
             second = world.run(["--timeout", "1s"], world.plain(*SETTINGS))
             self.assertEqual(second.code, 75, str(second))
-            self.assertIn("by what it used before", second.err)
+            self.assertIn("from its use in earlier runs", second.err)
 
-    def test_a_file_that_somebody_else_changed_ends_it_with_all_that_is_known(self):
+    def test_a_file_that_another_program_changed_ends_the_run_with_a_report(self):
         with World([24 * GIB]) as world:
             (world.folder / "c.yaml").write_text("batch: 24\naccum: 2\n")
             oom = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has "
@@ -193,7 +193,7 @@ class Ladder(RunTest):
                                 ["sh", "-c", f"echo '# mine' >> c.yaml; echo '{oom}' >&2; exit 1"])
             self.assertEqual(outcome.code, 76, str(outcome))
             self.assertEqual([line["batch"] for line in outcome.history()], [24, 16], str(outcome))
-            self.assertIn("was changed by somebody else", outcome.own_words())
+            self.assertIn("was changed by another program", outcome.own_words())
             self.assertIn("# mine\n", (world.folder / "c.yaml").read_text(), "stays as it is")
             kept = (world.folder / "c.yaml.headroom-original").read_text()
             self.assertTrue(kept.startswith("batch: 24\naccum: 2\n"), kept)
@@ -209,7 +209,7 @@ class Ladder(RunTest):
             self.assertIn("--resume out/checkpoint-", outcome.history()[-1]["command"][2])
             self.assert_adds_up(world, outcome, 48, 192)
 
-    def test_a_batch_that_will_stay_is_told_at_the_start(self):
+    def test_a_batch_that_will_stay_is_reported_at_the_start(self):
         with World([24 * GIB]) as world:
             world.nature(**SLIM)
             outcome = world.run(["--map", "--batch-size=batch"], world.plain(*SETTINGS))
@@ -291,7 +291,7 @@ class Leases(RunTest):
 
 
 class Neighbours(RunTest):
-    def test_one_who_takes_memory_meanwhile(self):
+    def test_a_neighbour_takes_memory_meanwhile(self):
         for cards in ([16 * GIB], [16 * GIB, 16 * GIB]):
             with self.subTest(cards=len(cards)), World(cards) as world:
                 world.nature(gate=str(world.folder / "gate"), full_from=1, save_every=1)
@@ -328,7 +328,7 @@ class Trees(RunTest):
             self.assert_nobody_left(world)
             self.assertEqual(world.held(), [])
 
-    def test_what_a_command_leaves_behind_is_ended(self):
+    def test_processes_that_a_command_leaves_behind_are_ended(self):
         with World() as world:
             outcome = world.run([], ["sh", "-c", "sleep 1000 & echo $! > out/pids; exit 4"])
             self.assert_one_try(outcome, 4)

@@ -36,7 +36,7 @@ gpu::Machine machine(Bytes by_trainer, int utilization = 37) {
 
 // ---- Cards ----
 
-TEST(Usage, TellsTheJobsShareFromThatOfOthers) {
+TEST(Usage, SeparatesTheJobsMemoryFromThatOfOthers) {
   Usage usage({busy()});
   usage.note(machine(9_GiB), {kTrainer});
   ASSERT_EQ(usage.samples().size(), 1u);
@@ -45,21 +45,21 @@ TEST(Usage, TellsTheJobsShareFromThatOfOthers) {
   EXPECT_EQ(usage.samples()[0].cards[0].by_others(), 1_GiB);
 }
 
-TEST(Usage, ProcessesThatAreNotTheJobsCountAsOthers) {
+TEST(Usage, ProcessesOutsideTheJobCountAsOthers) {
   Usage usage({busy()});
   usage.note(machine(9_GiB), {kTrainer + 1});
   EXPECT_EQ(usage.samples()[0].cards[0].by_job, 0_B);
   EXPECT_FALSE(usage.card_peak());
 }
 
-TEST(Usage, KeepsThePeakWhenSamplesAreForgotten) {
+TEST(Usage, KeepsThePeakWhenSamplesAreDropped) {
   Usage usage({busy()}, 2);
   for (const Bytes used : {3_GiB, 8_GiB, 2_GiB, 1_GiB}) usage.note(machine(used), {kTrainer});
   EXPECT_EQ(usage.samples().size(), 2u);
   EXPECT_EQ(usage.card_peak(), 8_GiB);
 }
 
-TEST(Usage, ASampleThatIsTooOldIsNone) {
+TEST(Usage, IgnoresAnOldSampleOfACard) {
   gpu::Machine old = machine(9_GiB);
   old.cards[0].sampled = Clock::now() - std::chrono::seconds(10);
   Usage usage({busy()});
@@ -69,7 +69,7 @@ TEST(Usage, ASampleThatIsTooOldIsNone) {
 
 // ---- The host ----
 
-TEST(HostUse, CountsWhatIsResidentAgainstTheTightestLimit) {
+TEST(HostUse, ComparesResidentMemoryWithTheTightestLimit) {
   const TemporaryFolder root;
   root.write("proc/10/status", "Name:\tpython\nVmPeak:\t 9000000 kB\nVmRSS:\t   1024 kB\n");
   root.write("proc/11/status", "VmRSS:\t   2048 kB\n");
@@ -96,7 +96,7 @@ TEST(HostUse, AnAddressSpaceLimitComesFirst) {
   EXPECT_EQ(use.limit, 4_GiB);
 }
 
-TEST(HostUse, KnowsThisProcess) {
+TEST(HostUse, ReadsThisProcess) {
   const HostUse use = host_use({::getpid()});
   EXPECT_GT(use.peak, 100_KiB);
   ASSERT_TRUE(use.limit);
@@ -107,8 +107,8 @@ TEST(HostUse, KnowsThisProcess) {
 
 constexpr Seconds kMinute{60};
 
-Clock::time_point after(Clock::time_point start, double seconds) {
-  return start + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+Clock::time_point after(Clock::time_point start, double delay) {
+  return start + std::chrono::duration_cast<Clock::duration>(Seconds(delay));
 }
 
 // Looks once a second from `from` to `to`, seconds after the start; all that it said.
@@ -134,13 +134,13 @@ class Looker {
   Stall stall_{kMinute, start_};
 };
 
-TEST(Stall, ASilentJobWithIdleCardsIsToldOnce) {
+TEST(Stall, ASilentJobWithIdleCardsIsReportedOnce) {
   Looker looker(true, {});
   EXPECT_THAT(looker.look(1, 59), IsEmpty());
   EXPECT_THAT(looker.look(60, 300), ElementsAre(HasSubstr("its cards have done nothing")));
 }
 
-TEST(Stall, OutputEndsItAndTheNextOneIsToldAgain) {
+TEST(Stall, OutputEndsAStallAndTheNextOneIsReported) {
   Looker looker(true, {});
   EXPECT_THAT(looker.look(1, 61), SizeIs(1));
   looker.prints(61.5);
@@ -156,14 +156,14 @@ TEST(Stall, ABusyCardIsNoStall) {
   EXPECT_FALSE(stall.look(start, usage, {}));
 }
 
-TEST(Stall, WhileWeWereStoppedSoWasTheJob) {
+TEST(Stall, TimeWhileWeWereStoppedDoesNotCount) {
   Looker looker(true, {});
   EXPECT_THAT(looker.look(1, 30), IsEmpty());
   EXPECT_THAT(looker.look(4000, 4020), IsEmpty()) << "an hour of Ctrl-Z in between";
   EXPECT_THAT(looker.look(4021, 4030), SizeIs(1));
 }
 
-TEST(Stall, WithoutCardsTheProcessorsWorkCounts) {
+TEST(Stall, CpuTimeCountsAsWorkWithoutCards) {
   Looker looker(false, {::getpid()});
   EXPECT_THAT(looker.look(1, 1), IsEmpty());
   const ProcessTable processes;
@@ -176,7 +176,7 @@ TEST(Stall, WithoutCardsTheProcessorsWorkCounts) {
 
 // `--stall 1s --end-stalled -- sleep 30` slept to its end on simulated cards: they tell no
 // activity.
-TEST(Stall, OnSimulatedCardsTheProcessorsWorkCounts) {
+TEST(Stall, CpuTimeCountsAsWorkOnSimulatedCards) {
   gpu::Machine simulated = machine(9_GiB);
   simulated.simulated = true;
   Usage usage({busy()});
@@ -190,7 +190,7 @@ TEST(Stall, OnSimulatedCardsTheProcessorsWorkCounts) {
   EXPECT_THAT(*said, HasSubstr("its processes have done nothing"));
 }
 
-TEST(Stall, NobodyAskedForIt) {
+TEST(Stall, IsNeverReportedUnlessAskedFor) {
   Stall stall({});
   EXPECT_FALSE(stall.look(Clock::now() - std::chrono::hours(9), Usage({}), {}));
 }

@@ -75,16 +75,16 @@ std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& room
 
 std::string why_waiting(const lease::Waiter& waiter, const lease::Rooms& rooms,
                         const lease::Contents& now, const gpu::Machine& machine) {
-  if (!waiter.looking) return "stopped: it has not looked for 10 s, and holds up nobody";
-  if (!place(rooms, waiter.wish)) {
+  if (!waiter.looking) return "stopped: it has not looked for 10 s and blocks no other job";
+  if (!cards_for(rooms, waiter.wish)) {
     std::string text = shortfall_text(waiter, rooms, machine);
     const int passed = passes(waiter, now.grants);
     if (passed > 0) text += "; passed " + counted(passed, "time");
     return text;
   }
   const lease::Rooms left = left_by_earlier(rooms, now.waiting, waiter.id, now.grants);
-  return place(left, waiter.wish) ? "there is room: it is about to start"
-                                  : "there is room, kept for those who came first";
+  return cards_for(left, waiter.wish) ? "there is room: it is about to start"
+                                      : "there is room, kept for earlier waiters";
 }
 
 Json or_null(std::optional<Bytes> size) {

@@ -94,7 +94,7 @@ void remove_dead_leases(bool of_all_users, Leftovers& leftovers) {
     });
     for (const lease::DeadFile& file : turn.remove_dead(now)) {
       leftovers.returned += file.size;
-      leftovers.done.push_back("removed " + file.path.string() + " (nobody holds it)");
+      leftovers.done.push_back("removed " + file.path.string() + " (no process holds it)");
     }
   } catch (const Error& error) {
     leftovers.done.push_back("left the leases alone: " + error.sentence());

@@ -14,22 +14,22 @@ long long unix_ms(WallTime when) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(when.time_since_epoch()).count();
 }
 
-// Within the years that the clock counts.
+// Limited to the range of the clock.
 WallTime from_unix_ms(long long ms) {
   constexpr long long kYear2200 = 7'258'118'400'000;
   return WallTime(std::chrono::duration_cast<WallTime::duration>(
       std::chrono::milliseconds(std::clamp(ms, 0LL, kYear2200))));
 }
 
-// A program of another kind may write what it likes: no amount is beyond what a card can have.
+// Another program may write any number: refuse amounts that no card can have.
 Bytes amount(const Json& value) {
   const auto count = value.get<std::int64_t>();
   if (count < 0 || count > kMostReserved.count) throw InputError("lease", "no amount of memory");
   return Bytes{count};
 }
 
-// What people read. A command of a thousand files must not make a file that nobody reads to its
-// end, and nobody's words may play with another's terminal.
+// Text for people: cut, so that a command of a thousand files does not exceed the size that is
+// read, and without control characters for another user's terminal.
 std::string words(const std::string& text) {
   constexpr std::size_t kMost = 4096;
   return without_controls(std::string(beginning(text, kMost)));
@@ -53,7 +53,7 @@ void read_common(const Json& json, T& entry) {
   if (json.at("schema").get<int>() != 1) throw InputError("lease", "another schema");
   entry.ticket = json.at("ticket").get<long long>();
   entry.owner = {json.at("pid").get<pid_t>(), json.at("start_ticks").get<long long>()};
-  // Without it the process is nobody's number here.
+  // Without it the process number is not valid here.
   entry.pid_namespace = json.value("pid_namespace", std::uint64_t{0});
   entry.user = words(json.at("user").get<std::string>());
   entry.command = words(json.at("command").get<std::string>());
@@ -61,7 +61,7 @@ void read_common(const Json& json, T& entry) {
   if (entry.ticket < 0 || kMostTicket < entry.ticket) throw InputError("lease", "no ticket");
 }
 
-// What `read` makes of the text; nothing if it is no such document.
+// The result of `read`; nothing if the text is no such document.
 template <typename T, typename Read>
 std::optional<T> read_document(std::string_view text, Read&& read) {
   try {
@@ -77,7 +77,7 @@ std::optional<T> read_document(std::string_view text, Read&& read) {
   }
 }
 
-// The names that drivers give cards are UUIDs; should one be anything else, it stays one word.
+// Drivers name cards by UUIDs; any other name is made one word.
 std::string word(const gpu::Uuid& card) {
   std::string text = to_string(card);
   for (char& c : text)

@@ -1,4 +1,4 @@
-// What stands in the files of the folder (docs/formats/lease.md).
+// The contents of the folder's files (docs/formats/lease.md).
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ namespace headroom::lease::detail {
 // One line.
 [[nodiscard]] std::string text_of(const Grant& grant);
 
-// Nothing for a text that is none. Without the identifier, which is the file's name.
+// Nothing for an invalid text. The identifier stays empty: it is the file's name.
 [[nodiscard]] std::optional<Claim> read_claim(std::string_view text);
 [[nodiscard]] std::optional<Waiter> read_waiter(std::string_view text);
-// The lines that are whole; the last of a writer that was killed may not be.
+// The complete lines; a killed writer may leave an incomplete last line.
 [[nodiscard]] std::vector<Grant> read_grants(std::string_view text);
 
 }  // namespace headroom::lease::detail

@@ -18,8 +18,8 @@ struct Known {
   const char* name;
 };
 
-// From linux/magic.h and statfs(2), and what is in neither from the sources of the file systems:
-// ZFS (openzfs, include/sys/fs/zfs.h, ZFS_SUPER_MAGIC), bcachefs (fs/bcachefs/bcachefs_format.h,
+// From linux/magic.h and statfs(2), else from the sources of the file systems: ZFS (openzfs,
+// include/sys/fs/zfs.h, ZFS_SUPER_MAGIC), bcachefs (fs/bcachefs/bcachefs_format.h,
 // BCACHEFS_STATFS_MAGIC), JFS (fs/jfs/jfs_superblock.h, JFS_SUPER_MAGIC).
 constexpr std::array<Known, 11> kLocal{{
     {0x01021994, "tmpfs"},
@@ -36,8 +36,8 @@ constexpr std::array<Known, 11> kLocal{{
 }};
 
 // Only names for the message that refuses them. Lustre (lustre_user.h, LL_SUPER_MAGIC), GPFS (IBM's
-// gpfs.h, GPFS_SUPER_MAGIC), BeeGFS (client_module, BEEGFS_MAGIC), OCFS2 (ocfs2_fs.h). FUSE: what
-// is behind it cannot be told.
+// gpfs.h, GPFS_SUPER_MAGIC), BeeGFS (client_module, BEEGFS_MAGIC), OCFS2 (ocfs2_fs.h). FUSE: the
+// real file system is unknown.
 constexpr std::array<Known, 14> kRefused{{
     {0x6969, "NFS"},
     {0x517B, "SMB"},
@@ -55,7 +55,7 @@ constexpr std::array<Known, 14> kRefused{{
     {0x7461636F, "OCFS2"},
 }};
 
-// Some systems widen the 32 bits of the number with its sign.
+// Some systems sign-extend the 32-bit number.
 unsigned long number_of(long long kind) {
   return static_cast<unsigned long>(kind) & 0xFFFFFFFFUL;
 }
@@ -69,8 +69,8 @@ const char* name_in(const std::array<Known, N>& table, long long kind) {
 }
 
 constexpr const char* kTry =
-    "HEADROOM_LEASE_DIR=/dev/shm/headroom: a lock proves something only where all processes of "
-    "this machine see it, and no other machine";
+    "HEADROOM_LEASE_DIR=/dev/shm/headroom: a lock counts only where all processes of this machine "
+    "see it, and no other machine";
 
 }  // namespace
 
@@ -97,11 +97,11 @@ bool is_local(const std::filesystem::path& folder) {
 void require_local_file_system(const std::filesystem::path& folder) {
   struct statfs facts {};
   if (::statfs(folder.c_str(), &facts) != 0)
-    throw UnavailableError(expectation("lease", "a folder for leases whose file system is told",
+    throw UnavailableError(expectation("lease", "a folder for leases on a known file system",
                                        folder.string() + ": " + std::strerror(errno), kTry));
   const auto kind = static_cast<long long>(facts.f_type);
   if (!carries_leases(kind))
-    throw UnavailableError(expectation("lease", "a folder of this machine for leases",
+    throw UnavailableError(expectation("lease", "a local folder for leases",
                                        folder.string() + " on " + file_system_name(kind), kTry));
 }
 

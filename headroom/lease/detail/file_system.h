@@ -1,5 +1,5 @@
-// Which file systems carry leases: those of this machine, whose locks (F_OFD_SETLK, flock) all its
-// processes see, and no other machine's. Any that is not known to be one is refused.
+// File systems that carry leases: local ones, whose locks (F_OFD_SETLK, flock) are visible to all
+// processes of this machine and to no other machine. Unknown ones are refused.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +13,10 @@ namespace headroom::lease::detail {
 // "NFS", or "a file system of the unknown kind 0x1234".
 [[nodiscard]] std::string file_system_name(long long kind);
 
-// Whether a folder there would be on one that does.
+// True if the folder is, or would be, on a file system that carries leases.
 [[nodiscard]] bool is_local(const std::filesystem::path& folder);
 
-// Throws UnavailableError for a folder on one that carries none, or that cannot be asked.
+// Throws UnavailableError for a folder on any other file system, or if that cannot be found out.
 void require_local_file_system(const std::filesystem::path& folder);
 
 }  // namespace headroom::lease::detail

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/process.h"
@@ -26,19 +27,20 @@ using namespace headroom::literals;
 
 constexpr std::size_t kMostOfALease = 64 * 1024, kMostOfGrants = 8 * 1024 * 1024;
 
-// As a text for people: anybody may give a file any name.
+// For printing: any user may give a file any name.
 std::string shown(const fs::path& path) {
   return without_controls(path.string());
 }
 
 [[noreturn]] void cannot_look(const fs::path& path, int error) {
-  throw BusyError("lease", "cannot look at " + shown(path) + ": " + std::strerror(error) +
-                  "; what is reserved is not known, so nothing is given out" +
-                  (error == EACCES ? "; try chmod 1777 as the folder's owner or root" : ""));
+  throw BusyError("lease",
+                  "cannot read " + shown(path) + ": " + std::strerror(error) +
+                      "; reservations are unknown, so no lease is given" +
+                      (error == EACCES ? "; try chmod 1777 as the folder's owner or root" : ""));
 }
 
 // "a.lease of bob".
-std::string whose(const fs::path& path) {
+std::string with_owner(const fs::path& path) {
   struct stat facts {};
   if (::lstat(path.c_str(), &facts) != 0) return shown(path);
   return shown(path) + " of " + user_name(facts.st_uid);
@@ -47,37 +49,32 @@ std::string whose(const fs::path& path) {
 // A file of the folder, open for reading.
 class Entry {
  public:
-  // Not open afterwards if it has gone, is none of ours, or is kept from us by its owner.
+  // Not open afterwards if the file is gone, of another kind, or unreadable for this user.
   explicit Entry(fs::path path) : path_(std::move(path)) {
-    // A link or a pipe in the folder must lead nowhere and hold up nobody.
-    file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (file_ < 0) {
+    // A link must not be followed, and a pipe must not block.
+    file_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file_.is_open()) {
       const bool not_ours = errno == ENOENT || errno == ELOOP || errno == ENXIO || errno == ENODEV;
       refused_ = errno == EACCES || errno == EPERM;
       if (!not_ours && !refused_) cannot_look(path_, errno);
-    } else if (::fstat(file_, &facts_) != 0) {
+    } else if (::fstat(file_.get(), &facts_) != 0) {
       cannot_look(path_, errno);
     }
   }
-  ~Entry() {
-    if (file_ >= 0) ::close(file_);
-  }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
 
-  [[nodiscard]] bool is_file() const { return file_ >= 0 && S_ISREG(facts_.st_mode); }
+  [[nodiscard]] bool is_file() const { return file_.is_open() && S_ISREG(facts_.st_mode); }
   [[nodiscard]] bool is_refused() const { return refused_; }
-  [[nodiscard]] bool locked() const { return is_locked(file_); }
+  [[nodiscard]] bool locked() const { return is_locked(file_.get()); }
   [[nodiscard]] const fs::path& path() const { return path_; }
   [[nodiscard]] const struct stat& facts() const { return facts_; }
   // The name without its kind; no two in a folder have the same.
   [[nodiscard]] std::string id() const { return shown(path_.stem()); }
 
-  // When the kernel made the file, which nobody can set. Nothing where the file system does not
-  // note it, or where the clock has been set back since.
+  // The kernel's creation time, which no user can set. Nothing if the file system has none, or if
+  // the clock was set back since.
   [[nodiscard]] std::optional<WallTime> born() const {
     struct statx facts {};
-    if (::statx(file_, "", AT_EMPTY_PATH, STATX_BTIME, &facts) != 0) return {};
+    if (::statx(file_.get(), "", AT_EMPTY_PATH, STATX_BTIME, &facts) != 0) return {};
     if ((facts.stx_mask & STATX_BTIME) == 0) return {};
     const auto since_1970 = std::chrono::seconds(facts.stx_btime.tv_sec) +
                             std::chrono::nanoseconds(facts.stx_btime.tv_nsec);
@@ -85,12 +82,12 @@ class Entry {
     return born <= std::chrono::system_clock::now() ? std::optional(born) : std::nullopt;
   }
 
-  // At most so much of it.
+  // About `most` bytes at the most.
   [[nodiscard]] std::string text(std::size_t most) const {
     std::string content;
     std::array<char, 4096> buffer;  // NOLINT: filled by read before it is looked at
     while (content.size() < most) {
-      const ssize_t got = ::read(file_, buffer.data(), buffer.size());
+      const ssize_t got = ::read(file_.get(), buffer.data(), buffer.size());
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) cannot_look(path_, errno);
       if (got == 0) break;
@@ -101,7 +98,7 @@ class Entry {
 
  private:
   fs::path path_;
-  int file_ = -1;
+  Descriptor file_;
   bool refused_ = false;
   struct stat facts_ {};
 };
@@ -110,7 +107,7 @@ std::int64_t nanoseconds(const timespec& time) {
   return time.tv_sec * 1'000'000'000LL + time.tv_nsec;
 }
 
-// A time that is yet to come is a lie; but the file may have been touched since reading began.
+// A time in the future is invalid; but the file may have been touched since the look began.
 bool looked_lately(const struct stat& facts, std::int64_t began_ns) {
   const Seconds ago{static_cast<double>(began_ns - nanoseconds(facts.st_mtim)) * 1e-9};
   return ago < kLooksWithin && ago > Seconds(-1);
@@ -126,11 +123,11 @@ void add_lease(const Entry& entry, Contents& contents) {
   if (!entry.locked()) return add_dead(entry, contents);
   auto claim = read_claim(entry.text(kMostOfALease));
   if (!claim) {
-    contents.riddles.push_back(entry.path().string());
-    contents.warnings.push_back(whose(entry.path()) +
-                                " is a lease that somebody holds but that cannot be read: nothing "
-                                "is given out while it is there; try fuser on it to see who holds "
-                                "it, or remove it as its owner or root");
+    contents.unreadable_leases.push_back(entry.path().string());
+    contents.warnings.push_back(with_owner(entry.path()) +
+                                " is a held lease that cannot be read: no lease is given while it "
+                                "exists; try fuser on it to see its holder, or remove it as its "
+                                "owner or root");
     return;
   }
   claim->id = entry.id();
@@ -144,7 +141,8 @@ void add_waiter(const Entry& entry, Contents& contents) {
   if (!entry.locked()) return add_dead(entry, contents);
   auto waiter = read_waiter(entry.text(kMostOfALease));
   if (!waiter) {
-    contents.warnings.push_back(whose(entry.path()) + " is no waiter's file; ignored");
+    contents.warnings.push_back(with_owner(entry.path()) +
+                                " is not a valid waiter's file; ignored");
     return;
   }
   waiter->id = entry.id();
@@ -155,14 +153,15 @@ void add_waiter(const Entry& entry, Contents& contents) {
   contents.waiting.push_back(*std::move(waiter));
 }
 
-// Of a user who hides his file from the others: it is his loss, and he must not stop them by it.
+// An unreadable file must not block other users, so it is ignored.
 void add_refused(const Entry& entry, Contents& contents) {
-  contents.warnings.push_back(whose(entry.path()) +
-                              " may not be read by others and does not count; try chmod 644 on it, "
+  contents.warnings.push_back(with_owner(entry.path()) +
+                              " cannot be read by other users and is ignored; try chmod 644 on it, "
                               "or remove it, as its owner or root");
 }
 
-// A time that is yet to come is of another run of the machine, or a lie: it would count for ever.
+// A time in the future is from before a restart of the machine, or invalid: it would count for
+// ever.
 void add_grants(const Entry& entry, Contents& contents) {
   std::vector<Grant> grants = read_grants(entry.text(kMostOfGrants));
   const std::int64_t now_ns = monotonic_ns();  // after the last of them was written
@@ -187,26 +186,26 @@ void add(const fs::path& path, Contents& contents) {
 
 // ---- Grants ----
 
-// -1 where somebody else has taken this name: whatever he made of it is his.
-int open_grants(const fs::path& path) {
-  const int file =
-      ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
-  if (file < 0) return -1;
+// Not open, with EACCES, if another user has taken this name.
+Descriptor open_grants(const fs::path& path) {
+  Descriptor file(::open(path.c_str(),
+                         O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+  if (!file.is_open()) return file;
   struct stat facts {};
-  if (::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid()) {
-    (void)::fchmod(file, 0644);
+  if (::fstat(file.get(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid()) {
+    (void)::fchmod(file.get(), 0644);
     return file;
   }
-  ::close(file);
+  file.close();
   errno = EACCES;
-  return -1;
+  return file;
 }
 
-// Those that somebody may still count (he waits with a smaller ticket), or may not have seen.
-// `now` is from before the newest of them.
+// Grants that a waiter with a smaller ticket still counts, or that a look may have missed. `now` is
+// from before the newest grant.
 bool needed(const Grant& grant, const Contents& now) {
   const Seconds ago{static_cast<double>(monotonic_ns() - grant.at_ns) * 1e-9};
-  if (ago < Seconds(0)) return false;  // of another run of the machine
+  if (ago < Seconds(0)) return false;  // from before a restart of the machine
   return ago < kLookFreshFor + Seconds(0.5) ||
          std::any_of(now.waiting.begin(), now.waiting.end(),
                      [&](const Waiter& waiter) { return waiter.ticket < grant.ticket; });
@@ -219,12 +218,9 @@ void prune(const fs::path& path, const std::string& content, const Contents& now
     if (needed(grant, now)) kept += text_of(grant);
   if (kept.size() > content.size() / 2) return;  // not worth it
   const fs::path fresh = path.string() + ".new";
-  (void)::unlink(fresh.c_str());  // of a writer that was killed here; it is our turn
-  const int file = make_locked_file(fresh.parent_path(), fresh.filename().string(), kept);
-  const bool replaced = ::rename(fresh.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  ::close(file);
-  if (!replaced) throw_write_error(path, error);
+  (void)::unlink(fresh.c_str());  // of a writer that was killed here; we have the turn
+  const Descriptor file(make_locked_file(fresh.parent_path(), fresh.filename().string(), kept));
+  if (::rename(fresh.c_str(), path.c_str()) != 0) throw_write_error(path, errno);
 }
 
 }  // namespace
@@ -251,25 +247,18 @@ void append_grant(const fs::path& own, const fs::path& other, const Grant& grant
                   const Contents& now) {
   constexpr std::size_t kLong = 16 * 1024;
   fs::path path = own;
-  int file = open_grants(path);
+  Descriptor file = open_grants(path);
   const bool taken = errno == EACCES || errno == EPERM || errno == ELOOP || errno == EISDIR;
-  if (file < 0 && taken) file = open_grants(path = other);
-  if (file < 0) throw_write_error(path, errno);
-  try {
-    struct stat facts {};
-    if (::fstat(file, &facts) != 0) throw_write_error(path, errno);
-    // A writer that was killed may have left half a line.
-    char last = '\n';
-    if (facts.st_size > 0 && ::pread(file, &last, 1, facts.st_size - 1) != 1)
-      throw_write_error(path, errno);
-    write_all(file, (last == '\n' ? "" : "\n") + text_of(grant), path);
-    if (static_cast<std::size_t>(facts.st_size) > kLong)
-      prune(path, read_file(path).value_or(""), now);
-  } catch (...) {
-    ::close(file);
-    throw;
-  }
-  ::close(file);
+  if (!file.is_open() && taken) file = open_grants(path = other);
+  struct stat facts {};
+  if (!file.is_open() || ::fstat(file.get(), &facts) != 0) throw_write_error(path, errno);
+  // A writer that was killed may have left half a line.
+  char last = '\n';
+  if (facts.st_size > 0 && ::pread(file.get(), &last, 1, facts.st_size - 1) != 1)
+    throw_write_error(path, errno);
+  write_all(file.get(), (last == '\n' ? "" : "\n") + text_of(grant), path);
+  if (static_cast<std::size_t>(facts.st_size) > kLong)
+    prune(path, read_file(path).value_or(""), now);
 }
 
 }  // namespace headroom::lease::detail

@@ -1,31 +1,28 @@
-// Wakes a waiter when something in the folder of leases changes that could give him his turn: a
-// lease or a waiter's place that ends, however its process ended, or somebody new in the line.
+// Wakes a waiter when a change in the folder of leases could let it go on: a lease or a place in
+// the line that ends, however its process ended, or a new waiter.
 #pragma once
 
 #include <filesystem>
 #include <stop_token>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/time.h"
 
 namespace headroom::lease::detail {
 
 class FolderWatch {
  public:
-  // Where the system gives no watch (there is a limit a user), it wakes ten times a second.
+  // If the system gives no watch (each user has a limit), it wakes ten times a second.
   explicit FolderWatch(const std::filesystem::path& folder);
-  ~FolderWatch();
-  FolderWatch(const FolderWatch&) = delete;
-  FolderWatch& operator=(const FolderWatch&) = delete;
 
-  // True as soon as there was a change since the last call; false after `longest` or when
-  // cancelled.
+  // True at the first change since the last call; false after `longest` or when cancelled.
   bool wait(Seconds longest, const std::stop_token& cancel);
 
  private:
   bool read_changes();
 
-  int changes_ = -1;
-  int cancelled_ = -1;
+  Descriptor changes_;  // closed where the system gives no watch
+  Descriptor cancelled_;
 };
 
 }  // namespace headroom::lease::detail

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
@@ -30,22 +29,22 @@ struct Temporary {
   int file = -1;
 };
 
-// "NAME.<pid>-<n>.tmp": whoever finds one without a lock knows that it is nobody's. One that is
-// there already is of a process that died, with this number: each container counts from 1.
+// "NAME.<pid>-<n>.tmp": without a lock it is dead. An existing one is from a dead process with the
+// same number, because each container counts from 1.
 Temporary make_temporary(const fs::path& folder, const std::string& name) {
   static std::atomic<unsigned> made{0};
   constexpr int kMost = 100;
   for (int tries = 1;; ++tries) {
     const fs::path path =
         folder / (name + "." + std::to_string(::getpid()) + "-" + std::to_string(made++) + ".tmp");
-    // For nobody's eyes until it is locked: a reader's lock would be in the way of ours.
+    // Unreadable for others until it is locked: a reader's lock would block ours.
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file >= 0) return {path, file};
     if (errno != EEXIST || tries == kMost) throw_write_error(folder / name, errno);
   }
 }
 
-// Not over a file that is there: an identifier drawn twice must not end a lease.
+// Never replaces a file: a repeated identifier must not end a lease.
 bool rename_to_new(const fs::path& from, const fs::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;
@@ -55,12 +54,11 @@ bool rename_to_new(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 void throw_write_error(const fs::path& path, int error) {
-  throw WriteError("lease", "cannot write " + path.string() + ": " + std::strerror(error) +
-                   (error == ENOSPC ? "; free some space" : ""));
+  throw WriteError("lease", write_failure(path, error));
 }
 
 bool is_locked(int descriptor) {
-  // As a reader would ask: only a write lock is in its way, and only the owner can have that.
+  // Tests for a read lock, which only a write lock blocks, and only the owner can hold that.
   struct flock range = whole_file(F_RDLCK);
   return ::fcntl(descriptor, F_OFD_GETLK, &range) != 0 || range.l_type == F_WRLCK;
 }

@@ -1,8 +1,8 @@
-// Files that live as long as somebody holds their write lock.
+// Files that count as long as a process holds their write lock.
 //
-// The lock is one of the open file description (F_OFD_SETLK): children inherit it, and the kernel
-// drops it when the last descriptor is closed, however its process ended. To ask for it needs no
-// more than reading; to take it needs writing, which nobody but the file's owner may.
+// The lock belongs to the open file description (F_OFD_SETLK): children inherit it, and the kernel
+// drops it when the last descriptor closes, however its process ended. Testing it needs read
+// permission; taking it needs write permission, which only the file's owner has.
 #pragma once
 
 #include <filesystem>
@@ -11,16 +11,16 @@
 
 namespace headroom::lease::detail {
 
-// Begins the line that is added to a lease's file when it is ended from outside.
+// Begins the line that end_lease() adds to a lease's file.
 inline constexpr std::string_view kEndedBy = "ended by ";
 
-// Whether somebody holds the write lock; where that is not told he does. False for what does not
-// exist or may not be read.
+// True if a process holds the write lock, or if that is unknown. False for a file that does not
+// exist or cannot be read.
 [[nodiscard]] bool is_locked(int descriptor);
 [[nodiscard]] bool is_locked(const std::filesystem::path& path);
 
-// Makes `folder`/`name` with this content: nobody sees it before it is complete and locked. Returns
-// its descriptor, closed on exec. Throws WriteError; nothing is left behind then.
+// Makes `folder`/`name` with this content, invisible until it is complete and locked. Returns its
+// descriptor, with O_CLOEXEC. Throws WriteError and then leaves no file.
 [[nodiscard]] int make_locked_file(const std::filesystem::path& folder, const std::string& name,
                                    std::string_view content);
 

@@ -125,10 +125,10 @@ Finding by_side(const Place& place, Span said) {
 
 std::optional<Finding> by_plain_words(Place& place) {
   std::optional<Finding> best;
-  auto said = want_of_memory(place.text, place.first_line());
+  auto said = memory_shortage(place.text, place.first_line());
   for (int i = 0; said && i < kMostPlaces && !(best && is_memory(*best)); ++i) {
     take_better(best, weighed(by_side(place, *said), place, *said));
-    said = want_of_memory(place.text, place.first_line(), said->begin + 1);
+    said = memory_shortage(place.text, place.first_line(), said->begin + 1);
   }
   return best;
 }

@@ -130,8 +130,8 @@ void look_for(const Search& search, const Patterns& patterns, const Accept& acce
 
 }  // namespace
 
-std::optional<Span> want_of_memory(std::string_view text, std::size_t first_line,
-                                   std::size_t from) {
+std::optional<Span> memory_shortage(std::string_view text, std::size_t first_line,
+                                    std::size_t from) {
   constexpr std::size_t kFar = 60;  // "ran out of patience ... memory"
   const Search search{text, first_line, from};
   std::optional<Span> first;

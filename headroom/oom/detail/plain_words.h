@@ -10,8 +10,8 @@ namespace headroom::oom::detail {
 
 // "out of memory", "could not allocate 3 GB", "buffer allocation failed" at or after `from`, if it
 // begins before `first_line`. An allocation of nodes, ports or licenses does not count.
-[[nodiscard]] std::optional<Span> want_of_memory(std::string_view text, std::size_t first_line,
-                                                 std::size_t from = 0);
+[[nodiscard]] std::optional<Span> memory_shortage(std::string_view text, std::size_t first_line,
+                                                  std::size_t from = 0);
 
 // Words that tell the side of the memory: device or host.
 [[nodiscard]] bool speaks_of_device(std::string_view text);

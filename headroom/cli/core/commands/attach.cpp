@@ -11,12 +11,12 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
-#include "headroom/supervise/detached.h"
+#include "headroom/job/detached.h"
 
 namespace headroom::cli {
 namespace {
 
-using supervise::DetachedJob;
+using job::DetachedJob;
 
 struct AttachOptions {
   std::string id;
@@ -41,7 +41,7 @@ Json document(const std::vector<DetachedJob>& jobs) {
 }
 
 ExitCode list(const AttachOptions& options) {
-  const std::vector<DetachedJob> jobs = supervise::detached_jobs();
+  const std::vector<DetachedJob> jobs = job::detached_jobs();
   if (options.json) return print(to_line(document(jobs)) + "\n"), kOk;
   const Terminal terminal = standard_output();
   std::vector<std::vector<std::string>> rows;
@@ -63,21 +63,21 @@ void copy_new(int output) {
 }
 
 ExitCode follow(const std::string& id) {
-  const std::string path = supervise::detached_job(id).output.string();
+  const std::string path = job::detached_job(id).output.string();
   const int output = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (output < 0) throw InputError("attach", "cannot read " + path);
   const Interrupt interrupt;
   while (true) {
     // Reads the state before the output: when the job has ended, its output is complete.
-    const DetachedJob job = supervise::detached_job(id);
+    const DetachedJob job = job::detached_job(id);
     const bool runs = job.is_running();
     copy_new(output);
     if (job.exit_code) return *job.exit_code;
-    if (!runs && !supervise::detached_job(id).exit_code) {
+    if (!runs && !job::detached_job(id).exit_code) {
       print_error("headroom attach: job " + id + " was killed, or the machine was restarted\n");
       return kFailed;
     }
-    if (runs && !sleep_for(0.1, interrupt.token())) {
+    if (runs && !sleep_for(Seconds(0.1), interrupt.token())) {
       print_error("\nheadroom attach: job " + id + " runs on; headroom attach " + id +
                   " follows it again, kill " + std::to_string(job.supervisor.pid) + " ends it\n");
       return interrupt.exit_code();

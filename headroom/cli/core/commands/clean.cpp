@@ -91,7 +91,7 @@ ExitCode end_idle(const std::vector<ProcessStat>& named, const CleanOptions& opt
     for (int left = static_cast<int>(gpu::kWatched.count()); left > 0; --left) {
       line.show("watching " + counted(static_cast<long long>(named.size()), "process") +
                 " for progress, " + std::to_string(left) + " s");
-      if (!sleep_for(1, interrupt.token())) return interrupt.exit_code();
+      if (!sleep_for(Seconds(1), interrupt.token())) return interrupt.exit_code();
     }
   }
   const Look after = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});

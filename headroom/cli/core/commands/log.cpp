@@ -137,8 +137,7 @@ ExitCode run_log(const LogOptions& options) {
   for (long long n = 0; options.count == 0 || n < options.count; ++n) {
     if (n > 0) {
       next += std::chrono::duration_cast<Clock::duration>(interval);
-      if (!sleep_for(Seconds(next - Clock::now()).count(), interrupt.token()))
-        return interrupt.exit_code();
+      if (!sleep_for(next - Clock::now(), interrupt.token())) return interrupt.exit_code();
       machine = narrow(ask_each_time ? sampler.fresh() : sampler.snapshot());
     }
     complaints.about(machine);

@@ -10,9 +10,10 @@
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/edit/knobs.h"
+#include "headroom/job/detached.h"
 #include "headroom/supervise/checkpoints.h"
-#include "headroom/supervise/detached.h"
-#include "headroom/supervise/next_batch.h"
+#include "headroom/supervise/history.h"
 #include "headroom/supervise/supervisor.h"
 
 namespace headroom::cli {
@@ -70,8 +71,8 @@ Seconds positive(const char* option, const std::string& text) {
 supervise::Orders orders_from(const RunOptions& options) {
   at_least("--count", options.count.value_or(1), 1);
   at_least("--min-batch", options.min_batch, 1LL);
-  if (options.min_batch > supervise::kMostBatch)
-    throw UsageError(expectation("--min-batch", "at most " + std::to_string(supervise::kMostBatch),
+  if (options.min_batch > edit::kMostBatch)
+    throw UsageError(expectation("--min-batch", "at most " + std::to_string(edit::kMostBatch),
                                  std::to_string(options.min_batch)));
   at_least("--max-retries", options.max_retries, 0);
   if (options.ids != "index" && options.ids != "uuid")
@@ -112,7 +113,7 @@ supervise::Orders orders_from(const RunOptions& options) {
 
 Json document(const supervise::Report& report, ExitCode code) {
   Json tries = Json::array();
-  for (const supervise::TryRecord& one : report.tries)
+  for (const supervise::Try& one : report.tries)
     tries.push_back(parse_json(supervise::to_line(one), "a try"));
   const auto* last = report.tries.empty() ? nullptr : &report.tries.back();
   const auto value = [&](auto member) {
@@ -120,9 +121,9 @@ Json document(const supervise::Report& report, ExitCode code) {
   };
   return {{"schema", 1},
           {"exit_code", code},
-          {"verdict", last != nullptr ? Json(last->verdict) : Json()},
-          {"batch", value(&supervise::TryRecord::batch)},
-          {"accumulation", value(&supervise::TryRecord::accumulation)},
+          {"verdict", last != nullptr ? Json(to_string(last->judgement.verdict)) : Json()},
+          {"batch", value(&supervise::Try::batch)},
+          {"accumulation", value(&supervise::Try::accumulation)},
           {"waited_s", report.waited.count()},
           {"why", report.sentence.empty() ? Json() : Json(report.sentence)},
           {"out_of_memory", report.forensics ? oom::document(*report.forensics) : Json()},
@@ -153,7 +154,7 @@ void tell_unused(const supervise::Orders& orders,
   if (orders.count) unused.emplace_back("--count");
   if (orders.wait_for_more > Seconds(0)) unused.emplace_back("--wait-for-more");
   if (!unused.empty())
-    say(join(unused, ", ") + " means nothing on the CPU, where no memory is reserved");
+    say(join(unused, ", ") + " has no effect on the CPU, where no memory is reserved");
 }
 
 ExitCode run_here(const RunOptions& options, const supervise::Orders& orders) {
@@ -175,7 +176,7 @@ ExitCode run_here(const RunOptions& options, const supervise::Orders& orders) {
   const ExitCode code = exit_code_of(report);
   const bool show_report = report.forensics && code != kOk;
   if (show_report) print_error(describe(*report.forensics));
-  const bool is_in_report = show_report && report.forensics->why_no_change == report.sentence;
+  const bool is_in_report = show_report && !report.forensics->why_no_change.empty();
   if (!report.sentence.empty() && !is_in_report) say(report.sentence);
   if (options.json) print(to_line(document(report, code)) + "\n");
   return code;
@@ -184,13 +185,13 @@ ExitCode run_here(const RunOptions& options, const supervise::Orders& orders) {
 ExitCode run_run(const RunOptions& options) {
   const supervise::Orders orders = orders_from(options);
   if (!options.detached) return run_here(options, orders);
-  if (const auto job = supervise::detach(orders.command)) {
+  if (const auto job = job::detach(orders.command)) {
     const Json json{{"schema", 1}, {"job", job->id}, {"pid", job->supervisor.pid}};
     print((options.json ? to_line(json) : job->id) + "\n");
     return kOk;
   }
   const ExitCode code = complaining([&] { return run_here(options, orders); });
-  supervise::note_end(code);
+  job::note_end(code);
   return code;
 }
 
