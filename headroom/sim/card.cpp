@@ -6,10 +6,7 @@
 #include <algorithm>
 
 #include "headroom/base/time.h"
-#include "headroom/sim/detail/block.h"
-#include "headroom/sim/detail/cublas.h"
-#include "headroom/sim/detail/executing.h"
-#include "headroom/sim/detail/generator.h"
+#include "headroom/sim/device/generator.h"
 #include "headroom/sim/shared_box.h"
 #include "headroom/trace/recording_observer.h"
 
@@ -291,53 +288,20 @@ Injector Card::inject(Injector injector) {
   return before;
 }
 
-// PyTorch 2.11 gives cuBLASLt a workspace of its own unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is
-// set: only the size it asks for, not where it asks for it, takes that for set by default. Source:
-// the wheel's libtorch_cuda.so, at::cuda::getCUDABlasLtWorkspace and getCUDABlasLtWorkspaceSize.
-void Card::use_cublas(allocator::StreamId stream) {
-  if (options_.profile == nullptr) return;
-  const auto wanted = detail::cublas_workspace_by_environment();
-  take_workspace(stream, false, wanted ? wanted : options_.profile->cublas_workspace);
-}
-
-void Card::use_cublaslt(allocator::StreamId stream) {
-  use_cublas(stream);
-  if (options_.profile == nullptr || !options_.profile->cublaslt_workspace) return;
-  const auto most = detail::cublas_workspace_by_environment();
-  const Bytes own = *options_.profile->cublaslt_workspace;
-  take_workspace(stream, true, most && *most < own ? *most : own);
-}
-
-void Card::take_workspace(allocator::StreamId stream, bool lt, const std::optional<Bytes>& size) {
-  if (!options_.cublas_workspaces || rules() != Rules::cuda || !size || size->count == 0) return;
-  const auto key = std::tuple(detail::cublas_handle(options_.index), stream, lt);
-  {
-    const std::lock_guard lock(mutex_);
-    if (cublas_workspaces_.contains(key)) return;
-  }
-  const detail::ExecutingScope named(this, true, kWorkspace);
-  trace::Recorder* const recorder = recorder_.load();
-  std::optional<trace::OperationScope> recorded;
-  if (recorder != nullptr) recorded.emplace(*recorder, recorder->name(kWorkspace));
-  (void)allocate(*size, stream);  // throws without a mark that it is there
+bool Card::has_workspace(const Workspace& workspace) const {
   const std::lock_guard lock(mutex_);
-  cublas_workspaces_.insert(key);
+  return workspaces_.contains(workspace);
+}
+
+void Card::take_workspace(const Workspace& workspace, Bytes bytes) {
+  (void)allocate(bytes, workspace.stream);  // throws before the workspace counts as taken
+  const std::lock_guard lock(mutex_);
+  workspaces_.insert(workspace);
 }
 
 std::uint64_t Card::requests() const {
   const std::lock_guard lock(mutex_);
   return requests_;
-}
-
-std::optional<std::uint64_t> address_of(const c10::Storage& storage) {
-  const detail::Block* const block = detail::block_of(storage);
-  if (block == nullptr) return {};
-  return block->card->block(block->id).address;
-}
-
-std::optional<std::uint64_t> address_of(const at::TensorBase& tensor) {
-  if (!tensor.defined() || !tensor.has_storage()) return {};
-  return address_of(tensor.storage());
 }
 
 }  // namespace headroom::sim

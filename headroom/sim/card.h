@@ -11,10 +11,10 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/TensorBase.h>
 #include <c10/core/Device.h>
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,7 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,7 +41,17 @@ enum class Mode : std::uint8_t {
   compute,     // tensors have host memory and operators run the CPU's kernels on it
 };
 
-// Whose kernels' inner sizes are followed: what they save and need on the way.
+// The name of a cuBLAS workspace's allocation, in current_operator() and in traces.
+inline constexpr std::string_view kWorkspace = "cuBLAS workspace";
+
+// The most elements of a tensor whose values a shape-only card may know: 128 rows of 1,024 tokens.
+// Masks of positions by positions soon have more, and programs do not decide by them.
+inline constexpr std::int64_t kMostKnown = 1 << 17;
+// The most bytes of a tensor from the host whose values it may know, of 32- or 64-bit integers or
+// booleans: the edges of a graph, the labels of a batch.
+inline constexpr std::size_t kMostKnownFromHost = 16 << 20;
+
+// The device whose kernels' inner sizes a card follows: what they save and need on the way.
 enum class Rules : std::uint8_t {
   cuda,
   cpu,  // to compare with tools that run on the CPU
@@ -163,13 +173,16 @@ class Card : public std::enable_shared_from_this<Card> {
     decided_by_unknown_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // ---- What chips need besides ----
+  // ---- cuBLAS's workspaces: taken by device/cublas.h, held as long as the card lives ----
 
-  // Takes cuBLAS's workspace for this thread's handle and a stream, if it is the first matrix
-  // product there, and keeps it as long as the card is.
-  void use_cublas(allocator::StreamId stream);
-  // cuBLASLt's besides: products with a bias.
-  void use_cublaslt(allocator::StreamId stream);
+  struct Workspace {
+    int handle = 0;
+    allocator::StreamId stream = 0;
+    bool lt = false;  // cuBLASLt's
+    auto operator<=>(const Workspace&) const = default;
+  };
+  [[nodiscard]] bool has_workspace(const Workspace& workspace) const;
+  void take_workspace(const Workspace& workspace, Bytes bytes);
 
   // ---- Random numbers ----
 
@@ -181,7 +194,6 @@ class Card : public std::enable_shared_from_this<Card> {
   void observe();
   [[nodiscard]] bool disturb(Bytes bytes);
   [[nodiscard]] allocator::BlockId take(Bytes bytes, allocator::StreamId stream);
-  void take_workspace(allocator::StreamId stream, bool lt, const std::optional<Bytes>& size);
   [[noreturn]] void refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected);
   [[nodiscard]] allocator::OutOfMemory injected_refusal(Bytes bytes);
   [[nodiscard]] Bytes used_by_others() const;
@@ -207,16 +219,10 @@ class Card : public std::enable_shared_from_this<Card> {
   Injector injector_;
   std::atomic<trace::Recorder*> recorder_{nullptr};
   std::atomic<Watcher*> watcher_{nullptr};
-  // By handle, stream and whether it is cuBLASLt's.
-  std::set<std::tuple<int, allocator::StreamId, bool>> cublas_workspaces_;
+  std::set<Workspace> workspaces_;
   std::atomic<std::uint64_t> values_read_{0};
   std::atomic<std::uint64_t> decided_by_unknown_{0};
   at::Generator generator_;
 };
-
-// Where a storage, or the memory under a tensor, lies in the card's allocator, as its trace has it;
-// nothing: it lies on no card, or has no bytes.
-[[nodiscard]] std::optional<std::uint64_t> address_of(const c10::Storage& storage);
-[[nodiscard]] std::optional<std::uint64_t> address_of(const at::TensorBase& tensor);
 
 }  // namespace headroom::sim

@@ -16,8 +16,8 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/sim/detail/backend.h"
-#include "headroom/sim/detail/cards.h"
+#include "headroom/sim/device/cards.h"
+#include "headroom/sim/dispatch/backend.h"
 
 namespace headroom::sim {
 namespace {
@@ -82,7 +82,8 @@ std::string answer_of(const std::function<std::string()>& work) {
     return answer(Kind::internal, error.complaint());
   } catch (const OutOfMemoryError& error) {
     return answer(Kind::out_of_memory,
-                  Complaint{error.complaint().where, std::to_string(error.asked.count) + " " + error.complaint().words});
+                  Complaint{error.complaint().where,
+                            std::to_string(error.asked.count) + " " + error.complaint().words});
   } catch (const std::exception& error) {
     return answer(Kind::other, error.what());
   } catch (...) {
@@ -107,8 +108,7 @@ std::string take_out(const std::string& whole) {
       throw BusyError(complaint_from(text));
     case Kind::internal:
       throw InternalError(complaint_from(text));
-    case Kind::out_of_memory:
-    {
+    case Kind::out_of_memory: {
       const auto [where, words] = complaint_from(text);
       throw OutOfMemoryError({where, words.substr(words.find(' ') + 1)}, Bytes{std::stoll(words)});
     }

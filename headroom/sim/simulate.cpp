@@ -5,8 +5,8 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/sim/detail/backend.h"
-#include "headroom/sim/detail/cards.h"
+#include "headroom/sim/device/cards.h"
+#include "headroom/sim/dispatch/backend.h"
 #include "headroom/sim/shared_box.h"
 
 namespace headroom::sim {

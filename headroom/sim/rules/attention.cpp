@@ -4,15 +4,13 @@
 // Source, where no other is named: aten/src/ATen/native/transformers/cuda/attention.cu,
 // attention_backward.cu and flash_attn/flash_api.cpp; the results' shapes as
 // torch/_meta_registrations.py of 2.11 has them.
-#include "headroom/sim/rules/attention.h"
-
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 
-#include "headroom/sim/detail/executing.h"
 #include "headroom/sim/rules/attention_fill.h"
+#include "headroom/sim/rules/efficient_attention.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -173,19 +171,6 @@ auto split_and_bias(const Tensor& qkv, const Tensor&, std::int64_t heads) {
 }
 
 }  // namespace
-
-int chip_of_running_card() {
-  const Card* card = detail::executing.card;
-  if (card == nullptr || card->options().profile == nullptr) return 80;
-  const std::string& capability = card->options().profile->capabilities.front();
-  const std::size_t dot = capability.find('.');
-  return std::stoi(capability.substr(0, dot)) * 10 + std::stoi(capability.substr(dot + 1));
-}
-
-AsOnCpu& AsOnCpuScope::current() {
-  thread_local AsOnCpu note;
-  return note;
-}
 
 void add_attention(Table& table) {
   table.rule("_scaled_dot_product_flash_attention", flash);

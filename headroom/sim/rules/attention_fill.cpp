@@ -7,8 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include "headroom/sim/rules/attention.h"
-
 namespace headroom::sim::rules {
 namespace {
 
@@ -235,6 +233,11 @@ auto cudnn_backward(const Tensor& gradient, const Tensor& q, const Tensor& k, co
 }
 
 }  // namespace
+
+AsOnCpu& AsOnCpuScope::current() {
+  thread_local AsOnCpu note;
+  return note;
+}
 
 std::uint64_t packed_note(const Tensor& q, double dropout) {
   const AsOnCpu& call = AsOnCpuScope::current();

@@ -1,9 +1,9 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/ScalarType.h>
 
-#include "headroom/sim/detail/alias.h"
+#include "headroom/sim/device/alias.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {

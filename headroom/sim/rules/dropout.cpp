@@ -1,9 +1,9 @@
 // at::dropout takes one fused operator on CUDA, and here; on the CPU it draws a noise and
 // multiplies.
-#include "headroom/sim/detail/executing.h"
-#include "headroom/sim/detail/generator.h"
+#include "headroom/sim/device/generator.h"
+#include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -27,7 +27,7 @@ Results fill_dropout(const Tensor& x, double p, std::optional<bool> train) {
   if (p == 1)
     return {x.mul(at::zeros({}, x.options())), at::zeros_like(x, x.options().dtype(mask_type(x)))};
   Tensor noise = at::empty_like(x);
-  noise.bernoulli_(1 - p, detail::on_cpu(detail::executing.card->generator()));
+  noise.bernoulli_(1 - p, detail::on_cpu(detail::running.card->generator()));
   Tensor mask = noise.to(mask_type(x), /*non_blocking=*/false, /*copy=*/true);
   noise.div_(1 - p);
   return {x * noise, mask};

@@ -4,10 +4,12 @@
 // what it calls, kOutputInRF, kKernelComputesDelta), kernel_forward.h
 // (kNeedsOutputAccumulatorBuffer), and aten/src/ATen/native/transformers/cuda/attention_backward.cu
 // (how keys are split).
-#include <algorithm>
-#include <utility>
+#include "headroom/sim/rules/efficient_attention.h"
 
-#include "headroom/sim/rules/attention.h"
+#include <algorithm>
+#include <string>
+
+#include "headroom/sim/device/running_operator.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -65,6 +67,14 @@ std::int64_t splits_of(const EfficientCall& call, const Blocks& blocks, bool acc
 }
 
 }  // namespace
+
+int chip_of_running_card() {
+  const Card* card = detail::running.card;
+  if (card == nullptr || card->options().profile == nullptr) return 80;
+  const std::string& capability = card->options().profile->capabilities.front();
+  const std::size_t dot = capability.find('.');
+  return std::stoi(capability.substr(0, dot)) * 10 + std::stoi(capability.substr(dot + 1));
+}
 
 bool efficient_accumulates(const EfficientCall& call) {
   return is_half(call) && std::max(call.head_dim, call.value_dim) > 128;

@@ -1,9 +1,9 @@
 // What a tensor is rather than what it holds.
-#include "headroom/sim/detail/block.h"
-#include "headroom/sim/detail/executing.h"
-#include "headroom/sim/detail/unknown.h"
+#include "headroom/sim/device/block.h"
+#include "headroom/sim/device/reads.h"
+#include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -24,8 +24,8 @@ bool equal(const Tensor& a, const Tensor& b) {
     const Tensor mask = like(a, at::kBool);
     const Tensor answer = scalar(a, at::kBool);
   }
-  Card& card = *detail::executing.card;
-  if (same || card.mode() != sim::Mode::shape_only || detail::executing.knows) return same;
+  Card& card = *detail::running.card;
+  if (same || card.mode() != sim::Mode::shape_only || detail::running.knows) return same;
   card.note_decision();
   return detail::reads_equal(a, b);
 }

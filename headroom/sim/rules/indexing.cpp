@@ -1,10 +1,9 @@
 #include <ATen/core/List.h>
 
-#include "headroom/sim/detail/alias.h"
-#include "headroom/sim/detail/call.h"
-#include "headroom/sim/detail/known.h"
+#include "headroom/sim/device/alias.h"
+#include "headroom/sim/device/known.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {

@@ -1,6 +1,6 @@
 // Losses that LibTorch gives no shapes for, or that need on CUDA more than their result.
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {

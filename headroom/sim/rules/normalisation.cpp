@@ -2,7 +2,7 @@
 #include <ATen/native/layer_norm.h>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {

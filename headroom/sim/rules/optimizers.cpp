@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 // The fused optimizers and almost all of _foreach_ write in place, or make one result of each
 // input: their schema or LibTorch's Meta kernels say so.

@@ -1,6 +1,6 @@
 // Activations that LibTorch gives no shapes for, or that keep more or less on CUDA.
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {

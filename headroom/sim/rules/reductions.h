@@ -1,7 +1,7 @@
 // Shapes of what is summed up over dimensions.
 #pragma once
 
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 

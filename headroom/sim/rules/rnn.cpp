@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
 #include "headroom/sim/rules/replay.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -116,7 +116,7 @@ std::vector<Tensor> weight_gradients(const Call& call, const Tensor& input, Tens
   return own;
 }
 
-std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> backward(
+std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
     const Tensor& input, TensorList weights, std::int64_t stride, const Tensor&, const Tensor& hx,
     const Optional& cx_or_none, const Tensor& output, const Optional& grad_output,
     const Optional& grad_hy, const Optional& grad_cy, std::int64_t mode, std::int64_t hidden,
@@ -353,7 +353,7 @@ std::int64_t workspace_bytes(const RnnShape& shape, ScalarType type) {
 void add_rnn(Table& table) {
   table.rule("_cudnn_rnn", forward);
   table.fill("_cudnn_rnn", fill_forward);
-  table.rule("_cudnn_rnn_backward", backward);
+  table.rule("_cudnn_rnn_backward", cudnn_rnn_backward);
   table.fill("_cudnn_rnn_backward", fill_backward);
   table.rule("mkldnn_rnn_layer", cpu_layer);
   table.rule("mkldnn_rnn_layer_backward", cpu_layer_backward);

@@ -1,9 +1,9 @@
 // Single recurrent cells: CUDA's fused kernels, with the CPU's numbers.
 // Source: aten/src/ATen/native/cuda/RNN.cu for what is allocated and kept,
 // aten/src/ATen/native/RNN.cpp, LSTMCell and GRUCell, for the order in which the CPU computes.
-#include "headroom/sim/detail/alias.h"
+#include "headroom/sim/device/alias.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/rnn.h"
 
 namespace headroom::sim::rules {

@@ -2,7 +2,7 @@
 // input's type, or in the parameters' where that is float.
 #pragma once
 
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 

@@ -2,7 +2,7 @@
 // they do to each element. CUDA alone has these kernels.
 // Source: aten/src/ATen/native/cuda/Normalization.cuh, batch_norm_*_cuda_template.
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {

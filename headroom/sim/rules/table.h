@@ -117,7 +117,4 @@ class Table {
   std::unordered_map<std::string, Entry> entries_;
 };
 
-// All of them; made at the first call.
-[[nodiscard]] const Table& table();
-
 }  // namespace headroom::sim::rules
