@@ -156,7 +156,7 @@ void run_kernel(Call& call) {
         expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
                     call.op.name + ", which has only one for CUDA", "the operators it is made of"));
   HalfWidening widening;
-  if (call.op.runs_in_float()) widening.widen(call.stack, call.first);
+  if (call.op.widens_half()) widening.widen(call.stack, call.first);
   call.handle.redispatchBoxed(cpu, &call.stack);
   widening.narrow(call.stack, call.first);
 }

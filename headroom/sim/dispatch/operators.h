@@ -39,7 +39,7 @@ struct Operator {
   }
   [[nodiscard]] bool has_rule() const { return entry != nullptr && entry->rule.arguments > 0; }
   [[nodiscard]] bool has_fill() const { return entry != nullptr && entry->fill.arguments > 0; }
-  [[nodiscard]] bool runs_in_float() const { return entry != nullptr && entry->in_float; }
+  [[nodiscard]] bool widens_half() const { return entry != nullptr && entry->widens_half; }
   [[nodiscard]] bool uses_cublas() const { return entry != nullptr && entry->uses_cublas; }
 };
 

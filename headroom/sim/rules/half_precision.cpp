@@ -29,7 +29,7 @@ void add_half_precision(Table& table) {
            "_upsample_bicubic2d_aa_backward",
            "_upsample_bicubic2d_aa_backward.grad_input",
        })
-    table.in_float(name);
+    table.widens_half(name);
 }
 
 }  // namespace headroom::sim::rules

@@ -1,6 +1,8 @@
 // Layer, RMS and group norm.
 #include <ATen/native/layer_norm.h>
 
+#include "headroom/gpu/reduction.h"
+#include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/statistics.h"
@@ -44,14 +46,11 @@ std::int64_t layer_norm_difference(const Tensor& x, IntArrayRef shape, const Opt
   return 2 * more_statistics(x, statistics_type_on_cpu(x, {weight, bias}), rows);
 }
 
-// Many short rows are summed in two passes, by blocks of 32 rows. What is short depends on the
-// chip's multiprocessors, which no profile has: an A100's are taken. Source:
-// aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel.
 std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kMultiprocessors = 108;
-  const std::int64_t blocks = (columns + 31) / 32;
-  if (!follows_cuda() || rows <= 64 * 1024 || columns / 32 >= kMultiprocessors / 2) return 0;
-  return std::min((rows + 31) / 32, 32 * 1024 / blocks);
+  if (!follows_cuda()) return 0;
+  const Card* const card = detail::running.card;
+  return gpu::layer_norm_partial_rows(rows, columns,
+                                      card == nullptr ? nullptr : card->options().profile);
 }
 
 Three layer_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,

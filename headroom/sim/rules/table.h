@@ -62,7 +62,7 @@ struct Entry {
   Difference difference;
   std::string refused;       // not empty: why in neither mode, and what to do
   std::string needs_values;  // not empty: shapes always depend on values; what to do without them
-  bool in_float = false;     // the CPU has no kernel of half precision
+  bool widens_half = false;  // the CPU has no kernel of half precision
   Sums sums = Sums::nothing;
   bool uses_cublas = false;  // a matrix product, which needs cuBLAS's workspace on CUDA
 };
@@ -90,7 +90,7 @@ class Table {
     at(name).needs_values = advice;
   }
   // CUDA has kernels of half precision, the CPU has not: its kernel for float makes the data.
-  void in_float(std::string_view name) { at(name).in_float = true; }
+  void widens_half(std::string_view name) { at(name).widens_half = true; }
   void uses_cublas(std::string_view name) { at(name).uses_cublas = true; }
   void sums(std::string_view name, Sums what) { at(name).sums = what; }
 
