@@ -1,13 +1,13 @@
-// One simulated GPU: the caching allocator's model with a capacity, behind a lock, and what belongs
-// to a card besides - its mode, whose kernels' sizes it follows, its random state, its streams.
+// One simulated GPU: the model of the caching allocator with a capacity, behind a lock, and the
+// card's own mode, rule set, random state and streams.
 //
 //   Simulation box = simulate("2x24GiB");
 //   Card& card = box.card(0);
 //   at::Tensor x = at::empty({1024, 1024}, card.device());
 //   card.statistics().allocated_bytes.all.peak;  // 4194304
 //
-// Threads: everything may be called from any thread. A card outlives its simulation for as long as
-// a tensor lies on it.
+// Threads: call everything from any thread. A card outlives its simulation for as long as a tensor
+// lies on it.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -57,48 +57,48 @@ enum class Rules : std::uint8_t {
   cpu,  // to compare with tools that run on the CPU
 };
 
-// What is asked of a card, as an injector sees it.
+// One allocation request, as an injector sees it.
 struct Request {
-  std::uint64_t number = 0;  // of this card's allocations since it exists, from 1
+  std::uint64_t number = 0;  // counts this card's allocations, from 1
   Bytes bytes;
   int card = 0;
-  // As the recorder has them; unknown and 0 without one.
+  // The recorder's; unknown and 0 without a recorder.
   trace::Phase phase = trace::Phase::unknown;
   std::uint32_t step = 0;
 };
 
-// What an injector does about a request.
+// An injector's answer to a request.
 struct Disturbance {
   Disturbance(bool refused = false,  // NOLINT(google-explicit-constructor): most only refuse
               std::optional<double> neighbour = {})
       : refuse(refused), neighbour_share(neighbour) {}
   bool refuse;  // with an out-of-memory, as if the card were full
-  // From here on somebody else holds this share of the card's capacity; nothing: as before.
+  // From now on another process holds this share of the card's capacity. Empty: as before.
   std::optional<double> neighbour_share;
 };
 
-// Asked before every allocation, under the card's lock. It must not touch the card. injection.h has
-// a set of them.
+// Called before every allocation, under the card's lock. It must not touch the card. injection.h
+// has a set of injectors.
 using Injector = std::function<Disturbance(const Request&)>;
 
 struct CardOptions {
   int index = 0;
   std::string name = {};  // "NVIDIA GeForce RTX 4090"
   Bytes capacity = allocator::kUnlimited;
-  Bytes context = {};  // of the process, off the capacity from the start
+  Bytes context = {};  // CUDA context of the process, taken off the capacity from the start
   Mode mode = Mode::shape_only;
   Rules rules = Rules::cuda;
   allocator::Settings settings = {};
   const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: no workspaces, and
                                                 // attention as on an A100
-  std::shared_ptr<SharedBox> box = nullptr;  // that other processes use, too; null: a private one
-  bool slow_way = false;                     // see Card::slow_way
-  bool cublas_workspaces = true;  // taken at the first matrix product, as PyTorch does on CUDA
+  std::shared_ptr<SharedBox> box = nullptr;     // used by other processes, too; null: a private one
+  bool slow_way = false;                        // see Card::slow_way
+  bool cublas_workspaces = true;  // allocated at the first matrix product, as by PyTorch on CUDA
 };
 
 class Card : public std::enable_shared_from_this<Card> {
  public:
-  // Only by std::make_shared: tensors keep their card.
+  // Create it by std::make_shared: tensors share the ownership of their card.
   explicit Card(CardOptions options);
   Card(const Card&) = delete;
   Card& operator=(const Card&) = delete;
@@ -112,12 +112,12 @@ class Card : public std::enable_shared_from_this<Card> {
 
   [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
   [[nodiscard]] Rules rules() const { return rules_.load(std::memory_order_relaxed); }
-  // Both answer what was set before. Tensors of shape-only time have no data later on.
+  // Both return the previous value. Tensors made in shape-only mode have no data later, either.
   Mode set_mode(Mode mode) { return mode_.exchange(mode); }
   Rules set_rules(Rules rules) { return rules_.exchange(rules); }
 
-  // Whether a shape-only card runs an operator that nobody has a shape rule for on the CPU, over
-  // zeros: right for results whose shapes do not depend on values, and as slow as the CPU.
+  // If true, a shape-only card runs an operator without a shape rule on the CPU, over zeros. That
+  // is right for results whose shapes do not depend on values, and as slow as the CPU.
   [[nodiscard]] bool slow_way() const { return slow_way_.load(std::memory_order_relaxed); }
   bool set_slow_way(bool allowed) { return slow_way_.exchange(allowed); }
 
@@ -125,7 +125,7 @@ class Card : public std::enable_shared_from_this<Card> {
 
   // Throws c10::OutOfMemoryError with PyTorch's text.
   [[nodiscard]] allocator::BlockId allocate(Bytes bytes, allocator::StreamId stream);
-  // Throws UsageError for a block that is not allocated: one that was freed before, for instance.
+  // Throws UsageError for a block that is not allocated, such as one that was freed before.
   void free(allocator::BlockId block);
   void record_stream(allocator::BlockId block, allocator::StreamId stream);
   void empty_cache();
@@ -134,9 +134,9 @@ class Card : public std::enable_shared_from_this<Card> {
   void set_memory_fraction(double fraction);
   [[nodiscard]] double memory_fraction() const;
   void change_settings(const allocator::Settings& settings);
-  // Memory of the card that a neighbour holds now, besides those of a shared box.
+  // Sets the memory that neighbours hold on the card now, in addition to those of a shared box.
   void set_used_by_others(Bytes used);
-  // From here on nothing is told to the shared box or asked of it: its simulation has ended.
+  // Stops talking to the shared box: its simulation has ended.
   void leave_box();
 
   [[nodiscard]] allocator::Statistics statistics() const;
@@ -144,28 +144,30 @@ class Card : public std::enable_shared_from_this<Card> {
   [[nodiscard]] Bytes capacity() const { return options_.capacity; }
   [[nodiscard]] allocator::BlockInfo block(allocator::BlockId block) const;
   [[nodiscard]] std::vector<allocator::SegmentInfo> snapshot() const;
-  // Of the last refusal; nothing: there was none.
+  // The last refusal. Empty: there was none.
   [[nodiscard]] std::optional<allocator::OutOfMemory> last_out_of_memory() const;
-  // A copy of the allocator as it stands, to try something on.
+  // A copy of the allocator in its current state, to try requests on.
   [[nodiscard]] allocator::CachingAllocator fork() const;
 
   // ---- Watching and disturbing ----
 
-  // Everything that happens goes to the recorder, until null is given; it must live that long.
+  // Sends every event of the card to the recorder, until null is given. The recorder must live that
+  // long.
   void record(trace::Recorder* recorder);
   [[nodiscard]] trace::Recorder* recorder() const { return recorder_.load(); }
-  // The same for a watcher. Answers the one before.
+  // The same for a watcher. Returns the previous one.
   Watcher* watch(Watcher* watcher);
   [[nodiscard]] Watcher* watcher() const { return watcher_.load(std::memory_order_relaxed); }
-  // Until an empty one is given; the neighbour of the one before goes. Answers the one before.
+  // Installs the injector until an empty one is given, and ends the previous one's neighbour.
+  // Returns the previous one.
   Injector inject(Injector injector);
-  // How many allocations were asked for so far.
+  // Number of allocation requests so far.
   [[nodiscard]] std::uint64_t requests() const;
 
-  // Values that were read from the card though they are not known (`.item()`, copies to the host in
-  // shape-only mode): each was answered as if every unknown number were zero.
+  // Unknown values that the program read from the card (`.item()`, copies to the host in shape-only
+  // mode): each read as if every unknown number were zero.
   [[nodiscard]] std::uint64_t values_read_as_zero() const { return values_read_.load(); }
-  // As many of them were read alone, by `.item()`, `if` or `equal`: a program may go by them.
+  // Those of them that the program read alone, by `.item()`, `if` or `equal`, and may decide by.
   [[nodiscard]] std::uint64_t decided_by_unknown() const { return decided_by_unknown_.load(); }
   void note_value_read() { values_read_.fetch_add(1, std::memory_order_relaxed); }
   void note_decision() {
@@ -186,11 +188,11 @@ class Card : public std::enable_shared_from_this<Card> {
 
   // ---- Random numbers ----
 
-  // The card's default generator: a state of its own, and the CPU's numbers for the same seed.
+  // The card's default generator: its own state, and the CPU's numbers for the same seed.
   [[nodiscard]] const at::Generator& generator() const { return generator_; }
 
  private:
-  class Observer;  // hands what happens on to recorder and watcher
+  class Observer;  // passes events on to recorder and watcher
   void observe();
   [[nodiscard]] bool disturb(Bytes bytes);
   [[nodiscard]] allocator::BlockId take(Bytes bytes, allocator::StreamId stream);
@@ -205,13 +207,13 @@ class Card : public std::enable_shared_from_this<Card> {
   std::atomic<Mode> mode_;
   std::atomic<Rules> rules_;
   std::atomic<bool> slow_way_;
-  mutable std::mutex mutex_;  // of all that follows but the atomics and the generator
+  mutable std::mutex mutex_;  // guards all members below, except atomics and generator
   allocator::CachingAllocator allocator_;
   std::shared_ptr<SharedBox> box_;
   double memory_fraction_;
-  Bytes published_;          // to the box
-  Bytes used_by_neighbour_;  // as set_used_by_others says
-  Bytes used_by_injection_;  // as the injector says
+  Bytes published_;          // as last published to the box
+  Bytes used_by_neighbour_;  // by set_used_by_others
+  Bytes used_by_injection_;  // by the injector
   std::int64_t injected_ooms_ = 0;
   std::uint64_t requests_ = 0;
   std::optional<allocator::OutOfMemory> last_out_of_memory_;

@@ -37,7 +37,7 @@ void unmap(void* context) {
   munmap(pages->address, pages->bytes);
 }
 
-// Zeros that take no memory before something is written to them, nor swap.
+// Zeros that take neither memory nor swap until they are written to.
 c10::Storage zero_pages(const c10::Storage& storage) {
   const std::size_t bytes = storage.nbytes();
   auto pages = std::make_unique<Pages>(Pages{nullptr, bytes});
@@ -72,7 +72,7 @@ at::Tensor rewrapped(const at::Tensor& tensor, c10::Storage storage, c10::Dispat
 at::Tensor Aliases::of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return tensor;
   const bool is_host = tensor.device().is_cpu();
-  // A number on the CPU may go with tensors of any device; so kernels take it as it is.
+  // Kernels accept a CPU tensor of one number beside tensors of any device.
   const bool as_it_is =
       is_host ? as_ == c10::DeviceType::CPU || tensor.dim() == 0 : !on_card(tensor);
   if (as_it_is) return tensor;

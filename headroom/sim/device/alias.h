@@ -1,5 +1,5 @@
-// A tensor on a simulated card, seen by another backend's kernels: the same sizes and strides, as a
-// Meta tensor (no data) or as a CPU tensor (the card's host memory). An alias lives for one
+// A tensor on a simulated card, as another backend's kernels see it: the same sizes and strides, as
+// a Meta tensor (no data) or as a CPU tensor (the card's host memory). An alias lives for one
 // operator.
 #pragma once
 
@@ -11,37 +11,39 @@
 
 namespace headroom::sim::detail {
 
-// The aliases of one operator's arguments, and the way back from what it returns.
+// The aliases of one operator's arguments; also maps its results back to them.
 class Aliases {
  public:
-  // What a CPU alias of a tensor without data does: fail, or read as zeros. all_zero: one with data
-  // does so, too, and keeps what it has.
+  // A CPU alias of a tensor without data fails, or reads as zeros. all_zero: also an alias of a
+  // tensor with data, which keeps its data.
   enum class Missing { fails, is_zero, all_zero };
 
-  // As kMeta or kCPU tensors.
+  // `as`: kMeta or kCPU.
   explicit Aliases(c10::DeviceType as, Missing missing = Missing::fails)
       : as_(as), missing_(missing) {}
 
-  // An alias for a tensor on a card, and in shape-only runs for a CPU tensor with dimensions;
-  // others as they are. Two tensors that share storage give aliases that share storage.
+  // An alias of a tensor on a card, and in shape-only runs of a CPU tensor with dimensions; other
+  // tensors unchanged. Two tensors that share storage give aliases that share storage.
   at::Tensor of(const at::Tensor& tensor);
 
-  // The argument that this result is (operators that write in place, or into out=); null: none.
+  // The argument whose alias this result is (operators that write in place, or into out=); null:
+  // none.
   [[nodiscard]] const at::Tensor* argument_behind(const at::Tensor& result) const;
-  // The storage of an argument that this result is a view of; null: it has a storage of its own.
+  // The argument's storage if this result is a view of one; null: it has its own storage.
   [[nodiscard]] const c10::Storage* storage_behind(const at::Tensor& result) const;
 
  private:
   struct Pair {
     at::Tensor alias;
-    at::Tensor original;  // keeps it alive, and its address its own
+    at::Tensor original;  // keeps it alive, so that its address is not reused
   };
   c10::DeviceType as_;
   Missing missing_;
   std::vector<Pair> pairs_;
 };
 
-// The same sizes, strides and conjugation over another storage, for the backend of this key.
+// A tensor of the same sizes, strides and conjugation over another storage, for the backend of
+// `key`.
 [[nodiscard]] at::Tensor rewrapped(const at::Tensor& tensor, c10::Storage storage,
                                    c10::DispatchKey key);
 

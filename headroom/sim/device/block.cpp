@@ -101,7 +101,7 @@ c10::DataPtr allocate_block(Card& card, std::size_t bytes, bool with_data) {
   const allocator::StreamId stream = allocator_stream(current_stream(card.index()));
   block->id = card.allocate(Bytes{static_cast<std::int64_t>(bytes)}, stream);
   block->card = card.shared_from_this();
-  // From here on the card gets its memory back, too, when the host has none: delete_block.
+  // From here on delete_block returns the card's memory, also if the host has none.
   c10::DataPtr pointer{nullptr, block.release(), &delete_block, card.device()};
   if (!with_data) return pointer;
   auto* const made = static_cast<Block*>(pointer.get_context());
@@ -131,7 +131,7 @@ void give_data(const c10::Storage& storage, c10::DataPtr host) {
   block->known = block->card->mode() == Mode::shape_only;
   block->reads = {};
   c10::DataPtr pointer{block->host.get(), block, &delete_block, storage.device()};
-  // The old pointer names the same block: it must go without deleting it.
+  // The old pointer has the same block as context: release it without deleting the block.
   storage.unsafeGetStorageImpl()->set_data_ptr(std::move(pointer)).release_context();
 }
 

@@ -15,7 +15,7 @@ class CardMemory final : public memory::AcceleratorMemory {
 
   int count() override { return card_count(); }
 
-  // Each simulation has cards of its own under the same numbers.
+  // Each simulation has new cards under the same numbers.
   std::uint64_t life(int index) override {
     const std::weak_ptr<Card> card = card_at(index).weak_from_this();
     const std::lock_guard lock(mutex_);

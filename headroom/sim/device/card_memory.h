@@ -1,4 +1,4 @@
-// Simulated cards for memory/: what c10::DeviceAllocator does not tell of them.
+// Simulated cards for memory/: the parts that c10::DeviceAllocator does not have.
 #pragma once
 
 namespace headroom::sim::detail {

@@ -1,4 +1,4 @@
-// The cards of this process, by index, for the parts that LibTorch calls with nothing but a number.
+// The cards of this process by index, for functions that LibTorch calls with only a number.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,21 +11,21 @@ namespace headroom::sim::detail {
 
 inline constexpr int kMostCards = gpu::kMostSimulatedCards;
 
-// Null: no such card now. Operators run while their simulation lives, so the pointer holds for the
-// time of a call.
+// Null: no such card now. The pointer holds during a call, since a simulation outlives its
+// operators.
 [[nodiscard]] Card* find_card(int index) noexcept;
-// For operators: throws libtorch::DeviceError if there is none.
+// For operators. Throws libtorch::DeviceError if there is none.
 [[nodiscard]] Card& card_at(int index);
-// For our own functions: throws UsageError.
+// For our own functions. Throws UsageError if there is none.
 [[nodiscard]] Card& named_card(int index);
-// Of cards now.
+// Number of cards now.
 [[nodiscard]] int card_count() noexcept;
 
-// The card that this thread's factories without an index use, as cudaSetDevice.
+// The card of this thread's factories without an index, as set by cudaSetDevice.
 [[nodiscard]] int current_card() noexcept;
 int exchange_current_card(int index) noexcept;
 
-// For Simulation alone, one at a time.
+// Only for Simulation, one at a time.
 void install_cards(const std::vector<std::shared_ptr<Card>>& cards) noexcept;
 void remove_cards() noexcept;
 

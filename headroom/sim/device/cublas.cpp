@@ -18,7 +18,7 @@ namespace {
 
 struct Pool {
   std::mutex mutex;
-  std::map<int, std::vector<int>> free;  // by card; the last given back is the next given out
+  std::map<int, std::vector<int>> free;  // by card; the last one returned is the next one taken
   std::map<int, int> made;
 };
 

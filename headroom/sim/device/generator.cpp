@@ -14,8 +14,7 @@ GeneratorImpl::GeneratorImpl(int card, std::uint64_t seed)
           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
       on_cpu_(at::detail::createCPUGenerator(seed)) {}
 
-// The CPU's kernels lock the generator they draw from, which is the inner one; so must who seeds
-// it.
+// The CPU's kernels lock the inner generator while they draw, so seeding locks it, too.
 void GeneratorImpl::set_current_seed(std::uint64_t seed) {
   const std::lock_guard lock(on_cpu_.mutex());
   on_cpu_.set_current_seed(seed);
@@ -37,7 +36,7 @@ c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
   return on_cpu_.unsafeGetGeneratorImpl()->get_state();
 }
 
-// CUDA counts the numbers it has drawn from a seed; the CPU's generator has no such place to go to.
+// CUDA counts the numbers drawn since the seed; the CPU's generator cannot jump to a count.
 void GeneratorImpl::set_offset(std::uint64_t) {
   no_offset();
 }

@@ -1,5 +1,5 @@
-// The random state of a simulated card. Inside it is a CPU generator, so that the same seed gives
-// the CPU's numbers. It is as safe for several threads as the CPU's: each draw locks it.
+// The random state of a simulated card. It holds a CPU generator, so that the same seed gives the
+// CPU's numbers. It is as thread-safe as the CPU's: each draw locks it.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -20,7 +20,7 @@ class GeneratorImpl final : public c10::GeneratorImpl {
   void set_state(const c10::TensorImpl& new_state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
 
-  // What the CPU's kernels draw from. It has the same state as this one.
+  // The generator that the CPU's kernels draw from. It has the same state as this one.
   [[nodiscard]] const at::Generator& on_cpu() const { return on_cpu_; }
 
  private:
@@ -31,7 +31,7 @@ class GeneratorImpl final : public c10::GeneratorImpl {
 };
 
 [[nodiscard]] at::Generator make_generator(int card);
-// The CPU generator inside a generator of a simulated card.
+// The CPU generator inside a simulated card's generator.
 [[nodiscard]] const at::Generator& on_cpu(const at::Generator& generator);
 
 }  // namespace headroom::sim::detail

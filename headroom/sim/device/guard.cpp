@@ -21,7 +21,7 @@ constexpr auto kSim = c10::DeviceType::PrivateUse1;
 Device device_of(int card) {
   return {kSim, static_cast<DeviceIndex>(card)};
 }
-// Any of the most cards there can be, whether it is simulated now or not: autograd names them all.
+// Accepts any of kMostCards, simulated now or not: autograd names them all.
 int index_of(Device device) {
   if (device.index() < 0) return current_card();
   if (device.index() >= kMostCards)
@@ -33,7 +33,7 @@ Stream stream_of(int card, c10::StreamId id) {
   return Stream(Stream::UNSAFE, device_of(card), id);
 }
 
-// When it was recorded: all that an event of work that is always done can tell.
+// Work is always done, so an event holds only the time of its record.
 struct Event {
   std::chrono::steady_clock::time_point at;
 };
@@ -50,7 +50,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(Device device) const noexcept override {
     if (device.index() >= 0 && device.index() < kMostCards) exchange_current_card(device.index());
   }
-  // Autograd makes its threads by this, once, whatever is simulated later.
+  // Autograd makes its threads by this number, once, however many cards are simulated later.
   DeviceIndex deviceCount() const noexcept override { return kMostCards; }
 
   Stream getStream(Device device) const override {

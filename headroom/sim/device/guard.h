@@ -1,4 +1,4 @@
-// How LibTorch asks for the current card and stream of a thread.
+// The device guard: LibTorch asks it for a thread's current card and stream.
 #pragma once
 
 namespace headroom::sim::detail {

@@ -20,7 +20,7 @@ int card_or_current(c10::DeviceIndex index) {
   return index < 0 ? current_card() : index;
 }
 
-// The card that this thread used before; throws UsageError if the new one does not exist.
+// Returns this thread's previous card. Throws if the new one does not exist.
 c10::DeviceIndex exchange(c10::DeviceIndex index) {
   return static_cast<c10::DeviceIndex>(exchange_current_card(card_at(index).index()));
 }

@@ -1,4 +1,4 @@
-// What LibTorch asks an accelerator besides: its generators, pinned memory, growing a storage.
+// The hooks of an accelerator: its generators, pinned memory, growing a storage.
 #pragma once
 
 namespace headroom::sim::detail {

@@ -1,4 +1,4 @@
-// Page-locked host memory, as far as anybody can tell: ordinary memory that is known to be it.
+// Page-locked host memory: in fact ordinary memory, remembered as pinned.
 #pragma once
 
 #include <c10/core/Allocator.h>

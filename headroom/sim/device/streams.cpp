@@ -9,7 +9,7 @@
 namespace headroom::sim::detail {
 namespace {
 
-// 1 to 32 are pooled with normal priority, 33 to 64 with high priority, new ones follow.
+// 1 to 32 are the pool of normal priority, 33 to 64 that of high priority; new streams follow.
 constexpr c10::StreamId kPooled = 32;
 thread_local std::array<c10::StreamId, kMostCards> current{};
 std::array<std::atomic<c10::StreamId>, kMostCards> next_new{};

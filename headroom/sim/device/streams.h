@@ -1,6 +1,6 @@
-// Streams and events of simulated cards. Work is done when it is called, so a stream is always
-// idle and an event complete; what streams change is the allocator: a block belongs to the stream
-// it was asked for on.
+// Streams and events of simulated cards. Work is done when it is called, so a stream is always idle
+// and an event complete. Streams matter to the allocator alone: a block belongs to the stream it
+// was requested on.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -9,12 +9,12 @@
 
 namespace headroom::sim::detail {
 
-// The stream that this thread uses on a card; 0 is the default one.
+// This thread's current stream on a card; 0 is the default one.
 [[nodiscard]] c10::StreamId current_stream(int card) noexcept;
 c10::StreamId exchange_current_stream(int card, c10::StreamId stream) noexcept;
-// A stream that nobody else has.
+// A stream that has no other user.
 [[nodiscard]] c10::StreamId new_stream(int card);
-// One of the 32 that are handed out in turn, as on CUDA.
+// One of 32 that are handed out in turn, as on CUDA.
 [[nodiscard]] c10::StreamId pooled_stream(int card, bool high_priority);
 
 [[nodiscard]] inline allocator::StreamId allocator_stream(c10::StreamId stream) {

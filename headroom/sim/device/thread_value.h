@@ -7,7 +7,7 @@ namespace headroom::sim::detail {
 // This thread's value of the type; null once the thread has ended.
 template <typename Value>
 Value* thread_value() {
-  thread_local constinit bool ended = false;  // has no destructor, so it is there to the last
+  thread_local constinit bool ended = false;  // valid to the last, since it has no destructor
   struct Owner {
     Value value;
     ~Owner() { ended = true; }

@@ -24,7 +24,7 @@ using gpu::AttentionKernel;
 using sdp::sdp_params;
 using sdp::SDPBackend;
 
-// ---- What each kernel takes: what the chip's profile says, and what LibTorch asks of any ----
+// ---- The calls each kernel takes: by the chip's profile, and by LibTorch's own conditions ----
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, can_use_..._attention.
 
 bool takes_type(const AttentionKernel& kernel, const Tensor& q) {
@@ -41,7 +41,8 @@ bool dims_up_to(const AttentionKernel& kernel, std::int64_t dim) {
   return !kernel.max_head_dim || dim <= *kernel.max_head_dim;
 }
 
-// 8.6 to 8.9 and 12.x have no backward kernel for these.
+// Chips 8.6 to 8.9 and 12.x have no backward kernel for head sizes from 193 to 224, nor for larger
+// ones with dropout.
 bool trains(const sdp_params& p, int chip) {
   const bool small = (chip >= 86 && chip <= 89) || chip >= 120;
   const std::int64_t dim = p.query.size(-1);
@@ -57,7 +58,7 @@ bool flash_takes(const AttentionKernel& kernel, const sdp_params& p, int chip) {
          sdp::check_last_dim_stride_equals_1_dense<true>(p, false);
 }
 
-// Elements that a row must be a multiple of, for the matrix units.
+// The number of elements that a row must be a multiple of, for the matrix units.
 std::int64_t alignment(const Tensor& q, int chip) {
   const bool half = q.scalar_type() == at::kHalf || q.scalar_type() == at::kBFloat16;
   const bool matrix_units = chip >= 80 || (chip >= 70 && half);
@@ -101,7 +102,7 @@ SDPBackend choose_as_cuda(const sdp_params& p, const gpu::DeviceProfile& profile
   return SDPBackend::math;
 }
 
-// What the CPU's own function says to these, of which it only looks at sizes and strides.
+// The choice of the CPU's own function, which looks only at sizes and strides.
 std::int64_t choose_as_cpu(const Tensor& q, const Tensor& k, const Tensor& v,
                            const std::optional<Tensor>& mask, double dropout, bool causal,
                            std::optional<double> scale, bool grouped) {
@@ -134,7 +135,7 @@ Tensor padded(const Tensor& x) {
   return over == 0 ? x : at::pad(x, {0, 8 - over});
 }
 
-// As LibTorch's does for CUDA, and for no other device.
+// As LibTorch does for CUDA, and for no other device.
 // Source: aten/src/ATen/native/transformers/attention.cpp, scaled_dot_product_attention.
 Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal,
              std::optional<double> scale) {
@@ -154,8 +155,8 @@ bool cpus_fused_kernel_takes(const sdp_params& p) {
          sdp::check_last_dim_stride_equals_1_dense<false>(p, false);
 }
 
-// Where all that the CPU has is switched off, which a card with a kernel of its own does not mind:
-// as if it were not.
+// With all kernels of the CPU switched off, which does not matter to a card with its own kernel,
+// decides as if they were on.
 bool cpu_goes_by_math(const sdp_params& p, std::optional<double> scale) {
   const auto& context = at::globalContext();
   const bool fused = context.userEnabledFlashSDP(), plain = context.userEnabledMathSDP();

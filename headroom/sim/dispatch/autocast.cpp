@@ -23,12 +23,12 @@ using torch::jit::Stack;
 constexpr c10::DeviceType kSim = c10::DeviceType::PrivateUse1;
 
 enum class Policy : std::uint8_t {
-  none,          // not on the list: its parts may be
-  lower,         // every input in the type that was asked for
+  none,          // not on the list: the operators it is composed of may be
+  lower,         // every input in autocast's type
   fp32,          // every input in float
-  set_dtype,     // the argument dtype to float, unless it says something
+  set_dtype,     // the argument dtype becomes float, unless it is given
   append_dtype,  // the overload with dtype, in float
-  promote,       // every input in the widest of their types
+  promote,       // every input in the widest of the inputs' types
   banned,
 };
 
@@ -46,7 +46,7 @@ c10::OperatorName named(std::string_view name) {
 
 // ---- CUDA's lists: from LibTorch's own header ----
 
-// "conv_transpose2d, input", as the header's macros have it, is conv_transpose2d.input.
+// The header's macros write conv_transpose2d.input as "conv_transpose2d, input".
 c10::OperatorName from_macro(std::string_view text) {
   const std::size_t comma = text.find(',');
   if (comma == std::string_view::npos) return named(text);
@@ -69,7 +69,7 @@ void add_cuda(ByOperator& all) {
   for (const char* name : {"norm.Scalar", "norm.ScalarOpt_dim", "norm.names_ScalarOpt_dim"})
     all[named(name)].cuda = Policy::append_dtype;
   // CUDA copies the weights into one buffer of the lower type at each call; here each weight is
-  // cast for itself, once. Source: aten/src/ATen/cudnn/AutocastRNN.cpp.
+  // cast once, on its own. Source: aten/src/ATen/cudnn/AutocastRNN.cpp.
   for (const char* name : {"_cudnn_rnn", "cudnn_convolution", "cudnn_convolution_transpose"})
     all[named(name)].cuda = Policy::lower;
   all[named("binary_cross_entropy")].cuda = Policy::banned;
@@ -224,7 +224,7 @@ const ByOperator& policies() {
   return all;
 }
 
-// ---- What a policy does to the arguments on the stack ----
+// ---- Applying a policy to the arguments on the stack ----
 
 Rules rules_of(const Stack& stack, std::size_t first) {
   int card = -1;
@@ -283,8 +283,8 @@ c10::OperatorHandle with_dtype(const c10::OperatorHandle& op, Stack& stack, std:
               "sigmoid and a binary cross entropy: they are safe to autocast.");
 }
 
-// The keys behind autocast's, which stays on: what a composite operator is made of has a policy of
-// its own.
+// Skips to the keys behind autocast's, which stays on: the operators that a composite one is made
+// of have policies of their own.
 void pass_by(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet after(c10::DispatchKeySet::FULL_AFTER,
                                   c10::DispatchKey::AutocastPrivateUse1);

@@ -1,5 +1,5 @@
-// Mixed precision on `sim`: which operators autocast runs in which type. CUDA's lists, or the CPU's
-// on a card that follows the CPU's rules.
+// Mixed precision on `sim`: the type in which autocast runs each operator. CUDA's lists, or the
+// CPU's on a card that follows the CPU's rules.
 #pragma once
 
 namespace headroom::sim::detail {

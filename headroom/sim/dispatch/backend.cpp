@@ -62,8 +62,8 @@ auto one_kernel() {
   return torch::CppFunction::makeFromBoxedFunction<&execute>();
 }
 
-// Operators that LibTorch composes of others unless a backend says otherwise. CUDA says so for
-// these, or a rule of ours does, so they stay whole here, too.
+// Operators that LibTorch composes of others unless a backend has its own kernel. CUDA has one for
+// these, or we have a rule, so they stay whole here, too.
 void register_whole(torch::Library& aten) {
   std::set<std::string> whole(cuda_operators().begin(), cuda_operators().end());
   for (const auto& [name, entry] : rules::table().entries()) whole.insert(name);
@@ -84,10 +84,10 @@ void load() {
   c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator(), 1);
   register_card_memory();
   register_pinned_allocator();
-  // One that counts devices anew; in a Python process Python's stays.
+  // An engine that counts devices anew; in a Python process Python's engine stays.
   (void)libtorch::renew_engine();
 
-  // Kept for good: taking a kernel back while tensors live would leave them without any.
+  // Kept for good: tensors may outlive the simulation, and need their kernels.
   static torch::Library& aten = *new torch::Library(
       torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   register_kernels(aten);
@@ -128,7 +128,7 @@ std::optional<c10::DeviceIndex> cuda_device_in_use() {
 
 void forget_cuda() noexcept {
   beside_cuda = true;
-  // Autograd's threads would choose a card of each kind.
+  // Otherwise autograd's threads would select a card of each device type.
   c10::impl::device_guard_impl_registry[static_cast<std::size_t>(c10::DeviceType::CUDA)].store(
       nullptr);
 }

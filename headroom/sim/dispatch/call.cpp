@@ -15,13 +15,13 @@ using at::Tensor;
 using c10::DeviceType;
 using c10::IValue;
 
-// In PyTorch's words.
+// PyTorch's words.
 [[noreturn]] void several_devices(const Operator& op, int card, const c10::Device& other) {
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two ",
               "devices, sim:", card, " and ", other, "! (when running ", op.name, ")");
 }
 
-// A number on the host goes with tensors of any device.
+// Single numbers on the host are accepted beside tensors of any device.
 bool is_host_array(const Tensor& tensor) {
   return tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0;
 }

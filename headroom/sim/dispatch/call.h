@@ -1,5 +1,5 @@
-// One operator that is about to run on a simulated card: which operator, which card, and the values
-// on LibTorch's stack, which are its arguments first and its results afterwards.
+// One call of an operator on a simulated card: the operator, the card, and the values on LibTorch's
+// stack - first the arguments, afterwards the results.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -24,21 +24,21 @@ struct Call {
   const c10::OperatorHandle& handle;
   const Operator& op;
   torch::jit::Stack& stack;
-  std::size_t first;  // of the arguments, later of the results, on the stack
+  std::size_t first;  // the first argument on the stack, later the first result
   Card* card;
-  bool knows_much = false;  // an argument is known though it is large (known.h)
+  bool knows_much = false;  // a large argument is known (known.h)
 
-  // The card of the arguments; without one, the current card. Fails if they lie on several, or on a
-  // card and on the host where CUDA does not take that.
+  // Finds the card of the arguments; without any, the current card. Throws if they lie on several
+  // cards, or on a card and on the host where CUDA does not accept that.
   Call(const c10::OperatorHandle& handle, const Operator& op, torch::jit::Stack& stack);
 
-  // A copy of the arguments, or results; and the other values in their place.
+  // A copy of the arguments or results; and a way to replace them.
   [[nodiscard]] std::vector<c10::IValue> values() const;
   void set_values(std::vector<c10::IValue> values);
 
-  // Tensors, devices and generators of the card become another backend's.
+  // Replaces the card's tensors, devices and generators by another backend's.
   void replace_arguments(Aliases& aliases, c10::DeviceType as);
-  // The devices and generators alone.
+  // Replaces only devices and generators.
   void replace_devices(c10::DeviceType as);
 
   template <typename Do>
@@ -51,12 +51,12 @@ struct Call {
   }
 };
 
-// What another backend's kernel made becomes the card's: every storage it made gets one of the same
-// size here, whatever the number of results that share it.
+// Turns results of another backend's kernel into the card's. Each of their storages gets one
+// storage of the same size here, however many results share it.
 class NewResults {
  public:
   explicit NewResults(Card& card) : card_(&card) {}
-  // Without data. `is_first`: it is the first result over its storage.
+  // Without data. `is_first`: set to true for the first result over its storage.
   at::Tensor like(const at::Tensor& result, bool* is_first = nullptr);
 
  private:

@@ -18,7 +18,7 @@ bool follows_cuda(const Tensor& x) {
   return card_at(x.device().index()).rules() == Rules::cuda;
 }
 
-// CUDA's kernel reads half and writes float; elsewhere there is a copy in float first.
+// CUDA's kernel reads half and writes float; other devices first copy to float.
 // Source: aten/src/ATen/native/SoftMax.cpp, softmax and log_softmax.
 bool converts_on_the_way(const Tensor& x, OptionalType type) {
   return x.scalar_type() == at::kHalf && type == at::kFloat && follows_cuda(x);
@@ -34,7 +34,7 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, OptionalType type) {
                                       : at::native::log_softmax(x, dim, type);
 }
 
-// CUDA has a kernel for it; on the CPU it is made of others, whose results autograd keeps.
+// CUDA has one kernel for it; the CPU composes it of operators whose results autograd keeps.
 // Source: aten/src/ATen/native/layer_norm.cpp, rms_norm_symint and rms_norm_composite.
 Tensor rms_norm(const Tensor& x, at::SymIntArrayRef shape, const std::optional<Tensor>& weight,
                 std::optional<double> eps) {
@@ -43,8 +43,8 @@ Tensor rms_norm(const Tensor& x, at::SymIntArrayRef shape, const std::optional<T
       x, C10_AS_INTARRAYREF_SLOW(shape), weight, eps));
 }
 
-// torch.jit.trace records no convolution but what the CPU's makes of it, `_convolution` with
-// cuDNN's switches. The memory that a rule takes would be recorded in its place.
+// torch.jit.trace does not record convolution, but the operator that the CPU makes of it,
+// `_convolution` with cuDNN's switches. A rule's allocations would be recorded in its place.
 void convolution(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (!at::tracer::impl::is_dispatch_enabled()) return execute(op, stack);
   static const c10::OperatorHandle recorded =
@@ -54,7 +54,7 @@ void convolution(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit:
   recorded.callBoxed(stack);
 }
 
-// LibTorch would look for a kernel of the device's own behind this name.
+// Behind this name LibTorch would look for the device's own convolution kernel.
 Tensor traced_convolution(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
                           at::SymIntArrayRef stride, at::SymIntArrayRef padding,
                           at::SymIntArrayRef dilation, bool transposed,

@@ -6,7 +6,7 @@
 
 namespace headroom::sim::detail {
 
-// "where.self"; sorted.
+// Names such as "where.self", sorted.
 [[nodiscard]] const std::vector<std::string>& cuda_operators();
 
 }  // namespace headroom::sim::detail

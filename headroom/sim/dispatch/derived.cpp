@@ -26,7 +26,7 @@ bool is_out(const Argument& argument) {
   return argument.kwarg_only() && is_written(argument);
 }
 
-// The argument that this result is; -1: it is a new one.
+// The index of the argument that this result is; -1: it is new.
 int argument_returned(const FunctionSchema& schema, const Argument& result) {
   if (!is_written(result)) return -1;
   const auto& arguments = schema.arguments();
@@ -64,7 +64,7 @@ const std::unordered_multimap<std::string, c10::OperatorName>& overloads() {
   return all;
 }
 
-// The functional operator's results, as Meta tensors: nothing of them is charged to the card.
+// The functional operator's results as Meta tensors, which are not charged to the card.
 std::vector<Tensor> planned_on_meta(const OperatorHandle& functional, Stack inputs) {
   const Operator& op = operator_of(functional);
   Aliases aliases(c10::DeviceType::Meta);
@@ -83,8 +83,8 @@ std::vector<Tensor> planned_on_meta(const OperatorHandle& functional, Stack inpu
   return results;
 }
 
-// As every out= of LibTorch: another shape is taken on, and then the layout, too - but not that of
-// an argument with gaps, which the operator without out= may hand back as it is.
+// As LibTorch does for every out=: it takes the new shape, and then also the layout - but not that
+// of an argument with gaps, which the operator without out= may return unchanged.
 void take_shape(const Tensor& out, const Tensor& planned) {
   if (!on_card(out) || !planned.defined()) return;
   if (at::native::resize_output(out, planned.sizes()) && planned.is_non_overlapping_and_dense())

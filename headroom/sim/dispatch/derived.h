@@ -1,5 +1,6 @@
-// Shapes that follow from an operator's schema alone, where nobody has a rule for it: what writes
-// in place changes no shape, and what writes into out= has the shapes of the same operator without.
+// Shapes that follow from an operator's schema alone, for operators without a rule: an operator
+// that writes in place changes no shape, and out= has the shape of the same operator's result
+// without out=.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -7,15 +8,16 @@
 
 namespace headroom::sim::detail {
 
-// The arguments at the end of the stack give way to the results, on the card and without data.
-// False: the schema says nothing; the stack is as it was.
+// Replaces the arguments at the end of the stack by the results, on the card and without data.
+// False: the schema does not tell them; the stack is unchanged.
 [[nodiscard]] bool plan_from_schema(const c10::OperatorHandle& handle, torch::jit::Stack& stack);
 
-// Whether it may be planned so: for the table of what Headroom does with each operator.
+// The way in which it can be planned so: for the table of operators in the docs.
 enum class Derived { no, in_place, out };
 [[nodiscard]] Derived derived_from_schema(const c10::OperatorHandle& handle);
 
-// "where.self_out" has "where.self": the same arguments, but new results. Nothing: there is none.
+// The operator without out=, such as "where.self" for "where.self_out": the same arguments, but new
+// results. Empty: there is none.
 [[nodiscard]] std::optional<c10::OperatorHandle> without_out(const c10::OperatorHandle& handle);
 
 }  // namespace headroom::sim::detail

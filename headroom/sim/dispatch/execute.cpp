@@ -22,7 +22,7 @@ namespace {
 using c10::DeviceType;
 using c10::IValue;
 
-// As CUDA does, and in its words.
+// Throws CUDA's error, in its words, for a generator of another device.
 void check_generator(const Call& call) {
   if (call.op.generator_argument < 0) return;
   const IValue& given =
@@ -83,8 +83,9 @@ void run_computing(Call& call) {
   }
 }
 
-// What a program decides by, even where nothing is computed. False where the CPU's kernel cannot
-// tell it, for a type that it does not have, say: then the arguments are back, and it is not known.
+// Computes values that a program may decide by, on a card that computes nothing else. False if the
+// CPU's kernel cannot, for a type that it lacks for example: the arguments are then restored, and
+// the results unknown.
 bool run_knowing(Call& call) {
   const std::vector<IValue> arguments = call.values();
   try {
@@ -96,7 +97,7 @@ bool run_knowing(Call& call) {
     throw;
   } catch (const libtorch::DeviceError&) {
     throw;
-  } catch (const c10::Error&) {  // nobody else's: Python's own, Ctrl-C among them, go on
+  } catch (const c10::Error&) {  // Python's own exceptions, Ctrl-C among them, pass through
   } catch (const InternalError&) {
   }
   call.set_values(arguments);

@@ -38,7 +38,7 @@ void run_on_cpu(Call& call, Aliases& aliases) {
   run_kernel(call);
 }
 
-// ---- What it made, into what was planned ----
+// ---- From computed results into the planned ones ----
 
 [[noreturn]] void differs_from_plan(const Call& call, const std::string& expected,
                                     const std::string& received) {
@@ -89,7 +89,7 @@ void settle(const Call& call, const Tensor& planned, const Tensor& computed,
   }
   if (computed.defined() &&
       (aliases.argument_behind(computed) != nullptr || aliases.storage_behind(computed) != nullptr))
-    return;  // it was written where it is
+    return;  // written in place
   const c10::Storage& storage = planned.storage();
   const bool has_data = storage.data() != nullptr;
   if (!computed.defined()) {
@@ -103,7 +103,7 @@ void settle(const Call& call, const Tensor& planned, const Tensor& computed,
   rewrapped(planned, host_view(storage), c10::DispatchKey::CPU).copy_(computed);
 }
 
-// One result: a tensor, a list of them, or a number, which only the kernel knows.
+// One result: a tensor, a list of tensors, or a number, which only the kernel computes.
 void settle_value(const Call& call, IValue& planned, IValue& computed, const Aliases& aliases) {
   std::vector<Tensor> tensors;
   libtorch::for_each_tensor(computed, [&](const Tensor& tensor) { tensors.push_back(tensor); });
@@ -124,7 +124,7 @@ void give_data_to_grown(const Plan& plan, const Outs& outs) {
     if (storage.nbytes() > bytes_before) give(storage);
 }
 
-// An argument that the kernel wrote; without a plan its memory has only now grown with it.
+// An argument that the kernel wrote. Without a plan its memory grows only now.
 Tensor written_by_cpu(const Call& call, const Tensor& argument, const Tensor& result) {
   const Written out = written(argument, result);
   if (out.grew && mode_now(*call.card) == Mode::compute)
@@ -165,7 +165,7 @@ void fill(Call& call, std::vector<IValue> arguments, const Plan& plan, const Out
   std::vector<IValue> planned = call.values();
   call.set_values(std::move(arguments));
   give_data_to_grown(plan, outs);
-  // Where a known argument decides the result, the others may be anything.
+  // Where a known argument decides the result, the others' values do not matter.
   Aliases aliases(DeviceType::CPU,
                   running.knows ? Aliases::Missing::is_zero : Aliases::Missing::fails);
   run_on_cpu(call, aliases);

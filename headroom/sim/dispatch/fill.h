@@ -1,5 +1,5 @@
-// The data of an operator's results in compute mode: the CPU's kernel runs on the host memory of
-// the card's tensors, and what it makes is adopted where that is possible, else copied.
+// The data of an operator's results in compute mode. The CPU's kernel runs on the host memory of
+// the card's tensors; its results are adopted where possible, else copied.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -15,15 +15,15 @@ namespace headroom::sim::detail {
 using Outs = std::vector<std::pair<c10::Storage, std::size_t>>;
 [[nodiscard]] Outs outs_of(const Call& call);
 
-// The stack has the planned results; the kernel runs on the arguments and fills them. Throws
-// InternalError if it computes another shape or type than was planned.
+// The stack holds the planned results; the kernel runs on the arguments and fills them. Throws
+// InternalError if it computes another shape or type than planned.
 void fill(Call& call, std::vector<c10::IValue> arguments, const Plan& plan, const Outs& outs);
 
-// The CPU's kernel, or the table's, on a stack of CPU tensors.
+// Runs the CPU's kernel, or the table's fill, on a stack of CPU tensors.
 void run_kernel(Call& call);
 
-// Without a plan: the kernel itself says what comes out, of the arguments' data in compute mode, of
-// zeros in its place otherwise.
+// For an operator without a plan: the kernel makes the results, from the arguments' data in compute
+// mode, else from zeros.
 void run_unplanned(Call& call);
 
 }  // namespace headroom::sim::detail

@@ -1,5 +1,5 @@
-// Operators that CUDA's kernels take half precision for and the CPU's do not: the data is made in
-// float, and rounded once, as CUDA's kernels round their sums.
+// Operators that have a half-precision kernel on CUDA but not on the CPU: the data is computed in
+// float and rounded once, as CUDA's kernels round their sums.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,9 +13,9 @@ namespace headroom::sim::detail {
 
 class HalfWidening {
  public:
-  // Arguments of half precision, from `first` on the stack, become float.
+  // Converts the half-precision arguments, from `first` on the stack, to float.
   void widen(torch::jit::Stack& stack, std::size_t first);
-  // Results get back the type that the arguments had; those that were written are.
+  // Converts the results to the arguments' type; written arguments are copied back.
   void narrow(torch::jit::Stack& stack, std::size_t first) const;
 
  private:
@@ -26,7 +26,7 @@ class HalfWidening {
   at::Tensor widened(const at::Tensor& tensor);
   [[nodiscard]] at::Tensor narrowed(const at::Tensor& result) const;
 
-  std::optional<at::ScalarType> type_;  // none: nothing was of half precision
+  std::optional<at::ScalarType> type_;  // empty: there was no half-precision argument
   std::vector<Pair> pairs_;
 };
 

@@ -39,7 +39,7 @@ Device device_or_current(std::optional<Device> device) {
   return card_at(index).device();
 }
 
-// What a program makes; what an operator makes for its results is about to be written.
+// Marks tensors of the program as blank; results of an operator are about to be written.
 Tensor as_blank(Tensor tensor) {
   if (Block* const block = block_of(tensor.storage()); block != nullptr)
     block->blank = running.card == nullptr;
@@ -61,7 +61,7 @@ Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<Scala
                                                     c10::dtype_or_default(type)));
 }
 
-// Zeros without memory: what forward derivatives start from.
+// Zeros without memory, from which forward derivatives start.
 Tensor memoryless_zeros(IntArrayRef sizes, std::optional<ScalarType> type, std::optional<Layout>,
                         std::optional<Device> device, std::optional<bool>) {
   at::native::ZeroTensorAllocator allocator(device_or_current(device));
@@ -74,7 +74,7 @@ bool has_data(const Tensor& tensor) {
   return tensor.numel() == 0 || tensor.storage().data() != nullptr;
 }
 
-// What is known though it is large came from there, too.
+// Large known tensors came from the host, too.
 bool comes_from_host(const Tensor& known) {
   return !on_card(known) || !is_small(known);
 }
@@ -84,8 +84,8 @@ Tensor on_host(Aliases& aliases, const Tensor& tensor) {
   return on_card(tensor) ? aliases.of(tensor) : tensor;
 }
 
-// Whether both sides have their elements in the same order and without gaps, so that a copy between
-// them is one of bytes.
+// True if both sides have their elements in the same order and without gaps, so that a copy between
+// them moves plain bytes.
 bool lie_alike(const Tensor& from, const Tensor& to) {
   if (from.is_contiguous() && to.is_contiguous()) return true;
   return at::TensorIteratorConfig()
@@ -99,16 +99,16 @@ bool lie_alike(const Tensor& from, const Tensor& to) {
       .is_contiguous();
 }
 
-// Between a card and the host only bytes are moved. Between cards the copy kernel does the rest, as
-// they reach each other's memory.
+// Between a card and the host only bytes are moved. Between cards the copy kernel converts as well,
+// as they reach each other's memory.
 // Source: aten/src/ATen/native/cuda/Copy.cu, copy_requires_temporaries.
 bool needs_temporaries(const Tensor& from, const Tensor& to) {
   if (on_card(from) && on_card(to)) return false;
   return from.scalar_type() != to.scalar_type() || !lie_alike(from, to);
 }
 
-// Into contiguous tensors, across, and into place. Types are converted on the card if nobody waits
-// for the copy, else on the host, where that takes no memory of the card.
+// Copies into contiguous tensors, across, and into place. Types are converted on the card if the
+// copy is non-blocking, else on the host, where that takes no memory of the card.
 // Source: aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda.
 void copy_through_temporaries(const Tensor& from, const Tensor& to, bool non_blocking) {
   const bool convert_first = on_card(from) == non_blocking;
@@ -120,7 +120,8 @@ void copy_through_temporaries(const Tensor& from, const Tensor& to, bool non_blo
   if (!there.is_same(to)) to.copy_(there, non_blocking);
 }
 
-// What both sides have is copied; what a shape-only card does not know is copied as it reads.
+// Copies the data where both sides have some; on a shape-only card unknown values are copied as
+// they read.
 void copy_values(const Tensor& from, const Tensor& to) {
   for (const Tensor* const tensor : {&from, &to})
     if (on_card(*tensor)) check_lives(*tensor);
@@ -153,14 +154,15 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
   return copy_from(from, to, false);
 }
 
-// As LibTorch makes it, but the operator has a name, and a watcher is told of it: the copy of lower
-// precision that autocast makes of a weight says which module runs.
+// LibTorch's own function, but with an operator name, and reported to the watcher: the copy of
+// lower precision that autocast makes of a weight tells which module runs.
 Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional<Layout> layout,
                std::optional<Device> device, std::optional<bool> pinned, bool non_blocking,
                std::optional<MemoryFormat> format) {
   constexpr std::string_view kName = "aten::_to_copy";
   std::optional<RunningScope> scope;
-  if (on_card(from) && running.card == nullptr) {  // else from the host, or part of an operator
+  if (on_card(from) &&
+      running.card == nullptr) {  // otherwise from the host, or part of an operator
     check_lives(from);
     Card& card = card_at(from.device().index());
     const c10::IValue argument = from;
@@ -186,7 +188,8 @@ const Tensor& resize(const Tensor& tensor, IntArrayRef sizes, std::optional<Memo
   const auto offset = static_cast<std::size_t>(tensor.storage_offset());
   const std::size_t bytes =
       at::detail::computeStorageNbytesContiguous(sizes, tensor.dtype().itemsize(), offset);
-  // As on CUDA, memory never shrinks. LibTorch's own resize_ would copy from it, data or not.
+  // As on CUDA, memory never shrinks. LibTorch's own resize_ would read from it, with data or
+  // without.
   if (c10::multiply_integers(sizes) > 0 && bytes > tensor.storage().nbytes())
     at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(tensor.storage(), bytes);
   if (tensor.sizes() != sizes) impl->set_sizes_contiguous(sizes);
@@ -194,7 +197,7 @@ const Tensor& resize(const Tensor& tensor, IntArrayRef sizes, std::optional<Memo
   return tensor;
 }
 
-// torch::save sets a tensor over the storage of each that it writes.
+// torch::save sets a tensor over each storage that it writes.
 Tensor& set_storage(Tensor& tensor, c10::Storage source, std::int64_t offset, IntArrayRef sizes,
                     IntArrayRef strides) {
   if (strides.empty() && !sizes.empty()) strides = {};
@@ -218,7 +221,7 @@ Tensor& set_to_nothing(Tensor& tensor) {
                      {0}, {});
 }
 
-// The largest class that is not known would read zero.
+// The number of classes is unknown: an unknown largest class would read as zero.
 Tensor one_hot(const Tensor& classes, std::int64_t count) {
   const Card& card = card_at(classes.device().index());
   if (count == -1 && !is_known(classes) && mode_now(card) != Mode::compute)
@@ -228,8 +231,8 @@ Tensor one_hot(const Tensor& classes, std::int64_t count) {
   return at::native::one_hot(classes, count);
 }
 
-// What LibTorch asserts - torch.distributions that a scale is positive, say - holds where it is not
-// known: zeros would fail what real values pass.
+// LibTorch's assertions (such as torch.distributions' that a scale is positive) hold for unknown
+// values: zeros would fail where real values pass.
 Tensor holds_where_unknown(const Tensor& mask) {
   return is_known(mask) ? mask.all() : at::ones({}, mask.options());
 }
@@ -241,9 +244,9 @@ void register_one_hot(torch::Library& aten) {
   differentiable.impl("one_hot", &one_hot);
 }
 
-// Whether `tensor.data = from` may make one into the other, as between the CPU and CUDA: LibTorch
-// knows that of the devices that it names, and leaves the others to say so. Modules move by it, and
-// their parameters keep what belongs to them: who holds them, hooks, views.
+// True if `tensor.data = from` may turn one into the other, as between the CPU and CUDA. LibTorch
+// decides this for the devices that it names, and asks the others. Modules move by it, and their
+// parameters keep their owners, hooks and views.
 bool may_become(const Tensor& tensor, const Tensor& from) {
   const auto is_plain = [](const Tensor& one) {
     using c10::BackendComponent;
@@ -255,10 +258,10 @@ bool may_become(const Tensor& tensor, const Tensor& from) {
          tensor.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
-// A conjugated or negated view is copied as it is. LibTorch would make it a plain tensor first,
+// A conjugated or negated view is copied as it is. LibTorch would first make a plain tensor of it,
 // which takes a copy.
 void pass_views_on_to_copies() {
-  // Kept for good, as all that is registered.
+  // Kept for good, like all registrations.
   static auto& kept = *new std::vector<torch::Library>;
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
     kept.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);

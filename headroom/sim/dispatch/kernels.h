@@ -1,5 +1,4 @@
-// The operators that a backend must have itself - making, copying, viewing, reading a value - and
-// the one kernel for all others.
+// The operators that a backend must have itself: making, copying, viewing, reading a value.
 #pragma once
 
 #include <torch/library.h>

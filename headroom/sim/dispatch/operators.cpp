@@ -48,7 +48,7 @@ std::vector<std::size_t> written_arguments(const c10::FunctionSchema& schema) {
   return written;
 }
 
-// Whole numbers that a program draws are few, and it may decide by them: lengths, an order.
+// Random integers are few, and a program may decide by them: lengths, an order.
 bool draws_whole_numbers(std::string_view name) {
   return name.starts_with("aten::random_") || name == "aten::randperm.generator_out";
 }
@@ -66,9 +66,9 @@ Operator::Decides what_decides(std::string_view name) {
   return Operator::Decides::nothing;
 }
 
-// Indices and lengths may lie on the host for these, and foreach operators then go tensor by
-// tensor. Source: aten/src/ATen/native/native_functions.yaml, `device_check: NoCheck`, and those
-// that CUDA has no kernel of its own for.
+// These take indices and lengths from the host, too; foreach operators then run tensor by tensor.
+// Source: aten/src/ATen/native/native_functions.yaml, `device_check: NoCheck`, and those that CUDA
+// has no kernel of its own for.
 bool takes_host_tensors(std::string_view name) {
   static constexpr std::array kBeginnings{
       "aten::index.",        "aten::index_put",    "aten::_index_put_impl", "aten::_unsafe_index",
@@ -79,8 +79,7 @@ bool takes_host_tensors(std::string_view name) {
                      [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
-// LibTorch has a fallback for Meta that only throws, so one kernel or another is always found
-// there.
+// LibTorch has a fallback for Meta that only throws, so some kernel is always found there.
 bool has_kernel_for_meta(const c10::OperatorHandle& handle, bool in_python) {
   using c10::DispatchKey;
   for (const DispatchKey key :
@@ -90,9 +89,9 @@ bool has_kernel_for_meta(const c10::OperatorHandle& handle, bool in_python) {
   return !in_python && handle.hasKernelForDispatchKey(DispatchKey::Meta);
 }
 
-// In a Python process torch registers Meta kernels written in Python, also for operators that C++
-// gives shapes to in another way. They are slow, and some refuse what a card takes (a number on the
-// host, as masked_fill's value), so they come last.
+// In a Python process torch registers Meta kernels written in Python, also for operators whose
+// shapes C++ gives in another way. They are slow, and some refuse arguments that a card accepts (a
+// number on the host as masked_fill's value), so they come last.
 bool is_python_meta(const c10::OperatorHandle& handle) {
   if (!handle.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return false;
   const std::string registered = handle.dumpState();
@@ -101,7 +100,7 @@ bool is_python_meta(const c10::OperatorHandle& handle) {
          std::string::npos;
 }
 
-// LibTorch tags few of the forms that write in place: they are as the others.
+// LibTorch tags few in-place operators; they are like their functional forms.
 bool is_pointwise(const c10::OperatorHandle& handle) {
   const c10::OperatorName& name = handle.operator_name();
   if (handle.hasTag(at::Tag::pointwise) || is_fill(c10::toString(name))) return true;
@@ -111,7 +110,7 @@ bool is_pointwise(const c10::OperatorHandle& handle) {
   return other && other->hasTag(at::Tag::pointwise);
 }
 
-// For a backend that has no kernels of its own, what C++ composes of others is found.
+// A backend without any kernels: for it LibTorch finds the operators composed in C++.
 constexpr c10::DispatchKey kNobodys = c10::DispatchKey::IPU;
 
 Operator look_up(const c10::OperatorHandle& handle) {
@@ -176,7 +175,7 @@ bool in_python() {
 }
 
 const Operator& operator_of(const c10::OperatorHandle& handle) {
-  // Most calls of a thread find their operator without a lock.
+  // After a thread's first call of an operator, the look-up takes no lock.
   auto* const seen = thread_value<std::unordered_map<c10::OperatorHandle, const Operator*>>();
   if (seen == nullptr) return known_to_all(handle);
   if (const auto found = seen->find(handle); found != seen->end()) return *found->second;

@@ -19,7 +19,7 @@ using c10::DeviceType;
 
 constexpr const char* kFixedShape = "an operator with a result of fixed shape";
 
-// From Meta results to the card's.
+// Maps Meta results to the card's.
 void map_results(Call& call, const Aliases& aliases, Plan& plan) {
   NewResults made(*call.card);
   call.replace_tensors([&](const Tensor& result) -> Tensor {
@@ -65,22 +65,22 @@ std::string first_sentence(const std::string& text) {
   return text.substr(0, std::min(text.find(". "), text.find('\n')));
 }
 
-// Whether the operator that LibTorch has no shapes for ("aten::nonzero: attempted to run ...") is
-// one whose shapes nobody can tell without values.
+// True if the operator that LibTorch has no shapes for ("aten::nonzero: attempted to run ...") is
+// one whose shapes depend on values.
 bool names_one_that_needs_values(const std::string& complaint) {
   const std::string name = complaint.substr(0, complaint.find(": "));
   const auto part = c10::Dispatcher::singleton().findSchema({name, ""});
   return part && operator_of(*part).depends_on_values;
 }
 
-// An extension's operator, such as torchvision::nms: its shapes in Python may be for a compiler
-// only.
+// An extension's operator, such as torchvision::nms: its shapes in Python may be meant only for a
+// compiler.
 bool only_its_kernel_tells(const Call& call) {
   return call.op.on_python_meta && !call.op.name.starts_with("aten::") &&
          call.handle.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
-// As torch tells those who write an extension.
+// The words that torch recommends to authors of extensions.
 bool says_that_shapes_need_values(const std::exception& error) {
   return std::string_view(error.what()).find("data-dependent shape") != std::string_view::npos;
 }
@@ -110,7 +110,7 @@ Plan plan(Call& call) {
       plan.needs_values = kFixedShape;
     else
       plan.unknown_part = complaint;
-  } catch (const std::exception& error) {  // of Python
+  } catch (const std::exception& error) {  // from Python
     if (!only_its_kernel_tells(call) || !says_that_shapes_need_values(error)) throw;
     plan.needs_values = kFixedShape;
   }

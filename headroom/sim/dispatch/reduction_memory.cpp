@@ -16,7 +16,7 @@ namespace {
 
 using Dimensions = std::bitset<at::dim_bitset_size>;
 
-// Those that go: none or an empty list are all.
+// The dimensions that are reduced; none given, or an empty list, means all.
 Dimensions reduced_dimensions(const Call& call, const at::Tensor& x) {
   const auto rank = static_cast<std::size_t>(x.dim());
   const auto at = call.handle.schema().argumentIndexWithName("dim");
@@ -44,7 +44,8 @@ int bytes_of_accumulator(rules::Sums sums, c10::ScalarType type) {
   return 0;
 }
 
-// How many neighbours the kernel reads at once: as many as divide all places where it begins.
+// Number of neighbours that the kernel reads at once: a power of two that divides every offset
+// where it starts.
 int read_at_once(const at::TensorIterator& iterator, std::int64_t offset, int first_kept) {
   const std::int64_t element = iterator.element_size(1);
   std::int64_t most = 4;
@@ -58,7 +59,7 @@ int read_at_once(const at::TensorIterator& iterator, std::int64_t offset, int fi
   return static_cast<int>(most);
 }
 
-// As LibTorch itself orders and joins the dimensions.
+// Orders and joins the dimensions as LibTorch does.
 gpu::Reduction described(const at::Tensor& x, const Dimensions& gone, int accumulator) {
   const at::TensorOptions meta = x.options().device(at::kMeta);
   std::vector<std::int64_t> sizes = x.sizes().vec(), places(sizes.size());
@@ -90,7 +91,7 @@ gpu::Reduction described(const at::Tensor& x, const Dimensions& gone, int accumu
 }  // namespace
 
 gpu::ReductionMemory reduction_memory(const Call& call) {
-  constexpr std::int64_t kFewest = 256;  // elements of a result: with fewer, one block makes it
+  constexpr std::int64_t kFewest = 256;  // elements per result; with fewer, one block computes it
   if (call.op.entry == nullptr || call.op.entry->sums == rules::Sums::nothing) return {};
   const gpu::DeviceProfile* const chip = call.card->options().profile;
   if (chip == nullptr || call.card->rules() != Rules::cuda) return {};

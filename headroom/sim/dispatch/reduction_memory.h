@@ -1,4 +1,4 @@
-// What a sum, a mean or a norm takes on CUDA beside its result (gpu/reduction.h).
+// The memory that a sum, a mean or a norm takes on CUDA beside its result (gpu/reduction.h).
 #pragma once
 
 #include "headroom/gpu/reduction.h"
@@ -6,10 +6,10 @@
 
 namespace headroom::sim::detail {
 
-// Before the results take the arguments' place.
+// Call it before the results replace the arguments.
 [[nodiscard]] gpu::ReductionMemory reduction_memory(const Call& call);
 
-// Taken once the result is there, and given back.
+// Allocates it once the results exist, and frees it.
 void reduce_through(const gpu::ReductionMemory& memory, const Call& call);
 
 }  // namespace headroom::sim::detail

@@ -96,7 +96,7 @@ LayerResult run_packed_reversed(const RnnCall& call, const Tensor& x, const Cell
   return {at::cat(outputs, 0), state};
 }
 
-// oneDNN's kernel: float, or bfloat16 where the CPU has units for it.
+// oneDNN takes float, and bfloat16 where the CPU has units for it.
 bool uses_onednn(const RnnCall& call) {
   return call.mode == RnnMode::lstm && !call.packed() && !call.projects() &&
          call.input.scalar_type() == at::kFloat && at::globalContext().userEnabledMkldnn() &&

@@ -1,4 +1,4 @@
-// Recurrent networks the way LibTorch composes them on the CPU, for cards that follow its rules.
+// Recurrent networks as LibTorch composes them on the CPU, for cards that follow the CPU's rules.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ struct RnnCall {
   rules::RnnMode mode = rules::RnnMode::lstm;
   at::Tensor input;
   at::Tensor batch_sizes;  // undefined: not packed
-  at::Tensor hx, cx;       // cx: of an LSTM alone
+  at::Tensor hx, cx;       // cx: only for an LSTM
   at::TensorList weights;
   bool has_biases = true;
   std::int64_t layers = 1;
@@ -30,14 +30,14 @@ struct RnnResult {
 
 [[nodiscard]] RnnResult rnn_on_cpu(const RnnCall& call);
 
-// One cell's gates from its input's part and the state before.
+// One cell: its state before or after a step, and its weights.
 struct CellState {
   at::Tensor h, c;
 };
 struct CellWeights {
   at::Tensor w_input, w_hidden, b_input, b_hidden, w_projection;
 };
-// `of_input`: the input's part of the gates.
+// `of_input`: the input's part of the gates. Returns the state after the step.
 [[nodiscard]] CellState cell_on_cpu(rules::RnnMode mode, const at::Tensor& of_input,
                                     const CellState& state, const CellWeights& weights);
 

@@ -25,7 +25,7 @@ bool follows_cpu(const Tensor& x) {
   return card_at(x.device().index()).rules() == Rules::cpu;
 }
 
-// As at::cudnn_is_acceptable and use_cudnn on a chip with cuDNN 9.
+// The conditions of at::cudnn_is_acceptable and use_cudnn, on a chip with cuDNN 9.
 // Source: aten/src/ATen/native/ConvUtils.h and RNN.cpp.
 bool cudnn_takes(const Tensor& x) {
   const at::ScalarType type = x.scalar_type();
@@ -33,8 +33,8 @@ bool cudnn_takes(const Tensor& x) {
          (type == at::kFloat || type == at::kHalf || type == at::kBFloat16 || type == at::kDouble);
 }
 
-// The weights are taken for flattened, as torch::nn's modules keep them on CUDA: cuDNN then works
-// on them where they are. An empty buffer says so, since they are not one on the card.
+// Assumes flattened weights, as torch::nn's modules keep them on CUDA, on which cuDNN works in
+// place. An empty buffer stands for that, since the card's weights do not share one.
 RnnResult by_cudnn(const RnnCall& call) {
   const Tensor flattened = at::empty({0}, call.weights[0].options().requires_grad(false));
   const std::int64_t hidden = call.cx.defined() ? call.cx.size(2) : call.hx.size(2);

@@ -46,7 +46,7 @@ Tensor on_host(Aliases& aliases, const Tensor& sparse) {
   return assembled(aliases.of(sparse._indices()), aliases.of(sparse._values()), sparse.sizes());
 }
 
-// CUDA adds row by row without further memory for the one sparse dimension of an embedding.
+// CUDA adds row by row, without further memory, for the one sparse dimension of an embedding.
 // Source: aten/src/ATen/native/sparse/cuda/SparseCUDATensorMath.cu, add_out_dense_sparse_cuda.
 Tensor& add_to_dense(Tensor& dense, const Tensor& sparse, const Scalar& alpha) {
   TORCH_CHECK(dense.sizes() == sparse.sizes(),
@@ -62,7 +62,7 @@ Tensor& add_to_dense(Tensor& dense, const Tensor& sparse, const Scalar& alpha) {
   return dense;
 }
 
-// Two of them: one after the other, as they are.
+// Concatenates two sparse tensors without coalescing.
 Tensor joined(const Tensor& one, const Tensor& other, const Scalar& alpha) {
   const Tensor scaled = alpha.toDouble() == 1.0 ? other._values() : other._values().mul(alpha);
   return assembled(at::cat({one._indices(), other._indices()}, 1),
@@ -92,7 +92,7 @@ Tensor to_dense(const Tensor& self, std::optional<at::ScalarType> type, std::opt
   return type ? dense.to(*type) : dense;
 }
 
-// Which rows coincide depends on the indices alone.
+// The rows that coincide depend on the indices alone.
 Tensor coalesced_places(const Tensor& self) {
   Aliases aliases(c10::DeviceType::CPU);
   const Tensor indices = aliases.of(self._indices());
@@ -122,7 +122,7 @@ Tensor coalesce(const Tensor& self) {
   return assembled(indices, values, self.sizes())._coalesced_(true);
 }
 
-// The rows of a dense tensor where the mask has some: what SparseAdam reads its state by.
+// The rows of a dense tensor where the mask has some: SparseAdam reads its state by it.
 Tensor sparse_mask(const Tensor& self, const Tensor& mask) {
   if (self.is_sparse())
     throw libtorch::NotSimulatedError(

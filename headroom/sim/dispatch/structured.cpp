@@ -10,13 +10,13 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// Before all others; LibTorch keeps it for extensions that look at every call of a thread.
+// The first of all keys; LibTorch keeps it for extensions that see every call of a thread.
 constexpr DispatchKey kEveryCall = DispatchKey::DeferredInit;
 
-// The operator that this thread runs, without the underscore of its form in place.
+// The operator that this thread runs, without the underscore of its in-place form.
 thread_local std::string_view structured_name;
 
-// The out= arguments, which are the results, are the last ones.
+// The last arguments are the out= ones, which are the results.
 void give_back_outs(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
   const auto arguments = static_cast<std::ptrdiff_t>(schema.arguments().size());
   const auto results = static_cast<std::ptrdiff_t>(schema.returns().size());
@@ -25,7 +25,7 @@ void give_back_outs(const c10::FunctionSchema& schema, torch::jit::Stack& stack)
 
 void on_call(const c10::OperatorHandle& handle, DispatchKeySet keys, torch::jit::Stack* stack) {
   const Operator& op = operator_of(handle);
-  // Numbers on the host that a kernel reckons with on its way are to be right.
+  // Only tensors without data: a kernel's intermediate numbers on the host must be right.
   const bool has_no_data = keys.has_backend(c10::BackendComponent::MetaBit);
   if (has_no_data && op.writes_out && handle.schema().name() == structured_name) {
     give_back_outs(handle.schema(), *stack);

@@ -1,9 +1,9 @@
-// Shapes of LibTorch's structured operators in a Python process. There torch has put Meta kernels
-// written in Python, slow ones, before those of C++.
+// Shapes of LibTorch's structured operators in a Python process, where torch has put slow Meta
+// kernels written in Python before those of C++.
 //
-// A structured operator, "aten::mul.Tensor" or "aten::mul_.Tensor", that C++ composes tells the
-// shapes of its results, makes them, and calls the form that writes into them, "aten::mul.out". Of
-// tensors without data there is nothing more to be done: that form gives them back as they are.
+// A structured operator that C++ composes, "aten::mul.Tensor" or "aten::mul_.Tensor", computes the
+// shapes of its results, makes them, and calls the form that writes into them, "aten::mul.out". For
+// tensors without data nothing else remains: that form returns them unchanged.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,10 +11,10 @@
 
 namespace headroom::sim::detail {
 
-// Once a process, with the backend.
+// Call once per process, with the backend.
 void register_structured();
 
-// While it lives, structured operators that this thread calls over tensors without data run so.
+// While it lives, this thread runs structured operators over tensors without data that way.
 class StructuredScope {
  public:
   // The operator whose kernel is about to be called.

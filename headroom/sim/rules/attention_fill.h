@@ -1,4 +1,4 @@
-// The data of the fused attention kernels: the CPU computes it, the same way as for the same call.
+// The data of the fused attention kernels: the CPU's numbers for the same call.
 #pragma once
 
 #include "headroom/sim/rules/replay.h"
@@ -12,7 +12,7 @@ namespace headroom::sim::rules {
 struct AsOnCpu {
   bool known = false;
   bool by_math = false;       // with dropout, or a mask that needs a gradient
-  std::int64_t head_dim = 0;  // before it was padded to a multiple of 8; 0: as it is
+  std::int64_t head_dim = 0;  // before padding to a multiple of 8; 0: not padded
 };
 
 class AsOnCpuScope {

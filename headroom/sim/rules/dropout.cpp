@@ -1,5 +1,4 @@
-// at::dropout takes one fused operator on CUDA, and here; on the CPU it draws a noise and
-// multiplies.
+// at::dropout runs one fused operator on CUDA, and here; the CPU draws noise and multiplies.
 #include "headroom/sim/device/generator.h"
 #include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
@@ -20,7 +19,7 @@ Results native_dropout(const Tensor& x, double, std::optional<bool>) {
   return {out, mask};
 }
 
-// The CPU's numbers: it draws a noise of 0 and 1/(1-p) in the input's type.
+// The CPU's numbers: it draws noise of 0 and 1/(1-p) in the input's type.
 Results fill_dropout(const Tensor& x, double p, std::optional<bool> train) {
   if (!train.value_or(true) || x.numel() == 0)
     return {x.clone(), at::ones_like(x, x.options().dtype(mask_type(x)))};
@@ -33,7 +32,7 @@ Results fill_dropout(const Tensor& x, double p, std::optional<bool> train) {
   return {x * noise, mask};
 }
 
-// The scale is 1/(1-p), or 0 where nothing was kept.
+// The scale is 1/(1-p), or 0 if no element was kept.
 Tensor fill_dropout_backward(const Tensor& gradient, const Tensor& mask, double scale) {
   Tensor noise = mask.to(gradient.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
   if (scale != 0 && scale != 1) noise.div_(1 / scale);

@@ -1,4 +1,5 @@
-// Memory-efficient attention: what CUTLASS's kernels need on a chip besides their results.
+// Memory-efficient attention: the memory that CUTLASS's kernels need on a chip besides their
+// results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +8,8 @@
 
 namespace headroom::sim::rules {
 
-// 86 for compute capability 8.6. A card without a profile counts as 8.0: an Ampere chip takes every
-// kernel but cuDNN's by default, and newer consumer chips choose alike.
+// The running card's chip, 86 for compute capability 8.6. A card without a profile counts as 8.0:
+// an Ampere chip takes every kernel but cuDNN's by default, and newer consumer chips choose alike.
 [[nodiscard]] int chip_of_running_card();
 
 struct EfficientCall {

@@ -1,4 +1,4 @@
-// Decompositions and solvers. Matrices that LAPACK and cuSOLVER work on lie column by column.
+// Matrix decompositions and solvers. Matrices for LAPACK and cuSOLVER lie column by column.
 #include <c10/core/ScalarType.h>
 
 #include <cctype>
@@ -84,9 +84,9 @@ void add_eigenvalues(Table& table) {
   });
 }
 
-// CUDA knows one way, gels, which does not look for the rank; the CPU by itself takes gelsy, which
-// gives no residuals. The memory of the solution has room for the longer side of the matrix: there
-// the residuals were.
+// CUDA has one driver, gels, which does not compute the rank; the CPU's default is gelsy, which
+// gives no residuals. The solution's memory has room for the longer side of the matrix, where the
+// residuals were.
 // Source: aten/src/ATen/native/BatchLinearAlgebra.cpp, linalg_lstsq_out_info,
 // get_default_lstsq_driver; what 2.11.0 gives on the CPU, where the code is the same.
 using Driver = std::optional<std::string_view>;

@@ -6,7 +6,7 @@
 namespace headroom::sim::rules {
 namespace {
 
-// Whether CUDA adds the bias within cuBLASLt's kernel: one row of it, plainly added.
+// True if cuBLASLt's kernel adds the bias: one row, not scaled.
 // Source: aten/src/ATen/native/cuda/Blas.cpp, isInputCompliesAddmmCudaLt.
 bool fits_cublaslt(const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar& beta) {
   const ScalarType type = a.scalar_type();
@@ -37,8 +37,9 @@ Tensor product_with_bias(const Tensor& bias, const Tensor& a, const Tensor& b, c
   return out;
 }
 
-// The products of groups: of rows (a matrix by a batch of them, `ends` says where each group ends),
-// of columns, or of what both have in common. Rows begin at 16 bytes, for the card's own copies.
+// Products of groups: of rows (a matrix by a batch of matrices; `ends` has the end of each group),
+// of columns, or of the dimension that both share. Rows start at multiples of 16 bytes, for the
+// card's own copies.
 // Source: aten/src/ATen/native/GroupedMMUtils.h, create_grouped_gemm_output_tensor.
 Tensor grouped_product(const Tensor& a, const Tensor& b, const OptionalTensor& ends,
                        const OptionalTensor&, OptionalType type) {
@@ -87,7 +88,7 @@ void add_typed_products(Table& table) {
              [](const Tensor&, const Tensor& a, const Tensor& b, const Scalar&, const Scalar&) {
                return contiguous({a.size(1), b.size(2)}, a);
              });
-  // Laid out as an elementwise operator's result.
+  // Laid out like an elementwise operator's result.
   // Source: aten/src/ATen/native/LinearAlgebra.cpp, build_addr_iter.
   table.rule("addr", [](const Tensor& bias, const Tensor& a, const Tensor& b, const Scalar&,
                         const Scalar&) {

@@ -1,4 +1,4 @@
-// Padding, and sampling from a grid. CUDA's results are contiguous, whatever the input is.
+// Padding, and sampling from a grid. CUDA's results are contiguous, whatever the input's layout.
 // Source: aten/src/ATen/native/cuda/ReflectionPad.cu, ReplicationPadding.cu, GridSampler.cpp.
 #include <ATen/native/Padding.h>
 
@@ -36,7 +36,7 @@ std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor&, const Tensor& x,
                                                  std::int64_t, std::int64_t, bool,
                                                  std::array<bool, 2> wanted) {
   Tensor for_x = wanted[0] ? contiguous(x) : Tensor();
-  Tensor for_grid = contiguous(grid);  // asked for or not
+  Tensor for_grid = contiguous(grid);  // made even if it is not wanted
   return {for_x, for_grid};
 }
 

@@ -1,4 +1,4 @@
-// Tensors that are not an array with strides: they are refused, and say what to use.
+// Operators of sparse and nested tensors: refused, with advice what to use.
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/results.h"
 

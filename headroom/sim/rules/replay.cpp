@@ -20,7 +20,8 @@ constexpr std::size_t kStates = 4096;
 struct States {
   std::mutex mutex;
   std::int64_t last_number = 0;
-  std::deque<std::pair<std::int64_t, at::Tensor>> kept;  // by number, rising but for threads' races
+  std::deque<std::pair<std::int64_t, at::Tensor>>
+      kept;  // by number, ascending except for races of threads
 };
 
 States& states() {

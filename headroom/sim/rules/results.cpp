@@ -9,7 +9,8 @@
 namespace headroom::sim::rules {
 namespace {
 
-// Nothing to broadcast, promote or reorder: every input is laid out as the first one. Most calls.
+// True if nothing is broadcast, promoted or reordered, as in most calls: every input is laid out
+// like the first one.
 bool all_alike(std::initializer_list<Tensor> inputs, bool any_type) {
   const Tensor& first = *inputs.begin();
   if (!first.is_non_overlapping_and_dense()) return false;

@@ -1,5 +1,5 @@
-// How CUDA lays out results, for rules to say in one line. Everything here takes the card's tensors
-// or Meta tensors (the shapes of an out= are asked for with those) and never looks at data.
+// CUDA's layouts of results, each in one call. Every function takes the card's tensors, or Meta
+// tensors (for the shapes of an out=), and never looks at data.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ using OptionalTensor = std::optional<Tensor>;
 using OptionalType = std::optional<ScalarType>;
 using Sizes = std::vector<std::int64_t>;
 
-// Whose sizes the card follows on which an operator runs now.
+// The rule set of the card that runs an operator now.
 [[nodiscard]] Rules rules_now();
 [[nodiscard]] inline bool follows_cuda() {
   return rules_now() == Rules::cuda;
@@ -30,14 +30,14 @@ using Sizes = std::vector<std::int64_t>;
 
 // ---- Results ----
 
-// What an elementwise operator gives for these: broadcast, in the memory format TensorIterator
-// would choose. No type: the inputs' common one.
+// The result of an elementwise operator over these inputs: broadcast, in the memory format that
+// TensorIterator would choose. Without a type: the inputs' common one.
 [[nodiscard]] Tensor elementwise(std::initializer_list<Tensor> inputs, OptionalType type = {});
 
-// As at::empty_like: the sizes, and the strides of what is dense.
+// Like at::empty_like: the same sizes, and the strides of a dense tensor.
 [[nodiscard]] Tensor like(const Tensor& x, OptionalType type = {});
 
-// Without padding, in this order of dimensions, of the type of `like` or another.
+// Without padding, in this order of dimensions, of `like`'s type or another.
 [[nodiscard]] Tensor contiguous(IntArrayRef sizes, const Tensor& like, OptionalType type = {});
 [[nodiscard]] Tensor contiguous(const Tensor& like, OptionalType type = {});
 [[nodiscard]] Tensor in_format(IntArrayRef sizes, const Tensor& like, MemoryFormat format);
@@ -45,20 +45,20 @@ using Sizes = std::vector<std::int64_t>;
 // One number.
 [[nodiscard]] Tensor scalar(const Tensor& like, OptionalType type = {});
 
-// Not there, where an operator is not asked for a result.
+// Undefined if the operator is not asked for this result.
 [[nodiscard]] Tensor contiguous_if(bool wanted, const OptionalTensor& like);
 
 // ---- Temporaries: kept in a variable for as long as CUDA's kernel keeps them ----
 
-// As x.contiguous(): x itself, or memory for a copy.
+// x itself if it is contiguous, else memory for a copy.
 [[nodiscard]] Tensor as_contiguous(const Tensor& x, MemoryFormat format = MemoryFormat::Contiguous);
 
 // ---- Sizes and types ----
 
-// The last dimensions replaced by these.
+// Replaces the last dimensions by these.
 [[nodiscard]] Sizes with_last(IntArrayRef sizes, IntArrayRef last);
 
-// The i-th of a parameter for each spatial dimension, which may be given once for all.
+// The parameter for spatial dimension i. One value may stand for all dimensions.
 [[nodiscard]] inline std::int64_t each(IntArrayRef values, std::size_t i) {
   return values.size() == 1 ? values[0] : values[i];
 }
@@ -67,7 +67,7 @@ using Sizes = std::vector<std::int64_t>;
   return x.has_value() && x->defined();
 }
 
-// The type that sums of this type are kept in: float for half and bfloat16.
+// The type in which sums of this type are kept: float for half and bfloat16.
 [[nodiscard]] ScalarType accumulation_type(ScalarType type);
 
 }  // namespace headroom::sim::rules

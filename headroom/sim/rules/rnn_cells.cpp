@@ -87,7 +87,7 @@ Three fill_lstm_backward(const Optional& grad_hy, const Optional& grad_cy, const
 
 // ---- GRU ----
 
-// Kept: reset, input and new gate, the state before, and the hidden part of the new gate.
+// Keeps the reset, input and new gates, the previous state, and the hidden part of the new gate.
 std::tuple<Tensor, Tensor> gru(const Tensor&, const Tensor&, const Tensor& hx, const Optional&,
                                const Optional&) {
   Tensor kept = contiguous({hx.size(0), hx.size(1) * 5}, hx);
