@@ -50,6 +50,15 @@ ReductionMemory memory_of(const Reduction& of, const DeviceProfile& chip) {
       .counters = Bytes{kCounter * blocks}};
 }
 
+std::int64_t layer_norm_partial_rows(std::int64_t rows, std::int64_t columns,
+                                     const DeviceProfile* chip) {
+  constexpr int kOfA100 = 108;
+  const int multiprocessors =
+      chip == nullptr || chip->multiprocessors == 0 ? kOfA100 : chip->multiprocessors;
+  if (rows <= 64 * 1024 || columns / 32 >= multiprocessors / 2) return 0;
+  return std::min(divided_up(rows, 32), 32 * 1024 / divided_up(columns, 32));
+}
+
 Reduction sum_of_rows(std::int64_t rows, std::int64_t columns) {
   return {.results = columns,
           .elements = rows,

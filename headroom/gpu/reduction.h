@@ -26,6 +26,12 @@ struct ReductionMemory {
 };
 [[nodiscard]] ReductionMemory memory_of(const Reduction& reduction, const DeviceProfile& chip);
 
+// The rows of partial sums that CUDA's layer norm takes for its parameters' gradients: it sums many
+// short rows in two passes. 0: one pass. Without a chip, an A100's multiprocessors decide what is
+// short. Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel.
+[[nodiscard]] std::int64_t layer_norm_partial_rows(std::int64_t rows, std::int64_t columns,
+                                                   const DeviceProfile* chip);
+
 // The sum of each column of a contiguous matrix.
 [[nodiscard]] Reduction sum_of_rows(std::int64_t rows, std::int64_t columns);
 

@@ -16,6 +16,8 @@
 
 #include <string>
 
+#include "headroom/base/error.h"
+
 namespace headroom::libtorch {
 
 class OperatorRefusal {
@@ -28,6 +30,8 @@ class OperatorRefusal {
 class NotSimulatedError final : public c10::NotImplementedError, public OperatorRefusal {
  public:
   explicit NotSimulatedError(const std::string& text) : c10::NotImplementedError(text, nullptr) {}
+  explicit NotSimulatedError(const Complaint& complaint)
+      : NotSimulatedError(to_string(complaint)) {}
   [[nodiscard]] const char* what() const noexcept override { return what_without_backtrace(); }
 };
 
@@ -36,6 +40,7 @@ class NotSimulatedError final : public c10::NotImplementedError, public Operator
 class DeviceError final : public c10::Error, public OperatorRefusal {
  public:
   explicit DeviceError(const std::string& text) : c10::Error(text, nullptr) {}
+  explicit DeviceError(const Complaint& complaint) : DeviceError(to_string(complaint)) {}
   [[nodiscard]] const char* what() const noexcept override { return what_without_backtrace(); }
 };
 

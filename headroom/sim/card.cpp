@@ -6,10 +6,7 @@
 #include <algorithm>
 
 #include "headroom/base/time.h"
-#include "headroom/sim/detail/block.h"
-#include "headroom/sim/detail/cublas.h"
-#include "headroom/sim/detail/executing.h"
-#include "headroom/sim/detail/generator.h"
+#include "headroom/sim/device/generator.h"
 #include "headroom/sim/shared_box.h"
 #include "headroom/trace/recording_observer.h"
 
@@ -71,7 +68,7 @@ allocator::BlockId Card::allocate(Bytes bytes, allocator::StreamId stream) {
   return block;
 }
 
-// True: the injector wants it refused.
+// True if the injector refuses the request.
 bool Card::disturb(Bytes bytes) {
   const trace::Recorder* const recorder = recorder_.load();
   Request request{.number = requests_, .bytes = bytes, .card = options_.index};
@@ -89,7 +86,7 @@ bool Card::disturb(Bytes bytes) {
 
 allocator::BlockId Card::take(Bytes bytes, allocator::StreamId stream) {
   if (box_ == nullptr) return allocator_.allocate(bytes, stream);
-  // From the look at what others have until our share is written, none of them takes anything.
+  // The turn lasts until our share is published, so that no other process allocates meanwhile.
   const SharedBox::Turn turn(*box_);
   allocator_.set_used_by_others(used_by_others());
   const allocator::BlockId block = allocator_.allocate(bytes, stream);
@@ -110,13 +107,13 @@ void Card::refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected)
   c10::reportOutOfMemoryToProfiler(bytes.count, static_cast<std::size_t>(refusal.allocated.count),
                                    static_cast<std::size_t>(refusal.reserved.count), device());
   const std::string number = std::to_string(options_.index);
-  // PyTorch's text to the letter, with the device's name where PyTorch has its number alone: what
-  // reads the one, reads the other.
+  // PyTorch's exact text, with the device's name where PyTorch has only its number: programs that
+  // parse PyTorch's text can parse this one.
   TORCH_CHECK_WITH(OutOfMemoryError, false,
                    allocator::to_string(refusal, "GPU " + number + " (sim:" + number + ")"));
 }
 
-// The figures as they are, counted and told like a request that does not fit.
+// The card's true figures, counted and reported like a request that does not fit.
 allocator::OutOfMemory Card::injected_refusal(Bytes bytes) {
   ++injected_ooms_;
   const allocator::Statistics& now = allocator_.statistics();
@@ -143,8 +140,8 @@ void Card::free(allocator::BlockId block) {
   report(info.address, -info.size.count);
 }
 
-// To the profiler, as CUDA's allocator: the block's size with its rounding, and what is allocated
-// and reserved now.
+// Reports to the profiler, as CUDA's allocator does: the block's rounded size, and the bytes
+// allocated and reserved now.
 void Card::report(std::uint64_t address, std::int64_t change) const {
   const allocator::Statistics& now = allocator_.statistics();
   c10::reportMemoryUsageToProfiler(
@@ -204,21 +201,22 @@ void Card::leave_box() {
   box_.reset();
 }
 
-// What nobody here can allocate: this process's context included. Of a shared box: as its turn saw
-// it.
+// Memory that this process's allocator cannot have, its own context included. For a shared box: as
+// its turn saw it.
 Bytes Card::used_by_others() const {
   const Bytes used = options_.context + used_by_neighbour_ + used_by_injection_;
   return box_ == nullptr ? used : used + box_->used_by_others(options_.index);
 }
 
-// In a turn of the box: tells it what this process holds of the card, if that has changed.
+// Call in a turn of the box. Publishes the memory that this process holds of the card, if it has
+// changed.
 void Card::publish() {
   const Bytes used = options_.context + Bytes{allocator_.statistics().reserved_bytes.all.current};
   if (used != published_) box_->publish(options_.index, used);
   published_ = used;
 }
 
-// Something changed that the allocator, or the box, must be told.
+// Passes a change on to the allocator and the box.
 void Card::settle() {
   if (box_ == nullptr) return allocator_.set_used_by_others(used_by_others());
   const SharedBox::Turn turn(*box_);
@@ -291,53 +289,20 @@ Injector Card::inject(Injector injector) {
   return before;
 }
 
-// PyTorch 2.11 gives cuBLASLt a workspace of its own unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is
-// set: only the size it asks for, not where it asks for it, takes that for set by default. Source:
-// the wheel's libtorch_cuda.so, at::cuda::getCUDABlasLtWorkspace and getCUDABlasLtWorkspaceSize.
-void Card::use_cublas(allocator::StreamId stream) {
-  if (options_.profile == nullptr) return;
-  const auto wanted = detail::cublas_workspace_by_environment();
-  take_workspace(stream, false, wanted ? wanted : options_.profile->cublas_workspace);
-}
-
-void Card::use_cublaslt(allocator::StreamId stream) {
-  use_cublas(stream);
-  if (options_.profile == nullptr || !options_.profile->cublaslt_workspace) return;
-  const auto most = detail::cublas_workspace_by_environment();
-  const Bytes own = *options_.profile->cublaslt_workspace;
-  take_workspace(stream, true, most && *most < own ? *most : own);
-}
-
-void Card::take_workspace(allocator::StreamId stream, bool lt, const std::optional<Bytes>& size) {
-  if (!options_.cublas_workspaces || rules() != Rules::cuda || !size || size->count == 0) return;
-  const auto key = std::tuple(detail::cublas_handle(options_.index), stream, lt);
-  {
-    const std::lock_guard lock(mutex_);
-    if (cublas_workspaces_.contains(key)) return;
-  }
-  const detail::ExecutingScope named(this, true, kWorkspace);
-  trace::Recorder* const recorder = recorder_.load();
-  std::optional<trace::OperationScope> recorded;
-  if (recorder != nullptr) recorded.emplace(*recorder, recorder->name(kWorkspace));
-  (void)allocate(*size, stream);  // throws without a mark that it is there
+bool Card::has_workspace(const Workspace& workspace) const {
   const std::lock_guard lock(mutex_);
-  cublas_workspaces_.insert(key);
+  return workspaces_.contains(workspace);
+}
+
+void Card::take_workspace(const Workspace& workspace, Bytes bytes) {
+  (void)allocate(bytes, workspace.stream);  // throws before the workspace counts as taken
+  const std::lock_guard lock(mutex_);
+  workspaces_.insert(workspace);
 }
 
 std::uint64_t Card::requests() const {
   const std::lock_guard lock(mutex_);
   return requests_;
-}
-
-std::optional<std::uint64_t> address_of(const c10::Storage& storage) {
-  const detail::Block* const block = detail::block_of(storage);
-  if (block == nullptr) return {};
-  return block->card->block(block->id).address;
-}
-
-std::optional<std::uint64_t> address_of(const at::TensorBase& tensor) {
-  if (!tensor.defined() || !tensor.has_storage()) return {};
-  return address_of(tensor.storage());
 }
 
 }  // namespace headroom::sim

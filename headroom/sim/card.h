@@ -1,20 +1,20 @@
-// One simulated GPU: the caching allocator's model with a capacity, behind a lock, and what belongs
-// to a card besides - its mode, whose kernels' sizes it follows, its random state, its streams.
+// One simulated GPU: the model of the caching allocator with a capacity, behind a lock, and the
+// card's own mode, rule set, random state and streams.
 //
 //   Simulation box = simulate("2x24GiB");
 //   Card& card = box.card(0);
 //   at::Tensor x = at::empty({1024, 1024}, card.device());
 //   card.statistics().allocated_bytes.all.peak;  // 4194304
 //
-// Threads: everything may be called from any thread. A card outlives its simulation for as long as
-// a tensor lies on it.
+// Threads: call everything from any thread. A card outlives its simulation for as long as a tensor
+// lies on it.
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/TensorBase.h>
 #include <c10/core/Device.h>
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,7 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,54 +41,64 @@ enum class Mode : std::uint8_t {
   compute,     // tensors have host memory and operators run the CPU's kernels on it
 };
 
-// Whose kernels' inner sizes are followed: what they save and need on the way.
+// The name of a cuBLAS workspace's allocation, in current_operator() and in traces.
+inline constexpr std::string_view kWorkspace = "cuBLAS workspace";
+
+// The most elements of a tensor whose values a shape-only card may know: 128 rows of 1,024 tokens.
+// Masks of positions by positions soon have more, and programs do not decide by them.
+inline constexpr std::int64_t kMostKnown = 1 << 17;
+// The most bytes of a tensor from the host whose values it may know, of 32- or 64-bit integers or
+// booleans: the edges of a graph, the labels of a batch.
+inline constexpr std::size_t kMostKnownFromHost = 16 << 20;
+
+// The device whose kernels' inner sizes a card follows: what they save and need on the way.
 enum class Rules : std::uint8_t {
   cuda,
   cpu,  // to compare with tools that run on the CPU
 };
 
-// What is asked of a card, as an injector sees it.
+// One allocation request, as an injector sees it.
 struct Request {
-  std::uint64_t number = 0;  // of this card's allocations since it exists, from 1
+  std::uint64_t number = 0;  // counts this card's allocations, from 1
   Bytes bytes;
   int card = 0;
-  // As the recorder has them; unknown and 0 without one.
+  // The recorder's; unknown and 0 without a recorder.
   trace::Phase phase = trace::Phase::unknown;
   std::uint32_t step = 0;
 };
 
-// What an injector does about a request.
+// An injector's answer to a request.
 struct Disturbance {
   Disturbance(bool refused = false,  // NOLINT(google-explicit-constructor): most only refuse
               std::optional<double> neighbour = {})
       : refuse(refused), neighbour_share(neighbour) {}
   bool refuse;  // with an out-of-memory, as if the card were full
-  // From here on somebody else holds this share of the card's capacity; nothing: as before.
+  // From now on another process holds this share of the card's capacity. Empty: as before.
   std::optional<double> neighbour_share;
 };
 
-// Asked before every allocation, under the card's lock. It must not touch the card. injection.h has
-// a set of them.
+// Called before every allocation, under the card's lock. It must not touch the card. injection.h
+// has a set of injectors.
 using Injector = std::function<Disturbance(const Request&)>;
 
 struct CardOptions {
   int index = 0;
   std::string name = {};  // "NVIDIA GeForce RTX 4090"
   Bytes capacity = allocator::kUnlimited;
-  Bytes context = {};  // of the process, off the capacity from the start
+  Bytes context = {};  // CUDA context of the process, taken off the capacity from the start
   Mode mode = Mode::shape_only;
   Rules rules = Rules::cuda;
   allocator::Settings settings = {};
   const gpu::DeviceProfile* profile = nullptr;  // of its chip; null: no workspaces, and
                                                 // attention as on an A100
-  std::shared_ptr<SharedBox> box = nullptr;  // that other processes use, too; null: a private one
-  bool slow_way = false;                     // see Card::slow_way
-  bool cublas_workspaces = true;  // taken at the first matrix product, as PyTorch does on CUDA
+  std::shared_ptr<SharedBox> box = nullptr;     // used by other processes, too; null: a private one
+  bool slow_way = false;                        // see Card::slow_way
+  bool cublas_workspaces = true;  // allocated at the first matrix product, as by PyTorch on CUDA
 };
 
 class Card : public std::enable_shared_from_this<Card> {
  public:
-  // Only by std::make_shared: tensors keep their card.
+  // Create it by std::make_shared: tensors share the ownership of their card.
   explicit Card(CardOptions options);
   Card(const Card&) = delete;
   Card& operator=(const Card&) = delete;
@@ -102,12 +112,12 @@ class Card : public std::enable_shared_from_this<Card> {
 
   [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
   [[nodiscard]] Rules rules() const { return rules_.load(std::memory_order_relaxed); }
-  // Both answer what was set before. Tensors of shape-only time have no data later on.
+  // Both return the previous value. Tensors made in shape-only mode have no data later, either.
   Mode set_mode(Mode mode) { return mode_.exchange(mode); }
   Rules set_rules(Rules rules) { return rules_.exchange(rules); }
 
-  // Whether a shape-only card runs an operator that nobody has a shape rule for on the CPU, over
-  // zeros: right for results whose shapes do not depend on values, and as slow as the CPU.
+  // If true, a shape-only card runs an operator without a shape rule on the CPU, over zeros. That
+  // is right for results whose shapes do not depend on values, and as slow as the CPU.
   [[nodiscard]] bool slow_way() const { return slow_way_.load(std::memory_order_relaxed); }
   bool set_slow_way(bool allowed) { return slow_way_.exchange(allowed); }
 
@@ -115,7 +125,7 @@ class Card : public std::enable_shared_from_this<Card> {
 
   // Throws c10::OutOfMemoryError with PyTorch's text.
   [[nodiscard]] allocator::BlockId allocate(Bytes bytes, allocator::StreamId stream);
-  // Throws UsageError for a block that is not allocated: one that was freed before, for instance.
+  // Throws UsageError for a block that is not allocated, such as one that was freed before.
   void free(allocator::BlockId block);
   void record_stream(allocator::BlockId block, allocator::StreamId stream);
   void empty_cache();
@@ -124,9 +134,9 @@ class Card : public std::enable_shared_from_this<Card> {
   void set_memory_fraction(double fraction);
   [[nodiscard]] double memory_fraction() const;
   void change_settings(const allocator::Settings& settings);
-  // Memory of the card that a neighbour holds now, besides those of a shared box.
+  // Sets the memory that neighbours hold on the card now, in addition to those of a shared box.
   void set_used_by_others(Bytes used);
-  // From here on nothing is told to the shared box or asked of it: its simulation has ended.
+  // Stops talking to the shared box: its simulation has ended.
   void leave_box();
 
   [[nodiscard]] allocator::Statistics statistics() const;
@@ -134,28 +144,30 @@ class Card : public std::enable_shared_from_this<Card> {
   [[nodiscard]] Bytes capacity() const { return options_.capacity; }
   [[nodiscard]] allocator::BlockInfo block(allocator::BlockId block) const;
   [[nodiscard]] std::vector<allocator::SegmentInfo> snapshot() const;
-  // Of the last refusal; nothing: there was none.
+  // The last refusal. Empty: there was none.
   [[nodiscard]] std::optional<allocator::OutOfMemory> last_out_of_memory() const;
-  // A copy of the allocator as it stands, to try something on.
+  // A copy of the allocator in its current state, to try requests on.
   [[nodiscard]] allocator::CachingAllocator fork() const;
 
   // ---- Watching and disturbing ----
 
-  // Everything that happens goes to the recorder, until null is given; it must live that long.
+  // Sends every event of the card to the recorder, until null is given. The recorder must live that
+  // long.
   void record(trace::Recorder* recorder);
   [[nodiscard]] trace::Recorder* recorder() const { return recorder_.load(); }
-  // The same for a watcher. Answers the one before.
+  // The same for a watcher. Returns the previous one.
   Watcher* watch(Watcher* watcher);
   [[nodiscard]] Watcher* watcher() const { return watcher_.load(std::memory_order_relaxed); }
-  // Until an empty one is given; the neighbour of the one before goes. Answers the one before.
+  // Installs the injector until an empty one is given, and ends the previous one's neighbour.
+  // Returns the previous one.
   Injector inject(Injector injector);
-  // How many allocations were asked for so far.
+  // Number of allocation requests so far.
   [[nodiscard]] std::uint64_t requests() const;
 
-  // Values that were read from the card though they are not known (`.item()`, copies to the host in
-  // shape-only mode): each was answered as if every unknown number were zero.
+  // Unknown values that the program read from the card (`.item()`, copies to the host in shape-only
+  // mode): each read as if every unknown number were zero.
   [[nodiscard]] std::uint64_t values_read_as_zero() const { return values_read_.load(); }
-  // As many of them were read alone, by `.item()`, `if` or `equal`: a program may go by them.
+  // Those of them that the program read alone, by `.item()`, `if` or `equal`, and may decide by.
   [[nodiscard]] std::uint64_t decided_by_unknown() const { return decided_by_unknown_.load(); }
   void note_value_read() { values_read_.fetch_add(1, std::memory_order_relaxed); }
   void note_decision() {
@@ -163,25 +175,27 @@ class Card : public std::enable_shared_from_this<Card> {
     decided_by_unknown_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // ---- What chips need besides ----
+  // ---- cuBLAS's workspaces: taken by device/cublas.h, held as long as the card lives ----
 
-  // Takes cuBLAS's workspace for this thread's handle and a stream, if it is the first matrix
-  // product there, and keeps it as long as the card is.
-  void use_cublas(allocator::StreamId stream);
-  // cuBLASLt's besides: products with a bias.
-  void use_cublaslt(allocator::StreamId stream);
+  struct Workspace {
+    int handle = 0;
+    allocator::StreamId stream = 0;
+    bool lt = false;  // cuBLASLt's
+    auto operator<=>(const Workspace&) const = default;
+  };
+  [[nodiscard]] bool has_workspace(const Workspace& workspace) const;
+  void take_workspace(const Workspace& workspace, Bytes bytes);
 
   // ---- Random numbers ----
 
-  // The card's default generator: a state of its own, and the CPU's numbers for the same seed.
+  // The card's default generator: its own state, and the CPU's numbers for the same seed.
   [[nodiscard]] const at::Generator& generator() const { return generator_; }
 
  private:
-  class Observer;  // hands what happens on to recorder and watcher
+  class Observer;  // passes events on to recorder and watcher
   void observe();
   [[nodiscard]] bool disturb(Bytes bytes);
   [[nodiscard]] allocator::BlockId take(Bytes bytes, allocator::StreamId stream);
-  void take_workspace(allocator::StreamId stream, bool lt, const std::optional<Bytes>& size);
   [[noreturn]] void refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected);
   [[nodiscard]] allocator::OutOfMemory injected_refusal(Bytes bytes);
   [[nodiscard]] Bytes used_by_others() const;
@@ -193,13 +207,13 @@ class Card : public std::enable_shared_from_this<Card> {
   std::atomic<Mode> mode_;
   std::atomic<Rules> rules_;
   std::atomic<bool> slow_way_;
-  mutable std::mutex mutex_;  // of all that follows but the atomics and the generator
+  mutable std::mutex mutex_;  // guards all members below, except atomics and generator
   allocator::CachingAllocator allocator_;
   std::shared_ptr<SharedBox> box_;
   double memory_fraction_;
-  Bytes published_;          // to the box
-  Bytes used_by_neighbour_;  // as set_used_by_others says
-  Bytes used_by_injection_;  // as the injector says
+  Bytes published_;          // as last published to the box
+  Bytes used_by_neighbour_;  // by set_used_by_others
+  Bytes used_by_injection_;  // by the injector
   std::int64_t injected_ooms_ = 0;
   std::uint64_t requests_ = 0;
   std::optional<allocator::OutOfMemory> last_out_of_memory_;
@@ -207,16 +221,10 @@ class Card : public std::enable_shared_from_this<Card> {
   Injector injector_;
   std::atomic<trace::Recorder*> recorder_{nullptr};
   std::atomic<Watcher*> watcher_{nullptr};
-  // By handle, stream and whether it is cuBLASLt's.
-  std::set<std::tuple<int, allocator::StreamId, bool>> cublas_workspaces_;
+  std::set<Workspace> workspaces_;
   std::atomic<std::uint64_t> values_read_{0};
   std::atomic<std::uint64_t> decided_by_unknown_{0};
   at::Generator generator_;
 };
-
-// Where a storage, or the memory under a tensor, lies in the card's allocator, as its trace has it;
-// nothing: it lies on no card, or has no bytes.
-[[nodiscard]] std::optional<std::uint64_t> address_of(const c10::Storage& storage);
-[[nodiscard]] std::optional<std::uint64_t> address_of(const at::TensorBase& tensor);
 
 }  // namespace headroom::sim

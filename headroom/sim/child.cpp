@@ -16,13 +16,13 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/sim/detail/backend.h"
-#include "headroom/sim/detail/cards.h"
+#include "headroom/sim/device/cards.h"
+#include "headroom/sim/dispatch/backend.h"
 
 namespace headroom::sim {
 namespace {
 
-// The first byte of an answer: what the rest of it is.
+// The first byte of an answer: the kind of the rest.
 enum class Kind : char {
   result = 'r',
   usage = 'u',
@@ -39,7 +39,7 @@ enum class Kind : char {
 std::string answer(Kind kind, std::string_view text) {
   return static_cast<char>(kind) + std::string(text);
 }
-// Both parts of the complaint, the first without a line break.
+// Both parts of the complaint, separated by a line break, which the first part never has.
 std::string answer(Kind kind, const Complaint& complaint) {
   return answer(kind, complaint.where + "\n" + complaint.words);
 }
@@ -82,7 +82,8 @@ std::string answer_of(const std::function<std::string()>& work) {
     return answer(Kind::internal, error.complaint());
   } catch (const OutOfMemoryError& error) {
     return answer(Kind::out_of_memory,
-                  Complaint{error.complaint().where, std::to_string(error.asked.count) + " " + error.complaint().words});
+                  Complaint{error.complaint().where,
+                            std::to_string(error.asked.count) + " " + error.complaint().words});
   } catch (const std::exception& error) {
     return answer(Kind::other, error.what());
   } catch (...) {
@@ -107,8 +108,7 @@ std::string take_out(const std::string& whole) {
       throw BusyError(complaint_from(text));
     case Kind::internal:
       throw InternalError(complaint_from(text));
-    case Kind::out_of_memory:
-    {
+    case Kind::out_of_memory: {
       const auto [where, words] = complaint_from(text);
       throw OutOfMemoryError({where, words.substr(words.find(' ') + 1)}, Bytes{std::stoll(words)});
     }
@@ -122,10 +122,10 @@ std::string take_out(const std::string& whole) {
 
 // ---- The two ends ----
 
-// Nothing may leave this function: above it stands the parent's code.
+// No exception may leave this function: the caller's code belongs to the parent.
 [[noreturn]] void be_the_child(int to_parent, pid_t parent,
                                const std::function<std::string()>& work) noexcept {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would read the answer
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // no one is left to read the answer
   if (::getppid() != parent) ::_exit(1);
   try {
     be_a_child();
@@ -133,12 +133,12 @@ std::string take_out(const std::string& whole) {
   } catch (...) {  // the pipe is closed, or there is no memory for the answer
     ::_exit(1);
   }
-  ::_exit(0);  // what the parent registered for its end is the parent's
+  ::_exit(0);  // skips the parent's exit handlers
 }
 
 std::string read_to_end(int file) {
   std::string text;
-  std::array<char, 4096> buffer;  // NOLINT: filled by read before it is looked at
+  std::array<char, 4096> buffer;  // NOLINT: filled by read before use
   while (true) {
     const ssize_t got = ::read(file, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
@@ -171,7 +171,8 @@ bool needs_child() {
 }
 
 void be_a_child() {
-  at::set_num_threads(1);  // OpenMP's threads stayed behind; with more than one it waits for them
+  at::set_num_threads(
+      1);  // fork did not copy OpenMP's threads; with more than one it would wait for them
   detail::remove_cards();  // the parent's box; its tensors can still be freed
   detail::forget_cuda();
 }

@@ -20,7 +20,7 @@ class Counter {
       std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
-// A number in [0, 1) that nobody would guess from its neighbours (splitmix64).
+// A number in [0, 1), unrelated to those of neighbouring seeds (splitmix64).
 double scattered(std::uint64_t seed) {
   std::uint64_t z = seed + 0x9e3779b97f4a7c15ULL;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -35,7 +35,7 @@ void check_share(double share) {
         expectation("neighbour", "a share of the card from 0 to 1", std::to_string(share), "0.3"));
 }
 
-// ---- The words for it ----
+// ---- Parsing ----
 
 [[noreturn]] void refuse(std::string_view text) {
   throw UsageError(expectation("inject",
@@ -53,7 +53,7 @@ std::optional<trace::Phase> phase_named(std::string_view name) {
   return {};
 }
 
-// What is left of `text` after `prefix`, if it begins so.
+// The rest of `text` after `prefix`; empty if `text` does not begin with it.
 std::optional<std::string_view> after(std::string_view text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return {};
   return text.substr(prefix.size());
@@ -244,7 +244,7 @@ void InjectionScope::put_back() noexcept {
   for (auto& [card, injector] : before_) {
     try {
       (void)card->inject(std::move(injector));
-    } catch (const Error&) {  // the neighbour's end could not be told to a shared box
+    } catch (const Error&) {  // the shared box was not told that the neighbour is gone
     }
   }
 }

@@ -1,12 +1,12 @@
-// Disturbances on demand, to try what a program does when memory runs out: small values that are
-// put together and installed on a card, or on all of a box, for as long as a scope lives.
+// Disturbances on demand, to test how a program behaves when memory runs out: small values,
+// combined and installed on a card or on all cards of a box, for the lifetime of a scope.
 //
 //   const InjectionScope scope(box, in_phase(trace::Phase::backward, once(3)));
 //   const InjectionScope other(box.card(1), any_of({every(100), neighbour(0.3)}));
 //
 // A refused request looks like one that does not fit: c10::OutOfMemoryError with PyTorch's text,
-// counted in num_ooms, recorded. It says what is free, which may be much. What an injector counts
-// are the requests it is asked about: inside in_phase(...) those of the phase, from its
+// counted in num_ooms, recorded. The text gives the true free memory, which may be large. An
+// injector counts the requests it is asked about: inside in_phase(...) those of the phase, from its
 // installation on.
 //
 // Threads: one injector may be installed on several cards that are used at the same time; it counts
@@ -27,10 +27,10 @@ namespace headroom::sim {
 
 // ---- Refusals ----
 
-// The K-th request, from 1. Asked again it succeeds: that is how a spurious failure looks, too.
+// The K-th request, from 1. A retry succeeds: spurious failures look like this, too.
 [[nodiscard]] Injector once(std::uint64_t k);
 
-// Ends a lasting refusal, from whatever thread. Copies are the same switch.
+// Ends a lasting refusal, from any thread. Copies are the same switch.
 class Lift {
  public:
   void now() const { lifted_->store(true); }
@@ -39,22 +39,22 @@ class Lift {
  private:
   std::shared_ptr<std::atomic<bool>> lifted_ = std::make_shared<std::atomic<bool>>(false);
 };
-// The K-th request, and from then on each that is as large or larger, until lifted.
+// The K-th request, and then every request at least as large, until lifted.
 [[nodiscard]] Injector lasting(std::uint64_t k, Lift lift = {});
 
-// The request `first` and each n-th after it.
+// The request `first` and every n-th after it.
 [[nodiscard]] Injector every(std::uint64_t n, std::uint64_t first);
 [[nodiscard]] Injector every(std::uint64_t n);
 
 // Each request with this probability. The same seed refuses the same requests of each card,
-// whatever other cards do meanwhile.
+// independent of other cards.
 [[nodiscard]] Injector randomly(double probability, std::uint64_t seed);
 
 // ---- A neighbour ----
 
-// Somebody else holds this share of the card (0.3 of its capacity) from the first request on.
+// Another process holds this share of the card (0.3 of its capacity) from the first request on.
 [[nodiscard]] Injector neighbour(double share);
-// From its `request`-th request on it holds `share`, until the next change; 0 gives all back.
+// From request number `request` on it holds `share`, until the next change; 0 returns all.
 struct NeighbourChange {
   std::uint64_t request = 1;
   double share = 0;
@@ -67,12 +67,12 @@ struct NeighbourChange {
 // Phase and step are those of the card's recorder.
 [[nodiscard]] Injector in_phase(trace::Phase phase, Injector injector);
 [[nodiscard]] Injector at_step(std::uint32_t step, Injector injector);
-// Each is asked; what one of them refuses is refused.
+// Asks all of them; a request is refused if one refuses it.
 [[nodiscard]] Injector any_of(std::vector<Injector> injectors);
 
 // "oom@K", "oom@K:lasting", "oom@K:every=N", "oom@step=S", "oom@step=S:phase=backward",
-// "neighbour@step=S:30%". The first request of a step (or of its phase) is refused; a neighbour
-// comes with the step and stays. Throws UsageError.
+// "neighbour@step=S:30%". Refuses the first request of a step (or of its phase); a neighbour comes
+// with the step and stays. Throws UsageError.
 [[nodiscard]] Injector parse_injection(std::string_view text, Lift lift = {});
 
 // ---- Installing ----
@@ -81,7 +81,7 @@ class InjectionScope {
  public:
   InjectionScope(Card& card, const Injector& injector);
   InjectionScope(const Simulation& box, const Injector& injector);  // on every card
-  ~InjectionScope();  // what was installed before is again; the neighbour is gone
+  ~InjectionScope();  // restores the previous injector; the neighbour is gone
   InjectionScope(const InjectionScope&) = delete;
   InjectionScope& operator=(const InjectionScope&) = delete;
 
@@ -93,10 +93,10 @@ class InjectionScope {
 
 // ---- Fragmentation ----
 
-// Memory of a card that is full of holes: `bytes` are taken in pieces of `hole` bytes, every other
-// piece is given back. Half of it is free then, but no request larger than a hole can have it, and
-// the driver does not get it back (unless segments are expandable). Pieces up to 10 MiB share
-// segments of 20 MiB; larger ones have one each and leave no holes.
+// Fragments a card's memory: takes `bytes` in pieces of `hole` bytes and returns every other piece.
+// Half of it is free then, but no request larger than a hole can have it, and the driver does not
+// get it back (unless segments are expandable). Pieces up to 10 MiB share segments of 20 MiB;
+// larger ones have one each and leave no holes.
 class Fragments {
  public:
   Fragments(Card& card, Bytes bytes, Bytes hole);

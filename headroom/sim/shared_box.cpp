@@ -19,22 +19,25 @@
 namespace headroom::sim {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, int error) {
-  throw WriteError("simulate", "cannot write " + path.string() + ": " + std::strerror(error));
+constexpr const char *kJoin = "SharedBox", *kTurn = "SharedBox::Turn",
+                     *kPublish = "SharedBox::publish";
+
+[[noreturn]] void fail(const char* function, const std::filesystem::path& path, int error) {
+  throw WriteError(function, "cannot write " + path.string() + ": " + std::strerror(error));
 }
 
 int open_lock(const std::filesystem::path& box) {
-  std::error_code ignored;  // opening says why
+  std::error_code ignored;  // if this fails, opening reports why
   std::filesystem::create_directories(box.parent_path(), ignored);
   const std::filesystem::path path = std::filesystem::path(box).replace_extension(".lock");
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) fail(path, errno);
+  if (file < 0) fail(kJoin, path, errno);
   return file;
 }
 
 void lock(int file, const std::filesystem::path& path) {
   while (::flock(file, LOCK_EX) != 0)
-    if (errno != EINTR) fail(path, errno);
+    if (errno != EINTR) fail(kTurn, path, errno);
 }
 
 std::string text_of(const gpu::SimulatedBox& box, const std::vector<gpu::BoxShare>& shares) {
@@ -49,12 +52,12 @@ std::string text_of(const gpu::SimulatedBox& box, const std::vector<gpu::BoxShar
   return to_line(file) + "\n";
 }
 
-// Into place in one step, but not through to the disk: after a crash of the machine nobody is left
-// whose share would be lost.
+// Renames the file into place in one step, without fsync: a crash of the machine also ends all
+// processes whose shares it holds.
 void replace(const std::filesystem::path& path, const std::string& text) {
   const std::filesystem::path fresh = path.string() + ".new";  // one writer at a time
   const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) fail(fresh, errno);
+  if (file < 0) fail(kPublish, fresh, errno);
   try {
     write_all(file, text, fresh);
   } catch (...) {
@@ -62,7 +65,7 @@ void replace(const std::filesystem::path& path, const std::string& text) {
     throw;
   }
   ::close(file);
-  if (::rename(fresh.c_str(), path.c_str()) != 0) fail(path, errno);
+  if (::rename(fresh.c_str(), path.c_str()) != 0) fail(kPublish, path, errno);
 }
 
 }  // namespace
@@ -88,7 +91,7 @@ SharedBox::~SharedBox() {
       const bool held = ours_ != decltype(ours_){};
       ours_ = {};
       if (held) write();
-    } catch (const Error&) {  // what cannot be written now does not count when this process is gone
+    } catch (const Error&) {  // the others ignore the shares of a process that has ended
     }
   }
   forget_neighbours();
@@ -139,7 +142,7 @@ SharedBox::Version SharedBox::version() const {
 }
 
 void SharedBox::look() {
-  if (version() != seen_ || somebody_died()) read();
+  if (version() != seen_ || neighbour_ended()) read();
 }
 
 void SharedBox::read() {
@@ -161,16 +164,17 @@ void SharedBox::write() {
   for (std::size_t card = 0; card < ours_.size(); ++card)
     if (ours_[card].count > 0)
       all.push_back({.process = self_, .card = static_cast<int>(card), .used = ours_[card]});
-  // Counted first: who ends in between leaves a file that is read once too often.
+  // Counted first: a process that ends in between leaves a file that is read once too often.
   const std::uint64_t writes = version().writes + 1;
-  if (::pwrite(lock_file_, &writes, sizeof writes, 0) != sizeof writes) fail(path_, errno);
+  if (::pwrite(lock_file_, &writes, sizeof writes, 0) != sizeof writes)
+    fail(kPublish, path_, errno);
   replace(path_, text_of(box_, all));
   seen_ = version();
 }
 
-// ---- Who has ended ----
+// ---- Processes that have ended ----
 
-bool SharedBox::somebody_died() {
+bool SharedBox::neighbour_ended() {
   if (!all_watched_)
     return !std::all_of(shares_.begin(), shares_.end(), [&](const gpu::BoxShare& share) {
       return processes_.alive(share.process);
@@ -185,11 +189,11 @@ void SharedBox::watch_neighbours() {
     if (!seen.insert(share.process.pid).second) continue;
     const long descriptor = ::syscall(SYS_pidfd_open, share.process.pid, 0);
     if (descriptor < 0)
-      all_watched_ = false;  // an old system, or it has just ended
+      all_watched_ = false;  // an old system, or the process has just ended
     else
       neighbours_.push_back({.fd = static_cast<int>(descriptor), .events = POLLIN, .revents = 0});
   }
-  // One that ended before it was watched, and whose number another process has by now, never will.
+  // A process that ended before it was watched, and whose pid is reused, never reports its end.
   for (const gpu::BoxShare& share : shares_)
     if (!processes_.alive(share.process)) all_watched_ = false;
 }

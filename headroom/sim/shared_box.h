@@ -1,13 +1,13 @@
-// A box of simulated cards that several processes of this machine use at the same time, as
-// `sim:8x24GiB@lab` names it: each tells the others what it holds of every card, through a file
-// (docs/formats/simulated-box.md). What a process held that is gone, however it ended, is free.
+// A box of simulated cards that several processes of this machine use at the same time, named as in
+// `sim:8x24GiB@lab`. Each tells the others what it holds of every card, through a file
+// (docs/formats/simulated-box.md). When a process ends, however it ends, its share is free.
 //
 //   SharedBox box(gpu::parse_simulated("8x24GiB@lab"));
 //   const SharedBox::Turn turn(box);  // the others wait
 //   if (box.used_by_others(0) + mine + more <= total) box.publish(0, mine + more);
 //
-// Threads: those of a process take turns like processes. A process that ends in its turn ends it. A
-// forked child is somebody else: what it does with a box of its parent's is not told to anybody.
+// Threads: those of a process take turns like processes. A process that ends in its turn ends the
+// turn. A forked child does not take part: the others never see what it does with its parent's box.
 #pragma once
 
 #include <poll.h>
@@ -27,14 +27,14 @@ namespace headroom::sim {
 class SharedBox {
  public:
   // Joins, holding nothing. Throws UsageError if the box exists with other cards, InputError if its
-  // file is none, WriteError if nothing can be written beside it.
+  // file is not a box's, WriteError if its folder is not writable.
   explicit SharedBox(gpu::SimulatedBox box);
-  ~SharedBox();  // leaves: what this process held is free
+  ~SharedBox();  // leaves: this process's share is free
   SharedBox(const SharedBox&) = delete;
   SharedBox& operator=(const SharedBox&) = delete;
 
-  // While it lives, no other process or thread has one. Costs a few system calls; the file is read
-  // only if somebody wrote it, or died, since the turn before.
+  // While it lives, no other process or thread has a turn. Costs a few system calls; the file is
+  // read only if another process wrote it, or ended, since the turn before.
   class Turn {
    public:
     explicit Turn(SharedBox& box);
@@ -47,25 +47,25 @@ class SharedBox {
     std::lock_guard<std::mutex> lock_;
   };
 
-  // Both in a turn.
+  // Call both only in a turn.
   [[nodiscard]] Bytes used_by_others(int card) const {
     return others_[static_cast<std::size_t>(card)];
   }
   void publish(int card, Bytes used);
 
  private:
-  // By what a file that was renamed into place shows that it is another one; by `writes` if all of
-  // that is the same again.
+  // Tells one version of the file from the next: inode and time change when a file is renamed into
+  // place; `writes` differs if both happen to be the same.
   struct Version {
     ino_t file = 0;
     std::int64_t changed_ns = 0;
-    std::uint64_t writes = 0;  // counted in the lock's file
+    std::uint64_t writes = 0;  // counted in the lock file
     bool operator==(const Version&) const = default;
   };
 
   [[nodiscard]] bool is_ours() const;
   [[nodiscard]] Version version() const;
-  [[nodiscard]] bool somebody_died();
+  [[nodiscard]] bool neighbour_ended();
   void look();
   void read();
   void write();
@@ -77,11 +77,11 @@ class SharedBox {
   const ProcessIdentity self_;
   const ProcessTable processes_;
   int lock_file_ = -1;
-  std::mutex mutex_;  // of the turn
+  std::mutex mutex_;  // held during a turn
   Version seen_;
-  std::vector<gpu::BoxShare> shares_;  // of the others that live
-  std::vector<pollfd> neighbours_;     // a descriptor each, readable when the process has ended
-  bool all_watched_ = true;            // false: of some the system gives none
+  std::vector<gpu::BoxShare> shares_;  // of the other processes that live
+  std::vector<pollfd> neighbours_;     // one descriptor each, readable once the process has ended
+  bool all_watched_ = true;            // false: the system gave no descriptor for some
   std::array<Bytes, gpu::kMostSimulatedCards> others_{};
   std::array<Bytes, gpu::kMostSimulatedCards> ours_{};
 };

@@ -5,14 +5,15 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/sim/detail/backend.h"
-#include "headroom/sim/detail/cards.h"
+#include "headroom/sim/device/cards.h"
+#include "headroom/sim/dispatch/backend.h"
 #include "headroom/sim/shared_box.h"
 
 namespace headroom::sim {
 namespace {
 
-// What CUDA calls the total of the card; a process's context is off it from the start.
+// Its capacity is what CUDA reports as the card's total; a process's context is taken off it from
+// the start.
 std::shared_ptr<Card> make_card(int index, const gpu::SimulatedCard& spec,
                                 const SimulationOptions& options,
                                 const std::shared_ptr<SharedBox>& box) {
@@ -76,7 +77,8 @@ c10::Device Simulation::device(int index) const {
 
 Simulation simulate(const gpu::SimulatedBox& box, const SimulationOptions& options) {
   static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);  // one is refused before it has joined a shared box
+  const std::lock_guard lock(
+      one_at_a_time);  // a second box is refused before it joins a shared one
   check_alone("simulate");
   SimulationOptions resolved = options;
   if (!resolved.settings) resolved.settings = settings_of_environment();

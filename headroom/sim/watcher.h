@@ -1,8 +1,8 @@
-// Somebody who wants to know who allocates what: told of every operator before it runs on a card,
-// and of everything that happens in the card's allocator.
+// An observer of a card: told of every operator before it runs there, and of every event in the
+// card's allocator.
 //
-// Threads: operators are told on the thread that runs them, several at a time; happenings under the
-// card's lock, one at a time, on the thread that caused them. There a watcher must not
+// Threads: operators are told on the thread that runs them, several at a time; allocator events
+// under the card's lock, one at a time, on the thread that caused them. There a watcher must not
 // touch the card.
 #pragma once
 
@@ -29,12 +29,5 @@ class Watcher {
   virtual void on_operator(const OperatorCall& call) = 0;
   virtual void on_happening(const allocator::Happening& happening) = 0;
 };
-
-// What current_operator() and traces say when cuBLAS's workspace is taken.
-inline constexpr std::string_view kWorkspace = "cuBLAS workspace";
-
-// The operator that runs on a card on this thread, rules and kernels included; empty: none does,
-// the program itself asks.
-[[nodiscard]] std::string_view current_operator() noexcept;
 
 }  // namespace headroom::sim

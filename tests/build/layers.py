@@ -44,7 +44,7 @@ def includes(file):
 
 def faults(root):
     rooms = read_rooms(root / "headroom/rooms.txt")
-    known = [name for names in rooms.values() for name in names]
+    known = [name for kind, names in rooms.items() if not kind.endswith("/") for name in names]
     for folder in sorted(p for p in (root / "headroom").iterdir() if p.is_dir()):
         if folder.name not in known:
             yield f"{folder.relative_to(root)}: no such room in headroom/rooms.txt"
@@ -56,15 +56,18 @@ def faults(root):
         if room not in known:
             continue
         may = allowed(rooms, room, part)
+        folders = rooms.get(f"{room}/", [])
         without_torch = room in rooms["core"] or (room == "cli" and part == "core")
         for number, path in includes(file):
             where = f"{file.relative_to(root)}:{number}"
             if path.startswith("headroom/"):
-                other = path.split("/")[1]
+                other, folder = path.split("/")[1:3]
                 if other not in may:
                     yield f"{where}: {room} must not include {other}"
-                elif "/detail/" in path and other != room:
+                elif other != room and folder in ["detail", *rooms.get(f"{other}/", [])]:
                     yield f"{where}: {path} is private to {other}"
+                elif other == room and part in folders and folder in folders[folders.index(part) + 1:]:
+                    yield f"{where}: {room}/{part} must not include {room}/{folder}"
             elif without_torch and TORCH.match(path):
                 yield f"{where}: the core knows no LibTorch, but includes {path}"
             elif file.suffix == ".h" and room != "cli" and HEAVY.match(path):
@@ -73,10 +76,11 @@ def faults(root):
 
 def self_test():
     good = {
-        "rooms.txt": "core: base gpu\nengine: memory sim\ncli: cli\n",
+        "rooms.txt": "core: base gpu\nengine: memory sim nn\nsim/: device rules\ncli: cli\n",
         "base/a.h": "#include <string>\n",
         "gpu/a.h": '#include "headroom/base/a.h"\n#include "headroom/gpu/detail/b.h"\n',
         "sim/a.cpp": '#include "headroom/memory/a.h"\n#include <torch/torch.h>\n',
+        "sim/rules/a.cpp": '#include "headroom/sim/device/a.h"\n',
         "cli/core/a.cpp": '#include "headroom/gpu/a.h"\n',
         "cli/engine/a.cpp": '#include "headroom/sim/a.h"\n',
     }
@@ -87,6 +91,8 @@ def self_test():
         "memory/a.h": '#include "headroom/sim/a.h"\n',
         "sim/a.h": "#include <torch/torch.h>\n",
         "sim/b.cpp": '#include "headroom/gpu/detail/b.h"\n',
+        "sim/device/a.cpp": '#include "headroom/sim/rules/a.h"\n',
+        "nn/a.cpp": '#include "headroom/sim/device/a.h"\n',
         "gpu/c.h": "#include <nlohmann/json.hpp>\n",
         "cli/core/a.cpp": '#include "headroom/sim/a.h"\n',
         "cli/core/b.cpp": "#include <torch/torch.h>\n",

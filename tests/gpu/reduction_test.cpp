@@ -39,5 +39,14 @@ TEST(Reduction, TakesLessOnASmallerChip) {
             memory_of(sum, *find_profile("hopper")).parts);
 }
 
+TEST(LayerNormPartialRows, AreTakenForManyRowsThatAreShortForTheChip) {
+  const DeviceProfile* const h100 = profile_of_capability(9, 0);  // 132 multiprocessors
+  EXPECT_EQ(layer_norm_partial_rows(1 << 16, 768, h100), 0);
+  EXPECT_EQ(layer_norm_partial_rows(1 << 17, 768, h100), 32 * 1024 / 24);
+  EXPECT_EQ(layer_norm_partial_rows(1 << 17, 2048, h100), 32 * 1024 / 64);
+  EXPECT_EQ(layer_norm_partial_rows(1 << 17, 2048, nullptr), 0) << "too long for an A100";
+  EXPECT_EQ(layer_norm_partial_rows(1 << 17, 2112, h100), 0);
+}
+
 }  // namespace
 }  // namespace headroom::gpu

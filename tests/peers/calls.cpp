@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "headroom/sim/card.h"
-#include "headroom/sim/rules/table.h"
+#include "headroom/sim/current_operator.h"
+#include "headroom/sim/rules/families.h"
+#include "headroom/sim/tensor.h"
 
 namespace headroom::nets {
 namespace {
@@ -32,11 +34,11 @@ std::optional<std::int64_t> difference_of(const sim::OperatorCall& call) {
   return stack.back().toInt();
 }
 
-const sim::rules::Replaced* find_replaced(const at::RecordFunction& record) {
+const Replaced* find_replaced(const at::RecordFunction& record) {
   const std::optional<c10::OperatorName> name = record.operator_name();
   if (!name) return nullptr;
   const std::string whole = without_namespace(c10::toString(*name));
-  for (const sim::rules::Replaced& row : sim::rules::replaced())
+  for (const Replaced& row : replaced())
     if (row.function == whole) return &row;
   return nullptr;
 }
@@ -101,9 +103,9 @@ std::vector<std::size_t> Calls::blocks_of(const c10::IValue& value) const {
 
 void Calls::begin_function(const at::RecordFunction& record) {
   if (open_function_ != kNever) return;
-  const sim::rules::Replaced* const row = find_replaced(record);
+  const Replaced* const row = find_replaced(record);
   if (row == nullptr) return;
-  const std::optional<sim::rules::OnCuda> on_cuda = row->on_cuda(record.inputs());
+  const std::optional<OnCuda> on_cuda = row->on_cuda(record.inputs());
   if (!on_cuda) return;
   Function function{.name = std::string(row->function), .on_cuda = *on_cuda};
   for (const std::size_t i : on_cuda->saved_arguments)

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "headroom/sim/rules/replaced.h"
 #include "headroom/sim/watcher.h"
+#include "tests/peers/replaced.h"
 
 namespace headroom::nets {
 
@@ -35,7 +35,7 @@ struct Block {
 // speaks. Its backward pass is that of the nodes that were made in it.
 struct Function {
   std::string name;
-  sim::rules::OnCuda on_cuda;
+  OnCuda on_cuda;
   std::vector<std::size_t> results, saved_arguments;  // their blocks, as far as they are watched
   // In events. The first and the last of backward, which nobody may ask for: then never.
   std::size_t begin = 0, end = kNever, backward_begin = kNever, backward_end = kNever;

@@ -7,8 +7,6 @@
 namespace headroom::nets {
 namespace {
 
-using sim::rules::OnCuda;
-
 class Curve {
  public:
   explicit Curve(std::int64_t alive) : alive_(alive) {}

@@ -1,6 +1,6 @@
 // The two rule sets differ by tables and by nothing else: what the bytes on a card are under CUDA's
 // rules follows, operator by operator, from a run under the CPU's and from the rows that say what
-// CUDA keeps more (rules/table.h) and what it runs instead (rules/replaced.h).
+// CUDA keeps more (rules/table.h) and what it runs instead (replaced.h).
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -68,7 +68,7 @@ TEST(DifferenceOfReplaced, HasANetForEveryRow) {
     const Watched cpu = run(case_named(net), sim::Rules::cpu);
     for (const Function& function : cpu.calls->functions()) tried.insert(function.name);
   }
-  for (const sim::rules::Replaced& row : sim::rules::replaced())
+  for (const Replaced& row : replaced())
     rows.insert(std::string(row.function));
   EXPECT_EQ(tried, rows);
 }

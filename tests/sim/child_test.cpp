@@ -55,10 +55,10 @@ TEST(InChild, ThrowsWhatTheWorkThrew) {
                std::runtime_error);
   EXPECT_THROW((void)in_child([]() -> std::string { throw 3; }), std::runtime_error);
   try {
-    (void)in_child([]() -> std::string { throw OutOfMemoryError("full", Bytes{5}); });
+    (void)in_child([]() -> std::string { throw OutOfMemoryError({"card", "full"}, Bytes{5}); });
     FAIL();
   } catch (const OutOfMemoryError& error) {
-    EXPECT_STREQ(error.what(), "full");
+    EXPECT_STREQ(error.what(), "[card] full");
     EXPECT_EQ(error.asked, Bytes{5});
   }
   EXPECT_THROW((void)in_child([] {

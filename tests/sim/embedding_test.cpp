@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "headroom/sim/rules/table.h"
+#include "headroom/sim/rules/families.h"
 #include "sides.h"
 
 namespace headroom::sim {

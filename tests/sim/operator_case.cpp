@@ -6,7 +6,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "headroom/sim/detail/derived.h"
+#include "headroom/sim/dispatch/derived.h"
 
 namespace headroom::sim::testing {
 

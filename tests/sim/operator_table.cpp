@@ -10,9 +10,9 @@
 #include <map>
 #include <sstream>
 
-#include "headroom/sim/detail/cuda_operators.h"
-#include "headroom/sim/detail/derived.h"
-#include "headroom/sim/detail/operators.h"
+#include "headroom/sim/dispatch/cuda_operators.h"
+#include "headroom/sim/dispatch/derived.h"
+#include "headroom/sim/dispatch/operators.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/simulate.h"
 

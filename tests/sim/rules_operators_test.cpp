@@ -6,9 +6,9 @@
 #include <cstring>
 #include <set>
 
-#include "headroom/sim/detail/cuda_operators.h"
-#include "headroom/sim/detail/derived.h"
-#include "headroom/sim/rules/table.h"
+#include "headroom/sim/dispatch/cuda_operators.h"
+#include "headroom/sim/dispatch/derived.h"
+#include "headroom/sim/rules/families.h"
 #include "headroom/sim/simulate.h"
 #include "operator_case.h"
 

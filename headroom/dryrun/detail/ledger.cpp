@@ -5,6 +5,8 @@
 
 #include "headroom/base/time.h"
 #include "headroom/dryrun/detail/module_peaks.h"
+#include "headroom/sim/current_operator.h"
+#include "headroom/sim/tensor.h"
 #include "headroom/trace/recording_observer.h"
 
 namespace headroom::dryrun::detail {

@@ -1,5 +1,4 @@
 // Norms, products and losses.
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -32,18 +31,6 @@ Value softmax(Tape& tape, const Value& x) {
   return result;
 }
 
-namespace {
-
-// CUDA sums many short rows in two passes, over this many partial rows
-// (sim/rules/normalisation.cpp, as on an A100).
-std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kMultiprocessors = 108;
-  if (rows <= 64 * 1024 || columns / 32 >= kMultiprocessors / 2) return 0;
-  return std::min((rows + 31) / 32, 32 * 1024 / ((columns + 31) / 32));
-}
-
-}  // namespace
-
 Value layer_norm(Tape& tape, const Value& x, std::int64_t columns, Parameter* weight,
                  Parameter* bias) {
   Value result = tape.make(x.count, x.type);
@@ -54,19 +41,20 @@ Value layer_norm(Tape& tape, const Value& x, std::int64_t columns, Parameter* we
   if (!tape.learns(x) && !scale.has_gradient()) return result;
   Value kept = x;
   kept.edge = {};
-  tape.record(result,
-              [to = x.edge, scale, shift, columns, rows, kept = std::move(kept),
+  tape.record(
+      result, [to = x.edge, scale, shift, columns, rows, kept = std::move(kept),
                mean = std::move(mean), deviation = std::move(deviation)](Tape& t, Gradients& g) {
-                if (to) t.send(to, t.make(kept.count, kept.type));
-                for (const Value& parameter : {scale, shift}) {
-                  if (!parameter.has_gradient()) continue;
-                  Value gradient = t.make(columns, parameter.type);
-                  if (const std::int64_t partial = partial_rows(rows, columns); partial > 0)
-                    t.touch(2 * partial * columns * size_of(parameter.type));
-                  t.send(parameter.edge, std::move(gradient));
-                }
-                (void)g;
-              });
+        if (to) t.send(to, t.make(kept.count, kept.type));
+        for (const Value& parameter : {scale, shift}) {
+          if (!parameter.has_gradient()) continue;
+          Value gradient = t.make(columns, parameter.type);
+          if (const std::int64_t partial = gpu::layer_norm_partial_rows(rows, columns, t.chip());
+              partial > 0)
+            t.touch(2 * partial * columns * size_of(parameter.type));
+          t.send(parameter.edge, std::move(gradient));
+        }
+        (void)g;
+      });
   return result;
 }
 

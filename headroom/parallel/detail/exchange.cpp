@@ -8,7 +8,7 @@
 
 #include "headroom/sim/card.h"
 #include "headroom/sim/simulate.h"
-#include "headroom/sim/values.h"
+#include "headroom/sim/tensor.h"
 
 namespace headroom::parallel::detail {
 namespace {

@@ -11,7 +11,7 @@
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/sim/child.h"
 #include "headroom/sim/injection.h"
-#include "headroom/sim/values.h"
+#include "headroom/sim/tensor.h"
 
 namespace headroom::python {
 namespace {

@@ -1,18 +1,16 @@
-// What the fused attention kernels allocate: results, what they save for backward, and what they
-// need on the way. Not known, and left out: flash's accumulators where it splits keys over idle
-// multiprocessors (few heads and queries, without dropout), cuDNN's workspace.
+// The allocations of the fused attention kernels: results, tensors saved for backward, temporaries.
+// Unknown and left out: flash's accumulators where it splits keys over idle multiprocessors (few
+// heads and queries, without dropout), and cuDNN's workspace.
 // Source, where no other is named: aten/src/ATen/native/transformers/cuda/attention.cu,
 // attention_backward.cu and flash_attn/flash_api.cpp; the results' shapes as
 // torch/_meta_registrations.py of 2.11 has them.
-#include "headroom/sim/rules/attention.h"
-
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 
-#include "headroom/sim/detail/executing.h"
 #include "headroom/sim/rules/attention_fill.h"
+#include "headroom/sim/rules/efficient_attention.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -39,7 +37,7 @@ FusedResults flash(const Tensor& q, const Tensor& k, const Tensor&, double dropo
   Tensor logsumexp = contiguous({q.size(0), q.size(1), q.size(2)}, q, at::kFloat);
   Tensor seed = contiguous({2}, q, at::kUInt64);
   Tensor unused = contiguous({}, q, at::kUInt64);
-  if (dropout > 0) seed = contiguous({2}, q, at::kUInt64);  // made a second time
+  if (dropout > 0) seed = contiguous({2}, q, at::kUInt64);  // allocated a second time
   return {out, logsumexp, {}, {}, q.size(2), k.size(2), seed, unused, at::empty({0}, q.options())};
 }
 
@@ -76,7 +74,7 @@ EfficientCall efficient_call(const Tensor& q, const Tensor& k, const Tensor& v, 
           .deterministic = at::globalContext().deterministicAlgorithms()};
 }
 
-// Shape [batch, heads, tokens, dim], by token in memory.
+// Shape [batch, heads, tokens, dim], laid out by token.
 Tensor by_token(const Tensor& like, std::int64_t dim) {
   return contiguous({like.size(0), like.size(2), like.size(1), dim}, like).transpose(1, 2);
 }
@@ -84,7 +82,7 @@ Tensor by_token(const Tensor& like, std::int64_t dim) {
 auto efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Optional&, bool statistics,
                double dropout, bool, std::optional<double>) {
   const std::int64_t number = number_a_random_state();
-  Tensor seed, offset;  // with dropout they come to the host
+  Tensor seed, offset;  // with dropout they are on the host
   if (dropout > 0) {
     const auto note = static_cast<std::int64_t>(packed_note(q, dropout));
     seed = at::scalar_tensor(number, at::TensorOptions(at::kLong).device(at::kCPU));
@@ -144,7 +142,7 @@ auto cudnn_backward(const Tensor& gradient, const Tensor& q, const Tensor& k, co
                     const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double, bool,
                     std::optional<double>) {
   Tensor dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
-  // The gradient is taken in the output's layout: aten/src/ATen/native/cudnn/MHA.cpp.
+  // The gradient is copied to the output's layout: aten/src/ATen/native/cudnn/MHA.cpp.
   if (gradient.strides() != out.strides()) const Tensor alike = at::empty_like(out);
   return std::tuple(dq, dk, dv);
 }
@@ -173,19 +171,6 @@ auto split_and_bias(const Tensor& qkv, const Tensor&, std::int64_t heads) {
 }
 
 }  // namespace
-
-int chip_of_running_card() {
-  const Card* card = detail::executing.card;
-  if (card == nullptr || card->options().profile == nullptr) return 80;
-  const std::string& capability = card->options().profile->capabilities.front();
-  const std::size_t dot = capability.find('.');
-  return std::stoi(capability.substr(0, dot)) * 10 + std::stoi(capability.substr(dot + 1));
-}
-
-AsOnCpu& AsOnCpuScope::current() {
-  thread_local AsOnCpu note;
-  return note;
-}
 
 void add_attention(Table& table) {
   table.rule("_scaled_dot_product_flash_attention", flash);

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include "headroom/sim/rules/attention.h"
-
 namespace headroom::sim::rules {
 namespace {
 
@@ -29,7 +27,7 @@ T value(const Tensor& tensor, std::int64_t at) {
   return tensor.const_data_ptr<T>()[at];
 }
 
-// One call, as the CPU is given it: what was padded is as it was.
+// One call as the CPU gets it: without padding.
 struct CpuCall {
   Tensor q, k, v, mask;
   double dropout = 0;
@@ -51,8 +49,8 @@ struct CpuCall {
   }
 };
 
-// LibTorch's own path without a fused kernel, with the random numbers of this generator: the same
-// operators in the same order as at::_scaled_dot_product_attention_math.
+// LibTorch's path without a fused kernel, with this generator's random numbers: the same operators
+// in the same order as at::_scaled_dot_product_attention_math.
 // Source: aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math.
 Tensor by_math(const CpuCall& call, const at::Generator& generator) {
   if (call.dropout == 0)
@@ -90,7 +88,7 @@ Tensor math_forward(const CpuCall& call) {
   return by_math(call, generator);
 }
 
-// Gradients of q, k, v and the mask by running it once more, with autograd.
+// Gradients of q, k, v and the mask: runs forward once more, with autograd.
 std::array<Tensor, 4> math_backward(CpuCall call, const Tensor& gradient, std::int64_t number,
                                     bool mask_wanted) {
   const at::Generator generator = call.dropout > 0 ? random_state(number) : at::Generator();
@@ -104,14 +102,14 @@ std::array<Tensor, 4> math_backward(CpuCall call, const Tensor& gradient, std::i
   return {gradients[0], gradients[1], gradients[2], gradients[3]};
 }
 
-// The gradient of a padded tensor: nothing where it was padded.
+// The gradient of a padded tensor: zeros in the padding.
 Tensor padded_to(const Tensor& gradient, std::int64_t dim) {
   return gradient.size(-1) == dim ? gradient
                                   : at::constant_pad_nd(gradient, {0, dim - gradient.size(-1)}, 0);
 }
 
 struct Forward {
-  Tensor out, logsumexp;  // the second may be undefined
+  Tensor out, logsumexp;  // logsumexp may be undefined
 };
 
 Forward forward(const CpuCall& call, const Note& note) {
@@ -125,7 +123,7 @@ std::array<Tensor, 4> backward(const CpuCall& call, const Note& note, std::int64
                                const Tensor& gradient, const Tensor& out, const Tensor& logsumexp,
                                bool mask_wanted) {
   if (note.by_math) return math_backward(call, gradient, number, mask_wanted);
-  // In the CPU's layout: by token.
+  // The CPU's layout: by token.
   const Tensor sums = logsumexp.reshape({call.q.size(0), call.q.size(1), -1})
                           .narrow(2, 0, call.q.size(2))
                           .transpose(1, 2)
@@ -235,6 +233,11 @@ auto cudnn_backward(const Tensor& gradient, const Tensor& q, const Tensor& k, co
 }
 
 }  // namespace
+
+AsOnCpu& AsOnCpuScope::current() {
+  thread_local AsOnCpu note;
+  return note;
+}
 
 std::uint64_t packed_note(const Tensor& q, double dropout) {
   const AsOnCpu& call = AsOnCpuScope::current();

@@ -1,13 +1,33 @@
-// The data of the fused attention kernels: what the CPU computes for the same call.
+// The data of the fused attention kernels: the CPU's numbers for the same call.
 #pragma once
 
-#include "headroom/sim/rules/layout.h"
 #include "headroom/sim/rules/replay.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/table.h"
 
 namespace headroom::sim::rules {
 
-// What AsOnCpu says of the call, as a number that goes along with the random seed.
+// How the CPU would do the same call, which a fused kernel's arguments no longer show. Noted where
+// the call arrives (dispatch/attention_route.h), followed where its data is made.
+struct AsOnCpu {
+  bool known = false;
+  bool by_math = false;       // with dropout, or a mask that needs a gradient
+  std::int64_t head_dim = 0;  // before padding to a multiple of 8; 0: not padded
+};
+
+class AsOnCpuScope {
+ public:
+  explicit AsOnCpuScope(const AsOnCpu& note) : before_(current()) { current() = note; }
+  ~AsOnCpuScope() { current() = before_; }
+  AsOnCpuScope(const AsOnCpuScope&) = delete;
+  AsOnCpuScope& operator=(const AsOnCpuScope&) = delete;
+  [[nodiscard]] static AsOnCpu& current();
+
+ private:
+  AsOnCpu before_;
+};
+
+// The note of AsOnCpu as a number that goes along with the random seed.
 [[nodiscard]] std::uint64_t packed_note(const Tensor& q, double dropout);
 
 void add_attention_fills(Table& table);

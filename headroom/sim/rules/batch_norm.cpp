@@ -1,5 +1,5 @@
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {
@@ -36,7 +36,7 @@ ScalarType batch_type(const BatchNorm& b) {
   return follows_cuda() ? accumulation_type(b.x.scalar_type()) : batch_type_on_cpu(b);
 }
 
-// In evaluation only CUDA's own kernel keeps them.
+// In evaluation only CUDA's own kernel keeps statistics.
 std::int64_t batch_statistics(const BatchNorm& b) {
   return b.training || (follows_cuda() && !takes_cudnn(b)) ? b.x.size(1) : 0;
 }
@@ -68,7 +68,7 @@ std::int64_t batch_norm_difference(const BatchNorm& b) {
   return takes_cudnn(b) ? 0 : 2 * bytes * b.x.size(1);
 }
 
-// Into out= of a type that is given.
+// Into out= tensors of given types.
 std::int64_t given_difference(const BatchNorm& b, const Tensor& mean, const Tensor& rstd) {
   if (b.training || takes_cudnn(b)) return 0;
   return b.x.size(1) * static_cast<std::int64_t>(mean.element_size() + rstd.element_size());
@@ -222,7 +222,7 @@ void add_updating_batch_norm(Table& table) {
              });
 }
 
-// The statistics alone, for what gathers them from several cards.
+// Statistics alone, to be gathered from several cards.
 // Source: aten/src/ATen/native/cuda/Normalization.cu, batch_norm_update_stats_cuda;
 // aten/src/ATen/native/Normalization.cpp, batch_norm_update_stats_cpu.
 std::tuple<Tensor, Tensor> statistics(const Tensor& x, ScalarType type) {
@@ -250,7 +250,7 @@ void add_statistics(Table& table) {
       "CUDA keeps the statistics in float", kSource);
 }
 
-// Called by name; at::batch_norm takes the native operator here, with cuDNN's sizes.
+// Programs call it by name; at::batch_norm runs the native operator here, with cuDNN's sizes.
 void add_cudnn_batch_norm(Table& table) {
   table.rule("cudnn_batch_norm",
              [](const Tensor& x, const Tensor& weight, const Optional&, const Optional&,

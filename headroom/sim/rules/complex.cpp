@@ -1,9 +1,9 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/ScalarType.h>
 
-#include "headroom/sim/detail/alias.h"
+#include "headroom/sim/device/alias.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -12,7 +12,7 @@ ScalarType floating(ScalarType type) {
   return at::isIntegralType(type, true) ? c10::get_default_dtype_as_scalartype() : type;
 }
 
-// A complex tensor's is made anew, in the plain order of dimensions.
+// The result for a complex tensor is new, in the plain order of dimensions.
 // Source: aten/src/ATen/native/UnaryOps.cpp, unary_op_impl_with_complex_to_float_out.
 Tensor real_of(const Tensor& x, ScalarType type) {
   return x.is_complex() ? contiguous(x.sizes(), x, c10::toRealValueType(type))
@@ -28,7 +28,7 @@ void add_complex(Table& table) {
     });
   table.rule("angle", [](const Tensor& x) { return real_of(x, floating(x.scalar_type())); });
   table.rule("abs", [](const Tensor& x) { return real_of(x, x.scalar_type()); });
-  // What it does without out= depends on the type: a real tensor is handed back as it is.
+  // The operator without out= depends on the type: it returns a real tensor unchanged.
   table.rule("conj_physical.out", [](const Tensor& x, const Tensor& out) {
     detail::Aliases aliases(c10::DeviceType::Meta);
     const Tensor planned = elementwise({aliases.of(x)});

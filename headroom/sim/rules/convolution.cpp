@@ -1,6 +1,6 @@
-// Convolutions as cuDNN takes them: results in the format of the input or the weight, whichever is
-// channels last, and copies of what is in another. cuDNN's own workspace depends on chip, version
-// and algorithm, and is not counted.
+// Convolutions as cuDNN runs them. Results are channels last if the input or the weight is, and
+// inputs of another format are copied. cuDNN's own workspace depends on chip, version and
+// algorithm, and is not counted.
 // Source: aten/src/ATen/native/Convolution.cpp, aten/src/ATen/native/ConvUtils.h,
 // aten/src/ATen/native/cudnn/ConvShared.cpp.
 #include <ATen/native/im2col_shape_check.h>
@@ -8,14 +8,14 @@
 #include <algorithm>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
 
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
-// One spatial dimension is run as two, always contiguous; so is double.
+// One spatial dimension runs as two, always contiguous; so does double.
 MemoryFormat format_of(const Tensor& a, const Tensor& b) {
   if (a.scalar_type() == at::kDouble || b.scalar_type() == at::kDouble)
     return MemoryFormat::Contiguous;
@@ -26,7 +26,7 @@ MemoryFormat format_of(const Tensor& a, const Tensor& b) {
   return either ? last : MemoryFormat::Contiguous;
 }
 
-// In PyTorch's words.
+// PyTorch's words.
 void check_channels(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                     bool transposed, std::int64_t groups) {
   TORCH_CHECK(x.dim() == weight.dim(), "Expected ", weight.dim(), "-dimensional input for ",
@@ -102,7 +102,7 @@ Three convolution_backward(const Tensor& gradient, const Tensor& x, const Tensor
 
 // ---- Unfold and fold ----
 
-// The result begins with the input's size, and keeps that memory where it turns out smaller.
+// The result starts with the input's size, and keeps that memory if it gets smaller.
 // Source: aten/src/ATen/native/cuda/Im2Col.cu, im2col_cuda; Col2Im.cu, col2im_cuda.
 Tensor resized_from(const Tensor& x, IntArrayRef sizes) {
   Tensor out = contiguous(x);
@@ -156,7 +156,7 @@ Tensor by_columns(const Tensor& x, const Tensor& weight, const Geometry& g, bool
   return one_sample ? out.squeeze(0) : out;
 }
 
-// A kernel of one point in steps of one needs none.
+// A kernel of one point with stride one needs no columns.
 bool needs_columns(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding) {
   const auto all = [](IntArrayRef values, std::int64_t is) {
     return std::all_of(values.begin(), values.end(),

@@ -1,9 +1,8 @@
-// at::dropout takes one fused operator on CUDA, and here; on the CPU it draws a noise and
-// multiplies.
-#include "headroom/sim/detail/executing.h"
-#include "headroom/sim/detail/generator.h"
+// at::dropout runs one fused operator on CUDA, and here; the CPU draws noise and multiplies.
+#include "headroom/sim/device/generator.h"
+#include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -20,20 +19,20 @@ Results native_dropout(const Tensor& x, double, std::optional<bool>) {
   return {out, mask};
 }
 
-// The CPU's numbers: it draws a noise of 0 and 1/(1-p) in the input's type.
+// The CPU's numbers: it draws noise of 0 and 1/(1-p) in the input's type.
 Results fill_dropout(const Tensor& x, double p, std::optional<bool> train) {
   if (!train.value_or(true) || x.numel() == 0)
     return {x.clone(), at::ones_like(x, x.options().dtype(mask_type(x)))};
   if (p == 1)
     return {x.mul(at::zeros({}, x.options())), at::zeros_like(x, x.options().dtype(mask_type(x)))};
   Tensor noise = at::empty_like(x);
-  noise.bernoulli_(1 - p, detail::on_cpu(detail::executing.card->generator()));
+  noise.bernoulli_(1 - p, detail::on_cpu(detail::running.card->generator()));
   Tensor mask = noise.to(mask_type(x), /*non_blocking=*/false, /*copy=*/true);
   noise.div_(1 - p);
   return {x * noise, mask};
 }
 
-// The scale is 1/(1-p), or 0 where nothing was kept.
+// The scale is 1/(1-p), or 0 if no element was kept.
 Tensor fill_dropout_backward(const Tensor& gradient, const Tensor& mask, double scale) {
   Tensor noise = mask.to(gradient.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
   if (scale != 0 && scale != 1) noise.div_(1 / scale);

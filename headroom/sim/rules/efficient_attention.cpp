@@ -1,18 +1,21 @@
-// Which of CUTLASS's kernels memory-efficient attention takes, and what it needs besides results.
+// Selects CUTLASS's kernel for memory-efficient attention, and computes the memory it needs besides
+// results.
 // Source: the headers of the wheel, ATen/native/transformers/cuda/mem_eff_attention/kernels/
 // cutlassF.h and cutlassB.h (the kernels in their order), kernel_backward.h (workspace_size and
 // what it calls, kOutputInRF, kKernelComputesDelta), kernel_forward.h
 // (kNeedsOutputAccumulatorBuffer), and aten/src/ATen/native/transformers/cuda/attention_backward.cu
 // (how keys are split).
-#include <algorithm>
-#include <utility>
+#include "headroom/sim/rules/efficient_attention.h"
 
-#include "headroom/sim/rules/attention.h"
+#include <algorithm>
+#include <string>
+
+#include "headroom/sim/device/running_operator.h"
 
 namespace headroom::sim::rules {
 namespace {
 
-constexpr std::int64_t kAny = 65536;  // the largest head dimension, in the kernels' own words
+constexpr std::int64_t kAny = 65536;  // the kernels' name for any head dimension
 
 std::int64_t divided_up(std::int64_t n, std::int64_t by) {
   return (n + by - 1) / by;
@@ -25,12 +28,13 @@ bool is_half(const EfficientCall& call) {
   return call.type == at::kHalf || call.type == at::kBFloat16;
 }
 
-// Of a backward kernel: rows of queries and of keys in a block, the head dimension it is made for.
+// A backward kernel's rows of queries and of keys per block, and the largest head dimension it
+// takes.
 struct Blocks {
   std::int64_t queries = 64, keys = 64, most_dim = kAny;
 };
 
-// Chips with 160 KiB of shared memory and more take the large blocks; 8.6, 8.9 and 12.x have 99.
+// Chips with at least 160 KiB of shared memory take the large blocks; 8.6, 8.9 and 12.x have 99.
 bool has_much_shared_memory(int chip) {
   return chip == 80 || (chip >= 90 && chip < 120);
 }
@@ -50,7 +54,7 @@ Blocks blocks_of(const EfficientCall& call) {
   return {large ? 128 : 64, 64, kAny};
 }
 
-// Gradients of keys and values stay in registers.
+// True if the gradients of keys and values stay in registers.
 bool keeps_in_registers(const EfficientCall& call, const Blocks& blocks) {
   return is_half(call) && blocks.most_dim <= blocks.queries;
 }
@@ -65,6 +69,14 @@ std::int64_t splits_of(const EfficientCall& call, const Blocks& blocks, bool acc
 }
 
 }  // namespace
+
+int chip_of_running_card() {
+  const Card* card = detail::running.card;
+  if (card == nullptr || card->options().profile == nullptr) return 80;
+  const std::string& capability = card->options().profile->capabilities.front();
+  const std::size_t dot = capability.find('.');
+  return std::stoi(capability.substr(0, dot)) * 10 + std::stoi(capability.substr(dot + 1));
+}
 
 bool efficient_accumulates(const EfficientCall& call) {
   return is_half(call) && std::max(call.head_dim, call.value_dim) > 128;

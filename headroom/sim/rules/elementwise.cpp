@@ -1,5 +1,5 @@
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -45,7 +45,7 @@ void add_elementwise(Table& table) {
   table.rule("glu_backward_jvp",
              [](const Tensor& gradient, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                 std::int64_t) { return contiguous(gradient); });
-  // Scales the kept half of a mask; CUDA alone has it.
+  // Scales the kept elements of a mask; only CUDA has it.
   table.rule("_masked_scale", [](const Tensor& x, const Tensor&, double) { return like(x); });
   table.fill("_masked_scale", [](const Tensor& x, const Tensor& mask, double scale) {
     return x.mul(mask.to(x.scalar_type())).mul_(scale);

@@ -1,16 +1,16 @@
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
 
 using Optional = std::optional<Tensor>;
-enum BagMode : std::int64_t { kSum = 0, kMean = 1, kMax = 2 };  // of an embedding bag
+enum BagMode : std::int64_t { kSum = 0, kMean = 1, kMax = 2 };  // modes of an embedding bag
 
 // ---- Backward ----
 
-// CUDA sums rows in segments of sorted indices. CUB's own scratch memory is left out: its size
-// depends on the chip, and is of the order of the indices'.
+// CUDA sums rows in segments of sorted indices. CUB's scratch memory is left out: its size depends
+// on the chip, and is about that of the indices.
 // Source: aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu.
 Tensor summed_in_segments(const Tensor& gradient, const Tensor& indices, std::int64_t rows) {
   const std::int64_t n = indices.numel(), width = gradient.size(-1);
@@ -55,7 +55,7 @@ Bag cuda_bag(const Tensor& weight, const Tensor& indices, std::int64_t bags, std
   return {output, bag_of_index, sizes, maxima};
 }
 
-// Sums of these need no list of bags: they run through a library for embeddings.
+// Sums of these run through a library for embeddings and need no list of bags.
 bool is_fast(const Tensor& weight, const Optional& scales, std::int64_t padding) {
   const ScalarType type = weight.scalar_type();
   return (type == at::kFloat || type == at::kHalf) && weight.stride(1) == 1 && padding < 0 &&
@@ -86,7 +86,7 @@ Bag bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool
   return cuda_bag(weight, same, bags, offsets.size(0), mode);
 }
 
-// CUDA keeps more of a bag than the CPU: the same numbers, in the shapes that were planned.
+// CUDA keeps more for a bag than the CPU: computes the rest, in the planned shapes.
 Tensor bag_of_each(const Tensor& indices, const Tensor& offsets, std::int64_t bags) {
   const Tensor positions = at::arange(indices.size(0), at::kLong);
   const Tensor starts = offsets.to(at::kLong).narrow(0, 0, bags).contiguous();

@@ -1,23 +1,22 @@
-// As cuFFT's callers lay out results: the transformed dimensions lie innermost, in the order they
-// were transformed in, and the others around them in the order of the input's strides. The
-// workspace that cuFFT asks for besides depends on its version and is not counted. Source:
-// aten/src/ATen/native/cuda/SpectralOps.cpp, _exec_fft, _fft_r2c_cufft, _fft_c2r_cufft,
-// _fft_c2c_cufft.
+// Layouts of cuFFT's callers: the transformed dimensions lie innermost, in the order of their
+// transformation, the others around them in the order of the input's strides. cuFFT's workspace
+// depends on its version and is not counted. Source: aten/src/ATen/native/cuda/SpectralOps.cpp,
+// _exec_fft, _fft_r2c_cufft, _fft_c2r_cufft, _fft_c2c_cufft.
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
 
-constexpr std::size_t kMostAtOnce = 3;  // dimensions that one transform of cuFFT takes
+constexpr std::size_t kMostAtOnce = 3;  // the most dimensions of one cuFFT transform
 
-// Two or three dimensions that are the whole of the transform go in one call where the real side is
-// the last one. Source: the same file, use_optimized_cufft_path.
+// A transform of two or three dimensions in total takes one call if the real side is last. Source:
+// the same file, use_optimized_cufft_path.
 bool in_one_call(IntArrayRef dims) {
   return dims.size() <= kMostAtOnce && (dims.size() < 2 || !(dims.front() == 0 && dims.at(1) == 1));
 }
@@ -57,7 +56,7 @@ Sizes sorted_by_stride(const Tensor& x, IntArrayRef dims) {
   return sorted;
 }
 
-// At most three dimensions at a time; from one step to the next, two buffers take turns.
+// Transforms at most three dimensions at a time; two buffers alternate from step to step.
 Tensor complex_steps(Tensor from, Sizes dims) {
   Tensor spare;
   while (!dims.empty()) {
@@ -93,7 +92,7 @@ Tensor complex_to_complex(const Tensor& x, IntArrayRef dims, std::int64_t, bool)
   return complex_steps(x, dims.vec());
 }
 
-// The real side's transform destroys its input, so it gets a copy.
+// The transform to real destroys its input, so it gets a copy.
 Tensor to_real(const Tensor& x, IntArrayRef dims, std::int64_t, std::int64_t last_size) {
   const auto last = dims.back();
   Sizes sizes = x.sizes().vec();

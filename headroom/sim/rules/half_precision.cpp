@@ -1,4 +1,4 @@
-// Operators that CUDA has kernels of half precision for, and the CPU of float and double alone.
+// Operators that have half-precision kernels on CUDA, but only float and double ones on the CPU.
 // Source: aten/src/ATen/native/cuda/AveragePool3d.cu, MultiMarginLoss.cu,
 // MultiLabelMarginCriterion.cu and UpSampleBilinear2d.cu: AT_DISPATCH_FLOATING_TYPES_AND2(Half,
 // BFloat16).
@@ -29,7 +29,7 @@ void add_half_precision(Table& table) {
            "_upsample_bicubic2d_aa_backward",
            "_upsample_bicubic2d_aa_backward.grad_input",
        })
-    table.in_float(name);
+    table.widens_half(name);
 }
 
 }  // namespace headroom::sim::rules

@@ -1,9 +1,9 @@
-// What a tensor is rather than what it holds.
-#include "headroom/sim/detail/block.h"
-#include "headroom/sim/detail/executing.h"
-#include "headroom/sim/detail/unknown.h"
+// Operators that ask which tensor it is: equal, is_set_to, record_stream.
+#include "headroom/sim/device/block.h"
+#include "headroom/sim/device/reads.h"
+#include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -14,9 +14,9 @@ bool same_layout(const Tensor& a, const Tensor& b) {
          a.strides() == b.strides();
 }
 
-// What answers is a mask of the tensors' size: of what is not a number, where they are the same
-// memory, or else, on CUDA, of what is equal (ATen/native/cuda/Equal.cpp,
-// ATen/native/ReduceOps.cpp). Shape-only, what is not the same memory is compared as it reads.
+// The comparison makes a mask of the tensors' size: of NaNs if both are the same memory, else, on
+// CUDA, of equal elements (ATen/native/cuda/Equal.cpp, ATen/native/ReduceOps.cpp). In shape-only
+// mode different memory is compared as it reads.
 bool equal(const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes() || a.numel() == 0) return a.sizes() == b.sizes();
   const bool same = same_layout(a, b);
@@ -24,8 +24,8 @@ bool equal(const Tensor& a, const Tensor& b) {
     const Tensor mask = like(a, at::kBool);
     const Tensor answer = scalar(a, at::kBool);
   }
-  Card& card = *detail::executing.card;
-  if (same || card.mode() != sim::Mode::shape_only || detail::executing.knows) return same;
+  Card& card = *detail::running.card;
+  if (same || card.mode() != sim::Mode::shape_only || detail::running.knows) return same;
   card.note_decision();
   return detail::reads_equal(a, b);
 }

@@ -1,10 +1,9 @@
 #include <ATen/core/List.h>
 
-#include "headroom/sim/detail/alias.h"
-#include "headroom/sim/detail/call.h"
-#include "headroom/sim/detail/known.h"
+#include "headroom/sim/device/alias.h"
+#include "headroom/sim/device/known.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -22,8 +21,8 @@ std::vector<Tensor> given(const Indices& indices) {
   return tensors;
 }
 
-// The places where a mask is true, a row each: memory of the card, like that which CUDA's nonzero
-// takes. Where the mask's values are not known, nobody can tell how many they are.
+// The places where a mask is true, one row each, in memory of the card like the result of CUDA's
+// nonzero. Throws if the mask's values are unknown, since then their number is, too.
 Tensor places_of(const Tensor& mask) {
   if (!detail::on_card(mask) || !detail::is_known(mask))
     throw NeedsValues{"where or masked_fill, which keep the shape, in place of a mask as an index"};
@@ -32,7 +31,7 @@ Tensor places_of(const Tensor& mask) {
   return contiguous({count, mask.dim()}, mask, at::kLong);
 }
 
-// As CUDA does: a mask becomes as many indices as it has dimensions.
+// As on CUDA, a mask becomes as many indices as it has dimensions.
 Indices without_masks(const Indices& indices) {
   Indices expanded;
   for (const std::optional<Tensor>& index : indices) {
@@ -46,7 +45,7 @@ Indices without_masks(const Indices& indices) {
   return expanded;
 }
 
-// The result without data; `out`, if it is there, as far as it has its place.
+// The result without data; resizes `out` if it is given.
 Tensor on_meta(const Tensor& x, const Indices& indices, const Tensor& out = {}) {
   detail::Aliases aliases(c10::DeviceType::Meta);
   Indices without_data;
@@ -63,14 +62,14 @@ Tensor indexed(const Tensor& x, const Indices& indices) {
   return at::empty_strided(meta.sizes(), meta.strides(), x.options());
 }
 
-// A number written through one mask is a masked_fill: no place is looked for.
+// A number written through one mask runs as masked_fill, which needs no places.
 // Source: aten/src/ATen/native/TensorAdvancedIndexingUtils.h, canDispatchToMaskedFill.
 bool is_masked_fill(const Indices& indices, const Tensor& values) {
   const std::vector<Tensor> masks = given(indices);
   return masks.size() == 1 && is_mask(masks.front()) && values.numel() == 1;
 }
 
-// CUDA sums what meets at a place after sorting the places.
+// CUDA sorts the places before it sums the values of equal ones.
 // Source: aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel.
 struct Sorted {
   Tensor places, values, sorted, order, range;
@@ -122,7 +121,7 @@ void add_data_dependent(Table& table) {
                if (!size) throw NeedsValues{"output_size, or one number of repeats for all"};
                return contiguous({*size}, repeats);
              });
-  table.rule("_assert_async", [](const Tensor&) {});  // there is nothing to check
+  table.rule("_assert_async", [](const Tensor&) {});  // nothing to check without data
   table.rule("_assert_async.msg", [](const Tensor&, std::string_view) {});
 }
 

@@ -1,6 +1,6 @@
-// Losses that LibTorch gives no shapes for, or that need on CUDA more than their result.
+// Losses for which LibTorch has no shapes, or which need more than their result on CUDA.
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -9,13 +9,13 @@ using Optional = OptionalTensor;
 using Two = std::tuple<Tensor, Tensor>;
 constexpr std::int64_t kNone = 0;  // at::Reduction::None
 
-// A loss of each element that became one number in place: its memory stays as large as it was.
+// A loss per element that is reduced to one number in place: its memory keeps its size.
 Tensor reduced_in_place(Tensor loss, std::int64_t reduction) {
   if (reduction != kNone) loss.resize_({});
   return loss;
 }
 
-// The result is made as large as the input; with a reduction the loss of each element besides.
+// The result is allocated as large as the input; with a reduction so is a loss per element.
 // Source: aten/src/ATen/native/Loss.cpp, mse_loss_out and smooth_l1_loss_out.
 Tensor mean_of_elements(const Tensor& x, const Tensor& target, std::int64_t reduction) {
   Tensor out = elementwise({x, target});
@@ -67,7 +67,7 @@ void add_elementwise_losses(Table& table) {
              });
 }
 
-// ---- Of classes ----
+// ---- Losses over classes ----
 
 // Source: aten/src/ATen/native/cuda/NLLLoss2d.cu.
 Two nll_2d(const Tensor& x, const Tensor& target, const Optional&, std::int64_t reduction,
@@ -125,8 +125,8 @@ void add_class_losses(Table& table) {
 
 // ---- Connectionist temporal classification ----
 
-// Lengths that were read from a card without data are zero: then each target may be as long as the
-// tensor of them.
+// Lengths read from a card without data are zero: then each target may be as long as the longest in
+// the tensor.
 std::int64_t longest(const Tensor& targets, IntArrayRef lengths) {
   std::int64_t most = 0;
   for (const std::int64_t length : lengths) most = std::max(most, length);
@@ -162,8 +162,8 @@ void add_ctc(Table& table) {
                return ctc_backward(gradient, log_probs, targets, {}, {}, loss, log_alpha, blank,
                                    zero_infinity);
              });
-  // CUDA takes cuDNN's way only for float with int targets on the host, whose gradients differ in
-  // their last bits from the CPU's; here it is never taken.
+  // CUDA runs cuDNN only for float with int targets on the host, whose gradients differ from the
+  // CPU's in their last bits; here it is never chosen.
   const auto no = [](const Tensor&, const Tensor&, IntArrayRef, IntArrayRef, std::int64_t) {
     return false;
   };

@@ -1,8 +1,10 @@
 // Layer, RMS and group norm.
 #include <ATen/native/layer_norm.h>
 
+#include "headroom/gpu/reduction.h"
+#include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {
@@ -14,7 +16,7 @@ using Wanted = std::array<bool, 3>;
 
 // ---- Layer norm ----
 
-// One for each row that is normalised: the other dimensions are 1.
+// One number per normalised row: the other dimensions are 1.
 Sizes rows_of(const Tensor& x, std::size_t normalised) {
   return with_last(x.sizes(), Sizes(normalised, 1));
 }
@@ -44,14 +46,11 @@ std::int64_t layer_norm_difference(const Tensor& x, IntArrayRef shape, const Opt
   return 2 * more_statistics(x, statistics_type_on_cpu(x, {weight, bias}), rows);
 }
 
-// Many short rows are summed in two passes, by blocks of 32 rows. What is short depends on the
-// chip's multiprocessors, which no profile has: an A100's are taken. Source:
-// aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel.
 std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kMultiprocessors = 108;
-  const std::int64_t blocks = (columns + 31) / 32;
-  if (!follows_cuda() || rows <= 64 * 1024 || columns / 32 >= kMultiprocessors / 2) return 0;
-  return std::min((rows + 31) / 32, 32 * 1024 / blocks);
+  if (!follows_cuda()) return 0;
+  const Card* const card = detail::running.card;
+  return gpu::layer_norm_partial_rows(rows, columns,
+                                      card == nullptr ? nullptr : card->options().profile);
 }
 
 Three layer_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,
@@ -66,7 +65,7 @@ Three layer_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef s
   if (const std::int64_t partial = partial_rows(mean.numel(), columns); partial > 0) {
     const Tensor one = wanted[1] ? contiguous({partial, columns}, *weight) : Tensor();
     const Tensor other = wanted[2] ? contiguous({partial, columns}, *bias) : Tensor();
-    // The sums over them are new tensors, which take the place of the first.
+    // Their sums are new tensors, which replace the first ones.
     if (wanted[1]) for_weight = contiguous(*weight);
     if (wanted[2]) for_bias = contiguous(*bias);
   }
@@ -100,7 +99,7 @@ void add_layer_norm(Table& table) {
 
 // ---- RMS norm ----
 
-// The CPU composes it of other operators, and so does autograd there.
+// The CPU composes it of other operators, and autograd follows them.
 Tensor composed_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
                          std::optional<double> eps, Tensor* reciprocal) {
   Sizes dims;
@@ -140,7 +139,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& gradient, const Tenso
   return {for_x, for_weight};
 }
 
-// What autograd does on the CPU with those operators, in its order, to the bit.
+// The steps of autograd on the CPU for those operators, in its order, to the bit.
 std::tuple<Tensor, Tensor> fill_rms_norm_backward(const Tensor& gradient, const Tensor& x,
                                                   IntArrayRef shape, const Tensor& rstd,
                                                   const Optional& weight,
@@ -216,7 +215,7 @@ void add_group_norm(Table& table) {
 
 // ---- Weight norm ----
 
-// Half precision's norms are float, on the CPU, too. Source:
+// Norms of half-precision weights are float, also on the CPU. Source:
 // aten/src/ATen/native/cuda/WeightNorm.cu, weight_norm_cuda, weight_norm_backward_cuda (2.11.0's
 // library compares with Half and BFloat16).
 void add_weight_norm(Table& table) {

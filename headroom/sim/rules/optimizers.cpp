@@ -2,24 +2,24 @@
 #include <limits>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
-// The fused optimizers and almost all of _foreach_ write in place, or make one result of each
-// input: their schema or LibTorch's Meta kernels say so.
+// The fused optimizers and almost all _foreach_ operators write in place, or make one result per
+// input: their schema or LibTorch's Meta kernels tell. These are the others.
 namespace headroom::sim::rules {
 namespace {
 
-// Each block of a tensor leaves a part of its norm; all of them lie in one tensor.
+// Each block of a tensor writes a part of its norm; all parts lie in one tensor.
 // Source: aten/src/ATen/native/cuda/ForeachReduceOp.cu, foreach_tensor_norm_cuda: kChunkSize 65536.
 constexpr std::int64_t kBlock = 65536;
 
-// Sums of whole numbers are int64.
+// Sums of integers are int64.
 ScalarType norm_type(ScalarType type) {
   return at::isIntegralType(type, true) ? at::kLong : c10::toRealValueType(type);
 }
 
-// All in one kernel; else each on its own, without parts. Source: the same file and
-// ForeachUtils.h, can_use_fast_route. The orders are those 2.11.0's library compares with.
+// True if one kernel takes all tensors; else each runs on its own, without parts. Source: the same
+// file and ForeachUtils.h, can_use_fast_route. The orders are those 2.11.0's library compares with.
 bool in_one_kernel(TensorList tensors, std::initializer_list<double> orders, const Scalar& order) {
   const Tensor& first = tensors[0];
   const double p = order.isComplex() ? 0 : order.to<double>();
@@ -49,7 +49,7 @@ std::vector<Tensor> norms(TensorList tensors, const Scalar& order, OptionalType 
   return made;
 }
 
-// The numbers lie on the host, where they are read before anything runs.
+// The scalars lie on the host and are read before any kernel runs.
 // Source: aten/src/ATen/native/ForeachUtils.h, convert_tensor_to_scalar_list.
 void check_numbers(TensorList tensors, const Tensor& numbers) {
   TORCH_CHECK(numbers.device().is_cpu(), "Expected scalars to be on CPU, got ", numbers.device(),

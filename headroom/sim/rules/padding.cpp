@@ -1,9 +1,9 @@
-// Padding, and sampling from a grid. CUDA's results are contiguous, whatever the input is.
+// Padding, and sampling from a grid. CUDA's results are contiguous, whatever the input's layout.
 // Source: aten/src/ATen/native/cuda/ReflectionPad.cu, ReplicationPadding.cu, GridSampler.cpp.
 #include <ATen/native/Padding.h>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -20,7 +20,7 @@ Tensor reflection_2d(const Tensor& x, IntArrayRef padding) {
                     x);
 }
 
-Tensor backward(const Tensor& gradient, const Tensor& x, IntArrayRef) {
+Tensor padding_backward(const Tensor& gradient, const Tensor& x, IntArrayRef) {
   Tensor result = contiguous(x);
   const Tensor in_order = as_contiguous(gradient);
   return result;
@@ -36,7 +36,7 @@ std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor&, const Tensor& x,
                                                  std::int64_t, std::int64_t, bool,
                                                  std::array<bool, 2> wanted) {
   Tensor for_x = wanted[0] ? contiguous(x) : Tensor();
-  Tensor for_grid = contiguous(grid);  // asked for or not
+  Tensor for_grid = contiguous(grid);  // made even if it is not wanted
   return {for_x, for_grid};
 }
 
@@ -46,7 +46,7 @@ void add_padding(Table& table) {
   table.rule("reflection_pad2d", reflection_2d);
   for (const char* name :
        {"reflection_pad2d_backward", "replication_pad2d_backward", "replication_pad3d_backward"})
-    table.rule(name, backward);
+    table.rule(name, padding_backward);
   table.rule("channel_shuffle", [](const Tensor& x, std::int64_t) { return contiguous(x); });
   for (const char* name : {"grid_sampler_2d", "grid_sampler_3d"}) table.rule(name, grid_sampler);
   for (const char* name : {"grid_sampler_2d_backward", "grid_sampler_3d_backward"})

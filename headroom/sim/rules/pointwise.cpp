@@ -1,6 +1,6 @@
-// Activations that LibTorch gives no shapes for, or that keep more or less on CUDA.
+// Activations for which LibTorch has no shapes, or whose kept tensors differ on CUDA.
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -88,7 +88,7 @@ Tensor softmax_backward(const Tensor& gradient, const Tensor& result, std::int64
   return for_x;
 }
 
-// From half to float at once, which the CPU's kernels do not know: there it is a copy first.
+// CUDA goes from half to float in one kernel; the CPU's kernels need a copy first.
 void add_softmax_of_half(Table& table) {
   const auto widened = [](const Tensor& x, bool to_float) {
     return to_float ? x.to(at::kFloat) : x;

@@ -1,8 +1,8 @@
-// Pooling that LibTorch gives no shapes for; the rest has Meta kernels.
+// Pooling operators without a Meta kernel.
 #include <ATen/native/Pool.h>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -39,7 +39,7 @@ Tensor adaptive_3d_backward(const Tensor& gradient, const Tensor& x) {
 
 // ---- Maximum ----
 
-// Of one sample, too, channels last counts.
+// Channels last also counts for a single sample.
 // Source: aten/src/ATen/native/cuda/DilatedMaxPool3d.cu.
 MemoryFormat format_3d(const Tensor& x) {
   return x.dim() == 5 ? x.suggest_memory_format() : MemoryFormat::Contiguous;

@@ -1,5 +1,5 @@
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -20,7 +20,7 @@ auto learnable_backward(const Tensor& x, const Tensor& scale, IntArrayRef sizes)
                     contiguous(sizes, scale, x.scalar_type()));
 }
 
-// Their masks are made, and not returned.
+// These make masks that they do not return.
 // Source: aten/src/ATen/native/quantized/FakeQuantPerTensorAffine.cpp, ...PerChannelAffine.cpp:
 // both call the operator with a mask (so do 2.11.0's libraries).
 Tensor without_mask(const Tensor& x) {

@@ -1,16 +1,16 @@
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
 
 using Generator = std::optional<at::Generator>;
 
-// Without replacement the weights are divided by noise, and the largest quotients win, which are
-// taken along with their places. With it CUDA keeps the weights, normalised, and their running
-// sums; the CPU sums up one row at a time. Source: aten/src/ATen/native/Distributions.cpp,
-// multinomial_out; cuda/MultinomialKernel.cu and cpu/MultinomialKernel.cpp,
-// multinomial_with_replacement_kernel_impl (checked against the calls of 2.11.0's libraries).
+// Without replacement the weights are divided by noise, and the largest quotients win, kept with
+// their places. With replacement CUDA keeps the normalised weights and their running sums; the CPU
+// sums one row at a time. Source: aten/src/ATen/native/Distributions.cpp, multinomial_out;
+// cuda/MultinomialKernel.cu and cpu/MultinomialKernel.cpp, multinomial_with_replacement_kernel_impl
+// (checked against the calls of 2.11.0's libraries).
 Tensor multinomial(const Tensor& weights, std::int64_t samples, bool replacement,
                    const Generator&) {
   Sizes sizes = weights.sizes().vec();

@@ -10,7 +10,7 @@ namespace {
 
 using Correction = std::optional<Scalar>;
 
-// Sums of whole numbers are int64.
+// Sums of integers are int64.
 ScalarType sum_type(const Tensor& x, OptionalType type = {}) {
   if (type) return *type;
   return at::isIntegralType(x.scalar_type(), true) ? at::kLong : x.scalar_type();
@@ -34,7 +34,7 @@ void add_spreads(Table& table) {
   table.rule("std_mean.correction", with_mean);
 }
 
-// The batch, then as many rows as x1 and columns as x2 has.
+// The batch, then the number of rows of x1 and of x2.
 Sizes distances(const Tensor& x1, const Tensor& x2) {
   Sizes sizes = at::infer_size(x1.sizes().slice(0, x1.sizes().size() - 2),
                                x2.sizes().slice(0, x2.sizes().size() - 2));
@@ -43,7 +43,7 @@ Sizes distances(const Tensor& x1, const Tensor& x2) {
   return sizes;
 }
 
-// Two norms of many rows are taken by a matrix product.
+// Euclidean distances of many rows run as a matrix product.
 // Source: aten/src/ATen/native/Distance.cpp, cdist_impl.
 bool by_product(const Tensor& x1, const Tensor& x2, double p, std::optional<std::int64_t> mode) {
   const bool large = x1.size(-2) > 25 || x2.size(-2) > 25;
@@ -58,7 +58,7 @@ void add_distances(Table& table) {
                  return at::_euclidean_dist(x1, x2);
                return contiguous(distances(x1, x2), x1);
              });
-  // CUDA keeps a gradient for each pair before it sums them up; with p = 0 there are none.
+  // CUDA keeps a gradient per pair before it sums them; with p = 0 there are none.
   // Source: aten/src/ATen/native/cuda/DistanceKernel.cu, cdist_backward_kernel_impl (2.11.0's
   // library makes its calls).
   table.rule("_cdist_backward",
@@ -96,7 +96,7 @@ void add_distances(Table& table) {
       "aten/src/ATen/native/cuda/DistanceKernel.cu, pdist_backward_kernel_impl");
 }
 
-// By the lengths of the segments, or by their bounds, of which there is one more.
+// Segments are given by their lengths, or by their bounds, of which there is one more.
 Tensor segments(const Tensor& data, const OptionalTensor& lengths, const OptionalTensor& offsets,
                 std::int64_t axis) {
   const bool by_length = is_defined(lengths);
@@ -177,7 +177,7 @@ void add_reductions(Table& table) {
     return contiguous(reduced(x, dims, keep), x,
                       type.value_or(c10::toRealValueType(x.scalar_type())));
   });
-  // By a mask of what is not zero, but where the CPU counts all.
+  // CUDA makes a mask of nonzero elements; the CPU does so except where it counts all of them.
   // Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, count_nonzero_cuda, count_nonzero_cpu.
   table.rule("count_nonzero.dim_IntList", [](const Tensor& x, IntArrayRef dims) {
     const Tensor mask = follows_cuda() || !dims.empty() ? like(x, at::kBool) : Tensor();

@@ -9,8 +9,8 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/operator_refusal.h"
-#include "headroom/sim/detail/executing.h"
-#include "headroom/sim/detail/generator.h"
+#include "headroom/sim/device/generator.h"
+#include "headroom/sim/device/running_operator.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -20,7 +20,8 @@ constexpr std::size_t kStates = 4096;
 struct States {
   std::mutex mutex;
   std::int64_t last_number = 0;
-  std::deque<std::pair<std::int64_t, at::Tensor>> kept;  // by number, rising but for threads' races
+  std::deque<std::pair<std::int64_t, at::Tensor>>
+      kept;  // by number, ascending except for races of threads
 };
 
 States& states() {
@@ -46,7 +47,7 @@ std::int64_t last_random_state() {
 }
 
 at::Generator keep_random_state() {
-  at::Generator generator = detail::on_cpu(detail::executing.card->generator());
+  at::Generator generator = detail::on_cpu(detail::running.card->generator());
   at::Tensor state;
   {
     const std::lock_guard lock(generator.mutex());

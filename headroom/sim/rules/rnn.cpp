@@ -1,4 +1,4 @@
-// cuDNN's recurrent networks, and oneDNN's layer that the CPU takes for an LSTM.
+// cuDNN's recurrent networks, and oneDNN's layer, which the CPU uses for an LSTM.
 // Source: aten/src/ATen/native/cudnn/RNN.cpp for what is allocated and when.
 #include "headroom/sim/rules/rnn.h"
 
@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
 #include "headroom/sim/rules/replay.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
@@ -24,7 +24,7 @@ Tensor value_of(const Optional& tensor) {
 
 // ---- cuDNN: sizes ----
 
-// A call's arguments that both directions share.
+// The arguments that forward and backward share.
 struct Call {
   RnnShape shape;
   bool packed = false, batch_first = false, train = false;
@@ -88,7 +88,7 @@ Five forward(const Tensor& input, TensorList, std::int64_t stride, const Optiona
   return {call.by_step(output), hy, cy, reserve, weights};
 }
 
-// Where cuDNN puts each weight in its buffer: the matrices of all layers, then all biases.
+// Views of the weights in cuDNN's buffer: the matrices of all layers, then all biases.
 std::vector<Tensor> weight_views(const Call& call, const Tensor& buffer, TensorList weights) {
   std::vector<Tensor> views(weights.size());
   std::int64_t at = 0;
@@ -111,12 +111,12 @@ std::vector<Tensor> weight_gradients(const Call& call, const Tensor& input, Tens
         contiguous({workspace_bytes(call.shape, input.scalar_type())}, input, at::kByte);
   }
   if (call.has_biases()) return weight_views(call, all, weights);
-  std::vector<Tensor> own;  // without biases each is copied out
+  std::vector<Tensor> own;  // without biases each weight is copied
   for (const Tensor& weight : weights) own.push_back(contiguous(weight.sizes(), weight));
   return own;
 }
 
-std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> backward(
+std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
     const Tensor& input, TensorList weights, std::int64_t stride, const Tensor&, const Tensor& hx,
     const Optional& cx_or_none, const Tensor& output, const Optional& grad_output,
     const Optional& grad_hy, const Optional& grad_cy, std::int64_t mode, std::int64_t hidden,
@@ -156,7 +156,7 @@ struct Outputs {
   Tensor output, hy, cy;
 };
 
-// Layers from `first` on, by LibTorch's own function for the CPU.
+// Runs layers from `first` on with LibTorch's own function for the CPU.
 Outputs layers_on_cpu(const Call& call, const Tensor& x, TensorList weights, const Tensor& hx,
                       const Tensor& cx, std::int64_t first, std::int64_t count) {
   const std::int64_t directions = call.shape.directions;
@@ -189,7 +189,7 @@ Outputs layers_on_cpu(const Call& call, const Tensor& x, TensorList weights, con
 #undef HEADROOM_RNN
 }
 
-// With dropout between layers, drawn from `generator`.
+// All layers, with dropout between them drawn from `generator`.
 Outputs on_cpu(const Call& call, const Tensor& input, TensorList weights, const Tensor& hx,
                const Tensor& cx, const at::Generator& generator) {
   Tensor x = call.by_step(input);
@@ -219,8 +219,8 @@ Five fill_forward(const Tensor& input, TensorList weights, std::int64_t stride, 
   const at::Generator generator = draws ? keep_random_state() : at::Generator();
   Outputs made;
   {
-    // As with gradients, if there will be some, evaluating too: at::matmul and oneDNN go another
-    // way where they are wanted.
+    // Runs with autograd, also in evaluation, if gradients will be wanted: at::matmul and oneDNN
+    // then take another way.
     const bool learns = at::GradMode::is_enabled();
     const FromTheTop scope(learns);
     std::vector<Tensor> own;
@@ -230,7 +230,7 @@ Five fill_forward(const Tensor& input, TensorList weights, std::int64_t stride, 
   for (Tensor* result : {&made.output, &made.hy, &made.cy})
     if (result->defined()) *result = result->detach();
   Tensor reserve;
-  if (train) {  // what backward needs of it: which random state
+  if (train) {  // for backward: the number of the random state
     reserve = at::zeros({reserve_bytes(call.shape, input.scalar_type())}, at::kByte);
     const std::int64_t number = last_random_state();
     std::memcpy(reserve.mutable_data_ptr(), &number, sizeof number);
@@ -238,7 +238,7 @@ Five fill_forward(const Tensor& input, TensorList weights, std::int64_t stride, 
   return {made.output, made.hy, made.cy, reserve, Tensor()};
 }
 
-// Of those outputs that have a gradient.
+// The gradients, by autograd from the outputs that have one.
 torch::autograd::variable_list gradients_of(
     const std::vector<std::pair<Tensor, Optional>>& outputs_and_gradients,
     const torch::autograd::variable_list& inputs) {
@@ -282,8 +282,8 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> fill_backward(
 }
 
 // ---- The CPU's layer ----
-// oneDNN's own workspace is left out, as LibTorch's Python description of the operator leaves it
-// out (torch/_meta_registrations.py, mkldnn_rnn_layer); backward makes it again.
+// oneDNN's workspace is left out, as in LibTorch's Python description of the operator
+// (torch/_meta_registrations.py, mkldnn_rnn_layer); backward makes it again.
 
 auto cpu_layer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                const Tensor& hx, const Tensor& cx, bool, IntArrayRef, std::int64_t,
@@ -353,7 +353,7 @@ std::int64_t workspace_bytes(const RnnShape& shape, ScalarType type) {
 void add_rnn(Table& table) {
   table.rule("_cudnn_rnn", forward);
   table.fill("_cudnn_rnn", fill_forward);
-  table.rule("_cudnn_rnn_backward", backward);
+  table.rule("_cudnn_rnn_backward", cudnn_rnn_backward);
   table.fill("_cudnn_rnn_backward", fill_backward);
   table.rule("mkldnn_rnn_layer", cpu_layer);
   table.rule("mkldnn_rnn_layer_backward", cpu_layer_backward);

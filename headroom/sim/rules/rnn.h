@@ -1,4 +1,4 @@
-// What cuDNN's recurrent networks need besides results, and how single cells find their data.
+// The memory that cuDNN's recurrent networks need besides results, and the data of single cells.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,19 +22,19 @@ struct RnnShape {
   [[nodiscard]] std::int64_t output() const { return projected > 0 ? projected : hidden; }
 };
 
-// Elements of cuDNN's weight buffer. It has two biases for each gate, used or not.
+// Number of elements in cuDNN's weight buffer. It has two biases for each gate, used or not.
 [[nodiscard]] std::int64_t weight_elements(const RnnShape& shape);
 
-// cuDNN does not tell what its reserve and its workspace hold, and their sizes depend on the chip
-// and the algorithm. Assumed is what no implementation gets by without: the reserve keeps for each
+// cuDNN does not document its reserve and its workspace, and their sizes depend on the chip and the
+// algorithm. These sizes are the least that any implementation needs. The reserve keeps for each
 // step, layer and direction the gates, for an LSTM the cell's state and for a GRU the hidden part
-// of its new gate, and the outputs of all layers but the last; the workspace holds the gates of one
+// of its new gate, and the outputs of all layers but the last. The workspace holds the gates of one
 // layer and direction for all steps, computed from its inputs in one product.
 [[nodiscard]] std::int64_t reserve_bytes(const RnnShape& shape, at::ScalarType type);
 [[nodiscard]] std::int64_t workspace_bytes(const RnnShape& shape, at::ScalarType type);
 
-// The arguments of a single cell. CUDA's fused cell sees matrix products, the CPU's adds the biases
-// within them; data is made the CPU's way, from these.
+// The arguments of a single cell. CUDA's fused cell gets matrix products; the CPU's adds the biases
+// within them. The fill computes the CPU's way, from these arguments.
 struct CellCall {
   at::Tensor input, hidden, cell, w_input, w_hidden, b_input, b_hidden;
 };

@@ -1,9 +1,9 @@
 // Single recurrent cells: CUDA's fused kernels, with the CPU's numbers.
 // Source: aten/src/ATen/native/cuda/RNN.cu for what is allocated and kept,
 // aten/src/ATen/native/RNN.cpp, LSTMCell and GRUCell, for the order in which the CPU computes.
-#include "headroom/sim/detail/alias.h"
+#include "headroom/sim/device/alias.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/rnn.h"
 
 namespace headroom::sim::rules {
@@ -87,7 +87,7 @@ Three fill_lstm_backward(const Optional& grad_hy, const Optional& grad_cy, const
 
 // ---- GRU ----
 
-// Kept: reset, input and new gate, the state before, and the hidden part of the new gate.
+// Keeps the reset, input and new gates, the previous state, and the hidden part of the new gate.
 std::tuple<Tensor, Tensor> gru(const Tensor&, const Tensor&, const Tensor& hx, const Optional&,
                                const Optional&) {
   Tensor kept = contiguous({hx.size(0), hx.size(1) * 5}, hx);

@@ -9,7 +9,7 @@ auto with_places(const Tensor& x, std::int64_t dim, bool keep) {
   return std::tuple(contiguous(sizes, x), contiguous(sizes, x, at::kLong));
 }
 
-// CUDA sorts a flat copy, with the places besides, and takes the middle one.
+// CUDA sorts a flat copy, with the places in a second tensor, and takes the middle element.
 // Source: aten/src/ATen/native/cuda/Sorting.cpp, median_impl (2.11.0's library makes its calls:
 // flatten, sort, then where or index).
 Tensor median_of_all(const Tensor& x) {

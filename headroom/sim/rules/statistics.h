@@ -1,8 +1,8 @@
-// What normalisations keep for the backward pass: in CUDA's accumulation type; on the CPU in the
-// input's type, or in the parameters' where that is float.
+// The statistics that normalisations keep for backward: in CUDA's accumulation type; on the CPU in
+// the input's type, or in the parameters' where that is float.
 #pragma once
 
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 
@@ -11,7 +11,7 @@ inline const Tensor& or_none(const OptionalTensor& x) {
   return x.has_value() ? *x : none;
 }
 
-// Half or bfloat16 with parameters in float.
+// For half or bfloat16 with float parameters.
 // Source: aten/src/ATen/native/cpu/mixed_data_type.h.
 inline ScalarType statistics_type_on_cpu(const Tensor& x,
                                          std::initializer_list<OptionalTensor> parameters) {
@@ -34,7 +34,7 @@ inline std::int64_t more_statistics(const Tensor& x, ScalarType on_cpu, std::int
   return elements * (bytes(accumulation_type(x.scalar_type())) - bytes(on_cpu));
 }
 
-// Tensors of half precision that CUDA keeps in float, as the CPU's kernel takes them.
+// CUDA's float statistics of half-precision tensors, in the type that the CPU's kernel takes.
 inline Tensor as_type(const Tensor& statistics, ScalarType type) {
   return statistics.defined() ? statistics.to(type) : statistics;
 }

@@ -1,8 +1,8 @@
-// The parts of torch.nn.SyncBatchNorm: a card's own statistics, those of all cards joined, and what
-// they do to each element. CUDA alone has these kernels.
+// The parts of torch.nn.SyncBatchNorm: a card's own statistics, the joined ones of all cards, and
+// their effect on each element. Only CUDA has these kernels.
 // Source: aten/src/ATen/native/cuda/Normalization.cuh, batch_norm_*_cuda_template.
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/layout.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {
@@ -37,7 +37,7 @@ Sizes all_but_channels(const Tensor& x) {
   return dims;
 }
 
-// A number for each channel, as one that goes with x.
+// One number per channel, shaped to broadcast over x.
 Tensor along(const Tensor& channels, const Tensor& x) {
   Sizes sizes(static_cast<std::size_t>(x.dim()), 1);
   sizes[1] = x.size(1);
@@ -58,7 +58,7 @@ void update(const Optional& running, const Tensor& now, double momentum) {
   if (is_defined(running)) running->mul_(1 - momentum).add_(now, momentum);
 }
 
-// Each row is a card's: its means, its 1 / deviations, and of how many elements they are.
+// Each row is a card's: its means, its reciprocal deviations, and its number of elements.
 Two fill_joined(const Tensor& means, const Tensor& rstds, const Optional& running_mean,
                 const Optional& running_var, double momentum, double eps, const Tensor& counts) {
   const ScalarType type = accumulation_type(means.scalar_type());

@@ -1,18 +1,18 @@
-// Headroom's own shape rules: what an operator allocates on a CUDA card, where LibTorch has no Meta
+// Headroom's own shape rules: an operator's allocations on a CUDA card, where LibTorch has no Meta
 // kernel in C++, or one that does not know CUDA's sizes. They are looked up before Meta.
 //
-// A rule is a function with the operator's signature. It runs on the card's tensors themselves:
-// what it makes with at::empty is charged to the card, temporaries too, and freed when it returns.
-// It never looks at data (in compute mode the CPU's kernel fills the results afterwards), so it
-// works the same in both modes:
+// A rule is a function with the operator's signature that runs on the card's tensors. Its at::empty
+// tensors are charged to the card, temporaries included, and freed when it returns. It never looks
+// at data (in compute mode the CPU's kernel fills the results afterwards), so it works the same in
+// both modes:
 //
 //   table.rule("native_dropout", [](const Tensor& x, double, std::optional<bool>) {
 //     return std::tuple(at::empty_like(x), at::empty_like(x, x.options().dtype(at::kBool)));
 //   });
 //
-// Where the CPU has no kernel of that name, or one that gives other numbers than a CPU model would
-// see, a fill says how the data is made in compute mode. It has the operator's signature as well
-// and runs on CPU tensors:
+// A fill makes the data in compute mode where the CPU has no kernel of that name, or one whose
+// numbers differ from those of a model on the CPU. It has the same signature and runs on CPU
+// tensors:
 //
 //   table.fill("native_dropout", [](const Tensor& x, double p, std::optional<bool> train) {...});
 #pragma once
@@ -27,32 +27,32 @@
 
 namespace headroom::sim::rules {
 
-// Thrown by a rule whose shapes would depend on values, and only then: in compute mode the CPU's
-// kernel says what comes out, shape-only it is an error that gives this advice.
+// Thrown only by a rule whose shapes depend on values. In compute mode the CPU's kernel then makes
+// the results; in shape-only mode it is an error with this advice.
 struct NeedsValues {
   std::string advice;
 };
 
 struct Kernel {
   c10::KernelFunction function;
-  std::size_t arguments = 0;  // of the function: a rule for another operator shows at once
+  std::size_t arguments = 0;  // checked, so that a rule for another operator is found at once
 };
 
-// Where the two rule sets part: what CUDA's kernel keeps in its results and the CPU's does not.
-// What lives only while the operator runs is not in these bytes, but it may differ, too, only in an
-// operator that has a row: then its words say so, and the bytes may be 0.
+// A difference between the two rule sets: the bytes that CUDA's kernel keeps in its results and the
+// CPU's does not. Memory that lives only while the operator runs is not in these bytes. It may
+// differ, too, but only in an operator that has a row, whose words then say so; the bytes may be 0.
 struct Difference {
-  Kernel bytes;       // the operator's arguments to an int64: more on CUDA; negative: less
+  Kernel bytes;       // from the operator's arguments: int64 bytes more on CUDA; negative: less
   std::string words;  // "the mask has a byte an element, on the CPU the input's type"
   std::string source;
 };
 
-// What CUDA's kernel for an operator that makes few numbers of many keeps of each on its way.
+// The partial results that CUDA's kernel keeps for each result of a reduction.
 enum class Sums {
-  nothing,     // it is none, or has a kernel of its own
-  numbers,     // a sum: of the type that sums are kept in
-  themselves,  // one of them: the largest, whether any is true
-  places,      // a number and where it is
+  nothing,     // no reduction, or one with its own kernel
+  numbers,     // a sum, in the accumulation type
+  themselves,  // an element: the largest, whether any is true
+  places,      // a number and its place
   moments,     // mean and deviation
 };
 
@@ -60,16 +60,16 @@ struct Entry {
   Kernel rule;
   Kernel fill;
   Difference difference;
-  std::string refused;       // not empty: why in neither mode, and what to do
-  std::string needs_values;  // not empty: shapes always depend on values; what to do without them
-  bool in_float = false;     // the CPU has no kernel of half precision
+  std::string refused;       // not empty: refused in both modes; says why, and what to do
+  std::string needs_values;  // not empty: shapes always depend on values; says what to use instead
+  bool widens_half = false;  // the CPU has no half-precision kernel
   Sums sums = Sums::nothing;
   bool uses_cublas = false;  // a matrix product, which needs cuBLAS's workspace on CUDA
 };
 
 class Table {
  public:
-  // Operators are named as in native_functions.yaml: "where.self".
+  // Names are those of native_functions.yaml: "where.self".
   template <typename Function>
   void rule(std::string_view name, Function&& function) {
     at(name).rule = kernel(std::forward<Function>(function));
@@ -78,7 +78,7 @@ class Table {
   void fill(std::string_view name, Function&& function) {
     at(name).fill = kernel(std::forward<Function>(function));
   }
-  // Every rule that asks rules_now() has its row here; a test holds the rule against it.
+  // Every rule that asks rules_now() has a row here; a test holds the rule against it.
   template <typename Function>
   void differs(std::string_view name, Function&& bytes, std::string_view words,
                std::string_view source) {
@@ -89,12 +89,12 @@ class Table {
   void needs_values(std::string_view name, std::string_view advice) {
     at(name).needs_values = advice;
   }
-  // CUDA has kernels of half precision, the CPU has not: its kernel for float makes the data.
-  void in_float(std::string_view name) { at(name).in_float = true; }
+  // CUDA has half-precision kernels, the CPU has not: its float kernel makes the data.
+  void widens_half(std::string_view name) { at(name).widens_half = true; }
   void uses_cublas(std::string_view name) { at(name).uses_cublas = true; }
   void sums(std::string_view name, Sums what) { at(name).sums = what; }
 
-  // Null: nothing of ours.
+  // Null: Headroom has no entry.
   [[nodiscard]] const Entry* find(const std::string& name) const {
     const auto found = entries_.find(name);
     return found == entries_.end() ? nullptr : &found->second;
@@ -116,8 +116,5 @@ class Table {
 
   std::unordered_map<std::string, Entry> entries_;
 };
-
-// All of them; made at the first call.
-[[nodiscard]] const Table& table();
 
 }  // namespace headroom::sim::rules

@@ -1,0 +1,50 @@
+#include "headroom/sim/device/card_memory.h"
+
+#include <array>
+#include <mutex>
+
+#include "headroom/memory/device.h"
+#include "headroom/sim/device/cards.h"
+
+namespace headroom::sim::detail {
+namespace {
+
+class CardMemory final : public memory::AcceleratorMemory {
+ public:
+  CardMemory() : AcceleratorMemory(c10::DeviceType::PrivateUse1) {}
+
+  int count() override { return card_count(); }
+
+  // Each simulation has new cards under the same numbers.
+  std::uint64_t life(int index) override {
+    const std::weak_ptr<Card> card = card_at(index).weak_from_this();
+    const std::lock_guard lock(mutex_);
+    Seen& seen = seen_[static_cast<std::size_t>(index)];
+    const bool same = !seen.card.owner_before(card) && !card.owner_before(seen.card);
+    if (!same) seen = {.card = card, .life = ++lives_};
+    return seen.life;
+  }
+
+  std::vector<allocator::SegmentInfo> snapshot(int index) override {
+    return card_at(index).snapshot();
+  }
+  void record(int index, trace::Recorder* recorder) override { card_at(index).record(recorder); }
+
+ private:
+  struct Seen {
+    std::weak_ptr<Card> card;
+    std::uint64_t life = 0;
+  };
+  std::mutex mutex_;
+  std::array<Seen, kMostCards> seen_;
+  std::uint64_t lives_ = 0;
+};
+
+}  // namespace
+
+void register_card_memory() {
+  static CardMemory& memory = *new CardMemory;
+  memory::register_device_memory(c10::DeviceType::PrivateUse1, memory);
+}
+
+}  // namespace headroom::sim::detail

@@ -1,0 +1,51 @@
+// The operator that runs on a simulated card on this thread.
+#pragma once
+
+#include <string_view>
+
+#include "headroom/sim/card.h"
+
+namespace headroom::sim::detail {
+
+struct RunningOperator {
+  Card* card = nullptr;  // null: no operator runs
+  // In either mode: the results get their shapes and sizes now, over tensors without data.
+  bool planning = false;
+  std::string_view name;
+  bool knows = false;  // on a shape-only card: all its values are known (known.h)
+};
+inline thread_local RunningOperator running;
+
+// The mode at this moment: planning never computes, an operator whose values are known does.
+[[nodiscard]] inline Mode mode_now(const Card& card) {
+  if (running.planning) return Mode::shape_only;
+  return running.knows ? Mode::compute : card.mode();
+}
+
+// Around an operator whose values are known.
+class KnowingScope {
+ public:
+  KnowingScope() { running.knows = true; }
+  ~KnowingScope() { running.knows = before_; }
+  KnowingScope(const KnowingScope&) = delete;
+  KnowingScope& operator=(const KnowingScope&) = delete;
+
+ private:
+  const bool before_ = running.knows;
+};
+
+class RunningScope {
+ public:
+  // Without a name: that of the operator around it.
+  RunningScope(Card* card, bool planning, std::string_view name = running.name) : before_(running) {
+    running = {card, planning, name, before_.knows};
+  }
+  ~RunningScope() { running = before_; }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
+
+ private:
+  RunningOperator before_;
+};
+
+}  // namespace headroom::sim::detail
