@@ -9,7 +9,7 @@
 namespace headroom::trace::pickle {
 namespace {
 
-constexpr std::uint64_t kLongestLine = std::uint64_t{1} << 20;  // the name of a function
+constexpr std::uint64_t kLongestName = std::uint64_t{1} << 20;  // the name of a function
 constexpr int kOldestProtocol = 2, kNewestProtocol = 5;
 
 // Operations of one group share a function below.
@@ -173,8 +173,8 @@ void Decoder::step_other(std::uint8_t op) {
     case '1':  // POP_MARK
       return machine_.pop_mark();
     case 'c': {  // GLOBAL
-      const std::string module(source_.line(kLongestLine));
-      return machine_.function(module, source_.line(kLongestLine));
+      const std::string module(source_.line(kLongestName));
+      return machine_.function(module, source_.line(kLongestName));
     }
     case 0x93:  // STACK_GLOBAL
       return machine_.stack_function();
