@@ -80,9 +80,6 @@ void CachingAllocator::set_used_by_others(Bytes used) {
 const Statistics& CachingAllocator::statistics() const {
   return card_->statistics;
 }
-Bytes CachingAllocator::capacity() const {
-  return Bytes{card_->driver.capacity()};
-}
 Bytes CachingAllocator::free_on_card() const {
   return Bytes{card_->driver.free()};
 }

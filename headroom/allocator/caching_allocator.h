@@ -181,7 +181,6 @@ class CachingAllocator {
   // ---- Questions ----
 
   [[nodiscard]] const Statistics& statistics() const;
-  [[nodiscard]] Bytes capacity() const;
   [[nodiscard]] Bytes free_on_card() const;
   [[nodiscard]] BlockInfo block(BlockId block) const;
   // Sorted by address.

@@ -174,6 +174,18 @@ std::vector<std::string> namesakes(std::string_view name) {
   return nearest;
 }
 
+// Brief names of the cards nearest to an unknown name, at most three: "RTX 3090, RTX 4090 or RTX
+// 5090" for "RTX 9999". "" if no card is near.
+std::string nearest_cards(std::string_view name) {
+  std::vector<std::string> known;
+  for (const CatalogueCard& card : catalogue()) known.push_back(essence(card.brief));
+  if (const auto close = nearest(essence(name), known)) {
+    const auto at = std::find(known.begin(), known.end(), *close);
+    return catalogue()[static_cast<std::size_t>(at - known.begin())].brief;
+  }
+  return alternatives(namesakes(name), 3);
+}
+
 }  // namespace
 
 const std::vector<CatalogueCard>& catalogue() {
@@ -198,24 +210,11 @@ const CatalogueCard* find_card(std::string_view name) {
   return meant.size() == 1 ? meant.front() : nullptr;
 }
 
-std::optional<std::string> nearest_cards(std::string_view name) {
-  std::vector<std::string> known;
-  for (const CatalogueCard& card : catalogue()) known.push_back(essence(card.brief));
-  if (const auto close = nearest(essence(name), known)) {
-    const auto at = std::find(known.begin(), known.end(), *close);
-    return catalogue()[static_cast<std::size_t>(at - known.begin())].brief;
-  }
-  const std::vector<std::string> near = namesakes(name);
-  if (near.empty()) return {};
-  return alternatives(near, 3);
-}
-
 const CatalogueCard& card_named(std::string_view name, std::string_view where,
                                 std::string_view expected) {
   const std::vector<const CatalogueCard*> meant = cards_called(name);
   if (meant.size() == 1) return *meant.front();
-  if (meant.empty())
-    throw UsageError(expectation(where, expected, name, nearest_cards(name).value_or("")));
+  if (meant.empty()) throw UsageError(expectation(where, expected, name, nearest_cards(name)));
   std::vector<std::string> names;
   for (const CatalogueCard* card : meant) names.push_back(card->brief);
   throw UsageError(

@@ -4,7 +4,6 @@
 //
 //   find_card("4090")->total;   // also "RTX 4090", "a100-40gb", "h100 pcie"
 //   find_card("A100");          // null: the name is ambiguous; cards_called() lists the four cards
-//   nearest_cards("RTX 409");   // "RTX 4090"
 #pragma once
 
 #include <optional>
@@ -54,10 +53,6 @@ struct CatalogueCard {
 
 // The one card that a name means. Null if there is none, or if there are several ("A100").
 [[nodiscard]] const CatalogueCard* find_card(std::string_view name);
-
-// Brief names of the cards nearest to an unknown name, at most three: "RTX 3090, RTX 4090 or RTX
-// 5090" for "RTX 9999". Nothing if no card is near.
-[[nodiscard]] std::optional<std::string> nearest_cards(std::string_view name);
 
 // Like find_card, but throws UsageError. The error lists the cards of an ambiguous name, or the
 // nearest cards of an unknown one. `where` and `expected` begin the error's text.

@@ -36,9 +36,9 @@ std::string hex(const std::array<std::uint8_t, 16>& bytes) {
 }
 
 std::optional<int> parse_instance(std::string_view text) {
-  constexpr long long kMost = 1 << 20;  // a larger number is not an instance
+  constexpr long long kMostInstances = 1 << 20;  // a larger number is not an instance
   const auto number = to_integer(text);
-  if (!number || *number < 0 || *number > kMost) return {};
+  if (!number || *number < 0 || *number > kMostInstances) return {};
   return static_cast<int>(*number);
 }
 

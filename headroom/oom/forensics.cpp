@@ -165,6 +165,14 @@ std::string last_try_text(const TryThen& tried) {
   return text + (text.empty() ? "" : tried.peak ? " and " : " ") + end;
 }
 
+// The try with the largest batch among those that fitted; nothing if none did.
+std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries) {
+  std::optional<TryThen> largest;
+  for (const TryThen& tried : tries)
+    if (!tried.out_of_memory && (!largest || tried.batch > largest->batch)) largest = tried;
+  return largest;
+}
+
 std::string tries_lines(const std::vector<TryThen>& tries) {
   if (tries.empty()) return {};
   const auto fit = largest_fit(tries);
@@ -232,13 +240,6 @@ CardThen card_then(const gpu::Card& card, const std::vector<pid_t>& job) {
                             .of_the_job = ours});
   }
   return then;
-}
-
-std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries) {
-  std::optional<TryThen> largest;
-  for (const TryThen& tried : tries)
-    if (!tried.out_of_memory && (!largest || tried.batch > largest->batch)) largest = tried;
-  return largest;
 }
 
 std::string describe(const Forensics& forensics) {

@@ -68,9 +68,6 @@ struct Forensics {
 // A card as in a sample, with the job's processes marked.
 [[nodiscard]] CardThen card_then(const gpu::Card& card, const std::vector<pid_t>& job);
 
-// The try with the largest batch among those that fitted; nothing if none did.
-[[nodiscard]] std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries);
-
 // Usually 10 to 22 lines of at most 80 columns, each with a newline.
 [[nodiscard]] std::string describe(const Forensics& forensics);
 

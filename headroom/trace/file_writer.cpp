@@ -20,6 +20,9 @@
 namespace headroom::trace {
 namespace {
 
+// zstd's level: 1 is fast, 19 is small. At 3 writing takes about as long as reading.
+constexpr int kCompressionLevel = 3;
+
 // Many new names at once are spread over parts of about this size.
 constexpr std::size_t kNameBytesPerPart = std::size_t{1} << 20;
 
@@ -54,7 +57,7 @@ struct TraceWriter::File {
   std::filesystem::path path_;
   const Names& names_;
   TraceWriterOptions options_;
-  detail::Compressor compressor_;
+  detail::Compressor compressor_{kCompressionLevel};
   int descriptor_ = -1;  // opened last: an earlier exception leaves nothing open
   bool failed_ = false;
   Bytes written_;
@@ -65,10 +68,7 @@ struct TraceWriter::File {
 
 TraceWriter::File::File(std::filesystem::path path, const Names& names,
                         const TraceWriterOptions& options)
-    : path_(std::move(path)),
-      names_(names),
-      options_(options),
-      compressor_(options.compression_level) {
+    : path_(std::move(path)), names_(names), options_(options) {
   options_.events_per_part = std::clamp(options_.events_per_part, 1U, detail::kMostEvents);
   events_.reserve(options_.events_per_part);
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -87,7 +87,8 @@ void TraceWriter::File::begin(const About& about) {
 
 void TraceWriter::File::check_open() const {
   if (failed_ || descriptor_ < 0)
-    throw WriteError("trace", path_.string() +
+    throw WriteError(
+        "trace", path_.string() +
                      (failed_ ? " could not be written before and is not complete" : " is closed"));
 }
 

@@ -18,8 +18,6 @@ namespace headroom::trace {
 struct TraceWriterOptions {
   // Larger parts take less disk space; a kill loses the events not yet in a part. At most 65536.
   std::uint32_t events_per_part = 65'536;
-  // zstd's level: 1 is fast, 19 is small. At 3 writing takes about as long as reading.
-  int compression_level = 3;
 };
 
 class TraceWriter {

@@ -187,7 +187,6 @@ void Operations::free(const Event& event) {
   // While a private pool is open, PyTorch records no stream events, so none can complete.
   if (!at_once && open_pools_ == 0) {
     const allocator::StreamId helper = made_up_stream();
-    ++noticed_.late_frees;
     waiting_[event.address] = helper;
     add({.id = *id, .stream = helper, .kind = OperationKind::record_stream});
   }
@@ -271,8 +270,9 @@ allocator::StreamId Operations::made_up_stream() {
 
 void Operations::mistake(const char* expected, const Event& event) const {
   throw InputError("replay", options_.name + ", event " + std::to_string(at_->number) +
-                   ": expected " + expected + ", received '" + std::to_string(event.address) +
-                   "'; events are counted from 0, comments left out");
+                                 ": expected " + expected + ", received '" +
+                                 std::to_string(event.address) +
+                                 "'; events are counted from 0, comments left out");
 }
 
 }  // namespace headroom::trace

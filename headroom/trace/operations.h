@@ -60,7 +60,6 @@ struct Noticed {
   std::vector<std::uint16_t> devices;   // by first appearance
   std::optional<std::uint16_t> device;  // the device whose events are used
   std::uint64_t of_other_devices = 0;   // events
-  std::uint64_t late_frees = 0;         // completed after other events
   std::uint64_t unknown_frees = 0;      // of memory allocated before the recording began
   std::uint64_t missing_frees = 0;      // an address was allocated again without a free
   std::uint64_t recorded_refusals = 0;

@@ -259,8 +259,7 @@ void PickleReader::advance_annotation() {
 }  // namespace
 
 bool begins_pickle(std::string_view begin) {
-  constexpr std::string_view kFirst = "\x80(]}";
-  return !begin.empty() && kFirst.find(begin.front()) != std::string_view::npos;
+  return begin.starts_with('\x80');
 }
 
 std::unique_ptr<Reader> read_pickle(Input input) {

@@ -19,8 +19,8 @@
 
 namespace headroom::trace {
 
-// Decides by the first byte: protocol 2 and later begin with a marker, older protocols with a dict
-// or list. No line of plain events begins like that.
+// Decides by the first byte, which is the same in all pickles of protocol 2 and later. No line of
+// plain events begins with it.
 [[nodiscard]] bool begins_pickle(std::string_view begin);
 
 // Throws InputError.

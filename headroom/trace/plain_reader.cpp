@@ -11,7 +11,7 @@
 namespace headroom::trace {
 namespace {
 
-constexpr std::size_t kWindow = 2 * kLongestLine;
+constexpr std::size_t kPlainWindow = 2 * kLongestLine;
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t';
@@ -91,7 +91,7 @@ class PlainReader final : public Reader {
 
 void PlainReader::show_more() {
   input_.skip(std::exchange(taken_, 0));
-  window_ = input_.peek(kWindow);
+  window_ = input_.peek(kPlainWindow);
 }
 
 bool PlainReader::take_line(Line& line) {

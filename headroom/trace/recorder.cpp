@@ -1,6 +1,6 @@
 #include "headroom/trace/recorder.h"
 
-#include <utility>
+#include <string>
 
 #include "headroom/base/error.h"
 
@@ -28,7 +28,6 @@ void Recorder::append(Event event) {
   fill_in(event);
   const std::lock_guard lock(mutex_);
   keep(event);
-  if (writer_) spill(event);
 }
 
 void Recorder::mark(std::string_view text, std::int64_t time_ns) {
@@ -57,34 +56,6 @@ void Recorder::keep(const Event& event) {
   }
   chunks_[slot].push_back(event);
   ++recorded_;
-}
-
-// A failing file must not stop the allocator.
-void Recorder::spill(const Event& event) {
-  try {
-    writer_->append(event);
-  } catch (const Error& error) {
-    spill_error_ = error.what();
-    writer_.reset();
-  }
-}
-
-void Recorder::spill_to(const std::filesystem::path& path, const About& about) {
-  const std::lock_guard lock(mutex_);
-  spill_error_.clear();
-  writer_ = std::make_unique<TraceWriter>(path, about, names_);
-}
-
-void Recorder::end_spill() {
-  const std::lock_guard lock(mutex_);
-  const auto writer = std::exchange(writer_, nullptr);
-  if (writer) writer->close();
-  if (!spill_error_.empty()) throw WriteError(spill_error_);
-}
-
-std::string Recorder::spill_error() const {
-  const std::lock_guard lock(mutex_);
-  return spill_error_;
 }
 
 std::uint64_t Recorder::recorded() const {

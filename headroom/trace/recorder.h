@@ -16,16 +16,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <mutex>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "headroom/trace/event.h"
-#include "headroom/trace/file_writer.h"
-#include "headroom/trace/reader.h"
 
 namespace headroom::trace {
 
@@ -43,8 +38,7 @@ class Recorder {
   // Takes a lock and a table look-up: ask once per module, not at each call.
   Name name(std::string_view text);
 
-  // Fills in module, operation, step and phase from the scopes if the event leaves them open. Never
-  // throws because of the spill file; see spill_error().
+  // Fills in module, operation, step and phase from the scopes if the event leaves them open.
   void append(Event event);
   void mark(std::string_view text, std::int64_t time_ns = 0);
 
@@ -52,14 +46,6 @@ class Recorder {
   std::uint32_t set_step(std::uint32_t step) { return step_.exchange(step, relaxed); }
   [[nodiscard]] std::uint32_t step() const { return step_.load(relaxed); }
   [[nodiscard]] Phase phase() const { return phase_.load(relaxed); }
-
-  // From now on also writes each event to a file. Every 65536th call takes as long as compressing
-  // and writing a part (a few ms). Throws WriteError if the file cannot be created.
-  void spill_to(const std::filesystem::path& path, const About& about);
-  // Writes the rest and closes the file. Throws if writing failed, now or earlier.
-  void end_spill();
-  // Why writing the file stopped, or "". Recording in memory continues.
-  [[nodiscard]] std::string spill_error() const;
 
   [[nodiscard]] std::uint64_t recorded() const;  // since the start
   [[nodiscard]] std::uint64_t dropped() const;   // of these, no longer in memory
@@ -79,7 +65,6 @@ class Recorder {
 
   void fill_in(Event& event) const;
   void keep(const Event& event);
-  void spill(const Event& event);
 
   mutable std::mutex mutex_;
   std::atomic<std::uint32_t> step_{0};
@@ -90,8 +75,6 @@ class Recorder {
   std::vector<std::vector<Event>> chunks_;
   std::uint64_t recorded_ = 0;
   Names names_;
-  std::unique_ptr<TraceWriter> writer_;
-  std::string spill_error_;
 };
 
 namespace detail {

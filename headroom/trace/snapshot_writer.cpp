@@ -8,6 +8,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/output_file.h"
 #include "headroom/trace/detail/device_trace.h"
+#include "headroom/trace/detail/fault.h"
 #include "headroom/trace/detail/pickle_emitter.h"
 #include "headroom/trace/detail/stack_emitter.h"
 
@@ -21,9 +22,6 @@ using pickle::DeviceTrace;
 using pickle::MemoNumbers;
 using pickle::PickleEmitter;
 using pickle::StackEmitter;
-
-// The same limit as for reading. Each device costs memory, and possibly a spool file.
-constexpr std::size_t kMostDevices = 1024;
 
 bool is_of_snapshots(Kind kind) {
   return kind <= Kind::mark;
@@ -62,9 +60,9 @@ struct SnapshotWriter::File {
       : names(all_names), beside(place_for_spools(path)), output(path) {}
 
   DeviceTrace& trace(std::uint16_t device) {
-    if (device >= kMostDevices)
+    if (device >= detail::kMostDevices)
       throw InputError(expectation(
-          "trace", "a device below " + std::to_string(kMostDevices) + ", for a snapshot",
+          "trace", "a device below " + std::to_string(detail::kMostDevices) + ", for a snapshot",
           std::to_string(device)));
     while (traces.size() <= device)
       traces.push_back(std::make_unique<DeviceTrace>(beside, names, numbers));

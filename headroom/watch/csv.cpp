@@ -28,6 +28,14 @@ std::string zone(WallTime when) {
   return std::string(text.data()).insert(3, ":");
 }
 
+// Quotes the text only if it needs quotes (RFC 4180).
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
 std::string card_fields(const gpu::Card& card, WallTime when, bool fresh) {
   const bool known = fresh && card.memory.has_value();
   const auto figure = [&](const auto& value) { return fresh ? value : std::nullopt; };
@@ -69,13 +77,6 @@ std::string csv_rows(const gpu::Machine& machine, WallTime when, bool processes,
     if (list.empty()) rows += fields + ",,,\n";
   }
   return rows;
-}
-
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
 }
 
 }  // namespace headroom::watch

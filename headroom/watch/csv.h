@@ -17,7 +17,4 @@ namespace headroom::watch {
 [[nodiscard]] std::string csv_rows(const gpu::Machine& machine, WallTime when, bool processes,
                                    Clock::time_point now = Clock::now());
 
-// Quotes the text only if it needs quotes (RFC 4180).
-[[nodiscard]] std::string csv_field(std::string_view text);
-
 }  // namespace headroom::watch

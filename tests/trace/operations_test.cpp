@@ -96,7 +96,6 @@ TEST(Operations, UseAMadeUpStreamAgainWhenItsFreeIsCompleted) {
   EXPECT_EQ(text_of(all_of(operations)), "a0 a1 r0@1 f0 r1@2 f1 y@2 a1 r1@2 f1 y@2 y@1");
   EXPECT_EQ(operations.stream_in_file(1), std::nullopt);
   EXPECT_EQ(operations.stream_in_file(3), 1U) << "the file's second stream comes after the two";
-  EXPECT_EQ(operations.noticed().late_frees, 3U);
 }
 
 TEST(Operations, TakeTheFreeOfAPlainListAsDone) {

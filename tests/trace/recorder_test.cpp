@@ -7,20 +7,15 @@
 
 #include "headroom/trace/memory_reader.h"
 #include "headroom/trace/recording_observer.h"
-#include "tests/support/file_size_limit.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/trace/events_of.h"
 #include "tests/trace/written_events.h"
 
 namespace headroom::trace {
 namespace {
 
-using headroom::testing::FileSizeLimit;
-using headroom::testing::TemporaryFolder;
 using testing::all_events;
 using testing::alloc;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // Half a KiB, as most of these tests care about the order only.
 Event allocation(std::uint64_t address) {
@@ -150,35 +145,6 @@ TEST(Recorder, TakesEventsOfSeveralThreadsAtOnce) {
               "m" + std::to_string((event.address & 0xffffU) % 50));
   }
   EXPECT_EQ(next[1] + next[2], 40'000U);
-}
-
-TEST(Recorder, SpillsEverythingToAFileWhateverItsLimit) {
-  const TemporaryFolder folder;
-  Recorder recorder({.limit = 10});
-  recorder.spill_to(folder.path() / "t", {.program = "train"});
-  for (std::uint64_t i = 0; i < 100'000; ++i) {
-    const ModuleScope module(recorder, recorder.name("m" + std::to_string(i / 1000)));
-    recorder.append(allocation(i));
-  }
-  recorder.end_spill();
-  const auto trace = open_trace(folder.path() / "t");
-  const auto events = all_events(*trace);
-  ASSERT_EQ(events.size(), 100'000U);
-  EXPECT_EQ(trace->about().program, "train");
-  EXPECT_EQ(trace->names().text(events[99'500].module), "m99");
-}
-
-TEST(Recorder, GoesOnRecordingWhenTheFileCannotBeWritten) {
-  const TemporaryFolder folder;
-  Recorder recorder;
-  recorder.spill_to(folder.path() / "t", {});
-  {
-    const FileSizeLimit limit(1000);
-    for (std::uint64_t i = 0; i < 70'000; ++i) recorder.append(allocation(i * i));
-  }
-  EXPECT_EQ(recorder.recorded(), 70'000U);
-  EXPECT_THAT(recorder.spill_error(), HasSubstr("cannot write"));
-  EXPECT_THROW(recorder.end_spill(), WriteError);
 }
 
 TEST(RecordingObserver, RecordsWhatTheAllocatorTells) {

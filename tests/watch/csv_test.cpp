@@ -16,6 +16,7 @@ using namespace headroom::literals;
 using headroom::testing::kNow;
 using headroom::testing::two_cards;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const WallTime kWhen{std::chrono::milliseconds(1795266187'250)};
 
@@ -140,13 +141,18 @@ TEST(CsvRows, AreNoneForAMachineWithoutCards) {
   EXPECT_EQ(csv_rows(gpu::Machine{}, kWhen, true, kNow), "");
 }
 
-TEST(CsvField, QuotesOnlyWhereNeeded) {
-  EXPECT_EQ(csv_field("plain text"), "plain text");
-  EXPECT_EQ(csv_field(""), "");
-  EXPECT_EQ(csv_field("a,b"), "\"a,b\"");
-  EXPECT_EQ(csv_field("say \"hi\""), "\"say \"\"hi\"\"\"");
-  EXPECT_EQ(csv_field("two\nlines"), "\"two\nlines\"");
-  EXPECT_THAT(fields_of(csv_field("\",\"") + ",x"), ElementsAre("\",\"", "x"));
+TEST(CsvRows, QuoteOnlyNamesThatNeedQuotes) {
+  const auto row_of = [](const std::string& name) {
+    auto machine = two_cards(kNow);
+    machine.cards = {machine.cards[0]};
+    machine.cards[0].name = name;
+    return csv_rows(machine, kWhen, false, kNow);
+  };
+  EXPECT_THAT(row_of("plain text"), HasSubstr(",0,plain text,37,"));
+  EXPECT_THAT(row_of(""), HasSubstr(",0,,37,"));
+  EXPECT_THAT(row_of("a,b"), HasSubstr(",0,\"a,b\",37,"));
+  EXPECT_THAT(row_of("say \"hi\""), HasSubstr(",0,\"say \"\"hi\"\"\",37,"));
+  EXPECT_THAT(row_of("two\nlines"), HasSubstr(",0,\"two\nlines\",37,"));
 }
 
 }  // namespace

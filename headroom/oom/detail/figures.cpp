@@ -10,8 +10,6 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr std::size_t kAnywhere = std::string_view::npos;
-
 // A number without a unit is an amount only if the program is known to print plain bytes.
 struct Phrase {
   std::string_view pattern;
@@ -27,7 +25,8 @@ std::optional<Bytes> exact_behind(std::string_view text, std::size_t at) {
 }
 
 std::optional<Bytes> amount_behind(std::string_view text, std::size_t at, bool of_bytes) {
-  while (at < text.size() && std::string_view(" :([=").find(text[at]) != kAnywhere) ++at;
+  while (at < text.size() && std::string_view(" :([=").find(text[at]) != std::string_view::npos)
+    ++at;
   const auto amount = amount_at(text, at);
   if (!amount || (!amount->has_unit && !of_bytes)) return {};
   return exact_behind(text, amount->end).value_or(amount->bytes);

@@ -9,8 +9,6 @@
 namespace headroom::oom::detail {
 namespace {
 
-constexpr std::size_t kNowhere = std::string_view::npos;
-
 struct Name {
   std::size_t end = 0;   // after it and its closing quote
   bool of_flag = false;  // "oom_kill", "oomkilled", "ooms", "out of memory events"

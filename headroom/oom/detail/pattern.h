@@ -19,10 +19,11 @@ struct Span {
   std::size_t begin = 0, end = 0;
 };
 
+inline constexpr std::size_t kAnywhere = std::string_view::npos;
+
 // The first match that begins at or after `from` and before `begins_before`.
 [[nodiscard]] std::optional<Span> find(std::string_view pattern, std::string_view text,
-                                       std::size_t begins_before = std::string_view::npos,
-                                       std::size_t from = 0);
+                                       std::size_t begins_before = kAnywhere, std::size_t from = 0);
 
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view text);
 [[nodiscard]] bool is_word_character(char c);

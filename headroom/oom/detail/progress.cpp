@@ -62,7 +62,6 @@ std::optional<double> number_behind(std::string_view text, std::size_t at) {
 }
 
 std::optional<double> number_of(std::string_view text, std::string_view word) {
-  constexpr std::size_t kAnywhere = std::string_view::npos;
   for (auto found = find(word, text); found; found = find(word, text, kAnywhere, found->end))
     if (const auto number = number_behind(text, found->end)) return number;
   return {};
@@ -70,7 +69,6 @@ std::optional<double> number_of(std::string_view text, std::string_view word) {
 
 // "120/1000", "1203 / 5120", but not a date.
 std::optional<double> number_of_total(std::string_view text) {
-  constexpr std::size_t kAnywhere = std::string_view::npos;
   for (const std::string_view pattern : {"#/#", "# / #"})
     for (auto found = find(pattern, text); found;
          found = find(pattern, text, kAnywhere, found->end))

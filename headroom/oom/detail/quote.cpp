@@ -4,11 +4,10 @@
 #include <array>
 
 #include "headroom/oom/detail/flag.h"
+#include "headroom/oom/detail/words.h"
 
 namespace headroom::oom::detail {
 namespace {
-
-constexpr std::size_t kNowhere = std::string_view::npos;
 
 // The position of the innermost open bracket around `at`.
 std::size_t open_bracket(std::string_view text, std::size_t at) {

@@ -13,6 +13,9 @@ inline constexpr std::size_t kMostNames = std::size_t{1} << 20;
 inline constexpr std::size_t kMostNameBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMostStreams = std::size_t{1} << 16;
 
+// Devices of a snapshot, read or written: each costs memory, and possibly a spool file.
+inline constexpr std::int64_t kMostDevices = 1024;
+
 // Limit for the bytes live at one moment, so that sums of a file's figures do not overflow.
 inline constexpr std::int64_t kMostLiveBytes = std::int64_t{1} << 62;
 

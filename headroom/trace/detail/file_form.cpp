@@ -18,6 +18,13 @@ Number number_at(std::string_view bytes, std::size_t at) {
   return static_cast<Number>(number);
 }
 
+// The same hash on every machine; changing one byte always changes it.
+std::uint32_t fnv1a(std::string_view bytes) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash;
+}
+
 std::string with_check(std::string bytes) {
   append_number(bytes, fnv1a(bytes));
   return bytes;
@@ -29,12 +36,6 @@ bool has_check(std::string_view bytes) {
 }
 
 }  // namespace
-
-std::uint32_t fnv1a(std::string_view bytes) {
-  std::uint32_t hash = 2166136261U;
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return hash;
-}
 
 std::string to_bytes(const Prefix& prefix) {
   std::string bytes(kMagic);

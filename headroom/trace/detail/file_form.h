@@ -24,9 +24,6 @@ inline constexpr std::uint32_t kMostRawBytes = std::uint32_t{8} << 20;
 inline constexpr std::uint32_t kMostStoredBytes = kMostRawBytes + (std::uint32_t{1} << 16);
 inline constexpr std::size_t kLongestName = std::size_t{64} << 10;
 
-// The same hash on every machine; changing one byte always changes it.
-[[nodiscard]] std::uint32_t fnv1a(std::string_view bytes);
-
 struct Prefix {
   static constexpr std::size_t kSize = 16;
   std::uint16_t version = kFormatVersion;

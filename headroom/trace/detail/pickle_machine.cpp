@@ -66,14 +66,6 @@ Value Machine::top() const {
   return stack_.back();
 }
 
-void Machine::pop_one_or_mark() {
-  if (!marks_.empty() && stack_.size() == floor()) {
-    marks_.pop_back();
-  } else {
-    pop();
-  }
-}
-
 void Machine::open_mark() {
   if (marks_.size() == limits_.depth)
     fault("values nested at most " + std::to_string(limits_.depth) + " deep", "deeper ones");

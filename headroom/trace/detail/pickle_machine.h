@@ -34,7 +34,6 @@ class Machine {
   void push(Value value) { stack_.push_back(value); }
   Value pop();
   Value top() const;
-  void pop_one_or_mark();
   void open_mark();
   void pop_mark() { drop(above_mark()); }
 

@@ -10,7 +10,6 @@
 namespace headroom::trace::pickle {
 namespace {
 
-constexpr std::int64_t kMostDevices = 1024;
 constexpr Kind kLastOfHistory = Kind::oom;  // all kinds up to it are actions of PyTorch
 
 }  // namespace
@@ -85,8 +84,8 @@ void SnapshotTree::must_be_new(Value list, std::vector<std::uint64_t>& seen) con
 }
 
 void SnapshotTree::read_traces(Value list) {
-  if (tree_.size(list) > kMostDevices)
-    fault(list, "at most " + std::to_string(kMostDevices) + " devices",
+  if (tree_.size(list) > detail::kMostDevices)
+    fault(list, "at most " + std::to_string(detail::kMostDevices) + " devices",
           std::to_string(tree_.size(list)));
   std::vector<std::uint64_t> seen;
   Value trace;
@@ -221,8 +220,8 @@ std::string_view SnapshotTree::text(Value dict, Value key) const {
 // A host annotation has device -1.
 std::uint16_t SnapshotTree::device(Value dict) const {
   const std::int64_t number = std::max<std::int64_t>(0, integer(dict, keys_.device).value_or(0));
-  if (number >= kMostDevices)
-    fault(dict, "a device below " + std::to_string(kMostDevices), std::to_string(number));
+  if (number >= detail::kMostDevices)
+    fault(dict, "a device below " + std::to_string(detail::kMostDevices), std::to_string(number));
   return static_cast<std::uint16_t>(number);
 }
 

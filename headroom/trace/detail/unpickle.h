@@ -1,4 +1,4 @@
-// Reads pickles of protocol 0 to 5 into a tree of plain values, without Python and without running
+// Reads pickles of protocol 2 to 5 into a tree of plain values, without Python and without running
 // code. A pickle is a small program; an operation that does more than make values (calls a
 // function, makes an object, loads external data) ends in InputError. A few functions are
 // understood as data, because LibTorch's own writer uses them: torch.jit._pickle's restore_type_tag
