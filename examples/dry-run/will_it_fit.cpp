@@ -1,5 +1,5 @@
-// Will a small transformer train on this card? Answered in milliseconds, without a GPU and without
-// the memory.
+// Will a small transformer train on this card? A dry run answers within milliseconds, and needs
+// neither a GPU nor the memory.
 //
 //   will_it_fit [CARD] [BATCH]        will_it_fit "RTX 3080" 16
 #include <headroom/base/error.h>

@@ -1,4 +1,5 @@
-// How much memory a net of one's own needs to train, without a GPU and without the memory.
+// Estimates the memory that training a module of your own needs. It needs neither a GPU nor the
+// memory.
 //
 //   estimate [ROWS] [CARD]        estimate 64 "RTX 3080"
 #include <headroom/base/error.h>

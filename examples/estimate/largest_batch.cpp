@@ -1,4 +1,4 @@
-// The largest batch with which a net of one's own trains on a card that need not be there.
+// Finds the largest batch with which a module of your own trains on a card of the catalogue.
 //
 //   largest_batch [CARD]        largest_batch "RTX 3080"
 #include <headroom/base/error.h>

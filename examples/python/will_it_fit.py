@@ -1,6 +1,6 @@
 # %% [markdown]
 # # Will it fit?
-# A GPT-2 of transformers, before it ever sees a GPU. Each `# %%` is a cell of a notebook.
+# Estimates a GPT-2 of transformers before it runs on a GPU. Each `# %%` begins a cell of a notebook.
 
 # %%
 import torch
@@ -19,7 +19,7 @@ def batch_of(rows):
 
 
 # %% [markdown]
-# How much does a training step take, when, and what for? Nothing of it is allocated.
+# How much memory does a training step need, when, and for what? Nothing is allocated.
 
 # %%
 report = headroom.estimate(build, batch_of(16), gpu="RTX 4090")
@@ -27,7 +27,7 @@ print(report)
 print("fits:", report.fits)
 
 # %% [markdown]
-# Which batch fits a card of 12 GiB - with the weights in fp32, and with bf16 for the activations?
+# Which batch fits a card of 12 GiB, with everything in fp32 and with bf16 activations?
 
 # %%
 plain = headroom.find_max_batch_size(build, batch_of, gpu="12GiB", max_batch=256)
@@ -37,8 +37,8 @@ print("fp32:", plain, "recommended", plain.recommended)
 print("bf16:", mixed, "recommended", mixed.recommended)
 
 # %% [markdown]
-# A box of cards in this notebook. `sim:0` is a device like any other, and what is too large raises what
-# CUDA raises.
+# Simulate a box of cards in this notebook. `sim:0` is a device like any other, and a request that is too large
+# raises the same error as on CUDA.
 
 # %%
 box = headroom.simulate("2x8GiB")
@@ -65,7 +65,7 @@ while True:
 print(f"{rows} rows fit, at most {headroom.Bytes(torch.sim.max_memory_allocated('sim:0'))}")
 
 # %% [markdown]
-# What did each part take?
+# How much memory did each part need?
 
 # %%
 with headroom.GpuMemoryScope("forward", "sim:0") as forward:

@@ -1,4 +1,4 @@
-// With LibTorch: a tensor on the best device there is, the CPU if no GPU has room.
+// With LibTorch: puts a tensor on the best device, which is the CPU if no GPU has room.
 #include <ATen/ATen.h>
 #include <headroom/gpu/nvml.h>
 #include <headroom/gpu/sampler.h>

@@ -1,4 +1,4 @@
-// Without LibTorch: which GPU has room for 10 GiB, and if none has, who holds the memory?
+// Without LibTorch: prints a GPU with room for 10 GiB, or who holds the memory.
 //   which_gpu [sim:2x24GiB]
 #include <headroom/gpu/devices.h>
 #include <headroom/gpu/sampler.h>

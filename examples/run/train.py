@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A training run in miniature: each sample of a micro-batch takes 4 MiB of memory, really. It knows
-nothing of Headroom; see docs/guides/run-any-command.md."""
+"""A training run in miniature: each sample of a micro-batch allocates 4 MiB of host memory. The program
+does not use Headroom; docs/guides/run-any-command.md runs it."""
 import argparse
 
 parser = argparse.ArgumentParser()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads a Headroom trace without Headroom, as docs/formats/trace.md describes it; needs only libzstd.
+"""Reads a Headroom trace without Headroom, by docs/formats/trace.md. It needs only libzstd.
 
     read_hrtrace.py FILE
 """

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The memory of a made-up training run on sequences of changing length, as a trace.
+"""Writes a trace: the memory of a made-up training run on sequences of changing length.
 
     variable_lengths.py > run.txt                     plain events (docs/formats/plain-events.md)
     variable_lengths.py --pickle > snapshot.pickle    as torch.cuda.memory._dump_snapshot writes it
 
-A model of 24 layers: weights and optimizer state first, then 12 steps, each with activations, logits and
-gradients whose size goes with the length. The same lengths each time, so the same trace.
+The model has 24 layers. Weights and optimizer state come first, then 12 steps, each with activations, logits and
+gradients in proportion to the length. The lengths are fixed, so the trace is always the same.
 """
 import pickle
 import sys
@@ -16,7 +16,7 @@ LENGTHS = [512, 700, 612, 900, 804, 1023, 650, 1100, 777, 1200, 990, 1290]
 
 
 class Run:
-    """Calls of the program's that end in the allocator: (size or None, number, module, operation)."""
+    """The requests of the program to the allocator: (size or None for a free, number, module, operation)."""
 
     def __init__(self):
         self.calls, self.count = [], 0
@@ -76,7 +76,7 @@ def plain(calls):
 
 
 def snapshot(calls):
-    """A history without addresses that repeat: each allocation has one of its own."""
+    """A history in which no address repeats."""
     history, addresses, sizes, at = [], {}, {}, 0x7F0000000000
 
     def entry(action, number, frames):

@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
+#include "headroom/allocator/card_options.h"
 #include "headroom/allocator/settings.h"
 #include "headroom/allocator/statistics.h"
-#include "headroom/allocator/version.h"
 #include "headroom/base/bytes.h"
 
 namespace headroom::allocator {
@@ -38,35 +38,9 @@ using StreamId = std::uint32_t;
 // Identifies a private pool: memory kept apart, as for a CUDA graph. Any number but 0.
 using PoolId = std::uint64_t;
 
-// More than any card has. About twenty address ranges of this size fit below 2^53, above which
-// viewers written in JavaScript round.
-inline constexpr Bytes kUnlimited{std::int64_t{1} << 48};
-
 // PyTorch refuses requests of this size or more without asking the allocator, so no statistic
 // counts them.
 inline constexpr Bytes kTooLarge{std::int64_t{1} << 60};
-
-// When another stream's work on a block counts as done.
-enum class EventRule {
-  at_once,    // when the event is recorded; the allocator notices at its next request
-  when_told,  // when complete_events is called, or the allocator itself waits for the stream
-};
-
-// The order in which the driver hands out addresses. It only decides between free blocks of equal
-// size.
-enum class AddressPolicy {
-  ascending,   // above all earlier addresses; never reused
-  descending,  // below all earlier addresses
-  lowest,      // the lowest gap that is large enough
-};
-
-struct CardOptions {
-  Bytes capacity = kUnlimited;  // the driver gives exactly this much in total
-  Settings settings = {};       // per_process_memory_fraction applies from the start
-  EventRule events = EventRule::at_once;
-  AddressPolicy addresses = AddressPolicy::ascending;
-  Version version = kTorch211;
-};
 
 // The figures of a refused request, as in PyTorch's error text.
 struct OutOfMemory {

@@ -40,32 +40,12 @@
 
 #include "headroom/allocator/settings.h"
 #include "headroom/dryrun/report.h"
+#include "headroom/dryrun/subject.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/libtorch/modules.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom::dryrun {
-
-using Named = std::pair<std::string, at::Tensor>;
-
-// The step to run, and its known tensors. Unknown ones may be left out: tensors that need a
-// gradient count as parameters when operators use them, and others made before the first step count
-// as inputs (for instance the state of an optimizer that has already stepped).
-struct Subject {
-  std::function<void()> step = {};     // one whole training step
-  std::vector<Named> parameters = {};  // "h.0.attn.weight": the module is before the last dot
-  std::vector<Named> buffers = {};
-  std::vector<at::Tensor> inputs = {};
-  std::vector<at::Tensor> states = {};  // the optimizer's, from earlier steps
-  // Objects that the step needs but does not own: the model, the optimizer.
-  std::vector<std::shared_ptr<const void>> keeps = {};
-};
-
-struct Options {
-  int steps = 2;             // the second begins with the optimizer's state
-  std::size_t biggest = 10;  // tensors that the report names
-  bool keep_trace = true;    // Report::trace, 48 bytes an event
-};
 
 // Runs the step of a subject whose tensors are on this card. The card must be shape-only. Throws
 // the step's exceptions, except an out-of-memory of the card, which the report contains. Throws

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <sstream>
+#include <tuple>
 #include <unordered_map>
 
 #include "headroom/base/error.h"

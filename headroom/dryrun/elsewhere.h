@@ -2,9 +2,7 @@
 // bytes would look like an answer.
 #pragma once
 
-#include <functional>
-
-#include "headroom/dryrun/dry_run.h"
+#include "headroom/dryrun/subject.h"
 #include "headroom/sim/card.h"
 
 namespace headroom::dryrun {

@@ -1,123 +1,236 @@
 #!/usr/bin/env python3
-"""Who includes whom: headroom/rooms.txt against every #include under headroom/.
+"""Holds every #include under headroom/ against headroom/rooms.txt, and every import of the Python package.
 
-    layers.py SOURCE_DIR      exit 1 and name each include that breaks the rule
-    layers.py --self-test     prove on a small wrong tree that every rule can fail
+    layers.py SOURCE_DIR      exit 1 and name each include that breaks a rule
+    layers.py --self-test     prove on small wrong trees that every rule can fail (every run does)
+
+The rules: a room includes what its line allows and all that its line allows; rooms, files of a room and
+Python's modules form no circles; `detail/` is private; the core has no LibTorch; public headers are
+light; the pages that scripts/rooms.py writes are up to date.
 """
+import ast
 import pathlib
 import re
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import rooms as pages  # noqa: E402
+
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-# What a public header must not bring along: the first three are for .cpp files of few places, the
-# last costs 16 s to compile.
+# Not in a public header: the first three belong in .cpp files of few places, the last two take
+# seconds to compile (16 s for torch/torch.h).
 HEAVY = re.compile(r"^(CLI/|fmt/|spdlog/|torch/(torch|nn|all)\.h|nlohmann/json\.hpp)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
 
 
-def read_rooms(path):
-    rooms = {}
-    for line in path.read_text().splitlines():
-        if not line or line.startswith("#"):
+def room_of(path, rooms):
+    """The room of a path such as headroom/gpu/card.h: a folder, or one of the two in cli."""
+    parts = path.split("/")[1:]
+    return "/".join(parts[:2]) if "/".join(parts[:2]) in rooms else parts[0]
+
+
+def included(root):
+    """Each include as file, number of the line, and what it names."""
+    for file in sorted((root / "headroom").rglob("*")):
+        if file.suffix in (".h", ".cpp", ".cu", ".in"):
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                if match := INCLUDE.match(line):
+                    yield str(file.relative_to(root)), number, match[1]
+
+
+def circles(graph, shortest):
+    """One circle of at least `shortest` members for each set of nodes that has some."""
+    found = {}
+    for first in sorted(graph):
+        for last in sorted(graph):
+            way = first in graph[last] and way_between(graph, first, last, shortest)
+            if way:
+                found.setdefault(frozenset(way), way)
+    return [" -> ".join([*way, way[0]]) for way in found.values()]
+
+
+def way_between(graph, first, last, shortest):
+    """The shortest way; for circles of three, not the direct one."""
+    ahead, seen = [[first]], {first}
+    while ahead:
+        way = ahead.pop(0)
+        for node in sorted(graph.get(way[-1], ())):
+            if node == last and len(way) + 1 >= shortest:
+                return [*way, last]
+            if node not in seen and node != last:
+                seen.add(node)
+                ahead.append([*way, node])
+    return None
+
+
+def wrong_includes(rooms, includes):
+    for file, number, path in includes:
+        where, name = f"{file}:{number}", room_of(file, rooms)
+        if name not in rooms:
             continue
-        kind, names = line.split(":")
-        rooms[kind] = names.split()
-    return rooms
+        room = rooms[name]
+        if path.startswith("headroom/"):
+            folder, its_folder = file.split("/")[2], path.split("/")[2]
+            if (other := room_of(path, rooms)) == name:
+                if folder in room.folders and its_folder in room.folders[room.folders.index(folder) + 1:]:
+                    yield f"{where}: {name}/{folder} may not include {name}/{its_folder}, which comes after it"
+                continue
+            if other not in room.may_include:
+                yield (f"{where}: {name} may not include {other}; move what it needs into a room below both, or "
+                       f"add {other} to the line of {name} in headroom/rooms.txt")
+            elif its_folder in ["detail", *(rooms[other].folders if other in rooms else [])]:
+                yield f"{where}: {path} is private to {other}; include a public header of {other}, or make one"
+        elif room.layer == "core" and TORCH.match(path):
+            yield f"{where}: {name} is of the core, which has no LibTorch; move this to a room of the engine"
+        elif file.endswith(".h") and not name.startswith("cli/") and HEAVY.match(path):
+            yield f"{where}: a public header must not include {path}; include it in the .cpp"
 
 
-def allowed(rooms, room, part):
-    """The rooms that a file of `room` may include, its own among them."""
-    core, engine = rooms["core"], rooms["engine"]
-    if room in core:
-        return set(core[:core.index(room) + 1])
-    if room in engine:
-        return set(core) | set(engine[:engine.index(room) + 1])
-    return set(core) | {"cli"} if part == "core" else set(core) | set(engine) | {"cli"}
+def wrong_rooms(root, rooms, includes):
+    there = {room_of(str(p.relative_to(root)) + "/x", rooms) for p in (root / "headroom").glob("*/")}
+    there |= {room_of(file, rooms) for file, _, _ in includes}
+    for name in sorted(there - set(rooms) - {name.split("/")[0] for name in rooms if "/" in name}):
+        yield f"headroom/{name}: no line in headroom/rooms.txt; add one"
+    used = {(room_of(file, rooms), room_of(path, rooms)) for file, _, path in includes
+            if path.startswith("headroom/")}
+    for name, room in rooms.items():
+        if not (root / "headroom" / name).is_dir():
+            yield f"headroom/rooms.txt: {name} is no folder; remove its line"
+        for other in room.may_include:
+            if (name, other) not in used:
+                yield f"headroom/rooms.txt: {name} includes nothing of {other}; remove {other} from its line"
+            if room.layer == "core" and other in rooms and rooms[other].layer == "engine":
+                yield f"headroom/rooms.txt: {name} is of the core and {other} is of the engine; remove {other}"
+    for circle in circles({name: room.may_include for name, room in rooms.items()}, 2):
+        yield f"headroom/rooms.txt: the rooms {circle} form a circle; move what closes it into a room below"
 
 
-def includes(file):
-    for number, line in enumerate(file.read_text().splitlines(), 1):
-        match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
-        if match:
-            yield number, match[1]
+def wrong_files(includes):
+    """A header and its source are one node. Two files may know each other, as an interface and its
+    private part do, or a factory and what it makes."""
+    graph = {}
+    for file, _, path in includes:
+        stem = file.rpartition(".")[0]
+        graph.setdefault(stem, set()).update({path.removesuffix(".h")} - {stem})
+    for circle in circles({stem: {one for one in others if one in graph} for stem, others in graph.items()}, 3):
+        yield f"{circle}: these files include each other in a circle; move a declaration into a header of its own"
+
+
+def wrong_imports(root):
+    """Imports anywhere in a module, but those for type checkers alone."""
+    folder = root / "headroom/python/headroom"
+    modules = {file.stem: ast.parse(file.read_text()) for file in sorted(folder.glob("*.py"))}
+
+    def imports(tree):
+        for node in ast.iter_child_nodes(tree):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+                continue
+            if isinstance(node, ast.ImportFrom) and node.module == "headroom":
+                yield from (name.name for name in node.names)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headroom."):
+                yield node.module.split(".")[1]
+            yield from imports(node)
+
+    graph = {name: {one for one in imports(tree) if one in modules} for name, tree in modules.items()}
+    for circle in circles(graph, 2):
+        yield (f"headroom/python/headroom: the modules {circle} import each other in a circle; move what "
+               "closes it into a module of its own")
 
 
 def faults(root):
-    rooms = read_rooms(root / "headroom/rooms.txt")
-    known = [name for kind, names in rooms.items() if not kind.endswith("/") for name in names]
-    for folder in sorted(p for p in (root / "headroom").iterdir() if p.is_dir()):
-        if folder.name not in known:
-            yield f"{folder.relative_to(root)}: no such room in headroom/rooms.txt"
-    for file in sorted((root / "headroom").rglob("*")):
-        if file.suffix not in (".h", ".cpp", ".cu", ".in"):
-            continue
-        parts = file.relative_to(root / "headroom").parts
-        room, part = parts[0], parts[1]
-        if room not in known:
-            continue
-        may = allowed(rooms, room, part)
-        folders = rooms.get(f"{room}/", [])
-        without_torch = room in rooms["core"] or (room == "cli" and part == "core")
-        for number, path in includes(file):
-            where = f"{file.relative_to(root)}:{number}"
-            if path.startswith("headroom/"):
-                other, folder = path.split("/")[1:3]
-                if other not in may:
-                    yield f"{where}: {room} must not include {other}"
-                elif other != room and folder in ["detail", *rooms.get(f"{other}/", [])]:
-                    yield f"{where}: {path} is private to {other}"
-                elif other == room and part in folders and folder in folders[folders.index(part) + 1:]:
-                    yield f"{where}: {room}/{part} must not include {room}/{folder}"
-            elif without_torch and TORCH.match(path):
-                yield f"{where}: the core knows no LibTorch, but includes {path}"
-            elif file.suffix == ".h" and room != "cli" and HEAVY.match(path):
-                yield f"{where}: a public header must not include {path}"
+    try:
+        rooms = pages.read_rooms(root)
+    except ValueError as error:
+        return [str(error)]
+    includes = list(included(root))
+    return [*wrong_rooms(root, rooms, includes), *wrong_includes(rooms, includes), *wrong_files(includes),
+            *wrong_imports(root), *pages.problems(root)]
+
+
+# ---- Each rule must be able to fail
+
+def readme(words, files=""):
+    return f"# A room\n\n{words}. And more.\n\n{files}\n\nMay include\n"
+
+
+RIGHT = {
+    "headroom/rooms.txt": "core base:\ncore gpu: base\ncore cli/core: base gpu\nengine sim: gpu\n"
+                          "engine python:\nengine cli/engine: sim\ninside sim: device rules\n",
+    "headroom/base/a.h": "#include <string>\n",
+    "headroom/base/README.md": readme("Shared", "`a.h`"),
+    "headroom/gpu/a.h": '#include "headroom/base/a.h"\n',
+    "headroom/gpu/a.cpp": '#include "headroom/gpu/a.h"\n#include "headroom/gpu/detail/b.h"\n',
+    "headroom/gpu/detail/b.h": '#include "headroom/gpu/a.h"\n',
+    "headroom/gpu/detail/c.h": '#include "headroom/gpu/a.h"\n',
+    "headroom/gpu/README.md": readme("Cards", "`a.h`"),
+    "headroom/sim/a.cpp": '#include "headroom/gpu/a.h"\n#include <torch/torch.h>\n',
+    "headroom/sim/rules/a.h": '#include "headroom/sim/device/a.h"\n',
+    "headroom/sim/README.md": readme("Simulated cards"),
+    "headroom/cli/core/a.h": '#include "headroom/gpu/a.h"\n#include <CLI/CLI.hpp>\n',
+    "headroom/cli/core/a.cpp": '#include "headroom/base/a.h"\n',
+    "headroom/cli/engine/a.cpp": '#include "headroom/sim/a.h"\n',
+    "headroom/cli/README.md": "\n- `core/`: one.\n- `engine/`: two.\n\n`core/` may include\n`engine/` may include\n",
+    "headroom/python/README.md": readme("Python"),
+    "headroom/python/headroom/a.py": "from headroom import b\n",
+    "headroom/python/headroom/b.py": "if TYPE_CHECKING:\n    from headroom import a\n",
+    "docs/design/layers.md": "<!-- rooms -->\n<!-- end of rooms -->\n",
+}
+
+# Files that are wrong, what is added to them (to rooms.txt: in place of its line of gpu), and words of
+# the complaint.
+WRONG = [
+    ("base/b.cpp", '#include "headroom/gpu/a.h"', "base may not include gpu"),
+    ("sim/b.cpp", '#include "headroom/base/a.h"', "sim may not include base"),
+    ("cli/core/b.cpp", '#include "headroom/sim/a.h"', "cli/core may not include sim"),
+    ("cli/core/b.cpp", '#include "headroom/cli/engine/a.h"', "cli/core may not include cli/engine"),
+    ("cli/core/b.cpp", '#include "headroom/gpu/detail/b.h"', "is private to gpu"),
+    ("cli/engine/b.cpp", '#include "headroom/sim/device/a.h"', "is private to sim"),
+    ("sim/device/a.h", '#include "headroom/sim/rules/a.h"', "sim/device may not include sim/rules"),
+    ("cli/core/b.cpp", "#include <torch/torch.h>", "has no LibTorch"),
+    ("gpu/b.cpp", "#include <ATen/ATen.h>", "has no LibTorch"),
+    ("sim/b.h", "#include <torch/torch.h>", "a public header must not include torch/torch.h"),
+    ("gpu/detail/b.h", "#include <nlohmann/json.hpp>", "a public header must not include nlohmann/json.hpp"),
+    ("attic/a.cpp", "", "headroom/attic: no line"),
+    ("gpu/detail/b.h", '#include "headroom/gpu/detail/c.h"', "in a circle"),
+    ("python/headroom/b.py", "def f():\n    from headroom.a import x", "import each other in a circle"),
+    ("gpu/c.h", "", "does not name c.h"),
+    ("gpu/README.md", "`sentence.h`", "names sentence.h, which does not exist"),
+    ("gpu/README.md", "May include all.", "expected one line that begins with"),
+    ("rooms.txt", "core gpu:", "gpu may not include base"),
+    ("rooms.txt", "core gpu: base oom", "gpu includes nothing of oom; remove"),
+    ("rooms.txt", "core gpu: base sim", "gpu -> sim -> gpu form a circle"),
+    ("rooms.txt", "core gpu: base sim", "sim is of the engine"),
+    ("rooms.txt", "core gpu: base\ncore oom:", "oom is no folder"),
+    ("rooms.txt", "engine gpu: base", "README.md: behind"),
+    ("rooms.txt", "engine gpu: base", "layers.md: behind"),
+    ("rooms.txt", "core gpu base", "expected `core|engine"),
+]
 
 
 def self_test():
-    good = {
-        "rooms.txt": "core: base gpu\nengine: memory sim nn\nsim/: device rules\ncli: cli\n",
-        "base/a.h": "#include <string>\n",
-        "gpu/a.h": '#include "headroom/base/a.h"\n#include "headroom/gpu/detail/b.h"\n',
-        "sim/a.cpp": '#include "headroom/memory/a.h"\n#include <torch/torch.h>\n',
-        "sim/rules/a.cpp": '#include "headroom/sim/device/a.h"\n',
-        "cli/core/a.cpp": '#include "headroom/gpu/a.h"\n',
-        "cli/engine/a.cpp": '#include "headroom/sim/a.h"\n',
-    }
-    wrong = {
-        "base/a.h": '#include "headroom/gpu/a.h"\n',
-        "gpu/a.cpp": '#include "headroom/sim/a.h"\n',
-        "gpu/b.cpp": "#include <ATen/ATen.h>\n",
-        "memory/a.h": '#include "headroom/sim/a.h"\n',
-        "sim/a.h": "#include <torch/torch.h>\n",
-        "sim/b.cpp": '#include "headroom/gpu/detail/b.h"\n',
-        "sim/device/a.cpp": '#include "headroom/sim/rules/a.h"\n',
-        "nn/a.cpp": '#include "headroom/sim/device/a.h"\n',
-        "gpu/c.h": "#include <nlohmann/json.hpp>\n",
-        "cli/core/a.cpp": '#include "headroom/sim/a.h"\n',
-        "cli/core/b.cpp": "#include <torch/torch.h>\n",
-        "attic/a.h": "",
-    }
-
-    def found_in(files):
+    for wrong, added, words in [("rooms.txt", "core gpu: base", None), *WRONG]:
         with tempfile.TemporaryDirectory() as folder:
-            for name, text in files.items():
-                path = pathlib.Path(folder) / "headroom" / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-            return list(faults(pathlib.Path(folder)))
-
-    assert not found_in(good), found_in(good)
-    for name, text in wrong.items():
-        assert len(found_in({**good, name: text})) == 1, f"{name} was not found: {text}"
+            root = pathlib.Path(folder)
+            for name, text in RIGHT.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            pages.write(root)
+            file = root / "headroom" / wrong
+            file.parent.mkdir(exist_ok=True)
+            before = file.read_text() if file.exists() else ""
+            file.write_text(before.replace("core gpu: base", added) if wrong == "rooms.txt" else f"{before}{added}\n")
+            found = faults(root)
+            assert words is None or any(words in one for one in found), f"{wrong} with {added}: {words}: {found}"
+            assert words is not None or not found, found
 
 
 def main():
     self_test()
     if sys.argv[1:] == ["--self-test"]:
         return 0
-    found = list(faults(pathlib.Path(sys.argv[1])))
-    print("\n".join(found) or "layers: every include keeps the order of headroom/rooms.txt")
+    found = faults(pathlib.Path(sys.argv[1]))
+    print("\n".join(found) or "layers: every include and every page agrees with headroom/rooms.txt")
     return 1 if found else 0
 
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "headroom/allocator/caching_allocator.h"
+#include "headroom/allocator/card_options.h"
 
 namespace headroom::allocator::detail {
 

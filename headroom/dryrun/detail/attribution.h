@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/dryrun/dry_run.h"
+#include "headroom/dryrun/subject.h"
 #include "headroom/sim/watcher.h"
 #include "headroom/trace/event.h"
 

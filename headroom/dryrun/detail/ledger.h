@@ -13,6 +13,7 @@
 
 #include "headroom/dryrun/detail/attribution.h"
 #include "headroom/dryrun/report.h"
+#include "headroom/dryrun/subject.h"
 #include "headroom/sim/card.h"
 
 namespace headroom::dryrun::detail {

@@ -26,6 +26,7 @@ from headroom.machine import (Gpu, GpuProcess, Picked, find_best_device, gpus, s
 from headroom.sizes import Bytes
 
 if TYPE_CHECKING:
+    from headroom.card import Card, card_of
     from headroom.estimates import (MaxBatch, dry_run, estimate, estimate_training_memory,
                                     find_max_batch_size, get_optimal_batch_size)
     from headroom.familiar import (GPUMemoryContext, clear_gpu_cache, get_gpu_info,
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
                                  reset_peak_memory_stats)
     from headroom.ranks import pretend_ranks
     from headroom.reports import Report
-    from headroom.simulation import Card, Simulation, card_of, simulate
+    from headroom.simulation import Simulation, simulate
 
 __version__: str = _core.version
 
 # Where the names live that need torch.
 _WITH_TORCH = {
+    **dict.fromkeys(("Card", "card_of"), "card"),
     **dict.fromkeys(("MaxBatch", "dry_run", "estimate", "estimate_training_memory",
                      "find_max_batch_size", "get_optimal_batch_size"), "estimates"),
     **dict.fromkeys(("GPUMemoryContext", "clear_gpu_cache", "get_gpu_info", "get_memory_snapshot",
@@ -52,7 +54,7 @@ _WITH_TORCH = {
                      "reset_peak_memory_stats"), "memory"),
     "pretend_ranks": "ranks",
     "Report": "reports",
-    **dict.fromkeys(("Card", "Simulation", "card_of", "simulate"), "simulation"),
+    **dict.fromkeys(("Simulation", "simulate"), "simulation"),
 }
 
 __all__ = ["BusyError", "Bytes", "Error", "Gpu", "GpuProcess", "InputError", "Judgement", "Picked",

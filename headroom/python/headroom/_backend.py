@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from headroom import _printing, _storages
+from headroom import _printing, _storages, torch_sim
+from headroom.card import cards
 from headroom.errors import UnavailableError
 
 WANTED = "2.11."
@@ -42,8 +43,6 @@ def register() -> None:
     global _registered
     if _registered:
         return
-    from headroom import torch_sim
-
     torch.utils.rename_privateuse1_backend("sim")
     torch._register_device_module("sim", torch_sim)
     torch.utils.generate_methods_for_privateuse1_backend(
@@ -63,12 +62,10 @@ def _choose_foreach_as_the_cpu_does() -> None:
     a card does as the CPU."""
     import torch.optim.optimizer as of_optimizers
 
-    from headroom import simulation
-
     supported = of_optimizers._get_foreach_kernels_supported_devices
 
     def devices() -> list[str]:
-        as_cpu = any(card.rules == "cpu" for card in simulation.cards())
+        as_cpu = any(card.rules == "cpu" for card in cards())
         return [one for one in supported() if not (as_cpu and one == "sim")]
 
     of_optimizers._get_foreach_kernels_supported_devices = devices
@@ -77,10 +74,8 @@ def _choose_foreach_as_the_cpu_does() -> None:
 def _take_the_long_way_in_evaluation() -> None:
     """Attention and TransformerEncoder have a short cut in evaluation, through one fused operator and nested
     tensors, which is not simulated: while a card is, they take single steps, as in training."""
-    from headroom import simulation
-
     enabled = torch.backends.mha.get_fastpath_enabled
-    torch.backends.mha.get_fastpath_enabled = lambda: enabled() and not simulation.cards()
+    torch.backends.mha.get_fastpath_enabled = lambda: enabled() and not cards()
 
 
 def _refuse_inductor() -> None:

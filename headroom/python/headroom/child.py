@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from headroom import _backend, _engine, simulation
+from headroom.card import cards
 from headroom.errors import UnavailableError, UsageError
 
 try:
@@ -48,7 +49,7 @@ def why() -> Optional[str]:
     """Why this process cannot make a card of its own now; None: it can."""
     if torch.cuda.is_initialized():
         return "this one has used CUDA"
-    if simulation.cards():
+    if cards():
         return "this one simulates a box"
     if _backend.is_fork():
         return "this one is the fork of one that did"

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from headroom import _backend, _core, _engine, child, simulation
+from headroom.card import card_of
 from headroom.errors import UsageError
 from headroom.models import Model
 from headroom.moving import makes_a_batch, tensors_of
@@ -146,7 +147,7 @@ def dry_run(step: Callable[[], Any], *, device: Union[torch.device, str, int] = 
     parameters. The card has to be shape-only; an out-of-memory is in the report. It is the card itself
     on which the step runs: what else lies there counts, its peaks begin anew, and what the step leaves
     behind stays."""
-    card = simulation.card_of(device)
+    card = card_of(device)
     if not callable(step):
         raise UsageError("[dry_run] expected a step, a function without arguments, received "
                          f"'{type(step).__name__}'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator, Optional
 
+from headroom.card import cards
 from headroom.errors import Error
 
 NO_CUDA = ("Found no NVIDIA driver", "Torch not compiled with CUDA enabled", "No CUDA GPUs are available",
@@ -15,9 +16,7 @@ OF_VALUES = (ArithmeticError, AssertionError, LookupError, ValueError)
 
 def _decided() -> int:
     """Unknown values that the program has read alone, on the cards that are there now."""
-    from headroom import simulation
-
-    return sum(card.decided_by_unknown for card in simulation.cards())
+    return sum(card.decided_by_unknown for card in cards())
 
 
 def hint_for(error: BaseException) -> Optional[str]:

@@ -82,8 +82,8 @@ def gpus(which: str = "") -> list[Gpu]:
 
 def _simulated() -> list[Any]:
     """The cards that this process simulates, if it does."""
-    simulation = sys.modules.get("headroom.simulation")
-    return simulation.cards() if simulation else []
+    simulated = sys.modules.get("headroom.card")
+    return simulated.cards() if simulated else []
 
 
 def _need(min_memory: Optional[Size], min_memory_mb: Optional[float]) -> int:

@@ -8,7 +8,8 @@ from typing import Any, Callable, Optional, Union
 
 import torch
 
-from headroom import _backend, _engine, simulation
+from headroom import _backend, _engine
+from headroom.card import check_there
 from headroom.errors import UsageError, WriteError
 from headroom.sizes import Bytes
 
@@ -21,7 +22,7 @@ def device_of(device: Device = None) -> torch.device:
     """A device with its index: None is the current accelerator's, a number one of its cards."""
     if isinstance(device, (torch.device, str)):
         if str(device).startswith("sim"):
-            simulation.check_there()
+            check_there()
         device = torch.device(device)
         if device.index is not None or device.type == "cpu":
             return device

@@ -8,8 +8,9 @@ from typing import Any, Iterator, Optional, Union
 import torch
 from torch import OutOfMemoryError  # noqa: F401 - torch.sim.OutOfMemoryError
 
-from headroom import simulation
+from headroom import _engine
 from headroom._sim_parts import amp, nvtx, why_not  # noqa: F401 - torch.sim.amp, torch.sim.nvtx
+from headroom.card import Card, card_of, cards, check_there
 from headroom.errors import UsageError
 
 Device = Union[torch.device, str, int, None]
@@ -26,8 +27,8 @@ def _index(device: Device) -> int:
     return current_device() if device.index is None else device.index
 
 
-def _card(device: Device) -> simulation.Card:
-    return simulation.card_of(_index(device))
+def _card(device: Device) -> Card:
+    return card_of(_index(device))
 
 
 # ---- Devices
@@ -56,7 +57,7 @@ def _is_in_bad_fork() -> bool:
 
 
 def device_count() -> int:
-    return len(simulation.cards())
+    return len(cards())
 
 
 def current_device() -> int:
@@ -108,7 +109,7 @@ def get_device_name(device: Device = None) -> str:
 
 
 class _Properties:
-    def __init__(self, card: simulation.Card) -> None:
+    def __init__(self, card: Card) -> None:
         self.name = card.name
         self.total_memory = int(card.capacity)
         self.major, self.minor = get_device_capability(card.index)
@@ -187,8 +188,8 @@ def memory_stats(device: Device = None) -> dict[str, Any]:
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
-    from headroom import memory
-    memory.reset_peak_memory_stats(torch.device("sim", _index(device)))
+    check_there()
+    _engine.reset_peak_memory_stats(torch.device("sim", _index(device)))
 
 
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
@@ -210,8 +211,8 @@ def empty_cache() -> None:
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    from headroom import memory
-    return memory.memory_summary(torch.device("sim", _index(device)))
+    check_there()
+    return _engine.memory_summary(torch.device("sim", _index(device)))
 
 
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:

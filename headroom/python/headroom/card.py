@@ -1,0 +1,102 @@
+"""The simulated cards of this process: those of its box, or of an estimate that runs."""
+from __future__ import annotations
+
+import torch
+
+from headroom import _engine
+from headroom.errors import UsageError
+from headroom.sizes import Bytes, Size
+
+
+class Card:
+    """One simulated card. It outlives its simulation for as long as a tensor lies on it."""
+
+    def __init__(self, card: _engine.Card) -> None:
+        self._card = card
+
+    @property
+    def index(self) -> int:
+        return self._card.index
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("sim", self.index)
+
+    @property
+    def name(self) -> str:
+        return self._card.name
+
+    @property
+    def capacity(self) -> Bytes:
+        return Bytes(self._card.capacity)
+
+    @property
+    def free(self) -> Bytes:
+        """Of the card; what the allocator keeps in its cache is not free."""
+        return Bytes(self._card.free_bytes)
+
+    @property
+    def mode(self) -> str:
+        """"shape-only" (tensors have no data, unknown values read as zero) or "compute" (the CPU's
+        kernels run). Tensors that were made shape-only have no data later on."""
+        return self._card.mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        self._card.mode = mode
+
+    @property
+    def rules(self) -> str:
+        """Whose kernels' inner sizes are followed: "cuda", or "cpu" to compare with tools that run
+        there."""
+        return self._card.rules
+
+    @rules.setter
+    def rules(self, rules: str) -> None:
+        self._card.rules = rules
+
+    @property
+    def values_read_as_zero(self) -> int:
+        """How often an unknown value was read (`.item()`, `.cpu()`)."""
+        return self._card.values_read_as_zero
+
+    @property
+    def decided_by_unknown(self) -> int:
+        """How often one was read alone (`.item()`, `if`), so that a program may have gone by it."""
+        return self._card.decided_by_unknown
+
+    def hold(self, size: Size) -> None:
+        """From here on a neighbour holds so much of the card; 0: nothing any more."""
+        if (held := Bytes(size)) < 0:
+            raise UsageError(f"[hold] expected a size of 0 or more, received '{held}'")
+        if held > self.capacity:
+            raise UsageError(f"[hold] expected at most the {self.capacity} that the card has, received "
+                             f"'{held}'")
+        self._card.set_used_by_others(held)
+
+    def __repr__(self) -> str:
+        return f"<{self.device}: {self.name}, {self.free} free of {self.capacity}>"
+
+
+def cards() -> list[Card]:
+    """Those that are in this process now: of a box, or of an estimate that runs."""
+    return [Card(card) for card in _engine.cards()]
+
+
+def check_there() -> None:
+    """That there are simulated cards."""
+    if not _engine.cards():
+        raise UsageError("[headroom] expected a simulation, received none; try headroom.simulate(...)")
+
+
+def card_of(device: torch.device | str | int) -> Card:
+    """The card behind a simulated device of this process."""
+    check_there()
+    device = torch.device("sim", device) if isinstance(device, int) else torch.device(device)
+    if device.type != "sim":
+        raise UsageError(f"[card_of] expected a simulated device, received '{device}'; try sim:0")
+    index = device.index if device.index is not None else torch.accelerator.current_device_index()
+    found = cards()
+    if not 0 <= index < len(found):
+        raise IndexError(f"no card {index} in a box of {len(found)}")
+    return found[index]
