@@ -47,7 +47,7 @@ struct JobEnd {
   std::string last_output;      // the end of both streams, interleaved as written; at most 256 KiB
   std::optional<int> received;  // the last request to end that was passed on: SIGTERM, SIGINT
                                 // (also a typed Ctrl-C), SIGHUP or SIGQUIT
-  std::vector<std::string> ended_rest;  // commands of other processes that had to be killed
+  std::vector<std::string> ended_rest;  // commands of other processes that had to be ended
   std::vector<std::string> stuck;       // those that did not end: stuck in the kernel
   std::optional<int> unwritten_errno;   // why output could not be written: ENOSPC, ...
   long long unwritten_bytes = 0;        // how much output was lost

@@ -34,7 +34,7 @@ std::vector<std::string> remarks(const job::JobEnd& end) {
     sentences.push_back("stuck in the kernel, cannot be killed and keeps its memory: " +
                         join(end.stuck, "; "));
   if (!end.ended_rest.empty())
-    sentences.push_back("killed processes that it left behind: " + join(end.ended_rest, "; "));
+    sentences.push_back("ended processes that it left behind: " + join(end.ended_rest, "; "));
   return sentences;
 }
 

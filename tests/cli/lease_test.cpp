@@ -234,7 +234,7 @@ TEST_F(Leases, APositionIsThatAmongThoseWhoLook) {
 }
 
 TEST_F(Leases, OfAnotherUserHaveHisNameWhateverHeWrites) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   std::filesystem::permissions(world_.folder().path(), std::filesystem::perms(0755));
   const Child nobody([&] {
     if (::setuid(65534) != 0) ::_exit(1);
@@ -246,7 +246,7 @@ TEST_F(Leases, OfAnotherUserHaveHisNameWhateverHeWrites) {
 }
 
 TEST_F(Leases, OfWhichNothingMayBeKnownLeaveNothing) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   std::filesystem::permissions(world_.folder().path(), std::filesystem::perms(0755));
   std::filesystem::permissions(directory_.path(), std::filesystem::perms(0700));
   const Outcome outcome = world_.run({"setpriv", "--reuid=65534", "--clear-groups", HEADROOM_BINARY,

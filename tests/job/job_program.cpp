@@ -3,7 +3,7 @@
 //
 //   job_program [--to-error] [--report FILE] [--tick SECONDS] [--throw] [--crash] -- COMMAND...
 //
-// FILE gets what the Job tells of its end, as JSON. Its exit code is the command's.
+// FILE gets the JobEnd as JSON. Its exit code is the command's.
 
 #include <sys/resource.h>
 

@@ -209,7 +209,7 @@ TEST_F(JobProcess, RunsOnIfTheCommandSurvivesASignal) {
 
 // ---- In this process
 
-// What a job of ours writes is not what the tests have to say.
+// Keeps output of the job apart from output of the test program.
 class Silenced {
  public:
   Silenced()
@@ -241,7 +241,7 @@ class JobHere : public ::testing::Test {
     const Silenced silenced;
     return Job(launch).run(Seconds(0), {});
   }
-  // Nobody is left of the folder's processes, not even as a zombie.
+  // No process of the folder is left, not even as a zombie.
   static bool no_child_is_left() { return ::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
 
   testing::TemporaryFolder folder_;

@@ -1,4 +1,4 @@
-// Taking leases, now or later: what is given, to whom first, and how a wait ends.
+// Taking leases at once or after a wait: the amount, the order, and the end of a wait.
 
 #include "headroom/lease/acquire.h"
 
@@ -238,7 +238,7 @@ TEST_F(Acquire, ReportsThePositionInTheLine) {
   EXPECT_THAT(got.wait.selection.sentence, HasSubstr("number 3 of 3 in the line"));
 }
 
-// ---- Who goes first ----
+// ---- The order ----
 
 TEST_F(Acquire, EarlierWaitersGoFirst) {
   auto first = holder(20_GiB);
@@ -320,7 +320,8 @@ TEST_F(Acquire, ARequestForOtherCardsIsNotBlocked) {
 
 // ---- On simulated cards ----
 
-// A box that processes share is a card like any other: what its file says is used, and by whom.
+// A simulated box that processes share is a machine like any other: its file lists the use of each
+// process.
 TEST_F(Acquire, WorksOnASharedSimulatedBox) {
   const ProcessIdentity self = this_process();
   folder_.write("state/boxes/lab.json",

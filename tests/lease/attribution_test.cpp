@@ -53,7 +53,8 @@ TEST_F(LeaseAttribution, AChildThatClosedTheDescriptorBelongsToTheLease) {
   EXPECT_EQ(lease_of(child.pid()), mine.claim().id);
 }
 
-// It once was credited with the memory of whoever read the file, and that was promised again.
+// The lease was once credited with the memory of a reader of its file, and that memory was promised
+// again.
 TEST_F(LeaseAttribution, AReaderOfTheFileDoesNotHoldTheLease) {
   const auto reads = [this](const Claim& claim) {
     (void)::open((directory_.path() / (claim.id + ".lease")).c_str(), O_RDONLY);
@@ -67,7 +68,7 @@ TEST_F(LeaseAttribution, AReaderOfTheFileDoesNotHoldTheLease) {
             std::vector{::getpid()});
 }
 
-// Its parent, who asked, has died; what it inherited says whose it is.
+// Its parent, which made the lease, has died; the inherited descriptor proves the lease.
 TEST_F(LeaseAttribution, AnOrphanWithTheDescriptorBelongsToTheLease) {
   std::array<int, 2> tell{};
   ASSERT_EQ(::pipe(tell.data()), 0);

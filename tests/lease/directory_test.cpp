@@ -74,7 +74,7 @@ TEST_F(LeaseFolder, AFullDiskIsAWriteErrorAndLeavesNoFile) {
 }
 
 TEST_F(LeaseFolder, AReadOnlyFolderIsAWriteErrorAndCanStillBeRead) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const Lease mine = lease();
   std::filesystem::permissions(directory_.path(), std::filesystem::perms(0755));
   const int answer = as_nobody([&] {

@@ -82,7 +82,7 @@ TEST_F(LeaseFolder, GrantsAreKeptForEarlierWaiters) {
   EXPECT_THAT(directory_.contents().grants, SizeIs(1999));
 }
 
-// After a start of the machine its clock begins anew; and anybody may write any time.
+// The clock restarts with the machine, and any user may write any time.
 TEST_F(LeaseFolder, GrantsInTheFutureDoNotCount) {
   const std::int64_t now = monotonic_ns();
   std::ofstream(directory_.path() / "77.grants")
@@ -95,8 +95,8 @@ TEST_F(LeaseFolder, GrantsInTheFutureDoNotCount) {
 
 // ---- What others write ----
 
-// One line of anybody's once made the next ticket too great to be read, and with it the lease a
-// riddle that stopped everybody.
+// One line of any user once made the next ticket too large to be read, and the unreadable lease
+// then blocked all users.
 TEST_F(LeaseFolder, TheGreatestTicketBlocksNoOther) {
   std::ofstream(directory_.path() / "77.grants")
       << kMostTicket << "\t" << monotonic_ns() << "\t00000001\tGPU-0\t5\n";
@@ -109,8 +109,8 @@ TEST_F(LeaseFolder, TheGreatestTicketBlocksNoOther) {
   EXPECT_EQ(now.waiting[0].ticket, now.waiting[1].ticket);
 }
 
-// The name of a lease is its file's: who wrote another's into his own once took its place in the
-// sum of what is reserved.
+// A lease's name is its file's name: a file with another lease's name once replaced that lease in
+// the sum of reservations.
 TEST_F(LeaseFolder, ALeaseCannotTakeAnotherLeasesName) {
   const Lease mine = lease();
   std::string text = read_input(file_of(mine));
@@ -121,7 +121,7 @@ TEST_F(LeaseFolder, ALeaseCannotTakeAnotherLeasesName) {
   ::close(file);
 }
 
-// A command line of many files once made a file that nobody read to its end.
+// A long command line once made a file longer than readers read.
 TEST_F(LeaseFolder, ALongCommandIsCutAndStaysReadable) {
   const Directory::Turn turn = directory_.take_turn();
   Claim claim;
@@ -149,7 +149,7 @@ TEST_F(LeaseFolder, ControlCharactersOfOthersDoNotReachATerminal) {
 }
 
 TEST_F(LeaseFolder, AWarningNamesTheFilesOwner) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   Child nobody([&] {
     if (::setuid(65534) != 0) ::_exit(1);
     (void)detail::make_locked_file(directory_.path(), "a.lease", "garbage");
@@ -161,9 +161,9 @@ TEST_F(LeaseFolder, AWarningNamesTheFilesOwner) {
                                    HasSubstr("b.wait of " + user_name(65534))));
 }
 
-// It may not be asked whether anybody holds it; its owner hid it, and must not stop others by that.
+// Its lock cannot be tested, because its owner hid it; it must not block other users.
 TEST_F(LeaseFolder, AHiddenFileIsReportedWithAdviceAndBlocksNoOther) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   std::ofstream(directory_.path() / "a.lease") << "x";
   ::chmod((directory_.path() / "a.lease").c_str(), 0600);
   const int answer = as_nobody([&] {
@@ -178,7 +178,7 @@ TEST_F(LeaseFolder, AHiddenFileIsReportedWithAdviceAndBlocksNoOther) {
 }
 
 TEST_F(LeaseFolder, AnUnreadableFolderIsReportedWithAdvice) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   std::filesystem::permissions(directory_.path(), std::filesystem::perms(0700));
   const int answer = as_nobody([&] {
     try {
@@ -193,7 +193,7 @@ TEST_F(LeaseFolder, AnUnreadableFolderIsReportedWithAdvice) {
 
 // A pipe under the name of my file of grants, or a file that its maker could empty again.
 TEST_F(LeaseFolder, AFileOfAnotherUserUnderMyNameIsNotWritten) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::filesystem::path name = directory_.path() / "65534.grants";
   for (const bool pipe : {true, false}) {
     if (pipe) {

@@ -1,4 +1,4 @@
-// The life of a lease: who keeps it alive, what ends it, and what other users may do to it.
+// The life of a lease: what keeps it alive, what ends it, and the limits for other users.
 
 #include "headroom/lease/lease.h"
 
@@ -138,7 +138,7 @@ TEST_F(LeaseFolder, AProcessThatDiesWhileMakingALeaseLeavesNone) {
 // ---- Other users ----
 
 TEST_F(LeaseFolder, AnotherUserCannotChangeOrRemoveALease) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const Lease mine = lease();
   const std::string path = file_of(mine).string();
   const int answer = as_nobody([&] {
@@ -152,7 +152,7 @@ TEST_F(LeaseFolder, AnotherUserCannotChangeOrRemoveALease) {
 }
 
 TEST_F(LeaseFolder, AnotherUserCannotKeepALeaseAlive) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   auto mine = std::make_unique<Lease>(lease());
   const std::string path = file_of(*mine).string();
   int alive = 1;
@@ -180,7 +180,7 @@ TEST_F(LeaseFolder, AnotherUserCannotKeepALeaseAlive) {
 }
 
 TEST_F(LeaseFolder, UsersShareTheFolderAndItsTickets) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const Lease mine = lease();
   const int answer = as_nobody([&] {
     const Lease his = lease();
@@ -191,7 +191,7 @@ TEST_F(LeaseFolder, UsersShareTheFolderAndItsTickets) {
 }
 
 TEST_F(LeaseFolder, AFileOfGrantsUnderMyNameBlocksNoLease) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   EXPECT_EQ(as_nobody([&] {
               std::ofstream(directory_.path() / "0.grants") << "garbage";
               return 0;

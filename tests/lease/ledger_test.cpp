@@ -40,7 +40,7 @@ Bytes room(const Look& look, const Contents& now) {
 }
 
 // A card of 24 GiB, of which a stranger uses 10, and a lease of 8 that is still loading. Free: 14;
-// not reserved: 16. Whoever takes the lesser of these gives 12 out and has promised 30.
+// not reserved: 16. The smaller of these allows a lease of 12, and then 30 are promised.
 TEST(Ledger, RefusesARequestThatFitsBothFreeAndUnreservedMemory) {
   const Look now = look(10_GiB, {claim("a", 8_GiB)});
   EXPECT_EQ(room(now, now.before), 6_GiB);
@@ -61,7 +61,7 @@ TEST(Ledger, ALeaseThatUsesMoreThanItReservedDoesNotReduceAnother) {
 TEST(Ledger, MemoryOfNoKnownLeaseCountsAsUsed) {
   const std::vector<Claim> leases{claim("a", 8_GiB)};
   EXPECT_EQ(room(look(8_GiB, leases), contents(leases)), 8_GiB)
-      << "used by the lease or by a stranger: nobody knows";
+      << "used by the lease or by a stranger: unknown";
 }
 
 TEST(Ledger, ALeaseThatIsNewerThanTheLookCountsInFull) {
@@ -126,7 +126,7 @@ TEST(Ledger, ExcessiveClaimsLeaveNothing) {
   EXPECT_EQ(rooms_of(now, now.before).at(numbered(0)), 0_GiB);
 }
 
-// Who may write grants may write them under another's name; the most counts.
+// A user may write grants under another lease's name; the largest amount counts.
 TEST(Ledger, ASmallGrantUnderALeasesNameDoesNotReduceIt) {
   const Look before = look(10_GiB);
   Contents now = contents();

@@ -1,4 +1,4 @@
-// Places in the line as files: who they name, their order, and who still looks.
+// Places in the line as files: their contents, their order, and whether the waiter still looks.
 
 #include "headroom/lease/directory.h"
 
@@ -102,7 +102,7 @@ TEST_F(LeaseFolder, AWaiterWithoutALookForTenSecondsDoesNotCount) {
   EXPECT_TRUE(directory_.contents().waiting.at(0).looking);
 }
 
-// The time of the file is not the wall clock's, which somebody may set.
+// The file has the monotonic clock's time, not the wall clock's, which may be set.
 TEST_F(LeaseFolder, AClockJumpDoesNotStopAWaiter) {
   const PlaceInLine mine = place();
   struct stat facts {};

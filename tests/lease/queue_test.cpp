@@ -1,4 +1,4 @@
-// Who goes first.
+// The order of waiters.
 
 #include "headroom/lease/queue.h"
 
@@ -201,7 +201,7 @@ TEST(Line, IsInTheOrderOfTheTickets) {
             (Ids{"5", "6", "7"}));
 }
 
-// Anybody may write "ticket":0 into his own file; when it was made only the kernel says.
+// Any user may write "ticket":0 into a file, but only the kernel sets its creation time.
 TEST(Line, ASmallTicketInANewFileDoesNotHelp) {
   Waiter pusher = born(waiter(0, 1_GiB, {}), 300);
   const Line line = in_order({pusher, born(waiter(5, 1_GiB, {}), 100),
@@ -218,7 +218,7 @@ TEST(Line, IsInTheOrderOfCreationForEqualTickets) {
   EXPECT_EQ(ids(in_order({second, first})), (Ids{"first", "second"}));
   const Waiter last = waiter(kMostTicket, 1_GiB, {0});
   EXPECT_EQ(passes(last, grants(1, kMostTicket, 0)), 1)
-      << "where counting ends, who comes later has it";
+      << "later waiters get the largest ticket, too";
 }
 
 TEST(Line, SmallClockStepsAndMissingCreationTimesChangeNothing) {

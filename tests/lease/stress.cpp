@@ -114,7 +114,7 @@ class Worker {
     return std::move(got.lease);
   }
 
-  // How one would do it who takes the lesser of what is free and what is not reserved.
+  // The wrong rule: the smaller of free and unreserved memory.
   std::optional<Lease> naive() {
     const Bytes need{(64LL + below(4000)) << 20};
     const Directory::Turn turn = directory_.take_turn();
@@ -285,7 +285,7 @@ class Stress {
     ::kill(victim->first, SIGKILL);
   }
 
-  // In a turn, so that nobody is given anything meanwhile.
+  // In a turn, so that no lease is given meanwhile.
   void audit() {
     const Directory::Turn turn = directory_.take_turn(Seconds(60));
     const Contents now = turn.contents();

@@ -1,5 +1,5 @@
-// A wall clock that somebody sets: preloaded, it adds the seconds that the file CLOCK_JUMP_FILE
-// names to CLOCK_REALTIME. The steady clock goes on as it did.
+// A wall clock that jumps: preloaded, it adds the seconds that the file CLOCK_JUMP_FILE names to
+// CLOCK_REALTIME. The steady clock goes on as it did.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-// The file of tries: whole lines, whoever else writes, and whatever the disk does.
+// The history file: whole lines, with other writers and on a full disk.
 
 #include "headroom/supervise/history.h"
 

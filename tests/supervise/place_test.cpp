@@ -1,4 +1,4 @@
-// What a command is told of its cards.
+// The variables that name a command its cards.
 
 #include "headroom/supervise/place.h"
 

@@ -192,7 +192,7 @@ class Streams(RunTest):
 
 
 class Misfortunes(RunTest):
-    """Something of ours is broken; the child is not to suffer, and somebody is told."""
+    """A part of Headroom is broken: the child runs on, and the user is told."""
 
     def through(self, world, prepare=None, options=(), code=7, **variables):
         """A child that works while `prepare` breaks something, and ends with `code`."""
@@ -293,7 +293,7 @@ class Misfortunes(RunTest):
             self.assertIn(outcome.code, (0, 73), str(outcome))
 
     def test_our_own_error_stream_is_full(self):
-        """What we have to say is lost; the child's code is not."""
+        """Headroom's own messages are lost; the child's exit code is not."""
         with World() as world, open("/dev/full", "w") as full:
             words = [run_world.HEADROOM, "run", "--history", "/dev/full", "--", "sh", "-c", "exit 7"]
             code = subprocess.run(words, stderr=full, stdout=subprocess.DEVNULL, check=False,

@@ -149,7 +149,7 @@ class World:
         return path.read_text().count(function) if path.exists() else 0
 
     def neighbour(self, card, amount):
-        """Somebody who knows nothing of leases."""
+        """Another program, which does not know leases."""
         holder = subprocess.Popen(["sleep", "1000"])
         self.neighbours.append(holder)
         with pretend_card.machine(self.box) as state:
@@ -212,8 +212,8 @@ class World:
 
 
 def samples_that_count(log):
-    """The steps whose work is in the last checkpoint or after it: who resumes from a checkpoint has
-    lost what was done after that."""
+    """The steps whose work is in the last checkpoint or after it: a program that resumes from a
+    checkpoint has lost the work after it."""
     steps = []
     for line in log:
         if "begins_at" in line:

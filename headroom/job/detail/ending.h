@@ -28,7 +28,7 @@ class Ending {
   // machine is suspended.
   [[nodiscard]] bool is_hopeless() const { return hopeless_; }
 
-  // Commands of processes that had to be killed after the command itself, and of those still alive.
+  // Commands of processes that had to be ended after the command itself, and of those still alive.
   [[nodiscard]] const std::vector<std::string>& ended_rest() const { return names_; }
   [[nodiscard]] std::vector<std::string> stuck() const;
 

@@ -31,7 +31,7 @@ def write_line(settings, line):
 
 
 def note_process(settings):
-    """For whoever has to prove that no process is left."""
+    """For a test that no process is left."""
     with open(os.path.join(settings.out, "pids"), "a") as pids:
         pids.write(f"{os.getpid()}\n")
 

@@ -2,7 +2,7 @@
 
 PRETEND_CARD_FILE names the file; its form is that of tests/fake_nvml, so that whoever asks the fake
 driver sees what programs hold here. CUDA_VISIBLE_DEVICES is obeyed as CUDA does. A program's share
-vanishes when it ends; when it is killed, somebody else has to play the driver (`bury_the_dead`).
+vanishes when it ends; after a kill, another process has to play the driver (`bury_the_dead`).
 
     card = Card()
     card.allocate(1 << 30)      # or NoRoom, with the figures that a driver would give
@@ -68,7 +68,7 @@ def alive(pid):
 
 
 def bury_the_dead(path):
-    """What a driver does when a process is gone, however it ended."""
+    """Frees the memory of processes that ended, as a driver does."""
     with machine(path) as state:
         for card in state["cards"]:
             for process in card.get("processes", []):

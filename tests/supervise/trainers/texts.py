@@ -86,7 +86,7 @@ def torch_cpu(asked):
 
 
 def bad_alloc(_asked):
-    """A library in C++ that nobody catches: no traceback, and SIGABRT."""
+    """An uncaught C++ exception of a library: no traceback, and SIGABRT."""
     sys.stdout.flush()
     sys.stderr.write("terminate called after throwing an instance of 'std::bad_alloc'\n"
                      "  what():  std::bad_alloc\n")
