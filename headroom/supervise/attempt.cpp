@@ -10,8 +10,6 @@
 namespace headroom::supervise {
 namespace {
 
-// Below this a verdict is a guess.
-constexpr double kSureEnough = 0.65;
 constexpr Seconds kSampleInterval{1.0};
 
 // What others had of the card that the failure's text speaks of: at the last sample, else when the
@@ -69,12 +67,6 @@ Attempt run_attempt(Launch launch, const Place& place, const PlaceSearch& search
                      .signal = attempt.end.signal,
                      .host = host.since({attempt.pids.begin(), attempt.pids.end()})});
   return attempt;
-}
-
-bool is_out_of_memory(const oom::Judgement& judgement) {
-  const bool memory =
-      judgement.verdict == oom::Verdict::gpu_oom || judgement.verdict == oom::Verdict::host_oom;
-  return memory && judgement.confidence >= kSureEnough;
 }
 
 Tried tried(const Attempt& attempt, const Place& place, long long batch) {

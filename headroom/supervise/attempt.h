@@ -36,9 +36,6 @@ struct Attempt {
 [[nodiscard]] Attempt run_attempt(Launch launch, const Place& place, const PlaceSearch& search,
                                   const Orders& orders, const Listener& listener);
 
-// Sure enough to try again: nothing is tried again for a guess.
-[[nodiscard]] bool is_out_of_memory(const oom::Judgement& judgement);
-
 // What it could have had, and what it had when it ran out.
 [[nodiscard]] Tried tried(const Attempt& attempt, const Place& place, long long batch);
 
