@@ -335,7 +335,7 @@ Judgement classify(const Ending& ending) {
   std::optional<Judgement> host = by_host(ending);
   if (cause) {
     Judgement judgement = judgement_of_memory(log, *cause, ending);
-    const bool unsure = judgement.verdict == Verdict::unknown || judgement.confidence < 0.8;
+    const bool unsure = judgement.verdict == Verdict::unknown || judgement.confidence < kCertain;
     return host && unsure && host->confidence > judgement.confidence ? *host : judgement;
   }
   if (auto judgement = by_types(ending.type_names)) return *judgement;

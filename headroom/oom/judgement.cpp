@@ -16,4 +16,10 @@ const char* to_string(Verdict verdict) {
   return "unknown";
 }
 
+bool is_out_of_memory(const Judgement& judgement) {
+  const bool is_memory =
+      judgement.verdict == Verdict::gpu_oom || judgement.verdict == Verdict::host_oom;
+  return is_memory && judgement.confidence >= kSure;
+}
+
 }  // namespace headroom::oom

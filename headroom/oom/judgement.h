@@ -19,10 +19,18 @@ enum class Verdict {
 struct Judgement {
   Verdict verdict = Verdict::unknown;
   std::string kind;       // "cuda_caching_allocator", "cublas", "python_memoryerror", ...
-  double confidence = 0;  // 0 to 1; below 0.8 a person should check
+  double confidence = 0;  // 0 to 1; below kCertain a person should check
   std::string evidence;   // the line that proves it, as printed
   std::optional<Bytes> asked, total, free;
   std::optional<int> device;  // as the program numbers its devices
 };
+
+// Below this confidence the verdict is a guess, on which no program should act.
+inline constexpr double kSure = 0.65;
+// Below this confidence a person should check, and the system's record of a kill outweighs a text.
+inline constexpr double kCertain = 0.8;
+
+// True for an out-of-memory, of a card or of the host, that is sure enough to act on.
+[[nodiscard]] bool is_out_of_memory(const Judgement& judgement);
 
 }  // namespace headroom::oom

@@ -5,17 +5,9 @@
 #include "headroom/base/text.h"
 
 namespace headroom::supervise {
-namespace {
-
-// Below this confidence a judgement is a guess.
-constexpr double kSureEnough = 0.65;
-
-}  // namespace
 
 bool Try::out_of_memory() const {
-  const bool memory =
-      judgement.verdict == oom::Verdict::gpu_oom || judgement.verdict == oom::Verdict::host_oom;
-  return memory && judgement.confidence >= kSureEnough;
+  return is_out_of_memory(judgement);
 }
 
 std::string cause_of(const Try& one) {

@@ -1,11 +1,11 @@
-// `headroom estimate` and `headroom fit` as processes: headroom, which becomes headroom-engine.
+// `headroom estimate` as a process: headroom, which becomes headroom-engine.
 #include <gmock/gmock.h>
 
 #include <fstream>
 #include <numeric>
 #include <sstream>
 
-#include "tests/cli/headroom_process.h"
+#include "tests/cli/with_engine.h"
 
 namespace headroom {
 namespace {
@@ -13,32 +13,14 @@ namespace {
 using ::testing::AllOf;
 using testing::Arguments;
 using ::testing::ContainsRegex;
+using testing::estimate;
 using ::testing::HasSubstr;
+using testing::keys_of;
 using ::testing::Not;
 using testing::Outcome;
 using ::testing::StartsWith;
+using testing::WithEngine;
 using testing::World;
-
-// A world with the LibTorch that headroom-engine needs.
-struct WithEngine : World {
-  WithEngine() { set("HEADROOM_TORCH", HEADROOM_TORCH_DIR); }
-};
-
-Outcome estimate(Arguments arguments, const World& world = WithEngine()) {
-  arguments.insert(arguments.begin(), "estimate");
-  return world.headroom(arguments);
-}
-
-Outcome fit(Arguments arguments, const World& world = WithEngine()) {
-  arguments.insert(arguments.begin(), "fit");
-  return world.headroom(arguments);
-}
-
-std::vector<std::string> keys_of(const Json& json) {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : json.items()) keys.push_back(key);
-  return keys;
-}
 
 TEST(EstimateCommand, SaysAllThatTheContractHas) {
   const Outcome outcome = estimate({"gpt2", "--batch", "2", "--gpus", "RTX 4090", "--json"});
@@ -275,99 +257,6 @@ TEST(EstimateCommand, NamesThePrecisionThatAFileSaysAndTheOptionForIt) {
             std::string::npos);
 }
 
-// ---- By formula ----
-
-TEST(EstimateCommand, AnswersByFormulaWithTheSameKeys) {
-  const Arguments asked{"gpt2", "--batch", "2", "--gpus", "RTX 4090", "--json"};
-  Arguments quick = asked;
-  quick.emplace_back("--quick");
-  const Json by_run = estimate(asked).json(), by_formula = estimate(quick, World()).json();
-  EXPECT_EQ(by_formula.at("method"), "formula");
-  for (const char* part : {"peak", "at_peak", "settings", "device"})
-    EXPECT_EQ(keys_of(by_formula.at(part)), keys_of(by_run.at(part))) << part;
-  EXPECT_EQ(by_formula.at("settings"), by_run.at("settings"));
-  EXPECT_EQ(by_formula.at("device"), by_run.at("device"));
-}
-
-// The rule has 16 bytes a parameter of Adam in float32, and nothing but the activations besides.
-TEST(EstimateCommand, GivesTheRuleOfThumbBesideTheFormula) {
-  const Json document = estimate({"gpt2", "--quick", "--json"}, World()).json();
-  const Json& rule = document.at("rule");
-  const auto part = [&](const char* key) { return rule.at(key).get<std::int64_t>(); };
-  EXPECT_EQ(part("weights_bytes") + part("gradients_bytes") + part("optimizer_bytes"),
-            16 * document.at("model").at("parameters").get<std::int64_t>());
-  EXPECT_EQ(part("total_bytes"), part("weights_bytes") + part("gradients_bytes") +
-                                     part("optimizer_bytes") + part("activations_bytes"));
-  EXPECT_THAT(estimate({"gpt2", "--quick"}, World()).out, HasSubstr("\nBy the rule of thumb "));
-}
-
-TEST(EstimateCommand, PricesWhatCannotRunAndSaysSo) {
-  const Outcome outcome = estimate(
-      {"llama-3.1-8b", "--lora-rank", "8", "--quantize", "4bit", "--gpus", "RTX 4090", "--json"},
-      World());
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.json().at("method"), "formula");
-  EXPECT_THAT(outcome.json().at("notes").dump(), HasSubstr("run this yet: --quantize 4bit"));
-}
-
-// --advice beside --quick was taken and not answered, and what cannot run got none at all.
-TEST(EstimateCommand, GivesAdviceByFormulaToo) {
-  const Arguments asked{"gpt2",   "--batch",     "16",      "--seq",   "1024",
-                        "--gpus", "sim:1x12GiB", "--quick", "--advice"};
-  const Outcome told = estimate(asked, World());
-  EXPECT_EQ(told.exit_code, 2);
-  EXPECT_THAT(told.out, HasSubstr("What would help, the cheapest first, by formula\n  --"));
-  const Json document = estimate({"llama-3.1-8b", "--batch", "16", "--seq", "4096", "--lora-rank",
-                                  "8", "--quantize", "4bit", "--gpus", "sim:1x12GiB", "--json"},
-                                 World())
-                            .json();
-  ASSERT_FALSE(document.at("advice").empty());
-  EXPECT_EQ(keys_of(document.at("advice").at(0)),
-            (std::vector<std::string>{"change", "saves_bytes", "time_factor", "changes_training",
-                                      "peak_reserved_bytes", "peak_process_bytes",
-                                      "saves_process_bytes", "fits", "method", "can_run"}));
-}
-
-TEST(EstimateCommand, GivesEachOfSeveralCardsByFormulaToo) {
-  const Json document =
-      estimate({"gpt2", "--gpus", "sim:1x24GiB,1x2GiB", "--quick", "--json"}, World()).json();
-  ASSERT_EQ(document.at("devices").size(), 2);
-  EXPECT_EQ(document.at("devices").at(0).at("fits"), true);
-  EXPECT_EQ(document.at("devices").at(1).at("fits"), false);
-  EXPECT_EQ(document.at("device").at("total_bytes"), 2LL << 30);
-}
-
-TEST(EstimateCommand, SaysWhatAFormulaDoesNotLookAt) {
-  const auto notes = [](Arguments arguments) {
-    arguments.insert(arguments.begin(), {"gpt2", "--quick", "--json"});
-    return estimate(arguments, World()).json().at("notes").dump();
-  };
-  EXPECT_THAT(notes({"--rules", "cpu"}), HasSubstr("--rules change nothing"));
-  EXPECT_THAT(notes({"--allocator", "expandable_segments:True"}), HasSubstr("--allocator"));
-  EXPECT_THAT(notes({}), Not(HasSubstr("change nothing")));
-}
-
-// It wrote none, and ended with 0.
-TEST(EstimateCommand, WritesNoTraceOfAFormula) {
-  const World world;
-  const Outcome outcome =
-      estimate({"gpt2", "--quick", "--trace", world.path("step.hrtrace")}, world);
-  EXPECT_EQ(outcome.exit_code, 64);
-  EXPECT_THAT(outcome.err, HasSubstr("--trace"));
-}
-
-// It was the first card's, whichever the answer was of. Only a card of a known chip has workspaces.
-TEST(EstimateCommand, WritesTheTraceOfTheCardItAnswersFor) {
-  const WithEngine world;
-  const std::string trace = world.path("step.hrtrace");
-  const Json document =
-      estimate({"gpt2", "--gpus", "sim:1x80GiB,1xRTX4090", "--trace", trace, "--json"}, world)
-          .json();
-  ASSERT_GT(document.at("at_peak").at("workspace_bytes").get<std::int64_t>(), 0);
-  const Json replayed = world.headroom({"trace", "replay", trace, "--json"}).json();
-  EXPECT_EQ(replayed.at("allocated").at("peak"), document.at("peak").at("allocated_bytes"));
-}
-
 TEST(EstimateCommand, PrintsTheWholeTableOfTechniquesByImpact) {
   const Json document =
       estimate({"gpt2", "--gpus", "sim:4x24GiB", "--quick", "--techniques", "--json"}, World())
@@ -419,87 +308,11 @@ TEST(EstimateCommand, LetsARuleOfThumbDecideAndSaysWhy) {
   EXPECT_THAT(without.err, HasSubstr("expected a card"));
 }
 
-// ---- The largest that fits ----
-
-// Both were left out, on the screen and in the document.
-TEST(FitCommand, SaysWhatASizeMeantAndWhatAPolicyDecided) {
-  const Outcome outcome =
-      fit({"350M", "--policy", "strategy", "--max-batch", "1", "--gpus", "sim:1x24GiB"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("the shape of gpt2-medium"), HasSubstr("one GPU")));
-}
-
-TEST(FitCommand, ProbesItsAnswerAndTheNext) {
-  const Outcome outcome = fit({"gpt2", "--seq", "1024", "--gpus", "sim:1x12GiB", "--json"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const Json document = outcome.json();
-  const auto most = document.at("max_batch").get<std::int64_t>();
-  EXPECT_FALSE(document.at("capped").get<bool>());
-  EXPECT_LE(document.at("probes").size(), 6);
-  std::map<std::int64_t, bool> fits;
-  for (const Json& probe : document.at("probes"))
-    fits[probe.at("batch").get<std::int64_t>()] = probe.at("fits").get<bool>();
-  EXPECT_TRUE(fits.at(most));
-  EXPECT_FALSE(fits.at(most + 1));
-  EXPECT_EQ(document.at("recommended_batch").get<std::int64_t>(),
-            std::max<std::int64_t>(1, static_cast<std::int64_t>(0.9 * static_cast<double>(most))));
-}
-
-TEST(FitCommand, SaysNothingFitsWith2) {
-  const Outcome outcome = fit({"gpt2-xl", "--gpus", "sim:1x8GiB", "--json"});
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_TRUE(outcome.json().at("max_batch").is_null());
-  // And nothing was said of what would help.
-  EXPECT_THAT(fit({"gpt2-xl", "--gpus", "sim:1x8GiB"}).out,
-              AllOf(HasSubstr("not even a batch of 1\n"), HasSubstr("\nWhat would ")));
-  for (const Json& one : outcome.json().at("advice"))
-    EXPECT_THAT(one.at("change").get<std::string>(), Not(HasSubstr("--batch")));
-}
-
-TEST(FitCommand, RefusesTheSizeThatItLooksFor) {
-  const Outcome batch = fit({"gpt2", "--batch", "4", "--gpus", "sim:1x8GiB"});
-  EXPECT_EQ(batch.exit_code, 64);
-  EXPECT_THAT(batch.err, HasSubstr("--batch means nothing where the largest is looked for"));
-  EXPECT_EQ(fit({"gpt2", "--seq", "4", "--over", "seq", "--gpus", "sim:1x8GiB"}).exit_code, 64);
-  EXPECT_THAT(fit({"gpt2", "--max-batch", "many", "--gpus", "sim:1x8GiB"}).err,
-              HasSubstr("expected a whole number from 1 to 16777216, received 'many'"));
-}
-
 TEST(EstimateCommand, NamesTheContextOnlyWhereItIsKnown) {
   const auto out = [](const char* card) { return estimate({"gpt2", "--gpus", card}).out; };
   EXPECT_THAT(out("RTX 4090"), HasSubstr("C process"));
   EXPECT_THAT(out("B200"),
               AllOf(HasSubstr("a CUDA context comes on top"), Not(HasSubstr("process  "))));
-}
-
-TEST(FitCommand, WantsACard) {
-  const Outcome outcome = fit({"gpt2"});
-  EXPECT_EQ(outcome.exit_code, 64);
-  EXPECT_THAT(outcome.err, HasSubstr("a card to fit into"));
-}
-
-// 2^40 rows ended as "a bug in Headroom": no tensor can be that large.
-TEST(FitCommand, TakesNoMoreRowsThanASettingMayHave) {
-  EXPECT_EQ(fit({"gpt2", "--gpus", "sim:1x8GiB", "--min-batch", "1099511627776"}).exit_code, 64);
-  EXPECT_EQ(fit({"gpt2", "--gpus", "sim:1x8GiB", "--max-batch", "16777217"}).exit_code, 64);
-}
-
-// The others were not mentioned.
-TEST(FitCommand, SaysThatItLooksAtTheTightestOfSeveralCards) {
-  const Arguments asked{"gpt2", "--max-batch", "1", "--gpus", "RTX 4090", "--gpus", "A100 80GB"};
-  EXPECT_THAT(fit(asked).out, AllOf(HasSubstr("of 2 cards the tightest is looked at"),
-                                    HasSubstr("on NVIDIA GeForce RTX 4090")));
-  EXPECT_THAT(fit({"gpt2", "--max-batch", "1", "--gpus", "sim:8x24GiB"}).out,
-              Not(HasSubstr("tightest")));
-}
-
-TEST(FitCommand, LooksForTheLongestSequenceToo) {
-  const Outcome outcome =
-      fit({"gpt2", "--batch", "1", "--over", "seq", "--gpus", "sim:1x24GiB", "--json"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.json().at("max_seq"), 1024) << "GPT-2 has no more positions";
-  const Outcome told = fit({"gpt2", "--over", "seq", "--gpus", "sim:1x24GiB"});
-  EXPECT_THAT(told.out, HasSubstr("or the model has positions)"));
 }
 
 }  // namespace

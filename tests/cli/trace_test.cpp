@@ -3,37 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <csignal>
-#include <filesystem>
-
-#include "headroom/base/file.h"
 #include "headroom/trace/file_writer.h"
-#include "headroom/trace/plain_reader.h"
-#include "tests/cli/headroom_process.h"
+#include "tests/cli/trace_world.h"
 #include "tests/trace/written_events.h"
 
 namespace headroom::testing {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 using trace::testing::alloc;
 using trace::testing::free_completed;
 using trace::testing::free_requested;
 using trace::testing::on_device;
-
-// Four blocks of 9 MiB, two in each segment of 20; the middle ones go and 18 MiB are wanted.
-constexpr const char* kTwoInTheMiddle =
-    "# blocks of 9 MiB\n"
-    "a 1 9437184\na 2 9437184\na 3 9437184\na 4 9437184\nf 2\nf 3\na 5 18874368\n";
 
 void write_trace(const std::string& path, const std::vector<trace::Event>& events,
                  const trace::About& about = {}) {
@@ -42,18 +25,6 @@ void write_trace(const std::string& path, const std::vector<trace::Event>& event
   for (const trace::Event& event : events) writer.append(event);
   writer.close();
 }
-
-class Trace : public ::testing::Test {
- protected:
-  [[nodiscard]] std::string file(const std::string& text, const char* name = "x.txt") const {
-    return world_.folder().write(name, text);
-  }
-  [[nodiscard]] Outcome replay(const std::string& text, Arguments more = {}) const {
-    more.insert(more.begin(), {"trace", "replay", file(text)});
-    return world_.headroom(more);
-  }
-  const World world_;
-};
 
 // ---- replay ----
 
@@ -168,6 +139,30 @@ TEST_F(Trace, ReplaySaysOnWhatCardItWasRecordedIfNoneIsGiven) {
   EXPECT_EQ(replay("a 1 5\n", {"--json"}).json()["recorded_capacity_bytes"], nullptr);
 }
 
+// Of 30 MiB two segments of 20 take all but 10: 12 more are refused. A snapshot made of that says
+// so.
+TEST_F(Trace, ReplaySaysWhatWasRefusedWhenItWasRecorded) {
+  const std::string out = world_.path("s.pickle");
+  const Outcome made = world_.headroom({"trace", "snapshot", file("a 1 20971520\na 2 20971520\n"),
+                                        "--capacity", "30MiB", "--out", out});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const Outcome text = world_.headroom({"trace", "replay", out});
+  EXPECT_THAT(text.out,
+              HasSubstr("When it was recorded, 1 request was refused, the first in event "));
+  EXPECT_THAT(text.out, HasSubstr(": 20.0 MiB,\nwith 10.0 MiB free on the card."));
+  const Json json = world_.headroom({"trace", "replay", out, "--json"}).json();
+  EXPECT_EQ(json["recorded_ooms"]["first_asked_bytes"], 20 << 20);
+  EXPECT_EQ(json["num_ooms"], 0);
+}
+
+TEST_F(Trace, AnEmptyFileIsNotMistakenForATrace) {
+  const Outcome outcome = replay("# nothing\n");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("there are no events in "));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("--compare")));
+  EXPECT_EQ(world_.headroom({"trace", "top", file("a 1 512\n")}).err, "");
+}
+
 // ---- what if ----
 
 TEST_F(Trace, CompareSaysWhichSettingsWouldHaveAvoidedIt) {
@@ -220,148 +215,6 @@ TEST_F(Trace, TopJsonHasTensorsAndSums) {
   EXPECT_EQ(json["tensors"][0]["bytes"], 1 << 20);
   EXPECT_EQ(json["tensors"][0]["module"], nullptr);
   EXPECT_EQ(json["by_category"][0]["tensors"], 1);
-}
-
-// ---- Files for viewers ----
-
-// Of 30 MiB two segments of 20 take all but 10: 12 more are refused. A snapshot made of that says
-// so.
-TEST_F(Trace, ReplaySaysWhatWasRefusedWhenItWasRecorded) {
-  const std::string out = world_.path("s.pickle");
-  const Outcome made = world_.headroom({"trace", "snapshot", file("a 1 20971520\na 2 20971520\n"),
-                                        "--capacity", "30MiB", "--out", out});
-  ASSERT_EQ(made.exit_code, 0) << made.err;
-  const Outcome text = world_.headroom({"trace", "replay", out});
-  EXPECT_THAT(text.out,
-              HasSubstr("When it was recorded, 1 request was refused, the first in event "));
-  EXPECT_THAT(text.out, HasSubstr(": 20.0 MiB,\nwith 10.0 MiB free on the card."));
-  const Json json = world_.headroom({"trace", "replay", out, "--json"}).json();
-  EXPECT_EQ(json["recorded_ooms"]["first_asked_bytes"], 20 << 20);
-  EXPECT_EQ(json["num_ooms"], 0);
-}
-
-TEST_F(Trace, AnEmptyFileIsNotMistakenForATrace) {
-  const Outcome outcome = replay("# nothing\n");
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.err, HasSubstr("there are no events in "));
-  EXPECT_THAT(outcome.out, Not(HasSubstr("--compare")));
-  EXPECT_EQ(world_.headroom({"trace", "top", file("a 1 512\n")}).err, "");
-}
-
-TEST_F(Trace, AnExportDoesNotReplaceTheTrace) {
-  const std::string path = file(kTwoInTheMiddle);
-  const Outcome outcome = world_.headroom({"trace", "chrome", path, "--out", path});
-  EXPECT_EQ(outcome.exit_code, 64);
-  EXPECT_THAT(outcome.err, HasSubstr("another file than the trace"));
-  EXPECT_EQ(read_input(path), kTwoInTheMiddle);
-}
-
-// What is replayed from the snapshot is what was replayed into it.
-TEST_F(Trace, SnapshotIsReadAgainWithTheSameFigures) {
-  const std::string out = world_.path("out.pickle");
-  const Outcome made = world_.headroom({"trace", "snapshot", file(kTwoInTheMiddle), "--out", out});
-  EXPECT_EQ(made.exit_code, 0) << made.err;
-  EXPECT_THAT(made.out, HasSubstr("memory_viz"));
-  const Json again = world_.headroom({"trace", "replay", out, "--json"}).json();
-  EXPECT_EQ(again["format"], "pickle");
-  EXPECT_EQ(again["reserved"]["peak"], 58 << 20);
-  EXPECT_EQ(again["allocated"], (Json{{"current", 36 << 20}, {"peak", 36 << 20}}));
-}
-
-TEST_F(Trace, SnapshotObeysSettingsAndCapacity) {
-  const Outcome made =
-      world_.headroom({"trace", "snapshot", file(kTwoInTheMiddle), "--out", world_.path("o.pickle"),
-                       "--allocator", "expandable_segments:True", "--capacity", "40MiB"});
-  EXPECT_THAT(made.out, HasSubstr("(expandable_segments:True); nothing refused"));
-}
-
-std::int64_t highest(const Json& chrome, const std::string& track) {
-  std::int64_t most = 0;
-  for (const Json& event : chrome["traceEvents"])
-    if (event["ph"] == "C" && event["name"] == track)
-      most = std::max(most, event["args"]["bytes"].get<std::int64_t>());
-  return most;
-}
-
-TEST_F(Trace, ChromeHasTheTracksOfTheReplay) {
-  const Outcome made = world_.headroom({"trace", "chrome", file(kTwoInTheMiddle), "--out", "-"});
-  EXPECT_EQ(made.exit_code, 0) << made.err;
-  const Json chrome = Json::parse(made.out);
-  EXPECT_EQ(highest(chrome, "reserved"), 58 << 20);
-  EXPECT_EQ(highest(chrome, "allocated"), 36 << 20);
-}
-
-TEST_F(Trace, ChromeShowsWhatTheReplayRefuses) {
-  const std::string text =
-      world_
-          .headroom({"trace", "chrome", file(kTwoInTheMiddle), "--out", "-", "--capacity", "40MiB"})
-          .out;
-  EXPECT_THAT(text, HasSubstr("out of memory: asked for 18.0 MiB"));
-}
-
-// The names of what is in the folder and belongs to `name`.
-std::vector<std::string> left_of(const World& world, const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(world.folder().path()))
-    if (entry.path().filename().string().starts_with(name))
-      names.push_back(entry.path().filename());
-  return names;
-}
-
-TEST_F(Trace, ExportLeavesTheOldFileWhenTheTraceIsBad) {
-  const std::string out = world_.folder().write("out.json", "old");
-  const Outcome made = world_.headroom({"trace", "chrome", file("a 1 5\nf 2\n"), "--out", out});
-  EXPECT_EQ(made.exit_code, 65);
-  EXPECT_EQ(read_file(out), "old");
-  EXPECT_THAT(left_of(world_, "out.json"), ElementsAre("out.json"));
-}
-
-TEST_F(Trace, ExportThatCannotWriteIs73) {
-  for (const char* command : {"snapshot", "chrome"}) {
-    const Arguments arguments{"trace", command, file("a 1 5\n"), "--out", world_.path("no/folder")};
-    EXPECT_EQ(world_.headroom(arguments).exit_code, 73);
-  }
-}
-
-// A plain read would wait for the pipe, and Ctrl-C be kept from it.
-TEST_F(Trace, ExportEndsWithCtrlCThoughItsInputIsSilent) {
-  const std::string pipe = world_.path("pipe"), out = world_.path("out.pickle");
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const auto running = world_.start({"trace", "snapshot", pipe, "--out", out});
-  const int writer = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);  // waits until it is read
-  const std::string begin = "a 1 512\n#" + std::string(100, ' ') + "\n";
-  EXPECT_EQ(::write(writer, begin.data(), begin.size()), static_cast<ssize_t>(begin.size()));
-  EXPECT_TRUE(running->until([&](const Running&) { return !left_of(world_, "out.").empty(); }));
-  running->signal(SIGINT);
-  EXPECT_EQ(running->wait().exit_code, 130);
-  ::close(writer);
-  EXPECT_THAT(left_of(world_, "out."), IsEmpty());
-}
-
-// Whoever writes into the pipe may never end.
-TEST_F(Trace, ExportEndsAtAMistakeThoughItsInputGoesOn) {
-  const std::string pipe = world_.path("pipe");
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const auto running = world_.start({"trace", "snapshot", pipe, "--out", world_.path("x")});
-  const int writer = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
-  const std::string begin = "hello\n" + std::string(std::size_t{2} * trace::kLongestLine - 6, ' ');
-  write_all(writer, begin, pipe);  // what the reader looks at
-  EXPECT_EQ(running->wait().exit_code, 65);
-  ::close(writer);
-}
-
-// Reading a folder fails; so does a disk. It once was the end of the trace, and the rest was lost.
-TEST_F(Trace, ExportDoesNotTakeAnInputThatCannotBeReadForItsEnd) {
-  for (const char* command : {"snapshot", "chrome"}) {
-    const std::string out = world_.folder().write("out", "old");
-    const Outcome outcome =
-        world_.run({"sh", "-c",
-                    "exec '" + std::string(HEADROOM_BINARY) + "' trace " + command + " - --out '" +
-                        out + "' < '" + world_.path(".") + "'"});
-    EXPECT_EQ(outcome.exit_code, 65);
-    EXPECT_THAT(outcome.err, HasSubstr("cannot read standard input: Is a directory"));
-    EXPECT_EQ(read_file(out), "old");
-  }
 }
 
 // ---- What is wrong ----

@@ -38,7 +38,7 @@ TEST(Classify, TheOomOfOneRankIsTheCauseOfTheOthersTimeouts) {
   EXPECT_EQ(judgement.kind, "cuda_caching_allocator");
   EXPECT_EQ(judgement.asked, 2_GiB);
   EXPECT_EQ(judgement.device, 3);
-  EXPECT_GE(judgement.confidence, 0.8);
+  EXPECT_GE(judgement.confidence, kCertain);
 }
 
 TEST(Classify, WhatWasFollowedByStepsDidNotEndTheProgram) {
@@ -102,7 +102,7 @@ TEST(Classify, ASizeBeyondAnyDeviceIsCorrupt) {
   const Judgement judgement =
       judged("MemoryError: Unable to allocate 7.45 EiB for an array with shape (1000000000000,)");
   EXPECT_EQ(judgement.verdict, Verdict::unknown);
-  EXPECT_LT(judgement.confidence, 0.8);
+  EXPECT_LT(judgement.confidence, kCertain);
 }
 
 // ---- Device memory, by who says it
@@ -194,7 +194,7 @@ TEST(Classify, NoAlgorithmOfCudnnIsMostlyMemory) {
   const Judgement judgement =
       classify({.text = "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution"});
   EXPECT_EQ(judgement.verdict, Verdict::gpu_oom);
-  EXPECT_LT(judgement.confidence, 0.8) << "a look is worth it";
+  EXPECT_LT(judgement.confidence, kCertain) << "a look is worth it";
 }
 
 // `is_oom(ValueError("out of memory bank"))` was true.
@@ -215,7 +215,7 @@ TEST(Classify, AKillNeedsEvidence) {
   EXPECT_EQ(classify(ending).verdict, Verdict::unknown);
   ending.host->kills_in_group = 1;
   EXPECT_EQ(classify(ending).verdict, Verdict::host_oom);
-  EXPECT_GE(classify(ending).confidence, 0.8);
+  EXPECT_GE(classify(ending).confidence, kCertain);
   ending.host = HostKills{.kills_in_group = {},
                              .kills_on_machine = 1,
                              .kernel_line = "Out of memory: Killed process 12 (python3)"};
@@ -230,7 +230,7 @@ TEST(Classify, AKillSomewhereOnTheMachineIsAHint) {
        .signal = SIGKILL,
        .host = HostKills{.kills_in_group = {}, .kills_on_machine = 1, .kernel_line = {}}});
   EXPECT_EQ(judgement.verdict, Verdict::host_oom);
-  EXPECT_LT(judgement.confidence, 0.8);
+  EXPECT_LT(judgement.confidence, kCertain);
 }
 
 TEST(Classify, StatusAloneProvesNoOom) {
@@ -247,7 +247,7 @@ TEST(Classify, StatusAloneProvesNoOom) {
 TEST(Classify, ASwallowedOomIsSeenWithDoubt) {
   const Judgement judgement = judged("CUDA out of memory. Tried to allocate 2.00 GiB\n", 0);
   EXPECT_EQ(judgement.verdict, Verdict::gpu_oom);
-  EXPECT_LT(judgement.confidence, 0.8);
+  EXPECT_LT(judgement.confidence, kCertain);
 }
 
 TEST(Classify, TheTypeTellsWhereTheTextDoesNot) {
@@ -266,6 +266,15 @@ TEST(Classify, TheTypeTellsWhereTheTextDoesNot) {
 
 TEST(Classify, EmptyTextIsUnknown) {
   EXPECT_EQ(judged("").verdict, Verdict::unknown);
+}
+
+TEST(IsOutOfMemory, IsFalseForAGuessAndForOtherFailures) {
+  for (const Verdict verdict : {Verdict::gpu_oom, Verdict::host_oom}) {
+    EXPECT_TRUE(is_out_of_memory({.verdict = verdict, .confidence = kSure}));
+    EXPECT_FALSE(is_out_of_memory({.verdict = verdict, .confidence = kSure - 0.01}));
+  }
+  EXPECT_FALSE(is_out_of_memory({.verdict = Verdict::not_oom, .confidence = 1}));
+  EXPECT_FALSE(is_out_of_memory({.verdict = Verdict::unknown, .confidence = 1}));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ bool is_right(const FailureText& failure, const oom::Judgement& judgement) {
   if (failure.label == "oom") return verdict == Verdict::gpu_oom;
   if (failure.label == "host_oom") return verdict == Verdict::host_oom;
   if (failure.label == "ambiguous")
-    return verdict == Verdict::unknown || (memory && judgement.confidence < 0.8);
+    return verdict == Verdict::unknown || (memory && judgement.confidence < oom::kCertain);
   return !memory;
 }
 

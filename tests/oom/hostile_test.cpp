@@ -306,7 +306,7 @@ TEST(Hostile, PinnedMemoryIsTheHosts) {
         "cudaHostAlloc(&p, n): out of memory", "cudaMallocHost failed: out of memory"}) {
     const Judgement judgement = judgement_of({text});
     EXPECT_EQ(judgement.verdict, Verdict::host_oom) << text;
-    EXPECT_LT(judgement.confidence, 0.8) << text;
+    EXPECT_LT(judgement.confidence, kCertain) << text;
   }
 }
 
@@ -364,7 +364,7 @@ TEST(Hostile, AKnownMessageOutranksPlainWordsBesideIt) {
 TEST(Hostile, WhatKilledACompilerIsNotCertain) {
   for (const char* text : {"nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
                            "c++: fatal error: Killed signal terminated program cc1plus"})
-    EXPECT_LT(judgement_of({text}).confidence, 0.8) << text;
+    EXPECT_LT(judgement_of({text}).confidence, kCertain) << text;
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+// A card with settings, and the figures that most tests of the allocator compare.
+#pragma once
+
+#include <string_view>
+
+#include "headroom/allocator/caching_allocator.h"
+
+namespace headroom::allocator::testing {
+
+inline CachingAllocator card_with(std::string_view settings, Bytes capacity = kUnlimited) {
+  return CachingAllocator({.capacity = capacity, .settings = parse_settings(settings)});
+}
+inline Bytes reserved(const CachingAllocator& card) {
+  return Bytes{card.statistics().reserved_bytes.all.current};
+}
+inline Bytes allocated(const CachingAllocator& card) {
+  return Bytes{card.statistics().allocated_bytes.all.current};
+}
+inline Bytes active(const CachingAllocator& card) {
+  return Bytes{card.statistics().active_bytes.all.current};
+}
+
+}  // namespace headroom::allocator::testing

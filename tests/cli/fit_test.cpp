@@ -1,0 +1,91 @@
+// `headroom fit` as a process: headroom, which becomes headroom-engine.
+#include <gmock/gmock.h>
+
+#include "tests/cli/with_engine.h"
+
+namespace headroom {
+namespace {
+
+using ::testing::AllOf;
+using testing::Arguments;
+using testing::fit;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Outcome;
+
+// Both were left out, on the screen and in the document.
+TEST(FitCommand, SaysWhatASizeMeantAndWhatAPolicyDecided) {
+  const Outcome outcome =
+      fit({"350M", "--policy", "strategy", "--max-batch", "1", "--gpus", "sim:1x24GiB"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("the shape of gpt2-medium"), HasSubstr("one GPU")));
+}
+
+TEST(FitCommand, ProbesItsAnswerAndTheNext) {
+  const Outcome outcome = fit({"gpt2", "--seq", "1024", "--gpus", "sim:1x12GiB", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json document = outcome.json();
+  const auto most = document.at("max_batch").get<std::int64_t>();
+  EXPECT_FALSE(document.at("capped").get<bool>());
+  EXPECT_LE(document.at("probes").size(), 6);
+  std::map<std::int64_t, bool> fits;
+  for (const Json& probe : document.at("probes"))
+    fits[probe.at("batch").get<std::int64_t>()] = probe.at("fits").get<bool>();
+  EXPECT_TRUE(fits.at(most));
+  EXPECT_FALSE(fits.at(most + 1));
+  EXPECT_EQ(document.at("recommended_batch").get<std::int64_t>(),
+            std::max<std::int64_t>(1, static_cast<std::int64_t>(0.9 * static_cast<double>(most))));
+}
+
+TEST(FitCommand, SaysNothingFitsWith2) {
+  const Outcome outcome = fit({"gpt2-xl", "--gpus", "sim:1x8GiB", "--json"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_TRUE(outcome.json().at("max_batch").is_null());
+  // And nothing was said of what would help.
+  EXPECT_THAT(fit({"gpt2-xl", "--gpus", "sim:1x8GiB"}).out,
+              AllOf(HasSubstr("not even a batch of 1\n"), HasSubstr("\nWhat would ")));
+  for (const Json& one : outcome.json().at("advice"))
+    EXPECT_THAT(one.at("change").get<std::string>(), Not(HasSubstr("--batch")));
+}
+
+TEST(FitCommand, RefusesTheSizeThatItLooksFor) {
+  const Outcome batch = fit({"gpt2", "--batch", "4", "--gpus", "sim:1x8GiB"});
+  EXPECT_EQ(batch.exit_code, 64);
+  EXPECT_THAT(batch.err, HasSubstr("--batch means nothing where the largest is looked for"));
+  EXPECT_EQ(fit({"gpt2", "--seq", "4", "--over", "seq", "--gpus", "sim:1x8GiB"}).exit_code, 64);
+  EXPECT_THAT(fit({"gpt2", "--max-batch", "many", "--gpus", "sim:1x8GiB"}).err,
+              HasSubstr("expected a whole number from 1 to 16777216, received 'many'"));
+}
+
+TEST(FitCommand, WantsACard) {
+  const Outcome outcome = fit({"gpt2"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_THAT(outcome.err, HasSubstr("a card to fit into"));
+}
+
+// 2^40 rows ended as "a bug in Headroom": no tensor can be that large.
+TEST(FitCommand, TakesNoMoreRowsThanASettingMayHave) {
+  EXPECT_EQ(fit({"gpt2", "--gpus", "sim:1x8GiB", "--min-batch", "1099511627776"}).exit_code, 64);
+  EXPECT_EQ(fit({"gpt2", "--gpus", "sim:1x8GiB", "--max-batch", "16777217"}).exit_code, 64);
+}
+
+// The others were not mentioned.
+TEST(FitCommand, SaysThatItLooksAtTheTightestOfSeveralCards) {
+  const Arguments asked{"gpt2", "--max-batch", "1", "--gpus", "RTX 4090", "--gpus", "A100 80GB"};
+  EXPECT_THAT(fit(asked).out, AllOf(HasSubstr("of 2 cards the tightest is looked at"),
+                                    HasSubstr("on NVIDIA GeForce RTX 4090")));
+  EXPECT_THAT(fit({"gpt2", "--max-batch", "1", "--gpus", "sim:8x24GiB"}).out,
+              Not(HasSubstr("tightest")));
+}
+
+TEST(FitCommand, LooksForTheLongestSequenceToo) {
+  const Outcome outcome =
+      fit({"gpt2", "--batch", "1", "--over", "seq", "--gpus", "sim:1x24GiB", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.json().at("max_seq"), 1024) << "GPT-2 has no more positions";
+  const Outcome told = fit({"gpt2", "--over", "seq", "--gpus", "sim:1x24GiB"});
+  EXPECT_THAT(told.out, HasSubstr("or the model has positions)"));
+}
+
+}  // namespace
+}  // namespace headroom
