@@ -14,10 +14,10 @@ What is checked, in every Markdown file of the repository:
         <!-- try: scene=lab vary=pid,age -->  on a machine of SCENES; parts of the kinds VARYING differ
         <!-- not tried: why -->               the reason is for the reader
     Without output below a command only the exit code counts; a line `...` stands for any lines.
-    What varies is compared without regard to the width of blanks;
+    Lines with parts that vary are compared word by word, without regard to the width of blanks;
   - a ```cpp block after <!-- from: FILE --> is a part of that file;
-  - docs/reference/commands.md is what --write would write;
-  - no tracked text names a home or work folder of whoever wrote it.
+  - docs/reference/commands.md equals the output of --write;
+  - no tracked text names a home or work folder of its author.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def pages(root):
 
 
 def without_code(text):
-    """The same lines, those of code blocks empty and code in a line left out."""
+    """The lines of a text, without code blocks and code in a line; the numbers of lines stay."""
     lines, fence = [], None
     for line in text.split("\n"):
         opening = re.match(r"\s*(```+|~~~+)", line)
@@ -127,7 +127,7 @@ def card(number, name, reserved, used, processes, **more):
 
 
 def fake_driver(folder, cards):
-    """The driver of tests/fake_nvml with these cards, loaded by Headroom's own loading code."""
+    """Environment variables that make Headroom load the driver of tests/fake_nvml with these cards."""
     file = folder / "machine.json"
     file.write_text(json.dumps({"driver": "580.65.06", "cuda_driver": 13000, "cards": cards}))
     return {"HEADROOM_NVML": str(BUILD / "lib/libfake_nvml.so"), "HEADROOM_FAKE_NVML": str(file)}
@@ -170,7 +170,7 @@ def traces(folder):
 
 @contextlib.contextmanager
 def trace_file(folder):
-    """A trace of four events, and a reader of its own for it."""
+    """A trace of four events, and a separate reader for it."""
     shutil.copy(ROOT / "tests/fuzz/corpus/example.hrtrace", folder / "run.hrtrace")
     shutil.copy(ROOT / "examples/traces/read_hrtrace.py", folder)
     yield {}
@@ -203,7 +203,7 @@ VARYING = {
 
 
 def varied(text, kinds):
-    """A pattern for a line of which some parts vary; blanks count only as blanks."""
+    """A pattern for a line with parts that vary; any blanks equal any other blanks."""
     out, at = "", 0
 
     def literal(part):
@@ -218,7 +218,7 @@ def varied(text, kinds):
 
 
 def same(printed, lines, kinds):
-    """Whether this was printed: line by line, or with parts that vary, word by word."""
+    """True if this was printed: line by line, or with parts that vary, word by word."""
     text = "\n".join(line.rstrip() for line in printed.split("\n")).strip("\n")
     wanted = "\n".join(line.rstrip() for line in lines).strip("\n").split("\n")
     if kinds:
@@ -288,7 +288,7 @@ def run_block(block):
             done = subprocess.run(["bash", "-c", real], cwd=folder, env=environment(folder, extra), text=True,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   timeout=60)
-            # A page shows the program as somebody has it who has it in PATH.
+            # A page shows the output for a program in PATH.
             yield command, lines, done.stdout.replace(name, "/tmp"), done.returncode
 
 
@@ -304,7 +304,7 @@ def check_console(block):
     kinds = [kind for kind in options.get("vary", "").split(",") if kind]
     unknown += [kind for kind in kinds if kind not in VARYING]
     if unknown or options.get("scene", "") not in SCENES:
-        yield f"{where}: a mark that nobody understands: {block.mark}"
+        yield f"{where}: an unknown mark: {block.mark}"
         return
     results = list(run_block(block))
     for number, (command, lines, printed, code) in enumerate(results):
@@ -361,13 +361,13 @@ def commands_page():
 def check_commands_page(root, wanted):
     file = root / COMMANDS_PAGE
     if not file.is_file() or file.read_text() != wanted:
-        yield f"{COMMANDS_PAGE}: not what the program says; scripts/docs.py --write"
+        yield f"{COMMANDS_PAGE}: not the program's own help; run scripts/docs.py --write"
 
 
-# ---- Folders of whoever wrote it
+# ---- Folders of the author
 
 # Users called `u`, `user` and `alice` are made up: tests and pages may have them.
-SOMEBODYS_FOLDER = re.compile(r"(?<![\w.~}])/(?:home|root|work|Users)/(?!(?:u|user|alice)\b)\w[\w./-]*")
+AUTHORS_FOLDER = re.compile(r"(?<![\w.~}])/(?:home|root|work|Users)/(?!(?:u|user|alice)\b)\w[\w./-]*")
 
 
 def check_folders(root, names):
@@ -376,8 +376,8 @@ def check_folders(root, names):
         if b"\0" in data:
             continue
         for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
-            for match in SOMEBODYS_FOLDER.finditer(line):
-                yield f"{name}:{number}: names somebody's folder: {match[0]}"
+            for match in AUTHORS_FOLDER.finditer(line):
+                yield f"{name}:{number}: names a folder of its author: {match[0]}"
 
 
 # ---- Each check must be able to fail
@@ -422,7 +422,7 @@ def self_test():
              check_blocks(root, from_file("int main() {}"))),
             ("an old page of commands", check_commands_page(root, "as it was\n"),
              check_commands_page(root, "as it is\n")),
-            ("a folder of somebody", check_folders(root, ["dirty.txt"]), check_folders(root, ["clean.txt"])),
+            ("a folder of the author", check_folders(root, ["dirty.txt"]), check_folders(root, ["clean.txt"])),
         ]
         bad = [f"self-test: {what} is not noticed" for what, wrong, _ in cases if not list(wrong)]
         for what, _, right in cases:

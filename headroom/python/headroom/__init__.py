@@ -1,16 +1,16 @@
-"""Keeps deep-learning training from dying of GPU memory.
+"""Predicts and guards the GPU memory of deep-learning training.
 
     import headroom
 
-    headroom.gpus()                                          # the cards, and who holds them
+    headroom.gpus()                                          # the cards and their processes
     headroom.estimate(model, batch, gpu="RTX 4090").fits     # before it runs
     headroom.find_max_batch_size(model, make_batch, gpu="RTX 4090")
     box = headroom.simulate("8x24GiB")                       # devices sim:0 to sim:7
     with headroom.GpuMemoryScope("forward") as scope: ...
     headroom.is_oom(error)
 
-What needs torch imports it when it is first used; `gpus`, `select_gpus`, `classify` and `is_oom`
-never do.
+Names that need torch import it when they are first used; `gpus`, `select_gpus`, `classify` and
+`is_oom` never do.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__: str = _core.version
 
-# Where the names live that need torch.
+# The names that need torch, and their modules.
 _WITH_TORCH = {
     **dict.fromkeys(("Card", "card_of"), "card"),
     **dict.fromkeys(("MaxBatch", "dry_run", "estimate", "estimate_training_memory",

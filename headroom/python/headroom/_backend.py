@@ -1,4 +1,4 @@
-"""Makes `sim` known to Python's torch: the name, `torch.sim`, methods such as `tensor.sim()`."""
+"""Registers `sim` with Python's torch: the name, `torch.sim`, methods such as `tensor.sim()`."""
 from __future__ import annotations
 
 import os
@@ -23,13 +23,13 @@ _registered = _forked = False
 
 
 def is_fork() -> bool:
-    """Whether this process is the fork of one in which `sim` was known: torch refuses its backward
-    passes, if there were any in the first one."""
+    """True in a fork of a process in which `sim` was registered: if the parent had run backward
+    passes, torch refuses those of the fork."""
     return _forked
 
 
 def is_registered() -> bool:
-    """Whether torch knows `sim` here, and takes it for this process's accelerator from then on."""
+    """True once `sim` is registered; torch then takes it for this process's accelerator."""
     return _registered
 
 
@@ -39,7 +39,7 @@ def _note_fork() -> None:
 
 
 def register() -> None:
-    """Once a process, after the C++ side has taken LibTorch's place for an own device type."""
+    """Once a process, after the C++ side has registered the device type with LibTorch."""
     global _registered
     if _registered:
         return
@@ -58,8 +58,8 @@ def register() -> None:
 
 
 def _choose_foreach_as_the_cpu_does() -> None:
-    """Optimizers take the foreach form by default on cards, and a loop on the CPU. Under `cpu` rules
-    a card does as the CPU."""
+    """By default optimizers take the foreach form on cards and a loop on the CPU. With `cpu` rules
+    they take the loop on a card, too."""
     import torch.optim.optimizer as of_optimizers
 
     supported = of_optimizers._get_foreach_kernels_supported_devices
@@ -72,15 +72,15 @@ def _choose_foreach_as_the_cpu_does() -> None:
 
 
 def _take_the_long_way_in_evaluation() -> None:
-    """Attention and TransformerEncoder have a short cut in evaluation, through one fused operator and nested
-    tensors, which is not simulated: while a card is, they take single steps, as in training."""
+    """In evaluation attention and TransformerEncoder have a fast path through one fused operator and nested
+    tensors, which is not simulated. While simulated cards exist, they run single operators, as in training."""
     enabled = torch.backends.mha.get_fastpath_enabled
     torch.backends.mha.get_fastpath_enabled = lambda: enabled() and not cards()
 
 
 def _refuse_inductor() -> None:
-    """torch.compile's own compiler makes kernels for real devices. What it is given is known when it
-    is called; its other backends ("eager", "aot_eager") run what they are given, and may."""
+    """torch.compile's own compiler makes kernels for real devices. Its arguments show the device only
+    when it is called. The other backends ("eager", "aot_eager") work."""
     compiler = torch._TorchCompileInductorWrapper
     compile_graph = compiler.__call__
 
@@ -96,7 +96,7 @@ def _refuse_inductor() -> None:
 
 
 def _join_ranks() -> None:
-    """`sim` and `pretend` are backends of torch.distributed (ranks.py)."""
+    """Registers `sim` and `pretend` as backends of torch.distributed (ranks.py)."""
     import torch.distributed
 
     if torch.distributed.is_available():

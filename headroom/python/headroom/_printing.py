@@ -1,5 +1,5 @@
-"""What Python prints of a tensor on a simulated card whose values are not known: its shape, as of one on
-"meta", and that they are unknown. Printing reads nothing, so no step is decided by it."""
+"""Prints tensors with unknown values on simulated cards: the shape, as for a tensor on "meta", and that
+the values are unknown. Printing reads no value, so it does not count as a decision."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The modules inside `torch.cuda` that have a counterpart in `torch.sim`, and why the others have none."""
+"""Counterparts of modules inside `torch.cuda`, and the reasons why others have none."""
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +17,7 @@ class amp:
 
 
 class nvtx:
-    """As torch.cuda.nvtx, where no profiler looks on."""
+    """As torch.cuda.nvtx without a profiler."""
 
     @staticmethod
     def range_push(message: str) -> int:
@@ -29,7 +29,7 @@ class nvtx:
 
     @staticmethod
     def mark(message: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     @staticmethod
     @contextlib.contextmanager
@@ -52,7 +52,7 @@ _WHY = {name: reason for reason, names in _REASONS.items() for name in names}
 
 
 def why_not(name: str) -> str:
-    """There is no torch.sim.`name`."""
+    """The message for a name that torch.sim does not have."""
     if name in _WHY:
         return f"torch.sim has no {name}: {_WHY[name]}"
     if name.endswith(("Tensor", "Storage")) and hasattr(torch.cuda, name):

@@ -1,6 +1,6 @@
-"""Python's storages on simulated cards. torch takes one without data for a broken one, and refuses what
-programs do with storages: ask for the address, by which they know what shares memory, resize (FSDP
-takes memory and gives it back so), copy (deepcopy, torch.save), write."""
+"""Python's storages on simulated cards. torch takes a storage without data for a broken one and refuses
+calls that programs make: the address (to find shared memory), resize (FSDP allocates and frees this
+way), copy (deepcopy, torch.save), write."""
 from __future__ import annotations
 
 from typing import Any
@@ -21,12 +21,12 @@ def _as_bytes(storage: Storage) -> torch.Tensor:
 
 
 def bend() -> None:
-    """Once a process. Storages of other devices go torch's own way."""
+    """Patches torch, once a process. Storages of other devices take torch's own functions."""
     data_ptr, resize, copy, write = Storage.data_ptr, Storage.resize_, Storage.copy_, Storage._write_file
     tensor_data_ptr = torch.Tensor.data_ptr
 
     def data_ptr_on_card(self: Storage) -> int:
-        """In the card's allocator."""
+        """The address in the card's allocator."""
         return _engine.address_of(self) or 0 if _on_card(self) else data_ptr(self)
 
     def tensor_data_ptr_on_card(self: torch.Tensor) -> int:
@@ -42,7 +42,7 @@ def bend() -> None:
         return self
 
     def copy_on_card(self: Storage, source: Storage, non_blocking: bool = False) -> Storage:
-        """What is not known is zero on the host."""
+        """Unknown values become zero on the host."""
         if not _on_card(self) and not _on_card(source):
             return copy(self, source, non_blocking)
         with torch.no_grad():

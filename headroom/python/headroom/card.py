@@ -9,7 +9,7 @@ from headroom.sizes import Bytes, Size
 
 
 class Card:
-    """One simulated card. It outlives its simulation for as long as a tensor lies on it."""
+    """One simulated card. It outlives its simulation while a tensor lies on it."""
 
     def __init__(self, card: _engine.Card) -> None:
         self._card = card
@@ -32,13 +32,13 @@ class Card:
 
     @property
     def free(self) -> Bytes:
-        """Of the card; what the allocator keeps in its cache is not free."""
+        """Free bytes of the card; cached blocks of the allocator are not free."""
         return Bytes(self._card.free_bytes)
 
     @property
     def mode(self) -> str:
         """"shape-only" (tensors have no data, unknown values read as zero) or "compute" (the CPU's
-        kernels run). Tensors that were made shape-only have no data later on."""
+        kernels run). Tensors that were made shape-only never get data."""
         return self._card.mode
 
     @mode.setter
@@ -47,8 +47,7 @@ class Card:
 
     @property
     def rules(self) -> str:
-        """Whose kernels' inner sizes are followed: "cuda", or "cpu" to compare with tools that run
-        there."""
+        """Kernel sizes to assume: "cuda", or "cpu" to compare with tools that run on the CPU."""
         return self._card.rules
 
     @rules.setter
@@ -62,11 +61,12 @@ class Card:
 
     @property
     def decided_by_unknown(self) -> int:
-        """How often one was read alone (`.item()`, `if`), so that a program may have gone by it."""
+        """How often an unknown value was read alone (`.item()`, `if`), so that the program may have
+        decided by it."""
         return self._card.decided_by_unknown
 
     def hold(self, size: Size) -> None:
-        """From here on a neighbour holds so much of the card; 0: nothing any more."""
+        """Makes another process hold so much of the card from now on; 0 ends that."""
         if (held := Bytes(size)) < 0:
             raise UsageError(f"[hold] expected a size of 0 or more, received '{held}'")
         if held > self.capacity:
@@ -79,12 +79,12 @@ class Card:
 
 
 def cards() -> list[Card]:
-    """Those that are in this process now: of a box, or of an estimate that runs."""
+    """The cards of this process now: of its box, or of an estimate that runs."""
     return [Card(card) for card in _engine.cards()]
 
 
 def check_there() -> None:
-    """That there are simulated cards."""
+    """Raises UsageError if this process has no simulated cards."""
     if not _engine.cards():
         raise UsageError("[headroom] expected a simulation, received none; try headroom.simulate(...)")
 

@@ -1,10 +1,10 @@
-"""Work in a process of its own: one process has one accelerator, and one box.
+"""Runs work in a child process, because a process has one accelerator and one box.
 
-Where there are GPUs that this process may want to use later, the child is a fork. Where it has used
-CUDA, or simulates a box that is to stay as it is, the child is a new Python: CUDA lives in no fork,
-and after a backward pass torch refuses those of forks. What a new Python could not import - a
-notebook's classes, lambdas - goes there by value, if cloudpickle is installed. Tensors go without
-their data but for what programs decide by, whole numbers."""
+If there are GPUs that this process may use later, the child is a fork. If this process has used CUDA,
+or simulates a box that must not change, the child is a new Python: CUDA does not work in forks, and
+after a backward pass torch refuses backward passes in forks. A notebook's classes and lambdas, which a
+new Python cannot import, go there by value if cloudpickle is installed. Tensors go without their data,
+except whole numbers, by which programs decide."""
 from __future__ import annotations
 
 import dataclasses
@@ -34,7 +34,7 @@ except ImportError:
 
 Result = TypeVar("Result")
 
-# How torch is set, as far as memory depends on it.
+# The settings of torch that change memory.
 SET_HERE: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
@@ -46,7 +46,7 @@ SET_HERE: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
 
 
 def why() -> Optional[str]:
-    """Why this process cannot make a card of its own now; None: it can."""
+    """The reason why this process cannot make a card now; None: it can."""
     if torch.cuda.is_initialized():
         return "this one has used CUDA"
     if cards():
@@ -57,7 +57,7 @@ def why() -> Optional[str]:
 
 
 def run(function: Callable[..., Result], arguments: dict[str, Any]) -> Result:
-    """function(**arguments), where it can have a card of its own."""
+    """Calls function(**arguments) in a process that can make a card."""
     reason = why()
     if reason is None and (_backend.is_registered() or not torch.cuda.is_available()):
         return function(**arguments)
@@ -70,12 +70,13 @@ def run(function: Callable[..., Result], arguments: dict[str, Any]) -> Result:
 
 
 def call(function: Callable[..., Result], arguments: dict[str, Any], reason: str) -> Result:
-    """function(**arguments), there. What it raises comes back with the child's traceback as cause."""
+    """Calls function(**arguments) in a new Python. Its exception comes back with the child's traceback as
+    cause."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
         request, answer = os.path.join(folder, "request"), os.path.join(folder, "answer")
         with open(request, "wb") as file:
             file.write(_packed(function, arguments, reason))
-        # In a session of its own it has no Ctrl-C: that is this process's, which then ends it.
+        # In its own session the child gets no Ctrl-C: this process does, and then ends the child.
         done = subprocess.run([sys.executable, "-m", __name__, request, answer], check=False,
                               env=_environment(), start_new_session=True)
         if done.returncode != 0:
@@ -122,7 +123,7 @@ def _be_the_fork(writer: int, work: Callable[[], Any]) -> None:
     status = 1
     try:
         _engine.be_a_child()
-        torch.cuda.is_available = lambda: False  # CUDA lives in no fork, and optimizers ask it
+        torch.cuda.is_available = lambda: False  # CUDA does not work in a fork, and optimizers ask for it
         with open(writer, "wb") as file:
             file.write(_packed_answer(_attempt(work), pickle.dumps))  # its classes are ours
         sys.stdout.flush()
@@ -138,7 +139,7 @@ def _no_answer(status: int) -> UnavailableError:
 
 
 class ChildTraceback(Exception):
-    """Where the child was."""
+    """The traceback of the child."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
@@ -181,7 +182,7 @@ def _bytes(value: Any) -> bytes:
             self.otherwise = getattr(super(), "reducer_override", lambda value: NotImplemented)
 
         def reducer_override(self, value: Any) -> Any:
-            if isinstance(value, nn.Module):  # comes before what it holds
+            if isinstance(value, nn.Module):  # comes before its tensors
                 self.buffers.update(map(id, vars(value)["_buffers"].values()))
             if type(value) not in (torch.Tensor, nn.Parameter) or value.layout != torch.strided:
                 return self.otherwise(value)
@@ -215,7 +216,7 @@ def _values(values: torch.Tensor, requires_grad: bool) -> torch.Tensor:
 # ---- The child
 
 def _attempt(work: Callable[[], Any]) -> tuple[Any, Optional[BaseException], str]:
-    simulation.simulate("1MiB").end()  # torch knows the name `sim` from here on
+    simulation.simulate("1MiB").end()  # registers the name `sim` with torch
     try:
         return work(), None, ""
     except Exception as error:

@@ -1,4 +1,4 @@
-"""`headroom estimate train.py:make_step` and `headroom fit train.py:make_step`: the Python side. The
+"""The Python side of `headroom estimate train.py:make_step` and `headroom fit train.py:make_step`. The
 command line starts it as `python -m headroom.command estimate|fit REQUEST`, a JSON document."""
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headroom.errors import Error, InputError, UsageError
 from headroom.reports import Report
 from headroom.sizes import Bytes
 
-# As the command line's own (docs/reference/exit-codes.md).
+# The exit codes of the command line (docs/reference/exit-codes.md).
 OK, FAILED, DOES_NOT_FIT, USAGE, BAD_INPUT, UNAVAILABLE = 0, 1, 2, 64, 65, 69
 
 UNLIMITED = {"name": "a card without limit", "total_bytes": None}
@@ -28,14 +28,14 @@ UNLIMITED = {"name": "a card without limit", "total_bytes": None}
 
 @contextlib.contextmanager
 def own_output() -> Iterator[TextIO]:
-    """What the user's program prints goes to standard error: ours is the answer."""
+    """Sends the output of the user's program to standard error; standard output gets the answer only."""
     with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as ours:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         yield ours
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    """Of "train.py:make_step"."""
+    """The function that "train.py:make_step" names."""
     file, _, path = (name, ":", "") if name.endswith(".py") else name.rpartition(":")
     if not pathlib.Path(file).is_file():
         raise InputError(f"[estimate] cannot open {file}: no such file")
@@ -62,8 +62,8 @@ def function_of(name: str) -> Callable[..., Any]:
 
 
 def call(function: Callable[..., Any], device: torch.device, batch: Optional[int]) -> Any:
-    """With the batch's size, and with the device if it takes one by that name. The size goes to the
-    parameter that has no default, to one named for a batch, or to the first."""
+    """Calls the function with the batch's size, and with the device if it has a parameter `device`. The size
+    goes to the parameter without a default, else to one with "batch" in its name, else to the first."""
     parameters = inspect.signature(function).parameters
     given: dict[str, Any] = {"device": device} if "device" in parameters else {}
     free = {name: one for name, one in parameters.items() if name not in given and one.kind not in (
@@ -90,7 +90,7 @@ def call(function: Callable[..., Any], device: torch.device, batch: Optional[int
 
 
 class Made:
-    """What the user's function returned, as the engine takes it."""
+    """The result of the user's function, in the form that the engine takes."""
 
     def __init__(self, returned: Any, device: torch.device, mode: Optional[str], notes: list[str]) -> None:
         model: Any
@@ -247,7 +247,7 @@ def main(arguments: list[str]) -> int:
     with own_output() as ours:
         try:
             _backend.check_torch()
-            simulation.simulate("1MiB").end()  # this process is for that alone, also where there are GPUs
+            simulation.simulate("1MiB").end()  # this process only simulates, even on a machine with GPUs
             run = Run(json.loads(text))
             return {"estimate": estimate, "fit": fit}[what](run, ours)
         except UsageError as error:
@@ -263,7 +263,7 @@ def main(arguments: list[str]) -> int:
             print(f"headroom {what}: {json.loads(text)['function']} ended the program (SystemExit: {error.code}); "
                   "try `if __name__ == \"__main__\":` before what runs when it is started", file=sys.stderr)
             return FAILED
-        except Exception as error:  # the user's own program: its traceback says where
+        except Exception as error:  # of the user's program: its traceback shows the place
             traceback.print_exc()
             print(f"headroom {what}: {json.loads(text)['function']} failed: {error}", file=sys.stderr)
             hint = hints.hint_for(error)

@@ -1,6 +1,6 @@
-"""Programs that choose their device themselves - accelerate, transformers.Trainer, Lightning - know CUDA and
-do not know `sim`: inside a box they run on the CPU, and nothing of what they do is simulated. That
-is said when the box ends, by what is to be seen then; none of them is changed."""
+"""Warns of programs that choose their device themselves. accelerate, transformers.Trainer and Lightning do
+not know `sim`: inside a box they run on the CPU, and nothing of that is simulated. The warning comes when
+the box ends, from the signs that are visible then; none of these programs is patched."""
 from __future__ import annotations
 
 import sys
@@ -11,19 +11,19 @@ ACCELERATE = "accelerate, by which transformers.Trainer runs, too,"
 
 
 def on_the_cpu() -> set[str]:
-    """Those that say that they took the CPU."""
+    """The programs that report that they took the CPU."""
     state = getattr(sys.modules.get("accelerate.state"), "PartialState", None)
     device = getattr(state, "_shared_state", {}).get("device")
     return {ACCELERATE} if getattr(device, "type", None) == "cpu" else set()
 
 
 def suspected() -> set[str]:
-    """Those that do not say it."""
+    """The programs that do not report their device."""
     return {"Lightning"} if {"lightning.pytorch", "pytorch_lightning"} & set(sys.modules) else set()
 
 
 def warn(cards: Iterable[Any], before: set[str]) -> None:
-    """At the end of a box. `before`: who was on the CPU when it began."""
+    """Called at the end of a box. `before`: the programs that were on the CPU when it began."""
     took = on_the_cpu() - before
     if not any(card._card.requests for card in cards):
         took |= on_the_cpu() | suspected()

@@ -1,25 +1,25 @@
-"""What Headroom raises on purpose. "It does not fit" is never an exception: it is an answer."""
+"""The exceptions that Headroom raises on purpose. "It does not fit" is an answer, never an exception."""
 
 
 class Error(RuntimeError):
-    """The root: catch this to catch everything that Headroom raises on purpose."""
+    """The base class: catch this to catch every exception that Headroom raises on purpose."""
 
 
 class UsageError(Error, ValueError):
-    """Asked for something that does not exist or cannot be read: a bad size, option or name."""
+    """The caller asked for something that does not exist or cannot be parsed: a bad size, option, name."""
 
 
 class InputError(Error, ValueError):
-    """A file (or other input) does not hold what it should."""
+    """A file (or other input) does not have the expected content."""
 
 
 class UnavailableError(Error):
-    """The machine lacks what is needed: no driver, no GPU, another PyTorch."""
+    """The machine lacks a requirement: no driver, no GPU, another PyTorch."""
 
 
 class WriteError(Error):
-    """Something cannot be written: full disk, missing folder, no permission."""
+    """A write failed: full disk, missing folder, no permission."""
 
 
 class BusyError(Error, TimeoutError):
-    """What is needed exists but is taken, or could not be had in time: try later."""
+    """The resource exists but is in use, or was not available in time: try later."""

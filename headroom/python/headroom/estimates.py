@@ -1,5 +1,5 @@
-"""Will it fit? A model's own Python code runs forward, backward and optimizer on a simulated card,
-without data, before it ever sees a GPU."""
+"""Will it fit? Runs a model's own Python code, forward, backward and optimizer, on a simulated card
+without data."""
 from __future__ import annotations
 
 import dataclasses
@@ -27,12 +27,12 @@ Result = TypeVar("Result")
 
 
 class MaxBatch(int):
-    """The largest batch that fits; 0: not even the smallest."""
+    """The largest batch that fits; 0 if not even the smallest does."""
     recommended: int = 0  # leaves the margin
     capped: bool = False  # max_batch fits
-    proven: bool = False  # one more was run and does not fit
+    proven: bool = False  # a run showed that the next larger one does not fit
     probes: list[dict[str, Any]]
-    notes: list[str]  # how what ran differs from what was given
+    notes: list[str]  # differences between the given model and the one that ran
 
     def __repr__(self) -> str:
         how = "as much as was asked about" if self.capped else "proven" if self.proven else "not proven"
@@ -55,8 +55,8 @@ os.register_at_fork(after_in_child=_nobody_is_at_it)
 
 
 def _in_its_place(function: Callable[..., Result], **arguments: Any) -> Result:
-    """Here, or in a child process where there can be no card of its own; threads take turns. Whether the
-    caller records graphs does not matter: a training does."""
+    """Runs it here, or in a child process if this one cannot make a card; threads take turns. It records
+    graphs, as a training does, even if the caller does not."""
     _backend.check_torch()
     with _one_at_a_time, torch.inference_mode(False), torch.enable_grad():
         return child.run(function, arguments)
@@ -115,7 +115,7 @@ def _checked_card(gpu: str, rules: str) -> str:
     if gpu == "cuda" or gpu.startswith("cuda:"):
         raise UsageError(f"[estimate] expected a card such as \"RTX 4090\" or \"24GiB\", received '{gpu}'; try "
                          f"find_max_batch_size(..., device=\"{gpu}\") for the room that it has now")
-    is_spec = gpu != "unlimited" and not gpu.startswith("{")  # else a card as JSON has it
+    is_spec = gpu != "unlimited" and not gpu.startswith("{")  # else a card in JSON
     if is_spec and ("@" in gpu or len(_core.gpus(f"sim:{gpu}")["gpus"]) != 1):
         raise UsageError(f"[estimate] expected one card, received '{gpu}'; try headroom.simulate(\"{gpu}\") "
                          "and headroom.dry_run(step, device=...) for each of several")
@@ -136,17 +136,16 @@ def _check_counts(least: int, **counts: int) -> None:
 def dry_run(step: Callable[[], Any], *, device: Union[torch.device, str, int] = 0,
             model: Optional[nn.Module] = None, inputs: Any = (), steps: int = 2, biggest: int = 10,
             trace: bool = False) -> Report:
-    """Runs a training step twice on a card of this process's simulation, and tells what memory it
-    took: whatever the step does, with tensors that lie there.
+    """Runs a training step twice on a simulated card of this process, and reports its memory. The step may
+    do anything with tensors on that card.
 
         headroom.simulate("RTX 4090")
         model = Net().to("sim")
         report = headroom.dry_run(step, model=model)
 
-    `model` gives the report its names; without one, tensors that need a gradient are taken for
-    parameters. The card has to be shape-only; an out-of-memory is in the report. It is the card itself
-    on which the step runs: what else lies there counts, its peaks begin anew, and what the step leaves
-    behind stays."""
+    `model` gives the report its names; without it, tensors that need a gradient count as parameters.
+    The card has to be shape-only; the report contains an out-of-memory. The step runs on the card
+    itself: other tensors there count, its peaks restart, and tensors that the step keeps stay."""
     card = card_of(device)
     if not callable(step):
         raise UsageError("[dry_run] expected a step, a function without arguments, received "
@@ -161,30 +160,30 @@ def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Opt
              loss: Loss = default_loss, precision: Union[str, torch.dtype, None] = None,
              mode: Optional[str] = None, steps: int = 2, biggest: int = 10, rules: str = "cuda",
              settings: Optional[str] = None, cublas_workspaces: bool = True, trace: bool = False) -> Report:
-    """How much memory training this model takes, and whether it fits a card.
+    """Estimates the memory of training a model, and whether it fits a card.
 
         headroom.estimate(model, {"input_ids": ids, "labels": ids}, gpu="RTX 4090").fits
 
-    model: a module, wherever it lies - a copy without data runs, and it is not touched -, or a
+    model: a module on any device - a copy without data runs, and the module does not change -, or a
         function that makes one: then nothing is ever allocated, whatever its size.
-    batch: what the model takes - a tensor, a tuple or list, a mapping, a dataclass, an object with
+    batch: the model's input - a tensor, a tuple or list, a mapping, a dataclass, an object with
         `to(device)` -, or a function that makes one.
     gpu: "RTX 4090", "24GiB", ...; without it the card has no limit.
-    optimizer: a name, the model's own, of which another is made over the same parameters, or a
-        function of the parameters; AdamW without.
-    loss: loss(model, batch); without one the model's own - `output.loss`, or a single number that it
-        returns beside what it is made of -, else the mean of its output.
+    optimizer: a name; an optimizer of the model, of which a second one is made over the same parameters;
+        or a function of the parameters. Default: AdamW.
+    loss: loss(model, batch). Default: the model's own - `output.loss`, or a single number that it
+        returns beside its logits -, else the mean of its output.
     precision: "fp32", "fp16", "bf16" (weights and the floating tensors of the batch), "amp_fp16",
-        "amp_bf16"; torch.bfloat16 is "bf16"; None: as it is.
+        "amp_bf16"; torch.bfloat16 means "bf16"; None: unchanged.
     mode: "train", or "inference", a forward pass in eval() without a graph; None: train, unless the
         model is in eval() and frozen.
     steps: the second has the optimizer's state from its start.
-    biggest: so many tensors are named; trace: keep all, for Report.write_trace.
-    rules, settings, cublas_workspaces: as simulate() has them.
+    biggest: the number of tensors that the report names; trace: keep every event, for Report.write_trace.
+    rules, settings, cublas_workspaces: as for simulate().
 
-    Where there are GPUs it runs in a forked child, so that this process can train on them afterwards. Where
+    On a machine with GPUs it runs in a forked child, so that this process can train on them afterwards. If
     this process has used CUDA, or simulates a box, it runs in a new Python, which takes some seconds, and the
-    box stays as it is. Threads take turns."""
+    box does not change. Threads take turns."""
     gpu = _checked_card(gpu, rules)
     _check_counts(1, steps=steps)
     _check_counts(0, biggest=biggest)
@@ -201,17 +200,17 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
                         precision: Union[str, torch.dtype, None] = None, mode: Optional[str] = None,
                         margin: Union[float, str] = 0.1, steps: int = 2,
                         rules: Optional[str] = None, settings: Optional[str] = None) -> MaxBatch:
-    """The largest batch with which the model trains, by at most six dry runs.
+    """Finds the largest batch with which the model trains, by at most six dry runs.
 
         headroom.find_max_batch_size(model, lambda n: torch.randn(n, 3, 224, 224), gpu="RTX 4090")
 
-    create_batch_fn(n) makes a batch of n of the longest rows there will be.
-    device: a GPU, or a card that this process simulates: the room that it has now - what is free, and
-        what the model, its gradients and `optimizer`, if that is one, take there -, under its rules.
-    gpu: a card that need not be there, "RTX 4090", instead of a device.
-    margin: by how much `recommended` is less: a share of the batch, 0.1 or "10%", or so many bytes of the
-        card that stay free, "2GiB". Where max_batch leaves the margin, it is recommended.
-    The other words are those of `estimate`."""
+    create_batch_fn(n) makes a batch of n rows of the greatest length in the training.
+    device: a GPU, or a simulated card of this process, with its memory at this moment: the free memory, and
+        that of the model, its gradients and `optimizer`, if it is one. Its rules apply.
+    gpu: a card of the catalogue or a size, such as "RTX 4090", instead of a device.
+    margin: `recommended` leaves it: a share of the batch, 0.1 or "10%", or bytes of the card, "2GiB". If
+        max_batch leaves the margin, it is recommended.
+    The other arguments are those of `estimate`."""
     if gpu is not None and device is not None:
         raise UsageError(f"[find_max_batch_size] expected a device or a gpu, received both, '{device}' "
                          f"and '{gpu}'")
@@ -230,16 +229,16 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
 def get_optimal_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
                            device: Union[torch.device, str, None] = None, min_batch: int = 1,
                            max_batch: int = 512, **more: Any) -> int:
-    """The batch to take: what `find_max_batch_size` recommends."""
+    """The batch that `find_max_batch_size` recommends."""
     return find_max_batch_size(model, create_batch_fn, device, min_batch, max_batch,
                                **more).recommended
 
 
-# ---- The names that people have already
+# ---- Names that programs already use
 
 def inputs_for(model: nn.Module, rows: int, length: int) -> Callable[[], Any]:
-    """A batch for a model that says what it takes: transformers' models, and those that begin with an
-    embedding. Never a shape that is only assumed."""
+    """A batch for a model that declares its inputs: transformers' models, and models that begin with an
+    embedding. It never guesses a shape."""
     config = getattr(model, "config", None)
     main = getattr(model, "main_input_name", "input_ids" if config is not None else None)
     side = getattr(config, "image_size", None)
@@ -275,7 +274,7 @@ def estimate_training_memory(model: nn.Module, batch_size: int, seq_length: int 
                              precision: str = "fp32", optimizer: str = "adam", *,
                              create_batch_fn: Optional[Callable[[int], Any]] = None,
                              loss: Loss = default_loss) -> dict[str, Union[float, int]]:
-    """The peak of a training step and what it is made of, in decimal GB, by dry run: total_gb,
+    """The peak of a training step and its parts, in decimal GB, by dry run: total_gb,
     params_gb, grads_gb, optimizer_gb, activations_gb (the rest), and total_params,
     trainable_params."""
     batch = (lambda: create_batch_fn(batch_size)) if create_batch_fn is not None else \
@@ -297,7 +296,7 @@ def estimate_training_memory(model: nn.Module, batch_size: int, seq_length: int 
 
 
 def _estimated_in_parts(training: Training, batch: Any) -> tuple[Report, int, int]:
-    """And the bytes of the gradients and of the optimizer's state."""
+    """The report, and the bytes of the gradients and of the optimizer's state."""
     make = training.make_optimizer
     made: list[torch.optim.Optimizer] = []
     assert not isinstance(make, Like)
@@ -312,6 +311,6 @@ def _estimated_in_parts(training: Training, batch: Any) -> tuple[Report, int, in
 
 
 def _size(values: Iterable[Any]) -> int:
-    """Of the tensors among them that lie on a simulated card."""
+    """The bytes of those tensors that lie on a simulated card."""
     return sum(one.numel() * one.element_size() for one in values
                if isinstance(one, torch.Tensor) and one.device.type == "sim")

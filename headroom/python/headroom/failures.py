@@ -1,5 +1,5 @@
-"""Was it an out-of-memory? Told from an exception with all its causes, or from what a program
-printed. No torch is imported."""
+"""Was it an out-of-memory? Judges an exception with all its causes, or the output of a program.
+Imports no torch."""
 from __future__ import annotations
 
 import dataclasses
@@ -13,10 +13,10 @@ from headroom.sizes import Bytes
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """What a failure was."""
+    """The cause of a failure."""
     verdict: str  # "gpu_oom", "host_oom", "not_oom", "unknown"
     kind: str  # "cuda_caching_allocator", "cublas", "python_memoryerror", ...
-    confidence: float  # 0 to 1; below 0.8 somebody should look himself
+    confidence: float  # 0 to 1; below 0.8 check it yourself
     evidence: str  # the line that proved it
     asked: Optional[Bytes]
     total: Optional[Bytes]
@@ -30,8 +30,8 @@ class Judgement:
 
 def classify(text: str = "", *, types: list[str] = [], exit_code: Optional[int] = None,
              signal: Optional[int] = None) -> Judgement:
-    """By the end of a program's output, the types of its exceptions (outermost first), its exit code
-    or signal. As `headroom oom classify`."""
+    """Judges the end of a program's output, the types of its exceptions (outermost first), its exit
+    code or signal, as `headroom oom classify` does."""
     found = _core.classify(text=text, types=types, exit_code=exit_code, signal=signal)
     return Judgement(found["verdict"], found["kind"], found["confidence"], found["evidence"],
                      _bytes(found["asked_bytes"]), _bytes(found["total_bytes"]),
@@ -39,8 +39,7 @@ def classify(text: str = "", *, types: list[str] = [], exit_code: Optional[int] 
 
 
 def _chain(exception: BaseException) -> Iterator[BaseException]:
-    """The exception, then what it came from, as a traceback would show them; groups with all their
-    members."""
+    """The exception, then its causes, in the order of a traceback; groups with all their members."""
     seen: set[int] = set()
     left = [exception]
     while left:
@@ -77,6 +76,6 @@ def classify_exception(exception: BaseException) -> Judgement:
 
 
 def is_oom(exception: BaseException) -> bool:
-    """Whether memory ran out, of a card or of the host: also where that is only the cause of the
-    exception, or said in its text alone."""
+    """True if a card or the host ran out of memory, even if only a cause of the exception or its text
+    says so."""
     return classify_exception(exception).is_oom

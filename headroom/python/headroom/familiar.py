@@ -1,4 +1,4 @@
-"""The names and keywords that programs already use for the same things."""
+"""The same functions under names and keywords that programs already use."""
 from __future__ import annotations
 
 from typing import Any, Union
@@ -27,7 +27,7 @@ def print_gpu_memory(prefix: str = "", device: Device = None) -> None:
 
 
 def get_memory_snapshot(device: Device = None) -> dict[str, Union[str, float, None]]:
-    """What the device's memory looks like now, in decimal GB."""
+    """The device's memory now, in decimal GB."""
     stats = get_gpu_memory_stats(device)
     return {
         "device": str(stats.device),
@@ -55,5 +55,5 @@ def get_gpu_info() -> list[dict[str, Any]]:
 
 
 def clear_gpu_cache() -> None:
-    """Gives back what nobody uses, as clear_gpu_memory() does."""
+    """Gives unused memory back, as clear_gpu_memory() does."""
     clear_gpu_memory()

@@ -1,4 +1,4 @@
-"""What to try when a user's own code fails for being on a simulated card."""
+"""Hints for a user's code that fails because it runs on a simulated card."""
 from __future__ import annotations
 
 import contextlib
@@ -15,7 +15,7 @@ OF_VALUES = (ArithmeticError, AssertionError, LookupError, ValueError)
 
 
 def _decided() -> int:
-    """Unknown values that the program has read alone, on the cards that are there now."""
+    """The number of unknown values that the program has read alone, on the cards of this process."""
     return sum(card.decided_by_unknown for card in cards())
 
 
@@ -41,7 +41,7 @@ def hint_for(error: BaseException) -> Optional[str]:
 
 @contextlib.contextmanager
 def added() -> Iterator[None]:
-    """The error goes on as it is, with the hint as a note under its traceback."""
+    """Adds the hint as a note under the error's traceback; the error itself does not change."""
     try:
         yield
     except Exception as error:

@@ -1,5 +1,5 @@
-"""The GPUs of this machine, and which one has room. Nothing here imports torch but
-`find_best_device` and `wait_for_gpu`, which answer with a `torch.device`."""
+"""The GPUs of this machine, and which one has room. Only `find_best_device` and `wait_for_gpu` import
+torch, because they return a `torch.device`."""
 from __future__ import annotations
 
 import dataclasses
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class GpuProcess:
-    """A process on a card. What the driver does not tell is None."""
+    """A process on a card. Unknown facts are None."""
     pid: Optional[int]
     user: Optional[str]
     command: Optional[str]
@@ -28,7 +28,7 @@ class GpuProcess:
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """A card as it was a moment ago. What is not known is None."""
+    """A card at the time of the last sample. Unknown facts are None."""
     index: int  # the driver's, as nvidia-smi counts
     uuid: str
     name: str
@@ -37,7 +37,7 @@ class Gpu:
     used: Optional[Bytes]
     reserved: Optional[Bytes]  # by the driver
     free: Optional[Bytes]
-    usable: Optional[Bytes]  # what a new process could be given: free, less what leases promise
+    usable: Optional[Bytes]  # for a new process: free, less unused leases, less the margin
     utilization: Optional[float]  # 0 to 1
     temperature_c: Optional[float]
     power_w: Optional[float]
@@ -47,12 +47,12 @@ class Gpu:
 
 @dataclasses.dataclass(frozen=True)
 class Picked:
-    """A card that has the room that was asked for."""
+    """A card with the requested memory."""
     index: int  # the driver's
     uuid: str
     name: str
     usable: Bytes
-    cuda_index: Optional[int]  # as CUDA counts in this process; None: hidden from it
+    cuda_index: Optional[int]  # CUDA's number in this process; None: hidden from it
 
 
 def _bytes(count: Optional[int]) -> Optional[Bytes]:
@@ -75,13 +75,13 @@ def _gpu(one: dict[str, Any]) -> Gpu:
 
 
 def gpus(which: str = "") -> list[Gpu]:
-    """The cards, with the processes on them. `which` is what --gpus takes: "all", "0,2", a UUID,
-    "sim:8x24GiB"; empty: what HEADROOM_GPUS says, else all. Without a driver the list is empty."""
+    """The cards, with the processes on them. `which` is as for --gpus: "all", "0,2", a UUID,
+    "sim:8x24GiB"; empty: HEADROOM_GPUS, else all. Without a driver the list is empty."""
     return [_gpu(one) for one in _core.gpus(which)["gpus"]]
 
 
 def _simulated() -> list[Any]:
-    """The cards that this process simulates, if it does."""
+    """The simulated cards of this process."""
     simulated = sys.modules.get("headroom.card")
     return simulated.cards() if simulated else []
 
@@ -96,10 +96,10 @@ def _need(min_memory: Optional[Size], min_memory_mb: Optional[float]) -> int:
 def select_gpus(min_memory: Size = 0, *, count: int = 1, gpus: str = "", order: str = "most-free",
                 timeout: float = 0, interval: float = 1,
                 progress: Optional[Callable[[str], None]] = None) -> list[Picked]:
-    """`count` cards that have `min_memory` usable each, the best first. Waits up to `timeout`
-    seconds and looks every `interval`; `progress` gets a sentence about once a second.
+    """`count` cards with `min_memory` usable each, the best first. Waits up to `timeout` seconds and
+    samples every `interval`; `progress` gets a sentence about once a second.
 
-    Raises BusyError when none has the room in time, UnavailableError when there are too few cards
+    Raises BusyError if no card has the memory in time, UnavailableError if there are too few cards
     or none is large enough."""
     need = Bytes(min_memory)
     if need < 0 or count < 1:
@@ -148,8 +148,8 @@ def _or_cpu(find: Callable[[], torch.device], allow_cpu: bool) -> torch.device:
 
 def find_best_device(min_memory: Optional[Size] = None, *, min_memory_mb: Optional[float] = None,
                      allow_cpu: bool = True) -> torch.device:
-    """The card with the most usable memory of those with at least `min_memory`; of simulated ones
-    while this process simulates. Without one the CPU, with a warning that says why - or, with
+    """The card with the most usable memory, at least `min_memory`; a simulated one while this process
+    simulates. If there is none, the CPU with a warning that gives the reason, or, with
     allow_cpu=False, BusyError or UnavailableError.
 
         device = headroom.find_best_device("10GiB")
@@ -166,10 +166,10 @@ def wait_for_gpu(min_memory: Optional[Size] = None, *, timeout: float = 3600, in
                  gpu_wait_timeout_minutes: Optional[float] = None,
                  gpu_check_interval_seconds: Optional[float] = None,
                  progress: Optional[Callable[[str], None]] = None) -> torch.device:
-    """Waits until a card has `min_memory`, and answers with it. `timeout` and `interval` are
-    seconds; `progress` gets a sentence now and then - what is missing and who holds it -, without
-    one it goes to standard error every half minute. Raises BusyError (a TimeoutError) when none has
-    it in time, UnavailableError when no waiting can help."""
+    """Waits until a card has `min_memory`, and returns its device. `timeout` and `interval` are
+    seconds. `progress` gets sentences with the missing memory and its holders; without it they go to
+    standard error every half minute. Raises BusyError (a TimeoutError) if no card has the memory in
+    time, UnavailableError if waiting cannot help."""
     need = _need(min_memory, min_gpu_memory_mb)
     if gpu_wait_timeout_minutes is not None:
         timeout = 60 * gpu_wait_timeout_minutes
@@ -184,7 +184,7 @@ def wait_for_gpu(min_memory: Optional[Size] = None, *, timeout: float = 3600, in
 
 
 class _Rarely:
-    """To standard error, at most so often."""
+    """Prints to standard error, at most once in so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

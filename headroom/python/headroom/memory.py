@@ -19,7 +19,7 @@ _backend.check_torch()
 
 
 def device_of(device: Device = None) -> torch.device:
-    """A device with its index: None is the current accelerator's, a number one of its cards."""
+    """A device with its index. None means the current device of the accelerator, a number one of its cards."""
     if isinstance(device, (torch.device, str)):
         if str(device).startswith("sim"):
             check_there()
@@ -39,8 +39,8 @@ def device_of(device: Device = None) -> torch.device:
 
 @dataclasses.dataclass(frozen=True)
 class GpuMemoryStats:
-    """`allocated` is what tensors have, rounded as the allocator rounds; `reserved` what it took from
-    the card for them. Peaks are since reset_peak_memory_stats(), or since the start."""
+    """`allocated` is the memory of tensors after rounding; `reserved` the memory that the allocator took
+    from the card. Peaks count from reset_peak_memory_stats(), or from the start."""
     device: torch.device
     allocated: Bytes
     reserved: Bytes
@@ -65,7 +65,7 @@ COUNTS = ("allocations", "segments", "retries", "ooms")
 
 
 def get_gpu_memory_stats(device: Device = None) -> GpuMemoryStats:
-    """Of a card, or of the CPU while a CountCpuMemory lives."""
+    """The figures of a card, or of the CPU while a CountCpuMemory lives."""
     device = device_of(device)
     found = _engine.memory_stats(device)
     return GpuMemoryStats(device=device, **{
@@ -74,15 +74,14 @@ def get_gpu_memory_stats(device: Device = None) -> GpuMemoryStats:
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
-    """From here on the peaks are of what is in use now, or more. A GpuMemoryScope that is open keeps
-    its own."""
+    """Restarts peaks from current usage. An open GpuMemoryScope keeps its own."""
     _engine.reset_peak_memory_stats(device_of(device))
 
 
 def log_gpu_memory_stats(prefix: str = "", device: Device = None,
                          sink: Optional[Callable[[str], Any]] = print) -> str:
-    """"after epoch 3: cuda:0 allocated 5.23 GiB, reserved 6.45 GiB, peak 7.12 GiB", to the sink and
-    as the answer."""
+    """Sends "after epoch 3: cuda:0 allocated 5.23 GiB, reserved 6.45 GiB, peak 7.12 GiB" to the sink
+    and returns it."""
     line = _engine.memory_line(prefix, device_of(device))
     if sink is not None:
         sink(line)
@@ -90,7 +89,7 @@ def log_gpu_memory_stats(prefix: str = "", device: Device = None,
 
 
 def memory_summary(device: Device = None) -> str:
-    """A table of what is in use, the peaks and the sums."""
+    """A table of current figures, peaks and sums."""
     return _engine.memory_summary(device_of(device))
 
 
@@ -98,14 +97,13 @@ def memory_summary(device: Device = None) -> str:
 class Cleared:
     given_back: Bytes
     devices: list[dict[str, Any]]
-    lingering: list[str]  # with force: what is alive, biggest first
+    lingering: list[str]  # with force: live allocations, biggest first
 
 
 def clear_gpu_memory(force: bool = False) -> Cleared:
-    """Gives back what nobody uses: the caches of every card that this process has. With `force` it
-    first collects Python's garbage and waits for the cards, and drops cuBLAS's workspaces, autocast's
-    casts and pinned memory, too; then it lists what lives on. Tensors themselves are freed by letting
-    go of them."""
+    """Gives unused memory back: the caches of every card of this process. With `force` it first collects
+    Python's garbage and waits for the cards, also drops cuBLAS's workspaces, autocast's casts and
+    pinned memory, and then lists live allocations. To free a tensor, drop all references to it."""
     if force:
         import gc
         gc.collect()
@@ -115,24 +113,24 @@ def clear_gpu_memory(force: bool = False) -> Cleared:
 
 @dataclasses.dataclass(frozen=True)
 class GpuMemoryUse:
-    """What a block of code did to a device's memory."""
-    allocated: Bytes  # in all, freed again or not
+    """The memory that a block of code used on a device."""
+    allocated: Bytes  # in total, freed again or not
     freed: Bytes
     kept: Bytes  # more at the end than at the beginning; negative: less
-    peak: Bytes  # the most at one time, what was there before included
-    peak_rise: Bytes  # of it, above the beginning
+    peak: Bytes  # the most at one time, including the memory at the beginning
+    peak_rise: Bytes  # peak less the memory at the beginning
     reserved_kept: Bytes
     peak_reserved: Bytes
 
 
 class GpuMemoryScope:
-    """What a block of code does to a device's memory. Scopes may nest and overlap.
+    """Measures the memory that a block of code uses on a device. Scopes may nest and overlap.
 
         with GpuMemoryScope("forward") as forward:
             ...
         forward.use.peak_rise        # 2.70 GiB
 
-    With a name the line goes to `sink` at the end."""
+    At the end a line with the name goes to `sink`."""
 
     def __init__(self, name: str = "", device: Device = None,
                  sink: Optional[Callable[[str], Any]] = None) -> None:
@@ -168,7 +166,7 @@ class GpuMemoryScope:
 
 
 class record_history:
-    """Everything that happens to a device's memory, for a viewer: a name that ends in .json is for
+    """Records all memory events of a device for a viewer: a file name that ends in .json is for
     ui.perfetto.dev, any other for pytorch.org/memory_viz.
 
         with record_history("memory.pickle"):

@@ -1,4 +1,4 @@
-"""A model on a simulated card: a copy without its data, of what a user has, or what a function makes."""
+"""A model on a simulated card: a copy of the user's model without its data, or a function's result."""
 from __future__ import annotations
 
 import contextlib
@@ -19,13 +19,13 @@ Model = Union[nn.Module, Callable[[], nn.Module]]
 # ---- torch.compile
 
 def _compiled(module: nn.Module) -> bool:
-    """Whether it is torch.compile's wrapper of a module."""
+    """True for torch.compile's wrapper of a module."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
 
 
 def without_wrappers(model: nn.Module) -> nn.Module:
-    """What torch.compile wrapped, in its place."""
+    """The model with each wrapper of torch.compile replaced by its module."""
     while _compiled(model):
         model = model._orig_mod  # type: ignore[assignment]
     for module in list(model.modules()):
@@ -37,8 +37,7 @@ def without_wrappers(model: nn.Module) -> nn.Module:
 
 @contextlib.contextmanager
 def eagerly() -> Iterator[None]:
-    """What torch.compile compiles runs as it was written: its compiler makes kernels for real
-    devices."""
+    """Runs compiled code in eager mode: torch.compile's compiler makes kernels for real devices."""
     if "torch._dynamo" not in sys.modules:
         yield
         return
@@ -47,7 +46,7 @@ def eagerly() -> Iterator[None]:
 
 
 def check_model(model: nn.Module, notes: list[str]) -> None:
-    """And what is to be said of it."""
+    """Adds a note about torch.compile; refuses modules of torch.jit."""
     if any(isinstance(one, torch.jit.ScriptModule) for one in model.modules()):
         raise UsageError("[estimate] expected a module in Python, received one that torch.jit has scripted or "
                          "traced; try the module that it was made from")
@@ -74,7 +73,7 @@ def _twin(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def _held(model: nn.Module) -> Iterator[torch.Tensor]:
-    """Tensors that modules merely have."""
+    """Tensors in attributes of modules that are neither parameters nor buffers."""
     for module in model.modules():
         for one in vars(module).values():
             if isinstance(one, torch.Tensor):
@@ -86,10 +85,9 @@ def _has_hooks(parameter: nn.Parameter) -> bool:
 
 
 def copy_on(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model on the device, without its data but for what a card knows of small buffers; the model
-    itself is not touched. Parameters that are shared stay shared. Tensors that a module merely has
-    stay on the CPU, if they are there; what is left of an earlier pass is no part of a graph. Wrappers
-    of torch.compile are left out."""
+    """A copy of the model on the device, without data except small known buffers; the model itself does not
+    change. Shared parameters stay shared. Tensors in other attributes stay on the CPU if they are there,
+    and tensors of an earlier pass leave its graph. Wrappers of torch.compile are removed."""
     memo: dict[int, Any] = {id(one): _twin(one, device) for one in [*model.parameters(),
                                                                    *model.buffers()]}
     for tensor in _held(model):
@@ -126,12 +124,12 @@ def model_on(model: Model, device: torch.device, notes: list[str]) -> nn.Module:
 
 
 def is_frozen(model: nn.Module) -> bool:
-    """In eval(), and without a parameter that is trained."""
+    """True for a model in eval() without a trained parameter."""
     return not model.training and not any(one.requires_grad for one in model.parameters())
 
 
 def materialize(model: nn.Module, run: Callable[[], Any]) -> None:
-    """A lazy module has its parameters after its first pass."""
+    """Runs a pass if the model has lazy modules, which make their parameters in their first pass."""
     if any(isinstance(one, UninitializedTensorMixin) for one in [*model.parameters(), *model.buffers()]):
         with torch.no_grad():
             run()

@@ -1,4 +1,4 @@
-"""Batches on a simulated card: whatever holds their tensors."""
+"""Moves batches of any type to a simulated card."""
 from __future__ import annotations
 
 import collections
@@ -14,9 +14,9 @@ from torch.overrides import TorchFunctionMode
 
 
 def moved(value: Any, device: torch.device, dtype: Optional[torch.dtype] = None) -> Any:
-    """The tensors of a batch on the device, the floating ones as `dtype`, if there is one: a tensor, or
-    lists, tuples, mappings, dataclasses of them, or an object that has a `to(device)`. What is
-    given is not touched."""
+    """A copy of a batch on the device, floating tensors as `dtype` if given. A batch is a tensor, a list,
+    tuple, mapping or dataclass of batches, or an object with `to(device)`. The original does not
+    change."""
     if isinstance(value, torch.Tensor):
         return _moved_tensor(value, device, dtype)
     if isinstance(value, collections.UserDict):  # transformers' BatchEncoding is one
@@ -51,12 +51,12 @@ def _moved_tensor(value: torch.Tensor, device: torch.device,
 
 
 def has_to(value: Any) -> bool:
-    """An object that moves itself, a batch of torch_geometric for instance."""
+    """True for an object that moves itself, such as a batch of torch_geometric."""
     return callable(getattr(value, "to", None)) and not isinstance(value, (type, torch.Tensor, nn.Module))
 
 
 class _Moving(TorchFunctionMode):
-    """Meanwhile tensors that move go as `moved` takes them."""
+    """While active, `to()` of a tensor behaves like `moved`."""
 
     def __init__(self, device: torch.device, dtype: Optional[torch.dtype]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _Moving(TorchFunctionMode):
 
 
 def _moved_by_itself(value: Any, device: torch.device, dtype: Optional[torch.dtype]) -> Any:
-    """Many change themselves, so a copy of it does."""
+    """Moves a copy, because `to()` changes many such objects."""
     twin = copy.copy(value)
     with _Moving(device, dtype):
         there = twin.to(device)
@@ -99,8 +99,8 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
 
 
 class _OnHost(TorchFunctionMode):
-    """Whole numbers that are drawn - lengths, labels - are drawn on the host: a shape-only card would
-    not draw them, and a length of zero stops a model."""
+    """Draws random whole numbers - lengths, labels - on the host: a shape-only card does not draw large
+    ones, and a length of zero stops a model."""
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), more: Any = None) -> Any:
         more = more or {}
@@ -113,18 +113,18 @@ class _OnHost(TorchFunctionMode):
 
 @contextlib.contextmanager
 def _drawing_on_the_host() -> Iterator[None]:
-    """The host's random numbers go on afterwards as if nothing had been drawn."""
+    """Draws on the host, and restores the state of its random numbers afterwards."""
     with torch.random.fork_rng(devices=[]), _OnHost():
         yield
 
 
 def makes_a_batch(batch: Any) -> bool:
-    """Whether it is a function. A batch of torch_geometric can be called, and is none."""
+    """True for a function. A batch of torch_geometric is callable, but not a function."""
     return callable(batch) and not isinstance(batch, torch.Tensor) and not has_to(batch)
 
 
 def batch_on(batch: Any, device: torch.device, dtype: Optional[torch.dtype] = None) -> Any:
-    """A batch, or what a function makes with the device as torch's default."""
+    """A batch on the device: the given one, or the result of a function, called with it as default device."""
     if makes_a_batch(batch):
         make: Callable[[], Any] = batch
         with torch.device(device), _drawing_on_the_host():

@@ -1,4 +1,4 @@
-"""The optimizer of an estimate: its name, one that the user has, or a function of the parameters."""
+"""The optimizer of an estimate: by name, like the user's own, or from a function of the parameters."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,7 +15,7 @@ Optimizers = Union[None, str, torch.optim.Optimizer, MakeOptimizer]
 
 
 class NoOptimizer:
-    """Gradients, and nothing that steps."""
+    """No optimizer: the step makes gradients only."""
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self.parameters = list(parameters)
@@ -27,13 +27,13 @@ class NoOptimizer:
             one.grad = None
 
     def step(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class AdamW8bit(torch.optim.Optimizer):
-    """The memory of bitsandbytes.optim.AdamW8bit: two moments of a byte an element, with a float for
-    each block of 256; of parameters with less than 4096 elements they are floats. One kernel steps
-    in place."""
+    """The memory of bitsandbytes.optim.AdamW8bit: two moments of one byte an element, with a float for
+    each block of 256 elements; parameters of less than 4096 elements have moments of floats. One kernel
+    steps in place."""
     BLOCK, LEAST = 256, 4096
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float = 1e-3) -> None:
@@ -86,8 +86,7 @@ def trained(model: nn.Module) -> list[nn.Parameter]:
 
 @dataclasses.dataclass(frozen=True)
 class Like:
-    """Another optimizer of a kind, set as the user's own, over the same parameters of another copy of the
-    model."""
+    """Makes an optimizer like the user's own, over the same parameters of a copy of the model."""
     kind: type[torch.optim.Optimizer]
     options: dict[str, Any]
     groups: Optional[list[dict[str, Any]]]  # "params" by name; None: it was not made for this model

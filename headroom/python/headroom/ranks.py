@@ -1,4 +1,4 @@
-"""Programs of many ranks on simulated cards: DDP, FSDP2, whatever calls torch.distributed.
+"""Runs programs of many ranks on simulated cards: DDP, FSDP2, everything on torch.distributed.
 
     torch.distributed.init_process_group("sim")            # one process a rank, as with "nccl"
     with headroom.pretend_ranks(8):                         # this process alone, as one rank of 8
@@ -18,7 +18,7 @@ from headroom.errors import UsageError
 
 
 def _exchanging(options: Any, _: Any) -> dist.Backend:
-    """What has values crosses by gloo."""
+    """Tensors with known values cross by gloo."""
     host = dist.ProcessGroupGloo(dist.PrefixStore("host", options.store), options.group_rank,
                                  options.group_size, options.timeout)
     return _engine.sim_backend(host)
@@ -29,7 +29,7 @@ def _pretending(options: Any, _: Any) -> dist.Backend:
 
 
 class _NoEmptyRank(TorchFunctionMode):
-    """A mask over ranks leaves all of them: how many hold an empty batch is a value."""
+    """A mask of unknown values over ranks keeps all ranks: which ones have an empty batch is unknown."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.__getitem__ and isinstance(args[1], torch.Tensor) and \
@@ -39,7 +39,7 @@ class _NoEmptyRank(TorchFunctionMode):
 
 
 def _take_every_rank_for_one_with_a_batch() -> None:
-    """In SyncBatchNorm, which drops the statistics of ranks without one."""
+    """Patches SyncBatchNorm, which drops the statistics of ranks with an empty batch."""
     from torch.nn.modules._functions import SyncBatchNorm
 
     forward = SyncBatchNorm.forward
@@ -57,15 +57,15 @@ def register() -> None:
     _take_every_rank_for_one_with_a_batch()
     dist.Backend.register_backend("sim", _exchanging, extended_api=True, devices=["sim"])
     dist.Backend.register_backend("pretend", _pretending, extended_api=True, devices=["cpu", "sim"])
-    # What a program that names none gets for either.
+    # The defaults for a program that names no backend.
     dist.Backend.default_device_backend_map.update(cpu="gloo", sim="sim")
 
 
 @contextlib.contextmanager
 def pretend_ranks(world_size: int, rank: int = 0) -> Iterator[None]:
-    """This process is one rank of `world_size`, without the others: what it needs of its card is known
-    without starting them. Collectives are answered as if every other rank held what this one holds;
-    nothing ever arrives by recv. After simulate(); for tensors on cards and on the CPU."""
+    """Makes this process one rank of `world_size`, so that its memory can be measured without the other
+    ranks. Collectives behave as if every other rank held the same tensors; recv changes nothing. Call it
+    after simulate(); it works for tensors on cards and on the CPU."""
     if not 0 <= rank < world_size:
         raise UsageError(f"[pretend_ranks] expected a rank of 0 ... {world_size - 1}, received {rank}")
     if "PRETEND" not in dist.Backend._plugins:

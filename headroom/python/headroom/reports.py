@@ -1,4 +1,4 @@
-"""What a dry run found. Sizes are `Bytes`; docs/reference/json.md has the same as a document."""
+"""The results of a dry run. Sizes are `Bytes`; docs/reference/json.md describes the same document."""
 from __future__ import annotations
 
 import dataclasses
@@ -11,18 +11,18 @@ from headroom.sizes import Bytes
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    allocated: Bytes  # blocks handed out: torch.cuda.max_memory_allocated()
+    allocated: Bytes  # blocks of tensors: torch.cuda.max_memory_allocated()
     active: Bytes  # every tensor rounded to 512 bytes, workspaces left out
-    requested: Bytes  # as asked for
+    requested: Bytes  # before rounding
     reserved: Bytes  # taken from the card: torch.cuda.max_memory_reserved()
-    process: Bytes  # and the CUDA context: what nvidia-smi would show
+    process: Bytes  # with the CUDA context: the figure of nvidia-smi
     phase: str  # in which `allocated` was highest: "forward", "backward", "optimizer", ...
     step: int  # counted from 1; 0: before the first
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """What the memory at the peak is; they add up to Peak.allocated."""
+    """The parts of the memory at the peak; they add up to Peak.allocated."""
     parameters: Bytes
     buffers: Bytes
     inputs: Bytes
@@ -44,7 +44,7 @@ class ModulePeak:
 class StepPeak:
     step: int
     allocated: Bytes  # the highest in this step
-    after: Bytes  # when it had ended
+    after: Bytes  # at its end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Held:
 
 
 def _sized(document: dict[str, Any]) -> dict[str, Any]:
-    """Keys that end in _bytes lose that, and their values are Bytes."""
+    """Removes `_bytes` from keys and makes their values Bytes."""
     out: dict[str, Any] = {}
     for key, value in document.items():
         if key.endswith("_bytes"):
@@ -70,7 +70,7 @@ def _sized(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cut(text: str, headline: str, count: int) -> str:
-    """With no more than so many of the lines that are indented under a headline."""
+    """The text with at most `count` of the indented lines under a headline."""
     before, headline, after = text.partition(headline)
     lines = after.splitlines(keepends=True)
     end = next((i for i, line in enumerate(lines) if not line.startswith("  ")), len(lines))
@@ -90,7 +90,7 @@ class Report:
         self._report: Optional[_engine.Report] = report
         self._document = report.document()
         self._text = report.describe(len(self._document["by_module"]), len(self._document["biggest"]))
-        self.notes = list(notes)  # how what ran differs from what was given
+        self.notes = list(notes)  # differences between the given model and the one that ran
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, here or in another process, has all but the trace."""
@@ -106,7 +106,7 @@ class Report:
 
     @property
     def by_module(self) -> list[ModulePeak]:
-        """The most that each module held at one time, its children included; the largest first."""
+        """The peak of each module, its children included; the largest first."""
         return [ModulePeak(**_sized(one)) for one in self._document["by_module"]]
 
     @property
@@ -121,8 +121,8 @@ class Report:
 
     @property
     def out_of_memory(self) -> Optional[dict[str, Any]]:
-        """The request that did not fit. `peak` is then what would be needed, or, of a dry run on a
-        card of one's own simulation, how far it came."""
+        """The request that did not fit. `peak` is then the need on a card without limit, or, for a dry run on
+        a card of a box, the peak up to that request."""
         found = self._document["out_of_memory"]
         return None if found is None else _sized(found)
 
@@ -132,13 +132,13 @@ class Report:
 
     @property
     def values_read_as_zero(self) -> int:
-        """How often the step read an unknown value from the card (`.item()`, `.cpu()`): each was answered
-        as if every unknown number were zero."""
+        """How often the step read an unknown value from the card (`.item()`, `.cpu()`); each read as if every
+        unknown number were zero."""
         return self._document["values_read_as_zero"]
 
     @property
     def decided_by_unknown(self) -> int:
-        """As many of them were read alone (`.item()`, `if`): a real run may take another branch."""
+        """How many of them were read alone (`.item()`, `if`): a real run may take another branch."""
         return self._document["decided_by_unknown"]
 
     @property
@@ -146,18 +146,18 @@ class Report:
         return self._document["took_s"]
 
     def document(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """The whole report as in JSON."""
         return self._document
 
     def describe(self, modules: int = 5, tensors: int = 5) -> str:
-        """For people: with so many modules and tensors at most."""
+        """The report as text, with at most so many modules and tensors."""
         text = _cut(self._text, "Modules that held the most\n", modules)
         text = _cut(text, "Biggest tensors at the peak\n", tensors)
         return "".join(f"note: {note}\n" for note in self.notes) + text
 
     def write_trace(self, path: str) -> None:
-        """Each allocation, for `headroom trace` (docs/formats/trace.md). Needs trace=True; neither a
-        copy has it, nor the report of a child process."""
+        """Writes every event, for `headroom trace` (docs/formats/trace.md). Needs trace=True; a copy and the
+        report of a child process have no trace."""
         if self._report is not None and not self._report.has_trace:
             raise UsageError("[write_trace] expected a report with its trace, received one without; try "
                              "trace=True for what makes the report")

@@ -1,4 +1,4 @@
-"""What a device has left for a training: which card it is, and how much of that is free."""
+"""The card of a device, and how much of it is free for a training."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,18 +15,18 @@ from headroom.errors import UsageError
 
 @dataclasses.dataclass
 class Room:
-    """A card as a dry run takes it, and what of it is free."""
+    """A card in the form that a dry run takes, and its free memory."""
     card: str
     free: Optional[int] = None  # None: all
-    before_context: bool = False  # a process's CUDA context is still to come off `free`
+    before_context: bool = False  # `free` still includes the process's CUDA context
     rules: str = "cuda"
     settings: Optional[str] = None
-    taken: Optional[torch.Size] = None  # by what is not this training
-    taken_bytes: int = 0  # as the allocator rounds
+    taken: Optional[torch.Size] = None  # by others than this training
+    taken_bytes: int = 0  # after the allocator's rounding
 
     def take_the_rest(self, device: torch.device) -> list[torch.Tensor]:
-        """On an empty card of this kind: a tensor for everything that is not free, to be kept. Always
-        the same, whatever the card's size is."""
+        """Allocates a tensor of all bytes that are not free, on an empty card of this kind; the caller keeps
+        it. Its size is computed once."""
         if self.free is None:
             return []
         if self.taken is None:
@@ -39,8 +39,8 @@ class Room:
 
 
 def room_of(device: Union[torch.device, str, None], ours: Iterable[torch.Tensor]) -> Room:
-    """What is free on a device now, and what `ours` takes there. cuBLAS's workspaces, if this process
-    has some there, count as taken: the training will have its own."""
+    """The free memory of a device now, plus the memory of `ours` there. cuBLAS's workspaces of this process
+    count as taken: the training will have its own."""
     at = memory.device_of(device)
     if at.type not in ("cuda", "sim"):
         raise UsageError(f"[find_max_batch_size] expected a GPU, received '{at}'; try gpu=\"RTX 4090\"")
@@ -59,14 +59,14 @@ def room_of(device: Union[torch.device, str, None], ours: Iterable[torch.Tensor]
     total = torch.cuda.mem_get_info(at)[1] if gpu is None or gpu.total is None else gpu.total
     card_spec = _named(torch.cuda.get_device_name(at) if gpu is None else gpu.name, total)
     if stats.free is None and gpu is not None and gpu.free is not None:
-        # Not what is usable: a lease there may be this program's own.
+        # Not the usable memory: a lease there may be this program's own.
         return Room(card_spec, gpu.free, before_context=True)
     free = torch.cuda.mem_get_info(at)[0] if stats.free is None else stats.free
     return Room(card_spec, free + again)
 
 
 def tensors_of_training(model: object, optimizer: object) -> Iterable[torch.Tensor]:
-    """What a model, its gradients and its optimizer hold."""
+    """The tensors of a model, its gradients and its optimizer."""
     if isinstance(model, nn.Module):
         for one in model.parameters():
             yield one
@@ -79,12 +79,12 @@ def tensors_of_training(model: object, optimizer: object) -> Iterable[torch.Tens
 
 
 def _rounded(tensor: torch.Tensor) -> int:
-    """To 512 bytes, as the allocator does."""
+    """Bytes rounded up to 512, as in the allocator."""
     return -(-tensor.numel() * tensor.element_size() // 512) * 512
 
 
 def _named(name: str, total: int) -> str:
-    """The catalogue's card of that name, whose chip is known; else one that has only a size."""
+    """The catalogue's card of that name, which has a chip; else a card with a size only."""
     try:
         if _core.gpus(f"sim:{name}")["gpus"][0]["name"] == name:
             return name
@@ -94,6 +94,6 @@ def _named(name: str, total: int) -> str:
 
 
 def _gpu_of(device: torch.device) -> Optional[machine.Gpu]:
-    """As the driver knows it; None: it does not say."""
+    """The driver's facts about the device; None: it has none."""
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     return next((one for one in machine.gpus("all") if one.uuid.partition("-")[2] == uuid), None)

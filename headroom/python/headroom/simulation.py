@@ -1,4 +1,4 @@
-"""Simulated GPUs in this process: `sim:0` and its like are devices for everything that torch does.
+"""Simulated GPUs in this process: torch works on `sim:0` as on any other device.
 
     box = headroom.simulate("8x24GiB")
     model = Net().to("sim:1")
@@ -19,7 +19,7 @@ from headroom.errors import UnavailableError, UsageError
 
 
 class Injection:
-    """What `inject` installed, until `stop()`, the end of a `with`, or the end of the box."""
+    """An injection of refusals; it lasts until `stop()`, the end of a `with`, or the end of the box."""
 
     def __init__(self, box: Simulation, what: str) -> None:
         self.what = what
@@ -42,8 +42,8 @@ class Injection:
 
 
 class Simulation:
-    """A box of cards, until `end()`, the end of a `with`, or the next `simulate()`. What tensors on its
-    cards hold is gone then: copy results with `.cpu()` before."""
+    """A box of cards; it lasts until `end()`, the end of a `with`, or the next `simulate()`. Then its
+    tensors lose their data: copy results with `.cpu()` before."""
 
     def __init__(self, box: _engine.Box, settings: Optional[str] = None) -> None:
         self._box = box
@@ -68,9 +68,9 @@ class Simulation:
         return self._box.lives
 
     def inject(self, what: str) -> Injection:
-        """Out-of-memory on demand: "oom@100", the hundredth request from here on, "oom@100:lasting",
-        "oom@100:every=10". It lasts until its `stop()` or the end of the box, or, in a `with`, of that.
-        Several act together."""
+        """Refuses requests on demand: "oom@100" the hundredth from now on, "oom@100:lasting",
+        "oom@100:every=10". It lasts until its `stop()`, the end of its `with`, or the end of the box.
+        Several injections act together."""
         if "@step=" in what:  # of a recorder in C++
             raise UsageError("[inject] expected oom@K, oom@K:lasting or oom@K:every=N, as a box in Python counts "
                              f"no steps, received '{what}'; try oom@100, or card.hold(\"4GiB\") for a neighbour")
@@ -79,7 +79,7 @@ class Simulation:
         return added
 
     def _disturb(self, injections: list[Injection]) -> None:
-        """From here on these, each where it was in its counting."""
+        """Installs these injections; each continues its count."""
         if self._injected is not None:
             self._injected.end()
             self._injected = None
@@ -88,7 +88,7 @@ class Simulation:
             self._injected = _engine.Injected(self._box, [one._injector for one in injections])
 
     def end(self) -> None:
-        """The cards are gone; tensors on them may still be freed, not used."""
+        """Ends the cards; tensors on them may still be freed, but not used."""
         if self.lives:
             self._disturb([])
             elsewhere.warn(self, self._elsewhere)
@@ -109,12 +109,12 @@ _current: Optional[Simulation] = None
 
 
 def current_box() -> Optional[Simulation]:
-    """The box that lives in this process; an estimate has a card without one."""
+    """The live box of this process. An estimate's card belongs to no box."""
     return _current if _current is not None and _current.lives else None
 
 
 def without_prefix(function: str, spec: str) -> str:
-    """A card or a box, as --gpus takes it, too: "sim:24GiB"."""
+    """A spec without the "sim:" of --gpus; both forms are accepted."""
     if not isinstance(spec, str):
         raise UsageError(f"[{function}] expected a card such as \"RTX 4090\" or \"24GiB\", received '{spec}'")
     return spec.removeprefix("sim:")
@@ -124,17 +124,17 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
              settings: Optional[str] = None, slow_way: bool = False,
              cublas_workspaces: bool = True) -> Simulation:
     """Makes a box of simulated cards: "8x24GiB", "RTX 4090", "2xH100", "8x24GiB@lab" (shared with
-    other processes). An earlier box of this process ends.
+    other processes). This ends an earlier box of the process.
 
     mode: "shape-only" - a training step in milliseconds, without data - or "compute".
     rules: "cuda", or "cpu" to compare with tools that run on the CPU.
-    settings: as PYTORCH_CUDA_ALLOC_CONF; None: what the environment says.
+    settings: as in PYTORCH_CUDA_ALLOC_CONF; None: those of the environment.
     slow_way: operators without a shape rule run on the CPU, over zeros.
-    cublas_workspaces: they are taken at the first matrix product, as on CUDA.
+    cublas_workspaces: the first matrix product allocates them, as on CUDA.
 
     torch has one accelerator a process. A process that has used CUDA cannot simulate (UnavailableError), and
-    one that simulates cannot train on CUDA afterwards: `estimate` and `find_max_batch_size` make a process
-    of their own where there are GPUs."""
+    a process that simulates cannot train on CUDA afterwards. Therefore `estimate` and `find_max_batch_size`
+    start a child process on machines with GPUs."""
     global _current
     spec = without_prefix("simulate", spec)
     if _current is not None:

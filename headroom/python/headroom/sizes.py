@@ -1,4 +1,4 @@
-"""Sizes of memory: whole bytes that print as people read them."""
+"""Sizes of memory: whole bytes that print in the usual units."""
 from __future__ import annotations
 
 from typing import Union

@@ -24,7 +24,8 @@ Subject = tuple[Callable[[], Any], Named, Named, list[torch.Tensor], list[torch.
 
 def subject_of(step: Callable[[], Any], model: Optional[nn.Module], inputs: list[torch.Tensor],
                states: Optional[list[torch.Tensor]] = None) -> Subject:
-    """Of a model on a card. What two modules share has both names: a head may be an embedding, too."""
+    """The subject for a model on a card. A tensor that two modules share has both names: a head may also be an
+    embedding."""
     if model is None:
         return step, [], [], inputs, states or []
     return (step, list(model.named_parameters(remove_duplicate=False)),
@@ -40,7 +41,7 @@ def output_of(model: nn.Module, batch: Any) -> Any:
 
 
 def _is_made_of(result: torch.Tensor, part: torch.Tensor) -> bool:
-    """Whether autograd's graph leads from one to the other."""
+    """True if autograd's graph leads from the result to the part."""
     seen: set[Any] = {None}
     ahead: list[Any] = [result.grad_fn]
     while part.grad_fn is not None and ahead:
@@ -53,9 +54,8 @@ def _is_made_of(result: torch.Tensor, part: torch.Tensor) -> bool:
 
 
 def default_loss(model: nn.Module, batch: Any) -> torch.Tensor:
-    """The loss that the model gives: by that name (transformers' models do, with labels), or a single
-    number that is made of its first floating output (`return logits, loss`); else the mean of that
-    output."""
+    """The model's own loss: an output of that name (as of transformers' models with labels), or a single
+    number computed from its first floating output (`return logits, loss`); else the mean of that output."""
     output = output_of(model, batch)
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
@@ -102,7 +102,7 @@ IN_SINGLE_STEPS = ("torch's own attention ran in single steps, as with "
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What is trained, and how; or, as mode says, only run."""
+    """A model with the settings of its training, or of its inference if `mode` says so."""
     model: Model
     loss: Loss
     make_optimizer: Union[Like, MakeOptimizer]
@@ -122,7 +122,7 @@ class Training:
                              f"'{self.mode}'")
 
     def subject(self, batch: Any, device: torch.device, notes: list[str]) -> Subject:
-        """On the device. Notes are added to."""
+        """The subject on the device. Appends to the notes."""
         with hints.added():
             model = model_on(self.model, device, notes)
             dtype = DTYPES.get(self.precision or "")
@@ -134,7 +134,7 @@ class Training:
         return subject_of(step, model, list(tensors_of(inputs)), states)
 
     def step(self, model: nn.Module, inputs: Any, notes: list[str]) -> Step:
-        """Of a model and its inputs, which lie on a card."""
+        """The step of a model and inputs on a card."""
         if self.mode is None and is_frozen(model):
             add_once(notes, FROZEN)
         elif self.mode != "inference":

@@ -1,4 +1,4 @@
-"""`torch.sim`: what `torch.cuda` is for CUDA, for simulated cards."""
+"""`torch.sim`: the counterpart of `torch.cuda` for simulated cards."""
 from __future__ import annotations
 
 import contextlib
@@ -37,7 +37,7 @@ def is_available() -> bool:
     return device_count() > 0
 
 
-_initialized = True  # torch.utils.checkpoint asks whether there are random numbers to put back
+_initialized = True  # torch.utils.checkpoint reads it to decide whether to restore random numbers
 
 
 def is_initialized() -> bool:
@@ -45,7 +45,7 @@ def is_initialized() -> bool:
 
 
 def init() -> None:
-    """Nothing is left to do."""
+    """Does nothing: the cards exist already."""
 
 
 def _lazy_init() -> None:
@@ -79,7 +79,7 @@ _exchange_device = maybe_exchange_device = _maybe_exchange_device = exchange_dev
 
 
 class device(contextlib.ContextDecorator):
-    """The card that is meant by "sim" meanwhile; None or a negative number: as before."""
+    """Selects the card that "sim" means inside a `with`; None or a negative number changes nothing."""
 
     def __init__(self, device: Device) -> None:
         self.idx = -1 if device is None or device == -1 else _index(device)
@@ -93,14 +93,14 @@ class device(contextlib.ContextDecorator):
 
 
 class device_of(device):
-    """The card on which a tensor lies; no change for others."""
+    """Selects the card of a tensor; a tensor elsewhere changes nothing."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__(tensor.device.index if tensor.device.type == "sim" else None)
 
 
 def synchronize(device: Device = None) -> None:
-    """Everything has ended when it returns, here as anywhere."""
+    """Waits for all work; on a simulated card it is done when it is called."""
     torch.accelerator.synchronize(torch.device("sim", _index(device)))
 
 
@@ -201,7 +201,7 @@ def reset_accumulated_memory_stats(device: Device = None) -> None:
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """Free bytes of the card, and all of them."""
+    """Free and total bytes of the card."""
     card = _card(device)
     return int(card.free), int(card.capacity)
 
