@@ -28,7 +28,7 @@ struct TrainingStep {
 // With float16 autocast the loss is scaled (optim/loss_scaler.h). With LoRA the adapters and a
 // classifier's head are trained; with a frozen backbone the heads (nn/freeze.h).
 //
-// Throws UsageError for settings that cannot run (formula/can_run.h) or that this model does not
+// Throws UsageError for settings that cannot run (model/can_run.h) or that this model does not
 // support.
 [[nodiscard]] TrainingStep training_step(const model::ModelConfig& config,
                                          const model::Settings& settings, c10::Device device);

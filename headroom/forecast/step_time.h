@@ -5,7 +5,7 @@
 //
 //   const double seconds = step_seconds(forecast_of(config, settings), gpu::find_card("RTX 4090"));
 //
-// Its purpose is to compare settings. tests/formula/step_time_test.cpp checks it against published
+// Its purpose is to compare settings. tests/forecast/step_time_test.cpp checks it against published
 // throughputs. It leaves out kernel launch times, which bound small steps.
 #pragma once
 

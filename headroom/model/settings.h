@@ -1,4 +1,4 @@
-// How a model is run: the settings of the command line. The formula prices them, the dry run
+// How a model is run: the settings of the command line. The forecast prices them, the dry run
 // executes them, training will use them; each reports what it does not support.
 //
 //   Settings settings;

@@ -9,7 +9,7 @@ namespace {
 
 const Json& catalogue() {
   static const Json models =
-      Json::parse(std::ifstream(HEADROOM_SOURCE_DIR "/headroom/formula/data/models.json"))
+      Json::parse(std::ifstream(HEADROOM_SOURCE_DIR "/headroom/model/data/models.json"))
           .at("models");
   return models;
 }

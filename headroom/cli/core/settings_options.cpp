@@ -14,7 +14,7 @@ enum class Kind { word, count, number, list, flag };
 
 struct Option {
   const char* group;
-  const char* key;  // in formula/settings.h; the option has dashes for underscores
+  const char* key;  // in model/settings.h; the option has dashes for underscores
   Kind kind;
   const char* help;
   // The values it takes, if the set is fixed; the help lists them.
