@@ -15,11 +15,9 @@
 #include <string>
 #include <vector>
 
-namespace headroom::edit {
+#include "headroom/edit/quantity.h"
 
-enum class Quantity { batch, accumulation };
-// The largest value of either: the product of two fits into 64 bits.
-constexpr long long kMostBatch = 1'000'000'000;
+namespace headroom::edit {
 
 // One try's command.
 struct Changed {

@@ -57,7 +57,7 @@ std::vector<Advice> advise(const model::NamedModel& model, const Estimate& now,
   std::vector<Advice> advice;
   // Asks for two spare techniques, in case some save nothing.
   for (const forecast::Technique& candidate :
-       cheapest_help(model.config, now.settings, techniques, wanted.wanted + 2)) {
+       forecast::cheapest_help(model.config, now.settings, techniques, wanted.wanted + 2)) {
     if (advice.size() == wanted.wanted) break;
     Advice one = run_dry(model, now, candidate, options);
     if (one.saves.count > 0) advice.push_back(std::move(one));

@@ -78,7 +78,7 @@ Case compared(const CatalogueModel& model, const ModelConfig& config, const char
       "unlimited",
       [&](c10::Device device) { return training_step(config, settings, device).subject; },
       {.keep_trace = false});
-  const forecast::Forecast forecast = forecast_of(config, settings);
+  const forecast::Forecast forecast = forecast::forecast_of(config, settings);
   const auto error = [](Bytes ours, Bytes theirs) {
     return static_cast<double>(ours.count) / static_cast<double>(theirs.count) - 1;
   };

@@ -73,7 +73,7 @@ TEST(Advise, NamesWhatIsEnoughByFormulaWhereNothingThatRunsFits) {
   EXPECT_EQ(first->settings.quantize, model::Quantize::int4);
   for (const Advice& one : advice) {
     if (!one.by_formula) continue;
-    const forecast::Forecast forecast = forecast_of(model.config, one.settings);
+    const forecast::Forecast forecast = forecast::forecast_of(model.config, one.settings);
     EXPECT_EQ(one.process, forecast.process) << one.change;
     EXPECT_LE(forecast.process, card.total) << one.change;
     EXPECT_FALSE(cannot_run(one.settings).empty()) << one.change;

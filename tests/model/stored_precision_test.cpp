@@ -56,8 +56,8 @@ TEST(UnheededPrecision, IsNothingWhereTheSettingsSayTheSame) {
 
 // Figures stay as they were: the note names the difference, the option makes it.
 TEST(UnheededPrecision, LeavesTheFiguresAlone) {
-  EXPECT_EQ(forecast_of(config_with(R"(, "torch_dtype": "bfloat16")"), {}).at_peak,
-            forecast_of(config_with(""), {}).at_peak);
+  EXPECT_EQ(forecast::forecast_of(config_with(R"(, "torch_dtype": "bfloat16")"), {}).at_peak,
+            forecast::forecast_of(config_with(""), {}).at_peak);
 }
 
 }  // namespace

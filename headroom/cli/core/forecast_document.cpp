@@ -64,8 +64,9 @@ std::vector<Priced> priced(const model::NamedModel& model, const model::Settings
                            const std::vector<SimulatedCard>& cards) {
   std::vector<Priced> all;
   for (const SimulatedCard& card : cards)
-    all.push_back({forecast_of(model.config, settings, gpu::find_profile(card.profile)), &card});
-  if (all.empty()) all.push_back({forecast_of(model.config, settings), nullptr});
+    all.push_back(
+        {forecast::forecast_of(model.config, settings, gpu::find_profile(card.profile)), &card});
+  if (all.empty()) all.push_back({forecast::forecast_of(model.config, settings), nullptr});
   return all;
 }
 

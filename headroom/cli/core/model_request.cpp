@@ -18,7 +18,7 @@ namespace {
 // A dry run would hit LibTorch's own limits. For all other errors the dry run's message is better.
 void check_size(const model::ModelConfig& config, const model::Settings& settings) {
   try {
-    static_cast<void>(forecast_of(config, settings));
+    static_cast<void>(forecast::forecast_of(config, settings));
   } catch (const forecast::TooLargeError&) {
     throw;
   } catch (const Error&) {

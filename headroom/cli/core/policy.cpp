@@ -61,22 +61,23 @@ Decided with_batch(const std::string& model, model::Settings settings,
 Decided by_size_table(const std::string& name, const model::Settings& settings,
                       const SimulatedCard& smallest) {
   const auto model = model::model_named(name);
-  return with_batch(name, settings,
-                    batch_by_size(model.config, settings, forecast::plannable(room_of(smallest)),
-                                  gpu::find_profile(smallest.profile)));
+  return with_batch(
+      name, settings,
+      forecast::batch_by_size(model.config, settings, forecast::plannable(room_of(smallest)),
+                              gpu::find_profile(smallest.profile)));
 }
 
 Decided by_simple_formula(const std::string& name, const model::Settings& settings,
                           const SimulatedCard& smallest) {
   const auto model = model::model_named(name);
   const long long each = settings.dtype == model::Dtype::float32 ? 4 : 2;
-  const Bytes weights{count_parameters(model.config) * each};
+  const Bytes weights{forecast::count_parameters(model.config) * each};
   return with_batch(name, settings, forecast::batch_by_simple_formula(smallest.total, weights));
 }
 
 Decided by_strategy(const std::string& name, const model::Settings& settings, std::size_t gpus) {
   const auto model = model::model_named(name);
-  const auto choice = forecast::strategy_by_size(count_parameters(model.config), settings,
+  const auto choice = forecast::strategy_by_size(forecast::count_parameters(model.config), settings,
                                                  static_cast<int>(std::max<std::size_t>(1, gpus)));
   return {name, choice.settings, choice.why};
 }

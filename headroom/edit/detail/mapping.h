@@ -3,9 +3,10 @@
 //   Mapping mapping = parse_mapping("config.yaml:training.batch_size=batch");
 #pragma once
 
+#include <filesystem>
 #include <string>
 
-#include "headroom/edit/knobs.h"
+#include "headroom/edit/quantity.h"
 
 namespace headroom::edit::detail {
 

@@ -47,7 +47,8 @@ ExitCode answer_by_formula(const EstimateOptions& options, const MeantRequest& m
   if (!options.quick)
     document["notes"].push_back("by formula, because Headroom cannot run this yet: " +
                                 join(cannot_run(meant.settings), ", "));
-  if (options.quick) document["rule"] = rule_json(quick_estimate(model.config, meant.settings));
+  if (options.quick)
+    document["rule"] = rule_json(forecast::quick_estimate(model.config, meant.settings));
   if (options.request.allocator || options.request.rules != "cuda")
     document["notes"].push_back(
         "By formula nothing asks an allocator or follows other kernels than CUDA's: --allocator "

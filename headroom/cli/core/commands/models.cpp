@@ -47,7 +47,7 @@ Json recipe_json(const Forecast& forecast, long long gradients) {
 Json training_json(const UsualSize& size, const forecast::TableBatch& batch) {
   Json json{{"batch", batch.batch}, {"seq", batch.seq}, {"method", "formula"}};
   for (const Recipe& recipe : forecast::recipes()) {
-    const Forecast forecast = forecast_of(size, recipe, batch);
+    const Forecast forecast = forecast::forecast_of(size, recipe, batch);
     json["seq"] = *forecast.settings.seq;
     const long long each = recipe.settings.dtype == model::Dtype::float32 ? 4 : 2;
     json[std::string(recipe.key)] = recipe_json(forecast, each * forecast.trainable_parameters);
@@ -107,7 +107,7 @@ std::string training_table(const forecast::TableBatch& batch, std::optional<Byte
   for (const Recipe& recipe : forecast::recipes()) {
     std::vector<std::string> row{std::string(recipe.name)};
     for (const UsualSize& size : forecast::usual_sizes()) {
-      const Bytes need = forecast_of(size, recipe, batch).at_peak.total();
+      const Bytes need = forecast::forecast_of(size, recipe, batch).at_peak.total();
       const char* fits = terminal.unicode ? " ✓" : " +";
       row.push_back(three_digits(need.gib()) + (!room ? "" : need <= *room ? fits : "  "));
     }
@@ -120,7 +120,7 @@ std::string training_table(const forecast::TableBatch& batch, std::optional<Byte
 std::string shorter_rows(const forecast::TableBatch& batch) {
   std::map<std::int64_t, std::vector<std::string>> models;
   for (const UsualSize& size : forecast::usual_sizes()) {
-    const Forecast forecast = forecast_of(size, forecast::recipes().front(), batch);
+    const Forecast forecast = forecast::forecast_of(size, forecast::recipes().front(), batch);
     if (*forecast.settings.seq < batch.seq) models[*forecast.settings.seq].push_back(size.name);
   }
   std::string out;

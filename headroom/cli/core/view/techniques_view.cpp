@@ -58,7 +58,7 @@ Json advice_json(const model::ModelConfig& config, const model::Settings& settin
                  const std::vector<gpu::SimulatedCard>& cards) {
   forecast::TechniqueOptions options = options_for(cards);
   if (!cannot_run(settings).empty()) options.can_run = {};
-  std::vector<forecast::Technique> all = cheapest_help(config, settings, options);
+  std::vector<forecast::Technique> all = forecast::cheapest_help(config, settings, options);
   const auto fits = [](const forecast::Technique& one) { return one.fits; };
   if (options.room && std::none_of(all.begin(), all.end(), fits))
     for (forecast::Technique& one : enough_but_cannot_run(config, settings, options))
@@ -73,7 +73,7 @@ Json techniques_json(const model::ModelConfig& config, const model::Settings& se
                      const std::vector<gpu::SimulatedCard>& cards) {
   const forecast::TechniqueOptions options = options_for(cards);
   Json list = Json::array();
-  for (const forecast::Technique& one : techniques(config, settings, options)) {
+  for (const forecast::Technique& one : forecast::techniques(config, settings, options)) {
     Json row = change_json(one, options.room.has_value());
     row["name"] = one.name;
     list.push_back(std::move(row));
