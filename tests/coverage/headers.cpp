@@ -10,7 +10,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Calls `visit(line, line before, file)` for every line of every header in a folder, not below it.
-// Comments are no line before. What a namespace `detail` has is nobody's to call.
+// The line before is never a comment. Namespaces called `detail`, which are not for users, are left
+// out.
 template <typename Visit>
 void for_each_line(const fs::path& folder, const Visit& visit) {
   if (!fs::is_directory(folder)) throw std::runtime_error("no headers in " + folder.string());

@@ -1,4 +1,4 @@
-// What tests may not expect of some cases, and why. A row that no case has any more fails.
+// Expectations that do not hold for some cases, with the reason. A row without a case fails.
 #include "limits.h"
 
 #include <stdexcept>
@@ -104,8 +104,8 @@ std::string not_exact_channels_last(const Case& one) {
   return {};
 }
 
-// Of 200 equal calls of torch._fused_sgd_ on 8 x 4 bf16 numbers with momentum, LibTorch 2.11 on the
-// CPU gave 8 different answers; without momentum, one.
+// 200 equal calls of torch._fused_sgd_ on 8 x 4 bf16 numbers with momentum gave 8 different answers
+// on the CPU with LibTorch 2.11; without momentum, one.
 std::string unsteady_in_bf16(const Case& one) {
   return one.covers == "at::_fused_sgd_" ? "reads memory that was never written, with momentum"
                                          : "";

@@ -1,4 +1,4 @@
-// What training in mixed precision and in large kernels needs besides modules: autocast, the
+// Cases that training in mixed precision and in large kernels needs besides modules: autocast, the
 // scaler's operators, optimizers as one kernel for all tensors, attention in all its variants. None
 // of these is in the headers the modules are read from, so their names here are those of ATen.
 #include "headroom/libtorch/autocast.h"

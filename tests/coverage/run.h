@@ -12,7 +12,7 @@
 
 namespace headroom::coverage {
 
-// What the memory of a tensor looks like, and its values on the host.
+// The layout of a tensor's memory, and its values on the host.
 struct Seen {
   std::string name;
   std::string shape;  // sizes, strides, type, bytes of the storage

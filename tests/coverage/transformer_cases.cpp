@@ -5,7 +5,7 @@
 namespace headroom::coverage {
 namespace {
 
-// What a position may look at: what came before.
+// A causal mask: each position sees only earlier ones and itself.
 Tensor causal(const Trial& t, std::int64_t length) {
   return t.put(torch::full({length, length}, -std::numeric_limits<double>::infinity(), at::kFloat)
                    .triu(1)

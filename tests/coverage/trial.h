@@ -17,7 +17,7 @@ namespace headroom::coverage {
 using at::IntArrayRef;
 using torch::Tensor;
 
-// What a program gives back, flat.
+// The results of a program, flat.
 class Outputs {
  public:
   Outputs() = default;
@@ -77,8 +77,8 @@ class Trial {
 
   // ---- Modules ----
 
-  // What `make` makes, on the device, in the setting's type; its gradients and buffers are looked
-  // at.
+  // The result of `make`, on the device, in the setting's type; the trial looks at its gradients
+  // and buffers.
   template <typename Make>
   auto make(Make&& make) {
     auto module = libtorch::on(device(), std::forward<Make>(make));

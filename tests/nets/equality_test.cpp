@@ -36,7 +36,7 @@ class Threads final : public testing::Environment {
     testing::AddGlobalTestEnvironment(new Threads);
 
 sim::Simulation computing(const std::string& spec) {
-  // Whose lists autocast follows is part of the rules.
+  // The rules also decide which of autocast's lists holds.
   return sim::simulate(spec, {.mode = sim::Mode::compute, .rules = sim::Rules::cpu});
 }
 
@@ -52,7 +52,7 @@ void copy_state(const Training& from, const Training& to) {
   for (std::size_t i = 0; i < ours.size(); ++i) ours[i].copy_(theirs[i]);
 }
 
-// What dropout draws from in the next step.
+// Sets the generator that dropout draws from in the next step.
 void seed(c10::Device device, int number) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::scoped_lock lock(generator.mutex());

@@ -1,4 +1,4 @@
-// What several nets are made of.
+// Layers that several nets are made of.
 #pragma once
 
 #include <torch/torch.h>
@@ -18,7 +18,7 @@ inline torch::nn::Linear linear_without_bias(std::int64_t in, std::int64_t out) 
   return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
 }
 
-// Of several heads; queries, keys and values [batch, length, width].
+// Attention with several heads; queries, keys and values [batch, length, width].
 Tensor attention(Tensor q, Tensor k, Tensor v, std::int64_t heads, bool causal);
 
 // A transformer's layer, with attention to a memory if `across`.

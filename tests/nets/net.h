@@ -23,7 +23,7 @@ namespace headroom::nets {
 using torch::Tensor;
 using Batch = std::vector<Tensor>;
 
-// What a net is made of: "width", "layers", "batch", ...
+// A net's sizes: "width", "layers", "batch", ...
 class Sizes {
  public:
   Sizes(std::initializer_list<std::pair<const std::string, double>> values) : values_(values) {}

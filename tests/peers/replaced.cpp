@@ -54,8 +54,8 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-// Queries by token in memory, as a transformer's projection leaves them: then so are the output and
-// its gradient, and no kernel needs a copy of them.
+// Assumes queries laid out by token, as a transformer's projection leaves them: then so are the
+// output and its gradient, and no kernel copies them.
 OnCuda flash(const Attention& a) {
   const std::int64_t random_state = 2 * kLongBytes + kLongBytes;  // seed and offset, and one unused
   const std::int64_t tokens = rounded_up(a.queries, 128), dim = rounded_up(a.q.size(3), 32);
@@ -69,7 +69,7 @@ OnCuda flash(const Attention& a) {
 }
 
 OnCuda memory_efficient(const Attention& a) {
-  // Statistics for backward alone, for a multiple of 32 queries.
+  // Statistics only for backward, for a multiple of 32 queries.
   const std::int64_t statistics =
       a.is_learnt ? a.batch * a.heads * rounded_up(a.queries, 32) * kFloatBytes : 0;
   const std::int64_t random_state = 2 * kLongBytes;  // seed and offset
@@ -82,8 +82,8 @@ OnCuda memory_efficient(const Attention& a) {
                                        .keys = a.k.size(2),
                                        .head_dim = a.q.size(3),
                                        .value_dim = a.v.size(3)});
-  // For float, delta comes from tensor operators: the product of the output and its gradient, its
-  // sums, and those again in the kernel's order. The kernel then works beside the last alone.
+  // For float, tensor operators compute delta: the product of the output and its gradient, its
+  // sums, and a copy of the sums in the kernel's order. Beside the kernel only the copy remains.
   const std::int64_t delta = std::max(a.out + 2 * a.statistic, a.statistic + workspace);
   OnCuda all;
   all.forward = {{a.out}, a.out + statistics + random_state};
@@ -133,10 +133,10 @@ Recurrent recurrent(sim::rules::RnnMode mode, Arguments arguments) {
   return r;
 }
 
-// One operator runs all steps and layers. It works on input and gradients by step, copies of them
-// where they come by sequence, on the weights where they are, and keeps a reserve from one pass to
-// the other; backward makes zeros for the gradients of the last states, of which a network that
-// only reads the output has none.
+// One operator runs all steps and layers. It works on input and gradients by step (copies of them
+// if they come by sequence), on the weights in place, and keeps a reserve between the passes.
+// Backward makes zeros for the gradients of the last states, which a network that only reads the
+// output does not have.
 OnCuda by_cudnn(const Recurrent& r) {
   const at::ScalarType type = r.x.scalar_type();
   const std::int64_t output = r.shape.rows * r.shape.directions * r.shape.output() *
@@ -153,7 +153,7 @@ OnCuda by_cudnn(const Recurrent& r) {
     states += bytes_of(state);
   }
   all.forward.most = copy_of_x + output + states + reserve + workspace;
-  // In one buffer, which lives as long as any of them.
+  // All in one buffer, which lives as long as any of them.
   for (const Tensor& weight : r.weights) {
     all.backward.results.push_back(bytes_of(weight));
     weights += bytes_of(weight);
@@ -171,7 +171,7 @@ template <sim::rules::RnnMode mode>
 std::optional<OnCuda> recurrent_network(Arguments arguments) {
   const Recurrent r = recurrent(mode, arguments);
   const bool has_biases = arguments[3].toBool(), drops = arguments[5].toDouble() > 0;
-  // The row is for training: everything learns, nothing is dropped or projected.
+  // The row covers training: all parameters learn, nothing is dropped or projected.
   if (!has_biases || drops || r.x.size(0) == 1 || r.x.size(1) == 1 ||
       r.states.front().size(2) != r.shape.hidden || !is_learnt({{r.x}}) || !is_learnt({r.weights}))
     return {};
@@ -180,8 +180,8 @@ std::optional<OnCuda> recurrent_network(Arguments arguments) {
 
 // ---- Cross entropy under autocast ----
 
-// The CPU's list has the whole function, CUDA's only its last part: the CPU takes the softmax of
-// floats, CUDA of the logits as they are, and makes floats of that for the loss.
+// The CPU's list has the whole function, CUDA's only its last part. The CPU takes the softmax of
+// floats; CUDA takes the softmax of the logits as they are, and converts it to float for the loss.
 std::optional<OnCuda> cross_entropy(Arguments arguments) {
   const Tensor logits = arguments[0].toTensor(), target = arguments[1].toTensor();
   constexpr auto kSim = c10::DeviceType::PrivateUse1;
@@ -194,7 +194,7 @@ std::optional<OnCuda> cross_entropy(Arguments arguments) {
   OnCuda all;
   all.forward = {{loss}, softmax + in_float + loss + total_weight};
   if (is_learnt({{logits}})) all.saved = softmax + in_float + total_weight;
-  // The floats' gradient beside all that is saved; the floats are gone when it is cast back.
+  // The floats' gradient lives beside all saved tensors; the floats are gone when it is cast back.
   all.backward = {{softmax}, in_float};
   return all;
 }

@@ -1,7 +1,7 @@
-// Where the two rule sets run different operators: functions of LibTorch that CUDA composes in one
-// way and the CPU in another, attention for one. table.h's rows say what an operator that both run
-// keeps more on CUDA; a row here says from the function's arguments all that CUDA's way makes. It
-// is stated apart from the rules, which a test holds against it (tests/peers/difference_test.cpp).
+// Functions of LibTorch that CUDA composes of other operators than the CPU, attention for one. A
+// row of sim/rules/table.h gives the bytes that an operator which both run keeps more on CUDA; a
+// row here gives, from the function's arguments, all that CUDA's operators make. The rows are
+// stated independently of the rules, and difference_test.cpp holds the rules against them.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -21,7 +21,7 @@ struct OnCuda {
   };
   Pass forward;   // results: in the function's order
   Pass backward;  // results: of the gradients that are wanted, in any order
-  // What backward needs, from forward's end to its own.
+  // Bytes that backward needs, from forward's end to its own end.
   std::int64_t saved = 0;  // neither results nor arguments
   std::vector<std::size_t> saved_results, saved_arguments;
 };

@@ -84,7 +84,7 @@ TEST(AttentionChoice, IsMemoryEfficientForFloatAndMasks) {
   EXPECT_EQ(chosen({.type = at::kHalf, .mask = bool_mask}, "1xRTX4090"), "memory_efficient");
 }
 
-TEST(AttentionChoice, IsMathForWhatNoKernelTakes) {
+TEST(AttentionChoice, IsMathForCallsThatNoKernelTakes) {
   EXPECT_EQ(chosen({.type = at::kDouble}, "1xRTX4090"), "math");
   EXPECT_EQ(chosen({.q = {2, 4, 24, 18}, .kv = {2, 4, 24, 18}}, "1xRTX4090"), "math");
   EXPECT_EQ(chosen({.q = {2, 4, 24, 16}, .kv = {2, 2, 24, 16}, .grouped = true}, "1xRTX4090"),
@@ -109,12 +109,12 @@ TEST(AttentionChoice, KnowsTheHeadSizesThatConsumerChipsCannotTrain) {
   EXPECT_EQ(chosen(wide, "1xA100 80GB"), "flash");
 }
 
-TEST(AttentionChoice, IsAmperesWithoutAProfile) {
+TEST(AttentionChoice, WithoutAProfileIsThatOfAmpere) {
   EXPECT_EQ(chosen({.type = at::kBFloat16}, "1x8GiB"), "flash");
   EXPECT_EQ(chosen({}, "1x8GiB"), "memory_efficient");
 }
 
-TEST(AttentionChoice, IsTheCpusUnderItsRules) {
+TEST(AttentionChoice, UnderTheCpusRulesIsTheCpus) {
   EXPECT_EQ(chosen({}, "1xRTX4090", Rules::cpu), "flash");
   EXPECT_EQ(chosen({.dropout = 0.1}, "1xRTX4090", Rules::cpu), "math");
   EXPECT_EQ(chosen({.type = at::kDouble}, "1xRTX4090", Rules::cpu), "flash");
@@ -142,13 +142,13 @@ TEST(Attention, GivesTheCpusNumbersForAMaskThatLearns) {
 }
 
 // The CPU has no fused kernel with dropout and draws from its own generator.
-TEST(Attention, DropsWhatTheCpuWouldDrop) {
+TEST(Attention, DropsTheSameElementsAsTheCpu) {
   expect_as_on_cpu(attention({.dropout = 0.25, .causal = true}));
   expect_as_on_cpu(attention({.type = at::kBFloat16, .dropout = 0.25}));
   expect_as_on_cpu(attention({.type = at::kBFloat16, .dropout = 0.25}), {}, "1xH100");
 }
 
-TEST(Attention, PadsHeadsForFlashAlone) {
+TEST(Attention, PadsHeadsOnlyForFlash) {
   expect_as_on_cpu(attention({.q = {2, 4, 24, 20}, .kv = {2, 4, 24, 20}, .type = at::kBFloat16}));
 }
 
@@ -181,7 +181,7 @@ Side shapes_of(const Attention& a, const std::string& spec = "1xRTX4090") {
 // Forward: output, log-sum-exp of a float a query, two seeds of 8 and 16 bytes. Backward: two
 // gradients in the inputs' type, the dots and the sum of queries' gradients in float, rounded up to
 // 128 queries and 32 of head dimension. Counted by hand from flash_api.cpp.
-TEST(FlashAttention, AllocatesWhatItsKernelDoes) {
+TEST(FlashAttention, AllocatesTheSameTensorsAsItsKernel) {
   const Attention a{.q = {2, 4, 100, 16}, .kv = {2, 4, 100, 16}, .type = at::kHalf};
   const Requests requests = shapes_of(a).requests;
   const auto alloc = [](std::int64_t bytes) { return Pair("alloc", bytes); };
@@ -217,7 +217,7 @@ TEST(EfficientAttention, NeedsNoStatisticsInInference) {
   EXPECT_THAT(requests, Not(Contains(Pair("alloc", 2 * 4 * 32 * 4))));
 }
 
-TEST(Attention, RefusesTheInsideOfItself) {
+TEST(Attention, RefusesItsInnerOperators) {
   const Simulation box = simulate("1xRTX4090");
   const Tensor x = at::empty({2, 24, 4, 16}, at::TensorOptions(box.device(0)).dtype(at::kHalf));
   try {
@@ -278,7 +278,7 @@ TEST(Attention, RunsInATransformer) {
 }
 
 // The module asks whether query and key are equal; of one shape they are not yet.
-TEST(Attention, RunsInATransformerWhoseSequencesAreOfOneLength) {
+TEST(Attention, RunsInATransformerOverSequencesOfEqualLength) {
   expect_transformer_as_on_cpu(6);
 }
 

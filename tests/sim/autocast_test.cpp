@@ -13,7 +13,7 @@ using libtorch::AutocastScope;
 using ::testing::HasSubstr;
 using torch::Tensor;
 
-// Of what an operator gives under autocast to bfloat16, for float inputs.
+// The type of an operator's result under autocast to bfloat16, for float inputs.
 template <typename Function>
 at::ScalarType type_of(Rules rules, const Function& function) {
   const Simulation box = simulate("1x1GiB", {.rules = rules});
@@ -27,13 +27,13 @@ TEST(Autocast, LowersMatrixProducts) {
     EXPECT_EQ(type_of(rules, [](const Tensor& x) { return at::mm(x, x); }), at::kBFloat16);
 }
 
-TEST(Autocast, KeepsExponentialsInFloatOnCudaAlone) {
+TEST(Autocast, KeepsExponentialsInFloatOnlyOnCuda) {
   const auto exp_of_half = [](const Tensor& x) { return at::exp(x.to(at::kBFloat16)); };
   EXPECT_EQ(type_of(Rules::cuda, exp_of_half), at::kFloat);
   EXPECT_EQ(type_of(Rules::cpu, exp_of_half), at::kBFloat16);
 }
 
-TEST(Autocast, SumsInFloatOnCudaAlone) {
+TEST(Autocast, SumsInFloatOnlyOnCuda) {
   const auto sum = [](const Tensor& x) { return x.to(at::kBFloat16).sum(); };
   EXPECT_EQ(type_of(Rules::cuda, sum), at::kFloat);
   EXPECT_EQ(type_of(Rules::cpu, sum), at::kBFloat16);

@@ -112,7 +112,7 @@ class Neighbour {
 
 class Box : public testing::Test {
  protected:
-  // What an inventory says is in use on the first card.
+  // Memory in use on the first card, by an inventory.
   [[nodiscard]] Bytes used_in_inventory() const {
     const auto source = gpu::make_simulated_source(box_);
     gpu::Machine machine = source->open();
@@ -125,7 +125,7 @@ class Box : public testing::Test {
   gpu::SimulatedBox box_ = gpu::parse_simulated("2x1GiB@lab");
 };
 
-TEST_F(Box, WhatAnotherProcessTakesIsMissingHere) {
+TEST_F(Box, AnotherProcesssMemoryIsNotFreeHere) {
   Neighbour other(box_);
   const auto card = card_in(box_);
   EXPECT_EQ(other.take(700_MiB), 1);
@@ -145,7 +145,7 @@ TEST_F(Box, IsJoinedByASimulation) {
   {
     const Simulation here = simulate(box_);
     EXPECT_EQ(here.card(0).free_bytes(), 324_MiB);
-    EXPECT_EQ(here.card(1).free_bytes(), 1_GiB) << "the other card is nobody's";
+    EXPECT_EQ(here.card(1).free_bytes(), 1_GiB) << "the other card is unused";
     const auto x = torch::empty({64, 1024, 1024}, here.device(0));
     EXPECT_EQ(other.take(200_MiB), 0);
     EXPECT_EQ(used_in_inventory(), 956_MiB);
@@ -162,7 +162,7 @@ TEST_F(Box, AKilledProcessLeavesItsShareToTheOthers) {
   const auto card = card_in(box_);
   EXPECT_FALSE(fits(*card, 400_MiB));
   other.kill();
-  EXPECT_TRUE(fits(*card, 800_MiB)) << "nobody wrote the file; the process is gone";
+  EXPECT_TRUE(fits(*card, 800_MiB)) << "the file is unchanged; the process is gone";
   third.kill();
   EXPECT_EQ(card->free_bytes(), 1_GiB - 800_MiB);
 }
@@ -177,7 +177,7 @@ TEST_F(Box, ProcessesThatRaceTakeTheCardOnce) {
   EXPECT_EQ(used_in_inventory(), 1_GiB);
 }
 
-TEST_F(Box, StaysWholeWhoeverIsKilledWhen) {
+TEST_F(Box, StaysConsistentWhenAnyProcessIsKilledAtAnyTime) {
   const auto card = card_in(box_);
   for (int round = 0; round < 20; ++round) {
     Neighbour other(box_);
@@ -228,7 +228,7 @@ TEST_F(Box, WritesTheFileOnlyWhenTheDriverIsAsked) {
   EXPECT_NE(*read_file(gpu::box_path(box_)), text);
 }
 
-TEST_F(Box, AFullerCardThanThereIsHasNothingFree) {
+TEST_F(Box, ACardWithSharesBeyondItsCapacityHasNothingFree) {
   Neighbour other(box_);
   EXPECT_EQ(other.take(900_MiB), 1);
   CardOptions options;
@@ -259,13 +259,13 @@ TEST_F(Box, WithOtherCardsIsRefused) {
   EXPECT_EQ(simulate("2x2GiB@other").cards(), 2);
 }
 
-TEST_F(Box, ThatCannotBeWrittenIsRefused) {
+TEST_F(Box, InAFolderThatIsNotWritableIsRefused) {
   std::ofstream(folder_.path() / "boxes") << "a file where the folder should be";
   EXPECT_THROW((void)simulate(box_), WriteError);
   EXPECT_EQ(simulate("1x1GiB").cards(), 1) << "nothing of it stays";
 }
 
-TEST_F(Box, AForkedChildTellsNothingOfItsParentsCards) {
+TEST_F(Box, AForkedChildDoesNotPublishItsUseOfItsParentsCards) {
   const auto card = card_in(box_);
   const auto block = card->allocate(100_MiB, 0);
   const pid_t child = ::fork();

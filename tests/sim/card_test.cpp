@@ -82,7 +82,7 @@ TEST(Card, GivesCachedMemoryBackBeforeItRefuses) {
   EXPECT_EQ(box.card(0).statistics().num_alloc_retries, 1);
 }
 
-TEST(Card, KeepsToItsShareOfTheMemory) {
+TEST(Card, StaysWithinItsMemoryFraction) {
   const Simulation box = simulate("1x1GiB");
   box.card(0).set_memory_fraction(0.25);
   EXPECT_THAT(refusal_of(box, 300_MiB), HasSubstr("256.00 MiB allowed"));
@@ -90,7 +90,7 @@ TEST(Card, KeepsToItsShareOfTheMemory) {
 }
 
 // Otherwise each segment of 20 MiB holds two pieces of 9 MiB, and 2 MiB at its end are lost.
-TEST(Card, ExpandableSegmentsLoseNothingAtTheEnds) {
+TEST(Card, ExpandableSegmentsUseTheWholeCard) {
   const auto after_small_ones = [](const char* settings) {
     const Simulation box = simulate("1x100MiB", {.settings = allocator::parse_settings(settings)});
     std::vector<torch::Tensor> pieces;
@@ -112,7 +112,7 @@ TEST(Card, SettingsMayChangeWhileItRuns) {
       << "the cached block of 400 MiB may not be split any more";
 }
 
-TEST(Card, SomebodyElsesMemoryIsNotFree) {
+TEST(Card, MemoryOfOthersIsNotFree) {
   const Simulation box = simulate("1x1GiB");
   box.card(0).set_used_by_others(900_MiB);
   EXPECT_EQ(box.card(0).free_bytes(), 124_MiB);
@@ -123,7 +123,7 @@ TEST(Card, SomebodyElsesMemoryIsNotFree) {
 
 // ---- The profiler ----
 
-// What LibTorch's profiler is on this thread, as far as allocators see it.
+// LibTorch's profiler on this thread, as far as allocators see it.
 struct Profiler final : c10::MemoryReportingInfoBase {
   void reportMemoryUsage(void* pointer, int64_t change, std::size_t allocated, std::size_t reserved,
                          c10::Device device) override {
@@ -144,7 +144,7 @@ struct Profiler final : c10::MemoryReportingInfoBase {
   std::vector<int64_t> refused;
 };
 
-TEST(Card, TellsTheProfilerWhatCudasAllocatorTellsIt) {
+TEST(Card, ReportsToTheProfilerLikeCudasAllocator) {
   const Simulation box = simulate("1x1GiB");
   const auto profiler = std::make_shared<Profiler>();
   {

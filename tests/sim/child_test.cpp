@@ -69,7 +69,7 @@ TEST(InChild, ThrowsWhatTheWorkThrew) {
                c10::OutOfMemoryError);
 }
 
-TEST(InChild, SaysHowAChildEndedThatDidNotAnswer) {
+TEST(InChild, ReportsTheEndOfAChildThatDidNotAnswer) {
   try {
     (void)in_child([]() -> std::string {
       ::raise(SIGKILL);

@@ -79,7 +79,7 @@ TEST_F(Copy, KeepsConjugationWhatItIs) {
 
 // ---- Temporaries, as aten/src/ATen/native/cuda/Copy.cu ----
 
-TEST_F(Copy, OfTheSameBytesTakesNothing) {
+TEST_F(Copy, OfTheSameBytesTakesNoTemporaryMemory) {
   const Tensor host = numbers({512, 512});
   Tensor there = host.to(card());
   Tensor there_t = torch::empty({512, 512}, card()).t();
@@ -91,7 +91,7 @@ TEST_F(Copy, OfTheSameBytesTakesNothing) {
   }
 }
 
-TEST_F(Copy, ConvertsOnTheHostUnlessNobodyWaits) {
+TEST_F(Copy, ConvertsOnTheHostUnlessItIsNonBlocking) {
   const Tensor host = numbers({512, 512});
   Tensor half = torch::empty({512, 512}, torch::device(card()).dtype(torch::kHalf));
   EXPECT_EQ(taken_by([&] { half.copy_(host); }), 0);
@@ -102,7 +102,7 @@ TEST_F(Copy, ConvertsOnTheHostUnlessNobodyWaits) {
   EXPECT_EQ(taken_by([&] { back.copy_(half, true); }), (1_MiB).count) << "floats go over";
 }
 
-TEST_F(Copy, GathersOnTheCardWhatLiesApart) {
+TEST_F(Copy, GathersStridedElementsOnTheCard) {
   const Tensor wide = torch::zeros({512, 1024}, card());
   EXPECT_EQ(taken_by([&] { (void)wide.slice(1, 0, 1024, 2).cpu(); }), (1_MiB).count);
   Tensor every_other = wide.slice(1, 0, 1024, 2);
@@ -116,7 +116,7 @@ TEST_F(Copy, GathersOnTheCardWhatLiesApart) {
 
 // ---- Pinned memory ----
 
-TEST_F(Copy, PinnedMemoryIsKnownToBe) {
+TEST_F(Copy, KnowsPinnedMemory) {
   const Tensor x = numbers({1000});
   EXPECT_FALSE(x.is_pinned());
   const Tensor pinned = x.pin_memory();
@@ -146,7 +146,7 @@ TEST(ShapeOnlyCopy, ReadsZerosOnTheHostAndTakesTheSameMemory) {
   EXPECT_EQ(some.sum().item<float>(), 12) << "zeros only where it was written";
 }
 
-TEST(ShapeOnlyCopy, WhatWasMadeWithoutDataCannotBeReadLater) {
+TEST(ShapeOnlyCopy, ATensorMadeWithoutDataCannotBeReadInComputeMode) {
   const Simulation box = simulate("2x1GiB");
   const Tensor x = torch::randn({3}, box.device(0));
   box.card(0).set_mode(Mode::compute);
@@ -181,7 +181,7 @@ TEST(SavedTensors, OfAShapeOnlyCardAreZerosWhereNothingIsKnown) {
   EXPECT_EQ(box.card(0).values_read_as_zero(), 1u);
 }
 
-TEST(SetStorage, SharesTheMemoryAndGrowsItWhereItMust) {
+TEST(SetStorage, SharesTheMemoryAndGrowsItIfNeeded) {
   const Simulation box = simulate("1x1GiB", {.mode = Mode::compute});
   const Tensor x = torch::arange(6, box.device(0));
   Tensor y = torch::empty({0}, x.options());

@@ -156,7 +156,7 @@ bool has_rule(const rules::Entry& entry) {
   return entry.rule.arguments > 0 && entry.refused.empty();
 }
 
-TEST(RuleSets, PartWhereTheTableHasARowAndThereAsItSays) {
+TEST(RuleSets, DifferOnlyWhereTheTableHasARowAndByItsBytes) {
   Differences differences;
   for (const std::string& name : operators()) differences.run(name);
   for (const auto& [name, why] : differences.failures) ADD_FAILURE() << name << ": " << why;
@@ -169,7 +169,7 @@ TEST(RuleSets, PartWhereTheTableHasARowAndThereAsItSays) {
   }
 }
 
-TEST(RuleSamples, NameOperatorsThatThereAre) {
+TEST(RuleSamples, NameExistingOperators) {
   for (const auto& [name, one] : testing::read_operator_cases(kSamples))
     EXPECT_TRUE(testing::find_operator(name)) << name;
 }

@@ -165,7 +165,7 @@ TEST(SparseEmbedding, NeedsNoGradientOfTheTablesSize) {
   EXPECT_EQ(weight.grad()._nnz(), 8);
 }
 
-TEST(SparseEmbedding, CoalescesWhereItsPlacesAreKnown) {
+TEST(SparseEmbedding, CoalescesIfItsIndicesAreKnown) {
   const auto coalesced = [](Mode mode, bool known = true) {
     const Simulation box = simulate("1x1GiB", {.mode = mode});
     const Tensor weight = torch::ones({5, 2}, box.device(0)).set_requires_grad(true);
@@ -200,7 +200,7 @@ TEST(Embedding, RenormalisesInPlace) {
   });
 }
 
-TEST(Embedding, OneHotNeedsToKnowHowMany) {
+TEST(Embedding, OneHotNeedsTheNumberOfClasses) {
   expect_as_on_cpu([](torch::Device device) {
     return std::vector<Tensor>{at::one_hot(indices(6, 5).to(device), 5)};
   });

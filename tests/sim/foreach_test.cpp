@@ -83,7 +83,7 @@ TEST(ListsOfTensors, TakeNumbersOfTheHost) {
   }
 }
 
-TEST(ListsOfTensors, RefuseAsManyNumbersAsThereAreNot) {
+TEST(ListsOfTensors, RefuseAnotherNumberOfScalars) {
   const Simulation box = simulate("1x1GiB");
   const Tensors x = on(box.device(0));
   EXPECT_THROW((void)at::_foreach_addcmul(x, x, x, torch::ones({3})), c10::Error);

@@ -76,7 +76,7 @@ TEST_F(Generator, LeavesTheCpusAlone) {
   EXPECT_TRUE(torch::equal(torch::rand({4}), expected));
 }
 
-TEST_F(Generator, GoesBackToAStateThatWasTaken) {
+TEST_F(Generator, RestoresASavedState) {
   const torch::Tensor state = of(0).get_state();
   const torch::Tensor first = torch::randn({7}, box_.device(0)).cpu();
   EXPECT_FALSE(torch::equal(torch::randn({7}, box_.device(0)).cpu(), first));
@@ -84,14 +84,14 @@ TEST_F(Generator, GoesBackToAStateThatWasTaken) {
   EXPECT_TRUE(torch::equal(torch::randn({7}, box_.device(0)).cpu(), first));
 }
 
-TEST_F(Generator, ACloneGoesItsOwnWayFromTheSamePlace) {
+TEST_F(Generator, ACloneContinuesOnItsOwnFromTheSameState) {
   at::Generator clone = of(0).clone();
   EXPECT_EQ(clone.device(), box_.device(0));
   const torch::Tensor drawn = torch::rand({5}, box_.device(0));
   EXPECT_TRUE(torch::equal(torch::rand({5}, clone, box_.device(0)).cpu(), drawn.cpu()));
 }
 
-TEST_F(Generator, ANewOneIsSeededApart) {
+TEST_F(Generator, ANewOneHasItsOwnSeed) {
   at::Generator own = at::globalContext()
                           .getAcceleratorHooksInterface(c10::DeviceType::PrivateUse1)
                           .getNewGenerator(1);
@@ -99,7 +99,7 @@ TEST_F(Generator, ANewOneIsSeededApart) {
   torch::manual_seed(12);
   const torch::Tensor drawn = torch::rand({5}, own, box_.device(1)).cpu();
   EXPECT_TRUE(torch::equal(torch::rand({5}, at::detail::createCPUGenerator(11)), drawn));
-  EXPECT_NE(own.seed(), 11u) << "a seed that nobody chose";
+  EXPECT_NE(own.seed(), 11u) << "a seed chosen at random";
 }
 
 TEST_F(Generator, OfTheCpuIsRefusedAsCudaRefusesIt) {

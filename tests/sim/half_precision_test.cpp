@@ -12,7 +12,7 @@ at::Tensor pooled(const at::Tensor& x) {
   return at::avg_pool3d(x, {2, 2, 2});
 }
 
-TEST(HalfPrecision, IsRoundedOnceFromTheCpusFloat) {
+TEST(HalfPrecision, IsTheCpusFloatRoundedOnce) {
   const Simulation box = simulate("1x1GiB", {.mode = Mode::compute});
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     const at::Tensor x = torch::randn({1, 2, 4, 4, 4}).to(type);
@@ -22,7 +22,7 @@ TEST(HalfPrecision, IsRoundedOnceFromTheCpusFloat) {
   }
 }
 
-TEST(HalfPrecision, ReachesAnOutThatIsGiven) {
+TEST(HalfPrecision, IsWrittenIntoAGivenOut) {
   const Simulation box = simulate("1x1GiB", {.mode = Mode::compute});
   const at::Tensor x = torch::randn({1, 2, 4, 4, 4}).to(at::kBFloat16);
   at::Tensor out = torch::zeros({1}, x.options().device(box.device(0)));
@@ -36,7 +36,7 @@ TEST(HalfPrecision, LeavesFloatAlone) {
   EXPECT_TRUE(pooled(x.to(box.device(0))).cpu().equal(pooled(x)));
 }
 
-TEST(HalfPrecision, TakesTheCardsMemoryForHalfTheBytes) {
+TEST(HalfPrecision, TakesHalfTheBytesOfFloat) {
   const Simulation box = simulate("1x1GiB", {.mode = Mode::compute});
   const at::Tensor x = torch::randn({1, 2, 64, 64, 64}).to(at::kBFloat16).to(box.device(0));
   const auto before = box.card(0).statistics().allocated_bytes.all.current;

@@ -38,13 +38,13 @@ TEST_F(Injection, OnceRefusesOneRequestAndNotItsRepetition) {
   EXPECT_THAT(refused(9), ElementsAre(3));
 }
 
-TEST_F(Injection, CountsFromWhereItIsInstalled) {
+TEST_F(Injection, CountsFromItsInstallation) {
   (void)refused(5);
   const InjectionScope scope(box_.card(0), once(2));
   EXPECT_THAT(refused(4), ElementsAre(2));
 }
 
-TEST_F(Injection, LastingRefusesWhatIsAsLargeUntilItIsLifted) {
+TEST_F(Injection, LastingRefusesRequestsAsLargeUntilItIsLifted) {
   const Lift lift;
   const InjectionScope scope(box_.card(0), lasting(2, lift));
   EXPECT_THAT(refused(3, 4_MiB), ElementsAre(2, 3));
@@ -113,7 +113,7 @@ TEST_F(Injection, HoldsInOnePhaseOrStepOfTheRecorder) {
   box_.card(0).record(nullptr);
 }
 
-TEST_F(Injection, SeveralAreOneInjector) {
+TEST_F(Injection, SeveralActAsOneInjector) {
   const InjectionScope scope(box_.card(0), any_of({once(2), every(5), neighbour(0.5)}));
   EXPECT_THAT(refused(10), ElementsAre(2, 5, 10));
   EXPECT_EQ(box_.card(0).free_bytes(), 512_MiB);
@@ -134,7 +134,7 @@ TEST_F(Injection, ANeighbourTakesMemoryAndGivesItBack) {
   EXPECT_THROW((void)neighbour(1.5), UsageError);
 }
 
-TEST_F(Injection, LooksLikeACardThatIsFull) {
+TEST_F(Injection, LooksLikeAFullCard) {
   trace::Recorder recorder;
   Card& card = box_.card(0);
   card.record(&recorder);
@@ -195,7 +195,7 @@ TEST_F(Injection, IsReadWithStepPhaseAndNeighbour) {
   box_.card(0).record(nullptr);
 }
 
-TEST_F(Injection, WordsThatMeanNothingAreRefused) {
+TEST_F(Injection, UnknownWordsAreRefused) {
   for (const char* text :
        {"", "oom", "oom@", "oom@0", "oom@-1", "oom@x", "oom@3:", "oom@3:often", "oom@3:every=0",
         "oom@step=", "oom@step=-1", "oom@step=99999999999", "oom@step=1:phase=sleep",
@@ -206,7 +206,7 @@ TEST_F(Injection, WordsThatMeanNothingAreRefused) {
 
 // ---- Fragments ----
 
-TEST_F(Injection, FragmentsLeaveMemoryThatIsFreeAndOfNoUse) {
+TEST_F(Injection, FragmentsLeaveFreeMemoryThatCannotBeUsed) {
   Card& card = box_.card(0);
   {
     const Fragments fragments(card, 1020_MiB, 4_MiB);

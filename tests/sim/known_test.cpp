@@ -23,14 +23,14 @@ class KnownValues : public ::testing::Test {
   Simulation box_ = simulate("1x24GiB");
 };
 
-TEST_F(KnownValues, AMaskOfOnesIsOnes) {
+TEST_F(KnownValues, AMaskOfOnesIsKnown) {
   EXPECT_TRUE(at::ones({4, 128}, whole()).all().item<bool>());
   EXPECT_TRUE((at::ones({4, 128}, whole()) == 1).all().item<bool>());
   EXPECT_FALSE(at::zeros({4, 128}, whole()).any().item<bool>());
   EXPECT_EQ(guessed(), 0U);
 }
 
-TEST_F(KnownValues, WhatComesFromTheHostIsKnown) {
+TEST_F(KnownValues, ValuesFromTheHostAreKnown) {
   const at::Tensor mask = at::tensor({1, 1, 0}, at::kLong).to(box_.device(0));
   EXPECT_FALSE(mask.all().item<bool>());
   EXPECT_EQ(mask.sum().item<std::int64_t>(), 2);
@@ -38,14 +38,14 @@ TEST_F(KnownValues, WhatComesFromTheHostIsKnown) {
   EXPECT_EQ(guessed(), 0U);
 }
 
-TEST_F(KnownValues, CountingIsCounting) {
+TEST_F(KnownValues, CountersAreKnown) {
   at::Tensor steps = at::zeros({}, whole());
   for (int i = 0; i < 5; ++i) steps.add_(1);
   EXPECT_EQ(steps.item<std::int64_t>(), 5);
   EXPECT_EQ(at::arange(10, whole()).cumsum(0)[9].item<std::int64_t>(), 45);
 }
 
-TEST_F(KnownValues, ShapesThatDependOnThemAreTrue) {
+TEST_F(KnownValues, ShapesMayDependOnThem) {
   const at::Tensor chosen = (at::arange(10, whole()) % 3 == 0).nonzero();
   EXPECT_EQ(chosen.sizes(), (at::IntArrayRef{4, 1}));
   EXPECT_EQ(at::one_hot(at::arange(3, whole())).sizes(), (at::IntArrayRef{3, 3}));
@@ -63,7 +63,7 @@ TEST_F(KnownValues, ShapesThatDependOnUnknownOnesAreRefused) {
   EXPECT_THROW((void)loss(random), c10::NotImplementedError);
 }
 
-TEST_F(KnownValues, WhatDependsOnRandomNumbersIsNotKnown) {
+TEST_F(KnownValues, ResultsOfRandomNumbersAreUnknown) {
   const at::Tensor logits = at::randn({8, 4}, real());
   EXPECT_EQ(logits.argmax(1)[0].item<std::int64_t>(), 0);
   EXPECT_EQ((logits > 0).all().item<bool>(), false);
@@ -81,7 +81,7 @@ TEST_F(KnownValues, ASmallScheduleOfFloatingNumbersIsKnown) {
 }
 
 // The CPU has no sums of eight bits: then it is not known, and nothing else is different.
-TEST_F(KnownValues, WhatTheCpuCannotTellIsNotKnown) {
+TEST_F(KnownValues, ResultsThatTheCpuCannotComputeAreUnknown) {
   const at::Tensor eight = at::ones({4}, real()).to(at::kFloat8_e4m3fn);
   const at::Tensor copy = eight.clone();
   EXPECT_EQ(copy.sizes(), (at::IntArrayRef{4}));
@@ -116,7 +116,7 @@ TEST_F(KnownValues, TheSameSeedDrawsTheCpusNumbers) {
   EXPECT_TRUE(here.cpu().equal(there));
 }
 
-TEST_F(KnownValues, WritingWhatIsNotKnownForgets) {
+TEST_F(KnownValues, WritingUnknownValuesForgetsThem) {
   at::Tensor mask = at::ones({4}, whole());
   const at::Tensor part = mask.slice(0, 2);
   mask.masked_fill_(at::randn({4}, real()) > 0, 0);
@@ -137,7 +137,7 @@ TEST_F(KnownValues, MemoryMayBeFilledPartByPart) {
   EXPECT_EQ(guessed(), 0U);
 }
 
-TEST_F(KnownValues, APartThatIsWrittenOverWhatIsNotKnownMakesNoWhole) {
+TEST_F(KnownValues, WritingAPartOfUnknownMemoryDoesNotMakeItKnown) {
   const at::Tensor random = unknown();
   const at::Tensor copied = at::empty({4}, whole());
   copied.copy_(random);
@@ -158,7 +158,7 @@ TEST_F(KnownValues, GrowingKeepsThem) {
   EXPECT_EQ(guessed(), 0U);
 }
 
-// What had been forgotten was known again, with whatever the host's memory held.
+// Forgotten values were known again, with whatever the host's memory held.
 TEST_F(KnownValues, GrowingMakesNothingKnown) {
   at::Tensor numbers = at::ones({3}, real());
   numbers.add_(at::randn({3}, real()));
@@ -195,7 +195,7 @@ TEST_F(KnownValues, AMaskAsAnIndexTakesTheMemoryOfItsPlaces) {
   EXPECT_EQ(box_.card(0).statistics().allocated_bytes.all.current - before, 4 << 16);
 }
 
-TEST_F(KnownValues, MuchIsNotKeptInTheHostsMemory) {
+TEST_F(KnownValues, LargeTensorsAreNotKept) {
   const at::Tensor large = at::ones({1 << 20}, whole());
   EXPECT_EQ(large.storage().data(), nullptr);
   EXPECT_NE(at::ones({1 << 10}, whole()).storage().data(), nullptr);
@@ -211,7 +211,7 @@ TEST_F(KnownValues, WholeNumbersOfTheHostAreKnownUpTo16Mebibytes) {
   EXPECT_EQ(guessed(), 0U);
 }
 
-TEST_F(KnownValues, MoreOfTheHostIsNotKept) {
+TEST_F(KnownValues, OtherTensorsOfTheHostAreNotKept) {
   EXPECT_EQ(at::zeros({(16 << 20) + 1}, at::kBool).to(box_.device(0)).storage().data(), nullptr);
   EXPECT_EQ(at::zeros({1 << 20}, at::kChar).to(box_.device(0)).storage().data(), nullptr)
       << "weights of 8 bits";
@@ -228,7 +228,7 @@ TEST_F(KnownValues, ListsOfThemAreKnownUnderForeachOperators) {
   EXPECT_EQ(guessed(), 0U);
 }
 
-TEST_F(KnownValues, DecideAloneWhereTheOtherOneDoesNotMatter) {
+TEST_F(KnownValues, DecideAloneIfTheOtherArgumentDoesNotMatter) {
   const at::Tensor yes = at::ones({4}, whole()) == 1, no = ~yes, doubt = at::randn({4}, real()) > 0;
   EXPECT_TRUE((doubt | yes).all().item<bool>());
   EXPECT_TRUE(at::logical_or(yes, doubt).all().item<bool>());
@@ -241,7 +241,7 @@ TEST_F(KnownValues, DecideAloneWhereTheOtherOneDoesNotMatter) {
 }
 
 // sparse_coo_tensor(...).to_dense() was a matrix of zeros, as if it were known.
-TEST_F(KnownValues, SparseTensorsOfThemAreDense) {
+TEST_F(KnownValues, SparseTensorsOfThemBecomeDense) {
   const at::Tensor places = torch::tensor({{0, 2}, {1, 0}}, at::kLong).to(box_.device(0));
   const at::Tensor dense = at::sparse_coo_tensor(places, at::ones({2}, real()), {3, 3}).to_dense();
   EXPECT_EQ(dense.sum().item<float>(), 2.0F);
@@ -252,7 +252,7 @@ TEST_F(KnownValues, SparseTensorsOfThemAreDense) {
 }
 
 // Where rows meet is known of known places; SparseAdam needs no more.
-TEST_F(KnownValues, SparseGradientsAreCoalescedByTheirPlaces) {
+TEST_F(KnownValues, SparseGradientsAreCoalescedByTheirIndices) {
   const at::Tensor places = torch::tensor({{3, 1, 3}}, at::kLong).to(box_.device(0));
   const at::Tensor summed =
       at::sparse_coo_tensor(places, at::randn({3, 5}, real()), {9, 5}).coalesce();
@@ -260,7 +260,7 @@ TEST_F(KnownValues, SparseGradientsAreCoalescedByTheirPlaces) {
   EXPECT_TRUE(summed.indices().cpu().equal(torch::tensor({{1, 3}}, at::kLong)));
 }
 
-TEST_F(KnownValues, WeightsOfAComputingTimeStay) {
+TEST_F(KnownValues, WeightsMadeInComputeModeStay) {
   box_.card(0).set_mode(Mode::compute);
   at::Tensor weight = at::full({3}, 2.0, real());
   box_.card(0).set_mode(Mode::shape_only);

@@ -45,7 +45,7 @@ void expect_all_back_after_each_failure(Mode mode) {
 }
 
 // More than any machine that runs this has: the card says no, not the host.
-TEST(OutOfMemory, IsTheCardsBeforeItIsTheHosts) {
+TEST(OutOfMemory, OfTheCardComesBeforeThatOfTheHost) {
   for (const Mode mode : {Mode::shape_only, Mode::compute}) {
     const Simulation box = simulate("1x24GiB", {.mode = mode});
     EXPECT_THROW(at::empty({std::int64_t{1} << 44}, box.device(0)), c10::OutOfMemoryError);
@@ -70,7 +70,7 @@ TEST(OutOfMemory, AnywhereInAComputedStepLeavesNothingBehind) {
 }
 
 // As a user meets it: the card is too small for the batch, not for half of it.
-TEST(OutOfMemory, OfAFullCardIsOverWithASmallerBatch) {
+TEST(OutOfMemory, OfAFullCardDoesNotHappenWithASmallerBatch) {
   for (const Mode mode : {Mode::shape_only, Mode::compute}) {
     const Simulation box = simulate("1x24MiB", {.mode = mode});
     Step step(box.device(0), 4);
@@ -96,7 +96,7 @@ TEST(OutOfMemory, InABackwardThreadReachesTheCaller) {
   EXPECT_EQ(x.grad().device(), box.device(1));
 }
 
-TEST(OutOfMemory, OfARepeatedKindEndsWhenItIsLifted) {
+TEST(OutOfMemory, ThatLastsEndsWhenItIsLifted) {
   const Simulation box = simulate("1x1GiB");
   Step step(box.device(0));
   step.run();

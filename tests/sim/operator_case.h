@@ -31,7 +31,7 @@ using OperatorCases = std::multimap<std::string, OperatorCase>;
 inline constexpr const char* kOperatorCases = HEADROOM_SOURCE_DIR "/tests/sim/operator_cases.txt";
 [[nodiscard]] OperatorCases read_operator_cases(const std::string& file);
 
-// What an operator without a case of its own is tried with: all shapes alike, broadcast, ...
+// The cases of an operator without its own: all shapes alike, broadcast, ...
 [[nodiscard]] std::vector<OperatorCase> usual_cases(const c10::FunctionSchema& schema);
 
 [[nodiscard]] std::vector<Variant> variants_of(const OperatorCase& one);

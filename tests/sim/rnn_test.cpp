@@ -122,7 +122,7 @@ TEST(Rnn, GivesTheCpusNumbersThroughCudnn) {
   }
 }
 
-TEST(Rnn, DropsBetweenLayersWhatTheCpuWouldDrop) {
+TEST(Rnn, DropsTheSameElementsBetweenLayersAsTheCpu) {
   for (const char* kind : {"lstm", "gru"}) {
     SCOPED_TRACE(kind);
     expect_as_on_cpu(recurrent({.kind = kind, .layers = 3, .dropout = 0.5}));

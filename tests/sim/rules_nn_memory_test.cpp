@@ -1,4 +1,4 @@
-// What CUDA's kernels keep and need besides their results, byte by byte.
+// The memory that CUDA's kernels keep and need besides their results, byte by byte.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -15,7 +15,7 @@ class NnMemory : public testing::Test {
   [[nodiscard]] at::TensorOptions on_card(at::ScalarType type = at::kFloat) const {
     return at::TensorOptions(type).device(card().device());
   }
-  // Of the storages behind these.
+  // The bytes of these tensors' storages.
   static std::int64_t bytes(std::initializer_list<Tensor> tensors) {
     std::int64_t sum = 0;
     for (const Tensor& tensor : tensors)
@@ -89,7 +89,7 @@ TEST_F(NnMemory, LogSigmoidKeepsNoBuffer) {
   EXPECT_EQ(bytes({std::get<1>(at::log_sigmoid_forward(x))}), 64 * 32 * 4);
 }
 
-TEST_F(NnMemory, SoftmaxBackwardTakesAProductBesidesTheGradient) {
+TEST_F(NnMemory, SoftmaxBackwardTakesATemporaryProduct) {
   const Tensor x = at::empty({64, 32}, on_card());
   const auto needs = [&] {
     return most_on_top([&] { (void)at::_softmax_backward_data(x, x, 1, at::kFloat); });
@@ -119,7 +119,7 @@ TEST_F(NnMemory, SoftmaxFromHalfToFloatTakesNoCopy) {
 }
 
 // CUDA keeps a number a row for the backward pass; on the CPU autograd keeps what it is made of.
-TEST_F(NnMemory, RmsNormIsMadeOfOthersOnTheCpu) {
+TEST_F(NnMemory, RmsNormIsComposedOnTheCpu) {
   const Tensor x = torch::empty({64, 32}, on_card().requires_grad(true));
   const Tensor weight = torch::empty({32}, on_card().requires_grad(true));
   const auto kept = [&] {
@@ -151,7 +151,7 @@ TEST_F(NnMemory, WeightNormOfHalfKeepsFloats) {
   EXPECT_EQ(bytes({std::get<1>(at::_weight_norm_interface(v, g, 0))}), 64 * 4);
 }
 
-TEST_F(NnMemory, ASolutionOfLeastSquaresKeepsTheRoomOfItsResiduals) {
+TEST_F(NnMemory, ALeastSquaresSolutionKeepsTheMemoryOfItsResiduals) {
   const Tensor a = at::empty({50, 3}, on_card()), b = at::empty({50, 2}, on_card());
   const auto sizes = [&] {
     const auto [solution, residuals, rank, values] = at::linalg_lstsq(a, b);
@@ -162,7 +162,7 @@ TEST_F(NnMemory, ASolutionOfLeastSquaresKeepsTheRoomOfItsResiduals) {
   EXPECT_THAT(sizes(), testing::ElementsAre(50 * 2 * 4, 0, 1));
 }
 
-TEST_F(NnMemory, AMeanSquaredErrorIsAsLargeAsItsInput) {
+TEST_F(NnMemory, AMeanSquaredErrorKeepsMemoryAsLargeAsItsInput) {
   const Tensor x = at::empty({64, 32}, on_card());
   Tensor loss;
   EXPECT_EQ(most_on_top([&] { loss = at::mse_loss(x, x); }), 2 * 64 * 32 * 4);
@@ -209,7 +209,7 @@ TEST_F(NnMemory, AWrongNumberOfChannelsIsRefusedInPytorchsWords) {
               testing::HasSubstr("expected input with shape [*, 7]"));
 }
 
-TEST_F(NnMemory, LengthsOfTargetsThatAreUnknownAreTheLongestPossible) {
+TEST_F(NnMemory, UnknownLengthsOfTargetsCountAsTheLongestPossible) {
   const Tensor log_probs = at::empty({9, 2, 7}, on_card());
   const Tensor targets = at::empty({2, 4}, on_card(at::kLong));
   const auto alpha = [&](const auto& lengths) {

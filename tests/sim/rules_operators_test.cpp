@@ -58,7 +58,7 @@ std::string words(const Tensor& tensor) {
   return text.str();
 }
 
-// What differs; empty: nothing.
+// The first difference; empty: none.
 std::string difference(const Outcome& one, const Outcome& other, bool bits, bool strides) {
   if (one.tensors.size() != other.tensors.size()) return "not as many results";
   for (std::size_t i = 0; i < one.tensors.size(); ++i) {
@@ -167,7 +167,7 @@ class Operators {
       const std::string problem = difference(expected, computed, !marked('!'), !marked('^'));
       if (!problem.empty()) return "CPU against computing: " + problem;
     }
-    // Of whole numbers alone the values are known, and then so are the results.
+    // The values of integer arguments are known, and then so are the results.
     if (marked('?') && !planned.error.empty())
       return planned.error.find("expected values, on which the shape") == std::string::npos
                  ? "without values it should not run: " + planned.error
@@ -198,7 +198,7 @@ TEST_P(EveryOperator, GivesTheCpusResultsAndTheSameShapesWithoutData) {
 
 INSTANTIATE_TEST_SUITE_P(Quarters, EveryOperator, ::testing::Range(std::size_t{0}, std::size_t{4}));
 
-TEST(OperatorCases, NameOperatorsThatThereAre) {
+TEST(OperatorCases, NameExistingOperators) {
   for (const auto& [name, one] : testing::read_operator_cases(testing::kOperatorCases))
     EXPECT_TRUE(name.back() == '*' || testing::find_operator(name)) << name;
 }

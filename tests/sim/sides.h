@@ -17,7 +17,7 @@ namespace headroom::sim {
 
 // On a device, with whatever it makes from it: what is compared.
 using Computation = std::function<std::vector<torch::Tensor>(torch::Device)>;
-// What happened to the card's memory, in order.
+// The events of the card's memory, in order.
 using Requests = std::vector<std::pair<std::string, std::int64_t>>;
 
 inline Requests requests_of(const trace::Recorder& recorder) {

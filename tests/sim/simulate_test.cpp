@@ -72,7 +72,7 @@ TEST(Simulate, RefusesATensorThatWasLeftOnTheHostAsCudaDoes) {
 
 // ---- Off by default ----
 
-TEST(Simulate, IsUnknownToAProcessThatDoesNotAskForIt) {
+TEST(Simulate, RegistersNothingBeforeTheFirstCall) {
   const auto what_is_there = [] {
     const std::ptrdiff_t before = threads();
     auto x = torch::ones({3}, torch::requires_grad());
@@ -166,7 +166,7 @@ TEST(Simulate, RefusesASecondBoxBesideTheFirst) {
   EXPECT_EQ(simulate("2x1GiB").cards(), 2);
 }
 
-TEST(Simulate, NamesTheCardsThereAreWhenOneBeyondIsUsed) {
+TEST(Simulate, NamesTheExistingCardsWhenAnotherIsUsed) {
   const Simulation box = simulate("2x1GiB");
   for (const int index : {2, 15}) {
     const torch::Device beyond(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index));
@@ -183,7 +183,7 @@ TEST(Simulate, NamesTheCardsThereAreWhenOneBeyondIsUsed) {
   }
 }
 
-TEST(Simulate, ItsTensorsOutliveItToBeFreedAndNotToBeUsed) {
+TEST(Simulate, ItsTensorsOutliveItButOnlyToBeFreed) {
   for (const Mode mode : {Mode::shape_only, Mode::compute}) {
     torch::Tensor x, view;
     {
@@ -200,7 +200,7 @@ TEST(Simulate, ItsTensorsOutliveItToBeFreedAndNotToBeUsed) {
   }
 }
 
-TEST(Simulate, RefusesTensorsOfABoxThatIsGoneInTheNext) {
+TEST(Simulate, RefusesTensorsOfAnEarlierBox) {
   for (const Mode mode : {Mode::shape_only, Mode::compute}) {
     torch::Tensor old;
     {
@@ -219,7 +219,7 @@ TEST(Simulate, RefusesTensorsOfABoxThatIsGoneInTheNext) {
 
 // Once a refused operator threw a plain c10::Error, and a tensor whose card was gone an error that
 // `catch (const c10::Error&)` missed. Now each is both: LibTorch's, and known to be Headroom's.
-TEST(Simulate, WhatItRefusesInsideAnOperatorIsLibTorchsErrorAndKnownAsHeadrooms) {
+TEST(Simulate, ItsRefusalsInsideAnOperatorAreLibTorchErrorsAndOperatorRefusals) {
   const Simulation box = simulate("1x1GiB");
   const auto kind_of = [](const std::function<void()>& refused) -> std::string {
     try {
@@ -247,7 +247,7 @@ TEST(Simulate, WhatItRefusesInsideAnOperatorIsLibTorchsErrorAndKnownAsHeadrooms)
   EXPECT_THAT([&] { (void)box.card(5); }, testing::Throws<UsageError>()) << "no operator";
 }
 
-TEST(Simulate, TensorsOfABoxThatIsGoneCountNothingInTheNext) {
+TEST(Simulate, TensorsOfAnEarlierBoxDoNotCount) {
   torch::Tensor x;
   {
     const Simulation first = simulate("1x1GiB");

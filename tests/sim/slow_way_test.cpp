@@ -1,4 +1,4 @@
-// What happens to operators whose shapes nobody knows without running them.
+// Operators whose shapes are unknown unless they run.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -36,7 +36,7 @@ std::string text_of(const std::function<void()>& action) {
   return "nothing was thrown";
 }
 
-TEST(SlowWay, IsOfferedWhereAnOperatorHasNoRule) {
+TEST(SlowWay, IsOfferedForAnOperatorWithoutARule) {
   const Simulation box = simulate("1x1GiB");
   const torch::Tensor x = torch::randn({8, 4}, box.device(0));
   const std::string text = text_of([&] { (void)call(kOwn, x); });
@@ -53,13 +53,13 @@ TEST(SlowWay, AsksTheCpusKernelForShapesAndChargesTheCard) {
   EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.current, 3 * 1024 * 128 * 4);
 }
 
-TEST(SlowWay, IsTheOnlyWayInComputeModeAndNeedsNoLeave) {
+TEST(SlowWay, IsTheOnlyWayInComputeModeAndNeedsNoPermission) {
   const Simulation box = simulate("1x1GiB", {.mode = Mode::compute});
   const torch::Tensor y = call(kOwn, torch::full({2}, 3.0, box.device(0)));
   EXPECT_TRUE(y.cpu().equal(torch::full({4}, 3.0)));
 }
 
-TEST(SlowWay, IsNoneForShapesThatDependOnValues) {
+TEST(SlowWay, IsRefusedForShapesThatDependOnValues) {
   const Simulation box = simulate("1x1GiB", {.slow_way = true});
   const torch::Tensor x = torch::randn({8}, box.device(0));
   EXPECT_THAT(text_of([&] { (void)x.nonzero(); }), HasSubstr("nonzero_static"));
@@ -78,7 +78,7 @@ TEST(SlowWay, IsNotNeededForAMaskThatOnlyFills) {
   EXPECT_EQ(x.sizes(), torch::IntArrayRef({8}));
 }
 
-TEST(ComputeMode, RunsWhatDependsOnValues) {
+TEST(ComputeMode, RunsOperatorsThatDependOnValues) {
   const Simulation box = simulate("1x1GiB", {.mode = Mode::compute});
   const torch::Tensor x = torch::tensor({0.0F, 2.0F, 0.0F, 5.0F}).to(box.device(0));
   EXPECT_TRUE(x.nonzero().cpu().equal(torch::tensor({{1}, {3}})));
@@ -88,7 +88,7 @@ TEST(ComputeMode, RunsWhatDependsOnValues) {
                   .equal(torch::tensor({1, 1, 3, 3, 3, 3, 3}, torch::kLong)));
 }
 
-TEST(Equal, IsWhatIsTheSameMemoryWithoutValuesAndTheRestIsCounted) {
+TEST(Equal, WithoutValuesIsTrueForTheSameMemoryAndElseCounted) {
   const Simulation box = simulate("1x1GiB");
   const torch::Tensor x = torch::randn({8}, box.device(0));
   EXPECT_TRUE(x.equal(x.view({8})));
@@ -107,7 +107,7 @@ TEST(OutArgument, GrowsToTheShapeOfTheOperatorWithoutOne) {
   EXPECT_EQ(out.storage().nbytes(), 12U);
 }
 
-TEST(FourierTransform, LiesAsCuffftLeavesIt) {
+TEST(FourierTransform, HasTheLayoutOfCufft) {
   // The transformed dimension innermost. Source: aten/src/ATen/native/cuda/SpectralOps.cpp,
   // _exec_fft.
   const Simulation box = simulate("1x1GiB");

@@ -59,7 +59,7 @@ TEST_F(Stream, TheGuardOfAStreamChoosesItsCardToo) {
   EXPECT_EQ(torch::empty({1}, kSim).device(), box_.device(0));
 }
 
-TEST_F(Stream, OfThePoolAreThirtyTwoThatComeAgain) {
+TEST_F(Stream, OfThePoolAreThirtyTwoInTurn) {
   const c10::impl::VirtualGuardImpl guard(kSim);
   std::set<c10::StreamId> normal, high;
   for (int i = 0; i < 40; ++i) {
@@ -101,7 +101,7 @@ TEST_F(Stream, ABlockThatAnotherStreamUsedIsFreeFromTheNextRequestOn) {
 TEST_F(Stream, EventsAreDoneWhenTheyAreRecorded) {
   c10::Event from(kSim, c10::EventFlag::BACKEND_DEFAULT);
   c10::Event to(kSim, c10::EventFlag::BACKEND_DEFAULT);
-  EXPECT_TRUE(from.query()) << "one that was never recorded holds nobody up";
+  EXPECT_TRUE(from.query()) << "an event that was never recorded is complete";
   from.record(current());
   to.record(current());
   EXPECT_TRUE(to.query());

@@ -41,7 +41,7 @@ TEST(Threads, EachTrainsOnItsCardWithTheSameOutcome) {
   }
 }
 
-TEST(Threads, AnOutOfMemoryOnOneCardIsOnlyItsOwn) {
+TEST(Threads, AnOutOfMemoryOnOneCardLeavesTheOthersAlone) {
   const Simulation box = simulate("8x1GiB", {.mode = Mode::compute});
   const InjectionScope scope(box.card(5), every(7));
   std::vector<int> failed(8);

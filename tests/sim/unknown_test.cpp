@@ -1,5 +1,5 @@
-// What is read of values that a card without data does not know: one consistent zero. A check that
-// all is finite once read false, the guarded step was skipped, and the peak was five times too low.
+// An unknown value on a card without data reads as one consistent zero. A check that all values are
+// finite once read false, the guarded step was skipped, and the peak was five times too low.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -9,7 +9,7 @@
 namespace headroom::sim {
 namespace {
 
-// Of a few numbers, and of more than a card keeps values of.
+// Runs with few numbers, and with more than a card keeps values of.
 class UnknownValues : public ::testing::TestWithParam<std::int64_t> {
  protected:
   [[nodiscard]] at::TensorOptions real() const {
@@ -53,7 +53,7 @@ TEST_P(UnknownValues, ReadTheSameOnTheHost) {
   EXPECT_EQ(decided(), 0U) << "a copy decides nothing";
 }
 
-TEST_P(UnknownValues, InACopyOfAMaskAndInAMaskThatIsWritten) {
+TEST_P(UnknownValues, ReadTheSameInACopiedAndInAWrittenMask) {
   at::Tensor finite = at::isfinite(x_).clone();
   EXPECT_TRUE(finite.all().item<bool>());
   finite.logical_and_(x_ < 1);
@@ -73,20 +73,20 @@ class UnknownNumbers : public ::testing::Test {
   Simulation box_ = simulate("1x24GiB");
 };
 
-TEST_F(UnknownNumbers, AloneAreWhatZerosMake) {
+TEST_F(UnknownNumbers, AloneReadAsTheResultOfZeros) {
   EXPECT_TRUE((loss() < INFINITY).item<bool>());
   EXPECT_EQ((loss() + 1).item<float>(), 1.0F);
   EXPECT_EQ(at::exp(loss()).item<float>(), 1.0F);
   EXPECT_TRUE((at::minimum(loss(), at::tensor(2.0F).to(box_.device(0))) == 0).item<bool>());
 }
 
-TEST_F(UnknownNumbers, AreFiniteWhereZerosMakeThemInfinite) {
+TEST_F(UnknownNumbers, StayFiniteWhereZerosGiveInfinity) {
   for (const at::Tensor& number : {at::log(loss()), 1 / loss(), loss() / loss()})
     EXPECT_TRUE(at::isfinite(number).item<bool>());
 }
 
 // Beams were not searched: where(ended, score, -1e9) read 0, which no running score is above.
-TEST_F(UnknownNumbers, FewAreWhatIsChosen) {
+TEST_F(UnknownNumbers, AreChosenIfTheyAreFew) {
   const at::Tensor scores = std::get<0>(at::randn({1 << 12, 4}, real()).topk(3)).slice(0, 0, 2);
   const at::Tensor ended = scores.amax(1) > 1, finished = scores.amin(1);
   EXPECT_TRUE((at::where(ended, finished, -1e9) < -1e8).all().item<bool>());
@@ -94,13 +94,13 @@ TEST_F(UnknownNumbers, FewAreWhatIsChosen) {
   EXPECT_TRUE((finished.exp() == 0).all().item<bool>()) << "what is computed of several is zero";
 }
 
-TEST_F(UnknownNumbers, HoldWhatIsAsserted) {
+TEST_F(UnknownNumbers, PassAssertions) {
   EXPECT_TRUE(at::_is_all_true(at::randn({1 << 18}, real()) > 0).item<bool>());
   EXPECT_EQ(box_.card(0).decided_by_unknown(), 0U);
   EXPECT_FALSE(at::_is_all_true(at::arange(3, real()) > 1).item<bool>());
 }
 
-TEST_F(UnknownNumbers, WholeOnesAreWhatZerosMake) {
+TEST_F(UnknownNumbers, OfIntegersReadAsTheResultOfZeros) {
   const at::Tensor chosen = at::randn({4, 9}, real()).argmax(1);
   EXPECT_EQ((chosen + 3).sum().item<std::int64_t>(), 12);
   EXPECT_EQ(at::cat({at::arange(4, chosen.options()), chosen}).sum().item<std::int64_t>(), 6);
@@ -125,7 +125,7 @@ TEST_F(UnknownNumbers, GenerationEndsAtItsLength) {
 }
 
 // A scaler's factor was 0 after two steps: found_inf was not known, and so was all that follows.
-TEST_F(UnknownNumbers, KeepAScalersFactor) {
+TEST_F(UnknownNumbers, KeepAScalersScale) {
   at::Tensor scale = at::full({1}, 65536.0, real());
   at::Tensor growth = at::zeros({1}, real().dtype(at::kInt)), found = at::zeros({1}, real());
   const std::vector<at::Tensor> gradients{at::randn({1 << 18}, real())};
@@ -137,7 +137,7 @@ TEST_F(UnknownNumbers, KeepAScalersFactor) {
   EXPECT_EQ(scale.item<float>(), 131072.0F) << "two steps without an infinite gradient";
 }
 
-TEST_F(UnknownNumbers, NeverTellAShape) {
+TEST_F(UnknownNumbers, NeverDecideAShape) {
   const at::Tensor finite = at::isfinite(at::randn({8}, real()));
   EXPECT_THROW((void)finite.nonzero(), c10::NotImplementedError);
   EXPECT_THROW((void)at::randn({8}, real()).index({finite}), c10::NotImplementedError);

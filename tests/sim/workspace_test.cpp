@@ -36,7 +36,7 @@ TEST(CublasWorkspace, Is32MiBOnHopper) {
 }
 
 // PyTorch 2.11 adds a bias with cuBLASLt, which has a workspace of its own.
-TEST(CublasWorkspace, IsJoinedByCublasLtsForABias) {
+TEST(CublasWorkspace, ComesWithCublasLtsForABias) {
   const Simulation box = simulate("1xRTX4090");
   const Tensor x = torch::ones({4, 4}, box.device(0)), bias = torch::ones({4}, box.device(0));
   const std::int64_t before = allocated(box);
@@ -60,7 +60,7 @@ TEST(CublasWorkspace, ComesAfterTheResult) {
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{64, kCublas}));
 }
 
-TEST(CublasWorkspace, IsTakenAgainInTheBackwardThread) {
+TEST(CublasWorkspace, IsTakenAgainByTheBackwardThread) {
   const Simulation box = simulate("1xRTX4090");
   const Tensor x = torch::ones({4, 4}, box.device(0)).set_requires_grad(true);
   Tensor product = at::mm(x, x);
@@ -80,7 +80,7 @@ TEST(CublasWorkspace, GoesWithTheHandleToTheNextThread) {
   EXPECT_EQ(allocated(box), after_one);
 }
 
-TEST(CublasWorkspace, IsLeftOutWhereAskedOrUnknown) {
+TEST(CublasWorkspace, IsLeftOutOnRequestOrIfUnknown) {
   for (const auto& [spec, options] : std::vector<std::pair<std::string, SimulationOptions>>{
            {"1xRTX4090", {.cublas_workspaces = false}},
            {"1xRTX4090", {.rules = Rules::cpu}},
