@@ -35,7 +35,7 @@ const std::map<std::string, Build>& builders() {
 
 std::string names_of(const std::vector<Task>& tasks) {
   std::vector<std::string> names;
-  for (const Task task : tasks) names.emplace_back(forecast::to_string(task));
+  for (const Task task : tasks) names.emplace_back(model::to_string(task));
   return join(names, ", ");
 }
 
@@ -60,12 +60,12 @@ std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings
   const Task task = settings.task.value_or(tasks.front());
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end())
     throw UsageError(expectation("build", "a task that " + config.type() + " models have",
-                                 forecast::to_string(task), names_of(tasks)));
+                                 model::to_string(task), names_of(tasks)));
   const bool of_tokens =
       task != Task::sequence_classification && task != Task::image_classification;
   if (settings.loss_chunk > 0 && !of_tokens)
     throw UsageError(expectation("build", "a loss over tokens, to take it in chunks",
-                                 forecast::to_string(task), "the full loss"));
+                                 model::to_string(task), "the full loss"));
   return builders().at(config.type())(config, task, settings);
 }
 

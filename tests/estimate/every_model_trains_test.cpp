@@ -98,8 +98,8 @@ TEST_P(EveryType, TrainsForEachOfItsTasksWithEitherAttentionAndAnyCheckpointing)
                 box, config,
                 {.task = task, .attention = attention, .checkpointing = {.how = how, .every = 1}}),
             testing::IsEmpty())
-            << forecast::to_string(task) << ", " << forecast::to_string(attention)
-            << ", checkpointing " << static_cast<int>(how);
+            << model::to_string(task) << ", " << model::to_string(attention) << ", checkpointing "
+            << static_cast<int>(how);
   }
 }
 

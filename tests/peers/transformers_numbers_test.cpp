@@ -44,7 +44,7 @@ model::Task task_of(const Json& of) {
   using model::Task;
   for (const Task task : {Task::causal_lm, Task::masked_lm, Task::sequence_classification,
                           Task::image_classification, Task::seq2seq_lm})
-    if (of["task"] == forecast::to_string(task)) return task;
+    if (of["task"] == model::to_string(task)) return task;
   throw std::runtime_error("no such task");
 }
 
