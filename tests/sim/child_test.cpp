@@ -55,7 +55,7 @@ TEST(InChild, ThrowsWhatTheWorkThrew) {
                std::runtime_error);
   EXPECT_THROW((void)in_child([]() -> std::string { throw 3; }), std::runtime_error);
   try {
-    (void)in_child([]() -> std::string { throw OutOfMemoryError("full", Bytes{5}); });
+    (void)in_child([]() -> std::string { throw OutOfMemoryError({{}, "full"}, Bytes{5}); });
     FAIL();
   } catch (const OutOfMemoryError& error) {
     EXPECT_STREQ(error.what(), "full");
@@ -81,8 +81,8 @@ TEST(InChild, SaysHowAChildEndedThatDidNotAnswer) {
   }
   // Once more memory was recommended here, too.
   EXPECT_THAT([] { (void)in_child([]() -> std::string { ::_exit(3); }); },
-              testing::ThrowsMessage<UnavailableError>(
-                  testing::AllOf(HasSubstr("exit code 3"), HasSubstr("in a program of its own"))));
+              ::testing::ThrowsMessage<UnavailableError>(::testing::AllOf(
+                  HasSubstr("exit code 3"), HasSubstr("in a program of its own"))));
 }
 
 #ifndef __SANITIZE_THREAD__  // which cannot follow a child that starts threads
