@@ -56,8 +56,6 @@ class Recorder {
   [[nodiscard]] const Names& names() const { return names_; }
 
  private:
-  friend class ModuleScope;
-  friend class OperationScope;
   friend class PhaseScope;
 
   static constexpr auto relaxed = std::memory_order_relaxed;
@@ -87,36 +85,38 @@ struct Whereabouts {
 };
 inline thread_local Whereabouts whereabouts;  // constant-initialised: access needs no guard
 
+// Changes them until its end.
+class WhereaboutsScope {
+ public:
+  WhereaboutsScope(const WhereaboutsScope&) = delete;
+  WhereaboutsScope& operator=(const WhereaboutsScope&) = delete;
+
+ protected:
+  WhereaboutsScope(const Recorder& recorder, Name Whereabouts::*part, Name name)
+      : before_(whereabouts) {
+    if (before_.recorder != &recorder) whereabouts = {.recorder = &recorder};
+    whereabouts.*part = name;
+  }
+  ~WhereaboutsScope() { whereabouts = before_; }
+
+ private:
+  Whereabouts before_;
+};
+
 }  // namespace detail
 
 // Sets the module of this thread's events until the scope ends. Scopes nest.
-class ModuleScope {
+class ModuleScope : detail::WhereaboutsScope {
  public:
-  ModuleScope(const Recorder& recorder, Name module) : before_(detail::whereabouts) {
-    const bool same = before_.recorder == &recorder;
-    detail::whereabouts = {&recorder, module, same ? before_.operation : 0};
-  }
-  ~ModuleScope() { detail::whereabouts = before_; }
-  ModuleScope(const ModuleScope&) = delete;
-  ModuleScope& operator=(const ModuleScope&) = delete;
-
- private:
-  detail::Whereabouts before_;
+  ModuleScope(const Recorder& recorder, Name module)
+      : WhereaboutsScope(recorder, &detail::Whereabouts::module, module) {}
 };
 
 // The same for the operator.
-class OperationScope {
+class OperationScope : detail::WhereaboutsScope {
  public:
-  OperationScope(const Recorder& recorder, Name operation) : before_(detail::whereabouts) {
-    const bool same = before_.recorder == &recorder;
-    detail::whereabouts = {&recorder, same ? before_.module : 0, operation};
-  }
-  ~OperationScope() { detail::whereabouts = before_; }
-  OperationScope(const OperationScope&) = delete;
-  OperationScope& operator=(const OperationScope&) = delete;
-
- private:
-  detail::Whereabouts before_;
+  OperationScope(const Recorder& recorder, Name operation)
+      : WhereaboutsScope(recorder, &detail::Whereabouts::operation, operation) {}
 };
 
 // Sets the recorder's phase, for all threads, until the scope ends.

@@ -129,7 +129,7 @@ const std::vector<Case> kByUuid{{kUuids[2], {2}, {2}, {2}},
 // A UUID behind a number ends the list as garbage does.
 const std::vector<Case> kMixed{{list({"1", kUuids[0]}), {1}, {0}, {1}}};
 
-class CudaOrder : public testing::TestWithParam<Value> {
+class CudaOrder : public ::testing::TestWithParam<Value> {
  protected:
   static void expect_all(const std::vector<Case>& cases) {
     const bool by_pci = GetParam() == kByPci;
@@ -162,7 +162,7 @@ TEST_P(CudaOrder, ANumberCanBeLookedUp) {
   EXPECT_EQ(cuda_number(view, 0), std::nullopt);
 }
 
-INSTANTIATE_TEST_SUITE_P(EachDeviceOrder, CudaOrder, testing::ValuesIn(kOrders),
+INSTANTIATE_TEST_SUITE_P(EachDeviceOrder, CudaOrder, ::testing::ValuesIn(kOrders),
                          [](const auto& order) { return order.param.value_or("unset"); });
 
 // ---- Slices (NVIDIA MIG user guide, "CUDA device enumeration": one instance a process, and no

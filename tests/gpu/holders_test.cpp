@@ -266,7 +266,7 @@ TEST(Holders, EachClassHasItsName) {
 // ---- Who may be ended ----
 
 // Process 50, listed on a card, as it was seen some seconds before.
-class ReasonToSpare : public testing::Test {
+class ReasonToSpare : public ::testing::Test {
  protected:
   void add(const InventedProcess& process) { proc_.add(process); }
   [[nodiscard]] std::string reason(std::optional<int> activity = 0) const {

@@ -10,6 +10,7 @@
 #include "headroom/base/file.h"
 #include "tests/gpu/fixtures/cards.h"
 #include "tests/gpu/fixtures/processes.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::gpu {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using namespace fixtures;
 using Cards = std::set<Uuid>;
 
-class RecentEnds : public testing::Test {
+class RecentEnds : public ::testing::Test {
  protected:
   // Two cards; the second is used by these.
   static Machine used_by(const std::vector<ProcessIdentity>& users) {
@@ -44,7 +45,7 @@ class RecentEnds : public testing::Test {
   }
 
   const Uuid second_ = numbered(1);
-  TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
   SetEnvironment state_{"HEADROOM_STATE_DIR", (folder_.path() / "state").string()};
 };
 

@@ -25,7 +25,7 @@ constexpr SamplerOptions kOnlyWhenAsked{.keep_sampling = false, .hang_after = Se
 // Nothing here takes that long unless something waits that must not.
 constexpr Seconds kFarTooLong{10.0};
 
-class WithScript : public testing::Test {
+class WithScript : public ::testing::Test {
  protected:
   void TearDown() override {
     sampler_.reset();
@@ -305,7 +305,7 @@ TEST_F(WithScript, WhatOpenThrowsIsThrownToWhoAsks) {
 // ---- The same through the real loading code ----
 
 // Asks a fake driver of two cards.
-class WithDriver : public testing::Test {
+class WithDriver : public ::testing::Test {
  protected:
   static std::string machine(const std::string& fault) {
     return R"({"cards": [{"used": "1GiB"}, {"used": "2GiB"}], "faults": [)" + fault + "]}";

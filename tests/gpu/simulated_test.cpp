@@ -11,6 +11,7 @@
 #include "headroom/gpu/catalogue.h"
 #include "tests/gpu/fixtures/processes.h"
 #include "tests/support/contains.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::gpu {
 namespace {
@@ -87,7 +88,7 @@ TEST(ParseSimulated, ANameIsAFileNameAndNoPath) {
 
 // ---- The shared box ----
 
-class SharedBox : public testing::Test {
+class SharedBox : public ::testing::Test {
  protected:
   void share(const std::vector<BoxShare>& shares) {
     Json file{{"cards", Json::array()}, {"shares", Json::array()}};
@@ -117,7 +118,7 @@ class SharedBox : public testing::Test {
     return machine.cards;
   }
 
-  TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
   SetEnvironment state_{"HEADROOM_STATE_DIR", folder_.path().string()};
   SimulatedBox box_ = parse_simulated("1x24GiB,1x80GiB@lab");
 };

@@ -16,6 +16,7 @@
 #include "tests/gpu/fixtures/cards.h"
 #include "tests/gpu/fixtures/fake_driver.h"
 #include "tests/gpu/fixtures/processes.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::gpu {
 namespace {
@@ -88,12 +89,12 @@ class SimulatedPlace : public Place {
     write_file_atomically(box_path(box_), text);
   }
 
-  TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
   SetEnvironment state_{"HEADROOM_STATE_DIR", folder_.path().string()};
   SimulatedBox box_ = parse_simulated("1xRTX4090,1x80GiB@contract");
 };
 
-class SourceContract : public testing::TestWithParam<const char*> {
+class SourceContract : public ::testing::TestWithParam<const char*> {
  protected:
   SourceContract() {
     const std::string name = GetParam();
@@ -120,7 +121,7 @@ class SourceContract : public testing::TestWithParam<const char*> {
   Machine machine_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Of, SourceContract, testing::Values("Nvml", "OldNvml", "Simulated"),
+INSTANTIATE_TEST_SUITE_P(Of, SourceContract, ::testing::Values("Nvml", "OldNvml", "Simulated"),
                          [](const auto& source) { return std::string(source.param); });
 
 TEST_P(SourceContract, OpenTellsTheFixedFactsAndNoSample) {

@@ -14,7 +14,7 @@ using namespace fixtures;
 constexpr Seconds kLongestTest{10.0};
 constexpr DeviceRequest kTenGib{.need = 10_GiB};
 
-class WaitForGpu : public testing::Test {
+class WaitForGpu : public ::testing::Test {
  protected:
   void TearDown() override {
     sampler_.reset();

@@ -224,7 +224,7 @@ TEST(Attention, RefusesItsInnerOperators) {
     (void)at::_flash_attention_forward(x, x, x, {}, {}, 24, 24, 0.0, false, false);
     FAIL() << "it ran";
   } catch (const c10::NotImplementedError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("scaled_dot_product_attention"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("scaled_dot_product_attention"));
   }
 }
 

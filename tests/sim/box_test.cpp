@@ -14,13 +14,14 @@
 #include "headroom/sim/shared_box.h"
 #include "headroom/sim/simulate.h"
 #include "tests/gpu/fixtures/surroundings.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::sim {
 namespace {
 
 using namespace headroom::literals;
 using gpu::fixtures::SetEnvironment;
-using gpu::fixtures::TemporaryFolder;
+using headroom::testing::TemporaryFolder;
 
 std::shared_ptr<Card> card_in(const gpu::SimulatedBox& box) {
   CardOptions options;
@@ -110,7 +111,7 @@ class Neighbour {
   int to_ = -1, from_ = -1;
 };
 
-class Box : public testing::Test {
+class Box : public ::testing::Test {
  protected:
   // Memory in use on the first card, by an inventory.
   [[nodiscard]] Bytes used_in_inventory() const {

@@ -61,8 +61,8 @@ TEST(Card, RefusesInPyTorchsWordsWithItsOwnName) {
   const auto x = bytes_on(box, 600_MiB);
   EXPECT_THAT(
       refusal_of(box, 500_MiB),
-      testing::StartsWith("CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 (sim:0) "
-                          "has a total capacity of 1024.00 MiB of which 424.00 MiB is free."));
+      ::testing::StartsWith("CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 (sim:0) "
+                            "has a total capacity of 1024.00 MiB of which 424.00 MiB is free."));
   EXPECT_EQ(box.card(0).last_out_of_memory()->requested, 500_MiB);
   EXPECT_EQ(box.card(0).statistics().num_ooms, 1);
 }
@@ -160,7 +160,7 @@ TEST(Card, ReportsToTheProfilerLikeCudasAllocator) {
   EXPECT_EQ(profiler->reports[0].device, box.device(0));
   EXPECT_EQ(profiler->reports[1].change, -1024);
   EXPECT_EQ(profiler->reports[1].pointer, profiler->reports[0].pointer);
-  EXPECT_THAT(profiler->refused, testing::ElementsAre((2_GiB).count));
+  EXPECT_THAT(profiler->refused, ::testing::ElementsAre((2_GiB).count));
 }
 
 }  // namespace

@@ -81,8 +81,8 @@ TEST(InChild, ReportsTheEndOfAChildThatDidNotAnswer) {
   }
   // Once more memory was recommended here, too.
   EXPECT_THAT([] { (void)in_child([]() -> std::string { ::_exit(3); }); },
-              testing::ThrowsMessage<UnavailableError>(
-                  testing::AllOf(HasSubstr("exit code 3"), HasSubstr("in a program of its own"))));
+              ::testing::ThrowsMessage<UnavailableError>(::testing::AllOf(
+                  HasSubstr("exit code 3"), HasSubstr("in a program of its own"))));
 }
 
 #ifndef __SANITIZE_THREAD__  // which cannot follow a child that starts threads

@@ -15,7 +15,7 @@ Tensor numbers(at::IntArrayRef sizes) {
   return torch::arange(at::numel(torch::empty(sizes)), torch::kFloat).view(sizes);
 }
 
-class Copy : public testing::Test {
+class Copy : public ::testing::Test {
  protected:
   [[nodiscard]] torch::Device card(int index = 0) const { return box_.device(index); }
 

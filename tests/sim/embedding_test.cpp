@@ -188,7 +188,7 @@ TEST(SparseEmbedding, RefusesOtherOperatorsInASentence) {
     (void)at::softmax(weight.grad(), 1);
     FAIL() << "it ran";
   } catch (const c10::NotImplementedError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("to_dense()"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("to_dense()"));
   }
 }
 

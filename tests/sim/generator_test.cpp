@@ -10,7 +10,7 @@
 namespace headroom::sim {
 namespace {
 
-class Generator : public testing::Test {
+class Generator : public ::testing::Test {
  protected:
   [[nodiscard]] at::Generator of(int card) const {
     return at::globalContext().defaultGenerator(box_.device(card));
@@ -110,7 +110,7 @@ TEST_F(Generator, OfTheCpuIsRefusedAsCudaRefusesIt) {
     ADD_FAILURE() << "it is not refused";
   } catch (const c10::Error& error) {
     EXPECT_THAT(error.what_without_backtrace(),
-                testing::HasSubstr("Expected a 'sim' device type for generator but found 'cpu'"));
+                ::testing::HasSubstr("Expected a 'sim' device type for generator but found 'cpu'"));
   }
   EXPECT_EQ(x.sum().item<float>(), 0.0F);
 }

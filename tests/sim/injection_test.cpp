@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using trace::Phase;
 
-class Injection : public testing::Test {
+class Injection : public ::testing::Test {
  protected:
   // Which of so many requests of these sizes are refused, from 1.
   std::vector<int> refused(int requests, Bytes bytes = 1_MiB, int card = 0) {

@@ -164,7 +164,7 @@ TEST(Rnn, KeepsAReserveAndOneBufferOfGradients) {
 
 TEST(Rnn, KeepsNoReserveInInference) {
   const Side side = run_on_card(recurrent({.train = false}), {.cublas_workspaces = false});
-  EXPECT_THAT(side.requests, testing::Not(Contains(Pair("alloc", 15 * (4 + 1) * 8 * 4))));
+  EXPECT_THAT(side.requests, ::testing::Not(Contains(Pair("alloc", 15 * (4 + 1) * 8 * 4))));
 }
 
 // ---- Cells ----

@@ -9,7 +9,7 @@ namespace {
 
 using at::Tensor;
 
-class NnMemory : public testing::Test {
+class NnMemory : public ::testing::Test {
  protected:
   [[nodiscard]] Card& card() const { return box_.card(0); }
   [[nodiscard]] at::TensorOptions on_card(at::ScalarType type = at::kFloat) const {
@@ -157,9 +157,9 @@ TEST_F(NnMemory, ALeastSquaresSolutionKeepsTheMemoryOfItsResiduals) {
     const auto [solution, residuals, rank, values] = at::linalg_lstsq(a, b);
     return std::vector<std::int64_t>{bytes({solution}), residuals.numel(), rank.numel()};
   };
-  EXPECT_THAT(sizes(), testing::ElementsAre(50 * 2 * 4, 2, 0));
+  EXPECT_THAT(sizes(), ::testing::ElementsAre(50 * 2 * 4, 2, 0));
   card().set_rules(Rules::cpu);
-  EXPECT_THAT(sizes(), testing::ElementsAre(50 * 2 * 4, 0, 1));
+  EXPECT_THAT(sizes(), ::testing::ElementsAre(50 * 2 * 4, 0, 1));
 }
 
 TEST_F(NnMemory, AMeanSquaredErrorKeepsMemoryAsLargeAsItsInput) {
@@ -204,9 +204,9 @@ TEST_F(NnMemory, AWrongNumberOfChannelsIsRefusedInPytorchsWords) {
     }
   };
   EXPECT_THAT(says([&] { (void)at::conv2d(x, weight); }),
-              testing::HasSubstr("to have 5 channels, but got 3 channels instead"));
+              ::testing::HasSubstr("to have 5 channels, but got 3 channels instead"));
   EXPECT_THAT(says([&] { (void)at::layer_norm(x, 7); }),
-              testing::HasSubstr("expected input with shape [*, 7]"));
+              ::testing::HasSubstr("expected input with shape [*, 7]"));
 }
 
 TEST_F(NnMemory, UnknownLengthsOfTargetsCountAsTheLongestPossible) {
@@ -215,8 +215,8 @@ TEST_F(NnMemory, UnknownLengthsOfTargetsCountAsTheLongestPossible) {
   const auto alpha = [&](const auto& lengths) {
     return std::get<1>(at::_ctc_loss(log_probs, targets, {9, 9}, lengths)).sizes().vec();
   };
-  EXPECT_THAT(alpha(std::vector<std::int64_t>{3, 2}), testing::ElementsAre(2, 9, 7));
-  EXPECT_THAT(alpha(std::vector<std::int64_t>{0, 0}), testing::ElementsAre(2, 9, 9));
+  EXPECT_THAT(alpha(std::vector<std::int64_t>{3, 2}), ::testing::ElementsAre(2, 9, 7));
+  EXPECT_THAT(alpha(std::vector<std::int64_t>{0, 0}), ::testing::ElementsAre(2, 9, 9));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ void expect_the_same_plan(const Tensor& shape_only, const Tensor& computed) {
   EXPECT_EQ(shape_only.storage().nbytes(), computed.storage().nbytes());
 }
 
-class NnOperator : public testing::TestWithParam<Case> {};
+class NnOperator : public ::testing::TestWithParam<Case> {};
 
 TEST_P(NnOperator, GivesTheCpusShapesAndNumbersInBothModes) {
   const Case& c = GetParam();
@@ -51,7 +51,7 @@ TEST_P(NnOperator, GivesTheCpusShapesAndNumbersInBothModes) {
   Card& card = box.card(0);
   for (const at::ScalarType type : c.types)
     for (const Rules rules : {Rules::cuda, Rules::cpu}) {
-      SCOPED_TRACE(testing::Message() << type << (rules == Rules::cuda ? " cuda" : " cpu"));
+      SCOPED_TRACE(::testing::Message() << type << (rules == Rules::cuda ? " cuda" : " cpu"));
       torch::manual_seed(3);
       const Tensors inputs = c.inputs(at::TensorOptions(type));
       const Outcome cpu = outcome(c, inputs, c10::kCPU, nullptr);
@@ -63,7 +63,7 @@ TEST_P(NnOperator, GivesTheCpusShapesAndNumbersInBothModes) {
 
       EXPECT_EQ(shape_only.allocations, computed.allocations);
       for (std::size_t i = 0; i < all_of(cpu).size(); ++i) {
-        SCOPED_TRACE(testing::Message() << "result or gradient " << i);
+        SCOPED_TRACE(::testing::Message() << "result or gradient " << i);
         expect_the_cpus(c, all_of(computed).at(i), all_of(cpu)[i]);
         expect_the_same_plan(all_of(shape_only).at(i), all_of(computed)[i]);
       }
@@ -71,8 +71,8 @@ TEST_P(NnOperator, GivesTheCpusShapesAndNumbersInBothModes) {
 }
 
 const auto kName = [](const auto& one) { return one.param.name; };
-INSTANTIATE_TEST_SUITE_P(Layers, NnOperator, testing::ValuesIn(nn_layers()), kName);
-INSTANTIATE_TEST_SUITE_P(Functions, NnOperator, testing::ValuesIn(nn_functions()), kName);
+INSTANTIATE_TEST_SUITE_P(Layers, NnOperator, ::testing::ValuesIn(nn_layers()), kName);
+INSTANTIATE_TEST_SUITE_P(Functions, NnOperator, ::testing::ValuesIn(nn_functions()), kName);
 
 }  // namespace
 }  // namespace headroom::sim

@@ -110,7 +110,7 @@ TEST(Simulate, FollowsABackwardPassOnTheCpu) {
     const Simulation box = simulate("2x1GiB");
     backward_on(box.device(1));
     backward_on(torch::kCPU);
-    return std::string(testing::Test::HasFailure() ? "failed" : "done");
+    return std::string(::testing::Test::HasFailure() ? "failed" : "done");
   };
   EXPECT_IN_A_NEW_PROCESS(after_a_backward_pass, "^done$");
 }
@@ -244,7 +244,7 @@ TEST(Simulate, ItsRefusalsInsideAnOperatorAreLibTorchErrorsAndOperatorRefusals) 
     box.card(0).set_mode(Mode::compute);
     EXPECT_THAT(kind_of([&] { (void)(x + 1); }), HasSubstr("while it was shape-only"));
   }
-  EXPECT_THAT([&] { (void)box.card(5); }, testing::Throws<UsageError>()) << "no operator";
+  EXPECT_THAT([&] { (void)box.card(5); }, ::testing::Throws<UsageError>()) << "no operator";
 }
 
 TEST(Simulate, TensorsOfAnEarlierBoxDoNotCount) {

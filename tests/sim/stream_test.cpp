@@ -17,7 +17,7 @@ namespace {
 using namespace headroom::literals;
 constexpr auto kSim = c10::DeviceType::PrivateUse1;
 
-class Stream : public testing::Test {
+class Stream : public ::testing::Test {
  protected:
   [[nodiscard]] c10::Stream new_stream(int card = 0) const {
     return c10::impl::VirtualGuardImpl(kSim).getNewStream(box_.device(card), 0);

@@ -34,10 +34,10 @@ TEST(Threads, EachTrainsOnItsCardWithTheSameOutcome) {
       peaks[static_cast<std::size_t>(i)] = now.allocated_bytes.all.peak;
       kept[static_cast<std::size_t>(i)] = now.allocated_bytes.all.current;
     });
-    EXPECT_THAT(losses, testing::Each(losses[0])) << "seeded alike";
+    EXPECT_THAT(losses, ::testing::Each(losses[0])) << "seeded alike";
     EXPECT_EQ(losses[0] == 0, mode == Mode::shape_only);
-    EXPECT_THAT(peaks, testing::Each(peaks[0]));
-    EXPECT_THAT(kept, testing::Each(kept[0]));
+    EXPECT_THAT(peaks, ::testing::Each(peaks[0]));
+    EXPECT_THAT(kept, ::testing::Each(kept[0]));
   }
 }
 
@@ -54,7 +54,7 @@ TEST(Threads, AnOutOfMemoryOnOneCardLeavesTheOthersAlone) {
       }
     }
   });
-  EXPECT_THAT(failed, testing::ElementsAre(0, 0, 0, 0, 0, 3, 0, 0));
+  EXPECT_THAT(failed, ::testing::ElementsAre(0, 0, 0, 0, 0, 3, 0, 0));
   for (int i = 0; i < 8; ++i)
     EXPECT_EQ(box.card(i).statistics().allocated_bytes.all.current, 0) << i;
 }

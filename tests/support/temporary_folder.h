@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "headroom-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder " + name);
+    path_ = name;
   }
   ~TemporaryFolder() {
     std::error_code ignored;
