@@ -71,8 +71,8 @@ void held_but_unused(const Machine& machine, Advice& advice) {
           (biggest == nullptr || *process.used > *biggest->used))
         biggest = &process;
     if (biggest == nullptr || *biggest->used < 1_GiB) continue;
-    advice.lines.push_back(label(card) + " does nothing now while " + describe(*biggest) +
-                           " holds it");
+    advice.lines.push_back(label(card) + " computes nothing now, but " + describe(*biggest) +
+                           " holds memory on it");
   }
 }
 
@@ -92,8 +92,8 @@ void troubles(const Machine& machine, Advice& advice) {
   for (const Card& card : machine.cards) {
     if (card.persistence == false && !card.slice) {
       advice.lines.push_back(
-          "persistence mode is off: every look wakes the driver anew; nvidia-smi -pm 1 (root) "
-          "keeps it awake");
+          "persistence mode is off, so each query starts the driver again; nvidia-smi -pm 1 (as "
+          "root) keeps it loaded");
       break;
     }
   }

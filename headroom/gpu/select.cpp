@@ -53,7 +53,7 @@ std::string staleness(const Machine& machine, Clock::time_point now) {
   for (const Card& card : machine.cards)
     if (const auto a = age(card, now); a && (!youngest || *a < *youngest)) youngest = a;
   return "data is " + whole_seconds(youngest.value_or(now - machine.asked)) +
-         " old: the driver does not answer, and no decision rests on data older than " +
+         " old: the driver does not answer, and decisions use no data older than " +
          whole_seconds(kFreshFor);
 }
 
@@ -62,12 +62,12 @@ bool could_ever_give(const Card& card, Bytes need) {
   return need <= card.memory->total - card.memory->reserved.value_or(Bytes{0}) - card.margin;
 }
 
-// ": 64.0 MiB of each are never promised" if a card would be large enough without its margin.
+// ": 64.0 MiB of each are always kept free" if a card would be large enough without its margin.
 std::string about_margin(const Machine& machine, Bytes need) {
   for (const Card& card : machine.cards)
     if (can_be_taken(card) && !could_ever_give(card, need) &&
         could_ever_give(card, need - card.margin))
-      return ": " + to_string(card.margin) + " of each are never promised";
+      return ": " + to_string(card.margin) + " of each are always kept free";
   return "";
 }
 

@@ -82,9 +82,8 @@ TEST(Advice, NobodyMovesWithoutAnIdleCardThatHasTheRoom) {
 TEST(Advice, NamesWhoHoldsMemoryOnACardThatDoesNothing) {
   Card held = busy(0, 5_GiB);
   held.utilization = 0;
-  EXPECT_EQ(
-      advice({held, busy(1)}),
-      Lines{"GPU 0 does nothing now while PID 100 alice 5.00 GiB (python train.py) holds it"});
+  EXPECT_EQ(advice({held, busy(1)}), Lines{"GPU 0 computes nothing now, but PID 100 alice 5.00 GiB "
+                                           "(python train.py) holds memory on it"});
   held.utilization.reset();
   EXPECT_EQ(advice({held, busy(1)}), Lines{}) << "what it does is unknown";
   Card little = busy(0, 900_MiB);

@@ -122,7 +122,7 @@ TEST(Forensics, SaysWhatIsNotKnown) {
   forensics.why_no_change = "the batch is 1 already.";
   const std::string text = describe(forensics);
   EXPECT_THAT(text, HasSubstr("Out of the host's memory"));
-  EXPECT_THAT(text, HasSubstr("How much was asked for is not known"));
+  EXPECT_THAT(text, HasSubstr("The size of the request is unknown"));
   EXPECT_THAT(text, HasSubstr("Nothing to change: the batch is 1 already."));
 }
 

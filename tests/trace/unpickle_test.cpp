@@ -156,14 +156,14 @@ TEST(Unpickle, SaysWhatIsWrongWithNonsense) {
   EXPECT_THAT(error_of("\x80\x07."), HasSubstr("protocol 7"));
   EXPECT_THAT(error_of("\xff"), HasSubstr("byte 255"));
   EXPECT_THAT(error_of("."), HasSubstr("none on the stack"));
-  EXPECT_THAT(error_of("h\x05."), HasSubstr("number 5, which was not"));
+  EXPECT_THAT(error_of("h\x05."), HasSubstr("number 5, which is not in it"));
   EXPECT_THAT(error_of("e."), HasSubstr("an open mark"));
   EXPECT_THAT(error_of("}(K\x01u."), HasSubstr("a key without one"));
   EXPECT_THAT(error_of("}]K\x01s."), HasSubstr("a list, dict or set"));
   EXPECT_THAT(error_of("}K\x01"
                        "a."),
               HasSubstr("a list or set to add to"));
-  EXPECT_THAT(error_of("]r\xff\xff\xff\x7f."), HasSubstr("a number of the memo up to"));
+  EXPECT_THAT(error_of("]r\xff\xff\xff\x7f."), HasSubstr("a memo number up to"));
 }
 
 // Ten bytes that promise 4 GiB of text.
