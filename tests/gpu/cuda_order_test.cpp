@@ -298,7 +298,7 @@ TEST(CudaView, AListThatEndsEarlyIsAWarningAndNotEmptiness) {
   EXPECT_TRUE(contains(view.warnings[0], "there is no card 7")) << view.warnings[0];
 }
 
-TEST(CudaView, OfNoCardsIsEmptyWithoutAReason) {
+TEST(CudaView, IsEmptyWithoutAReasonOnAMachineWithoutCards) {
   const CudaView view = cuda_view(Machine{}, {.visible_devices = "0"});
   EXPECT_TRUE(view.cards.empty() && view.why_empty.empty() && view.warnings.empty());
 }

@@ -141,7 +141,7 @@ TEST(Unpickle, UnderstandsOrderedDictsAndLibTorchsListsAsData) {
             "[1, 2]");
 }
 
-TEST(Unpickle, KeepsAnIntegerBeyond64BitsAsNoNumber) {
+TEST(Unpickle, KeepsAnIntegerBeyond64BitsWithoutItsValue) {
   const Tree tree = read(pickled("[2**64, -2**70]"));
   EXPECT_EQ(shown(tree, tree.root), "[huge, huge]");
 }
@@ -151,7 +151,7 @@ TEST(Unpickle, RefusesObjectsAndValuesFromElsewhere) {
     EXPECT_THAT(error_of(bytes), HasSubstr("refuses to run code")) << bytes;
 }
 
-TEST(Unpickle, SaysWhatIsWrongWithNonsense) {
+TEST(Unpickle, NamesTheMistakeInAMalformedPickle) {
   EXPECT_THAT(error_of("\x80\x01."), HasSubstr("protocol 1"));
   EXPECT_THAT(error_of("\x80\x07."), HasSubstr("protocol 7"));
   EXPECT_THAT(error_of("\xff"), HasSubstr("byte 255"));
@@ -167,7 +167,7 @@ TEST(Unpickle, SaysWhatIsWrongWithNonsense) {
 }
 
 // Ten bytes that promise 4 GiB of text.
-TEST(Unpickle, DoesNotBelieveALengthBeforeTheBytesAreThere) {
+TEST(Unpickle, DoesNotTrustALengthBeforeTheBytesArrive) {
   EXPECT_THAT(error_of("X\xff\xff\xff\xff"
                        "text."s),
               HasSubstr("the end of the file"));
