@@ -13,9 +13,9 @@ using namespace headroom::literals;
 
 constexpr Bytes kNothing = 600_MiB;  // idle below this: the share of a desktop or an idle driver
 
-// A card with promised memory is not idle: a lease waits there for its job to start.
+// A card with withheld memory is not idle: a job that will use the memory is about to start.
 bool is_idle(const Card& card) {
-  if (card.mig_enabled || !card.memory || card.stuck || card.promised > Bytes{0}) return false;
+  if (card.mig_enabled || !card.memory || card.stuck || card.withheld.now > Bytes{0}) return false;
   const bool computes =
       card.processes &&
       std::any_of(card.processes->begin(), card.processes->end(),

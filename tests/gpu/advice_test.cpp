@@ -59,7 +59,7 @@ TEST(Advice, ACardIsIdleOnlyIfThatIsKnown) {
 // "GPU 0 is idle: 24.00 GiB free", where leases had reserved 14 of them.
 TEST(Advice, ACardThatALeaseHasReservedIsNotIdle) {
   Card reserved = card(1);
-  reserved.promised = 14_GiB;
+  reserved.withheld.now = 14_GiB;
   EXPECT_EQ(advice({busy(0), reserved}), Lines{});
   EXPECT_EQ(advice({crowded(0), reserved}), Lines{}) << "nor a place for a job to move to";
 }
