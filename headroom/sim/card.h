@@ -29,7 +29,7 @@
 #include "headroom/allocator/caching_allocator.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/gpu/simulated.h"
-#include "headroom/sim/watcher.h"
+#include "headroom/sim/observer.h"
 #include "headroom/trace/recorder.h"
 
 namespace headroom::sim {
@@ -144,9 +144,9 @@ class Card : public std::enable_shared_from_this<Card> {
   // Everything that happens goes to the recorder, until null is given; it must live that long.
   void record(trace::Recorder* recorder);
   [[nodiscard]] trace::Recorder* recorder() const { return recorder_.load(); }
-  // The same for a watcher. Answers the one before.
-  Watcher* watch(Watcher* watcher);
-  [[nodiscard]] Watcher* watcher() const { return watcher_.load(std::memory_order_relaxed); }
+  // The same for an observer. Answers the one before.
+  Observer* observe(Observer* observer);
+  [[nodiscard]] Observer* observer() const { return observer_.load(std::memory_order_relaxed); }
   // Until an empty one is given; the neighbour of the one before goes. Answers the one before.
   Injector inject(Injector injector);
   // How many allocations were asked for so far.
@@ -177,7 +177,7 @@ class Card : public std::enable_shared_from_this<Card> {
   [[nodiscard]] const at::Generator& generator() const { return generator_; }
 
  private:
-  class Observer;  // hands what happens on to recorder and watcher
+  class Relay;  // hands what happens on to recorder and observer
   void observe();
   [[nodiscard]] bool disturb(Bytes bytes);
   [[nodiscard]] allocator::BlockId take(Bytes bytes, allocator::StreamId stream);
@@ -203,10 +203,10 @@ class Card : public std::enable_shared_from_this<Card> {
   std::int64_t injected_ooms_ = 0;
   std::uint64_t requests_ = 0;
   std::optional<allocator::OutOfMemory> last_out_of_memory_;
-  std::unique_ptr<Observer> observer_;
+  std::unique_ptr<Relay> relay_;
   Injector injector_;
   std::atomic<trace::Recorder*> recorder_{nullptr};
-  std::atomic<Watcher*> watcher_{nullptr};
+  std::atomic<Observer*> observer_{nullptr};
   // By handle, stream and whether it is cuBLASLt's.
   std::set<std::tuple<int, allocator::StreamId, bool>> cublas_workspaces_;
   std::atomic<std::uint64_t> values_read_{0};

@@ -287,15 +287,17 @@ TEST(CachingAllocator, ABlockIsFreedOnce) {
 
 TEST(CachingAllocator, ReportsEventsInPyTorchsOrder) {
   struct Collector : Observer {
-    std::vector<Happening::Kind> kinds;
-    void on(const Happening& happening) override { kinds.push_back(happening.kind); }
+    std::vector<AllocatorEvent::Kind> kinds;
+    void on(const AllocatorEvent& allocator_event) override {
+      kinds.push_back(allocator_event.kind);
+    }
   } collector;
   CachingAllocator card = card_with("", 50_MiB);
   card.observe(&collector);
   card.free(card.allocate(30_MiB));
   static_cast<void>(card.allocate(40_MiB));
   static_cast<void>(card.allocate(40_MiB));
-  using Kind = Happening::Kind;
+  using Kind = AllocatorEvent::Kind;
   EXPECT_EQ(collector.kinds, (std::vector{Kind::segment_alloc, Kind::alloc, Kind::free_requested,
                                           Kind::free_completed, Kind::segment_free,
                                           Kind::segment_alloc, Kind::alloc, Kind::oom}));

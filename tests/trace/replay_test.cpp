@@ -211,8 +211,9 @@ class Notes final : public Follower {
   void after(const Event&, const allocator::CachingAllocator& card) override {
     text += " " + std::to_string(card.statistics().reserved_bytes.all.current >> 20) + ")";
   }
-  void on(const allocator::Happening& happening) override {
-    text += happening.kind == allocator::Happening::Kind::segment_alloc ? " segment" : " block";
+  void on(const allocator::AllocatorEvent& allocator_event) override {
+    text += allocator_event.kind == allocator::AllocatorEvent::Kind::segment_alloc ? " segment"
+                                                                                   : " block";
   }
   std::string text;
 };

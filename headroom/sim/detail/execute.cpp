@@ -42,8 +42,8 @@ std::optional<trace::OperationScope> operation_scope(const Call& call) {
 }
 
 void tell_watcher(const Call& call) {
-  if (Watcher* const watcher = call.card->watcher())
-    watcher->on_operator({call.op.name, call.stack.data() + call.first, call.op.arguments});
+  if (Observer* const observer = call.card->observer())
+    observer->on_operator({call.op.name, call.stack.data() + call.first, call.op.arguments});
 }
 
 // After the results, as CUDA does.

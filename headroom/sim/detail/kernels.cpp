@@ -22,7 +22,7 @@
 #include "headroom/sim/detail/executing.h"
 #include "headroom/sim/detail/known.h"
 #include "headroom/sim/detail/unknown.h"
-#include "headroom/sim/watcher.h"
+#include "headroom/sim/observer.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -154,8 +154,8 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
   return copy_from(from, to, false);
 }
 
-// As LibTorch makes it, but the operator has a name, and a watcher is told of it: the copy of lower
-// precision that autocast makes of a weight says which module runs.
+// As LibTorch makes it, but the operator has a name, and an observer is told of it: the copy of
+// lower precision that autocast makes of a weight says which module runs.
 Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional<Layout> layout,
                std::optional<Device> device, std::optional<bool> pinned, bool non_blocking,
                std::optional<MemoryFormat> format) {
@@ -165,7 +165,7 @@ Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional
     check_lives(from);
     Card& card = card_at(from.device().index());
     const c10::IValue argument = from;
-    if (card.watcher() != nullptr) card.watcher()->on_operator({kName, &argument, 1});
+    if (card.observer() != nullptr) card.observer()->on_operator({kName, &argument, 1});
     scope.emplace(&card, executing.planning, kName);
   }
   return at::native::_to_copy(from, type, layout, device, pinned, non_blocking, format);

@@ -1,4 +1,4 @@
-#include "headroom/sim/watcher.h"
+#include "headroom/sim/observer.h"
 
 #include "headroom/sim/detail/executing.h"
 
