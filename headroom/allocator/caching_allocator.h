@@ -83,7 +83,7 @@ struct SegmentInfo {
 
 // An allocator event as in PyTorch's memory history. Observers are told of each before the next one
 // happens.
-struct Happening {
+struct AllocatorEvent {
   enum class Kind {
     alloc,
     free_requested,
@@ -103,7 +103,7 @@ struct Happening {
 class Observer {
  public:
   virtual ~Observer() = default;
-  virtual void on(const Happening& happening) = 0;
+  virtual void on(const AllocatorEvent& allocator_event) = 0;
 };
 
 class CachingAllocator {

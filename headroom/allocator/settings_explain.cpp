@@ -203,7 +203,7 @@ const std::vector<Entry>& entries() {
       {{"pinned_use_background_threads", kSwitch, "False", "True",
         "finds free pinned host blocks in a thread of its own", "some time on another core"},
        false,
-       "Whoever asks for pinned host memory first looks which blocks are free again.",
+       "A request for pinned host memory first checks which blocks are free again.",
        background_threads_set},
       {{"pinned_reserve_segment_size_mb", "a whole number of MiB, above 0", "off", "256",
         "pins this much host memory at once for small requests", "the host memory stays taken"},

@@ -16,16 +16,17 @@ namespace {
 
 constexpr std::string_view kUnlimited = "unlimited";
 
-class WatchScope {
+class ObserverScope {
  public:
-  WatchScope(sim::Card& card, sim::Watcher& watcher) : card_(card), before_(card.watch(&watcher)) {}
-  ~WatchScope() { card_.watch(before_); }
-  WatchScope(const WatchScope&) = delete;
-  WatchScope& operator=(const WatchScope&) = delete;
+  ObserverScope(sim::Card& card, sim::Observer& observer)
+      : card_(card), before_(card.observe(&observer)) {}
+  ~ObserverScope() { card_.observe(before_); }
+  ObserverScope(const ObserverScope&) = delete;
+  ObserverScope& operator=(const ObserverScope&) = delete;
 
  private:
   sim::Card& card_;
-  sim::Watcher* before_;
+  sim::Observer* before_;
 };
 
 void check(const sim::Card& card, const Subject& subject, const Options& options) {
@@ -104,7 +105,7 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
   std::optional<allocator::OutOfMemory> refusal;
   const auto start = std::chrono::steady_clock::now();
   {
-    const WatchScope watching(card, ledger);
+    const ObserverScope watching(card, ledger);
     for (int step = 1; step <= options.steps && !refusal; ++step) {
       ledger.begin_step(static_cast<std::uint32_t>(step));
       try {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "headroom/dryrun/elsewhere.h"
+#include "headroom/sim/observer.h"
 #include "headroom/sim/simulate.h"
-#include "headroom/sim/watcher.h"
 
 namespace headroom::estimate {
 namespace {
@@ -20,24 +20,24 @@ using allocator::CachingAllocator;
 using allocator::Operation;
 
 // Records the allocator requests while it is alive.
-class RequestLog final : public sim::Watcher {
+class RequestLog final : public sim::Observer {
  public:
-  explicit RequestLog(sim::Card& card) : card_(card) { card_.watch(this); }
-  ~RequestLog() override { card_.watch(nullptr); }
+  explicit RequestLog(sim::Card& card) : card_(card) { card_.observe(this); }
+  ~RequestLog() override { card_.observe(nullptr); }
   RequestLog(const RequestLog&) = delete;
   RequestLog& operator=(const RequestLog&) = delete;
 
   void on_operator(const sim::OperatorCall&) override { touched_ = true; }
 
-  void on_happening(const allocator::Happening& happening) override {
-    using Kind = allocator::Happening::Kind;
+  void on_event(const allocator::AllocatorEvent& allocator_event) override {
+    using Kind = allocator::AllocatorEvent::Kind;
     touched_ = true;
-    if (happening.kind == Kind::alloc) {
-      live_[happening.address] = {ids_, happening.size};
-      add(Operation::Kind::allocate, ids_++, happening.size, happening.stream);
-    } else if (happening.kind == Kind::free_requested) {
-      if (const auto found = live_.find(happening.address); found != live_.end()) {
-        add(Operation::Kind::free, found->second.first, {}, happening.stream);
+    if (allocator_event.kind == Kind::alloc) {
+      live_[allocator_event.address] = {ids_, allocator_event.size};
+      add(Operation::Kind::allocate, ids_++, allocator_event.size, allocator_event.stream);
+    } else if (allocator_event.kind == Kind::free_requested) {
+      if (const auto found = live_.find(allocator_event.address); found != live_.end()) {
+        add(Operation::Kind::free, found->second.first, {}, allocator_event.stream);
         live_.erase(found);
       }
     }

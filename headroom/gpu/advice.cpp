@@ -13,9 +13,9 @@ using namespace headroom::literals;
 
 constexpr Bytes kNothing = 600_MiB;  // idle below this: the share of a desktop or an idle driver
 
-// A card with promised memory is not idle: a lease waits there for its job to start.
+// A card with withheld memory is not idle: a job that will use the memory is about to start.
 bool is_idle(const Card& card) {
-  if (card.mig_enabled || !card.memory || card.stuck || card.promised > Bytes{0}) return false;
+  if (card.mig_enabled || !card.memory || card.stuck || card.withheld.now > Bytes{0}) return false;
   const bool computes =
       card.processes &&
       std::any_of(card.processes->begin(), card.processes->end(),
@@ -71,8 +71,8 @@ void held_but_unused(const Machine& machine, Advice& advice) {
           (biggest == nullptr || *process.used > *biggest->used))
         biggest = &process;
     if (biggest == nullptr || *biggest->used < 1_GiB) continue;
-    advice.lines.push_back(label(card) + " does nothing now while " + describe(*biggest) +
-                           " holds it");
+    advice.lines.push_back(label(card) + " computes nothing now, but " + describe(*biggest) +
+                           " holds memory on it");
   }
 }
 
@@ -92,8 +92,8 @@ void troubles(const Machine& machine, Advice& advice) {
   for (const Card& card : machine.cards) {
     if (card.persistence == false && !card.slice) {
       advice.lines.push_back(
-          "persistence mode is off: every look wakes the driver anew; nvidia-smi -pm 1 (root) "
-          "keeps it awake");
+          "persistence mode is off, so each query starts the driver again; nvidia-smi -pm 1 (as "
+          "root) keeps it loaded");
       break;
     }
   }

@@ -28,7 +28,7 @@ bool is_fresh(const Card& card, Clock::time_point now) {
 
 std::optional<Bytes> usable_now(const Card& card) {
   if (!card.memory || card.stuck) return {};
-  if (card.mig_enabled || card.closed || card.compute_mode == ComputeMode::prohibited)
+  if (card.mig_enabled || card.withheld.everything || card.compute_mode == ComputeMode::prohibited)
     return Bytes{0};
   const bool exclusive = card.compute_mode == ComputeMode::exclusive_process ||
                          card.compute_mode == ComputeMode::exclusive_thread;
@@ -37,7 +37,7 @@ std::optional<Bytes> usable_now(const Card& card) {
     const auto holds_context = [](const GpuProcess& p) { return p.kind != ProcessKind::graphics; };
     if (std::any_of(card.processes->begin(), card.processes->end(), holds_context)) return Bytes{0};
   }
-  return std::max(Bytes{0}, card.memory->free - card.promised - card.margin);
+  return std::max(Bytes{0}, card.memory->free - card.withheld.now - card.withheld.always);
 }
 
 std::string label(const Card& card) {

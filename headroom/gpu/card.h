@@ -59,6 +59,14 @@ struct MigSlice {
 
 enum class ComputeMode { shared, exclusive_thread, prohibited, exclusive_process };
 
+// Memory of a card that no new process is given, although the driver reports it as free. A sample
+// withholds nothing: whatever divides the cards among jobs sets this.
+struct Withheld {
+  Bytes now{0};             // at this moment
+  Bytes always{0};          // however empty the card is
+  bool everything = false;  // no new process at all
+};
+
 struct Card {
   // Fixed while the machine runs.
   int index = 0;  // driver order (by PCI address), as in nvidia-smi; a slice has its card's
@@ -81,10 +89,7 @@ struct Card {
 
   std::optional<Clock::time_point> sampled;            // when `memory` was read
   std::optional<Clock::time_point> processes_sampled;  // when `processes` was read
-  // Set by the ledger of leases (headroom/lease/ledger.h); 0 or false as sampled.
-  Bytes promised{0};    // free memory that others have reserved
-  Bytes margin{0};      // never given to any process
-  bool closed = false;  // gives no memory to new processes now
+  Withheld withheld;
   bool stuck = false;   // a driver call about this card has not returned
   std::string trouble;  // why a figure is unknown, in the driver's words ("GPU is lost")
 };
@@ -97,9 +102,8 @@ inline constexpr Seconds kFreshFor{2.0};
 [[nodiscard]] bool is_fresh(const Card& card, Clock::time_point now);
 
 // The usable memory: what a new process could be given on the card now, or nothing if that is
-// unknown. It is the free memory minus the reservations of others and the margin; 0 on a card that
-// takes no further process (compute mode, MIG parent) or that is `closed`. Every display and every
-// decision uses this figure.
+// unknown. It is the free memory minus what is withheld; 0 on a card that takes no further process
+// (compute mode, MIG parent). Every display and every decision uses this figure.
 [[nodiscard]] std::optional<Bytes> usable_now(const Card& card);
 
 struct Machine {

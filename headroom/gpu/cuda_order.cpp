@@ -82,9 +82,9 @@ Choice choose_by_number(const std::string& list, const std::vector<std::size_t>&
     const auto number = leading_number(trim(element));
     const std::string named = "'" + std::string(element) + "'";
     if (number && std::find(numbers.begin(), numbers.end(), *number) != numbers.end())
-      return {.cards = {}, .stopped = named + " stands there twice, which hides every card"};
+      return {.cards = {}, .stopped = named + " is listed twice, which hides every card"};
     if (!number) {
-      choice.stopped = named + " is no GPU: CUDA ignores it and all after it";
+      choice.stopped = named + " is no GPU: CUDA ignores it and every entry after it";
       break;
     }
     numbers.push_back(*number);
@@ -105,7 +105,7 @@ Choice choose_by_uuid(const std::string& list, const std::string& prefix, const 
   std::vector<std::string_view> elements;
   for (const std::string_view element : split(list, ',')) {
     if (std::find(elements.begin(), elements.end(), element) != elements.end())
-      return {.cards = {}, .stopped = "an entry stands there twice, which hides every card"};
+      return {.cards = {}, .stopped = "an entry is listed twice, which hides every card"};
     if (!element.starts_with(prefix)) {
       choice.stopped =
           "'" + std::string(element) + "' does not begin with " + prefix + ", which ends the list";
@@ -127,7 +127,7 @@ Choice choose_by_uuid(const std::string& list, const std::string& prefix, const 
       return choice;
     }
     if (std::find(choice.cards.begin(), choice.cards.end(), matches[0]) != choice.cards.end())
-      return {.cards = {}, .stopped = "one card stands there twice, which hides every card"};
+      return {.cards = {}, .stopped = "one card is listed twice, which hides every card"};
     choice.cards.push_back(matches[0]);
   }
   return choice;
@@ -154,9 +154,9 @@ void replace_by_slices(CudaView& view, const Machine& machine) {
   const auto is_slice = [&](std::size_t p) { return machine.cards[p].slice.has_value(); };
   const auto first = std::find_if(view.cards.begin(), view.cards.end(), is_slice);
   if (first == view.cards.end() || view.cards.size() == 1) return;
-  view.warnings.push_back("CUDA opens one MIG slice a process and no other card beside it: of " +
+  view.warnings.push_back("CUDA gives a process one MIG slice and no other card: of " +
                           std::to_string(view.cards.size()) + " only " +
-                          label(machine.cards[*first]) + " will be seen");
+                          label(machine.cards[*first]) + " is visible");
   view.cards = {*first};
 }
 

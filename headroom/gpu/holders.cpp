@@ -116,17 +116,18 @@ void classify_own(HolderReport& report, const ProcessStat& stat, const ProcessTa
             "keeps its memory",
         "end or fix its parent, " + parent_text);
   } else if (stat.state == 'T' || stat.state == 't') {
-    say(report, HolderClass::stopped, "it is stopped (Ctrl-Z or a debugger) and holds everything",
+    say(report, HolderClass::stopped, "it is stopped (Ctrl-Z or a debugger) and keeps its memory",
         "continue it (kill -CONT " + std::to_string(stat.identity.pid) +
             ") or end it: " + end_hint(report));
   } else if (stat.identity.pid == 1) {
     say(report, HolderClass::running,
-        "it is the first process of this container, its job: when it ends the container does",
+        "it is the first process of this container, which ends with it",
         "clear inside it, or stop the container");
   } else if (is_orphan(parent)) {
     say(report, HolderClass::orphan,
-        "what started it is gone; a data loader or rank left behind looks like this, and so does a "
-        "job started with nohup",
+        "its launcher is gone: this is a data loader or rank that was left behind, or a job "
+        "started "
+        "with nohup",
         "if it is left over: " + end_hint(report));
   } else {
     say(report, HolderClass::running,
@@ -149,9 +150,9 @@ HolderReport report_on(const Card& card, const GpuProcess& process, const Proces
   const bool is_there = stat && facts && stat->identity == report.process;
   if (process.kind == ProcessKind::other_namespace || !is_there) {
     say(report, HolderClass::other_namespace,
-        "the driver names a process that is not to be seen from here: another container, or one "
-        "that is just ending",
-        "look from the host, or ask whoever runs the container");
+        "the driver lists a process that is invisible from here: it runs in another container, or "
+        "is just ending",
+        "look from the host, or ask the owner of the container");
   } else if (process.command && is_variant_of(*process.command, {"nvidia-cuda-mps"})) {
     say(report, HolderClass::mps_server,
         "it is the server of CUDA MPS: the memory of its clients is counted on it",
@@ -172,8 +173,8 @@ std::optional<HolderReport> unexplained(const Card& card) {
   HolderReport report{.card = card.uuid, .card_index = card.index, .used = *rest};
   say(report, HolderClass::unattributed,
       card.processes->empty()
-          ? "in use, and no process is listed: a job that ended a moment ago and is still being "
-            "cleared, another container, or a driver that lost count"
+          ? "in use, but no process is listed: a job that has just ended, another container, or a "
+            "driver error"
           : "in use beyond what the listed processes own: contexts, another container, or a job "
             "that is still being cleared",
       "look again in some seconds; if it stays, headroom clean --force searches for hidden "
@@ -203,7 +204,7 @@ std::vector<HolderReport> hidden_holders(const Machine& machine, const ProcessTa
     classify_own(report, *stat, processes);
     const bool orphan = report.holder_class == HolderClass::orphan;
     say(report, HolderClass::not_listed,
-        std::string("it has the driver open without being listed: ") +
+        std::string("it has the driver open, but the driver does not list it: ") +
             (orphan ? "a child of a job that is gone, which may keep that job's memory"
                     : "a child of a running job, or a monitor"),
         orphan ? end_hint(report) : "nothing, while its job runs");
@@ -259,7 +260,7 @@ std::optional<std::string> reason_to_spare(const Machine& machine, const Process
   const auto facts = processes.facts(*now);
   if (!facts) return "it is gone already";
   if (facts->uid != ::geteuid()) return "it belongs to " + facts->user;
-  if (now->identity.pid == 1) return "it is the first process here: with it the container ends";
+  if (now->identity.pid == 1) return "it is the first process here: the container ends with it";
   if (now->cpu_ticks != earlier.cpu_ticks)
     return "it used the CPU while it was watched: it is at work";
   for (const Card& card : machine.cards)

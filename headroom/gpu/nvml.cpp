@@ -104,7 +104,7 @@ Machine NvmlSource::open() {
   machine.cuda_driver = library_->cuda_driver_version().optional();
   const auto count = library_->device_count();
   if (!count)
-    machine.warnings.push_back("the driver does not tell how many GPUs there are: " +
+    machine.warnings.push_back("the driver does not report how many GPUs there are: " +
                                library_->describe(count.code()));
   for (unsigned int i = 0; count && i < *count; ++i) {
     const auto device = library_->device(i);

@@ -53,21 +53,22 @@ std::string staleness(const Machine& machine, Clock::time_point now) {
   for (const Card& card : machine.cards)
     if (const auto a = age(card, now); a && (!youngest || *a < *youngest)) youngest = a;
   return "data is " + whole_seconds(youngest.value_or(now - machine.asked)) +
-         " old: the driver does not answer, and no decision rests on data older than " +
+         " old: the driver does not answer, and decisions use no data older than " +
          whole_seconds(kFreshFor);
 }
 
 bool could_ever_give(const Card& card, Bytes need) {
   if (!card.memory) return true;
-  return need <= card.memory->total - card.memory->reserved.value_or(Bytes{0}) - card.margin;
+  return need <=
+         card.memory->total - card.memory->reserved.value_or(Bytes{0}) - card.withheld.always;
 }
 
-// ": 64.0 MiB of each are never promised" if a card would be large enough without its margin.
-std::string about_margin(const Machine& machine, Bytes need) {
+// ": 64.0 MiB of each are always kept free" if a card would be large enough with them.
+std::string about_withheld(const Machine& machine, Bytes need) {
   for (const Card& card : machine.cards)
     if (can_be_taken(card) && !could_ever_give(card, need) &&
-        could_ever_give(card, need - card.margin))
-      return ": " + to_string(card.margin) + " of each are never promised";
+        could_ever_give(card, need - card.withheld.always))
+      return ": " + to_string(card.withheld.always) + " of each are always kept free";
   return "";
 }
 
@@ -180,7 +181,7 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
   if (any_card && !selection.stale && large_enough < request.count) {
     selection.hopeless = true;
     selection.sentence += "; " + why_hopeless(cards, large_enough, request.count) +
-                          about_margin(machine, request.need);
+                          about_withheld(machine, request.need);
   }
   if (!selection.stale && !silent_cards.empty())
     selection.sentence += "; the driver does not answer for " + join(silent_cards, ", ");

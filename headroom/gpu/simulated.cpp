@@ -199,8 +199,9 @@ std::vector<BoxShare> read_shares(const SimulatedBox& box) {
         std::equal(totals.begin(), totals.end(), box.cards.begin(), box.cards.end(),
                    [](Bytes total, const SimulatedCard& card) { return total == card.total; });
     if (!same)
-      throw UsageError("sim", "the box '" + box.name + "' exists with other cards (" + path +
-                       "); use another name, or remove that file when nobody uses it");
+      throw UsageError("sim",
+                       "the box '" + box.name + "' exists with other cards (" + path +
+                           "); use another name, or remove that file when no process uses it");
     std::vector<BoxShare> shares;
     for (const Json& share : file.at("shares")) {
       shares.push_back(

@@ -19,8 +19,9 @@ gpu::Card charged(const Look& look, const Contents& now, gpu::Card card) {
   // A card for one process at a time belongs to its lease even before the job starts.
   const bool exclusive = card.compute_mode == gpu::ComputeMode::exclusive_process ||
                          card.compute_mode == gpu::ComputeMode::exclusive_thread;
-  card.promised = unused(look, now, card.uuid);
-  card.closed = !now.unreadable_leases.empty() || (exclusive && holds_any(look, now, card.uuid));
+  card.withheld.now = unused(look, now, card.uuid);
+  card.withheld.everything =
+      !now.unreadable_leases.empty() || (exclusive && holds_any(look, now, card.uuid));
   return card;
 }
 
@@ -31,7 +32,7 @@ Bytes margin_of(const gpu::Card& card) {
 }
 
 Look look_at(gpu::Machine machine, Contents before) {
-  for (gpu::Card& card : machine.cards) card.margin = margin_of(card);
+  for (gpu::Card& card : machine.cards) card.withheld.always = margin_of(card);
   Look look{.machine = std::move(machine), .before = std::move(before), .used = {}};
   Attribution attribution(look.before.leases);
   for (const gpu::Card& card : look.machine.cards)

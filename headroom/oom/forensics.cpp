@@ -61,7 +61,7 @@ std::string headline(const Judgement& judgement) {
 std::string asked_sentence(const Forensics& forensics) {
   const Judgement& judgement = forensics.judgement;
   std::string text = judgement.asked ? "Asked for " + to_string(*judgement.asked)
-                                     : "How much was asked for is not known";
+                                     : "The size of the request is unknown";
   if (judgement.free) text += "; " + to_string(*judgement.free);
   if (judgement.free && judgement.total) text += " of " + to_string(*judgement.total);
   if (judgement.free) text += " was free";
@@ -141,7 +141,7 @@ std::string timeline(const std::vector<MemoryThen>& samples, Bytes most) {
   const bool seen = std::any_of(samples.begin(), samples.end(),
                                 [](const MemoryThen& moment) { return moment.used.count > 0; });
   if (!seen) return {};
-  std::string text = line("Memory in use, so long before the end (# this job, + others):");
+  std::string text = line("Memory in use, by time before the end (# this job, + others):");
   for (const MemoryThen& sample : samples) most = std::max(most, sample.used);
   for (const MemoryThen& moment : moments(samples))
     text += line("  " + right(seconds_text(moment.before_end), 10) + "  " +

@@ -19,22 +19,22 @@ Bytes share_of(Bytes capacity, double share) {
 
 }  // namespace
 
-class Card::Observer final : public allocator::Observer {
+class Card::Relay final : public allocator::Observer {
  public:
-  Observer(trace::Recorder* recorder, Watcher* watcher, int card) : watcher_(watcher) {
+  Relay(trace::Recorder* recorder, sim::Observer* observer, int card) : observer_(observer) {
     if (recorder != nullptr)
       recording_.emplace(*recorder,
                          trace::RecordingObserverOptions{.device = static_cast<std::uint16_t>(card),
                                                          .now_ns = wall_time_ns});
   }
-  void on(const allocator::Happening& happening) override {
-    if (recording_) recording_->on(happening);
-    if (watcher_ != nullptr) watcher_->on_happening(happening);
+  void on(const allocator::AllocatorEvent& allocator_event) override {
+    if (recording_) recording_->on(allocator_event);
+    if (observer_ != nullptr) observer_->on_event(allocator_event);
   }
 
  private:
   std::optional<trace::RecordingObserver> recording_;
-  Watcher* watcher_;
+  sim::Observer* observer_;
 };
 
 Card::Card(CardOptions options)
@@ -118,10 +118,10 @@ allocator::OutOfMemory Card::injected_refusal(Bytes bytes) {
   ++injected_ooms_;
   const allocator::Statistics& now = allocator_.statistics();
   const Bytes free = allocator_.free_on_card();
-  if (observer_ != nullptr)
-    observer_->on({.kind = allocator::Happening::Kind::oom,
-                   .address = static_cast<std::uint64_t>(free.count),
-                   .size = bytes});
+  if (relay_ != nullptr)
+    relay_->on({.kind = allocator::AllocatorEvent::Kind::oom,
+                .address = static_cast<std::uint64_t>(free.count),
+                .size = bytes});
   return {.requested = bytes,
           .tried = bytes,
           .capacity = options_.capacity,
@@ -267,18 +267,18 @@ void Card::record(trace::Recorder* recorder) {
   observe();
 }
 
-Watcher* Card::watch(Watcher* watcher) {
+Observer* Card::observe(Observer* observer) {
   const std::lock_guard lock(mutex_);
-  Watcher* const before = watcher_.exchange(watcher);
+  Observer* const before = observer_.exchange(observer);
   observe();
   return before;
 }
 
 void Card::observe() {
-  observer_.reset();
-  if (recorder_.load() != nullptr || watcher_.load() != nullptr)
-    observer_ = std::make_unique<Observer>(recorder_.load(), watcher_.load(), options_.index);
-  allocator_.observe(observer_.get());
+  relay_.reset();
+  if (recorder_.load() != nullptr || observer_.load() != nullptr)
+    relay_ = std::make_unique<Relay>(recorder_.load(), observer_.load(), options_.index);
+  allocator_.observe(relay_.get());
 }
 
 Injector Card::inject(Injector injector) {

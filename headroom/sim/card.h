@@ -29,7 +29,7 @@
 #include "headroom/allocator/caching_allocator.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/gpu/simulated.h"
-#include "headroom/sim/watcher.h"
+#include "headroom/sim/observer.h"
 #include "headroom/trace/recorder.h"
 
 namespace headroom::sim {
@@ -155,9 +155,9 @@ class Card : public std::enable_shared_from_this<Card> {
   // long.
   void record(trace::Recorder* recorder);
   [[nodiscard]] trace::Recorder* recorder() const { return recorder_.load(); }
-  // The same for a watcher. Returns the previous one.
-  Watcher* watch(Watcher* watcher);
-  [[nodiscard]] Watcher* watcher() const { return watcher_.load(std::memory_order_relaxed); }
+  // The same for an observer. Returns the previous one.
+  Observer* observe(Observer* observer);
+  [[nodiscard]] Observer* observer() const { return observer_.load(std::memory_order_relaxed); }
   // Installs the injector until an empty one is given, and ends the previous one's neighbour.
   // Returns the previous one.
   Injector inject(Injector injector);
@@ -192,7 +192,7 @@ class Card : public std::enable_shared_from_this<Card> {
   [[nodiscard]] const at::Generator& generator() const { return generator_; }
 
  private:
-  class Observer;  // passes events on to recorder and watcher
+  class Relay;  // passes events on to recorder and observer
   void observe();
   [[nodiscard]] bool disturb(Bytes bytes);
   [[nodiscard]] allocator::BlockId take(Bytes bytes, allocator::StreamId stream);
@@ -217,10 +217,10 @@ class Card : public std::enable_shared_from_this<Card> {
   std::int64_t injected_ooms_ = 0;
   std::uint64_t requests_ = 0;
   std::optional<allocator::OutOfMemory> last_out_of_memory_;
-  std::unique_ptr<Observer> observer_;
+  std::unique_ptr<Relay> relay_;
   Injector injector_;
   std::atomic<trace::Recorder*> recorder_{nullptr};
-  std::atomic<Watcher*> watcher_{nullptr};
+  std::atomic<Observer*> observer_{nullptr};
   std::set<Workspace> workspaces_;
   std::atomic<std::uint64_t> values_read_{0};
   std::atomic<std::uint64_t> decided_by_unknown_{0};

@@ -18,12 +18,12 @@ class SnapshotFollower final : public Follower {
 
   void before(const Event& event) override { cause_ = event; }
 
-  void on(const allocator::Happening& happening) override {
+  void on(const allocator::AllocatorEvent& allocator_event) override {
     Event event = cause_;
-    event.kind = kind_of(happening.kind);
-    event.address = happening.address;
-    event.bytes = happening.size;
-    event.stream = operations_.stream_in_file(happening.stream).value_or(0);
+    event.kind = kind_of(allocator_event.kind);
+    event.address = allocator_event.address;
+    event.bytes = allocator_event.size;
+    event.stream = operations_.stream_in_file(allocator_event.stream).value_or(0);
     writer_.append(event);
   }
 
@@ -43,8 +43,8 @@ class ChromeFollower final : public Follower {
 
   void before(const Event&) override { refused_ = false; }
 
-  void on(const allocator::Happening& happening) override {
-    if (happening.kind == allocator::Happening::Kind::oom) refused_ = true;
+  void on(const allocator::AllocatorEvent& allocator_event) override {
+    if (allocator_event.kind == allocator::AllocatorEvent::Kind::oom) refused_ = true;
   }
 
   void after(const Event& event, const CachingAllocator& card) override {

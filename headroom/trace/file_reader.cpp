@@ -76,7 +76,7 @@ void FileReader::read_head() {
   part_begin_ = Prefix::kSize;
   const auto header = take_header();
   if (!header || !take_raw(*header))
-    fault("a whole head", "the end of the file", "a file that was not cut so early");
+    fault("a whole head", "the end of the file", "a complete copy of the file");
   // Prefix and head have the same form in all versions, so any version can report this.
   if (prefix->needs > detail::kFormatVersion) refuse_version(*prefix, raw_);
   if (header->tag != detail::kHeadTag) fault("a head", detail::shown(header->tag));

@@ -89,7 +89,7 @@ void TraceWriter::File::check_open() const {
   if (failed_ || descriptor_ < 0)
     throw WriteError(
         "trace", path_.string() +
-                     (failed_ ? " could not be written before and is not complete" : " is closed"));
+                     (failed_ ? " is incomplete because an earlier write failed" : " is closed"));
 }
 
 void TraceWriter::File::check(const Event& event) const {

@@ -174,7 +174,7 @@ void Operations::allocate(const Event& event) {
 void Operations::free(const Event& event) {
   const auto found = live_.find(event.address);
   if (found == live_.end()) {
-    if (!is_history_) mistake("the id of an allocation that lives", event);
+    if (!is_history_) mistake("the id of a live allocation", event);
     ++noticed_.unknown_frees;
     return;
   }
@@ -210,7 +210,7 @@ void Operations::note_refusal(const Numbered& next) {
 
 void Operations::record_stream(const Event& event) {
   const auto found = live_.find(event.address);
-  if (found == live_.end()) mistake("the id of an allocation that lives", event);
+  if (found == live_.end()) mistake("the id of a live allocation", event);
   if (!found->second) return;
   add({.id = *found->second,
        .stream = stream_of(event.stream),
@@ -272,7 +272,7 @@ void Operations::mistake(const char* expected, const Event& event) const {
   throw InputError("replay", options_.name + ", event " + std::to_string(at_->number) +
                                  ": expected " + expected + ", received '" +
                                  std::to_string(event.address) +
-                                 "'; events are counted from 0, comments left out");
+                                 "'; events are counted from 0, without comments");
 }
 
 }  // namespace headroom::trace

@@ -6,41 +6,41 @@
 
 namespace headroom::trace {
 
-Kind kind_of(allocator::Happening::Kind kind) {
-  using Happened = allocator::Happening::Kind;
+Kind kind_of(allocator::AllocatorEvent::Kind kind) {
+  using AllocatorKind = allocator::AllocatorEvent::Kind;
   switch (kind) {
-    case Happened::alloc:
+    case AllocatorKind::alloc:
       return Kind::alloc;
-    case Happened::free_requested:
+    case AllocatorKind::free_requested:
       return Kind::free_requested;
-    case Happened::free_completed:
+    case AllocatorKind::free_completed:
       return Kind::free_completed;
-    case Happened::segment_alloc:
+    case AllocatorKind::segment_alloc:
       return Kind::segment_alloc;
-    case Happened::segment_free:
+    case AllocatorKind::segment_free:
       return Kind::segment_free;
-    case Happened::segment_map:
+    case AllocatorKind::segment_map:
       return Kind::segment_map;
-    case Happened::segment_unmap:
+    case AllocatorKind::segment_unmap:
       return Kind::segment_unmap;
-    case Happened::oom:
+    case AllocatorKind::oom:
       return Kind::oom;
   }
   throw InternalError(
-      expectation("trace", "a kind of happening", std::to_string(static_cast<int>(kind))));
+      expectation("trace", "a kind of allocator event", std::to_string(static_cast<int>(kind))));
 }
 
 RecordingObserver::RecordingObserver(Recorder& recorder, RecordingObserverOptions options)
     : recorder_(recorder), options_(std::move(options)) {}
 
-void RecordingObserver::on(const allocator::Happening& happening) {
+void RecordingObserver::on(const allocator::AllocatorEvent& allocator_event) {
   Event event;
   if (options_.now_ns) event.time_ns = options_.now_ns();
-  event.address = happening.address;
-  event.bytes = happening.size;
-  event.stream = happening.stream;
+  event.address = allocator_event.address;
+  event.bytes = allocator_event.size;
+  event.stream = allocator_event.stream;
   event.device = options_.device;
-  event.kind = kind_of(happening.kind);
+  event.kind = kind_of(allocator_event.kind);
   recorder_.append(event);
 }
 

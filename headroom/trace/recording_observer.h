@@ -16,7 +16,7 @@
 namespace headroom::trace {
 
 // The trace's kind for the allocator's kind of the same name.
-[[nodiscard]] Kind kind_of(allocator::Happening::Kind kind);
+[[nodiscard]] Kind kind_of(allocator::AllocatorEvent::Kind kind);
 
 struct RecordingObserverOptions {
   std::uint16_t device = 0;
@@ -27,7 +27,7 @@ struct RecordingObserverOptions {
 class RecordingObserver final : public allocator::Observer {
  public:
   explicit RecordingObserver(Recorder& recorder, RecordingObserverOptions options = {});
-  void on(const allocator::Happening& happening) override;
+  void on(const allocator::AllocatorEvent& allocator_event) override;
 
  private:
   Recorder& recorder_;

@@ -76,7 +76,7 @@ class Follower : public allocator::Observer {
  public:
   virtual void before(const Event& event) = 0;
   virtual void after(const Event& event, const allocator::CachingAllocator& card) = 0;
-  void on(const allocator::Happening&) override {}
+  void on(const allocator::AllocatorEvent&) override {}
 };
 
 struct ReplayOptions {

@@ -121,7 +121,7 @@ std::string verdict(const CardReplay& base, const CardReplay& other) {
       static_cast<double>(saved.count) >
       kWorthwhile * static_cast<double>(std::max<std::int64_t>(1, base.reserved_peak.peak.count));
   if (fewer < 0 || (fewer == 0 && !worthwhile))
-    return settings_text(base) + ": none of the others would have done clearly better";
+    return settings_text(base) + ": no other settings would have done clearly better";
   std::string text = settings_text(other) + " would have ";
   if (fewer > 0)
     text += "avoided " + (other.refused.empty() && fewer == 1

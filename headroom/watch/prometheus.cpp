@@ -146,7 +146,7 @@ std::string prometheus_leases(const gpu::Machine& machine, const lease::Contents
   std::string usable, unused;
   for (const gpu::Card& card : machine.cards) {
     if (!is_fresh(card, now) || card.mig_enabled) continue;
-    unused += line_of(kUnused, labels_of(card), static_cast<double>(card.promised.count));
+    unused += line_of(kUnused, labels_of(card), static_cast<double>(card.withheld.now.count));
     if (const auto room = usable_now(card))
       usable += line_of(kUsable, labels_of(card), static_cast<double>(room->count));
   }

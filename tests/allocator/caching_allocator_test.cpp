@@ -113,7 +113,7 @@ TEST(CachingAllocator, ARefusalCarriesItsFigures) {
       "0 bytes is reserved by PyTorch but unallocated."));
 }
 
-TEST(CachingAllocator, RefusesAnExabyteWithoutCounting) {
+TEST(CachingAllocator, RefusesAnExabyteWithoutChangingTheStatistics) {
   CachingAllocator card;
   ASSERT_EQ(card.allocate(kTooLarge), kNoBlock);
   EXPECT_EQ(to_string(card.last_out_of_memory()),
@@ -153,7 +153,7 @@ TEST(CachingAllocator, AFractionLimitsTheProcessBeforeTheCardIsFull) {
   EXPECT_THROW(card.set_memory_fraction(1.5), UsageError);
 }
 
-TEST(CachingAllocator, WhatOthersHoldIsNotFree) {
+TEST(CachingAllocator, MemoryOfOtherProcessesIsNotFree) {
   CachingAllocator card = card_with("", 100_MiB);
   card.set_used_by_others(50_MiB);
   EXPECT_EQ(card.allocate(60_MiB), kNoBlock);
@@ -173,7 +173,7 @@ TEST(CachingAllocator, BlocksOfMaxSplitSizeAreNotSplit) {
   EXPECT_EQ(card.statistics().oversize_allocations.current, 1);
 }
 
-TEST(CachingAllocator, WithMaxSplitSizeOneCachedBlockIsGivenUpBeforeAll) {
+TEST(CachingAllocator, WithMaxSplitSizeItReleasesOneCachedBlockBeforeAllOthers) {
   CachingAllocator card = card_with("max_split_size_mb:40", 200_MiB);
   const BlockId a = card.allocate(50_MiB), b = card.allocate(100_MiB), c = card.allocate(30_MiB);
   for (const BlockId block : {a, b, c}) card.free(block);
@@ -194,7 +194,7 @@ TEST(CachingAllocator, GarbageCollectionFreesTheOldestFirst) {
   EXPECT_EQ(card.statistics().num_alloc_retries, 0);
 }
 
-TEST(CachingAllocator, AChangeOfSettingsHoldsForTheNextRequest) {
+TEST(CachingAllocator, ChangedSettingsApplyFromTheNextRequest) {
   CachingAllocator card;
   static_cast<void>(card.allocate(5_MiB));
   Settings settings = card.settings();
@@ -218,7 +218,7 @@ TEST(ExpandableSegments, GrowByWholePages) {
   EXPECT_EQ(card.statistics().num_device_alloc, 2);
 }
 
-TEST(ExpandableSegments, SplitWhereverTheyLike) {
+TEST(ExpandableSegments, SplitABlockAtAnySize) {
   CachingAllocator card = card_with("expandable_segments:True");
   EXPECT_EQ(card.block(card.allocate(20_MiB - 512_B)).size, 20_MiB - 512_B);
   EXPECT_EQ(card.snapshot().at(0).blocks.at(1).size, 512_B);
@@ -251,7 +251,7 @@ TEST(ExpandableSegments, FitWhereFixedSegmentsLeaveHoles) {
 
 // ---- A value ----
 
-TEST(CachingAllocator, ACopyLivesItsOwnLife) {
+TEST(CachingAllocator, ACopyIsIndependentOfTheOriginal) {
   CachingAllocator card = card_with("expandable_segments:True", 1_GiB);
   const BlockId block = card.allocate(100_MiB);
   const Statistics before = card.statistics();
@@ -264,7 +264,7 @@ TEST(CachingAllocator, ACopyLivesItsOwnLife) {
   EXPECT_NE(fork.statistics(), before);
 }
 
-TEST(CachingAllocator, ACopyDoesTheSameFromThereOn) {
+TEST(CachingAllocator, ACopyGivesTheSameAnswersToTheSameRequests) {
   CachingAllocator card = card_with("garbage_collection_threshold:0.6", 1_GiB);
   for (int i = 1; i < 20; ++i) card.free(card.allocate(Bytes{i * 3'000'000}));
   CachingAllocator fork = card;
@@ -285,30 +285,32 @@ TEST(CachingAllocator, ABlockIsFreedOnce) {
   EXPECT_THROW(static_cast<void>(card.allocate(0_B)), UsageError);
 }
 
-TEST(CachingAllocator, TellsWhatHappensInPyTorchsOrder) {
+TEST(CachingAllocator, ReportsEventsInPyTorchsOrder) {
   struct Collector : Observer {
-    std::vector<Happening::Kind> kinds;
-    void on(const Happening& happening) override { kinds.push_back(happening.kind); }
+    std::vector<AllocatorEvent::Kind> kinds;
+    void on(const AllocatorEvent& allocator_event) override {
+      kinds.push_back(allocator_event.kind);
+    }
   } collector;
   CachingAllocator card = card_with("", 50_MiB);
   card.observe(&collector);
   card.free(card.allocate(30_MiB));
   static_cast<void>(card.allocate(40_MiB));
   static_cast<void>(card.allocate(40_MiB));
-  using Kind = Happening::Kind;
+  using Kind = AllocatorEvent::Kind;
   EXPECT_EQ(collector.kinds, (std::vector{Kind::segment_alloc, Kind::alloc, Kind::free_requested,
                                           Kind::free_completed, Kind::segment_free,
                                           Kind::segment_alloc, Kind::alloc, Kind::oom}));
 }
 
-TEST(CachingAllocator, RefusesACapacityThatCannotBe) {
+TEST(CachingAllocator, RefusesAnImpossibleCapacity) {
   EXPECT_THROW(CachingAllocator({.capacity = Bytes{-1}}), UsageError);
   EXPECT_THROW(CachingAllocator({.capacity = kUnlimited + 1_B}), UsageError);
   CachingAllocator none({.capacity = 0_B});
   EXPECT_EQ(none.allocate(1_B), kNoBlock);
 }
 
-TEST(CachingAllocator, ResetsPeaksToWhatIsThere) {
+TEST(CachingAllocator, ResetsPeaksToCurrentUsage) {
   CachingAllocator card;
   card.free(card.allocate(30_MiB));
   card.reset_peaks();

@@ -24,7 +24,7 @@ TEST(Driver, GivesExactlyItsCapacity) {
   EXPECT_EQ(driver.free(), 100 * kMiB);
 }
 
-TEST(Driver, WhatOthersHoldCanBeMoreThanIsLeft) {
+TEST(Driver, OtherProcessesCanHoldMoreThanIsLeft) {
   Driver driver(Bytes{100 * kMiB}, AddressPolicy::ascending);
   ASSERT_TRUE(driver.take_memory(60 * kMiB));
   driver.set_used_by_others(70 * kMiB);

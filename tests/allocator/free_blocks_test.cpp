@@ -91,7 +91,7 @@ TEST(FreeBlocks, TellBlocksOfOneSizeAndAddressApart) {
   EXPECT_EQ(blocks.at(blocks.last()).block, 5u);
 }
 
-TEST(FreeBlocks, NothingIsFoundWhereNothingIs) {
+TEST(FreeBlocks, FindNothingInAnEmptySet) {
   FreeBlocks blocks;
   EXPECT_FALSE(blocks.first());
   EXPECT_FALSE(blocks.last());

@@ -27,7 +27,7 @@ TEST(Player, KeepsWhichIdHasWhichBlock) {
   EXPECT_TRUE(player.play(allocate(3, kMiB)));
 }
 
-TEST(Player, ARefusedAllocationCountsAsNotMade) {
+TEST(Player, SkipsARefusedAllocation) {
   Player player{CachingAllocator({.capacity = Bytes{10 * kMiB}})};
   EXPECT_FALSE(player.play(allocate(0, 20 * kMiB)));
   EXPECT_TRUE(player.play(free_of(0)));
@@ -35,7 +35,7 @@ TEST(Player, ARefusedAllocationCountsAsNotMade) {
   EXPECT_EQ(player.card().statistics().num_ooms, 1);
 }
 
-TEST(Player, NothingIsAllocatedForNoBytes) {
+TEST(Player, AllocatesNothingForZeroBytes) {
   Player player{CachingAllocator()};
   EXPECT_TRUE(player.play(allocate(0, 0)));
   EXPECT_EQ(player.card().statistics(), Statistics{});

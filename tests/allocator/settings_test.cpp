@@ -65,13 +65,13 @@ TEST(ParseSettings, ReadsEveryOption) {
               s.pinned_use_background_threads);
 }
 
-TEST(ParseSettings, NothingMeansTheDefaults) {
+TEST(ParseSettings, AnEmptyTextMeansTheDefaults) {
   EXPECT_EQ(parse_settings(""), Settings{});
   EXPECT_EQ(parse_settings(" \n"), Settings{});
   EXPECT_EQ(Settings{}.max_split_size, std::nullopt);
 }
 
-TEST(ParseSettings, AUnitIsLostAsInPyTorch) {
+TEST(ParseSettings, IgnoresAUnitAsPyTorchDoes) {
   EXPECT_EQ(parse_settings("max_split_size_mb:512GB").max_split_size, 512_MiB);
 }
 
@@ -241,7 +241,7 @@ TEST(EffectiveSettings, ARefusalNamesTheVariable) {
   }
 }
 
-TEST(MergedValue, KeepsTheUsersTextAndAddsOnlyWhatHeDidNotName) {
+TEST(MergedValue, KeepsTheUsersTextAndAddsOnlyOtherOptions) {
   EXPECT_EQ(merged_environment_value("", "expandable_segments:True"), "expandable_segments:True");
   EXPECT_EQ(merged_environment_value("max_split_size_mb:64", "expandable_segments:True"),
             "max_split_size_mb:64,expandable_segments:True");
@@ -251,7 +251,7 @@ TEST(MergedValue, KeepsTheUsersTextAndAddsOnlyWhatHeDidNotName) {
             "expandable_segments:False,max_split_size_mb:512");
 }
 
-TEST(MergedValue, LeavesOutWhatCannotStandBesideTheUsersText) {
+TEST(MergedValue, LeavesOutOptionsThatConflictWithTheUsersText) {
   EXPECT_EQ(merged_environment_value("large_segment_size_mb:600", "max_split_size_mb:512"),
             "large_segment_size_mb:600");
 }
@@ -323,7 +323,7 @@ TEST(Recommend, ExpandableSegmentsAgainstFragmentation) {
   EXPECT_FALSE(r.price.empty());
 }
 
-TEST(Recommend, ASplitLimitWhereExpandableSegmentsAreNoChoice) {
+TEST(Recommend, ASplitLimitIfExpandableSegmentsCannotBeUsed) {
   for (Facts facts :
        {Facts{.maps_memory = false}, Facts{.cuda_graphs = true}, Facts{.shares_tensors = true},
         Facts{.user_text = "expandable_segments:False"}}) {

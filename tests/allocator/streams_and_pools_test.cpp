@@ -24,7 +24,7 @@ TEST(OtherStreams, KeepAFreedBlockActiveUntilTheNextRequest) {
   EXPECT_EQ(reserved(card), 30_MiB);
 }
 
-TEST(OtherStreams, KeepItLongerWhenTheirWorkIsNotDone) {
+TEST(OtherStreams, KeepItUntilTheirWorkIsDone) {
   CachingAllocator card({.events = EventRule::when_told});
   const BlockId block = card.allocate(30_MiB);
   card.record_stream(block, 1);
@@ -56,7 +56,7 @@ TEST(OtherStreams, MayHaveAnyNumber) {
   EXPECT_EQ(reserved(card), 30_MiB);
 }
 
-TEST(OtherStreams, MayBeMoreThanTwoBytesCount) {
+TEST(OtherStreams, MayNumberMoreThan65535) {
   CachingAllocator card({.events = EventRule::when_told});
   const BlockId block = card.allocate(30_MiB);
   for (StreamId stream = 1; stream <= 65'537; ++stream) card.record_stream(block, stream);
@@ -95,7 +95,7 @@ TEST(PrivatePools, GiveNothingBackWhileOneIsOpen) {
   EXPECT_EQ(card.statistics().num_alloc_retries, 0);
 }
 
-TEST(PrivatePools, RefuseWhatWouldBeAMistake) {
+TEST(PrivatePools, RefuseWrongCalls) {
   CachingAllocator card;
   EXPECT_THROW(card.end_pool(1), UsageError);
   EXPECT_THROW(card.release_pool(1), UsageError);
@@ -104,7 +104,7 @@ TEST(PrivatePools, RefuseWhatWouldBeAMistake) {
   EXPECT_THROW(card.begin_pool(0), UsageError);
 }
 
-TEST(PrivatePools, CanBeGoneWhileStillOpen) {
+TEST(PrivatePools, CanBeDestroyedWhileStillOpen) {
   CachingAllocator card;
   card.begin_pool(1);
   card.release_pool(1);

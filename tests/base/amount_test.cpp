@@ -31,7 +31,7 @@ TEST(Amount, ANumberWithoutAUnitIsRefusedWithTheOneThatIsMeant) {
   EXPECT_EQ(parse_amount(" 24 GB ", "--need"), 24_GB);
 }
 
-TEST(Amount, NothingIsNoAmount) {
+TEST(Amount, RefusesZeroAndTextThatIsNoSize) {
   for (const char* none : {"0", "0GiB", "0.0"})
     EXPECT_THAT(refusal(none), HasSubstr("more than 0")) << none;
   for (const char* bad : {"", "ten", "-1GiB"})

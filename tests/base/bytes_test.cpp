@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, RefusesSize,
                                            "10 Gi B", "--1", "1..", ".", "8388608TiB",
                                            "9223372036854775808", "99999999999999999999999GiB"));
 
-TEST(PrintBytes, TakesTheUnitThatPeopleWouldTake) {
+TEST(PrintBytes, ChoosesTheUsualUnit) {
   EXPECT_EQ(to_string(0_B), "0 B");
   EXPECT_EQ(to_string(17_B), "17 B");
   EXPECT_EQ(to_string(1023_B), "1023 B");

@@ -38,7 +38,7 @@ TEST(Interrupt, ASignalRequestsTheStop) {
   EXPECT_EQ(interrupt.exit_code(), 128 + SIGTERM);
 }
 
-TEST(Interrupt, OneThatWasToldOfIsGone) {
+TEST(Interrupt, AReportedSignalIsNotRaisedAgain) {
   const SignalsHeld held;
   {
     const Interrupt interrupt;
@@ -49,7 +49,7 @@ TEST(Interrupt, OneThatWasToldOfIsGone) {
   EXPECT_FALSE(is_pending(SIGTERM));
 }
 
-TEST(Interrupt, OneThatNobodyAskedAboutComesAgain) {
+TEST(Interrupt, AnUnreportedSignalIsRaisedAgain) {
   const SignalsHeld held;
   {
     const Interrupt interrupt;

@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Odd, ProcessName,
                          ::testing::Values("a) Z 1 (b", ")", "(((", "two words", "a\nb", ") R 1 1",
                                            ""));
 
-TEST(ProcessStat, IsNothingForWhatIsGoneOrHalfThere) {
+TEST(ProcessStat, IsEmptyForAnEndedProcessOrAHalfWrittenFile) {
   const FakeProc proc;
   EXPECT_FALSE(proc.table().stat(42));
   EXPECT_FALSE(proc.table().stat(-1));
@@ -88,7 +88,7 @@ TEST(ProcessStat, IsNothingForWhatIsGoneOrHalfThere) {
   }
 }
 
-TEST(Alive, IsNotSaidOfANumberThatSomebodyElseHasNow) {
+TEST(Alive, IsFalseForAReusedNumber) {
   const FakeProc proc;
   proc.add(42, "first", 'S', 1, 100);
   EXPECT_TRUE(proc.table().alive({42, 100}));
@@ -97,7 +97,7 @@ TEST(Alive, IsNotSaidOfANumberThatSomebodyElseHasNow) {
   EXPECT_TRUE(proc.table().alive({42, 200}));
 }
 
-TEST(Alive, IsNotSaidOfTheDeadThatNobodyCollected) {
+TEST(Alive, IsFalseForAZombie) {
   const FakeProc proc;
   for (const char state : {'Z', 'X'}) {
     proc.add(42, "a", state, 1, 100);
@@ -183,7 +183,7 @@ TEST(ProcessFacts, NameTheOwner) {
   EXPECT_THAT(facts->command, HasSubstr("core_tests"));
 }
 
-TEST(ProcessFacts, AreNothingForSomebodyWhoIsGone) {
+TEST(ProcessFacts, AreEmptyForAnEndedProcess) {
   const FakeProc proc;
   EXPECT_FALSE(proc.table().facts(ProcessStat{.identity = {42, 1}}));
 }
@@ -292,7 +292,7 @@ TEST(RunCommand, PutsItsVariablesOverTheEnvironment) {
   EXPECT_EQ(result.out, "theirs kept\n");
 }
 
-TEST(RunCommand, GivesTheCommandNothingToRead) {
+TEST(RunCommand, GivesTheCommandAnEmptyInput) {
   EXPECT_EQ(run_command({"cat"}, Seconds(20)).exit_code, 0);
 }
 

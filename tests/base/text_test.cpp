@@ -50,7 +50,7 @@ TEST(Counted, SpeaksOfOneAsOne) {
   EXPECT_EQ(counted(2, "card"), "2 cards");
 }
 
-TEST(Nearest, FindsWhatASlipMeant) {
+TEST(Nearest, FindsTheWordBehindATypo) {
   const std::vector<std::string> commands{"gpus", "pick", "log", "clean", "doctor", "models"};
   EXPECT_EQ(nearest("gpsu", commands), "gpus");
   EXPECT_EQ(nearest("GPU", commands), "gpus");

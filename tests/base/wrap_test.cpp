@@ -14,7 +14,7 @@ TEST(Cells, AreCharactersAndNoColours) {
   EXPECT_EQ(cells("\033[3"), 3U) << "no colour";
 }
 
-TEST(Wrapped, BreaksAtBlanksWhateverIsColoured) {
+TEST(Wrapped, BreaksAtBlanksAlsoInColouredText) {
   const std::string first(20, 'a'), second(18, 'b');
   EXPECT_EQ(wrapped(first + " " + second, "", "", 40), first + " " + second + "\n");
   const std::string red = "\033[31m" + second + "\033[0m";

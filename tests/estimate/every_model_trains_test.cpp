@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/libtorch/on.h"
+#include "headroom/model/tasks.h"
 #include "headroom/models/batch.h"
 #include "headroom/models/initialise.h"
 #include "headroom/models/model.h"

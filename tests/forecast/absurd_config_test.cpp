@@ -63,7 +63,8 @@ TEST(AbsurdConfig, SizesThatAreTooLargeTogetherAreRefusedToo) {
 }
 
 TEST(AbsurdConfig, NoNumberOfAnyKeyOfAnyTypeCrashes) {
-  const Json types = parse_json(embedded::model_types_json(), "model_types.json").at("types");
+  const Json types =
+      parse_json(model::embedded::model_types_json(), "model_types.json").at("types");
   int asked = 0;
   for (const auto& [type, known] : types.items())
     for (const auto& [key, usual] : known.at("defaults").items()) {

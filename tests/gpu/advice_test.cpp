@@ -59,7 +59,7 @@ TEST(Advice, ACardIsIdleOnlyIfThatIsKnown) {
 // "GPU 0 is idle: 24.00 GiB free", where leases had reserved 14 of them.
 TEST(Advice, ACardThatALeaseHasReservedIsNotIdle) {
   Card reserved = card(1);
-  reserved.promised = 14_GiB;
+  reserved.withheld.now = 14_GiB;
   EXPECT_EQ(advice({busy(0), reserved}), Lines{});
   EXPECT_EQ(advice({crowded(0), reserved}), Lines{}) << "nor a place for a job to move to";
 }
@@ -82,9 +82,8 @@ TEST(Advice, NobodyMovesWithoutAnIdleCardThatHasTheRoom) {
 TEST(Advice, NamesWhoHoldsMemoryOnACardThatDoesNothing) {
   Card held = busy(0, 5_GiB);
   held.utilization = 0;
-  EXPECT_EQ(
-      advice({held, busy(1)}),
-      Lines{"GPU 0 does nothing now while PID 100 alice 5.00 GiB (python train.py) holds it"});
+  EXPECT_EQ(advice({held, busy(1)}), Lines{"GPU 0 computes nothing now, but PID 100 alice 5.00 GiB "
+                                           "(python train.py) holds memory on it"});
   held.utilization.reset();
   EXPECT_EQ(advice({held, busy(1)}), Lines{}) << "what it does is unknown";
   Card little = busy(0, 900_MiB);

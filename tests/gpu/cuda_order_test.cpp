@@ -222,7 +222,7 @@ TEST(CudaView, SaysWhenOnlyOneSliceOfWhatWasAskedForWillBeSeen) {
   const CudaView view =
       cuda_view(mig_machine(), {.device_order = kByPci, .visible_devices = "MIG-b1,MIG-a1"});
   ASSERT_EQ(view.warnings.size(), 1u);
-  EXPECT_TRUE(contains(view.warnings[0], "one MIG slice a process")) << view.warnings[0];
+  EXPECT_TRUE(contains(view.warnings[0], "one MIG slice and no other card")) << view.warnings[0];
   EXPECT_TRUE(cuda_view(mig_machine(), {.device_order = kByPci, .visible_devices = kSliceA})
                   .warnings.empty());
 }
@@ -298,7 +298,7 @@ TEST(CudaView, AListThatEndsEarlyIsAWarningAndNotEmptiness) {
   EXPECT_TRUE(contains(view.warnings[0], "there is no card 7")) << view.warnings[0];
 }
 
-TEST(CudaView, OfNoCardsIsEmptyWithoutAReason) {
+TEST(CudaView, IsEmptyWithoutAReasonOnAMachineWithoutCards) {
   const CudaView view = cuda_view(Machine{}, {.visible_devices = "0"});
   EXPECT_TRUE(view.cards.empty() && view.why_empty.empty() && view.warnings.empty());
 }

@@ -58,7 +58,7 @@ TEST(Holders, ALivingJobIsRunning) {
   EXPECT_FALSE(contains(report.action, "--end")) << "nobody is told to end a living job";
 }
 
-TEST(Holders, AStoppedProcessHoldsEverything) {
+TEST(Holders, AStoppedProcessKeepsItsMemory) {
   const Child child;
   ASSERT_TRUE(child.signal_until(SIGSTOP, 'T'));
   const ProcessTable table;
@@ -67,7 +67,7 @@ TEST(Holders, AStoppedProcessHoldsEverything) {
   EXPECT_TRUE(contains(report.action, "kill -CONT " + std::to_string(child.pid())));
 }
 
-TEST(Holders, AnEndedProcessThatNobodyCollectedIsAZombie) {
+TEST(Holders, AnEndedProcessThatItsParentHasNotReapedIsAZombie) {
   const Child child;
   ASSERT_TRUE(child.signal_until(SIGKILL, 'Z'));
   const ProcessTable table;
@@ -76,7 +76,7 @@ TEST(Holders, AnEndedProcessThatNobodyCollectedIsAZombie) {
   EXPECT_TRUE(contains(report.action, "PID " + std::to_string(::getpid()))) << "its parent";
 }
 
-TEST(Holders, WhatLostItsParentIsAnOrphan) {
+TEST(Holders, AProcessWithoutItsParentIsAnOrphan) {
   FakeProc proc;
   proc.add({.pid = 20, .command = "/lib/systemd/systemd --user"});
   proc.add({.pid = 50, .parent = 1, .command = "python train.py"});
@@ -134,7 +134,7 @@ TEST(Holders, ALaunchersNameIsReadWholeAndNotByItsBeginning) {
   EXPECT_EQ(class_of(proc.table(), 50), HolderClass::running) << "that is not init";
 }
 
-TEST(Holders, SomebodyElsesProcessIsSaidToBeHis) {
+TEST(Holders, AProcessOfAnotherUserNamesTheUser) {
   if (::geteuid() == 0) {
     FakeProc proc;
     const auto folder = proc.add({.pid = 50, .command = "python train.py"});
@@ -240,7 +240,7 @@ TEST(Holders, ComeCardByCardTheBiggestFirst) {
   EXPECT_EQ(order, expected);
 }
 
-TEST(Holders, ASearchFindsWhoHasTheDriverOpenUnlisted) {
+TEST(Holders, ASearchFindsUnlistedProcessesWithTheDriverOpen) {
   FakeProc proc;
   proc.add({.pid = 20, .command = "python train.py", .open_files = {"/dev/nvidia0"}});
   proc.add({.pid = 50, .parent = 1, .command = "python loader", .open_files = {"/dev/nvidiactl"}});
@@ -280,7 +280,7 @@ class ReasonToSpare : public ::testing::Test {
   InventedProcess idle_orphan_{.pid = 50, .parent = 1, .command = "python", .cpu_ticks = 70};
 };
 
-TEST_F(ReasonToSpare, IsNoneForAnIdleOrphanOfOnesOwn) {
+TEST_F(ReasonToSpare, IsEmptyForTheUsersOwnIdleOrphan) {
   add(idle_orphan_);
   EXPECT_EQ(reason(), "none");
   EXPECT_EQ(reason({}), "none") << "no driver of a slice tells its activity";

@@ -21,7 +21,7 @@ const char* const kMigCard = R"({"cards": [{}, {
       {"uuid": "MIG-GPU-5a6e1c5e-0000-4000-8000-000000000000/3/0", "gi": 3, "ci": 0,
        "profile": "2g.10gb"}]}}]})";
 
-TEST(Nvml, SlicesFollowTheirCardAlsoBehindAnEmptyPlace) {
+TEST(Nvml, SlicesFollowTheirCardAcrossAnEmptySlot) {
   const FakeDriver driver(kMigCard);
   const Machine machine = look();
   ASSERT_EQ(machine.cards.size(), 4u);

@@ -91,7 +91,7 @@ TEST(Nvml, TwoHundredProcessesAreAllListed) {
   }
 }
 
-TEST(Nvml, InAContainerANumberIsBelievedOnlyOfWhoHasTheDriverOpen) {
+TEST(Nvml, InAContainerANumberCountsOnlyForAProcessWithTheDriverOpen) {
   FakeProc proc(FakeProc::Namespace::container);
   proc.add({.pid = 50, .command = "python train.py", .open_files = {"/dev/null", "/dev/nvidia0"}});
   proc.add({.pid = 51, .command = "bash", .open_files = {"/dev/null", "/dev/nvme0"}});
@@ -141,7 +141,7 @@ TEST(Nvml, PeaksComeFromTheDriversAccountsWhereTheyAreKept) {
   EXPECT_EQ(peaks(processes), (Peaks{{}, {}, {}}));
 }
 
-TEST(Nvml, ActivityIsTheHighestSampleAndNobodysIsMadeUp) {
+TEST(Nvml, ActivityIsTheHighestSampleAndNeverInvented) {
   FakeProc proc;
   for (const pid_t pid : {50, 51, 52}) proc.add({.pid = pid, .command = "python"});
   const Card card = look_at(R"("processes": [

@@ -43,7 +43,7 @@ TEST(Profile, CublasWorkspacesAreWhatPyTorchAsksFor) {
   EXPECT_EQ(find_profile("blackwell_dc")->cublas_workspace, (2 * 4096 + 8 * 16) * 1_KiB);
 }
 
-TEST(Profile, TheMathKernelIsAlwaysThereAndTakesEverything) {
+TEST(Profile, TheMathKernelIsAlwaysAvailableForAllShapes) {
   for (const DeviceProfile& profile : profiles()) {
     ASSERT_FALSE(profile.attention.empty()) << profile.key;
     std::set<std::string> names;

@@ -107,7 +107,7 @@ TEST_F(RecentEnds, AClockThatWasSetBackSaysNothing) {
   EXPECT_EQ(note_processes(used_by({})), Cards{});
 }
 
-TEST_F(RecentEnds, ProcessesThatAreNotToBeSeenAreNotRemembered) {
+TEST_F(RecentEnds, InvisibleProcessesAreNotRemembered) {
   Machine machine = used_by({});
   machine.cards[1].processes->push_back(hidden_process(1_GiB));
   static_cast<void>(note_processes(machine));
@@ -124,7 +124,7 @@ TEST_F(RecentEnds, ACardWithoutAProperUuidIsACardToo) {
   EXPECT_EQ(note_processes(used_by({})), Cards{Uuid::from_driver("GPU-1")});
 }
 
-TEST_F(RecentEnds, AFileThatCannotBeReadIsAsGoodAsNone) {
+TEST_F(RecentEnds, AnUnreadableFileCountsAsNoFile) {
   static_cast<void>(note_processes(used_by({})));
   for (const char* text :
        {"", "{", "[]", "null", "{}", R"({"time": "now", "processes": []})",

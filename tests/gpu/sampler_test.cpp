@@ -91,7 +91,7 @@ TEST_F(WithScript, BeforeTheFirstAnswerThereAreNoCards) {
   EXPECT_TRUE(becomes(2, [](const Card& card) { return card.memory.has_value(); }));
 }
 
-TEST_F(WithScript, NothingIsAskedUnlessSomebodyAsks) {
+TEST_F(WithScript, AsksTheDriverNothingWithoutACaller) {
   start(kOnlyWhenAsked);
   for (int i = 0; i < 5; ++i) static_cast<void>(sampler_->fresh(kFarTooLong));
   for (int i = 0; i < 100; ++i) static_cast<void>(sampler_->snapshot());
@@ -121,7 +121,7 @@ TEST_F(WithScript, WithoutProcessesTheListIsReadOnce) {
   EXPECT_EQ(source_->process_calls(0), 2) << "and when somebody asks";
 }
 
-TEST_F(WithScript, DearProcessListsAreAskedMoreRarely) {
+TEST_F(WithScript, SlowProcessListsAreReadLessOften) {
   SamplerOptions eager = kFast;
   eager.interval = eager.process_interval = Seconds(0.001);
   source_->process_list_costs(0, std::chrono::milliseconds(8));
@@ -133,7 +133,7 @@ TEST_F(WithScript, DearProcessListsAreAskedMoreRarely) {
       << "this card's list is cheap";
 }
 
-TEST_F(WithScript, ProcessListsThatBecomeCheapAreAskedOftenAgain) {
+TEST_F(WithScript, ProcessListsThatBecomeFastAreReadOftenAgain) {
   SamplerOptions eager = kFast;
   eager.interval = eager.process_interval = Seconds(0.001);
   source_->process_list_costs(0, std::chrono::milliseconds(8));
@@ -227,7 +227,7 @@ TEST_F(WithScript, FreshReturnsWhenEachCardIsSampledOrStuck) {
   EXPECT_GE(machine.cards[2].sampled.value(), asked);
 }
 
-TEST_F(WithScript, FreshHasOnlySoMuchPatience) {
+TEST_F(WithScript, FreshWaitsNoLongerThanItsPatience) {
   source_->opening.close();
   start({.hang_after = Seconds(0.05)});
   const auto asked = Clock::now();
@@ -242,7 +242,7 @@ TEST_F(WithScript, FreshHasOnlySoMuchPatience) {
 
 // A driver that answers again must not keep somebody waiting who asked meanwhile: nobody sampled
 // the card for him once it had left its hang.
-TEST_F(WithScript, ACardThatComesBackIsSampledForWhoWaits) {
+TEST_F(WithScript, AReturningCardIsSampledForWaitingCallers) {
   start(kOnlyWhenAsked);
   static_cast<void>(sampler_->fresh(kFarTooLong));
   source_->memory_gate(0).close();
@@ -295,7 +295,7 @@ TEST_F(WithScript, ManyMayAskAtOnce) {
   EXPECT_EQ(newer, 80);
 }
 
-TEST_F(WithScript, WhatOpenThrowsIsThrownToWhoAsks) {
+TEST_F(WithScript, ExceptionsOfOpenReachTheCaller) {
   source_->on_open = [] { throw std::runtime_error("another box"); };
   start(kFast);
   EXPECT_THROW(static_cast<void>(sampler_->fresh(kFarTooLong)), std::runtime_error);

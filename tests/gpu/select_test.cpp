@@ -119,7 +119,7 @@ TEST(BestDevice, ACardWithoutAnySampleIsNotTaken) {
   EXPECT_TRUE(find_best_device(machine, {}).stale);
 }
 
-TEST(BestDevice, UnknownMemoryIsNeverTakenNotEvenForNothing) {
+TEST(BestDevice, UnknownMemoryIsNeverTakenEvenForANeedOf0) {
   Machine machine = machine_of({card(0)});
   machine.cards[0].memory.reset();
   const Selection none = find_best_device(machine, {.need = 0_B});

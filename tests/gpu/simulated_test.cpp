@@ -123,7 +123,7 @@ class SharedBox : public ::testing::Test {
   SimulatedBox box_ = parse_simulated("1x24GiB,1x80GiB@lab");
 };
 
-TEST_F(SharedBox, IsEmptyWhileNobodyUsedIt) {
+TEST_F(SharedBox, IsEmptyBeforeItsFirstUse) {
   EXPECT_EQ(read_shares(box_).size(), 0u);
   EXPECT_EQ(cards()[0].memory->free, 24_GiB);
   EXPECT_FALSE(std::filesystem::exists(box_path(box_))) << "reading writes nothing";
@@ -154,7 +154,7 @@ TEST_F(SharedBox, ADeadProcessUsesNothingHoweverItEnded) {
   EXPECT_EQ(read_shares(box_).size(), 3u) << "as written, the dead included";
 }
 
-TEST_F(SharedBox, AReusedProcessNumberIsSomebodyElse) {
+TEST_F(SharedBox, AReusedProcessNumberIsAnotherProcess) {
   ProcessIdentity earlier = this_process();
   --earlier.start_ticks;
   share({{earlier, 0, 3_GiB}});

@@ -141,8 +141,9 @@ TEST_F(Acquire, DoesNotWaitForMoreThanAnyCardHas) {
     const Acquired got = acquire({.need = need}, {.timeout = kLong});
     EXPECT_TRUE(got.wait.selection.hopeless && !got.wait.timed_out) << to_string(need);
   }
-  EXPECT_THAT(acquire({.need = 24_GiB}).wait.selection.sentence, HasSubstr("never promised"));
-  EXPECT_THAT(acquire({.need = 30_GiB}).wait.selection.sentence, Not(HasSubstr("never promised")));
+  EXPECT_THAT(acquire({.need = 24_GiB}).wait.selection.sentence, HasSubstr("always kept free"));
+  EXPECT_THAT(acquire({.need = 30_GiB}).wait.selection.sentence,
+              Not(HasSubstr("always kept free")));
 }
 
 TEST_F(Acquire, ChoosesTheCpuOnlyIfAllowed) {

@@ -163,7 +163,7 @@ TEST(Promises, AreTheFreeMemoryThatIsNotUsable) {
   EXPECT_EQ(usable_now(shown.cards[0]), 6_GiB - kMargin);
   EXPECT_EQ(usable_now(shown.cards[1]), 24_GiB - kMargin);
   EXPECT_EQ(shown.cards[0].memory->free, 14_GiB);
-  EXPECT_EQ(shown.cards[0].promised, 8_GiB);
+  EXPECT_EQ(shown.cards[0].withheld.now, 8_GiB);
 }
 
 // They once differed by the margin: `gpus` showed 64 MiB that no lease could have.

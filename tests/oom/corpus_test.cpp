@@ -53,14 +53,14 @@ void print(const char* half, const Score& score) {
               score.wrong.c_str());
 }
 
-TEST(FailureCorpus, HalfThatTheRulesWereWrittenOn) {
+TEST(FailureCorpus, TheHalfUsedForWritingTheRules) {
   const Score score = score_of([](const FailureText& failure) { return !is_held_out(failure); });
   print("written on", score);
   EXPECT_GE(score.share(), 0.97);
   EXPECT_EQ(score.false_alarms, 0);
 }
 
-TEST(FailureCorpus, HeldOut) {
+TEST(FailureCorpus, TheHeldOutHalf) {
   const Score score = score_of(is_held_out);
   print("held out", score);
   EXPECT_GE(score.share(), 0.97);

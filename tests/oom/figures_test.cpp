@@ -112,7 +112,7 @@ TEST(OomFigures, NothingIsFree) {
   EXPECT_EQ(figures_in("17.20 gib already allocated; 0 bytes free; 19.15 gib reserved").free, 0_B);
 }
 
-TEST(OomFigures, SaySomethingOnlyWhereItStands) {
+TEST(OomFigures, AreUnknownIfTheTextNamesNone) {
   const Figures figures = figures_in("runtimeerror: cuda error: out of memory");
   EXPECT_FALSE(figures.asked || figures.total || figures.free || figures.device);
 }

@@ -87,7 +87,7 @@ TEST(Forensics, SamplesOfNothingAreNoTimeline) {
   EXPECT_THAT(describe(forensics), ::testing::Not(HasSubstr("Memory in use")));
 }
 
-TEST(Forensics, OfWhatIsNotMappedNoBatchIsTold) {
+TEST(Forensics, NameNoBatchWithoutAMappedArgument) {
   Forensics forensics = trainer_beside_a_server();
   forensics.tries = {{.batch = {}, .accumulation = {}, .out_of_memory = true, .peak = 16_GiB}};
   const std::string text = describe(forensics);
@@ -115,14 +115,14 @@ TEST(Forensics, TheTimelineEndsWithTheLastSample) {
   EXPECT_THAT(text, HasSubstr("at the end   23.81 GiB  ##########################+++++"));
 }
 
-TEST(Forensics, SaysWhatIsNotKnown) {
+TEST(Forensics, SaysWhichFiguresAreUnknown) {
   Forensics forensics;
   forensics.judgement.verdict = Verdict::host_oom;
   forensics.judgement.kind = "kernel";
   forensics.why_no_change = "the batch is 1 already.";
   const std::string text = describe(forensics);
   EXPECT_THAT(text, HasSubstr("Out of the host's memory"));
-  EXPECT_THAT(text, HasSubstr("How much was asked for is not known"));
+  EXPECT_THAT(text, HasSubstr("The size of the request is unknown"));
   EXPECT_THAT(text, HasSubstr("Nothing to change: the batch is 1 already."));
 }
 

@@ -83,7 +83,7 @@ TEST(HostWatch, FindsTheKernelsLineOfOurProcess) {
 }
 
 // The log may be long; the kernel counts first.
-TEST(HostWatch, TheKernelsLogIsReadOnlyWhereSomebodyWasKilled) {
+TEST(HostWatch, TheKernelsLogIsReadOnlyAfterAKill) {
   const Machine machine;
   machine.first_pid_namespace();
   machine.write("proc/vmstat", "oom_kill 4\n");
@@ -96,7 +96,7 @@ TEST(HostWatch, TheKernelsLogIsReadOnlyWhereSomebodyWasKilled) {
   EXPECT_EQ(watch.since({12}).kernel_line, line);
 }
 
-TEST(HostWatch, AGroupThatWasMadeAnewCountsFromItsBeginning) {
+TEST(HostWatch, ARecreatedGroupCountsFromZero) {
   const Machine machine;
   machine.write("proc/self/cgroup", "0::/job\n");
   machine.write("sys/fs/cgroup/job/memory.events", "oom_kill 7\n");
@@ -105,7 +105,7 @@ TEST(HostWatch, AGroupThatWasMadeAnewCountsFromItsBeginning) {
   EXPECT_EQ(watch.since({}).kills_in_group, 0) << "nobody knows; never a negative number";
 }
 
-TEST(HostWatch, NumbersOfAnotherNamespaceAreSomebodyElses) {
+TEST(HostWatch, IgnoresPidsOfAnotherNamespace) {
   const Machine machine;
   machine.write("dev/kmsg", "");
   const HostWatch watch(machine.root());
@@ -113,7 +113,7 @@ TEST(HostWatch, NumbersOfAnotherNamespaceAreSomebodyElses) {
   EXPECT_EQ(watch.since({12}).kernel_line, "");
 }
 
-TEST(HostWatch, WhereNobodyCountsNothingIsKnown) {
+TEST(HostWatch, KnowsNothingWithoutCounters) {
   const Machine machine;
   const HostWatch watch(machine.root());
   const HostKills pressure = watch.since({1});

@@ -91,9 +91,9 @@ std::string sum_of_gradients(const std::function<Tensor(const Tensor&, const Ten
   const Tensor tokens = torch::zeros({16}, on_card.dtype(torch::kLong).requires_grad(false));
   const Tensor loss = loss_of(weight, tokens);
   Calls calls(0);
-  box.card(0).watch(&calls);
+  box.card(0).observe(&calls);
   loss.backward();
-  box.card(0).watch(nullptr);
+  box.card(0).observe(nullptr);
   std::string sums;
   for (const Call& call : calls.all())
     if (call.name.starts_with("aten::add")) sums += call.name + ";";

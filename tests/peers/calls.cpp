@@ -161,11 +161,11 @@ void Calls::on_operator(const sim::OperatorCall& call) {
   calls_.push_back({.name = std::string(call.name), .difference = difference_of(call)});
 }
 
-void Calls::on_happening(const allocator::Happening& happening) {
-  if (happening.kind == allocator::Happening::Kind::alloc)
-    make(happening.address, happening.size.count);
-  else if (happening.kind == allocator::Happening::Kind::free_requested)
-    free(happening.address);
+void Calls::on_event(const allocator::AllocatorEvent& allocator_event) {
+  if (allocator_event.kind == allocator::AllocatorEvent::Kind::alloc)
+    make(allocator_event.address, allocator_event.size.count);
+  else if (allocator_event.kind == allocator::AllocatorEvent::Kind::free_requested)
+    free(allocator_event.address);
 }
 
 void Calls::make(std::uint64_t address, std::int64_t bytes) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/sim/watcher.h"
+#include "headroom/sim/observer.h"
 #include "tests/peers/replaced.h"
 
 namespace headroom::nets {
@@ -50,8 +50,8 @@ struct Event {
 };
 
 // Operators inside an operator's rule belong to that one. Threads take turns, as the autograd
-// engine's and the program's do; one watcher at a time in a process.
-class Calls final : public sim::Watcher {
+// engine's and the program's do; one observer at a time in a process.
+class Calls final : public sim::Observer {
  public:
   // `alive`: the bytes on the card when watching begins.
   explicit Calls(std::int64_t alive);
@@ -62,7 +62,7 @@ class Calls final : public sim::Watcher {
   void stop();
 
   void on_operator(const sim::OperatorCall& call) override;
-  void on_happening(const allocator::Happening& happening) override;
+  void on_event(const allocator::AllocatorEvent& allocator_event) override;
 
   [[nodiscard]] std::int64_t alive_before() const { return alive_before_; }
   [[nodiscard]] const std::vector<Event>& events() const { return events_; }

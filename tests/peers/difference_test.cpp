@@ -27,9 +27,9 @@ Watched run(const Case& of, sim::Rules rules) {
   sim::Card& card = box.card(0);
   card.reset_peaks();
   auto calls = std::make_unique<Calls>(card.statistics().requested_bytes.all.current);
-  card.watch(calls.get());
+  card.observe(calls.get());
   train(training, batch, 2);
-  card.watch(nullptr);
+  card.observe(nullptr);
   calls->stop();
   return {std::move(calls), card.statistics().requested_bytes.all.peak};
 }

@@ -78,7 +78,7 @@ TEST(ChromeWriter, DrawsWhatIsAllocatedReservedActiveAndRequested) {
   EXPECT_THAT(samples(file, "active"), ElementsAre("0.0 1024"));
 }
 
-TEST(ChromeWriter, DrawsNothingThatIsNotKnown) {
+TEST(ChromeWriter, DrawsNoUnknownFigure) {
   const Json file = written({allocation(0, 1, 600_B)});
   EXPECT_THAT(samples(file, "allocated"), ElementsAre("0.0 600"));
   EXPECT_THAT(samples(file, "reserved"), IsEmpty());
@@ -162,7 +162,7 @@ TEST(ChromeWriter, IsJsonForPythonToo) {
             "7\n");  // names of a process and its lanes, a track, the mark
 }
 
-TEST(ChromeWriter, IsAFileOfNothingForATraceOfNothing) {
+TEST(ChromeWriter, WritesAValidFileForAnEmptyTrace) {
   EXPECT_THAT(written({})["traceEvents"], IsEmpty());
 }
 

@@ -27,7 +27,7 @@ TEST(EventNames, BelongToTheirValues) {
   EXPECT_EQ(to_string(Phase::evaluation), "evaluation");
 }
 
-TEST(EventNames, OfAValueThatDoesNotExistAreABug) {
+TEST(EventNames, ThrowInternalErrorForAnInvalidValue) {
   EXPECT_THROW(static_cast<void>(to_string(static_cast<Kind>(kKinds))), InternalError);
 }
 
@@ -41,11 +41,11 @@ TEST(Names, GiveOneTextOneNumber) {
   EXPECT_EQ(names.size(), 3U);
 }
 
-TEST(Names, ThatWereNeverGivenAreABug) {
+TEST(Names, ThrowInternalErrorForAnUnknownNumber) {
   EXPECT_THROW(static_cast<void>(Names().text(1)), InternalError);
 }
 
-TEST(Names, OfACopyLiveOnWhenTheOriginalIsGone) {
+TEST(Names, OfACopyOutliveTheOriginal) {
   Names copy;
   {
     Names original;

@@ -106,7 +106,7 @@ TEST(TraceFile, GivesBackEveryFieldOfEveryEvent) {
   EXPECT_EQ(trace->position(), trace->size());
 }
 
-TEST(TraceFile, TellsWhatItsWriterSaidOfTheWhole) {
+TEST(TraceFile, KeepsTheWritersFactsAboutTheTrace) {
   const auto said = make(1, 3,
                          {.program = "train \"x\"",
                           .settings = "max_split_size_mb:64",
@@ -164,7 +164,7 @@ TEST(TraceFile, KeepsEveryWholePartOfALargeOneToo) {
   }
 }
 
-TEST(TraceFile, IsNoTraceYetWhenItIsCutWithinItsHead) {
+TEST(TraceFile, IsRefusedIfItIsCutWithinItsHead) {
   const Made made = make(1, 3);
   for (std::size_t cut = 1; cut < made.part_ends[0]; ++cut)
     ASSERT_THAT(input_error_of(std::string_view(made.bytes).substr(0, cut)), HasSubstr("a.trace"))
@@ -187,7 +187,7 @@ TEST(TraceFile, NeverGivesOtherEventsWhenAByteWasChanged) {
   EXPECT_LT(unnoticed, static_cast<int>(made.bytes.size()) * 3 / 100) << "of three times as many";
 }
 
-TEST(TraceFile, GivesWhatStandsBeforeTheDamageAndSaysWhereItIs) {
+TEST(TraceFile, GivesTheEventsBeforeTheDamageAndItsPlace) {
   Made made = make(3, 30);
   made.bytes[made.part_ends[2] + 30] ^= 1;
   const auto trace = open_bytes(made.bytes);

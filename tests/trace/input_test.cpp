@@ -32,7 +32,7 @@ std::string read_in_steps(Input& input, std::size_t look, std::size_t take) {
   }
 }
 
-TEST(Input, GivesAFileFrontToBackWhateverTheSteps) {
+TEST(Input, GivesAFileFrontToBackInStepsOfAnySize) {
   const TemporaryFolder folder;
   const std::string text = digits(1'000'000);
   const auto path = folder.write("file", text);
@@ -53,7 +53,7 @@ TEST(Input, ShowsFewerBytesOnlyAtTheEnd) {
   EXPECT_EQ(input.position(), 3U);
 }
 
-TEST(Input, WaitsForAPipeUntilAllThatIsWantedIsThere) {
+TEST(Input, WaitsForAPipeUntilAllRequestedBytesArrive) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   std::thread writer([&] {
@@ -76,7 +76,7 @@ TEST(Input, OfMemoryNamesItself) {
   EXPECT_EQ(moved.position(), 3U);
 }
 
-TEST(Input, ThatCannotBeReadIsAnInputErrorWithTheReason) {
+TEST(Input, GivesTheReasonIfAFileCannotBeRead) {
   const TemporaryFolder folder;
   try {
     static_cast<void>(Input::file(folder.path() / "missing"));
@@ -87,7 +87,7 @@ TEST(Input, ThatCannotBeReadIsAnInputErrorWithTheReason) {
   EXPECT_THROW(static_cast<void>(Input::file(folder.path())), InputError) << "a folder";
 }
 
-TEST(Input, CannotSkipWhatWasNotShown) {
+TEST(Input, CannotSkipBytesThatPeekDidNotReturn) {
   Input input = Input::memory("x", "abc");
   EXPECT_THROW(input.skip(4), InternalError);
 }

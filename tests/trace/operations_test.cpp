@@ -111,7 +111,7 @@ TEST(Operations, TellAHistoryFromAListByItsFirstFrees) {
   EXPECT_EQ(converted(history, Format::headroom), "a0 r0@1 f0 a0 y@1");
 }
 
-TEST(Operations, LeaveOutTheStreamsOfAHistoryWhoseCompletionsSayMore) {
+TEST(Operations, IgnoreTheStreamsOfAHistoryBecauseItsCompletionsAreExact) {
   const std::vector<Event> events{alloc(1, 1_MiB), event_of(Kind::record_stream, 1, {}, 1),
                                   event_of(Kind::complete_events), free_requested(1),
                                   free_completed(1)};
@@ -119,13 +119,13 @@ TEST(Operations, LeaveOutTheStreamsOfAHistoryWhoseCompletionsSayMore) {
   EXPECT_EQ(converted(events, Format::plain), "a0 r0@1 y@0 f0");
 }
 
-TEST(Operations, AskNothingForNoBytes) {
+TEST(Operations, MakeNoRequestForZeroBytes) {
   EXPECT_EQ(converted({alloc(1, 0_B), free_requested(1)}, Format::plain), "");
 }
 
 // ---- What a recording missed ----
 
-TEST(Operations, FreeFirstWhatAHistoryGivesAgain) {
+TEST(Operations, FreeALiveAddressBeforeAHistoryAllocatesItAgain) {
   const auto trace =
       trace_of({alloc(1, 1_MiB), alloc(1, 2_MiB), free_requested(1), free_completed(1)});
   Operations operations(*trace);
@@ -133,14 +133,14 @@ TEST(Operations, FreeFirstWhatAHistoryGivesAgain) {
   EXPECT_EQ(operations.noticed().missing_frees, 1U);
 }
 
-TEST(Operations, CountFreesOfWhatWasThereBeforeTheRecording) {
+TEST(Operations, CountFreesOfMemoryAllocatedBeforeTheRecording) {
   const auto trace = trace_of({free_requested(9), free_completed(9), alloc(1, 1_MiB)});
   Operations operations(*trace);
   EXPECT_EQ(text_of(all_of(operations)), "a0");
   EXPECT_EQ(operations.noticed().unknown_frees, 1U);
 }
 
-TEST(Operations, RefuseAPlainFreeOfNothing) {
+TEST(Operations, RefuseAPlainFreeOfAnUnknownId) {
   const auto trace =
       trace_of({alloc(1, 1_MiB), free_requested(1), free_requested(1)}, {.format = Format::plain});
   Operations operations(*trace, {.name = "x.txt"});

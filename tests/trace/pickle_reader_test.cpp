@@ -75,7 +75,7 @@ TEST(PickleReader, NumbersStreamsByTheirFirstAppearance) {
   EXPECT_EQ(events[2].stream, 1u);
 }
 
-TEST(PickleReader, MakesMarksOfSnapshotsAndOfActionsItDoesNotKnow) {
+TEST(PickleReader, TurnsSnapshotsAndUnknownActionsIntoMarks) {
   const auto reader = open_bytes(
       snapshot(entry("snapshot", 0, 0) + entry("user_defined", 0, 0, 0, "'user_metadata': 'here'") +
                entry("invented", 0, 0)));
@@ -254,7 +254,7 @@ TEST(PickleReader, RefusesOneListForManyDevices) {
               HasSubstr("a list of its own for the blocks"));
 }
 
-TEST(PickleReader, EndsQuietlyOnCycles) {
+TEST(PickleReader, RefusesAListThatContainsItself) {
   EXPECT_THAT(input_error_of(pickled("(lambda l: [l.append(l), {'device_traces': l}][1])([])")),
               HasSubstr("a dict for each entry"));
 }

@@ -109,7 +109,7 @@ TEST(PlainReader, RefusesControlCharactersInALine) {
   EXPECT_THAT(input_error_of(std::string(100, '#') + "\na 1 2\0\n"s), HasSubstr("a 1 2\\x00"));
 }
 
-TEST(PlainReader, RefusesALineWithoutEndWithoutHoldingIt) {
+TEST(PlainReader, RefusesAnEndlessLineWithoutKeepingIt) {
   const std::string comment(kLongestLine, '#');
   EXPECT_THAT(events_of(comment + "\ne\n"), ElementsAre(event_of(Kind::empty_cache)));
   EXPECT_THAT(input_error_of(comment + "#\ne\n"), HasSubstr("line 1"));
@@ -144,7 +144,7 @@ TEST(PlainReader, RefusesMoreStreamsThanAnyProgramHas) {
   EXPECT_THAT(input_error_of(text + "y 65536\n"), HasSubstr("65536 streams"));
 }
 
-TEST(OpenTrace, RefusesWhatIsNoTrace) {
+TEST(OpenTrace, RefusesAFileThatIsNotATrace) {
   const std::string error =
       input_error_of(std::string("\x7f"
                                  "ELF\x02\x01\x01\0",

@@ -26,7 +26,7 @@ std::vector<Event> held(const Recorder& recorder) {
   return all_events(*read_memory(recorder));
 }
 
-TEST(Recorder, GivesBackWhatItWasGiven) {
+TEST(Recorder, ReturnsTheRecordedEvents) {
   Recorder recorder;
   std::vector<Event> events;
   for (std::uint64_t i = 0; i < 50'000; ++i) recorder.append(events.emplace_back(allocation(i)));
@@ -55,7 +55,7 @@ TEST(Recorder, KeepsAllAsLongAsTheLimitIsNotReached) {
   EXPECT_EQ(recorder.dropped(), 0U);
 }
 
-TEST(Recorder, FillsInWhereTheThreadIs) {
+TEST(Recorder, FillsInTheThreadsModuleAndOperator) {
   Recorder recorder;
   const Name block = recorder.name("h.0"), attention = recorder.name("h.0.attn"),
              multiply = recorder.name("aten::mm");
@@ -75,7 +75,7 @@ TEST(Recorder, FillsInWhereTheThreadIs) {
   EXPECT_EQ(std::pair(events[2].module, events[2].operation), std::pair(Name{0}, Name{0}));
 }
 
-TEST(Recorder, LeavesWhatTheEventSaysItself) {
+TEST(Recorder, KeepsTheEventsOwnModuleAndStep) {
   Recorder recorder;
   const Name outer = recorder.name("outer"), own = recorder.name("own");
   const ModuleScope module(recorder, outer);
@@ -119,7 +119,7 @@ TEST(Recorder, SharesStepAndPhaseButNotModulesAmongThreads) {
   EXPECT_EQ(events[2].phase, Phase::unknown);
 }
 
-TEST(Recorder, DoesNotTakeTheNumbersOfAnotherOne) {
+TEST(Recorder, IgnoresTheScopesOfAnotherRecorder) {
   Recorder one, other;
   const ModuleScope module(one, one.name("h.0"));
   other.append(allocation(1));
@@ -147,7 +147,7 @@ TEST(Recorder, TakesEventsOfSeveralThreadsAtOnce) {
   EXPECT_EQ(next[1] + next[2], 40'000U);
 }
 
-TEST(RecordingObserver, RecordsWhatTheAllocatorTells) {
+TEST(RecordingObserver, RecordsTheAllocatorsEvents) {
   Recorder recorder;
   std::int64_t clock = 100;
   RecordingObserver observer(recorder, {.device = 3, .now_ns = [&] { return clock++; }});

@@ -55,7 +55,7 @@ TEST(Replay, KnowsTheEventsOfThePeaks) {
   EXPECT_EQ(card.unused_at_peak(), 60_MiB);
 }
 
-TEST(Replay, OfAFractionOfNothingRefusesAll) {
+TEST(Replay, WithAFractionOf0RefusesEveryRequest) {
   EXPECT_THAT(replay_of("a 1 1\n", {.fraction = 0.0}).card.refused, ElementsAre(0));
 }
 
@@ -73,7 +73,7 @@ TEST(Replay, NamesTheMistakeOfAnAllocation) {
   EXPECT_THAT(mistake("B 7\nR 7\ne\na 3 4\n"), HasSubstr("event 3: expected an open pool"));
 }
 
-TEST(Replay, BeginsThePeaksAnewWhenTheyAreReset) {
+TEST(Replay, RestartsThePeaksWhenTheyAreReset) {
   const CardReplay card = replay_of("a 1 31457280\nf 1\nP\na 2 10485760\n").card;
   EXPECT_EQ(card.allocated_peak.peak, 10_MiB);
   EXPECT_EQ(card.allocated_peak.event, 3U);
@@ -81,7 +81,7 @@ TEST(Replay, BeginsThePeaksAnewWhenTheyAreReset) {
 }
 
 // 30 + 30 MiB do not fit into 50; nothing can be given back.
-TEST(Replay, GoesOnAfterARefusalAsIfItHadNotBeenMade) {
+TEST(Replay, SkipsARefusedRequestAndGoesOn) {
   const CardReplay card =
       replay_of("# one\na 1 31457280\na 2 31457280\nf 2\nf 1\na 2 31457280\nf 2\n",
                 {.capacity = 50_MiB})
@@ -95,7 +95,7 @@ TEST(Replay, GoesOnAfterARefusalAsIfItHadNotBeenMade) {
 }
 
 // An id that was refused is free to be asked for again, without a free between.
-TEST(Replay, AllocatesAnIdAgainThatWasRefused) {
+TEST(Replay, AllocatesTheIdOfARefusedRequestAgain) {
   const CardReplay card = replay_of("a 1 62914560\na 1 31457280\nf 1\n", {.capacity = 50_MiB}).card;
   EXPECT_THAT(card.refused, ElementsAre(0));
   EXPECT_EQ(card.statistics.allocated_bytes.all.peak, (30_MiB).count);
@@ -177,7 +177,7 @@ std::string refusal_of(std::string_view text) {
   return "accepted";
 }
 
-TEST(Replay, NamesTheEventThatCannotBe) {
+TEST(Replay, NamesTheImpossibleEvent) {
   EXPECT_THAT(refusal_of("a 1 512\n# twice\na 1 512\n"),
               HasSubstr("x.txt, event 1: expected an id"));
   EXPECT_THAT(refusal_of("f 1\n"), HasSubstr("x.txt, event 0: expected"));
@@ -187,14 +187,14 @@ TEST(Replay, NamesTheEventThatCannotBe) {
 }
 
 // Of another version of PyTorch, perhaps. It is the file that is wrong, and others can be tried.
-TEST(Replay, RefusesAFileWhoseSettingsCannotBe) {
+TEST(Replay, RefusesAFileWithInvalidSettings) {
   const auto trace =
       trace_of({alloc(1, 1_MiB)}, {.format = Format::pickle, .settings = "max_splt:4"});
   EXPECT_THROW((void)replay(*trace), InputError);
   EXPECT_NO_THROW((void)replay(*trace, {.setup = {.settings = ""}}));
 }
 
-TEST(Replay, RefusesASetupThatCannotBe) {
+TEST(Replay, RefusesAnInvalidSetup) {
   EXPECT_THROW((void)replay_of("", {.capacity = 0_B}), UsageError);
   EXPECT_THROW((void)replay_of("", {.fraction = 1.5}), UsageError);
   EXPECT_THROW((void)replay_of("", {.settings = "backend:cudaMallocAsync"}), UsageError);
@@ -211,13 +211,14 @@ class Notes final : public Follower {
   void after(const Event&, const allocator::CachingAllocator& card) override {
     text += " " + std::to_string(card.statistics().reserved_bytes.all.current >> 20) + ")";
   }
-  void on(const allocator::Happening& happening) override {
-    text += happening.kind == allocator::Happening::Kind::segment_alloc ? " segment" : " block";
+  void on(const allocator::AllocatorEvent& allocator_event) override {
+    text += allocator_event.kind == allocator::AllocatorEvent::Kind::segment_alloc ? " segment"
+                                                                                   : " block";
   }
   std::string text;
 };
 
-TEST(Replay, ShowsAFollowerEachEventAndWhatItCaused) {
+TEST(Replay, ShowsAFollowerEachEventAndItsAllocatorEvents) {
   const auto trace = trace_of({alloc(1, 30_MiB), event_of(Kind::mark)});
   Notes notes;
   (void)replay(*trace, {.follower = &notes});

@@ -170,7 +170,7 @@ TEST(SnapshotFile, SaysUnknownOfSomethingWhenItUsesCategories) {
             Json::parse(R"(["activation", "unknown"])"));
 }
 
-TEST(SnapshotFile, WritesTextThatIsNoUtf8AsPythonCanReadIt) {
+TEST(SnapshotFile, WritesInvalidUtf8SoThatPythonCanReadIt) {
   const TemporaryFolder folder;
   Names names;
   Event mark = event_of(Kind::mark);
@@ -182,7 +182,7 @@ TEST(SnapshotFile, WritesTextThatIsNoUtf8AsPythonCanReadIt) {
   EXPECT_EQ(again->names().text(all_events(*again).at(0).operation), "caf\xEF\xBF\xBD");
 }
 
-TEST(SnapshotFile, LeavesOutWhatASnapshotCannotSay) {
+TEST(SnapshotFile, LeavesOutEventsThatASnapshotCannotExpress) {
   const TemporaryFolder folder;
   const Names names;
   trace::SnapshotWriter writer(folder.path() / "s.pickle", names);

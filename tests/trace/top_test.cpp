@@ -31,7 +31,7 @@ std::vector<Event> rise_and_fall() {
           alloc(4, 20_MiB), free_requested(1), alloc(1, 11_MiB)};
 }
 
-TEST(Top, IsWhatLivedAtThePeakTheBiggestFirst) {
+TEST(Top, ListsTheTensorsLiveAtThePeakBiggestFirst) {
   const auto trace = trace_of(rise_and_fall());
   const Top top = top_of(*trace);
   EXPECT_EQ(top.event, 4U);
@@ -83,7 +83,7 @@ TEST(Top, EqualsAnAccountThatCopiesAtEachPeak) {
   EXPECT_EQ(found, at_peak);
 }
 
-TEST(Top, LooksAtOneDeviceAndCountsWhatItDoesNotKnow) {
+TEST(Top, LooksAtOneDeviceAndCountsUnknownFrees) {
   const auto trace = trace_of({alloc(1, 1_MiB), on_device(1, alloc(1, 9_MiB)), free_requested(77)});
   const Top top = top_of(*trace);
   EXPECT_EQ(top.live, 1_MiB);
@@ -93,7 +93,7 @@ TEST(Top, LooksAtOneDeviceAndCountsWhatItDoesNotKnow) {
 }
 
 // Three times the largest size there is made a negative sum, and the first of them the peak.
-TEST(Top, AddsUpSizesThatAreNonsenseWithoutOverflow) {
+TEST(Top, AddsUpHugeSizesWithoutOverflow) {
   const Bytes most{std::numeric_limits<std::int64_t>::max()};
   const auto trace = trace_of({alloc(1, most), alloc(2, most), free_requested(1), alloc(3, most)});
   const Top top = top_of(*trace, {.at = TopOptions::At::end});
@@ -101,7 +101,7 @@ TEST(Top, AddsUpSizesThatAreNonsenseWithoutOverflow) {
   EXPECT_THAT(addresses(top), ElementsAre(3));
 }
 
-TEST(Top, HasNothingInAnEmptyTrace) {
+TEST(Top, IsEmptyForAnEmptyTrace) {
   const auto trace = trace_of({});
   EXPECT_THAT(top_of(*trace).tensors, IsEmpty());
 }

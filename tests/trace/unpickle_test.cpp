@@ -141,7 +141,7 @@ TEST(Unpickle, UnderstandsOrderedDictsAndLibTorchsListsAsData) {
             "[1, 2]");
 }
 
-TEST(Unpickle, KeepsAnIntegerBeyond64BitsAsNoNumber) {
+TEST(Unpickle, KeepsAnIntegerBeyond64BitsWithoutItsValue) {
   const Tree tree = read(pickled("[2**64, -2**70]"));
   EXPECT_EQ(shown(tree, tree.root), "[huge, huge]");
 }
@@ -151,23 +151,23 @@ TEST(Unpickle, RefusesObjectsAndValuesFromElsewhere) {
     EXPECT_THAT(error_of(bytes), HasSubstr("refuses to run code")) << bytes;
 }
 
-TEST(Unpickle, SaysWhatIsWrongWithNonsense) {
+TEST(Unpickle, NamesTheMistakeInAMalformedPickle) {
   EXPECT_THAT(error_of("\x80\x01."), HasSubstr("protocol 1"));
   EXPECT_THAT(error_of("\x80\x07."), HasSubstr("protocol 7"));
   EXPECT_THAT(error_of("\xff"), HasSubstr("byte 255"));
   EXPECT_THAT(error_of("."), HasSubstr("none on the stack"));
-  EXPECT_THAT(error_of("h\x05."), HasSubstr("number 5, which was not"));
+  EXPECT_THAT(error_of("h\x05."), HasSubstr("number 5, which is not in it"));
   EXPECT_THAT(error_of("e."), HasSubstr("an open mark"));
   EXPECT_THAT(error_of("}(K\x01u."), HasSubstr("a key without one"));
   EXPECT_THAT(error_of("}]K\x01s."), HasSubstr("a list, dict or set"));
   EXPECT_THAT(error_of("}K\x01"
                        "a."),
               HasSubstr("a list or set to add to"));
-  EXPECT_THAT(error_of("]r\xff\xff\xff\x7f."), HasSubstr("a number of the memo up to"));
+  EXPECT_THAT(error_of("]r\xff\xff\xff\x7f."), HasSubstr("a memo number up to"));
 }
 
 // Ten bytes that promise 4 GiB of text.
-TEST(Unpickle, DoesNotBelieveALengthBeforeTheBytesAreThere) {
+TEST(Unpickle, DoesNotTrustALengthBeforeTheBytesArrive) {
   EXPECT_THAT(error_of("X\xff\xff\xff\xff"
                        "text."s),
               HasSubstr("the end of the file"));

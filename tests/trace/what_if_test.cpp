@@ -59,7 +59,7 @@ TEST(WhatIf, GivesEachCardWhatAReplayGives) {
   }
 }
 
-TEST(WhatIf, PassesOnWhatACardSaysAgainstTheTrace) {
+TEST(WhatIf, PassesOnACardsExceptions) {
   EXPECT_THROW((void)what_if_of("a 1 5\na 1 5\n", {{}, {}, {}}), InputError);
 }
 
@@ -117,7 +117,7 @@ TEST(SmallestCapacity, CountsTheFraction) {
 }
 
 // What is free can be given back and taken anew: 30 + 50 MiB fit into 50, one after the other.
-TEST(SmallestCapacity, IsLessThanThePeakWhereTheCacheCanBeGivenBack) {
+TEST(SmallestCapacity, IsLessThanThePeakIfCachedMemoryCanBeReleased) {
   EXPECT_EQ(smallest_of("a 1 31457280\nf 1\na 2 52428800\n", {}).capacity, 50_MiB);
 }
 

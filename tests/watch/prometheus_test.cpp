@@ -199,7 +199,7 @@ TEST(PrometheusText, HasNoSampleForAMachineWithoutCards) {
 // An administrator saw memory, and nothing of leases and who waits for them.
 TEST(PrometheusLeases, TellWhatIsReservedAndWhoWaits) {
   gpu::Machine machine = two_cards(kNow);
-  machine.cards[0].promised = 3_GiB;
+  machine.cards[0].withheld.now = 3_GiB;
   lease::Contents contents;
   lease::Claim claim;
   claim.user = "alice";

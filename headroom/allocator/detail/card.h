@@ -179,12 +179,12 @@ struct CachingAllocator::Card {
     stat.all.decrease(amount);
     (pools[pool].is_small ? stat.small : stat.large).decrease(amount);
   }
-  void tell(Happening::Kind kind, std::uint64_t address, std::int64_t size, StreamId stream,
+  void tell(AllocatorEvent::Kind kind, std::uint64_t address, std::int64_t size, StreamId stream,
             std::uint32_t pool) const {
     if (slot.observer)
       slot.observer->on({kind, address, Bytes{size}, stream, pools[pool].owner, {}});
   }
-  void tell(Happening::Kind kind, const Block& block) const {
+  void tell(AllocatorEvent::Kind kind, const Block& block) const {
     if (slot.observer)
       slot.observer->on({kind, block.address, Bytes{block.requested}, block.stream,
                          pools[block.pool].owner, Bytes{block.size}});

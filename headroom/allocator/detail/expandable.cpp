@@ -84,7 +84,7 @@ bool CachingAllocator::Card::map(BlockId id, std::int64_t size) {
   insert_free(id);
   increase(statistics.reserved_bytes, pool, mapped);
   ++statistics.num_device_alloc;
-  tell(Happening::Kind::segment_map, address, mapped, stream, pool);
+  tell(AllocatorEvent::Kind::segment_map, address, mapped, stream, pool);
   return true;
 }
 
@@ -130,7 +130,7 @@ void CachingAllocator::Card::unmap(BlockId id) {
   decrease(statistics.reserved_bytes, whole.pool, end - begin);
   count_driver_call(whole.pool, -1);
   ++statistics.num_device_free;
-  tell(Happening::Kind::segment_unmap, address, end - begin, whole.stream, whole.pool);
+  tell(AllocatorEvent::Kind::segment_unmap, address, end - begin, whole.stream, whole.pool);
 }
 
 // Drops a range in which nothing is mapped; the next request reserves a new one.

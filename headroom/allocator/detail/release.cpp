@@ -117,7 +117,7 @@ void CachingAllocator::Card::release_pool_blocks(std::uint32_t pool) {
 void CachingAllocator::Card::release_segment(BlockId id) {
   const Block block = blocks[id];
   ++statistics.num_device_free;
-  tell(Happening::Kind::segment_free, block.address, block.size, block.stream, block.pool);
+  tell(AllocatorEvent::Kind::segment_free, block.address, block.size, block.stream, block.pool);
   driver.give_segment(block.address, block.size);
   count_driver_call(block.pool, -1);
   decrease(statistics.segment, block.pool, 1);

@@ -163,7 +163,7 @@ BlockId CachingAllocator::Card::take_from_driver(const Request& request, bool is
   increase(statistics.reserved_bytes, request.pool, request.segment);
   if (request.segment >= max_split_size) statistics.oversize_segments.increase(1);
   ++statistics.num_device_alloc;
-  tell(Happening::Kind::segment_alloc, block.address, block.size, block.stream, block.pool);
+  tell(AllocatorEvent::Kind::segment_alloc, block.address, block.size, block.stream, block.pool);
   return id;
 }
 
@@ -184,7 +184,7 @@ BlockId CachingAllocator::Card::refuse(const Request& request) {
              .free_in_private_pools = Bytes{free_in_private_pools}};
   if (limit) refusal.limit = Bytes{*limit};
   ++statistics.num_ooms;
-  tell(Happening::Kind::oom, static_cast<std::uint64_t>(driver.free()), request.size,
+  tell(AllocatorEvent::Kind::oom, static_cast<std::uint64_t>(driver.free()), request.size,
        request.stream, request.pool);
   return kNoBlock;
 }
@@ -230,7 +230,7 @@ BlockId CachingAllocator::Card::hand_out(BlockId id, const Request& request) {
   Block& block = blocks[id];
   block.state = State::allocated;
   block.requested = request.requested;
-  tell(Happening::Kind::alloc, block);
+  tell(AllocatorEvent::Kind::alloc, block);
   increase(statistics.allocation, block.pool, 1);
   increase(statistics.allocated_bytes, block.pool, block.size);
   increase(statistics.active, block.pool, 1);
@@ -253,7 +253,7 @@ void CachingAllocator::Card::free(BlockId id) {
   block.state = State::awaiting;
   decrease(statistics.allocation, block.pool, 1);
   decrease(statistics.allocated_bytes, block.pool, block.size);
-  tell(Happening::Kind::free_requested, block);
+  tell(AllocatorEvent::Kind::free_requested, block);
   if (block.size >= max_split_size) statistics.oversize_allocations.decrease(1);
   if (!block.used_elsewhere)
     make_free(id);
@@ -266,7 +266,7 @@ void CachingAllocator::Card::free(BlockId id) {
 void CachingAllocator::Card::make_free(BlockId id) {
   const std::int64_t size = blocks[id].size;
   const std::uint32_t pool = blocks[id].pool;
-  tell(Happening::Kind::free_completed, blocks[id]);
+  tell(AllocatorEvent::Kind::free_completed, blocks[id]);
   blocks[id].state = State::free;
   std::int64_t split_blocks = 0, split_bytes = 0;
   for (const BlockId neighbour : {blocks[id].previous, blocks[id].next}) {

@@ -237,7 +237,7 @@ std::string leases_at_a_glance(const Look& look) {
   Bytes reserved{0}, promised{0};
   for (const lease::Claim& claim : leases)
     for (const lease::Share& share : claim.shares) reserved += share.reserved;
-  for (const gpu::Card& card : look.machine.cards) promised += card.promised;
+  for (const gpu::Card& card : look.machine.cards) promised += card.withheld.now;
   std::string text = counted(static_cast<long long>(leases.size()), "lease") + ": " +
                      to_string(reserved) + " reserved, of which " + to_string(promised) +
                      " are not used yet (headroom who)";

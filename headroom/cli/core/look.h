@@ -22,7 +22,7 @@ void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus);
 
 struct Look {
   gpu::Devices devices;
-  gpu::Machine machine;  // all cards, or the listed ones; `promised` from the leases
+  gpu::Machine machine;  // all cards, or the listed ones; `withheld` from the leases
   lease::Contents leases;
   gpu::CudaView cuda;  // for a real machine
   std::vector<std::string> warnings;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "headroom/dryrun/subject.h"
-#include "headroom/sim/watcher.h"
+#include "headroom/sim/observer.h"
 #include "headroom/trace/event.h"
 
 namespace headroom::dryrun::detail {

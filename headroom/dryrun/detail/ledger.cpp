@@ -25,9 +25,9 @@ void raise(Bytes& peak, Bytes now) {
   peak = std::max(peak, now);
 }
 
-bool is_block(const allocator::Happening& happening) {
-  using Kind = allocator::Happening::Kind;
-  return happening.kind == Kind::alloc || happening.kind == Kind::free_requested;
+bool is_block(const allocator::AllocatorEvent& allocator_event) {
+  using Kind = allocator::AllocatorEvent::Kind;
+  return allocator_event.kind == Kind::alloc || allocator_event.kind == Kind::free_requested;
 }
 
 }  // namespace
@@ -115,42 +115,42 @@ void Ledger::on_operator(const sim::OperatorCall& call) {
   if (mark_now) mark_gradients();
 }
 
-void Ledger::on_happening(const allocator::Happening& happening) {
+void Ledger::on_event(const allocator::AllocatorEvent& allocator_event) {
   touched_ = true;
   const Whereabouts at = attribution_.now();
   const std::string_view operation = sim::current_operator();
   const std::lock_guard lock(mutex_);
   trace::Event event;
-  event.kind = trace::kind_of(happening.kind);
+  event.kind = trace::kind_of(allocator_event.kind);
   event.time_ns = wall_time_ns();
-  event.address = happening.address;
-  event.bytes = happening.size;
-  event.stream = happening.stream;
+  event.address = allocator_event.address;
+  event.bytes = allocator_event.size;
+  event.stream = allocator_event.stream;
   event.device = static_cast<std::uint16_t>(card_.index());
   event.step = step_;
   event.phase = at.phase;
-  if (is_block(happening)) {
+  if (is_block(allocator_event)) {
     event.module = at.module;
     event.operation = trace_->names.number(operation.empty() ? "aten::empty" : operation);
   }
-  if (happening.kind == allocator::Happening::Kind::alloc) add(happening, event);
-  if (happening.kind == allocator::Happening::Kind::free_requested)
-    remove(happening.address, event);
+  if (allocator_event.kind == allocator::AllocatorEvent::Kind::alloc) add(allocator_event, event);
+  if (allocator_event.kind == allocator::AllocatorEvent::Kind::free_requested)
+    remove(allocator_event.address, event);
   trace_->events.push_back(event);
 }
 
-void Ledger::add(const allocator::Happening& happening, trace::Event event) {
+void Ledger::add(const allocator::AllocatorEvent& allocator_event, trace::Event event) {
   Allocation allocation;
   allocation.event = static_cast<std::uint32_t>(trace_->events.size());
-  allocation.block = happening.block;
+  allocation.block = allocator_event.block;
   if (trace_->names.text(event.operation) == sim::kWorkspace) event.category = Category::workspace;
   allocation.made = event;
-  live_[happening.address] = allocations_.size();
+  live_[allocator_event.address] = allocations_.size();
   allocations_.push_back(allocation);
 
-  allocated_ += happening.block;
-  requested_ += happening.size;
-  if (event.category != Category::workspace) active_ += rounded(happening.size);
+  allocated_ += allocator_event.block;
+  requested_ += allocator_event.size;
+  if (event.category != Category::workspace) active_ += rounded(allocator_event.size);
   raise(peak_.active, active_);
   raise(peak_.requested, requested_);
   if (!steps_.empty()) raise(steps_.back().allocated, allocated_);

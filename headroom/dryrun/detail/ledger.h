@@ -30,7 +30,7 @@ struct Allocation {
   bool was_there = false;       // made before the first step
 };
 
-class Ledger final : public sim::Watcher {
+class Ledger final : public sim::Observer {
  public:
   Ledger(sim::Card& card, const Subject& subject);
 
@@ -41,7 +41,7 @@ class Ledger final : public sim::Watcher {
   [[nodiscard]] bool touched() const { return touched_; }
 
   void on_operator(const sim::OperatorCall& call) override;
-  void on_happening(const allocator::Happening& happening) override;
+  void on_event(const allocator::AllocatorEvent& allocator_event) override;
 
   // Everything except `took_s`, `out_of_memory` and the counts of unknown values.
   [[nodiscard]] Report settle(const Options& options);
@@ -50,7 +50,7 @@ class Ledger final : public sim::Watcher {
   void take_what_is_there(const Subject& subject);
   void mark(const at::Tensor& tensor, trace::Category category, trace::Name module = 0);
   void mark_gradients();
-  void add(const allocator::Happening& happening, trace::Event event);
+  void add(const allocator::AllocatorEvent& allocator_event, trace::Event event);
   void remove(std::uint64_t address, const trace::Event& event);
   void settle_categories();
   [[nodiscard]] static trace::Category category_of(const Allocation& allocation);

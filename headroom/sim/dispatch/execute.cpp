@@ -41,9 +41,9 @@ std::optional<trace::OperationScope> operation_scope(const Call& call) {
                                               recorder->name(call.op.name));
 }
 
-void tell_watcher(const Call& call) {
-  if (Watcher* const watcher = call.card->watcher())
-    watcher->on_operator({call.op.name, call.stack.data() + call.first, call.op.arguments});
+void tell_observer(const Call& call) {
+  if (Observer* const observer = call.card->observer())
+    observer->on_operator({call.op.name, call.stack.data() + call.first, call.op.arguments});
 }
 
 // After the results, as CUDA does.
@@ -110,7 +110,7 @@ void execute(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   Call call(handle, operator_of(handle), *stack);
   check_generator(call);
   const std::optional<trace::OperationScope> scope = operation_scope(call);
-  tell_watcher(call);
+  tell_observer(call);
   if (mode_now(*call.card) == Mode::compute)
     run_computing(call);
   else if (!knows_arguments(call) || !run_knowing(call))

@@ -154,7 +154,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
   return copy_from(from, to, false);
 }
 
-// LibTorch's own function, but with an operator name, and reported to the watcher: the copy of
+// LibTorch's own function, but with an operator name, and reported to the observer: the copy of
 // lower precision that autocast makes of a weight tells which module runs.
 Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional<Layout> layout,
                std::optional<Device> device, std::optional<bool> pinned, bool non_blocking,
@@ -166,7 +166,7 @@ Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional
     check_lives(from);
     Card& card = card_at(from.device().index());
     const c10::IValue argument = from;
-    if (card.watcher() != nullptr) card.watcher()->on_operator({kName, &argument, 1});
+    if (card.observer() != nullptr) card.observer()->on_operator({kName, &argument, 1});
     scope.emplace(&card, running.planning, kName);
   }
   return at::native::_to_copy(from, type, layout, device, pinned, non_blocking, format);

@@ -44,7 +44,7 @@ void Machine::check_memory() const {
       limits_.base_bytes + limits_.bytes_for_each * (source_.offset() + 1);
   if (used > std::min(allowed, limits_.most_bytes))
     fault("a pickle whose values take at most " +
-              std::to_string(std::min(allowed, limits_.most_bytes)) + " bytes by here",
+              std::to_string(std::min(allowed, limits_.most_bytes)) + " bytes up to here",
           std::to_string(used) + " bytes");
 }
 
@@ -207,15 +207,14 @@ Value Machine::ordered_dict(Value arguments) {
 
 void Machine::get(std::uint64_t number) {
   if (number >= memo_.size() || !is_in_memo_[number])
-    fault("a value that was remembered", "number " + std::to_string(number) + ", which was not");
+    fault("a value in the memo", "number " + std::to_string(number) + ", which is not in it");
   push(memo_[number]);
 }
 
 void Machine::put(std::uint64_t number) {
   // Writers count up. Those that join separately written parts, like ours, leave gaps for a while.
   const std::uint64_t most = kGaps + at_;
-  if (number > most)
-    fault("a number of the memo up to " + std::to_string(most), std::to_string(number));
+  if (number > most) fault("a memo number up to " + std::to_string(most), std::to_string(number));
   const Value value = top();
   if (number >= memo_.size()) {
     memo_.resize(number + 1);

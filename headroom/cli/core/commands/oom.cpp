@@ -82,7 +82,7 @@ std::string read_file_ends(const std::string& name) {
 }
 
 std::string amount(const std::optional<Bytes>& bytes) {
-  return bytes ? to_string(*bytes) : "not said";
+  return bytes ? to_string(*bytes) : "unknown";
 }
 
 std::string sentence(const oom::Judgement& judgement) {
@@ -96,7 +96,7 @@ std::string sentence(const oom::Judgement& judgement) {
     case oom::Verdict::unknown:
       break;
   }
-  return "cannot be told from this";
+  return "not enough evidence";
 }
 
 // The whole text in a pipe, for searching; one row on a terminal.
@@ -134,7 +134,7 @@ ExitCode run_oom(const OomOptions& options) {
   ending.exit_code = number_from("--exit-code", options.exit_code, -255, 4294967295LL);
   ending.signal = number_from("--signal", options.signal, 1, 64);
   if (options.file.empty() && ::isatty(STDIN_FILENO) != 0)
-    print_error("headroom oom classify: reads what a program printed; end with Ctrl-D\n");
+    print_error("headroom oom classify: reads a program's output; end with Ctrl-D\n");
   const Interrupt interrupt;
   std::string text;
   if (options.file.empty()) {
@@ -163,12 +163,12 @@ void add_oom(Registry& registry) {
       "  headroom oom classify train.log\n"
       "  python train.py 2>&1 | tee train.log; headroom oom classify train.log\n"
       "  headroom oom classify --exit-code 137 --json < train.log\n\n"
-      "gpu_oom, host_oom, not_oom, or unknown where the text proves neither. Below 80 %, have\n"
-      "a look yourself. Exit: 0 whenever it could answer.",
+      "gpu_oom, host_oom, not_oom, or unknown if the text proves neither. Below 80 %, check\n"
+      "the evidence yourself. Exit: 0 whenever it could answer.",
       group);
-  command->add_option("file", options->file, "What it printed (default: standard input)");
+  command->add_option("file", options->file, "The program's output (default: standard input)");
   command->add_option("--exit-code", options->exit_code,
-                      "How the program ended: 0 to 255, minus a signal, or what Windows says");
+                      "The program's exit code: 0 to 255, minus a signal, or a Windows code");
   command->add_option("--signal", options->signal, "The signal that ended it: 1 to 64");
   command->add_flag("--json", options->json, "One JSON document");
   registry.run(command, options, &run_oom);

@@ -52,8 +52,10 @@ void CardChoice::add_to(CLI::App* command) {
       ->capture_default_str();
   command->add_option("--fraction", fraction, "As torch.cuda.set_per_process_memory_fraction: 0.8");
   command->add_flag("--hold-events", hold_events,
-                    "Work of other streams is done when the file says so (y), not at once");
-  command->add_option("--addresses", addresses, "The driver's: ascending, descending or lowest")
+                    "The work of other streams ends at the file's y events, not at once");
+  command
+      ->add_option("--addresses", addresses,
+                   "Order of the driver's addresses: ascending, descending or lowest")
       ->capture_default_str();
 }
 
@@ -96,18 +98,19 @@ void warn_of(const TraceFile& file, const trace::Reader& reader, const trace::No
     warn(fmt::format("{} has events of {} devices; these are of device {} (--device)", name,
                      noticed.devices.size(), noticed.device.value_or(0)));
   if (noticed.unknown_frees > 0)
-    warn(counted(static_cast<long long>(noticed.unknown_frees), "free") + " of memory that was " +
-         "allocated before the recording of " + name + " began: all figures are without it");
+    warn(counted(static_cast<long long>(noticed.unknown_frees), "free") +
+         " of memory allocated before the recording of " + name +
+         " began: no figure includes that memory");
   if (noticed.missing_frees > 0)
     warn(counted(static_cast<long long>(noticed.missing_frees), "free") + " missing in " + name +
-         ": taken to be just before the address was given again");
+         ": assumed just before the next allocation at the same address");
   if (reader.cut_off() > 0)
-    warn(name + " ends in the middle: its last " + std::to_string(reader.cut_off()) +
-         " bytes were left out");
+    warn(name + " ends within a part: its last " + std::to_string(reader.cut_off()) +
+         " bytes are ignored");
 }
 
 void add_trace(Registry& registry) {
-  CLI::App* group = registry.add("trace", "Replay, compare and look into records of GPU memory",
+  CLI::App* group = registry.add("trace", "Replay, compare and inspect traces of GPU memory",
                                  "  headroom trace replay run.hrtrace --capacity 24GiB\n"
                                  "  headroom trace replay snapshot.pickle --compare\n"
                                  "  headroom trace top snapshot.pickle");

@@ -72,14 +72,14 @@ ExitCode run_trace_replay(const TraceReplayOptions& options) {
 void add_trace_replay(Registry& registry, CLI::App* group) {
   auto options = std::make_shared<TraceReplayOptions>();
   CLI::App* command = registry.add(
-      "replay", "What a trace would have used, with any settings, on any card",
+      "replay", "The memory that a trace needs with any settings, on any card",
       "  headroom trace replay run.hrtrace\n"
       "  headroom trace replay snapshot.pickle --capacity 24GiB --compare\n"
       "  headroom trace replay run.hrtrace --allocator \"\" --allocator expandable_segments:True\n"
       "  headroom trace replay run.hrtrace --capacity \"RTX 4090\" --smallest-capacity\n"
       "  printf 'a 1 3000000\\nf 1\\n' | headroom trace replay - --json\n\n"
-      "The model is PyTorch 2.11's caching allocator. A refused request counts as not made and\n"
-      "the trace goes on. The CUDA context is not part of it: take it off --capacity.",
+      "The model is PyTorch 2.11's caching allocator. A refused request is skipped, and the trace\n"
+      "goes on. The model has no CUDA context: subtract it from --capacity.",
       group);
   options->file.add_to(command);
   command
@@ -90,7 +90,7 @@ void add_trace_replay(Registry& registry, CLI::App* group) {
   command->add_flag("--compare", options->compare,
                     "Try the usual settings too, and say which is best");
   command->add_flag("--smallest-capacity", options->smallest,
-                    "Also search the smallest card that refuses nothing");
+                    "Also search for the smallest card that refuses nothing");
   command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
   registry.run(command, options, &run_trace_replay);
 }

@@ -132,7 +132,7 @@ std::string shares_table(const TraceTopOptions& options, const Top& top, Groupin
   for (const trace::Share& share : shares(top, grouping, options.depth)) {
     if (rows.size() == static_cast<std::size_t>(options.rows)) break;
     rows.push_back({to_string(share.bytes), percent(share.bytes, top.live),
-                    std::to_string(share.tensors), share.name.empty() ? "(not said)" : share.name});
+                    std::to_string(share.tensors), share.name.empty() ? "(unknown)" : share.name});
   }
   return table({{"size", true}, {"of all", true}, {"tensors", true}, {title}}, rows, terminal);
 }
@@ -184,17 +184,18 @@ void add_trace_top(Registry& registry, CLI::App* group) {
                    "  headroom trace top run.hrtrace --by module --depth 2\n"
                    "  headroom trace top run.hrtrace --at end --rows 50\n"
                    "  headroom trace top run.hrtrace --json | jq '.tensors[0]'\n\n"
-                   "Sizes are what the program asked for: no rounding, no cached blocks.",
+                   "Sizes are as requested, without rounding and cached blocks.",
                    group);
   options->file.add_to(command);
   command->add_option("--at", options->at, "peak, end, or the number of an event")
       ->capture_default_str();
   command->add_option("--by", options->by,
                       "Only: size, module, operation or category (default: all that is known)");
-  command->add_option("--rows", options->rows, "How many lines of each")
+  command->add_option("--rows", options->rows, "Lines of each table")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
-  command->add_option("--depth", options->depth, "Cut modules after so many parts (0: whole)")
+  command
+      ->add_option("--depth", options->depth, "Cut module paths after this many parts (0: whole)")
       ->capture_default_str()
       ->check(CLI::Range(0, 100));
   command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");

@@ -34,7 +34,7 @@ std::string card_text(const gpu::Card& card, const LeaseReport& report, const Te
   std::string memory = "memory unknown";
   if (card.memory)
     memory = to_string(card.memory->used) + " of " + to_string(card.memory->total) +
-             " used, another " + to_string(card.promised) + " reserved, " +
+             " used, another " + to_string(card.withheld.now) + " reserved, " +
              size_or_unknown(usable_now(card)) + " usable";
   std::string text =
       wrapped(memory, terminal.paint(label(card), Colour::bold) + "  ", "       ", width);

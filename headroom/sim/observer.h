@@ -2,7 +2,7 @@
 // card's allocator.
 //
 // Threads: operators are told on the thread that runs them, several at a time; allocator events
-// under the card's lock, one at a time, on the thread that caused them. There a watcher must not
+// under the card's lock, one at a time, on the thread that caused them. There an observer must not
 // touch the card.
 #pragma once
 
@@ -23,11 +23,11 @@ struct OperatorCall {
   std::size_t argument_count = 0;
 };
 
-class Watcher {
+class Observer {
  public:
-  virtual ~Watcher() = default;
+  virtual ~Observer() = default;
   virtual void on_operator(const OperatorCall& call) = 0;
-  virtual void on_happening(const allocator::Happening& happening) = 0;
+  virtual void on_event(const allocator::AllocatorEvent& allocator_event) = 0;
 };
 
 }  // namespace headroom::sim
