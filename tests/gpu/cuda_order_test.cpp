@@ -284,7 +284,7 @@ TEST(CudaView, SaysWhyNoCardIsSeen) {
   };
   EXPECT_EQ(why(""), "CUDA_VISIBLE_DEVICES='': it is empty, which hides every card");
   EXPECT_TRUE(contains(why("-1"), "'-1' is no GPU")) << why("-1");
-  EXPECT_TRUE(contains(why("1,1"), "stands there twice")) << why("1,1");
+  EXPECT_TRUE(contains(why("1,1"), "is listed twice")) << why("1,1");
   EXPECT_TRUE(contains(why("7"), "there is no card 7")) << why("7");
   EXPECT_TRUE(contains(why("GPU-8932"), "several cards are 'GPU-8932'")) << why("GPU-8932");
   EXPECT_TRUE(contains(why("GPU-dead"), "no card is called 'GPU-dead'")) << why("GPU-dead");

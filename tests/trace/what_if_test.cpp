@@ -75,7 +75,7 @@ TEST(WhatIf, SaysWhatWouldHaveBeenAvoidedAndSaved) {
       verdict(cards[2], cards[3]),
       "expandable_segments:True would have saved 18.0 MiB of reserved memory (40.0 MiB instead "
       "of 58.0 MiB)");
-  EXPECT_THAT(verdict(cards[2], cards[2]), HasSubstr("none of the others"));
+  EXPECT_THAT(verdict(cards[2], cards[2]), HasSubstr("no other settings"));
 }
 
 TEST(UsualSetups, AddToWhatIsSet) {
