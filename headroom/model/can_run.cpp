@@ -1,5 +1,7 @@
 #include "headroom/model/can_run.h"
 
+#include "headroom/base/error.h"
+
 namespace headroom::model {
 
 std::vector<std::string> cannot_run(const Settings& settings) {
@@ -18,6 +20,12 @@ std::vector<std::string> cannot_run(const Settings& settings) {
   note(settings.zero > 0, "--zero " + std::to_string(settings.zero));
   note(settings.mode == Mode::generate, "--mode generate");
   return names;
+}
+
+void check_can_checkpoint(const ModelConfig& config) {
+  if (config.type() != "resnet" && config.type() != "convnext") return;
+  throw UsageError(expectation("checkpointing", "a model that transformers can checkpoint",
+                               config.type() + ", which it cannot", "no checkpointing"));
 }
 
 }  // namespace headroom::model

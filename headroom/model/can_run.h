@@ -1,14 +1,18 @@
-// Names the settings that Headroom can price but cannot run yet.
+// Settings that cannot run: with Headroom yet, or with this model ever.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "headroom/model/model_config.h"
 #include "headroom/model/settings.h"
 
 namespace headroom::model {
 
 // The settings that cannot run yet, as on the command line: "--quantize 4bit".
 [[nodiscard]] std::vector<std::string> cannot_run(const Settings& settings);
+
+// Throws UsageError for a model that transformers cannot checkpoint.
+void check_can_checkpoint(const ModelConfig& config);
 
 }  // namespace headroom::model

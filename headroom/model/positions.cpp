@@ -62,6 +62,12 @@ void check_sequence(const ModelConfig& config, std::int64_t length) {
         "batch",
         "at most " + std::to_string(*most) + " tokens a row, for which the model has positions",
         std::to_string(length), "a shorter --seq"));
+  if (!config.has("chunk_size_feed_forward")) return;
+  const std::int64_t chunk = config.count("chunk_size_feed_forward");
+  if (chunk != 0 && length % chunk != 0)
+    throw UsageError(expectation("chunk_size_feed_forward",
+                                 "a length that is a multiple of " + std::to_string(chunk),
+                                 std::to_string(length)));
 }
 
 void check_image(const ModelConfig& config, const Settings& settings) {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <string_view>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
 
 namespace headroom::model {
 namespace {
@@ -42,6 +46,43 @@ std::vector<Task> tasks_of(const ModelConfig& config) {
       return tasks;
     }
   return tasks;
+}
+
+Task task_for(const ModelConfig& config, std::optional<Task> asked) {
+  const std::vector<Task> tasks = tasks_of(config);
+  const Task task = asked.value_or(tasks.front());
+  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
+    std::vector<std::string> names;
+    for (const Task known : tasks) names.emplace_back(to_string(known));
+    throw UsageError(expectation("task_for", "a task that " + config.type() + " models have",
+                                 to_string(task), join(names, ", ")));
+  }
+  if (task == Task::causal_lm && config.has("is_decoder") && !config.flag("is_decoder"))
+    config.refuse("is_decoder", "true (for causal-lm: without it every token sees the next one)");
+  return task;
+}
+
+std::optional<std::int64_t> last_token_padding(const ModelConfig& config, std::int64_t rows) {
+  const Json& said = config.at("pad_token_id");
+  if (!said.is_null() && !said.is_number_integer())
+    config.refuse("pad_token_id", "a whole number, or null");
+  if (!said.is_null()) return said.get<std::int64_t>();  // a negative one matches no token
+  if (rows != 1)
+    throw UsageError(expectation("sequence classification",
+                                 "a `pad_token_id` in " + config.source() +
+                                     ", without which transformers classifies one row at a time",
+                                 std::to_string(rows) + " rows", "--batch 1"));
+  return {};
+}
+
+std::string problem_type(const ModelConfig& config) {
+  if (config.is_null("problem_type")) return "";
+  std::string type = config.text("problem_type");
+  if (type != "regression" && type != "single_label_classification" &&
+      type != "multi_label_classification")
+    config.refuse("problem_type",
+                  "regression, single_label_classification or multi_label_classification");
+  return type;
 }
 
 }  // namespace headroom::model

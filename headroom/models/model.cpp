@@ -2,11 +2,10 @@
 
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <map>
 
 #include "headroom/base/error.h"
-#include "headroom/base/text.h"
+#include "headroom/model/can_run.h"
 #include "headroom/model/tasks.h"
 #include "headroom/models/detail/family.h"
 
@@ -33,12 +32,6 @@ const std::map<std::string, Build>& builders() {
   return all;
 }
 
-std::string names_of(const std::vector<Task>& tasks) {
-  std::vector<std::string> names;
-  for (const Task task : tasks) names.emplace_back(model::to_string(task));
-  return join(names, ", ");
-}
-
 void check(const Settings& settings) {
   if (settings.checkpointing.every < 1)
     throw UsageError(expectation("build", "checkpointing of every layer, or every n-th",
@@ -56,11 +49,8 @@ void Model::train(bool on) {
 
 std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings) {
   check(settings);
-  const std::vector<Task> tasks = model::tasks_of(config);
-  const Task task = settings.task.value_or(tasks.front());
-  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end())
-    throw UsageError(expectation("build", "a task that " + config.type() + " models have",
-                                 model::to_string(task), names_of(tasks)));
+  if (settings.checkpointing.how != nn::Recompute::none) model::check_can_checkpoint(config);
+  const Task task = model::task_for(config, settings.task);
   const bool of_tokens =
       task != Task::sequence_classification && task != Task::image_classification;
   if (settings.loss_chunk > 0 && !of_tokens)

@@ -75,10 +75,4 @@ Activation activation(std::string_view name) {
   return found == by_name().end() ? Activation() : found->second;
 }
 
-std::vector<std::string> activation_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, unused] : by_name()) names.push_back(name);
-  return names;
-}
-
 }  // namespace headroom::nn

@@ -15,6 +15,5 @@ using Activation = std::function<at::Tensor(const at::Tensor&)>;
 // "gelu", "gelu_new", "silu", ...: operation for operation transformers' function of that name.
 // Empty if there is none.
 [[nodiscard]] Activation activation(std::string_view name);
-[[nodiscard]] std::vector<std::string> activation_names();
 
 }  // namespace headroom::nn

@@ -2,54 +2,35 @@
 #include <memory>
 
 #include "headroom/forecast/detail/encoder_head.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
 // The inputs of a layer besides the states, and the last layer's attention weights, held by the
 // encoder's loop.
-struct Surroundings {
+struct BertInputs {
   Value mask, shares = {};
-};
-
-struct BertShape {
-  explicit BertShape(const model::ModelConfig& config)
-      : width(config.at_least_1("hidden_size")),
-        heads(config.at_least_1("num_attention_heads")),
-        inner(config.at_least_1("intermediate_size")),
-        layers(config.at_least_1("num_hidden_layers")),
-        vocabulary(config.at_least_1("vocab_size")),
-        most(config.at_least_1("max_position_embeddings")),
-        dropout(config.number("hidden_dropout_prob")),
-        attention_dropout(config.number("attention_probs_dropout_prob")),
-        decoder(config.flag("is_decoder")),
-        roberta(config.type() == "roberta") {
-    if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of hidden_size");
-  }
-
-  std::int64_t width, heads, inner, layers, vocabulary, most;
-  double dropout, attention_dropout;
-  bool decoder, roberta;
 };
 
 class Bert {
  public:
-  Bert(Network& net, const BertShape& shape) : net_(net), shape_(shape) {}
+  Bert(Network& net, const model::BertShape& shape) : net_(net), shape_(shape) {}
 
   // A feed-forward part that runs in chunks of tokens keeps the same in total.
-  Value layer(const Value& states, Surroundings& with) {
+  Value layer(const Value& states, BertInputs& with) {
     Value shares;
     Value attended = attention(states, with, shares);
     attended = added(attended, states, shape_.width, "attention.output.dense");
     Value inner = net_.linear(attended, shape_.width, shape_.inner, "intermediate.dense");
-    inner = net_.activation("hidden_act", inner);
+    inner = activation(net_.tape, shape_.function, inner);
     Value out = added(inner, attended, shape_.inner, "output.dense");
     if (net_.tape.phase() == Phase::forward) with.shares = shares;
     return out;
   }
 
  private:
-  Value attention(const Value& states, const Surroundings& with, Value& shares) {
+  Value attention(const Value& states, const BertInputs& with, Value& shares) {
     const auto project = [&](std::string_view path) {
       return net_.heads_of(net_.linear(states, shape_.width, shape_.width, path));
     };
@@ -84,10 +65,10 @@ class Bert {
   }
 
   Network& net_;
-  const BertShape shape_;
+  const model::BertShape shape_;
 };
 
-Value bert_classifier(Network& net, const Value& states, const BertShape& shape) {
+Value bert_classifier(Network& net, const Value& states, const model::BertShape& shape) {
   const model::ModelConfig& config = net.config;
   const double dropped = config.number(config.is_null("classifier_dropout") ? "hidden_dropout_prob"
                                                                             : "classifier_dropout");
@@ -110,7 +91,7 @@ struct Tables {
   Parameter &words, &places, &segments;
 };
 
-Value embedded(Network& net, const BertShape& shape, const Tables& tables) {
+Value embedded(Network& net, const model::BertShape& shape, const Tables& tables) {
   const std::int64_t tokens = net.situation.tokens();
   const Value word = net.embedding(tables.words, tokens);
   const Value segment = net.embedding(tables.segments, tokens);
@@ -121,10 +102,10 @@ Value embedded(Network& net, const BertShape& shape, const Tables& tables) {
   return net.dropout(sum, shape.dropout);
 }
 
-Value encoded(Network& net, const BertShape& shape, const Tables& tables) {
+Value encoded(Network& net, const model::BertShape& shape, const Tables& tables) {
   const auto encoder = std::make_shared<Bert>(net, shape);
   const Value states = embedded(net, shape, tables);
-  const auto with = std::make_shared<Surroundings>();
+  const auto with = std::make_shared<BertInputs>();
   if (net.situation.eager) {
     const std::int64_t square = shape.decoder ? net.situation.length : 1;
     with->mask = net.tape.make(net.situation.tokens() * square, net.situation.type);
@@ -139,17 +120,17 @@ Value encoded(Network& net, const BertShape& shape, const Tables& tables) {
 }  // namespace
 
 Value bert(Network& net) {
-  const BertShape shape(net.config);
+  const model::BertShape shape(net.config);
   net.begin_module("embeddings");
   const Tables tables{net.token_table(shape.vocabulary, shape.width),
-                      net.weight(shape.most, shape.width),
-                      net.weight(net.config.at_least_1("type_vocab_size"), shape.width)};
-  net.buffer_bytes += 2 * shape.most * size_of(Type::int64);
+                      net.weight(shape.positions, shape.width),
+                      net.weight(shape.segments, shape.width)};
+  net.buffer_bytes += 2 * shape.positions * size_of(Type::int64);
   const Value states = encoded(net, shape, tables);
   if (net.situation.task == model::Task::sequence_classification)
     return bert_classifier(net, states, shape);
   net.begin_module(shape.roberta ? "lm_head" : "cls", true);
-  return masked_lm_head(net, states, tables.words, shape.roberta ? "" : "hidden_act");
+  return masked_lm_head(net, states, tables.words, shape.roberta ? "" : shape.function);
 }
 
 }  // namespace headroom::forecast::detail

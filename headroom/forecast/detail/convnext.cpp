@@ -1,28 +1,13 @@
 // ConvNeXt: models/families/convnext.cpp.
 #include "headroom/forecast/detail/images.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : depths(stages(config, "depths", {3, 3, 9, 3})),
-        widths(stages(config, "hidden_sizes", {96, 192, 384, 768})),
-        channels(config.at_least_1("num_channels")),
-        patch(config.at_least_1("patch_size")),
-        scaled(config.number("layer_scale_init_value") > 0) {
-    if (depths.size() != widths.size())
-      config.refuse("hidden_sizes", "one number for each of the stages of depths");
-  }
-
-  std::vector<std::int64_t> depths, widths;
-  std::int64_t channels, patch;
-  bool scaled;
-};
-
 class Convnext {
  public:
-  Convnext(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  Convnext(Network& net, const model::ConvnextShape& shape) : net_(net), shape_(shape) {}
 
   Value embedded(const Value& pixels, Image& image) {
     const Value patches =
@@ -53,26 +38,25 @@ class Convnext {
   Value layer(const Value& x, Image image) {
     Tape& tape = net_.tape;
     const std::int64_t width = image.channels;
-    Parameter* const scale = shape_.scaled ? &net_.vector(width) : nullptr;
+    Parameter* const scale = shape_.layer_scale > 0 ? &net_.vector(width) : nullptr;
     Value states =
         convolved(net_, x, image, {.out = width, .kernel = 7, .padding = 3, .groups = width}, true);
     states = channel_norm(states, width);
     states = net_.linear(states, width, 4 * width, "pwconv1");
-    states = net_.activation("hidden_act", states);
+    states = activation(net_.tape, shape_.function, states);
     states = net_.linear(states, 4 * width, width, "pwconv2");
     if (scale != nullptr) states = times(tape, tape.use(*scale), states);
     return plus(tape, x, states);
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::ConvnextShape shape_;
 };
 
 }  // namespace
 
 Value convnext(Network& net) {
-  refuse_checkpointing(net);
-  const Shape shape(net.config);
+  const model::ConvnextShape shape(net.config);
   const std::int64_t side = net.situation.image, width = shape.widths.back();
   Convnext parts(net, shape);
   net.begin_module("embeddings");

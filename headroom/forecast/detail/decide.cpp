@@ -8,21 +8,12 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/forecast/detail/architectures.h"
+#include "headroom/model/can_run.h"
 #include "headroom/model/positions.h"
 #include "headroom/model/tasks.h"
 
 namespace headroom::forecast::detail {
 namespace {
-
-model::Task task_of(const model::ModelConfig& config, const model::Settings& settings) {
-  const std::vector<model::Task> tasks = model::tasks_of(config);
-  const model::Task task = settings.task.value_or(tasks.front());
-  if (std::find(tasks.begin(), tasks.end(), task) != tasks.end()) return task;
-  std::vector<std::string> names;
-  for (const model::Task known : tasks) names.emplace_back(to_string(known));
-  throw UsageError(expectation("forecast", "a task that " + config.type() + " models have",
-                               to_string(task), join(names, ", ")));
-}
 
 void assume(Forecast& forecast, std::string_view option, std::int64_t value,
             std::string_view why = {}) {
@@ -66,11 +57,12 @@ void decide(Forecast& forecast, const model::ModelConfig& config) {
     throw UsageError(
         expectation("forecast", "at least one row", std::to_string(settings.batch), "1"));
   const bool says_task = settings.task || !config.architectures().empty();
-  settings.task = task_of(config, settings);
+  settings.task = model::task_for(config, settings.task);
   if (!says_task)
     forecast.assumed.push_back("no --task given, " + std::string(to_string(*settings.task)) +
                                " assumed");
   check_choices(settings, config);
+  if (settings.checkpoint_every != 0) model::check_can_checkpoint(config);
   const model::Settings said = settings;
   model::settle_sizes(config, settings);
   assume_sizes(forecast, said, config);

@@ -4,7 +4,7 @@ namespace headroom::forecast::detail {
 
 Value plain_mlp(Network& net, const Value& x, const PlainMlp& of) {
   Value inner = net.linear(x, of.width, of.inner, of.up);
-  inner = net.activation(of.function, inner);
+  inner = activation(net.tape, of.function, inner);
   return net.linear(inner, of.inner, of.width, of.down);
 }
 

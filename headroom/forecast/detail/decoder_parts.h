@@ -11,7 +11,7 @@
 namespace headroom::forecast::detail {
 
 // The inputs of a layer besides the states.
-struct DecoderSurroundings {
+struct DecoderInputs {
   Network::Rotation rotation;
   Value mask;
   Value weights = {}, gradient_of_weights = {};  // GPT-Neo's, of the previous layer

@@ -2,29 +2,14 @@
 #include <memory>
 
 #include "headroom/forecast/detail/encoder_head.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : width(config.at_least_1("dim")),
-        heads(config.at_least_1("n_heads")),
-        inner(config.at_least_1("hidden_dim")),
-        layers(config.at_least_1("n_layers")),
-        most(config.at_least_1("max_position_embeddings")),
-        dropout(config.number("dropout")),
-        attention_dropout(config.number("attention_dropout")) {
-    if (width % heads != 0) config.refuse("n_heads", "a divisor of dim");
-  }
-
-  std::int64_t width, heads, inner, layers, most;
-  double dropout, attention_dropout;
-};
-
 class Distilbert {
  public:
-  Distilbert(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  Distilbert(Network& net, const model::DistilbertShape& shape) : net_(net), shape_(shape) {}
 
   Value embedded(Parameter& words, Parameter& places) {
     const Value word = net_.embedding(words, net_.situation.tokens());
@@ -38,7 +23,7 @@ class Distilbert {
     Value attended = attention(x);
     attended = net_.layer_norm(plus(net_.tape, attended, x), shape_.width);
     Value out = net_.linear(attended, shape_.width, shape_.inner, "ffn.lin1");
-    out = net_.activation("activation", out);
+    out = activation(net_.tape, shape_.function, out);
     out = net_.linear(out, shape_.inner, shape_.width, "ffn.lin2");
     out = net_.dropout(out, shape_.dropout);
     return net_.layer_norm(plus(net_.tape, out, attended), shape_.width);
@@ -78,10 +63,11 @@ class Distilbert {
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::DistilbertShape shape_;
 };
 
-Value encoded(Network& net, const Shape& shape, Parameter& words, Parameter& places) {
+Value encoded(Network& net, const model::DistilbertShape& shape, Parameter& words,
+              Parameter& places) {
   const auto encoder = std::make_shared<Distilbert>(net, shape);
   const Value embedded = encoder->embedded(words, places);
   return net.layers(
@@ -101,16 +87,16 @@ Value classified(Network& net, const Value& states, std::int64_t width) {
 }  // namespace
 
 Value distilbert(Network& net) {
-  const Shape shape(net.config);
+  const model::DistilbertShape shape(net.config);
   net.begin_module("embeddings");
-  Parameter& words = net.token_table(net.config.at_least_1("vocab_size"), shape.width);
-  Parameter& places = net.weight(shape.most, shape.width);
+  Parameter& words = net.token_table(shape.vocabulary, shape.width);
+  Parameter& places = net.weight(shape.positions, shape.width);
   if (net.config.flag("sinusoidal_pos_embds")) places.trained = false;
-  net.buffer_bytes += shape.most * size_of(Type::int64);
+  net.buffer_bytes += shape.positions * size_of(Type::int64);
   const Value states = encoded(net, shape, words, places);
   net.begin_module("head", true);
   if (net.situation.task == model::Task::masked_lm)
-    return masked_lm_head(net, states, words, "activation");
+    return masked_lm_head(net, states, words, shape.function);
   return classified(net, states, shape.width);
 }
 

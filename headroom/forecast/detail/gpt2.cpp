@@ -2,47 +2,29 @@
 #include <memory>
 
 #include "headroom/forecast/detail/decoder_parts.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : width(config.at_least_1("n_embd")),
-        heads(config.at_least_1("n_head")),
-        inner(config.optional_count("n_inner").value_or(4 * width)),
-        layers(config.at_least_1("n_layer")),
-        positions(config.at_least_1("n_positions")),
-        embedding_dropout(config.number("embd_pdrop")),
-        residual_dropout(config.number("resid_pdrop")),
-        steps{config.flag("scale_attn_weights"), config.flag("scale_attn_by_inverse_layer_idx"),
-              config.number("attn_pdrop")} {
-    if (width % heads != 0) config.refuse("n_head", "a divisor of `n_embd`");
-  }
-
-  std::int64_t width, heads, inner, layers, positions;
-  double embedding_dropout, residual_dropout;
-  CausalShares steps;
-};
-
 class Gpt2 {
  public:
-  Gpt2(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  Gpt2(Network& net, const model::Gpt2Shape& shape) : net_(net), shape_(shape) {}
 
-  Value layer(Value states, const DecoderSurroundings& with) {
+  Value layer(Value states, const DecoderInputs& with) {
     Value residual = states, weights;
     states = net_.layer_norm(states, shape_.width);
     const Value attended = attention(states, with, weights);
     states = plus(net_.tape, attended, residual);
     residual = states;
     states = net_.layer_norm(states, shape_.width);
-    const PlainMlp mlp{shape_.width, shape_.inner, "mlp.c_fc", "mlp.c_proj", "activation_function"};
+    const PlainMlp mlp{shape_.width, shape_.inner, "mlp.c_fc", "mlp.c_proj", shape_.function};
     const Value wide = net_.dropout(plain_mlp(net_, states, mlp), shape_.residual_dropout);
     return plus(net_.tape, residual, wide);
   }
 
  private:
-  Value attention(const Value& x, const DecoderSurroundings& with, Value& weights) {
+  Value attention(const Value& x, const DecoderInputs& with, Value& weights) {
     Value q, k, v;
     {
       const Value all =
@@ -62,27 +44,27 @@ class Gpt2 {
 
   Value eager(const Value& q, const Value& k, const Value& v, const Value& mask, Value& weights) {
     const std::int64_t count = q.count / shape_.width * shape_.heads * net_.situation.length;
-    weights =
-        causal_shares(net_, net_.matmul(q, k, count, shape_.heads), v.type, mask, shape_.steps);
+    weights = causal_shares(net_, net_.matmul(q, k, count, shape_.heads), v.type, mask,
+                            {shape_.scaled, shape_.scaled_by_layer, shape_.attention_dropout});
     return copied(net_.tape, net_.matmul(weights, v, q.count, shape_.heads));
   }
 
   Value fused(const Value& q, const Value& k, const Value& v, const Value& mask) {
     Network::Heads of{
         .heads = shape_.heads, .key_heads = shape_.heads, .width = shape_.width / shape_.heads};
-    of.dropout = shape_.steps.dropout;
+    of.dropout = shape_.attention_dropout;
     return net_.sdpa(q, k, v, mask, of);
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::Gpt2Shape shape_;
 };
 
-Value decoded(Network& net, const Shape& shape, Parameter& words, Parameter& places) {
+Value decoded(Network& net, const model::Gpt2Shape& shape, Parameter& words, Parameter& places) {
   const Value embedded = net.embedding(words, net.situation.tokens());
   const Value placed = net.embedding(places, net.situation.length);
   Value states = plus(net.tape, embedded, expanded(net.tape, placed, embedded.count));
-  const auto with = std::make_shared<DecoderSurroundings>();
+  const auto with = std::make_shared<DecoderInputs>();
   with->mask = net.causal_mask({}, embedded.type, net.situation.eager);
   states = net.dropout(states, shape.embedding_dropout);
   const auto decoder = std::make_shared<Gpt2>(net, shape);
@@ -96,9 +78,9 @@ Value decoded(Network& net, const Shape& shape, Parameter& words, Parameter& pla
 }  // namespace
 
 Value gpt2(Network& net) {
-  const Shape shape(net.config);
+  const model::Gpt2Shape shape(net.config);
   net.begin_module("wte");
-  Parameter& words = net.token_table(net.config.at_least_1("vocab_size"), shape.width);
+  Parameter& words = net.token_table(shape.vocabulary, shape.width);
   net.begin_module("wpe");
   Parameter& places = net.weight(shape.positions, shape.width);
   net.buffer_bytes +=

@@ -1,50 +1,17 @@
 // GPT-Neo: models/families/gpt_neo.cpp. Its attention runs in float and has only the eager form.
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "headroom/forecast/detail/decoder_parts.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-// Windows do not change the memory of a layer, so only the number of layers counts.
-std::int64_t layers_of(const model::ModelConfig& config) {
-  constexpr const char* kExpected = "a list as [[[\"global\", \"local\"], 12]]";
-  const Json& types = config.at("attention_types");
-  if (!types.is_array()) config.refuse("attention_types", kExpected);
-  std::int64_t layers = 0;
-  for (const Json& item : types) {
-    if (!item.is_array() || item.size() != 2 || !item[0].is_array() ||
-        !item[1].is_number_unsigned())
-      config.refuse("attention_types", kExpected);
-    layers += static_cast<std::int64_t>(item[0].size()) * item[1].get<std::int64_t>();
-  }
-  if (layers != config.at_least_1("num_layers")) config.refuse("attention_types", kExpected);
-  return layers;
-}
-
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : width(config.at_least_1("hidden_size")),
-        heads(config.at_least_1("num_heads")),
-        inner(config.optional_count("intermediate_size").value_or(4 * width)),
-        layers(layers_of(config)),
-        positions(config.at_least_1("max_position_embeddings")),
-        embedding_dropout(config.number("embed_dropout")),
-        attention_dropout(config.number("attention_dropout")),
-        residual_dropout(config.number("resid_dropout")) {
-    if (width % heads != 0) config.refuse("num_heads", "a divisor of `hidden_size`");
-  }
-
-  std::int64_t width, heads, inner, layers, positions;
-  double embedding_dropout, attention_dropout, residual_dropout;
-};
-
 class GptNeo {
  public:
-  GptNeo(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  GptNeo(Network& net, const model::GptNeoShape& shape) : net_(net), shape_(shape) {}
 
-  Value layer(Value states, DecoderSurroundings& with) {
+  Value layer(Value states, DecoderInputs& with) {
     let_go(with);
     Value residual = states, weights;
     states = net_.layer_norm(states, shape_.width);
@@ -52,7 +19,7 @@ class GptNeo {
     states = plus(net_.tape, attended, residual);
     residual = states;
     states = net_.layer_norm(states, shape_.width);
-    const PlainMlp mlp{shape_.width, shape_.inner, "mlp.c_fc", "mlp.c_proj", "activation_function"};
+    const PlainMlp mlp{shape_.width, shape_.inner, "mlp.c_fc", "mlp.c_proj", shape_.function};
     const Value wide = net_.dropout(plain_mlp(net_, states, mlp), shape_.residual_dropout);
     Value sum = plus(net_.tape, residual, wide);
     hold(with, weights);
@@ -62,19 +29,19 @@ class GptNeo {
  private:
   // The model holds a layer's attention weights until the next layer has run. Reentrant
   // checkpointing treats them as a result of the rerun, with a gradient of zeros.
-  void hold(DecoderSurroundings& with, const Value& weights) {
+  void hold(DecoderInputs& with, const Value& weights) {
     const bool again = net_.tape.phase() == Phase::backward;
     if (again && net_.settings.checkpointing_kind != model::CheckpointingKind::reentrant) return;
     with.weights = weights;
     if (again) with.gradient_of_weights = net_.tape.make(weights.count, weights.type);
   }
-  void let_go(DecoderSurroundings& with) {
+  void let_go(DecoderInputs& with) {
     if (net_.tape.phase() != Phase::backward) return;
     with.weights.reset();
     with.gradient_of_weights.reset();
   }
 
-  Value attention(const Value& x, const DecoderSurroundings& with, Value& weights) {
+  Value attention(const Value& x, const DecoderInputs& with, Value& weights) {
     Tape& tape = net_.tape;
     const Value q = projected(x, "attention.q_proj");
     Value k = projected(x, "attention.k_proj"), v = projected(x, "attention.v_proj");
@@ -97,12 +64,12 @@ class GptNeo {
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::GptNeoShape shape_;
 };
 
-Value decoded(Network& net, const Shape& shape, Parameter& words, Parameter& places) {
+Value decoded(Network& net, const model::GptNeoShape& shape, Parameter& words, Parameter& places) {
   const Value embedded = net.embedding(words, net.situation.tokens());
-  const auto with = std::make_shared<DecoderSurroundings>();
+  const auto with = std::make_shared<DecoderInputs>();
   with->mask = net.additive_causal_mask(embedded.type, true, net.situation.has_mask);
   const Value placed = net.embedding(places, net.situation.length);
   Value states = plus(net.tape, embedded, expanded(net.tape, placed, embedded.count));
@@ -119,9 +86,9 @@ Value decoded(Network& net, const Shape& shape, Parameter& words, Parameter& pla
 }  // namespace
 
 Value gpt_neo(Network& net) {
-  const Shape shape(net.config);
+  const model::GptNeoShape shape(net.config);
   net.begin_module("wte");
-  Parameter& words = net.token_table(net.config.at_least_1("vocab_size"), shape.width);
+  Parameter& words = net.token_table(shape.vocabulary, shape.width);
   net.begin_module("wpe");
   Parameter& places = net.weight(shape.positions, shape.width);
   net.buffer_bytes +=

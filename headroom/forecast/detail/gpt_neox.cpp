@@ -2,42 +2,22 @@
 #include <memory>
 
 #include "headroom/forecast/detail/decoder_parts.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : width(config.at_least_1("hidden_size")),
-        heads(config.at_least_1("num_attention_heads")),
-        head_width(width / heads),
-        turned(static_cast<std::int64_t>(static_cast<double>(head_width) *
-                                         config.number("rotary_pct"))),
-        inner(config.at_least_1("intermediate_size")),
-        layers(config.at_least_1("num_hidden_layers")),
-        hidden_dropout(config.number("hidden_dropout")),
-        attention_dropout(config.number("attention_dropout")),
-        with_bias(config.flag("attention_bias")),
-        parallel(config.flag("use_parallel_residual")) {
-    if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of `hidden_size`");
-  }
-
-  std::int64_t width, heads, head_width, turned, inner, layers;
-  double hidden_dropout, attention_dropout;
-  bool with_bias, parallel;
-};
-
 class GptNeoX {
  public:
-  GptNeoX(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  GptNeoX(Network& net, const model::GptNeoXShape& shape) : net_(net), shape_(shape) {}
 
-  Value layer(const Value& states, const DecoderSurroundings& with) {
+  Value layer(const Value& states, const DecoderInputs& with) {
     Value weights;
     Value attended = attention(net_.layer_norm(states, shape_.width), with, weights);
     attended = net_.dropout(attended, shape_.hidden_dropout);
     if (!shape_.parallel) attended = plus(net_.tape, attended, states);
     const PlainMlp mlp{shape_.width, shape_.inner, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h",
-                       "hidden_act"};
+                       shape_.function};
     Value wide =
         plain_mlp(net_, net_.layer_norm(shape_.parallel ? states : attended, shape_.width), mlp);
     wide = net_.dropout(wide, shape_.hidden_dropout);
@@ -46,14 +26,14 @@ class GptNeoX {
   }
 
  private:
-  Value attention(const Value& x, const DecoderSurroundings& with, Value& weights) {
+  Value attention(const Value& x, const DecoderInputs& with, Value& weights) {
     const Value all =
         net_.heads_of(net_.linear(x, shape_.width, 3 * shape_.width, "attention.query_key_value",
                                   {.with_bias = shape_.with_bias}));
     const std::int64_t each = all.count / 3;
     const std::vector<Value> parts = split(net_.tape, all, {each, each, each});
     const auto turned = [&](const Value& of) {
-      return partly_turned(net_, of, shape_.head_width, shape_.turned, with.rotation);
+      return partly_turned(net_, of, shape_.head_width, shape_.rope.width, with.rotation);
     };
     const Value q = turned(parts[0]);
     Value k = turned(parts[1]), v = parts[2];
@@ -66,15 +46,15 @@ class GptNeoX {
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::GptNeoXShape shape_;
 };
 
-Value decoded(Network& net, const Shape& shape, Parameter& words) {
+Value decoded(Network& net, const model::GptNeoXShape& shape, Parameter& words) {
   const Value embedded = net.embedding(words, net.situation.tokens());
-  const auto with = std::make_shared<DecoderSurroundings>();
+  const auto with = std::make_shared<DecoderInputs>();
   with->mask = net.causal_mask({}, embedded.type, net.situation.eager);
   Value states = net.dropout(embedded, shape.hidden_dropout);
-  with->rotation = net.rotation(shape.turned, embedded.type);
+  with->rotation = net.rotation(shape.rope.width, embedded.type);
   const auto decoder = std::make_shared<GptNeoX>(net, shape);
   states = net.layers(
       shape.layers, [decoder, with](const Value& x) { return decoder->layer(x, *with); },
@@ -86,10 +66,10 @@ Value decoded(Network& net, const Shape& shape, Parameter& words) {
 }  // namespace
 
 Value gpt_neox(Network& net) {
-  const Shape shape(net.config);
+  const model::GptNeoXShape shape(net.config);
   net.begin_module("embed_in");
-  Parameter& words = net.token_table(net.config.at_least_1("vocab_size"), shape.width);
-  net.buffer_bytes += shape.turned / 2 * 4;
+  Parameter& words = net.token_table(shape.vocabulary, shape.width);
+  net.buffer_bytes += shape.rope.width / 2 * 4;
   return decoder_head(net, decoded(net, shape, words), shape.width, words, {.name = "embed_out"});
 }
 

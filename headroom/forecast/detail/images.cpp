@@ -6,23 +6,6 @@
 
 namespace headroom::forecast::detail {
 
-void refuse_checkpointing(const Network& net) {
-  if (net.settings.checkpoint_every == 0) return;
-  throw UsageError(expectation("forecast", "a model that transformers can checkpoint",
-                               net.config.type() + ", which it cannot", "no checkpointing"));
-}
-
-std::vector<std::int64_t> stages(const model::ModelConfig& config, std::string_view key,
-                                 const std::vector<std::int64_t>& otherwise) {
-  if (config.is_null(key)) return otherwise;
-  std::vector<std::int64_t> numbers;
-  for (const long long number : config.counts(key)) numbers.push_back(number);
-  if (numbers.empty() ||
-      std::any_of(numbers.begin(), numbers.end(), [](std::int64_t number) { return number < 1; }))
-    config.refuse(key, "numbers of at least 1, one for each stage");
-  return numbers;
-}
-
 Value convolved(Network& net, const Value& x, Image& image, const Convolution& of, bool with_bias) {
   Parameter& weight = net.weight(of.out, image.channels / of.groups * of.kernel * of.kernel);
   weight.kernel = of.kernel;

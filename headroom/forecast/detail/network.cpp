@@ -6,6 +6,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/model/tasks.h"
 
 namespace headroom::forecast::detail {
 
@@ -103,12 +104,6 @@ Value Network::t5_norm(const Value& x, std::int64_t width) {
 
 Value Network::dropout(const Value& x, double share) {
   return situation.trains ? detail::dropout(tape, x, share) : x;
-}
-
-Value Network::activation(std::string_view key, const Value& x) {
-  const std::string name = config.text(key);
-  if (!is_activation(name)) config.refuse(key, "an activation that is known");
-  return detail::activation(tape, name, x);
 }
 
 Value Network::softmax_in_float(const Value& x) {
@@ -224,6 +219,7 @@ Value Network::chunked_loss(const Head& head, const Value& states, std::int64_t 
 }
 
 Value Network::classification_loss(const Value& logits) {
+  (void)model::problem_type(config);
   if (!situation.trains || situation.holds_outputs) held.push_back(logits);
   if (!situation.trains) return {};
   if (config.labels() == 1) return mean_squared_error(tape, logits);
@@ -231,6 +227,7 @@ Value Network::classification_loss(const Value& logits) {
 }
 
 Value Network::last_tokens(const Value& logits) {
+  (void)model::last_token_padding(config, situation.rows);
   return gathered(tape, logits, situation.rows * config.labels());
 }
 

@@ -80,7 +80,6 @@ class Network {
   [[nodiscard]] Value offset_rms_norm(const Value& x, std::int64_t width);  // Gemma's
   [[nodiscard]] Value t5_norm(const Value& x, std::int64_t width);
   [[nodiscard]] Value dropout(const Value& x, double share);
-  [[nodiscard]] Value activation(std::string_view key, const Value& x);
   [[nodiscard]] Value softmax_in_float(const Value& x);
 
   // Runs one layer for each of `kinds`; equal layers are counted once.

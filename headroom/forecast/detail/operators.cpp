@@ -255,11 +255,6 @@ constexpr std::array<std::pair<std::string_view, Form>, 16> kActivations{
 
 }  // namespace
 
-bool is_activation(std::string_view name) {
-  return std::any_of(kActivations.begin(), kActivations.end(),
-                     [&](const auto& known) { return known.first == name; });
-}
-
 Value activation(Tape& tape, std::string_view name, const Value& x) {
   for (const auto& [known, form] : kActivations) {
     if (known != name) continue;

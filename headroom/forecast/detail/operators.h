@@ -41,7 +41,6 @@ void add_to(Tape& tape, Value& a, const Value& b);  // in place
 [[nodiscard]] Value dropout(Tape& tape, const Value& x, double share);
 // By its name in config.json. Throws InternalError for an unknown name.
 [[nodiscard]] Value activation(Tape& tape, std::string_view name, const Value& x);
-[[nodiscard]] bool is_activation(std::string_view name);
 
 // ---- Sums and norms ----
 

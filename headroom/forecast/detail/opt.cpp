@@ -2,41 +2,16 @@
 #include <memory>
 
 #include "headroom/forecast/detail/decoder_parts.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-constexpr std::int64_t kFirstPosition = 2;  // rows of the position table before the first position
-
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : width(config.at_least_1("hidden_size")),
-        token_width(config.optional_count("word_embed_proj_dim").value_or(width)),
-        heads(config.at_least_1("num_attention_heads")),
-        inner(config.at_least_1("ffn_dim")),
-        layers(config.at_least_1("num_hidden_layers")),
-        positions(config.at_least_1("max_position_embeddings") + kFirstPosition),
-        hidden_dropout(config.number("dropout")),
-        attention_dropout(config.number("attention_dropout")),
-        norm_first(config.flag("do_layer_norm_before")),
-        norm_at_end(norm_first && !config.flag("_remove_final_layer_norm")),
-        with_bias(config.flag("enable_bias")),
-        affine(config.flag("layer_norm_elementwise_affine")) {
-    if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of `hidden_size`");
-    if (config.number("layerdrop") != 0)
-      config.refuse("layerdrop", "0, since Headroom runs each layer in each step,");
-  }
-
-  std::int64_t width, token_width, heads, inner, layers, positions;
-  double hidden_dropout, attention_dropout;
-  bool norm_first, norm_at_end, with_bias, affine;
-};
-
 class Opt {
  public:
-  Opt(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  Opt(Network& net, const model::OptShape& shape) : net_(net), shape_(shape) {}
 
-  Value layer(Value states, const DecoderSurroundings& with) {
+  Value layer(Value states, const DecoderInputs& with) {
     Value residual = states;
     if (shape_.norm_first) states = norm(states);
     states = attention(states, with);
@@ -47,7 +22,7 @@ class Opt {
     if (shape_.norm_first) states = norm(states);
     states =
         net_.linear(states, shape_.width, shape_.inner, "fc1", {.with_bias = shape_.with_bias});
-    states = net_.activation("activation_function", states);
+    states = activation(net_.tape, shape_.function, states);
     states =
         net_.linear(states, shape_.inner, shape_.width, "fc2", {.with_bias = shape_.with_bias});
     states = net_.dropout(states, shape_.hidden_dropout);
@@ -59,7 +34,7 @@ class Opt {
   Value norm(const Value& x) { return net_.layer_norm(x, shape_.width, shape_.affine); }
 
  private:
-  Value attention(const Value& x, const DecoderSurroundings& with) {
+  Value attention(const Value& x, const DecoderInputs& with) {
     Value q = projected(x, "self_attn.q_proj");
     q = net_.heads_of(times_number(net_.tape, q));
     Value k = net_.heads_of(projected(x, "self_attn.k_proj"));
@@ -78,13 +53,13 @@ class Opt {
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::OptShape shape_;
 };
 
-Value decoded(Network& net, const Shape& shape, Parameter& words, Parameter& places) {
+Value decoded(Network& net, const model::OptShape& shape, Parameter& words, Parameter& places) {
   const bool projects = shape.token_width != shape.width;
   Value embedded = net.embedding(words, net.situation.tokens());
-  const auto with = std::make_shared<DecoderSurroundings>();
+  const auto with = std::make_shared<DecoderInputs>();
   with->mask = net.additive_causal_mask(embedded.type, net.situation.eager, true);
   const Value placed = net.embedding(places, net.situation.tokens());
   if (projects)
@@ -105,11 +80,11 @@ Value decoded(Network& net, const Shape& shape, Parameter& words, Parameter& pla
 }  // namespace
 
 Value opt(Network& net) {
-  const Shape shape(net.config);
+  const model::OptShape shape(net.config);
   net.begin_module("embed_tokens");
-  Parameter& words = net.token_table(net.config.at_least_1("vocab_size"), shape.token_width);
+  Parameter& words = net.token_table(shape.vocabulary, shape.token_width);
   net.begin_module("embed_positions");
-  Parameter& places = net.weight(shape.positions, shape.width);
+  Parameter& places = net.weight(shape.positions + shape.kFirstPosition, shape.width);
   return decoder_head(net, decoded(net, shape, words, places), shape.token_width, words, {});
 }
 

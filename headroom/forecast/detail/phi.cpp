@@ -2,52 +2,29 @@
 #include <memory>
 
 #include "headroom/forecast/detail/decoder_parts.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : width(config.at_least_1("hidden_size")),
-        heads(config.at_least_1("num_attention_heads")),
-        key_heads(config.optional_count("num_key_value_heads").value_or(heads)),
-        head_width(width / heads),
-        turned(static_cast<std::int64_t>(static_cast<double>(head_width) *
-                                         config.number("partial_rotary_factor"))),
-        inner(config.at_least_1("intermediate_size")),
-        layers(config.at_least_1("num_hidden_layers")),
-        embedding_dropout(config.number("embd_pdrop")),
-        attention_dropout(config.number("attention_dropout")),
-        residual_dropout(config.number("resid_pdrop")),
-        normalised_heads(config.flag("qk_layernorm")) {
-    if (head_width < 1) config.refuse("num_attention_heads", "at most hidden_size");
-    if (key_heads < 1 || heads % key_heads != 0)
-      config.refuse("num_key_value_heads", "a divisor of num_attention_heads");
-  }
-
-  std::int64_t width, heads, key_heads, head_width, turned, inner, layers;
-  double embedding_dropout, attention_dropout, residual_dropout;
-  bool normalised_heads;
-};
-
 // Attention and MLP run side by side on the same normalised states.
 class Phi {
  public:
-  Phi(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  Phi(Network& net, const model::PhiShape& shape) : net_(net), shape_(shape) {}
 
-  Value layer(const Value& residual, const DecoderSurroundings& with) {
+  Value layer(const Value& residual, const DecoderInputs& with) {
     const Value states = net_.layer_norm(residual, shape_.width);
     Value attended = attention(states, with);
     attended = net_.dropout(attended, shape_.residual_dropout);
-    Value wide =
-        plain_mlp(net_, states, {shape_.width, shape_.inner, "mlp.fc1", "mlp.fc2", "hidden_act"});
+    Value wide = plain_mlp(net_, states,
+                           {shape_.width, shape_.inner, "mlp.fc1", "mlp.fc2", shape_.function});
     wide = net_.dropout(wide, shape_.residual_dropout);
     const Value sum = plus(net_.tape, attended, wide);
     return plus(net_.tape, sum, residual);
   }
 
  private:
-  Value attention(const Value& x, const DecoderSurroundings& with) {
+  Value attention(const Value& x, const DecoderInputs& with) {
     Value q = projected(x, shape_.heads, "self_attn.q_proj"),
           k = projected(x, shape_.key_heads, "self_attn.k_proj"),
           v = projected(x, shape_.key_heads, "self_attn.v_proj");
@@ -73,7 +50,9 @@ class Phi {
   // All four parts exist before the first two are joined again.
   void turn(Value& q, Value& k, const Network::Rotation& by) {
     Tape& tape = net_.tape;
-    const auto part = [&](const Value& of) { return of.count / shape_.head_width * shape_.turned; };
+    const auto part = [&](const Value& of) {
+      return of.count / shape_.head_width * shape_.rope.width;
+    };
     const Value rest_q = slice(tape, q, q.count - part(q)),
                 rest_k = slice(tape, k, k.count - part(k));
     const Value turned_q = net_.turned(slice(tape, q, part(q)), by);
@@ -83,15 +62,15 @@ class Phi {
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::PhiShape shape_;
 };
 
-Value decoded(Network& net, const Shape& shape, Parameter& words) {
+Value decoded(Network& net, const model::PhiShape& shape, Parameter& words) {
   Value embedded = net.embedding(words, net.situation.tokens());
-  const auto with = std::make_shared<DecoderSurroundings>();
+  const auto with = std::make_shared<DecoderInputs>();
   with->mask = net.causal_mask({}, embedded.type, net.situation.eager);
   embedded = net.dropout(embedded, shape.embedding_dropout);
-  with->rotation = net.rotation(shape.turned, embedded.type);
+  with->rotation = net.rotation(shape.rope.width, embedded.type);
   const auto decoder = std::make_shared<Phi>(net, shape);
   Value states = net.layers(
       shape.layers, [decoder, with](const Value& x) { return decoder->layer(x, *with); }, embedded);
@@ -102,10 +81,10 @@ Value decoded(Network& net, const Shape& shape, Parameter& words) {
 }  // namespace
 
 Value phi(Network& net) {
-  const Shape shape(net.config);
+  const model::PhiShape shape(net.config);
   net.begin_module("embed_tokens");
-  Parameter& words = net.token_table(net.config.at_least_1("vocab_size"), shape.width);
-  net.buffer_bytes += shape.turned / 2 * 4;
+  Parameter& words = net.token_table(shape.vocabulary, shape.width);
+  net.buffer_bytes += shape.rope.width / 2 * 4;
   return decoder_head(net, decoded(net, shape, words), shape.width, words, {.with_bias = true});
 }
 

@@ -1,30 +1,9 @@
 // ResNet: models/families/resnet.cpp.
 #include "headroom/forecast/detail/images.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
-
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : depths(stages(config, "depths", {})),
-        widths(stages(config, "hidden_sizes", {})),
-        channels(config.at_least_1("num_channels")),
-        embedding(config.at_least_1("embedding_size")),
-        bottleneck(config.text("layer_type") == "bottleneck"),
-        downsample_in_first_stage(config.flag("downsample_in_first_stage")),
-        downsample_in_bottleneck(config.flag("downsample_in_bottleneck")) {
-    if (depths.size() != widths.size())
-      config.refuse("hidden_sizes", "one number for each of the stages of depths");
-    for (const std::int64_t width : widths)
-      if (bottleneck && width < 4) config.refuse("hidden_sizes", "at least 4 in a bottleneck");
-    if (!bottleneck && config.text("layer_type") != "basic")
-      config.refuse("layer_type", "basic or bottleneck");
-  }
-
-  std::vector<std::int64_t> depths, widths;
-  std::int64_t channels, embedding;
-  bool bottleneck, downsample_in_first_stage, downsample_in_bottleneck;
-};
 
 struct Block {
   std::int64_t in, out, stride;
@@ -32,12 +11,12 @@ struct Block {
 
 class Resnet {
  public:
-  Resnet(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  Resnet(Network& net, const model::ResnetShape& shape) : net_(net), shape_(shape) {}
 
   Value embedded(const Value& pixels, Image& image) {
     const std::int64_t width = shape_.embedding;
-    Value states =
-        unit(pixels, image, {.out = width, .kernel = 7, .stride = 2, .padding = 3}, "hidden_act");
+    Value states = unit(pixels, image, {.out = width, .kernel = 7, .stride = 2, .padding = 3},
+                        shape_.function);
     image = result_of(image, {.out = width, .kernel = 3, .stride = 2, .padding = 1});
     return max_pool(net_.tape, states, image.count());
   }
@@ -55,14 +34,14 @@ class Resnet {
   }
 
  private:
-  // `function`: "relu" or the config key that names an activation; empty: none.
+  // `function`: an activation; empty: none.
   Value unit(const Value& x, Image& image, const Convolution& of, std::string_view function) {
     Value states = convolved(net_, x, image, of, false);
     Parameter& weight = net_.vector(of.out);
     states = batch_norm(net_.tape, states, weight, net_.vector(of.out));
     if (function.empty()) return states;
     return function == "relu" ? unary(net_.tape, states, Keeps::result)
-                              : net_.activation(function, states);
+                              : activation(net_.tape, function, states);
   }
 
   Value block(const Value& x, Image& image, const Block& of) {
@@ -72,7 +51,7 @@ class Resnet {
     if (of.in != of.out || of.stride != 1)
       residual = unit(x, shortcut, {.out = of.out, .kernel = 1, .stride = of.stride}, {});
     add_to(net_.tape, states, residual);
-    return net_.activation("hidden_act", states);
+    return activation(net_.tape, shape_.function, states);
   }
 
   Value two(const Value& x, Image& image, const Block& of) {
@@ -93,14 +72,13 @@ class Resnet {
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::ResnetShape shape_;
 };
 
 }  // namespace
 
 Value resnet(Network& net) {
-  refuse_checkpointing(net);
-  const Shape shape(net.config);
+  const model::ResnetShape shape(net.config);
   const std::int64_t side = net.situation.image, width = shape.widths.back();
   Resnet parts(net, shape);
   net.begin_module("embedder");

@@ -2,34 +2,13 @@
 #include <memory>
 
 #include "headroom/forecast/detail/architectures.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : width(config.at_least_1("d_model")),
-        heads(config.at_least_1("num_heads")),
-        head_width(config.at_least_1("d_kv")),
-        inner(config.at_least_1("d_ff")),
-        buckets(config.at_least_1("relative_attention_num_buckets")),
-        dropout(config.number("dropout_rate")),
-        function(config.text("feed_forward_proj")) {
-    gated = function.starts_with("gated-");
-    if (gated) function = function.substr(6);
-    if (gated && function == "gelu") function = "gelu_new";
-    if (!is_activation(function))
-      config.refuse("feed_forward_proj", "an activation, or one behind `gated-`,");
-  }
-
-  std::int64_t width, heads, head_width, inner, buckets;
-  double dropout;
-  std::string function;
-  bool gated = false;
-};
-
 // One of the two stacks of layers: its sizes, and the values that its layers share.
-struct Surroundings {
+struct StackInputs {
   std::int64_t length;
   Value mask, encoder_mask;
   Value bias, cross_bias;  // of positions; the first layer makes them
@@ -40,11 +19,11 @@ struct Surroundings {
 
 class Stack {
  public:
-  Stack(Network& net, const Shape& shape, bool decoder)
+  Stack(Network& net, const model::T5Shape& shape, bool decoder)
       : net_(net), shape_(shape), decoder_(decoder) {}
 
   // `first`: the block that makes the biases, and makes them again when it reruns.
-  Value block(Value states, Surroundings& with, bool first) {
+  Value block(Value states, StackInputs& with, bool first) {
     const bool again = first && net_.tape.phase() == Phase::backward;
     const Value bias = again ? net_.tape.make(with.bias.count, with.bias.type) : Value();
     const Value cross_bias =
@@ -61,7 +40,7 @@ class Stack {
   }
 
   // The first layer's table of relative distances; one number per head and pair of tokens.
-  void make_bias(Parameter& table, Surroundings& with) {
+  void make_bias(Parameter& table, StackInputs& with) {
     Tape& tape = net_.tape;
     const std::int64_t pairs = with.length * with.length;
     const Value buckets = tape.make(pairs, Type::int64);
@@ -75,14 +54,14 @@ class Stack {
   // The bias of cross attention is zeros plus the mask. With checkpointing the zeros get a
   // gradient, which lives as long as they do.
   static void make_cross_bias(Network& net, std::int64_t heads,
-                              const std::shared_ptr<Surroundings>& with) {
+                              const std::shared_ptr<StackInputs>& with) {
     Tape& tape = net.tape;
     const std::int64_t each = heads * with->length * with->encoded_length;
     const Value zeros = tape.make(each, net.situation.type);
     with->cross_bias = tape.make(net.situation.rows * each, zeros.type);
     if (net.settings.checkpoint_every == 0 || !tape.records()) return;
     tape.record(with->cross_bias,
-                [each, holder = std::weak_ptr<Surroundings>(with)](Tape& t, Gradients& g) {
+                [each, holder = std::weak_ptr<StackInputs>(with)](Tape& t, Gradients& g) {
                   if (const auto of = holder.lock())
                     of->gradient_of_zeros = t.make(each, g[0].type);
                 });
@@ -94,13 +73,13 @@ class Stack {
     return states.type == Type::float16 ? unary(net_.tape, states, Keeps::input) : states;
   }
 
-  Value attention_layer(const Value& states, Surroundings& with, bool cross) {
+  Value attention_layer(const Value& states, StackInputs& with, bool cross) {
     const Value normed = net_.t5_norm(states, shape_.width);
     const Value attended = attention(normed, cross ? with.encoded : normed, with, cross);
     return plus(net_.tape, states, net_.dropout(attended, shape_.dropout));
   }
 
-  Value attention(const Value& states, const Value& others, Surroundings& with, bool cross) {
+  Value attention(const Value& states, const Value& others, StackInputs& with, bool cross) {
     Tape& tape = net_.tape;
     const std::int64_t inner = shape_.heads * shape_.head_width;
     const auto project = [&](const Value& x, std::string_view path) {
@@ -128,7 +107,7 @@ class Stack {
       return net_.linear(x, shape_.width, shape_.inner, path, {.with_bias = false});
     };
     Value states = widen("DenseReluDense.wi_0");
-    states = detail::activation(tape, shape_.function, states);
+    states = activation(tape, shape_.function, states);
     const Value gate = shape_.gated ? states : Value();
     const Value linear = shape_.gated ? widen("DenseReluDense.wi_1") : Value();
     if (shape_.gated) states = times(tape, gate, linear);
@@ -139,23 +118,20 @@ class Stack {
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::T5Shape shape_;
   const bool decoder_;
   Value kept_buckets_;
 };
 
-Value through(Network& net, const Shape& shape, Parameter& words, bool decoder,
+Value through(Network& net, const model::T5Shape& shape, Parameter& words, bool decoder,
               const Value& encoded) {
-  const model::ModelConfig& config = net.config;
   const std::int64_t rows = net.situation.rows,
                      length = decoder ? net.situation.target : net.situation.length;
-  const std::int64_t blocks = decoder && !config.is_null("num_decoder_layers")
-                                  ? config.at_least_1("num_decoder_layers")
-                                  : config.at_least_1("num_layers");
+  const std::int64_t blocks = decoder ? shape.decoder_layers : shape.encoder_layers;
   const auto stack = std::make_shared<Stack>(net, shape, decoder);
   net.begin_module(decoder ? "decoder" : "encoder");
   const Value embedded = net.embedding(words, rows * length);
-  const auto with = std::make_shared<Surroundings>();
+  const auto with = std::make_shared<StackInputs>();
   with->length = length;
   with->encoded = encoded;
   with->encoded_length = net.situation.length;
@@ -178,10 +154,9 @@ Value through(Network& net, const Shape& shape, Parameter& words, bool decoder,
 }  // namespace
 
 Value t5(Network& net) {
-  const model::ModelConfig& config = net.config;
-  const Shape shape(config);
-  const std::int64_t vocabulary = config.at_least_1("vocab_size");
-  const bool tied = config.flag("tie_word_embeddings");
+  const model::T5Shape shape(net.config);
+  const std::int64_t vocabulary = shape.vocabulary;
+  const bool tied = net.config.flag("tie_word_embeddings");
   net.begin_module("shared");
   Parameter& words = net.token_table(vocabulary, shape.width);
   const Value encoded = through(net, shape, words, false, {});

@@ -4,37 +4,14 @@
 
 #include "headroom/base/error.h"
 #include "headroom/forecast/detail/images.h"
+#include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-struct Shape {
-  explicit Shape(const model::ModelConfig& config)
-      : width(config.at_least_1("hidden_size")),
-        heads(config.at_least_1("num_attention_heads")),
-        inner(config.at_least_1("intermediate_size")),
-        layers(config.at_least_1("num_hidden_layers")),
-        side(config.at_least_1("image_size")),
-        patch(config.at_least_1("patch_size")),
-        channels(config.at_least_1("num_channels")),
-        extra(config.type() == "deit" ? 2 : 1),
-        dropout(config.number("hidden_dropout_prob")),
-        attention_dropout(config.number("attention_probs_dropout_prob")),
-        qkv_bias(config.flag("qkv_bias")) {
-    if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of hidden_size");
-    if (patch > side) config.refuse("patch_size", "at most image_size");
-  }
-  [[nodiscard]] std::int64_t positions() const { return side / patch * (side / patch) + extra; }
-
-  std::int64_t width, heads, inner, layers, side, patch, channels;
-  std::int64_t extra;  // tokens besides the patches
-  double dropout, attention_dropout;
-  bool qkv_bias;
-};
-
 class Vit {
  public:
-  Vit(Network& net, const Shape& shape) : net_(net), shape_(shape) {}
+  Vit(Network& net, const model::VitShape& shape) : net_(net), shape_(shape) {}
 
   Value embedded() {
     Tape& tape = net_.tape;
@@ -61,7 +38,7 @@ class Vit {
     const Value states = plus(net_.tape, attended, x);
     Value out = net_.layer_norm(states, width);
     out = net_.linear(out, width, shape_.inner, "intermediate.dense");
-    out = net_.activation("hidden_act", out);
+    out = activation(net_.tape, shape_.function, out);
     const Value narrow = output(out, shape_.inner, "output.dense");
     return plus(net_.tape, narrow, states);
   }
@@ -87,10 +64,10 @@ class Vit {
   }
 
   Network& net_;
-  const Shape shape_;
+  const model::VitShape shape_;
 };
 
-Value encoded(Network& net, const Shape& shape) {
+Value encoded(Network& net, const model::VitShape& shape) {
   const auto parts = std::make_shared<Vit>(net, shape);
   const Value embedded = parts->embedded();
   const Value states = net.layers(
@@ -102,7 +79,7 @@ Value encoded(Network& net, const Shape& shape) {
 }  // namespace
 
 Value vit(Network& net) {
-  const Shape shape(net.config);
+  const model::VitShape shape(net.config);
   if (net.situation.image != shape.side)
     throw UsageError(expectation("forecast", "images of " + std::to_string(shape.side) + " pixels",
                                  std::to_string(net.situation.image),

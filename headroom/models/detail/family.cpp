@@ -31,21 +31,6 @@ bool Net::keeps_cache() const {
   return settings().use_cache && !recomputes;
 }
 
-nn::Activation activation(const model::ModelConfig& config, const char* key) {
-  nn::Activation function = nn::activation(config.text(key));
-  if (!function) config.refuse(key, "one of the activations " + join(nn::activation_names(), ", "));
-  return function;
-}
-
-std::int64_t padding_row(const model::ModelConfig& config, std::int64_t rows) {
-  const Json& said = config.at("pad_token_id");
-  if (said.is_null()) return -1;
-  if (!said.is_number_integer() || said < -rows || said >= rows)
-    config.refuse("pad_token_id", "a token of the vocabulary, or null");
-  const auto row = said.get<std::int64_t>();
-  return row < 0 ? row + rows : row;
-}
-
 Tensor dropout(const Tensor& x, double share, bool training) {
   return at::dropout(x, share, training);
 }

@@ -68,13 +68,6 @@ std::shared_ptr<Layer> child(torch::nn::Module& of, const std::string& name,
   return of.register_module(name, std::make_shared<Layer>(std::forward<Arguments>(arguments)...));
 }
 
-// The activation function that a config key names. Throws InputError.
-[[nodiscard]] nn::Activation activation(const model::ModelConfig& config, const char* key);
-
-// The row that gets no gradient (`pad_token_id`) in an embedding of so many rows, or -1. Configs
-// may count it from the end. Throws InputError if it is out of range.
-[[nodiscard]] std::int64_t padding_row(const model::ModelConfig& config, std::int64_t rows);
-
 // torch.nn.functional.dropout.
 [[nodiscard]] Tensor dropout(const Tensor& x, double share, bool training);
 

@@ -32,25 +32,6 @@ void check_images(const Batch& batch, std::int64_t channels, std::optional<std::
       side ? "the model's own image size: positions are not interpolated" : ""));
 }
 
-void refuse_checkpointing(const model::ModelConfig& config, const Settings& settings) {
-  if (settings.checkpointing.how == nn::Recompute::none) return;
-  throw UsageError(expectation("build", "a model that transformers can checkpoint",
-                               config.type() + ", which it cannot", "no checkpointing"));
-}
-
-std::vector<std::int64_t> per_stage(const model::ModelConfig& config, const char* key,
-                                    std::size_t stages) {
-  std::vector<std::int64_t> numbers;
-  for (const long long number : config.counts(key)) {
-    if (number < 1) config.refuse(key, "numbers of at least 1");
-    numbers.push_back(number);
-  }
-  if (numbers.empty() || numbers.size() != stages)
-    config.refuse(key,
-                  "one number for each of " + counted(static_cast<long long>(stages), "stage"));
-  return numbers;
-}
-
 Output classified(Tensor logits, const Batch& batch, const model::ModelConfig& config) {
   Output output;
   output.logits = std::move(logits);

@@ -14,13 +14,6 @@ namespace headroom::models::detail {
 // takes only one size, of `side` pixels a side.
 void check_images(const Batch& batch, std::int64_t channels, std::optional<std::int64_t> side = {});
 
-// Throws UsageError if checkpointing is requested for a model that transformers cannot checkpoint.
-void refuse_checkpointing(const model::ModelConfig& config, const Settings& settings);
-
-// Reads a key with one number, at least 1, for each of `stages` stages.
-[[nodiscard]] std::vector<std::int64_t> per_stage(const model::ModelConfig& config, const char* key,
-                                                  std::size_t stages);
-
 // The output with these logits, and with the loss if the batch has labels.
 [[nodiscard]] Output classified(Tensor logits, const Batch& batch,
                                 const model::ModelConfig& config);

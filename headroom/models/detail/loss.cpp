@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "headroom/model/tasks.h"
 #include "headroom/nn/chunked_loss.h"
 
 namespace headroom::models::detail {
@@ -12,7 +13,7 @@ using at::Tensor;
 constexpr std::int64_t kIgnored = -100;
 
 std::string problem_type(const Tensor& labels, const model::ModelConfig& config) {
-  if (!config.is_null("problem_type")) return config.text("problem_type");
+  if (std::string said = model::problem_type(config); !said.empty()) return said;
   if (config.labels() == 1) return "regression";
   const bool indices = labels.scalar_type() == at::kLong || labels.scalar_type() == at::kInt;
   return indices ? "single_label_classification" : "multi_label_classification";
@@ -55,9 +56,6 @@ Tensor classification_loss(const Tensor& logits, const Tensor& labels,
   if (type == "regression") return at::mse_loss(logits, labels);
   if (type == "multi_label_classification")
     return at::binary_cross_entropy_with_logits(logits, labels);
-  if (type != "single_label_classification")
-    config.refuse("problem_type",
-                  "regression, single_label_classification or multi_label_classification");
   return at::cross_entropy_loss(logits.view({-1, config.labels()}), labels.view(-1), {},
                                 at::Reduction::Mean, kIgnored);
 }

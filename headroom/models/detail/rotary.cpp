@@ -5,12 +5,12 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace headroom::models::detail {
 namespace {
 
 using at::Tensor;
-using model::ModelConfig;
 
 Tensor half_turned(const Tensor& states) {
   const std::int64_t half = states.size(-1) / 2;
@@ -19,40 +19,24 @@ Tensor half_turned(const Tensor& states) {
   return at::cat({negative, first}, -1);
 }
 
-std::int64_t even(const ModelConfig& config, std::int64_t width) {
-  const bool has_own = config.has("head_dim") && !config.is_null("head_dim");
-  if (width < 2 || width % 2 != 0)
-    config.refuse(has_own ? "head_dim" : "hidden_size",
-                  "a width of heads whose turned part, here " + std::to_string(width) +
-                      ", is even (pairs of numbers are turned)");
-  return width;
-}
-
 }  // namespace
 
-Rotary::Rotary(const ModelConfig& config, std::int64_t width)
-    : config_(config),
-      width_(even(config, width)),
-      kind_(rotary_kind(config)),
-      most_(config.at_least_1("max_position_embeddings")),
-      longest_(most_) {
-  const RotaryFrequencies frequencies = rotary_frequencies(kind_, config, width, 0, {});
-  scaling_ = frequencies.scaling;
-  inverse_frequencies_ = register_buffer("inv_freq", frequencies.inverse);
+Rotary::Rotary(model::Rope rope) : rope_(std::move(rope)), longest_(rope_.most) {
+  inverse_frequencies_ = register_buffer("inv_freq", rotary_frequencies(rope_, 0, {}));
 }
 
 Tensor Rotary::frequencies_for(std::int64_t length) {
-  if (kind_ == RotaryKind::dynamic) {
-    // A long text changes the frequencies until a text shorter than `most_` resets them.
-    longest_ = length < most_ ? most_ : std::max(longest_, length);
+  const bool dynamic = rope_.kind == model::RopeKind::dynamic;
+  if (dynamic) {
+    // A long text changes the frequencies until a text shorter than `most` resets them.
+    longest_ = length < rope_.most ? rope_.most : std::max(longest_, length);
     length = longest_;
   }
-  const std::int64_t usual = kind_ == RotaryKind::dynamic    ? most_
-                             : kind_ == RotaryKind::longrope ? longrope_length(config_)
-                                                             : length;
-  if (length <= usual) return inverse_frequencies_;
-  const auto where = at::device(inverse_frequencies_.device());
-  return rotary_frequencies(kind_, config_, width_, length, where).inverse;
+  const bool changes = dynamic ? length > rope_.most
+                               : rope_.kind == model::RopeKind::longrope &&
+                                     static_cast<double>(length) > rope_.trained;
+  if (!changes) return inverse_frequencies_;
+  return rotary_frequencies(rope_, length, at::device(inverse_frequencies_.device()));
 }
 
 CosSin Rotary::operator()(const Tensor& positions, at::ScalarType type) {
@@ -68,9 +52,9 @@ CosSin Rotary::operator()(const Tensor& positions, at::ScalarType type) {
   const Tensor angles = at::matmul(frequencies, places).transpose(1, 2);
   const Tensor both = at::cat({angles, angles}, -1);
   Tensor cos = both.cos();
-  cos = cos * scaling_;
+  cos = cos * rope_.scaling;
   Tensor sin = both.sin();
-  sin = sin * scaling_;
+  sin = sin * rope_.scaling;
   return {cos.to(type), sin.to(type)};
 }
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "headroom/model/model_config.h"
+#include "headroom/model/rope.h"
 #include "headroom/models/detail/rotary_frequencies.h"
 
 namespace headroom::models::detail {
@@ -17,9 +17,7 @@ struct CosSin {
 
 class Rotary : public torch::nn::Module {
  public:
-  // `width` is that of a head, or of its rotated part. Throws InputError for an odd width, and for
-  // a `rope_scaling` that transformers does not know.
-  Rotary(const model::ModelConfig& config, std::int64_t width);
+  explicit Rotary(model::Rope rope);
 
   // `positions`: [1, length], starting at 0. Computes in float, under autocast too; the result is
   // of the hidden states' `type`.
@@ -28,12 +26,8 @@ class Rotary : public torch::nn::Module {
  private:
   [[nodiscard]] at::Tensor frequencies_for(std::int64_t length);
 
-  const model::ModelConfig config_;
-  const std::int64_t width_;
-  const RotaryKind kind_;
-  double scaling_ = 1;  // of cosines and sines
+  const model::Rope rope_;
   at::Tensor inverse_frequencies_;
-  std::int64_t most_;     // the most positions that the model has
   std::int64_t longest_;  // the length that the dynamic kind's frequencies are for
 };
 

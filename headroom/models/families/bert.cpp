@@ -32,7 +32,7 @@ class Transform : public torch::nn::Module {
                              config.count("hidden_size"))),
         norm_(child<LayerNorm>(*this, "LayerNorm", config.count("hidden_size"),
                                config.number("layer_norm_eps"))),
-        activation_(activation(config, "hidden_act")) {}
+        activation_(nn::activation(config.text("hidden_act"))) {}
 
   Tensor operator()(const Tensor& states) const {
     Tensor x = (*dense_)(states);
@@ -217,8 +217,6 @@ class SequenceClassifier : public WithBert {
 };
 
 std::shared_ptr<Model> build_bert(const ModelConfig& config, Task task, const Settings& settings) {
-  if (task == Task::causal_lm && !config.flag("is_decoder"))
-    config.refuse("is_decoder", "true (for causal-lm: without it every token sees the next one)");
   const bool roberta = config.type() == "roberta";
   if (task == Task::sequence_classification && roberta)
     return std::make_shared<SequenceClassifier<RobertaClassifier>>(config, task, settings);

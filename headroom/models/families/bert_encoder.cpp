@@ -17,51 +17,25 @@ using nn::LayerNorm;
 using nn::Linear;
 using nn::Tensors;
 
-BertShape::BertShape(const ModelConfig& config)
-    : width(config.at_least_1("hidden_size")),
-      heads(config.at_least_1("num_attention_heads")),
-      inner(config.at_least_1("intermediate_size")),
-      layers(config.at_least_1("num_hidden_layers")),
-      vocabulary(config.at_least_1("vocab_size")),
-      places(config.at_least_1("max_position_embeddings")),
-      segments(config.at_least_1("type_vocab_size")),
-      padding(padding_row(config, vocabulary)),
-      chunk(config.count("chunk_size_feed_forward")),
-      epsilon(config.number("layer_norm_eps")),
-      dropout(config.number("hidden_dropout_prob")),
-      attention_dropout(config.number("attention_probs_dropout_prob")),
-      decoder(config.flag("is_decoder")),
-      counts_tokens(config.type() == "roberta") {
-  if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of hidden_size");
-  if (config.text("position_embedding_type") != "absolute")
-    config.refuse("position_embedding_type", "`absolute`, the only kind that is built,");
-  if (config.flag("add_cross_attention"))
-    config.refuse("add_cross_attention", "false (no encoder stands beside this model)");
-  // RoBERTa's positions start after the padding token's number, so it may not be negative.
-  if (counts_tokens && (!config.optional_count("pad_token_id") || padding >= places))
-    config.refuse("pad_token_id", "a whole number below max_position_embeddings");
-}
-
 class BertEmbeddings : public torch::nn::Module {
  public:
   explicit BertEmbeddings(const BertShape& shape)
       : shape_(shape),
         words_(child<nn::Embedding>(*this, "word_embeddings", shape.vocabulary, shape.width,
                                     shape.padding)),
-        places_(child<nn::Embedding>(*this, "position_embeddings", shape.places, shape.width,
-                                     shape.counts_tokens ? shape.padding : -1)),
+        places_(child<nn::Embedding>(*this, "position_embeddings", shape.positions, shape.width,
+                                     shape.roberta ? shape.padding : -1)),
         segments_(
             child<nn::Embedding>(*this, "token_type_embeddings", shape.segments, shape.width)),
         norm_(child<LayerNorm>(*this, "LayerNorm", shape.width, shape.epsilon)),
         position_ids_(register_buffer(
-            "position_ids", at::arange(shape.places, at::dtype(at::kLong)).expand({1, -1}))),
+            "position_ids", at::arange(shape.positions, at::dtype(at::kLong)).expand({1, -1}))),
         segment_ids_(register_buffer("token_type_ids",
-                                     at::zeros({1, shape.places}, at::dtype(at::kLong)))) {}
+                                     at::zeros({1, shape.positions}, at::dtype(at::kLong)))) {}
 
   Tensor operator()(const Tensor& tokens) const {
     const std::int64_t rows = tokens.size(0), length = tokens.size(1);
-    const Tensor positions =
-        shape_.counts_tokens ? counted(tokens) : position_ids_.slice(1, 0, length);
+    const Tensor positions = shape_.roberta ? counted(tokens) : position_ids_.slice(1, 0, length);
     const Tensor segment_ids = segment_ids_.slice(1, 0, length).expand({rows, length});
     const Tensor words = (*words_)(tokens);
     const Tensor segments = (*segments_)(segment_ids);
@@ -77,10 +51,10 @@ class BertEmbeddings : public torch::nn::Module {
  private:
   // Positions start after the padding token's number, which padding itself gets as its position.
   Tensor counted(const Tensor& tokens) const {
-    if (tokens.size(1) + shape_.padding + 1 > shape_.places)
+    if (tokens.size(1) + shape_.padding + 1 > shape_.positions)
       throw UsageError(
           expectation("batch",
-                      "at most " + std::to_string(shape_.places - shape_.padding - 1) +
+                      "at most " + std::to_string(shape_.positions - shape_.padding - 1) +
                           " tokens a row (RoBERTa's positions begin behind its `pad_token_id`)",
                       std::to_string(tokens.size(1)), "a shorter --seq"));
     const Tensor mask = tokens.ne(shape_.padding).to(at::kInt);
@@ -265,7 +239,7 @@ class BertLayers : public torch::nn::Module {
 BertModel::BertModel(const ModelConfig& config, bool with_pooler)
     : shape_(config),
       embeddings_(child<BertEmbeddings>(*this, "embeddings", shape_)),
-      encoder_(child<BertLayers>(*this, "encoder", shape_, activation(config, "hidden_act"))) {
+      encoder_(child<BertLayers>(*this, "encoder", shape_, nn::activation(shape_.function))) {
   if (!with_pooler) return;
   const auto pooler = child<Pooler>(*this, "pooler");
   pooler_ = child<Linear>(*pooler, "dense", shape_.width, shape_.width);

@@ -7,17 +7,12 @@
 #include <functional>
 #include <memory>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/family.h"
 
 namespace headroom::models::detail {
 
-struct BertShape {
-  explicit BertShape(const model::ModelConfig& config);
-
-  std::int64_t width, heads, inner, layers, vocabulary, places, segments, padding, chunk;
-  double epsilon, dropout, attention_dropout;
-  bool decoder, counts_tokens;  // RoBERTa counts positions without padding
-};
+using model::BertShape;
 
 struct BertStates {
   Tensor states;  // [batch, length, width]

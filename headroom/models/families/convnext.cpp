@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/images.h"
 
 namespace headroom::models::detail {
@@ -18,36 +19,7 @@ using nn::Linear;
 // The epsilon of every norm except the last, regardless of the config.
 constexpr double kEpsilon = 1e-6;
 
-struct Shape {
-  explicit Shape(const ModelConfig& config);
-
-  std::int64_t channels, patch;
-  std::vector<std::int64_t> depths, widths;
-  double epsilon, layer_scale, drop_path;
-  nn::Activation function;
-};
-
-// The list of this key, or `otherwise` if the config omits it or has null.
-std::vector<std::int64_t> stages_or(const ModelConfig& config, const char* key,
-                                    std::vector<std::int64_t> otherwise) {
-  const long long stages = config.at_least_1("num_stages");
-  if (!config.is_null(key)) return per_stage(config, key, static_cast<std::size_t>(stages));
-  if (stages != static_cast<long long>(otherwise.size()))
-    config.refuse(key, "one number for each of num_stages stages");
-  return otherwise;
-}
-
-Shape::Shape(const ModelConfig& config)
-    : channels(config.at_least_1("num_channels")),
-      patch(config.at_least_1("patch_size")),
-      depths(stages_or(config, "depths", {3, 3, 9, 3})),
-      widths(stages_or(config, "hidden_sizes", {96, 192, 384, 768})),
-      epsilon(config.number("layer_norm_eps")),
-      layer_scale(config.number("layer_scale_init_value")),
-      drop_path(config.number("drop_path_rate")),
-      function(activation(config, "hidden_act")) {
-  if (drop_path < 0 || drop_path >= 1) config.refuse("drop_path_rate", "a share below 1");
-}
+using Shape = model::ConvnextShape;
 
 // The share of rows for which a layer is skipped (stochastic depth). It grows linearly from zero at
 // the first layer. Computed in float from the nearer end, like torch.linspace.
@@ -84,7 +56,7 @@ Tensor drop_path(const Tensor& x, double share) {
 class Layer : public torch::nn::Module {
  public:
   Layer(const Shape& shape, std::int64_t width, double dropped)
-      : activation_(shape.function), dropped_(dropped) {
+      : activation_(nn::activation(shape.function)), dropped_(dropped) {
     if (shape.layer_scale > 0)
       scale_ = register_parameter("layer_scale_parameter", at::empty({width}));
     depthwise_ =
@@ -215,9 +187,7 @@ class ImageClassifier : public Net {
       : Net(config, Task::image_classification, settings),
         base_(child<Base>(*this, "convnext", Shape(config))),
         classifier_(
-            child<Linear>(*this, "classifier", Shape(config).widths.back(), config.labels())) {
-    refuse_checkpointing(config, settings);
-  }
+            child<Linear>(*this, "classifier", Shape(config).widths.back(), config.labels())) {}
 
   Output run(const Batch& batch) override {
     check_images(batch, config().at_least_1("num_channels"));

@@ -14,47 +14,13 @@ namespace headroom::models::detail::decoder {
 using nn::Linear;
 using nn::RmsNorm;
 
-Shape::Shape(const ModelConfig& config)
-    : width(config.at_least_1("hidden_size")),
-      heads(config.at_least_1("num_attention_heads")),
-      key_heads(config.optional_count("num_key_value_heads").value_or(heads)),
-      head_width(width / heads),
-      inner(config.at_least_1("intermediate_size")),
-      layers(config.at_least_1("num_hidden_layers")),
-      vocabulary(config.at_least_1("vocab_size")),
-      turned_width(0),
-      epsilon(config.number("rms_norm_eps")),
-      dropout(config.number("attention_dropout")),
-      scaling(0),
-      windowed(static_cast<std::size_t>(layers)) {
-  if (config.has("head_dim")) head_width = config.optional_count("head_dim").value_or(head_width);
-  if (head_width < 1) config.refuse("num_attention_heads", "at most hidden_size");
-  if (key_heads < 1 || heads % key_heads != 0)
-    config.refuse("num_key_value_heads", "a divisor of num_attention_heads");
-  turned_width = head_width;
-  scaling = std::pow(static_cast<double>(head_width), -0.5);
-}
-
-std::optional<std::vector<bool>> windows_by_layer(const ModelConfig& config) {
-  if (config.is_null("layer_types")) return {};
-  std::vector<bool> windowed;
-  for (const std::string& type : config.texts("layer_types")) {
-    if (type != "full_attention" && type != "sliding_attention")
-      config.refuse("layer_types", "a list of full_attention and sliding_attention");
-    windowed.push_back(type == "sliding_attention");
-  }
-  if (windowed.size() != static_cast<std::size_t>(config.count("num_hidden_layers")))
-    config.refuse("layer_types", "one type for each of num_hidden_layers");
-  return windowed;
-}
-
 // ---- Attention ----
 
 Seen attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k, Tensor& v,
                     const Surroundings& with) {
   keep(with.cache, k, v);
   AttentionOptions options;
-  options.dropout = training ? shape.dropout : 0;
+  options.dropout = training ? shape.attention_dropout : 0;
   options.scaling = shape.scaling;
   options.groups = shape.heads / shape.key_heads;
   options.softcap = shape.softcap;
@@ -124,15 +90,14 @@ using RunLayer = std::function<Tensor(std::size_t, const Function&, const Tensor
 
 class Decoder : public torch::nn::Module {
  public:
-  Decoder(const ModelConfig& config, const Plan& plan)
+  explicit Decoder(const Plan& plan)
       : plan_(plan),
         embedding_(child<nn::Embedding>(*this, "embed_tokens", plan.shape.vocabulary,
-                                        plan.shape.width,
-                                        padding_row(config, plan.shape.vocabulary))),
+                                        plan.shape.width, plan.shape.padding)),
         layers_(child<nn::List<Layer>>(*this, "layers")) {
     for (std::int64_t i = 0; i < plan.shape.layers; ++i) layers_->add(plan.layer());
     norm_ = plan.norm(*this, "norm");
-    rotary_ = child<Rotary>(*this, "rotary_emb", config, plan.shape.turned_width);
+    rotary_ = child<Rotary>(*this, "rotary_emb", plan.shape.rope);
   }
 
   Tensor operator()(const Batch& batch, const std::shared_ptr<Surroundings>& with,
@@ -181,7 +146,8 @@ class Decoder : public torch::nn::Module {
     }
     MaskOptions options{
         .attention = with.attention, .type = type, .with_cache = with.cache != nullptr};
-    if (!all || plan_.always_full_mask) masks.full = causal_mask(batch, with.positions, options);
+    if (!all || plan_.shape.always_full_mask)
+      masks.full = causal_mask(batch, with.positions, options);
     if (!any && !plan_.always_windowed_mask) return masks;
     options.window = plan_.shape.window;
     masks.windowed = causal_mask(batch, with.positions, options);
@@ -199,9 +165,7 @@ class Decoder : public torch::nn::Module {
 class Headless : public Net {
  protected:
   Headless(const ModelConfig& config, Task task, const Settings& settings, const Plan& plan)
-      : Net(config, task, settings),
-        plan_(plan),
-        decoder_(child<Decoder>(*this, "model", config, plan)) {}
+      : Net(config, task, settings), plan_(plan), decoder_(child<Decoder>(*this, "model", plan)) {}
 
   // Routers' logits go to `output.more`.
   Tensor states_of(const Batch& batch, Output& output) const {
@@ -246,10 +210,10 @@ class CausalLm : public Headless {
  private:
   [[nodiscard]] Tensor logits_of(const Tensor& states) const {
     Tensor logits = (*head_)(states);
-    if (plan_.logit_cap == 0) return logits;
-    logits = logits / plan_.logit_cap;
+    if (plan_.shape.logit_cap == 0) return logits;
+    logits = logits / plan_.shape.logit_cap;
     logits = at::tanh(logits);
-    return logits * plan_.logit_cap;
+    return logits * plan_.shape.logit_cap;
   }
 
   const std::shared_ptr<Linear> head_;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/family.h"
 #include "headroom/models/detail/rotary.h"
 
@@ -21,21 +22,7 @@ namespace headroom::models::detail::decoder {
 using model::ModelConfig;
 using Function = std::function<Tensor(const Tensor&)>;
 
-struct Shape {
-  explicit Shape(const ModelConfig& config);  // from the keys that all families have
-
-  std::int64_t width, heads, key_heads, head_width, inner, layers, vocabulary;
-  std::int64_t turned_width;  // the rotated part of a head
-  double epsilon, dropout, scaling;
-  double softcap = 0;  // on attention weights, eager form only; 0: none
-  bool qkv_bias = false, out_bias = false, mlp_bias = false;
-  bool normalised_heads = false;            // Qwen3 normalises queries and keys
-  std::optional<std::int64_t> window = {};  // how many tokens back a windowed layer sees
-  std::vector<bool> windowed;               // one per layer
-};
-
-// Reads `layer_types`; empty if the config has none. Throws InputError.
-[[nodiscard]] std::optional<std::vector<bool>> windows_by_layer(const ModelConfig& config);
+using Shape = model::LlamaShape;
 
 // A layer's inputs besides the hidden states.
 struct Surroundings {
@@ -131,10 +118,8 @@ struct Plan {
   std::function<std::shared_ptr<Layer>()> layer;
   // Registers the final norm as a child of the decoder, and returns its function.
   std::function<Function(torch::nn::Module& of, const std::string& name)> norm;
-  // Makes these masks even if no layer uses them.
-  bool always_full_mask = false, always_windowed_mask = false;
-  bool scaled_embedding = false;  // Gemma: times the square root of the width
-  double logit_cap = 0;           // a tanh cap on the head's logits; 0: none
+  bool always_windowed_mask = false;  // makes this mask even if no layer uses it
+  bool scaled_embedding = false;      // Gemma: times the square root of the width
   bool cache_when_training = true;
   bool collects_routes = false;
   // Makes a term of the loss from the routers' logits, one tensor per layer.

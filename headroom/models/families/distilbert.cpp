@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/family.h"
 #include "headroom/models/detail/loss.h"
@@ -21,24 +22,7 @@ using nn::Linear;
 
 constexpr double kEpsilon = 1e-12;  // of every norm; the config has no key for it
 
-struct Shape {
-  explicit Shape(const ModelConfig& config)
-      : width(config.at_least_1("dim")),
-        heads(config.at_least_1("n_heads")),
-        inner(config.at_least_1("hidden_dim")),
-        layers(config.at_least_1("n_layers")),
-        vocabulary(config.at_least_1("vocab_size")),
-        places(config.at_least_1("max_position_embeddings")),
-        padding(padding_row(config, vocabulary)),
-        chunk(config.count("chunk_size_feed_forward")),
-        dropout(config.number("dropout")),
-        attention_dropout(config.number("attention_dropout")) {
-    if (width % heads != 0) config.refuse("n_heads", "a divisor of dim");
-  }
-
-  std::int64_t width, heads, inner, layers, vocabulary, places, padding, chunk;
-  double dropout, attention_dropout;
-};
+using Shape = model::DistilbertShape;
 
 // A layer's inputs besides the hidden states.
 struct Surroundings {
@@ -52,10 +36,10 @@ class Embeddings : public torch::nn::Module {
       : dropout_(shape.dropout),
         words_(child<nn::Embedding>(*this, "word_embeddings", shape.vocabulary, shape.width,
                                     shape.padding)),
-        places_(child<nn::Embedding>(*this, "position_embeddings", shape.places, shape.width)),
+        places_(child<nn::Embedding>(*this, "position_embeddings", shape.positions, shape.width)),
         norm_(child<LayerNorm>(*this, "LayerNorm", shape.width, kEpsilon)),
         position_ids_(register_buffer(
-            "position_ids", at::arange(shape.places, at::dtype(at::kLong)).expand({1, -1}))) {
+            "position_ids", at::arange(shape.positions, at::dtype(at::kLong)).expand({1, -1}))) {
     // Sinusoidal positions are not trained.
     if (config.flag("sinusoidal_pos_embds")) places_->weight.set_requires_grad(false);
   }
@@ -171,9 +155,8 @@ class Block : public torch::nn::Module {
 
 class Transformer : public torch::nn::Module {
  public:
-  Transformer(const ModelConfig& config, const Shape& shape)
-      : layers(child<nn::List<Block>>(*this, "layer")) {
-    const nn::Activation function = activation(config, "activation");
+  explicit Transformer(const Shape& shape) : layers(child<nn::List<Block>>(*this, "layer")) {
+    const nn::Activation function = nn::activation(shape.function);
     for (std::int64_t i = 0; i < shape.layers; ++i)
       layers->add(std::make_shared<Block>(shape, function));
   }
@@ -186,7 +169,7 @@ class Encoder : public torch::nn::Module {
  public:
   explicit Encoder(const ModelConfig& config)
       : embeddings_(child<Embeddings>(*this, "embeddings", config, Shape(config))),
-        transformer_(child<Transformer>(*this, "transformer", config, Shape(config))) {}
+        transformer_(child<Transformer>(*this, "transformer", Shape(config))) {}
 
   using RunLayer = std::function<Tensor(std::size_t, const std::function<Tensor(const Tensor&)>&,
                                         const Tensor&)>;
@@ -235,7 +218,7 @@ class MaskedLm : public WithEncoder {
  public:
   MaskedLm(const ModelConfig& config, Task task, const Settings& settings)
       : WithEncoder(config, task, settings),
-        activation_(activation(config, "activation")),
+        activation_(nn::activation(shape_.function)),
         transform_(child<Linear>(*this, "vocab_transform", shape_.width, shape_.width)),
         norm_(child<LayerNorm>(*this, "vocab_layer_norm", shape_.width, kEpsilon)),
         projector_(

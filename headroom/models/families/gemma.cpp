@@ -80,15 +80,9 @@ class SandwichLayer : public decoder::Layer {
   const std::shared_ptr<OffsetRmsNorm> before_attention_, after_attention_, before_mlp_, after_mlp_;
 };
 
-Shape shape_of(const ModelConfig& config) {
-  Shape shape(config);
-  shape.qkv_bias = shape.out_bias = config.flag("attention_bias");
-  return shape;
-}
-
 Plan gemma(const ModelConfig& config) {
-  const Shape shape = shape_of(config);
-  const nn::Activation function = activation(config, "hidden_act");
+  const Shape shape(config);
+  const nn::Activation function = nn::activation(shape.function);
   const auto layer = [shape, function] {
     return std::make_shared<GemmaLayer>(
         shape, [&] { return std::make_shared<GatedMlp>(shape, function); });
@@ -99,28 +93,15 @@ Plan gemma(const ModelConfig& config) {
           .scaled_embedding = true};
 }
 
-double cap(const ModelConfig& config, const char* key) {
-  if (config.is_null(key)) return 0;
-  if (config.number(key) == 0) config.refuse(key, "a number other than 0, or null");
-  return config.number(key);
-}
-
 Plan gemma2(const ModelConfig& config) {
-  Shape shape = shape_of(config);
-  shape.scaling = std::pow(config.number("query_pre_attn_scalar"), -0.5);
-  shape.softcap = cap(config, "attn_logit_softcapping");
-  shape.window = config.at_least_1("sliding_window");
-  for (std::size_t i = 0; i < shape.windowed.size(); i += 2) shape.windowed[i] = true;
-  if (const auto said = decoder::windows_by_layer(config)) shape.windowed = *said;
-  const nn::Activation function = activation(config, "hidden_activation");
+  const Shape shape(config);
+  const nn::Activation function = nn::activation(shape.function);
   const auto layer = [shape, function] { return std::make_shared<SandwichLayer>(shape, function); };
   return {.shape = shape,
           .layer = layer,
           .norm = decoder::norm_like<OffsetRmsNorm>(shape),
-          .always_full_mask = true,
           .always_windowed_mask = true,
           .scaled_embedding = true,
-          .logit_cap = cap(config, "final_logit_softcapping"),
           .cache_when_training = false};
 }
 

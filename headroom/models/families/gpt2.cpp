@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
@@ -19,30 +20,7 @@ using model::ModelConfig;
 using nn::Conv1D;
 using nn::LayerNorm;
 
-// The sizes and options of a model.
-struct Shape {
-  explicit Shape(const ModelConfig& config);
-
-  std::int64_t width, heads, inner, layers, positions;
-  double epsilon, embedding_dropout, attention_dropout, residual_dropout;
-  bool scaled, scaled_by_layer, upcast;
-};
-
-Shape::Shape(const ModelConfig& config)
-    : width(config.at_least_1("n_embd")),
-      heads(config.at_least_1("n_head")),
-      inner(config.optional_count("n_inner").value_or(4 * width)),
-      layers(config.at_least_1("n_layer")),
-      positions(config.at_least_1("n_positions")),
-      epsilon(config.number("layer_norm_epsilon")),
-      embedding_dropout(config.number("embd_pdrop")),
-      attention_dropout(config.number("attn_pdrop")),
-      residual_dropout(config.number("resid_pdrop")),
-      scaled(config.flag("scale_attn_weights")),
-      scaled_by_layer(config.flag("scale_attn_by_inverse_layer_idx")),
-      upcast(config.flag("reorder_and_upcast_attn")) {
-  if (width % heads != 0) config.refuse("n_head", "a divisor of `n_embd`");
-}
+using Shape = model::Gpt2Shape;
 
 // A layer's inputs besides the hidden states.
 struct Surroundings {
@@ -191,11 +169,11 @@ class Gpt2 : public torch::nn::Module {
  public:
   explicit Gpt2(const ModelConfig& config)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "wte", config.at_least_1("vocab_size"), shape_.width)),
+        tokens_(child<nn::Embedding>(*this, "wte", shape_.vocabulary, shape_.width)),
         positions_(child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)),
         layers_(child<nn::List<Block>>(*this, "h")),
         norm_(child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)) {
-    const nn::Activation function = activation(config, "activation_function");
+    const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
       layers_->add(std::make_shared<Block>(shape_, function, i));
   }

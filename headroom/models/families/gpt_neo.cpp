@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
@@ -20,52 +21,7 @@ using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-// The sizes and options of a model.
-struct Shape {
-  explicit Shape(const ModelConfig& config);
-
-  std::int64_t width, heads, inner, layers, positions, window;
-  double epsilon, embedding_dropout, attention_dropout, residual_dropout;
-};
-
-Shape::Shape(const ModelConfig& config)
-    : width(config.at_least_1("hidden_size")),
-      heads(config.at_least_1("num_heads")),
-      inner(config.optional_count("intermediate_size").value_or(4 * width)),
-      layers(config.at_least_1("num_layers")),
-      positions(config.at_least_1("max_position_embeddings")),
-      window(config.at_least_1("window_size")),
-      epsilon(config.number("layer_norm_epsilon")),
-      embedding_dropout(config.number("embed_dropout")),
-      attention_dropout(config.number("attention_dropout")),
-      residual_dropout(config.number("resid_dropout")) {
-  if (width % heads != 0) config.refuse("num_heads", "a divisor of `hidden_size`");
-}
-
-[[noreturn]] void refuse_types(const ModelConfig& config) {
-  config.refuse("attention_types",
-                "a list as [[[\"global\", \"local\"], 12]] that names each of `num_layers` layers");
-}
-
-// Reads which layers see a window: [[["global", "local"], 12]] alternates both, twelve times.
-std::vector<bool> windowed_layers(const ModelConfig& config) {
-  std::vector<bool> windowed;
-  const Json& types = config.at("attention_types");
-  const auto most = static_cast<std::size_t>(config.at_least_1("num_layers"));
-  if (!types.is_array()) refuse_types(config);
-  for (const Json& item : types) {
-    if (!item.is_array() || item.size() != 2 || !item[0].is_array() ||
-        !item[1].is_number_unsigned())
-      refuse_types(config);
-    for (std::size_t i = 0; i < item[1] && windowed.size() <= most; ++i)
-      for (const Json& kind : item[0]) {
-        if (kind != "global" && kind != "local") refuse_types(config);
-        windowed.push_back(kind == "local");
-      }
-  }
-  if (windowed.size() != most) refuse_types(config);
-  return windowed;
-}
+using Shape = model::GptNeoShape;
 
 // A layer's inputs besides the hidden states.
 struct Surroundings {
@@ -196,12 +152,12 @@ class GptNeo : public torch::nn::Module {
  public:
   explicit GptNeo(const ModelConfig& config)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "wte", config.at_least_1("vocab_size"), shape_.width)),
+        tokens_(child<nn::Embedding>(*this, "wte", shape_.vocabulary, shape_.width)),
         positions_(child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)),
         layers_(child<nn::List<Block>>(*this, "h")),
         norm_(child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)) {
-    const nn::Activation function = activation(config, "activation_function");
-    for (const bool windowed : windowed_layers(config))
+    const nn::Activation function = nn::activation(shape_.function);
+    for (const bool windowed : shape_.windowed)
       layers_->add(std::make_shared<Block>(shape_, function, windowed));
   }
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
@@ -19,32 +20,7 @@ using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-// The sizes and options of a model.
-struct Shape {
-  explicit Shape(const ModelConfig& config);
-
-  std::int64_t width, heads, head_width, turned_width, inner, layers;
-  double epsilon, hidden_dropout, attention_dropout;
-  bool with_bias, parallel;
-};
-
-Shape::Shape(const ModelConfig& config)
-    : width(config.at_least_1("hidden_size")),
-      heads(config.at_least_1("num_attention_heads")),
-      head_width(width / heads),
-      turned_width(
-          static_cast<std::int64_t>(static_cast<double>(head_width) * config.number("rotary_pct"))),
-      inner(config.at_least_1("intermediate_size")),
-      layers(config.at_least_1("num_hidden_layers")),
-      epsilon(config.number("layer_norm_eps")),
-      hidden_dropout(config.number("hidden_dropout")),
-      attention_dropout(config.number("attention_dropout")),
-      with_bias(config.flag("attention_bias")),
-      parallel(config.flag("use_parallel_residual")) {
-  if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of `hidden_size`");
-  if (turned_width < 2 || turned_width % 2 != 0 || turned_width > head_width)
-    config.refuse("rotary_pct", "a share that makes an even part of a head");
-}
+using Shape = model::GptNeoXShape;
 
 // A layer's inputs besides the hidden states.
 struct Surroundings {
@@ -85,7 +61,7 @@ class SelfAttention : public torch::nn::Module {
   // Rotates the first part of each head; the rest stays.
   [[nodiscard]] std::pair<Tensor, Tensor> turned_parts(const Tensor& q, const Tensor& k,
                                                        const CosSin& rotation) const {
-    const std::int64_t part = shape_.turned_width;
+    const std::int64_t part = shape_.rope.width;
     Tensor queries = turned(q.slice(-1, 0, part), rotation);
     Tensor keys = turned(k.slice(-1, 0, part), rotation);
     queries = at::cat({queries, q.slice(-1, part)}, -1);
@@ -148,12 +124,11 @@ class GptNeoX : public torch::nn::Module {
  public:
   explicit GptNeoX(const ModelConfig& config)
       : shape_(config),
-        tokens_(
-            child<nn::Embedding>(*this, "embed_in", config.at_least_1("vocab_size"), shape_.width)),
+        tokens_(child<nn::Embedding>(*this, "embed_in", shape_.vocabulary, shape_.width)),
         layers_(child<nn::List<Layer>>(*this, "layers")),
         norm_(child<LayerNorm>(*this, "final_layer_norm", shape_.width, shape_.epsilon)),
-        rotary_(child<Rotary>(*this, "rotary_emb", config, shape_.turned_width)) {
-    const nn::Activation function = activation(config, "hidden_act");
+        rotary_(child<Rotary>(*this, "rotary_emb", shape_.rope)) {
+    const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
       layers_->add(std::make_shared<Layer>(shape_, function));
   }

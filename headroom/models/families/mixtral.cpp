@@ -144,21 +144,12 @@ Tensor balance_loss(const std::vector<Tensor>& routes, const Routing& routing, c
   return at::sum(tokens * probabilities.unsqueeze(0)) * routing.experts;
 }
 
-Routing routing_of(const ModelConfig& config) {
-  const Routing routing = {.experts = config.at_least_1("num_local_experts"),
-                           .each = config.at_least_1("num_experts_per_tok"),
-                           .jitter = config.number("router_jitter_noise")};
-  if (routing.each > routing.experts)
-    config.refuse("num_experts_per_tok", "at most num_local_experts");
-  return routing;
-}
-
 Plan plan(const ModelConfig& config) {
-  Shape shape(config);
-  shape.window = config.optional_count("sliding_window");
-  shape.windowed.assign(shape.windowed.size(), shape.window.has_value());
-  const Routing routing = routing_of(config);
-  const nn::Activation function = activation(config, "hidden_act");
+  const Shape shape(config);
+  const Routing routing = {.experts = shape.experts,
+                           .each = shape.experts_each,
+                           .jitter = config.number("router_jitter_noise")};
+  const nn::Activation function = nn::activation(shape.function);
   const auto layer = [=] {
     return std::make_shared<Layer>(
         shape, [&] { return std::make_shared<Experts>(shape, routing, function); },

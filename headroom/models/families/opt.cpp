@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
@@ -18,34 +19,9 @@ using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-constexpr std::int64_t kFirstPosition = 2;  // rows of the position table before the first position
-constexpr double kEpsilon = 1e-5;           // torch.nn.LayerNorm's default
+constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default
 
-// The sizes and options of a model.
-struct Shape {
-  explicit Shape(const ModelConfig& config);
-
-  std::int64_t width, token_width, heads, inner, layers, positions;
-  double hidden_dropout, attention_dropout;
-  bool norm_first, with_bias, affine;
-};
-
-Shape::Shape(const ModelConfig& config)
-    : width(config.at_least_1("hidden_size")),
-      token_width(config.optional_count("word_embed_proj_dim").value_or(width)),
-      heads(config.at_least_1("num_attention_heads")),
-      inner(config.at_least_1("ffn_dim")),
-      layers(config.at_least_1("num_hidden_layers")),
-      positions(config.at_least_1("max_position_embeddings")),
-      hidden_dropout(config.number("dropout")),
-      attention_dropout(config.number("attention_dropout")),
-      norm_first(config.flag("do_layer_norm_before")),
-      with_bias(config.flag("enable_bias")),
-      affine(config.flag("layer_norm_elementwise_affine")) {
-  if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of `hidden_size`");
-  if (config.number("layerdrop") != 0)
-    config.refuse("layerdrop", "0, since Headroom runs each layer in each step,");
-}
+using Shape = model::OptShape;
 
 // A layer's inputs besides the hidden states.
 struct Surroundings {
@@ -137,19 +113,18 @@ class Decoder : public torch::nn::Module {
  public:
   explicit Decoder(const ModelConfig& config)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "embed_tokens", config.at_least_1("vocab_size"),
-                                     shape_.token_width,
-                                     padding_row(config, config.at_least_1("vocab_size")))),
-        positions_(child<nn::Embedding>(*this, "embed_positions", shape_.positions + kFirstPosition,
-                                        shape_.width)) {
+        tokens_(child<nn::Embedding>(*this, "embed_tokens", shape_.vocabulary, shape_.token_width,
+                                     shape_.padding)),
+        positions_(child<nn::Embedding>(*this, "embed_positions",
+                                        shape_.positions + Shape::kFirstPosition, shape_.width)) {
     if (shape_.token_width != shape_.width) {
       out_ = child<Linear>(*this, "project_out", shape_.width, shape_.token_width, false);
       in_ = child<Linear>(*this, "project_in", shape_.token_width, shape_.width, false);
     }
-    if (shape_.norm_first && !config.flag("_remove_final_layer_norm"))
+    if (shape_.norm_at_end)
       norm_ = child<LayerNorm>(*this, "final_layer_norm", shape_.width, kEpsilon, shape_.affine);
     layers_ = child<nn::List<DecoderLayer>>(*this, "layers");
-    const nn::Activation function = activation(config, "activation_function");
+    const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
       layers_->add(std::make_shared<DecoderLayer>(shape_, function));
   }
@@ -168,7 +143,7 @@ class Decoder : public torch::nn::Module {
     with->mask = additive_causal_mask(
         batch, positions, {.attention = pass.attention, .type = embedded.scalar_type()});
     with->places = places_of(batch.mask);
-    const Tensor places = (*positions_)(with->places + kFirstPosition);
+    const Tensor places = (*positions_)(with->places + Shape::kFirstPosition);
     if (in_) embedded = (*in_)(embedded);
     Tensor states = embedded + places;
     for (std::size_t i = 0; i < layers_->size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
@@ -19,35 +20,7 @@ using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-// The sizes and options of a model.
-struct Shape {
-  explicit Shape(const ModelConfig& config);
-
-  std::int64_t width, heads, key_heads, head_width, turned_width, inner, layers;
-  double epsilon, embedding_dropout, attention_dropout, residual_dropout;
-  bool normalised_heads;
-};
-
-Shape::Shape(const ModelConfig& config)
-    : width(config.at_least_1("hidden_size")),
-      heads(config.at_least_1("num_attention_heads")),
-      key_heads(config.optional_count("num_key_value_heads").value_or(heads)),
-      head_width(width / heads),
-      turned_width(static_cast<std::int64_t>(static_cast<double>(head_width) *
-                                             config.number("partial_rotary_factor"))),
-      inner(config.at_least_1("intermediate_size")),
-      layers(config.at_least_1("num_hidden_layers")),
-      epsilon(config.number("layer_norm_eps")),
-      embedding_dropout(config.number("embd_pdrop")),
-      attention_dropout(config.number("attention_dropout")),
-      residual_dropout(config.number("resid_pdrop")),
-      normalised_heads(config.flag("qk_layernorm")) {
-  if (head_width < 1) config.refuse("num_attention_heads", "at most hidden_size");
-  if (key_heads < 1 || heads % key_heads != 0)
-    config.refuse("num_key_value_heads", "a divisor of num_attention_heads");
-  if (turned_width < 2 || turned_width % 2 != 0 || turned_width > head_width)
-    config.refuse("partial_rotary_factor", "a share that makes an even part of a head");
-}
+using Shape = model::PhiShape;
 
 // A layer's inputs besides the hidden states.
 struct Surroundings {
@@ -75,7 +48,7 @@ class SelfAttention : public torch::nn::Module {
     Tensor q = heads_of((*q_)(states)), k = heads_of((*k_)(states)), v = heads_of((*v_)(states));
     if (q_norm_) q = (*q_norm_)(q);
     if (k_norm_) k = (*k_norm_)(k);
-    const std::int64_t part = shape_.turned_width;
+    const std::int64_t part = shape_.rope.width;
     const Tensor rest_of_q = q.slice(-1, part), rest_of_k = k.slice(-1, part);
     const Tensor turned_q = turned(q.slice(-1, 0, part), with.rotation);
     const Tensor turned_k = turned(k.slice(-1, 0, part), with.rotation);
@@ -155,13 +128,12 @@ class Phi : public torch::nn::Module {
  public:
   explicit Phi(const ModelConfig& config)
       : shape_(config),
-        tokens_(child<nn::Embedding>(*this, "embed_tokens", config.at_least_1("vocab_size"),
-                                     shape_.width,
-                                     padding_row(config, config.at_least_1("vocab_size")))),
+        tokens_(child<nn::Embedding>(*this, "embed_tokens", shape_.vocabulary, shape_.width,
+                                     shape_.padding)),
         layers_(child<nn::List<DecoderLayer>>(*this, "layers")),
-        rotary_(child<Rotary>(*this, "rotary_emb", config, shape_.turned_width)),
+        rotary_(child<Rotary>(*this, "rotary_emb", shape_.rope)),
         norm_(child<LayerNorm>(*this, "final_layernorm", shape_.width, shape_.epsilon)) {
-    const nn::Activation function = activation(config, "hidden_act");
+    const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
       layers_->add(std::make_shared<DecoderLayer>(shape_, function));
   }

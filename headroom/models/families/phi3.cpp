@@ -68,18 +68,12 @@ class JoinedMlp : public torch::nn::Module {
 using Layer = decoder::PlainLayer<nn::RmsNorm, JoinedAttention, JoinedMlp>;
 
 Plan plan(const ModelConfig& config) {
-  Shape shape(config);
-  shape.turned_width = static_cast<std::int64_t>(static_cast<double>(shape.head_width) *
-                                                 config.number("partial_rotary_factor"));
-  if (shape.turned_width > shape.head_width)
-    config.refuse("partial_rotary_factor", "a share of at most 1");
-  shape.window = config.optional_count("sliding_window");
-  shape.windowed.assign(shape.windowed.size(), shape.window.has_value());
-  const nn::Activation function = activation(config, "hidden_act");
-  const double dropout = config.number("resid_pdrop");
+  const Shape shape(config);
+  const nn::Activation function = nn::activation(shape.function);
   const auto layer = [=] {
     return std::make_shared<Layer>(
-        shape, [&] { return std::make_shared<JoinedMlp>(shape, function); }, "mlp", dropout);
+        shape, [&] { return std::make_shared<JoinedMlp>(shape, function); }, "mlp",
+        shape.residual_dropout);
   };
   return {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
 }

@@ -3,6 +3,7 @@
 // Holds the tensors that Python's frames hold: with a frozen backbone nothing else holds them.
 #include <ATen/ATen.h>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/images.h"
 
 namespace headroom::models::detail {
@@ -36,35 +37,13 @@ class ConvLayer : public torch::nn::Module {
   const nn::Activation activation_;
 };
 
-struct Shape {
-  explicit Shape(const ModelConfig& config);
-
-  std::int64_t channels, embedding;
-  std::vector<std::int64_t> depths, widths;
-  bool bottleneck, downsample_in_first_stage, downsample_in_bottleneck;
-  nn::Activation function;
-};
-
-Shape::Shape(const ModelConfig& config)
-    : channels(config.at_least_1("num_channels")),
-      embedding(config.at_least_1("embedding_size")),
-      depths(per_stage(config, "depths", config.counts("depths").size())),
-      widths(per_stage(config, "hidden_sizes", depths.size())),
-      bottleneck(config.text("layer_type") == "bottleneck"),
-      downsample_in_first_stage(config.flag("downsample_in_first_stage")),
-      downsample_in_bottleneck(config.flag("downsample_in_bottleneck")),
-      function(activation(config, "hidden_act")) {
-  if (!bottleneck && config.text("layer_type") != "basic")
-    config.refuse("layer_type", "basic or bottleneck");
-  for (const std::int64_t width : widths)
-    if (bottleneck && width < 4) config.refuse("hidden_sizes", "at least 4 in a bottleneck");
-}
+using Shape = model::ResnetShape;
 
 // Two convolutions of 3 x 3, or a bottleneck of three, with a shortcut around them.
 class Layer : public torch::nn::Module {
  public:
   Layer(const Shape& shape, std::int64_t in, std::int64_t out, std::int64_t stride)
-      : activation_(shape.function) {
+      : activation_(nn::activation(shape.function)) {
     // A shortcut is a convolution and its norm.
     if (in != out || stride != 1)
       shortcut_ = child<ConvLayer>(*this, "shortcut", in, out, 1, stride, nullptr);
@@ -124,7 +103,7 @@ class Embedder : public torch::nn::Module {
  public:
   explicit Embedder(const Shape& shape)
       : embedder_(child<ConvLayer>(*this, "embedder", shape.channels, shape.embedding, 7, 2,
-                                   shape.function)) {}
+                                   nn::activation(shape.function))) {}
 
   Tensor operator()(const Tensor& pixels) const {
     Tensor embedding = (*embedder_)(pixels);
@@ -184,9 +163,7 @@ class ImageClassifier : public Net {
       : Net(config, Task::image_classification, settings),
         base_(child<Base>(*this, "resnet", Shape(config))),
         classifier_(
-            child<Classifier>(*this, "classifier", Shape(config).widths.back(), config.labels())) {
-    refuse_checkpointing(config, settings);
-  }
+            child<Classifier>(*this, "classifier", Shape(config).widths.back(), config.labels())) {}
 
   Output run(const Batch& batch) override {
     check_images(batch, config().at_least_1("num_channels"));

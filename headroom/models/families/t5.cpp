@@ -22,30 +22,15 @@ using model::ModelConfig;
 using nn::Linear;
 using nn::Tensors;
 
-// `feed_forward_proj`: "relu", "gated-gelu", ...
-struct FeedForwardKind {
-  explicit FeedForwardKind(const ModelConfig& config) {
-    std::string name = config.text("feed_forward_proj");
-    gated = name.starts_with("gated-");
-    if (gated) name = name.substr(6);
-    if (gated && name == "gelu") name = "gelu_new";
-    activation = nn::activation(name);
-    if (!activation) config.refuse("feed_forward_proj", "an activation, or one behind `gated-`,");
-  }
-
-  bool gated = false;
-  nn::Activation activation;
-};
-
 // T5DenseActDense and T5DenseGatedActDense.
 class Dense : public torch::nn::Module {
  public:
-  Dense(const T5Shape& shape, const FeedForwardKind& kind)
+  Dense(const T5Shape& shape)
       : dropout_(shape.dropout),
-        activation_(kind.activation),
-        in_(child<Linear>(*this, kind.gated ? "wi_0" : "wi", shape.width, shape.inner, false)),
-        linear_(kind.gated ? child<Linear>(*this, "wi_1", shape.width, shape.inner, false)
-                           : nullptr),
+        activation_(nn::activation(shape.function)),
+        in_(child<Linear>(*this, shape.gated ? "wi_0" : "wi", shape.width, shape.inner, false)),
+        linear_(shape.gated ? child<Linear>(*this, "wi_1", shape.width, shape.inner, false)
+                            : nullptr),
         out_(child<Linear>(*this, "wo", shape.inner, shape.width, false)) {}
 
   Tensor operator()(const Tensor& x) const {
@@ -94,9 +79,9 @@ class SelfAttentionLayer : public torch::nn::Module {
 
 class FeedForwardLayer : public torch::nn::Module {
  public:
-  FeedForwardLayer(const T5Shape& shape, const FeedForwardKind& kind)
+  FeedForwardLayer(const T5Shape& shape)
       : dropout_(shape.dropout),
-        dense_(child<Dense>(*this, "DenseReluDense", shape, kind)),
+        dense_(child<Dense>(*this, "DenseReluDense", shape)),
         norm_(child<T5Norm>(*this, "layer_norm", shape)) {}
 
   Tensor operator()(const Tensor& states) const {
@@ -122,14 +107,14 @@ Tensor clamped(const Tensor& states) {
 
 class Block : public torch::nn::Module {
  public:
-  Block(const T5Shape& shape, const FeedForwardKind& kind, bool decoder, bool first) {
+  Block(const T5Shape& shape, bool decoder, bool first) {
     const auto layers = child<torch::nn::Module>(*this, "layer");
     self_ = child<SelfAttentionLayer>(
         *layers, "0", shape, decoder ? T5Attention::Kind::decoder : T5Attention::Kind::encoder,
         first);
     if (decoder)
       cross_ = child<SelfAttentionLayer>(*layers, "1", shape, T5Attention::Kind::cross, first);
-    feed_forward_ = child<FeedForwardLayer>(*layers, decoder ? "2" : "1", shape, kind);
+    feed_forward_ = child<FeedForwardLayer>(*layers, decoder ? "2" : "1", shape);
   }
 
   // Inputs: states, bias, the encoder's states, the bias of cross attention (then masks, which
@@ -156,16 +141,14 @@ using RunLayer = std::function<Tensors(std::size_t, const std::function<Tensors(
 // T5Stack: the encoder or the decoder, over the embedding that both share.
 class Stack : public torch::nn::Module {
  public:
-  Stack(const ModelConfig& config, std::shared_ptr<nn::Embedding> words, bool decoder)
+  Stack(const T5Shape& shape, std::shared_ptr<nn::Embedding> words, bool decoder)
       : decoder_(decoder),
-        dropout_(T5Shape(config).dropout),
+        dropout_(shape.dropout),
         words_(std::move(words)),
         blocks_(child<nn::List<Block>>(*this, "block")),
-        norm_(child<T5Norm>(*this, "final_layer_norm", T5Shape(config))) {
-    const T5Shape shape(config);
-    const FeedForwardKind kind(config);
+        norm_(child<T5Norm>(*this, "final_layer_norm", shape)) {
     for (std::int64_t i = 0; i < (decoder ? shape.decoder_layers : shape.encoder_layers); ++i)
-      blocks_->add(std::make_shared<Block>(shape, kind, decoder, i == 0));
+      blocks_->add(std::make_shared<Block>(shape, decoder, i == 0));
   }
 
   // `mask` is that of the encoder's tokens, if given. `encoded` is the encoder's result, for a
@@ -229,19 +212,13 @@ class Seq2SeqLm : public Net {
  public:
   Seq2SeqLm(const ModelConfig& config, Task task, const Settings& settings)
       : Net(config, task, settings),
-        width_(T5Shape(config).width),
-        start_(config.optional_count("decoder_start_token_id")),
-        padding_(config.optional_count("pad_token_id")),
+        shape_(config),
         tied_(config.flag("tie_word_embeddings")),
-        shared_(child<nn::Embedding>(*this, "shared", T5Shape(config).vocabulary, width_)),
-        encoder_(child<Stack>(*this, "encoder", config, shared_, false)),
-        decoder_(child<Stack>(*this, "decoder", config, shared_, true)),
+        shared_(child<nn::Embedding>(*this, "shared", shape_.vocabulary, shape_.width)),
+        encoder_(child<Stack>(*this, "encoder", shape_, shared_, false)),
+        decoder_(child<Stack>(*this, "decoder", shape_, shared_, true)),
         head_(tied_ ? child<Linear>(*this, "lm_head", shared_->weight)
-                    : child<Linear>(*this, "lm_head", width_, T5Shape(config).vocabulary, false)) {
-    if (!start_) config.refuse("decoder_start_token_id", "a token (the decoder begins with it)");
-    if (!padding_) config.refuse("pad_token_id", "a token");
-    if (!config.flag("is_encoder_decoder")) config.refuse("is_encoder_decoder", "true");
-  }
+                    : child<Linear>(*this, "lm_head", shape_.width, shape_.vocabulary, false)) {}
 
   Output run(const Batch& batch) override {
     if (!batch.targets.defined() && !batch.labels.defined())
@@ -259,7 +236,7 @@ class Seq2SeqLm : public Net {
     if (keeps_cache()) with.cache = &output.cache;
     const Tensor decoded = (*decoder_)(tokens, batch.mask, encoded, with, run);
     Tensor states = decoded;
-    if (tied_) states = states * std::pow(static_cast<double>(width_), -0.5);
+    if (tied_) states = states * std::pow(static_cast<double>(shape_.width), -0.5);
     if (chunks_loss(batch)) {
       output.loss = chunked_token_loss([head = head_](const Tensor& x) { return (*head)(x); },
                                        states, batch.labels, settings().loss_chunk);
@@ -276,13 +253,12 @@ class Seq2SeqLm : public Net {
     const std::int64_t length = labels.size(1);
     Tensor tokens = at::zeros(labels.sizes(), labels.options());
     tokens.slice(1, 1).copy_(labels.slice(1, 0, length - 1).clone());
-    tokens.select(1, 0).fill_(*start_);
-    tokens.masked_fill_(tokens == -100, *padding_);
+    tokens.select(1, 0).fill_(shape_.start);
+    tokens.masked_fill_(tokens == -100, shape_.padding);
     return tokens;
   }
 
-  const std::int64_t width_;
-  const std::optional<long long> start_, padding_;
+  const T5Shape shape_;
   const bool tied_;
   const std::shared_ptr<nn::Embedding> shared_;
   const std::shared_ptr<Stack> encoder_, decoder_;

@@ -11,23 +11,6 @@ namespace headroom::models::detail {
 using model::ModelConfig;
 using nn::Linear;
 
-T5Shape::T5Shape(const ModelConfig& config)
-    : width(config.at_least_1("d_model")),
-      heads(config.at_least_1("num_heads")),
-      head_width(config.at_least_1("d_kv")),
-      inner(config.at_least_1("d_ff")),
-      encoder_layers(config.at_least_1("num_layers")),
-      decoder_layers(config.is_null("num_decoder_layers")
-                         ? encoder_layers
-                         : config.at_least_1("num_decoder_layers")),
-      vocabulary(config.at_least_1("vocab_size")),
-      buckets(config.at_least_1("relative_attention_num_buckets")),
-      farthest(config.at_least_1("relative_attention_max_distance")),
-      epsilon(config.number("layer_norm_epsilon")),
-      dropout(config.number("dropout_rate")) {
-  if (buckets < 4) config.refuse("relative_attention_num_buckets", "at least 4");
-}
-
 T5Norm::T5Norm(const T5Shape& shape)
     : weight(register_parameter("weight", at::empty({shape.width}))), epsilon_(shape.epsilon) {}
 

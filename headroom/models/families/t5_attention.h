@@ -4,17 +4,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/family.h"
 
 namespace headroom::models::detail {
 
-struct T5Shape {
-  explicit T5Shape(const model::ModelConfig& config);
-
-  std::int64_t width, heads, head_width, inner, encoder_layers, decoder_layers, vocabulary;
-  std::int64_t buckets, farthest;  // of relative positions
-  double epsilon, dropout;
-};
+using model::T5Shape;
 
 // An RmsNorm that scales the input itself, not its float copy.
 class T5Norm : public torch::nn::Module {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/images.h"
 
@@ -15,33 +16,7 @@ using model::ModelConfig;
 using nn::LayerNorm;
 using nn::Linear;
 
-struct Shape {
-  explicit Shape(const ModelConfig& config);
-  [[nodiscard]] std::int64_t positions() const {
-    return (side / patch) * (side / patch) + (distilled ? 2 : 1);
-  }
-
-  std::int64_t width, heads, inner, layers, side, patch, channels;
-  double epsilon, dropout, attention_dropout;
-  bool qkv_bias, distilled;
-};
-
-Shape::Shape(const ModelConfig& config)
-    : width(config.at_least_1("hidden_size")),
-      heads(config.at_least_1("num_attention_heads")),
-      inner(config.at_least_1("intermediate_size")),
-      layers(config.at_least_1("num_hidden_layers")),
-      side(config.at_least_1("image_size")),
-      patch(config.at_least_1("patch_size")),
-      channels(config.at_least_1("num_channels")),
-      epsilon(config.number("layer_norm_eps")),
-      dropout(config.number("hidden_dropout_prob")),
-      attention_dropout(config.number("attention_probs_dropout_prob")),
-      qkv_bias(config.flag("qkv_bias")),
-      distilled(config.type() == "deit") {
-  if (width % heads != 0) config.refuse("num_attention_heads", "a divisor of hidden_size");
-  if (patch > side) config.refuse("patch_size", "at most image_size");
-}
+using Shape = model::VitShape;
 
 class PatchEmbeddings : public torch::nn::Module {
  public:
@@ -61,7 +36,7 @@ class PatchEmbeddings : public torch::nn::Module {
 class Embeddings : public torch::nn::Module {
  public:
   explicit Embeddings(const Shape& shape) : shape_(shape), class_token_(token("cls_token")) {
-    if (shape.distilled) distillation_token_ = token("distillation_token");
+    if (shape.extra == 2) distillation_token_ = token("distillation_token");
     positions_ =
         register_parameter("position_embeddings", at::empty({1, shape.positions(), shape.width}));
     patches_ = child<PatchEmbeddings>(*this, "patch_embeddings", shape);
@@ -70,7 +45,7 @@ class Embeddings : public torch::nn::Module {
   Tensor operator()(const Tensor& pixels) const {
     Tensor states = (*patches_)(pixels);
     const auto for_each_row = [&](const Tensor& of) { return of.expand({pixels.size(0), -1, -1}); };
-    if (shape_.distilled)
+    if (shape_.extra == 2)
       states = at::cat({for_each_row(class_token_), for_each_row(distillation_token_), states}, 1);
     else
       states = at::cat({for_each_row(class_token_), states}, 1);
@@ -191,9 +166,8 @@ class Layer : public torch::nn::Module {
 
 class Encoder : public torch::nn::Module {
  public:
-  Encoder(const ModelConfig& config, const Shape& shape)
-      : layers(child<nn::List<Layer>>(*this, "layer")) {
-    const nn::Activation function = activation(config, "hidden_act");
+  explicit Encoder(const Shape& shape) : layers(child<nn::List<Layer>>(*this, "layer")) {
+    const nn::Activation function = nn::activation(shape.function);
     for (std::int64_t i = 0; i < shape.layers; ++i)
       layers->add(std::make_shared<Layer>(shape, function));
   }
@@ -204,9 +178,9 @@ class Encoder : public torch::nn::Module {
 // The base model of both types: patch embeddings, layers, a final norm.
 class Base : public torch::nn::Module {
  public:
-  Base(const ModelConfig& config, const Shape& shape)
+  explicit Base(const Shape& shape)
       : embeddings(child<Embeddings>(*this, "embeddings", shape)),
-        encoder(child<Encoder>(*this, "encoder", config, shape)),
+        encoder(child<Encoder>(*this, "encoder", shape)),
         norm(child<LayerNorm>(*this, "layernorm", shape.width, shape.epsilon)) {}
 
   const std::shared_ptr<Embeddings> embeddings;
@@ -219,7 +193,7 @@ class ImageClassifier : public Net {
   ImageClassifier(const ModelConfig& config, const Settings& settings)
       : Net(config, Task::image_classification, settings),
         shape_(config),
-        base_(child<Base>(*this, config.type(), config, shape_)),
+        base_(child<Base>(*this, config.type(), shape_)),
         classifier_(child<Linear>(*this, "classifier", shape_.width, config.labels())) {}
 
   Output run(const Batch& batch) override {
