@@ -10,6 +10,7 @@
 #include "headroom/forecast/detail/architectures.h"
 #include "headroom/forecast/detail/decide.h"
 #include "headroom/forecast/detail/optimizer_step.h"
+#include "headroom/gpu/attention_memory.h"
 
 namespace headroom::forecast {
 namespace {
@@ -22,14 +23,6 @@ using detail::Situation;
 using detail::Sizes;
 using detail::Tape;
 using detail::Type;
-
-int chip_of(const gpu::DeviceProfile* profile) {
-  if (profile == nullptr || profile->capabilities.empty()) return 80;
-  const std::string& capability = profile->capabilities.front();
-  const auto major = to_integer(capability.substr(0, capability.find('.')));
-  const auto minor = to_integer(capability.substr(capability.find('.') + 1));
-  return static_cast<int>(major.value_or(8) * 10 + minor.value_or(0));
-}
 
 Type type_of(model::Dtype dtype) {
   return dtype == model::Dtype::float32    ? Type::float32
@@ -55,7 +48,7 @@ Situation situation_of(const model::ModelConfig& config, const model::Settings& 
   const bool recomputes = of.trains && settings.checkpoint_every > 0;
   of.keeps_cache = asked && !recomputes && !(config.type() == "gemma2" && of.trains);
   of.holds_outputs = settings.hold_outputs;
-  of.chip = chip_of(profile);
+  of.chip = gpu::chip_number(profile);
   return of;
 }
 

@@ -51,8 +51,9 @@ class Refusals : public testing::TestWithParam<std::string> {};
 
 TEST_P(Refusals, OfTheForecastAreThoseOfTheDryRun) {
   const model::ModelConfig usual = small(GetParam()).config;
+  const Json keys = keys_of(usual.type());
   int refused = 0;
-  for (const auto& [key, value] : keys_of(usual.type()).items()) {
+  for (const auto& [key, value] : keys.items()) {
     if (!is_of_network(key)) continue;
     for (const Json& other : unusual(value)) {
       for (const model::Task task : model::tasks_of(usual)) {

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 
-#include "headroom/sim/rules/efficient_attention.h"
+#include "headroom/gpu/attention_memory.h"
+#include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/rnn.h"
 
 namespace headroom::nets {
@@ -74,14 +75,14 @@ OnCuda memory_efficient(const Attention& a) {
       a.is_learnt ? a.batch * a.heads * rounded_up(a.queries, 32) * kFloatBytes : 0;
   const std::int64_t random_state = 2 * kLongBytes;  // seed and offset
   const std::int64_t workspace =
-      sim::rules::efficient_workspace({.type = a.q.scalar_type(),
-                                       .chip = sim::rules::chip_of_running_card(),
-                                       .batch = a.batch,
-                                       .heads = a.heads,
-                                       .queries = a.queries,
-                                       .keys = a.k.size(2),
-                                       .head_dim = a.q.size(3),
-                                       .value_dim = a.v.size(3)});
+      gpu::efficient_workspace({.half = at::isReducedFloatingType(a.q.scalar_type()),
+                                .chip = gpu::chip_number(sim::rules::running_profile()),
+                                .batch = a.batch,
+                                .heads = a.heads,
+                                .queries = a.queries,
+                                .keys = a.k.size(2),
+                                .head_dim = a.q.size(3),
+                                .value_dim = a.v.size(3)});
   // For float, tensor operators compute delta: the product of the output and its gradient, its
   // sums, and a copy of the sums in the kernel's order. Beside the kernel only the copy remains.
   const std::int64_t delta = std::max(a.out + 2 * a.statistic, a.statistic + workspace);

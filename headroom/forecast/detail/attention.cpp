@@ -1,67 +1,16 @@
-// Attention: masks, rotary positions, and what each kernel allocates (sim/rules/attention.cpp and
-// efficient_attention.cpp hold the same rules with their sources).
+// Attention: masks, rotary positions, and what each kernel allocates (sim/rules/attention.cpp does
+// the same with tensors).
 #include <algorithm>
 #include <utility>
 
 #include "headroom/forecast/detail/network.h"
+#include "headroom/gpu/attention_memory.h"
 
 namespace headroom::forecast::detail {
 namespace {
 
-std::int64_t divided_up(std::int64_t n, std::int64_t by) {
-  return (n + by - 1) / by;
-}
-std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
-  return divided_up(n, to) * to;
-}
-
 bool is_half(Type type) {
   return type == Type::bfloat16 || type == Type::float16;
-}
-
-// ---- Memory-efficient attention's blocks ----
-
-struct EfficientCall {
-  bool half;
-  int chip;
-  std::int64_t batch, heads, queries, keys, width;
-  bool dropout;
-};
-
-struct Blocks {
-  std::int64_t queries, keys, most_width;
-};
-
-Blocks blocks_of(const EfficientCall& call) {
-  constexpr std::int64_t kAny = 65536;
-  const std::int64_t made_for = call.width <= 32    ? 32
-                                : call.width <= 64  ? 64
-                                : call.width <= 128 ? 128
-                                                    : kAny;
-  if (call.chip < 80 || made_for <= 64) return {64, 64, made_for};
-  const bool large = call.chip == 80 || (call.chip >= 90 && call.chip < 120);
-  if (!call.half) return {large ? 128 : 64, 64, made_for};
-  if (!call.dropout && call.width <= 96 && (call.chip == 86 || call.chip == 89))
-    return {128, 64, 96};
-  if (made_for == 128) return large ? Blocks{128, 128, 128} : Blocks{64, 64, 128};
-  return {large ? 128 : 64, 64, kAny};
-}
-
-std::int64_t efficient_workspace(const EfficientCall& call) {
-  const Blocks blocks = blocks_of(call);
-  const bool accumulates = call.half && blocks.most_width > blocks.queries;
-  std::int64_t splits = 1;
-  if (call.chip >= 70) {
-    const std::int64_t groups = call.batch * call.heads;
-    splits = groups >= 256 && call.keys <= 2 * blocks.keys ? 1 : divided_up(call.keys, blocks.keys);
-    if (accumulates) splits = std::max<std::int64_t>(1, std::min(splits, 200 / groups));
-  }
-  std::int64_t floats = 0;
-  if (accumulates) floats += splits * blocks.keys * 2 * rounded_up(call.width, blocks.queries);
-  if (call.chip >= 70 || call.half)
-    floats += divided_up(call.queries, blocks.queries) * divided_up(call.width, blocks.keys) *
-              (4 + blocks.queries * blocks.keys);
-  return call.batch * call.heads * rounded_up(floats, 4) * 4;
 }
 
 // Operations of two products of each query with all keys; `keys` counts the elements of all keys.
@@ -215,9 +164,8 @@ Value Network::by_flash(const Value& q, const Value& k, const Value& v, const He
   if (!tape.records() || !(q.edge || k.edge || v.edge)) return out;
   Value kept_q = q, kept_k = k, kept_v = v, kept_out = out;
   kept_q.edge = kept_k.edge = kept_v.edge = {};
-  const std::int64_t tokens = rounded_up(queries, 128);
-  const std::int64_t width = rounded_up(heads.width, heads.width <= 128 ? 32 : 64);
-  const std::int64_t on_the_way = 4 * rows * of_heads * tokens * (1 + width) +
+  const gpu::FlashTile tile = gpu::flash_tile(queries, heads.width);
+  const std::int64_t on_the_way = 4 * rows * of_heads * tile.queries * (1 + tile.head_dim) +
                                   (times > 1 ? 2 * times * k.count * size_of(k.type) : 0);
   tape.record(
       out, [to_q = q.edge, to_k = k.edge, to_v = v.edge, kept_q = std::move(kept_q),
@@ -247,21 +195,27 @@ Value Network::by_efficient(const Value& q, const Value& k, const Value& v, cons
     bias = tape.make(rows * queries * keys, q.type);
     tape.touch(bias.count);
     if (keys % (is_half(q.type) ? 8 : 4) != 0)
-      bias = tape.make(rows * queries * rounded_up(keys, 16), q.type);
+      bias = tape.make(rows * queries * gpu::efficient_mask_row(keys), q.type);
   }
   Value out = by_token(tape.make(q.count, q.type));
   const bool learns = tape.records() && (q.edge || k.edge || v.edge);
-  Value statistics = tape.make(
-      std::max<std::int64_t>(1, learns ? rows * heads.heads * rounded_up(queries, 32) : 0),
-      Type::float32);
-  const bool half = is_half(q.type);
+  Value statistics =
+      tape.make(std::max<std::int64_t>(
+                    1, learns ? rows * heads.heads * gpu::efficient_statistics(queries) : 0),
+                Type::float32);
   const Work work{work_of(queries, k.count), 2 * q.count + k.count + v.count, q.count};
   compute(tape, q.type, work);
-  if (half && heads.width > 128) tape.touch(4 * q.count);
+  const gpu::EfficientCall call{.half = is_half(q.type),
+                                .chip = situation.chip,
+                                .batch = rows,
+                                .heads = heads.heads,
+                                .queries = queries,
+                                .keys = keys,
+                                .head_dim = heads.width,
+                                .value_dim = heads.width,
+                                .dropout = heads.dropout > 0 && situation.trains};
+  if (gpu::efficient_accumulates(call)) tape.touch(4 * q.count);
   if (!learns) return out;
-  const EfficientCall call{
-      half,    situation.chip, rows,        heads.heads,
-      queries, keys,           heads.width, heads.dropout > 0 && situation.trains};
   Value kept_q = q, kept_k = k, kept_v = v, kept_out = out;
   kept_q.edge = kept_k.edge = kept_v.edge = bias.edge = {};
   tape.record(out, [to_q = q.edge, to_k = k.edge, to_v = v.edge, kept_q = std::move(kept_q),
@@ -275,7 +229,7 @@ Value Network::by_efficient(const Value& q, const Value& k, const Value& v, cons
     if (!call.half) t.touch(4 * kept_out.count + delta);
     {
       const Value sums = t.make(delta, Type::boolean);
-      t.touch(efficient_workspace(call));
+      t.touch(gpu::efficient_workspace(call));
       compute(t, kept_q.type, work, 2.5);
     }
     t.send(to_q, std::move(dq));

@@ -1,4 +1,5 @@
 #include "headroom/sim/dispatch/attention_route.h"
+#include "headroom/gpu/attention_memory.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,7 +15,6 @@
 #include "headroom/sim/device/cards.h"
 #include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/attention_fill.h"
-#include "headroom/sim/rules/efficient_attention.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -125,7 +125,8 @@ std::int64_t choose(const Tensor& q, const Tensor& k, const Tensor& v,
   const gpu::DeviceProfile* profile = card.options().profile;
   if (profile == nullptr) profile = gpu::find_profile("ampere_dc");
   const sdp_params params{q, k, v, mask, dropout, causal, grouped};
-  return static_cast<std::int64_t>(choose_as_cuda(params, *profile, rules::chip_of_running_card()));
+  return static_cast<std::int64_t>(
+      choose_as_cuda(params, *profile, gpu::chip_number(card.options().profile)));
 }
 
 // ---- The function itself ----

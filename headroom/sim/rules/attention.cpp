@@ -7,8 +7,8 @@
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 
+#include "headroom/gpu/attention_memory.h"
 #include "headroom/sim/rules/attention_fill.h"
-#include "headroom/sim/rules/efficient_attention.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/results.h"
 
@@ -20,10 +20,6 @@ using Optional = std::optional<Tensor>;
 constexpr const char* kInner =
     "it is the inside of scaled_dot_product_attention, whose variants are simulated; call "
     "at::scaled_dot_product_attention, or the _scaled_dot_product_... operator of the kernel";
-
-std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
-  return (n + to - 1) / to * to;
-}
 
 // ---- Flash ----
 
@@ -48,10 +44,10 @@ auto flash_backward(const Tensor& gradient, const Tensor& q, const Tensor& k, co
   const Tensor gradient_by_token = gradient.transpose(1, 2).contiguous();
   const Tensor out_by_token = out.transpose(1, 2).contiguous();
   Tensor dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
-  const std::int64_t heads = q.size(1), tokens = rounded_up(q.size(2), 128);
-  const std::int64_t dim = rounded_up(q.size(3), q.size(3) <= 128 ? 32 : 64);
-  const Tensor dots = contiguous({q.size(0), heads, tokens}, q, at::kFloat);
-  const Tensor dq_sum = contiguous({q.size(0), tokens, heads, dim}, q, at::kFloat);
+  const std::int64_t heads = q.size(1), rows = q.size(0);
+  const gpu::FlashTile tile = gpu::flash_tile(q.size(2), q.size(3));
+  const Tensor dots = contiguous({rows, heads, tile.queries}, q, at::kFloat);
+  const Tensor dq_sum = contiguous({rows, tile.queries, heads, tile.head_dim}, q, at::kFloat);
   if (heads != k.size(1)) {  // one gradient for each query head, summed over groups
     const Tensor dk_wide = contiguous({k.size(0), k.size(2), heads, k.size(3)}, k);
     const Tensor dv_wide = contiguous({v.size(0), v.size(2), heads, v.size(3)}, v);
@@ -61,9 +57,10 @@ auto flash_backward(const Tensor& gradient, const Tensor& q, const Tensor& k, co
 
 // ---- Memory-efficient ----
 
-EfficientCall efficient_call(const Tensor& q, const Tensor& k, const Tensor& v, double dropout) {
-  return {.type = q.scalar_type(),
-          .chip = chip_of_running_card(),
+gpu::EfficientCall efficient_call(const Tensor& q, const Tensor& k, const Tensor& v,
+                                  double dropout) {
+  return {.half = at::isReducedFloatingType(q.scalar_type()),
+          .chip = gpu::chip_number(running_profile()),
           .batch = q.size(0),
           .heads = q.size(1),
           .queries = q.size(2),
@@ -92,9 +89,9 @@ auto efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Optional
     offset = contiguous({}, q, at::kLong);
   }
   Tensor out = by_token(q, v.size(3));
-  Tensor logsumexp =
-      contiguous({q.size(0), q.size(1), statistics ? rounded_up(q.size(2), 32) : 0}, q, at::kFloat);
-  if (efficient_accumulates(efficient_call(q, k, v, dropout)))
+  Tensor logsumexp = contiguous(
+      {q.size(0), q.size(1), statistics ? gpu::efficient_statistics(q.size(2)) : 0}, q, at::kFloat);
+  if (gpu::efficient_accumulates(efficient_call(q, k, v, dropout)))
     const Tensor sums = contiguous({q.size(0), q.size(2), q.size(1), v.size(3)}, q, at::kFloat);
   return std::tuple(out, logsumexp, seed, offset);
 }
@@ -102,7 +99,7 @@ auto efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Optional
 Tensor mask_gradient(const Tensor& mask) {
   auto sizes = mask.sizes().vec();
   const std::int64_t last = sizes.back();
-  sizes.back() = rounded_up(last, 16);
+  sizes.back() = gpu::efficient_mask_row(last);
   return at::empty(sizes, mask.options()).slice(-1, 0, last);
 }
 
@@ -114,14 +111,14 @@ auto efficient_backward(const Tensor& gradient, const Tensor& q, const Tensor& k
   const Tensor ready = gradient.transpose(1, 2).contiguous();
   Tensor dq = by_token(q, q.size(3)), dk = by_token(k, k.size(3)), dv = by_token(v, v.size(3));
   Tensor dmask = mask.defined() && wanted[3] ? mask_gradient(mask) : Tensor();
-  const EfficientCall call = efficient_call(q, k, v, dropout);
-  const Tensor delta = efficient_computes_delta(call)
+  const gpu::EfficientCall call = efficient_call(q, k, v, dropout);
+  const Tensor delta = gpu::efficient_computes_delta(call)
                            ? contiguous({q.size(0), q.size(1), q.size(2)}, q, at::kFloat)
                            : (ready.to(at::kFloat) * out.transpose(1, 2).to(at::kFloat))
                                  .sum(-1)
                                  .transpose(-2, -1)
                                  .contiguous();
-  const Tensor workspace = contiguous({efficient_workspace(call)}, q, at::kByte);
+  const Tensor workspace = contiguous({gpu::efficient_workspace(call)}, q, at::kByte);
   return std::tuple(dq, dk, dv, dmask);
 }
 

@@ -48,9 +48,7 @@ std::int64_t layer_norm_difference(const Tensor& x, IntArrayRef shape, const Opt
 
 std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
   if (!follows_cuda()) return 0;
-  const Card* const card = detail::running.card;
-  return gpu::layer_norm_partial_rows(rows, columns,
-                                      card == nullptr ? nullptr : card->options().profile);
+  return gpu::layer_norm_partial_rows(rows, columns, running_profile());
 }
 
 Three layer_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,

@@ -97,4 +97,9 @@ ScalarType accumulation_type(ScalarType type) {
   return at::toOpMathType(type);
 }
 
+const gpu::DeviceProfile* running_profile() {
+  const Card* const card = detail::running.card;
+  return card == nullptr ? nullptr : card->options().profile;
+}
+
 }  // namespace headroom::sim::rules

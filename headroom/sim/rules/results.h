@@ -70,4 +70,7 @@ using Sizes = std::vector<std::int64_t>;
 // The type in which sums of this type are kept: float for half and bfloat16.
 [[nodiscard]] ScalarType accumulation_type(ScalarType type);
 
+// The running card's profile; null: it has none.
+[[nodiscard]] const gpu::DeviceProfile* running_profile();
+
 }  // namespace headroom::sim::rules

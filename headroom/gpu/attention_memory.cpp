@@ -1,18 +1,15 @@
-// Selects CUTLASS's kernel for memory-efficient attention, and computes the memory it needs besides
-// results.
+// Which of CUTLASS's kernels runs, and what it works in.
 // Source: the headers of the wheel, ATen/native/transformers/cuda/mem_eff_attention/kernels/
 // cutlassF.h and cutlassB.h (the kernels in their order), kernel_backward.h (workspace_size and
 // what it calls, kOutputInRF, kKernelComputesDelta), kernel_forward.h
 // (kNeedsOutputAccumulatorBuffer), and aten/src/ATen/native/transformers/cuda/attention_backward.cu
 // (how keys are split).
-#include "headroom/sim/rules/efficient_attention.h"
+#include "headroom/gpu/attention_memory.h"
 
 #include <algorithm>
 #include <string>
 
-#include "headroom/sim/device/running_operator.h"
-
-namespace headroom::sim::rules {
+namespace headroom::gpu {
 namespace {
 
 constexpr std::int64_t kAny = 65536;  // the kernels' name for any head dimension
@@ -22,10 +19,6 @@ std::int64_t divided_up(std::int64_t n, std::int64_t by) {
 }
 std::int64_t aligned_up(std::int64_t n, std::int64_t to) {
   return divided_up(n, to) * to;
-}
-
-bool is_half(const EfficientCall& call) {
-  return call.type == at::kHalf || call.type == at::kBFloat16;
 }
 
 // A backward kernel's rows of queries and of keys per block, and the largest head dimension it
@@ -48,7 +41,7 @@ Blocks blocks_of(const EfficientCall& call) {
   const std::int64_t made_for = dim_class(dim);
   if (call.chip < 80 || made_for <= 64) return {64, 64, made_for};
   const bool large = has_much_shared_memory(call.chip);
-  if (!is_half(call)) return {large ? 128 : 64, 64, made_for};
+  if (!call.half) return {large ? 128 : 64, 64, made_for};
   if (!call.dropout && dim <= 96 && (call.chip == 86 || call.chip == 89)) return {128, 64, 96};
   if (made_for == 128) return large ? Blocks{128, 128, 128} : Blocks{64, 64, 128};
   return {large ? 128 : 64, 64, kAny};
@@ -56,7 +49,7 @@ Blocks blocks_of(const EfficientCall& call) {
 
 // True if the gradients of keys and values stay in registers.
 bool keeps_in_registers(const EfficientCall& call, const Blocks& blocks) {
-  return is_half(call) && blocks.most_dim <= blocks.queries;
+  return call.half && blocks.most_dim <= blocks.queries;
 }
 
 std::int64_t splits_of(const EfficientCall& call, const Blocks& blocks, bool accumulates) {
@@ -70,27 +63,30 @@ std::int64_t splits_of(const EfficientCall& call, const Blocks& blocks, bool acc
 
 }  // namespace
 
-int chip_of_running_card() {
-  const Card* card = detail::running.card;
-  if (card == nullptr || card->options().profile == nullptr) return 80;
-  const std::string& capability = card->options().profile->capabilities.front();
+int chip_number(const DeviceProfile* profile) {
+  if (profile == nullptr || profile->capabilities.empty()) return 80;
+  const std::string& capability = profile->capabilities.front();
   const std::size_t dot = capability.find('.');
   return std::stoi(capability.substr(0, dot)) * 10 + std::stoi(capability.substr(dot + 1));
 }
 
+std::int64_t efficient_statistics(std::int64_t queries) {
+  return aligned_up(queries, 32);
+}
+
 bool efficient_accumulates(const EfficientCall& call) {
-  return is_half(call) && std::max(call.head_dim, call.value_dim) > 128;
+  return call.half && std::max(call.head_dim, call.value_dim) > 128;
 }
 
 bool efficient_computes_delta(const EfficientCall& call) {
   const int arch = call.chip < 70 ? 50 : call.chip < 75 ? 70 : call.chip < 80 ? 75 : 80;
-  return is_half(call) && (keeps_in_registers(call, blocks_of(call)) || arch != 70);
+  return call.half && (keeps_in_registers(call, blocks_of(call)) || arch != 70);
 }
 
 std::int64_t efficient_workspace(const EfficientCall& call) {
   const Blocks blocks = blocks_of(call);
-  const bool accumulates_kv = is_half(call) && !keeps_in_registers(call, blocks);
-  const bool accumulates_q = call.chip >= 70 || is_half(call);
+  const bool accumulates_kv = call.half && !keeps_in_registers(call, blocks);
+  const bool accumulates_q = call.chip >= 70 || call.half;
   const std::int64_t splits = splits_of(call, blocks, accumulates_kv);
   std::int64_t floats = 0;
   if (accumulates_kv)
@@ -103,4 +99,12 @@ std::int64_t efficient_workspace(const EfficientCall& call) {
   return call.batch * call.heads * aligned_up(floats, 4) * 4;
 }
 
-}  // namespace headroom::sim::rules
+std::int64_t efficient_mask_row(std::int64_t keys) {
+  return aligned_up(keys, 16);
+}
+
+FlashTile flash_tile(std::int64_t queries, std::int64_t head_dim) {
+  return {aligned_up(queries, 128), aligned_up(head_dim, head_dim <= 128 ? 32 : 64)};
+}
+
+}  // namespace headroom::gpu
