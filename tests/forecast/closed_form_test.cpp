@@ -268,6 +268,20 @@ TEST(ForecastOf, GivesAdaptersTheirGradientsInLayersThatRunAgain) {
 
 // Keys and values, 32 layers, 4096 wide, 2 bytes: 512 KiB a token (Kwon et al. 2023 count 800 KB
 // for the 13B of OPT, by the same rule).
+// A checkpointed layer that trains nothing sent its gradient nowhere, and the program crashed.
+TEST(ForecastOf, KeepsNothingOfFrozenLayersThatWouldRunAgain) {
+  model::Settings settings;
+  settings.task = model::Task::sequence_classification;
+  settings.freeze_backbone = true;
+  for (const char* name : {"gpt2", "llama-3.2-1b", "bert-base", "distilbert-base"}) {
+    settings.checkpoint_every = 0;
+    const Forecast plain = forecast_of(model(name), settings);
+    settings.checkpoint_every = 1;
+    const Forecast checkpointed = forecast_of(model(name), settings);
+    EXPECT_EQ(checkpointed.at_peak.total(), plain.at_peak.total()) << name;
+  }
+}
+
 TEST(ForecastOf, AddsTheCacheOfTheWholeSequenceWhenItGenerates) {
   model::Settings settings;
   settings.mode = model::Mode::generate;

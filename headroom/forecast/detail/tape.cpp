@@ -13,18 +13,8 @@ std::int64_t rounded(std::int64_t bytes) {
 }
 
 std::int64_t size_of(Type type) {
-  switch (type) {
-    case Type::float32:
-      return 4;
-    case Type::bfloat16:
-    case Type::float16:
-      return 2;
-    case Type::int64:
-      return 8;
-    case Type::boolean:
-      return 1;
-  }
-  return 4;
+  constexpr std::array<std::int64_t, 5> kSizes{4, 2, 2, 8, 1};  // in the order of Type
+  return kSizes[static_cast<std::size_t>(type)];
 }
 
 Type promoted(Type a, Type b) {
@@ -371,6 +361,9 @@ Value Tape::checkpoint(const Unit& part, const Value& x, bool reentrant) {
   paused_ = true;
   Value result = part(x);
   paused_ = false;
+  bool learns = x.has_gradient();
+  for (std::size_t i = cursor; i < cursor_; ++i) learns = learns || parameters_[i].trained;
+  if (!learns) return result;
   record(result, [part, x, reentrant, cursor](Tape& tape, Gradients& gradients) {
     const std::size_t next = std::exchange(tape.cursor_, cursor);
     tape.run_again(part, x, std::move(gradients[0]), reentrant);
