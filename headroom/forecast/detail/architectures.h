@@ -23,13 +23,4 @@ namespace headroom::forecast::detail {
 // Describes the model of the config's type.
 [[nodiscard]] Value described(Network& net);
 
-// The head of a decoder, for the next token or the class of a row, and its loss.
-struct DecoderHead {
-  std::string_view name = "lm_head";
-  bool with_bias = false;
-  double cap = 0;
-};
-[[nodiscard]] Value decoder_head(Network& net, const Value& states, std::int64_t width,
-                                 Parameter& embedding, const DecoderHead& head);
-
 }  // namespace headroom::forecast::detail
