@@ -12,6 +12,7 @@
 #include "headroom/libtorch/on.h"
 #include "headroom/model/can_run.h"
 #include "headroom/model/positions.h"
+#include "headroom/model/tasks.h"
 #include "headroom/models/batch.h"
 #include "headroom/nn/freeze.h"
 #include "headroom/nn/layers.h"
@@ -184,13 +185,17 @@ void check_can_run(const Settings& settings) {
 TrainingStep training_step(const model::ModelConfig& config, const Settings& settings,
                            c10::Device device) {
   check_can_run(settings);
+  // The forecast refuses in this order, too: the task, the sizes, the network.
+  (void)task_for(config, settings.task);
+  const models::BatchSizes sizes = batch_sizes(config, settings);
+  check_image(config, settings);
   const std::shared_ptr<models::Model> model = libtorch::on(device, type_of(settings.dtype), [&] {
     return models::build(config, model_settings(settings));
   });
   choose_what_is_trained(*model, settings);
   const bool trains = settings.mode == model::Mode::train;
   model->train(trains);
-  const models::Batch batch = models::empty_batch(*model, batch_sizes(config, settings), device);
+  const models::Batch batch = models::empty_batch(*model, sizes, device);
   const auto loop = std::make_shared<Loop>(model, batch, settings, device);
   TrainingStep step{.model = model, .subject = {}};
   add_tensors(step.subject, *model, batch);

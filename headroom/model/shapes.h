@@ -45,6 +45,9 @@ struct LlamaShape {
   std::vector<bool> windowed;                  // one per layer
   bool always_full_mask = false;               // even if no layer uses it
   std::int64_t experts = 0, experts_each = 0;  // Mixtral's; 0: a plain feed-forward block
+  double router_jitter = 0;                    // noise on the router's input while training
+  double routing_loss = 0;       // the weight of the loss that spreads tokens over the experts
+  bool collects_routes = false;  // returns the routers' logits, and adds that loss
   std::string function;
   Rope rope;
 };

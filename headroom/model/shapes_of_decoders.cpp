@@ -150,6 +150,9 @@ LlamaShape::LlamaShape(const ModelConfig& config)
   } else if (type == "mixtral") {
     experts = config.at_least_1("num_local_experts");
     experts_each = config.at_least_1("num_experts_per_tok");
+    router_jitter = config.number("router_jitter_noise");
+    routing_loss = config.number("router_aux_loss_coef");
+    collects_routes = config.flag("output_router_logits");
     if (experts_each > experts) config.refuse("num_experts_per_tok", "at most num_local_experts");
   } else {
     out_bias = flag_if_known(config, "attention_bias");

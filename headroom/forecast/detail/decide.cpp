@@ -66,6 +66,7 @@ void decide(Forecast& forecast, const model::ModelConfig& config) {
   const model::Settings said = settings;
   model::settle_sizes(config, settings);
   assume_sizes(forecast, said, config);
+  model::check_image(config, said);
   if (settings.seq) model::check_sequence(config, *settings.seq);
   for (const std::string& key : config.defaulted()) forecast.assumed.push_back(key);
 }

@@ -146,9 +146,8 @@ Tensor balance_loss(const std::vector<Tensor>& routes, const Routing& routing, c
 
 Plan plan(const ModelConfig& config) {
   const Shape shape(config);
-  const Routing routing = {.experts = shape.experts,
-                           .each = shape.experts_each,
-                           .jitter = config.number("router_jitter_noise")};
+  const Routing routing = {
+      .experts = shape.experts, .each = shape.experts_each, .jitter = shape.router_jitter};
   const nn::Activation function = nn::activation(shape.function);
   const auto layer = [=] {
     return std::make_shared<Layer>(
@@ -156,10 +155,10 @@ Plan plan(const ModelConfig& config) {
         "block_sparse_moe");
   };
   Plan plan = {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
-  plan.collects_routes = config.flag("output_router_logits");
+  plan.collects_routes = shape.collects_routes;
   if (plan.collects_routes)
-    plan.routing_loss = [routing, by = config.number("router_aux_loss_coef")](
-                            const std::vector<Tensor>& routes, const Batch& batch) {
+    plan.routing_loss = [routing, by = shape.routing_loss](const std::vector<Tensor>& routes,
+                                                           const Batch& batch) {
       return by * balance_loss(routes, routing, batch.mask);
     };
   return plan;
