@@ -170,8 +170,8 @@ std::vector<std::string> explain_allocator(const allocator::EffectiveSettings& n
                                            std::optional<Bytes> card_total) {
   std::vector<std::string> lines = now.notes;
   for (const auto& line : allocator::explain(now.settings))
-    if (!line.is_default) lines.push_back(line.option + ":" + line.value + " - " + line.effect);
-  const auto advice = engine_allocator_advice(now.source.text, card_total);
+    lines.push_back(line.option + ":" + line.value + " - " + line.effect);
+  const auto advice = allocator::recommend(now.source.text, card_total);
   if (!advice.settings.empty())
     lines.push_back("recommended: " + advice.settings + " - " + advice.reason + " " + advice.price);
   return lines;
