@@ -72,9 +72,9 @@ Json shares_json(const Top& top, Grouping grouping, const TraceTopOptions& optio
 Json document(const TraceTopOptions& options, const Top& top) {
   Json json{{"schema", 1},
             {"file", options.file.path},
-            {"events", top.events},
-            {"device", top.device ? Json(*top.device) : Json()},
-            {"unknown_frees", top.unknown_frees},
+            {"events", top.noticed.events},
+            {"device", top.noticed.device ? Json(*top.noticed.device) : Json()},
+            {"unknown_frees", top.noticed.unknown_frees},
             {"at", {{"event", top.event}, {"live_bytes", top.live.count}}},
             {"live_tensors", top.tensors.size()},
             {"tensors", Json::array()}};
@@ -138,10 +138,10 @@ std::string shares_table(const TraceTopOptions& options, const Top& top, Groupin
 }
 
 std::string text(const TraceTopOptions& options, const Top& top, const Terminal& terminal) {
-  std::string out = fmt::format("{}: {} live in {} after event {} of {}{}\n", options.file.name(),
-                                to_string(top.live),
-                                counted(static_cast<long long>(top.tensors.size()), "tensor"),
-                                top.event, top.events, options.at == "peak" ? ", the peak" : "");
+  std::string out = fmt::format(
+      "{}: {} live in {} after event {} of {}{}\n", options.file.name(), to_string(top.live),
+      counted(static_cast<long long>(top.tensors.size()), "tensor"), top.event, top.noticed.events,
+      options.at == "peak" ? ", the peak" : "");
   const auto wanted = [&](const char* by, bool is_said) {
     return options.by == by || (options.by.empty() && is_said);
   };
@@ -163,12 +163,7 @@ ExitCode run_trace_top(const TraceTopOptions& options) {
   look.progress = [&](const trace::Reader& at) { progress.show(at); };
   const Top top = top_of(*reader, look);
   progress.clear();
-  trace::Noticed noticed;
-  noticed.devices = top.devices;
-  noticed.device = top.device;
-  noticed.events = top.events;
-  noticed.unknown_frees = top.unknown_frees;
-  warn_of(options.file, *reader, noticed);
+  warn_of(options.file, *reader, top.noticed);
   print(options.json ? to_line(document(options, top)) + "\n"
                      : text(options, top, standard_output()));
   return kOk;
