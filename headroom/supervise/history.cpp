@@ -15,15 +15,8 @@
 namespace headroom::supervise {
 namespace {
 
-template <typename Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-Json or_null(const std::optional<Bytes>& value) {
-  return value ? Json(value->count) : Json(nullptr);
-}
-Json or_null(const std::string& value) {
-  return value.empty() ? Json(nullptr) : Json(value);
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
 }
 
 // Held while a line is added, so that a line that does not fit can be removed again. Where a file
@@ -63,8 +56,8 @@ std::string to_line(const Try& one) {
                                 {"exit_code", one.end.exit_code},
                                 {"signal", or_null(one.end.signal)},
                                 {"verdict", to_string(one.judgement.verdict)},
-                                {"kind", or_null(one.judgement.kind)},
-                                {"evidence", or_null(one.judgement.evidence)},
+                                {"kind", text_or_null(one.judgement.kind)},
+                                {"evidence", text_or_null(one.judgement.evidence)},
                                 {"asked_bytes", or_null(one.judgement.asked)},
                                 {"peak_bytes", or_null(one.peak)},
                                 {"gpus", one.gpus},

@@ -87,10 +87,6 @@ std::string why_waiting(const lease::Waiter& waiter, const lease::Rooms& rooms,
                                       : "there is room, kept for earlier waiters";
 }
 
-Json or_null(std::optional<Bytes> size) {
-  return size ? Json(size->count) : Json();
-}
-
 std::string size_or_unknown(std::optional<Bytes> size) {
   return size ? to_string(*size) : "?";
 }
@@ -113,10 +109,6 @@ std::string pids_text(const LeaseRow& row) {
     pids.push_back(std::to_string(holding[i]));
   if (holding.size() > kMost) pids.push_back("+" + std::to_string(holding.size() - kMost));
   return join(pids, ",");
-}
-
-Json or_null(std::optional<int> number) {
-  return number ? Json(*number) : Json();
 }
 
 }  // namespace
@@ -154,7 +146,7 @@ Json document(const LeaseReport& report) {
                               {"user", user_of(row.claim)},
                               {"command", row.claim.command},
                               {"since", utc_timestamp(row.claim.since)},
-                              {"holder_pids", row.holding ? Json(*row.holding) : Json()}});
+                              {"holder_pids", or_null(row.holding)}});
   for (const WaitingRow& row : report.waiting) {
     const lease::Waiter& waiter = row.waiter;
     json["waiting"].push_back({{"pid", or_null(row.pid)},

@@ -33,7 +33,7 @@ Json document(const std::vector<DetachedJob>& jobs) {
     json["jobs"].push_back({{"id", job.id},
                             {"pid", job.supervisor.pid},
                             {"running", job.is_running()},
-                            {"exit_code", job.exit_code ? Json(*job.exit_code) : Json()},
+                            {"exit_code", or_null(job.exit_code)},
                             {"started", utc_timestamp(job.started)},
                             {"command", job.command},
                             {"output", job.output.string()}});

@@ -41,14 +41,14 @@ Json card_json(const gpu::CatalogueCard& card) {
           {"architecture", card.architecture},
           {"compute_capability", card.capability},
           {"total_bytes", card.total.count},
-          {"cuda_total_bytes", card.cuda_total ? Json(card.cuda_total->count) : Json()},
+          {"cuda_total_bytes", or_null(card.cuda_total)},
           {"bandwidth", card.bandwidth_gb_s * 1e9},
           {"flops", rate_json(card.rates)},
           {"link",
            {{"pcie", card.pcie},
             {"pcie_bytes_per_s", card.pcie_gb_s * 1e9},
             {"nvlink_bytes_per_s", card.nvlink_gb_s * 1e9}}},
-          {"power_w", card.power_w ? Json(*card.power_w) : Json()},
+          {"power_w", or_null(card.power_w)},
           {"good_for", to_string(good_for(card))},
           {"source", card.sources}};
 }

@@ -32,8 +32,8 @@ Json holder_json(const gpu::HolderReport& report) {
   const bool on_card = report.card_index >= 0;
   return {{"uuid", on_card ? Json(to_string(report.card)) : Json()},
           {"pid", report.process ? Json(report.process->pid) : Json()},
-          {"user", report.user ? Json(*report.user) : Json()},
-          {"command", report.command ? Json(*report.command) : Json()},
+          {"user", or_null(report.user)},
+          {"command", or_null(report.command)},
           {"used_bytes", report.used ? Json(report.used->count) : Json()},
           {"age_s", report.age ? Json(report.age->count()) : Json()},
           {"class", to_string(report.holder_class)},

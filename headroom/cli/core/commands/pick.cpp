@@ -51,19 +51,17 @@ Json document(const gpu::WaitResult& result, const gpu::DeviceRequest& request) 
                               {"uuid", to_string(pick.card.uuid)},
                               {"usable_bytes", pick.usable.count}});
   const bool done = !selection.picked.empty();
-  json["shortfall_bytes"] = done                  ? Json(0)
-                            : selection.shortfall ? Json(selection.shortfall->count)
-                                                  : Json();
+  json["shortfall_bytes"] = done ? Json(0) : or_null(selection.shortfall);
   json["holders"] = Json::array();
   for (const gpu::Holder& holder : selection.holders) {
     const auto& p = holder.process;
     json["holders"].push_back({{"uuid", to_string(holder.card)},
-                               {"pid", p.pid ? Json(*p.pid) : Json()},
-                               {"user", p.user ? Json(*p.user) : Json()},
-                               {"command", p.command ? Json(*p.command) : Json()},
-                               {"used_bytes", p.used ? Json(p.used->count) : Json()}});
+                               {"pid", or_null(p.pid)},
+                               {"user", or_null(p.user)},
+                               {"command", or_null(p.command)},
+                               {"used_bytes", or_null(p.used)}});
   }
-  json["unlisted_bytes"] = selection.unlisted ? Json(selection.unlisted->count) : Json();
+  json["unlisted_bytes"] = or_null(selection.unlisted);
   json["waited_s"] = result.waited.count();
   return json;
 }

@@ -69,7 +69,7 @@ Json recorded_ooms_json(const trace::Noticed& noticed) {
 Json smallest_json(const SmallestCapacity& found) {
   Json above = Json::array();
   for (const Bytes capacity : found.refused_above) above.push_back(capacity.count);
-  return {{"bytes", found.capacity ? Json(found.capacity->count) : Json()},
+  return {{"bytes", or_null(found.capacity)},
           {"step_bytes", found.step.count},
           {"refused_above", above}};
 }
@@ -252,9 +252,9 @@ Json replay_document(const ReplayAnswer& answer) {
   Json json{{"schema", 1},
             {"file", answer.file.path},
             {"format", trace::to_string(answer.about.format)},
-            {"recorded_capacity_bytes", recorded ? Json(recorded->count) : Json()},
+            {"recorded_capacity_bytes", or_null(recorded)},
             {"events", noticed.events},
-            {"device", noticed.device ? Json(*noticed.device) : Json()},
+            {"device", or_null(noticed.device)},
             {"events_of_other_devices", noticed.of_other_devices},
             {"unknown_frees", noticed.unknown_frees},
             {"missing_frees", noticed.missing_frees},

@@ -73,7 +73,7 @@ Json document(const TraceTopOptions& options, const Top& top) {
   Json json{{"schema", 1},
             {"file", options.file.path},
             {"events", top.noticed.events},
-            {"device", top.noticed.device ? Json(*top.noticed.device) : Json()},
+            {"device", or_null(top.noticed.device)},
             {"unknown_frees", top.noticed.unknown_frees},
             {"at", {{"event", top.event}, {"live_bytes", top.live.count}}},
             {"live_tensors", top.tensors.size()},
