@@ -170,15 +170,7 @@ std::string lease_table(const LeaseReport& report, const Terminal& terminal) {
                     row.claim.id, user_of(row.claim), to_string(row.reserved),
                     size_or_unknown(row.used), pids_text(row), age_text(row.claim.since),
                     fitted(row.claim.command, terminal.is_terminal ? 32 : 60, terminal)});
-  return table({{"GPU", true},
-                {"lease"},
-                {"user"},
-                {"reserved", true},
-                {"used", true},
-                {"PID", true},
-                {"age", true},
-                {"command"}},
-               rows, terminal);
+  return table(">GPU|lease|user|>reserved|>used|>PID|>age|command", rows, terminal);
 }
 
 std::string waiting_table(const LeaseReport& report, const Terminal& terminal) {
@@ -196,10 +188,7 @@ std::string waiting_table(const LeaseReport& report, const Terminal& terminal) {
     whys += wrapped(row.why, " " + number + (row.position ? ". " : "  "),
                     std::string(number.size() + 3, ' '), width);
   }
-  return table(
-             {{"#", true}, {"PID", true}, {"user"}, {"needs", true}, {"waits", true}, {"command"}},
-             rows, terminal) +
-         "\n" + whys;
+  return table(">#|>PID|user|>needs|>waits|command", rows, terminal) + "\n" + whys;
 }
 
 std::string warning_lines(const LeaseReport& report, const Terminal& terminal) {

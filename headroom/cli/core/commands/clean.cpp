@@ -190,9 +190,8 @@ ExitCode run_clean(const CleanOptions& options) {
 }  // namespace
 
 void add_clean(Registry& registry) {
-  auto options = std::make_shared<CleanOptions>();
-  CLI::App* command = registry.add(
-      "clean", "Explain who holds GPU memory, and free what is left over",
+  auto [command, options] = registry.add(
+      &run_clean, "clean", "Explain who holds GPU memory, and free what is left over",
       "  headroom clean                 explain every holder; remove our own leftovers only\n"
       "  headroom clean --stats-only    explain, touch nothing\n"
       "  headroom clean --force         search harder: hidden holders, shared memory of the dead\n"
@@ -207,7 +206,6 @@ void add_clean(Registry& registry) {
   auto* end = command->add_option("--end", options->end, "End these processes, if they are idle");
   stats->excludes(force)->excludes(end);
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_clean);
 }
 
 }  // namespace headroom::cli

@@ -157,9 +157,8 @@ void add_oom(Registry& registry) {
   CLI::App* group = registry.add("oom", "Tell an out-of-memory from every other failure",
                                  "  headroom oom classify train.log");
   group->require_subcommand(1);
-  auto options = std::make_shared<OomOptions>();
-  CLI::App* command = registry.add(
-      "classify", "Was it an out-of-memory? Judge what a program printed",
+  auto [command, options] = registry.add(
+      &run_oom, "classify", "Was it an out-of-memory? Judge what a program printed",
       "  headroom oom classify train.log\n"
       "  python train.py 2>&1 | tee train.log; headroom oom classify train.log\n"
       "  headroom oom classify --exit-code 137 --json < train.log\n\n"
@@ -171,7 +170,6 @@ void add_oom(Registry& registry) {
                       "The program's exit code: 0 to 255, minus a signal, or a Windows code");
   command->add_option("--signal", options->signal, "The signal that ended it: 1 to 64");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_oom);
 }
 
 }  // namespace headroom::cli

@@ -131,9 +131,8 @@ ExitCode run_pick(const PickOptions& options) {
 }  // namespace
 
 void add_pick(Registry& registry) {
-  auto options = std::make_shared<PickOptions>();
-  CLI::App* command = registry.add(
-      "pick", "Print the GPUs that have enough free memory",
+  auto [command, options] = registry.add(
+      &run_pick, "pick", "Print the GPUs that have enough free memory",
       "  headroom pick --need 10GiB\n"
       "  gpu=$(headroom pick --need 10GiB --ids uuid) && export CUDA_VISIBLE_DEVICES=$gpu\n"
       "  headroom pick --need 20GiB --count 2 --wait --timeout 2h\n"
@@ -156,7 +155,6 @@ void add_pick(Registry& registry) {
       ->needs(wait);
   command->add_option("--interval", options->interval, "Time between looks")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_pick);
 }
 
 }  // namespace headroom::cli

@@ -101,7 +101,7 @@ std::string figures(const CardReplay& card, const Terminal& terminal) {
   add("inactive split", s.inactive_split_bytes.all);
   rows.push_back(
       {"segments", std::to_string(s.segment.all.peak), std::to_string(s.segment.all.current)});
-  return table({{""}, {"peak", true}, {"at the end", true}}, rows, terminal);
+  return table("|>peak|>at the end", rows, terminal);
 }
 
 std::string times(std::int64_t count) {
@@ -168,9 +168,8 @@ std::string smallest_text(const SmallestCapacity& found) {
 std::string comparison(const ReplayAnswer& answer, const Terminal& terminal) {
   // Only one of these as the last column: both are too wide for 80 columns.
   const bool has_smallest = !answer.smallest.empty();
-  const std::vector<Column> columns{
-      {"settings"},      {"reserved", true}, {"unused", true},
-      {"refused", true}, {"retries", true},  {has_smallest ? "enough" : "driver calls", true}};
+  const std::string columns = std::string("settings|>reserved|>unused|>refused|>retries|>") +
+                              (has_smallest ? "enough" : "driver calls");
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < answer.cards.size(); ++i) {
     const CardReplay& card = answer.cards[i];
