@@ -49,8 +49,8 @@ void refuse_answer(const FitOptions& options) {
   const std::vector<std::string> given = options.request.settings.given();
   if (std::find(given.begin(), given.end(), answer) != given.end())
     throw UsageError("fit", answer + " means nothing where the largest is looked for; try " +
-                                "--max-batch for an upper bound, or --over " +
-                                (options.over == "batch" ? "seq" : "batch"));
+                     "--max-batch for an upper bound, or --over " +
+                     (options.over == "batch" ? "seq" : "batch"));
 }
 
 ExitCode run_fit(const FitOptions& options) {
