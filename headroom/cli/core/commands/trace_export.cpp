@@ -142,14 +142,9 @@ ExitCode run_snapshot(const TraceExportOptions& options) {
                                     "drop the file on https://pytorch.org/memory_viz"});
 }
 
-trace::Exported chrome(const fs::path& path, trace::Reader& reader,
-                       const trace::ReplayOptions& options) {
-  return trace::export_chrome(path, reader, options);
-}
-
 ExitCode run_chrome(const TraceExportOptions& options) {
-  return run_trace_export(options,
-                          {&chrome, "samples", "open the file in https://ui.perfetto.dev"});
+  return run_trace_export(
+      options, {&trace::export_chrome, "samples", "open the file in https://ui.perfetto.dev"});
 }
 
 void add_options(const std::pair<CLI::App*, TraceExportOptions*>& added) {
