@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
@@ -68,36 +69,19 @@ std::string read_ends(int file, const std::string& name) {
 }
 
 std::string read_file_ends(const std::string& name) {
-  const int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
+  const Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open())
     throw InputError("[oom classify] cannot read " + name + ": " + std::strerror(errno));
-  try {
-    std::string text = read_ends(file, name);
-    ::close(file);
-    return text;
-  } catch (...) {
-    ::close(file);
-    throw;
-  }
+  return read_ends(file.get(), name);
 }
 
 std::string amount(const std::optional<Bytes>& bytes) {
   return bytes ? to_string(*bytes) : "unknown";
 }
 
-std::string sentence(const oom::Judgement& judgement) {
-  switch (judgement.verdict) {
-    case oom::Verdict::gpu_oom:
-      return "out of the card's memory";
-    case oom::Verdict::host_oom:
-      return "out of the host's memory";
-    case oom::Verdict::not_oom:
-      return "not an out-of-memory";
-    case oom::Verdict::unknown:
-      break;
-  }
-  return "not enough evidence";
-}
+// By oom::Verdict.
+constexpr const char* kSentences[] = {"out of the card's memory", "out of the host's memory",
+                                      "not an out-of-memory", "not enough evidence"};
 
 // The whole text in a pipe, for searching; one row on a terminal.
 std::string evidence_text(const oom::Judgement& judgement) {
@@ -108,8 +92,9 @@ std::string evidence_text(const oom::Judgement& judgement) {
 }
 
 std::string view(const oom::Judgement& judgement) {
-  std::string text = fmt::format("{}: {} ({:.0f} % sure)\n", to_string(judgement.verdict),
-                                 sentence(judgement), judgement.confidence * 100);
+  std::string text =
+      fmt::format("{}: {} ({:.0f} % sure)\n", to_string(judgement.verdict),
+                  kSentences[static_cast<int>(judgement.verdict)], judgement.confidence * 100);
   if (!judgement.kind.empty()) text += "  kind      " + judgement.kind + "\n";
   if (!judgement.evidence.empty()) text += "  evidence  " + evidence_text(judgement) + "\n";
   if (judgement.asked || judgement.total || judgement.free)
