@@ -71,6 +71,7 @@ clang: ## Build and test with clang 14
 	@ctest --test-dir build/clang --output-on-failure --no-tests=error -j $(JOBS)
 
 docs: build ## Check the docs: links, examples, generated tables
+	@tests/build/docs_test.py
 	@scripts/docs.py
 
 dist: build ## A folder that runs elsewhere: dist/headroom-VERSION

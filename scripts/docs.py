@@ -4,7 +4,6 @@
     scripts/docs.py              check everything; exit 1 and say where if something is wrong
     scripts/docs.py --write      write docs/reference/commands.md from the program's own help
     scripts/docs.py --show FILE  print what the tried examples of a page really print
-    scripts/docs.py --self-test  prove on small wrong pages that each check can fail (every run does)
 
 What is checked, in every Markdown file of the repository:
   - relative links and anchors lead somewhere, and docs/README.md leads to every page under docs/;
@@ -168,28 +167,21 @@ def traces(folder):
     yield {}
 
 
-@contextlib.contextmanager
-def trace_file(folder):
-    """A trace of four events, and a separate reader for it."""
-    shutil.copy(ROOT / "tests/fuzz/corpus/example.hrtrace", folder / "run.hrtrace")
-    shutil.copy(ROOT / "examples/traces/read_hrtrace.py", folder)
-    yield {}
+def copies(files):
+    """A folder with copies of these files of the repository."""
+    @contextlib.contextmanager
+    def scene(folder):
+        for name, source in files.items():
+            shutil.copy(ROOT / source, folder / name)
+        yield {}
+    return scene
 
 
-@contextlib.contextmanager
-def training(folder):
-    """A training program that needs host memory by its batch."""
-    shutil.copy(ROOT / "examples/run/train.py", folder)
-    yield {}
-
-
-@contextlib.contextmanager
-def bare(_folder):
-    yield {}
-
-
-SCENES = {"": bare, "lab": lab, "no-driver": no_driver, "traces": traces, "trace-file": trace_file,
-          "training": training}
+SCENES = {
+    "": copies({}), "lab": lab, "no-driver": no_driver, "traces": traces,
+    "trace-file": copies({"run.hrtrace": "tests/fuzz/corpus/example.hrtrace",  # of four events
+                          "read_hrtrace.py": "examples/traces/read_hrtrace.py"}),
+    "training": copies({"train.py": "examples/run/train.py"})}  # needs host memory by its batch
 
 # ---- Examples: what they print
 
@@ -272,9 +264,8 @@ def blocks(page, text):
 def environment(folder, scene):
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("HEADROOM_", "CUDA_", "PYTORCH_", "MAKE", "MFLAGS"))}
-    kept.update(PATH=f"{BUILD / 'bin'}:{kept['PATH']}", LC_ALL="C.UTF-8", NO_COLOR="1",
+    return dict(kept, PATH=f"{BUILD / 'bin'}:{kept['PATH']}", LC_ALL="C.UTF-8", NO_COLOR="1",
                 HEADROOM_STATE_DIR=str(folder / "state"), HEADROOM_LEASE_DIR=str(folder / "leases"), **scene)
-    return kept
 
 
 def run_block(block):
@@ -315,20 +306,15 @@ def check_console(block):
             yield f"{where}: `{command}` prints something else:\n{printed}"
 
 
-def check_excerpt(root, block):
-    file = root / block.mark.removeprefix("from: ")
-    source = file.read_text() if file.is_file() else ""
-    if "\n".join(block.lines) not in source:
-        yield f"{block.page}:{block.number}: this is not a part of {block.mark.removeprefix('from: ')}"
-
-
 def check_blocks(root, texts):
     for page, text in texts.items():
         for block in blocks(page, text):
             if block.language == "console":
                 yield from check_console(block)
             elif block.mark.startswith("from: "):
-                yield from check_excerpt(root, block)
+                file = root / block.mark.removeprefix("from: ")
+                if not file.is_file() or "\n".join(block.lines) not in file.read_text():
+                    yield f"{page}:{block.number}: this is not a part of {file.relative_to(root)}"
 
 
 # ---- The page of the commands
@@ -380,56 +366,6 @@ def check_folders(root, names):
                 yield f"{name}:{number}: names a folder of its author: {match[0]}"
 
 
-# ---- Each check must be able to fail
-
-
-def self_test():
-    fence = "```"
-    with tempfile.TemporaryDirectory() as name:
-        root = pathlib.Path(name)
-        (root / "there.md").write_text("# A heading: *one*\n\n# A heading: *one*\n")
-        (root / "real.cpp").write_text("int main() {}\n")
-
-        def console(mark, *lines):
-            return {"p.md": "\n".join([f"<!-- {mark} -->", f"{fence}console", *lines, fence])}
-
-        def from_file(line):
-            return {"p.md": f"<!-- from: real.cpp -->\n{fence}cpp\n{line}\n{fence}\n"}
-
-        def linked(target):
-            return check_links(root, {"p.md": f"[x]({target})"})
-
-        (root / "clean.txt").write_text("~/x $HOME/y https://a.b/work/c\n")
-        (root / "dirty.txt").write_text("see /" + "home/somebody/x\n")
-        (root / "docs/reference").mkdir(parents=True)
-        (root / COMMANDS_PAGE).write_text("as it is\n")
-        cases = [
-            ("a link to nothing", linked("gone.md"), linked("there.md")),
-            ("a wrong anchor", linked("there.md#b"), linked("there.md#a-heading-one-1")),
-            ("a page without a link to it", check_index(root, {"docs/a.md": "", "docs/README.md": ""}),
-             check_index(root, {"docs/a.md": "", "docs/README.md": "[a](a.md)"})),
-            ("an example without a mark", check_blocks(root, console("x", "$ true")),
-             check_blocks(root, console("not tried: it needs a GPU", "$ false"))),
-            ("an unknown mark", check_blocks(root, console("try: scene=moon", "$ true")), []),
-            ("a wrong exit code", check_blocks(root, console("try", "$ exit 3")),
-             check_blocks(root, console("try: exit=3", "$ true", "$ exit 3"))),
-            ("another output", check_blocks(root, console("try", "$ echo 'a  b'", "a b")),
-             check_blocks(root, console("try", "$ echo 'a  b'; echo c", "a  b", "..."))),
-            ("too much output", check_blocks(root, console("try", "$ echo a; echo b", "a")), []),
-            ("what does not vary", check_blocks(root, console("try: vary=age", "$ echo 4 s 5", "3.1 s 6")),
-             check_blocks(root, console("try: vary=age,pid", "$ echo '4 s  PID 5512'", "3.1 s PID 41"))),
-            ("an excerpt that is none", check_blocks(root, from_file("int f() {}")),
-             check_blocks(root, from_file("int main() {}"))),
-            ("an old page of commands", check_commands_page(root, "as it was\n"),
-             check_commands_page(root, "as it is\n")),
-            ("a folder of the author", check_folders(root, ["dirty.txt"]), check_folders(root, ["clean.txt"])),
-        ]
-        bad = [f"self-test: {what} is not noticed" for what, wrong, _ in cases if not list(wrong)]
-        for what, _, right in cases:
-            bad += [f"self-test: {what}: complains without reason: {complaint}" for complaint in right]
-    return bad
-
-
 # ---- What to do
 
 
@@ -445,24 +381,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help=f"write {COMMANDS_PAGE}")
     parser.add_argument("--show", metavar="FILE", help="print what the examples of a page print")
-    parser.add_argument("--self-test", action="store_true", help="only prove that the checks can fail")
     options = parser.parse_args()
     if options.show:
         return show(os.path.relpath(options.show, ROOT))
-    problems = self_test()
     if options.write:
         (ROOT / COMMANDS_PAGE).write_text(commands_page())
-    if not options.self_test:
-        texts = pages(ROOT)
-        for check in (check_links(ROOT, texts), check_index(ROOT, texts), check_blocks(ROOT, texts),
-                      check_commands_page(ROOT, commands_page()), check_folders(ROOT, repository_files(ROOT))):
-            problems += check
+    texts = pages(ROOT)
+    problems = [*check_links(ROOT, texts), *check_index(ROOT, texts), *check_blocks(ROOT, texts),
+                *check_commands_page(ROOT, commands_page()), *check_folders(ROOT, repository_files(ROOT))]
     for problem in problems:
         print(f"docs: {problem}", file=sys.stderr)
     if problems:
         sys.exit(1)
-    print("docs: self-test passed" if options.self_test else
-          f"docs: {len(texts)} pages, every link, example and generated page is right")
+    print(f"docs: {len(texts)} pages, every link, example and generated page is right")
 
 
 if __name__ == "__main__":

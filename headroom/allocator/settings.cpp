@@ -35,6 +35,16 @@ std::string in_digits(double value) {
   return (exact_only ? "0x" : "") + std::string(digits, end);
 }
 
+template <Bytes Settings::*field>
+std::string write_size(const Settings& settings) {
+  return in_mib(settings.*field);
+}
+
+template <double Settings::*field>
+std::string write_fraction(const Settings& settings) {
+  return in_digits(settings.*field);
+}
+
 template <bool Settings::*field>
 void read_switch(Walk& walk, Settings& settings) {
   settings.*field = walk.next_switch();
@@ -62,28 +72,19 @@ void read_large_segment_size(Walk& walk, Settings& settings) {
   if (mib <= 10) walk.refuse(walk.last());
   settings.large_segment_size = whole_mib(mib);
 }
-std::string write_large_segment_size(const Settings& settings) {
-  return in_mib(settings.large_segment_size);
-}
 
-Bytes next_size_of_a_segment_or_more(Walk& walk, const Settings& settings) {
+// For max_split_size and max_non_split_rounding_size.
+template <auto Settings::*field>
+void read_size_of_a_segment_or_more(Walk& walk, Settings& settings) {
   const Bytes size = whole_mib(walk.next_whole_number());
   if (size < settings.large_segment_size)
     walk.refuse(walk.last(), "a whole number of MiB, at least large_segment_size_mb, here " +
                                  in_mib(settings.large_segment_size));
-  return size;
+  settings.*field = size;
 }
-void read_max_split_size(Walk& walk, Settings& settings) {
-  settings.max_split_size = next_size_of_a_segment_or_more(walk, settings);
-}
+
 std::string write_max_split_size(const Settings& settings) {
   return settings.max_split_size ? in_mib(*settings.max_split_size) : "";
-}
-void read_max_non_split_rounding(Walk& walk, Settings& settings) {
-  settings.max_non_split_rounding_size = next_size_of_a_segment_or_more(walk, settings);
-}
-std::string write_max_non_split_rounding(const Settings& settings) {
-  return in_mib(settings.max_non_split_rounding_size);
 }
 
 void read_gc_threshold(Walk& walk, Settings& settings) {
@@ -91,17 +92,11 @@ void read_gc_threshold(Walk& walk, Settings& settings) {
   if (!(threshold > 0 && threshold < 1)) walk.refuse(walk.last());
   settings.garbage_collection_threshold = threshold;
 }
-std::string write_gc_threshold(const Settings& settings) {
-  return in_digits(settings.garbage_collection_threshold);
-}
 
 void read_memory_fraction(Walk& walk, Settings& settings) {
   const double fraction = walk.next_fraction();
   if (!(fraction >= 0 && fraction <= 1)) walk.refuse(walk.last());
   settings.per_process_memory_fraction = fraction;
-}
-std::string write_memory_fraction(const Settings& settings) {
-  return in_digits(settings.per_process_memory_fraction);
 }
 
 // One number for all sizes, or a list [MiB:divisions,...,>:divisions]. The first entry of a list
@@ -158,16 +153,10 @@ void read_register_threads(Walk& walk, Settings& settings) {
   if (!std::has_single_bit(threads) || threads > 128) walk.refuse(walk.last());
   settings.pinned_num_register_threads = threads;
 }
-std::string write_register_threads(const Settings& settings) {
-  return std::to_string(settings.pinned_num_register_threads);
-}
 void read_reserve_segment(Walk& walk, Settings& settings) {
   const std::uint64_t mib = walk.next_whole_number();
   if (mib == 0) walk.refuse(walk.last());
   settings.pinned_reserve_segment_size = whole_mib(mib);
-}
-std::string write_reserve_segment(const Settings& settings) {
-  return in_mib(settings.pinned_reserve_segment_size);
 }
 
 // 2.11 reads a text three times: for the segment size, which bounds other options; for the options
@@ -181,30 +170,36 @@ struct Option {
   std::string (*write)(const Settings&);
 };
 
+template <bool Settings::*field>
+constexpr Option a_switch(std::string_view name, Pass pass) {
+  return {name, pass, read_switch<field>, write_switch<field>};
+}
+
 constexpr Option kOptions[] = {
     {"backend", Pass::cuda, read_backend, write_backend},
-    {"large_segment_size_mb", Pass::segment, read_large_segment_size, write_large_segment_size},
-    {"max_split_size_mb", Pass::shared, read_max_split_size, write_max_split_size},
-    {"max_non_split_rounding_mb", Pass::shared, read_max_non_split_rounding,
-     write_max_non_split_rounding},
-    {"garbage_collection_threshold", Pass::shared, read_gc_threshold, write_gc_threshold},
+    {"large_segment_size_mb", Pass::segment, read_large_segment_size,
+     write_size<&Settings::large_segment_size>},
+    {"max_split_size_mb", Pass::shared, read_size_of_a_segment_or_more<&Settings::max_split_size>,
+     write_max_split_size},
+    {"max_non_split_rounding_mb", Pass::shared,
+     read_size_of_a_segment_or_more<&Settings::max_non_split_rounding_size>,
+     write_size<&Settings::max_non_split_rounding_size>},
+    {"garbage_collection_threshold", Pass::shared, read_gc_threshold,
+     write_fraction<&Settings::garbage_collection_threshold>},
     {"roundup_power2_divisions", Pass::shared, read_roundup, write_roundup},
-    {"expandable_segments", Pass::shared, read_switch<&Settings::expandable_segments>,
-     write_switch<&Settings::expandable_segments>},
-    {"per_process_memory_fraction", Pass::cuda, read_memory_fraction, write_memory_fraction},
-    {"release_lock_on_cudamalloc", Pass::cuda, read_switch<&Settings::release_lock_on_cudamalloc>,
-     write_switch<&Settings::release_lock_on_cudamalloc>},
-    {"graph_capture_record_stream_reuse", Pass::cuda,
-     read_switch<&Settings::graph_capture_record_stream_reuse>,
-     write_switch<&Settings::graph_capture_record_stream_reuse>},
-    {"pinned_use_cuda_host_register", Pass::cuda,
-     read_switch<&Settings::pinned_use_cuda_host_register>,
-     write_switch<&Settings::pinned_use_cuda_host_register>},
-    {"pinned_num_register_threads", Pass::cuda, read_register_threads, write_register_threads},
-    {"pinned_use_background_threads", Pass::shared,
-     read_switch<&Settings::pinned_use_background_threads>,
-     write_switch<&Settings::pinned_use_background_threads>},
-    {"pinned_reserve_segment_size_mb", Pass::cuda, read_reserve_segment, write_reserve_segment},
+    a_switch<&Settings::expandable_segments>("expandable_segments", Pass::shared),
+    {"per_process_memory_fraction", Pass::cuda, read_memory_fraction,
+     write_fraction<&Settings::per_process_memory_fraction>},
+    a_switch<&Settings::release_lock_on_cudamalloc>("release_lock_on_cudamalloc", Pass::cuda),
+    a_switch<&Settings::graph_capture_record_stream_reuse>("graph_capture_record_stream_reuse",
+                                                           Pass::cuda),
+    a_switch<&Settings::pinned_use_cuda_host_register>("pinned_use_cuda_host_register", Pass::cuda),
+    {"pinned_num_register_threads", Pass::cuda, read_register_threads,
+     [](const Settings& settings) { return std::to_string(settings.pinned_num_register_threads); }},
+    a_switch<&Settings::pinned_use_background_threads>("pinned_use_background_threads",
+                                                       Pass::shared),
+    {"pinned_reserve_segment_size_mb", Pass::cuda, read_reserve_segment,
+     write_size<&Settings::pinned_reserve_segment_size>},
 };
 
 const Option& option_named(std::string_view word) {
@@ -317,6 +312,12 @@ std::vector<NamedValue> named_options(std::string_view text) {
     named.push_back({std::string(option.name), step_over_value(at_value)});
   });
   return named;
+}
+
+bool names_option(std::string_view text, std::string_view option) {
+  const std::vector<NamedValue> named = named_options(text);
+  return std::any_of(named.begin(), named.end(),
+                     [&](const NamedValue& value) { return value.option == option; });
 }
 
 }  // namespace headroom::allocator

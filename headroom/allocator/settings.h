@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,6 +78,7 @@ struct NamedValue {
   std::string value;
 };
 [[nodiscard]] std::vector<NamedValue> named_options(std::string_view text);
+[[nodiscard]] bool names_option(std::string_view text, std::string_view option);
 
 // ---- The environment ----
 
@@ -110,42 +112,23 @@ struct EffectiveSettings {
 
 struct OptionInfo {
   std::string_view name;
-  std::string_view allowed;        // completes "expected <name> to be ..."
-  std::string_view default_value;  // in words: "unlimited", "off"
-  std::string_view example;        // an accepted value
-  std::string_view effect;
-  std::string_view cost;
+  std::string_view allowed;                // completes "expected <name> to be ..."
+  std::string_view example;                // an accepted value
+  bool native_only;                        // backend:cudaMallocAsync ignores it
+  std::string (*effect)(const Settings&);  // one sentence, where its value is not the default
 };
 
 // All options, in printing order.
-[[nodiscard]] const std::vector<OptionInfo>& options();
+[[nodiscard]] std::span<const OptionInfo> options();
 
 struct Explanation {
   std::string option;
-  std::string value;   // as in the text, or OptionInfo::default_value
+  std::string value;   // as in the text
   std::string effect;  // one sentence, for this value together with the other settings
-  bool is_default = true;
 };
 
-// One explanation per option, defaults included.
+// One explanation per option that is not at its default.
 [[nodiscard]] std::vector<Explanation> explain(const Settings& settings);
-[[nodiscard]] std::vector<Explanation> explain(std::string_view text);
-
-// Facts about a program and its card. Leave out unknown ones.
-struct Facts {
-  // The settings that the user chose. They always win.
-  std::string user_text = {};
-  std::optional<Bytes> card_total = {};
-  // Tensor sizes change from step to step.
-  bool variable_lengths = false;
-  // Share of reserved memory that is not allocated, at the peak.
-  double reserved_unused_share = 0;
-  // True if the driver can map memory piecewise; empty: assume true.
-  std::optional<bool> maps_memory = {};
-  bool cuda_graphs = false;
-  // The program shares CUDA tensors with other processes (IPC).
-  bool shares_tensors = false;
-};
 
 struct Recommendation {
   std::string settings;  // "": change nothing
@@ -153,6 +136,8 @@ struct Recommendation {
   std::string price;  // "" when nothing is recommended
 };
 
-[[nodiscard]] Recommendation recommend(const Facts& facts);
+// For a program whose tensor sizes change from step to step. The settings in `user_text` always
+// win.
+[[nodiscard]] Recommendation recommend(std::string_view user_text, std::optional<Bytes> card_total);
 
 }  // namespace headroom::allocator

@@ -39,11 +39,6 @@ void note_on_ignored(const EnvironmentLookup& look_up, const Source& used,
       notes.push_back(std::string(name) + " is ignored as a whole, because " + is_set(used));
 }
 
-bool names(const std::vector<NamedValue>& named, const std::string& option) {
-  return std::any_of(named.begin(), named.end(),
-                     [&](const NamedValue& value) { return value.option == option; });
-}
-
 bool is_accepted(const std::string& text) {
   try {
     static_cast<void>(parse_settings(text));
@@ -93,10 +88,9 @@ EffectiveSettings effective_settings(const EnvironmentLookup& look_up) {
 std::string merged_environment_value(std::string_view user_text,
                                      std::string_view recommended_text) {
   static_cast<void>(parse_settings(user_text));  // throws if the text would be refused
-  const std::vector<NamedValue> his = named_options(user_text);
   std::string merged(user_text);
   for (const NamedValue& ours : named_options(recommended_text)) {
-    if (names(his, ours.option)) continue;
+    if (names_option(user_text, ours.option)) continue;
     // An empty text, and one that ends with a comma, take no comma.
     for (const char* joint : {",", ""}) {
       const std::string longer = merged + joint + ours.option + ":" + ours.value;

@@ -1,21 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "headroom/allocator/detail/settings_walk.h"
 #include "headroom/allocator/settings.h"
 #include "headroom/base/text.h"
 
 namespace headroom::allocator {
 namespace {
-
-// One sentence about an option's value, given the other settings.
-using Sentence = std::string (*)(const Settings&);
-
-struct Entry {
-  OptionInfo info;
-  bool native_only;  // backend:cudaMallocAsync ignores it
-  std::string_view by_default;
-  Sentence when_set;
-};
 
 std::string percent(double part) {
   return std::to_string(std::lround(part * 100)) + " %";
@@ -123,180 +114,55 @@ std::string reserve_segment_set(const Settings& s) {
 
 constexpr std::string_view kSwitch = "True or False, spelled so";
 
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all = {
-      {{"backend", "native or cudaMallocAsync", "native", "native",
-        "which allocator serves device memory",
-        "cudaMallocAsync ignores the other options for device memory; cannot change later"},
-       false,
-       "PyTorch's own allocator keeps freed blocks for reuse and gives them back only when it "
-       "must.",
-       backend_set},
-      {{"large_segment_size_mb", "a whole number of MiB, above 10", "20", "40",
-        "segment from which requests between 1 and 10 MiB are cut; page of expandable segments",
-        "larger: fewer calls of the driver, more reserved and unused"},
-       true,
-       "Requests above 1 and below 10 MiB are cut from segments of 20 MiB.",
-       large_segment_set},
-      {{"max_split_size_mb", "a whole number of MiB, at least large_segment_size_mb (20)",
-        "unlimited", "512",
-        "larger free blocks are kept whole, so that they fit again and can be given back",
-        "smaller requests may not use them and may need new segments"},
-       true,
-       "A free block of any size may be split for a smaller request.",
-       max_split_set},
-      {{"max_non_split_rounding_mb", "a whole number of MiB, at least large_segment_size_mb (20)",
-        "20", "64", "how much larger than asked an unsplit block may be",
-        "more: waste inside blocks; less: more calls of cudaMalloc"},
-       true,
-       "Matters only beside max_split_size_mb, and then equals large_segment_size_mb.",
-       max_non_split_set},
-      {{"garbage_collection_threshold", "a number above 0 and below 1", "off", "0.8",
-        "above this part of the process's limit, blocks unused for long are given back",
-        "later cudaMalloc calls; does nothing without a memory fraction below 1"},
-       true,
-       "Free blocks are given back only after a request has failed.",
-       gc_set},
-      {{"roundup_power2_divisions",
-        "a power of two, or a list [MiB:divisions,...,>:divisions] of powers of two (divisions "
-        "also "
-        "0)",
-        "off", "8", "rounds sizes up more coarsely, so that nearby sizes reuse one block",
-        "with N divisions up to 1/N more than asked is taken"},
-       true,
-       "Sizes are rounded up to the next 512 bytes only.",
-       roundup_set},
-      {{"expandable_segments", kSwitch, "False", "True",
-        "segments grow by pages instead of one cudaMalloc each: no memory lost between them",
-        "mapping pages takes time; sharing tensors between processes needs Linux 5.6"},
-       true,
-       "Each segment is one cudaMalloc of fixed size, and free pieces of two segments never join.",
-       expandable_set},
-      {{"per_process_memory_fraction", "a number from 0 to 1", "1", "0.9",
-        "limit of what the process reserves, as a part of the card",
-        "out of memory beyond it, even if the card has more"},
-       true,
-       "The process may reserve all the card has.",
-       memory_fraction_set},
-      {{"release_lock_on_cudamalloc", kSwitch, "False", "True",
-        "lets other threads allocate while one waits for cudaMalloc",
-        "none known; saves no memory"},
-       true,
-       "While one thread waits for cudaMalloc, no other can allocate on that card.",
-       release_lock_set},
-      {{"graph_capture_record_stream_reuse", kSwitch, "False", "True",
-        "reuses blocks of several streams during the capture of a CUDA graph", "a slower capture"},
-       true,
-       "Blocks used on several streams are not reused while a CUDA graph is captured.",
-       graph_reuse_set},
-      {{"pinned_use_cuda_host_register", kSwitch, "False", "True",
-        "pins host memory by cudaHostRegister instead of cudaHostAlloc", "saves no device memory"},
-       false,
-       "Pinned host memory comes from cudaHostAlloc.",
-       host_register_set},
-      {{"pinned_num_register_threads", "a power of two, at most 128", "1", "8",
-        "threads that map the pages of pinned host memory",
-        "busier cores; needs pinned_use_cuda_host_register"},
-       false,
-       "One thread maps the pages of pinned host memory.",
-       register_threads_set},
-      {{"pinned_use_background_threads", kSwitch, "False", "True",
-        "finds free pinned host blocks in a thread of its own", "some time on another core"},
-       false,
-       "A request for pinned host memory first checks which blocks are free again.",
-       background_threads_set},
-      {{"pinned_reserve_segment_size_mb", "a whole number of MiB, above 0", "off", "256",
-        "pins this much host memory at once for small requests", "the host memory stays taken"},
-       false,
-       "No pinned host memory is set aside in advance.",
-       reserve_segment_set},
-  };
-  return all;
-}
-
-// The only default that depends on another option.
-std::string default_value(const OptionInfo& info, const Settings& settings) {
-  if (info.name != "max_non_split_rounding_mb") return std::string(info.default_value);
-  return std::to_string(settings.large_segment_size.count >> 20);
-}
-
-// Every allocator has some unused reserved memory. Below this share, changing a setting gains less
-// than it can cost. Our choice, not a measured threshold.
-constexpr double kWorthAChange = 0.15;
-
-bool sets(const std::vector<NamedValue>& named, std::string_view option) {
-  return std::any_of(named.begin(), named.end(),
-                     [&](const NamedValue& value) { return value.option == option; });
-}
-
-std::string what_was_seen(const Facts& facts) {
-  if (facts.reserved_unused_share >= kWorthAChange) {
-    std::string seen = percent(facts.reserved_unused_share) + " of reserved memory is unused";
-    return facts.variable_lengths ? seen + " and sizes change from step to step" : seen;
-  }
-  return "sizes change from step to step";
-}
-
-Recommendation recommend_expandable(const Facts& facts) {
-  return {"expandable_segments:True",
-          "Because " + what_was_seen(facts) +
-              ", segments that grow by pages will fit what fixed ones cannot.",
-          "The first steps map pages and take a little longer; a driver that cannot map memory "
-          "(some virtual GPUs) refuses it."};
-}
+// In printing order.
+constexpr OptionInfo kInfos[] = {
+    {"backend", "native or cudaMallocAsync", "native", false, backend_set},
+    {"large_segment_size_mb", "a whole number of MiB, above 10", "40", true, large_segment_set},
+    {"max_split_size_mb", "a whole number of MiB, at least large_segment_size_mb (20)", "512", true,
+     max_split_set},
+    {"max_non_split_rounding_mb", "a whole number of MiB, at least large_segment_size_mb (20)",
+     "64", true, max_non_split_set},
+    {"garbage_collection_threshold", "a number above 0 and below 1", "0.8", true, gc_set},
+    {"roundup_power2_divisions",
+     "a power of two, or a list [MiB:divisions,...,>:divisions] of powers of two (divisions also "
+     "0)",
+     "8", true, roundup_set},
+    {"expandable_segments", kSwitch, "True", true, expandable_set},
+    {"per_process_memory_fraction", "a number from 0 to 1", "0.9", true, memory_fraction_set},
+    {"release_lock_on_cudamalloc", kSwitch, "True", true, release_lock_set},
+    {"graph_capture_record_stream_reuse", kSwitch, "True", true, graph_reuse_set},
+    {"pinned_use_cuda_host_register", kSwitch, "True", false, host_register_set},
+    {"pinned_num_register_threads", "a power of two, at most 128", "8", false,
+     register_threads_set},
+    {"pinned_use_background_threads", kSwitch, "True", false, background_threads_set},
+    {"pinned_reserve_segment_size_mb", "a whole number of MiB, above 0", "256", false,
+     reserve_segment_set},
+};
 
 Recommendation leave(std::string reason) {
   return {"", std::move(reason), ""};
 }
 
-Recommendation recommend_max_split(const Facts& facts, const Settings& user,
-                                   std::string_view why_not_expandable) {
-  const Bytes size = std::max(Bytes{512 << 20}, user.large_segment_size);
-  if (facts.card_total && *facts.card_total < 2 * size)
-    return leave("On " + to_string(*facts.card_total) + " hardly a block is larger than " +
-                 to_string(size) + ", and " + std::string(why_not_expandable) + ".");
-  return {"max_split_size_mb:" + std::to_string(size.count >> 20),
-          "Because " + what_was_seen(facts) + " and " + std::string(why_not_expandable) +
-              ", keeping large blocks whole lets them fit again or be given back.",
-          "Requests below " + to_string(size) +
-              " cannot use larger free blocks and may need segments of their own."};
-}
-
 }  // namespace
 
-const std::vector<OptionInfo>& options() {
-  static const std::vector<OptionInfo> infos = [] {
-    std::vector<OptionInfo> out;
-    for (const Entry& entry : entries()) out.push_back(entry.info);
-    return out;
-  }();
-  return infos;
+std::span<const OptionInfo> options() {
+  return kInfos;
 }
 
 std::vector<Explanation> explain(const Settings& settings) {
-  const std::vector<NamedValue> changed = named_options(to_string(settings));
   std::vector<Explanation> lines;
-  for (const Entry& entry : entries()) {
-    Explanation line{std::string(entry.info.name), default_value(entry.info, settings),
-                     std::string(entry.by_default), true};
-    for (const NamedValue& named : changed) {
-      if (named.option != entry.info.name) continue;
-      line = {named.option, named.value, entry.when_set(settings), false};
-    }
-    if (entry.native_only && settings.backend != Backend::native)
-      line.effect = "No effect under backend:cudaMallocAsync.";
-    lines.push_back(std::move(line));
+  for (const NamedValue& named : named_options(to_string(settings))) {
+    const OptionInfo& info = detail::info_of(named.option);
+    const bool is_ignored = info.native_only && settings.backend != Backend::native;
+    lines.push_back(
+        {named.option, named.value,
+         is_ignored ? "No effect under backend:cudaMallocAsync." : info.effect(settings)});
   }
   return lines;
 }
 
-std::vector<Explanation> explain(std::string_view text) {
-  return explain(parse_settings(text));
-}
-
-Recommendation recommend(const Facts& facts) {
-  const Settings user = parse_settings(facts.user_text);
-  const std::vector<NamedValue> his = named_options(facts.user_text);
+Recommendation recommend(std::string_view user_text, std::optional<Bytes> card_total) {
+  const Settings user = parse_settings(user_text);
   if (user.backend != Backend::native)
     return leave(
         "With backend:cudaMallocAsync the driver keeps the blocks; nothing here changes it.");
@@ -304,19 +170,22 @@ Recommendation recommend(const Facts& facts) {
     return leave("expandable_segments:True is set already, the strongest there is.");
   if (user.max_split_size)
     return leave("max_split_size_mb is set by you, and 2.11 wastes memory with both together.");
-  if (!facts.variable_lengths && facts.reserved_unused_share < kWorthAChange)
-    return leave("Sizes do not change and little is reserved without use: nothing to gain.");
-  if (sets(his, "expandable_segments"))
-    return recommend_max_split(facts, user, "you have expandable segments switched off");
-  if (facts.maps_memory == false)
-    return recommend_max_split(facts, user, "the driver cannot map memory");
-  if (facts.cuda_graphs)
-    return recommend_max_split(facts, user,
-                               "2.11 can free expandable memory that a CUDA graph still uses");
-  if (facts.shares_tensors)
-    return recommend_max_split(facts, user,
-                               "expandable memory is harder to share between processes");
-  return recommend_expandable(facts);
+  if (!names_option(user_text, "expandable_segments"))
+    return {"expandable_segments:True",
+            "Because sizes change from step to step, segments that grow by pages will fit what "
+            "fixed ones cannot.",
+            "The first steps map pages and take a little longer; a driver that cannot map memory "
+            "(some virtual GPUs) refuses it."};
+  const std::string why_not_expandable = "you have expandable segments switched off";
+  const Bytes size = std::max(Bytes{512 << 20}, user.large_segment_size);
+  if (card_total && *card_total < 2 * size)
+    return leave("On " + to_string(*card_total) + " hardly a block is larger than " +
+                 to_string(size) + ", and " + why_not_expandable + ".");
+  return {"max_split_size_mb:" + std::to_string(size.count >> 20),
+          "Because sizes change from step to step and " + why_not_expandable +
+              ", keeping large blocks whole lets them fit again or be given back.",
+          "Requests below " + to_string(size) +
+              " cannot use larger free blocks and may need segments of their own."};
 }
 
 }  // namespace headroom::allocator

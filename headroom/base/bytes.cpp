@@ -17,27 +17,11 @@ struct SizeUnit {
   double bytes;
 };
 
-constexpr double kKiB = 1024.0;
-constexpr std::array<SizeUnit, 18> kSizeUnits{{
-    {"", 1},
-    {"b", 1},
-    {"kb", 1e3},
-    {"kib", kKiB},
-    {"k", kKiB},
-    {"mb", 1e6},
-    {"mib", kKiB* kKiB},
-    {"m", kKiB* kKiB},
-    {"gb", 1e9},
-    {"gib", kKiB* kKiB* kKiB},
-    {"g", kKiB* kKiB* kKiB},
-    {"tb", 1e12},
-    {"tib", kKiB* kKiB* kKiB* kKiB},
-    {"t", kKiB* kKiB* kKiB* kKiB},
-    {"byte", 1},
-    {"bytes", 1},
-    {"mi", kKiB* kKiB},
-    {"gi", kKiB* kKiB* kKiB},
-}};
+constexpr double kKiB = 1024.0, kMiB = kKiB * kKiB, kGiB = kMiB * kKiB, kTiB = kGiB * kKiB;
+constexpr SizeUnit kSizeUnits[] = {
+    {"", 1},       {"b", 1},     {"byte", 1},   {"bytes", 1}, {"kb", 1e3},   {"kib", kKiB},
+    {"k", kKiB},   {"mb", 1e6},  {"mib", kMiB}, {"mi", kMiB}, {"m", kMiB},   {"gb", 1e9},
+    {"gib", kGiB}, {"gi", kGiB}, {"g", kGiB},   {"tb", 1e12}, {"tib", kTiB}, {"t", kTiB}};
 
 [[noreturn]] void refuse(std::string_view text) {
   throw UsageError(expectation("parse_bytes", "a size such as 512MiB, 10GiB, 24GB or plain bytes",
@@ -77,12 +61,12 @@ std::string to_string(Bytes size) {
     print("%s%.0f B", bytes);
   } else if (bytes < 1023.95 * kKiB) {
     print("%s%.1f KiB", bytes / kKiB);
-  } else if (bytes < 1023.95 * kKiB * kKiB) {
-    print("%s%.1f MiB", bytes / kKiB / kKiB);
-  } else if (bytes < 1023.995 * kKiB * kKiB * kKiB) {
-    print("%s%.2f GiB", bytes / kKiB / kKiB / kKiB);
+  } else if (bytes < 1023.95 * kMiB) {
+    print("%s%.1f MiB", bytes / kMiB);
+  } else if (bytes < 1023.995 * kGiB) {
+    print("%s%.2f GiB", bytes / kGiB);
   } else {
-    print("%s%.2f TiB", bytes / kKiB / kKiB / kKiB / kKiB);
+    print("%s%.2f TiB", bytes / kTiB);
   }
   return out.data();
 }

@@ -39,38 +39,32 @@ class Error : public std::runtime_error {
 };
 
 // The caller asked for something that does not exist or cannot be parsed: a bad size, option, name.
-class UsageError : public Error {
- public:
+struct UsageError : Error {
   using Error::Error;
 };
 
 // A file (or other input) does not hold the expected content.
-class InputError : public Error {
- public:
+struct InputError : Error {
   using Error::Error;
 };
 
 // The machine lacks a requirement: no driver, no GPU, no LibTorch.
-class UnavailableError : public Error {
- public:
+struct UnavailableError : Error {
   using Error::Error;
 };
 
 // A write failed: full disk, missing folder, no permission.
-class WriteError : public Error {
- public:
+struct WriteError : Error {
   using Error::Error;
 };
 
 // The resource exists but is in use, or did not answer in time: try later.
-class BusyError : public Error {
- public:
+struct BusyError : Error {
   using Error::Error;
 };
 
 // One of Headroom's own assumptions is broken: a bug in Headroom, never the user's fault.
-class InternalError : public Error {
- public:
+struct InternalError : Error {
   using Error::Error;
 };
 

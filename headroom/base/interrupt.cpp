@@ -37,39 +37,27 @@ sigset_t our_signals() {
 
 }  // namespace
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt() : done_(::eventfd(0, EFD_CLOEXEC)) {
   const sigset_t signals = our_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, &before_);
-  done_ = ::eventfd(0, EFD_CLOEXEC);
-  inbox_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
-  if (done_ < 0 || inbox_ < 0) {
-    const std::string reason = std::strerror(errno);
-    close_all();
-    throw BusyError("interrupt", "cannot listen for signals: " + reason);
-  }
+  inbox_ = Descriptor(::signalfd(-1, &signals, SFD_CLOEXEC));
+  if (!done_.is_open() || !inbox_.is_open())
+    throw BusyError("interrupt", "cannot listen for signals: " + std::string(std::strerror(errno)));
   watcher_ = std::thread([this] { watch(); });
 }
 
 Interrupt::~Interrupt() {
   const std::uint64_t once = 1;
-  if (::write(done_, &once, sizeof once) == sizeof once) watcher_.join();
+  if (::write(done_.get(), &once, sizeof once) == sizeof once) watcher_.join();
   if (signal_ != 0 && !asked_) ::kill(::getpid(), signal_);
-  close_all();
-}
-
-void Interrupt::close_all() {
-  if (done_ >= 0) ::close(done_);
-  if (inbox_ >= 0) ::close(inbox_);
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void Interrupt::watch() {
-  std::array<pollfd, 2> both{pollfd{inbox_, POLLIN, 0}, pollfd{done_, POLLIN, 0}};
+  std::array<pollfd, 2> both{pollfd{inbox_.get(), POLLIN, 0}, pollfd{done_.get(), POLLIN, 0}};
   while (true) {
     if (::poll(both.data(), both.size(), -1) < 0) continue;
     if (both[1].revents != 0) break;
     signalfd_siginfo received{};
-    if (::read(inbox_, &received, sizeof received) != sizeof received) continue;
+    if (::read(inbox_.get(), &received, sizeof received) != sizeof received) continue;
     const int signal = static_cast<int>(received.ssi_signo);
     // A second signal ends the process at once.
     if (signal_ != 0) std::_Exit(128 + signal);
@@ -78,8 +66,9 @@ void Interrupt::watch() {
   }
 }
 
-SignalsHeld::SignalsHeld() {
-  const sigset_t signals = our_signals();
+SignalsHeld::SignalsHeld() : SignalsHeld(our_signals()) {}
+
+SignalsHeld::SignalsHeld(const sigset_t& signals) {
   pthread_sigmask(SIG_BLOCK, &signals, &before_);
 }
 

@@ -11,9 +11,27 @@
 #include <stop_token>
 #include <thread>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/time.h"
 
 namespace headroom {
+
+// Blocks these signals, or others, in this thread and the threads it starts, for work that must not
+// be interrupted. Each blocked signal waits for the next Interrupt or for the end of this object.
+class SignalsHeld {
+ public:
+  SignalsHeld();
+  explicit SignalsHeld(const sigset_t& signals);
+  ~SignalsHeld();
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+  // The signal mask from before; a child process must inherit this one.
+  [[nodiscard]] const sigset_t& before() const { return before_; }
+
+ private:
+  sigset_t before_;
+};
 
 class Interrupt {
  public:
@@ -29,31 +47,14 @@ class Interrupt {
 
  private:
   void watch();
-  void close_all();
 
-  sigset_t before_;
+  SignalsHeld held_;
   std::stop_source stop_;
   std::atomic<int> signal_{0};
   mutable bool asked_ = false;  // happened() has reported the signal
-  int done_ = -1;               // eventfd that ends the watcher
-  int inbox_ = -1;
+  Descriptor done_;             // eventfd that ends the watcher
+  Descriptor inbox_;
   std::thread watcher_;
-};
-
-// Blocks the same signals in this thread and the threads it starts, for work that must not be
-// interrupted. Each blocked signal waits for the next Interrupt or for the end of this object.
-class SignalsHeld {
- public:
-  SignalsHeld();
-  ~SignalsHeld();
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
-  // The signal mask from before; a child process must inherit this one.
-  [[nodiscard]] const sigset_t& before() const { return before_; }
-
- private:
-  sigset_t before_;
 };
 
 // Sleeps until the time has passed or a stop is requested. True if the whole time passed.

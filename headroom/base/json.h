@@ -4,8 +4,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "headroom/base/bytes.h"
 
@@ -22,5 +24,15 @@ using Json = nlohmann::ordered_json;
 
 // A size, stored in documents as a count of bytes.
 [[nodiscard]] Bytes bytes_from(const Json& count);
+
+// An optional value of a document: null if it is missing, and a size as its count of bytes.
+template <typename Value, typename Document = Json>
+[[nodiscard]] Document or_null(const std::optional<Value>& value) {
+  if (!value) return {};
+  if constexpr (std::is_same_v<Value, Bytes>)
+    return value->count;
+  else
+    return *value;
+}
 
 }  // namespace headroom

@@ -16,7 +16,7 @@
 #include <thread>
 #include <utility>
 
-#include "headroom/base/exec_arguments.h"
+#include "headroom/base/descriptor.h"
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
 
@@ -134,15 +134,36 @@ ProcessIdentity this_process() {
   return stat ? stat->identity : ProcessIdentity{pid, 0};
 }
 
+std::vector<std::string> environment_with(const std::vector<std::string>& extra) {
+  std::vector<std::string> result = extra;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const auto overrides = [&](const std::string& other) { return other.starts_with(name); };
+    if (name.empty() || std::none_of(extra.begin(), extra.end(), overrides))
+      result.emplace_back(text);
+  }
+  return result;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 CommandResult run_command(const std::vector<std::string>& argv, Seconds limit,
                           const std::vector<std::string>& extra) {
   CommandResult result;
-  std::array<int, 2> pipe{};
-  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return result;
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return result;
+  const Descriptor told(ends[0]);
+  Descriptor tell(ends[1]);
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, tell.get(), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::vector<std::string> arguments = argv, variables = environment_with(extra);
@@ -151,30 +172,26 @@ CommandResult run_command(const std::vector<std::string>& argv, Seconds limit,
                                                    pointers_to(arguments).data(),
                                                    pointers_to(variables).data()) == 0;
   posix_spawn_file_actions_destroy(&actions);
-  ::close(pipe[1]);
-  if (!result.started) {
-    ::close(pipe[0]);
-    return result;
-  }
+  tell.close();
+  if (!result.started) return result;
 
   constexpr std::size_t kKeep = 64 * 1024;
   const auto deadline = Clock::now() + limit;
   std::array<char, 4096> buffer;  // NOLINT: filled by read
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd waiting{pipe[0], POLLIN, 0};
+    pollfd waiting{told.get(), POLLIN, 0};
     if (left <= 0 || ::poll(&waiting, 1, static_cast<int>(left)) == 0) {
       result.timed_out = true;
       ::kill(child, SIGKILL);
       break;
     }
-    const ssize_t got = ::read(pipe[0], buffer.data(), buffer.size());
+    const ssize_t got = ::read(told.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     result.out.append(buffer.data(),
                       std::min(static_cast<std::size_t>(got), kKeep - result.out.size()));
   }
-  ::close(pipe[0]);
 
   // A command may close its output and keep running: the limit also covers its exit. A process that
   // survives SIGKILL for a second (stuck in the kernel) is left behind.

@@ -1,4 +1,4 @@
-// Processes of this machine, read from /proc.
+// Processes of this machine, read from /proc, and what starting one takes.
 //
 // A process is identified by its number *and* its start time: the system reuses numbers, so a
 // number alone never proves that a process is alive or dead.
@@ -70,6 +70,12 @@ class ProcessTable {
 
 // The user's name, or its number if the name is unknown. The lookup may ask a server.
 [[nodiscard]] std::string user_name(uid_t uid);
+
+// The environment of this process; entries of `extra` ("NAME=value") override its own.
+[[nodiscard]] std::vector<std::string> environment_with(const std::vector<std::string>& extra);
+
+// A null-terminated list of pointers into `texts`, which must outlive them.
+[[nodiscard]] std::vector<char*> pointers_to(std::vector<std::string>& texts);
 
 // The outcome of a helper command that ended or was stopped at `limit`.
 struct CommandResult {

@@ -50,7 +50,7 @@ bool has_stamp(int kept, const Path& file) {
 }
 
 // Complete and locked before it gets its name, so no other run sees half of it.
-int keep(const Path& file, const std::string& original) {
+Descriptor keep(const Path& file, const std::string& original) {
   struct stat facts {};
   if (::stat(file.c_str(), &facts) != 0) fail(file, errno);
   std::string fresh = kept_name(file).string() + "-XXXXXX";
@@ -70,7 +70,7 @@ int keep(const Path& file, const std::string& original) {
     throw;
   }
   ::unlink(fresh.c_str());
-  return kept.release();
+  return kept;
 }
 
 // Keeps the original beside a file that another program changed.
@@ -128,8 +128,7 @@ EditedFiles::~EditedFiles() {
 EditedFiles::File& EditedFiles::begin(const Path& path) {
   if (const auto known = files_.find(path); known != files_.end()) return known->second;
   const std::string original = read_input(path);
-  const int lock = keep(path, original);
-  return files_[path] = {.original = original, .ours = original, .lock = lock};
+  return files_[path] = {.original = original, .ours = original, .lock = keep(path, original)};
 }
 
 void EditedFiles::put(const std::map<Path, std::string>& files) {
@@ -144,7 +143,7 @@ void EditedFiles::put(const std::map<Path, std::string>& files) {
     if (content == file.ours) continue;
     write_file_atomically(path, content);
     file.ours = content;
-    stamp(file.lock, path);
+    stamp(file.lock.get(), path);
   }
 }
 
@@ -157,7 +156,6 @@ std::vector<std::string> EditedFiles::put_back() {
       sentences.push_back(leave(path, "was changed by another program while the command ran"));
     else if (auto failed = give_back(path, file.original))
       sentences.push_back(*std::move(failed));
-    ::close(file.lock);
   }
   return sentences;
 }

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "headroom/base/descriptor.h"
+
 namespace headroom::edit {
 
 // Restores files that a killed run left changed; one sentence for each. Throws BusyError if that
@@ -40,7 +42,7 @@ class EditedFiles {
  private:
   struct File {
     std::string original, ours;
-    int lock = -1;  // descriptor of the kept original, with the lock
+    Descriptor lock;  // of the kept original
   };
   std::map<std::filesystem::path, File> files_;
 

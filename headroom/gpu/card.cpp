@@ -5,15 +5,8 @@
 namespace headroom::gpu {
 
 const char* to_string(ProcessKind kind) {
-  switch (kind) {
-    case ProcessKind::compute:
-      return "compute";
-    case ProcessKind::graphics:
-      return "graphics";
-    case ProcessKind::other_namespace:
-      return "other-namespace";
-  }
-  return "";
+  constexpr const char* kNames[] = {"compute", "graphics", "other-namespace"};
+  return kNames[static_cast<int>(kind)];
 }
 
 std::optional<Seconds> age(const Card& card, Clock::time_point now) {
@@ -43,6 +36,17 @@ std::optional<Bytes> usable_now(const Card& card) {
 std::string label(const Card& card) {
   const std::string text = "GPU " + std::to_string(card.index);
   return card.slice ? text + " slice " + short_text(card.uuid) : text;
+}
+
+std::optional<Bytes> smallest_total(const Machine& machine) {
+  std::optional<Bytes> smallest;
+  for (const Card& card : machine.cards)
+    if (card.memory) smallest = std::min(smallest.value_or(card.memory->total), card.memory->total);
+  return smallest;
+}
+
+std::string cuda_version(int driver) {
+  return std::to_string(driver / 1000) + "." + std::to_string(driver % 1000 / 10);
 }
 
 }  // namespace headroom::gpu

@@ -120,4 +120,10 @@ struct Machine {
 // "GPU 3", "GPU 3 slice MIG-1f2e...": the card's name in messages.
 [[nodiscard]] std::string label(const Card& card);
 
+// The memory of the smallest card; nothing if no card tells.
+[[nodiscard]] std::optional<Bytes> smallest_total(const Machine& machine);
+
+// "13.0", from the driver's 13000.
+[[nodiscard]] std::string cuda_version(int driver);
+
 }  // namespace headroom::gpu

@@ -74,6 +74,12 @@ class NvmlSource : public CardSource {
   void read_activity(Card& card) override;
 
  private:
+  [[nodiscard]] Answer<std::string> name_of(Device device) const {
+    return library_->ask_text("nvmlDeviceGetName", nvml::kNameSize, device);
+  }
+  [[nodiscard]] Answer<std::string> uuid_of(Device device) const {
+    return library_->ask_text("nvmlDeviceGetUUID", nvml::kUuidSize, device);
+  }
   [[nodiscard]] Card read_fixed(unsigned int index, Device device);
   void add_slices(Machine& machine, Device device);
   void note(Card& card, nvml::Return code) const;
@@ -100,14 +106,17 @@ Machine NvmlSource::open() {
     return machine;
   }
   library_ = std::get<Library>(loaded);
-  machine.driver = library_->driver_version().optional();
-  machine.cuda_driver = library_->cuda_driver_version().optional();
-  const auto count = library_->device_count();
+  machine.driver = library_->ask_text("nvmlSystemGetDriverVersion", nvml::kVersionSize).optional();
+  machine.cuda_driver =
+      library_->ask<int>({"nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"})
+          .optional();
+  const auto count = library_->ask<unsigned int>({"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
   if (!count)
     machine.warnings.push_back("the driver does not report how many GPUs there are: " +
                                library_->describe(count.code()));
   for (unsigned int i = 0; count && i < *count; ++i) {
-    const auto device = library_->device(i);
+    const auto device =
+        library_->ask<Device>({"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"}, i);
     if (!device) {
       machine.warnings.push_back("GPU " + std::to_string(i) +
                                  " cannot be reached: " + library_->describe(device.code()));
@@ -122,11 +131,11 @@ Machine NvmlSource::open() {
 Card NvmlSource::read_fixed(unsigned int index, Device device) {
   Card card;
   card.index = static_cast<int>(index);
-  card.name = library_->name(device).optional().value_or("unknown GPU");
+  card.name = name_of(device).optional().value_or("unknown GPU");
   card.pci = library_->pci(device).optional().value_or("");
   // A card that does not report its UUID is identified by its index.
   card.uuid =
-      Uuid::from_driver(library_->uuid(device).optional().value_or("GPU-" + std::to_string(index)));
+      Uuid::from_driver(uuid_of(device).optional().value_or("GPU-" + std::to_string(index)));
   if (const auto capability = library_->capability(device))
     card.capability = {capability->first, capability->second};
   card.mig_enabled = library_->mig_enabled(device);
@@ -138,18 +147,19 @@ void NvmlSource::add_slices(Machine& machine, Device device) {
   const Card parent = machine.cards.back();
   for (Device slice_device : library_->mig_devices(device)) {
     Card slice = parent;
-    const auto uuid = library_->uuid(slice_device);
+    const auto uuid = uuid_of(slice_device);
     if (!uuid) continue;
     slice.uuid = Uuid::from_driver(*uuid);
     slice.mig_enabled = false;
     // "NVIDIA A100-SXM4-40GB MIG 1g.5gb", if the driver reports it.
-    slice.name = library_->name(slice_device).optional().value_or(parent.name + " MIG");
-    const auto to_int = [](const Answer<unsigned int>& answer) -> std::optional<int> {
+    slice.name = name_of(slice_device).optional().value_or(parent.name + " MIG");
+    const auto number = [&](const char* function) -> std::optional<int> {
+      const auto answer = library_->ask<unsigned int>({function}, slice_device);
       if (!answer) return {};
       return static_cast<int>(*answer);
     };
-    slice.slice = MigSlice{parent.uuid, to_int(library_->gpu_instance(slice_device)),
-                           to_int(library_->compute_instance(slice_device))};
+    slice.slice = MigSlice{parent.uuid, number("nvmlDeviceGetGpuInstanceId"),
+                           number("nvmlDeviceGetComputeInstanceId")};
     devices_[slice.uuid] = slice_device;
     machine.cards.push_back(std::move(slice));
   }
@@ -172,7 +182,8 @@ void NvmlSource::read_gauges(Card& card) {
   card.memory.reset();
   if (memory) card.memory = memory_from(*memory);
 
-  const auto utilization = library_->utilization(device);
+  const auto utilization =
+      library_->ask<nvml::Utilization>({"nvmlDeviceGetUtilizationRates"}, device);
   note(card, utilization.code());
   card.utilization.reset();
   card.memory_utilization.reset();
@@ -180,16 +191,19 @@ void NvmlSource::read_gauges(Card& card) {
     card.utilization = up_to(kMostPercent, utilization->gpu);
     card.memory_utilization = up_to(kMostPercent, utilization->memory);
   }
-  const auto temperature = library_->temperature(device);
+  const auto number = [&](const char* function, auto... before) {
+    return library_->ask<unsigned int>({function}, device, before...);
+  };
+  const auto temperature = number("nvmlDeviceGetTemperature", nvml::kTemperatureOfGpu);
   card.temperature_c.reset();
   if (temperature) card.temperature_c = up_to(kMostCelsius, *temperature);
-  const auto power = library_->power_mw(device);
+  const auto power = number("nvmlDeviceGetPowerUsage");
   card.power_w.reset();
   if (power && *power <= kMostMilliwatts) card.power_w = *power / 1000.0;
-  const auto persistence = library_->persistence(device);
+  const auto persistence = number("nvmlDeviceGetPersistenceMode");
   card.persistence.reset();
   if (persistence) card.persistence = *persistence == 1;
-  card.compute_mode = compute_mode_from(library_->compute_mode(device));
+  card.compute_mode = compute_mode_from(number("nvmlDeviceGetComputeMode"));
 }
 
 void NvmlSource::read_processes(Card& card) {
@@ -202,7 +216,8 @@ void NvmlSource::read_processes(Card& card) {
   // The compute list is required; the graphics list alone would not tell which processes compute.
   if (!compute) return;
 
-  const bool accounts = library_->accounting_enabled(device);
+  const auto accounting = library_->ask<unsigned int>({"nvmlDeviceGetAccountingMode"}, device);
+  const bool accounts = accounting && *accounting == 1;
   std::vector<GpuProcess> processes;
   std::set<unsigned int> listed;  // driver's numbers, invisible processes included
   const auto add = [&](const Answer<std::vector<ProcessReading>>& readings, ProcessKind kind) {

@@ -20,19 +20,10 @@ Bytes unused_by(const Look& look, const Claim& lease, const gpu::Uuid& card) {
   return std::max(Bytes{0}, reserved_on(lease, card) - used);
 }
 
-template <typename T>
-std::string owner_of(const T& entry) {
-  return entry.uid == 0 && !entry.user.empty() ? entry.user : user_name(entry.uid);
-}
-
 }  // namespace
 
-std::string user_of(const Claim& claim) {
-  return owner_of(claim);
-}
-
-std::string user_of(const Waiter& waiter) {
-  return owner_of(waiter);
+std::string user_of(const Entry& entry) {
+  return entry.uid == 0 && !entry.user.empty() ? entry.user : user_name(entry.uid);
 }
 
 std::string describe(const Claim& claim) {

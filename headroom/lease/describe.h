@@ -10,8 +10,7 @@
 namespace headroom::lease {
 
 // The owner of its file, whatever user the file names. Only a file of root may name another user.
-[[nodiscard]] std::string user_of(const Claim& claim);
-[[nodiscard]] std::string user_of(const Waiter& waiter);
+[[nodiscard]] std::string user_of(const Entry& entry);
 
 // "lease 7f3a9c1e of alice, PID 1234 (python train.py)"; without the number if it is from another
 // PID namespace.

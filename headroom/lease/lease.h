@@ -39,21 +39,22 @@ struct FileNumber {
   auto operator<=>(const FileNumber&) const = default;
 };
 
-// The content of a lease's file.
-struct Claim {
+// What the files of leases and waiters have in common.
+struct Entry {
   std::string id;         // "7f3a9c1e": the name of its file, and thus unique
   long long ticket = 0;   // the order in which jobs asked
   ProcessIdentity owner;  // made it; shown to people, and the start of attribution
   std::string user;
   std::string command;
   WallTime since;
-  std::vector<Share> shares;
-
   std::uint64_t pid_namespace = 0;  // the one in which `owner` is a number
+  uid_t uid = 0;  // of the file's owner, who alone can have written it; not from its content
+};
 
-  // From the file itself, not from its content.
-  uid_t uid = 0;  // the file's owner, who alone can have written it
-  FileNumber file;
+// The content of a lease's file.
+struct Claim : Entry {
+  std::vector<Share> shares;
+  FileNumber file;  // not from its content
 };
 
 // The PID namespace of this process; 0 if unknown.

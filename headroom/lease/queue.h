@@ -40,20 +40,12 @@ struct Wish {
   std::vector<gpu::Uuid> cards = {};  // on any of these
 };
 
-struct Waiter {
-  std::string id;
-  long long ticket = 0;
-  ProcessIdentity owner;
-  std::string user;
-  std::string command;
-  WallTime since;
+struct Waiter : Entry {
   Wish wish;
-  std::string why;                  // the reason for its wait, for people
-  std::uint64_t pid_namespace = 0;  // the one in which `owner` is a number
+  std::string why;  // the reason for its wait, for people
 
   // From the file itself, not from its content.
-  bool looking = true;  // within the last kLooksWithin
-  uid_t uid = 0;
+  bool looking = true;           // within the last kLooksWithin
   std::optional<WallTime> born;  // the kernel's creation time; unknown on some file systems
 };
 

@@ -45,9 +45,11 @@ bool has_memory(const Log& log, std::size_t line) {
   });
 }
 
-Judgement not_to_be_told(std::string kind, double confidence, std::string evidence = {}) {
+Judgement judgement_of(Verdict verdict, std::string_view kind, double confidence,
+                       std::string evidence) {
   Judgement judgement;
-  judgement.kind = std::move(kind);
+  judgement.verdict = verdict;
+  judgement.kind = kind;
   judgement.confidence = confidence;
   judgement.evidence = std::move(evidence);
   return judgement;
@@ -58,15 +60,15 @@ std::string evidence_of(const Log& log, const Finding& finding) {
   return std::string(printed.substr(0, kLongestEvidence));
 }
 
+Verdict verdict_of(Meaning meaning) {
+  if (meaning == Meaning::gpu) return Verdict::gpu_oom;
+  if (meaning == Meaning::host) return Verdict::host_oom;
+  return meaning == Meaning::other ? Verdict::not_oom : Verdict::unknown;
+}
+
 Judgement from(const Log& log, const Finding& finding) {
-  Judgement judgement;
-  judgement.kind = finding.kind;
-  judgement.confidence = finding.confidence;
-  judgement.evidence = evidence_of(log, finding);
-  if (finding.meaning == Meaning::gpu) judgement.verdict = Verdict::gpu_oom;
-  if (finding.meaning == Meaning::host) judgement.verdict = Verdict::host_oom;
-  if (finding.meaning == Meaning::other) judgement.verdict = Verdict::not_oom;
-  return judgement;
+  return judgement_of(verdict_of(finding.meaning), finding.kind, finding.confidence,
+                      evidence_of(log, finding));
 }
 
 std::optional<int> signal_of(const Ending& ending) {
@@ -190,7 +192,7 @@ Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& e
     judgement.confidence = 0.4;
   }
   if (stands_after_a_broken_card(log, which))
-    judgement = not_to_be_told(judgement.kind, 0.4, judgement.evidence);
+    judgement = judgement_of(Verdict::unknown, judgement.kind, 0.4, judgement.evidence);
   judgement.confidence =
       std::min(judgement.confidence, most_confidence(log, which, judgement, ending));
   return judgement;
@@ -236,12 +238,8 @@ std::optional<std::size_t> first_cause(const Log& log, const Ending& ending) {
 std::optional<Judgement> by_types(const std::vector<std::string>& names) {
   std::optional<Judgement> judgement;
   for (const std::string& name : names) {
-    const auto meaning = detail::meaning_of_type(lower(name));
-    if (!meaning) continue;
-    Judgement found = not_to_be_told(std::string(meaning->kind), meaning->confidence, name);
-    if (meaning->meaning == Meaning::gpu) found.verdict = Verdict::gpu_oom;
-    if (meaning->meaning == Meaning::host) found.verdict = Verdict::host_oom;
-    judgement = found;
+    if (const auto* rule = detail::first_rule(detail::rules().types, lower(name)))
+      judgement = judgement_of(verdict_of(rule->meaning), rule->kind, rule->confidence, name);
   }
   return judgement;
 }
@@ -251,48 +249,42 @@ std::optional<Judgement> by_types(const std::vector<std::string>& names) {
 std::optional<Judgement> by_host(const Ending& ending) {
   if (!ending.host) return {};
   const HostKills& host = *ending.host;
-  Judgement judgement;
-  judgement.verdict = Verdict::host_oom;
-  judgement.kind = "kernel";
-  if (!host.kernel_line.empty()) {
-    judgement.confidence = 0.95;
-    judgement.evidence = host.kernel_line;
-    return judgement;
-  }
+  const auto by_kernel = [](double confidence, std::string evidence) {
+    return judgement_of(Verdict::host_oom, "kernel", confidence, std::move(evidence));
+  };
+  if (!host.kernel_line.empty()) return by_kernel(0.95, host.kernel_line);
   const bool killed = signal_of(ending) == SIGKILL;
-  if (host.kills_in_group.value_or(0) > 0) {
-    judgement.confidence = killed ? 0.95 : 0.85;
-    judgement.evidence =
-        "memory.events: " + counted(*host.kills_in_group, "process") + " killed for memory";
-    return judgement;
-  }
-  if (killed && !host.kills_in_group && host.kills_on_machine.value_or(0) > 0) {
-    judgement.confidence = 0.7;
-    judgement.evidence =
-        "vmstat: " + counted(*host.kills_on_machine, "process") + " killed for memory here";
-    return judgement;
-  }
+  if (host.kills_in_group.value_or(0) > 0)
+    return by_kernel(
+        killed ? 0.95 : 0.85,
+        "memory.events: " + counted(*host.kills_in_group, "process") + " killed for memory");
+  if (killed && !host.kills_in_group && host.kills_on_machine.value_or(0) > 0)
+    return by_kernel(
+        0.7, "vmstat: " + counted(*host.kills_on_machine, "process") + " killed for memory here");
   return {};
 }
 
 // By the exit status alone.
 Judgement by_status(const Ending& ending) {
-  const std::optional<int> signal = signal_of(ending);
-  const auto no_memory = [](std::string kind, double confidence, std::string evidence) {
-    Judgement judgement = not_to_be_told(std::move(kind), confidence, std::move(evidence));
-    judgement.verdict = Verdict::not_oom;
-    return judgement;
+  struct Known {
+    int signal;
+    Verdict verdict;
+    const char* kind;
+    double confidence;
   };
-  if (signal == SIGKILL) return not_to_be_told("sigkill", 0.5, "ended by signal 9");
-  if (signal == SIGSEGV) return no_memory("sigsegv", 0.8, "ended by signal 11");
-  if (signal == SIGTERM) return no_memory("sigterm", 0.9, "ended by signal 15");
-  if (signal == SIGINT) return no_memory("sigint", 0.95, "ended by signal 2");
-  if (signal == SIGHUP) return no_memory("sighup", 0.9, "ended by signal 1");
-  if (signal == SIGABRT) return not_to_be_told("abort", 0.5, "ended by signal 6");
-  if (signal == SIGBUS) return not_to_be_told("sigbus", 0.5, "ended by signal 7");
-  if (ending.exit_code == 124) return no_memory("timeout", 0.8, "exit code 124");
-  if (ending.exit_code == 0) return no_memory("success", 0.9, "exit code 0");
-  return not_to_be_told("", 0.3);
+  constexpr Known kSignals[] = {
+      {SIGKILL, Verdict::unknown, "sigkill", 0.5}, {SIGSEGV, Verdict::not_oom, "sigsegv", 0.8},
+      {SIGTERM, Verdict::not_oom, "sigterm", 0.9}, {SIGINT, Verdict::not_oom, "sigint", 0.95},
+      {SIGHUP, Verdict::not_oom, "sighup", 0.9},   {SIGABRT, Verdict::unknown, "abort", 0.5},
+      {SIGBUS, Verdict::unknown, "sigbus", 0.5}};
+  for (const Known& known : kSignals)
+    if (signal_of(ending) == known.signal)
+      return judgement_of(known.verdict, known.kind, known.confidence,
+                          "ended by signal " + std::to_string(known.signal));
+  if (ending.exit_code == 124)
+    return judgement_of(Verdict::not_oom, "timeout", 0.8, "exit code 124");
+  if (ending.exit_code == 0) return judgement_of(Verdict::not_oom, "success", 0.9, "exit code 0");
+  return judgement_of(Verdict::unknown, "", 0.3, "");
 }
 
 // Without a memory failure in the text: the first doubtful failure; if there is none, the most
@@ -312,17 +304,16 @@ std::optional<Judgement> by_other_failures(const Log& log) {
 // that could take memory.
 std::optional<Judgement> by_usage(const Log& log, const Ending& ending) {
   if (ending.exit_code != 2 && ending.exit_code != 64) return {};
-  const auto found = std::find_if(log.findings.begin(), log.findings.end(),
-                                  [](const Finding& finding) { return finding.kind == "usage"; });
-  if (found == log.findings.end()) return {};
-  return from(log, *found);
+  for (const Finding& finding : log.findings)
+    if (finding.kind == "usage") return from(log, finding);
+  return {};
 }
 
 // Exit 0, but no sign that the program recovered from an out-of-memory: unknown.
 std::optional<Judgement> by_what_was_swallowed(const Log& log, const Ending& ending) {
   for (const Finding& finding : log.findings)
     if (detail::is_memory(finding) && !was_survived(log, finding, ending))
-      return not_to_be_told(finding.kind, 0.5, evidence_of(log, finding));
+      return judgement_of(Verdict::unknown, finding.kind, 0.5, evidence_of(log, finding));
   return {};
 }
 

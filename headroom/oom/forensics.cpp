@@ -195,10 +195,6 @@ std::string changes_line(const Forensics& forensics) {
   return line("To change: a smaller batch, or a card with more free memory.");
 }
 
-Json optional_bytes(const std::optional<Bytes>& bytes) {
-  return bytes ? Json(bytes->count) : Json();
-}
-
 Json document(const CardThen& card) {
   Json json{{"index", card.index},
             {"uuid", card.uuid},
@@ -208,19 +204,19 @@ Json document(const CardThen& card) {
             {"free_bytes", card.memory.free.count},
             {"holders", Json::array()}};
   for (const HolderThen& holder : card.holders)
-    json["holders"].push_back({{"pid", holder.pid ? Json(*holder.pid) : Json()},
+    json["holders"].push_back({{"pid", or_null(holder.pid)},
                                {"user", holder.user},
                                {"command", holder.command},
-                               {"used_bytes", optional_bytes(holder.used)},
+                               {"used_bytes", or_null(holder.used)},
                                {"of_the_job", holder.of_the_job}});
   return json;
 }
 
 Json document(const TryThen& tried) {
-  return {{"batch", tried.batch ? Json(*tried.batch) : Json()},
-          {"accumulation", tried.accumulation ? Json(*tried.accumulation) : Json()},
+  return {{"batch", or_null(tried.batch)},
+          {"accumulation", or_null(tried.accumulation)},
           {"out_of_memory", tried.out_of_memory},
-          {"peak_bytes", optional_bytes(tried.peak)}};
+          {"peak_bytes", or_null(tried.peak)}};
 }
 
 }  // namespace
@@ -255,21 +251,17 @@ std::string describe(const Forensics& forensics) {
 }
 
 Json document(const Judgement& judgement) {
-  return {{"verdict", to_string(judgement.verdict)},
-          {"kind", judgement.kind},
-          {"confidence", judgement.confidence},
-          {"evidence", judgement.evidence},
-          {"asked_bytes", optional_bytes(judgement.asked)},
-          {"total_bytes", optional_bytes(judgement.total)},
-          {"free_bytes", optional_bytes(judgement.free)},
-          {"device", judgement.device ? Json(*judgement.device) : Json()}};
+  return {{"verdict", to_string(judgement.verdict)}, {"kind", judgement.kind},
+          {"confidence", judgement.confidence},      {"evidence", judgement.evidence},
+          {"asked_bytes", or_null(judgement.asked)}, {"total_bytes", or_null(judgement.total)},
+          {"free_bytes", or_null(judgement.free)},   {"device", or_null(judgement.device)}};
 }
 
 Json document(const Forensics& forensics) {
   Json json{{"judgement", document(forensics.judgement)},
             {"cards", Json::array()},
             {"samples", Json::array()},
-            {"limit_bytes", optional_bytes(forensics.limit)},
+            {"limit_bytes", or_null(forensics.limit)},
             {"tries", Json::array()},
             {"largest_fit", Json()},
             {"changes", Json::array()},
@@ -278,7 +270,7 @@ Json document(const Forensics& forensics) {
   for (const MemoryThen& moment : forensics.samples)
     json["samples"].push_back({{"before_end_s", moment.before_end.count()},
                                {"used_bytes", moment.used.count},
-                               {"job_used_bytes", optional_bytes(moment.job_used)}});
+                               {"job_used_bytes", or_null(moment.job_used)}});
   for (const TryThen& tried : forensics.tries) json["tries"].push_back(document(tried));
   if (const auto fit = largest_fit(forensics.tries)) json["largest_fit"] = document(*fit);
   for (const Change& change : forensics.changes)

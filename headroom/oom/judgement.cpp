@@ -3,17 +3,8 @@
 namespace headroom::oom {
 
 const char* to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::gpu_oom:
-      return "gpu_oom";
-    case Verdict::host_oom:
-      return "host_oom";
-    case Verdict::not_oom:
-      return "not_oom";
-    case Verdict::unknown:
-      break;
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"gpu_oom", "host_oom", "not_oom", "unknown"};
+  return kNames[static_cast<int>(verdict)];
 }
 
 bool is_out_of_memory(const Judgement& judgement) {

@@ -15,15 +15,8 @@
 namespace headroom::supervise {
 namespace {
 
-template <typename Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-Json or_null(const std::optional<Bytes>& value) {
-  return value ? Json(value->count) : Json(nullptr);
-}
-Json or_null(const std::string& value) {
-  return value.empty() ? Json(nullptr) : Json(value);
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
 }
 
 // Held while a line is added, so that a line that does not fit can be removed again. Where a file
@@ -63,8 +56,8 @@ std::string to_line(const Try& one) {
                                 {"exit_code", one.end.exit_code},
                                 {"signal", or_null(one.end.signal)},
                                 {"verdict", to_string(one.judgement.verdict)},
-                                {"kind", or_null(one.judgement.kind)},
-                                {"evidence", or_null(one.judgement.evidence)},
+                                {"kind", text_or_null(one.judgement.kind)},
+                                {"evidence", text_or_null(one.judgement.evidence)},
                                 {"asked_bytes", or_null(one.judgement.asked)},
                                 {"peak_bytes", or_null(one.peak)},
                                 {"gpus", one.gpus},
@@ -77,28 +70,25 @@ std::string to_line(const Try& one) {
 History::History(const std::filesystem::path& file) : path_(file) {
   // Reads the last byte, too. A pipe or a terminal may allow writing only.
   const int flags = O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY;
-  descriptor_ = ::open(path_.c_str(), O_RDWR | flags, 0600);
-  if (descriptor_ < 0 && errno == EACCES)
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | flags, 0600);
-  if (descriptor_ < 0) throw WriteError(write_failure(path_, errno));
-}
-
-History::~History() {
-  ::close(descriptor_);
+  descriptor_ = Descriptor(::open(path_.c_str(), O_RDWR | flags, 0600));
+  if (!descriptor_.is_open() && errno == EACCES)
+    descriptor_ = Descriptor(::open(path_.c_str(), O_WRONLY | flags, 0600));
+  if (!descriptor_.is_open()) throw WriteError(write_failure(path_, errno));
 }
 
 std::optional<std::string> History::append(const Try& one) {
   std::string line = to_line(one) + "\n";
-  const Turn turn(descriptor_);
-  const auto size = size_of(descriptor_);
-  if (size && !ends_in_a_line(descriptor_, *size)) line.insert(0, 1, '\n');
+  const int file = descriptor_.get();
+  const Turn turn(file);
+  const auto size = size_of(file);
+  if (size && !ends_in_a_line(file, *size)) line.insert(0, 1, '\n');
   ssize_t written = -1;
   do {
-    written = ::write(descriptor_, line.data(), line.size());
+    written = ::write(file, line.data(), line.size());
   } while (written < 0 && errno == EINTR);
   if (written == static_cast<ssize_t>(line.size())) return {};
   const int error = written < 0 ? errno : ENOSPC;
-  const bool cut = written > 0 && size && ::ftruncate(descriptor_, *size) != 0;
+  const bool cut = written > 0 && size && ::ftruncate(file, *size) != 0;
   return write_failure(path_, error) + (cut ? " (half a line was left there)" : "");
 }
 

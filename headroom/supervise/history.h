@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/supervise/try.h"
 
 namespace headroom::supervise {
@@ -20,9 +21,6 @@ class History {
  public:
   // Creates the file for its owner only: commands may hold secrets.
   explicit History(const std::filesystem::path& file);
-  ~History();
-  History(const History&) = delete;
-  History& operator=(const History&) = delete;
 
   // The reason if it could not be written; the file is then unchanged. Ends an incomplete last line
   // of another writer first.
@@ -30,7 +28,7 @@ class History {
 
  private:
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace headroom::supervise

@@ -25,8 +25,7 @@ std::string recommended_allocator(const Place& place) {
   std::optional<Bytes> total;
   for (const auto& [card, usable] : place.cards)
     if (card.memory) total = std::min(total.value_or(card.memory->total), card.memory->total);
-  return allocator::recommend({.user_text = "", .card_total = total, .variable_lengths = true})
-      .settings;
+  return allocator::recommend("", total).settings;
 }
 
 }  // namespace

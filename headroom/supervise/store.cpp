@@ -60,7 +60,7 @@ Json json_of(const Entry& entry) {
           {"free_bytes", known.free.count},
           {"tried_up_to_bytes", known.tried_up_to.count},
           {"values", values},
-          {"peak_bytes", known.peak ? Json(known.peak->count) : Json(nullptr)},
+          {"peak_bytes", or_null(known.peak)},
           {"when", seconds_of(known.when)}};
 }
 

@@ -148,18 +148,11 @@ std::optional<Bytes> Supervision::remembered_need() {
   return need;
 }
 
-Bytes half_of_smallest(const gpu::Machine& machine) {
-  std::optional<Bytes> smallest;
-  for (const gpu::Card& card : machine.cards)
-    if (card.memory) smallest = std::min(smallest.value_or(card.memory->total), card.memory->total);
-  return smallest.value_or(Bytes{0}) / 2;
-}
-
 // A job of unknown need gets its cards exclusively, as far as they are free; a small leftover is
 // not worth starting on.
 PlaceWish Supervision::wish() {
   const std::optional<Bytes> need = orders_.need ? orders_.need : remembered_need();
-  PlaceWish wish{.need = need ? *need : half_of_smallest(places_.fresh()),
+  PlaceWish wish{.need = need ? *need : smallest_total(places_.fresh()).value_or(Bytes{0}) / 2,
                  .is_known = need.has_value(),
                  .timeout = orders_.wait_timeout};
   if (needs_room()) {

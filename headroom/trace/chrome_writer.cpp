@@ -58,8 +58,8 @@ struct Device {
 
 struct ChromeWriter::File {
   File(const std::filesystem::path& path, const About& what, const Names& all_names,
-       const ChromeOptions& how)
-      : output(path), about(what), names(all_names), options(how) {
+       std::uint64_t most)
+      : output(path), about(what), names(all_names), most_samples(most) {
     output.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   }
 
@@ -81,7 +81,7 @@ struct ChromeWriter::File {
   OutputFile output;
   About about;
   const Names& names;
-  ChromeOptions options;
+  std::uint64_t most_samples;
   std::map<std::uint16_t, Device> devices;
   std::optional<std::int64_t> start_ns;
   std::int64_t events = 0;
@@ -127,14 +127,14 @@ void ChromeWriter::File::add_samples(Device& device, std::int64_t time_ns, const
                                                 figures.requested};
   for (int i = 0; i < kTracks; ++i)
     if (values[i]) device.tracks[i].add({time_ns, values[i]->count});
-  if (options.most_samples == 0 || events % 1024 != 0) return;
+  if (events % 1024 != 0) return;
   const auto all = [&] {
     std::uint64_t sum = 0;
     for (const auto& [number, each] : devices)
       for (const ThinnedTrack& track : each.tracks) sum += track.size();
     return sum;
   };
-  for (std::uint64_t before = all(); before > options.most_samples;) {
+  for (std::uint64_t before = all(); before > most_samples;) {
     for (auto& [number, each] : devices)
       for (ThinnedTrack& track : each.tracks) track.thin();
     // The first two thinnings leave size() as it is: a stretch keeps up to four samples. Stop when
@@ -157,7 +157,7 @@ void ChromeWriter::File::change_slice(std::uint16_t number, Device& device, Lane
 
 void ChromeWriter::File::put_slice(std::uint16_t number, Lane lane, const Slice& slice,
                                    std::int64_t end_ns) {
-  if (lane == kModuleLane && options.most_samples != 0 && ++module_slices > options.most_samples) {
+  if (lane == kModuleLane && ++module_slices > most_samples) {
     ++left_out_slices;
     return;
   }
@@ -212,8 +212,8 @@ void ChromeWriter::File::put_track(std::uint16_t device, const ThinnedTrack& tra
 }
 
 ChromeWriter::ChromeWriter(const std::filesystem::path& path, const About& about,
-                           const Names& names, const ChromeOptions& options)
-    : file_(std::make_unique<File>(path, about, names, options)) {}
+                           const Names& names, std::uint64_t most_samples)
+    : file_(std::make_unique<File>(path, about, names, most_samples)) {}
 
 ChromeWriter::~ChromeWriter() = default;
 
@@ -222,7 +222,7 @@ void ChromeWriter::append(const Event& event, const Figures& figures) {
   const std::int64_t time_ns = file_->time_of(event, device);
   ++file_->events;
   file_->add_samples(device, time_ns, figures);
-  if (file_->options.slices) file_->change_slices(event, device, time_ns);
+  file_->change_slices(event, device, time_ns);
   file_->put_instant(event, time_ns);
 }
 

@@ -24,17 +24,12 @@ struct Figures {
   std::optional<Bytes> allocated = {}, reserved = {}, active = {}, requested = {};
 };
 
-struct ChromeOptions {
-  // Approximate limit for the samples of all tracks together; 0: no limit.
-  std::uint64_t most_samples = 1'000'000;
-  bool slices = true;
-};
-
 class ChromeWriter {
  public:
-  // `names` must outlive the writer and keep its numbers. All functions throw WriteError.
+  // `names` must outlive the writer and keep its numbers; `most_samples` limits approximately the
+  // samples of all tracks together. All functions throw WriteError.
   ChromeWriter(const std::filesystem::path& path, const About& about, const Names& names,
-               const ChromeOptions& options = {});
+               std::uint64_t most_samples = 1'000'000);
   ~ChromeWriter();  // without finish() the target file is unchanged
   ChromeWriter(const ChromeWriter&) = delete;
   ChromeWriter& operator=(const ChromeWriter&) = delete;

@@ -73,6 +73,11 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
+// True for kinds whose `operation` is a text, not an operator. They belong to no device.
+constexpr bool has_text(Kind kind) {
+  return kind == Kind::mark || kind == Kind::settings;
+}
+
 // "alloc", "free_requested", ...; "parameter", ...; "forward", ...
 [[nodiscard]] std::string_view to_string(Kind kind);
 [[nodiscard]] std::string_view to_string(Category category);

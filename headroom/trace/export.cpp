@@ -104,11 +104,11 @@ Exported export_snapshot(const std::filesystem::path& path, Reader& trace,
 }
 
 Exported export_chrome(const std::filesystem::path& path, Reader& trace,
-                       const ReplayOptions& options, const ChromeOptions& chrome) {
+                       const ReplayOptions& options) {
   Operations operations(trace, with_events(options.operations));
   About about = trace.about();
   about.settings = options.setup.settings.value_or(about.settings);
-  ChromeWriter writer(path, about, trace.names(), chrome);
+  ChromeWriter writer(path, about, trace.names());
   ChromeFollower follower(writer);
   Exported exported =
       followed(trace, operations, options, follower, [&](const Replay&) { writer.finish(); });

@@ -24,6 +24,6 @@ struct Exported {
 Exported export_snapshot(const std::filesystem::path& path, Reader& trace,
                          const ReplayOptions& options = {});
 Exported export_chrome(const std::filesystem::path& path, Reader& trace,
-                       const ReplayOptions& options = {}, const ChromeOptions& chrome = {});
+                       const ReplayOptions& options = {});
 
 }  // namespace headroom::trace

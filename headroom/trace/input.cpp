@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -40,10 +39,10 @@ std::size_t read_some(int descriptor, char* to, std::size_t room, const std::str
 Input Input::file(const std::filesystem::path& path) {
   Input input;
   input.name_ = path == "-" ? "standard input" : path.string();
-  input.descriptor_ = open_named(path);
-  if (input.descriptor_ < 0) cannot_read(input.name_, errno);
+  input.descriptor_ = Descriptor(open_named(path));
+  if (!input.descriptor_.is_open()) cannot_read(input.name_, errno);
   struct stat found {};
-  if (::fstat(input.descriptor_, &found) != 0) cannot_read(input.name_, errno);
+  if (::fstat(input.descriptor_.get(), &found) != 0) cannot_read(input.name_, errno);
   if (S_ISDIR(found.st_mode)) cannot_read(input.name_, EISDIR);
   if (S_ISREG(found.st_mode)) input.size_ = static_cast<std::uint64_t>(found.st_size);
   return input;
@@ -57,34 +56,8 @@ Input Input::memory(std::string name, std::string_view bytes) {
   return input;
 }
 
-Input::Input(Input&& other) noexcept
-    : name_(std::move(other.name_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      memory_(other.memory_),
-      window_(std::move(other.window_)),
-      begin_(other.begin_),
-      end_(other.end_),
-      position_(other.position_),
-      size_(other.size_) {}
-
-Input& Input::operator=(Input&& other) noexcept {
-  std::swap(name_, other.name_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(memory_, other.memory_);
-  std::swap(window_, other.window_);
-  std::swap(begin_, other.begin_);
-  std::swap(end_, other.end_);
-  std::swap(position_, other.position_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-Input::~Input() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 std::string_view Input::peek(std::size_t wanted) {
-  if (descriptor_ < 0) return memory_.substr(0, wanted);
+  if (!descriptor_.is_open()) return memory_.substr(0, wanted);
   if (end_ - begin_ < wanted) {
     if (begin_ + wanted > window_.size()) {
       if (begin_ > 0) std::memmove(window_.data(), window_.data() + begin_, end_ - begin_);
@@ -93,7 +66,7 @@ std::string_view Input::peek(std::size_t wanted) {
     }
     while (end_ - begin_ < wanted) {
       const std::size_t got =
-          read_some(descriptor_, window_.data() + end_, window_.size() - end_, name_);
+          read_some(descriptor_.get(), window_.data() + end_, window_.size() - end_, name_);
       if (got == 0) break;
       end_ += got;
     }
@@ -102,11 +75,11 @@ std::string_view Input::peek(std::size_t wanted) {
 }
 
 void Input::skip(std::size_t count) {
-  const std::size_t shown = descriptor_ < 0 ? memory_.size() : end_ - begin_;
+  const std::size_t shown = !descriptor_.is_open() ? memory_.size() : end_ - begin_;
   if (count > shown)
     throw InternalError(expectation("trace", "at most " + std::to_string(shown) + " bytes to skip",
                                     std::to_string(count)));
-  if (descriptor_ < 0) {
+  if (!descriptor_.is_open()) {
     memory_.remove_prefix(count);
   } else {
     begin_ += count;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "headroom/base/descriptor.h"
+
 namespace headroom::trace {
 
 class Input {
@@ -18,10 +20,6 @@ class Input {
   [[nodiscard]] static Input file(const std::filesystem::path& path);
   // The caller keeps the bytes, which must outlive the Input.
   [[nodiscard]] static Input memory(std::string name, std::string_view bytes);
-
-  Input(Input&& other) noexcept;
-  Input& operator=(Input&& other) noexcept;
-  ~Input();
 
   // Returns up to `wanted` of the next bytes without consuming them; fewer only at the end. Valid
   // until the next call. Throws InputError if reading fails.
@@ -37,7 +35,7 @@ class Input {
   Input() = default;
 
   std::string name_;
-  int descriptor_ = -1;       // -1: memory
+  Descriptor descriptor_;     // not open: memory
   std::string_view memory_;   // not yet consumed
   std::vector<char> window_;  // file: bytes [begin_, end_) are read and not yet consumed
   std::size_t begin_ = 0, end_ = 0;

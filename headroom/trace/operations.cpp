@@ -16,12 +16,14 @@ using OperationKind = Operation::Kind;
 constexpr std::size_t kEventsAfterFirstFree = 4096;
 constexpr std::size_t kMostEventsAhead = std::size_t{1} << 18;
 
-// Events without a device; they are always taken.
-bool is_of_all_devices(Kind kind) {
-  return kind == Kind::mark || kind == Kind::settings;
-}
-
 }  // namespace
+
+bool Noticed::takes(std::uint16_t of_event) {
+  if (std::find(devices.begin(), devices.end(), of_event) == devices.end())
+    devices.push_back(of_event);
+  if (!device) device = of_event;
+  return of_event == *device;
+}
 
 void Batch::clear() {
   operations.clear();
@@ -85,19 +87,11 @@ const Event* Operations::peek() {
       if (!read(next)) return nullptr;
       ahead_.push_back(next);
     }
-    if (is_taken(ahead_.front().event)) return &ahead_.front().event;
+    const Event& event = ahead_.front().event;
+    if (has_text(event.kind) || noticed_.takes(event.device)) return &event;
     ahead_.pop_front();
     ++noticed_.of_other_devices;
   }
-}
-
-bool Operations::is_taken(const Event& event) {
-  if (is_of_all_devices(event.kind)) return true;
-  auto& devices = noticed_.devices;
-  if (devices.empty() || std::find(devices.begin(), devices.end(), event.device) == devices.end())
-    devices.push_back(event.device);
-  if (!noticed_.device) noticed_.device = event.device;
-  return event.device == *noticed_.device;
 }
 
 // ---- One event ----

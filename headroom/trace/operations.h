@@ -64,6 +64,10 @@ struct Noticed {
   std::uint64_t missing_frees = 0;      // an address was allocated again without a free
   std::uint64_t recorded_refusals = 0;
   std::optional<RecordedRefusal> first_recorded_refusal;
+
+  // Notes the device of an event; the first one becomes the chosen one if none is. True if it is
+  // the chosen one.
+  bool takes(std::uint16_t of_event);
 };
 
 class Operations {
@@ -94,7 +98,6 @@ class Operations {
   bool read(Numbered& next);
   bool take(Numbered& next);
   const Event* peek();
-  bool is_taken(const Event& event);
 
   void convert(const Numbered& next);
   void allocate(const Event& event);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "headroom/base/error.h"
 #include "headroom/trace/detail/fault.h"
 #include "headroom/trace/file_reader.h"
 #include "headroom/trace/input.h"
@@ -26,15 +25,8 @@ bool looks_like_text(std::string_view begin) {
 }  // namespace
 
 std::string_view to_string(Format format) {
-  switch (format) {
-    case Format::headroom:
-      return "headroom";
-    case Format::plain:
-      return "plain";
-    case Format::pickle:
-      return "pickle";
-  }
-  throw InternalError(expectation("trace", "a format", std::to_string(static_cast<int>(format))));
+  constexpr std::string_view kNames[] = {"headroom", "plain", "pickle"};
+  return kNames[static_cast<int>(format)];
 }
 
 std::unique_ptr<Reader> open_trace(Input input) {

@@ -5,14 +5,6 @@
 #include "headroom/base/error.h"
 
 namespace headroom::trace {
-namespace {
-
-// For these kinds `operation` is a text, not an operator.
-bool has_text(Kind kind) {
-  return kind == Kind::mark || kind == Kind::settings;
-}
-
-}  // namespace
 
 // One chunk more than the limit fills, so that no event within the limit is in the chunk being
 // overwritten.

@@ -2,32 +2,16 @@
 
 #include <utility>
 
-#include "headroom/base/error.h"
-
 namespace headroom::trace {
 
+// Both lists begin with the kinds of PyTorch's history, in the same order.
 Kind kind_of(allocator::AllocatorEvent::Kind kind) {
   using AllocatorKind = allocator::AllocatorEvent::Kind;
-  switch (kind) {
-    case AllocatorKind::alloc:
-      return Kind::alloc;
-    case AllocatorKind::free_requested:
-      return Kind::free_requested;
-    case AllocatorKind::free_completed:
-      return Kind::free_completed;
-    case AllocatorKind::segment_alloc:
-      return Kind::segment_alloc;
-    case AllocatorKind::segment_free:
-      return Kind::segment_free;
-    case AllocatorKind::segment_map:
-      return Kind::segment_map;
-    case AllocatorKind::segment_unmap:
-      return Kind::segment_unmap;
-    case AllocatorKind::oom:
-      return Kind::oom;
-  }
-  throw InternalError(
-      expectation("trace", "a kind of allocator event", std::to_string(static_cast<int>(kind))));
+  static_assert(static_cast<int>(AllocatorKind::alloc) == static_cast<int>(Kind::alloc) &&
+                static_cast<int>(AllocatorKind::segment_unmap) ==
+                    static_cast<int>(Kind::segment_unmap) &&
+                static_cast<int>(AllocatorKind::oom) == static_cast<int>(Kind::oom));
+  return static_cast<Kind>(kind);
 }
 
 RecordingObserver::RecordingObserver(Recorder& recorder, RecordingObserverOptions options)

@@ -71,28 +71,15 @@ class Living {
   std::uint64_t peak_event_ = 0;
 };
 
-bool is_of_a_device(const Event& event) {
-  return event.kind != Kind::mark && event.kind != Kind::settings;
-}
-
-// True if the event belongs to the chosen device; without a choice, to the device of the first
-// event.
-bool is_taken(const Event& event, Top& top) {
-  if (!is_of_a_device(event)) return false;
-  if (std::find(top.devices.begin(), top.devices.end(), event.device) == top.devices.end())
-    top.devices.push_back(event.device);
-  if (!top.device) top.device = event.device;
-  return event.device == *top.device;
-}
-
-void check(const TopOptions& options, const Top& top) {
-  if (options.at == TopOptions::At::event && options.event >= top.events)
-    throw UsageError(expectation("top", "an event below " + std::to_string(top.events),
+void check(const TopOptions& options, const Noticed& noticed) {
+  if (options.at == TopOptions::At::event && options.event >= noticed.events)
+    throw UsageError(expectation("top", "an event below " + std::to_string(noticed.events),
                                  std::to_string(options.event), "peak or end"));
-  if (options.device && !top.devices.empty() &&
-      std::find(top.devices.begin(), top.devices.end(), *options.device) == top.devices.end())
+  const auto& devices = noticed.devices;
+  if (options.device && !devices.empty() &&
+      std::find(devices.begin(), devices.end(), *options.device) == devices.end())
     throw UsageError(expectation("top", "a device of the trace", std::to_string(*options.device),
-                                 std::to_string(top.devices.front())));
+                                 std::to_string(devices.front())));
 }
 
 std::string cut(std::string_view module, int depth) {
@@ -118,22 +105,24 @@ std::string name_of(const Top& top, const Tensor& tensor, Grouping grouping, int
 
 Top top_of(Reader& trace, const TopOptions& options) {
   Top top;
-  top.device = options.device;
+  Noticed& noticed = top.noticed;
+  noticed.device = options.device;
   Living living;
   const bool stops = options.at == TopOptions::At::event;
   for (Event event; trace.next(event);) {
-    const std::uint64_t number = top.events++;
-    if (is_taken(event, top)) {
+    const std::uint64_t number = noticed.events++;
+    if (!has_text(event.kind) && noticed.takes(event.device)) {
       if (event.kind == Kind::alloc) living.allocate(event, number);
-      if (event.kind == Kind::free_requested && !living.free(event.address)) ++top.unknown_frees;
+      if (event.kind == Kind::free_requested && !living.free(event.address))
+        ++noticed.unknown_frees;
     }
     if (stops && number == options.event) break;
-    if (options.progress && top.events % kEventsBetweenProgress == 0) options.progress(trace);
+    if (options.progress && noticed.events % kEventsBetweenProgress == 0) options.progress(trace);
   }
-  check(options, top);
+  check(options, noticed);
   const bool at_peak = options.at == TopOptions::At::peak;
   top.tensors = at_peak ? living.at_peak() : living.now();
-  top.event = at_peak ? living.peak_event() : top.events - (top.events > 0 ? 1 : 0);
+  top.event = at_peak ? living.peak_event() : noticed.events - (noticed.events > 0 ? 1 : 0);
   std::erase_if(top.tensors, [](const Tensor& tensor) { return tensor.bytes <= Bytes{0}; });
   for (const Tensor& tensor : top.tensors) top.live += tensor.bytes;
   std::sort(top.tensors.begin(), top.tensors.end(), [](const Tensor& a, const Tensor& b) {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/trace/reader.h"
+#include "headroom/trace/operations.h"
 
 namespace headroom::trace {
 
@@ -42,10 +42,7 @@ struct Top {
   Bytes live;
   std::vector<Tensor> tensors;  // biggest first
   Names names;
-  std::uint64_t events = 0;  // number of events read
-  std::optional<std::uint16_t> device;
-  std::vector<std::uint16_t> devices;
-  std::uint64_t unknown_frees = 0;  // of memory allocated before the recording began
+  Noticed noticed;
 };
 
 // Throws UsageError if the event or the device does not exist.

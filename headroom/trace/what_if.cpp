@@ -82,8 +82,6 @@ WhatIf what_if(Reader& trace, const std::vector<CardSetup>& setups, const Replay
 std::vector<CardSetup> usual_setups(const CardSetup& setup, const About& about) {
   const allocator::Settings parsed = settings_at_start(setup, about);
   const std::string base = setup.settings.value_or(about.settings);
-  std::vector<std::string> named;
-  for (const auto& value : allocator::named_options(base)) named.push_back(value.option);
   std::vector<std::pair<std::string, std::string>> options{{"expandable_segments", "True"},
                                                            {"max_split_size_mb", "128"},
                                                            {"max_split_size_mb", "512"},
@@ -92,7 +90,7 @@ std::vector<CardSetup> usual_setups(const CardSetup& setup, const About& about) 
     options.emplace_back("garbage_collection_threshold", "0.8");
   std::vector<CardSetup> setups{setup};
   for (const auto& [option, value] : options) {
-    if (std::find(named.begin(), named.end(), option) != named.end()) continue;
+    if (allocator::names_option(base, option)) continue;
     // The two are incompatible (pytorch#123548).
     if (option == "max_split_size_mb" && parsed.expandable_segments) continue;
     if (option == "expandable_segments" && parsed.max_split_size) continue;

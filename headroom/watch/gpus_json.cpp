@@ -5,14 +5,6 @@
 namespace headroom::watch {
 namespace {
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-Json or_null(const std::optional<Bytes>& value) {
-  return value ? Json(value->count) : Json();
-}
-
 Json process_json(const gpu::GpuProcess& process) {
   Json json{{"pid", or_null(process.pid)},
             {"user", or_null(process.user)},

@@ -1,4 +1,5 @@
 #include "headroom/oom/detail/exceptions.h"
+#include "headroom/oom/detail/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,12 +47,13 @@ TEST(Raised, InAnotherProcessStandsInBrackets) {
 }
 
 TEST(TypesOfExceptions, SayOnWhichSide) {
-  EXPECT_EQ(meaning_of_type("torch.outofmemoryerror")->meaning, Meaning::gpu);
-  EXPECT_EQ(meaning_of_type("ray.exceptions.outofmemoryerror")->meaning, Meaning::host);
-  EXPECT_EQ(meaning_of_type("numpy.core._exceptions.memoryerror")->meaning, Meaning::host);
-  EXPECT_EQ(meaning_of_type("pycuda._driver.memoryerror")->meaning, Meaning::gpu);
-  EXPECT_EQ(meaning_of_type("std::bad_alloc")->meaning, Meaning::host);
-  EXPECT_FALSE(meaning_of_type("psleak.memoryleakerror"));
+  EXPECT_EQ(first_rule(rules().types, "torch.outofmemoryerror")->meaning, Meaning::gpu);
+  EXPECT_EQ(first_rule(rules().types, "ray.exceptions.outofmemoryerror")->meaning, Meaning::host);
+  EXPECT_EQ(first_rule(rules().types, "numpy.core._exceptions.memoryerror")->meaning,
+            Meaning::host);
+  EXPECT_EQ(first_rule(rules().types, "pycuda._driver.memoryerror")->meaning, Meaning::gpu);
+  EXPECT_EQ(first_rule(rules().types, "std::bad_alloc")->meaning, Meaning::host);
+  EXPECT_FALSE(first_rule(rules().types, "psleak.memoryleakerror"));
 }
 
 TEST(TypesOfExceptions, SomeAreMistakes) {

@@ -172,7 +172,7 @@ TEST(ReadMemory, GivesEventsAndNamesLikeAFile) {
   Names names;
   Event event = allocation(7);
   event.module = names.number("h.0");
-  const auto trace = read_memory({event, allocation(8)}, names, {.capacity = Bytes{5}});
+  const auto trace = testing::read_memory({event, allocation(8)}, names, {.capacity = Bytes{5}});
   EXPECT_EQ(trace->size(), 2U);
   EXPECT_THAT(all_events(*trace), ElementsAre(event, allocation(8)));
   EXPECT_EQ(trace->names().text(event.module), "h.0");

@@ -46,7 +46,7 @@ TEST(Top, CanLookAtTheEndAndAtAnyEvent) {
   const auto again = trace_of(rise_and_fall());
   const Top early = top_of(*again, {.at = TopOptions::At::event, .event = 1});
   EXPECT_THAT(addresses(early), ElementsAre(1, 9));
-  EXPECT_EQ(early.events, 2U);
+  EXPECT_EQ(early.noticed.events, 2U);
   const auto third = trace_of(rise_and_fall());
   EXPECT_THROW((void)top_of(*third, {.at = TopOptions::At::event, .event = 9}), UsageError);
 }
@@ -87,7 +87,7 @@ TEST(Top, LooksAtOneDeviceAndCountsUnknownFrees) {
   const auto trace = trace_of({alloc(1, 1_MiB), on_device(1, alloc(1, 9_MiB)), free_requested(77)});
   const Top top = top_of(*trace);
   EXPECT_EQ(top.live, 1_MiB);
-  EXPECT_EQ(top.unknown_frees, 1U);
+  EXPECT_EQ(top.noticed.unknown_frees, 1U);
   const auto again = trace_of({alloc(1, 1_MiB)});
   EXPECT_THROW((void)top_of(*again, {.device = 4}), UsageError);
 }

@@ -8,9 +8,36 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/trace/memory_reader.h"
+#include "headroom/trace/reader.h"
 
 namespace headroom::trace::testing {
+
+class VectorReader final : public Reader {
+ public:
+  VectorReader(std::vector<Event> events, Names names, About about)
+      : events_(std::move(events)), names_(std::move(names)), about_(std::move(about)) {}
+
+  bool next(Event& event) override {
+    if (at_ == events_.size()) return false;
+    event = events_[at_++];
+    return true;
+  }
+  [[nodiscard]] const About& about() const override { return about_; }
+  [[nodiscard]] const Names& names() const override { return names_; }
+  [[nodiscard]] std::uint64_t position() const override { return at_; }
+  [[nodiscard]] std::optional<std::uint64_t> size() const override { return events_.size(); }
+
+ private:
+  std::vector<Event> events_;
+  Names names_;
+  About about_;
+  std::size_t at_ = 0;
+};
+
+inline std::unique_ptr<Reader> read_memory(std::vector<Event> events, Names names,
+                                           About about = {}) {
+  return std::make_unique<VectorReader>(std::move(events), std::move(names), std::move(about));
+}
 
 // As if read from a history of PyTorch, if not said otherwise.
 inline std::unique_ptr<Reader> trace_of(std::vector<Event> events,

@@ -50,10 +50,8 @@ Check driver_check(const Facts& facts) {
     return {"driver", Status::fail, "driver " + *machine.driver + ", but it sees no GPU",
             "lspci | grep -i nvidia; dmesg | grep -i nvrm"};
   if (machine.driver) {
-    std::string cuda;
-    if (machine.cuda_driver)
-      cuda = ", CUDA " + std::to_string(*machine.cuda_driver / 1000) + "." +
-             std::to_string(*machine.cuda_driver % 1000 / 10);
+    const std::string cuda =
+        machine.cuda_driver ? ", CUDA " + gpu::cuda_version(*machine.cuda_driver) : "";
     return {"driver", Status::pass,
             "driver " + *machine.driver + cuda + ", " +
                 counted(static_cast<long long>(machine.cards.size()), "device"),
@@ -113,8 +111,7 @@ std::optional<Check> why_no_cuda(const Facts& facts) {
   if (torch && machine.cuda_driver) {
     const auto wanted = to_integer(split(*torch->cuda, '.')[0]);
     if (wanted && *machine.cuda_driver / 1000 < *wanted)
-      return because("the driver runs CUDA " + std::to_string(*machine.cuda_driver / 1000) + "." +
-                         std::to_string(*machine.cuda_driver % 1000 / 10) +
+      return because("the driver runs CUDA " + gpu::cuda_version(*machine.cuda_driver) +
                          ", torch is built for CUDA " + *torch->cuda,
                      "a newer driver (580 or later for CUDA 13)");
   }
@@ -158,20 +155,13 @@ Check persistence_check(const Facts& facts) {
   return {"persistence", Status::pass, facts.machine.cards.empty() ? "no GPU" : "on", ""};
 }
 
-std::optional<Bytes> smallest_total(const gpu::Machine& machine) {
-  std::optional<Bytes> smallest;
-  for (const gpu::Card& card : machine.cards)
-    if (card.memory) smallest = std::min(smallest.value_or(card.memory->total), card.memory->total);
-  return smallest;
-}
-
 // Explains every option that is set, and the settings that Headroom recommends.
 std::vector<std::string> explain_allocator(const allocator::EffectiveSettings& now,
                                            std::optional<Bytes> card_total) {
   std::vector<std::string> lines = now.notes;
   for (const auto& line : allocator::explain(now.settings))
-    if (!line.is_default) lines.push_back(line.option + ":" + line.value + " - " + line.effect);
-  const auto advice = engine_allocator_advice(now.source.text, card_total);
+    lines.push_back(line.option + ":" + line.value + " - " + line.effect);
+  const auto advice = allocator::recommend(now.source.text, card_total);
   if (!advice.settings.empty())
     lines.push_back("recommended: " + advice.settings + " - " + advice.reason + " " + advice.price);
   return lines;
@@ -181,7 +171,7 @@ Check allocator_check(const Facts& facts) {
   try {
     const auto now = allocator::effective_settings(
         [](const std::string& name) { return environment(name.c_str()); });
-    const auto total = smallest_total(facts.machine);
+    const auto total = gpu::smallest_total(facts.machine);
     const auto& name = now.source.variable;
     Check check{.name = "allocator settings",
                 .found = name ? *name + "=" + now.source.text : "PyTorch's defaults",
@@ -252,7 +242,7 @@ Check limits_check() {
 std::string settings_for_engine(const gpu::Machine& machine) {
   if (machine.cards.empty()) return "";
   try {
-    return engine_allocator_settings(smallest_total(machine));
+    return engine_allocator_settings(gpu::smallest_total(machine));
   } catch (const UsageError&) {
     return "";  // allocator_check reports it
   }

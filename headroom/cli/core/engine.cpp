@@ -88,17 +88,11 @@ std::optional<fs::path> find_engine() {
   return engine;
 }
 
-allocator::Recommendation engine_allocator_advice(const std::string& user_text,
-                                                  std::optional<Bytes> card_total) {
-  return allocator::recommend(
-      {.user_text = user_text, .card_total = card_total, .variable_lengths = true});
-}
-
 std::string engine_allocator_settings(std::optional<Bytes> card_total) {
   const auto now = allocator::effective_settings(
       [](const std::string& name) { return environment(name.c_str()); });
   return allocator::merged_environment_value(
-      now.source.text, engine_allocator_advice(now.source.text, card_total).settings);
+      now.source.text, allocator::recommend(now.source.text, card_total).settings);
 }
 
 void become_engine(const std::vector<std::string>& arguments) {

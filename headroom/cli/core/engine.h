@@ -30,13 +30,8 @@ struct TorchWheel {
 // headroom-engine beside this program; nothing if it was not built.
 [[nodiscard]] std::optional<std::filesystem::path> find_engine();
 
-// The recommendation for programs with tensors of changing sizes, such as Headroom's own, in
-// addition to the user's own settings.
-[[nodiscard]] allocator::Recommendation engine_allocator_advice(const std::string& user_text,
-                                                                std::optional<Bytes> card_total);
-
-// PYTORCH_CUDA_ALLOC_CONF for an engine on real cards: the user's own text, completed by the
-// recommendation above. Empty if no setting is needed. Throws UsageError if PyTorch would refuse
+// PYTORCH_CUDA_ALLOC_CONF for an engine on real cards: the user's own text, completed by
+// allocator::recommend(). Empty if no setting is needed. Throws UsageError if PyTorch would refuse
 // the user's text.
 [[nodiscard]] std::string engine_allocator_settings(std::optional<Bytes> card_total);
 

@@ -87,10 +87,6 @@ std::string why_waiting(const lease::Waiter& waiter, const lease::Rooms& rooms,
                                       : "there is room, kept for earlier waiters";
 }
 
-Json or_null(std::optional<Bytes> size) {
-  return size ? Json(size->count) : Json();
-}
-
 std::string size_or_unknown(std::optional<Bytes> size) {
   return size ? to_string(*size) : "?";
 }
@@ -113,10 +109,6 @@ std::string pids_text(const LeaseRow& row) {
     pids.push_back(std::to_string(holding[i]));
   if (holding.size() > kMost) pids.push_back("+" + std::to_string(holding.size() - kMost));
   return join(pids, ",");
-}
-
-Json or_null(std::optional<int> number) {
-  return number ? Json(*number) : Json();
 }
 
 }  // namespace
@@ -154,7 +146,7 @@ Json document(const LeaseReport& report) {
                               {"user", user_of(row.claim)},
                               {"command", row.claim.command},
                               {"since", utc_timestamp(row.claim.since)},
-                              {"holder_pids", row.holding ? Json(*row.holding) : Json()}});
+                              {"holder_pids", or_null(row.holding)}});
   for (const WaitingRow& row : report.waiting) {
     const lease::Waiter& waiter = row.waiter;
     json["waiting"].push_back({{"pid", or_null(row.pid)},
@@ -178,15 +170,7 @@ std::string lease_table(const LeaseReport& report, const Terminal& terminal) {
                     row.claim.id, user_of(row.claim), to_string(row.reserved),
                     size_or_unknown(row.used), pids_text(row), age_text(row.claim.since),
                     fitted(row.claim.command, terminal.is_terminal ? 32 : 60, terminal)});
-  return table({{"GPU", true},
-                {"lease"},
-                {"user"},
-                {"reserved", true},
-                {"used", true},
-                {"PID", true},
-                {"age", true},
-                {"command"}},
-               rows, terminal);
+  return table(">GPU|lease|user|>reserved|>used|>PID|>age|command", rows, terminal);
 }
 
 std::string waiting_table(const LeaseReport& report, const Terminal& terminal) {
@@ -204,10 +188,7 @@ std::string waiting_table(const LeaseReport& report, const Terminal& terminal) {
     whys += wrapped(row.why, " " + number + (row.position ? ". " : "  "),
                     std::string(number.size() + 3, ' '), width);
   }
-  return table(
-             {{"#", true}, {"PID", true}, {"user"}, {"needs", true}, {"waits", true}, {"command"}},
-             rows, terminal) +
-         "\n" + whys;
+  return table(">#|>PID|user|>needs|>waits|command", rows, terminal) + "\n" + whys;
 }
 
 std::string warning_lines(const LeaseReport& report, const Terminal& terminal) {

@@ -134,25 +134,11 @@ ExitCode run(int argc, char** argv) {
   app.add_option("--gpus", gpus, "Which GPUs to look at (as in the commands)");
   Registry registry{.app = app, .chosen = {}, .behind_dashes = {}};
   registry.chosen = [&gpus] { return run_overview(gpus); };
-  add_gpus(registry);
-  add_pick(registry);
-  add_run(registry);
-  add_attach(registry);
-  add_history(registry);
-  add_log(registry);
-  add_queue(registry);
-  add_who(registry);
-  add_lease(registry);
-  add_clean(registry);
-  add_doctor(registry);
-  add_estimate(registry);
-  add_fit(registry);
-  add_cards(registry);
-  add_models(registry);
-  add_trace(registry);
-  add_oom(registry);
-  add_version(registry);
-  add_completion(registry);
+  for (const auto add :
+       {&add_gpus, &add_pick, &add_run, &add_attach, &add_history, &add_log, &add_queue, &add_who,
+        &add_lease, &add_clean, &add_doctor, &add_estimate, &add_fit, &add_cards, &add_models,
+        &add_trace, &add_oom, &add_version, &add_completion})
+    add(registry);
   app.require_subcommand(0, 1);
   // CLI11 would show the general help for `headroom gpsu --help`.
   const std::vector<std::string> known = command_names(app);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "headroom/base/error.h"
-#include "headroom/base/exec_arguments.h"
 #include "headroom/base/file.h"
 #include "headroom/base/process.h"
 #include "headroom/base/text.h"

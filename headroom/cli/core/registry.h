@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/cli/core/exit_code.h"
@@ -25,12 +26,16 @@ struct Registry {
     return command;
   }
 
+  // The same with the function to run; to be filled with the options that the function takes.
   template <typename Options>
-  void run(CLI::App* command, std::shared_ptr<Options> options,
-           ExitCode (*function)(const Options&)) {
-    command->callback([this, options = std::move(options), function] {
-      chosen = [options, function] { return function(*options); };
-    });
+  std::pair<CLI::App*, Options*> add(ExitCode (*function)(const Options&), const std::string& name,
+                                     const std::string& description, const std::string& examples,
+                                     CLI::App* group = nullptr) {
+    CLI::App* command = add(name, description, examples, group);
+    auto options = std::make_shared<Options>();
+    command->callback(
+        [this, options, function] { chosen = [options, function] { return function(*options); }; });
+    return {command, options.get()};
   }
 };
 

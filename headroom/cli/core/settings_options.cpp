@@ -11,6 +11,7 @@ namespace headroom::cli {
 namespace {
 
 enum class Kind { word, count, number, list, flag };
+constexpr const char* kValueNames[] = {"WORD", "N", "X", "A,B", ""};  // by Kind
 
 struct Option {
   const char* group;
@@ -68,22 +69,6 @@ std::string help_of(const Option& option) {
   return help;
 }
 
-const char* value_name(Kind kind) {
-  switch (kind) {
-    case Kind::word:
-      return "WORD";
-    case Kind::count:
-      return "N";
-    case Kind::number:
-      return "X";
-    case Kind::list:
-      return "A,B";
-    case Kind::flag:
-      break;
-  }
-  return "";
-}
-
 std::string option_name(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
   return "--" + key;
@@ -118,7 +103,7 @@ void SettingsOptions::add_to(CLI::App* command) {
     CLI::Option* added = option.kind == Kind::flag
                              ? command->add_flag(name, flags_[option.key], option.help)
                              : command->add_option(name, texts_[option.key], help_of(option))
-                                   ->type_name(value_name(option.kind));
+                                   ->type_name(kValueNames[static_cast<int>(option.kind)]);
     added->group(option.group);
   }
 }

@@ -39,29 +39,9 @@ Terminal describe(int descriptor) {
   return terminal;
 }
 
-const char* escape_of(Colour colour) {
-  switch (colour) {
-    case Colour::plain:
-      return "";
-    case Colour::bold:
-      return "\033[1m";
-    case Colour::dim:
-      return "\033[2m";
-    case Colour::red:
-      return "\033[31m";
-    case Colour::green:
-      return "\033[32m";
-    case Colour::yellow:
-      return "\033[33m";
-    case Colour::blue:
-      return "\033[34m";
-    case Colour::magenta:
-      return "\033[35m";
-    case Colour::cyan:
-      return "\033[36m";
-  }
-  return "";
-}
+// By Colour.
+constexpr const char* kEscapes[] = {"",         "\033[1m",  "\033[2m",  "\033[31m", "\033[32m",
+                                    "\033[33m", "\033[34m", "\033[35m", "\033[36m"};
 
 double now_s() {
   return Seconds(Clock::now().time_since_epoch()).count();
@@ -81,7 +61,7 @@ std::string with_returns(std::string_view text) {
 
 std::string Terminal::paint(std::string_view text, Colour how) const {
   if (!colour || how == Colour::plain || text.empty()) return std::string(text);
-  return escape_of(how) + std::string(text) + "\033[0m";
+  return kEscapes[static_cast<int>(how)] + std::string(text) + "\033[0m";
 }
 
 std::string Terminal::bar(double share, int cells_wide) const {
@@ -212,6 +192,16 @@ std::string table(const std::vector<Column>& columns,
       terminal.paint(line([&](std::size_t i) { return columns[i].title; }), Colour::bold) + "\n";
   for (const auto& row : rows) out += line([&](std::size_t i) { return row[i]; }) + "\n";
   return out;
+}
+
+std::string table(std::string_view titles, const std::vector<std::vector<std::string>>& rows,
+                  const Terminal& terminal) {
+  std::vector<Column> columns;
+  for (const std::string_view title : split(titles, '|')) {
+    const bool right = title.starts_with('>');
+    columns.push_back({std::string(title.substr(right ? 1 : 0)), right});
+  }
+  return table(columns, rows, terminal);
 }
 
 ProgressLine::ProgressLine(double quiet_s) : terminal_(standard_error()), quiet_s_(quiet_s) {}

@@ -68,6 +68,10 @@ struct Column {
 [[nodiscard]] std::string table(const std::vector<Column>& columns,
                                 const std::vector<std::vector<std::string>>& rows,
                                 const Terminal& terminal);
+// The same for titles in one text: ">GPU|name|>total", where > marks numbers.
+[[nodiscard]] std::string table(std::string_view titles,
+                                const std::vector<std::vector<std::string>>& rows,
+                                const Terminal& terminal);
 
 // A progress line: redrawn in place on a terminal, otherwise a new line with the time, at most
 // every `quiet_s` seconds.

@@ -1,38 +1,8 @@
 #include "headroom/gpu/detail/nvml_library.h"
 
-#include <dlfcn.h>
-
 #include <cstdio>
 
 namespace headroom::gpu::nvml {
-
-template <typename Function>
-Function* Library::find(std::initializer_list<const char*> names) const {
-  for (const char* name : names)
-    if (void* symbol = ::dlsym(handle_, name)) return reinterpret_cast<Function*>(symbol);
-  return nullptr;
-}
-
-// The usual signature in NVML: Return f(arguments..., T* result).
-template <typename T, typename... Before>
-Answer<T> Library::ask(std::initializer_list<const char*> names, Before... before) const {
-  auto* function = find<Return(Before..., T*)>(names);
-  if (function == nullptr) return kFunctionNotFound;
-  T value{};
-  const Return code = function(before..., &value);
-  if (code != kSuccess) return code;
-  return value;
-}
-
-Answer<std::string> Library::ask_text(const char* name, Device device, unsigned int size) const {
-  auto* function = find<Return(Device, char*, unsigned int)>({name});
-  if (function == nullptr) return kFunctionNotFound;
-  std::string text(size, '\0');
-  const Return code = function(device, text.data(), size);
-  if (code != kSuccess) return code;
-  text.resize(text.find('\0') == std::string::npos ? size : text.find('\0'));
-  return text;
-}
 
 std::variant<Library, std::string> Library::load(const std::string& path) {
   // RTLD_NODELETE: at exit a thread may still hang in the library.
@@ -44,7 +14,8 @@ std::variant<Library, std::string> Library::load(const std::string& path) {
   if (const Return code = init(); code != kSuccess)
     return "the NVIDIA driver cannot be used: " + library.describe(code);
   int major = 0, minor = 0;
-  const std::string version = library.driver_version().optional().value_or("");
+  const std::string version =
+      library.ask_text("nvmlSystemGetDriverVersion", kVersionSize).optional().value_or("");
   library.long_v3_entries_ =
       std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 && major == 535 && minor < 104;
   return library;
@@ -54,35 +25,6 @@ std::string Library::describe(Return code) const {
   auto* function = find<const char*(Return)>({"nvmlErrorString"});
   const char* text = function == nullptr ? nullptr : function(code);
   return text != nullptr ? std::string(text) : "NVML error " + std::to_string(code);
-}
-
-Answer<std::string> Library::driver_version() const {
-  auto* function = find<Return(char*, unsigned int)>({"nvmlSystemGetDriverVersion"});
-  if (function == nullptr) return kFunctionNotFound;
-  std::string text(kVersionSize, '\0');
-  if (const Return code = function(text.data(), kVersionSize); code != kSuccess) return code;
-  text.resize(text.find('\0'));  // the driver ends it within kVersionSize
-  return text;
-}
-
-Answer<int> Library::cuda_driver_version() const {
-  return ask<int>({"nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"});
-}
-
-Answer<unsigned int> Library::device_count() const {
-  return ask<unsigned int>({"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
-}
-
-Answer<Device> Library::device(unsigned int index) const {
-  return ask<Device>({"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"}, index);
-}
-
-Answer<std::string> Library::name(Device device) const {
-  return ask_text("nvmlDeviceGetName", device, kNameSize);
-}
-
-Answer<std::string> Library::uuid(Device device) const {
-  return ask_text("nvmlDeviceGetUUID", device, kUuidSize);
 }
 
 Answer<std::string> Library::pci(Device device) const {
@@ -108,26 +50,6 @@ Answer<MemoryReading> Library::memory(Device device) const {
   const auto v1 = ask<Memory>({"nvmlDeviceGetMemoryInfo"}, device);
   if (!v1) return v1.code();
   return MemoryReading{v1->total, v1->free, v1->used, {}};
-}
-
-Answer<Utilization> Library::utilization(Device device) const {
-  return ask<Utilization>({"nvmlDeviceGetUtilizationRates"}, device);
-}
-
-Answer<unsigned int> Library::temperature(Device device) const {
-  return ask<unsigned int>({"nvmlDeviceGetTemperature"}, device, kTemperatureOfGpu);
-}
-
-Answer<unsigned int> Library::power_mw(Device device) const {
-  return ask<unsigned int>({"nvmlDeviceGetPowerUsage"}, device);
-}
-
-Answer<unsigned int> Library::persistence(Device device) const {
-  return ask<unsigned int>({"nvmlDeviceGetPersistenceMode"}, device);
-}
-
-Answer<unsigned int> Library::compute_mode(Device device) const {
-  return ask<unsigned int>({"nvmlDeviceGetComputeMode"}, device);
 }
 
 Answer<std::pair<int, int>> Library::capability(Device device) const {
@@ -200,11 +122,6 @@ Answer<std::vector<ProcessReading>> Library::graphics_processes(Device device) c
                    "nvmlDeviceGetGraphicsRunningProcesses", device);
 }
 
-bool Library::accounting_enabled(Device device) const {
-  const auto mode = ask<unsigned int>({"nvmlDeviceGetAccountingMode"}, device);
-  return mode && *mode == 1;
-}
-
 Answer<unsigned long long> Library::peak_memory(Device device, unsigned int pid) const {
   const auto stats = ask<AccountingStats>({"nvmlDeviceGetAccountingStats"}, device, pid);
   if (!stats) return stats.code();
@@ -245,14 +162,6 @@ std::vector<Device> Library::mig_devices(Device device) const {
     if (const auto slice = ask<Device>({"nvmlDeviceGetMigDeviceHandleByIndex"}, device, i))
       devices.push_back(*slice);
   return devices;
-}
-
-Answer<unsigned int> Library::gpu_instance(Device mig_device) const {
-  return ask<unsigned int>({"nvmlDeviceGetGpuInstanceId"}, mig_device);
-}
-
-Answer<unsigned int> Library::compute_instance(Device mig_device) const {
-  return ask<unsigned int>({"nvmlDeviceGetComputeInstanceId"}, mig_device);
 }
 
 }  // namespace headroom::gpu::nvml

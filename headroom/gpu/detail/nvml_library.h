@@ -3,6 +3,8 @@
 // thread may hang inside it.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <optional>
 #include <string>
 #include <variant>
@@ -49,43 +51,52 @@ class Library {
 
   [[nodiscard]] std::string describe(Return code) const;
 
-  [[nodiscard]] Answer<std::string> driver_version() const;
-  [[nodiscard]] Answer<int> cuda_driver_version() const;
-  [[nodiscard]] Answer<unsigned int> device_count() const;
-  [[nodiscard]] Answer<Device> device(unsigned int index) const;
+  // A function of the usual signature, by its names from the newest on:
+  // Return f(arguments..., T* result).
+  template <typename T, typename... Before>
+  [[nodiscard]] Answer<T> ask(std::initializer_list<const char*> names, Before... before) const {
+    auto* function = find<Return(Before..., T*)>(names);
+    if (function == nullptr) return kFunctionNotFound;
+    T value{};
+    const Return code = function(before..., &value);
+    if (code != kSuccess) return code;
+    return value;
+  }
+  // Return f(arguments..., char* text, unsigned int size).
+  template <typename... Before>
+  [[nodiscard]] Answer<std::string> ask_text(const char* name, unsigned int size,
+                                             Before... before) const {
+    auto* function = find<Return(Before..., char*, unsigned int)>({name});
+    if (function == nullptr) return kFunctionNotFound;
+    std::string text(size, '\0');
+    const Return code = function(before..., text.data(), size);
+    if (code != kSuccess) return code;
+    return text.substr(0, text.find('\0'));
+  }
 
-  [[nodiscard]] Answer<std::string> name(Device device) const;
-  [[nodiscard]] Answer<std::string> uuid(Device device) const;
   [[nodiscard]] Answer<std::string> pci(Device device) const;
   [[nodiscard]] Answer<MemoryReading> memory(Device device) const;
-  [[nodiscard]] Answer<Utilization> utilization(Device device) const;
-  [[nodiscard]] Answer<unsigned int> temperature(Device device) const;
-  [[nodiscard]] Answer<unsigned int> power_mw(Device device) const;
-  [[nodiscard]] Answer<unsigned int> persistence(Device device) const;
-  [[nodiscard]] Answer<unsigned int> compute_mode(Device device) const;
   [[nodiscard]] Answer<std::pair<int, int>> capability(Device device) const;
   [[nodiscard]] Answer<std::vector<ProcessReading>> compute_processes(Device device) const;
   [[nodiscard]] Answer<std::vector<ProcessReading>> graphics_processes(Device device) const;
   // The process's peak memory, if root has switched accounting on.
   [[nodiscard]] Answer<unsigned long long> peak_memory(Device device, unsigned int pid) const;
-  [[nodiscard]] bool accounting_enabled(Device device) const;
   // Samples from the driver's own buffer (some seconds long), all processes mixed.
   [[nodiscard]] Answer<std::vector<ProcessUtilization>> process_utilization(Device device) const;
 
   [[nodiscard]] bool mig_enabled(Device device) const;
   [[nodiscard]] std::vector<Device> mig_devices(Device device) const;
-  [[nodiscard]] Answer<unsigned int> gpu_instance(Device mig_device) const;
-  [[nodiscard]] Answer<unsigned int> compute_instance(Device mig_device) const;
 
  private:
   explicit Library(void* handle) : handle_(handle) {}
 
   // The function by the newest of these names that the driver has; null if it has none of them.
   template <typename Function>
-  Function* find(std::initializer_list<const char*> names) const;
-  template <typename T, typename... Before>
-  Answer<T> ask(std::initializer_list<const char*> names, Before... before) const;
-  Answer<std::string> ask_text(const char* name, Device device, unsigned int size) const;
+  Function* find(std::initializer_list<const char*> names) const {
+    for (const char* name : names)
+      if (void* symbol = ::dlsym(handle_, name)) return reinterpret_cast<Function*>(symbol);
+    return nullptr;
+  }
   Answer<std::vector<ProcessReading>> processes(const char* v3, const char* v2, const char* v1,
                                                 Device device) const;
 

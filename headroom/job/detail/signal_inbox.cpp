@@ -100,14 +100,4 @@ void SignalInbox::give_back_in_child(const sigset_t* mask) const {
   ::sigprocmask(SIG_SETMASK, mask != nullptr ? mask : &mask_, nullptr);
 }
 
-SignalPause::SignalPause() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before_);
-}
-
-SignalPause::~SignalPause() {
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-}
-
 }  // namespace headroom::job

@@ -47,16 +47,4 @@ class SignalInbox {
   sigset_t mask_{};
 };
 
-// Blocks all signals, so that none is handled between fork() and exec().
-class SignalPause {
- public:
-  SignalPause();
-  ~SignalPause();
-  SignalPause(const SignalPause&) = delete;
-  SignalPause& operator=(const SignalPause&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace headroom::job

@@ -9,7 +9,8 @@
 #include <cstring>
 
 #include "headroom/base/error.h"
-#include "headroom/base/exec_arguments.h"
+#include "headroom/base/interrupt.h"
+#include "headroom/base/process.h"
 
 extern char** environ;  // NOLINT: POSIX names it so
 
@@ -51,7 +52,9 @@ Started start(const StartPlan& plan, const SignalInbox& inbox) {
 
   Started started;
   {
-    const SignalPause pause;
+    sigset_t all;
+    sigfillset(&all);
+    const SignalsHeld held(all);  // none is handled between fork() and exec()
     started.pid = ::fork();
     if (started.pid == 0) {
       become(plan, inbox, arguments.data(), variables.data());

@@ -35,9 +35,8 @@ std::string words(const std::string& text) {
   return without_controls(std::string(beginning(text, kMost)));
 }
 
-template <typename T>
-void write_common(Json& json, const T& entry) {
-  json = {{"schema", 1},
+Json common_of(const Entry& entry) {
+  return {{"schema", 1},
           {"id", entry.id},
           {"ticket", entry.ticket},
           {"pid", entry.owner.pid},
@@ -48,8 +47,7 @@ void write_common(Json& json, const T& entry) {
           {"pid_namespace", entry.pid_namespace}};
 }
 
-template <typename T>
-void read_common(const Json& json, T& entry) {
+void read_common(const Json& json, Entry& entry) {
   if (json.at("schema").get<int>() != 1) throw InputError("lease", "another schema");
   entry.ticket = json.at("ticket").get<long long>();
   entry.owner = {json.at("pid").get<pid_t>(), json.at("start_ticks").get<long long>()};
@@ -102,8 +100,7 @@ std::optional<Grant> read_grant(std::string_view line) {
 }  // namespace
 
 std::string text_of(const Claim& claim) {
-  Json json;
-  write_common(json, claim);
+  Json json = common_of(claim);
   json["shares"] = Json::array();
   for (const Share& share : claim.shares)
     json["shares"].push_back(
@@ -112,8 +109,7 @@ std::string text_of(const Claim& claim) {
 }
 
 std::string text_of(const Waiter& waiter) {
-  Json json;
-  write_common(json, waiter);
+  Json json = common_of(waiter);
   json["need_bytes"] = waiter.wish.need.count;
   json["count"] = waiter.wish.count;
   json["cards"] = Json::array();

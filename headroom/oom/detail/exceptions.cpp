@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "headroom/oom/detail/rules.h"
+
 namespace headroom::oom::detail {
 namespace {
 
@@ -65,37 +67,6 @@ bool stands_behind_raise(std::string_view text, std::size_t at) {
          before.ends_with("except ");
 }
 
-struct Known {
-  std::string_view pattern;
-  TypeMeaning meaning;
-};
-
-// The first pattern that matches the name counts.
-constexpr auto kTypes = std::to_array<Known>({
-    {"c10::outofmemoryerror", {Meaning::gpu, "cuda_caching_allocator", 0.9}},
-    {"torch.*outofmemoryerror", {Meaning::gpu, "cuda_caching_allocator", 0.9}},
-    {"cupy*outofmemoryerror", {Meaning::gpu, "cupy", 0.95}},
-    {"rmm::out_of_memory", {Meaning::gpu, "rmm", 0.9}},
-    {"cuda::*memory*", {Meaning::gpu, "cuda_runtime", 0.9}},
-    {"pycuda*memoryerror", {Meaning::gpu, "cuda_driver", 0.9}},
-    {"pyopencl*memoryerror", {Meaning::gpu, "opencl", 0.8}},
-    {"ncudalib*outofmemoryerror", {Meaning::gpu, "catboost", 0.9}},
-    {"ray*outofmemoryerror", {Meaning::host, "ray", 0.9}},
-    {"java.lang.outofmemoryerror", {Meaning::host, "java", 0.85}},
-    {"system.outofmemoryexception", {Meaning::host, "dotnet", 0.9}},
-    {"system.insufficientmemoryexception", {Meaning::host, "dotnet", 0.9}},
-    {"nomemoryerror", {Meaning::host, "ruby", 0.85}},
-    {"*arrowmemoryerror", {Meaning::host, "arrow", 0.9}},
-    {"*bad_alloc", {Meaning::host, "bad_alloc", 0.9}},
-    {"*bad_array_new_length", {Meaning::host, "bad_alloc", 0.85}},
-    {"memoryerror", {Meaning::host, "python_memoryerror", 0.9}},
-    {"_arraymemoryerror", {Meaning::host, "python_memoryerror", 0.9}},
-    {"*resourceexhaustederror", {Meaning::possible, "tensorflow", 0.6}},  // also for a quota
-    {"*resourceexhausted", {Meaning::possible, "grpc", 0.6}},
-    {"psycopg*outofmemory", {Meaning::host, "postgres", 0.75}},
-    {"outofmemoryerror", {Meaning::gpu, "cuda_caching_allocator", 0.75}},  // mostly PyTorch's
-});
-
 }  // namespace
 
 std::vector<Raised> raised_in(std::string_view text) {
@@ -126,50 +97,8 @@ bool begins_with_raised(std::string_view text) {
 }
 
 bool is_of_a_bug(std::string_view name) {
-  constexpr auto kBugs = std::to_array<std::string_view>({"attributeerror",
-                                                          "importerror",
-                                                          "modulenotfounderror",
-                                                          "nameerror",
-                                                          "unboundlocalerror",
-                                                          "keyerror",
-                                                          "indexerror",
-                                                          "lookuperror",
-                                                          "typeerror",
-                                                          "syntaxerror",
-                                                          "indentationerror",
-                                                          "assertionerror",
-                                                          "notimplementederror",
-                                                          "zerodivisionerror",
-                                                          "floatingpointerror",
-                                                          "unicodedecodeerror",
-                                                          "unicodeencodeerror",
-                                                          "filenotfounderror",
-                                                          "fileexistserror",
-                                                          "permissionerror",
-                                                          "isadirectoryerror",
-                                                          "notadirectoryerror",
-                                                          "jsondecodeerror",
-                                                          "connectionerror",
-                                                          "connectionrefusederror",
-                                                          "timeouterror",
-                                                          "recursionerror",
-                                                          "eoferror",
-                                                          "stopiteration",
-                                                          "keyboardinterrupt",
-                                                          "urlerror",
-                                                          "httperror",
-                                                          "ratelimiterror",
-                                                          "badzipfile",
-                                                          "classnotfoundexception",
-                                                          "nullpointerexception",
-                                                          "illegalargumentexception"});
-  return std::find(kBugs.begin(), kBugs.end(), last_part(name)) != kBugs.end();
-}
-
-std::optional<TypeMeaning> meaning_of_type(std::string_view name) {
-  for (const Known& known : kTypes)
-    if (matches(known.pattern, name)) return known.meaning;
-  return {};
+  const Words& bugs = rules().bugs;
+  return std::find(bugs.begin(), bugs.end(), last_part(name)) != bugs.end();
 }
 
 }  // namespace headroom::oom::detail

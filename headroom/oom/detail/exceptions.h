@@ -1,16 +1,14 @@
-// The exceptions that a line raises, and what their types mean.
+// The exceptions that a line raises.
 //
 // The name of a type counts only where it is raised: "torch.OutOfMemoryError: ..." at the beginning
 // of a message, alone, or as it is logged ("OutOfMemoryError('...')"). In "module 'torch.cuda' has
 // no attribute 'OutOfMemoryError'" it is only a word.
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "headroom/oom/detail/pattern.h"
-#include "headroom/oom/detail/rules.h"
 
 namespace headroom::oom::detail {
 
@@ -28,14 +26,5 @@ struct Raised {
 
 // True for types of other failures (bugs, files, connections): never of memory.
 [[nodiscard]] bool is_of_a_bug(std::string_view name);
-
-struct TypeMeaning {
-  Meaning meaning = Meaning::possible;
-  std::string_view kind;
-  double confidence = 0;
-};
-
-// The meaning of a type by its full name in lower case: types of Python, Java, .NET, Ruby and C++.
-[[nodiscard]] std::optional<TypeMeaning> meaning_of_type(std::string_view name);
 
 }  // namespace headroom::oom::detail

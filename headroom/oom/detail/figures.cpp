@@ -1,20 +1,12 @@
 #include "headroom/oom/detail/figures.h"
 
-#include <array>
-#include <span>
-
 #include "headroom/base/text.h"
 #include "headroom/oom/detail/amount.h"
 #include "headroom/oom/detail/pattern.h"
+#include "headroom/oom/detail/rules.h"
 
 namespace headroom::oom::detail {
 namespace {
-
-// A number without a unit is an amount only if the program is known to print plain bytes.
-struct Phrase {
-  std::string_view pattern;
-  bool of_bytes = false;
-};
 
 // "2.12G (2282521344 bytes)": the number in brackets is exact.
 std::optional<Bytes> exact_behind(std::string_view text, std::size_t at) {
@@ -32,32 +24,40 @@ std::optional<Bytes> amount_behind(std::string_view text, std::size_t at, bool o
   return exact_behind(text, amount->end).value_or(amount->bytes);
 }
 
-// Tries all places of each phrase. If several phrases give the amount, the most exact comes first.
-std::optional<Bytes> amount_after(std::string_view text, std::span<const Phrase> phrases) {
-  for (const Phrase& phrase : phrases)
-    for (auto found = find(phrase.pattern, text); found;
-         found = find(phrase.pattern, text, kAnywhere, found->begin + 1))
-      if (const auto amount = amount_behind(text, found->end, phrase.of_bytes)) return amount;
+std::optional<Bytes> amount_after(std::string_view text, std::string_view phrase, bool of_bytes) {
+  for (auto found = find(phrase, text); found;
+       found = find(phrase, text, kAnywhere, found->begin + 1))
+    if (const auto amount = amount_behind(text, found->end, of_bytes)) return amount;
   return {};
 }
 
 // "31.75 gib total capacity", "131.50 mib free": the amount comes right before the word.
-std::optional<Bytes> amount_before(std::string_view text,
-                                   std::span<const std::string_view> phrases) {
+std::optional<Bytes> amount_before(std::string_view text, std::string_view phrase) {
   constexpr std::size_t kLongest = 24;
-  for (const std::string_view phrase : phrases)
-    for (auto found = find(phrase, text); found;
-         found = find(phrase, text, kAnywhere, found->begin + 1)) {
-      std::size_t at = found->begin > kLongest ? found->begin - kLongest : 0;
-      for (; at < found->begin; ++at) {
-        const bool inside = at > 0 && (is_digit(text[at - 1]) || text[at - 1] == '.');
-        if (!is_digit(text[at]) || inside) continue;
-        const auto amount = amount_at(text, at);
-        if (amount && amount->has_unit &&
-            (amount->end == found->begin || amount->end + 1 == found->begin))
-          return amount->bytes;
-      }
+  for (auto found = find(phrase, text); found;
+       found = find(phrase, text, kAnywhere, found->begin + 1)) {
+    std::size_t at = found->begin > kLongest ? found->begin - kLongest : 0;
+    for (; at < found->begin; ++at) {
+      const bool inside = at > 0 && (is_digit(text[at - 1]) || text[at - 1] == '.');
+      if (!is_digit(text[at]) || inside) continue;
+      const auto amount = amount_at(text, at);
+      if (amount && amount->has_unit &&
+          (amount->end == found->begin || amount->end + 1 == found->begin))
+        return amount->bytes;
     }
+  }
+  return {};
+}
+
+// Tries all places of each phrase (rules.h).
+std::optional<Bytes> amount_by(const Words& phrases, std::string_view text) {
+  for (const std::string_view phrase : phrases) {
+    const auto amount =
+        phrase.front() == '~'
+            ? amount_before(text, phrase.substr(1))
+            : amount_after(text, phrase.substr(0, phrase.size() - 1), phrase.back() == '#');
+    if (amount) return amount;
+  }
   return {};
 }
 
@@ -112,7 +112,7 @@ void take_pairs(Figures& figures, std::string_view text) {
   take(figures.total, pair_after(text, "memory usage:*(", "/").second);  // Julia
 }
 
-std::optional<int> number_after(std::string_view text, std::span<const std::string_view> phrases) {
+std::optional<int> number_after(std::string_view text, const Words& phrases) {
   for (const std::string_view phrase : phrases)
     for (auto found = find(phrase, text); found;
          found = find(phrase, text, kAnywhere, found->begin + 1)) {
@@ -129,111 +129,16 @@ std::optional<int> number_after(std::string_view text, std::span<const std::stri
   return {};
 }
 
-constexpr auto kAsked = std::to_array<Phrase>({
-    {"tried to allocate "},
-    {"requested size was ", true},
-    {"requested :"},
-    {"requested memory:", true},
-    {"requested "},
-    {"trying to allocate ", true},
-    {"attempting to allocate ", true},
-    {"attempting to reserve "},
-    {"attempt to allocate chunk of "},
-    {"requested bytes of ", true},
-    {"requested buffer of size ", true},
-    {"requested amount of gpu memory"},
-    {"requested amount of memory"},
-    {"buffer of size ", true},
-    {"allocation of size ::", true},
-    {"allocation of size ", true},
-    {"allocation failed for size::", true},
-    {"allocation failed for size", true},
-    {"allocate request for "},
-    {"out of memory allocating ", true},
-    {"out of memory to allocate ", true},
-    {"failed to allocate data of size "},
-    {"failed to allocate request for "},
-    {"failed to allocate memory ", true},
-    {"fail to allocate memory ", true},
-    {"failed to alloc device memory:", true},
-    {"failed to allocate "},
-    {"failed to alloc "},
-    {"cannot allocate vector of size "},
-    {"cannot allocate memory block of size "},
-    {"cannot allocate "},
-    {"could not allocate "},
-    {"couldn't allocate "},
-    {"unable to allocate "},
-    {"can't allocate "},
-    {"failed on request of size ", true},
-    {"allocating "},
-    {"failed to cuda calloc ", true},
-    {"memory allocation of ", true},
-    {"requires more system memory "},
-    {"requires more gpu memory "},
-    {"error allocating "},
-    {"invalid buffer size: "},
-    {"required size", true},
-    {"need:"},
-    {"size "},
-});
-constexpr auto kNeeded = std::to_array<std::string_view>({"kv cache is needed"});
-constexpr auto kTotal = std::to_array<Phrase>({
-    {"total capacity of "},
-    {"total capacty of "},
-    {"device limit :"},
-    {"max allowed: "},
-    {"maximum allowed buffer size of ", true},
-    {"buffer maximum of ", true},
-    {"total memory: ", true},
-    {"hbm capacity "},
-    {"global memory: ", true},
-    {"memory limit of "},
-    {"memory size of "},
-    {"maximum: "},
-    {"limit: "},
-    {"physical memory limit of "},
-    {"exceeded limit ", true},
-    {"total gpu memory: "},
-});
-constexpr auto kTotalBefore =
-    std::to_array<std::string_view>({"total capac*", "bytes total", "total;"});
-constexpr auto kFree = std::to_array<Phrase>({
-    {"free (according to cuda):"},
-    {"available memory is only "},
-    {"than is available "},
-    {"available memory of ", true},
-    {"available kv cache memory "},
-    {"there are "},
-    {"free memory: ", true},
-    {"of which "},
-    {"free memory on device ("},
-    {"freememory: "},
-    {"current free memory size", true},
-    {"available memory: "},
-    {"available free mem"},
-    {"have:"},
-    {"free "},
-});
-constexpr auto kFreeBefore =
-    std::to_array<std::string_view>({"is free", "free;", "free)", "free.", "free,", "bytes free"});
-constexpr auto kDevice = std::to_array<std::string_view>(
-    {"gpu *", "device:gpu:*", "gpu_*", "npu *", "xpu *", "hpu *", "gcu *", "device:xpu:*",
-     "current device: ", "on device *", "device ordinal *", "cuda:*", "dev *", "gpu:*", "device *",
-     "cuda*", "gpu=*"});
-
 }  // namespace
 
 Figures figures_in(std::string_view text) {
-  Figures figures;
-  figures.asked = amount_after(text, kAsked);
-  if (!figures.asked) figures.asked = amount_before(text, kNeeded);
-  figures.total = amount_after(text, kTotal);
-  if (!figures.total) figures.total = amount_before(text, kTotalBefore);
-  figures.free = amount_before(text, kFreeBefore);
-  if (!figures.free) figures.free = amount_after(text, kFree);
+  const auto& phrases = rules().figures;
+  Figures figures{.asked = amount_by(phrases.asked, text),
+                  .total = amount_by(phrases.total, text),
+                  .free = amount_by(phrases.free, text),
+                  .device = {}};
   take_pairs(figures, text);
-  figures.device = number_after(text, kDevice);
+  figures.device = number_after(text, phrases.device);
   return figures;
 }
 

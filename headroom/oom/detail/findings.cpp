@@ -28,14 +28,6 @@ Finding from(const Rule& rule) {
   return {.meaning = rule.meaning, .kind = std::string(rule.kind), .confidence = rule.confidence};
 }
 
-const Rule* first_rule(std::span<const Group> groups, std::string_view text,
-                       std::size_t first_line) {
-  for (const Group& group : groups)
-    for (const Rule& rule : group)
-      if (find(rule.pattern, text, first_line)) return &rule;
-  return nullptr;
-}
-
 // Weighs a match by the statement at its place: an event, a guess, or a mention. A mention covers
 // all words inside it.
 std::optional<Finding> weighed(Finding finding, Place& place, Span said) {
@@ -88,12 +80,9 @@ std::optional<Finding> by_rules(std::span<const Group> groups, Place& place) {
 std::optional<Finding> by_types(Place& place) {
   std::optional<Finding> best;
   for (const Raised& raised : raised_in(place.line().text)) {
-    const auto meaning = meaning_of_type(raised.name);
-    if (!meaning || meaning->meaning == Meaning::possible) continue;
-    Finding finding{.meaning = meaning->meaning,
-                    .kind = std::string(meaning->kind),
-                    .confidence = meaning->confidence};
-    take_better(best, weighed(std::move(finding), place, raised.span));
+    const Rule* rule = first_rule(rules().types, raised.name);
+    if (rule == nullptr || rule->meaning == Meaning::possible) continue;
+    take_better(best, weighed(from(*rule), place, raised.span));
   }
   return best;
 }

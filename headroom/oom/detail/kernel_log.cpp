@@ -31,17 +31,13 @@ bool names(std::string_view line, pid_t pid) {
 
 KernelLog::KernelLog(const std::filesystem::path& device)
     : descriptor_(::open(device.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-  if (descriptor_ >= 0) ::lseek(descriptor_, 0, SEEK_END);
-}
-
-KernelLog::~KernelLog() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_.is_open()) ::lseek(descriptor_.get(), 0, SEEK_END);
 }
 
 void KernelLog::read_new() {
   std::array<char, 8192> record{};
-  for (int i = 0; descriptor_ >= 0 && i < kMostRecords; ++i) {
-    const ssize_t size = ::read(descriptor_, record.data(), record.size());
+  for (int i = 0; descriptor_.is_open() && i < kMostRecords; ++i) {
+    const ssize_t size = ::read(descriptor_.get(), record.data(), record.size());
     if (size < 0 && (errno == EPIPE || errno == EINTR)) continue;  // EPIPE: overwritten meanwhile
     if (size <= 0) return;
     const std::string_view text(record.data(), static_cast<std::size_t>(size));

@@ -7,15 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "headroom/base/descriptor.h"
+
 namespace headroom::oom::detail {
 
 class KernelLog {
  public:
   // Stays empty if `device` cannot be read, as for most users.
   explicit KernelLog(const std::filesystem::path& device);
-  ~KernelLog();
-  KernelLog(const KernelLog&) = delete;
-  KernelLog& operator=(const KernelLog&) = delete;
 
   // The first line since construction that names one of `pids` as killed.
   [[nodiscard]] std::string line_naming(const std::vector<pid_t>& pids);
@@ -23,7 +22,7 @@ class KernelLog {
  private:
   void read_new();
 
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::vector<std::string> kills_;
 };
 

@@ -49,17 +49,10 @@ struct Replacement {
   std::string_view from, to;
 };
 // Typographic quotes, non-breaking blanks, box drawings of pretty tracebacks.
-constexpr auto kReplacements = std::to_array<Replacement>({{"\u2018", "'"},
-                                                           {"\u2019", "'"},
-                                                           {"\u201c", "\""},
-                                                           {"\u201d", "\""},
-                                                           {"\u00ab", "\""},
-                                                           {"\u00bb", "\""},
-                                                           {"\u00a0", " "},
-                                                           {"\u2502", " "},
-                                                           {"\u2503", " "},
-                                                           {"\u2551", " "},
-                                                           {"\uff1a", ":"}});
+constexpr Replacement kReplacements[] = {{"\u2018", "'"},  {"\u2019", "'"},  {"\u201c", "\""},
+                                         {"\u201d", "\""}, {"\u00ab", "\""}, {"\u00bb", "\""},
+                                         {"\u00a0", " "},  {"\u2502", " "},  {"\u2503", " "},
+                                         {"\u2551", " "},  {"\uff1a", ":"}};
 
 // Straight quotes and ordinary blanks. Keeps the number of blanks, except at the end.
 std::string plain(std::string_view text) {

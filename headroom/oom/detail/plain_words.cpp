@@ -3,53 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "headroom/oom/detail/rules.h"
+
 namespace headroom::oom::detail {
 namespace {
 
-// Phrases that are enough by themselves.
-constexpr auto kWants = std::to_array<std::string_view>({"out of memory",
-                                                         "out-of-memory",
-                                                         "*outofmemory",
-                                                         "*out_of_memory",
-                                                         "oom error",
-                                                         "out of gpu*memory",
-                                                         "out of device*memory",
-                                                         "ran out of*memory",
-                                                         "run out of*memory",
-                                                         "insufficient memory",
-                                                         "insufficient*memory available",
-                                                         "not enough memory",
-                                                         "not enough free memory",
-                                                         "not enough available memory",
-                                                         "not enough*memory available",
-                                                         "no more memory",
-                                                         "memory exhausted",
-                                                         "memory is exhausted",
-                                                         "memory limit exceeded",
-                                                         "exceed*memory limit",
-                                                         "内存不足",
-                                                         "显存不足",
-                                                         "メモリ不足"});
-
-// Refused allocations: kRefusals has the verb first, kRefused the noun.
-constexpr auto kRefusals = std::to_array<std::string_view>(
-    {"failed to alloc*", "fail to alloc*", "failure to alloc*", "fails to alloc*",
-     "could not alloc*", "couldn't alloc*", "cannot alloc*", "can't alloc*", "can not alloc*",
-     "unable to alloc*", "unable to reserve", "error alloc*", "error in alloc*", "failed alloc*"});
-constexpr auto kRefused =
-    std::to_array<std::string_view>({"*allocation failed", "*allocation failure",
-                                     "*allocation error", "alloc* failed", "malloc* failed"});
-
-constexpr auto kMemory = std::to_array<std::string_view>(
-    {"memory", "buffer*", "tensor*", "vector*", "array*", "byte*", "~", "heap", "*malloc*",
-     "matrix", "ram", "kv cache", "vram", "workspace"});
-constexpr auto kOtherThings = std::to_array<std::string_view>(
-    {"quota*", "partition*", "slot*", "gres", "nodes", "ip", "ip address*", "port*", "tls",
-     "license*", "tty", "pty", "device id*", "channel*", "resources", "cpus", "thread*",
-     "connection*"});
-
-template <typename Patterns>
-std::size_t first_of(const Patterns& patterns, std::string_view text) {
+std::size_t first_of(const Words& patterns, std::string_view text) {
   std::size_t first = std::string_view::npos;
   for (const std::string_view pattern : patterns)
     if (const auto found = find(pattern, text)) first = std::min(first, found->begin);
@@ -59,14 +18,15 @@ std::size_t first_of(const Patterns& patterns, std::string_view text) {
 // "failed to allocate": the first noun after it was refused.
 bool refuses_memory(std::string_view text, Span said) {
   const std::string_view behind = text.substr(said.end, 60);
-  return first_of(kMemory, behind) < first_of(kOtherThings, behind);
+  return first_of(rules().plain.memory, behind) < first_of(rules().plain.other_things, behind);
 }
 
 // "memory allocation failed": the noun may be on either side.
 bool is_of_memory(std::string_view text, Span said) {
   const std::size_t begin = said.begin > 30 ? said.begin - 30 : 0;
   const std::string_view around = text.substr(begin, said.end + 60 - begin);
-  return matches_any(kMemory, around) && !matches_any(kOtherThings, around);
+  return matches_any(rules().plain.memory, around) &&
+         !matches_any(rules().plain.other_things, around);
 }
 
 // "cl_error_out_of_memory", "out_of_memory": codes. "test_out_of_memory" names something else.
@@ -138,11 +98,11 @@ std::optional<Span> memory_shortage(std::string_view text, std::size_t first_lin
   const auto is_want = [&](Span said) {
     return said.end - said.begin < kFar && !is_name_in_passing(text, said);
   };
-  look_for(search, kWants, is_want, first);
+  look_for(search, rules().plain.wants, is_want, first);
   look_for(
-      search, kRefusals, [&](Span said) { return refuses_memory(text, said); }, first);
+      search, rules().plain.refusals, [&](Span said) { return refuses_memory(text, said); }, first);
   look_for(
-      search, kRefused, [&](Span said) { return is_of_memory(text, said); }, first);
+      search, rules().plain.refused, [&](Span said) { return is_of_memory(text, said); }, first);
   return first;
 }
 

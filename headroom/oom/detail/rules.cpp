@@ -11,14 +11,13 @@
 namespace headroom::oom::detail {
 namespace {
 
-Meaning meaning_named(const std::string& name) {
-  if (name == "harmless") return Meaning::harmless;
-  if (name == "survived") return Meaning::survived;
-  if (name == "gpu") return Meaning::gpu;
-  if (name == "host") return Meaning::host;
-  if (name == "other") return Meaning::other;
-  if (name == "possible") return Meaning::possible;
-  throw InternalError("oom", "rules.json: no such meaning: " + name);
+Meaning meaning_named(std::string_view name) {
+  constexpr std::string_view kNames[] = {"harmless", "survived", "gpu",
+                                         "host",     "other",    "possible"};
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames))
+    throw InternalError("oom", "rules.json: no such meaning: " + std::string(name));
+  return static_cast<Meaning>(found - std::begin(kNames));
 }
 
 Groups groups_from(const Json& json) {
@@ -26,12 +25,18 @@ Groups groups_from(const Json& json) {
   for (const Json& group : json) {
     Group& rules = groups.emplace_back();
     for (const Json& rule : group.at("rules"))
-      rules.push_back({.meaning = meaning_named(rule.at(0)),
+      rules.push_back({.meaning = meaning_named(rule.at(0).get_ref<const std::string&>()),
                        .kind = rule.at(1).get_ref<const std::string&>(),
                        .confidence = rule.at(2),
                        .pattern = rule.at(3).get_ref<const std::string&>()});
   }
   return groups;
+}
+
+Words words_from(const Json& json) {
+  Words words;
+  for (const Json& word : json) words.emplace_back(word.get_ref<const std::string&>());
+  return words;
 }
 
 // The text that each rule needs at least: the longest part of its pattern without placeholders.
@@ -77,13 +82,34 @@ class LongestParts {
 
 const Rules& rules() {
   static const Json& json = *new Json(parse_json(embedded::rules_json(), "rules.json"));
+  const auto plain = [&](const char* name) { return words_from(json.at("plain").at(name)); };
+  const auto figures = [&](const char* name) { return words_from(json.at("figures").at(name)); };
   static const Rules all{.harmless = groups_from(json.at("harmless")),
                          .named_reasons = groups_from(json.at("named_reasons")),
                          .gpu = groups_from(json.at("gpu")),
                          .host = groups_from(json.at("host")),
                          .possible = groups_from(json.at("possible")),
-                         .other = groups_from(json.at("other"))};
+                         .other = groups_from(json.at("other")),
+                         .types = groups_from(json.at("types")),
+                         .bugs = words_from(json.at("bugs")),
+                         .plain = {.wants = plain("wants"),
+                                   .refusals = plain("refusals"),
+                                   .refused = plain("refused"),
+                                   .memory = plain("memory"),
+                                   .other_things = plain("other_things")},
+                         .figures = {.asked = figures("asked"),
+                                     .total = figures("total"),
+                                     .free = figures("free"),
+                                     .device = figures("device")}};
   return all;
+}
+
+const Rule* first_rule(std::span<const Group> groups, std::string_view text,
+                       std::size_t begins_before) {
+  for (const Group& group : groups)
+    for (const Rule& rule : group)
+      if (find(rule.pattern, text, begins_before)) return &rule;
+  return nullptr;
 }
 
 bool may_match_a_rule(std::string_view text) {

@@ -1,11 +1,14 @@
-// The rules of the detector, which are data (data/rules.json): small groups, one per source of
-// messages. pattern.h explains their language.
+// The rules and the words of the detector, which are data (data/rules.json). Rules form small
+// groups, one per source of messages. pattern.h explains their language.
 //
 // For each line the groups are tried in the order of the members below; the first match decides.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
+
+#include "headroom/oom/detail/pattern.h"
 
 namespace headroom::oom::detail {
 
@@ -26,6 +29,7 @@ struct Rule {
 };
 using Group = std::vector<Rule>;
 using Groups = std::vector<Group>;
+using Words = std::vector<std::string_view>;
 
 struct Rules {
   Groups harmless;
@@ -34,8 +38,24 @@ struct Rules {
   Groups host;  // first group: programs that kill for lack of memory; second: languages
   Groups possible;
   Groups other;  // the remaining failures
+  Groups types;  // of exceptions, by their full names in lower case
+  Words bugs;    // types of other failures (bugs, files, connections): never of memory
+  struct {
+    Words wants;                 // phrases that are enough by themselves
+    Words refusals, refused;     // refused allocations, with the verb first or the noun first
+    Words memory, other_things;  // nouns of what was refused
+  } plain;
+  // Phrases in front of an amount ("tried to allocate ~") or behind it ("~ free"). One that ends in
+  // # needs no unit: the program prints plain bytes. The most exact phrase comes first.
+  struct {
+    Words asked, total, free, device;
+  } figures;
 };
 [[nodiscard]] const Rules& rules();
+
+// The first rule that matches before `begins_before`, or null.
+[[nodiscard]] const Rule* first_rule(std::span<const Group> groups, std::string_view text,
+                                     std::size_t begins_before = kAnywhere);
 
 // A fast filter: false for most texts, and only for texts that no rule matches, because they
 // contain no rule's longest literal part.

@@ -8,51 +8,13 @@
 #include "headroom/trace/detail/fault.h"
 
 namespace headroom::trace::pickle {
-namespace {
-
-constexpr Kind kLastOfHistory = Kind::oom;  // all kinds up to it are actions of PyTorch
-
-}  // namespace
-
-SnapshotTree::Keys::Keys(Tree& tree) {
-  const auto key = [&](std::string_view text) { return tree.make_text(Type::text, text); };
-  segments = key("segments");
-  device_traces = key("device_traces");
-  allocator_settings = key("allocator_settings");
-  external_annotations = key("external_annotations");
-  conf = key("PYTORCH_CUDA_ALLOC_CONF");
-  action = key("action");
-  addr = key("addr");
-  device_free = key("device_free");
-  size = key("size");
-  stream = key("stream");
-  time_us = key("time_us");
-  frames = key("frames");
-  category = key("category");
-  compile_context = key("compile_context");
-  user_metadata = key("user_metadata");
-  step = key("step");
-  phase = key("phase");
-  device = key("device");
-  address = key("address");
-  total_size = key("total_size");
-  is_expandable = key("is_expandable");
-  blocks = key("blocks");
-  state = key("state");
-  requested_size = key("requested_size");
-  history = key("history");
-  real_size = key("real_size");
-  name = key("name");
-  stage = key("stage");
-  filename = key("filename");
-  line = key("line");
-  for (int kind = 0; kind <= static_cast<int>(kLastOfHistory); ++kind)
-    actions.push_back(key(to_string(static_cast<Kind>(kind))));
-  user_defined = key("user_defined");
-}
 
 SnapshotTree::SnapshotTree(Tree tree, std::string file)
-    : tree_(std::move(tree)), file_(std::move(file)), keys_(tree_) {
+    : tree_(std::move(tree)), file_(std::move(file)), keys_{tree_} {
+  // All kinds up to oom are actions of PyTorch.
+  for (auto kind = Kind::alloc; kind <= Kind::oom;
+       kind = static_cast<Kind>(static_cast<int>(kind) + 1))
+    keys_.actions.push_back(keys_.key(to_string(kind)));
   const Value root = tree_.root;
   if (root.type() == Type::list) {  // torch.cuda.memory_snapshot()
     read_segments(root);

@@ -67,6 +67,8 @@ struct Frame {
 class SnapshotTree {
  public:
   SnapshotTree(Tree tree, std::string file);
+  SnapshotTree(const SnapshotTree&) = delete;
+  SnapshotTree& operator=(const SnapshotTree&) = delete;
 
   [[nodiscard]] const std::vector<Value>& traces() const { return traces_; }
   [[nodiscard]] const std::vector<SnapshotSegment>& segments() const { return segments_; }
@@ -85,13 +87,22 @@ class SnapshotTree {
  private:
   // The keys and words of snapshots, as values of the tree.
   struct Keys {
-    explicit Keys(Tree& tree);
-    Value segments, device_traces, allocator_settings, external_annotations, conf;
-    Value action, addr, device_free, size, stream, time_us, frames, category, compile_context;
-    Value user_metadata, step, phase, device, address, total_size, is_expandable, blocks, state;
-    Value requested_size, history, real_size, name, stage, filename, line;
-    std::vector<Value> actions;  // by Kind
-    Value user_defined;
+    Tree& tree;
+    Value conf = key("PYTORCH_CUDA_ALLOC_CONF"), segments = key("segments");
+    Value device_traces = key("device_traces"), allocator_settings = key("allocator_settings");
+    Value external_annotations = key("external_annotations"), action = key("action");
+    Value addr = key("addr"), device_free = key("device_free"), size = key("size");
+    Value stream = key("stream"), time_us = key("time_us"), frames = key("frames");
+    Value category = key("category"), compile_context = key("compile_context");
+    Value user_metadata = key("user_metadata"), step = key("step"), phase = key("phase");
+    Value device = key("device"), address = key("address"), total_size = key("total_size");
+    Value is_expandable = key("is_expandable"), blocks = key("blocks"), state = key("state");
+    Value requested_size = key("requested_size"), history = key("history");
+    Value real_size = key("real_size"), name = key("name"), stage = key("stage");
+    Value filename = key("filename"), line = key("line");
+    std::vector<Value> actions = {};  // by Kind
+
+    Value key(std::string_view text) { return tree.make_text(Type::text, text); }
   };
 
   void read_traces(Value list);

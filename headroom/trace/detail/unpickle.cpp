@@ -12,215 +12,129 @@ namespace {
 constexpr std::uint64_t kLongestName = std::uint64_t{1} << 20;  // the name of a function
 constexpr int kOldestProtocol = 2, kNewestProtocol = 5;
 
-// Operations of one group share a function below.
-enum class Group : std::uint8_t { unknown, number, text, container, memo, other };
+// Reads operations and executes them on the machine.
+struct Decoder {
+  Decoder(Input& input, const Limits& limits) : machine(input, limits) {}
 
-constexpr std::array<Group, 256> kGroups = [] {
-  using namespace std::string_view_literals;
-  std::array<Group, 256> groups{};
-  const auto put = [&](Group group, std::string_view operations) {
-    for (const char c : operations) groups[static_cast<unsigned char>(c)] = group;
-  };
-  put(Group::number, "NJKMG\x88\x89\x8a\x8b"sv);
-  put(Group::text, "XCB\x8c\x8d\x8e\x96"sv);
-  put(Group::container, "])}aesut\x85\x86\x87\x8f\x90\x91"sv);
-  put(Group::memo, "hjqr\x94"sv);
-  put(Group::other, "(.01cRbQ\x80\x81\x82\x83\x84\x92\x93\x95\x97\x98"sv);
-  return groups;
-}();
-
-// Reads the operations one by one and executes them on the machine.
-class Decoder {
- public:
-  Decoder(Input& input, const Limits& limits) : machine_(input, limits) {}
-
-  Tree run() {
-    while (step()) machine_.check_memory();
-    return std::move(tree_);
+  void boolean(bool value) { machine.push({Type::boolean, value ? 1U : 0U}); }
+  void number() { machine.push(tree.make_number(source.big_endian_double())); }
+  void integer(std::int64_t value) { machine.push(tree.make_integer(value)); }
+  void long_integer(std::uint64_t bytes) {
+    if (bytes <= 8) return integer(source.signed_number(bytes));
+    source.skip(bytes);
+    machine.push({Type::huge_integer, machine.offset()});
   }
-
- private:
-  bool step();
-  void step_number(std::uint8_t op);
-  void step_text(std::uint8_t op);
-  void step_container(std::uint8_t op);
-  void step_memo(std::uint8_t op);
-  void step_other(std::uint8_t op);
-
-  void long_integer(std::uint64_t bytes);
+  void very_long_integer() {
+    const std::int64_t size = source.signed_number(4);
+    if (size < 0) machine.fault("a length", std::to_string(size));
+    long_integer(static_cast<std::uint64_t>(size));
+  }
   void text(std::uint64_t size, Type type) {
-    const std::string_view bytes = source_.bytes(size, machine_.limits().most_bytes / 4);
-    machine_.push(tree_.make_text(type, bytes));
+    machine.push(tree.make_text(type, source.bytes(size, machine.limits().most_bytes / 4)));
+  }
+  void function() {
+    const std::string module(source.line(kLongestName));
+    machine.function(module, source.line(kLongestName));
+  }
+  void check_protocol() {
+    const int protocol = source.byte();
+    if (protocol < kOldestProtocol || protocol > kNewestProtocol)
+      machine.fault("a pickle of protocol 2 to 5", "protocol " + std::to_string(protocol));
   }
 
-  Machine machine_;
-  Source& source_ = machine_.source();
-  Tree& tree_ = machine_.tree();
+  Machine machine;
+  Source& source = machine.source();
+  Tree& tree = machine.tree();
 };
 
-// ---- Numbers ----
+using Step = void (*)(Decoder&);
+constexpr Step kOutside = [](Decoder& d) { d.machine.refuse("a value from outside the file"); };
+constexpr Step kObject = [](Decoder& d) { d.machine.refuse("an object of a class"); };
 
-void Decoder::long_integer(std::uint64_t bytes) {
-  if (bytes <= 8) return machine_.push(tree_.make_integer(source_.signed_number(bytes)));
-  source_.skip(bytes);
-  machine_.push({Type::huge_integer, machine_.offset()});
-}
+struct Operation {
+  std::uint8_t code;
+  Step step;
+};
 
-// ---- The operations, under their names in Python's pickletools ----
+// The operations but STOP, under their names in Python's pickletools.
+constexpr Operation kOperations[] = {
+    {'N', [](Decoder& d) { d.machine.push({}); }},                    // NONE
+    {0x88, [](Decoder& d) { d.boolean(true); }},                      // NEWTRUE
+    {0x89, [](Decoder& d) { d.boolean(false); }},                     // NEWFALSE
+    {'J', [](Decoder& d) { d.integer(d.source.signed_number(4)); }},  // BININT
+    {'K', [](Decoder& d) { d.integer(d.source.byte()); }},            // BININT1
+    {'M', [](Decoder& d) { d.integer(static_cast<std::int64_t>(d.source.number(2))); }},  // BININT2
+    {0x8a, [](Decoder& d) { d.long_integer(d.source.byte()); }},                          // LONG1
+    {0x8b, [](Decoder& d) { d.very_long_integer(); }},                                    // LONG4
+    {'G', [](Decoder& d) { d.number(); }},                                // BINFLOAT
+    {0x8c, [](Decoder& d) { d.text(d.source.byte(), Type::text); }},      // SHORT_BINUNICODE
+    {'X', [](Decoder& d) { d.text(d.source.number(4), Type::text); }},    // BINUNICODE
+    {0x8d, [](Decoder& d) { d.text(d.source.number(8), Type::text); }},   // BINUNICODE8
+    {'C', [](Decoder& d) { d.text(d.source.byte(), Type::bytes); }},      // SHORT_BINBYTES
+    {'B', [](Decoder& d) { d.text(d.source.number(4), Type::bytes); }},   // BINBYTES
+    {0x8e, [](Decoder& d) { d.text(d.source.number(8), Type::bytes); }},  // BINBYTES8
+    {0x96, [](Decoder& d) { d.text(d.source.number(8), Type::bytes); }},  // BYTEARRAY8
+    {']', [](Decoder& d) { d.machine.push_container(Type::list); }},      // EMPTY_LIST
+    {'}', [](Decoder& d) { d.machine.push_container(Type::dict); }},      // EMPTY_DICT
+    {0x8f, [](Decoder& d) { d.machine.push_container(Type::set); }},      // EMPTY_SET
+    {')', [](Decoder& d) { d.machine.tuple_of(0); }},                     // EMPTY_TUPLE
+    {0x85, [](Decoder& d) { d.machine.tuple_of(1); }},                    // TUPLE1
+    {0x86, [](Decoder& d) { d.machine.tuple_of(2); }},                    // TUPLE2
+    {0x87, [](Decoder& d) { d.machine.tuple_of(3); }},                    // TUPLE3
+    {'a', [](Decoder& d) { d.machine.append(); }},                        // APPEND
+    {'e', [](Decoder& d) { d.machine.append_above_mark(Type::list); }},   // APPENDS
+    {0x90, [](Decoder& d) { d.machine.append_above_mark(Type::set); }},   // ADDITEMS
+    {'s', [](Decoder& d) { d.machine.set_item(); }},                      // SETITEM
+    {'u', [](Decoder& d) { d.machine.set_items_above_mark(); }},          // SETITEMS
+    {'t', [](Decoder& d) { d.machine.container_from_above_mark(Type::tuple); }},  // TUPLE
+    {0x91, [](Decoder& d) { d.machine.container_from_above_mark(Type::set); }},   // FROZENSET
+    {'h', [](Decoder& d) { d.machine.get(d.source.byte()); }},                    // BINGET
+    {'j', [](Decoder& d) { d.machine.get(d.source.number(4)); }},                 // LONG_BINGET
+    {'q', [](Decoder& d) { d.machine.put(d.source.byte()); }},                    // BINPUT
+    {'r', [](Decoder& d) { d.machine.put(d.source.number(4)); }},                 // LONG_BINPUT
+    {0x94, [](Decoder& d) { d.machine.put_next(); }},                             // MEMOIZE
+    {0x80, [](Decoder& d) { d.check_protocol(); }},                               // PROTO
+    {0x95, [](Decoder& d) { d.source.skip(8); }},            // FRAME: only a hint for reading ahead
+    {'(', [](Decoder& d) { d.machine.open_mark(); }},        // MARK
+    {'0', [](Decoder& d) { d.machine.pop(); }},              // POP
+    {'1', [](Decoder& d) { d.machine.pop_mark(); }},         // POP_MARK
+    {'c', [](Decoder& d) { d.function(); }},                 // GLOBAL
+    {0x93, [](Decoder& d) { d.machine.stack_function(); }},  // STACK_GLOBAL
+    {'R', [](Decoder& d) { d.machine.reduce(); }},           // REDUCE
+    {'Q', kOutside},                                         // BINPERSID
+    {0x97, kOutside},                                        // NEXT_BUFFER
+    {0x98, kOutside},                                        // READONLY_BUFFER
+    {'b', kObject},                                          // BUILD
+    {0x81, kObject},                                         // NEWOBJ
+    {0x92, kObject},                                         // NEWOBJ_EX
+    {0x82, kObject},                                         // EXT1
+    {0x83, kObject},                                         // EXT2
+    {0x84, kObject},                                         // EXT4
+};
 
-void Decoder::step_number(std::uint8_t op) {
-  switch (op) {
-    case 'N':  // NONE
-      return machine_.push({});
-    case 0x88:  // NEWTRUE
-    case 0x89:  // NEWFALSE
-      return machine_.push({Type::boolean, op == 0x88 ? 1u : 0u});
-    case 'J':  // BININT
-      return machine_.push(tree_.make_integer(source_.signed_number(4)));
-    case 'K':  // BININT1
-      return machine_.push(tree_.make_integer(source_.byte()));
-    case 'M':  // BININT2
-      return machine_.push(tree_.make_integer(static_cast<std::int64_t>(source_.number(2))));
-    case 0x8a:  // LONG1
-      return long_integer(source_.byte());
-    case 0x8b: {  // LONG4
-      const std::int64_t size = source_.signed_number(4);
-      if (size < 0) machine_.fault("a length", std::to_string(size));
-      return long_integer(static_cast<std::uint64_t>(size));
-    }
-    default:  // 'G', BINFLOAT
-      return machine_.push(tree_.make_number(source_.big_endian_double()));
-  }
-}
-
-void Decoder::step_text(std::uint8_t op) {
-  switch (op) {
-    case 0x8c:  // SHORT_BINUNICODE
-      return text(source_.byte(), Type::text);
-    case 'X':  // BINUNICODE
-      return text(source_.number(4), Type::text);
-    case 0x8d:  // BINUNICODE8
-      return text(source_.number(8), Type::text);
-    case 'C':  // SHORT_BINBYTES
-      return text(source_.byte(), Type::bytes);
-    case 'B':  // BINBYTES
-      return text(source_.number(4), Type::bytes);
-    default:  // 0x8e, BINBYTES8; 0x96, BYTEARRAY8
-      return text(source_.number(8), Type::bytes);
-  }
-}
-
-void Decoder::step_container(std::uint8_t op) {
-  switch (op) {
-    case ']':  // EMPTY_LIST
-      return machine_.push_container(Type::list);
-    case '}':  // EMPTY_DICT
-      return machine_.push_container(Type::dict);
-    case ')':  // EMPTY_TUPLE
-      return machine_.tuple_of(0);
-    case 0x8f:  // EMPTY_SET
-      return machine_.push_container(Type::set);
-    case 0x85:  // TUPLE1, 2, 3
-    case 0x86:
-    case 0x87:
-      return machine_.tuple_of(op - 0x84u);
-    case 'a':  // APPEND
-      return machine_.append();
-    case 'e':  // APPENDS
-      return machine_.append_above_mark(Type::list);
-    case 0x90:  // ADDITEMS
-      return machine_.append_above_mark(Type::set);
-    case 's':  // SETITEM
-      return machine_.set_item();
-    case 'u':  // SETITEMS
-      return machine_.set_items_above_mark();
-    case 't':  // TUPLE
-      return machine_.container_from_above_mark(Type::tuple);
-    default:  // FROZENSET
-      return machine_.container_from_above_mark(Type::set);
-  }
-}
-
-void Decoder::step_memo(std::uint8_t op) {
-  switch (op) {
-    case 'h':  // BINGET
-      return machine_.get(source_.byte());
-    case 'j':  // LONG_BINGET
-      return machine_.get(source_.number(4));
-    case 'q':  // BINPUT
-      return machine_.put(source_.byte());
-    case 'r':  // LONG_BINPUT
-      return machine_.put(source_.number(4));
-    default:  // MEMOIZE
-      return machine_.put_next();
-  }
-}
-
-void Decoder::step_other(std::uint8_t op) {
-  switch (op) {
-    case 0x80:  // PROTO
-      if (const int protocol = source_.byte();
-          protocol < kOldestProtocol || protocol > kNewestProtocol)
-        machine_.fault("a pickle of protocol 2 to 5", "protocol " + std::to_string(protocol));
-      return;
-    case 0x95:  // FRAME: only a hint for reading ahead
-      return source_.skip(8);
-    case '(':  // MARK
-      return machine_.open_mark();
-    case '0':  // POP
-      machine_.pop();
-      return;
-    case '1':  // POP_MARK
-      return machine_.pop_mark();
-    case 'c': {  // GLOBAL
-      const std::string module(source_.line(kLongestName));
-      return machine_.function(module, source_.line(kLongestName));
-    }
-    case 0x93:  // STACK_GLOBAL
-      return machine_.stack_function();
-    case 'R':  // REDUCE
-      return machine_.reduce();
-    case 'Q':  // BINPERSID, NEXT_BUFFER, READONLY_BUFFER
-    case 0x97:
-    case 0x98:
-      machine_.refuse("a value from outside the file");
-    default:  // BUILD, NEWOBJ, NEWOBJ_EX, EXT1, EXT2, EXT4
-      machine_.refuse("an object of a class");
-  }
-}
-
-// Returns false at the end.
-bool Decoder::step() {
-  machine_.begin_operation();
-  const std::uint8_t op = source_.byte();
-  switch (kGroups[op]) {
-    case Group::number:
-      step_number(op);
-      break;
-    case Group::text:
-      step_text(op);
-      break;
-    case Group::container:
-      step_container(op);
-      break;
-    case Group::memo:
-      step_memo(op);
-      break;
-    case Group::other:
-      if (op == '.') break;
-      step_other(op);
-      break;
-    case Group::unknown:
-      machine_.fault("an operation of a pickle", "byte " + std::to_string(op));
-  }
-  if (op == '.') tree_.root = machine_.pop();
-  return op != '.';
-}
+constexpr auto kStepOf = [] {
+  std::array<Step, 256> steps{};
+  for (const Operation& operation : kOperations) steps[operation.code] = operation.step;
+  return steps;
+}();
 
 }  // namespace
 
 Tree unpickle(Input& input, const Limits& limits) {
-  return Decoder(input, limits).run();
+  Decoder decoder(input, limits);
+  while (true) {
+    decoder.machine.begin_operation();
+    const std::uint8_t code = decoder.source.byte();
+    if (code == '.') {  // STOP
+      decoder.tree.root = decoder.machine.pop();
+      return std::move(decoder.tree);
+    }
+    const Step step = kStepOf[code];
+    if (step == nullptr)
+      decoder.machine.fault("an operation of a pickle", "byte " + std::to_string(code));
+    step(decoder);
+    decoder.machine.check_memory();
+  }
 }
 
 }  // namespace headroom::trace::pickle

@@ -1,7 +1,5 @@
 #include "headroom/trace/detail/zstd_frame.h"
 
-#include <zstd.h>
-
 #include <new>
 
 #include "headroom/base/error.h"
@@ -18,11 +16,7 @@ std::size_t checked(std::size_t result) {
 
 }  // namespace
 
-void Compressor::Free::operator()(ZSTD_CCtx_s* context) const {
-  ZSTD_freeCCtx(context);
-}
-
-Compressor::Compressor(int level) : context_(ZSTD_createCCtx()) {
+Compressor::Compressor(int level) {
   if (!context_) throw std::bad_alloc();
   checked(ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level));
   checked(ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1));
@@ -36,11 +30,7 @@ void Compressor::append_frame(std::string& to, std::string_view raw) {
                                             raw.size())));
 }
 
-void Decompressor::Free::operator()(ZSTD_DCtx_s* context) const {
-  ZSTD_freeDCtx(context);
-}
-
-Decompressor::Decompressor() : context_(ZSTD_createDCtx()) {
+Decompressor::Decompressor() {
   if (!context_) throw std::bad_alloc();
 }
 

@@ -1,13 +1,11 @@
 // Compresses and decompresses one zstd frame with a checksum, in memory.
 #pragma once
 
-#include <cstdint>
+#include <zstd.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
-
-struct ZSTD_CCtx_s;
-struct ZSTD_DCtx_s;
 
 namespace headroom::trace::detail {
 
@@ -17,10 +15,7 @@ class Compressor {
   void append_frame(std::string& to, std::string_view raw);
 
  private:
-  struct Free {
-    void operator()(ZSTD_CCtx_s* context) const;
-  };
-  std::unique_ptr<ZSTD_CCtx_s, Free> context_;
+  std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context_{ZSTD_createCCtx(), &ZSTD_freeCCtx};
 };
 
 class Decompressor {
@@ -31,10 +26,7 @@ class Decompressor {
   [[nodiscard]] bool decompress(std::string_view frame, std::size_t raw_bytes, std::string& raw);
 
  private:
-  struct Free {
-    void operator()(ZSTD_DCtx_s* context) const;
-  };
-  std::unique_ptr<ZSTD_DCtx_s, Free> context_;
+  std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context_{ZSTD_createDCtx(), &ZSTD_freeDCtx};
 };
 
 }  // namespace headroom::trace::detail

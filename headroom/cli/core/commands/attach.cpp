@@ -33,7 +33,7 @@ Json document(const std::vector<DetachedJob>& jobs) {
     json["jobs"].push_back({{"id", job.id},
                             {"pid", job.supervisor.pid},
                             {"running", job.is_running()},
-                            {"exit_code", job.exit_code ? Json(*job.exit_code) : Json()},
+                            {"exit_code", or_null(job.exit_code)},
                             {"started", utc_timestamp(job.started)},
                             {"command", job.command},
                             {"output", job.output.string()}});
@@ -50,8 +50,7 @@ ExitCode list(const AttachOptions& options) {
                     local_timestamp(job.started).substr(0, 16),
                     fitted(join(job.command, " "), terminal.is_terminal ? 32 : 60, terminal)});
   print(rows.empty() ? "There are no detached jobs.\n"
-                     : table({{"job"}, {"state"}, {"exit", true}, {"started"}, {"command"}}, rows,
-                             terminal));
+                     : table("job|state|>exit|started|command", rows, terminal));
   return kOk;
 }
 
@@ -92,16 +91,14 @@ ExitCode run_attach(const AttachOptions& options) {
 }  // namespace
 
 void add_attach(Registry& registry) {
-  auto options = std::make_shared<AttachOptions>();
-  CLI::App* command = registry.add(
-      "attach", "Follow the output of a detached job",
+  auto [command, options] = registry.add(
+      &run_attach, "attach", "Follow the output of a detached job",
       "  headroom run --detach --need 10GiB -- python train.py     prints the job's ID\n"
       "  headroom attach 7f3a9c1e\n"
       "  headroom attach               lists the jobs of the last two weeks\n\n"
       "All of its output, from the beginning. Ctrl-C leaves the job running. Exit: the job's own.");
   command->add_option("id", options->id, "Its ID; without one the jobs are listed");
   command->add_flag("--json", options->json, "Of the list: one JSON document");
-  registry.run(command, options, &run_attach);
 }
 
 }  // namespace headroom::cli

@@ -41,14 +41,14 @@ Json card_json(const gpu::CatalogueCard& card) {
           {"architecture", card.architecture},
           {"compute_capability", card.capability},
           {"total_bytes", card.total.count},
-          {"cuda_total_bytes", card.cuda_total ? Json(card.cuda_total->count) : Json()},
+          {"cuda_total_bytes", or_null(card.cuda_total)},
           {"bandwidth", card.bandwidth_gb_s * 1e9},
           {"flops", rate_json(card.rates)},
           {"link",
            {{"pcie", card.pcie},
             {"pcie_bytes_per_s", card.pcie_gb_s * 1e9},
             {"nvlink_bytes_per_s", card.nvlink_gb_s * 1e9}}},
-          {"power_w", card.power_w ? Json(*card.power_w) : Json()},
+          {"power_w", or_null(card.power_w)},
           {"good_for", to_string(good_for(card))},
           {"source", card.sources}};
 }
@@ -87,18 +87,8 @@ ExitCode run_cards(const CardsOptions& options) {
   for (const auto* card : cards) rows.push_back(row_of(*card));
   const Terminal terminal = standard_output();
   const int width = terminal.is_terminal ? terminal.width - 1 : 90;
-  print(table({{"card"},
-               {"GiB", true},
-               {"GB/s", true},
-               {"bf16", true},
-               {"fp32", true},
-               {"NVLink", true},
-               {"train", true},
-               {"LoRA", true},
-               {"4-bit", true},
-               {"run 16", true},
-               {"run 4", true}},
-              rows, terminal) +
+  print(table("card|>GiB|>GB/s|>bf16|>fp32|>NVLink|>train|>LoRA|>4-bit|>run 16|>run 4", rows,
+              terminal) +
         wrapped("Memory as the driver reports it; dense TFLOP/s as training uses them; NVLink in "
                 "GB/s.",
                 "\n", "", width) +
@@ -113,14 +103,13 @@ ExitCode run_cards(const CardsOptions& options) {
 }  // namespace
 
 void add_cards(Registry& registry) {
-  auto options = std::make_shared<CardsOptions>();
-  CLI::App* command = registry.add("cards", "The catalogue of GPUs and what each is good for",
-                                   "  headroom cards\n"
-                                   "  headroom cards 4090 \"a100 40gb\"\n"
-                                   "  headroom cards --json");
+  auto [command, options] =
+      registry.add(&run_cards, "cards", "The catalogue of GPUs and what each is good for",
+                   "  headroom cards\n"
+                   "  headroom cards 4090 \"a100 40gb\"\n"
+                   "  headroom cards --json");
   command->add_option("name", options->names, "Only these cards");
   command->add_flag("--json", options->json, "One JSON document, with the source of each card");
-  registry.run(command, options, &run_cards);
 }
 
 }  // namespace headroom::cli

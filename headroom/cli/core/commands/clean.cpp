@@ -32,8 +32,8 @@ Json holder_json(const gpu::HolderReport& report) {
   const bool on_card = report.card_index >= 0;
   return {{"uuid", on_card ? Json(to_string(report.card)) : Json()},
           {"pid", report.process ? Json(report.process->pid) : Json()},
-          {"user", report.user ? Json(*report.user) : Json()},
-          {"command", report.command ? Json(*report.command) : Json()},
+          {"user", or_null(report.user)},
+          {"command", or_null(report.command)},
           {"used_bytes", report.used ? Json(report.used->count) : Json()},
           {"age_s", report.age ? Json(report.age->count()) : Json()},
           {"class", to_string(report.holder_class)},
@@ -190,9 +190,8 @@ ExitCode run_clean(const CleanOptions& options) {
 }  // namespace
 
 void add_clean(Registry& registry) {
-  auto options = std::make_shared<CleanOptions>();
-  CLI::App* command = registry.add(
-      "clean", "Explain who holds GPU memory, and free what is left over",
+  auto [command, options] = registry.add(
+      &run_clean, "clean", "Explain who holds GPU memory, and free what is left over",
       "  headroom clean                 explain every holder; remove our own leftovers only\n"
       "  headroom clean --stats-only    explain, touch nothing\n"
       "  headroom clean --force         search harder: hidden holders, shared memory of the dead\n"
@@ -207,7 +206,6 @@ void add_clean(Registry& registry) {
   auto* end = command->add_option("--end", options->end, "End these processes, if they are idle");
   stats->excludes(force)->excludes(end);
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_clean);
 }
 
 }  // namespace headroom::cli

@@ -17,15 +17,8 @@ struct DoctorOptions {
 };
 
 const char* name_of(Status status) {
-  switch (status) {
-    case Status::pass:
-      return "pass";
-    case Status::warn:
-      return "warn";
-    case Status::fail:
-      return "fail";
-  }
-  return "";
+  constexpr const char* kNames[] = {"pass", "warn", "fail"};
+  return kNames[static_cast<int>(status)];
 }
 
 Json document(const std::vector<Check>& checks) {
@@ -81,9 +74,8 @@ ExitCode run_doctor(const DoctorOptions& options) {
 }  // namespace
 
 void add_doctor(Registry& registry) {
-  auto options = std::make_shared<DoctorOptions>();
-  CLI::App* command =
-      registry.add("doctor", "Check driver, CUDA, settings and LibTorch",
+  auto [command, options] =
+      registry.add(&run_doctor, "doctor", "Check driver, CUDA, settings and LibTorch",
                    "  headroom doctor\n"
                    "  headroom doctor --json\n"
                    "  headroom doctor --bundle report.json   to send to somebody\n\n"
@@ -91,7 +83,6 @@ void add_doctor(Registry& registry) {
   command->add_flag("--json", options->json, "One JSON document");
   command->add_option("--bundle", options->bundle,
                       "Also write the report to a file, without user and machine names");
-  registry.run(command, options, &run_doctor);
 }
 
 }  // namespace headroom::cli

@@ -86,9 +86,8 @@ ExitCode run_estimate(const EstimateOptions& options) {
 }  // namespace
 
 void add_estimate(Registry& registry) {
-  auto options = std::make_shared<EstimateOptions>();
-  CLI::App* command = registry.add(
-      "estimate", "Will it fit? The memory of a training step, by dry run",
+  auto [command, options] = registry.add(
+      &run_estimate, "estimate", "Will it fit? The memory of a training step, by dry run",
       "  headroom estimate llama-3.1-8b --batch 2 --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
       "  headroom estimate runs/my-model/config.json --batch 16 --checkpointing full\n"
       "  headroom estimate 7B --seq 4096 --lora-rank 16 --quantize 4bit --gpus sim:1x24GiB --json\n"
@@ -105,7 +104,6 @@ void add_estimate(Registry& registry) {
   command->add_flag("--advice", options->advice,
                     "Also if it fits: the three cheapest changes that save memory");
   command->add_option("--trace", options->trace, "Write all that happened, for `headroom trace`");
-  registry.run(command, options, &run_estimate);
 }
 
 }  // namespace headroom::cli

@@ -69,9 +69,8 @@ ExitCode run_fit(const FitOptions& options) {
 }  // namespace
 
 void add_fit(Registry& registry) {
-  auto options = std::make_shared<FitOptions>();
-  CLI::App* command = registry.add(
-      "fit", "The largest batch, or the longest sequence, that fits a card",
+  auto [command, options] = registry.add(
+      &run_fit, "fit", "The largest batch, or the longest sequence, that fits a card",
       "  headroom fit llama-3.2-1b --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
       "  headroom fit runs/my-model --over seq --batch 4 --gpus sim:1x80GiB\n"
       "  headroom fit resnet50 --gpus sim:1x8GiB --margin 1GiB --json\n"
@@ -87,7 +86,6 @@ void add_fit(Registry& registry) {
       ->check(whole_number(1, std::int64_t{1} << 24));
   command->add_option("--margin", options->margin,
                       "Left free by what is recommended: 0.1, 10%, 2GiB (default 0.1)");
-  registry.run(command, options, &run_fit);
 }
 
 }  // namespace headroom::cli

@@ -26,90 +26,40 @@ std::string size_or_unknown(std::optional<Bytes> size) {
   return size ? to_string(*size) : "?";
 }
 
-std::string usable_text(const gpu::Card& card) {
-  const auto old = age(card, Clock::now());
-  const bool stale = !old || *old > gpu::kFreshFor;
-  return stale ? "stale" : size_or_unknown(usable_now(card));
-}
-
 // A narrow terminal shows fewer columns; `--json` and a wider one show all.
 bool has_room(const Terminal& terminal) {
   return !terminal.is_terminal || terminal.width >= 125;
 }
 
-// Below 74 columns used memory and load are left out too: the picture of the machine shows them.
-bool is_very_narrow(const Terminal& terminal) {
-  return terminal.is_terminal && terminal.width < 74;
-}
-
-std::vector<std::string> very_narrow_row(const gpu::Card& card, const Terminal& terminal) {
-  return {card.slice ? "" : std::to_string(card.index), fitted(brief_name(card), 18, terminal),
-          card.memory ? to_string(card.memory->total) : "?",
-          card.memory ? to_string(card.memory->free) : "?", usable_text(card)};
-}
-
-std::vector<std::string> narrow_row(const gpu::Card& card, const Terminal& terminal) {
-  const auto part = [&](Bytes gpu::CardMemory::*member) {
-    return card.memory ? to_string((*card.memory).*member) : std::string("?");
-  };
-  return {card.slice ? "" : std::to_string(card.index),
-          fitted(brief_name(card), 18, terminal),
-          part(&gpu::CardMemory::total),
-          part(&gpu::CardMemory::used),
-          part(&gpu::CardMemory::free),
-          usable_text(card),
-          or_unknown(card.utilization, " %")};
-}
-
-std::vector<std::string> row_of(const gpu::Card& card) {
-  const auto part = [&](Bytes gpu::CardMemory::*member) {
-    return card.memory ? to_string((*card.memory).*member) : std::string("?");
-  };
-  return {card.slice ? "" : std::to_string(card.index),
-          card.name,
-          card.pci.empty() ? "-" : card.pci,
-          short_text(card.uuid),
-          part(&gpu::CardMemory::total),
-          part(&gpu::CardMemory::used),
-          card.memory ? size_or_unknown(card.memory->reserved) : "?",
-          part(&gpu::CardMemory::free),
-          usable_text(card),
-          or_unknown(card.utilization, " %"),
-          or_unknown(card.temperature_c, " C"),
-          card.power_w ? fmt::format("{:.0f} W", *card.power_w) : "?"};
-}
-
 std::string cards_table(const gpu::Machine& machine, const Terminal& terminal) {
   const bool wide = has_room(terminal);
+  // Below 74 columns used memory and load are left out too: the picture of the machine shows them.
+  const bool medium = wide || terminal.width >= 74;
   std::vector<std::vector<std::string>> rows;
-  if (is_very_narrow(terminal)) {
-    for (const gpu::Card& card : machine.cards) rows.push_back(very_narrow_row(card, terminal));
-    return table({{"GPU", true}, {"name"}, {"total", true}, {"free", true}, {"usable", true}}, rows,
-                 terminal);
+  for (const gpu::Card& card : machine.cards) {
+    auto& row = rows.emplace_back();
+    const auto add = [&](bool is_shown, std::string text) {
+      if (is_shown) row.push_back(std::move(text));
+    };
+    const auto part = [&](Bytes gpu::CardMemory::*member) {
+      return card.memory ? to_string((*card.memory).*member) : std::string("?");
+    };
+    add(true, card.slice ? "" : std::to_string(card.index));
+    add(true, wide ? card.name : fitted(brief_name(card), 18, terminal));
+    add(wide, card.pci.empty() ? "-" : card.pci);
+    add(wide, short_text(card.uuid));
+    add(true, part(&gpu::CardMemory::total));
+    add(medium, part(&gpu::CardMemory::used));
+    add(wide, card.memory ? size_or_unknown(card.memory->reserved) : "?");
+    add(true, part(&gpu::CardMemory::free));
+    add(true, is_fresh(card, Clock::now()) ? size_or_unknown(usable_now(card)) : "stale");
+    add(medium, or_unknown(card.utilization, " %"));
+    add(wide, or_unknown(card.temperature_c, " C"));
+    add(wide, card.power_w ? fmt::format("{:.0f} W", *card.power_w) : "?");
   }
-  for (const gpu::Card& card : machine.cards)
-    rows.push_back(wide ? row_of(card) : narrow_row(card, terminal));
-  if (!wide)
-    return table({{"GPU", true},
-                  {"name"},
-                  {"total", true},
-                  {"used", true},
-                  {"free", true},
-                  {"usable", true},
-                  {"util", true}},
-                 rows, terminal);
-  return table({{"GPU", true},
-                {"name"},
-                {"PCI"},
-                {"UUID"},
-                {"total", true},
-                {"used", true},
-                {"driver", true},
-                {"free", true},
-                {"usable", true},
-                {"util", true},
-                {"temp", true},
-                {"power", true}},
+  return table(wide     ? ">GPU|name|PCI|UUID|>total|>used|>driver|>free|>usable|>util|>temp|>power"
+               : medium ? ">GPU|name|>total|>used|>free|>usable|>util"
+                        : ">GPU|name|>total|>free|>usable",
                rows, terminal);
 }
 
@@ -128,14 +78,7 @@ std::string process_table(const gpu::Machine& machine, const Terminal& terminal)
     }
   }
   if (rows.empty()) return "\nno processes\n";
-  return "\n" + table({{"GPU", true},
-                       {"PID", true},
-                       {"user"},
-                       {"used", true},
-                       {"age", true},
-                       {"kind"},
-                       {"command"}},
-                      rows, terminal);
+  return "\n" + table(">GPU|>PID|user|>used|>age|kind|command", rows, terminal);
 }
 
 ExitCode run_gpus(const GpusOptions& options) {
@@ -155,16 +98,15 @@ ExitCode run_gpus(const GpusOptions& options) {
 }  // namespace
 
 void add_gpus(Registry& registry) {
-  auto options = std::make_shared<GpusOptions>();
-  CLI::App* command = registry.add("gpus", "Every GPU with memory, load and who uses it",
-                                   "  headroom gpus\n"
-                                   "  headroom gpus --processes\n"
-                                   "  headroom gpus --json | jq '.gpus[].usable_bytes'\n"
-                                   "  headroom gpus --gpus sim:8x31.36GiB");
+  auto [command, options] =
+      registry.add(&run_gpus, "gpus", "Every GPU with memory, load and who uses it",
+                   "  headroom gpus\n"
+                   "  headroom gpus --processes\n"
+                   "  headroom gpus --json | jq '.gpus[].usable_bytes'\n"
+                   "  headroom gpus --gpus sim:8x31.36GiB");
   add_gpus_option(command, options->gpus);
   command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
   command->add_flag("--processes", options->processes, "List the processes on each card");
-  registry.run(command, options, &run_gpus);
 }
 
 }  // namespace headroom::cli

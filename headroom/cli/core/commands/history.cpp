@@ -95,23 +95,15 @@ ExitCode run_history(const HistoryOptions& options) {
   std::vector<std::vector<std::string>> rows;
   for (const Json& one : tries) rows.push_back(row_of(one, terminal));
   print(rows.empty() ? "Nothing was run yet.\n"
-                     : table({{"started"},
-                              {"try", true},
-                              {"end"},
-                              {"exit", true},
-                              {"batch", true},
-                              {"peak", true},
-                              {"command"}},
-                             rows, terminal));
+                     : table("started|>try|end|>exit|>batch|>peak|command", rows, terminal));
   return kOk;
 }
 
 }  // namespace
 
 void add_history(Registry& registry) {
-  auto options = std::make_shared<HistoryOptions>();
-  CLI::App* command = registry.add(
-      "history", "What headroom run tried, and how it ended",
+  auto [command, options] = registry.add(
+      &run_history, "history", "What headroom run tried, and how it ended",
       "  headroom history\n"
       "  headroom history --count 0 --json | jq '.tries[] | select(.verdict == \"gpu_oom\")'\n"
       "  headroom history --file my-runs.ndjson");
@@ -121,7 +113,6 @@ void add_history(Registry& registry) {
   command->add_option("--file", options->file,
                       "Another file of run --history (default: in the state folder)");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_history);
 }
 
 }  // namespace headroom::cli

@@ -58,16 +58,14 @@ ExitCode end(const EndOptions& options) {
 }
 
 void add_end(Registry& registry, CLI::App* group) {
-  auto options = std::make_shared<EndOptions>();
-  CLI::App* command = registry.add(
-      "end", "End a lease: its memory is no longer reserved",
+  auto [command, options] = registry.add(
+      &end, "end", "End a lease: its memory is no longer reserved",
       "  headroom lease end 7f3a9c1e\n\n"
       "For its owner and root. The job is told and runs on with the memory it has; to end the\n"
       "job itself, end its process (headroom who names it).",
       group);
   command->add_option("id", options->ids, "Its ID, as headroom lease list shows it")->required();
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &end);
 }
 
 }  // namespace
@@ -76,13 +74,12 @@ void add_lease(Registry& registry) {
   CLI::App* group = registry.add("lease", "Reservations of GPU memory",
                                  "  headroom lease list\n  headroom lease end 7f3a9c1e");
   group->require_subcommand(1);
-  auto options = std::make_shared<LeaseOptions>();
-  CLI::App* command = registry.add("list", "The leases of this machine, of all users",
-                                   "  headroom lease list\n"
-                                   "  headroom lease list --json | jq '.leases[].reserved_bytes'",
-                                   group);
+  auto [command, options] =
+      registry.add(&run_lease, "list", "The leases of this machine, of all users",
+                   "  headroom lease list\n"
+                   "  headroom lease list --json | jq '.leases[].reserved_bytes'",
+                   group);
   add_lease_options(command, *options);
-  registry.run(command, options, &run_lease);
   add_end(registry, group);
 }
 

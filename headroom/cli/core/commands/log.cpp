@@ -149,13 +149,12 @@ ExitCode run_log(const LogOptions& options) {
 }  // namespace
 
 void add_log(Registry& registry) {
-  auto options = std::make_shared<LogOptions>();
-  CLI::App* command =
-      registry.add("log", "Sample the GPUs at an interval: CSV, NDJSON or a Prometheus file",
-                   "  headroom log --interval 1s --count 60 > gpus.csv\n"
-                   "  headroom log --format ndjson --out gpus.ndjson --rotate 100MiB --keep 5\n"
-                   "  headroom log --processes --interval 5s\n"
-                   "  headroom log --format prometheus --out /var/lib/node_exporter/headroom.prom");
+  auto [command, options] = registry.add(
+      &run_log, "log", "Sample the GPUs at an interval: CSV, NDJSON or a Prometheus file",
+      "  headroom log --interval 1s --count 60 > gpus.csv\n"
+      "  headroom log --format ndjson --out gpus.ndjson --rotate 100MiB --keep 5\n"
+      "  headroom log --processes --interval 5s\n"
+      "  headroom log --format prometheus --out /var/lib/node_exporter/headroom.prom");
   add_gpus_option(command, options->gpus);
   command->add_option("--interval", options->interval, "Time between samples")
       ->capture_default_str();
@@ -172,7 +171,6 @@ void add_log(Registry& registry) {
   command->add_option("--keep", options->keep, "How many old files to keep")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
-  registry.run(command, options, &run_log);
 }
 
 }  // namespace headroom::cli

@@ -73,14 +73,7 @@ std::string weights_table(const Terminal& terminal) {
         {size.name, size.model, fmt::format("{:.1f} M", static_cast<double>(size.parameters) / 1e6),
          to_string(weights(size, WeightType::fp32)), to_string(weights(size, WeightType::fp16)),
          to_string(weights(size, WeightType::int8)), to_string(weights(size, WeightType::int4))});
-  return table({{"model"},
-                {"shape of"},
-                {"parameters", true},
-                {"fp32", true},
-                {"fp16", true},
-                {"8-bit", true},
-                {"4-bit", true}},
-               rows, terminal);
+  return table("model|shape of|>parameters|>fp32|>fp16|>8-bit|>4-bit", rows, terminal);
 }
 
 // The memory for a plan on the emptiest card that --gpus names; nothing for `auto`.
@@ -101,8 +94,8 @@ std::string three_digits(double gib) {
 
 std::string training_table(const forecast::TableBatch& batch, std::optional<Bytes> room,
                            const Terminal& terminal) {
-  std::vector<Column> columns{{"training", false}};
-  for (const UsualSize& size : forecast::usual_sizes()) columns.push_back({size.name, true});
+  std::string columns = "training";
+  for (const UsualSize& size : forecast::usual_sizes()) columns += "|>" + std::string(size.name);
   std::vector<std::vector<std::string>> rows;
   for (const Recipe& recipe : forecast::recipes()) {
     std::vector<std::string> row{std::string(recipe.name)};
@@ -142,7 +135,7 @@ ExitCode run_names(const ModelsOptions& options) {
                     join(model.aliases, ", ")});
   }
   print(options.json ? to_line({{"schema", 1}, {"names", list}}) + "\n"
-                     : table({{"name"}, {"parameters", true}, {"also"}}, rows, standard_output()));
+                     : table("name|>parameters|also", rows, standard_output()));
   return kOk;
 }
 
@@ -173,9 +166,8 @@ ExitCode run_models(const ModelsOptions& options) {
 }  // namespace
 
 void add_models(Registry& registry) {
-  auto options = std::make_shared<ModelsOptions>();
-  CLI::App* command =
-      registry.add("models", "The usual model sizes: weights, and what training costs",
+  auto [command, options] =
+      registry.add(&run_models, "models", "The usual model sizes: weights, and what training costs",
                    "  headroom models\n"
                    "  headroom models --batch 4 --seq 2048 --gpus \"RTX 4090\"\n"
                    "  headroom models --names\n"
@@ -189,7 +181,6 @@ void add_models(Registry& registry) {
       ->check(whole_number(1, 10'000'000));
   command->add_flag("--names", options->names, "All models that `headroom estimate` has by name");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_models);
 }
 
 }  // namespace headroom::cli

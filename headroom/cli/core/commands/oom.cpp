@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
@@ -68,36 +69,19 @@ std::string read_ends(int file, const std::string& name) {
 }
 
 std::string read_file_ends(const std::string& name) {
-  const int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
+  const Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open())
     throw InputError("[oom classify] cannot read " + name + ": " + std::strerror(errno));
-  try {
-    std::string text = read_ends(file, name);
-    ::close(file);
-    return text;
-  } catch (...) {
-    ::close(file);
-    throw;
-  }
+  return read_ends(file.get(), name);
 }
 
 std::string amount(const std::optional<Bytes>& bytes) {
   return bytes ? to_string(*bytes) : "unknown";
 }
 
-std::string sentence(const oom::Judgement& judgement) {
-  switch (judgement.verdict) {
-    case oom::Verdict::gpu_oom:
-      return "out of the card's memory";
-    case oom::Verdict::host_oom:
-      return "out of the host's memory";
-    case oom::Verdict::not_oom:
-      return "not an out-of-memory";
-    case oom::Verdict::unknown:
-      break;
-  }
-  return "not enough evidence";
-}
+// By oom::Verdict.
+constexpr const char* kSentences[] = {"out of the card's memory", "out of the host's memory",
+                                      "not an out-of-memory", "not enough evidence"};
 
 // The whole text in a pipe, for searching; one row on a terminal.
 std::string evidence_text(const oom::Judgement& judgement) {
@@ -108,8 +92,9 @@ std::string evidence_text(const oom::Judgement& judgement) {
 }
 
 std::string view(const oom::Judgement& judgement) {
-  std::string text = fmt::format("{}: {} ({:.0f} % sure)\n", to_string(judgement.verdict),
-                                 sentence(judgement), judgement.confidence * 100);
+  std::string text =
+      fmt::format("{}: {} ({:.0f} % sure)\n", to_string(judgement.verdict),
+                  kSentences[static_cast<int>(judgement.verdict)], judgement.confidence * 100);
   if (!judgement.kind.empty()) text += "  kind      " + judgement.kind + "\n";
   if (!judgement.evidence.empty()) text += "  evidence  " + evidence_text(judgement) + "\n";
   if (judgement.asked || judgement.total || judgement.free)
@@ -157,9 +142,8 @@ void add_oom(Registry& registry) {
   CLI::App* group = registry.add("oom", "Tell an out-of-memory from every other failure",
                                  "  headroom oom classify train.log");
   group->require_subcommand(1);
-  auto options = std::make_shared<OomOptions>();
-  CLI::App* command = registry.add(
-      "classify", "Was it an out-of-memory? Judge what a program printed",
+  auto [command, options] = registry.add(
+      &run_oom, "classify", "Was it an out-of-memory? Judge what a program printed",
       "  headroom oom classify train.log\n"
       "  python train.py 2>&1 | tee train.log; headroom oom classify train.log\n"
       "  headroom oom classify --exit-code 137 --json < train.log\n\n"
@@ -171,7 +155,6 @@ void add_oom(Registry& registry) {
                       "The program's exit code: 0 to 255, minus a signal, or a Windows code");
   command->add_option("--signal", options->signal, "The signal that ended it: 1 to 64");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_oom);
 }
 
 }  // namespace headroom::cli

@@ -51,19 +51,17 @@ Json document(const gpu::WaitResult& result, const gpu::DeviceRequest& request) 
                               {"uuid", to_string(pick.card.uuid)},
                               {"usable_bytes", pick.usable.count}});
   const bool done = !selection.picked.empty();
-  json["shortfall_bytes"] = done                  ? Json(0)
-                            : selection.shortfall ? Json(selection.shortfall->count)
-                                                  : Json();
+  json["shortfall_bytes"] = done ? Json(0) : or_null(selection.shortfall);
   json["holders"] = Json::array();
   for (const gpu::Holder& holder : selection.holders) {
     const auto& p = holder.process;
     json["holders"].push_back({{"uuid", to_string(holder.card)},
-                               {"pid", p.pid ? Json(*p.pid) : Json()},
-                               {"user", p.user ? Json(*p.user) : Json()},
-                               {"command", p.command ? Json(*p.command) : Json()},
-                               {"used_bytes", p.used ? Json(p.used->count) : Json()}});
+                               {"pid", or_null(p.pid)},
+                               {"user", or_null(p.user)},
+                               {"command", or_null(p.command)},
+                               {"used_bytes", or_null(p.used)}});
   }
-  json["unlisted_bytes"] = selection.unlisted ? Json(selection.unlisted->count) : Json();
+  json["unlisted_bytes"] = or_null(selection.unlisted);
   json["waited_s"] = result.waited.count();
   return json;
 }
@@ -133,9 +131,8 @@ ExitCode run_pick(const PickOptions& options) {
 }  // namespace
 
 void add_pick(Registry& registry) {
-  auto options = std::make_shared<PickOptions>();
-  CLI::App* command = registry.add(
-      "pick", "Print the GPUs that have enough free memory",
+  auto [command, options] = registry.add(
+      &run_pick, "pick", "Print the GPUs that have enough free memory",
       "  headroom pick --need 10GiB\n"
       "  gpu=$(headroom pick --need 10GiB --ids uuid) && export CUDA_VISIBLE_DEVICES=$gpu\n"
       "  headroom pick --need 20GiB --count 2 --wait --timeout 2h\n"
@@ -158,7 +155,6 @@ void add_pick(Registry& registry) {
       ->needs(wait);
   command->add_option("--interval", options->interval, "Time between looks")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_pick);
 }
 
 }  // namespace headroom::cli

@@ -198,9 +198,9 @@ ExitCode run_run(const RunOptions& options) {
 }  // namespace
 
 void add_run(Registry& registry) {
-  auto options = std::make_shared<RunOptions>();
-  CLI::App* command = registry.add(
-      "run", "Run any command on reserved GPUs; after an out-of-memory try again with less",
+  auto [command, options] = registry.add(
+      &run_run, "run",
+      "Run any command on reserved GPUs; after an out-of-memory try again with less",
       "  headroom run --need 10GiB -- python train.py\n"
       "  headroom run --map \"--batch-size=batch\" --map \"--accum=accumulation\" --\n"
       "      python train.py --batch-size 64 --accum 1\n"
@@ -258,7 +258,6 @@ void add_run(Registry& registry) {
                     "Print a job ID and go on without this terminal (headroom attach ID)");
   command->add_flag("--json", options->json,
                     "One JSON document; the command's own output goes to standard error");
-  registry.run(command, options, &run_run);
 }
 
 }  // namespace headroom::cli

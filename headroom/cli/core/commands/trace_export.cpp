@@ -142,45 +142,37 @@ ExitCode run_snapshot(const TraceExportOptions& options) {
                                     "drop the file on https://pytorch.org/memory_viz"});
 }
 
-trace::Exported chrome(const fs::path& path, trace::Reader& reader,
-                       const trace::ReplayOptions& options) {
-  return trace::export_chrome(path, reader, options);
-}
-
 ExitCode run_chrome(const TraceExportOptions& options) {
-  return run_trace_export(options,
-                          {&chrome, "samples", "open the file in https://ui.perfetto.dev"});
+  return run_trace_export(
+      options, {&trace::export_chrome, "samples", "open the file in https://ui.perfetto.dev"});
 }
 
-void add(Registry& registry, CLI::App* command, ExitCode (*function)(const TraceExportOptions&)) {
-  auto options = std::make_shared<TraceExportOptions>();
+void add_options(const std::pair<CLI::App*, TraceExportOptions*>& added) {
+  const auto [command, options] = added;
   options->file.add_to(command);
   command->add_option("--out", options->out, "The file to write; - is standard output")->required();
   command->add_option("--allocator", options->allocator,
                       "As PYTORCH_CUDA_ALLOC_CONF (default: as recorded)");
   options->card.add_to(command);
-  registry.run(command, options, function);
 }
 
 }  // namespace
 
 void add_trace_export(Registry& registry, CLI::App* group) {
-  add(registry,
-      registry.add("snapshot", "Write a trace as a snapshot for pytorch.org/memory_viz",
-                   "  headroom trace snapshot run.hrtrace --out run.pickle\n"
-                   "  headroom trace snapshot old.pickle --out new.pickle \\\n"
-                   "    --allocator expandable_segments:True --capacity 24GiB\n\n"
-                   "The trace is replayed: segments and addresses are the model's.",
-                   group),
-      &run_snapshot);
-  add(registry,
-      registry.add("chrome", "Write a trace for ui.perfetto.dev and chrome://tracing",
+  add_options(registry.add(&run_snapshot, "snapshot",
+                           "Write a trace as a snapshot for pytorch.org/memory_viz",
+                           "  headroom trace snapshot run.hrtrace --out run.pickle\n"
+                           "  headroom trace snapshot old.pickle --out new.pickle \\\n"
+                           "    --allocator expandable_segments:True --capacity 24GiB\n\n"
+                           "The trace is replayed: segments and addresses are the model's.",
+                           group));
+  add_options(
+      registry.add(&run_chrome, "chrome", "Write a trace for ui.perfetto.dev and chrome://tracing",
                    "  headroom trace chrome run.hrtrace --out run.json\n"
                    "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
                    "The trace is replayed: the tracks are what the model reserved and allocated.\n"
                    "Long ones are thinned; their peaks stay.",
-                   group),
-      &run_chrome);
+                   group));
 }
 
 }  // namespace headroom::cli

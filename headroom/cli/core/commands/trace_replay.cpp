@@ -70,9 +70,8 @@ ExitCode run_trace_replay(const TraceReplayOptions& options) {
 }  // namespace
 
 void add_trace_replay(Registry& registry, CLI::App* group) {
-  auto options = std::make_shared<TraceReplayOptions>();
-  CLI::App* command = registry.add(
-      "replay", "The memory that a trace needs with any settings, on any card",
+  auto [command, options] = registry.add(
+      &run_trace_replay, "replay", "The memory that a trace needs with any settings, on any card",
       "  headroom trace replay run.hrtrace\n"
       "  headroom trace replay snapshot.pickle --capacity 24GiB --compare\n"
       "  headroom trace replay run.hrtrace --allocator \"\" --allocator expandable_segments:True\n"
@@ -92,7 +91,6 @@ void add_trace_replay(Registry& registry, CLI::App* group) {
   command->add_flag("--smallest-capacity", options->smallest,
                     "Also search for the smallest card that refuses nothing");
   command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
-  registry.run(command, options, &run_trace_replay);
 }
 
 }  // namespace headroom::cli

@@ -69,7 +69,7 @@ Json recorded_ooms_json(const trace::Noticed& noticed) {
 Json smallest_json(const SmallestCapacity& found) {
   Json above = Json::array();
   for (const Bytes capacity : found.refused_above) above.push_back(capacity.count);
-  return {{"bytes", found.capacity ? Json(found.capacity->count) : Json()},
+  return {{"bytes", or_null(found.capacity)},
           {"step_bytes", found.step.count},
           {"refused_above", above}};
 }
@@ -101,7 +101,7 @@ std::string figures(const CardReplay& card, const Terminal& terminal) {
   add("inactive split", s.inactive_split_bytes.all);
   rows.push_back(
       {"segments", std::to_string(s.segment.all.peak), std::to_string(s.segment.all.current)});
-  return table({{""}, {"peak", true}, {"at the end", true}}, rows, terminal);
+  return table("|>peak|>at the end", rows, terminal);
 }
 
 std::string times(std::int64_t count) {
@@ -168,9 +168,8 @@ std::string smallest_text(const SmallestCapacity& found) {
 std::string comparison(const ReplayAnswer& answer, const Terminal& terminal) {
   // Only one of these as the last column: both are too wide for 80 columns.
   const bool has_smallest = !answer.smallest.empty();
-  const std::vector<Column> columns{
-      {"settings"},      {"reserved", true}, {"unused", true},
-      {"refused", true}, {"retries", true},  {has_smallest ? "enough" : "driver calls", true}};
+  const std::string columns = std::string("settings|>reserved|>unused|>refused|>retries|>") +
+                              (has_smallest ? "enough" : "driver calls");
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < answer.cards.size(); ++i) {
     const CardReplay& card = answer.cards[i];
@@ -252,9 +251,9 @@ Json replay_document(const ReplayAnswer& answer) {
   Json json{{"schema", 1},
             {"file", answer.file.path},
             {"format", trace::to_string(answer.about.format)},
-            {"recorded_capacity_bytes", recorded ? Json(recorded->count) : Json()},
+            {"recorded_capacity_bytes", or_null(recorded)},
             {"events", noticed.events},
-            {"device", noticed.device ? Json(*noticed.device) : Json()},
+            {"device", or_null(noticed.device)},
             {"events_of_other_devices", noticed.of_other_devices},
             {"unknown_frees", noticed.unknown_frees},
             {"missing_frees", noticed.missing_frees},

@@ -72,9 +72,9 @@ Json shares_json(const Top& top, Grouping grouping, const TraceTopOptions& optio
 Json document(const TraceTopOptions& options, const Top& top) {
   Json json{{"schema", 1},
             {"file", options.file.path},
-            {"events", top.events},
-            {"device", top.device ? Json(*top.device) : Json()},
-            {"unknown_frees", top.unknown_frees},
+            {"events", top.noticed.events},
+            {"device", or_null(top.noticed.device)},
+            {"unknown_frees", top.noticed.unknown_frees},
             {"at", {{"event", top.event}, {"live_bytes", top.live.count}}},
             {"live_tensors", top.tensors.size()},
             {"tensors", Json::array()}};
@@ -107,11 +107,9 @@ std::string tensors_table(const TraceTopOptions& options, const Top& top,
                           const Terminal& terminal) {
   const bool modules = says(top, Grouping::module), operations = says(top, Grouping::operation),
              categories = says(top, Grouping::category);
-  std::vector<Column> columns{{"size", true}, {"of all", true}, {"event", true}};
-  if (modules) columns.push_back({"module"});
-  if (operations) columns.push_back({"operation"});
-  if (categories) columns.push_back({"category"});
-  columns.push_back({"address or id"});
+  const std::string columns = std::string(">size|>of all|>event") + (modules ? "|module" : "") +
+                              (operations ? "|operation" : "") + (categories ? "|category" : "") +
+                              "|address or id";
   std::vector<std::vector<std::string>> rows;
   for (const trace::Tensor& tensor : top.tensors) {
     if (rows.size() == static_cast<std::size_t>(options.rows)) break;
@@ -134,14 +132,14 @@ std::string shares_table(const TraceTopOptions& options, const Top& top, Groupin
     rows.push_back({to_string(share.bytes), percent(share.bytes, top.live),
                     std::to_string(share.tensors), share.name.empty() ? "(unknown)" : share.name});
   }
-  return table({{"size", true}, {"of all", true}, {"tensors", true}, {title}}, rows, terminal);
+  return table(std::string(">size|>of all|>tensors|") + title, rows, terminal);
 }
 
 std::string text(const TraceTopOptions& options, const Top& top, const Terminal& terminal) {
-  std::string out = fmt::format("{}: {} live in {} after event {} of {}{}\n", options.file.name(),
-                                to_string(top.live),
-                                counted(static_cast<long long>(top.tensors.size()), "tensor"),
-                                top.event, top.events, options.at == "peak" ? ", the peak" : "");
+  std::string out = fmt::format(
+      "{}: {} live in {} after event {} of {}{}\n", options.file.name(), to_string(top.live),
+      counted(static_cast<long long>(top.tensors.size()), "tensor"), top.event, top.noticed.events,
+      options.at == "peak" ? ", the peak" : "");
   const auto wanted = [&](const char* by, bool is_said) {
     return options.by == by || (options.by.empty() && is_said);
   };
@@ -163,12 +161,7 @@ ExitCode run_trace_top(const TraceTopOptions& options) {
   look.progress = [&](const trace::Reader& at) { progress.show(at); };
   const Top top = top_of(*reader, look);
   progress.clear();
-  trace::Noticed noticed;
-  noticed.devices = top.devices;
-  noticed.device = top.device;
-  noticed.events = top.events;
-  noticed.unknown_frees = top.unknown_frees;
-  warn_of(options.file, *reader, noticed);
+  warn_of(options.file, *reader, top.noticed);
   print(options.json ? to_line(document(options, top)) + "\n"
                      : text(options, top, standard_output()));
   return kOk;
@@ -177,15 +170,14 @@ ExitCode run_trace_top(const TraceTopOptions& options) {
 }  // namespace
 
 void add_trace_top(Registry& registry, CLI::App* group) {
-  auto options = std::make_shared<TraceTopOptions>();
-  CLI::App* command =
-      registry.add("top", "The biggest live tensors at the peak, by module and operator",
-                   "  headroom trace top snapshot.pickle\n"
-                   "  headroom trace top run.hrtrace --by module --depth 2\n"
-                   "  headroom trace top run.hrtrace --at end --rows 50\n"
-                   "  headroom trace top run.hrtrace --json | jq '.tensors[0]'\n\n"
-                   "Sizes are as requested, without rounding and cached blocks.",
-                   group);
+  auto [command, options] = registry.add(
+      &run_trace_top, "top", "The biggest live tensors at the peak, by module and operator",
+      "  headroom trace top snapshot.pickle\n"
+      "  headroom trace top run.hrtrace --by module --depth 2\n"
+      "  headroom trace top run.hrtrace --at end --rows 50\n"
+      "  headroom trace top run.hrtrace --json | jq '.tensors[0]'\n\n"
+      "Sizes are as requested, without rounding and cached blocks.",
+      group);
   options->file.add_to(command);
   command->add_option("--at", options->at, "peak, end, or the number of an event")
       ->capture_default_str();
@@ -199,7 +191,6 @@ void add_trace_top(Registry& registry, CLI::App* group) {
       ->capture_default_str()
       ->check(CLI::Range(0, 100));
   command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
-  registry.run(command, options, &run_trace_top);
 }
 
 }  // namespace headroom::cli

@@ -37,12 +37,11 @@ ExitCode run_version(const VersionOptions& options) {
 }  // namespace
 
 void add_version(Registry& registry) {
-  auto options = std::make_shared<VersionOptions>();
-  CLI::App* command = registry.add("version", "This version, the engine, and LibTorch",
-                                   "  headroom version\n"
-                                   "  headroom version --json");
+  auto [command, options] =
+      registry.add(&run_version, "version", "This version, the engine, and LibTorch",
+                   "  headroom version\n"
+                   "  headroom version --json");
   command->add_flag("--json", options->json, "One JSON document");
-  registry.run(command, options, &run_version);
 }
 
 }  // namespace headroom::cli

@@ -81,16 +81,14 @@ ExitCode run_who(const LeaseOptions& options) {
 }  // namespace
 
 void add_who(Registry& registry) {
-  auto options = std::make_shared<LeaseOptions>();
-  CLI::App* command = registry.add(
-      "who", "Who has the memory of each GPU: leases, other processes, who waits",
+  auto [command, options] = registry.add(
+      &run_who, "who", "Who has the memory of each GPU: leases, other processes, who waits",
       "  headroom who\n"
       "  headroom who --gpus 0\n"
       "  headroom who --json | jq '.leases[] | {user, reserved_bytes, holder_pids}'\n\n"
       "A lease lives as long as one process holds its descriptor; those are named. Processes of\n"
       "other users may not be seen without root.");
   add_lease_options(command, *options);
-  registry.run(command, options, &run_who);
 }
 
 }  // namespace headroom::cli

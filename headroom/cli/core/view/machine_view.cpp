@@ -128,9 +128,7 @@ std::string machine_title(const gpu::Machine& machine, const Terminal& terminal)
   const std::string between = std::string(" ") + terminal.dash() + " ";
   title += between + counted(cards, machine.simulated ? "simulated GPU" : "GPU");
   if (machine.driver) title += between + "driver " + *machine.driver;
-  if (machine.cuda_driver)
-    title +=
-        fmt::format(" (CUDA {}.{})", *machine.cuda_driver / 1000, *machine.cuda_driver % 1000 / 10);
+  if (machine.cuda_driver) title += " (CUDA " + gpu::cuda_version(*machine.cuda_driver) + ")";
   Bytes free{0}, total{0};
   long long unknown = 0;
   for (const Card& card : machine.cards) {
