@@ -5,7 +5,6 @@
 
 #include "headroom/base/time.h"
 #include "headroom/dryrun/detail/module_peaks.h"
-#include "headroom/sim/current_operator.h"
 #include "headroom/sim/tensor.h"
 #include "headroom/trace/recording_observer.h"
 
@@ -105,12 +104,11 @@ void Ledger::end_step() {
 
 void Ledger::on_operator(const sim::OperatorCall& call) {
   touched_ = true;
-  const bool backward_ended = attribution_.on_operator(call);
-  const bool is_backward = attribution_.now().phase == Phase::backward;
+  const Attribution::Seen seen = attribution_.on_operator(call);
   const bool mark_now = [&] {
     const std::lock_guard lock(mutex_);
-    if (is_backward) gradients_marked_ = false;
-    return backward_ended && !std::exchange(gradients_marked_, true);
+    if (seen.is_backward) gradients_marked_ = false;
+    return seen.after_backward && !std::exchange(gradients_marked_, true);
   }();
   if (mark_now) mark_gradients();
 }
@@ -118,7 +116,7 @@ void Ledger::on_operator(const sim::OperatorCall& call) {
 void Ledger::on_event(const allocator::AllocatorEvent& allocator_event) {
   touched_ = true;
   const Whereabouts at = attribution_.now();
-  const std::string_view operation = sim::current_operator();
+  const std::string_view operation = trace::here.operation;
   const std::lock_guard lock(mutex_);
   trace::Event event;
   event.kind = trace::kind_of(allocator_event.kind);
