@@ -33,7 +33,7 @@ int main(int argc, char** argv) try {
   const std::string card = argc > 1 ? argv[1] : "RTX 4090";
   const long batch = argc > 2 ? std::stol(argv[2]) : 16;
 
-  const dryrun::Report report = dryrun::dry_run(card, [&](c10::Device device) {
+  const auto report = dryrun::dry_run(card, [&](c10::Device device) {
     auto net = headroom::libtorch::on(device, [] { return Classifier(); });
     const auto adam = std::make_shared<torch::optim::AdamW>(net->parameters());
     const auto tokens = torch::zeros({512, batch}, torch::device(device).dtype(torch::kLong));

@@ -1,4 +1,4 @@
-#include "headroom/libtorch/cuda_functions.h"
+#include "headroom/no_cuda/cuda_functions.h"
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -125,7 +125,7 @@ std::vector<allocator::SegmentInfo> snapshot(int device) {
   return segments;
 }
 
-const libtorch::CudaFunctions kFunctions = {
+const CudaFunctions kFunctions = {
     .name = "cuda",
     .why_absent = &why_absent,
     .device_count = []() -> int { return c10::cuda::device_count(); },
@@ -148,11 +148,11 @@ const libtorch::CudaFunctions kFunctions = {
 
 // The library's only exported symbol. Null if the caller was built with another version of the
 // table.
-extern "C" [[gnu::visibility("default")]] const headroom::libtorch::CudaFunctions*
-headroom_cuda_functions(int version);
+extern "C" [[gnu::visibility("default")]] const headroom::CudaFunctions* headroom_cuda_functions(
+    int version);
 
-const headroom::libtorch::CudaFunctions* headroom_cuda_functions(int version) {
-  if (version != headroom::libtorch::kCudaFunctionsVersion) return nullptr;
+const headroom::CudaFunctions* headroom_cuda_functions(int version) {
+  if (version != headroom::kCudaFunctionsVersion) return nullptr;
   if (c10::cuda::device_count() > 0) headroom::cuda::prepare();
   return &headroom::cuda::kFunctions;
 }

@@ -9,7 +9,6 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/time.h"
-#include "headroom/libtorch/current_operator.h"
 #include "headroom/trace/recorder.h"
 
 namespace headroom::cuda {
@@ -70,8 +69,6 @@ void tell(const Entry& entry) {
   event.bytes = Bytes{static_cast<std::int64_t>(entry.size_)};
   event.stream = stream_number(entry.device_, entry.stream_);
   event.device = static_cast<std::uint16_t>(entry.device_);
-  const std::string operation = libtorch::current_operator();
-  if (!operation.empty()) event.operation = recorder->name(operation);
   recorder->append(event);
 }
 

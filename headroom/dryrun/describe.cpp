@@ -18,21 +18,12 @@ void line(std::ostream& out, std::string_view what, Bytes bytes, Bytes of) {
       << std::string(static_cast<std::size_t>(std::lround(share * kBar)), '#') << "\n";
 }
 
-void parts(std::ostream& out, const Report& report) {
-  const Parts& at = report.at_peak;
-  const Bytes all = report.peak.allocated;
-  line(out, "parameters", at.parameters, all);
-  line(out, "buffers", at.buffers, all);
-  line(out, "inputs", at.inputs, all);
-  line(out, "gradients", at.gradients, all);
-  line(out, "optimizer", at.optimizer, all);
-  line(out, "activations", at.activations, all);
-  line(out, "temporaries", at.temporaries, all);
-  line(out, "workspace", at.workspace, all);
-  line(out, "rounding", at.rounding, all);
+void parts(std::ostream& out, const trace::Report& report) {
+  for (const trace::NamedPart& named : trace::kParts)
+    line(out, named.name, report.at_peak.*named.part, report.peak.allocated);
 }
 
-void verdict(std::ostream& out, const Report& report) {
+void verdict(std::ostream& out, const trace::Report& report) {
   if (report.fits()) return;
   const allocator::OutOfMemory& refusal = *report.out_of_memory;
   out << "Does not fit: " << to_string(refusal.tried) << " were asked for when "
@@ -41,13 +32,13 @@ void verdict(std::ostream& out, const Report& report) {
 
 }  // namespace
 
-std::string warning_of(const Report& report) {
+std::string warning_of(const trace::Report& report) {
   if (report.decided_by_unknown == 0) return {};
   return "The step may have decided by unknown values: it read " +
          std::to_string(report.decided_by_unknown) + ", each as if unknown numbers were zero.";
 }
 
-std::string describe(const Report& report, const DescribeOptions& options) {
+std::string describe(const trace::Report& report, const DescribeOptions& options) {
   std::ostringstream out;
   verdict(out, report);
   if (const std::string warning = warning_of(report); !warning.empty()) out << warning << "\n";
@@ -60,14 +51,14 @@ std::string describe(const Report& report, const DescribeOptions& options) {
   const std::size_t modules = std::min(options.modules + 1, report.by_module.size());
   if (modules > 1) out << "Modules that held the most\n";
   for (std::size_t i = 0; i < modules; ++i) {
-    const ModulePeak& module = report.by_module[i];
+    const trace::ModulePeak& module = report.by_module[i];
     if (!module.name.empty())
       out << "  " << std::setw(12) << to_string(module.peak) << "  " << module.name << "\n";
   }
   const std::size_t tensors = std::min(options.tensors, report.biggest.size());
   if (tensors > 0) out << "Biggest tensors at the peak\n";
   for (std::size_t i = 0; i < tensors; ++i) {
-    const Held& held = report.biggest[i];
+    const trace::Held& held = report.biggest[i];
     out << "  " << std::setw(12) << to_string(held.bytes) << "  " << to_string(held.category);
     if (!held.operation.empty()) out << ", " << held.operation;
     if (!held.module.empty()) out << " in " << held.module;

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "headroom/dryrun/report.h"
+#include "headroom/trace/report.h"
 
 namespace headroom::dryrun {
 
@@ -13,9 +13,10 @@ struct DescribeOptions {
 };
 
 // One sentence if the step may have branched on unknown values; else empty.
-[[nodiscard]] std::string warning_of(const Report& report);
+[[nodiscard]] std::string warning_of(const trace::Report& report);
 
 // The report as text; the warning follows the verdict.
-[[nodiscard]] std::string describe(const Report& report, const DescribeOptions& options = {});
+[[nodiscard]] std::string describe(const trace::Report& report,
+                                   const DescribeOptions& options = {});
 
 }  // namespace headroom::dryrun

@@ -57,8 +57,8 @@ class Refusals {
   const std::int64_t before_;
 };
 
-Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Device)>& make,
-              const Options& options, const CardOptions& card) {
+trace::Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Device)>& make,
+                     const Options& options, const CardOptions& card) {
   sim::check_alone("dry_run");
   const sim::Simulation simulation = sim::simulate(gpu::SimulatedBox{.cards = {on}, .name = {}},
                                                    {.mode = sim::Mode::shape_only,
@@ -71,7 +71,7 @@ Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Dev
     subject = make(simulation.device(0));
   } catch (const c10::OutOfMemoryError&) {
     if (!refusals.any()) throw;
-    Report report;
+    trace::Report report;
     report.peak.phase = trace::Phase::init;
     report.out_of_memory = refusals.last();
     return report;
@@ -80,22 +80,22 @@ Report run_on(const gpu::SimulatedCard& on, const std::function<Subject(c10::Dev
 }
 
 // If the card is too small, runs again on the same card without limit, to report the memory needed.
-Report run_on_card_or_larger(const gpu::SimulatedCard& on,
-                             const std::function<Subject(c10::Device)>& make,
-                             const Options& options, const CardOptions& card) {
-  Report report = run_on(on, make, options, card);
+trace::Report run_on_card_or_larger(const gpu::SimulatedCard& on,
+                                    const std::function<Subject(c10::Device)>& make,
+                                    const Options& options, const CardOptions& card) {
+  trace::Report report = run_on(on, make, options, card);
   if (report.fits()) return report;
   gpu::SimulatedCard larger = on;
   larger.total = allocator::kUnlimited;
   larger.reserved = {};
-  Report unlimited = run_on(larger, make, options, card);
+  trace::Report unlimited = run_on(larger, make, options, card);
   unlimited.out_of_memory = report.out_of_memory;
   return unlimited;
 }
 
 }  // namespace
 
-Report dry_run(sim::Card& card, const Subject& subject, const Options& options) {
+trace::Report dry_run(sim::Card& card, const Subject& subject, const Options& options) {
   check(card, subject, options);
   card.reset_peaks();
   const std::uint64_t values_before = card.values_read_as_zero();
@@ -119,7 +119,7 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (!ledger.touched()) refuse_step_elsewhere("dry_run", card, subject);
-  Report report = ledger.settle(options);
+  trace::Report report = ledger.settle(options);
   report.took_s = took.count();
   report.out_of_memory = refusal;
   report.values_read_as_zero = card.values_read_as_zero() - values_before;
@@ -127,16 +127,16 @@ Report dry_run(sim::Card& card, const Subject& subject, const Options& options) 
   return report;
 }
 
-Report dry_run(const gpu::SimulatedCard& on, const std::function<Subject(c10::Device)>& make,
-               const Options& options, const CardOptions& card_options) {
+trace::Report dry_run(const gpu::SimulatedCard& on, const std::function<Subject(c10::Device)>& make,
+                      const Options& options, const CardOptions& card_options) {
   const auto run = [&] { return run_on_card_or_larger(on, make, options, card_options); };
   if (!sim::needs_child()) return run();
   const std::string answer = sim::in_child([&] { return to_line(to_json(run())); });
-  return report_from_json(parse_json(answer, "the report of a child process"));
+  return trace::report_from_json(parse_json(answer, "the report of a child process"));
 }
 
-Report dry_run(std::string_view card_spec, const std::function<Subject(c10::Device)>& make,
-               const Options& options, const CardOptions& card_options) {
+trace::Report dry_run(std::string_view card_spec, const std::function<Subject(c10::Device)>& make,
+                      const Options& options, const CardOptions& card_options) {
   return dry_run(card_for(card_spec), make, options, card_options);
 }
 

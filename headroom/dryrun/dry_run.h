@@ -39,18 +39,19 @@
 #include <vector>
 
 #include "headroom/allocator/settings.h"
-#include "headroom/dryrun/report.h"
 #include "headroom/dryrun/subject.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/libtorch/modules.h"
 #include "headroom/sim/simulate.h"
+#include "headroom/trace/report.h"
 
 namespace headroom::dryrun {
 
 // Runs the step of a subject whose tensors are on this card. The card must be shape-only. Throws
 // the step's exceptions, except an out-of-memory of the card, which the report contains. Throws
 // UsageError for a step that does not use the card, with the tensors that it used elsewhere.
-[[nodiscard]] Report dry_run(sim::Card& card, const Subject& subject, const Options& options = {});
+[[nodiscard]] trace::Report dry_run(sim::Card& card, const Subject& subject,
+                                    const Options& options = {});
 
 // Options for the new card, as in sim::SimulationOptions.
 struct CardOptions {
@@ -66,14 +67,16 @@ struct CardOptions {
 //
 // In a process that has GPUs it runs in a child process, so that the process can train on them
 // afterwards (sim/child.h says when that is impossible). The report is the same, without the trace.
-[[nodiscard]] Report dry_run(std::string_view card_spec,
-                             const std::function<Subject(c10::Device)>& make,
-                             const Options& options = {}, const CardOptions& card_options = {});
+[[nodiscard]] trace::Report dry_run(std::string_view card_spec,
+                                    const std::function<Subject(c10::Device)>& make,
+                                    const Options& options = {},
+                                    const CardOptions& card_options = {});
 
 // The same for a known card, for instance one with a real card's free memory.
-[[nodiscard]] Report dry_run(const gpu::SimulatedCard& card,
-                             const std::function<Subject(c10::Device)>& make,
-                             const Options& options = {}, const CardOptions& card_options = {});
+[[nodiscard]] trace::Report dry_run(const gpu::SimulatedCard& card,
+                                    const std::function<Subject(c10::Device)>& make,
+                                    const Options& options = {},
+                                    const CardOptions& card_options = {});
 
 // Parses such a spec. Throws UsageError for several cards or a shared box.
 [[nodiscard]] gpu::SimulatedCard card_for(std::string_view spec);
@@ -122,8 +125,8 @@ template <typename Model, typename Batch, typename Loss, typename Optimizer>
 }
 
 template <typename Model, typename Batch, typename Loss, typename Optimizer>
-[[nodiscard]] Report dry_run(Model& model, const Batch& batch, Loss loss, Optimizer& optimizer,
-                             const Options& options = {}) {
+[[nodiscard]] trace::Report dry_run(Model& model, const Batch& batch, Loss loss,
+                                    Optimizer& optimizer, const Options& options = {}) {
   const Subject subject = subject_of(model, batch, std::move(loss), optimizer);
   return dry_run(detail::card_of_all(subject), subject, options);
 }

@@ -2,8 +2,6 @@
 
 #include <torch/nn/module.h>
 
-#include <nlohmann/json.hpp>
-
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/training_step.h"
 #include "headroom/model/positions.h"
@@ -20,10 +18,6 @@ void describe_model(Estimate& estimate, models::Model& model) {
   }
   estimate.settings.task = model.task();
   settle_sizes(model.config(), estimate.settings);
-}
-
-bool is_unlimited(const gpu::SimulatedCard& card) {
-  return card.total == allocator::kUnlimited;
 }
 
 }  // namespace
@@ -49,26 +43,6 @@ Estimate estimate_memory(const model::NamedModel& model, const model::Settings& 
                        .settings = options.allocator,
                        .cublas_workspaces = options.rules == sim::Rules::cuda});
   return estimate;
-}
-
-Json to_json(const Estimate& estimate) {
-  const gpu::SimulatedCard& card = estimate.card;
-  const bool limited = !is_unlimited(card);
-  Json json = {{"schema", 1},
-               {"method", "dry-run"},
-               {"model",
-                {{"name", estimate.model},
-                 {"parameters", estimate.parameters},
-                 {"trainable_parameters", estimate.trainable_parameters}}},
-               {"settings", model::to_json(estimate.settings)},
-               {"device", limited ? Json{{"name", card.name},
-                                         {"total_bytes", card.total.count},
-                                         {"usable_bytes", (card.total - card.reserved).count}}
-                                  : Json()}};
-  json.update(dryrun::to_json(estimate.report));
-  json["fits"] = limited ? Json(estimate.fits()) : Json();
-  json["spare_bytes"] = limited ? Json(estimate.spare().count) : Json();
-  return json;
 }
 
 }  // namespace headroom::estimate

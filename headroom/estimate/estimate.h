@@ -14,12 +14,11 @@
 
 #include "headroom/allocator/settings.h"
 #include "headroom/base/bytes.h"
-#include "headroom/base/json.h"
-#include "headroom/dryrun/report.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/model/settings.h"
 #include "headroom/sim/card.h"
+#include "headroom/trace/report.h"
 
 namespace headroom::estimate {
 
@@ -34,7 +33,7 @@ struct Estimate {
   long long parameters = 0, trainable_parameters = 0;
   model::Settings settings;  // with task and sizes filled in
   gpu::SimulatedCard card;
-  dryrun::Report report;
+  trace::Report report;
 
   [[nodiscard]] bool fits() const { return report.fits(); }
   // Memory of the card left at the peak, with the process's CUDA context counted; negative if the
@@ -47,9 +46,5 @@ struct Estimate {
 [[nodiscard]] Estimate estimate_memory(const model::NamedModel& model,
                                        const model::Settings& settings,
                                        const gpu::SimulatedCard& card, const Options& options = {});
-
-// The document of `headroom estimate --json`, without advice. For a card without limit `device`,
-// `fits` and `spare_bytes` are null.
-[[nodiscard]] Json to_json(const Estimate& estimate);
 
 }  // namespace headroom::estimate

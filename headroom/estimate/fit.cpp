@@ -69,21 +69,11 @@ Bounds bounds_of(const ModelConfig& config, const Settings& settings, const FitO
   return bounds;
 }
 
-Settings with(const Settings& settings, Over over, std::int64_t size) {
-  Settings changed = settings;
-  if (over == Over::batch)
-    changed.batch = size;
-  else
-    changed.seq = size;
-  return changed;
-}
-
 template <typename Number>
 Json or_null(const std::optional<Number>& number) {
   return number ? Json(*number) : Json();
 }
 
-// `context` is the process's CUDA context, on top of its reserved memory.
 Json found_to_json(const Largest& found, Bytes context = {}) {
   Json probes = Json::array();
   for (const Probe& probe : found.probes)
@@ -116,6 +106,15 @@ Largest found_from_json(const Json& json) {
 }
 
 }  // namespace
+
+Settings with(const Settings& settings, Over over, std::int64_t size) {
+  Settings changed = settings;
+  if (over == Over::batch)
+    changed.batch = size;
+  else
+    changed.seq = size;
+  return changed;
+}
 
 FitResult fit(const model::NamedModel& model, const Settings& settings,
               const gpu::SimulatedCard& card, const FitOptions& options) {
@@ -157,16 +156,16 @@ FitResult fit(const model::NamedModel& model, const Settings& settings,
 
 Json to_json(const FitResult& result) {
   const gpu::SimulatedCard& card = result.card;
-  const Bytes usable = card.total - card.reserved;
-  Json json = {
-      {"schema", 1},
-      {"method", "dry-run"},
-      {"model", {{"name", result.model}}},
-      {"settings", model::to_json(result.settings)},
-      {"device",
-       {{"name", card.name}, {"total_bytes", card.total.count}, {"usable_bytes", usable.count}}},
-      {"over", result.over == Over::batch ? "batch" : "seq"}};
-  json.update(found_to_json(result.found, usable - room_of(card)));
+  Json json = {{"schema", 1},
+               {"method", "dry-run"},
+               {"model", {{"name", result.model}}},
+               {"settings", model::to_json(result.settings)},
+               {"device",
+                {{"name", card.name},
+                 {"total_bytes", card.total.count},
+                 {"usable_bytes", (card.total - card.reserved).count}}},
+               {"over", result.over == Over::batch ? "batch" : "seq"}};
+  json.update(found_to_json(result.found, result.context()));
   if (result.over == Over::batch) return json;
   json["max_seq"] = json["max_batch"];
   json["recommended_seq"] = json["recommended_batch"];

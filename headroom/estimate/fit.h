@@ -42,7 +42,13 @@ struct FitResult {
   Over over = Over::batch;
   gpu::SimulatedCard card;
   Largest found;
+
+  // The process's CUDA context, on top of the memory that a probe reserves.
+  [[nodiscard]] Bytes context() const { return card.total - card.reserved - room_of(card); }
 };
+
+// The settings with this batch, or this length.
+[[nodiscard]] model::Settings with(const model::Settings& settings, Over over, std::int64_t size);
 
 // Throws UsageError for settings that cannot run and for a sequence search on a model without
 // sequences; also the exceptions of find_largest. In a process that uses GPUs it runs in a child

@@ -8,8 +8,8 @@
 
 namespace headroom::estimate::detail {
 
-dryrun::Report estimate_memory(const Trainee& trainee, std::int64_t rows,
-                               const gpu::SimulatedCard& card, const OwnModuleOptions& options) {
+trace::Report estimate_memory(const Trainee& trainee, std::int64_t rows,
+                              const gpu::SimulatedCard& card, const OwnModuleOptions& options) {
   if (rows < 1)
     throw UsageError(expectation("estimate_memory", "at least one row", std::to_string(rows), "1"));
   sim::check_alone("estimate_memory");

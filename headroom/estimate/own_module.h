@@ -39,24 +39,24 @@ struct OwnModuleOptions {
 };
 
 namespace detail {
-[[nodiscard]] dryrun::Report estimate_memory(const Trainee& trainee, std::int64_t rows,
-                                             const gpu::SimulatedCard& card,
-                                             const OwnModuleOptions& options);
+[[nodiscard]] trace::Report estimate_memory(const Trainee& trainee, std::int64_t rows,
+                                            const gpu::SimulatedCard& card,
+                                            const OwnModuleOptions& options);
 }  // namespace detail
 
 template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
           typename Loss = detail::MeanOfOutput>
-[[nodiscard]] dryrun::Report estimate_memory(Model& model, CreateBatch create_batch,
-                                             std::int64_t rows, const gpu::SimulatedCard& card,
-                                             const OwnModuleOptions& options = {}, Loss loss = {}) {
+[[nodiscard]] trace::Report estimate_memory(Model& model, CreateBatch create_batch,
+                                            std::int64_t rows, const gpu::SimulatedCard& card,
+                                            const OwnModuleOptions& options = {}, Loss loss = {}) {
   return detail::estimate_memory(
       detail::trainee_of(model, std::move(create_batch), std::move(loss)), rows, card, options);
 }
 
 template <detail::MakesModel Make, typename CreateBatch, typename Loss = detail::MeanOfOutput>
-[[nodiscard]] dryrun::Report estimate_memory(Make make, CreateBatch create_batch, std::int64_t rows,
-                                             const gpu::SimulatedCard& card,
-                                             const OwnModuleOptions& options = {}, Loss loss = {}) {
+[[nodiscard]] trace::Report estimate_memory(Make make, CreateBatch create_batch, std::int64_t rows,
+                                            const gpu::SimulatedCard& card,
+                                            const OwnModuleOptions& options = {}, Loss loss = {}) {
   return detail::estimate_memory(
       detail::trainee_of(std::move(make), std::move(create_batch), std::move(loss)), rows, card,
       options);

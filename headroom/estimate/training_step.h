@@ -1,6 +1,6 @@
 // One whole training step of a model with all its settings, on a device; dry runs measure it.
 //
-//   dryrun::Report report = dryrun::dry_run("RTX 4090", [&](c10::Device device) {
+//   trace::Report report = dryrun::dry_run("RTX 4090", [&](c10::Device device) {
 //     return training_step(config, settings, device).subject;
 //   });
 #pragma once

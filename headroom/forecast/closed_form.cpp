@@ -145,7 +145,7 @@ void move_away(Standing& of, Network& net, Forecast& forecast) {
 // ---- The peak ----
 
 struct Candidate {
-  PeakPhase phase;
+  trace::Phase phase;
   Held held;
   bool with_states = true, with_gradients = true;
 };
@@ -158,11 +158,11 @@ Sizes workspace_of(const gpu::DeviceProfile* profile, bool trains) {
   return trains ? Sizes{2 * all.bytes, 2 * all.rounded} : all;  // one thread for each pass
 }
 
-MemoryParts parts_of(const Candidate& candidate, const Standing& standing, const Network& net,
-                     const Sizes& workspace) {
+trace::Parts parts_of(const Candidate& candidate, const Standing& standing, const Network& net,
+                      const Sizes& workspace) {
   const Sizes states = candidate.with_states ? standing.states : Sizes();
   const Sizes gradients = candidate.with_gradients ? standing.gradients : Sizes();
-  MemoryParts parts{
+  trace::Parts parts{
       .parameters = Bytes{standing.parameters.bytes},
       .buffers = Bytes{net.buffer_bytes},
       .inputs = Bytes{standing.inputs},
@@ -182,7 +182,7 @@ MemoryParts parts_of(const Candidate& candidate, const Standing& standing, const
 void take_highest(Forecast& forecast, const std::vector<Candidate>& candidates,
                   const Standing& standing, const Network& net, const Sizes& workspace) {
   for (const Candidate& candidate : candidates) {
-    const MemoryParts parts = parts_of(candidate, standing, net, workspace);
+    const trace::Parts parts = parts_of(candidate, standing, net, workspace);
     if (parts.total() < forecast.at_peak.total()) continue;
     forecast.at_peak = parts;
     forecast.phase = candidate.phase;
@@ -240,7 +240,7 @@ void run_inference(Forecast& forecast, Network& net, const gpu::DeviceProfile* p
   Standing standing = standing_of(net);
   standing.states = standing.gradients = {};
   move_away(standing, net, forecast);
-  take_highest(forecast, {{PeakPhase::forward, net.tape.peak(Phase::forward)}}, standing, net,
+  take_highest(forecast, {{trace::Phase::forward, net.tape.peak(Phase::forward)}}, standing, net,
                workspace_of(profile, false));
   forecast.resident = Bytes{standing.parameters.bytes};
 }
@@ -265,8 +265,8 @@ std::int64_t run_passes(Network& net) {
 std::vector<Candidate> passes_at_their_highest(const Network& net, std::int64_t outputs,
                                                bool gradients_are_there) {
   const model::Settings& settings = net.settings;
-  Candidate forward{PeakPhase::forward, net.tape.peak(Phase::forward)},
-      backward{PeakPhase::backward, net.tape.peak(Phase::backward)};
+  Candidate forward{trace::Phase::forward, net.tape.peak(Phase::forward)},
+      backward{trace::Phase::backward, net.tape.peak(Phase::backward)};
   if (settings.hold_outputs && (settings.steps > 1 || settings.accumulation > 1)) {
     forward.held.activations += outputs;
     forward.held.rounded += detail::rounded(outputs);
@@ -278,7 +278,7 @@ std::vector<Candidate> passes_at_their_highest(const Network& net, std::int64_t 
 
 Candidate step_at_its_highest(Network& net, std::int64_t outputs) {
   const model::Settings& settings = net.settings;
-  Candidate step{PeakPhase::optimizer, net.tape.live()};
+  Candidate step{trace::Phase::optimizer, net.tape.live()};
   step.held.gradients = 0;
   step.held.rounded = detail::rounded(settings.hold_outputs ? outputs : 0);
   step.with_gradients = !settings.optimizer_in_backward;
@@ -307,21 +307,6 @@ void run_training(Forecast& forecast, Network& net, const Tape::Options& options
   forecast.resident = Bytes{standing.parameters.bytes + standing.gradients.bytes +
                             standing.buckets.bytes + standing.states.bytes};
 }
-
-}  // namespace
-
-Bytes MemoryParts::total() const {
-  return parameters + buffers + inputs + gradients + optimizer + activations + temporaries +
-         workspace + rounding;
-}
-
-std::string_view to_string(PeakPhase phase) {
-  return phase == PeakPhase::forward    ? "forward"
-         : phase == PeakPhase::backward ? "backward"
-                                        : "optimizer";
-}
-
-namespace {
 
 Forecast counted(const model::ModelConfig& config, const model::Settings& settings,
                  const gpu::DeviceProfile* profile) {
@@ -371,7 +356,7 @@ long long count_parameters(const model::ModelConfig& config) {
   return forecast_of(config, settings).parameters;
 }
 
-Bytes reserved_for(const MemoryParts& at_peak) {
+Bytes reserved_for(const trace::Parts& at_peak) {
   constexpr std::int64_t kSegment = 2 << 20;
   const Bytes standing = at_peak.parameters + at_peak.buffers + at_peak.optimizer,
               moving = at_peak.gradients + at_peak.activations + at_peak.temporaries;

@@ -18,7 +18,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "headroom/base/bytes.h"
@@ -27,19 +26,9 @@
 #include "headroom/gpu/profile.h"
 #include "headroom/model/model_config.h"
 #include "headroom/model/settings.h"
+#include "headroom/trace/report.h"
 
 namespace headroom::forecast {
-
-// Memory at the peak by purpose; the parts add up to the allocated bytes.
-struct MemoryParts {
-  Bytes parameters, buffers, inputs, gradients, optimizer, activations, temporaries, workspace;
-  Bytes rounding;  // bytes that the allocator adds to the requested ones
-  [[nodiscard]] Bytes total() const;
-  bool operator==(const MemoryParts&) const = default;
-};
-
-enum class PeakPhase { forward, backward, optimizer };
-[[nodiscard]] std::string_view to_string(PeakPhase phase);
 
 // One module (embeddings, a layer, a head): its parameters with their gradients and optimizer
 // states, and the activations that it keeps for the backward pass.
@@ -53,8 +42,8 @@ struct Forecast {
   long long parameters = 0, trainable_parameters = 0;
   model::Settings settings;          // as given, with task, seq, target_seq and image decided
   std::vector<std::string> assumed;  // one sentence for each default that was taken
-  MemoryParts at_peak;
-  PeakPhase phase = PeakPhase::forward;
+  trace::Parts at_peak;
+  trace::Phase phase = trace::Phase::forward;
   // An estimate by reserved_for.
   Bytes reserved;
   Bytes process;                // reserved, and the CUDA context where the card's is known
@@ -84,6 +73,6 @@ class TooLargeError : public InputError {
 // buffers and optimizer states (unsplit blocks), 10 % more for gradients, activations and
 // temporaries (gaps). Half of the estimates are within 5 % of the dry run's figure; small runs can
 // reserve much more.
-[[nodiscard]] Bytes reserved_for(const MemoryParts& at_peak);
+[[nodiscard]] Bytes reserved_for(const trace::Parts& at_peak);
 
 }  // namespace headroom::forecast

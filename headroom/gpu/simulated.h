@@ -24,6 +24,7 @@ struct SimulatedCard {
   Bytes total = {};
   Bytes reserved = {};       // the driver's share, for cards from the catalogue
   std::string profile = {};  // of its chip; empty for a plain size
+  bool operator==(const SimulatedCard&) const = default;
 };
 
 // Memory that one process can allocate on an otherwise empty card: without the driver's share and

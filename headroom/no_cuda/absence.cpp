@@ -22,7 +22,7 @@ std::string why_absent() {
                   "`headroom doctor`, or a simulated card such as sim:0"));
 }
 
-constexpr libtorch::CudaFunctions kFunctions = {
+constexpr CudaFunctions kFunctions = {
     .name = "no_cuda",
     .why_absent = &why_absent,
     .device_count = [] { return 0; },
@@ -41,7 +41,7 @@ constexpr libtorch::CudaFunctions kFunctions = {
 
 }  // namespace
 
-const libtorch::CudaFunctions& functions() {
+const CudaFunctions& functions() {
   return kFunctions;
 }
 

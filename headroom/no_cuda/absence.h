@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "headroom/libtorch/cuda_functions.h"
+#include "headroom/no_cuda/cuda_functions.h"
 
 namespace headroom::no_cuda {
 
-[[nodiscard]] const libtorch::CudaFunctions& functions();
+[[nodiscard]] const CudaFunctions& functions();
 
 // Sets the reason that why_absent() and later exceptions give.
 void set_reason(const std::string& sentence);

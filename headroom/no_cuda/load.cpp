@@ -15,8 +15,6 @@
 namespace headroom {
 namespace {
 
-using libtorch::CudaFunctions;
-
 std::mutex mutex;  // guards loading
 std::atomic<const CudaFunctions*> loaded{nullptr};
 
@@ -89,7 +87,7 @@ const CudaFunctions& load_cuda_from(const std::filesystem::path& library) {
   if (handle == nullptr) return absent(last_dl_error());
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, "headroom_cuda_functions"));
   if (entry == nullptr) return absent(library.string() + " is not Headroom's CUDA part");
-  const CudaFunctions* const found = entry(libtorch::kCudaFunctionsVersion);
+  const CudaFunctions* const found = entry(kCudaFunctionsVersion);
   if (found == nullptr) return absent(library.string() + " is of another version of Headroom");
   if (found->device_count() == 0) return absent(found->why_absent());
   loaded = found;

@@ -1,7 +1,7 @@
 // Finds the CUDA functions of a process: the table of `cuda` if cards can be used, else that of
 // `no_cuda`.
 //
-//   const libtorch::CudaFunctions& cuda = cuda_functions();
+//   const CudaFunctions& cuda = cuda_functions();
 //
 // libheadroom.so is linked without CUDA, so that it runs anywhere. On a machine with an NVIDIA
 // driver it loads LibTorch's CUDA part, libtorch_cuda.so, when it is loaded itself, before main().
@@ -19,7 +19,7 @@
 
 #include <filesystem>
 
-#include "headroom/libtorch/cuda_functions.h"
+#include "headroom/no_cuda/cuda_functions.h"
 
 extern "C" {
 extern const bool headroom_without_cuda;  // for programs to define, not to read
@@ -29,13 +29,13 @@ namespace headroom {
 
 // The functions of this process now. Never loads LibTorch's CUDA part; if that is already loaded,
 // loads libheadroom_cuda.so from the folder of libheadroom.so.
-[[nodiscard]] const libtorch::CudaFunctions& cuda_functions();
+[[nodiscard]] const CudaFunctions& cuda_functions();
 
 // Loads LibTorch's CUDA part first, if there is a driver for it.
-const libtorch::CudaFunctions& load_cuda();
+const CudaFunctions& load_cuda();
 
 // Loads the table from this file and keeps it for good; if that fails, returns `no_cuda`'s, whose
 // why_absent() gives the reason. For cuda_functions(), load_cuda() and tests.
-const libtorch::CudaFunctions& load_cuda_from(const std::filesystem::path& library);
+const CudaFunctions& load_cuda_from(const std::filesystem::path& library);
 
 }  // namespace headroom

@@ -41,7 +41,7 @@ enum class Mode : std::uint8_t {
   compute,     // tensors have host memory and operators run the CPU's kernels on it
 };
 
-// The name of a cuBLAS workspace's allocation, in current_operator() and in traces.
+// The name of a cuBLAS workspace's allocation, in trace::here and in traces.
 inline constexpr std::string_view kWorkspace = "cuBLAS workspace";
 
 // The most elements of a tensor whose values a shape-only card may know: 128 rows of 1,024 tokens.
@@ -154,7 +154,6 @@ class Card : public std::enable_shared_from_this<Card> {
   // Sends every event of the card to the recorder, until null is given. The recorder must live that
   // long.
   void record(trace::Recorder* recorder);
-  [[nodiscard]] trace::Recorder* recorder() const { return recorder_.load(); }
   // The same for an observer. Returns the previous one.
   Observer* observe(Observer* observer);
   [[nodiscard]] Observer* observer() const { return observer_.load(std::memory_order_relaxed); }

@@ -17,8 +17,11 @@ Name Recorder::name(std::string_view text) {
 }
 
 void Recorder::append(Event event) {
-  fill_in(event);
+  if (event.step == 0) event.step = step_.load(relaxed);
+  if (event.phase == Phase::unknown) event.phase = phase_.load(relaxed);
+  if (event.module == 0 && here.recorder == this) event.module = here.module;
   const std::lock_guard lock(mutex_);
+  if (event.operation == 0 && !has_text(event.kind)) event.operation = operation_here();
   keep(event);
 }
 
@@ -30,13 +33,10 @@ void Recorder::mark(std::string_view text, std::int64_t time_ns) {
   append(event);
 }
 
-void Recorder::fill_in(Event& event) const {
-  if (event.step == 0) event.step = step_.load(relaxed);
-  if (event.phase == Phase::unknown) event.phase = phase_.load(relaxed);
-  const detail::Whereabouts& where = detail::whereabouts;
-  if (where.recorder != this) return;
-  if (event.module == 0) event.module = where.module;
-  if (event.operation == 0 && !has_text(event.kind)) event.operation = where.operation;
+Name Recorder::operation_here() {
+  if (here.operation.empty()) return 0;
+  if (here.overload.empty()) return names_.number(here.operation);
+  return names_.number(std::string(here.operation).append(".").append(here.overload));
 }
 
 void Recorder::keep(const Event& event) {

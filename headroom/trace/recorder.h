@@ -8,10 +8,8 @@
 //   const auto trace = read_memory(recorder);
 //
 // Threads: any thread may call any function (the allocators of several cards call at the same time,
-// each under its own lock). Module and operation belong to the thread that opened the scope,
-// because autograd runs backward on its own threads, which the training thread's scopes do not
-// describe. A hook that knows the module opens a scope on that thread. Step and phase belong to the
-// recorder and apply to all threads.
+// each under its own lock). Module and operation belong to the thread that opened the scope
+// (where.h), step and phase to the recorder: they apply to all threads.
 #pragma once
 
 #include <atomic>
@@ -21,6 +19,7 @@
 #include <vector>
 
 #include "headroom/trace/event.h"
+#include "headroom/trace/where.h"
 
 namespace headroom::trace {
 
@@ -61,7 +60,7 @@ class Recorder {
   static constexpr auto relaxed = std::memory_order_relaxed;
   static constexpr std::uint64_t kChunk = std::uint64_t{1} << 14;
 
-  void fill_in(Event& event) const;
+  [[nodiscard]] Name operation_here();
   void keep(const Event& event);
 
   mutable std::mutex mutex_;
@@ -73,50 +72,6 @@ class Recorder {
   std::vector<std::vector<Event>> chunks_;
   std::uint64_t recorded_ = 0;
   Names names_;
-};
-
-namespace detail {
-
-// The scopes of the current thread, and the recorder whose names they use.
-struct Whereabouts {
-  const Recorder* recorder = nullptr;
-  Name module = 0;
-  Name operation = 0;
-};
-inline thread_local Whereabouts whereabouts;  // constant-initialised: access needs no guard
-
-// Changes them until its end.
-class WhereaboutsScope {
- public:
-  WhereaboutsScope(const WhereaboutsScope&) = delete;
-  WhereaboutsScope& operator=(const WhereaboutsScope&) = delete;
-
- protected:
-  WhereaboutsScope(const Recorder& recorder, Name Whereabouts::*part, Name name)
-      : before_(whereabouts) {
-    if (before_.recorder != &recorder) whereabouts = {.recorder = &recorder};
-    whereabouts.*part = name;
-  }
-  ~WhereaboutsScope() { whereabouts = before_; }
-
- private:
-  Whereabouts before_;
-};
-
-}  // namespace detail
-
-// Sets the module of this thread's events until the scope ends. Scopes nest.
-class ModuleScope : detail::WhereaboutsScope {
- public:
-  ModuleScope(const Recorder& recorder, Name module)
-      : WhereaboutsScope(recorder, &detail::Whereabouts::module, module) {}
-};
-
-// The same for the operator.
-class OperationScope : detail::WhereaboutsScope {
- public:
-  OperationScope(const Recorder& recorder, Name operation)
-      : WhereaboutsScope(recorder, &detail::Whereabouts::operation, operation) {}
 };
 
 // Sets the recorder's phase, for all threads, until the scope ends.

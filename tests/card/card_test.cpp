@@ -198,8 +198,8 @@ const std::vector<Shape>& shapes() {
 
 // Predicted before anything runs on the card: once autograd has threads for it, no dry run is
 // possible in this process.
-std::map<std::string, dryrun::Peak>& predictions() {
-  static std::map<std::string, dryrun::Peak> all;
+std::map<std::string, trace::Peak>& predictions() {
+  static std::map<std::string, trace::Peak> all;
   return all;
 }
 
@@ -220,7 +220,7 @@ class StepOnACard : public Card, public testing::WithParamInterface<Shape> {};
 
 // Without limit on both sides; a first step on the card before, which brings what is brought once.
 TEST_P(StepOnACard, TakesWhatTheDryRunSays) {
-  const dryrun::Peak& predicted = predictions().at(GetParam().name);
+  const trace::Peak& predicted = predictions().at(GetParam().name);
   auto real = training(GetParam(), card);
   trace::Recorder recorder;
   {

@@ -30,7 +30,6 @@ namespace headroom {
 namespace {
 
 using namespace literals;
-using libtorch::CudaFunctions;
 
 const c10::Device kCard{c10::DeviceType::CUDA, 0};
 

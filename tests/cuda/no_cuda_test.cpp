@@ -11,7 +11,6 @@
 namespace headroom {
 namespace {
 
-using libtorch::CudaFunctions;
 using ::testing::HasSubstr;
 
 TEST(NoCuda, AnswersEveryQuestionOfTheTable) {
@@ -43,7 +42,7 @@ TEST(CudaLibrary, OpensWithoutACardAndSaysSo) {
   using Entry = const CudaFunctions* (*)(int);
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "headroom_cuda_functions"));
   ASSERT_NE(entry, nullptr);
-  const CudaFunctions* const table = entry(libtorch::kCudaFunctionsVersion);
+  const CudaFunctions* const table = entry(kCudaFunctionsVersion);
   ASSERT_NE(table, nullptr);
   EXPECT_EQ(table->name, "cuda");
   if (table->device_count() > 0) GTEST_SKIP() << "this machine has a GPU";
@@ -57,7 +56,7 @@ TEST(CudaLibrary, RefusesACallerOfAnotherVersion) {
   ASSERT_NE(library, nullptr) << dlerror();
   using Entry = const CudaFunctions* (*)(int);
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "headroom_cuda_functions"));
-  EXPECT_EQ(entry(libtorch::kCudaFunctionsVersion + 1), nullptr);
+  EXPECT_EQ(entry(kCudaFunctionsVersion + 1), nullptr);
 }
 
 TEST(LoadCuda, AnswersWithTheReasonInsteadOfACrash) {

@@ -18,7 +18,7 @@ using trace::Phase;
 TEST(Attribution, NamesModulesOfForwardAndBackward) {
   OnACard it;
   torch::optim::SGD optimizer(it.net->parameters(), 0.1);
-  const Report report = it.run(optimizer);
+  const trace::Report report = it.run(optimizer);
   std::set<std::string> forward, backward;
   for (const trace::Event& event : report.trace->events) {
     if (event.kind != trace::Kind::alloc) continue;
@@ -43,7 +43,7 @@ TEST(Attribution, NamesModulesUnderAutocast) {
       const libtorch::AutocastScope low(x.device().type(), torch::kBFloat16);
       return loss_of(net, rank == 2 ? x : x.unsqueeze(0));
     };
-    const Report report = dry_run(*it.net, it.batch, loss, optimizer);
+    const trace::Report report = dry_run(*it.net, it.batch, loss, optimizer);
     std::vector<std::string> products;
     std::multiset<std::string> casts;
     for (const trace::Event& event : report.trace->events) {
@@ -63,16 +63,16 @@ TEST(Attribution, NamesModulesUnderAutocast) {
 TEST(Attribution, TakesNoCopyOfALossForAForwardPass) {
   OnACard it;
   torch::optim::AdamW optimizer(it.net->parameters());
-  const Report report = dry_run(it.box.card(0), {.step =
-                                                     [&] {
-                                                       optimizer.zero_grad();
-                                                       const torch::Tensor loss =
-                                                           loss_of(*it.net, it.batch);
-                                                       loss.backward();
-                                                       (void)loss.to(torch::kDouble);
-                                                       optimizer.step();
-                                                     },
-                                                 .inputs = {it.batch}});
+  const trace::Report report = dry_run(it.box.card(0), {.step =
+                                                            [&] {
+                                                              optimizer.zero_grad();
+                                                              const torch::Tensor loss =
+                                                                  loss_of(*it.net, it.batch);
+                                                              loss.backward();
+                                                              (void)loss.to(torch::kDouble);
+                                                              optimizer.step();
+                                                            },
+                                                        .inputs = {it.batch}});
   EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
 }
 
@@ -99,9 +99,9 @@ TEST(Attribution, TellsAnEmbeddingFromTheHeadThatSharesItsWeight) {
     return torch::linear(states, model.head->weight).sum();
   };
   torch::optim::SGD optimizer({net.table->weight}, 0.1);
-  const Report report = dry_run(net, indices, loss, optimizer);
+  const trace::Report report = dry_run(net, indices, loss, optimizer);
   std::set<std::string> held;
-  for (const Held& tensor : report.biggest) {
+  for (const trace::Held& tensor : report.biggest) {
     held.insert(tensor.module);
     if (tensor.category != Category::parameter) continue;
     EXPECT_EQ(tensor.module, "table");
@@ -118,8 +118,8 @@ TEST(Attribution, TellsAnEmbeddingFromTheHeadThatSharesItsWeight) {
 TEST(Attribution, CountsNoStatesOfTheOptimizerForTheLastModule) {
   OnACard it;
   torch::optim::AdamW optimizer(it.net->parameters());
-  const Report report = it.run(optimizer);
-  for (const ModulePeak& module : report.by_module) {
+  const trace::Report report = it.run(optimizer);
+  for (const trace::ModulePeak& module : report.by_module) {
     if (module.name.empty()) continue;  // everything
     EXPECT_LT(module.peak, 20_MiB) << module.name;
   }

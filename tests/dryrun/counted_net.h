@@ -29,7 +29,7 @@ struct OnACard {
     batch = torch::empty({1024, 1024}, box.device(0));
   }
   template <typename Optimizer>
-  Report run(Optimizer& optimizer, const Options& options = {}) {
+  trace::Report run(Optimizer& optimizer, const Options& options = {}) {
     return dry_run(*net, batch, loss_of, optimizer, options);
   }
   sim::Simulation box;

@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-Report of_a_peak() {
-  Report report;
+trace::Report of_a_peak() {
+  trace::Report report;
   report.peak.allocated = 8_MiB;
   report.peak.reserved = 20_MiB;
   report.peak.phase = trace::Phase::backward;
@@ -33,7 +33,7 @@ TEST(Describe, BeginsWithThePeakAndItsParts) {
 }
 
 TEST(Describe, BeginsWithTheRefusalWhereItDoesNotFit) {
-  Report report = of_a_peak();
+  trace::Report report = of_a_peak();
   report.out_of_memory.emplace();
   report.out_of_memory->tried = 4_MiB;
   report.out_of_memory->free = 1_MiB;
@@ -43,10 +43,10 @@ TEST(Describe, BeginsWithTheRefusalWhereItDoesNotFit) {
 }
 
 TEST(Describe, NamesAsManyModulesAndTensorsAsAreAskedFor) {
-  Report report = of_a_peak();
+  trace::Report report = of_a_peak();
   report.by_module = {{"", 8_MiB}, {"h.0", 5_MiB}, {"h.1", 3_MiB}};
   for (const char* module : {"h.0", "h.1"}) {
-    Held held;
+    trace::Held held;
     held.bytes = 1_MiB;
     held.category = trace::Category::activation;
     held.operation = "aten::mm";
@@ -60,18 +60,18 @@ TEST(Describe, NamesAsManyModulesAndTensorsAsAreAskedFor) {
 }
 
 TEST(Describe, NotesUnknownValuesThatWereCopied) {
-  Report report = of_a_peak();
+  trace::Report report = of_a_peak();
   report.values_read_as_zero = 3;
   EXPECT_THAT(describe(report), HasSubstr("copied from the card 3 times"));
 }
 
 // It was the last line of the report: the answer above it had been taken for certain.
 TEST(Describe, SaysFirstThatTheStepMayHaveDecidedByUnknownValues) {
-  Report report = of_a_peak();
+  trace::Report report = of_a_peak();
   report.values_read_as_zero = report.decided_by_unknown = 3;
   EXPECT_THAT(describe(report),
               StartsWith("The step may have decided by unknown values: it read 3"));
-  EXPECT_EQ(report_from_json(to_json(report)).decided_by_unknown, 3U);
+  EXPECT_EQ(trace::report_from_json(to_json(report)).decided_by_unknown, 3U);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ using trace::Phase;
 TEST(DryRun, FindsThePeakOfACountedNet) {
   OnACard it;
   torch::optim::SGD optimizer(it.net->parameters(), 0.1);
-  const Report report = it.run(optimizer);
+  const trace::Report report = it.run(optimizer);
   // 4 MiB each: two weights, the batch, the first output that relu keeps, relu's, the second
   // output; in backward the expanded gradient takes none. Two biases of 4 KiB.
   EXPECT_EQ(report.at_peak.parameters, 8_MiB + 8_KiB);
@@ -42,9 +42,9 @@ TEST(DryRun, FindsThePeakOfACountedNet) {
 TEST(DryRun, CountsAdamsStatesFromTheSecondStepOn) {
   OnACard it;
   torch::optim::AdamW optimizer(it.net->parameters());
-  const Report report = it.run(optimizer);
+  const trace::Report report = it.run(optimizer);
   ASSERT_EQ(report.per_step.size(), 2U);
-  EXPECT_EQ(report.per_step[1].after - report.per_step[0].after, Bytes{0});
+  EXPECT_EQ(report.per_step[1].after.value(), report.per_step[0].after.value());
   EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
   EXPECT_EQ(report.peak.step, 2U);
 }
@@ -58,7 +58,7 @@ TEST(DryRun, CountsStatesFromStepsBeforeAsTheOptimizers) {
   };
   OnACard it;
   torch::optim::AdamW adam(it.net->parameters());
-  const Report report = warm(it, adam);
+  const trace::Report report = warm(it, adam);
   EXPECT_EQ(report.at_peak.optimizer, 2 * (8_MiB + 8_KiB));
   EXPECT_EQ(report.at_peak.inputs, 4_MiB);
   torch::optim::Adagrad adagrad(it.net->parameters());  // its constructor makes the state
@@ -70,7 +70,7 @@ TEST(DryRun, CountsStatesFromStepsBeforeAsTheOptimizers) {
 TEST(DryRun, SaysWhereItDoesNotFit) {
   OnACard it("1x26MiB");
   torch::optim::AdamW optimizer(it.net->parameters());
-  const Report report = it.run(optimizer);
+  const trace::Report report = it.run(optimizer);
   ASSERT_FALSE(report.fits());
   EXPECT_EQ(report.out_of_memory->capacity, 26_MiB);
 }
@@ -88,11 +88,11 @@ Subject made_on(c10::Device device) {
 }
 
 TEST(DryRun, MakesACardOfItsOwnAndSaysWhatWouldBeNeeded) {
-  const Report fits = dry_run("24GiB", made_on);
+  const trace::Report fits = dry_run("24GiB", made_on);
   ASSERT_TRUE(fits.fits());
   EXPECT_EQ(fits.at_peak.parameters, 8_MiB + 8_KiB);
   EXPECT_EQ(fits.at_peak.inputs, 4_MiB);
-  const Report too_small = dry_run("30MiB", made_on);
+  const trace::Report too_small = dry_run("30MiB", made_on);
   EXPECT_FALSE(too_small.fits());
   EXPECT_EQ(too_small.peak.allocated, fits.peak.allocated);
 }
@@ -109,7 +109,7 @@ TEST(DryRun, RunsInAChildOfAProcessThatHasUsedCuda) {
         "CUDAHooks", [](at::CUDAHooksArgs) -> std::unique_ptr<at::CUDAHooksInterface> {
           return std::make_unique<UsedCuda>();
         });
-    const Report report = dry_run("24GiB", made_on);
+    const trace::Report report = dry_run("24GiB", made_on);
     return std::to_string(report.at_peak.parameters.count) +
            (at::isPrivateUse1HooksRegistered() ? " registered" : " clean");
   };
@@ -119,7 +119,7 @@ TEST(DryRun, RunsInAChildOfAProcessThatHasUsedCuda) {
 TEST(DryRun, ReplaysToTheSamePeak) {
   OnACard it;
   torch::optim::AdamW optimizer(it.net->parameters());
-  const Report report = it.run(optimizer);
+  const trace::Report report = it.run(optimizer);
   allocator::CachingAllocator card;
   std::map<std::uint64_t, allocator::BlockId> blocks;
   for (const trace::Event& event : report.trace->events) {
@@ -133,8 +133,8 @@ TEST(DryRun, ReplaysToTheSamePeak) {
 TEST(DryRun, ComesBackFromJsonAsItWas) {
   OnACard it;
   torch::optim::SGD optimizer(it.net->parameters(), 0.1);
-  const Report report = it.run(optimizer);
-  const Report again = report_from_json(to_json(report));
+  const trace::Report report = it.run(optimizer);
+  const trace::Report again = trace::report_from_json(to_json(report));
   EXPECT_EQ(to_json(again), to_json(report));
   EXPECT_EQ(again.at_peak, report.at_peak);
 }
@@ -142,7 +142,7 @@ TEST(DryRun, ComesBackFromJsonAsItWas) {
 TEST(DryRun, TellsCublasWorkspacesFromTensors) {
   OnACard it("1xH100 80GB");
   torch::optim::SGD optimizer(it.net->parameters(), 0.1);
-  const Report report = it.run(optimizer);
+  const trace::Report report = it.run(optimizer);
   // Of the thread of forward and of that of backward; and of cuBLASLt, 1 MiB each.
   const Bytes cublas = *gpu::find_profile("hopper")->cublas_workspace;
   EXPECT_GE(report.at_peak.workspace, 2 * cublas);
@@ -155,7 +155,7 @@ TEST(DryRun, TellsCublasWorkspacesFromTensors) {
 }
 
 // A step on two cards, of which the second is small.
-Report run_beside(const sim::Simulation& box, const std::function<void()>& on_the_other) {
+trace::Report run_beside(const sim::Simulation& box, const std::function<void()>& on_the_other) {
   const torch::Tensor weight = torch::ones({256}, box.device(0)).requires_grad_();
   return dry_run(box.card(0), {.step = [&] {
                    on_the_other();
@@ -244,7 +244,7 @@ TEST(DryRun, LeavesAProcessWithAGpuAsItIs) {
         });
     const GuardInAFork guard;
     c10::impl::device_guard_impl_registry[static_cast<int>(c10::DeviceType::CUDA)] = &guard;
-    const Report report = dry_run("1GiB", [](c10::Device device) -> Subject {
+    const trace::Report report = dry_run("1GiB", [](c10::Device device) -> Subject {
       const auto weight = torch::empty({1024}, torch::device(device).requires_grad(true));
       return {.step = [=] { weight.sum().backward(); }};
     });
@@ -257,9 +257,9 @@ TEST(DryRun, LeavesAProcessWithAGpuAsItIs) {
 TEST(DryRun, WritesATraceThatReplays) {
   OnACard it;
   torch::optim::SGD optimizer(it.net->parameters(), 0.1);
-  const Report report = it.run(optimizer);
+  const trace::Report report = it.run(optimizer);
   const std::string path = testing::TempDir() + "dry-run-" + std::to_string(::getpid()) + ".trace";
-  write_trace(report, path);
+  trace::write_trace(report, path);
   const auto trace = trace::open_trace(path);
   std::size_t events = 0;
   std::set<std::string> modules;
@@ -268,7 +268,7 @@ TEST(DryRun, WritesATraceThatReplays) {
   EXPECT_EQ(events, report.trace->events.size());
   EXPECT_TRUE(modules.contains("first") && modules.contains("second"));
   std::filesystem::remove(path);
-  EXPECT_THROW(write_trace(report, "/nowhere/dry-run.trace"), WriteError);
+  EXPECT_THROW(trace::write_trace(report, "/nowhere/dry-run.trace"), WriteError);
 }
 
 TEST(DryRun, RefusesACardThatComputes) {

@@ -74,7 +74,7 @@ struct Case {
 
 Case compared(const CatalogueModel& model, const ModelConfig& config, const char* words) {
   const Settings settings = for_model(config, words);
-  const dryrun::Report report = dryrun::dry_run(
+  const trace::Report report = dryrun::dry_run(
       "unlimited",
       [&](c10::Device device) { return training_step(config, settings, device).subject; },
       {.keep_trace = false});
@@ -83,8 +83,7 @@ Case compared(const CatalogueModel& model, const ModelConfig& config, const char
     return static_cast<double>(ours.count) / static_cast<double>(theirs.count) - 1;
   };
   return {model.name + " " + words, error(forecast.at_peak.total(), report.peak.allocated),
-          error(forecast.reserved, report.peak.reserved),
-          to_string(forecast.phase) == trace::to_string(report.peak.phase)};
+          error(forecast.reserved, report.peak.reserved), forecast.phase == report.peak.phase};
 }
 
 // Each model with two of the settings, the large ones, whose dry run takes long, with one; so that

@@ -44,17 +44,17 @@ TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
   settings.batch = 4;
   const Estimate now = estimate_memory(gpt2, settings, card);
   ASSERT_FALSE(now.fits());
-  const std::vector<Advice> advice = advise(gpt2, now);
+  const std::vector<forecast::Technique> advice = advise(gpt2, now);
   ASSERT_FALSE(advice.empty());
   EXPECT_LE(advice.size(), 3U);
-  for (const Advice& one : advice) {
+  for (const forecast::Technique& one : advice) {
     const Estimate then = estimate_memory(gpt2, one.settings, card);
-    EXPECT_GT(one.saves, Bytes{0}) << one.change;
-    EXPECT_EQ(one.saves, now.report.peak.allocated - then.report.peak.allocated) << one.change;
-    EXPECT_EQ(one.fits, then.fits()) << one.change;
-    EXPECT_EQ(one.reserved, then.report.peak.reserved) << one.change;
+    EXPECT_GT(one.saves, Bytes{0}) << one.option;
+    EXPECT_EQ(one.saves, now.report.peak.allocated - then.report.peak.allocated) << one.option;
+    EXPECT_EQ(one.fits, then.fits()) << one.option;
+    EXPECT_EQ(one.needs, then.report.peak.reserved) << one.option;
     // The verdict counts the process: what a change needs and saves is told in that measure, too.
-    EXPECT_EQ(one.process, then.report.peak.process) << one.change;
+    EXPECT_EQ(one.process, then.report.peak.process) << one.option;
     EXPECT_EQ(one.saves_process, now.report.peak.process - then.report.peak.process);
   }
 }
@@ -64,19 +64,19 @@ TEST(Advise, NamesWhatIsEnoughByFormulaWhereNothingThatRunsFits) {
   const model::NamedModel model = model::model_named("llama-3.1-8b");
   const gpu::SimulatedCard card = dryrun::card_for("12GiB");
   const Estimate now = estimate_memory(model, {}, card);
-  const std::vector<Advice> advice = advise(model, now);
+  const std::vector<forecast::Technique> advice = advise(model, now);
   ASSERT_FALSE(advice.empty());
-  const auto fits = [](const Advice& one) { return one.fits == true; };
+  const auto fits = [](const forecast::Technique& one) { return one.fits; };
   const auto first = std::find_if(advice.begin(), advice.end(), fits);
   ASSERT_NE(first, advice.end());
-  EXPECT_TRUE(first->by_formula);
+  EXPECT_FALSE(first->can_run);
   EXPECT_EQ(first->settings.quantize, model::Quantize::int4);
-  for (const Advice& one : advice) {
-    if (!one.by_formula) continue;
+  for (const forecast::Technique& one : advice) {
+    if (one.can_run) continue;
     const forecast::Forecast forecast = forecast::forecast_of(model.config, one.settings);
-    EXPECT_EQ(one.process, forecast.process) << one.change;
-    EXPECT_LE(forecast.process, card.total) << one.change;
-    EXPECT_FALSE(cannot_run(one.settings).empty()) << one.change;
+    EXPECT_EQ(one.process, forecast.process) << one.option;
+    EXPECT_LE(forecast.process, card.total) << one.option;
+    EXPECT_FALSE(cannot_run(one.settings).empty()) << one.option;
   }
 }
 
@@ -86,8 +86,8 @@ TEST(Advise, ChangesOnlyWhatMayBeChanged) {
   settings.batch = 4;
   const Estimate now = estimate_memory(gpt2, settings, dryrun::card_for("3GiB"));
   const auto same_batch = [](const model::Settings& changed) { return changed.batch == 4; };
-  for (const Advice& one : advise(gpt2, now, {}, {.wanted = 8, .allows = same_batch}))
-    EXPECT_EQ(one.settings.batch, 4) << one.change;
+  for (const forecast::Technique& one : advise(gpt2, now, {}, {.wanted = 8, .allows = same_batch}))
+    EXPECT_EQ(one.settings.batch, 4) << one.option;
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST(EstimateMemory, TakesATupleOfInputsAndALossOfItsOwn) {
   };
   const auto report = estimate_memory(net, batch_of, 16, dryrun::card_for("1GiB"), {}, loss);
   std::vector<std::string> modules;
-  for (const dryrun::ModulePeak& module : report.by_module) modules.push_back(module.name);
+  for (const trace::ModulePeak& module : report.by_module) modules.push_back(module.name);
   EXPECT_THAT(modules, testing::UnorderedElementsAre("", "table", "head"));
   EXPECT_EQ(report.at_peak.inputs, Bytes{16 * 128 * 8 + 16 * 8});
 }

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 std::string answer(const Json& file, const model::Settings& settings = {}) {
   try {
     const Forecast forecast = forecast_of(model::ModelConfig(file, "config.json"), settings);
-    const MemoryParts& parts = forecast.at_peak;
+    const trace::Parts& parts = forecast.at_peak;
     for (const Bytes part : {parts.parameters, parts.gradients, parts.optimizer, parts.activations,
                              parts.temporaries, parts.inputs, forecast.reserved})
       if (part.count < 0) return "negative: " + to_string(part);

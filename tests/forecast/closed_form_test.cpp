@@ -68,7 +68,7 @@ TEST(ForecastOf, SaysWhichTargetsOfLoraNoLayerHas) {
 
 TEST(ForecastOf, AddsUpToItsParts) {
   for (const char* name : {"gpt2", "t5-small", "resnet18", "qwen3-0.6b"}) {
-    const MemoryParts parts = forecast_of(model(name), {}).at_peak;
+    const trace::Parts parts = forecast_of(model(name), {}).at_peak;
     EXPECT_EQ(parts.total(), parts.parameters + parts.buffers + parts.inputs + parts.gradients +
                                  parts.optimizer + parts.activations + parts.temporaries +
                                  parts.workspace + parts.rounding);
@@ -83,7 +83,7 @@ TEST(ForecastOf, TakesSixteenBytesAParameterAtAnAdamStepInFloat32) {
   settings.seq = 8;
   settings.form = model::OptimizerForm::foreach;
   const Forecast forecast = forecast_of(model("gpt2-medium"), settings);
-  EXPECT_EQ(forecast.phase, PeakPhase::optimizer);
+  EXPECT_EQ(forecast.phase, trace::Phase::optimizer);
   const auto n = forecast.parameters;
   EXPECT_EQ(forecast.at_peak.parameters.count, 4 * n);
   EXPECT_EQ(forecast.at_peak.gradients.count, 4 * n);
@@ -262,7 +262,7 @@ TEST(ForecastOf, GivesAdaptersTheirGradientsInLayersThatRunAgain) {
   settings.form = model::OptimizerForm::foreach;
   settings.checkpoint_every = 1;
   const Forecast forecast = forecast_of(model("t5-small"), settings);
-  EXPECT_EQ(forecast.phase, PeakPhase::optimizer);
+  EXPECT_EQ(forecast.phase, trace::Phase::optimizer);
   EXPECT_EQ(forecast.at_peak.gradients.count, 4 * forecast.trainable_parameters);
 }
 

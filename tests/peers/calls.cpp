@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "headroom/sim/card.h"
-#include "headroom/sim/current_operator.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/tensor.h"
 
@@ -156,7 +155,7 @@ void Calls::end_node(const at::RecordFunction& record) {
 // ---- Operators and memory ----
 
 void Calls::on_operator(const sim::OperatorCall& call) {
-  if (!sim::current_operator().empty()) return;
+  if (!trace::here.operation.empty()) return;
   add(Event::Kind::call, calls_.size());
   calls_.push_back({.name = std::string(call.name), .difference = difference_of(call)});
 }
@@ -169,7 +168,7 @@ void Calls::on_event(const allocator::AllocatorEvent& allocator_event) {
 }
 
 void Calls::make(std::uint64_t address, std::int64_t bytes) {
-  const bool in_operator = !calls_.empty() && !sim::current_operator().empty();
+  const bool in_operator = !calls_.empty() && !trace::here.operation.empty();
   block_at_[address] = blocks_.size();
   add(Event::Kind::make, blocks_.size());
   blocks_.push_back({.bytes = bytes,
@@ -182,7 +181,7 @@ void Calls::free(std::uint64_t address) {
   if (found == block_at_.end()) return;  // older than the watching: its bytes go below
   Block& block = blocks_[found->second];
   block.freed = events_.size();
-  block.temporary = block.call == calls_.size() - 1 && !sim::current_operator().empty();
+  block.temporary = block.call == calls_.size() - 1 && !trace::here.operation.empty();
   add(Event::Kind::free, found->second);
   block_at_.erase(found);
 }

@@ -129,7 +129,7 @@ std::string name_of(trace::Phase phase) {
   }
 }
 
-dryrun::Peak peak_of(const Case& of) {
+trace::Peak peak_of(const Case& of) {
   const auto make = [&](c10::Device device) {
     return estimate::training_step(config_of(of), of.settings(), device).subject;
   };
@@ -145,7 +145,7 @@ class Transformers : public testing::TestWithParam<Case> {};
 TEST_P(Transformers, PeakAndItsPhaseAreTheirs) {
   const bool excepted = exceptions().contains(GetParam().name);
   const Phases theirs = phases_of(GetParam(), excepted ? "real_512" : "plain_512");
-  const dryrun::Peak ours = peak_of(GetParam());
+  const trace::Peak ours = peak_of(GetParam());
   const auto bytes = static_cast<double>(ours.active.count);
   RecordProperty("off", std::to_string(bytes / theirs.peak() - 1));
   EXPECT_LE(off(bytes, theirs.peak()), kTolerance)
@@ -200,7 +200,7 @@ TEST(TransformersOnAnH100, TakeWhatTheEstimateSays) {
     const auto make = [&](c10::Device device) {
       return estimate::training_step(config_of(of), of.settings(), device).subject;
     };
-    const dryrun::Report report = dryrun::dry_run(card, make, {.steps = 3, .keep_trace = false});
+    const trace::Report report = dryrun::dry_run(card, make, {.steps = 3, .keep_trace = false});
     const double theirs = measured.at("allocated_bytes").at(of.name);
     const double error = static_cast<double>(report.peak.allocated.count) / theirs - 1;
     errors.push_back(std::abs(error));

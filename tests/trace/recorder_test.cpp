@@ -63,7 +63,7 @@ TEST(Recorder, FillsInTheThreadsModuleAndOperator) {
     const ModuleScope outer(recorder, block);
     {
       const ModuleScope inner(recorder, attention);
-      const OperationScope operation(recorder, multiply);
+      const OperationScope operation("aten::mm");
       recorder.append(allocation(1));
     }
     recorder.append(allocation(2));
@@ -75,11 +75,18 @@ TEST(Recorder, FillsInTheThreadsModuleAndOperator) {
   EXPECT_EQ(std::pair(events[2].module, events[2].operation), std::pair(Name{0}, Name{0}));
 }
 
+TEST(Recorder, JoinsAnOperatorAndItsOverload) {
+  Recorder recorder;
+  const OperationScope operation("aten::add", "Tensor");
+  recorder.append(allocation(1));
+  EXPECT_EQ(recorder.names().text(held(recorder)[0].operation), "aten::add.Tensor");
+}
+
 TEST(Recorder, KeepsTheEventsOwnModuleAndStep) {
   Recorder recorder;
   const Name outer = recorder.name("outer"), own = recorder.name("own");
   const ModuleScope module(recorder, outer);
-  const OperationScope operation(recorder, outer);
+  const OperationScope operation("outer");
   Event event = allocation(1);
   event.module = event.operation = own;
   event.step = 9;

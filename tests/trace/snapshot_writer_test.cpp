@@ -67,7 +67,7 @@ class Program {
   void run_step(std::uint32_t step) {
     recorder_.set_step(step);
     const ModuleScope module(recorder_, recorder_.name("h." + std::to_string(step) + ".attn"));
-    const OperationScope operation(recorder_, recorder_.name("aten::mm"));
+    const OperationScope operation("aten::mm");
     const PhaseScope phase(recorder_, Phase::forward);
     const auto activation = card_.allocate(30_MiB + step * 1_KiB);
     const auto small = card_.allocate(700_B, 1);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -33,9 +34,13 @@ class Attribution {
   Attribution(const Subject& subject, trace::Names& names);
 
   void begin_step();
-  // Returns true after a backward pass, up to the first operator of the next forward pass: the
-  // gradients exist, and at the first true no operator has used them yet.
-  bool on_operator(const sim::OperatorCall& call);
+  struct Seen {
+    bool is_backward = false;
+    // True after a backward pass, up to the first operator of the next forward pass: the gradients
+    // exist, and at the first true no operator has used them yet.
+    bool after_backward = false;
+  };
+  Seen on_operator(const sim::OperatorCall& call);
   // The module and phase of this thread now.
   [[nodiscard]] Whereabouts now() const;
 
@@ -43,28 +48,36 @@ class Attribution {
   [[nodiscard]] std::vector<at::Tensor> parameters() const;
 
  private:
-  // Module changes of a forward thread, by autograd's count of the nodes made on it.
-  using Changes = std::vector<std::pair<std::uint64_t, trace::Name>>;
+  // A thread between two operators.
+  struct Thread {
+    Whereabouts at;
+    std::uint64_t nodes = 0;  // autograd nodes made on this thread so far
+    // Its changes of modules in forward, by the count of nodes.
+    std::vector<std::pair<std::uint64_t, trace::Name>> changes;
+  };
+  // What the arguments of one operator say.
+  struct Arguments {
+    std::optional<trace::Name> module;  // of the parameters
+    bool has_several_modules = false, needs_gradient = false;
+  };
 
-  void look_at(const at::Tensor& argument, bool is_embedding,
-               std::unordered_set<trace::Name>& modules, bool& needs_gradient);
-  void note_module(trace::Name module);
-  [[nodiscard]] trace::Name module_of_backward() const;
+  void look_at(const at::Tensor& argument, bool is_embedding, Arguments& found);
+  // Under the lock, as the two below.
+  [[nodiscard]] Thread& this_thread();
+  static void note_module(Thread& thread, trace::Name module);
+  [[nodiscard]] trace::Name module_of_backward(const Thread& thread) const;
   [[nodiscard]] trace::Phase phase_now(bool needs_gradient) const;
 
-  // Thread-local state outlives an Attribution. It stores this id, because an address may be
-  // reused.
-  const std::uint64_t id_;
   // For a parameter shared by several modules, an embedding belongs to the first of them, every
   // other operator to the last.
   struct Owners {
     trace::Name first = 0, last = 0;
   };
   std::unordered_map<const c10::StorageImpl*, Owners> owners_;  // of parameters and buffers
-  mutable std::mutex mutex_;                                    // guards the next three
+  mutable std::mutex mutex_;                                    // guards all members below
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> parameters_;
   std::unordered_set<const c10::TensorImpl*> met_;
-  std::unordered_map<std::uint64_t, Changes> changes_;  // by autograd's number of the thread
+  std::unordered_map<std::uint64_t, Thread> threads_;  // by autograd's number
   std::atomic<bool> after_backward_{false};
 };
 

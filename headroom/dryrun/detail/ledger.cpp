@@ -5,7 +5,6 @@
 
 #include "headroom/base/time.h"
 #include "headroom/dryrun/detail/module_peaks.h"
-#include "headroom/sim/current_operator.h"
 #include "headroom/sim/tensor.h"
 #include "headroom/trace/recording_observer.h"
 
@@ -105,12 +104,11 @@ void Ledger::end_step() {
 
 void Ledger::on_operator(const sim::OperatorCall& call) {
   touched_ = true;
-  const bool backward_ended = attribution_.on_operator(call);
-  const bool is_backward = attribution_.now().phase == Phase::backward;
+  const Attribution::Seen seen = attribution_.on_operator(call);
   const bool mark_now = [&] {
     const std::lock_guard lock(mutex_);
-    if (is_backward) gradients_marked_ = false;
-    return backward_ended && !std::exchange(gradients_marked_, true);
+    if (seen.is_backward) gradients_marked_ = false;
+    return seen.after_backward && !std::exchange(gradients_marked_, true);
   }();
   if (mark_now) mark_gradients();
 }
@@ -118,7 +116,7 @@ void Ledger::on_operator(const sim::OperatorCall& call) {
 void Ledger::on_event(const allocator::AllocatorEvent& allocator_event) {
   touched_ = true;
   const Whereabouts at = attribution_.now();
-  const std::string_view operation = sim::current_operator();
+  const std::string_view operation = trace::here.operation;
   const std::lock_guard lock(mutex_);
   trace::Event event;
   event.kind = trace::kind_of(allocator_event.kind);
@@ -211,8 +209,8 @@ bool Ledger::lives_at_peak(const Allocation& allocation) const {
   return allocation.event <= peak_event_ && peak_event_ < allocation.died;
 }
 
-Parts Ledger::parts_at_peak() const {
-  Parts parts;
+trace::Parts Ledger::parts_at_peak() const {
+  trace::Parts parts;
   const auto part = [&](Category category) -> Bytes& {
     switch (category) {
       case Category::parameter:
@@ -241,7 +239,7 @@ Parts Ledger::parts_at_peak() const {
   return parts;
 }
 
-std::vector<ModulePeak> Ledger::peaks_of_modules() const {
+std::vector<trace::ModulePeak> Ledger::peaks_of_modules() const {
   std::vector<std::pair<std::uint32_t, const Allocation*>> ends;
   for (const Allocation& allocation : allocations_)
     if (allocation.died != kLivesOn) ends.emplace_back(allocation.died, &allocation);
@@ -256,7 +254,7 @@ std::vector<ModulePeak> Ledger::peaks_of_modules() const {
   return modules.largest_first();
 }
 
-std::vector<Held> Ledger::biggest_at_peak(std::size_t count) const {
+std::vector<trace::Held> Ledger::biggest_at_peak(std::size_t count) const {
   std::vector<const Allocation*> held;
   for (const Allocation& allocation : allocations_)
     if (lives_at_peak(allocation)) held.push_back(&allocation);
@@ -264,7 +262,7 @@ std::vector<Held> Ledger::biggest_at_peak(std::size_t count) const {
   std::stable_sort(held.begin(), held.end(), [](const Allocation* a, const Allocation* b) {
     return a->made.bytes > b->made.bytes;
   });
-  std::vector<Held> biggest;
+  std::vector<trace::Held> biggest;
   for (std::size_t i = 0; i < count; ++i) {
     const trace::Event& made = held[i]->made;
     biggest.push_back({.bytes = made.bytes,
@@ -278,9 +276,9 @@ std::vector<Held> Ledger::biggest_at_peak(std::size_t count) const {
 }
 
 // Takes no lock: the run has ended, and the card's lock must not be taken after mutex_.
-Report Ledger::settle(const Options& options) {
+trace::Report Ledger::settle(const Options& options) {
   settle_categories();
-  Report report;
+  trace::Report report;
   report.peak = peak_;
   report.peak.reserved = Bytes{card_.statistics().reserved_bytes.all.peak};
   report.peak.process = report.peak.reserved + card_.options().context;

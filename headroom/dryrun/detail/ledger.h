@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "headroom/dryrun/detail/attribution.h"
-#include "headroom/dryrun/report.h"
 #include "headroom/dryrun/subject.h"
 #include "headroom/sim/card.h"
+#include "headroom/trace/report.h"
 
 namespace headroom::dryrun::detail {
 
@@ -44,7 +44,7 @@ class Ledger final : public sim::Observer {
   void on_event(const allocator::AllocatorEvent& allocator_event) override;
 
   // Everything except `took_s`, `out_of_memory` and the counts of unknown values.
-  [[nodiscard]] Report settle(const Options& options);
+  [[nodiscard]] trace::Report settle(const Options& options);
 
  private:
   void take_what_is_there(const Subject& subject);
@@ -55,22 +55,22 @@ class Ledger final : public sim::Observer {
   void settle_categories();
   [[nodiscard]] static trace::Category category_of(const Allocation& allocation);
   [[nodiscard]] bool lives_at_peak(const Allocation& allocation) const;
-  [[nodiscard]] Parts parts_at_peak() const;
-  [[nodiscard]] std::vector<ModulePeak> peaks_of_modules() const;
-  [[nodiscard]] std::vector<Held> biggest_at_peak(std::size_t count) const;
+  [[nodiscard]] trace::Parts parts_at_peak() const;
+  [[nodiscard]] std::vector<trace::ModulePeak> peaks_of_modules() const;
+  [[nodiscard]] std::vector<trace::Held> biggest_at_peak(std::size_t count) const;
 
   sim::Card& card_;
-  std::shared_ptr<Trace> trace_ = std::make_shared<Trace>();
+  std::shared_ptr<trace::Trace> trace_ = std::make_shared<trace::Trace>();
   Attribution attribution_;
   std::atomic<bool> touched_{false};
   std::mutex mutex_;  // guards the members below: gradients are marked outside the card's lock
   std::vector<Allocation> allocations_;
   std::unordered_map<std::uint64_t, std::size_t> live_;  // by address
-  std::vector<StepPeak> steps_;
+  std::vector<trace::StepPeak> steps_;
   std::uint32_t step_ = 0;
   bool gradients_marked_ = true;
   Bytes allocated_, active_, requested_;
-  Peak peak_;
+  trace::Peak peak_;
   std::uint32_t peak_event_ = 0;
 };
 

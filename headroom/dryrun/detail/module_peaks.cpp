@@ -15,11 +15,12 @@ void ModulePeaks::give_back(trace::Name module, Bytes bytes) {
   for (const std::size_t position : with_parents(module)) now_[position] -= bytes;
 }
 
-std::vector<ModulePeak> ModulePeaks::largest_first() const {
-  std::vector<ModulePeak> sorted = peaks_;
-  std::stable_sort(
-      sorted.begin(), sorted.end(),
-      [](const ModulePeak& one, const ModulePeak& other) { return one.peak > other.peak; });
+std::vector<trace::ModulePeak> ModulePeaks::largest_first() const {
+  std::vector<trace::ModulePeak> sorted = peaks_;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const trace::ModulePeak& one, const trace::ModulePeak& other) {
+                     return one.peak > other.peak;
+                   });
   return sorted;
 }
 

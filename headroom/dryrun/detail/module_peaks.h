@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "headroom/dryrun/report.h"
+#include "headroom/trace/report.h"
 
 namespace headroom::dryrun::detail {
 
@@ -19,7 +19,7 @@ class ModulePeaks {
   void take(trace::Name module, Bytes bytes);
   void give_back(trace::Name module, Bytes bytes);
 
-  [[nodiscard]] std::vector<ModulePeak> largest_first() const;
+  [[nodiscard]] std::vector<trace::ModulePeak> largest_first() const;
 
  private:
   // The positions of the module and its parents.
@@ -29,8 +29,8 @@ class ModulePeaks {
   const trace::Names& names_;
   std::unordered_map<trace::Name, std::vector<std::size_t>> known_;
   std::unordered_map<std::string, std::size_t> positions_;
-  std::vector<ModulePeak> peaks_;  // by position
-  std::vector<Bytes> now_;         // by position
+  std::vector<trace::ModulePeak> peaks_;  // by position
+  std::vector<Bytes> now_;                // by position
 };
 
 }  // namespace headroom::dryrun::detail

@@ -11,7 +11,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/time.h"
-#include "headroom/libtorch/current_operator.h"
+#include "headroom/libtorch/operator_names.h"
 #include "headroom/memory/count_cpu.h"
 #include "headroom/trace/recorder.h"
 
@@ -147,8 +147,6 @@ class Counter final : public c10::Allocator {
     event.time_ns = wall_time_ns();
     event.address = reinterpret_cast<std::uintptr_t>(data);
     event.bytes = size;
-    const std::string operation = libtorch::current_operator();
-    if (!operation.empty()) event.operation = recorder_->name(operation);
     recorder_->append(event);
   }
 

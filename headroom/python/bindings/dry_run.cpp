@@ -18,8 +18,8 @@ namespace {
 
 namespace py = pybind11;
 using dryrun::Named;
-using dryrun::Report;
 using dryrun::Subject;
+using trace::Report;
 
 // Python code throws Python exceptions; this turns torch.OutOfMemoryError into the C++ type that
 // the engine catches.
@@ -98,12 +98,12 @@ py::object find_largest(const py::function& make_for, std::int64_t at_least,
 
 void add_dry_run(py::module_& module) {
   py::class_<Report>(module, "Report")
-      .def("document", [](const Report& report) { return loaded(dryrun::to_json(report)); })
+      .def("document", [](const Report& report) { return loaded(trace::to_json(report)); })
       .def("describe",
            [](const Report& report, std::size_t modules, std::size_t tensors) {
              return dryrun::describe(report, {.modules = modules, .tensors = tensors});
            })
-      .def("write_trace", &dryrun::write_trace)
+      .def("write_trace", &trace::write_trace)
       .def_property_readonly("has_trace",
                              [](const Report& report) { return report.trace != nullptr; });
   module.def("dry_run_on", [](sim::Card& card, SubjectInPython subject, int steps,

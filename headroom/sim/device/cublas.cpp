@@ -83,10 +83,8 @@ void take(Card& card, bool lt, const std::optional<Bytes>& size) {
                                   .stream = allocator_stream(current_stream(card.index())),
                                   .lt = lt};
   if (card.has_workspace(workspace)) return;
-  const RunningScope named(&card, true, kWorkspace);
-  trace::Recorder* const recorder = card.recorder();
-  std::optional<trace::OperationScope> recorded;
-  if (recorder != nullptr) recorded.emplace(*recorder, recorder->name(kWorkspace));
+  const RunningScope running_on(&card, true);
+  const trace::OperationScope named(kWorkspace);
   card.take_workspace(workspace, *size);
 }
 

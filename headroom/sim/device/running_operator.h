@@ -1,7 +1,5 @@
-// The operator that runs on a simulated card on this thread.
+// How an operator runs on a simulated card on this thread; trace/where.h has its name.
 #pragma once
-
-#include <string_view>
 
 #include "headroom/sim/card.h"
 
@@ -11,7 +9,6 @@ struct RunningOperator {
   Card* card = nullptr;  // null: no operator runs
   // In either mode: the results get their shapes and sizes now, over tensors without data.
   bool planning = false;
-  std::string_view name;
   bool knows = false;  // on a shape-only card: all its values are known (known.h)
 };
 inline thread_local RunningOperator running;
@@ -36,9 +33,8 @@ class KnowingScope {
 
 class RunningScope {
  public:
-  // Without a name: that of the operator around it.
-  RunningScope(Card* card, bool planning, std::string_view name = running.name) : before_(running) {
-    running = {card, planning, name, before_.knows};
+  RunningScope(Card* card, bool planning) : before_(running) {
+    running = {card, planning, before_.knows};
   }
   ~RunningScope() { running = before_; }
   RunningScope(const RunningScope&) = delete;

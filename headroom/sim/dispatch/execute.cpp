@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <optional>
-
 #include "headroom/base/error.h"
 #include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/card.h"
@@ -32,13 +30,6 @@ void check_generator(const Call& call) {
   TORCH_CHECK(type == DeviceType::PrivateUse1,
               "Expected a 'sim' device type for generator but found '",
               c10::DeviceTypeName(type, true), "' (when running ", call.op.name, ")");
-}
-
-std::optional<trace::OperationScope> operation_scope(const Call& call) {
-  trace::Recorder* const recorder = call.card->recorder();
-  if (recorder == nullptr) return {};
-  return std::optional<trace::OperationScope>(std::in_place, *recorder,
-                                              recorder->name(call.op.name));
 }
 
 void tell_observer(const Call& call) {
@@ -109,8 +100,8 @@ bool run_knowing(Call& call) {
 void execute(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   Call call(handle, operator_of(handle), *stack);
   check_generator(call);
-  const std::optional<trace::OperationScope> scope = operation_scope(call);
   tell_observer(call);
+  const trace::OperationScope scope(call.op.name);
   if (mode_now(*call.card) == Mode::compute)
     run_computing(call);
   else if (!knows_arguments(call) || !run_knowing(call))

@@ -147,7 +147,7 @@ Outs outs_of(const Call& call) {
 void run_kernel(Call& call) {
   const c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
   if (call.op.has_fill()) {
-    const RunningScope scope(call.card, false, call.op.name);
+    const RunningScope scope(call.card, false);
     call.op.entry->fill.function.callBoxed(call.handle, cpu, &call.stack);
     return;
   }
@@ -176,7 +176,7 @@ void fill(Call& call, std::vector<IValue> arguments, const Plan& plan, const Out
 
 void run_unplanned(Call& call) {
   const bool computes = mode_now(*call.card) == Mode::compute;
-  const RunningScope scope(call.card, false, call.op.name);
+  const RunningScope scope(call.card, false);
   Aliases aliases(DeviceType::CPU, computes ? Aliases::Missing::fails : Aliases::Missing::all_zero);
   run_on_cpu(call, aliases);
   NewResults made(*call.card);

@@ -161,13 +161,15 @@ Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional
                std::optional<MemoryFormat> format) {
   constexpr std::string_view kName = "aten::_to_copy";
   std::optional<RunningScope> scope;
+  std::optional<trace::OperationScope> named;
   if (on_card(from) &&
       running.card == nullptr) {  // otherwise from the host, or part of an operator
     check_lives(from);
     Card& card = card_at(from.device().index());
     const c10::IValue argument = from;
     if (card.observer() != nullptr) card.observer()->on_operator({kName, &argument, 1});
-    scope.emplace(&card, running.planning, kName);
+    scope.emplace(&card, running.planning);
+    named.emplace(kName);
   }
   return at::native::_to_copy(from, type, layout, device, pinned, non_blocking, format);
 }

@@ -94,7 +94,7 @@ bool says_that_shapes_need_values(const std::exception& error) {
 
 Plan plan(Call& call) {
   if (mode_now(*call.card) == Mode::compute && only_its_kernel_tells(call)) return {};
-  const RunningScope scope(call.card, true, call.op.name);
+  const RunningScope scope(call.card, true);
   if (call.op.entry != nullptr && !call.op.entry->refused.empty())
     throw libtorch::NotSimulatedError(call.op.name +
                                       " on a simulated card: " + call.op.entry->refused);

@@ -109,7 +109,7 @@ gpu::ReductionMemory reduction_memory(const Call& call) {
 
 void reduce_through(const gpu::ReductionMemory& memory, const Call& call) {
   if (memory.parts.count == 0) return;
-  const RunningScope scope(call.card, true, call.op.name);
+  const RunningScope scope(call.card, true);
   const auto bytes = at::dtype(at::kByte).device(call.card->device());
   const at::Tensor parts = at::empty({memory.parts.count}, bytes);
   const at::Tensor counters = at::empty({memory.counters.count}, bytes);

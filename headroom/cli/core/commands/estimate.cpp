@@ -3,14 +3,11 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/answer_by_formula.h"
 #include "headroom/cli/core/engine.h"
-#include "headroom/cli/core/forecast_document.h"
 #include "headroom/cli/core/model_request.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
-#include "headroom/cli/core/terminal.h"
-#include "headroom/cli/core/view/estimate_view.h"
-#include "headroom/cli/core/view/techniques_view.h"
 #include "headroom/model/can_run.h"
 
 namespace headroom::cli {
@@ -35,31 +32,28 @@ void refuse_trace(const EstimateOptions& options, const MeantRequest& meant) {
 }
 
 // --quick answers in milliseconds, so it computes advice only on request.
-bool wants_advice(const EstimateOptions& options, const Json& document) {
-  return options.advice || (!options.quick && document.at("fits") == Json(false));
+bool wants_advice(const EstimateOptions& options, const Answer& answer) {
+  return options.advice || (!options.quick && answer.does_not_fit());
 }
 
-ExitCode answer_by_formula(const EstimateOptions& options, const MeantRequest& meant) {
+ExitCode run_by_formula(const EstimateOptions& options, const MeantRequest& meant) {
   if (options.trace) refuse_trace(options, meant);
   const auto model = model::model_named(meant.model);
-  Json document = forecast_document(model, meant.settings, meant.cards);
-  if (!meant.decision.empty()) document["notes"].push_back(meant.decision);
+  Answer answer = answer_by_formula(model, meant.settings, meant.cards);
+  if (!meant.decision.empty()) answer.notes.push_back(meant.decision);
   if (!options.quick)
-    document["notes"].push_back("by formula, because Headroom cannot run this yet: " +
-                                join(cannot_run(meant.settings), ", "));
-  if (options.quick)
-    document["rule"] = rule_json(forecast::quick_estimate(model.config, meant.settings));
+    answer.notes.push_back("by formula, because Headroom cannot run this yet: " +
+                           join(cannot_run(meant.settings), ", "));
+  if (options.quick) answer.rule = forecast::quick_estimate(model.config, meant.settings);
   if (options.request.allocator || options.request.rules != "cuda")
-    document["notes"].push_back(
+    answer.notes.push_back(
         "By formula nothing asks an allocator or follows other kernels than CUDA's: --allocator "
         "and --rules change nothing.");
   if (options.techniques)
-    document["techniques"] = techniques_json(model.config, meant.settings, meant.cards);
-  if (wants_advice(options, document))
-    document["advice"] = advice_json(model.config, meant.settings, meant.cards);
-  print(options.request.json ? to_line(document) + "\n"
-                             : estimate_text(document, standard_output()));
-  return document.at("fits") == Json(false) ? kDoesNotFit : kOk;
+    answer.techniques = techniques_by_formula(model.config, meant.settings, meant.cards);
+  if (wants_advice(options, answer))
+    answer.advice = advice_by_formula(model.config, meant.settings, meant.cards);
+  return print_answer(answer, options.request.json);
 }
 
 [[noreturn]] void estimate_python(const EstimateOptions& options) {
@@ -75,7 +69,7 @@ ExitCode answer_by_formula(const EstimateOptions& options, const MeantRequest& m
 ExitCode run_estimate(const EstimateOptions& options) {
   if (is_python_step(options.request.model)) estimate_python(options);
   const MeantRequest meant(options.request);
-  if (by_formula(options, meant)) return answer_by_formula(options, meant);
+  if (by_formula(options, meant)) return run_by_formula(options, meant);
   Json request = to_json(options.request, meant);
   request["trace"] = options.trace ? Json(*options.trace) : Json();
   request["advice"] = options.advice;

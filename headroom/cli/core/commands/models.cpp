@@ -35,7 +35,7 @@ Bytes weights(const UsualSize& size, WeightType type) {
 // `gradients` is the total of all gradients, some of which may be freed or not yet made at the
 // peak; the other parts are those at the peak.
 Json recipe_json(const Forecast& forecast, long long gradients) {
-  const forecast::MemoryParts& parts = forecast.at_peak;
+  const trace::Parts& parts = forecast.at_peak;
   return {{"weights_bytes", parts.parameters.count},
           {"gradients_bytes", gradients},
           {"optimizer_bytes", parts.optimizer.count},

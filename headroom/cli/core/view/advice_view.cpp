@@ -2,51 +2,99 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 #include "headroom/base/bytes.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/cards_to_fill.h"
 
 namespace headroom::cli {
 namespace {
 
+using forecast::Technique;
+
 // ": fits"; empty if there is no card to fit into.
-std::string verdict(const Json& one, const Json& device, const Terminal& terminal) {
-  if (one.at("fits").is_null()) return "";
-  if (one.at("fits").get<bool>()) return ": " + terminal.paint("fits", Colour::green);
-  const Bytes missing =
-      bytes_from(one.at("peak_process_bytes")) - bytes_from(device.at("usable_bytes"));
+std::string verdict(const Technique& one, const gpu::SimulatedCard* card,
+                    const Terminal& terminal) {
+  if (card == nullptr) return "";
+  if (one.fits) return ": " + terminal.paint("fits", Colour::green);
+  const Bytes missing = one.process - usable(*card);
   return missing.count > 0 ? ": still " + to_string(missing) + " too much" : ": still does not fit";
+}
+
+std::string change_text(const Technique& one, const gpu::SimulatedCard* card,
+                        const Terminal& terminal) {
+  std::string text = "needs " + to_string(one.process);
+  if (one.saves_process.count > 0) text += " (" + to_string(one.saves_process) + " less)";
+  text += fmt::format(", {:.2f} x the time", one.time_factor) + verdict(one, card, terminal);
+  if (one.changes_training) text += "; changes the training result";
+  return in_lines(terminal.paint(one.option, Colour::bold), "  ", "    ", terminal) +
+         in_lines(text, "    ", "    ", terminal);
+}
+
+// The changes that can run, and those that Headroom cannot run yet.
+struct Changes {
+  std::string run, cannot_run;
+};
+Changes changes_text(const std::vector<Technique>& changes, const gpu::SimulatedCard* card,
+                     const Terminal& terminal) {
+  Changes text;
+  for (const Technique& one : changes)
+    (one.can_run ? text.run : text.cannot_run) += change_text(one, card, terminal);
+  return text;
+}
+
+bool has_room_for(const std::string& text, const Terminal& terminal) {
+  const auto width = static_cast<std::size_t>(terminal.width);
+  const auto lines = split(text, '\n');
+  return !terminal.is_terminal || std::all_of(lines.begin(), lines.end(), [&](const auto& line) {
+    return cells(line) <= width;
+  });
 }
 
 }  // namespace
 
-std::string change_text(const Json& one, const Json& device, const Terminal& terminal) {
-  const Bytes less = bytes_from(one.at("saves_process_bytes"));
-  std::string text = "needs " + to_string(bytes_from(one.at("peak_process_bytes")));
-  if (less.count > 0) text += " (" + to_string(less) + " less)";
-  text += fmt::format(", {:.2f} x the time", one.at("time_factor").get<double>());
-  text += verdict(one, device, terminal);
-  if (one.at("changes_training").get<bool>()) text += "; changes the training result";
-  return in_lines(terminal.paint(one.at("change").get<std::string>(), Colour::bold), "  ", "    ",
-                  terminal) +
-         in_lines(text, "    ", "    ", terminal);
+std::string advice_text(const std::vector<Technique>& advice, const gpu::SimulatedCard* card,
+                        bool does_not_fit, bool dry_run, const Terminal& terminal) {
+  const Changes changes = changes_text(advice, card, terminal);
+  std::string text;
+  if (!changes.run.empty()) {
+    text += does_not_fit ? "\nWhat would help" : "\nWhat would save";
+    text += ", the cheapest first, ";
+    text += dry_run ? "each run dry\n" : "by formula\n";
+  }
+  text += changes.run;
+  if (!changes.cannot_run.empty())
+    text += "\nWhat would be enough, by formula; Headroom cannot run it yet\n" + changes.cannot_run;
+  return text;
 }
 
-std::string advice_text(const Json& document, const Terminal& terminal) {
-  const Json& device = document.at("device");
-  std::string runs, cannot_run;
-  for (const Json& one : document.at("advice"))
-    (one.at("can_run").get<bool>() ? runs : cannot_run) += change_text(one, device, terminal);
-  std::string text;
-  if (!runs.empty()) {
-    text += document.at("fits") == Json(false) ? "\nWhat would help" : "\nWhat would save";
-    text += ", the cheapest first, ";
-    text += document.at("method") == "dry-run" ? "each run dry\n" : "by formula\n";
+std::string techniques_text(const std::vector<Technique>& techniques,
+                            const gpu::SimulatedCard* card, const Terminal& terminal) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Technique& one : techniques) {
+    const char* const fits = card == nullptr ? "" : one.fits ? "yes" : "no";
+    rows.push_back({one.name, to_string(one.process), to_string(one.saves_process),
+                    fmt::format("{:.2f} x", one.time_factor), fits,
+                    one.changes_training ? "yes" : "no", one.can_run ? "" : "not yet", one.option});
   }
-  text += runs;
-  if (!cannot_run.empty())
-    text += "\nWhat would be enough, by formula; Headroom cannot run it yet\n" + cannot_run;
-  return text;
+  Terminal endless = terminal;
+  endless.is_terminal = false;
+  const std::string title = "\nWhat saves memory here, by formula\n";
+  const std::string text = table({{"technique"},
+                                  {"needs", true},
+                                  {"saves", true},
+                                  {"time", true},
+                                  {"fits"},
+                                  {"changes result"},
+                                  {"runs"},
+                                  {"option"}},
+                                 rows, endless);
+  if (has_room_for(text, terminal)) return title + text;
+  // A table cut to the terminal's width would lose the options.
+  const Changes changes = changes_text(techniques, card, terminal);
+  return title + changes.run +
+         (changes.cannot_run.empty() ? "" : "Headroom cannot run yet\n" + changes.cannot_run);
 }
 
 }  // namespace headroom::cli

@@ -1,19 +1,24 @@
-// Advice as text: for each change the memory of the process, which decides whether it fits, and its
-// cost in time.
+// Changes that save memory, as text: for each the memory of the process, which decides whether it
+// fits, and its cost in time.
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "headroom/base/json.h"
 #include "headroom/cli/core/terminal.h"
+#include "headroom/forecast/techniques.h"
+#include "headroom/gpu/simulated.h"
 
 namespace headroom::cli {
 
-// For a document with `advice`, `device`, `fits` and `method`; empty without advice.
-[[nodiscard]] std::string advice_text(const Json& document, const Terminal& terminal);
+// For a run that does or does not fit this card (null: no limit), by dry run or by formula. Empty
+// without advice.
+[[nodiscard]] std::string advice_text(const std::vector<forecast::Technique>& advice,
+                                      const gpu::SimulatedCard* card, bool does_not_fit,
+                                      bool dry_run, const Terminal& terminal);
 
-// One change, in two lines; `device` is null if there is no card to fit into.
-[[nodiscard]] std::string change_text(const Json& one, const Json& device,
-                                      const Terminal& terminal);
+// All techniques as a table, or as a list if the table is too wide.
+[[nodiscard]] std::string techniques_text(const std::vector<forecast::Technique>& techniques,
+                                          const gpu::SimulatedCard* card, const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -6,16 +6,14 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "headroom/base/bytes.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/view/advice_view.h"
-#include "headroom/cli/core/view/techniques_view.h"
 #include "headroom/model/settings.h"
 
 namespace headroom::cli {
@@ -32,11 +30,10 @@ std::string count_text(long long count) {
   return fmt::format("{:.1f} M", n / 1e6);
 }
 
-std::string model_text(const Json& model, const Terminal& terminal) {
-  const auto all = model.at("parameters").get<long long>();
-  const auto trained = model.at("trainable_parameters").get<long long>();
-  std::string text = terminal.paint(model.at("name").get<std::string>(), Colour::bold) + ", " +
-                     count_text(all) + " parameters";
+std::string model_text(const Answer& answer, const Terminal& terminal) {
+  const long long all = answer.parameters, trained = answer.trainable_parameters;
+  std::string text =
+      terminal.paint(answer.model, Colour::bold) + ", " + count_text(all) + " parameters";
   if (trained > 0 && trained < all)
     text += fmt::format(", {} of them trained ({:.2g} %)", count_text(trained),
                         100.0 * static_cast<double>(trained) / static_cast<double>(all));
@@ -44,11 +41,10 @@ std::string model_text(const Json& model, const Terminal& terminal) {
 }
 
 // Defaults for keys that a config file leaves out; for a model by name they are not shown.
-std::string defaults_text(const Json& model, const Terminal& terminal, int width) {
-  const auto keys = model.at("defaulted").get<std::vector<std::string>>();
-  if (keys.empty() || !model.at("name").get<std::string>().ends_with(".json")) return "";
-  return wrapped(join(keys, ", "), terminal.paint("transformers' defaults: ", Colour::dim), "  ",
-                 width);
+std::string defaults_text(const Answer& answer, const Terminal& terminal, int width) {
+  if (answer.defaulted.empty() || !answer.model.ends_with(".json")) return "";
+  return wrapped(join(answer.defaulted, ", "),
+                 terminal.paint("transformers' defaults: ", Colour::dim), "  ", width);
 }
 
 // Keys that another line shows, or that appear only with another setting.
@@ -67,110 +63,98 @@ std::string value_text(const Json& value) {
   return join(words, ",");
 }
 
-std::string rows_text(const Json& settings) {
-  std::string text = fmt::format("batch {}", settings.at("batch").get<long long>());
-  if (!settings.at("seq").is_null())
-    text += fmt::format(" x {} tokens", settings.at("seq").get<long long>());
-  if (!settings.at("target_seq").is_null())
-    text += fmt::format(" to {}", settings.at("target_seq").get<long long>());
-  if (!settings.at("image").is_null())
-    text += fmt::format(" of {} pixels", settings.at("image").get<long long>());
+std::string rows_text(const model::Settings& settings) {
+  std::string text = fmt::format("batch {}", settings.batch);
+  if (settings.seq) text += fmt::format(" x {} tokens", *settings.seq);
+  if (settings.target_seq) text += fmt::format(" to {}", *settings.target_seq);
+  if (settings.image) text += fmt::format(" of {} pixels", *settings.image);
   return text;
 }
 
 // ---- Parts ----
 
 struct PartOfPeak {
-  const char* key;
+  Bytes trace::Parts::*part;
   const char* name;
   char letter;
   Colour colour;
 };
-constexpr std::array<PartOfPeak, 9> kParts{{
-    {"parameters_bytes", "parameters", 'P', Colour::blue},
-    {"gradients_bytes", "gradients", 'G', Colour::green},
-    {"optimizer_bytes", "optimizer", 'O', Colour::yellow},
-    {"activations_bytes", "activations", 'A', Colour::magenta},
-    {"temporaries_bytes", "temporaries", 'T', Colour::red},
-    {"buffers_bytes", "buffers", 'B', Colour::cyan},
-    {"inputs_bytes", "inputs", 'I', Colour::cyan},
-    {"workspace_bytes", "workspaces", 'W', Colour::dim},
-    {"rounding_bytes", "rounding", 'R', Colour::dim},
+constexpr std::array<PartOfPeak, 9> kPartsOfPeak{{
+    {&trace::Parts::parameters, "parameters", 'P', Colour::blue},
+    {&trace::Parts::gradients, "gradients", 'G', Colour::green},
+    {&trace::Parts::optimizer, "optimizer", 'O', Colour::yellow},
+    {&trace::Parts::activations, "activations", 'A', Colour::magenta},
+    {&trace::Parts::temporaries, "temporaries", 'T', Colour::red},
+    {&trace::Parts::buffers, "buffers", 'B', Colour::cyan},
+    {&trace::Parts::inputs, "inputs", 'I', Colour::cyan},
+    {&trace::Parts::workspace, "workspaces", 'W', Colour::dim},
+    {&trace::Parts::rounding, "rounding", 'R', Colour::dim},
 }};
 
-double amount_of(const PartOfPeak& part, const Json& document) {
-  return document.at("at_peak").at(part.key).get<double>();
+double number(Bytes bytes) {
+  return static_cast<double>(bytes.count);
 }
 
-bool is_small(const PartOfPeak& part, const Json& document) {
-  const auto all = document.at("peak").at("process_bytes").get<double>();
-  return amount_of(part, document) < kSmall * all;
+bool is_small(Bytes amount, const trace::Report& report) {
+  return number(amount) < kSmall * number(report.peak.process);
 }
 
-std::vector<Terminal::Part> bar_parts(const Json& document) {
+std::vector<Terminal::Part> bar_parts(const trace::Report& report) {
   std::vector<Terminal::Part> parts;
-  double small = 0;
-  for (const PartOfPeak& part : kParts) {
-    if (is_small(part, document))
-      small += amount_of(part, document);
+  Bytes small;
+  for (const PartOfPeak& part : kPartsOfPeak) {
+    const Bytes amount = report.at_peak.*part.part;
+    if (is_small(amount, report))
+      small += amount;
     else
-      parts.push_back({part.letter, part.colour, amount_of(part, document)});
+      parts.push_back({part.letter, part.colour, number(amount)});
   }
-  const Json& peak = document.at("peak");
-  const auto beyond = [&](const char* more, const char* less) {
-    return peak.at(more).get<double>() - peak.at(less).get<double>();
-  };
-  parts.push_back({'-', Colour::dim, small + beyond("reserved_bytes", "allocated_bytes")});
-  parts.push_back({'C', Colour::dim, beyond("process_bytes", "reserved_bytes")});
+  const trace::Peak& peak = report.peak;
+  parts.push_back({'-', Colour::dim, number(small + peak.reserved - peak.allocated)});
+  parts.push_back({'C', Colour::dim, number(peak.process - peak.reserved)});
   return parts;
 }
 
-// For the document, or for one of its devices.
-std::string verdict(const Json& of, const Terminal& terminal) {
-  const Bytes spare = bytes_from(of.at("spare_bytes"));
-  if (of.at("fits").get<bool>())
-    return terminal.paint("fits", Colour::green) + ", " + to_string(spare) + " to spare";
+std::string verdict(const CardAnswer& on, const Terminal& terminal) {
+  if (on.fits)
+    return terminal.paint("fits", Colour::green) + ", " + to_string(on.spare) + " to spare";
   const std::string no = terminal.paint("does not fit", Colour::red) + ": ";
-  if (spare.count >= 0) return no + "too little of it is free in one piece";
-  return no + to_string(Bytes{0} - spare) + " too much";
+  if (on.spare.count >= 0) return no + "too little of it is free in one piece";
+  return no + to_string(Bytes{0} - on.spare) + " too much";
 }
 
-std::string card_line(const Json& document, const Terminal& terminal) {
-  const Json& device = document.at("device");
-  if (device.is_null()) return "No card to fit into: name one, --gpus \"RTX 4090\".\n";
-  const Bytes total = bytes_from(device.at("total_bytes")),
-              usable = bytes_from(device.at("usable_bytes"));
-  std::string text = device.at("name").get<std::string>() + ", " + to_string(total);
-  if (usable < total) text += " (" + to_string(usable) + " usable)";
-  return in_lines(text + ": " + verdict(document, terminal), "", "  ", terminal);
+std::string card_line(const CardAnswer* on, const Terminal& terminal) {
+  if (on == nullptr) return "No card to fit into: name one, --gpus \"RTX 4090\".\n";
+  const gpu::SimulatedCard& card = on->card;
+  std::string text = card.name + ", " + to_string(card.total);
+  if (usable(card) < card.total) text += " (" + to_string(usable(card)) + " usable)";
+  return in_lines(text + ": " + verdict(*on, terminal), "", "  ", terminal);
 }
 
 // False if the chip's profile has no context size.
-bool has_context(const Json& peak) {
-  return peak.at("process_bytes") > peak.at("reserved_bytes");
+bool has_context(const trace::Peak& peak) {
+  return peak.process > peak.reserved;
 }
 
 // The picture shows the tightest of several cards; this table has one row per kind of card.
-std::string devices_text(const Json& document, const Terminal& terminal) {
-  if (!document.contains("devices")) return "";
-  std::vector<std::pair<Json, int>> kinds;
-  for (const Json& device : document.at("devices")) {
+std::string devices_text(const std::vector<CardAnswer>& cards, const Terminal& terminal) {
+  if (cards.size() < 2) return "";
+  std::vector<std::pair<CardAnswer, int>> kinds;
+  for (const CardAnswer& on : cards) {
     const auto same = std::find_if(kinds.begin(), kinds.end(),
-                                   [&](const auto& kind) { return kind.first == device; });
+                                   [&](const auto& kind) { return kind.first == on; });
     if (same == kinds.end())
-      kinds.emplace_back(device, 1);
+      kinds.emplace_back(on, 1);
     else
       ++same->second;
   }
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> without_context;
-  for (const auto& [device, count] : kinds) {
-    const auto name = device.at("name").get<std::string>();
-    if (!has_context(device.at("peak"))) without_context.push_back(name);
+  for (const auto& [on, count] : kinds) {
+    const std::string& name = on.card.name;
+    if (!has_context(on.peak)) without_context.push_back(name);
     rows.push_back({count > 1 ? fmt::format("{} x {}", count, name) : name,
-                    to_string(bytes_from(device.at("total_bytes"))),
-                    to_string(bytes_from(device.at("peak").at("process_bytes"))),
-                    verdict(device, terminal)});
+                    to_string(on.card.total), to_string(on.peak.process), verdict(on, terminal)});
   }
   std::string text = "\nOn each card\n" +
                      table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
@@ -181,69 +165,62 @@ std::string devices_text(const Json& document, const Terminal& terminal) {
   return text;
 }
 
-std::string bar_of(const Json& document, const Terminal& terminal) {
+std::string bar_of(const Answer& answer, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
-  double whole = document.at("peak").at("process_bytes").get<double>();
-  if (const Json& device = document.at("device"); !device.is_null())
-    whole = std::max(whole, device.at("usable_bytes").get<double>());
+  const CardAnswer* on = answer.tightest();
+  const Bytes room = on != nullptr ? usable(on->card) : Bytes{0};
+  const double whole = number(std::max(room, answer.report.peak.process));
   if (whole <= 0) return "";
-  std::string text = terminal.stacked_bar(bar_parts(document), whole, width) + "\n";
-  if (document.at("fits") == Json(false)) {
-    const double share = document.at("device").at("usable_bytes").get<double>() / whole;
-    const auto before = static_cast<std::size_t>(std::lround(share * width));
+  std::string text = terminal.stacked_bar(bar_parts(answer.report), whole, width) + "\n";
+  if (answer.does_not_fit()) {
+    const auto before = static_cast<std::size_t>(std::lround(number(room) / whole * width));
     text += std::string(before, ' ') + terminal.paint(terminal.unicode ? "↑" : "^", Colour::red) +
             " here the card ends\n";
   }
   return text;
 }
 
-std::string peak_sentence(const Json& document) {
-  const Json& peak = document.at("peak");
-  std::string text = "Peak in " + peak.at("phase").get<std::string>();
-  if (const auto step = peak.at("step").get<int>(); step > 0)
-    text += fmt::format(" of step {}", step);
+std::string peak_sentence(const trace::Peak& peak) {
+  std::string text = "Peak in " + std::string(to_string(peak.phase));
+  if (peak.step > 0) text += fmt::format(" of step {}", peak.step);
   return text + "\n";
 }
 
-std::string parts_table(const Json& document, const Terminal& terminal) {
-  const Json& peak = document.at("peak");
-  const auto all = peak.at("process_bytes").get<double>();
+std::string parts_table(const Answer& answer, const Terminal& terminal) {
+  const trace::Peak& peak = answer.report.peak;
   std::string text;
-  std::int64_t small = 0;
-  const auto line = [&](const std::string& key, const std::string& name, const Json& amount,
+  Bytes small;
+  const auto line = [&](const std::string& key, const std::string& name, Bytes amount,
                         const std::string& remark) {
+    const double share = peak.process.count > 0 ? 100 * number(amount) / number(peak.process) : 0;
     const std::string figures =
-        fmt::format("  {} {:<12} {:>11} {:>4.0f} %", key, name, to_string(bytes_from(amount)),
-                    all > 0 ? 100 * amount.get<double>() / all : 0);
+        fmt::format("  {} {:<12} {:>11} {:>4.0f} %", key, name, to_string(amount), share);
     if (remark.empty())
       text += figures + "\n";
     else
       text += in_lines(remark, figures + "  ", std::string(cells(figures) + 2, ' '), terminal);
   };
-  for (const PartOfPeak& part : kParts) {
-    const Json& amount = document.at("at_peak").at(part.key);
-    if (is_small(part, document))
-      small += amount.get<std::int64_t>();
+  for (const PartOfPeak& part : kPartsOfPeak) {
+    const Bytes amount = answer.report.at_peak.*part.part;
+    if (is_small(amount, answer.report))
+      small += amount;
     else
       line(terminal.key_of({part.letter, part.colour, 0}), part.name, amount, "");
   }
-  if (small > 0) line(" ", "others", Json(small), "");
-  line(" ", "allocated", peak.at("allocated_bytes"), "");
-  const bool unknown = !has_context(peak) && !document.at("device").is_null();
-  line("-", "reserved", peak.at("reserved_bytes"),
+  if (small.count > 0) line(" ", "others", small, "");
+  line(" ", "allocated", peak.allocated, "");
+  const bool unknown = !has_context(peak) && !answer.cards.empty();
+  line("-", "reserved", peak.reserved,
        unknown ? "with the cache; a CUDA context comes on top"
                : "with what the allocator keeps in its cache");
   if (has_context(peak))
-    line("C", "process", peak.at("process_bytes"), "with the CUDA context: what nvidia-smi shows");
+    line("C", "process", peak.process, "with the CUDA context: what nvidia-smi shows");
   return text;
 }
 
-std::string rule_text(const Json& document, int width) {
-  if (!document.contains("rule")) return "";
-  const Json& rule = document.at("rule");
-  return wrapped(fmt::format("{}, and activations", rule.at("why").get<std::string>()),
-                 "By the rule of thumb " + to_string(bytes_from(rule.at("total_bytes"))) + ": ",
-                 "  ", width);
+std::string rule_text(const forecast::QuickEstimate& rule, int width) {
+  return wrapped(rule.why + ", and activations",
+                 "By the rule of thumb " + to_string(rule.total()) + ": ", "  ", width);
 }
 
 // ---- By module ----
@@ -267,23 +244,22 @@ struct Alike {
 };
 
 // The largest kinds of modules; names that differ only in numbers are one kind.
-std::vector<Alike> kinds_of(const Json& by_module) {
+std::vector<Alike> kinds_of(const std::vector<trace::ModulePeak>& by_module) {
   std::vector<Alike> kinds;
-  for (const Json& module : by_module) {
-    const auto name = module.at("name").get<std::string>();
-    if (name.empty()) continue;
-    const std::string pattern = pattern_of(name);
+  for (const trace::ModulePeak& module : by_module) {
+    if (module.name.empty()) continue;
+    const std::string pattern = pattern_of(module.name);
     auto same = std::find_if(kinds.begin(), kinds.end(),
                              [&](const Alike& kind) { return kind.pattern == pattern; });
     if (same == kinds.end()) same = kinds.insert(kinds.end(), {pattern, Bytes{0}, 0});
-    same->most = std::max(same->most, bytes_from(module.at("peak_bytes")));
+    same->most = std::max(same->most, module.peak);
     ++same->count;
   }
   return kinds;
 }
 
-std::string modules_table(const Json& document) {
-  const std::vector<Alike> kinds = kinds_of(document.at("by_module"));
+std::string modules_table(const std::vector<trace::ModulePeak>& by_module) {
+  const std::vector<Alike> kinds = kinds_of(by_module);
   if (kinds.empty()) return "";
   std::string text = "\nModules that hold the most at one time\n";
   for (std::size_t i = 0; i < std::min(kModules, kinds.size()); ++i) {
@@ -295,17 +271,19 @@ std::string modules_table(const Json& document) {
 
 }  // namespace
 
-std::string settings_text(const Json& settings) {
+std::string settings_text(const model::Settings& settings) {
   static const Json usual = model::to_json(model::Settings{});
-  const auto word = [&](const char* key) { return value_text(settings.at(key)); };
   std::vector<std::string> parts;
-  if (!settings.at("task").is_null()) parts.push_back(word("task"));
-  parts.push_back(word("mode"));
+  if (settings.task) parts.emplace_back(to_string(*settings.task));
+  parts.emplace_back(to_string(settings.mode));
   parts.push_back(rows_text(settings));
-  parts.push_back(word("dtype"));
-  if (word("mode") == "train") parts.push_back(word("optimizer_impl") + " " + word("optimizer"));
-  if (word("task") != "image-classification") parts.push_back(word("attention"));
-  for (const auto& [key, value] : settings.items()) {
+  parts.emplace_back(to_string(settings.dtype));
+  if (settings.mode == model::Mode::train)
+    parts.push_back(fmt::format("{} {}", to_string(settings.form), to_string(settings.optimizer)));
+  if (settings.task != model::Task::image_classification)
+    parts.emplace_back(to_string(settings.attention));
+  const Json all = model::to_json(settings);
+  for (const auto& [key, value] : all.items()) {
     if (is_said_elsewhere(key) || value == usual.at(key)) continue;
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
@@ -314,30 +292,31 @@ std::string settings_text(const Json& settings) {
   return join(parts, ", ");
 }
 
-std::string notes_text(const Json& document, const Terminal& terminal) {
+std::string notes_text(const std::vector<std::string>& notes, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
   std::string text;
-  for (const Json& note : document.at("notes"))
-    text += wrapped(note.get<std::string>(), terminal.paint("note: ", Colour::dim), "  ", width);
+  for (const std::string& note : notes)
+    text += wrapped(note, terminal.paint("note: ", Colour::dim), "  ", width);
   return text;
 }
 
-std::string estimate_text(const Json& document, const Terminal& terminal) {
+std::string estimate_text(const Answer& answer, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
-  std::string text = model_text(document.at("model"), terminal);
-  text += wrapped(settings_text(document.at("settings")), "", "", width);
-  text += defaults_text(document.at("model"), terminal, width) + notes_text(document, terminal);
-  text += "\n" + card_line(document, terminal) + bar_of(document, terminal) + "\n";
-  text += peak_sentence(document) + parts_table(document, terminal) + rule_text(document, width);
-  text +=
-      devices_text(document, terminal) + modules_table(document) + advice_text(document, terminal);
-  if (document.contains("techniques")) text += techniques_text(document, terminal);
-  const bool ran = document.at("method") == "dry-run";
+  const CardAnswer* on = answer.tightest();
+  const gpu::SimulatedCard* card = on != nullptr ? &on->card : nullptr;
+  std::string text = model_text(answer, terminal);
+  text += wrapped(settings_text(answer.settings), "", "", width);
+  text += defaults_text(answer, terminal, width) + notes_text(answer.notes, terminal);
+  text += "\n" + card_line(on, terminal) + bar_of(answer, terminal) + "\n";
+  text += peak_sentence(answer.report.peak) + parts_table(answer, terminal);
+  if (answer.rule) text += rule_text(*answer.rule, width);
+  text += devices_text(answer.cards, terminal) + modules_table(answer.report.by_module);
+  text += advice_text(answer.advice, card, answer.does_not_fit(), !answer.by_formula, terminal);
+  if (answer.techniques) text += techniques_text(*answer.techniques, card, terminal);
+  const char* const how =
+      answer.by_formula ? "By formula in" : "Dry run of the model's own code in";
   return text +
-         terminal.paint(fmt::format("\n{} {:.2f} s\n",
-                                    ran ? "Dry run of the model's own code in" : "By formula in",
-                                    document.at("took_s").get<double>()),
-                        Colour::dim);
+         terminal.paint(fmt::format("\n{} {:.2f} s\n", how, answer.report.took_s), Colour::dim);
 }
 
 }  // namespace headroom::cli

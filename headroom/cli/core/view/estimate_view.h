@@ -3,20 +3,20 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "headroom/base/json.h"
+#include "headroom/cli/core/answer.h"
 #include "headroom/cli/core/terminal.h"
 
 namespace headroom::cli {
 
-// For the document that --json prints (docs/reference/json.md).
-[[nodiscard]] std::string estimate_text(const Json& document, const Terminal& terminal);
+[[nodiscard]] std::string estimate_text(const Answer& answer, const Terminal& terminal);
 
 // "causal-lm, train, bfloat16, batch 2 x 2048 tokens, fused adamw": settings that differ from the
 // defaults, and those that must always be shown.
-[[nodiscard]] std::string settings_text(const Json& settings);
+[[nodiscard]] std::string settings_text(const model::Settings& settings);
 
-// One sentence for each of the document's notes.
-[[nodiscard]] std::string notes_text(const Json& document, const Terminal& terminal);
+[[nodiscard]] std::string notes_text(const std::vector<std::string>& notes,
+                                     const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -3,13 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "headroom/cli/core/terminal.h"
-#include "headroom/cli/core/view/estimate_view.h"
-#include "headroom/cli/core/view/techniques_view.h"
+#include "headroom/cli/core/answer_by_formula.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/dryrun/describe.h"
-#include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
 #include "headroom/model/stored_precision.h"
@@ -44,48 +41,41 @@ std::vector<Estimate> estimates(const Json& request, const model::NamedModel& mo
   return done;
 }
 
-Json notes_of(const model::NamedModel& model, const Estimate& estimate) {
-  Json notes = Json::array();
+std::vector<std::string> notes_of(const Json& request, const model::NamedModel& model,
+                                  const Estimate& estimate) {
+  std::vector<std::string> notes;
   if (!model.note.empty()) notes.push_back(model.note);
-  if (const std::string warning = dryrun::warning_of(estimate.report); !warning.empty())
-    notes.push_back(warning);
+  if (std::string warning = dryrun::warning_of(estimate.report); !warning.empty())
+    notes.push_back(std::move(warning));
   for (std::string& note : unheeded_precision(model.config, estimate.settings))
     notes.push_back(std::move(note));
+  if (auto decision = request.at("decision").get<std::string>(); !decision.empty())
+    notes.push_back(std::move(decision));
   return notes;
 }
 
-const Estimate& tightest_of(const std::vector<Estimate>& estimates) {
-  return *std::min_element(
+Answer answer_to(const Json& request, const model::NamedModel& model,
+                 const std::vector<Estimate>& estimates) {
+  const Estimate& tightest = *std::min_element(
       estimates.begin(), estimates.end(),
       [](const Estimate& one, const Estimate& other) { return one.spare() < other.spare(); });
-}
-
-// Advice if it does not fit, or on request.
-Json advice_for(const Json& request, const model::NamedModel& model, const Estimate& estimate) {
-  if (estimate.fits() && !request.at("advice").get<bool>()) return Json::array();
-  return to_json(advise(model, estimate, options_of(request)));
-}
-
-Json document_of(const Json& request, const model::NamedModel& model,
-                 const std::vector<Estimate>& estimates) {
-  const Estimate& tightest = tightest_of(estimates);
-  Json document = to_json(tightest);
-  document["model"]["defaulted"] = model.config.defaulted();
-  document["notes"] = notes_of(model, tightest);
-  if (const auto decision = request.at("decision").get<std::string>(); !decision.empty())
-    document["notes"].push_back(decision);
-  if (request.at("techniques").get<bool>())
-    document["techniques"] =
-        techniques_json(model.config, tightest.settings, limited_cards_of(request));
-  document["advice"] = advice_for(request, model, tightest);
-  if (estimates.size() > 1)
+  Answer answer;
+  answer.model = model.name;
+  answer.defaulted = model.config.defaulted();
+  answer.parameters = tightest.parameters;
+  answer.trainable_parameters = tightest.trainable_parameters;
+  answer.settings = tightest.settings;
+  answer.report = tightest.report;
+  answer.notes = notes_of(request, model, tightest);
+  const std::vector<gpu::SimulatedCard> limited = limited_cards_of(request);
+  if (!limited.empty())
     for (const Estimate& each : estimates)
-      document["devices"].push_back({{"name", each.card.name},
-                                     {"total_bytes", each.card.total.count},
-                                     {"peak", dryrun::to_json(each.report).at("peak")},
-                                     {"fits", each.fits()},
-                                     {"spare_bytes", each.spare().count}});
-  return document;
+      answer.cards.push_back({each.card, each.report.peak, each.fits(), each.spare()});
+  if (request.at("techniques").get<bool>())
+    answer.techniques = techniques_by_formula(model.config, tightest.settings, limited);
+  if (!tightest.fits() || request.at("advice").get<bool>())
+    answer.advice = advise(model, tightest, options_of(request));
+  return answer;
 }
 
 }  // namespace
@@ -93,13 +83,10 @@ Json document_of(const Json& request, const model::NamedModel& model,
 ExitCode run_estimate(const Json& request) {
   const auto model = model::model_named(request.at("model").get<std::string>());
   const auto settings = model::settings_from_json(request.at("settings"));
-  const std::vector<Estimate> done = estimates(request, model, settings);
-  const Json document = document_of(request, model, done);
+  const Answer answer = answer_to(request, model, estimates(request, model, settings));
   if (const Json& path = request.at("trace"); !path.is_null())
-    dryrun::write_trace(tightest_of(done).report, path.get<std::string>());
-  print(request.at("json").get<bool>() ? to_line(document) + "\n"
-                                       : estimate_text(document, standard_output()));
-  return document.at("fits") == Json(false) ? kDoesNotFit : kOk;
+    write_trace(answer.report, path.get<std::string>());
+  return print_answer(answer, request.at("json").get<bool>());
 }
 
 }  // namespace headroom::cli

@@ -25,7 +25,7 @@ namespace headroom::trace {
 class Recorder;
 }
 
-namespace headroom::libtorch {
+namespace headroom {
 
 // Incremented with every change below: a library with another version is refused, not misread.
 inline constexpr int kCudaFunctionsVersion = 1;
@@ -66,4 +66,4 @@ struct CudaFunctions {
   std::optional<allocator::OutOfMemory> (*last_out_of_memory)(int device);
 };
 
-}  // namespace headroom::libtorch
+}  // namespace headroom

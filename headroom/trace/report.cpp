@@ -1,24 +1,12 @@
-#include "headroom/dryrun/report.h"
+#include "headroom/trace/report.h"
 
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
 #include "headroom/trace/file_writer.h"
 
-namespace headroom::dryrun {
+namespace headroom::trace {
 namespace {
-
-// One list of the parts, for sums and for JSON in both directions.
-struct NamedPart {
-  const char* key;
-  Bytes Parts::*part;
-};
-constexpr NamedPart kParts[] = {
-    {"parameters_bytes", &Parts::parameters},   {"buffers_bytes", &Parts::buffers},
-    {"inputs_bytes", &Parts::inputs},           {"gradients_bytes", &Parts::gradients},
-    {"optimizer_bytes", &Parts::optimizer},     {"activations_bytes", &Parts::activations},
-    {"temporaries_bytes", &Parts::temporaries}, {"workspace_bytes", &Parts::workspace},
-    {"rounding_bytes", &Parts::rounding}};
 
 template <typename Enum>
 Enum enum_named(const std::string& text, int count) {
@@ -27,8 +15,12 @@ Enum enum_named(const std::string& text, int count) {
   throw InputError(expectation("report_from_json", "a known phase or category", text));
 }
 
-trace::Phase phase_named(const Json& json) {
-  return enum_named<trace::Phase>(json.get<std::string>(), trace::kPhases);
+Phase phase_named(const Json& json) {
+  return enum_named<Phase>(json.get<std::string>(), kPhases);
+}
+
+std::string key_of(const NamedPart& named) {
+  return std::string(named.name) + "_bytes";
 }
 
 Json refusal_json(const allocator::OutOfMemory& refusal) {
@@ -56,26 +48,35 @@ Bytes Parts::total() const {
   return sum;
 }
 
-Json to_json(const Report& report) {
+Json to_json(const Peak& peak) {
+  return {{"allocated_bytes", peak.allocated.count},
+          {"active_bytes", peak.active.count},
+          {"requested_bytes", peak.requested.count},
+          {"reserved_bytes", peak.reserved.count},
+          {"process_bytes", peak.process.count},
+          {"phase", to_string(peak.phase)},
+          {"step", peak.step}};
+}
+
+Json figures_json(const Report& report) {
   Json json;
-  const Peak& peak = report.peak;
-  json["peak"] = {{"allocated_bytes", peak.allocated.count},
-                  {"active_bytes", peak.active.count},
-                  {"requested_bytes", peak.requested.count},
-                  {"reserved_bytes", peak.reserved.count},
-                  {"process_bytes", peak.process.count},
-                  {"phase", to_string(peak.phase)},
-                  {"step", peak.step}};
+  json["peak"] = to_json(report.peak);
   for (const NamedPart& named : kParts)
-    json["at_peak"][named.key] = (report.at_peak.*named.part).count;
+    json["at_peak"][key_of(named)] = (report.at_peak.*named.part).count;
   json["by_module"] = Json::array();
   for (const ModulePeak& module : report.by_module)
     json["by_module"].push_back({{"name", module.name}, {"peak_bytes", module.peak.count}});
   json["per_step"] = Json::array();
-  for (const StepPeak& step : report.per_step)
-    json["per_step"].push_back({{"step", step.step},
-                                {"peak_allocated_bytes", step.allocated.count},
-                                {"after_bytes", step.after.count}});
+  for (const StepPeak& step : report.per_step) {
+    Json& one = json["per_step"].emplace_back(
+        Json{{"step", step.step}, {"peak_allocated_bytes", step.allocated.count}});
+    if (step.after) one["after_bytes"] = step.after->count;
+  }
+  return json;
+}
+
+Json to_json(const Report& report) {
+  Json json = figures_json(report);
   json["biggest"] = Json::array();
   for (const Held& held : report.biggest)
     json["biggest"].push_back({{"bytes", held.bytes.count},
@@ -103,7 +104,7 @@ Report report_from_json(const Json& json) try {
                  .phase = phase_named(peak.at("phase")),
                  .step = peak.at("step").get<std::uint32_t>()};
   for (const NamedPart& named : kParts)
-    report.at_peak.*named.part = bytes_from(json.at("at_peak").at(named.key));
+    report.at_peak.*named.part = bytes_from(json.at("at_peak").at(key_of(named)));
   for (const Json& module : json.at("by_module"))
     report.by_module.push_back(
         {module.at("name").get<std::string>(), bytes_from(module.at("peak_bytes"))});
@@ -112,13 +113,13 @@ Report report_from_json(const Json& json) try {
                                bytes_from(step.at("peak_allocated_bytes")),
                                bytes_from(step.at("after_bytes"))});
   for (const Json& held : json.at("biggest"))
-    report.biggest.push_back({.bytes = bytes_from(held.at("bytes")),
-                              .category = enum_named<trace::Category>(
-                                  held.at("category").get<std::string>(), trace::kCategories),
-                              .phase = phase_named(held.at("phase")),
-                              .step = held.at("step").get<std::uint32_t>(),
-                              .module = held.at("module").get<std::string>(),
-                              .operation = held.at("operation").get<std::string>()});
+    report.biggest.push_back(
+        {.bytes = bytes_from(held.at("bytes")),
+         .category = enum_named<Category>(held.at("category").get<std::string>(), kCategories),
+         .phase = phase_named(held.at("phase")),
+         .step = held.at("step").get<std::uint32_t>(),
+         .module = held.at("module").get<std::string>(),
+         .operation = held.at("operation").get<std::string>()});
   if (!json.at("out_of_memory").is_null())
     report.out_of_memory = refusal_from(json.at("out_of_memory"));
   report.values_read_as_zero = json.at("values_read_as_zero").get<std::uint64_t>();
@@ -133,9 +134,9 @@ void write_trace(const Report& report, const std::string& path) {
   if (!report.trace)
     throw UsageError(
         expectation("write_trace", "a report with a trace", "one without", "Options::keep_trace"));
-  trace::TraceWriter writer(path, {.program = "headroom dry run"}, report.trace->names);
-  for (const trace::Event& event : report.trace->events) writer.append(event);
+  TraceWriter writer(path, {.program = "headroom dry run"}, report.trace->names);
+  for (const Event& event : report.trace->events) writer.append(event);
   writer.close();
 }
 
-}  // namespace headroom::dryrun
+}  // namespace headroom::trace

@@ -1,17 +1,20 @@
-// The result of a dry run: how much memory a training step needs, when, and for what.
+// How much memory a training step needs, when, and for what: the result of a dry run. A forecast
+// fills the same figures, without the tensors and the trace.
 //
-//   const Report report = dry_run(...);
+//   const trace::Report report = dryrun::dry_run(...);
 //   say(to_string(report.peak.allocated), "in", to_string(report.peak.phase));
-//   for (const Held& tensor : report.biggest) ...
+//   for (const trace::Held& tensor : report.biggest) ...
 //
 // Every number is for one card. The numbers exclude the memory of other processes, and the CUDA
 // context of a card without a profile (`process` then equals `reserved`).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headroom/allocator/caching_allocator.h"
@@ -19,16 +22,17 @@
 #include "headroom/base/json.h"
 #include "headroom/trace/event.h"
 
-namespace headroom::dryrun {
+namespace headroom::trace {
 
 struct Peak {
-  Bytes allocated;  // blocks with rounding: torch.cuda.max_memory_allocated()
-  Bytes active;     // every tensor rounded to 512 bytes, without workspaces
-  Bytes requested;  // as requested
-  Bytes reserved;   // segments: torch.cuda.max_memory_reserved()
-  Bytes process;    // reserved plus the CUDA context: as in nvidia-smi
-  trace::Phase phase = trace::Phase::unknown;  // of the highest `allocated`
-  std::uint32_t step = 0;                      // counted from 1; 0: before the first
+  Bytes allocated;               // blocks with rounding: torch.cuda.max_memory_allocated()
+  Bytes active;                  // every tensor rounded to 512 bytes, without workspaces
+  Bytes requested;               // as requested
+  Bytes reserved;                // segments: torch.cuda.max_memory_reserved()
+  Bytes process;                 // reserved plus the CUDA context: as in nvidia-smi
+  Phase phase = Phase::unknown;  // of the highest `allocated`
+  std::uint32_t step = 0;        // counted from 1; 0: before the first
+  bool operator==(const Peak&) const = default;
 };
 
 // The memory at the peak, by category. The parts add up to Peak::allocated exactly.
@@ -39,6 +43,20 @@ struct Parts {
   [[nodiscard]] Bytes total() const;
   bool operator==(const Parts&) const = default;
 };
+// The one list of the parts and their names.
+struct NamedPart {
+  std::string_view name;
+  Bytes Parts::*part;
+};
+inline constexpr std::array<NamedPart, 9> kParts{{{"parameters", &Parts::parameters},
+                                                  {"buffers", &Parts::buffers},
+                                                  {"inputs", &Parts::inputs},
+                                                  {"gradients", &Parts::gradients},
+                                                  {"optimizer", &Parts::optimizer},
+                                                  {"activations", &Parts::activations},
+                                                  {"temporaries", &Parts::temporaries},
+                                                  {"workspace", &Parts::workspace},
+                                                  {"rounding", &Parts::rounding}}};
 
 // The peak of one module, its children included; "" is the whole step.
 struct ModulePeak {
@@ -48,15 +66,15 @@ struct ModulePeak {
 
 struct StepPeak {
   std::uint32_t step = 0;
-  Bytes allocated;  // the peak in this step
-  Bytes after;      // at the end of the step
+  Bytes allocated;             // the peak in this step
+  std::optional<Bytes> after;  // at the end of the step; a forecast does not know it
 };
 
 // A tensor that was alive at the peak.
 struct Held {
   Bytes bytes;  // as requested
-  trace::Category category = trace::Category::unknown;
-  trace::Phase phase = trace::Phase::unknown;  // in which it was made
+  Category category = Category::unknown;
+  Phase phase = Phase::unknown;  // in which it was made
   std::uint32_t step = 0;
   std::string module;
   std::string operation;
@@ -64,8 +82,8 @@ struct Held {
 
 // All events of the card, each with module, operator, category, phase and step.
 struct Trace {
-  std::vector<trace::Event> events;
-  trace::Names names;
+  std::vector<Event> events;
+  Names names;
 };
 
 struct Report {
@@ -88,6 +106,9 @@ struct Report {
   [[nodiscard]] bool fits() const { return !out_of_memory; }
 };
 
+[[nodiscard]] Json to_json(const Peak& peak);
+// The figures that a forecast fills: the peak, its parts, the modules and the steps.
+[[nodiscard]] Json figures_json(const Report& report);
 // Everything except the trace.
 [[nodiscard]] Json to_json(const Report& report);
 // The reverse, for a report from another process. Throws InputError.
@@ -96,4 +117,4 @@ struct Report {
 // Writes the trace as a Headroom trace (docs/formats/trace.md). Throws WriteError.
 void write_trace(const Report& report, const std::string& path);
 
-}  // namespace headroom::dryrun
+}  // namespace headroom::trace

@@ -1,22 +1,18 @@
-#include "headroom/libtorch/current_operator.h"
+#include "headroom/libtorch/operator_names.h"
 
 #include <ATen/record_function.h>
 
 #include <mutex>
+#include <optional>
 #include <string_view>
+
+#include "headroom/trace/where.h"
 
 namespace headroom::libtorch {
 namespace {
 
-// The dispatcher owns the names and never frees them.
-struct Running {
-  const char* name = nullptr;
-  const char* overload = "";
-};
-thread_local Running running;
-
-struct Before final : at::ObserverContext {
-  Running was;
+struct Running final : at::ObserverContext {
+  std::optional<trace::OperationScope> scope;
 };
 
 bool only_makes_room(std::string_view name) {
@@ -25,15 +21,16 @@ bool only_makes_room(std::string_view name) {
 }
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-  auto before = std::make_unique<Before>();
-  before->was = running;
-  if (running.name == nullptr || !only_makes_room(function.name()))
-    running = {function.name(), function.overload_name()};
-  return before;
+  const std::string_view name = function.name();
+  if (!trace::here.operation.empty() && only_makes_room(name)) return nullptr;
+  const char* const overload = function.overload_name();
+  auto running = std::make_unique<Running>();
+  running->scope.emplace(name, overload != nullptr ? overload : "");
+  return running;
 }
 
-void end(const at::RecordFunction&, at::ObserverContext* before) {
-  running = static_cast<Before*>(before)->was;
+void end(const at::RecordFunction&, at::ObserverContext* running) {
+  if (running != nullptr) static_cast<Running*>(running)->scope.reset();
 }
 
 std::mutex mutex;
@@ -52,14 +49,6 @@ OperatorNames::OperatorNames() {
 OperatorNames::~OperatorNames() {
   const std::lock_guard lock(mutex);
   if (--g_wanted == 0) at::removeCallback(handle);
-}
-
-std::string current_operator() {
-  if (running.name == nullptr) return "";
-  std::string name = running.name;
-  if (running.overload != nullptr && *running.overload != '\0')
-    name += '.' + std::string(running.overload);
-  return name;
 }
 
 }  // namespace headroom::libtorch

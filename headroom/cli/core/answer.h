@@ -1,0 +1,58 @@
+// The answer of `headroom estimate`, by dry run or by formula. Its JSON (docs/reference/json.md)
+// and its picture (view/estimate_view.h) are both made from it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/cli/core/exit_code.h"
+#include "headroom/forecast/policies.h"
+#include "headroom/forecast/techniques.h"
+#include "headroom/gpu/simulated.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/settings.h"
+#include "headroom/trace/report.h"
+
+namespace headroom::cli {
+
+// The run on one card.
+struct CardAnswer {
+  gpu::SimulatedCard card;
+  trace::Peak peak;
+  bool fits = false;
+  Bytes spare;  // negative: missing
+
+  bool operator==(const CardAnswer&) const = default;
+};
+
+struct Answer {
+  bool by_formula = false;
+  std::string model;
+  std::vector<std::string> defaulted;  // keys that the model's file omits
+  long long parameters = 0, trainable_parameters = 0;
+  model::Settings settings;       // with task and sizes filled in
+  trace::Report report;           // on the card with the least memory left
+  std::vector<CardAnswer> cards;  // in the order of --gpus; empty: no limit
+  Bytes on_host, on_disk;         // by formula only: offloaded bytes
+  std::vector<std::string> notes;
+  std::vector<forecast::Technique> advice;
+  std::optional<std::vector<forecast::Technique>> techniques = {};  // nothing: not requested
+  std::optional<forecast::QuickEstimate> rule = {};                 // --quick: the rule of thumb
+
+  // The card with the least memory left; null without cards.
+  [[nodiscard]] const CardAnswer* tightest() const;
+  [[nodiscard]] bool does_not_fit() const { return tightest() != nullptr && !tightest()->fits; }
+};
+
+[[nodiscard]] Json to_json(const Answer& answer);
+// The list of `advice`, also of `headroom fit`. `limited`: there is a card to fit into. `dry_run`:
+// the changes that can run were run.
+[[nodiscard]] Json to_json(const std::vector<forecast::Technique>& changes, bool limited,
+                           bool dry_run);
+
+// Prints the answer, and gives the command's exit code.
+[[nodiscard]] ExitCode print_answer(const Answer& answer, bool as_json);
+
+}  // namespace headroom::cli

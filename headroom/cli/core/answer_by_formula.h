@@ -1,0 +1,27 @@
+// The answer of `headroom estimate` from the closed form, and the techniques that save memory, with
+// their price: in milliseconds and without tensors.
+#pragma once
+
+#include <vector>
+
+#include "headroom/cli/core/answer.h"
+
+namespace headroom::cli {
+
+// For the card with the least memory left; without cards, for no limit. Without advice.
+[[nodiscard]] Answer answer_by_formula(const model::NamedModel& model,
+                                       const model::Settings& settings,
+                                       const std::vector<gpu::SimulatedCard>& cards);
+
+// All techniques, those that save most first, on the smallest of the cards; without cards, for no
+// limit and with the times of an A100.
+[[nodiscard]] std::vector<forecast::Technique> techniques_by_formula(
+    const model::ModelConfig& config, const model::Settings& settings,
+    const std::vector<gpu::SimulatedCard>& cards);
+// The three cheapest changes that help. Only changes that can run, if the settings themselves can;
+// if none of these is enough, adds the others that are.
+[[nodiscard]] std::vector<forecast::Technique> advice_by_formula(
+    const model::ModelConfig& config, const model::Settings& settings,
+    const std::vector<gpu::SimulatedCard>& cards);
+
+}  // namespace headroom::cli
