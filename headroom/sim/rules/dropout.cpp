@@ -9,6 +9,7 @@ namespace {
 
 using Results = std::tuple<Tensor, Tensor>;
 
+// Source: aten/src/ATen/native/cuda/Dropout.cu, aten/src/ATen/native/Dropout.cpp.
 ScalarType mask_type(const Tensor& x) {
   return follows_cuda() ? at::kBool : x.scalar_type();
 }
@@ -44,13 +45,6 @@ Tensor fill_dropout_backward(const Tensor& gradient, const Tensor& mask, double 
 void add_dropout(Table& table) {
   table.rule("native_dropout", native_dropout);
   table.fill("native_dropout", fill_dropout);
-  table.differs(
-      "native_dropout",
-      [](const Tensor& x, double, std::optional<bool>) {
-        return x.numel() * (1 - static_cast<std::int64_t>(x.element_size()));
-      },
-      "CUDA keeps a mask of one byte an element, the CPU one of the input's type",
-      "aten/src/ATen/native/cuda/Dropout.cu, aten/src/ATen/native/Dropout.cpp");
   table.rule("native_dropout_backward", [](const Tensor& gradient, const Tensor&, double) {
     return in_format(gradient.sizes(), gradient, gradient.suggest_memory_format());
   });

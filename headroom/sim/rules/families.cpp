@@ -1,5 +1,13 @@
 #include "headroom/sim/rules/families.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <functional>
+#include <memory>
+
+#include "headroom/sim/rules/results.h"
+
 namespace headroom::sim::rules {
 namespace {
 
@@ -32,7 +40,58 @@ constexpr Family kFamilies[] = {
     {"sync_batch_norm", add_sync_batch_norm},
 };
 
+using Make = std::function<Tensor(at::ArrayRef<c10::IValue> arguments)>;
+
+class OneResult final : public c10::OperatorKernel {
+ public:
+  explicit OneResult(Make make) : make_(std::move(make)) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    const std::size_t arguments = op.schema().arguments().size();
+    Tensor result = make_(torch::jit::last(*stack, arguments));
+    torch::jit::drop(*stack, arguments);
+    stack->emplace_back(std::move(result));
+  }
+
+ private:
+  Make make_;
+};
+
+void add_one_result(Table& table, std::initializer_list<const char*> names, const Make& make) {
+  for (const char* name : names) {
+    const auto op = c10::Dispatcher::singleton().findSchema(in_aten(name));
+    table.rule(name, {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OneResult>(make)),
+                      op.value().schema().arguments().size()});
+  }
+}
+
 }  // namespace
+
+c10::OperatorName in_aten(std::string_view name) {
+  const std::size_t dot = name.find('.');
+  return {"aten::" + std::string(name.substr(0, dot)),
+          dot == std::string_view::npos ? "" : std::string(name.substr(dot + 1))};
+}
+
+void Table::contiguous_as(std::size_t argument, std::initializer_list<const char*> names) {
+  add_one_result(*this, names, [=](at::ArrayRef<c10::IValue> arguments) {
+    return contiguous(arguments[argument].toTensor());
+  });
+}
+
+void Table::like(std::size_t argument, std::initializer_list<const char*> names) {
+  add_one_result(*this, names, [=](at::ArrayRef<c10::IValue> arguments) {
+    return rules::like(arguments[argument].toTensor());
+  });
+}
+
+void Table::elementwise(std::initializer_list<const char*> names, OptionalType type) {
+  add_one_result(*this, names, [=](at::ArrayRef<c10::IValue> arguments) {
+    std::vector<Tensor> inputs;
+    for (const c10::IValue& argument : arguments)
+      if (argument.isTensor()) inputs.push_back(argument.toTensor());
+    return rules::elementwise(inputs, type);
+  });
+}
 
 std::span<const Family> families() {
   return kFamilies;

@@ -47,7 +47,7 @@ void add_padding(Table& table) {
   for (const char* name :
        {"reflection_pad2d_backward", "replication_pad2d_backward", "replication_pad3d_backward"})
     table.rule(name, padding_backward);
-  table.rule("channel_shuffle", [](const Tensor& x, std::int64_t) { return contiguous(x); });
+  table.contiguous_as(0, {"channel_shuffle"});
   for (const char* name : {"grid_sampler_2d", "grid_sampler_3d"}) table.rule(name, grid_sampler);
   for (const char* name : {"grid_sampler_2d_backward", "grid_sampler_3d_backward"})
     table.rule(name, grid_sampler_backward);

@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 
-#include <initializer_list>
 #include <vector>
 
 #include "headroom/sim/card.h"
@@ -22,7 +21,8 @@ using OptionalTensor = std::optional<Tensor>;
 using OptionalType = std::optional<ScalarType>;
 using Sizes = std::vector<std::int64_t>;
 
-// The rule set of the card that runs an operator now.
+// The rule set of the card that runs an operator now. tests/sim/difference_rows.cpp has a row for
+// every rule that asks.
 [[nodiscard]] Rules rules_now();
 [[nodiscard]] inline bool follows_cuda() {
   return rules_now() == Rules::cuda;
@@ -32,7 +32,7 @@ using Sizes = std::vector<std::int64_t>;
 
 // The result of an elementwise operator over these inputs: broadcast, in the memory format that
 // TensorIterator would choose. Without a type: the inputs' common one.
-[[nodiscard]] Tensor elementwise(std::initializer_list<Tensor> inputs, OptionalType type = {});
+[[nodiscard]] Tensor elementwise(TensorList inputs, OptionalType type = {});
 
 // Like at::empty_like: the same sizes, and the strides of a dense tensor.
 [[nodiscard]] Tensor like(const Tensor& x, OptionalType type = {});

@@ -34,10 +34,6 @@ void add_sorting(Table& table) {
     });
   for (const char* name : {"median", "nanmedian"}) {
     table.rule(name, [](const Tensor& x) { return median_of_all(x); });
-    table.differs(
-        name, [](const Tensor&) { return std::int64_t{0}; },
-        "the result is the same; on the way CUDA sorts a copy, with the places besides",
-        "aten/src/ATen/native/cuda/Sorting.cpp, median_impl");
   }
 
   const auto places = [](const Tensor& x, bool out_int32) {

@@ -27,11 +27,11 @@ inline ScalarType statistics_type(const Tensor& x,
                         : statistics_type_on_cpu(x, parameters);
 }
 
-inline std::int64_t more_statistics(const Tensor& x, ScalarType on_cpu, std::int64_t elements) {
-  const auto bytes = [](ScalarType type) {
-    return static_cast<std::int64_t>(c10::elementSize(type));
-  };
-  return elements * (bytes(accumulation_type(x.scalar_type())) - bytes(on_cpu));
+// Such as mean and deviation.
+inline std::tuple<Tensor, Tensor> two_a_channel(const Tensor& x, ScalarType type) {
+  Tensor one = contiguous({x.size(1)}, x, type);
+  Tensor other = contiguous({x.size(1)}, x, type);
+  return {one, other};
 }
 
 // CUDA's float statistics of half-precision tensors, in the type that the CPU's kernel takes.
