@@ -15,8 +15,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = std::optional<Tensor>;
-
 constexpr const char* kInner =
     "it is the inside of scaled_dot_product_attention, whose variants are simulated; call "
     "at::scaled_dot_product_attention, or the _scaled_dot_product_... operator of the kernel";
@@ -26,9 +24,6 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
 }
 
 // ---- Flash ----
-
-using FusedResults =
-    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
 FusedResults flash(const Tensor& q, const Tensor& k, const Tensor&, double dropout, bool, bool,
                    std::optional<double>) {

@@ -5,8 +5,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = OptionalTensor;
-using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Wanted = std::array<bool, 3>;
 
 struct BatchNorm {
@@ -121,8 +119,6 @@ void add_without_running(Table& table) {
                return fill_batch_norm({x, weight, bias, {}, {}, training, eps}, momentum);
              });
 }
-
-using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 // cuDNN's reserve is left out: its size is not published.
 Four with_reserve(const Three& results) {

@@ -4,7 +4,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = std::optional<Tensor>;
 enum BagMode : std::int64_t { kSum = 0, kMean = 1, kMax = 2 };  // modes of an embedding bag
 
 // ---- Backward ----
@@ -33,10 +32,10 @@ Tensor dense_backward(const Tensor& gradient, const Tensor& indices, std::int64_
     const Tensor in_order = indices.contiguous();
     return contiguous({rows, gradient.size(-1)}, gradient);
   }
-  const Tensor sorted = contiguous(indices.sizes(), indices);
-  const Tensor order = contiguous(indices.sizes(), indices);
+  const Tensor sorted = contiguous(indices);
+  const Tensor order = contiguous(indices);
   { const Tensor range = contiguous({indices.numel()}, indices); }
-  const Tensor counts = by_frequency ? contiguous(indices.sizes(), indices) : Tensor();
+  const Tensor counts = by_frequency ? contiguous(indices) : Tensor();
   return summed_in_segments(ready, indices, rows);
 }
 
@@ -125,9 +124,9 @@ Tensor dense_bag_backward(const Tensor& gradient, const Tensor& indices, const T
   const Tensor ready = gradient.contiguous();
   Tensor result = contiguous({rows, gradient.size(1)}, gradient);
   if (rules_now() == Rules::cpu || mode == kMax || indices.numel() == 0) return result;
-  const Tensor sorted = contiguous(indices.sizes(), indices);
-  const Tensor order = contiguous(indices.sizes(), indices);
-  const Tensor counts = by_frequency ? contiguous(indices.sizes(), indices) : Tensor();
+  const Tensor sorted = contiguous(indices);
+  const Tensor order = contiguous(indices);
+  const Tensor counts = by_frequency ? contiguous(indices) : Tensor();
   return summed_in_segments(ready, indices, rows);
 }
 

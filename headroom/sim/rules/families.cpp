@@ -3,7 +3,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
-#include <functional>
 #include <memory>
 
 #include "headroom/sim/rules/results.h"
@@ -40,29 +39,19 @@ constexpr Family kFamilies[] = {
     {"sync_batch_norm", add_sync_batch_norm},
 };
 
-using Make = std::function<Tensor(at::ArrayRef<c10::IValue> arguments)>;
-
-class OneResult final : public c10::OperatorKernel {
+class Boxed final : public c10::OperatorKernel {
  public:
-  explicit OneResult(Make make) : make_(std::move(make)) {}
+  explicit Boxed(Table::Make make) : make_(std::move(make)) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     const std::size_t arguments = op.schema().arguments().size();
-    Tensor result = make_(torch::jit::last(*stack, arguments));
+    std::vector<Tensor> results = make_(torch::jit::last(*stack, arguments));
     torch::jit::drop(*stack, arguments);
-    stack->emplace_back(std::move(result));
+    for (Tensor& result : results) stack->emplace_back(std::move(result));
   }
 
  private:
-  Make make_;
+  Table::Make make_;
 };
-
-void add_one_result(Table& table, std::initializer_list<const char*> names, const Make& make) {
-  for (const char* name : names) {
-    const auto op = c10::Dispatcher::singleton().findSchema(in_aten(name));
-    table.rule(name, {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OneResult>(make)),
-                      op.value().schema().arguments().size()});
-  }
-}
 
 }  // namespace
 
@@ -72,24 +61,29 @@ c10::OperatorName in_aten(std::string_view name) {
           dot == std::string_view::npos ? "" : std::string(name.substr(dot + 1))};
 }
 
+void Table::rules_of(std::initializer_list<const char*> names, const Make& make) {
+  for (const char* name : names) {
+    const auto op = c10::Dispatcher::singleton().findSchema(in_aten(name));
+    at(name).rule = {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Boxed>(make)),
+                     op.value().schema().arguments().size()};
+  }
+}
+
 void Table::contiguous_as(std::size_t argument, std::initializer_list<const char*> names) {
-  add_one_result(*this, names, [=](at::ArrayRef<c10::IValue> arguments) {
-    return contiguous(arguments[argument].toTensor());
-  });
+  rules_of(names, [=](Arguments all) { return std::vector{contiguous(all[argument].toTensor())}; });
 }
 
 void Table::like(std::size_t argument, std::initializer_list<const char*> names) {
-  add_one_result(*this, names, [=](at::ArrayRef<c10::IValue> arguments) {
-    return rules::like(arguments[argument].toTensor());
-  });
+  rules_of(names,
+           [=](Arguments all) { return std::vector{rules::like(all[argument].toTensor())}; });
 }
 
 void Table::elementwise(std::initializer_list<const char*> names, OptionalType type) {
-  add_one_result(*this, names, [=](at::ArrayRef<c10::IValue> arguments) {
+  rules_of(names, [=](Arguments all) {
     std::vector<Tensor> inputs;
-    for (const c10::IValue& argument : arguments)
+    for (const c10::IValue& argument : all)
       if (argument.isTensor()) inputs.push_back(argument.toTensor());
-    return rules::elementwise(inputs, type);
+    return std::vector{rules::elementwise(inputs, type)};
   });
 }
 

@@ -5,8 +5,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = OptionalTensor;
-using Two = std::tuple<Tensor, Tensor>;
 constexpr std::int64_t kNone = 0;  // at::Reduction::None
 
 // A loss per element that is reduced to one number in place: its memory keeps its size.

@@ -34,18 +34,14 @@ std::int64_t smaller_side(const Tensor& x) {
 }
 
 void add_cholesky(Table& table) {
-  table.rule("cholesky", [](const Tensor& x, bool) {
-    Tensor factor = columns(x.sizes(), x);
-    const Tensor info = whole_numbers(x);
-    return factor;
-  });
+  for (const char* name : {"cholesky", "cholesky_inverse"})
+    table.rule(name, [](const Tensor& x, bool) {
+      Tensor result = columns(x.sizes(), x);
+      const Tensor info = whole_numbers(x);
+      return result;
+    });
   table.rule("cholesky.out",
              [](const Tensor& x, bool, const Tensor& out) { return out.resize_(x.sizes()); });
-  table.rule("cholesky_inverse", [](const Tensor& x, bool) {
-    Tensor inverse = columns(x.sizes(), x);
-    const Tensor info = whole_numbers(x);
-    return inverse;
-  });
   table.rule("_cholesky_solve_helper", [](const Tensor& b, const Tensor& a, bool) {
     Tensor solution = columns(b.sizes(), b);
     const Tensor factor = columns(a.sizes(), a);

@@ -10,8 +10,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = OptionalTensor;
-using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Wanted = std::array<bool, 3>;
 
 // ---- Layer norm ----
@@ -103,8 +101,7 @@ Tensor composed_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& wei
   return out.contiguous().type_as(x);
 }
 
-std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
-                                    std::optional<double>) {
+Two rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight, std::optional<double>) {
   at::native::_check_layer_norm_inputs(x, shape, or_none(weight), {});
   const Tensor input = as_contiguous(x);
   Tensor out = contiguous(x);
@@ -112,26 +109,23 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, IntArrayRef shape, const Op
   return {out, rstd};
 }
 
-std::tuple<Tensor, Tensor> fill_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
-                                         std::optional<double> eps) {
+Two fill_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
+                  std::optional<double> eps) {
   Tensor rstd;
   Tensor out = composed_rms_norm(x, shape, weight, eps, &rstd);
   return {out, rstd.contiguous()};
 }
 
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& gradient, const Tensor& x,
-                                             IntArrayRef shape, const Tensor& rstd,
-                                             const Optional& weight, std::array<bool, 2> wanted) {
+Two rms_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,
+                      const Tensor& rstd, const Optional& weight, std::array<bool, 2> wanted) {
   const auto [for_x, for_weight, none] = layer_norm_backward(gradient, x, shape, rstd, rstd, weight,
                                                              {}, {wanted[0], wanted[1], false});
   return {for_x, for_weight};
 }
 
 // The steps of autograd on the CPU for those operators, in its order, to the bit.
-std::tuple<Tensor, Tensor> fill_rms_norm_backward(const Tensor& gradient, const Tensor& x,
-                                                  IntArrayRef shape, const Tensor& rstd,
-                                                  const Optional& weight,
-                                                  std::array<bool, 2> wanted) {
+Two fill_rms_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,
+                           const Tensor& rstd, const Optional& weight, std::array<bool, 2> wanted) {
   const Tensor wide = x.to(accumulation_type(x.scalar_type()));
   const Tensor scaled = wide.mul(rstd);
   Tensor for_scaled = gradient.to(scaled.scalar_type());

@@ -32,9 +32,8 @@ Tensor grid_sampler(const Tensor& x, const Tensor& grid, std::int64_t, std::int6
   return contiguous(sizes, x);
 }
 
-std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor&, const Tensor& x, const Tensor& grid,
-                                                 std::int64_t, std::int64_t, bool,
-                                                 std::array<bool, 2> wanted) {
+Two grid_sampler_backward(const Tensor&, const Tensor& x, const Tensor& grid, std::int64_t,
+                          std::int64_t, bool, std::array<bool, 2> wanted) {
   Tensor for_x = wanted[0] ? contiguous(x) : Tensor();
   Tensor for_grid = contiguous(grid);  // made even if it is not wanted
   return {for_x, for_grid};

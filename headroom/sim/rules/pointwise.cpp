@@ -5,8 +5,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Two = std::tuple<Tensor, Tensor>;
-
 void add_selection(Table& table) {
   table.rule("logit", [](const Tensor& x, std::optional<double>) {
     const bool counts = at::isIntegralType(x.scalar_type(), true);

@@ -7,8 +7,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Two = std::tuple<Tensor, Tensor>;
-
 // ---- Adaptive ----
 
 // Source: aten/src/ATen/native/cuda/AdaptiveAveragePooling.cu.

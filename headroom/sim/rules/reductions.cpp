@@ -85,7 +85,7 @@ void add_distances(Table& table) {
 }
 
 // Segments are given by their lengths, or by their bounds, of which there is one more.
-Tensor segments(const Tensor& data, const OptionalTensor& lengths, const OptionalTensor& offsets,
+Tensor segments(const Tensor& data, const Optional& lengths, const Optional& offsets,
                 std::int64_t axis) {
   const bool by_length = is_defined(lengths);
   Sizes sizes = (by_length ? lengths : offsets)->sizes().vec();
@@ -96,12 +96,11 @@ Tensor segments(const Tensor& data, const OptionalTensor& lengths, const Optiona
 }
 
 void add_segments(Table& table) {
-  table.rule(
-      "segment_reduce",
-      [](const Tensor& data, std::string_view, const OptionalTensor& lengths, const OptionalTensor&,
-         const OptionalTensor& offsets, std::int64_t axis, bool, const std::optional<Scalar>&) {
-        return segments(data, lengths, offsets, at::maybe_wrap_dim(axis, data.dim()));
-      });
+  table.rule("segment_reduce",
+             [](const Tensor& data, std::string_view, const Optional& lengths, const Optional&,
+                const Optional& offsets, std::int64_t axis, bool, const std::optional<Scalar>&) {
+               return segments(data, lengths, offsets, at::maybe_wrap_dim(axis, data.dim()));
+             });
   table.contiguous_as(2, {"_segment_reduce_backward"});
 }
 

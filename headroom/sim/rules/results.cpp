@@ -77,7 +77,7 @@ Tensor scalar(const Tensor& like, OptionalType type) {
   return contiguous({}, like, type);
 }
 
-Tensor contiguous_if(bool wanted, const OptionalTensor& like) {
+Tensor contiguous_if(bool wanted, const Optional& like) {
   return wanted && is_defined(like) ? contiguous(*like) : Tensor();
 }
 

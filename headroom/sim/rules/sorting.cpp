@@ -50,10 +50,11 @@ void add_sorting(Table& table) {
   });
   using Side = std::optional<std::string_view>;
   table.rule("searchsorted.Tensor", [=](const Tensor&, const Tensor& x, bool out_int32, bool, Side,
-                                        const OptionalTensor&) { return places(x, out_int32); });
+                                        const Optional&) { return places(x, out_int32); });
   table.rule("searchsorted.Scalar",
-             [=](const Tensor& sorted, const Scalar&, bool out_int32, bool, Side,
-                 const OptionalTensor&) { return place(sorted, out_int32); });
+             [=](const Tensor& sorted, const Scalar&, bool out_int32, bool, Side, const Optional&) {
+               return place(sorted, out_int32);
+             });
 
   for (const char* name :
        {"_unique", "_unique2", "unique_consecutive", "unique_dim", "unique_dim_consecutive"})

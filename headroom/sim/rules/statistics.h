@@ -6,23 +6,17 @@
 
 namespace headroom::sim::rules {
 
-inline const Tensor& or_none(const OptionalTensor& x) {
-  static const Tensor none;
-  return x.has_value() ? *x : none;
-}
-
 // For half or bfloat16 with float parameters.
 // Source: aten/src/ATen/native/cpu/mixed_data_type.h.
 inline ScalarType statistics_type_on_cpu(const Tensor& x,
-                                         std::initializer_list<OptionalTensor> parameters) {
-  for (const OptionalTensor& parameter : parameters)
+                                         std::initializer_list<Optional> parameters) {
+  for (const Optional& parameter : parameters)
     if (is_defined(parameter))
       return parameter->scalar_type() == x.scalar_type() ? x.scalar_type() : at::kFloat;
   return x.scalar_type();
 }
 
-inline ScalarType statistics_type(const Tensor& x,
-                                  std::initializer_list<OptionalTensor> parameters) {
+inline ScalarType statistics_type(const Tensor& x, std::initializer_list<Optional> parameters) {
   return follows_cuda() ? accumulation_type(x.scalar_type())
                         : statistics_type_on_cpu(x, parameters);
 }

@@ -8,10 +8,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = OptionalTensor;
-using Two = std::tuple<Tensor, Tensor>;
-using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
-
 Four sums(const Tensor& x, const Tensor& mean, const Optional& weight, bool for_x, bool for_weight,
           bool for_bias) {
   const auto channels = [&](bool wanted, const Tensor& type) {

@@ -17,16 +17,20 @@
 //   table.fill("native_dropout", [](const Tensor& x, double p, std::optional<bool> train) {...});
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/core/operator_name.h>
 
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace headroom::sim::rules {
 
@@ -66,7 +70,6 @@ struct Entry {
 class Table {
  public:
   // Names are those of native_functions.yaml: "where.self".
-  void rule(std::string_view name, Kernel kernel) { at(name).rule = std::move(kernel); }
   template <typename Function>
   void rule(std::string_view name, Function&& function) {
     at(name).rule = kernel(std::forward<Function>(function));
@@ -75,7 +78,11 @@ class Table {
   void fill(std::string_view name, Function&& function) {
     at(name).fill = kernel(std::forward<Function>(function));
   }
-  // Rules of operators with one result. With the sizes and the type of the tensor at this position:
+  // Rules of operators of which few arguments matter: the results, from all arguments.
+  using Arguments = c10::ArrayRef<c10::IValue>;
+  using Make = std::function<std::vector<at::Tensor>(Arguments arguments)>;
+  void rules_of(std::initializer_list<const char*> names, const Make& make);
+  // Of those with one result. With the sizes and the type of the tensor at this position:
   // contiguous, or laid out as `like` of results.h does.
   void contiguous_as(std::size_t argument, std::initializer_list<const char*> names);
   void like(std::size_t argument, std::initializer_list<const char*> names);
