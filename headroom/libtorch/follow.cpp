@@ -98,40 +98,20 @@ Tensor transpose(const Tensor& weight, std::int64_t one, std::int64_t other) {
 
 // ---- Convolutions and embeddings ----
 
-template <typename Convolution>
-Tensor convolution(const Tensor& x, const Tensor& weight, const Bias& bias,
-                   const Convolution& plain) {
+template <typename Padding>
+using PlainConvolution = Tensor(const Tensor&, const Tensor&, const Bias&, IntArrayRef, Padding,
+                                IntArrayRef, std::int64_t);
+
+// `Padding`: in numbers, or by a word.
+template <typename Padding, PlainConvolution<Padding>* plain>
+Tensor convolution(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
+                   Padding padding, IntArrayRef dilation, std::int64_t groups) {
+  const auto run = [&](const Tensor& in, const Tensor& w, const Bias& b) {
+    return plain(in, w, b, stride, padding, dilation, groups);
+  };
   return followed(
-      Use::Kind::convolution, x, weight, false, [&] { return plain(x, weight, bias); },
-      [&](const Tensor& input, const Tensor& other) { return plain(input, other, Bias()); });
-}
-
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
-              IntArrayRef padding, IntArrayRef dilation, std::int64_t groups) {
-  return convolution(x, weight, bias, [&](const Tensor& in, const Tensor& w, const Bias& b) {
-    return at::conv1d(in, w, b, stride, padding, dilation, groups);
-  });
-}
-
-Tensor conv1d_by_word(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
-                      std::string_view padding, IntArrayRef dilation, std::int64_t groups) {
-  return convolution(x, weight, bias, [&](const Tensor& in, const Tensor& w, const Bias& b) {
-    return at::conv1d(in, w, b, stride, padding, dilation, groups);
-  });
-}
-
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
-              IntArrayRef padding, IntArrayRef dilation, std::int64_t groups) {
-  return convolution(x, weight, bias, [&](const Tensor& in, const Tensor& w, const Bias& b) {
-    return at::conv2d(in, w, b, stride, padding, dilation, groups);
-  });
-}
-
-Tensor conv2d_by_word(const Tensor& x, const Tensor& weight, const Bias& bias, IntArrayRef stride,
-                      std::string_view padding, IntArrayRef dilation, std::int64_t groups) {
-  return convolution(x, weight, bias, [&](const Tensor& in, const Tensor& w, const Bias& b) {
-    return at::conv2d(in, w, b, stride, padding, dilation, groups);
-  });
+      Use::Kind::convolution, x, weight, false, [&] { return run(x, weight, bias); },
+      [&](const Tensor& input, const Tensor& other) { return run(input, other, {}); });
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& indices, std::int64_t padding,
@@ -158,10 +138,10 @@ void register_kernels() {
     aten.impl("addmm", addmm);
     aten.impl("t", t);
     aten.impl("transpose.int", transpose);
-    aten.impl("conv1d", conv1d);
-    aten.impl("conv1d.padding", conv1d_by_word);
-    aten.impl("conv2d", conv2d);
-    aten.impl("conv2d.padding", conv2d_by_word);
+    aten.impl("conv1d", &convolution<IntArrayRef, at::conv1d>);
+    aten.impl("conv1d.padding", &convolution<std::string_view, at::conv1d>);
+    aten.impl("conv2d", &convolution<IntArrayRef, at::conv2d>);
+    aten.impl("conv2d.padding", &convolution<std::string_view, at::conv2d>);
     aten.impl("embedding", embedding);
   });
 }

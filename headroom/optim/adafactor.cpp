@@ -1,5 +1,6 @@
 // torch/optim/_adafactor.py
 #include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,16 +20,9 @@ using detail::Indices;
 using detail::Tensors;
 
 double smallest_difference(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return std::numeric_limits<double>::epsilon();
-    case at::kHalf:
-      return std::numeric_limits<c10::Half>::epsilon();
-    case at::kBFloat16:
-      return std::numeric_limits<c10::BFloat16>::epsilon();
-    default:
-      return std::numeric_limits<float>::epsilon();
-  }
+  return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "smallest_difference", [] {
+    return static_cast<double>(std::numeric_limits<scalar_t>::epsilon());
+  });
 }
 
 double root_mean_square(const Tensor& x) {

@@ -22,19 +22,30 @@
 namespace headroom::sim {
 namespace {
 
-// The first byte of an answer: the kind of the rest.
+// The first byte of an answer: the kind of the rest. Headroom's errors with only a complaint are
+// those of kErrors.
 enum class Kind : char {
   result = 'r',
-  usage = 'u',
-  input = 'i',
   unavailable = 'a',
-  write = 'w',
-  busy = 'b',
-  internal = 'n',
   out_of_memory = 'm',  // Headroom's
   card_full = 'o',      // LibTorch's
   other = 'e',
 };
+
+struct ErrorKind {
+  Kind kind;
+  bool (*is)(const Error&);
+  void (*raise)(const Complaint&);
+};
+template <typename Kept>
+constexpr ErrorKind kept(char kind) {
+  return {static_cast<Kind>(kind),
+          [](const Error& error) { return dynamic_cast<const Kept*>(&error) != nullptr; },
+          [](const Complaint& complaint) { throw Kept(complaint); }};
+}
+constexpr ErrorKind kErrors[] = {kept<UsageError>('u'),       kept<InputError>('i'),
+                                 kept<UnavailableError>('a'), kept<WriteError>('w'),
+                                 kept<BusyError>('b'),        kept<InternalError>('n')};
 
 std::string answer(Kind kind, std::string_view text) {
   return static_cast<char>(kind) + std::string(text);
@@ -68,22 +79,14 @@ std::string answer_of(const std::function<std::string()>& work) {
   } catch (const c10::Error& error) {
     if (is_about_fork(error.what())) return answer(Kind::unavailable, no_backward());
     return answer(Kind::other, error.what_without_backtrace());
-  } catch (const UsageError& error) {
-    return answer(Kind::usage, error.complaint());
-  } catch (const InputError& error) {
-    return answer(Kind::input, error.complaint());
-  } catch (const UnavailableError& error) {
-    return answer(Kind::unavailable, error.complaint());
-  } catch (const WriteError& error) {
-    return answer(Kind::write, error.complaint());
-  } catch (const BusyError& error) {
-    return answer(Kind::busy, error.complaint());
-  } catch (const InternalError& error) {
-    return answer(Kind::internal, error.complaint());
   } catch (const OutOfMemoryError& error) {
     return answer(Kind::out_of_memory,
                   Complaint{error.complaint().where,
                             std::to_string(error.asked.count) + " " + error.complaint().words});
+  } catch (const Error& error) {
+    for (const ErrorKind& one : kErrors)
+      if (one.is(error)) return answer(one.kind, error.complaint());
+    return answer(Kind::other, error.what());
   } catch (const std::exception& error) {
     return answer(Kind::other, error.what());
   } catch (...) {
@@ -93,30 +96,15 @@ std::string answer_of(const std::function<std::string()>& work) {
 
 std::string take_out(const std::string& whole) {
   std::string text = whole.substr(1);
-  switch (static_cast<Kind>(whole[0])) {
-    case Kind::result:
-      return text;
-    case Kind::usage:
-      throw UsageError(complaint_from(text));
-    case Kind::input:
-      throw InputError(complaint_from(text));
-    case Kind::unavailable:
-      throw UnavailableError(complaint_from(text));
-    case Kind::write:
-      throw WriteError(complaint_from(text));
-    case Kind::busy:
-      throw BusyError(complaint_from(text));
-    case Kind::internal:
-      throw InternalError(complaint_from(text));
-    case Kind::out_of_memory: {
-      const auto [where, words] = complaint_from(text);
-      throw OutOfMemoryError({where, words.substr(words.find(' ') + 1)}, Bytes{std::stoll(words)});
-    }
-    case Kind::card_full:
-      TORCH_CHECK_WITH(OutOfMemoryError, false, text);
-    case Kind::other:
-      break;
+  const auto kind = static_cast<Kind>(whole[0]);
+  if (kind == Kind::result) return text;
+  if (kind == Kind::out_of_memory) {
+    const auto [where, words] = complaint_from(text);
+    throw OutOfMemoryError({where, words.substr(words.find(' ') + 1)}, Bytes{std::stoll(words)});
   }
+  TORCH_CHECK_WITH(OutOfMemoryError, kind != Kind::card_full, text);
+  for (const ErrorKind& one : kErrors)
+    if (one.kind == kind) one.raise(complaint_from(text));
   throw std::runtime_error(text);
 }
 

@@ -1,4 +1,4 @@
-// The two rule sets part only where the table of rules has a row, and there as the row says: every
+// The two rule sets part only where an operator has a row, and there as the row says: every
 // operator with a CUDA kernel or a rule is run without data under both. What it keeps (its results,
 // and what its arguments grew by) differs by the row's bytes; what it needs on the way besides
 // differs only where there is a row.
@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "difference_rows.h"
 #include "headroom/sim/dispatch/cuda_operators.h"
 #include "headroom/sim/dispatch/derived.h"
 #include "headroom/sim/rules/families.h"
@@ -74,15 +75,15 @@ class Differences {
     for (const OperatorCase& one : testing::cases_of(cases_, name, *op))
       if (one.marks.find_first_of("-?") == std::string::npos)
         for (const Variant& variant : testing::variants_of(one))
-          if (failures.count(name) == 0) try_one(name, *op, entry, one, variant);
+          if (failures.count(name) == 0) try_one(name, *op, one, variant);
   }
 
   std::map<std::string, std::string> failures;
   std::set<std::string> ran, differed;
 
  private:
-  void try_one(const std::string& name, const OperatorHandle& op, const rules::Entry* entry,
-               const OperatorCase& one, const Variant& variant) {
+  void try_one(const std::string& name, const OperatorHandle& op, const OperatorCase& one,
+               const Variant& variant) {
     Stack arguments;
     try {
       arguments = testing::arguments_of(op.schema(), one, variant, out_types(op, one, variant));
@@ -95,7 +96,7 @@ class Differences {
     if (!cuda.error.empty() && !cpu.error.empty()) return;
     ran.insert(name);
     if (cuda.kept != cpu.kept || cuda.most != cpu.most) differed.insert(name);
-    const std::string problem = problem_of(op, entry, arguments, cuda, cpu);
+    const std::string problem = problem_of(name, arguments, cuda, cpu);
     if (!problem.empty()) failures.emplace(name, problem + " (" + variant.str() + ")");
   }
 
@@ -117,28 +118,22 @@ class Differences {
     return types;
   }
 
-  std::string problem_of(const OperatorHandle& op, const rules::Entry* entry,
-                         const Stack& arguments, const Use& cuda, const Use& cpu) {
+  static std::string problem_of(const std::string& name, const Stack& arguments, const Use& cuda,
+                                const Use& cpu) {
     if (cuda.error.empty() != cpu.error.empty())
       return "under one rule set only: " + cuda.error + cpu.error;
-    const bool has_row = entry != nullptr && !entry->difference.words.empty();
-    const std::int64_t row = has_row ? bytes_of_row(op, *entry, arguments) : 0;
+    const auto found = testing::difference_rows().find(name);
+    const bool has_row = found != testing::difference_rows().end();
+    const std::int64_t row = has_row ? found->second.bytes(arguments) : 0;
     if (cuda.kept - cpu.kept != row)
       return "keeps " + std::to_string(cuda.kept) + " bytes on CUDA and " +
              std::to_string(cpu.kept) + " on the CPU, " +
-             (has_row ? "but its row says " + std::to_string(row) : "and has no row");
+             (has_row ? "but its row says " + std::to_string(row) + ": " + found->second.words
+                      : "and has no row");
     if (!has_row && cuda.most != cpu.most)
       return "needs " + std::to_string(cuda.most) + " bytes on CUDA and " +
              std::to_string(cpu.most) + " on the CPU, and has no row";
     return {};
-  }
-
-  std::int64_t bytes_of_row(const OperatorHandle& op, const rules::Entry& entry,
-                            const Stack& arguments) {
-    Stack stack = on_card(op, arguments, box_.card(0));
-    entry.difference.bytes.function.callBoxed(
-        op, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &stack);
-    return stack.back().toInt();
   }
 
   Simulation box_ = simulate("1x40GiB", {.cublas_workspaces = false});
@@ -156,17 +151,18 @@ bool has_rule(const rules::Entry& entry) {
   return entry.rule.arguments > 0 && entry.refused.empty();
 }
 
-TEST(RuleSets, DifferOnlyWhereTheTableHasARowAndByItsBytes) {
+TEST(RuleSets, DifferOnlyWhereAnOperatorHasARowAndByItsBytes) {
   Differences differences;
   for (const std::string& name : operators()) differences.run(name);
   for (const auto& [name, why] : differences.failures) ADD_FAILURE() << name << ": " << why;
   EXPECT_GT(differences.ran.size(), 900U);
-  for (const auto& [name, entry] : rules::table().entries()) {
+  for (const auto& [name, entry] : rules::table().entries())
     if (name != "record_stream" && has_rule(entry) && differences.ran.count(name) == 0)
       ADD_FAILURE() << name << " has a rule: write a sample of it into " << kSamples;
-    if (!entry.difference.words.empty() && differences.differed.count(name) == 0)
-      ADD_FAILURE() << name << " has a row, and no sample under which the rule sets part";
-  }
+  for (const auto& [name, row] : testing::difference_rows())
+    if (differences.differed.count(name) == 0)
+      ADD_FAILURE() << name << " has a row, and no sample under which the rule sets part ("
+                    << row.source << ")";
 }
 
 TEST(RuleSamples, NameExistingOperators) {

@@ -16,6 +16,13 @@ using trace::Phase;
 
 constexpr std::int64_t kRounding = 512;  // of CUDA's allocator
 
+// All but the temporaries.
+constexpr std::pair<Category, Bytes Parts::*> kPartOf[] = {
+    {Category::parameter, &Parts::parameters}, {Category::buffer, &Parts::buffers},
+    {Category::input, &Parts::inputs},         {Category::gradient, &Parts::gradients},
+    {Category::optimizer, &Parts::optimizer},  {Category::activation, &Parts::activations},
+    {Category::workspace, &Parts::workspace}};
+
 Bytes rounded(Bytes bytes) {
   return Bytes{(bytes.count + kRounding - 1) / kRounding * kRounding};
 }
@@ -212,24 +219,9 @@ bool Ledger::lives_at_peak(const Allocation& allocation) const {
 trace::Parts Ledger::parts_at_peak() const {
   trace::Parts parts;
   const auto part = [&](Category category) -> Bytes& {
-    switch (category) {
-      case Category::parameter:
-        return parts.parameters;
-      case Category::buffer:
-        return parts.buffers;
-      case Category::input:
-        return parts.inputs;
-      case Category::gradient:
-        return parts.gradients;
-      case Category::optimizer:
-        return parts.optimizer;
-      case Category::activation:
-        return parts.activations;
-      case Category::workspace:
-        return parts.workspace;
-      default:
-        return parts.temporaries;
-    }
+    const auto* const found = std::find_if(std::begin(kPartOf), std::end(kPartOf),
+                                           [&](const auto& row) { return row.first == category; });
+    return found == std::end(kPartOf) ? parts.temporaries : parts.*found->second;
   };
   for (const Allocation& allocation : allocations_) {
     if (!lives_at_peak(allocation)) continue;

@@ -4,7 +4,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include <array>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +11,7 @@
 #include "headroom/libtorch/tensors_in.h"
 #include "headroom/sim/device/alias.h"
 #include "headroom/sim/device/cards.h"
+#include "headroom/sim/rules/table.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -38,19 +38,15 @@ struct Policies {
 };
 using ByOperator = std::unordered_map<c10::OperatorName, Policies>;
 
-c10::OperatorName named(std::string_view name) {
-  const std::size_t dot = name.find('.');
-  return {"aten::" + std::string(name.substr(0, dot)),
-          dot == std::string_view::npos ? "" : std::string(name.substr(dot + 1))};
-}
+using rules::in_aten;
 
 // ---- CUDA's lists: from LibTorch's own header ----
 
 // The header's macros write conv_transpose2d.input as "conv_transpose2d, input".
 c10::OperatorName from_macro(std::string_view text) {
   const std::size_t comma = text.find(',');
-  if (comma == std::string_view::npos) return named(text);
-  return named(std::string(text.substr(0, comma)) + "." + std::string(text.substr(comma + 2)));
+  if (comma == std::string_view::npos) return in_aten(text);
+  return in_aten(std::string(text.substr(0, comma)) + "." + std::string(text.substr(comma + 2)));
 }
 
 void add_cuda(ByOperator& all) {
@@ -67,151 +63,33 @@ void add_cuda(ByOperator& all) {
 #undef HEADROOM_SET_DTYPE
 #undef HEADROOM_PROMOTE
   for (const char* name : {"norm.Scalar", "norm.ScalarOpt_dim", "norm.names_ScalarOpt_dim"})
-    all[named(name)].cuda = Policy::append_dtype;
+    all[in_aten(name)].cuda = Policy::append_dtype;
   // CUDA copies the weights into one buffer of the lower type at each call; here each weight is
   // cast once, on its own. Source: aten/src/ATen/cudnn/AutocastRNN.cpp.
   for (const char* name : {"_cudnn_rnn", "cudnn_convolution", "cudnn_convolution_transpose"})
-    all[named(name)].cuda = Policy::lower;
-  all[named("binary_cross_entropy")].cuda = Policy::banned;
+    all[in_aten(name)].cuda = Policy::lower;
+  all[in_aten("binary_cross_entropy")].cuda = Policy::banned;
 }
 
-// ---- The CPU's lists ----
-// Source: aten/src/ATen/autocast_mode.cpp, TORCH_LIBRARY_IMPL(aten, AutocastCPU, m); the operators
-// are those that 2.11 has registered there.
+// ---- The CPU's lists: from what LibTorch has registered ----
 
-constexpr std::array kCpuLower = {"_addmm_activation",
-                                  "_convolution.deprecated",
-                                  "_native_multi_head_attention",
-                                  "addbmm",
-                                  "addmm",
-                                  "baddbmm",
-                                  "bmm",
-                                  "conv1d",
-                                  "conv1d.padding",
-                                  "conv2d",
-                                  "conv2d.padding",
-                                  "conv3d",
-                                  "conv3d.padding",
-                                  "conv_tbc",
-                                  "conv_transpose1d",
-                                  "conv_transpose2d.input",
-                                  "conv_transpose3d.input",
-                                  "linalg_vecdot",
-                                  "linear",
-                                  "matmul",
-                                  "mkldnn_rnn_layer",
-                                  "mm",
-                                  "prelu",
-                                  "scaled_dot_product_attention"};
-
-constexpr std::array kCpuFloat = {"_grid_sampler_2d_cpu_fallback",
-                                  "_lu_with_info",
-                                  "adaptive_avg_pool3d",
-                                  "adaptive_max_pool3d",
-                                  "avg_pool3d",
-                                  "binary_cross_entropy",
-                                  "binary_cross_entropy_with_logits",
-                                  "cdist",
-                                  "cholesky",
-                                  "cholesky_inverse",
-                                  "cholesky_solve",
-                                  "cosine_embedding_loss",
-                                  "cross_entropy_loss",
-                                  "ctc_loss.IntList",
-                                  "ctc_loss.Tensor",
-                                  "fake_quantize_per_tensor_affine",
-                                  "fft_fft",
-                                  "fft_fft2",
-                                  "fft_fftn",
-                                  "fft_hfft",
-                                  "fft_ifft",
-                                  "fft_ifft2",
-                                  "fft_ifftn",
-                                  "fft_ihfft",
-                                  "fft_irfft",
-                                  "fft_irfft2",
-                                  "fft_irfftn",
-                                  "fft_rfft",
-                                  "fft_rfft2",
-                                  "fft_rfftn",
-                                  "fractional_max_pool2d",
-                                  "fractional_max_pool3d",
-                                  "geqrf",
-                                  "grid_sampler",
-                                  "grid_sampler_2d",
-                                  "grid_sampler_3d",
-                                  "hinge_embedding_loss",
-                                  "huber_loss",
-                                  "inverse",
-                                  "kl_div",
-                                  "l1_loss",
-                                  "linalg_cholesky",
-                                  "linalg_cholesky_ex",
-                                  "linalg_cond",
-                                  "linalg_cond.p_str",
-                                  "linalg_eig",
-                                  "linalg_eigh",
-                                  "linalg_eigvals",
-                                  "linalg_eigvalsh",
-                                  "linalg_householder_product",
-                                  "linalg_inv",
-                                  "linalg_inv_ex",
-                                  "linalg_lstsq",
-                                  "linalg_matrix_rank",
-                                  "linalg_matrix_rank.atol_rtol_float",
-                                  "linalg_matrix_rank.atol_rtol_tensor",
-                                  "linalg_matrix_rank.tol_tensor",
-                                  "linalg_qr",
-                                  "linalg_solve",
-                                  "linalg_svd",
-                                  "linalg_svdvals",
-                                  "linalg_tensorinv",
-                                  "linalg_tensorsolve",
-                                  "lu_solve",
-                                  "margin_ranking_loss",
-                                  "max_pool3d",
-                                  "max_unpool2d",
-                                  "max_unpool3d",
-                                  "mse_loss",
-                                  "multi_margin_loss",
-                                  "multilabel_margin_loss",
-                                  "multilabel_margin_loss_forward",
-                                  "nanquantile",
-                                  "nanquantile.scalar",
-                                  "nll_loss",
-                                  "nll_loss2d",
-                                  "orgqr",
-                                  "ormqr",
-                                  "pinverse",
-                                  "poisson_nll_loss",
-                                  "polar",
-                                  "prod",
-                                  "prod.dim_Dimname",
-                                  "prod.dim_int",
-                                  "qr",
-                                  "quantile",
-                                  "quantile.scalar",
-                                  "reflection_pad1d",
-                                  "reflection_pad2d",
-                                  "replication_pad1d",
-                                  "replication_pad2d",
-                                  "replication_pad3d",
-                                  "smooth_l1_loss",
-                                  "soft_margin_loss",
-                                  "stft",
-                                  "stft.center",
-                                  "svd",
-                                  "trace",
-                                  "triangular_solve",
-                                  "triplet_margin_loss",
-                                  "view_as_complex"};
-
-constexpr std::array kCpuPromote = {"stack", "cat", "index_copy", "index_copy.dimname"};
-
+// All of them run in float, but for those named here.
+// Source: aten/src/ATen/autocast_mode.cpp, TORCH_LIBRARY_IMPL(aten, AutocastCPU, m).
 void add_cpu(ByOperator& all) {
-  for (const char* name : kCpuLower) all[named(name)].cpu = Policy::lower;
-  for (const char* name : kCpuFloat) all[named(name)].cpu = Policy::fp32;
-  for (const char* name : kCpuPromote) all[named(name)].cpu = Policy::promote;
+  for (const c10::OperatorName& name :
+       c10::Dispatcher::singleton().getRegistrationsForDispatchKey(c10::DispatchKey::AutocastCPU))
+    if (name.name.starts_with("aten::")) all[name].cpu = Policy::fp32;
+  const auto lower = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) all[in_aten(name)].cpu = Policy::lower;
+  };
+  lower({"conv1d", "conv2d", "conv3d", "conv1d.padding", "conv2d.padding", "conv3d.padding"});
+  lower({"conv_tbc", "conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input",
+         "_convolution.deprecated"});
+  lower({"mm", "bmm", "matmul", "linear", "addmm", "addbmm", "baddbmm", "linalg_vecdot", "prelu"});
+  lower({"_addmm_activation", "mkldnn_rnn_layer", "scaled_dot_product_attention",
+         "_native_multi_head_attention"});
+  for (const char* name : {"stack", "cat", "index_copy", "index_copy.dimname"})
+    all[in_aten(name)].cpu = Policy::promote;
 }
 
 const ByOperator& policies() {

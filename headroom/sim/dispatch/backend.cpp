@@ -68,9 +68,7 @@ void register_whole(torch::Library& aten) {
   std::set<std::string> whole(cuda_operators().begin(), cuda_operators().end());
   for (const auto& [name, entry] : rules::table().entries()) whole.insert(name);
   for (const std::string& name : whole) {
-    const std::size_t dot = name.find('.');
-    const auto op = c10::Dispatcher::singleton().findSchema(
-        {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    const auto op = c10::Dispatcher::singleton().findSchema(rules::in_aten(name));
     if (op && !op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) && is_composite(*op))
       aten.impl(name.c_str(), one_kernel());
   }

@@ -10,7 +10,6 @@
 #include "headroom/sim/card.h"
 #include "headroom/sim/device/block.h"
 #include "headroom/sim/device/running_operator.h"
-#include "headroom/sim/dispatch/half_widening.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -30,6 +29,25 @@ void draw_from_card(const Call& call) {
   if (call.op.generator_argument < 0) return;
   IValue& generator = call.stack[call.first + static_cast<std::size_t>(call.op.generator_argument)];
   if (generator.isNone()) generator = call.card->generator();
+}
+
+// For an operator that has a half-precision kernel on CUDA but not on the CPU: computes in float
+// and rounds once, as CUDA's kernels round their sums.
+void run_in_float(Call& call, c10::DispatchKeySet cpu) {
+  std::vector<std::pair<Tensor, Tensor>> widened;  // in float, and the original
+  call.replace_tensors([&](const Tensor& tensor) -> Tensor {
+    if (!tensor.defined() || !at::isReducedFloatingType(tensor.scalar_type())) return tensor;
+    return widened.emplace_back(tensor.to(at::kFloat), tensor).first;
+  });
+  call.handle.redispatchBoxed(cpu, &call.stack);
+  if (widened.empty()) return;
+  call.replace_tensors([&](const Tensor& result) -> Tensor {
+    for (const auto& [wide, original] : widened)
+      if (wide.is_same(result)) return original.copy_(result);
+    return result.defined() && result.scalar_type() == at::kFloat
+               ? result.to(widened.back().second.scalar_type())
+               : result;
+  });
 }
 
 void run_on_cpu(Call& call, Aliases& aliases) {
@@ -155,10 +173,10 @@ void run_kernel(Call& call) {
     throw libtorch::NotSimulatedError(
         expectation("sim", "an operator that LibTorch has a kernel for the CPU of",
                     call.op.name + ", which has only one for CUDA", "the operators it is made of"));
-  HalfWidening widening;
-  if (call.op.widens_half()) widening.widen(call.stack, call.first);
-  call.handle.redispatchBoxed(cpu, &call.stack);
-  widening.narrow(call.stack, call.first);
+  if (call.op.widens_half())
+    run_in_float(call, cpu);
+  else
+    call.handle.redispatchBoxed(cpu, &call.stack);
 }
 
 void fill(Call& call, std::vector<IValue> arguments, const Plan& plan, const Outs& outs) {

@@ -202,7 +202,6 @@ const Tensor& resize(const Tensor& tensor, IntArrayRef sizes, std::optional<Memo
 // torch::save sets a tensor over each storage that it writes.
 Tensor& set_storage(Tensor& tensor, c10::Storage source, std::int64_t offset, IntArrayRef sizes,
                     IntArrayRef strides) {
-  if (strides.empty() && !sizes.empty()) strides = {};
   at::native::checkSetStorage(tensor, std::move(source), offset, sizes, strides);
   c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);

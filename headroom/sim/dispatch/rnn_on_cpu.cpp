@@ -146,7 +146,7 @@ CellState cell_on_cpu(RnnMode mode, const Tensor& of_input, const CellState& sta
   return {hy, cy};
 }
 
-RnnResult rnn_on_cpu(const RnnCall& call) {
+std::tuple<Tensor, Tensor, Tensor> rnn_on_cpu(const RnnCall& call) {
   const bool by_batch = call.batch_first && !call.packed();
   Tensor x = by_batch ? call.input.transpose(0, 1) : call.input;
   if (uses_onednn(call)) x = x.contiguous();

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <tuple>
 
 #include "headroom/sim/rules/rnn.h"
 
@@ -24,11 +25,8 @@ struct RnnCall {
   [[nodiscard]] bool projects() const { return cx.defined() && cx.size(2) != hx.size(2); }
 };
 
-struct RnnResult {
-  at::Tensor output, hy, cy;
-};
-
-[[nodiscard]] RnnResult rnn_on_cpu(const RnnCall& call);
+// Output, hy and, for an LSTM, cy.
+[[nodiscard]] std::tuple<at::Tensor, at::Tensor, at::Tensor> rnn_on_cpu(const RnnCall& call);
 
 // One cell: its state before or after a step, and its weights.
 struct CellState {

@@ -35,7 +35,7 @@ bool cudnn_takes(const Tensor& x) {
 
 // Assumes flattened weights, as torch::nn's modules keep them on CUDA, on which cuDNN works in
 // place. An empty buffer stands for that, since the card's weights do not share one.
-RnnResult by_cudnn(const RnnCall& call) {
+Three by_cudnn(const RnnCall& call) {
   const Tensor flattened = at::empty({0}, call.weights[0].options().requires_grad(false));
   const std::int64_t hidden = call.cx.defined() ? call.cx.size(2) : call.hx.size(2);
   const std::int64_t count = (call.has_biases ? 4 : 2) + (call.projects() ? 1 : 0);
@@ -52,10 +52,16 @@ RnnResult by_cudnn(const RnnCall& call) {
   return {output, hy, cy};
 }
 
+// `composed` gives output, hy and, for an LSTM, cy.
 template <typename Composed>
-RnnResult run(const RnnCall& call, const Composed& composed) {
-  if (follows_cpu(call.input)) return rnn_on_cpu(call);
-  return cudnn_takes(call.input) ? by_cudnn(call) : composed();
+auto run(const RnnCall& call, const Composed& composed) {
+  using Results = decltype(composed());
+  if (!follows_cpu(call.input) && !cudnn_takes(call.input)) return composed();
+  const auto [y, h, c] = follows_cpu(call.input) ? rnn_on_cpu(call) : by_cudnn(call);
+  if constexpr (std::is_same_v<Results, Three>)
+    return Results(y, h, c);
+  else
+    return Results(y, h);
 }
 
 // ---- LSTM ----
@@ -63,40 +69,24 @@ RnnResult run(const RnnCall& call, const Composed& composed) {
 Three lstm(const Tensor& x, TensorList hx, TensorList weights, bool biases, std::int64_t layers,
            double dropout, bool train, bool bidirectional, bool batch_first) {
   TORCH_CHECK(hx.size() == 2, "lstm expects two hidden states");
-  const RnnResult made = run({RnnMode::lstm,
-                              x,
-                              {},
-                              hx[0],
-                              hx[1],
-                              weights,
-                              biases,
-                              layers,
-                              dropout,
-                              train,
-                              bidirectional,
-                              batch_first},
-                             [&] {
-                               auto [y, h, c] =
-                                   at::native::lstm(x, hx, weights, biases, layers, dropout, train,
-                                                    bidirectional, batch_first);
-                               return RnnResult{y, h, c};
-                             });
-  return {made.output, made.hy, made.cy};
+  return run({RnnMode::lstm, x, Tensor(), hx[0], hx[1], weights, biases, layers, dropout, train,
+              bidirectional, batch_first},
+             [&] {
+               return at::native::lstm(x, hx, weights, biases, layers, dropout, train,
+                                       bidirectional, batch_first);
+             });
 }
 
 Three lstm_packed(const Tensor& x, const Tensor& batches, TensorList hx, TensorList weights,
                   bool biases, std::int64_t layers, double dropout, bool train,
                   bool bidirectional) {
   TORCH_CHECK(hx.size() == 2, "lstm expects two hidden states");
-  const RnnResult made = run({RnnMode::lstm, x, batches, hx[0], hx[1], weights, biases, layers,
-                              dropout, train, bidirectional, false},
-                             [&] {
-                               auto [y, h, c] =
-                                   at::native::lstm(x, batches, hx, weights, biases, layers,
-                                                    dropout, train, bidirectional);
-                               return RnnResult{y, h, c};
-                             });
-  return {made.output, made.hy, made.cy};
+  return run({RnnMode::lstm, x, batches, hx[0], hx[1], weights, biases, layers, dropout, train,
+              bidirectional, false},
+             [&] {
+               return at::native::lstm(x, batches, hx, weights, biases, layers, dropout, train,
+                                       bidirectional);
+             });
 }
 
 // ---- The others: one state ----
@@ -109,27 +99,21 @@ using Packed = Two (*)(const Tensor&, const Tensor&, const Tensor&, TensorList, 
 template <RnnMode mode, Whole composed>
 Two whole(const Tensor& x, const Tensor& hx, TensorList weights, bool biases, std::int64_t layers,
           double dropout, bool train, bool bidirectional, bool batch_first) {
-  const RnnResult made = run(
+  return run(
       {mode, x, {}, hx, {}, weights, biases, layers, dropout, train, bidirectional, batch_first},
       [&] {
-        auto [y, h] =
-            composed(x, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
-        return RnnResult{y, h, {}};
+        return composed(x, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
       });
-  return {made.output, made.hy};
 }
 
 template <RnnMode mode, Packed composed>
 Two packed(const Tensor& x, const Tensor& batches, const Tensor& hx, TensorList weights,
            bool biases, std::int64_t layers, double dropout, bool train, bool bidirectional) {
-  const RnnResult made =
-      run({mode, x, batches, hx, {}, weights, biases, layers, dropout, train, bidirectional, false},
-          [&] {
-            auto [y, h] =
-                composed(x, batches, hx, weights, biases, layers, dropout, train, bidirectional);
-            return RnnResult{y, h, {}};
-          });
-  return {made.output, made.hy};
+  return run(
+      {mode, x, batches, hx, {}, weights, biases, layers, dropout, train, bidirectional, false},
+      [&] {
+        return composed(x, batches, hx, weights, biases, layers, dropout, train, bidirectional);
+      });
 }
 
 // ---- Single cells ----

@@ -15,16 +15,11 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = std::optional<Tensor>;
-
 constexpr const char* kInner =
     "it is the inside of scaled_dot_product_attention, whose variants are simulated; call "
     "at::scaled_dot_product_attention, or the _scaled_dot_product_... operator of the kernel";
 
 // ---- Flash ----
-
-using FusedResults =
-    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
 FusedResults flash(const Tensor& q, const Tensor& k, const Tensor&, double dropout, bool, bool,
                    std::optional<double>) {
@@ -179,12 +174,8 @@ void add_attention(Table& table) {
   table.rule("_scaled_dot_product_flash_attention_for_cpu", cpu_flash);
   table.rule("_scaled_dot_product_flash_attention_for_cpu_backward", cpu_flash_backward);
   table.rule("_transform_bias_rescale_qkv", split_and_bias);
-  table.rule("_masked_softmax", [](const Tensor& x, const Tensor&, std::optional<std::int64_t>,
-                                   std::optional<std::int64_t>) { return at::empty_like(x); });
-  table.rule("_masked_softmax_backward",
-             [](const Tensor& gradient, const Tensor&, const Tensor&, std::optional<std::int64_t>) {
-               return at::empty_like(gradient);
-             });
+  table.contiguous_as(0, {"_masked_softmax"});
+  table.like(0, {"_masked_softmax_backward"});
   // The last step of the math path's softmax, in place: aten::_safe_softmax.
   table.rule("where.self_out",
              [](const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& out) -> Tensor& {

@@ -10,7 +10,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = std::optional<Tensor>;
 using Scale = std::optional<double>;
 
 struct Note {
@@ -142,9 +141,6 @@ Tensor filled(IntArrayRef sizes, ScalarType type, std::uint64_t first, std::uint
   if (numbers.numel() > 1) data[1] = second;
   return numbers;
 }
-
-using FusedResults =
-    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
 FusedResults flash(const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal,
                    bool, Scale scale) {

@@ -30,6 +30,9 @@ class AsOnCpuScope {
 // The note of AsOnCpu as a number that goes along with the random seed.
 [[nodiscard]] std::uint64_t packed_note(const Tensor& q, double dropout);
 
+using FusedResults =
+    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+
 void add_attention_fills(Table& table);
 
 }  // namespace headroom::sim::rules

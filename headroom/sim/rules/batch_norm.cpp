@@ -5,8 +5,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = OptionalTensor;
-using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Wanted = std::array<bool, 3>;
 
 struct BatchNorm {
@@ -37,6 +35,8 @@ ScalarType batch_type(const BatchNorm& b) {
 }
 
 // In evaluation only CUDA's own kernel keeps statistics.
+// Source: aten/src/ATen/native/cuda/Normalization.cu, batch_norm_cuda;
+// aten/src/ATen/native/cudnn/BatchNorm.cpp; aten/src/ATen/native/Normalization.cpp.
 std::int64_t batch_statistics(const BatchNorm& b) {
   return b.training || (follows_cuda() && !takes_cudnn(b)) ? b.x.size(1) : 0;
 }
@@ -61,19 +61,6 @@ Three fill_batch_norm(const BatchNorm& b, double momentum) {
   return {out, as_type(mean, type), as_type(rstd, type)};
 }
 
-std::int64_t batch_norm_difference(const BatchNorm& b) {
-  if (b.training) return 2 * more_statistics(b.x, batch_type_on_cpu(b), b.x.size(1));
-  const auto bytes =
-      static_cast<std::int64_t>(c10::elementSize(accumulation_type(b.x.scalar_type())));
-  return takes_cudnn(b) ? 0 : 2 * bytes * b.x.size(1);
-}
-
-// Into out= tensors of given types.
-std::int64_t given_difference(const BatchNorm& b, const Tensor& mean, const Tensor& rstd) {
-  if (b.training || takes_cudnn(b)) return 0;
-  return b.x.size(1) * static_cast<std::int64_t>(mean.element_size() + rstd.element_size());
-}
-
 Three batch_norm_backward(const Tensor& gradient, const Tensor& x, const Optional& weight,
                           Wanted wanted) {
   const Tensor in_same_format = as_contiguous(gradient, x.suggest_memory_format());
@@ -92,63 +79,35 @@ Three fill_batch_norm_backward(const Tensor& gradient, const BatchNorm& b, const
                                         b.training, b.eps, wanted);
 }
 
-constexpr const char* kSource =
-    "aten/src/ATen/native/cuda/Normalization.cu, batch_norm_cuda; "
-    "aten/src/ATen/native/cudnn/BatchNorm.cpp; aten/src/ATen/native/Normalization.cpp";
-constexpr const char* kWords =
-    "CUDA keeps the statistics in float, and without cuDNN in evaluation, too";
-
-void add_native_batch_norm(Table& table) {
-  table.rule("native_batch_norm",
-             [](const Tensor& x, const Optional& weight, const Optional& bias, const Optional& mean,
-                const Optional& var, bool training, double, double eps) {
-               return batch_norm({x, weight, bias, mean, var, training, eps});
-             });
-  table.fill("native_batch_norm",
-             [](const Tensor& x, const Optional& weight, const Optional& bias, const Optional& mean,
-                const Optional& var, bool training, double momentum, double eps) {
-               return fill_batch_norm({x, weight, bias, mean, var, training, eps}, momentum);
-             });
-  table.differs(
-      "native_batch_norm",
-      [](const Tensor& x, const Optional& weight, const Optional& bias, const Optional& mean,
-         const Optional& var, bool training, double, double eps) {
-        return batch_norm_difference({x, weight, bias, mean, var, training, eps});
-      },
-      kWords, kSource);
-  table.differs(
-      "native_batch_norm.out",
-      [](const Tensor& x, const Optional& weight, const Optional& bias, const Optional& mean,
-         const Optional& var, bool training, double, double eps, const Tensor&,
-         const Tensor& save_mean, const Tensor& save_rstd) {
-        return given_difference({x, weight, bias, mean, var, training, eps}, save_mean, save_rstd);
-      },
-      kWords, kSource);
-  table.rule("native_batch_norm_backward",
-             [](const Tensor& gradient, const Tensor& x, const Optional& weight, const Optional&,
-                const Optional&, const Optional&, const Optional&, bool, double,
-                Wanted wanted) { return batch_norm_backward(gradient, x, weight, wanted); });
-  table.fill("native_batch_norm_backward",
-             [](const Tensor& gradient, const Tensor& x, const Optional& weight,
-                const Optional& mean, const Optional& var, const Optional& save_mean,
-                const Optional& save_rstd, bool training, double eps, Wanted wanted) {
-               return fill_batch_norm_backward(gradient, {x, weight, {}, mean, var, training, eps},
-                                               save_mean, save_rstd, wanted);
-             });
+// `Running`: how the schema declares the running mean and variance.
+template <typename Running>
+void add_forward(Table& table, std::string_view name) {
+  table.rule(name, [](const Tensor& x, const Optional& weight, const Optional& bias, Running mean,
+                      Running var, bool training, double, double eps) {
+    return batch_norm({x, weight, bias, mean, var, training, eps});
+  });
+  table.fill(name, [](const Tensor& x, const Optional& weight, const Optional& bias, Running mean,
+                      Running var, bool training, double momentum, double eps) {
+    return fill_batch_norm({x, weight, bias, mean, var, training, eps}, momentum);
+  });
 }
 
-// The newer names for the same kernels.
-void add_legit_batch_norm(Table& table) {
-  table.rule("_native_batch_norm_legit",
-             [](const Tensor& x, const Optional& weight, const Optional& bias, const Tensor& mean,
-                const Tensor& var, bool training, double, double eps) {
-               return batch_norm({x, weight, bias, mean, var, training, eps});
-             });
-  table.fill("_native_batch_norm_legit",
-             [](const Tensor& x, const Optional& weight, const Optional& bias, const Tensor& mean,
-                const Tensor& var, bool training, double momentum, double eps) {
-               return fill_batch_norm({x, weight, bias, mean, var, training, eps}, momentum);
-             });
+// `Reserve`: cuDNN's, in the schemas that have it.
+template <typename Weight, typename... Reserve>
+void add_backward(Table& table, std::string_view name) {
+  table.rule(name,
+             [](const Tensor& gradient, const Tensor& x, Weight weight, const Optional&,
+                const Optional&, const Optional&, const Optional&, bool, double, Wanted wanted,
+                Reserve...) { return batch_norm_backward(gradient, x, weight, wanted); });
+  table.fill(name, [](const Tensor& gradient, const Tensor& x, Weight weight, const Optional& mean,
+                      const Optional& var, const Optional& save_mean, const Optional& save_rstd,
+                      bool training, double eps, Wanted wanted, Reserve...) {
+    return fill_batch_norm_backward(gradient, {x, weight, {}, mean, var, training, eps}, save_mean,
+                                    save_rstd, wanted);
+  });
+}
+
+void add_without_running(Table& table) {
   table.rule("_native_batch_norm_legit.no_stats",
              [](const Tensor& x, const Optional& weight, const Optional& bias, bool training,
                 double, double eps) {
@@ -159,31 +118,7 @@ void add_legit_batch_norm(Table& table) {
                 double momentum, double eps) {
                return fill_batch_norm({x, weight, bias, {}, {}, training, eps}, momentum);
              });
-  table.differs(
-      "_native_batch_norm_legit",
-      [](const Tensor& x, const Optional& weight, const Optional& bias, const Tensor& mean,
-         const Tensor& var, bool training, double, double eps) {
-        return batch_norm_difference({x, weight, bias, mean, var, training, eps});
-      },
-      kWords, kSource);
-  table.differs(
-      "_native_batch_norm_legit.out",
-      [](const Tensor& x, const Optional& weight, const Optional& bias, const Tensor& mean,
-         const Tensor& var, bool training, double, double eps, const Tensor&,
-         const Tensor& save_mean, const Tensor& save_rstd) {
-        return given_difference({x, weight, bias, mean, var, training, eps}, save_mean, save_rstd);
-      },
-      kWords, kSource);
-  table.differs(
-      "_native_batch_norm_legit.no_stats",
-      [](const Tensor& x, const Optional& weight, const Optional& bias, bool training, double,
-         double eps) {
-        return batch_norm_difference({x, weight, bias, {}, {}, training, eps});
-      },
-      kWords, kSource);
 }
-
-using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 // cuDNN's reserve is left out: its size is not published.
 Four with_reserve(const Three& results) {
@@ -202,39 +137,15 @@ void add_updating_batch_norm(Table& table) {
                                            const Tensor& var, double momentum, double eps) {
     return with_reserve(fill_batch_norm({x, weight, bias, mean, var, true, eps}, momentum));
   });
-  table.differs(
-      "_batch_norm_with_update",
-      [](const Tensor& x, const Optional& weight, const Optional& bias, const Tensor& mean,
-         const Tensor& var, double, double eps) {
-        return batch_norm_difference({x, weight, bias, mean, var, true, eps});
-      },
-      kWords, kSource);
-  table.rule("batch_norm_backward",
-             [](const Tensor& gradient, const Tensor& x, const Tensor& weight, const Optional&,
-                const Optional&, const Optional&, const Optional&, bool, double, Wanted wanted,
-                const Tensor&) { return batch_norm_backward(gradient, x, weight, wanted); });
-  table.fill("batch_norm_backward",
-             [](const Tensor& gradient, const Tensor& x, const Tensor& weight, const Optional& mean,
-                const Optional& var, const Optional& save_mean, const Optional& save_rstd,
-                bool training, double eps, Wanted wanted, const Tensor&) {
-               return fill_batch_norm_backward(gradient, {x, weight, {}, mean, var, training, eps},
-                                               save_mean, save_rstd, wanted);
-             });
 }
 
 // Statistics alone, to be gathered from several cards.
 // Source: aten/src/ATen/native/cuda/Normalization.cu, batch_norm_update_stats_cuda;
 // aten/src/ATen/native/Normalization.cpp, batch_norm_update_stats_cpu.
-std::tuple<Tensor, Tensor> statistics(const Tensor& x, ScalarType type) {
-  Tensor mean = contiguous({x.size(1)}, x, type);
-  Tensor variance = contiguous({x.size(1)}, x, type);
-  return {mean, variance};
-}
-
 void add_statistics(Table& table) {
   table.rule("batch_norm_update_stats",
              [](const Tensor& x, const Optional& mean, const Optional& var, double) {
-               return statistics(x, statistics_type(x, {mean, var}));
+               return two_a_channel(x, statistics_type(x, {mean, var}));
              });
   table.fill("batch_norm_update_stats",
              [](const Tensor& x, const Optional& mean, const Optional& var, double momentum) {
@@ -242,12 +153,6 @@ void add_statistics(Table& table) {
                const ScalarType type = statistics_type(x, {mean, var});
                return std::tuple(as_type(one, type), as_type(other, type));
              });
-  table.differs(
-      "batch_norm_update_stats",
-      [](const Tensor& x, const Optional& mean, const Optional& var, double) {
-        return 2 * more_statistics(x, statistics_type_on_cpu(x, {mean, var}), x.size(1));
-      },
-      "CUDA keeps the statistics in float", kSource);
 }
 
 // Programs call it by name; at::batch_norm runs the native operator here, with cuDNN's sizes.
@@ -283,9 +188,12 @@ void add_cudnn_batch_norm(Table& table) {
 }  // namespace
 
 void add_batch_norm(Table& table) {
-  add_native_batch_norm(table);
-  add_legit_batch_norm(table);
+  add_forward<const Optional&>(table, "native_batch_norm");
+  add_forward<const Tensor&>(table, "_native_batch_norm_legit");  // a newer name
+  add_without_running(table);
   add_updating_batch_norm(table);
+  add_backward<const Optional&>(table, "native_batch_norm_backward");
+  add_backward<const Tensor&, const Tensor&>(table, "batch_norm_backward");
   add_statistics(table);
   add_cudnn_batch_norm(table);
 }

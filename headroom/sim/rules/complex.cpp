@@ -36,7 +36,7 @@ void add_complex(Table& table) {
       out.unsafeGetTensorImpl()->set_sizes_and_strides(planned.sizes(), planned.strides());
     return out;
   });
-  table.rule("_conj_physical", [](const Tensor& x) { return elementwise({x}); });
+  table.elementwise({"_conj_physical"});
 }
 
 }  // namespace headroom::sim::rules

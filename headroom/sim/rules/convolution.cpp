@@ -13,8 +13,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Three = std::tuple<Tensor, Tensor, Tensor>;
-
 // One spatial dimension runs as two, always contiguous; so does double.
 MemoryFormat format_of(const Tensor& a, const Tensor& b) {
   if (a.scalar_type() == at::kDouble || b.scalar_type() == at::kDouble)
@@ -27,8 +25,8 @@ MemoryFormat format_of(const Tensor& a, const Tensor& b) {
 }
 
 // PyTorch's words.
-void check_channels(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                    bool transposed, std::int64_t groups) {
+void check_channels(const Tensor& x, const Tensor& weight, const Optional& bias, bool transposed,
+                    std::int64_t groups) {
   TORCH_CHECK(x.dim() == weight.dim(), "Expected ", weight.dim(), "-dimensional input for ",
               weight.dim(), "-dimensional weight ", weight.sizes(), ", but got ", x.dim(),
               "-dimensional input of size ", x.sizes(), " instead");
@@ -69,8 +67,8 @@ Sizes output_sizes(const Tensor& x, const Tensor& weight, const Geometry& g) {
   return sizes;
 }
 
-Tensor convolution(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                   IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
+Tensor convolution(const Tensor& x, const Tensor& weight, const Optional& bias, IntArrayRef stride,
+                   IntArrayRef padding, IntArrayRef dilation, bool transposed,
                    IntArrayRef output_padding, std::int64_t groups) {
   check_channels(x, weight, bias, transposed, groups);
   const MemoryFormat format = format_of(x, weight);
@@ -167,7 +165,7 @@ bool needs_columns(IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding) 
 
 constexpr std::int64_t kOnes[] = {1, 1, 1}, kZeros[] = {0, 0, 0};
 
-Tensor slow_2d(const Tensor& x, const Tensor& weight, IntArrayRef kernel, const OptionalTensor&,
+Tensor slow_2d(const Tensor& x, const Tensor& weight, IntArrayRef kernel, const Optional&,
                IntArrayRef stride, IntArrayRef padding) {
   return by_columns(x, weight, {stride, padding, kOnes, kZeros, false, 1},
                     needs_columns(kernel, stride, padding));
@@ -195,16 +193,15 @@ void add_by_columns(Table& table) {
                      for_bias.resize_({weight.size(0)}));
       });
   for (const char* name : {"slow_conv_dilated2d", "slow_conv_dilated3d"})
-    table.rule(name, [](const Tensor& x, const Tensor& weight, IntArrayRef, const OptionalTensor&,
+    table.rule(name, [](const Tensor& x, const Tensor& weight, IntArrayRef, const Optional&,
                         IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation) {
       return by_columns(x, weight, {stride, padding, dilation, kZeros, false, 1});
     });
-  table.rule("slow_conv_transpose3d",
-             [](const Tensor& x, const Tensor& weight, IntArrayRef, const OptionalTensor&,
-                IntArrayRef stride, IntArrayRef padding, IntArrayRef output_padding,
-                IntArrayRef dilation) {
-               return by_columns(x, weight, {stride, padding, dilation, output_padding, true, 1});
-             });
+  table.rule("slow_conv_transpose3d", [](const Tensor& x, const Tensor& weight, IntArrayRef,
+                                         const Optional&, IntArrayRef stride, IntArrayRef padding,
+                                         IntArrayRef output_padding, IntArrayRef dilation) {
+    return by_columns(x, weight, {stride, padding, dilation, output_padding, true, 1});
+  });
 }
 
 }  // namespace

@@ -7,20 +7,19 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Results = std::tuple<Tensor, Tensor>;
-
+// Source: aten/src/ATen/native/cuda/Dropout.cu, aten/src/ATen/native/Dropout.cpp.
 ScalarType mask_type(const Tensor& x) {
   return follows_cuda() ? at::kBool : x.scalar_type();
 }
 
-Results native_dropout(const Tensor& x, double, std::optional<bool>) {
+Two native_dropout(const Tensor& x, double, std::optional<bool>) {
   Tensor mask = like(x, mask_type(x));
   Tensor out = like(x);
   return {out, mask};
 }
 
 // The CPU's numbers: it draws noise of 0 and 1/(1-p) in the input's type.
-Results fill_dropout(const Tensor& x, double p, std::optional<bool> train) {
+Two fill_dropout(const Tensor& x, double p, std::optional<bool> train) {
   if (!train.value_or(true) || x.numel() == 0)
     return {x.clone(), at::ones_like(x, x.options().dtype(mask_type(x)))};
   if (p == 1)
@@ -44,13 +43,6 @@ Tensor fill_dropout_backward(const Tensor& gradient, const Tensor& mask, double 
 void add_dropout(Table& table) {
   table.rule("native_dropout", native_dropout);
   table.fill("native_dropout", fill_dropout);
-  table.differs(
-      "native_dropout",
-      [](const Tensor& x, double, std::optional<bool>) {
-        return x.numel() * (1 - static_cast<std::int64_t>(x.element_size()));
-      },
-      "CUDA keeps a mask of one byte an element, the CPU one of the input's type",
-      "aten/src/ATen/native/cuda/Dropout.cu, aten/src/ATen/native/Dropout.cpp");
   table.rule("native_dropout_backward", [](const Tensor& gradient, const Tensor&, double) {
     return in_format(gradient.sizes(), gradient, gradient.suggest_memory_format());
   });

@@ -4,7 +4,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = std::optional<Tensor>;
 enum BagMode : std::int64_t { kSum = 0, kMean = 1, kMax = 2 };  // modes of an embedding bag
 
 // ---- Backward ----
@@ -33,10 +32,10 @@ Tensor dense_backward(const Tensor& gradient, const Tensor& indices, std::int64_
     const Tensor in_order = indices.contiguous();
     return contiguous({rows, gradient.size(-1)}, gradient);
   }
-  const Tensor sorted = contiguous(indices.sizes(), indices);
-  const Tensor order = contiguous(indices.sizes(), indices);
+  const Tensor sorted = contiguous(indices);
+  const Tensor order = contiguous(indices);
   { const Tensor range = contiguous({indices.numel()}, indices); }
-  const Tensor counts = by_frequency ? contiguous(indices.sizes(), indices) : Tensor();
+  const Tensor counts = by_frequency ? contiguous(indices) : Tensor();
   return summed_in_segments(ready, indices, rows);
 }
 
@@ -125,9 +124,9 @@ Tensor dense_bag_backward(const Tensor& gradient, const Tensor& indices, const T
   const Tensor ready = gradient.contiguous();
   Tensor result = contiguous({rows, gradient.size(1)}, gradient);
   if (rules_now() == Rules::cpu || mode == kMax || indices.numel() == 0) return result;
-  const Tensor sorted = contiguous(indices.sizes(), indices);
-  const Tensor order = contiguous(indices.sizes(), indices);
-  const Tensor counts = by_frequency ? contiguous(indices.sizes(), indices) : Tensor();
+  const Tensor sorted = contiguous(indices);
+  const Tensor order = contiguous(indices);
+  const Tensor counts = by_frequency ? contiguous(indices) : Tensor();
   return summed_in_segments(ready, indices, rows);
 }
 
@@ -146,49 +145,14 @@ Tensor bag_backward(const Tensor& gradient, const Tensor& indices, const Tensor&
 
 void add_embedding(Table& table) {
   table.rule("embedding_dense_backward", dense_backward);
-  table.differs(
-      "embedding_dense_backward",
-      [](const Tensor&, const Tensor&, std::int64_t, std::int64_t, bool) {
-        return std::int64_t{0};
-      },
-      "the result is the same; on the way CUDA sums rows in float, as many as there are indices",
-      "aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu, aten/src/ATen/native/Embedding.cpp");
 
   table.rule("_embedding_bag", bag<false>);
   table.fill("_embedding_bag", fill_bag<false>);
   table.rule("_embedding_bag_forward_only", bag<true>);
   table.fill("_embedding_bag_forward_only", fill_bag<true>);
-  for (const char* name : {"_embedding_bag", "_embedding_bag_forward_only"})
-    table.differs(
-        name,
-        [only = std::string_view(name).ends_with("only")](
-            const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool,
-            std::int64_t mode, bool, const Optional& scales, bool include_last,
-            std::int64_t padding) {
-          const auto bytes = static_cast<std::int64_t>(indices.element_size());
-          const std::int64_t bags = offsets.size(0) - (include_last ? 1 : 0);
-          const bool listed = mode != kSum || !is_fast(weight, scales, padding);
-          const std::int64_t more_bags = only ? 0 : offsets.size(0) - bags;
-          return bytes * ((listed ? 0 : indices.size(0)) + more_bags - (mode == kMax ? 0 : bags));
-        },
-        "CUDA always lists the bag of each index, and keeps no maxima for sums and means",
-        "aten/src/ATen/native/cuda/EmbeddingBag.cu, aten/src/ATen/native/EmbeddingBag.cpp");
 
   table.rule("_embedding_bag_backward", bag_backward);
   table.rule("_embedding_bag_dense_backward", dense_bag_backward);
-  table.differs(
-      "_embedding_bag_backward",
-      [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-         std::int64_t, bool, std::int64_t, bool, const Optional&,
-         std::int64_t) { return std::int64_t{0}; },
-      "the result is the same; on the way CUDA sorts the indices and sums rows in float",
-      "aten/src/ATen/native/cuda/EmbeddingBag.cu");
-  table.differs(
-      "_embedding_bag_dense_backward",
-      [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, std::int64_t,
-         bool, std::int64_t, const Optional&, std::int64_t) { return std::int64_t{0}; },
-      "the result is the same; on the way CUDA sorts the indices and sums rows in float",
-      "aten/src/ATen/native/cuda/EmbeddingBag.cu");
   table.rule(
       "_embedding_bag_per_sample_weights_backward",
       [](const Tensor& gradient, const Tensor&, const Tensor& indices, const Tensor&, const Tensor&,
@@ -204,11 +168,6 @@ void add_embedding(Table& table) {
                const Tensor count = scalar(indices, at::kLong);
                return weight;
              });
-  table.differs(
-      "embedding_renorm_",
-      [](const Tensor&, const Tensor&, double, double) { return std::int64_t{0}; },
-      "in place; on the way CUDA sorts the indices and lists the different ones",
-      "aten/src/ATen/native/cuda/Embedding.cu, embedding_renorm_cuda_");
 }
 
 }  // namespace headroom::sim::rules

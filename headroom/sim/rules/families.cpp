@@ -1,5 +1,12 @@
 #include "headroom/sim/rules/families.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <memory>
+
+#include "headroom/sim/rules/results.h"
+
 namespace headroom::sim::rules {
 namespace {
 
@@ -32,7 +39,53 @@ constexpr Family kFamilies[] = {
     {"sync_batch_norm", add_sync_batch_norm},
 };
 
+class Boxed final : public c10::OperatorKernel {
+ public:
+  explicit Boxed(Table::Make make) : make_(std::move(make)) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    const std::size_t arguments = op.schema().arguments().size();
+    std::vector<Tensor> results = make_(torch::jit::last(*stack, arguments));
+    torch::jit::drop(*stack, arguments);
+    for (Tensor& result : results) stack->emplace_back(std::move(result));
+  }
+
+ private:
+  Table::Make make_;
+};
+
 }  // namespace
+
+c10::OperatorName in_aten(std::string_view name) {
+  const std::size_t dot = name.find('.');
+  return {"aten::" + std::string(name.substr(0, dot)),
+          dot == std::string_view::npos ? "" : std::string(name.substr(dot + 1))};
+}
+
+void Table::rules_of(std::initializer_list<const char*> names, const Make& make) {
+  for (const char* name : names) {
+    const auto op = c10::Dispatcher::singleton().findSchema(in_aten(name));
+    at(name).rule = {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Boxed>(make)),
+                     op.value().schema().arguments().size()};
+  }
+}
+
+void Table::contiguous_as(std::size_t argument, std::initializer_list<const char*> names) {
+  rules_of(names, [=](Arguments all) { return std::vector{contiguous(all[argument].toTensor())}; });
+}
+
+void Table::like(std::size_t argument, std::initializer_list<const char*> names) {
+  rules_of(names,
+           [=](Arguments all) { return std::vector{rules::like(all[argument].toTensor())}; });
+}
+
+void Table::elementwise(std::initializer_list<const char*> names, OptionalType type) {
+  rules_of(names, [=](Arguments all) {
+    std::vector<Tensor> inputs;
+    for (const c10::IValue& argument : all)
+      if (argument.isTensor()) inputs.push_back(argument.toTensor());
+    return std::vector{rules::elementwise(inputs, type)};
+  });
+}
 
 std::span<const Family> families() {
   return kFamilies;

@@ -100,7 +100,7 @@ Tensor to_real(const Tensor& x, IntArrayRef dims, std::int64_t, std::int64_t las
   const ScalarType type = c10::toRealValueType(x.scalar_type());
   const bool at_once = in_one_call(dims);
   const Tensor copy = at_once || dims.size() == 1
-                          ? contiguous(x.sizes(), x)
+                          ? contiguous(x)
                           : complex_steps(x, Sizes(dims.begin(), dims.end() - 1));
   return of(transformed(copy.strides(), sizes, at_once ? dims : IntArrayRef(last)), x, type);
 }

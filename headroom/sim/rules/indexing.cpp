@@ -136,11 +136,6 @@ void add_indexing(Table& table) {
     return detail::written(out, on_meta(x, expanded, out)).argument;
   });
   table.rule("_index_put_impl_", put);
-  table.differs(
-      "_index_put_impl_",
-      [](const Tensor&, const Indices&, const Tensor&, bool, bool) { return std::int64_t{0}; },
-      "in place; on the way CUDA sorts the places before it sums what meets at one",
-      "aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel");
   table.rule("index_select", selected);
   table.rule("take",
              [](const Tensor& x, const Tensor& index) { return contiguous(index.sizes(), x); });
@@ -155,9 +150,8 @@ void add_indexing(Table& table) {
              [](const Scalar&, const Tensor&, bool, bool, const Tensor& out) {
                return out.resize_(IntArrayRef());
              });
-  table.rule("flip", [](const Tensor& x, IntArrayRef) { return like(x); });
-  table.rule("roll",
-             [](const Tensor& x, IntArrayRef, IntArrayRef) { return contiguous(x.sizes(), x); });
+  table.like(0, {"flip"});
+  table.contiguous_as(0, {"roll"});
   table.rule("unfold_backward",
              [](const Tensor& gradient, IntArrayRef sizes, std::int64_t, std::int64_t,
                 std::int64_t) { return contiguous(sizes, gradient); });

@@ -5,8 +5,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = OptionalTensor;
-using Two = std::tuple<Tensor, Tensor>;
 constexpr std::int64_t kNone = 0;  // at::Reduction::None
 
 // A loss per element that is reduced to one number in place: its memory keeps its size.
@@ -37,34 +35,15 @@ Tensor cross_entropy(const Tensor& x, const Tensor&, const Optional&, std::int64
 
 void add_elementwise_losses(Table& table) {
   table.rule("mse_loss", mean_of_elements);
-  table.differs(
-      "mse_loss", [](const Tensor&, const Tensor&, std::int64_t) { return std::int64_t{0}; },
-      "the loss of each element lives until it is reduced, which the CPU's shapes do not tell",
-      "aten/src/ATen/native/Loss.cpp, mse_loss_out");
   table.rule("smooth_l1_loss",
              [](const Tensor& x, const Tensor& target, std::int64_t reduction, double beta) {
                TORCH_CHECK(beta >= 0, "smooth_l1_loss does not support negative values for beta.");
                return mean_of_elements(x, target, reduction);
              });
-  table.differs(
-      "smooth_l1_loss",
-      [](const Tensor&, const Tensor&, std::int64_t, double) { return std::int64_t{0}; },
-      "the loss of each element lives until it is reduced, which the CPU's shapes do not tell",
-      "aten/src/ATen/native/Loss.cpp, smooth_l1_loss_out");
-  table.rule("mse_loss_backward", [](const Tensor&, const Tensor& x, const Tensor&, std::int64_t) {
-    return contiguous(x);
-  });
-  const auto with_limit = [](const Tensor&, const Tensor& x, const Tensor&, std::int64_t, double) {
-    return contiguous(x);
-  };
-  table.rule("smooth_l1_loss_backward", with_limit);
-  table.rule("huber_loss_backward", with_limit);
+  table.contiguous_as(1, {"mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward"});
   table.rule("huber_loss", huber);
   table.rule("binary_cross_entropy", cross_entropy);
-  table.rule("binary_cross_entropy_backward",
-             [](const Tensor&, const Tensor& x, const Tensor&, const Optional&, std::int64_t) {
-               return like(x);
-             });
+  table.like(1, {"binary_cross_entropy_backward"});
 }
 
 // ---- Losses over classes ----
@@ -109,18 +88,10 @@ Two multilabel_margin(const Tensor& x, const Tensor& target, std::int64_t reduct
 
 void add_class_losses(Table& table) {
   table.rule("nll_loss2d_forward", nll_2d);
-  table.rule("nll_loss2d_backward",
-             [](const Tensor&, const Tensor& x, const Tensor&, const Optional&, std::int64_t,
-                std::int64_t, const Tensor&) { return contiguous(x); });
   table.rule("multi_margin_loss", multi_margin);
-  table.rule("multi_margin_loss_backward",
-             [](const Tensor&, const Tensor& x, const Tensor&, const Scalar&, const Scalar&,
-                const Optional&, std::int64_t) { return contiguous(x); });
   table.rule("multilabel_margin_loss_forward", multilabel_margin);
-  table.rule("multilabel_margin_loss_backward",
-             [](const Tensor&, const Tensor& x, const Tensor&, std::int64_t, const Tensor&) {
-               return contiguous(x);
-             });
+  table.contiguous_as(
+      1, {"nll_loss2d_backward", "multi_margin_loss_backward", "multilabel_margin_loss_backward"});
 }
 
 // ---- Connectionist temporal classification ----

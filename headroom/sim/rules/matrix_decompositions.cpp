@@ -34,18 +34,14 @@ std::int64_t smaller_side(const Tensor& x) {
 }
 
 void add_cholesky(Table& table) {
-  table.rule("cholesky", [](const Tensor& x, bool) {
-    Tensor factor = columns(x.sizes(), x);
-    const Tensor info = whole_numbers(x);
-    return factor;
-  });
+  for (const char* name : {"cholesky", "cholesky_inverse"})
+    table.rule(name, [](const Tensor& x, bool) {
+      Tensor result = columns(x.sizes(), x);
+      const Tensor info = whole_numbers(x);
+      return result;
+    });
   table.rule("cholesky.out",
              [](const Tensor& x, bool, const Tensor& out) { return out.resize_(x.sizes()); });
-  table.rule("cholesky_inverse", [](const Tensor& x, bool) {
-    Tensor inverse = columns(x.sizes(), x);
-    const Tensor info = whole_numbers(x);
-    return inverse;
-  });
   table.rule("_cholesky_solve_helper", [](const Tensor& b, const Tensor& a, bool) {
     Tensor solution = columns(b.sizes(), b);
     const Tensor factor = columns(a.sizes(), a);
@@ -76,7 +72,7 @@ void add_eigenvalues(Table& table) {
   table.rule("linalg_eigvals.out", [](const Tensor& x, const Tensor& out) {
     return out.resize_(in_batch(x, {x.size(-1)}));
   });
-  table.rule("linalg_matrix_exp", [](const Tensor& x) { return contiguous(x.sizes(), x); });
+  table.contiguous_as(0, {"linalg_matrix_exp"});
   table.rule("_compute_linear_combination", [](const Tensor& x, const Tensor& coefficients) {
     Sizes sizes = x.sizes().vec();
     sizes[0] = coefficients.size(0);
@@ -121,16 +117,6 @@ auto least_squares(const Tensor& a, const Tensor& b, std::optional<double>, Driv
   return std::tuple(vector ? solution.squeeze(-1) : solution, residuals, rank, values);
 }
 
-std::int64_t least_squares_difference(const Tensor& a, const Tensor& b, std::optional<double>,
-                                      Driver given) {
-  if (given) return 0;
-  const std::int64_t batch = c10::multiply_integers(batch_of(a));
-  const std::int64_t wanted = is_vector(a, b) ? 1 : b.size(-1);
-  const auto real =
-      static_cast<std::int64_t>(c10::elementSize(c10::toRealValueType(a.scalar_type())));
-  return (a.size(-2) > a.size(-1) ? batch * wanted * real : 0) - batch * 8;
-}
-
 void add_solvers(Table& table) {
   table.rule("linalg_solve_triangular", [](const Tensor& a, const Tensor& b, bool, bool, bool) {
     Sizes sizes = at::infer_size(batch_of(a), batch_of(b));
@@ -142,18 +128,6 @@ void add_solvers(Table& table) {
              [](const Tensor& a, const Tensor& b, std::optional<double> rcond, Driver driver) {
                return at::linalg_lstsq(a, b, rcond, driver_of(driver));
              });
-  constexpr const char* kWords =
-      "where no driver is named, CUDA takes gels, which gives residuals, and the CPU gelsy, which "
-      "gives the rank";
-  constexpr const char* kSource =
-      "aten/src/ATen/native/BatchLinearAlgebra.cpp, get_default_lstsq_driver";
-  table.differs("linalg_lstsq", least_squares_difference, kWords, kSource);
-  table.differs(
-      "linalg_lstsq.out",
-      [](const Tensor& a, const Tensor& b, std::optional<double> rcond, Driver driver,
-         const Tensor&, const Tensor&, const Tensor&,
-         const Tensor&) { return least_squares_difference(a, b, rcond, driver); },
-      kWords, kSource);
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ Tensor product_with_bias(const Tensor& bias, const Tensor& a, const Tensor& b, c
 // of columns, or of the dimension that both share. Rows start at multiples of 16 bytes, for the
 // card's own copies.
 // Source: aten/src/ATen/native/GroupedMMUtils.h, create_grouped_gemm_output_tensor.
-Tensor grouped_product(const Tensor& a, const Tensor& b, const OptionalTensor& ends,
-                       const OptionalTensor&, OptionalType type) {
+Tensor grouped_product(const Tensor& a, const Tensor& b, const Optional& ends, const Optional&,
+                       OptionalType type) {
   const bool rows = a.dim() == 2, columns = b.dim() == 2;
   TORCH_CHECK((rows || a.dim() == 3) && (columns || b.dim() == 3),
               "mat_a and mat_b have to be 2 or 3D");
@@ -68,7 +68,7 @@ Tensor product(const Tensor& a, const Tensor& b, ScalarType type) {
 void add_typed_products(Table& table) {
   table.rule("_int_mm", [](const Tensor& a, const Tensor& b) { return product(a, b, at::kInt); });
   table.rule("_scaled_mm", [](const Tensor& a, const Tensor& b, const Tensor&, const Tensor&,
-                              const OptionalTensor&, const OptionalTensor&, OptionalType type,
+                              const Optional&, const Optional&, OptionalType type,
                               bool) { return product(a, b, type.value_or(a.scalar_type())); });
   for (const char* name : {"mm.dtype", "bmm.dtype"}) {
     table.rule(name, product);

@@ -10,8 +10,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = OptionalTensor;
-using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Wanted = std::array<bool, 3>;
 
 // ---- Layer norm ----
@@ -21,6 +19,8 @@ Sizes rows_of(const Tensor& x, std::size_t normalised) {
   return with_last(x.sizes(), Sizes(normalised, 1));
 }
 
+// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu, layer_norm_cuda;
+// aten/src/ATen/native/layer_norm.cpp, layer_norm_cpu.
 Three layer_norm(const Tensor& x, IntArrayRef shape, const Optional& weight, const Optional& bias,
                  double) {
   at::native::_check_layer_norm_inputs(x, shape, or_none(weight), or_none(bias));
@@ -40,12 +40,8 @@ Three fill_layer_norm(const Tensor& x, IntArrayRef shape, const Optional& weight
   return {out, as_type(mean, type), as_type(rstd, type)};
 }
 
-std::int64_t layer_norm_difference(const Tensor& x, IntArrayRef shape, const Optional& weight,
-                                   const Optional& bias, double) {
-  const std::int64_t rows = c10::multiply_integers(rows_of(x, shape.size()));
-  return 2 * more_statistics(x, statistics_type_on_cpu(x, {weight, bias}), rows);
-}
-
+// CUDA sums the parameters' gradients of more than 65536 short rows in two passes. Source:
+// aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel.
 std::int64_t partial_rows(std::int64_t rows, std::int64_t columns) {
   if (!follows_cuda()) return 0;
   return gpu::layer_norm_partial_rows(rows, columns, running_profile());
@@ -81,18 +77,8 @@ Three fill_layer_norm_backward(const Tensor& gradient, const Tensor& x, IntArray
 void add_layer_norm(Table& table) {
   table.rule("native_layer_norm", layer_norm);
   table.fill("native_layer_norm", fill_layer_norm);
-  table.differs("native_layer_norm", layer_norm_difference,
-                "CUDA keeps mean and deviation of each row in float, the CPU in the input's type",
-                "aten/src/ATen/native/cuda/layer_norm_kernel.cu, layer_norm_cuda; "
-                "aten/src/ATen/native/layer_norm.cpp, layer_norm_cpu");
   table.rule("native_layer_norm_backward", layer_norm_backward);
   table.fill("native_layer_norm_backward", fill_layer_norm_backward);
-  table.differs(
-      "native_layer_norm_backward",
-      [](const Tensor&, const Tensor&, IntArrayRef, const Tensor&, const Tensor&, const Optional&,
-         const Optional&, Wanted) { return std::int64_t{0}; },
-      "CUDA sums the parameters' gradients of more than 65536 short rows in two passes",
-      "aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel");
 }
 
 // ---- RMS norm ----
@@ -113,8 +99,7 @@ Tensor composed_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& wei
   return out.contiguous().type_as(x);
 }
 
-std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
-                                    std::optional<double>) {
+Two rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight, std::optional<double>) {
   at::native::_check_layer_norm_inputs(x, shape, or_none(weight), {});
   const Tensor input = as_contiguous(x);
   Tensor out = contiguous(x);
@@ -122,26 +107,23 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, IntArrayRef shape, const Op
   return {out, rstd};
 }
 
-std::tuple<Tensor, Tensor> fill_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
-                                         std::optional<double> eps) {
+Two fill_rms_norm(const Tensor& x, IntArrayRef shape, const Optional& weight,
+                  std::optional<double> eps) {
   Tensor rstd;
   Tensor out = composed_rms_norm(x, shape, weight, eps, &rstd);
   return {out, rstd.contiguous()};
 }
 
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& gradient, const Tensor& x,
-                                             IntArrayRef shape, const Tensor& rstd,
-                                             const Optional& weight, std::array<bool, 2> wanted) {
+Two rms_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,
+                      const Tensor& rstd, const Optional& weight, std::array<bool, 2> wanted) {
   const auto [for_x, for_weight, none] = layer_norm_backward(gradient, x, shape, rstd, rstd, weight,
                                                              {}, {wanted[0], wanted[1], false});
   return {for_x, for_weight};
 }
 
 // The steps of autograd on the CPU for those operators, in its order, to the bit.
-std::tuple<Tensor, Tensor> fill_rms_norm_backward(const Tensor& gradient, const Tensor& x,
-                                                  IntArrayRef shape, const Tensor& rstd,
-                                                  const Optional& weight,
-                                                  std::array<bool, 2> wanted) {
+Two fill_rms_norm_backward(const Tensor& gradient, const Tensor& x, IntArrayRef shape,
+                           const Tensor& rstd, const Optional& weight, std::array<bool, 2> wanted) {
   const Tensor wide = x.to(accumulation_type(x.scalar_type()));
   const Tensor scaled = wide.mul(rstd);
   Tensor for_scaled = gradient.to(scaled.scalar_type());
@@ -164,12 +146,6 @@ void add_rms_norm(Table& table) {
   table.fill("_fused_rms_norm", fill_rms_norm);
   table.rule("_fused_rms_norm_backward", rms_norm_backward);
   table.fill("_fused_rms_norm_backward", fill_rms_norm_backward);
-  table.differs(
-      "_fused_rms_norm_backward",
-      [](const Tensor&, const Tensor&, IntArrayRef, const Tensor&, const Optional&,
-         std::array<bool, 2>) { return std::int64_t{0}; },
-      "as of native_layer_norm_backward; at::rms_norm runs it on CUDA alone",
-      "aten/src/ATen/native/cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel");
 }
 
 // ---- Group norm ----
@@ -202,12 +178,6 @@ Three group_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const T
 
 void add_group_norm(Table& table) {
   table.rule("native_group_norm", group_norm);
-  table.differs(
-      "native_group_norm",
-      [](const Tensor&, const Optional&, const Optional&, std::int64_t, std::int64_t, std::int64_t,
-         std::int64_t, double) { return std::int64_t{0}; },
-      "CUDA needs two numbers a channel on the way",
-      "aten/src/ATen/native/cuda/group_norm_kernel.cu, GroupNormKernelImplInternal");
   table.rule("native_group_norm_backward", group_norm_backward);
 }
 

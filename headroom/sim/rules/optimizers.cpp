@@ -96,11 +96,6 @@ void add_optimizers(Table& table) {
     return made;
   });
   table.rule("_foreach_abs_", [](TensorList) {});  // LibTorch has no Meta kernel for its parts
-  for (const char* name : {"_foreach_norm.Scalar", "_foreach_powsum.Scalar"})
-    table.differs(
-        name, [](TensorList, const Scalar&, OptionalType) { return std::int64_t{0}; },
-        "the results are the same; on the way CUDA keeps a part for each block of 65536 elements",
-        "aten/src/ATen/native/cuda/ForeachReduceOp.cu");
 }
 
 }  // namespace headroom::sim::rules

@@ -32,9 +32,8 @@ Tensor grid_sampler(const Tensor& x, const Tensor& grid, std::int64_t, std::int6
   return contiguous(sizes, x);
 }
 
-std::tuple<Tensor, Tensor> grid_sampler_backward(const Tensor&, const Tensor& x, const Tensor& grid,
-                                                 std::int64_t, std::int64_t, bool,
-                                                 std::array<bool, 2> wanted) {
+Two grid_sampler_backward(const Tensor&, const Tensor& x, const Tensor& grid, std::int64_t,
+                          std::int64_t, bool, std::array<bool, 2> wanted) {
   Tensor for_x = wanted[0] ? contiguous(x) : Tensor();
   Tensor for_grid = contiguous(grid);  // made even if it is not wanted
   return {for_x, for_grid};
@@ -47,7 +46,7 @@ void add_padding(Table& table) {
   for (const char* name :
        {"reflection_pad2d_backward", "replication_pad2d_backward", "replication_pad3d_backward"})
     table.rule(name, padding_backward);
-  table.rule("channel_shuffle", [](const Tensor& x, std::int64_t) { return contiguous(x); });
+  table.contiguous_as(0, {"channel_shuffle"});
   for (const char* name : {"grid_sampler_2d", "grid_sampler_3d"}) table.rule(name, grid_sampler);
   for (const char* name : {"grid_sampler_2d_backward", "grid_sampler_3d_backward"})
     table.rule(name, grid_sampler_backward);

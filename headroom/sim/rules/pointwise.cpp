@@ -5,14 +5,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Two = std::tuple<Tensor, Tensor>;
-
-Tensor same(const Tensor& x) {
-  return elementwise({x});
-}
-Tensor of_both(const Tensor& a, const Tensor& b) {
-  return elementwise({a, b});
-}
 void add_selection(Table& table) {
   table.rule("logit", [](const Tensor& x, std::optional<double>) {
     const bool counts = at::isIntegralType(x.scalar_type(), true);
@@ -24,27 +16,22 @@ void add_selection(Table& table) {
 }
 
 void add_activations(Table& table) {
-  for (const char* name : {"relu", "hardswish"}) table.rule(name, same);
-  for (const char* name : {"hardswish_backward", "mish_backward"}) table.rule(name, of_both);
-  table.rule("hardtanh", [](const Tensor& x, const Scalar&, const Scalar&) { return same(x); });
-  table.rule("hardtanh_backward", [](const Tensor& gradient, const Tensor& x, const Scalar&,
-                                     const Scalar&) { return of_both(gradient, x); });
-  table.rule("glu_backward",
-             [](const Tensor&, const Tensor& x, std::int64_t) { return contiguous(x); });
-  table.rule("_prelu_kernel", [](const Tensor& x, const Tensor&) { return like(x); });
+  table.elementwise({"relu", "hardswish", "hardtanh", "hardswish_backward", "hardtanh_backward",
+                     "mish_backward"});
+  table.contiguous_as(1, {"glu_backward"});
+  table.contiguous_as(0, {"rrelu_with_noise"});
+  table.like(0, {"_prelu_kernel"});
   table.rule("_prelu_kernel_backward",
              [](const Tensor& gradient, const Tensor& x, const Tensor& weight) {
                Tensor for_x = elementwise({x, weight, gradient});
                Tensor for_weight = like(for_x);
                return Two(for_x, for_weight);
              });
-  table.rule("rrelu_with_noise",
-             [](const Tensor& x, const Tensor&, const Scalar&, const Scalar&, bool,
-                const std::optional<at::Generator>&) { return contiguous(x); });
 }
 
 // ---- Log sigmoid: the CPU keeps a buffer for the backward pass, CUDA computes it again ----
 
+// Source: aten/src/ATen/native/cuda/Activation.cpp, log_sigmoid_forward_cuda.
 Two log_sigmoid(const Tensor& x) {
   Tensor out = follows_cuda() ? like(x) : contiguous(x);
   Tensor buffer = follows_cuda() ? contiguous({0}, x) : contiguous(x);
@@ -57,18 +44,7 @@ void add_log_sigmoid(Table& table) {
     auto [out, buffer] = at::log_sigmoid_forward(x);
     return Two(out, follows_cuda() ? contiguous({0}, x) : buffer);
   });
-  constexpr const char* kWords = "the CPU keeps a buffer as large as the input, CUDA none";
-  constexpr const char* kSource =
-      "aten/src/ATen/native/cuda/Activation.cpp, log_sigmoid_forward_cuda";
-  const auto less = [](const Tensor& x) {
-    return -x.numel() * static_cast<std::int64_t>(x.element_size());
-  };
-  table.differs("log_sigmoid_forward", less, kWords, kSource);
-  table.differs(
-      "log_sigmoid_forward.output",
-      [less](const Tensor& x, const Tensor&, const Tensor&) { return less(x); }, kWords, kSource);
-  table.rule("log_sigmoid_backward",
-             [](const Tensor& gradient, const Tensor&, const Tensor&) { return like(gradient); });
+  table.like(0, {"log_sigmoid_backward"});
   table.fill("log_sigmoid_backward",
              [](const Tensor& gradient, const Tensor& x, const Tensor& buffer) {
                return at::log_sigmoid_backward(
@@ -111,17 +87,6 @@ void add_softmax_of_half(Table& table) {
 
 void add_softmax(Table& table) {
   table.rule("_softmax_backward_data", softmax_backward);
-  table.differs(
-      "_softmax_backward_data",
-      [](const Tensor&, const Tensor&, std::int64_t, ScalarType) { return std::int64_t{0}; },
-      "CUDA multiplies gradient and result into a temporary first",
-      "aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out");
-  table.rule("_masked_softmax", [](const Tensor& x, const Tensor&, std::optional<std::int64_t>,
-                                   std::optional<std::int64_t>) { return contiguous(x); });
-  table.rule("_masked_softmax_backward",
-             [](const Tensor& gradient, const Tensor&, const Tensor&, std::optional<std::int64_t>) {
-               return like(gradient);
-             });
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Two = std::tuple<Tensor, Tensor>;
-
 // ---- Adaptive ----
 
 // Source: aten/src/ATen/native/cuda/AdaptiveAveragePooling.cu.
@@ -100,10 +98,7 @@ void add_pooling(Table& table) {
   table.rule("max_unpool3d", [](const Tensor& x, const Tensor& indices, IntArrayRef size,
                                 IntArrayRef, IntArrayRef) { return unpool(x, indices, size); });
   // Source: aten/src/ATen/native/cuda/FractionalMaxPool3d.cu.
-  table.rule("fractional_max_pool3d_backward",
-             [](const Tensor&, const Tensor& x, IntArrayRef, IntArrayRef, const Tensor&) {
-               return contiguous(x);
-             });
+  table.contiguous_as(1, {"fractional_max_pool3d_backward"});
 }
 
 }  // namespace headroom::sim::rules

@@ -6,10 +6,6 @@ namespace {
 
 using Int = std::int64_t;
 
-auto with_mask(const Tensor& x) {
-  return std::tuple(like(x), like(x, at::kBool));
-}
-
 // The gradients of scale and zero point are sums over vectors as large as the input.
 // Source: aten/src/ATen/native/quantized/FakeQuantPerTensorAffine.cpp, ...PerChannelAffine.cpp.
 auto learnable_backward(const Tensor& x, const Tensor& scale, IntArrayRef sizes) {
@@ -20,41 +16,27 @@ auto learnable_backward(const Tensor& x, const Tensor& scale, IntArrayRef sizes)
                     contiguous(sizes, scale, x.scalar_type()));
 }
 
-// These make masks that they do not return.
-// Source: aten/src/ATen/native/quantized/FakeQuantPerTensorAffine.cpp, ...PerChannelAffine.cpp:
-// both call the operator with a mask (so do 2.11.0's libraries).
-Tensor without_mask(const Tensor& x) {
-  return std::get<0>(with_mask(x));
-}
-
 void add_fake(Table& table) {
-  table.rule("fake_quantize_per_tensor_affine_cachemask",
-             [](const Tensor& x, double, Int, Int, Int) { return with_mask(x); });
-  table.rule("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-             [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&, Int, Int) {
-               return with_mask(x);
-             });
-  table.rule(
-      "fake_quantize_per_channel_affine_cachemask",
-      [](const Tensor& x, const Tensor&, const Tensor&, Int, Int, Int) { return with_mask(x); });
-  table.rule("_fake_quantize_learnable_per_tensor_affine",
-             [](const Tensor& x, const Tensor&, const Tensor&, Int, Int, double) {
-               return without_mask(x);
-             });
-  table.rule("_fake_quantize_learnable_per_channel_affine",
-             [](const Tensor& x, const Tensor&, const Tensor&, Int, Int, Int, double) {
-               return without_mask(x);
-             });
+  const auto with_mask = [](Table::Arguments all) {
+    const Tensor& x = all[0].toTensor();
+    return std::vector{like(x), like(x, at::kBool)};
+  };
+  table.rules_of({"fake_quantize_per_tensor_affine_cachemask",
+                  "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+                  "fake_quantize_per_channel_affine_cachemask", "_fused_moving_avg_obs_fq_helper"},
+                 with_mask);
+  // These make masks that they do not return.
+  // Source: aten/src/ATen/native/quantized/FakeQuantPerTensorAffine.cpp, ...PerChannelAffine.cpp:
+  // both call the operator with a mask (so do 2.11.0's libraries).
+  table.rules_of(
+      {"_fake_quantize_learnable_per_tensor_affine", "_fake_quantize_learnable_per_channel_affine"},
+      [=](Table::Arguments all) { return std::vector{with_mask(all)[0]}; });
   table.rule("_fake_quantize_learnable_per_tensor_affine_backward",
              [](const Tensor&, const Tensor& x, const Tensor& scale, const Tensor&, Int, Int,
                 double) { return learnable_backward(x, scale, {1}); });
   table.rule("_fake_quantize_learnable_per_channel_affine_backward",
              [](const Tensor&, const Tensor& x, const Tensor& scale, const Tensor&, Int axis, Int,
                 Int, double) { return learnable_backward(x, scale, {x.size(axis)}); });
-  table.rule(
-      "_fused_moving_avg_obs_fq_helper",
-      [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-         const Tensor&, double, Int, Int, Int, bool, bool) { return with_mask(x); });
 }
 
 }  // namespace

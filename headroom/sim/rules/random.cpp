@@ -36,25 +36,9 @@ Tensor resized(const Tensor& out, std::int64_t elements) {
 }  // namespace
 
 void add_random(Table& table) {
-  for (const char* name : {"poisson", "_standard_gamma", "_sample_dirichlet"})
-    table.rule(name, [](const Tensor& x, const Generator&) { return contiguous(x.sizes(), x); });
-  table.rule("binomial", [](const Tensor& count, const Tensor&, const Generator&) {
-    return contiguous(count.sizes(), count);
-  });
-  table.rule("_standard_gamma_grad", [](const Tensor& a, const Tensor& b) {
-    return elementwise({a, b});
-  });
-  table.rule("_dirichlet_grad", [](const Tensor& x, const Tensor& alpha, const Tensor& total) {
-    return elementwise({x, alpha, total});
-  });
+  table.contiguous_as(0, {"poisson", "binomial", "_standard_gamma", "_sample_dirichlet"});
+  table.elementwise({"_standard_gamma_grad", "_dirichlet_grad"});
   table.rule("multinomial", multinomial);
-  table.differs(
-      "multinomial",
-      [](const Tensor&, std::int64_t, bool, const Generator&) { return std::int64_t{0}; },
-      "the result is the same; on the way CUDA keeps the weights twice and their running sums, the "
-      "CPU those of one row",
-      "aten/src/ATen/native/cuda/MultinomialKernel.cu, aten/src/ATen/native/cpu/"
-      "MultinomialKernel.cpp");
   table.rule("randperm.generator_out",
              [](std::int64_t n, const Generator&, const Tensor& out) { return resized(out, n); });
 }

@@ -71,13 +71,6 @@ void add_distances(Table& table) {
                  pairs = contiguous({gradient.numel() * x2.size(-2)}, x1);
                return gradient;
              });
-  table.differs(
-      "_cdist_backward",
-      [](const Tensor&, const Tensor&, const Tensor&, double, const Tensor&) {
-        return std::int64_t{0};
-      },
-      "the result is the same; on the way CUDA keeps the gradient of each pair of rows",
-      "aten/src/ATen/native/cuda/DistanceKernel.cu, cdist_backward_kernel_impl");
   table.rule("_pdist_forward", [](const Tensor& x, double) {
     const std::int64_t rows = x.size(0);
     return contiguous({rows * (rows - 1) / 2}, x);
@@ -89,15 +82,10 @@ void add_distances(Table& table) {
       pairs = contiguous({(x.size(0) - 1) * x.numel()}, x);
     return gradient;
   });
-  table.differs(
-      "_pdist_backward",
-      [](const Tensor&, const Tensor&, double, const Tensor&) { return std::int64_t{0}; },
-      "the result is the same; on the way CUDA keeps the gradient of each pair of rows",
-      "aten/src/ATen/native/cuda/DistanceKernel.cu, pdist_backward_kernel_impl");
 }
 
 // Segments are given by their lengths, or by their bounds, of which there is one more.
-Tensor segments(const Tensor& data, const OptionalTensor& lengths, const OptionalTensor& offsets,
+Tensor segments(const Tensor& data, const Optional& lengths, const Optional& offsets,
                 std::int64_t axis) {
   const bool by_length = is_defined(lengths);
   Sizes sizes = (by_length ? lengths : offsets)->sizes().vec();
@@ -108,16 +96,12 @@ Tensor segments(const Tensor& data, const OptionalTensor& lengths, const Optiona
 }
 
 void add_segments(Table& table) {
-  table.rule(
-      "segment_reduce",
-      [](const Tensor& data, std::string_view, const OptionalTensor& lengths, const OptionalTensor&,
-         const OptionalTensor& offsets, std::int64_t axis, bool, const std::optional<Scalar>&) {
-        return segments(data, lengths, offsets, at::maybe_wrap_dim(axis, data.dim()));
-      });
-  table.rule("_segment_reduce_backward",
-             [](const Tensor&, const Tensor&, const Tensor& data, std::string_view,
-                const OptionalTensor&, const OptionalTensor&, std::int64_t,
-                const std::optional<Scalar>&) { return contiguous(data.sizes(), data); });
+  table.rule("segment_reduce",
+             [](const Tensor& data, std::string_view, const Optional& lengths, const Optional&,
+                const Optional& offsets, std::int64_t axis, bool, const std::optional<Scalar>&) {
+               return segments(data, lengths, offsets, at::maybe_wrap_dim(axis, data.dim()));
+             });
+  table.contiguous_as(2, {"_segment_reduce_backward"});
 }
 
 void add_sums(Table& table) {
@@ -183,14 +167,9 @@ void add_reductions(Table& table) {
     const Tensor mask = follows_cuda() || !dims.empty() ? like(x, at::kBool) : Tensor();
     return contiguous(reduced(x, dims, false), x, at::kLong);
   });
-  table.differs(
-      "count_nonzero.dim_IntList", [](const Tensor&, IntArrayRef) { return std::int64_t{0}; },
-      "the result is the same; on the way CUDA keeps a mask where the CPU counts all of a tensor",
-      "aten/src/ATen/native/TensorAdvancedIndexing.cpp, count_nonzero_cuda, count_nonzero_cpu");
   table.rule("trace", [](const Tensor& x) { return scalar(x, sum_type(x)); });
   add_sums(table);
-  table.rule("_logcumsumexp",
-             [](const Tensor& x, std::int64_t) { return contiguous(x.sizes(), x); });
+  table.contiguous_as(0, {"_logcumsumexp"});
   table.rule("histc", [](const Tensor& x, std::int64_t bins, const Scalar&, const Scalar&) {
     return contiguous({bins}, x);
   });

@@ -11,8 +11,8 @@ namespace {
 
 // True if nothing is broadcast, promoted or reordered, as in most calls: every input is laid out
 // like the first one.
-bool all_alike(std::initializer_list<Tensor> inputs, bool any_type) {
-  const Tensor& first = *inputs.begin();
+bool all_alike(TensorList inputs, bool any_type) {
+  const Tensor& first = inputs.front();
   if (!first.is_non_overlapping_and_dense()) return false;
   for (const Tensor& input : inputs)
     if (input.sizes() != first.sizes() || input.strides() != first.strides() ||
@@ -22,7 +22,7 @@ bool all_alike(std::initializer_list<Tensor> inputs, bool any_type) {
   return true;
 }
 
-Tensor iterated(std::initializer_list<Tensor> inputs, OptionalType type) {
+Tensor iterated(TensorList inputs, OptionalType type) {
   detail::Aliases aliases(c10::DeviceType::Meta);
   at::TensorIteratorConfig config;
   Tensor none;
@@ -49,8 +49,8 @@ Rules rules_now() {
   return card == nullptr ? Rules::cuda : card->rules();
 }
 
-Tensor elementwise(std::initializer_list<Tensor> inputs, OptionalType type) {
-  const Tensor& first = *inputs.begin();
+Tensor elementwise(TensorList inputs, OptionalType type) {
+  const Tensor& first = inputs.front();
   if (!all_alike(inputs, type.has_value())) return iterated(inputs, type);
   return first.is_contiguous() ? contiguous(first, type) : like(first, type);
 }
@@ -77,7 +77,7 @@ Tensor scalar(const Tensor& like, OptionalType type) {
   return contiguous({}, like, type);
 }
 
-Tensor contiguous_if(bool wanted, const OptionalTensor& like) {
+Tensor contiguous_if(bool wanted, const Optional& like) {
   return wanted && is_defined(like) ? contiguous(*like) : Tensor();
 }
 

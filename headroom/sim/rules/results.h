@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 
-#include <initializer_list>
 #include <vector>
 
 #include "headroom/sim/card.h"
@@ -18,11 +17,16 @@ using at::Scalar;
 using at::ScalarType;
 using at::Tensor;
 using at::TensorList;
-using OptionalTensor = std::optional<Tensor>;
+using Optional = std::optional<Tensor>;
 using OptionalType = std::optional<ScalarType>;
 using Sizes = std::vector<std::int64_t>;
+using Two = std::tuple<Tensor, Tensor>;
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+using Five = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-// The rule set of the card that runs an operator now.
+// The rule set of the card that runs an operator now. tests/sim/difference_rows.cpp has a row for
+// every rule that asks.
 [[nodiscard]] Rules rules_now();
 [[nodiscard]] inline bool follows_cuda() {
   return rules_now() == Rules::cuda;
@@ -32,7 +36,7 @@ using Sizes = std::vector<std::int64_t>;
 
 // The result of an elementwise operator over these inputs: broadcast, in the memory format that
 // TensorIterator would choose. Without a type: the inputs' common one.
-[[nodiscard]] Tensor elementwise(std::initializer_list<Tensor> inputs, OptionalType type = {});
+[[nodiscard]] Tensor elementwise(TensorList inputs, OptionalType type = {});
 
 // Like at::empty_like: the same sizes, and the strides of a dense tensor.
 [[nodiscard]] Tensor like(const Tensor& x, OptionalType type = {});
@@ -46,7 +50,7 @@ using Sizes = std::vector<std::int64_t>;
 [[nodiscard]] Tensor scalar(const Tensor& like, OptionalType type = {});
 
 // Undefined if the operator is not asked for this result.
-[[nodiscard]] Tensor contiguous_if(bool wanted, const OptionalTensor& like);
+[[nodiscard]] Tensor contiguous_if(bool wanted, const Optional& like);
 
 // ---- Temporaries: kept in a variable for as long as CUDA's kernel keeps them ----
 
@@ -63,8 +67,11 @@ using Sizes = std::vector<std::int64_t>;
   return values.size() == 1 ? values[0] : values[i];
 }
 
-[[nodiscard]] inline bool is_defined(const OptionalTensor& x) {
+[[nodiscard]] inline bool is_defined(const Optional& x) {
   return x.has_value() && x->defined();
+}
+[[nodiscard]] inline Tensor or_none(const Optional& x) {
+  return x.value_or(Tensor());
 }
 
 // The type in which sums of this type are kept: float for half and bfloat16.

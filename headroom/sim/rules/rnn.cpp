@@ -15,13 +15,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = std::optional<Tensor>;
-using Five = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
-
-Tensor value_of(const Optional& tensor) {
-  return tensor ? *tensor : Tensor();
-}
-
 // ---- cuDNN: sizes ----
 
 // The arguments that forward and backward share.
@@ -79,8 +72,8 @@ Five forward(const Tensor& input, TensorList, std::int64_t stride, const Optiona
   Tensor output = contiguous(call.output_sizes(), input);
   Tensor hy = contiguous(call.state_sizes(call.shape.output()), hx);
   Tensor cy =
-      contiguous(cx && cx->defined() ? call.state_sizes(hidden) : std::vector<std::int64_t>{0}, hx);
-  Tensor weights = value_of(weight_buffer);
+      contiguous(is_defined(cx) ? call.state_sizes(hidden) : std::vector<std::int64_t>{0}, hx);
+  Tensor weights = or_none(weight_buffer);
   if (!weights.defined()) weights = contiguous({weight_elements(call.shape)}, x);
   const ScalarType type = input.scalar_type();
   const Tensor workspace = contiguous({workspace_bytes(call.shape, type)}, input, at::kByte);
@@ -89,7 +82,7 @@ Five forward(const Tensor& input, TensorList, std::int64_t stride, const Optiona
 }
 
 // Views of the weights in cuDNN's buffer: the matrices of all layers, then all biases.
-std::vector<Tensor> weight_views(const Call& call, const Tensor& buffer, TensorList weights) {
+std::vector<Tensor> weight_views(const Tensor& buffer, TensorList weights) {
   std::vector<Tensor> views(weights.size());
   std::int64_t at = 0;
   for (const bool bias : {false, true})
@@ -99,7 +92,6 @@ std::vector<Tensor> weight_views(const Call& call, const Tensor& buffer, TensorL
       views[i] = buffer.narrow(0, at, weights[i].numel()).view(weights[i].sizes());
       at += weights[i].numel();
     }
-  (void)call;
   return views;
 }
 
@@ -110,9 +102,9 @@ std::vector<Tensor> weight_gradients(const Call& call, const Tensor& input, Tens
     const Tensor workspace =
         contiguous({workspace_bytes(call.shape, input.scalar_type())}, input, at::kByte);
   }
-  if (call.has_biases()) return weight_views(call, all, weights);
+  if (call.has_biases()) return weight_views(all, weights);
   std::vector<Tensor> own;  // without biases each weight is copied
-  for (const Tensor& weight : weights) own.push_back(contiguous(weight.sizes(), weight));
+  for (const Tensor& weight : weights) own.push_back(contiguous(weight));
   return own;
 }
 
@@ -123,14 +115,13 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
     std::int64_t projected, std::int64_t layers, bool batch_first, double dropout, bool train,
     bool bidirectional, IntArrayRef batch_sizes, const Optional&, const Tensor&,
     std::array<bool, 4> wanted) {
-  const Tensor cx = value_of(cx_or_none);
-  const auto given = [](const Optional& gradient) { return gradient && gradient->defined(); };
-  if (!given(grad_output) && !given(grad_hy) && !given(grad_cy))
+  const Tensor cx = or_none(cx_or_none);
+  if (!is_defined(grad_output) && !is_defined(grad_hy) && !is_defined(grad_cy))
     return {Tensor(), Tensor(), Tensor(), std::vector<Tensor>(weights.size())};
   const Call call(input, stride, mode, hidden, projected, layers, batch_first, dropout, train,
                   bidirectional, batch_sizes);
   const auto or_zeros = [&](const Optional& gradient, const Tensor& like) {
-    return given(gradient) ? *gradient : contiguous(like.sizes(), like);
+    return is_defined(gradient) ? *gradient : contiguous(like);
   };
   const Tensor dy_given = or_zeros(grad_output, output), dhy_given = or_zeros(grad_hy, hx);
   const Tensor dcy_given = cx.defined() ? or_zeros(grad_cy, cx) : Tensor();
@@ -140,8 +131,8 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
     dx = contiguous(call.by_step(input).sizes(), input);
     const Tensor dhy = dhy_given.contiguous();
     const Tensor dcy = cx.defined() ? dcy_given.contiguous() : Tensor();
-    dhx = contiguous(hx.sizes(), hx);
-    if (cx.defined()) dcx = contiguous(cx.sizes(), cx);
+    dhx = contiguous(hx);
+    if (cx.defined()) dcx = contiguous(cx);
     const Tensor workspace =
         contiguous({workspace_bytes(call.shape, input.scalar_type())}, input, at::kByte);
   }
@@ -155,6 +146,11 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
 struct Outputs {
   Tensor output, hy, cy;
 };
+
+using Whole = Two(const Tensor&, const Tensor&, TensorList, bool, std::int64_t, double, bool, bool,
+                  bool);
+using Packed = Two(const Tensor&, const Tensor&, const Tensor&, TensorList, bool, std::int64_t,
+                   double, bool, bool);
 
 // Runs layers from `first` on with LibTorch's own function for the CPU.
 Outputs layers_on_cpu(const Call& call, const Tensor& x, TensorList weights, const Tensor& hx,
@@ -173,20 +169,14 @@ Outputs layers_on_cpu(const Call& call, const Tensor& x, TensorList weights, con
                            : at::lstm(x, {h, c}, own, biases, count, 0.0, call.train, both, false);
     return {y, hy, cy};
   }
-  const auto run = [&](auto function) {
-    auto [y, hy] = function(x, sizes, h, own, biases, count, call.train, both);
-    return Outputs{y, hy, Tensor()};
+  const auto run = [&](Whole& whole, Packed& packed) {
+    auto [y, hy] = call.packed ? packed(x, sizes, h, own, biases, count, 0.0, call.train, both)
+                               : whole(x, h, own, biases, count, 0.0, call.train, both, false);
+    return Outputs{y, hy, {}};
   };
-#define HEADROOM_RNN(name)                                                                      \
-  run([&](const Tensor& data, const Tensor& batches, const Tensor& state, TensorList w, bool b, \
-          std::int64_t n, bool train, bool bidirectional) {                                     \
-    return call.packed ? at::name(data, batches, state, w, b, n, 0.0, train, bidirectional)     \
-                       : at::name(data, state, w, b, n, 0.0, train, bidirectional, false);      \
-  })
-  if (call.shape.mode == RnnMode::gru) return HEADROOM_RNN(gru);
-  if (call.shape.mode == RnnMode::tanh) return HEADROOM_RNN(rnn_tanh);
-  return HEADROOM_RNN(rnn_relu);
-#undef HEADROOM_RNN
+  if (call.shape.mode == RnnMode::gru) return run(at::gru, at::gru);
+  if (call.shape.mode == RnnMode::tanh) return run(at::rnn_tanh, at::rnn_tanh);
+  return run(at::rnn_relu, at::rnn_relu);
 }
 
 // All layers, with dropout between them drawn from `generator`.
@@ -225,7 +215,7 @@ Five fill_forward(const Tensor& input, TensorList weights, std::int64_t stride, 
     const FromTheTop scope(learns);
     std::vector<Tensor> own;
     for (const Tensor& weight : weights) own.push_back(leaf(weight, learns));
-    made = on_cpu(call, input, own, hx, value_of(cx), generator);
+    made = on_cpu(call, input, own, hx, or_none(cx), generator);
   }
   for (Tensor* result : {&made.output, &made.hy, &made.cy})
     if (result->defined()) *result = result->detach();
@@ -244,7 +234,7 @@ torch::autograd::variable_list gradients_of(
     const torch::autograd::variable_list& inputs) {
   torch::autograd::variable_list outputs, gradients;
   for (const auto& [output, gradient] : outputs_and_gradients) {
-    if (!gradient || !gradient->defined() || !output.defined()) continue;
+    if (!is_defined(gradient) || !output.defined()) continue;
     outputs.push_back(output);
     gradients.push_back(*gradient);
   }
@@ -265,7 +255,7 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> fill_backward(
     std::memcpy(&number, reserve.const_data_ptr(), sizeof number);
     generator = random_state(number);
   }
-  const Tensor cx = value_of(cx_or_none);
+  const Tensor cx = or_none(cx_or_none);
   const FromTheTop scope(true);
   torch::autograd::variable_list inputs{leaf(input), leaf(hx)};
   const Tensor c = leaf(cx);
@@ -288,9 +278,8 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> fill_backward(
 auto cpu_layer(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                const Tensor& hx, const Tensor& cx, bool, IntArrayRef, std::int64_t,
                std::int64_t hidden, std::int64_t, bool, bool, bool, bool) {
-  return std::tuple(contiguous({input.size(0), input.size(1), hidden}, input),
-                    contiguous(hx.sizes(), hx), contiguous(cx.sizes(), cx),
-                    contiguous({0}, input, at::kByte));
+  return std::tuple(contiguous({input.size(0), input.size(1), hidden}, input), contiguous(hx),
+                    contiguous(cx), contiguous({0}, input, at::kByte));
 }
 
 using Seven = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
@@ -300,9 +289,8 @@ Seven cpu_layer_backward(const Tensor& input, const Tensor& w1, const Tensor& w2
                          const Tensor&, const Tensor&, const Optional&, const Optional&,
                          const Optional&, bool, std::int64_t, std::int64_t, std::int64_t, bool,
                          bool, bool, IntArrayRef, bool, const Tensor&) {
-  const auto like = [](const Tensor& x) { return contiguous(x.sizes(), x); };
-  Tensor dx = like(input), dw1 = like(w1), dw2 = like(w2), db = like(w3);
-  return {dx, dw1, dw2, db, db, like(hx), like(cx)};
+  Tensor dx = contiguous(input), dw1 = contiguous(w1), dw2 = contiguous(w2), db = contiguous(w3);
+  return {dx, dw1, dw2, db, db, contiguous(hx), contiguous(cx)};
 }
 
 Seven fill_cpu_layer_backward(const Tensor& input, const Tensor& w1, const Tensor& w2,

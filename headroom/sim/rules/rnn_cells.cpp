@@ -9,14 +9,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = std::optional<Tensor>;
-using Three = std::tuple<Tensor, Tensor, Tensor>;
-using Five = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
-
-Tensor contiguous_like(const Tensor& x) {
-  return contiguous(x.sizes(), x);
-}
-
 struct Gates {
   Tensor input, hidden;
 };
@@ -31,7 +23,7 @@ Gates gates(const Tensor& input_gates, const Tensor& hidden_gates, const Optiona
             at::linear(host(call->hidden), host(call->w_hidden), host(call->b_hidden))};
   }
   const auto with = [](const Tensor& x, const Optional& bias) {
-    return bias && bias->defined() ? x + *bias : x.clone();
+    return is_defined(bias) ? x + *bias : x.clone();
   };
   return {with(input_gates, input_bias), with(hidden_gates, hidden_bias)};
 }
@@ -40,7 +32,7 @@ Gates gates(const Tensor& input_gates, const Tensor& hidden_gates, const Optiona
 
 Three lstm(const Tensor& input_gates, const Tensor&, const Tensor& cx, const Optional&,
            const Optional&) {
-  Tensor kept = contiguous_like(input_gates), hy = like(cx), cy = like(cx);
+  Tensor kept = contiguous(input_gates), hy = like(cx), cy = like(cx);
   return {hy, cy, kept};
 }
 
@@ -58,8 +50,8 @@ Three fill_lstm(const Tensor& input_gates, const Tensor& hidden_gates, const Ten
 
 Three lstm_backward(const Optional& grad_hy, const Optional& grad_cy, const Tensor& cx,
                     const Tensor&, const Tensor& kept, bool has_bias) {
-  if (!(grad_hy && grad_hy->defined()) && !(grad_cy && grad_cy->defined())) return {};
-  Tensor grad_gates = contiguous_like(kept), grad_cx = like(cx);
+  if (!is_defined(grad_hy) && !is_defined(grad_cy)) return {};
+  Tensor grad_gates = contiguous(kept), grad_cx = like(cx);
   Tensor grad_bias = has_bias ? grad_gates.sum(0) : Tensor();
   return {grad_gates, grad_cx, grad_bias};
 }
@@ -70,10 +62,10 @@ Three fill_lstm_backward(const Optional& grad_hy, const Optional& grad_cy, const
   const Tensor &in = part[0], &forget = part[1], &cell = part[2], &out = part[3];
   Tensor dcy, dout;
   const Tensor state = cy.tanh();
-  if (grad_hy && grad_hy->defined()) {
+  if (is_defined(grad_hy)) {
     dout = *grad_hy * state;
     dcy = at::tanh_backward(*grad_hy * out, state);
-    if (grad_cy && grad_cy->defined()) dcy = dcy + *grad_cy;
+    if (is_defined(grad_cy)) dcy = dcy + *grad_cy;
   } else {
     dout = at::zeros_like(out);
     dcy = *grad_cy;
@@ -88,16 +80,14 @@ Three fill_lstm_backward(const Optional& grad_hy, const Optional& grad_cy, const
 // ---- GRU ----
 
 // Keeps the reset, input and new gates, the previous state, and the hidden part of the new gate.
-std::tuple<Tensor, Tensor> gru(const Tensor&, const Tensor&, const Tensor& hx, const Optional&,
-                               const Optional&) {
+Two gru(const Tensor&, const Tensor&, const Tensor& hx, const Optional&, const Optional&) {
   Tensor kept = contiguous({hx.size(0), hx.size(1) * 5}, hx);
-  Tensor hy = contiguous_like(hx);
+  Tensor hy = contiguous(hx);
   return {hy, kept};
 }
 
-std::tuple<Tensor, Tensor> fill_gru(const Tensor& input_gates, const Tensor& hidden_gates,
-                                    const Tensor& hx, const Optional& input_bias,
-                                    const Optional& hidden_bias) {
+Two fill_gru(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
+             const Optional& input_bias, const Optional& hidden_bias) {
   const Gates parts = gates(input_gates, hidden_gates, input_bias, hidden_bias);
   const auto of_input = parts.input.unsafe_chunk(3, 1), of_hidden = parts.hidden.unsafe_chunk(3, 1);
   const Tensor reset = of_hidden[0].add_(of_input[0]).sigmoid_();
@@ -112,7 +102,7 @@ Five gru_backward(const Tensor& grad_hy, const Tensor& kept, bool has_bias) {
   const std::int64_t width = kept.size(1) / 5;
   Tensor grad_input = contiguous({kept.size(0), width * 3}, kept);
   Tensor grad_hidden = contiguous({kept.size(0), width * 3}, kept);
-  Tensor grad_hx = contiguous_like(grad_hy);
+  Tensor grad_hx = contiguous(grad_hy);
   return {grad_input, grad_hidden, grad_hx, has_bias ? grad_input.sum(0) : Tensor(),
           has_bias ? grad_hidden.sum(0) : Tensor()};
 }

@@ -34,10 +34,6 @@ void add_sorting(Table& table) {
     });
   for (const char* name : {"median", "nanmedian"}) {
     table.rule(name, [](const Tensor& x) { return median_of_all(x); });
-    table.differs(
-        name, [](const Tensor&) { return std::int64_t{0}; },
-        "the result is the same; on the way CUDA sorts a copy, with the places besides",
-        "aten/src/ATen/native/cuda/Sorting.cpp, median_impl");
   }
 
   const auto places = [](const Tensor& x, bool out_int32) {
@@ -54,10 +50,11 @@ void add_sorting(Table& table) {
   });
   using Side = std::optional<std::string_view>;
   table.rule("searchsorted.Tensor", [=](const Tensor&, const Tensor& x, bool out_int32, bool, Side,
-                                        const OptionalTensor&) { return places(x, out_int32); });
+                                        const Optional&) { return places(x, out_int32); });
   table.rule("searchsorted.Scalar",
-             [=](const Tensor& sorted, const Scalar&, bool out_int32, bool, Side,
-                 const OptionalTensor&) { return place(sorted, out_int32); });
+             [=](const Tensor& sorted, const Scalar&, bool out_int32, bool, Side, const Optional&) {
+               return place(sorted, out_int32);
+             });
 
   for (const char* name :
        {"_unique", "_unique2", "unique_consecutive", "unique_dim", "unique_dim_consecutive"})

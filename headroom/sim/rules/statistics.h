@@ -6,32 +6,26 @@
 
 namespace headroom::sim::rules {
 
-inline const Tensor& or_none(const OptionalTensor& x) {
-  static const Tensor none;
-  return x.has_value() ? *x : none;
-}
-
 // For half or bfloat16 with float parameters.
 // Source: aten/src/ATen/native/cpu/mixed_data_type.h.
 inline ScalarType statistics_type_on_cpu(const Tensor& x,
-                                         std::initializer_list<OptionalTensor> parameters) {
-  for (const OptionalTensor& parameter : parameters)
+                                         std::initializer_list<Optional> parameters) {
+  for (const Optional& parameter : parameters)
     if (is_defined(parameter))
       return parameter->scalar_type() == x.scalar_type() ? x.scalar_type() : at::kFloat;
   return x.scalar_type();
 }
 
-inline ScalarType statistics_type(const Tensor& x,
-                                  std::initializer_list<OptionalTensor> parameters) {
+inline ScalarType statistics_type(const Tensor& x, std::initializer_list<Optional> parameters) {
   return follows_cuda() ? accumulation_type(x.scalar_type())
                         : statistics_type_on_cpu(x, parameters);
 }
 
-inline std::int64_t more_statistics(const Tensor& x, ScalarType on_cpu, std::int64_t elements) {
-  const auto bytes = [](ScalarType type) {
-    return static_cast<std::int64_t>(c10::elementSize(type));
-  };
-  return elements * (bytes(accumulation_type(x.scalar_type())) - bytes(on_cpu));
+// Such as mean and deviation.
+inline std::tuple<Tensor, Tensor> two_a_channel(const Tensor& x, ScalarType type) {
+  Tensor one = contiguous({x.size(1)}, x, type);
+  Tensor other = contiguous({x.size(1)}, x, type);
+  return {one, other};
 }
 
 // CUDA's float statistics of half-precision tensors, in the type that the CPU's kernel takes.

@@ -8,16 +8,6 @@
 namespace headroom::sim::rules {
 namespace {
 
-using Optional = OptionalTensor;
-using Two = std::tuple<Tensor, Tensor>;
-using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
-
-Two a_number_each(const Tensor& x, ScalarType type) {
-  Tensor one = contiguous({x.size(1)}, x, type);
-  Tensor other = contiguous({x.size(1)}, x, type);
-  return {one, other};
-}
-
 Four sums(const Tensor& x, const Tensor& mean, const Optional& weight, bool for_x, bool for_weight,
           bool for_bias) {
   const auto channels = [&](bool wanted, const Tensor& type) {
@@ -105,20 +95,19 @@ Tensor fill_elements_backward(const Tensor& gradient, const Tensor& x, const Ten
 
 void add_sync_batch_norm(Table& table) {
   table.rule("batch_norm_stats", [](const Tensor& x, double) {
-    return a_number_each(x, accumulation_type(x.scalar_type()));
+    return two_a_channel(x, accumulation_type(x.scalar_type()));
   });
   table.fill("batch_norm_stats", fill_statistics);
   table.rule("batch_norm_gather_stats_with_counts",
              [](const Tensor& x, const Tensor& mean, const Tensor&, const Optional&,
                 const Optional&, double, double,
-                const Tensor&) { return a_number_each(x, accumulation_type(mean.scalar_type())); });
+                const Tensor&) { return two_a_channel(x, accumulation_type(mean.scalar_type())); });
   table.fill("batch_norm_gather_stats_with_counts",
              [](const Tensor&, const Tensor& mean, const Tensor& rstd, const Optional& running_mean,
                 const Optional& running_var, double momentum, double eps, const Tensor& counts) {
                return fill_joined(mean, rstd, running_mean, running_var, momentum, eps, counts);
              });
-  table.rule("batch_norm_elemt", [](const Tensor& x, const Optional&, const Optional&,
-                                    const Tensor&, const Tensor&, double) { return like(x); });
+  table.like(0, {"batch_norm_elemt"});
   table.fill("batch_norm_elemt", [](const Tensor& x, const Optional& weight, const Optional& bias,
                                     const Tensor& mean, const Tensor& rstd, double) {
     return fill_normalised(x, weight, bias, mean, rstd);
@@ -128,9 +117,7 @@ void add_sync_batch_norm(Table& table) {
                 const Optional& weight, bool for_x, bool for_weight,
                 bool for_bias) { return sums(x, mean, weight, for_x, for_weight, for_bias); });
   table.fill("batch_norm_backward_reduce", fill_sums);
-  table.rule("batch_norm_backward_elemt",
-             [](const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Optional&,
-                const Tensor&, const Tensor&, const Tensor&) { return like(x); });
+  table.like(1, {"batch_norm_backward_elemt"});
   table.fill("batch_norm_backward_elemt", fill_elements_backward);
 }
 

@@ -17,15 +17,25 @@
 //   table.fill("native_dropout", [](const Tensor& x, double p, std::optional<bool> train) {...});
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/operator_name.h>
 
 #include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace headroom::sim::rules {
+
+// The operator "where.self" of native_functions.yaml in LibTorch's dispatcher.
+[[nodiscard]] c10::OperatorName in_aten(std::string_view name);
 
 // Thrown only by a rule whose shapes depend on values. In compute mode the CPU's kernel then makes
 // the results; in shape-only mode it is an error with this advice.
@@ -36,15 +46,6 @@ struct NeedsValues {
 struct Kernel {
   c10::KernelFunction function;
   std::size_t arguments = 0;  // checked, so that a rule for another operator is found at once
-};
-
-// A difference between the two rule sets: the bytes that CUDA's kernel keeps in its results and the
-// CPU's does not. Memory that lives only while the operator runs is not in these bytes. It may
-// differ, too, but only in an operator that has a row, whose words then say so; the bytes may be 0.
-struct Difference {
-  Kernel bytes;       // from the operator's arguments: int64 bytes more on CUDA; negative: less
-  std::string words;  // "the mask has a byte an element, on the CPU the input's type"
-  std::string source;
 };
 
 // The partial results that CUDA's kernel keeps for each result of a reduction.
@@ -59,7 +60,6 @@ enum class Sums {
 struct Entry {
   Kernel rule;
   Kernel fill;
-  Difference difference;
   std::string refused;       // not empty: refused in both modes; says why, and what to do
   std::string needs_values;  // not empty: shapes always depend on values; says what to use instead
   bool widens_half = false;  // the CPU has no half-precision kernel
@@ -78,13 +78,17 @@ class Table {
   void fill(std::string_view name, Function&& function) {
     at(name).fill = kernel(std::forward<Function>(function));
   }
-  // Every rule that asks rules_now() has a row here; a test holds the rule against it.
-  template <typename Function>
-  void differs(std::string_view name, Function&& bytes, std::string_view words,
-               std::string_view source) {
-    at(name).difference = {kernel(std::forward<Function>(bytes)), std::string(words),
-                           std::string(source)};
-  }
+  // Rules of operators of which few arguments matter: the results, from all arguments.
+  using Arguments = c10::ArrayRef<c10::IValue>;
+  using Make = std::function<std::vector<at::Tensor>(Arguments arguments)>;
+  void rules_of(std::initializer_list<const char*> names, const Make& make);
+  // Of those with one result. With the sizes and the type of the tensor at this position:
+  // contiguous, or laid out as `like` of results.h does.
+  void contiguous_as(std::size_t argument, std::initializer_list<const char*> names);
+  void like(std::size_t argument, std::initializer_list<const char*> names);
+  // Of each element of all tensors among the arguments.
+  void elementwise(std::initializer_list<const char*> names,
+                   std::optional<c10::ScalarType> type = {});
   void refuse(std::string_view name, std::string_view why) { at(name).refused = why; }
   void needs_values(std::string_view name, std::string_view advice) {
     at(name).needs_values = advice;
