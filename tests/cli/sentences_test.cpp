@@ -105,9 +105,11 @@ INSTANTIATE_TEST_SUITE_P(
                             "--acc", "2"},
                   "--map: expected a batch beside the accumulation")));
 
-TEST(Sentence, OfTheHelpReadsAtOnce) {
-  EXPECT_THAT(World().headroom({"help"}).out, HasSubstr("Who has the memory of each GPU"));
-  EXPECT_THAT(World().headroom({"run", "--help"}).out, HasSubstr("How often to try again at most"));
+TEST(Help, ReadsAtOnce) {
+  EXPECT_THAT(World().headroom({"help"}).out,
+              HasSubstr("Show the leases, processes and waiting jobs of each GPU"));
+  EXPECT_THAT(World().headroom({"run", "--help"}).out,
+              HasSubstr("Largest number of tries after the first"));
 }
 
 TEST(Sentence, OfAPolicyNamesTheModelItChose) {

@@ -1,4 +1,4 @@
-// What a person types: help, slips, other outputs. And what every command owes a script.
+// Help, mistyped commands and options, outputs that cannot be written, and shell completion.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,9 +11,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kCommands{"estimate", "fit",   "gpus",    "pick",
-                                         "log",      "clean", "doctor",  "cards",
-                                         "models",   "trace", "version", "completion"};
+const std::vector<std::string> kCommands{"gpus",   "pick",     "run",     "attach",    "history",
+                                         "log",    "queue",    "who",     "lease",     "clean",
+                                         "doctor", "estimate", "fit",     "cards",     "models",
+                                         "trace",  "oom",      "version", "completion"};
 
 // ---- Help ----
 
@@ -27,6 +28,11 @@ TEST_P(EachCommand, HasHelpWithExamples) {
   const std::size_t examples = outcome.out.find("Examples:\n");
   ASSERT_NE(examples, std::string::npos) << outcome.out;
   EXPECT_THAT(outcome.out.substr(examples), HasSubstr("headroom " + GetParam()));
+}
+
+TEST_P(EachCommand, HasHelpOfAtMost100Columns) {
+  for (const std::string& line : lines_of(World().headroom({GetParam(), "--help"}).out))
+    EXPECT_LE(line.size(), 100U) << line;
 }
 
 TEST_P(EachCommand, NamesTheNearestOptionOfASlip) {

@@ -220,7 +220,7 @@ std::string warning_lines(const LeaseReport& report, const Terminal& terminal) {
 
 void add_lease_options(CLI::App* command, LeaseOptions& options) {
   add_gpus_option(command, options.gpus);
-  command->add_flag("--json", options.json, "One JSON document (sizes in bytes)");
+  command->add_flag("--json", options.json, "Print one JSON document (sizes in bytes)");
 }
 
 void show_leases(const LeaseOptions& options, bool with_holders, LeaseText text) {

@@ -114,12 +114,14 @@ ExitCode run_cards(const CardsOptions& options) {
 
 void add_cards(Registry& registry) {
   auto options = std::make_shared<CardsOptions>();
-  CLI::App* command = registry.add("cards", "The catalogue of GPUs and what each is good for",
-                                   "  headroom cards\n"
-                                   "  headroom cards 4090 \"a100 40gb\"\n"
-                                   "  headroom cards --json");
-  command->add_option("name", options->names, "Only these cards");
-  command->add_flag("--json", options->json, "One JSON document, with the source of each card");
+  CLI::App* command =
+      registry.add("cards", "List the catalogue of GPUs, and the models that each can train",
+                   "  headroom cards\n"
+                   "  headroom cards 4090 \"a100 40gb\"\n"
+                   "  headroom cards --json");
+  command->add_option("name", options->names, "Names of the cards to list (default: all)");
+  command->add_flag("--json", options->json,
+                    "Print one JSON document, with the source of each card");
   registry.run(command, options, &run_cards);
 }
 

@@ -175,7 +175,7 @@ ExitCode run_models(const ModelsOptions& options) {
 void add_models(Registry& registry) {
   auto options = std::make_shared<ModelsOptions>();
   CLI::App* command =
-      registry.add("models", "The usual model sizes: weights, and what training costs",
+      registry.add("models", "List the usual model sizes: weights, and the memory of training",
                    "  headroom models\n"
                    "  headroom models --batch 4 --seq 2048 --gpus \"RTX 4090\"\n"
                    "  headroom models --names\n"
@@ -187,8 +187,9 @@ void add_models(Registry& registry) {
   command->add_option("--seq", options->seq, "Tokens in a sequence")
       ->capture_default_str()
       ->check(whole_number(1, 10'000'000));
-  command->add_flag("--names", options->names, "All models that `headroom estimate` has by name");
-  command->add_flag("--json", options->json, "One JSON document");
+  command->add_flag("--names", options->names,
+                    "List all models that `headroom estimate` knows by name");
+  command->add_flag("--json", options->json, "Print one JSON document");
   registry.run(command, options, &run_models);
 }
 

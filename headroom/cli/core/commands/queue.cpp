@@ -14,12 +14,13 @@ ExitCode run_queue(const LeaseOptions& options) {
 
 void add_queue(Registry& registry) {
   auto options = std::make_shared<LeaseOptions>();
-  CLI::App* command = registry.add(
-      "queue", "Who waits for GPU memory, and why",
-      "  headroom queue\n"
-      "  headroom queue --json | jq '.waiting[] | {position, user, why}'\n\n"
-      "First come, first served: who needs little may go first while the next one does not\n"
-      "fit yet. For whoever was passed eight times the cards that lack least are kept.");
+  CLI::App* command =
+      registry.add("queue", "List the jobs that wait for GPU memory, and why",
+                   "  headroom queue\n"
+                   "  headroom queue --json | jq '.waiting[] | {position, user, why}'\n\n"
+                   "First come, first served, but a job that fits may pass one that does not fit\n"
+                   "yet. For a job that was passed eight times, the cards closest to its need are\n"
+                   "kept.");
   add_lease_options(command, *options);
   registry.run(command, options, &run_queue);
 }

@@ -157,7 +157,7 @@ void add(Registry& registry, CLI::App* command, ExitCode (*function)(const Trace
   options->file.add_to(command);
   command->add_option("--out", options->out, "The file to write; - is standard output")->required();
   command->add_option("--allocator", options->allocator,
-                      "As PYTORCH_CUDA_ALLOC_CONF (default: as recorded)");
+                      "Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF (default: as recorded)");
   options->card.add_to(command);
   registry.run(command, options, function);
 }
@@ -166,20 +166,21 @@ void add(Registry& registry, CLI::App* command, ExitCode (*function)(const Trace
 
 void add_trace_export(Registry& registry, CLI::App* group) {
   add(registry,
-      registry.add("snapshot", "Write a trace as a snapshot for pytorch.org/memory_viz",
+      registry.add("snapshot", "Convert a trace to a snapshot for pytorch.org/memory_viz",
                    "  headroom trace snapshot run.hrtrace --out run.pickle\n"
                    "  headroom trace snapshot old.pickle --out new.pickle \\\n"
                    "    --allocator expandable_segments:True --capacity 24GiB\n\n"
-                   "The trace is replayed: segments and addresses are the model's.",
+                   "The allocator model replays the trace: segments and addresses are the model's.",
                    group),
       &run_snapshot);
   add(registry,
-      registry.add("chrome", "Write a trace for ui.perfetto.dev and chrome://tracing",
-                   "  headroom trace chrome run.hrtrace --out run.json\n"
-                   "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
-                   "The trace is replayed: the tracks are what the model reserved and allocated.\n"
-                   "Long ones are thinned; their peaks stay.",
-                   group),
+      registry.add(
+          "chrome", "Convert a trace for ui.perfetto.dev and chrome://tracing",
+          "  headroom trace chrome run.hrtrace --out run.json\n"
+          "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
+          "The allocator model replays the trace: the tracks show what the model reserved and\n"
+          "allocated. Long tracks are thinned; their peaks stay.",
+          group),
       &run_chrome);
 }
 

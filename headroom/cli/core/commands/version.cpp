@@ -38,10 +38,11 @@ ExitCode run_version(const VersionOptions& options) {
 
 void add_version(Registry& registry) {
   auto options = std::make_shared<VersionOptions>();
-  CLI::App* command = registry.add("version", "This version, the engine, and LibTorch",
-                                   "  headroom version\n"
-                                   "  headroom version --json");
-  command->add_flag("--json", options->json, "One JSON document");
+  CLI::App* command =
+      registry.add("version", "Print the versions of Headroom, its engine and LibTorch",
+                   "  headroom version\n"
+                   "  headroom version --json");
+  command->add_flag("--json", options->json, "Print one JSON document");
   registry.run(command, options, &run_version);
 }
 

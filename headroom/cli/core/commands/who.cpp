@@ -83,12 +83,12 @@ ExitCode run_who(const LeaseOptions& options) {
 void add_who(Registry& registry) {
   auto options = std::make_shared<LeaseOptions>();
   CLI::App* command = registry.add(
-      "who", "Who has the memory of each GPU: leases, other processes, who waits",
+      "who", "Show the leases, processes and waiting jobs of each GPU",
       "  headroom who\n"
       "  headroom who --gpus 0\n"
       "  headroom who --json | jq '.leases[] | {user, reserved_bytes, holder_pids}'\n\n"
-      "A lease lives as long as one process holds its descriptor; those are named. Processes of\n"
-      "other users may not be seen without root.");
+      "A lease lives as long as a process holds its file descriptor; who names these processes.\n"
+      "Without root, processes of other users may stay hidden.");
   add_lease_options(command, *options);
   registry.run(command, options, &run_who);
 }
