@@ -32,29 +32,30 @@ std::string large_segment_set(const Settings& s) {
     return "Expandable segments for requests above 1 MiB grow by pages of " + size +
            ", so up to that much is reserved and unused in each.";
   return "Requests above 1 and below 10 MiB are cut from segments of " + size +
-         ": fewer calls of cudaMalloc the larger it is, and up to that much left unused.";
+         ". A larger segment means fewer cudaMalloc calls and more memory that stays unused.";
 }
 
 std::string max_split_set(const Settings& s) {
   return "Free blocks of " + to_string(*s.max_split_size) +
-         " or more are kept whole for requests of that size, and can so be given back before a "
-         "request fails; smaller requests may need new segments instead.";
+         " or more are never split. They stay whole for requests of that size and can be given "
+         "back before a request fails. Smaller requests may need new segments.";
 }
 
 std::string max_non_split_set(const Settings& s) {
   if (!s.max_split_size) return "No effect without max_split_size_mb.";
-  return "A request of max_split_size_mb or more takes a free block only if that is less than " +
+  return "A request of max_split_size_mb or more takes a free block only if the block is less "
+         "than " +
          to_string(s.max_non_split_rounding_size) +
-         " larger: more wastes memory inside blocks, less calls cudaMalloc more often.";
+         " larger. A larger value wastes memory inside blocks; a smaller one calls cudaMalloc more "
+         "often.";
 }
 
 std::string gc_set(const Settings& s) {
   if (s.per_process_memory_fraction >= 1)
     return "No effect until the process has a memory fraction below 1 "
            "(per_process_memory_fraction or torch.cuda.set_per_process_memory_fraction).";
-  return "Once more than " + percent(s.garbage_collection_threshold) +
-         " of the process's limit is reserved, the large free blocks unused the longest are given "
-         "back" +
+  return "Once the process has reserved more than " + percent(s.garbage_collection_threshold) +
+         " of its limit, it gives back the large free blocks that were unused for longest" +
          (s.expandable_segments ? " (expandable segments never are)" : "") +
          ", at the price of later cudaMalloc calls.";
 }
@@ -65,17 +66,19 @@ std::string roundup_set(const Settings& s) {
     return "No effect: 0 and 1 division are the plain rounding to 512 bytes.";
   if (std::any_of(table.begin(), table.end(),
                   [&](auto divisions) { return divisions != table[0]; }))
-    return "Sizes are rounded up to equal steps between two powers of two, how many depends on the "
-           "size, so that nearby sizes reuse one block; the rounding itself is lost.";
+    return "Sizes are rounded up to equal steps between two powers of two, so that nearby sizes "
+           "reuse one block. The number of steps depends on the size. The memory that rounding "
+           "adds is wasted.";
   return "Sizes are rounded up to the next of " + std::to_string(table[0]) +
-         " equal steps between two powers of two, so that nearby sizes reuse one block; up to 1/" +
-         std::to_string(table[0]) + " more than asked is taken.";
+         " equal steps between two powers of two, so that nearby sizes reuse one block. A block "
+         "can be 1/" +
+         std::to_string(table[0]) + " larger than its request.";
 }
 
 std::string expandable_set(const Settings& s) {
   if (s.max_split_size)
-    return "Segments grow and shrink by pages, but beside max_split_size_mb 2.11 can come to "
-           "reserve many times what is used (pytorch issue 123548); set only one of the two.";
+    return "Segments grow and shrink by pages. Together with max_split_size_mb, PyTorch 2.11 can "
+           "reserve many times what it uses (pytorch issue 123548); set only one of the two.";
   return "Segments grow and shrink by pages of 2 MiB (small requests) or " +
          to_string(s.large_segment_size) +
          " in one range of addresses, so no memory is lost between segments; mapping pages takes "
@@ -97,31 +100,30 @@ std::string graph_reuse_set(const Settings&) {
 }
 
 std::string host_register_set(const Settings&) {
-  return "Pinned host memory is allocated first and then registered, which holds up the driver "
-         "less "
-         "than cudaHostAlloc; no device memory is saved.";
+  return "Pinned host memory is allocated first and then registered, which blocks the driver for "
+         "less time than cudaHostAlloc; no device memory is saved.";
 }
 
 std::string register_threads_set(const Settings& s) {
   if (!s.pinned_use_cuda_host_register)
     return "No effect without pinned_use_cuda_host_register:True.";
   return counted(static_cast<long long>(s.pinned_num_register_threads), "thread") +
-         " map the pages of a new piece of pinned host memory: faster for large ones, and busier.";
+         " map the pages of new pinned host memory: faster for large requests, but more cores are "
+         "busy.";
 }
 
 std::string background_threads_set(const Settings&) {
-  return "A thread of its own finds out which pinned host blocks are free again: quicker "
-         "allocation, some time on another core.";
+  return "A separate thread finds pinned host blocks that are free again: allocation is faster, "
+         "and another core does some work.";
 }
 
 std::string reserve_segment_set(const Settings& s) {
   return to_string(s.pinned_reserve_segment_size) +
          " of host memory are pinned at once and serve small requests without the driver; they "
-         "stay "
-         "taken for good.";
+         "stay pinned until the process ends.";
 }
 
-constexpr std::string_view kSwitch = "True or False, spelled so";
+constexpr std::string_view kSwitch = "exactly `True` or `False`";
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
@@ -134,7 +136,7 @@ const std::vector<Entry>& entries() {
        backend_set},
       {{"large_segment_size_mb", "a whole number of MiB, above 10", "20", "40",
         "segment from which requests between 1 and 10 MiB are cut; page of expandable segments",
-        "larger: fewer calls of the driver, more reserved and unused"},
+        "larger: fewer driver calls, more memory that is reserved but unused"},
        true,
        "Requests above 1 and below 10 MiB are cut from segments of 20 MiB.",
        large_segment_set},
@@ -146,7 +148,7 @@ const std::vector<Entry>& entries() {
        "A free block of any size may be split for a smaller request.",
        max_split_set},
       {{"max_non_split_rounding_mb", "a whole number of MiB, at least large_segment_size_mb (20)",
-        "20", "64", "how much larger than asked an unsplit block may be",
+        "20", "64", "how much larger than the request an unsplit block may be",
         "more: waste inside blocks; less: more calls of cudaMalloc"},
        true,
        "Matters only beside max_split_size_mb, and then equals large_segment_size_mb.",
@@ -162,7 +164,7 @@ const std::vector<Entry>& entries() {
         "also "
         "0)",
         "off", "8", "rounds sizes up more coarsely, so that nearby sizes reuse one block",
-        "with N divisions up to 1/N more than asked is taken"},
+        "with N divisions, a block can be 1/N larger than its request"},
        true,
        "Sizes are rounded up to the next 512 bytes only.",
        roundup_set},
@@ -176,7 +178,7 @@ const std::vector<Entry>& entries() {
         "limit of what the process reserves, as a part of the card",
         "out of memory beyond it, even if the card has more"},
        true,
-       "The process may reserve all the card has.",
+       "The process may reserve the whole card.",
        memory_fraction_set},
       {{"release_lock_on_cudamalloc", kSwitch, "False", "True",
         "lets other threads allocate while one waits for cudaMalloc",
@@ -201,7 +203,7 @@ const std::vector<Entry>& entries() {
        "One thread maps the pages of pinned host memory.",
        register_threads_set},
       {{"pinned_use_background_threads", kSwitch, "False", "True",
-        "finds free pinned host blocks in a thread of its own", "some time on another core"},
+        "finds free pinned host blocks in a separate thread", "some time on another core"},
        false,
        "A request for pinned host memory first checks which blocks are free again.",
        background_threads_set},
@@ -240,7 +242,7 @@ std::string what_was_seen(const Facts& facts) {
 Recommendation recommend_expandable(const Facts& facts) {
   return {"expandable_segments:True",
           "Because " + what_was_seen(facts) +
-              ", segments that grow by pages will fit what fixed ones cannot.",
+              ", segments that grow by pages can hold requests that fixed segments cannot.",
           "The first steps map pages and take a little longer; a driver that cannot map memory "
           "(some virtual GPUs) refuses it."};
 }
@@ -253,7 +255,7 @@ Recommendation recommend_max_split(const Facts& facts, const Settings& user,
                                    std::string_view why_not_expandable) {
   const Bytes size = std::max(Bytes{512 << 20}, user.large_segment_size);
   if (facts.card_total && *facts.card_total < 2 * size)
-    return leave("On " + to_string(*facts.card_total) + " hardly a block is larger than " +
+    return leave("On " + to_string(*facts.card_total) + " few blocks are larger than " +
                  to_string(size) + ", and " + std::string(why_not_expandable) + ".");
   return {"max_split_size_mb:" + std::to_string(size.count >> 20),
           "Because " + what_was_seen(facts) + " and " + std::string(why_not_expandable) +
@@ -301,13 +303,14 @@ Recommendation recommend(const Facts& facts) {
     return leave(
         "With backend:cudaMallocAsync the driver keeps the blocks; nothing here changes it.");
   if (user.expandable_segments)
-    return leave("expandable_segments:True is set already, the strongest there is.");
+    return leave("expandable_segments:True is already set, and no setting helps more.");
   if (user.max_split_size)
-    return leave("max_split_size_mb is set by you, and 2.11 wastes memory with both together.");
+    return leave(
+        "You set max_split_size_mb, and PyTorch 2.11 wastes memory with both options together.");
   if (!facts.variable_lengths && facts.reserved_unused_share < kWorthAChange)
-    return leave("Sizes do not change and little is reserved without use: nothing to gain.");
+    return leave("Sizes do not change and little reserved memory is unused: nothing to gain.");
   if (sets(his, "expandable_segments"))
-    return recommend_max_split(facts, user, "you have expandable segments switched off");
+    return recommend_max_split(facts, user, "you switched expandable segments off");
   if (facts.maps_memory == false)
     return recommend_max_split(facts, user, "the driver cannot map memory");
   if (facts.cuda_graphs)

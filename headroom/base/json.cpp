@@ -11,10 +11,11 @@ Json parse_json(std::string_view text, std::string_view source) {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
     throw InputError("parse_json", "expected JSON in " + std::string(source) +
-                     ", found something else at byte " + std::to_string(error.byte));
+                                       ", found something else at byte " +
+                                       std::to_string(error.byte));
   } catch (const Json::out_of_range&) {
     throw InputError("parse_json", "expected JSON in " + std::string(source) +
-                     ", found a number beyond the range of numbers");
+                                       ", found a number that is out of range");
   }
 }
 

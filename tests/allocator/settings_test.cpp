@@ -101,7 +101,7 @@ TEST(ParseSettings, ARefusalNamesOptionValueAndWhatIsAllowed) {
             "[parse_settings] expected garbage_collection_threshold to be a number above 0 and "
             "below 1, received '1.5'; try garbage_collection_threshold:0.8");
   EXPECT_EQ(refusal_of("expandable_segments:true"),
-            "[parse_settings] expected expandable_segments to be True or False, spelled so, "
+            "[parse_settings] expected expandable_segments to be exactly `True` or `False`, "
             "received 'true'; try expandable_segments:True");
 }
 

@@ -291,7 +291,7 @@ TEST_F(Card, IsNotTrainedOnInAProcessThatSimulates) {
     (void)sim::simulate("1GiB");
     return train();
   };
-  EXPECT_IN_A_NEW_PROCESS(simulate_first, "one accelerator a process");
+  EXPECT_IN_A_NEW_PROCESS(simulate_first, "one accelerator per process");
 }
 
 TEST_F(Card, ComputesAStepAsTheCpuDoes) {

@@ -125,7 +125,7 @@ TEST_F(TraceExport, ExportEndsAtAMistakeThoughItsInputGoesOn) {
 }
 
 // Reading a folder fails; so does a disk. It once was the end of the trace, and the rest was lost.
-TEST_F(TraceExport, ExportDoesNotTakeAnInputThatCannotBeReadForItsEnd) {
+TEST_F(TraceExport, ExportTellsAReadErrorFromTheEndOfItsInput) {
   for (const char* command : {"snapshot", "chrome"}) {
     const std::string out = world_.folder().write("out", "old");
     const Outcome outcome =

@@ -100,7 +100,7 @@ TEST_F(Trace, ReplayReadsAHeadroomTrace) {
   EXPECT_EQ(json["allocated"]["current"], 0);
 }
 
-TEST_F(Trace, ReplaySaysWhatCameOutAndWhatToTypeNext) {
+TEST_F(Trace, ReplayPrintsTheResultAndTheNextCommand) {
   const Outcome outcome = replay(kTwoInTheMiddle, {"--capacity", "40MiB"});
   EXPECT_EQ(outcome.exit_code, 0) << "that it does not fit is an answer";
   EXPECT_THAT(outcome.out,
@@ -120,7 +120,7 @@ TEST_F(Trace, ReplayWarnsOfOtherDevices) {
   EXPECT_EQ(other.json()["allocated"]["peak"], 512);
 }
 
-TEST_F(Trace, ReplayQuotesWhatItSaysToTypeNext) {
+TEST_F(Trace, ReplayQuotesTheNextCommand) {
   const std::string path = file(kTwoInTheMiddle, "Tom's run.txt");
   const std::string out = world_.headroom({"trace", "replay", path, "--capacity", "40 MiB"}).out;
   EXPECT_THAT(out, HasSubstr("Tom'\\''s run.txt' --capacity '40 MiB' --compare"));
@@ -187,7 +187,7 @@ TEST_F(Trace, SeveralSettingsAreComparedInOneDocument) {
 
 TEST_F(Trace, FindsTheSmallestCard) {
   const Outcome outcome = replay(kTwoInTheMiddle, {"--smallest-capacity"});
-  EXPECT_THAT(outcome.out, HasSubstr("The smallest card that refuses nothing: 58.0 MiB"));
+  EXPECT_THAT(outcome.out, HasSubstr("The smallest card that refuses no request: 58.0 MiB"));
   const Json json = replay(kTwoInTheMiddle, {"--smallest-capacity", "--json"}).json();
   EXPECT_EQ(json["smallest_capacity"]["bytes"], 58 << 20);
   EXPECT_EQ(json["smallest_capacity"]["step_bytes"], 2 << 20);

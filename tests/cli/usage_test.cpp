@@ -66,7 +66,7 @@ TEST(UnknownCommand, NamesTheNearest) {
             "headroom: unknown command 'gpsu'; did you mean 'gpus'? (headroom --help)\n");
 }
 
-TEST(UnknownCommand, OfALaterIssueIsUnknown) {
+TEST(UnknownCommand, OfALaterVersionIsUnknown) {
   const World world;
   const std::string help = world.headroom({"--help"}).out;
   for (const char* later : {"top", "plan", "train", "swarm", "launch"}) {
@@ -103,7 +103,7 @@ TEST(Help, IsACommandToo) {
 }
 
 // It said "Could not convert: --count = two".
-TEST(Number, ThatIsNoneIsRefusedInWords) {
+TEST(Number, ThatIsInvalidIsRefusedInWords) {
   const World world;
   const Outcome outcome = world.headroom({"pick", "--need", "1GiB", "--count", "two"});
   EXPECT_EQ(outcome.exit_code, 64);
@@ -118,14 +118,14 @@ TEST(ExtraArgument, IsRefused) {
 }
 
 // `headroom --gpus sim:... gpus` once looked at the real machine, without a word.
-TEST(GpusOption, CountsInFrontOfACommandToo) {
+TEST(GpusOption, AppliesBeforeTheCommandToo) {
   const World world;
   const Outcome outcome = world.headroom({"--gpus", "sim:2x24GiB", "gpus", "--json"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.json()["gpus"].size(), 2U);
 }
 
-TEST(GpusVariable, ThatIsWrongIsRefusedAsTheOptionIs) {
+TEST(GpusVariable, ThatIsInvalidIsRefusedLikeTheOption) {
   World world;
   world.set("HEADROOM_GPUS", "sim:apples");
   const Outcome outcome = world.headroom({"gpus"});

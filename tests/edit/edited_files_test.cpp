@@ -106,7 +106,7 @@ TEST_F(EditingFiles, StayDeletedIfDeletedMeanwhile) {
 TEST_F(EditingFiles, AreRestoredByTheNextRunAfterAKill) {
   killed_run("b: 32\n");
   EXPECT_EQ(text(), "b: 32\n");
-  EXPECT_THAT(restore_leftovers({file_}), ElementsAre(HasSubstr("was put back as it was")));
+  EXPECT_THAT(restore_leftovers({file_}), ElementsAre(HasSubstr("was restored")));
   EXPECT_EQ(text(), "b: 64\n");
   EXPECT_THAT(folder_.names(), ElementsAre("c.yaml"));
   EXPECT_THAT(restore_leftovers({file_}), IsEmpty());

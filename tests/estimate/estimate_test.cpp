@@ -60,7 +60,7 @@ TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
 }
 
 // Three lines, all "still too much", and not a word of what fits: LoRA over 4-bit weights.
-TEST(Advise, NamesWhatIsEnoughByFormulaWhereNothingThatRunsFits) {
+TEST(Advise, NamesATechniqueByFormulaIfNothingThatRunsFits) {
   const model::NamedModel model = model::model_named("llama-3.1-8b");
   const gpu::SimulatedCard card = dryrun::card_for("12GiB");
   const Estimate now = estimate_memory(model, {}, card);

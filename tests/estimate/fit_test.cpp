@@ -173,7 +173,7 @@ TEST(Fit, SaysTheLargestBatchWithItsNeighbourAndTenPercentLess) {
   EXPECT_THAT(probed, testing::IsSupersetOf({std::pair(size, true), std::pair(size + 1, false)}));
 }
 
-TEST(Fit, SaysOfABatchThatDoesNotFitWhatItWouldTake) {
+TEST(Fit, SaysHowMuchABatchThatDoesNotFitNeeds) {
   const model::NamedModel model = small("gpt2");
   const Probe last = fit(model, short_rows(), card_of(64_MiB)).found.probes.back();
   ASSERT_FALSE(last.fits);
@@ -192,7 +192,7 @@ TEST(Fit, IsNothingWhenTheSmallestBatchDoesNotFit) {
   EXPECT_TRUE(json.at("recommended_batch").is_null());
 }
 
-TEST(Fit, OfSeveralCardsTheOneWithTheLeastRoomDecides) {
+TEST(Fit, OfSeveralCardsTheOneWithTheLeastUsableMemoryDecides) {
   const model::NamedModel model = small("gpt2");
   const FitResult result =
       fit(model, short_rows(), {card_of(100_MiB), card_of(64_MiB), card_of(80_MiB)});
@@ -250,7 +250,7 @@ TEST(FitOverLengths, IsRefusedForImages) {
 
 // ---- What nothing can run
 
-TEST(Fit, RefusesSettingsThatCanOnlyBePricedByFormula) {
+TEST(Fit, RefusesSettingsThatOnlyAFormulaCovers) {
   Settings settings;
   settings.quantize = model::Quantize::int4;
   settings.world = 2;

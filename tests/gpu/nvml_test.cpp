@@ -147,7 +147,7 @@ TEST(Nvml, WhereTheSecondStructureIsRefusedTheFirstIsAsked) {
 }
 
 // Reported sums are off by the driver's rounding, and by far on some virtual machines.
-TEST(Nvml, AWrongSumIsMadeRightFromWhatAnAllocationCanGet) {
+TEST(Nvml, AWrongSumIsCorrectedFromTheFreeMemory) {
   for (const char* fields : {R"("used": "11GiB", "reserved": "300MiB", "free": "12GiB")",
                              R"("used": "11GiB", "reserved": "30GiB", "free": "12GiB")",
                              R"("used": "0GiB", "reserved": "0GiB", "free": "30GiB")",
@@ -184,7 +184,7 @@ long unknown_facts(const Card& card) {
                        [&](const Missing& m) { return m.is_unknown(card); });
 }
 
-TEST(Nvml, WhatIsNotSupportedIsUnknownAndNoTrouble) {
+TEST(Nvml, AnUnsupportedQueryIsUnknownAndNoTrouble) {
   for (const Missing& missing : kMissing) {
     const Card card = look_at(R"("unsupported": [")" + std::string(missing.function) + R"("])");
     EXPECT_TRUE(missing.is_unknown(card)) << missing.function;
@@ -193,7 +193,7 @@ TEST(Nvml, WhatIsNotSupportedIsUnknownAndNoTrouble) {
   }
 }
 
-TEST(Nvml, WhatFailsIsUnknownAndTakesNothingElseWithIt) {
+TEST(Nvml, AFailedQueryIsUnknownAndAffectsNoOther) {
   for (const Missing& missing : kMissing)
     for (const char* code : {"UNKNOWN", "GPU_IS_LOST", "RESET_REQUIRED", "NO_PERMISSION"}) {
       const Card card = look_at("", fault(missing.function, code));
@@ -255,7 +255,7 @@ TEST(Nvml, ATroubleThatEndsIsForgotten) {
   EXPECT_EQ(machine.cards[0].trouble, "");
 }
 
-TEST(Nvml, WhatFailsTheSecondTimeIsNotRememberedFromTheFirst) {
+TEST(Nvml, AFailedQueryDoesNotReturnAnOlderValue) {
   const Card first = look_at(R"("used": "1GiB")");
   EXPECT_EQ(unknown_facts(first), 0);
   FakeDriver driver(R"({"cards": [{"used": "1GiB"}]})");

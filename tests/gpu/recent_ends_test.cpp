@@ -61,7 +61,7 @@ TEST_F(RecentEnds, AProcessThatWasThereAndIsGoneIsAnEndOnItsCard) {
   EXPECT_EQ(note_processes(used_by({})), Cards{second_});
 }
 
-TEST_F(RecentEnds, AProcessThatLivesOnIsNone) {
+TEST_F(RecentEnds, ALivingProcessIsNotAnEnd) {
   const Child child;
   static_cast<void>(note_processes(used_by({child.identity()})));
   EXPECT_EQ(note_processes(used_by({child.identity()})), Cards{});
@@ -91,7 +91,7 @@ TEST_F(RecentEnds, AnEndIsKnownToEveryDecisionOfTheNextTenSeconds) {
   EXPECT_EQ(note_processes(used_by({})), Cards{}) << "noticed 12 s ago, though the file is younger";
 }
 
-TEST_F(RecentEnds, WhatWasSeenLongerAgoSaysNothing) {
+TEST_F(RecentEnds, OlderObservationsAreIgnored) {
   Child child;
   static_cast<void>(note_processes(used_by({child.identity()})));
   child.end();

@@ -128,7 +128,7 @@ TEST(BestDevice, UnknownMemoryIsNeverTakenEvenForANeedOf0) {
   EXPECT_FALSE(none.sentence.empty());
 }
 
-TEST(BestDevice, WhatACardCanGiveIsWhatTheFunctionSays) {
+TEST(BestDevice, UsesTheGivenFunctionForUsableMemory) {
   const auto leased = [](const Card& card) -> std::optional<Bytes> {
     if (card.index == 1) return {};
     return card.index == 0 ? 3_GiB : 2_GiB;

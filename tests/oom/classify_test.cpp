@@ -41,7 +41,7 @@ TEST(Classify, TheOomOfOneRankIsTheCauseOfTheOthersTimeouts) {
   EXPECT_GE(judgement.confidence, kCertain);
 }
 
-TEST(Classify, WhatWasFollowedByStepsDidNotEndTheProgram) {
+TEST(Classify, AnOomFollowedByStepsDidNotEndTheProgram) {
   EXPECT_EQ(verdict("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
                     "step 12 loss 0.43 lr 1e-4\nstep 13 loss 0.42 lr 1e-4\n"
                     "ValueError: no such file\n"),
@@ -138,7 +138,7 @@ TEST(Classify, KnowsDeviceMemoryByManyNames) {
     EXPECT_EQ(verdict(text), "gpu_oom") << text;
 }
 
-TEST(Classify, HostMemoryByManyNames) {
+TEST(Classify, KnowsHostMemoryByManyNames) {
   for (const char* text :
        {"exit status 137 (out of memory)", "MemoryError", "  File \"a.py\", line 3\nMemoryError\n",
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
@@ -181,7 +181,7 @@ TEST(Classify, OtherFailuresAreNotTakenForIt) {
     EXPECT_THAT(verdict(text), ::testing::AnyOf("not_oom", "unknown")) << text;
 }
 
-TEST(Classify, WhatMayBeMemoryIsUnknown) {
+TEST(Classify, AmbiguousFailuresAreUnknown) {
   for (const char* text :
        {"RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
         "RuntimeError: FIND was unable to find an engine to execute this computation", "Killed",
@@ -190,7 +190,7 @@ TEST(Classify, WhatMayBeMemoryIsUnknown) {
 }
 
 // It was "unknown", and the job was not tried again with less.
-TEST(Classify, NoAlgorithmOfCudnnIsMostlyMemory) {
+TEST(Classify, AMissingCudnnAlgorithmIsProbablyAnOom) {
   const Judgement judgement =
       classify({.text = "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution"});
   EXPECT_EQ(judgement.verdict, Verdict::gpu_oom);
@@ -198,7 +198,7 @@ TEST(Classify, NoAlgorithmOfCudnnIsMostlyMemory) {
 }
 
 // `is_oom(ValueError("out of memory bank"))` was true.
-TEST(Classify, APartOfSomeMemoryIsNoWantOfIt) {
+TEST(Classify, OutOfMemoryAsAnAttributeIsNoOom) {
   for (const char* text : {"ValueError: out of memory bank", "IndexError: out of memory bounds",
                            "index 7 is out of memory slots"})
     EXPECT_THAT(verdict(text), ::testing::AnyOf("not_oom", "unknown")) << text;
@@ -217,18 +217,18 @@ TEST(Classify, AKillNeedsEvidence) {
   EXPECT_EQ(classify(ending).verdict, Verdict::host_oom);
   EXPECT_GE(classify(ending).confidence, kCertain);
   ending.host = HostKills{.kills_in_group = {},
-                             .kills_on_machine = 1,
-                             .kernel_line = "Out of memory: Killed process 12 (python3)"};
+                          .kills_on_machine = 1,
+                          .kernel_line = "Out of memory: Killed process 12 (python3)"};
   EXPECT_EQ(classify(ending).evidence, "Out of memory: Killed process 12 (python3)");
 }
 
 TEST(Classify, AKillSomewhereOnTheMachineIsAHint) {
-  const Judgement judgement = classify(
-      {.text = {},
-       .type_names = {},
-       .exit_code = {},
-       .signal = SIGKILL,
-       .host = HostKills{.kills_in_group = {}, .kills_on_machine = 1, .kernel_line = {}}});
+  const Judgement judgement =
+      classify({.text = {},
+                .type_names = {},
+                .exit_code = {},
+                .signal = SIGKILL,
+                .host = HostKills{.kills_in_group = {}, .kills_on_machine = 1, .kernel_line = {}}});
   EXPECT_EQ(judgement.verdict, Verdict::host_oom);
   EXPECT_LT(judgement.confidence, kCertain);
 }
@@ -244,7 +244,7 @@ TEST(Classify, StatusAloneProvesNoOom) {
 }
 
 // A trainer that swallows the exception ends well, and still did not do its work.
-TEST(Classify, ASwallowedOomIsSeenWithDoubt) {
+TEST(Classify, ASwallowedOomHasALowerConfidence) {
   const Judgement judgement = judged("CUDA out of memory. Tried to allocate 2.00 GiB\n", 0);
   EXPECT_EQ(judgement.verdict, Verdict::gpu_oom);
   EXPECT_LT(judgement.confidence, kCertain);

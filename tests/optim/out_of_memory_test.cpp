@@ -77,7 +77,7 @@ Outcome run(const Make& make, int steps, std::uint64_t refused) {
 
 class OutOfMemoryInAStep : public testing::TestWithParam<Make> {};
 
-TEST_P(OutOfMemoryInAStep, IsMadeGoodByAnotherToTheBitOrRefused) {
+TEST_P(OutOfMemoryInAStep, IsRepairedBitForBitByAnotherStepOrRefused) {
   for (const int steps : {1, 2}) {
     const Tensors right = run(GetParam(), steps, 0).parameters;
     std::uint64_t request = 1;
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // A scaler's calls, each repeated after a refusal. Once one in the first scale() left a factor
 // without its count of good steps.
-TEST(OutOfMemoryInALossScaler, IsMadeGoodByRepeatingTheCall) {
+TEST(OutOfMemoryInALossScaler, IsRepairedByRepeatingTheCall) {
   const auto step = [](std::uint64_t refused) {
     const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
     const auto optimizer =

@@ -143,7 +143,8 @@ std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& 
   for (const auto& report : reports) out += holder_text(report, terminal);
   if (reports.empty()) {
     const std::string& why = look.machine.why_no_driver;
-    out += why.empty() ? "No process holds GPU memory.\n" : "Who holds GPU memory is not known.\n";
+    out +=
+        why.empty() ? "No process holds GPU memory.\n" : "The holders of GPU memory are unknown.\n";
   }
   if (const std::string leases = leases_at_a_glance(look); !leases.empty()) out += leases + "\n";
   for (const std::string& warning : look.warnings)

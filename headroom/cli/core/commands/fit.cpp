@@ -28,13 +28,13 @@ Json margin_from(const std::string& text) {
 
 void check_cards(const Json& request) {
   if (request.at("cards").empty())
-    throw UsageError(expectation("--gpus", "a card to fit into", "none, and no GPU is here",
-                                 "--gpus \"RTX 4090\", or sim:1x24GiB"));
+    throw UsageError(
+        expectation("--gpus", "a card to fit into", "none", "--gpus \"RTX 4090\", or sim:1x24GiB"));
 }
 
 [[noreturn]] void fit_python(const FitOptions& options) {
   if (options.over != "batch")
-    throw UsageError(expectation("--over", "batch for a function of Python's", options.over));
+    throw UsageError(expectation("--over", "batch for a Python function", options.over));
   Json request = python_request(options.request, {"--mode"});
   check_cards(request);
   request["at_least"] = options.at_least;
@@ -48,7 +48,7 @@ void refuse_answer(const FitOptions& options) {
   const std::string answer = "--" + options.over;
   const std::vector<std::string> given = options.request.settings.given();
   if (std::find(given.begin(), given.end(), answer) != given.end())
-    throw UsageError("fit", answer + " means nothing where the largest is looked for; try " +
+    throw UsageError("fit", answer + " has no meaning while fit searches for the largest; try " +
                                 "--max-batch for an upper bound, or --over " +
                                 (options.over == "batch" ? "seq" : "batch"));
 }

@@ -94,7 +94,7 @@ ExitCode run_history(const HistoryOptions& options) {
   const Terminal terminal = standard_output();
   std::vector<std::vector<std::string>> rows;
   for (const Json& one : tries) rows.push_back(row_of(one, terminal));
-  print(rows.empty() ? "Nothing was run yet.\n"
+  print(rows.empty() ? "There are no tries yet.\n"
                      : table({{"started"},
                               {"try", true},
                               {"end"},

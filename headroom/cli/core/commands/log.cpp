@@ -91,8 +91,8 @@ void check(const LogOptions& options) {
   if (options.format != "csv" && options.format != "ndjson" && options.format != "prometheus")
     throw UsageError(expectation("--format", "csv, ndjson or prometheus", options.format));
   if (options.count < 0)
-    throw UsageError(
-        expectation("--count", "how many samples, 0 for no end", std::to_string(options.count)));
+    throw UsageError(expectation("--count", "a number of samples (0: until Ctrl-C)",
+                                 std::to_string(options.count)));
 }
 
 // Reports each problem with the data once, and again when it changes.

@@ -125,8 +125,7 @@ std::string shorter_rows(const forecast::TableBatch& batch) {
   }
   std::string out;
   for (const auto& [tokens, names] : models)
-    out += fmt::format("{}: {} tokens, the most these models have positions for\n",
-                       join(names, ", "), tokens);
+    out += fmt::format("{}: {} tokens, the maximum of these models\n", join(names, ", "), tokens);
   return out;
 }
 

@@ -113,7 +113,7 @@ std::string view(const oom::Judgement& judgement) {
   if (!judgement.kind.empty()) text += "  kind      " + judgement.kind + "\n";
   if (!judgement.evidence.empty()) text += "  evidence  " + evidence_text(judgement) + "\n";
   if (judgement.asked || judgement.total || judgement.free)
-    text += fmt::format("  asked     {}; free {}, total {}\n", amount(judgement.asked),
+    text += fmt::format("  requested {}; free {}, total {}\n", amount(judgement.asked),
                         amount(judgement.free), amount(judgement.total));
   if (judgement.device) text += fmt::format("  device    {}\n", *judgement.device);
   return text;

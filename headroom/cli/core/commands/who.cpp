@@ -25,7 +25,8 @@ std::string holders_text(const LeaseRow& row) {
   const bool owner_gone =
       row.pid && std::find(holding.begin(), holding.end(), *row.pid) == holding.end();
   std::string text = "held by PID " + join(pids, ", ");
-  if (owner_gone) text += ", though PID " + std::to_string(*row.pid) + ", who asked, is gone";
+  if (owner_gone)
+    text += ", although PID " + std::to_string(*row.pid) + ", which took it, has ended";
   return text;
 }
 

@@ -40,8 +40,8 @@ std::string advice_text(const Json& document, const Terminal& terminal) {
   std::string text;
   if (!runs.empty()) {
     text += document.at("fits") == Json(false) ? "\nWhat would help" : "\nWhat would save";
-    text += ", the cheapest first, ";
-    text += document.at("method") == "dry-run" ? "each run dry\n" : "by formula\n";
+    text += ", cheapest first, ";
+    text += document.at("method") == "dry-run" ? "each by a dry run\n" : "by formula\n";
   }
   text += runs;
   if (!cannot_run.empty())

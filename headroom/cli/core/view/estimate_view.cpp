@@ -131,7 +131,7 @@ std::string verdict(const Json& of, const Terminal& terminal) {
   if (of.at("fits").get<bool>())
     return terminal.paint("fits", Colour::green) + ", " + to_string(spare) + " to spare";
   const std::string no = terminal.paint("does not fit", Colour::red) + ": ";
-  if (spare.count >= 0) return no + "too little of it is free in one piece";
+  if (spare.count >= 0) return no + "no free block is large enough";
   return no + to_string(Bytes{0} - spare) + " too much";
 }
 
@@ -175,9 +175,9 @@ std::string devices_text(const Json& document, const Terminal& terminal) {
   std::string text = "\nOn each card\n" +
                      table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
   if (!without_context.empty() && without_context.size() < kinds.size())
-    text += in_lines(
-        "Without the CUDA context, whose size is not known there: " + join(without_context, ", "),
-        "", "  ", terminal);
+    text += in_lines("Without the CUDA context, whose size on that card is unknown: " +
+                         join(without_context, ", "),
+                     "", "  ", terminal);
   return text;
 }
 

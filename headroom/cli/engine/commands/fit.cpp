@@ -63,7 +63,7 @@ ExitCode run_fit(const Json& request) {
   });
   if (!alike)
     document["notes"].push_back("of " + std::to_string(cards.size()) +
-                                " cards the tightest is looked at");
+                                " cards, fit uses the one with the least usable memory");
   if (!model.note.empty()) document["notes"].push_back(model.note);
   for (std::string& note : unheeded_precision(model.config, settings))
     document["notes"].push_back(std::move(note));
