@@ -93,10 +93,10 @@ EffectiveSettings effective_settings(const EnvironmentLookup& look_up) {
 std::string merged_environment_value(std::string_view user_text,
                                      std::string_view recommended_text) {
   static_cast<void>(parse_settings(user_text));  // throws if the text would be refused
-  const std::vector<NamedValue> his = named_options(user_text);
+  const std::vector<NamedValue> given = named_options(user_text);
   std::string merged(user_text);
   for (const NamedValue& ours : named_options(recommended_text)) {
-    if (names(his, ours.option)) continue;
+    if (names(given, ours.option)) continue;
     // An empty text, and one that ends with a comma, take no comma.
     for (const char* joint : {",", ""}) {
       const std::string longer = merged + joint + ours.option + ":" + ours.value;

@@ -298,7 +298,7 @@ std::vector<Explanation> explain(std::string_view text) {
 
 Recommendation recommend(const Facts& facts) {
   const Settings user = parse_settings(facts.user_text);
-  const std::vector<NamedValue> his = named_options(facts.user_text);
+  const std::vector<NamedValue> given = named_options(facts.user_text);
   if (user.backend != Backend::native)
     return leave(
         "With backend:cudaMallocAsync the driver keeps the blocks; nothing here changes it.");
@@ -309,7 +309,7 @@ Recommendation recommend(const Facts& facts) {
         "You set max_split_size_mb, and PyTorch 2.11 wastes memory with both options together.");
   if (!facts.variable_lengths && facts.reserved_unused_share < kWorthAChange)
     return leave("Sizes do not change and little reserved memory is unused: nothing to gain.");
-  if (sets(his, "expandable_segments"))
+  if (sets(given, "expandable_segments"))
     return recommend_max_split(facts, user, "you switched expandable segments off");
   if (facts.maps_memory == false)
     return recommend_max_split(facts, user, "the driver cannot map memory");

@@ -27,7 +27,7 @@ struct Advice {
   Bytes saves_process;     // of the process, which decides whether it fits
   Bytes reserved;          // peak with this change
   Bytes process;           // reserved plus the CUDA context
-  double time_factor = 1;  // by formula/step_time.h
+  double time_factor = 1;  // by forecast/step_time.h
   bool changes_training = false;
   std::optional<bool> fits;  // nothing: the card has no limit
   bool by_formula = false;   // not dry-run, because Headroom cannot run it

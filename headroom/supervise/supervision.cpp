@@ -18,7 +18,7 @@ namespace {
 
 using edit::Quantity;
 
-// How the whole run ends.
+// The end of the whole run.
 struct End {
   Outcome outcome = Outcome::ended;
   int exit_code = 0;

@@ -1,5 +1,5 @@
-// What a person can rely on when Headroom reads, explains and sets PyTorch's allocator settings.
-// That it agrees with PyTorch's own parser is tests/oracle/settings_oracle_test.cpp's matter.
+// Headroom reads, explains and sets PyTorch's allocator settings.
+// tests/oracle/settings_oracle_test.cpp compares it with PyTorch's own parser.
 
 #include "headroom/allocator/settings.h"
 

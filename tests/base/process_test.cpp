@@ -49,7 +49,7 @@ class FakeProc {
   TemporaryFolder folder_;
 };
 
-// ---- Who somebody is ----
+// ---- Identity of a process ----
 
 TEST(ProcessStat, ReadsParentStateTimeAndStart) {
   const FakeProc proc;
@@ -134,7 +134,7 @@ TEST(ThisProcess, IsAliveAndHasAStart) {
   EXPECT_TRUE(ProcessTable().alive(this_process()));
 }
 
-// ---- What is told of somebody ----
+// ---- Facts about a process ----
 
 TEST(ProcessFacts, JoinTheArgumentsWithBlanks) {
   const FakeProc proc;

@@ -244,7 +244,7 @@ TEST_P(StepOnACard, TakesWhatTheDryRunSays) {
 INSTANTIATE_TEST_SUITE_P(Shapes, StepOnACard, testing::ValuesIn(shapes()),
                          [](const auto& shape) { return std::string(shape.param.name); });
 
-// What was recorded on the card, played to the model of the allocator.
+// Replays a recording from the card with the model of the allocator.
 TEST_F(Card, ARecordedHistoryPlaysToTheSamePeaks) {
   trace::Recorder recorder;
   Bytes reserved;

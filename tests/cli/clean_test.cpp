@@ -76,7 +76,7 @@ TEST(Clean, TellsRunningStoppedOrphanedAndZombieProcessesApart) {
   EXPECT_EQ(holder_of(json, stopped.pid())["class"], "stopped");
   EXPECT_EQ(holder_of(json, orphan.pid())["class"], "orphan");
   EXPECT_EQ(holder_of(json, zombie.pid())["class"], "zombie");
-  EXPECT_TRUE(running.alive() && orphan.alive()) << "explaining ends nobody";
+  EXPECT_TRUE(running.alive() && orphan.alive()) << "explaining ends no process";
 }
 
 TEST(Clean, SaysPlainlyThatItFreesNothingInAnotherProcess) {
@@ -161,7 +161,7 @@ TEST(CleanForce, LeavesSharedMemoryWithInvisibleUsersAlone) {
   const World world;
   const std::string loaders = "/dev/shm/torch_" + std::to_string(::getpid()) + "_1_0";
   std::ofstream(loaders) << "in use";
-  // In a PID namespace of its own it sees nobody of those who share /dev/shm, us among them.
+  // In its own PID namespace it sees no other user of /dev/shm, not even this process.
   const Outcome outcome = world.run({"unshare", "--map-root-user", "--pid", "--fork",
                                      "--mount-proc", HEADROOM_BINARY, "clean", "--force"});
   const bool kept = fs::remove(loaders);

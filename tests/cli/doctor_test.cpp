@@ -220,7 +220,7 @@ TEST(Doctor, FailsForATorchOfAnotherVersion) {
               HasSubstr("no torch found"));
 }
 
-// ---- The report for somebody else ----
+// ---- The report for a bug report ----
 
 TEST(DoctorBundle, LeavesOutTheNamesOfUserAndMachine) {
   World world;

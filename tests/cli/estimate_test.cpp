@@ -208,7 +208,7 @@ TEST(EstimateCommand, NamesATechniqueThatIsEnoughButCannotRunYet) {
   EXPECT_EQ(enough.at(0).at("can_run"), false);
   EXPECT_THAT(enough.at(0).at("change").get<std::string>(),
               AllOf(HasSubstr("--quantize 4bit"), HasSubstr("--lora-rank 8")));
-  // What is proposed fits when it is asked for.
+  // A proposal fits when it is applied.
   Arguments applied{"mixtral-8x7b", "--gpus", "H100 80GB", "--json"};
   std::istringstream words(enough.at(0).at("change").get<std::string>());
   for (std::string word; words >> word;) applied.push_back(word);

@@ -236,7 +236,7 @@ TEST(SharedBox, ShowsTheSharesOfTheLivingOnly) {
   ASSERT_EQ(gpus.size(), 2U);
   EXPECT_EQ(gpus[0]["used_bytes"], 10 * kGiB);
   EXPECT_EQ(gpus[0]["processes"].at(0)["pid"], we.pid);
-  EXPECT_EQ(gpus[1]["used_bytes"], 0) << "its number belongs to somebody else now";
+  EXPECT_EQ(gpus[1]["used_bytes"], 0) << "its number belongs to another process now";
 }
 
 TEST(SharedBox, WithOtherCardsIsRefusedAndLeftAlone) {

@@ -120,7 +120,7 @@ TEST_F(Leases, AreInThePictureOfTheMachine) {
   EXPECT_THAT(out, HasSubstr("1 waits"));
 }
 
-// A job that ended, and left a process that nobody thinks of.
+// A job that ended and left a forgotten process.
 TEST_F(Leases, WhoNamesTheProcessThatKeepsALease) {
   auto mine = std::make_unique<lease::Lease>(make_lease(8_GiB));
   const Child stray([] {});
@@ -164,7 +164,7 @@ TEST_F(Leases, LeaveTheSameUsableMemoryInEveryCommand) {
   EXPECT_THAT(world_.headroom({"pick", "--need", "20GiB"}).err, HasSubstr(usable));
 }
 
-// Files of a container: their numbers are other processes' here, or nobody's.
+// Files of a container: their numbers belong to other processes here, or to none.
 TEST_F(Leases, OfAnotherNamespaceShowNoProcessOfOurs) {
   const lease::Lease mine = make_lease(8_GiB);
   const lease::PlaceInLine place = join_line(30_GiB);

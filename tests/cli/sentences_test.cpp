@@ -55,7 +55,7 @@ TEST(Sentence, OfAMissingKeyMentionsNoMerge) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("expected the key a.c"), Not(HasSubstr("<<"))));
 }
 
-// It said that the memory belonged to nobody.
+// It said "nobody" for the holder of the memory.
 TEST(Sentence, OfAFullCardNamesMemoryOfNoListedProcess) {
   World world;
   world.driver({{"cards", {{{"total", "24GiB"}, {"used", "20GiB"}}}}});

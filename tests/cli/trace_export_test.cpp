@@ -30,7 +30,7 @@ TEST_F(TraceExport, AnExportDoesNotReplaceTheTrace) {
   EXPECT_EQ(read_input(path), kTwoInTheMiddle);
 }
 
-// What is replayed from the snapshot is what was replayed into it.
+// Replaying the snapshot gives the figures of the replay that wrote it.
 TEST_F(TraceExport, SnapshotIsReadAgainWithTheSameFigures) {
   const std::string out = world_.path("out.pickle");
   const Outcome made = world_.headroom({"trace", "snapshot", file(kTwoInTheMiddle), "--out", out});
@@ -112,7 +112,7 @@ TEST_F(TraceExport, ExportEndsWithCtrlCThoughItsInputIsSilent) {
   EXPECT_THAT(left_of(world_, "out."), IsEmpty());
 }
 
-// Whoever writes into the pipe may never end.
+// The writer of the pipe may never end.
 TEST_F(TraceExport, ExportEndsAtAMistakeThoughItsInputGoesOn) {
   const std::string pipe = world_.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

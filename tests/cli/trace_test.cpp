@@ -74,7 +74,7 @@ TEST_F(Trace, ReplayTakesSettingsCapacityAndFraction) {
   EXPECT_EQ(refused({"--capacity", "RTX 4090"}), 0U);
 }
 
-// What CUDA calls its total: a little less than the 24 GiB on the box.
+// The total that CUDA reports: a little less than the 24 GiB on the package.
 TEST_F(Trace, ReplayKnowsCardsByName) {
   const Json json = replay("a 1 5\n", {"--capacity", "RTX 4090", "--json"}).json();
   EXPECT_GT(json["capacity_bytes"], std::int64_t{23} << 30);
@@ -139,8 +139,7 @@ TEST_F(Trace, ReplaySaysOnWhatCardItWasRecordedIfNoneIsGiven) {
   EXPECT_EQ(replay("a 1 5\n", {"--json"}).json()["recorded_capacity_bytes"], nullptr);
 }
 
-// Of 30 MiB two segments of 20 take all but 10: 12 more are refused. A snapshot made of that says
-// so.
+// A segment of 20 MiB leaves 10 of 30 MiB: a second one is refused, and the snapshot records that.
 TEST_F(Trace, ReplaySaysWhatWasRefusedWhenItWasRecorded) {
   const std::string out = world_.path("s.pickle");
   const Outcome made = world_.headroom({"trace", "snapshot", file("a 1 20971520\na 2 20971520\n"),

@@ -172,7 +172,7 @@ TEST(Version, IsAnEasilyReadLine) {
 
 class Completion : public ::testing::Test {
  protected:
-  // What bash offers for these words, the last of which is being typed.
+  // The words that bash offers for this command line, whose last word is being typed.
   [[nodiscard]] std::string offered(const std::string& words) const {
     const std::string script =
         "source <('" + std::string(HEADROOM_BINARY) + "' completion bash); " + "COMP_WORDS=(" +

@@ -143,7 +143,7 @@ TEST(DryRun, TellsCublasWorkspacesFromTensors) {
   OnACard it("1xH100 80GB");
   torch::optim::SGD optimizer(it.net->parameters(), 0.1);
   const Report report = it.run(optimizer);
-  // Of the thread of forward and of that of backward; and of cuBLASLt, 1 MiB each.
+  // Workspaces of the forward thread and of the backward thread; and of cuBLASLt, 1 MiB each.
   const Bytes cublas = *gpu::find_profile("hopper")->cublas_workspace;
   EXPECT_GE(report.at_peak.workspace, 2 * cublas);
   EXPECT_LE(report.at_peak.workspace, 2 * (cublas + 1_MiB));

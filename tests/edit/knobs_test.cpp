@@ -48,7 +48,7 @@ std::string refusal(const Words& maps, const std::string& command) {
   return refusal(maps, words(command));
 }
 
-// What a shell gets as its text, changed.
+// The changed shell text that a shell would get.
 std::string in_shell(const std::string& text, const Words& maps = kFlags) {
   return Knobs(maps, {"bash", "-c", text}).with(16, 4).command[2];
 }

@@ -1,5 +1,5 @@
-// How far the closed form is from the dry run: what is allocated at the peak, over all models of
-// the catalogue and a spread of settings.
+// The distance of the closed form from the dry run: the allocated bytes at the peak, over all
+// models of the catalogue and a spread of settings.
 #include "headroom/forecast/closed_form.h"
 
 #include <gtest/gtest.h>

@@ -34,7 +34,7 @@ TEST(EstimateMemory, SaysEverySizeThatItAssumed) {
   EXPECT_EQ(t5.image, std::nullopt);
   EXPECT_EQ(vit.image, 224) << "the configuration's";
   EXPECT_EQ(vit.seq, std::nullopt);
-  EXPECT_EQ(resnet.image, 224) << "nobody said anything";
+  EXPECT_EQ(resnet.image, 224) << "no --image was given";
 }
 
 TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {

@@ -34,7 +34,7 @@ Settings with_size(Settings settings, Over over, std::int64_t size) {
   return settings;
 }
 
-// What `headroom estimate` would say.
+// The verdict of `headroom estimate`.
 bool fits(const model::NamedModel& model, const Settings& settings,
           const gpu::SimulatedCard& card) {
   const auto make = [&](c10::Device device) {
@@ -109,8 +109,8 @@ std::int64_t expect_end(const model::NamedModel& model, const Settings& settings
   return size;
 }
 
-// Of models so small that thousands of rows fit, the allocator's steps of 2 MiB leave several ends:
-// rows by the thousand are whole steps. Any of them is an answer.
+// For models so small that thousands of rows fit, the allocator's steps of 2 MiB leave several
+// boundaries, because thousands of rows are whole steps. Each of them is a right answer.
 TEST(FitOverAGrid, EndsWhereOneMoreRowDoesNotFitWithAtMostSixProbes) {
   Tally tally;
   std::size_t which = 0;

@@ -69,7 +69,7 @@ TEST(CheapestHelp, ShowsTheLargestSavingsIfNothingIsEnough) {
   EXPECT_THAT(advice, Each(Field(&Technique::fits, false)));
 }
 
-// Of mixtral-8x7b on an H100 three lines said "still too much", though LoRA over 4-bit weights
+// For mixtral-8x7b on an H100, three lines said "still too much", though LoRA over 4-bit weights
 // fits.
 TEST(EnoughButCannotRun, IsOnlyLoraOver4BitWeightsForALargeModel) {
   const model::NamedModel model = model::model_named("mixtral-8x7b");

@@ -65,7 +65,7 @@ Json value_of(const std::string& key, const std::string& word) {
   return word;
 }
 
-// What somebody gets who adds an option of a technique to the command line.
+// The settings after adding a technique's option to the command line.
 model::Settings with_option(const model::Settings& settings, const std::string& option) {
   Json json = to_json(settings);
   std::string key;

@@ -255,7 +255,7 @@ TEST(CudaView, WarnsOfNothingWhereBothCountAlikeOrUuidsAreListed) {
   EXPECT_EQ(warnings(mixed_cards(), kByPci), Texts{});
   EXPECT_EQ(warnings(mixed_cards(), kNotSet, "GPU-5a"), Texts{});
   EXPECT_EQ(warnings(four_equal_cards(), kNotSet), Texts{});
-  EXPECT_EQ(warnings(four_equal_cards(), kByPci, "1"), Texts{}) << "somebody chose that";
+  EXPECT_EQ(warnings(four_equal_cards(), kByPci, "1"), Texts{}) << "the user chose that";
 }
 
 TEST(CudaView, SaysThatTheOrderOfDifferentCardsIsAnEstimate) {

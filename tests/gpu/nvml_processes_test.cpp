@@ -103,7 +103,7 @@ TEST(Nvml, InAContainerANumberCountsOnlyForAProcessWithTheDriverOpen) {
   EXPECT_EQ(card.processes->at(0).command, "python train.py");
   EXPECT_EQ(card.processes->at(1).pid, std::nullopt);
   EXPECT_EQ(card.processes->at(1).kind, ProcessKind::other_namespace);
-  EXPECT_EQ(card.processes->at(1).command, std::nullopt) << "not bash: that is somebody else";
+  EXPECT_EQ(card.processes->at(1).command, std::nullopt) << "not bash: that is another process";
 }
 
 TEST(Nvml, AReusedNumberGetsItsNewOwnersCommand) {

@@ -178,7 +178,7 @@ const std::vector<Missing> kMissing{
     {"nvmlDeviceGetComputeRunningProcesses*", [](const Card& c) { return !c.processes; }},
     {"nvmlDeviceGetCudaComputeCapability", [](const Card& c) { return !c.capability; }}};
 
-// How many of the facts above are unknown.
+// The number of the facts above that are unknown.
 long unknown_facts(const Card& card) {
   return std::count_if(kMissing.begin(), kMissing.end(),
                        [&](const Missing& m) { return m.is_unknown(card); });

@@ -1,4 +1,4 @@
-// What one decision leaves for the next: on which cards something has just ended.
+// The memory of one decision for the next: cards on which a process has just ended.
 
 #include "headroom/gpu/recent_ends.h"
 

@@ -173,7 +173,7 @@ TEST_F(LeaseAttribution, AFileOfAnotherFileSystemWithTheSameNumberIsNotTheLease)
 TEST_F(LeaseAttribution, AUserCannotClaimAnotherUsersProcess) {
   const Lease mine = lease();
   auto leases = directory_.contents().leases;
-  leases[0].uid = ::geteuid() + 1;  // his file names our process
+  leases[0].uid = ::geteuid() + 1;  // a file of another user that names our process
   leases[0].file = {};
   EXPECT_EQ(Attribution(leases).lease_of(listed(::getpid()), uuid_of(0)), "");
 }

@@ -1,4 +1,4 @@
-// What can be promised: the one test, and what counts against it.
+// The memory that can be promised, and the amounts that are subtracted from it.
 
 #include "headroom/lease/ledger.h"
 

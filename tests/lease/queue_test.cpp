@@ -158,8 +158,8 @@ struct Churn {
   std::vector<Grant> grants;
 };
 
-// Of the nearest cards one never does for the waiter, and others change all the time: to keep these
-// and no more would be to wait for ever.
+// One of the nearest cards never fits the waiter, and the others change all the time: keeping only
+// these cards would mean waiting forever.
 TEST(KeptCards, PreventStarvationWhileTheUseOfTheCardsChanges) {
   constexpr int kFirst = 20;  // when it begins to wait
   for (const int count : {1, 2}) {
@@ -207,7 +207,7 @@ TEST(Line, ASmallTicketInANewFileDoesNotHelp) {
   const Line line = in_order({pusher, born(waiter(5, 1_GiB, {}), 100),
                               born(waiter(6, 1_GiB, {}), 200), born(waiter(7, 1_GiB, {}), 400)});
   EXPECT_EQ(ids(line), (Ids{"5", "6", "0", "7"}));
-  EXPECT_EQ(passes(line[2], grants(1, 5, 0)), 0) << "nor is he passed by those before him";
+  EXPECT_EQ(passes(line[2], grants(1, 5, 0)), 0) << "earlier waiters do not count as passing it";
 }
 
 TEST(Line, IsInTheOrderOfCreationForEqualTickets) {

@@ -42,7 +42,7 @@ struct Settings {
   bool naive = false;
 };
 
-// What all processes count together.
+// Counters that all processes share.
 struct Counts {
   std::atomic<long long> rounds{0}, leases{0}, refused{0}, timed_out{0}, errors{0};
 };
@@ -266,7 +266,7 @@ class Stress {
     }
   }
 
-  // What dead processes used comes back after a while.
+  // Memory of dead processes returns after a while.
   void give_back() {
     std::erase_if(draining_, [&](const Draining& entry) {
       if (Clock::now() < entry.until) return false;

@@ -173,7 +173,7 @@ bool reads_well(const std::string& file) {
   return true;
 }
 
-// The length of the head is put right again for half of them: else hardly one comes past it.
+// The length of the head is put right again for half of them: else few would get past it.
 TEST(SafetensorsHeader, EndsGarbageInAnInputErrorAndNothingElse) {
   const auto files = seeds();
   std::mt19937 random(20'252);

@@ -358,7 +358,7 @@ TEST(Load, EndsGarbageInAnInputErrorAndNothingElse) {
 
 // ---- Memory ----
 
-// What this process holds at most since the last call, in MiB.
+// The peak resident memory of this process since the last call, in MiB.
 double most_resident(bool reset) {
   if (reset) std::ofstream("/proc/self/clear_refs") << 5;
   std::ifstream status("/proc/self/status");

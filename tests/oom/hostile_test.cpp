@@ -1,5 +1,5 @@
 // Texts that hold the words of an out-of-memory and tell of another failure, and out-of-memories
-// that hide: variations that somebody thought of, each of a class that once was judgement_of wrong.
+// that hide: variations by hand, each of a class that once was judgement_of wrong.
 #include <gtest/gtest.h>
 
 #include "headroom/oom/classify.h"

@@ -1,4 +1,4 @@
-// What our models compute against what transformers' compute with the same weights
+// Compares the results of our models with those of transformers' models with the same weights
 // (transformers_numbers.py, which stored transformers_numbers.json).
 #include <gmock/gmock.h>
 #include <torch/torch.h>

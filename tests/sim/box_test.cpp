@@ -63,7 +63,8 @@ class Neighbour {
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
 
-  // How many blocks of this size it has got, of so many it tried; 0 bytes: all is given back.
+  // Returns the number of blocks of this size that it got of those it tried; 0 bytes gives all
+  // back.
   std::int64_t take(Bytes bytes, std::int64_t blocks = 1) {
     start(bytes, blocks);
     return answer();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`headroom run` beside others and over time: leases, neighbours, what is remembered, what may be
-changed, and that nobody is left behind.
+changed, and that no process is left behind.
 
     run_places_test.py HEADROOM FAKE_NVML CLOCK_JUMP [word...]
 """

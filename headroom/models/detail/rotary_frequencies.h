@@ -1,4 +1,4 @@
-// How far each pair of a head's numbers rotates per token, and the kinds of `rope_scaling` that
+// The rotation of each pair of a head's numbers per token, and the kinds of `rope_scaling` that
 // extend models to longer texts (modeling_rope_utils.py of transformers 4.57.6).
 #pragma once
 

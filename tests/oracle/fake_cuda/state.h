@@ -1,4 +1,4 @@
-// What the parts of the fake share. Each part keeps its own tables to itself.
+// State that the parts of the fake share. Each part keeps its own tables to itself.
 #pragma once
 
 #include <cstdint>
