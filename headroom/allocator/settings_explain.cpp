@@ -161,8 +161,7 @@ const std::vector<Entry>& entries() {
        gc_set},
       {{"roundup_power2_divisions",
         "a power of two, or a list [MiB:divisions,...,>:divisions] of powers of two (divisions "
-        "also "
-        "0)",
+        "also 0)",
         "off", "8", "rounds sizes up more coarsely, so that nearby sizes reuse one block",
         "with N divisions, a block can be 1/N larger than its request"},
        true,

@@ -29,8 +29,7 @@ TEST(Classify, TheOomOfOneRankIsTheCauseOfTheOthersTimeouts) {
       "WorkNCCL(SeqNum=12, OpType=ALLREDUCE, Timeout(ms)=600000)\n"
       "[rank0]: Traceback (most recent call last):\n"
       "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has "
-      "a "
-      "total capacity of 79.11 GiB of which 1.50 GiB is free.\n"
+      "a total capacity of 79.11 GiB of which 1.50 GiB is free.\n"
       "[rank2]: node01:1:2 [2] NCCL WARN Connection closed by remote peer node02<47861>\n"
       "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
       "  exitcode  : -6 (pid: 5277)\n");
@@ -126,13 +125,12 @@ TEST(Classify, KnowsDeviceMemoryByManyNames) {
         "4.66GiB (5000000000B) on device ordinal 0",
         "RESOURCE_EXHAUSTED: Attempting to allocate 4.66G. That was not possible. There are 2.00G "
         "free.",
-        "ggml_cuda_host_malloc\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB "
-        "on "
-        "device 0: cudaMalloc failed: out of memory",
+        "ggml_cuda_host_malloc\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: "
+        "cudaMalloc failed: out of memory",
         "RuntimeError: Native API failed. Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)",
         "[virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory (Requested size "
-        "was "
-        "4294967296 bytes.)",
+        "was 4294967296 bytes.)",
         "ERROR: Out of GPU memory trying to allocate 1.250 GiB", "CUDA Out of Memory. Sorry.",
         "cuda malloc failed", "Error: not enough GPU memory for the model"})
     EXPECT_EQ(verdict(text), "gpu_oom") << text;
@@ -175,8 +173,7 @@ TEST(Classify, OtherFailuresAreNotTakenForIt) {
         "Segmentation fault (core dumped)", "slurmstepd: *** JOB 1 CANCELLED DUE TO TIME LIMIT ***",
         "INFO: allocating 2 GiB on the GPU", "Memory access fault by GPU node-1: Page not present",
         "ray: The actor is dead. There are some potential root causes. (1) The process is killed "
-        "by "
-        "SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called.",
+        "by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called.",
         "tests/test_oom.py::test_out_of_memory_handler PASSED", "oom: 0, skipped: 0"})
     EXPECT_THAT(verdict(text), ::testing::AnyOf("not_oom", "unknown")) << text;
 }

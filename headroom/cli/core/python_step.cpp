@@ -73,7 +73,7 @@ Json python_request(const ModelRequest& request, const std::vector<std::string>&
     if (!is_in(known, name))
       throw UsageError(
           expectation(name, "the name of a model for " + name, request.model,
-                      "it without that option: what " + request.model + " returns is what runs"));
+                      "leaving it out: what " + request.model + " returns is what runs"));
   const model::Settings settings = request.settings.settings();
   if (settings.mode == model::Mode::generate)
     throw UsageError(expectation("--mode", "train or inference for a Python function", "generate"));

@@ -234,7 +234,7 @@ def fit_text(document: dict[str, Any]) -> str:
     if document["max_batch"] is None:
         return f"{where}: not even the smallest batch fits\n"
     lines = [f"{where}: at most a batch of {document['max_batch']}"
-             f"{' (the largest that was allowed)' if document['capped'] else ''}, "
+             f"{' (the largest allowed)' if document['capped'] else ''}, "
              f"recommended {document['recommended_batch']}"]
     lines += [f"note: {note}" for note in document["notes"]]
     lines += [f"  {one['batch']:>8}  {'fits' if one['fits'] else 'does not fit':12}  "

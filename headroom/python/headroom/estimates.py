@@ -35,7 +35,7 @@ class MaxBatch(int):
     notes: list[str]  # differences between the given model and the one that ran
 
     def __repr__(self) -> str:
-        how = "the largest that was allowed" if self.capped else "proven" if self.proven else "not proven"
+        how = "the largest allowed" if self.capped else "proven" if self.proven else "not proven"
         return f"<MaxBatch: {int(self)}, {how}; recommended {self.recommended}>"
 
     __str__ = int.__repr__

@@ -31,7 +31,7 @@ bool by_formula(const EstimateOptions& options, const MeantRequest& meant) {
 void refuse_trace(const EstimateOptions& options, const MeantRequest& meant) {
   throw UsageError(expectation("--trace", "a dry run for --trace",
                                options.quick ? "--quick" : join(cannot_run(meant.settings), ", "),
-                               "it without that"));
+                               "leaving that out"));
 }
 
 // --quick answers in milliseconds, so it computes advice only on request.
@@ -51,8 +51,8 @@ ExitCode answer_by_formula(const EstimateOptions& options, const MeantRequest& m
     document["rule"] = rule_json(forecast::quick_estimate(model.config, meant.settings));
   if (options.request.allocator || options.request.rules != "cuda")
     document["notes"].push_back(
-        "By formula nothing asks an allocator or follows other kernels than CUDA's: --allocator "
-        "and --rules change nothing.");
+        "--allocator and --rules change nothing: the formula has no allocator and assumes CUDA's "
+        "kernels.");
   if (options.techniques)
     document["techniques"] = techniques_json(model.config, meant.settings, meant.cards);
   if (wants_advice(options, document))
@@ -66,7 +66,7 @@ ExitCode answer_by_formula(const EstimateOptions& options, const MeantRequest& m
   if (options.quick || options.techniques || options.advice)
     throw UsageError(expectation("estimate",
                                  "the name of a model for --quick, --techniques, --advice",
-                                 options.request.model, "it without these"));
+                                 options.request.model, "leaving these out"));
   Json request = python_request(options.request, {"--batch", "--mode"});
   request["trace"] = options.trace ? Json(*options.trace) : Json();
   become_python("estimate", request);

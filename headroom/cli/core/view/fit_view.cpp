@@ -33,8 +33,7 @@ std::string answer(const Json& document, const Terminal& terminal) {
       fmt::format("{} {} {}", batch ? "Largest" : "Longest", what, size.get<std::int64_t>()),
       Colour::green);
   if (document.at("capped").get<bool>())
-    text += batch ? " (the largest that was allowed)"
-                  : " (the longest that was allowed, or the model's maximum)";
+    text += batch ? " (the largest allowed)" : " (the longest allowed, or the model's maximum)";
   if (!document.at("proven").get<bool>()) text += " (the next larger one was not tried)";
   const Json& recommended = document.at("recommended_batch");
   text += recommended.is_null() ? "; none leaves the margin free"
