@@ -1,4 +1,4 @@
-// Headroom on a real card, beside what it says without one: the same step, the same bytes.
+// Headroom's predictions beside a real card: the same step, the same bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -218,7 +218,8 @@ const auto* const kPredicted = testing::AddGlobalTestEnvironment(new Predicted);
 
 class StepOnACard : public Card, public testing::WithParamInterface<Shape> {};
 
-// Without limit on both sides; a first step on the card before, which brings what is brought once.
+// Without limit on both sides. A first step warms the card up, because some memory is taken only
+// once.
 TEST_P(StepOnACard, TakesWhatTheDryRunSays) {
   const dryrun::Peak& predicted = predictions().at(GetParam().name);
   auto real = training(GetParam(), card);

@@ -1,5 +1,5 @@
-// `headroom clean`: explains every holder, frees only what is ours, ends only what it is told and
-// what does nothing.
+// `headroom clean`: explains every holder, frees only Headroom's leftovers, and ends only idle
+// processes that it is told to end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

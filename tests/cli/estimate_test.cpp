@@ -218,7 +218,7 @@ TEST(EstimateCommand, NamesATechniqueThatIsEnoughButCannotRunYet) {
             bytes_at(enough.at(0), "peak_process_bytes"));
 }
 
-// ---- What means nothing, and what is as large as nothing ----
+// ---- Options without effect, and absurd sizes ----
 
 TEST(EstimateCommand, RefusesOptionsThatMeanNothingForTheModel) {
   for (const auto& [arguments, why] : std::vector<std::pair<Arguments, const char*>>{

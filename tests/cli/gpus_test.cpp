@@ -1,4 +1,4 @@
-// `headroom gpus` and `headroom` alone: what is there, told without a driver's sentinels.
+// `headroom gpus` and `headroom` alone: the cards, without the driver's sentinel values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

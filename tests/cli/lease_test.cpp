@@ -146,7 +146,7 @@ TEST_F(Leases, TheQueueSaysWhatEachWaitsFor) {
   EXPECT_THAT(table, HasSubstr("python big.py"));
 }
 
-// They once differed by what is never promised.
+// The commands once differed by the margin that is never promised.
 TEST_F(Leases, LeaveTheSameUsableMemoryInEveryCommand) {
   world_.driver(machine({testing::card("24GiB", {process(::getpid(), "10GiB")})}));
   const gpu::Uuid uuid =

@@ -69,7 +69,7 @@ TEST_F(NestedRun, PicksAmongTheCardsOfTheLease) {
   EXPECT_EQ(outcome.out, "1\n") << outcome.err;
 }
 
-// Python closes descriptors of what it starts: the lease is known by who is above.
+// Python closes the descriptors of its children, so the lease is found through the ancestors.
 TEST_F(NestedRun, UsesTheLeaseThoughTheDescriptorWasClosed) {
   const std::string script =
       "import os, subprocess, sys; os.closerange(3, 1000); "

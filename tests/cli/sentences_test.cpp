@@ -1,4 +1,4 @@
-// Sentences that users read every day: each says what is so, and in words that can be acted on.
+// Sentences that users read every day: each states a fact and says what to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -73,7 +73,7 @@ TEST_F(TraceExport, ChromeShowsWhatTheReplayRefuses) {
   EXPECT_THAT(text, HasSubstr("out of memory: asked for 18.0 MiB"));
 }
 
-// The names of what is in the folder and belongs to `name`.
+// The names of files in the folder that belong to `name`.
 std::vector<std::string> left_of(const World& world, const std::string& name) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(world.folder().path()))

@@ -1,5 +1,5 @@
-// `headroom trace`: what a script reads and what a person sees of a trace. The figures are worked
-// out in tests/trace/replay_test.cpp and what_if_test.cpp.
+// `headroom trace`: its documents for scripts and its tables for people.
+// tests/trace/replay_test.cpp and what_if_test.cpp derive the figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

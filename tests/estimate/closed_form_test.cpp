@@ -87,8 +87,8 @@ Case compared(const CatalogueModel& model, const ModelConfig& config, const char
           to_string(forecast.phase) == trace::to_string(report.peak.phase)};
 }
 
-// Each model with two of the settings, the large ones, whose dry run takes long, with one; so that
-// neighbours of one family have different ones.
+// Each model with two of the settings; large models, whose dry run takes long, with one. Neighbours
+// of one family get different settings.
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   std::size_t next = 0;

@@ -53,7 +53,7 @@ TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
     EXPECT_EQ(one.saves, now.report.peak.allocated - then.report.peak.allocated) << one.change;
     EXPECT_EQ(one.fits, then.fits()) << one.change;
     EXPECT_EQ(one.reserved, then.report.peak.reserved) << one.change;
-    // The verdict counts the process: what a change needs and saves is told in that measure, too.
+    // The verdict counts the process's memory, and so do the needs and savings of each technique.
     EXPECT_EQ(one.process, then.report.peak.process) << one.change;
     EXPECT_EQ(one.saves_process, now.report.peak.process - then.report.peak.process);
   }

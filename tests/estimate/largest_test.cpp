@@ -117,7 +117,7 @@ TEST(FindLargest, IsNothingWhenTheSmallestDoesNotFit) {
   EXPECT_FALSE(found.capped);
   EXPECT_THAT(found.probes, testing::Contains(Field(&Probe::size, 1)));
   EXPECT_THAT(found.probes, Each(Field(&Probe::fits, false)));
-  // A probe that does not fit says what it would take.
+  // A probe that does not fit reports how much it needs.
   EXPECT_EQ(found.probes.back().peak_reserved, 30_MiB);
 }
 

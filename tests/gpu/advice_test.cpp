@@ -101,7 +101,7 @@ TEST(Advice, ReportsMemoryOfNoListedProcess) {
   EXPECT_EQ(advice({held, busy(1)}), Lines{}) << "a context accounts for the rest";
 }
 
-// One card whose driver does not tell bytes once silenced the advice for all cards behind it.
+// A driver that reports no bytes for one card once silenced the advice for all cards behind it.
 TEST(Advice, ACardWithoutProcessSizesDoesNotSilenceOthers) {
   Card untold = busy(0);
   untold.processes = {process(7, {})};

@@ -43,7 +43,7 @@ TEST(Nvml, GraphicsProcessesAreMarkedAsSuch) {
   EXPECT_EQ(card.processes->at(0).kind, ProcessKind::graphics);
 }
 
-// An empty list of drawing processes says nothing of who computes.
+// An empty list of drawing processes does not mean that no process computes.
 TEST(Nvml, WithoutTheComputeListTheProcessesAreUnknown) {
   const Card card = look_at(R"("processes": [{"pid": 1, "used": "1GiB"}])",
                             fault("nvmlDeviceGetComputeRunningProcesses*", "UNKNOWN"));

@@ -94,8 +94,8 @@ TEST_F(LeaseFolder, AStartedProgramInheritsTheLease) {
   EXPECT_THAT(directory_.contents().leases, IsEmpty());
 }
 
-// A process with the number that the file names is alive, and yet the lease is over; and one whose
-// named owner never was is held: process numbers prove nothing either way.
+// Process numbers prove nothing either way: a lease can be over although its process number is
+// alive, and held although its named owner never existed.
 TEST_F(LeaseFolder, AReusedProcessNumberNeitherKeepsNorEndsALease) {
   std::string text;
   {

@@ -125,8 +125,8 @@ TEST(KeptCards, DifferBetweenTwoWaiters) {
   EXPECT_EQ(left_by_earlier(three, line, kNobody, grants(8, 5, 1)), (Rooms{{uuid_of(0), 4_GiB}}));
 }
 
-// Cards of 24 GiB on which small jobs come and go, and strangers' programs besides; those who come
-// later take whatever is left to them.
+// Cards of 24 GiB on which small jobs and strangers' programs come and go; later jobs take the
+// memory that is left to them.
 struct Churn {
   static constexpr int kCards = 4;
   struct Job {

@@ -234,7 +234,7 @@ class Stress {
     mine.pid = -1;  // taken
     std::int64_t& left = left_[static_cast<std::size_t>(number)];
     const unsigned seed = static_cast<unsigned>(random_());
-    // Each process does a few rounds of its own and is then forked anew, with what is left.
+    // Each process does a few rounds and is then forked anew for the remaining rounds.
     const pid_t pid = ::fork();
     if (pid == 0) {
       Worker worker(world_, mine, seed);

@@ -1,4 +1,4 @@
-// The head of safetensors files: what is read, what is refused and with which words, and garbage.
+// The head of safetensors files: accepted heads, refusals with their words, and garbage.
 #include "headroom/models/detail/safetensors_header.h"
 
 #include <gmock/gmock.h>

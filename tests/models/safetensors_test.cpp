@@ -133,7 +133,7 @@ TEST(Load, PutsWeightsOnASimulatedCardAndBack) {
   EXPECT_EQ(read_input(folder / "a/model.safetensors"), read_input(folder / "b/model.safetensors"));
 }
 
-// A weight whose numbers do not lie in a row was an error of LibTorch.
+// A weight that is not contiguous was an error of LibTorch.
 TEST(Load, FillsWeightsThatLieChannelsLast) {
   const Folder folder;
   const auto model = filled(tiny_resnet()), other = build(tiny_resnet());

@@ -19,7 +19,7 @@ struct Result {
   Tensor loss, of_states, of_weight;
 };
 
-// Ten tokens, of which three do not count; `tokens` 0: all at once.
+// Ten tokens, three of which are ignored; `tokens` 0: all at once.
 Result result_of(std::int64_t tokens) {
   torch::manual_seed(4);
   const Tensor weight = torch::randn({7, 5}).requires_grad_();

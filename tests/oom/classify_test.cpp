@@ -1,5 +1,5 @@
-// Variations of what programs print, written from knowledge of who writes it, and how the end of a
-// program is judged with and without text.
+// Variations of programs' messages, written from knowledge of their sources, and judgements of a
+// program's end with and without text.
 #include "headroom/oom/classify.h"
 
 #include <gmock/gmock.h>

@@ -49,7 +49,7 @@ TEST(HostWatch, KnowsGroupsOfVersionOne) {
   EXPECT_EQ(watch.since({}).kills_in_group, 1);
 }
 
-// As a container sees it: its own group is the root of what is mounted.
+// The view of a container: its own group is the root of the mounted tree.
 TEST(HostWatch, FindsOurGroupInAContainer) {
   const Machine machine;
   machine.write("proc/self/cgroup", "0::/../../pod12/main\n");

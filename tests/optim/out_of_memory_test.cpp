@@ -32,8 +32,8 @@ std::vector<State> states_of(const Optimizer& optimizer) {
   return all;
 }
 
-// Parameters after so many steps, of which the last one met a refusal of its `refused`-th request
-// (0: none) and was then repeated, with what was before it put back where that is demanded.
+// Parameters after so many steps. The last step met a refusal of its `refused`-th request (0: none)
+// and was repeated, after restoring the earlier state where that is required.
 struct Outcome {
   Tensors parameters;
   bool was_refused = false, was_interrupted = false;
@@ -91,7 +91,8 @@ TEST_P(OutOfMemoryInAStep, IsRepairedBitForBitByAnotherStepOrRefused) {
   }
 }
 
-// All state is there before anything else is asked for, so what is refused first changes nothing.
+// The step makes all state before any other request, so a refusal of the first request changes
+// nothing.
 TEST_P(OutOfMemoryInAStep, ChangesNothingWhileTheFirstMakesItsState) {
   EXPECT_FALSE(run(GetParam(), 1, 1).was_interrupted);
   EXPECT_FALSE(run(GetParam(), 1, 2).was_interrupted);

@@ -116,7 +116,7 @@ TEST(PeakOfAStep, OfTransformersAdafactorIsThreeTimesTheLargest) {
   EXPECT_EQ(extra_of(make), 3 * kLargest);
 }
 
-// A norm a gradient, all of them in one tensor, the norm of all, and what it is made into.
+// A norm per gradient, all of them in one tensor, the total norm, and the factor made from it.
 TEST(PeakOfClipping, IsANumberAGradientAndAFewMore) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   std::vector<at::Tensor> parameters;

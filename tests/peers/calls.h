@@ -31,8 +31,8 @@ struct Block {
   bool temporary = false;      // freed before its operator returned
 };
 
-// A call of a function that has a row among the replaced ones, for arguments of which the row
-// speaks. Its backward pass is that of the nodes that were made in it.
+// A call of a function with a row among the replaced ones, for the arguments of that row. Its
+// backward pass consists of the nodes that it made.
 struct Function {
   std::string name;
   OnCuda on_cuda;

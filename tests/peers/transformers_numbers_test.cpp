@@ -134,7 +134,7 @@ void expect_near(double ours, const Json& theirs, double tolerance, const std::s
     EXPECT_NEAR(ours, number(theirs), tolerance) << what;
 }
 
-// The largest of what is stored, as the measure of what counts as equal.
+// The largest stored number, the measure for comparing the others.
 double scale_of(const Json& numbers) {
   double most = 0;
   for (const Json& stored : numbers)

@@ -39,7 +39,7 @@ bool fits(Card& card, Bytes bytes) {
   }
 }
 
-// Another process that has joined the first card of a box and does what it is told.
+// Another process that has joined the first card of a box and obeys commands.
 class Neighbour {
  public:
   explicit Neighbour(const gpu::SimulatedBox& box) {
