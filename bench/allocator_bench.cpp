@@ -1,6 +1,6 @@
-// How fast the allocator model is, beside PyTorch's own allocator in the same run: both play the
+// The speed of the allocator model beside PyTorch's own allocator in the same run: both play the
 // same decoded array of operations, training of a GPT step after step, and must end with the same
-// statistics, so that neither can skip work. Last, what a fork of the model costs.
+// statistics, so that neither can skip work. It ends with the cost of a fork of the model.
 //
 //   bench_allocator [events] [runs]      default 1,000,000 and 5
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// What a simulated card costs:
+// The cost of a simulated card:
 //   - dry steps (two, AdamW loop, bf16 autocast) of transformers with the sizes of an 8B and a 70B
 //     model: time, and memory of this process;
 //   - the same of GPT-2 124M beside PyTorch's MemTracker in Python, run live where .venv-peers is;
@@ -105,7 +105,7 @@ void big(const char* name, const Case& of, int runs, double goal_s) {
   });
 }
 
-// What `tests/peers/peaks.py` says of the case in the table.
+// The time that `tests/peers/peaks.py` takes for the case in the table.
 double memtracker_seconds(const std::string& python, const std::string& name) {
   const std::string command =
       "OMP_NUM_THREADS=1 " + python + " tests/peers/peaks.py --memtracker-seconds " + name;

@@ -1,5 +1,5 @@
-// What leases cost, and how fast a dead holder's share is somebody else's: on a card in shared
-// memory, through the real folder and the real acquire().
+// The cost of leases, and the time until a dead holder's memory is leased again: on a card in
+// shared memory, through the real folder and the real acquire().
 //
 //   bench_lease [runs]
 //

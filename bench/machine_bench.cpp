@@ -1,5 +1,5 @@
-// What looking at a machine costs: a fake box of 8 cards with 40 processes (tests/fake_nvml), asked
-// by the real program.
+// The cost of looking at a machine: a fake box of 8 cards with 40 processes (tests/fake_nvml),
+// queried by the real program.
 //
 //   bench_machine gpus HEADROOM FAKE_NVML [runs]     `headroom gpus --json`: wall time, memory
 //   bench_machine log HEADROOM FAKE_NVML [seconds]   `headroom log --processes` at 1 Hz: CPU time

@@ -1,4 +1,4 @@
-// What benchmarks measure with: the clock, a median, and this process's memory.
+// Tools of the benchmarks: the clock, a median, and this process's memory.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline double seconds_since(Clock::time_point begin) {
   return Seconds(Clock::now() - begin).count();
 }
 
-// Of at least one value; of an even number the upper of the two in the middle.
+// The median of at least one value; of an even number, the upper of the two in the middle.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];

@@ -1,5 +1,5 @@
-// What recording, writing and reading events costs: events of a training loop (tests/trace/
-// training_events.h), made before the clock starts where memory allows.
+// The cost of recording, writing and reading events: events of a training loop
+// (tests/trace/training_events.h), made before the clock starts where memory allows.
 //
 //   bench_trace [events]      10 million by default
 #include <sys/resource.h>

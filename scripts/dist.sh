@@ -9,7 +9,8 @@ out=dist/headroom-$version
 rm -rf "$out"
 cmake --install build --prefix "$PWD/$out" --strip > /dev/null
 
-# What the C library's own package brings is everywhere; all else that is not LibTorch travels.
+# Files of the C library's own package are everywhere; all others that are not LibTorch's travel
+# along.
 needed() {
   ldd "$1" | awk '$3 ~ /^\// { print $3 }' |
     grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so' | grep -v '/torch/lib/' | grep -v '/nvidia/' |

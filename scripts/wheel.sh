@@ -15,7 +15,7 @@ cp build/python/headroom/_core.*.so build/python/headroom/_engine.*.so "$out/hea
 cp -L build/lib/libheadroom.so.0 build/lib/libheadroom_cuda.so "$out/headroom/lib/"
 cp build/bin/headroom build/bin/headroom-engine "$out/bin/"
 
-# What comes with the C and C++ libraries is everywhere; all else that is not LibTorch's travels.
+# Files of the C and C++ libraries are everywhere; all others that are not LibTorch's travel along.
 needed() {
   ldd "$1" | awk '$3 ~ /^\// { print $3 }' |
     grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|libstdc\+\+|libgcc_s)\.so' |

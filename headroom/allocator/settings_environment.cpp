@@ -25,8 +25,7 @@ void note_on_hip(const Source& shared, const Source& cuda, std::vector<std::stri
   notes.push_back(
       "PYTORCH_HIP_ALLOC_CONF is read for the options that all accelerators share, but not for "
       "CUDA's own (backend, per_process_memory_fraction, release_lock_on_cudamalloc, ...); move "
-      "its "
-      "text to PYTORCH_ALLOC_CONF");
+      "its text to PYTORCH_ALLOC_CONF");
   if (cuda.variable)
     notes.push_back("PYTORCH_ALLOC_CONF is read for CUDA's own options only, because " +
                     is_set(shared));

@@ -23,29 +23,30 @@ std::string large_segment_set(const Settings& s) {
     return "Expandable segments for requests above 1 MiB grow by pages of " + size +
            ", so up to that much is reserved and unused in each.";
   return "Requests above 1 and below 10 MiB are cut from segments of " + size +
-         ": fewer calls of cudaMalloc the larger it is, and up to that much left unused.";
+         ". A larger segment means fewer cudaMalloc calls and more memory that stays unused.";
 }
 
 std::string max_split_set(const Settings& s) {
   return "Free blocks of " + to_string(*s.max_split_size) +
-         " or more are kept whole for requests of that size, and can so be given back before a "
-         "request fails; smaller requests may need new segments instead.";
+         " or more are never split. They stay whole for requests of that size and can be given "
+         "back before a request fails. Smaller requests may need new segments.";
 }
 
 std::string max_non_split_set(const Settings& s) {
   if (!s.max_split_size) return "No effect without max_split_size_mb.";
-  return "A request of max_split_size_mb or more takes a free block only if that is less than " +
+  return "A request of max_split_size_mb or more takes a free block only if the block is less "
+         "than " +
          to_string(s.max_non_split_rounding_size) +
-         " larger: more wastes memory inside blocks, less calls cudaMalloc more often.";
+         " larger. A larger value wastes memory inside blocks; a smaller one calls cudaMalloc more "
+         "often.";
 }
 
 std::string gc_set(const Settings& s) {
   if (s.per_process_memory_fraction >= 1)
     return "No effect until the process has a memory fraction below 1 "
            "(per_process_memory_fraction or torch.cuda.set_per_process_memory_fraction).";
-  return "Once more than " + percent(s.garbage_collection_threshold) +
-         " of the process's limit is reserved, the large free blocks unused the longest are given "
-         "back" +
+  return "Once the process has reserved more than " + percent(s.garbage_collection_threshold) +
+         " of its limit, it gives back the large free blocks that were unused for longest" +
          (s.expandable_segments ? " (expandable segments never are)" : "") +
          ", at the price of later cudaMalloc calls.";
 }
@@ -56,17 +57,19 @@ std::string roundup_set(const Settings& s) {
     return "No effect: 0 and 1 division are the plain rounding to 512 bytes.";
   if (std::any_of(table.begin(), table.end(),
                   [&](auto divisions) { return divisions != table[0]; }))
-    return "Sizes are rounded up to equal steps between two powers of two, how many depends on the "
-           "size, so that nearby sizes reuse one block; the rounding itself is lost.";
+    return "Sizes are rounded up to equal steps between two powers of two, so that nearby sizes "
+           "reuse one block. The number of steps depends on the size. The memory that rounding "
+           "adds is wasted.";
   return "Sizes are rounded up to the next of " + std::to_string(table[0]) +
-         " equal steps between two powers of two, so that nearby sizes reuse one block; up to 1/" +
-         std::to_string(table[0]) + " more than asked is taken.";
+         " equal steps between two powers of two, so that nearby sizes reuse one block. A block "
+         "can be 1/" +
+         std::to_string(table[0]) + " larger than its request.";
 }
 
 std::string expandable_set(const Settings& s) {
   if (s.max_split_size)
-    return "Segments grow and shrink by pages, but beside max_split_size_mb 2.11 can come to "
-           "reserve many times what is used (pytorch issue 123548); set only one of the two.";
+    return "Segments grow and shrink by pages. Together with max_split_size_mb, PyTorch 2.11 can "
+           "reserve many times what it uses (pytorch issue 123548); set only one of the two.";
   return "Segments grow and shrink by pages of 2 MiB (small requests) or " +
          to_string(s.large_segment_size) +
          " in one range of addresses, so no memory is lost between segments; mapping pages takes "
@@ -88,31 +91,30 @@ std::string graph_reuse_set(const Settings&) {
 }
 
 std::string host_register_set(const Settings&) {
-  return "Pinned host memory is allocated first and then registered, which holds up the driver "
-         "less "
-         "than cudaHostAlloc; no device memory is saved.";
+  return "Pinned host memory is allocated first and then registered, which blocks the driver for "
+         "less time than cudaHostAlloc; no device memory is saved.";
 }
 
 std::string register_threads_set(const Settings& s) {
   if (!s.pinned_use_cuda_host_register)
     return "No effect without pinned_use_cuda_host_register:True.";
   return counted(static_cast<long long>(s.pinned_num_register_threads), "thread") +
-         " map the pages of a new piece of pinned host memory: faster for large ones, and busier.";
+         " map the pages of new pinned host memory: faster for large requests, but more cores are "
+         "busy.";
 }
 
 std::string background_threads_set(const Settings&) {
-  return "A thread of its own finds out which pinned host blocks are free again: quicker "
-         "allocation, some time on another core.";
+  return "A separate thread finds pinned host blocks that are free again: allocation is faster, "
+         "and another core does some work.";
 }
 
 std::string reserve_segment_set(const Settings& s) {
   return to_string(s.pinned_reserve_segment_size) +
          " of host memory are pinned at once and serve small requests without the driver; they "
-         "stay "
-         "taken for good.";
+         "stay pinned until the process ends.";
 }
 
-constexpr std::string_view kSwitch = "True or False, spelled so";
+constexpr std::string_view kSwitch = "exactly `True` or `False`";
 
 // In printing order.
 constexpr OptionInfo kInfos[] = {
@@ -167,7 +169,7 @@ Recommendation recommend(std::string_view user_text, std::optional<Bytes> card_t
     return leave(
         "With backend:cudaMallocAsync the driver keeps the blocks; nothing here changes it.");
   if (user.expandable_segments)
-    return leave("expandable_segments:True is set already, the strongest there is.");
+    return leave("expandable_segments:True is already set, and no setting helps more.");
   if (user.max_split_size)
     return leave("max_split_size_mb is set by you, and 2.11 wastes memory with both together.");
   if (!names_option(user_text, "expandable_segments"))

@@ -15,7 +15,8 @@
 
 namespace headroom {
 
-// What went wrong: `where` names a function, an option or a place in a file; `words` say the rest.
+// An error in words: `where` names a function, an option or a place in a file; `words` say the
+// rest.
 struct Complaint {
   std::string where, words;
 };

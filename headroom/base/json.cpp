@@ -15,7 +15,7 @@ Json parse_json(std::string_view text, std::string_view source) {
                                        std::to_string(error.byte));
   } catch (const Json::out_of_range&) {
     throw InputError("parse_json", "expected JSON in " + std::string(source) +
-                                       ", found a number beyond the range of numbers");
+                                       ", found a number that is out of range");
   }
 }
 

@@ -86,8 +86,10 @@ std::optional<double> to_number(std::string_view text) {
 }
 
 std::string counted(long long n, std::string_view noun) {
-  const char* plural = noun.ends_with('s') ? "es" : "s";
-  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : plural);
+  const std::string words = std::to_string(n) + " " + std::string(noun);
+  if (n == 1) return words;
+  if (noun.ends_with('y')) return words.substr(0, words.size() - 1) + "ies";
+  return words + (noun.ends_with('s') ? "es" : "s");
 }
 
 std::size_t edits_between(std::string_view a, std::string_view b) {

@@ -30,7 +30,7 @@ namespace headroom {
 [[nodiscard]] std::optional<long long> to_integer(std::string_view text);
 [[nodiscard]] std::optional<double> to_number(std::string_view text);
 
-// `1 card`, `2 cards`, `2 processes`.
+// `1 card`, `2 cards`, `2 processes`, `2 tries`.
 [[nodiscard]] std::string counted(long long n, std::string_view noun);
 
 // Levenshtein distance in which a swap of neighbours is one edit: "gpsu" is one edit from "gpus".

@@ -26,7 +26,7 @@ std::array<std::optional<allocator::OutOfMemory>, kMostDevices> refusals;
 
 std::size_t slot(int device) {
   if (device < 0 || device >= static_cast<int>(kMostDevices))
-    throw UsageError(expectation("cuda", "a card that LibTorch has place for",
+    throw UsageError(expectation("cuda", "a card within the number that LibTorch supports",
                                  "cuda:" + std::to_string(device)));
   return static_cast<std::size_t>(device);
 }

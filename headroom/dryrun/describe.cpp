@@ -26,7 +26,7 @@ void parts(std::ostream& out, const trace::Report& report) {
 void verdict(std::ostream& out, const trace::Report& report) {
   if (report.fits()) return;
   const allocator::OutOfMemory& refusal = *report.out_of_memory;
-  out << "Does not fit: " << to_string(refusal.tried) << " were asked for when "
+  out << "Does not fit: " << to_string(refusal.tried) << " were requested when "
       << to_string(refusal.free) << " of " << to_string(refusal.capacity) << " were free.\n";
 }
 
@@ -34,8 +34,8 @@ void verdict(std::ostream& out, const trace::Report& report) {
 
 std::string warning_of(const trace::Report& report) {
   if (report.decided_by_unknown == 0) return {};
-  return "The step may have decided by unknown values: it read " +
-         std::to_string(report.decided_by_unknown) + ", each as if unknown numbers were zero.";
+  return "The step may have branched on unknown values: it read " +
+         std::to_string(report.decided_by_unknown) + " of them, each as zero.";
 }
 
 std::string describe(const trace::Report& report, const DescribeOptions& options) {

@@ -38,7 +38,7 @@ void check(const sim::Card& card, const Subject& subject, const Options& options
     throw UsageError(expectation("dry_run", "a step to run", "none", "Subject::step"));
   if (options.steps < 1)
     throw UsageError(expectation("dry_run", "at least one step", std::to_string(options.steps),
-                                 "2: the second has the optimizer's state from its start"));
+                                 "2: the second step begins with the optimizer's state"));
 }
 
 // Counts refusals of this card during this run. A step may use other cards too, and must handle

@@ -78,7 +78,7 @@ std::string leave(const Path& file, const std::string& what) {
   const Path original = file.string() + ".headroom-original";
   std::error_code failure;
   std::filesystem::rename(kept_name(file), original, failure);
-  return file.string() + " " + what + " and stays as it is; what it was before is in " +
+  return file.string() + " " + what + " and stays as it is; its earlier content is in " +
          (failure ? kept_name(file) : original).string();
 }
 
@@ -87,8 +87,8 @@ std::optional<std::string> give_back(const Path& file, const std::string& origin
   try {
     if (read_file(file) != original) write_file_atomically(file, original);
   } catch (const Error& error) {
-    return file.string() + " could not be put back: " + error.sentence() + "; what it was is in " +
-           kept_name(file).string();
+    return file.string() + " could not be restored: " + error.sentence() +
+           "; its earlier content is in " + kept_name(file).string();
   }
   ::unlink(kept_name(file).c_str());
   return {};
@@ -102,10 +102,10 @@ std::optional<std::string> restore_leftover(const Path& file) {
   if (!original) return {};  // its run has ended at this moment
   const auto now = read_file(file);
   if (now != original && !has_stamp(kept.get(), file))
-    return leave(file, "was changed after a run that was killed before it could put it back");
+    return leave(file, "was changed after an earlier run was killed before it could restore it");
   if (auto failed = give_back(file, *original)) return failed;
   if (now == original) return {};
-  return file.string() + " was put back as it was: an earlier run was killed before it could";
+  return file.string() + " was restored: an earlier run was killed before it could do so";
 }
 
 }  // namespace

@@ -121,9 +121,9 @@ struct Knobs::State {
       place.edits.push_back(value.edit);
       if (mapping.form != Form::variable) place.programs.insert(value.clause);
       if (value.times > 1)
-        assumptions.push_back(mapping.name + " stands " + std::to_string(value.times) +
+        assumptions.push_back(mapping.name + " occurs " + std::to_string(value.times) +
                               " times in the command; the last one, " + value.text +
-                              ", counts and is changed");
+                              ", has effect and is changed");
     }
     if (found.empty() && mapping.form == Form::variable) look_in_environment(place);
   }
@@ -135,11 +135,11 @@ struct Knobs::State {
 
   static void agree(const Mapping& one, long long first, const Mapping& other, long long second) {
     if (first == second) return;
-    throw UsageError(expectation(
-        "--map", "one " + std::string(word_of(one.quantity)) + " in all places that are mapped",
-        one.place() + " " + std::to_string(first) + " and " + other.place() + " " +
-            std::to_string(second),
-        "the same value in both"));
+    throw UsageError(
+        expectation("--map", "one " + std::string(word_of(one.quantity)) + " in all mapped places",
+                    one.place() + " " + std::to_string(first) + " and " + other.place() + " " +
+                        std::to_string(second),
+                    "the same value in both"));
   }
 
   // ---- Values that were not found ----
@@ -150,7 +150,7 @@ struct Knobs::State {
       if (place.mapping.quantity == Quantity::batch) refuse_missing(place.mapping);
       make_room(place);
       assumptions.push_back(place.mapping.place() +
-                            " is nowhere given: 1 is taken, and it is added when it has to change");
+                            " is not given: it counts as 1, and is added when it has to change");
     }
     for (const Knob& place : places) {
       const Knob& first = *first_of(place.mapping.quantity);

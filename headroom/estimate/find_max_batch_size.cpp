@@ -265,8 +265,8 @@ MaxBatch find_max_batch_size(const Trainee& trainee, c10::Device where, Size min
 MaxBatch find_max_batch_size(const Trainee& trainee, const gpu::SimulatedCard& card, Size min,
                              Size max, const MaxBatchOptions& options) {
   if (options.really)
-    throw UsageError(expectation("find_max_batch_size", "a device, to really run on it",
-                                 "the card " + card.name + ", which need not be there",
+    throw UsageError(expectation("find_max_batch_size", "a device to run on",
+                                 "the card " + card.name + ", which is only described",
                                  "the device of the model"));
   sim::check_alone("find_max_batch_size");
   const Bounds bounds{.at_least = min, .at_most = max};

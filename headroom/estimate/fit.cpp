@@ -44,11 +44,11 @@ Settings settled(const ModelConfig& config, const Settings& said, Over over) {
 void check(const ModelConfig& config, const Settings& settings, const FitOptions& options) {
   const std::vector<std::string> names = cannot_run(settings);
   if (!names.empty())
-    throw UsageError(expectation("fit", "settings that can be run, which is how it is found out",
+    throw UsageError(expectation("fit", "settings that can run, because fit makes dry runs",
                                  join(names, ", "),
-                                 "headroom estimate --quick, which prices them by formula"));
+                                 "headroom estimate --quick, which answers by formula"));
   if (options.over == Over::seq && task_of(config, settings) == models::Task::image_classification)
-    throw UsageError(expectation("fit", "a model of sequences, to look for the longest",
+    throw UsageError(expectation("fit", "a model of sequences for --over seq",
                                  config.type() + ", which takes images", "--over batch"));
 }
 

@@ -19,7 +19,7 @@ using Guess = std::optional<Size>;
 // and sizes too large for any kernel would end the search with an error.
 constexpr Size kLargestLeap = 1024;  // from a single run
 constexpr Size kLargestStep = 32;    // from a prediction
-// How many sizes beyond a boundary are searched for a second one.
+// Number of sizes beyond a boundary that are searched for a second one.
 constexpr Size kLookAhead = 16;
 
 Bytes share_of(Bytes whole, double share) {

@@ -41,7 +41,7 @@ struct StepRun {
 [[nodiscard]] StepRun run_steps(const gpu::SimulatedCard& card, const MakeSubject& make, int steps,
                                 const dryrun::CardOptions& options);
 
-// How the bytes of requests may grow with the size.
+// Growth of the bytes of requests with the size.
 struct Growth {
   int power = 1;  // highest power of the size: 2 for a length, because of attention
   // For a chunked loss: tokens per unit of size, and tokens per chunk. 0: not chunked.

@@ -75,7 +75,7 @@ std::unique_ptr<Optimizer> like(const Optimizer* optimizer,
   if (auto it = if_of<RMSprop, RMSpropOptions>(*optimizer, parameters)) return it;
   if (auto it = if_of<Adagrad, AdagradOptions>(*optimizer, parameters)) return it;
   throw UsageError(expectation("optimizer", "AdamW, Adam, SGD, RMSprop or Adagrad of torch::optim",
-                               "another optimizer", "none, which tries an AdamW"));
+                               "another optimizer", "none, which means AdamW"));
 }
 
 std::shared_ptr<Module> shapes_of(const Trainee& trainee) {

@@ -177,7 +177,7 @@ void check_can_run(const Settings& settings) {
   const std::vector<std::string> names = cannot_run(settings);
   if (!names.empty())
     throw UsageError(expectation("training_step", "settings that can run", join(names, ", "),
-                                 "--quick, which prices them by formula"));
+                                 "--quick, which answers by formula"));
 }
 
 }  // namespace

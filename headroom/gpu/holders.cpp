@@ -126,8 +126,7 @@ void classify_own(HolderReport& report, const ProcessStat& stat, const ProcessTa
   } else if (is_orphan(parent)) {
     say(report, HolderClass::orphan,
         "its launcher is gone: this is a data loader or rank that was left behind, or a job "
-        "started "
-        "with nohup",
+        "started with nohup",
         "if it is left over: " + end_hint(report));
   } else {
     say(report, HolderClass::running,

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Seconds kBetweenTwoSamples{0.2};
 constexpr Seconds kSecond{1.0};
-// How long one look waits for a driver that does not answer.
+// The longest wait of one look for a driver that does not answer.
 constexpr Seconds kPatience{3.0};
 
 class Waiting {

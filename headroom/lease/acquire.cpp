@@ -303,7 +303,7 @@ class Seeker {
   std::optional<detail::FolderWatch> watch_;
   std::optional<PlaceInLine> place_;
 
-  // Of the last look:
+  // From the last look:
   Look look_;
   Rooms rooms_, left_;  // in total, and after earlier waiters
   std::vector<gpu::Uuid> cards_;

@@ -74,7 +74,7 @@ std::string also_in_the_way(const Look& look, const std::vector<gpu::Uuid>& card
   const int all = position(look.before.waiting, "");
   if (all > 2 || place > 1)
     text += "; number " + std::to_string(place) + " of " +
-            std::to_string(std::max(place, all - 1)) + " in the line";
+            std::to_string(std::max(place, all - 1)) + " in the queue";
   for (const std::string& warning : look.before.warnings) text += "; " + warning;
   return text;
 }

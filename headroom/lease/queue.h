@@ -78,7 +78,7 @@ using Rooms = std::map<gpu::Uuid, Bytes>;
 // Cards that satisfy the wish, roomiest first; nothing if it does not fit now.
 [[nodiscard]] std::optional<std::vector<gpu::Uuid>> cards_for(const Rooms& rooms, const Wish& wish);
 
-// How often a later request got a lease on one of the waiter's cards.
+// Counts the later requests that got a lease on one of the waiter's cards.
 [[nodiscard]] int passes(const Waiter& waiter, const std::vector<Grant>& grants);
 
 // The rooms that earlier waiters leave: without the memory of those whose request fits now, and

@@ -38,7 +38,7 @@ class Site {
   [[nodiscard]] const std::string& trouble() const { return trouble_; }
   [[nodiscard]] const std::vector<std::string>& unknown_users() const { return unknown_users_; }
 
-  // The user's own limit, else the limit for everybody. Root has only its own. A name that no user
+  // The user's own limit, else the limit `everybody`. Root has only its own. A name that no user
   // of the machine has sets no limit.
   [[nodiscard]] Limit limit_of(uid_t uid) const;
 

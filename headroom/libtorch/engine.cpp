@@ -25,10 +25,10 @@ void check_accelerator(const torch::autograd::Node& root) {
   if (!at::isPrivateUse1HooksRegistered()) return;
   for (const auto& edge : root.next_edges())
     if (edge.is_valid() && edge.function->input_metadata(edge.input_nr).device().is_cuda())
-      throw UnavailableError(
-          expectation("backward", "a process that has not simulated cards",
-                      "a pass on CUDA in one that has: LibTorch has one accelerator a process",
-                      "simulate in another process, or by sim::in_child"));
+      throw UnavailableError(expectation("backward", "a backward pass on simulated cards",
+                                         "one on CUDA in a process that simulates cards: LibTorch "
+                                         "allows one accelerator per process",
+                                         "simulating in another process, or with sim::in_child"));
 }
 
 // LibTorch's engine, with its own device threads.

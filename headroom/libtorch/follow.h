@@ -1,6 +1,6 @@
 // Attaches a function, the follower, to one weight. Each linear layer, convolution and embedding
 // that uses the weight passes its result to the follower and returns the follower's result instead.
-// That changes layers whose forward() cannot be overridden: it is not virtual, and a member such as
+// This changes layers whose forward() cannot be overridden: it is not virtual, and a member such as
 // `torch::nn::Linear q{nullptr}` always calls its own class.
 //
 //   follow(net->q->weight, [=](const Use& use, at::Tensor result) {

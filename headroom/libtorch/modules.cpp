@@ -98,9 +98,9 @@ void check_ties(const Entries& from, const Entries& to) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::size_t tied = first_use(from, i);
     if (first_use(to, i) == tied) continue;
-    throw UsageError(expectation("clone", "a copy in which the same tensors are one",
-                                 from[i].first + ", which is one with " + from[tied].first +
-                                     " in the original but not in the copy",
+    throw UsageError(expectation("clone", "a copy that shares the same tensors",
+                                 from[i].first + ", which shares its storage with " +
+                                     from[tied].first + " in the original but not in the copy",
                                  "a function tie_weights() in the module's class"));
   }
 }

@@ -19,9 +19,9 @@ History::History(c10::Device device, trace::Recorder& recorder) : device_(concre
   (void)memory.statistics(device_.index());  // throws for a CPU that is not counted
   const std::lock_guard lock(mutex);
   if (!recorders.emplace(device_.str(), &recorder).second)
-    throw UsageError(expectation("record_history", "a device that nobody records",
+    throw UsageError(expectation("record_history", "a device without another History",
                                  device_.str() + ", which is being recorded",
-                                 "letting that History end first"));
+                                 "ending that History first"));
   try {
     memory.record(device_.index(), &recorder);
   } catch (...) {

@@ -10,13 +10,13 @@ struct GpuMemoryScope::State {
       : name(std::move(of)),
         device(concrete(on)),
         start(memory_of(device).statistics(device.index())),
-        beholder(device),
+        meter(device),
         sink(std::move(to)) {}
 
   std::string name;
   c10::Device device;
   DeviceStats start;
-  mutable detail::Beholder beholder;
+  mutable detail::PeakMeter meter;
   Sink sink;
 };
 
@@ -36,7 +36,7 @@ GpuMemoryScope::~GpuMemoryScope() {
 
 GpuMemoryUse GpuMemoryScope::use() const {
   const auto& before = state_->start;
-  const detail::Peaks peaks = state_->beholder.peaks();
+  const detail::Peaks peaks = state_->meter.peaks();
   const DeviceStats now = memory_of(state_->device).statistics(state_->device.index());
   const auto since = [&](auto stat, auto field) {
     return Bytes{(now.*stat)[0].*field - (before.*stat)[0].*field};

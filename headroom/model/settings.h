@@ -1,5 +1,5 @@
-// How a model is run: the settings of the command line. The forecast prices them, the dry run
-// executes them, training will use them; each reports what it does not support.
+// The settings of a model's run, as on the command line. The forecast prices them, the dry run
+// executes them, training will use them; each reports the settings that it does not support.
 //
 //   Settings settings;
 //   settings.batch = 4;

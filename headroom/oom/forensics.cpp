@@ -60,7 +60,7 @@ std::string headline(const Judgement& judgement) {
 
 std::string asked_sentence(const Forensics& forensics) {
   const Judgement& judgement = forensics.judgement;
-  std::string text = judgement.asked ? "Asked for " + to_string(*judgement.asked)
+  std::string text = judgement.asked ? "Requested " + to_string(*judgement.asked)
                                      : "The size of the request is unknown";
   if (judgement.free) text += "; " + to_string(*judgement.free);
   if (judgement.free && judgement.total) text += " of " + to_string(*judgement.total);
@@ -176,9 +176,8 @@ std::optional<TryThen> largest_fit(const std::vector<TryThen>& tries) {
 std::string tries_lines(const std::vector<TryThen>& tries) {
   if (tries.empty()) return {};
   const auto fit = largest_fit(tries);
-  const std::string text =
-      line("This try: " + last_try_text(tries.back()) + "; " +
-           counted(static_cast<long long>(tries.size()), "attempt") + " so far.");
+  const std::string text = line("This try: " + last_try_text(tries.back()) + "; " +
+                                counted(static_cast<long long>(tries.size()), "try") + " so far.");
   if (!tries.back().batch) return text;
   return text +
          line(fit ? "Largest that fitted: " + tried_text(*fit) + "." : "None has fitted so far.");

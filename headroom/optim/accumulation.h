@@ -11,8 +11,8 @@
 //   optimizer->step();
 //
 // transformers' Trainer divides each sum by the same number for all parts (num_items_in_batch).
-// That differs from this by a constant factor, because it also counts the first label of each row,
-// which no position predicts. share_of_batch does not wait for the device.
+// Its result differs by a constant factor, because that number also counts the first label of each
+// row, which no position predicts. share_of_batch does not wait for the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -68,10 +68,10 @@ void Optimizer::step(const GradientScale& scale) {
 
 void Optimizer::run(const GradientScale& scale) {
   if (interrupted_)
-    throw UsageError(expectation(
-        "Optimizer::step", "parameters and states as a whole step leaves them",
-        "those of a step that threw half way",
-        "putting back what they were before it (set_state), then Optimizer::restored()"));
+    throw UsageError(
+        expectation("Optimizer::step", "parameters and states after a complete step",
+                    "those of a step that threw",
+                    "restoring them to before the step (set_state), then Optimizer::restored()"));
   const at::NoGradGuard no_grad;
   Trained all = trained();
   check(all);

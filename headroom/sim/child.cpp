@@ -185,7 +185,7 @@ std::string in_child(const std::function<std::string()>& work) {
     throw UnavailableError(
         expectation("in_child", "an answer of the child process", end_of(status),
                     WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
-                        ? "the same with more memory, if the system ended it for lack of some"
+                        ? "the same with more memory, if the kernel killed it for lack of memory"
                         : "the same work in a program of its own, to see why it ends"));
   return take_out(whole);
 }

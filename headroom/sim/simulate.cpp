@@ -37,7 +37,7 @@ allocator::Settings settings_of_environment() {
   const auto now = allocator::effective_settings(
       [](const std::string& name) { return environment(name.c_str()); });
   if (!now.caching)
-    throw UsageError(expectation("simulate", "a caching allocator, which is what cards simulate",
+    throw UsageError(expectation("simulate", "a caching allocator, which simulated cards have",
                                  "PYTORCH_NO_CUDA_MEMORY_CACHING", "unset it"));
   return now.settings;
 }
@@ -101,8 +101,8 @@ int card_count() noexcept {
 void check_alone(std::string_view function) {
   if (detail::card_count() > 0)
     throw UsageError(expectation(function, "one box of simulated cards at a time",
-                                 "a second one while the first is there",
-                                 "letting the first Simulation go before"));
+                                 "a second one while the first exists",
+                                 "ending the first Simulation first"));
 }
 
 std::shared_ptr<Card> card_of(c10::Device device) {

@@ -89,7 +89,7 @@ std::optional<std::string> History::append(const Try& one) {
   if (written == static_cast<ssize_t>(line.size())) return {};
   const int error = written < 0 ? errno : ENOSPC;
   const bool cut = written > 0 && size && ::ftruncate(file, *size) != 0;
-  return write_failure(path_, error) + (cut ? " (half a line was left there)" : "");
+  return write_failure(path_, error) + (cut ? " (an incomplete line was left in it)" : "");
 }
 
 }  // namespace headroom::supervise

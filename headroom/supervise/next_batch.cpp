@@ -69,8 +69,8 @@ std::string gib(double bytes) {
   return to_string(Bytes(static_cast<std::int64_t>(bytes)));
 }
 
-// How many samples fit by the line; nothing if not even one does, because then the figures are
-// wrong.
+// The number of samples that fit according to the line. Empty if not even one fits, because then
+// the figures are wrong.
 std::optional<double> room_on(const std::optional<Line>& line, double limit) {
   if (!line || line->fixed + line->per_sample > limit) return {};
   return (limit - line->fixed) / line->per_sample;

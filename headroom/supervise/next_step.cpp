@@ -48,7 +48,7 @@ NextStep next_step(const std::vector<Try>& tries, const Orders& orders, const ed
   const auto count = static_cast<long long>(tries.size());
   if (count > orders.max_retries)
     return {.kind = Kind::give_up,
-            .why = "out of memory after " + counted(count, "attempt") +
+            .why = "out of memory after " + counted(count, "try") +
                    ", the most that --max-retries allows"};
   NextStep step = smaller_batch(tries, orders, knobs);
   const bool of_card = last.judgement.verdict == oom::Verdict::gpu_oom;

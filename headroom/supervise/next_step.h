@@ -1,4 +1,4 @@
-// What follows a try: the ladder after an out-of-memory, as a value.
+// The step that follows a try, as a value: the ladder after an out-of-memory.
 //
 //   const NextStep step = next_step(tries, orders, knobs, place.room());
 //   if (step.kind == NextStep::Kind::try_again) run_again_with(*step.batch);

@@ -1,4 +1,4 @@
-// What a supervised run is asked to do, and where it reports while it runs.
+// The settings of a supervised run, and the callbacks through which it reports.
 #pragma once
 
 #include <filesystem>
@@ -25,7 +25,7 @@ struct Orders {
   Seconds wait_interval{1};
   Seconds wait_for_more{0};  // for more memory than a place had that was too small
 
-  // What may be changed.
+  // Values that may change:
   std::vector<std::string> maps;
   long long min_batch = 1;
   bool keep_effective_batch = true;
@@ -33,7 +33,7 @@ struct Orders {
   std::string checkpoints;       // "out/ckpt-*.pt"
   int max_retries = 10;
 
-  // What is watched and kept.
+  // Watching and remembering:
   std::optional<Seconds> stall;  // report after so long without output and without work
   bool end_stalled = false;
   std::filesystem::path history;  // empty: in the state folder

@@ -1,4 +1,4 @@
-// How a supervised run ended.
+// The outcome of a supervised run.
 #pragma once
 
 #include <optional>

@@ -18,7 +18,7 @@ namespace {
 
 using edit::Quantity;
 
-// How the whole run ends.
+// The end of the whole run.
 struct End {
   Outcome outcome = Outcome::ended;
   int exit_code = 0;
@@ -178,7 +178,7 @@ std::optional<End> Supervision::take_place() {
   place_ = std::move(answer.place);
   if (needs_room())
     listener_.tell(cause_of(report_.tries.back()) +
-                   "; trying again where there is more room: " + place_->name());
+                   "; trying again with more memory: " + place_->name());
   return {};
 }
 
@@ -188,7 +188,7 @@ std::optional<End> Supervision::without_place(const PlaceAnswer& answer) {
                .exit_code = answer.exit_code,
                .sentence = needs_room() ? step_.why : ""};
   if (needs_room())
-    return end_without_change(step_.why + "; nor is there more room: " + answer.sentence);
+    return end_without_change(step_.why + "; more memory is not usable either: " + answer.sentence);
   return End{.outcome = answer.outcome, .exit_code = 0, .sentence = answer.sentence};
 }
 
@@ -213,7 +213,7 @@ void Supervision::check_mapped_values() const {
   for (const Quantity quantity : {Quantity::batch, Quantity::accumulation})
     if (now.value(quantity) != knobs_.value(quantity))
       throw BusyError("run", knobs_.name(quantity) +
-                                 " was changed during the wait for a place; start it again");
+                                 " was changed while the run waited for cards; start it again");
 }
 
 edit::Changed Supervision::values_of_this_try() const {

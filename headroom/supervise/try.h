@@ -40,7 +40,7 @@ struct Try {
 // "out of memory (KIND)", with its evidence unless the command printed that line itself.
 [[nodiscard]] std::string cause_of(const Try& one);
 
-// What else the user should know about an end, one sentence each.
+// Further remarks about an end for the user, one sentence each.
 [[nodiscard]] std::vector<std::string> remarks(const job::JobEnd& end);
 
 // The report of the last try's out-of-memory, without changes.

@@ -11,8 +11,8 @@ namespace {
 using allocator::Operation;
 using OperationKind = Operation::Kind;
 
-// How far the constructor reads a Headroom trace ahead to detect a history: this far beyond its
-// first free, and at most the second number of events in total.
+// The constructor reads a Headroom trace ahead to detect a history: this far beyond its first free,
+// and at most the second number of events in total.
 constexpr std::size_t kEventsAfterFirstFree = 4096;
 constexpr std::size_t kMostEventsAhead = std::size_t{1} << 18;
 

@@ -24,7 +24,7 @@
 namespace headroom::trace {
 
 struct RecorderOptions {
-  // How many of the latest events stay in memory; 0: all. A million events take 48 MB.
+  // The number of latest events that stay in memory; 0: all. A million events take 48 MB.
   std::uint64_t limit = 0;
 };
 

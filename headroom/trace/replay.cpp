@@ -17,7 +17,9 @@ std::string complaint(const UsageError& error, const CachingAllocator& card) {
           ? "expected an id that is not allocated; it can be used again after its free"
           : error.sentence();
   if (card.met_fault_of_original())
-    said += " (before this event the trace met a fault of PyTorch 2.11 that is not imitated)";
+    said +=
+        " (before this event, the trace triggers a bug of PyTorch 2.11 that the model does not "
+        "have)";
   return said;
 }
 
@@ -30,7 +32,7 @@ allocator::CardOptions card_options(const CardSetup& setup, const About& about, 
   options.settings = settings_at_start(setup, about);
   if (options.settings.backend != allocator::Backend::native)
     throw UsageError(expectation("replay", "settings of PyTorch's own allocator",
-                                 "backend:cudaMallocAsync, which leaves all to the driver",
+                                 "backend:cudaMallocAsync, which leaves everything to the driver",
                                  "the same without it"));
   if (setup.fraction) options.settings.per_process_memory_fraction = *setup.fraction;
   options.events = setup.hold_events || is_history ? allocator::EventRule::when_told
@@ -57,7 +59,7 @@ allocator::Settings settings_at_start(const CardSetup& setup, const About& about
     return allocator::parse_settings(about.settings);
   } catch (const UsageError& error) {
     throw InputError("replay", "the trace says it began with settings '" + about.settings +
-                     "': " + error.sentence() + ", or other settings instead");
+                                   "': " + error.sentence() + ", or other settings instead");
   }
 }
 
@@ -102,7 +104,7 @@ void CardPlayer::play(const Batch& batch, Follower* follower) {
     }
   } catch (const UsageError& error) {
     throw InputError("replay", name_ + ", event " + std::to_string(batch.numbers[i]) + ": " +
-                     complaint(error, card()));
+                                   complaint(error, card()));
   }
   result_.played += Clock::now() - begin;
   result_.operations += count;

@@ -52,7 +52,7 @@ const std::vector<Gauge>& gauges() {
        [](const Card& c) { return bytes_of(c, &CardMemory::total); }},
       {"headroom_gpu_memory_used_bytes", "Memory in use by all processes.",
        [](const Card& c) { return bytes_of(c, &CardMemory::used); }},
-      {"headroom_gpu_memory_free_bytes", "Memory that an allocation can get.",
+      {"headroom_gpu_memory_free_bytes", "Memory that the driver would still hand out.",
        [](const Card& c) { return bytes_of(c, &CardMemory::free); }},
       {"headroom_gpu_memory_reserved_bytes", "Memory the driver keeps for itself.",
        [](const Card& c) -> std::optional<double> {
@@ -151,7 +151,8 @@ std::string prometheus_leases(const gpu::Machine& machine, const lease::Contents
       usable += line_of(kUsable, labels_of(card), static_cast<double>(room->count));
   }
   std::string text;
-  if (!usable.empty()) text += heading(kUsable, "What a job could reserve now.") + usable;
+  if (!usable.empty())
+    text += heading(kUsable, "Memory that a new job could reserve now.") + usable;
   if (!unused.empty()) text += heading(kUnused, "Reserved by leases and not used yet.") + unused;
   text += reserved_series(machine, contents);
   const auto looking = std::count_if(contents.waiting.begin(), contents.waiting.end(),

@@ -1,5 +1,5 @@
-// What a person can rely on when Headroom reads, explains and sets PyTorch's allocator settings.
-// That it agrees with PyTorch's own parser is tests/oracle/settings_oracle_test.cpp's matter.
+// Headroom reads, explains and sets PyTorch's allocator settings.
+// tests/oracle/settings_oracle_test.cpp compares it with PyTorch's own parser.
 
 #include "headroom/allocator/settings.h"
 
@@ -101,7 +101,7 @@ TEST(ParseSettings, ARefusalNamesOptionValueAndWhatIsAllowed) {
             "[parse_settings] expected garbage_collection_threshold to be a number above 0 and "
             "below 1, received '1.5'; try garbage_collection_threshold:0.8");
   EXPECT_EQ(refusal_of("expandable_segments:true"),
-            "[parse_settings] expected expandable_segments to be True or False, spelled so, "
+            "[parse_settings] expected expandable_segments to be exactly `True` or `False`, "
             "received 'true'; try expandable_segments:True");
 }
 

@@ -47,7 +47,7 @@ TEST(ReadFile, GivesTheWholeFile) {
   EXPECT_EQ(read_file(folder.write("empty", "")), "");
 }
 
-TEST(ReadFile, GivesNothingForWhatIsNoReadableFile) {
+TEST(ReadFile, ReturnsNothingForAnUnreadableFile) {
   const TemporaryFolder folder;
   EXPECT_EQ(read_file(folder.path() / "missing"), std::nullopt);
   EXPECT_EQ(read_file(folder.path()), std::nullopt);

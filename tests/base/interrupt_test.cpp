@@ -1,4 +1,4 @@
-// Signals as a request to stop: none is lost, whoever looks when. Each test sends them to this
+// Signals as a request to stop: none is lost, whenever it is checked. Each test sends them to this
 // process.
 
 #include "headroom/base/interrupt.h"

@@ -11,7 +11,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-// Of the file that is being written; "" if there is none.
+// The temporary file that is being written; "" if there is none.
 std::string temporary_in(const TemporaryFolder& folder) {
   for (const std::string& name : folder.names())
     if (name.ends_with(".tmp")) return name;
@@ -38,7 +38,7 @@ TEST(OutputFile, LeavesNothingWhenItIsNotCommitted) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-// In a folder that others write to, whoever guesses the name could have us overwrite any file.
+// In a folder that others write to, a user who guesses the name could have us overwrite any file.
 TEST(OutputFile, FollowsNoLinkThatWaitsAtItsNextName) {
   const TemporaryFolder folder;
   const auto victim = folder.write("victim", "old"), path = folder.path() / "file";
@@ -54,7 +54,7 @@ TEST(OutputFile, FollowsNoLinkThatWaitsAtItsNextName) {
   file.commit();
   EXPECT_EQ(read_file(victim), "old");
   EXPECT_EQ(read_file(path), "new");
-  EXPECT_EQ(temporary_in(folder), planted) << "somebody else's, so it stays";
+  EXPECT_EQ(temporary_in(folder), planted) << "another user's file, so it stays";
 }
 
 TEST(OutputFile, SaysWhyAFileCannotBeWritten) {

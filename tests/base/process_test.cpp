@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A /proc of its own, in which tests say who lives.
+// A made-up /proc, in which tests say which processes live.
 class FakeProc {
  public:
   FakeProc() { folder_.write("stat", "cpu  1 2 3\nbtime 1700000000\nprocesses 5\n"); }
@@ -49,7 +49,7 @@ class FakeProc {
   TemporaryFolder folder_;
 };
 
-// ---- Who somebody is ----
+// ---- Identity of a process ----
 
 TEST(ProcessStat, ReadsParentStateTimeAndStart) {
   const FakeProc proc;
@@ -134,7 +134,7 @@ TEST(ThisProcess, IsAliveAndHasAStart) {
   EXPECT_TRUE(ProcessTable().alive(this_process()));
 }
 
-// ---- What is told of somebody ----
+// ---- Facts about a process ----
 
 TEST(ProcessFacts, JoinTheArgumentsWithBlanks) {
   const FakeProc proc;
@@ -159,7 +159,7 @@ TEST(ProcessFacts, GiveTheNameInBracketsWhereTheCommandIsHidden) {
   EXPECT_EQ(proc.command_of(43), "[emptied]");
 }
 
-// A process may call itself what it likes (PR_SET_NAME); its name once came through as it was.
+// A process chooses its own name (PR_SET_NAME), which once reached the terminal unchanged.
 TEST(ProcessFacts, KeepEscapesInANameAwayFromTerminals) {
   const FakeProc proc;
   proc.add(42, "a\x1b[2Jb\nc", 'Z', 1, 100);

@@ -48,6 +48,8 @@ TEST(Counted, SpeaksOfOneAsOne) {
   EXPECT_EQ(counted(0, "card"), "0 cards");
   EXPECT_EQ(counted(1, "card"), "1 card");
   EXPECT_EQ(counted(2, "card"), "2 cards");
+  EXPECT_EQ(counted(2, "process"), "2 processes");
+  EXPECT_EQ(counted(2, "try"), "2 tries");
 }
 
 TEST(Nearest, FindsTheWordBehindATypo) {

@@ -1,4 +1,4 @@
-// Headroom on a real card, beside what it says without one: the same step, the same bytes.
+// Headroom's predictions beside a real card: the same step, the same bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -218,7 +218,8 @@ const auto* const kPredicted = testing::AddGlobalTestEnvironment(new Predicted);
 
 class StepOnACard : public Card, public testing::WithParamInterface<Shape> {};
 
-// Without limit on both sides; a first step on the card before, which brings what is brought once.
+// Without limit on both sides. A first step warms the card up, because some memory is taken only
+// once.
 TEST_P(StepOnACard, TakesWhatTheDryRunSays) {
   const trace::Peak& predicted = predictions().at(GetParam().name);
   auto real = training(GetParam(), card);
@@ -244,7 +245,7 @@ TEST_P(StepOnACard, TakesWhatTheDryRunSays) {
 INSTANTIATE_TEST_SUITE_P(Shapes, StepOnACard, testing::ValuesIn(shapes()),
                          [](const auto& shape) { return std::string(shape.param.name); });
 
-// What was recorded on the card, played to the model of the allocator.
+// Replays a recording from the card with the model of the allocator.
 TEST_F(Card, ARecordedHistoryPlaysToTheSamePeaks) {
   trace::Recorder recorder;
   Bytes reserved;
@@ -291,7 +292,7 @@ TEST_F(Card, IsNotTrainedOnInAProcessThatSimulates) {
     (void)sim::simulate("1GiB");
     return train();
   };
-  EXPECT_IN_A_NEW_PROCESS(simulate_first, "one accelerator a process");
+  EXPECT_IN_A_NEW_PROCESS(simulate_first, "one accelerator per process");
 }
 
 TEST_F(Card, ComputesAStepAsTheCpuDoes) {

@@ -1,5 +1,5 @@
-// `headroom clean`: explains every holder, frees only what is ours, ends only what it is told and
-// what does nothing.
+// `headroom clean`: explains every holder, frees only Headroom's leftovers, and ends only idle
+// processes that it is told to end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -56,7 +56,7 @@ TEST(Clean, ExplainsEveryHolderWithEveryKeyOfTheContract) {
   EXPECT_TRUE(json["holders"][1]["pid"].is_null());
 }
 
-TEST(Clean, TellsTheRunningTheStoppedTheOrphansAndTheZombiesApart) {
+TEST(Clean, TellsRunningStoppedOrphanedAndZombieProcessesApart) {
   NEEDS_OUR_PIDS();
   World world;
   const Holder running(Holder::Kind::child), stopped(Holder::Kind::child),
@@ -76,7 +76,7 @@ TEST(Clean, TellsTheRunningTheStoppedTheOrphansAndTheZombiesApart) {
   EXPECT_EQ(holder_of(json, stopped.pid())["class"], "stopped");
   EXPECT_EQ(holder_of(json, orphan.pid())["class"], "orphan");
   EXPECT_EQ(holder_of(json, zombie.pid())["class"], "zombie");
-  EXPECT_TRUE(running.alive() && orphan.alive()) << "explaining ends nobody";
+  EXPECT_TRUE(running.alive() && orphan.alive()) << "explaining ends no process";
 }
 
 TEST(Clean, SaysPlainlyThatItFreesNothingInAnotherProcess) {
@@ -97,7 +97,7 @@ TEST(Clean, NamesMemoryThatNoListedProcessOwns) {
   EXPECT_EQ(json["holders"][0]["used_bytes"], 20 * kGiB);
 }
 
-TEST(Clean, WithoutADriverHasNobodyToExplain) {
+TEST(Clean, WithoutADriverHoldersAreUnknown) {
   const World world;
   const Outcome outcome = world.headroom({"clean", "--json"});
   EXPECT_EQ(outcome.exit_code, 0);
@@ -119,7 +119,7 @@ class Leftovers : public ::testing::Test {
   const fs::path dead_, living_, kept_;
 };
 
-TEST_F(Leftovers, OfTheDeadGoAndThoseOfTheLivingStay) {
+TEST_F(Leftovers, OfEndedProcessesAreRemovedAndOthersStay) {
   const Outcome outcome = world_.headroom({"clean", "--json"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_FALSE(fs::exists(dead_));
@@ -128,7 +128,7 @@ TEST_F(Leftovers, OfTheDeadGoAndThoseOfTheLivingStay) {
   EXPECT_THAT(outcome.err, HasSubstr("removed " + dead_.string()));
 }
 
-TEST_F(Leftovers, AreNotTouchedWhenOnlyStatsAreWanted) {
+TEST_F(Leftovers, AreNotTouchedWithStatsOnly) {
   EXPECT_EQ(world_.headroom({"clean", "--stats-only"}).exit_code, 0);
   EXPECT_TRUE(fs::exists(dead_));
 }
@@ -157,11 +157,11 @@ TEST_F(Leftovers, AreNotTouchedByContradictingOptions) {
   EXPECT_TRUE(fs::exists(dead_));
 }
 
-TEST(CleanForce, LeavesSharedMemoryAloneWhereItCannotBeSeenWhoUsesIt) {
+TEST(CleanForce, LeavesSharedMemoryWithInvisibleUsersAlone) {
   const World world;
   const std::string loaders = "/dev/shm/torch_" + std::to_string(::getpid()) + "_1_0";
   std::ofstream(loaders) << "in use";
-  // In a PID namespace of its own it sees nobody of those who share /dev/shm, us among them.
+  // In its own PID namespace it sees no other user of /dev/shm, not even this process.
   const Outcome outcome = world.run({"unshare", "--map-root-user", "--pid", "--fork",
                                      "--mount-proc", HEADROOM_BINARY, "clean", "--force"});
   const bool kept = fs::remove(loaders);
@@ -174,7 +174,7 @@ TEST(CleanForce, LeavesSharedMemoryAloneWhereItCannotBeSeenWhoUsesIt) {
 // ---- Ending ----
 
 // All rules in one run, because each takes the 10 s for which processes are watched.
-TEST(CleanEnd, EndsTheIdleOrphanAndSparesWhoWorksOrHasAJob) {
+TEST(CleanEnd, EndsAnIdleOrphanAndSparesBusyProcessesAndJobs) {
   NEEDS_OUR_PIDS();
   World world;
   const Holder idle(Holder::Kind::orphan), with_parent(Holder::Kind::child),
@@ -204,7 +204,7 @@ TEST(CleanEnd, EndsTheIdleOrphanAndSparesWhoWorksOrHasAJob) {
                                  not_ending(on_the_gpu, "it kept GPU 0 busy")));
 }
 
-TEST(CleanEnd, CountsWhatCameBack) {
+TEST(CleanEnd, ReportsTheReturnedMemory) {
   NEEDS_OUR_PIDS();
   World world;
   const Holder idle(Holder::Kind::orphan);
@@ -220,7 +220,7 @@ TEST(CleanEnd, CountsWhatCameBack) {
   EXPECT_EQ(outcome.json()["returned_bytes"], 5 * kGiB);
 }
 
-TEST(CleanEnd, EndsNobodyAfterCtrlC) {
+TEST(CleanEnd, EndsNoProcessAfterCtrlC) {
   NEEDS_OUR_PIDS();
   World world;
   const Holder idle(Holder::Kind::orphan);

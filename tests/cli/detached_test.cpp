@@ -72,7 +72,7 @@ TEST_F(Detached, AreListed) {
   EXPECT_EQ(wrong.exit_code, 64);
 }
 
-TEST_F(Detached, WhatWasKilledIsNotTakenForRunning) {
+TEST_F(Detached, AKilledJobIsNotTakenForRunning) {
   const std::string id = detach("echo first; " + gate());
   const Json job = world_.headroom({"attach", "--json"}).json()["jobs"][0];
   const auto follower = world_.start({"attach", id});
@@ -84,14 +84,14 @@ TEST_F(Detached, WhatWasKilledIsNotTakenForRunning) {
   open_gate();  // the command lives on, and is to end
 }
 
-TEST_F(Detached, WhatCannotBeMeantIsToldBeforeTheTerminalIsLeft) {
+TEST_F(Detached, AWrongOptionIsReportedBeforeTheTerminalIsLeft) {
   const Outcome outcome = world_.headroom({"run", "--detach", "--need", "10", "--", "true"});
   EXPECT_EQ(outcome.exit_code, 64);
   EXPECT_EQ(outcome.out, "");
 }
 
 // On a full disk it asked for "the ID of a detached job". A limit of 0 bytes a file is as full.
-TEST_F(Detached, WhatCannotBeWrittenIsSaidAndLeavesNothing) {
+TEST_F(Detached, AFailedWriteIsReportedAndLeavesNoFile) {
   const Outcome outcome = world_.run({"bash", "-c",
                                       "set -o pipefail; (trap '' XFSZ; ulimit -f 0; exec '" +
                                           std::string(HEADROOM_BINARY) +
@@ -103,7 +103,7 @@ TEST_F(Detached, WhatCannotBeWrittenIsSaidAndLeavesNothing) {
 
 TEST(History, ShowsTheTriesOfRun) {
   const World world;
-  EXPECT_EQ(world.headroom({"history"}).out, "Nothing was run yet.\n");
+  EXPECT_EQ(world.headroom({"history"}).out, "There are no tries yet.\n");
   (void)world.headroom({"run", "--gpus", "cpu", "--", "sh", "-c", "exit 3"});
   (void)world.headroom({"run", "--gpus", "cpu", "--", "true"});
   const Json tries = world.headroom({"history", "--json"}).json()["tries"];
@@ -116,8 +116,8 @@ TEST(History, ShowsTheTriesOfRun) {
   EXPECT_EQ(world.headroom({"history", "--file", "nothing.ndjson"}).exit_code, 65);
 }
 
-// Another file was "Nothing was run yet."
-TEST(History, OfAFileThatIsNoneIsRefused) {
+// Another file was "There are no tries yet."
+TEST(History, RefusesAFileThatIsNotAHistory) {
   const World world;
   const auto path = world.folder().write("notes.txt", "batch 64 ran out of memory\n");
   const Outcome outcome = world.headroom({"history", "--file", path});

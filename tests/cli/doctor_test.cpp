@@ -74,7 +74,7 @@ TEST(Doctor, PassesAHealthyMachine) {
   EXPECT_THAT(check(outcome, "cuda")["found"].get<std::string>(), HasSubstr("cuda:0 is GPU 0"));
 }
 
-TEST(Doctor, OfAMachineWithoutAGpuWarns) {
+TEST(Doctor, WarnsOnAMachineWithoutAGpu) {
   const World world;
   const Outcome outcome = doctor(world);
   EXPECT_EQ(check(outcome, "driver")["status"], "warn");
@@ -220,7 +220,7 @@ TEST(Doctor, FailsForATorchOfAnotherVersion) {
               HasSubstr("no torch found"));
 }
 
-// ---- The report for somebody else ----
+// ---- The report for a bug report ----
 
 TEST(DoctorBundle, LeavesOutTheNamesOfUserAndMachine) {
   World world;
@@ -237,7 +237,7 @@ TEST(DoctorBundle, LeavesOutTheNamesOfUserAndMachine) {
                             Not(HasSubstr(world.folder().path().string()))));
 }
 
-TEST(DoctorBundle, ThatCannotBeWrittenIs73) {
+TEST(DoctorBundle, IntoAnUnwritableFileIs73) {
   const World world;
   const Outcome outcome = world.headroom({"doctor", "--bundle", world.path("missing/report.json")});
   EXPECT_EQ(outcome.exit_code, 73);

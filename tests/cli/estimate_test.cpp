@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 using testing::WithEngine;
 using testing::World;
 
-TEST(EstimateCommand, SaysAllThatTheContractHas) {
+TEST(EstimateCommand, HasEveryKeyOfTheContract) {
   const Outcome outcome = estimate({"gpt2", "--batch", "2", "--gpus", "RTX 4090", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
@@ -82,7 +82,8 @@ TEST(EstimateCommand, HasOneLineForEqualCardsAndTakesSeveralGpus) {
   EXPECT_THAT(told, AllOf(HasSubstr("8 x Simulated GPU 24.00 GiB"), HasSubstr("RTX 4090")));
   const std::size_t first = told.find("Simulated GPU 24.00 GiB");
   EXPECT_GT(told.find("Simulated GPU 24.00 GiB", first + 1), told.find("Without")) << told;
-  EXPECT_THAT(told, HasSubstr("Without the CUDA context, whose size is not known there: Simulated"))
+  EXPECT_THAT(told,
+              HasSubstr("Without the CUDA context, whose size on that card is unknown: Simulated"))
       << "the other figure has it";
   Arguments in_json = asked;
   in_json.emplace_back("--json");
@@ -123,7 +124,7 @@ TEST(EstimateCommand, WritesATraceThatReplays) {
   EXPECT_EQ(replayed.at("allocated").at("peak"), document.at("peak").at("allocated_bytes"));
 }
 
-TEST(EstimateCommand, NamesTheNearestOfWhatItDoesNotKnow) {
+TEST(EstimateCommand, SuggestsTheNearestNameForAnUnknownOne) {
   EXPECT_EQ(estimate({"lama-3.1-8b"}).exit_code, 64);
   EXPECT_THAT(estimate({"lama-3.1-8b"}).err, HasSubstr("try llama-3.1-8b"));
   EXPECT_THAT(estimate({"gpt2", "--optimizer", "adamv"}).err, HasSubstr("try adam"));
@@ -193,7 +194,7 @@ TEST(EstimateCommand, GivesVerdictAndAdviceInOneMeasure) {
 }
 
 // Three lines, all "still too much"; QLoRA fits, said the same program.
-TEST(EstimateCommand, NamesWhatIsEnoughThoughItCannotRunItYet) {
+TEST(EstimateCommand, NamesATechniqueThatIsEnoughButCannotRunYet) {
   const Outcome told = estimate({"mixtral-8x7b", "--gpus", "H100 80GB"});
   EXPECT_EQ(told.exit_code, 2);
   EXPECT_THAT(told.out,
@@ -207,7 +208,7 @@ TEST(EstimateCommand, NamesWhatIsEnoughThoughItCannotRunItYet) {
   EXPECT_EQ(enough.at(0).at("can_run"), false);
   EXPECT_THAT(enough.at(0).at("change").get<std::string>(),
               AllOf(HasSubstr("--quantize 4bit"), HasSubstr("--lora-rank 8")));
-  // What is proposed fits when it is asked for.
+  // A proposal fits when it is applied.
   Arguments applied{"mixtral-8x7b", "--gpus", "H100 80GB", "--json"};
   std::istringstream words(enough.at(0).at("change").get<std::string>());
   for (std::string word; words >> word;) applied.push_back(word);
@@ -217,7 +218,7 @@ TEST(EstimateCommand, NamesWhatIsEnoughThoughItCannotRunItYet) {
             bytes_at(enough.at(0), "peak_process_bytes"));
 }
 
-// ---- What means nothing, and what is as large as nothing ----
+// ---- Options without effect, and absurd sizes ----
 
 TEST(EstimateCommand, RefusesOptionsThatMeanNothingForTheModel) {
   for (const auto& [arguments, why] : std::vector<std::pair<Arguments, const char*>>{

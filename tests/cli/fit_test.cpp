@@ -37,7 +37,7 @@ TEST(FitCommand, ProbesItsAnswerAndTheNext) {
             std::max<std::int64_t>(1, static_cast<std::int64_t>(0.9 * static_cast<double>(most))));
 }
 
-TEST(FitCommand, SaysNothingFitsWith2) {
+TEST(FitCommand, ReturnsTwoIfNothingFits) {
   const Outcome outcome = fit({"gpt2-xl", "--gpus", "sim:1x8GiB", "--json"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_TRUE(outcome.json().at("max_batch").is_null());
@@ -48,16 +48,16 @@ TEST(FitCommand, SaysNothingFitsWith2) {
     EXPECT_THAT(one.at("change").get<std::string>(), Not(HasSubstr("--batch")));
 }
 
-TEST(FitCommand, RefusesTheSizeThatItLooksFor) {
+TEST(FitCommand, RefusesAValueForTheSizeThatItSearches) {
   const Outcome batch = fit({"gpt2", "--batch", "4", "--gpus", "sim:1x8GiB"});
   EXPECT_EQ(batch.exit_code, 64);
-  EXPECT_THAT(batch.err, HasSubstr("--batch means nothing where the largest is looked for"));
+  EXPECT_THAT(batch.err, HasSubstr("--batch has no meaning while fit searches for the largest"));
   EXPECT_EQ(fit({"gpt2", "--seq", "4", "--over", "seq", "--gpus", "sim:1x8GiB"}).exit_code, 64);
   EXPECT_THAT(fit({"gpt2", "--max-batch", "many", "--gpus", "sim:1x8GiB"}).err,
               HasSubstr("expected a whole number from 1 to 16777216, received 'many'"));
 }
 
-TEST(FitCommand, WantsACard) {
+TEST(FitCommand, NeedsACard) {
   const Outcome outcome = fit({"gpt2"});
   EXPECT_EQ(outcome.exit_code, 64);
   EXPECT_THAT(outcome.err, HasSubstr("a card to fit into"));
@@ -70,21 +70,22 @@ TEST(FitCommand, TakesNoMoreRowsThanASettingMayHave) {
 }
 
 // The others were not mentioned.
-TEST(FitCommand, SaysThatItLooksAtTheTightestOfSeveralCards) {
+TEST(FitCommand, UsesTheCardWithTheLeastUsableMemoryAndSaysSo) {
   const Arguments asked{"gpt2", "--max-batch", "1", "--gpus", "RTX 4090", "--gpus", "A100 80GB"};
-  EXPECT_THAT(fit(asked).out, AllOf(HasSubstr("of 2 cards the tightest is looked at"),
-                                    HasSubstr("on NVIDIA GeForce RTX 4090")));
+  EXPECT_THAT(fit(asked).out,
+              AllOf(HasSubstr("of 2 cards, fit uses the one with the least usable memory"),
+                    HasSubstr("on NVIDIA GeForce RTX 4090")));
   EXPECT_THAT(fit({"gpt2", "--max-batch", "1", "--gpus", "sim:8x24GiB"}).out,
-              Not(HasSubstr("tightest")));
+              Not(HasSubstr("least usable")));
 }
 
-TEST(FitCommand, LooksForTheLongestSequenceToo) {
+TEST(FitCommand, FindsTheLongestSequenceToo) {
   const Outcome outcome =
       fit({"gpt2", "--batch", "1", "--over", "seq", "--gpus", "sim:1x24GiB", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.json().at("max_seq"), 1024) << "GPT-2 has no more positions";
   const Outcome told = fit({"gpt2", "--over", "seq", "--gpus", "sim:1x24GiB"});
-  EXPECT_THAT(told.out, HasSubstr("or the model has positions)"));
+  EXPECT_THAT(told.out, HasSubstr("or the model's maximum)"));
 }
 
 }  // namespace

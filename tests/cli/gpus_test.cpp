@@ -1,4 +1,4 @@
-// `headroom gpus` and `headroom` alone: what is there, told without a driver's sentinels.
+// `headroom gpus` and `headroom` alone: the cards, without the driver's sentinel values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ TEST(Gpus, NamesTheProcessesOfACard) {
   EXPECT_THAT(world.headroom({"gpus", "--processes"}).out, HasSubstr(std::to_string(::getpid())));
 }
 
-TEST(Gpus, NeverMakesUpAProcessThatIsNotToBeSeen) {
+TEST(Gpus, InventsNoNameForAnInvisibleProcess) {
   World world;
   world.driver(machine({card("24GiB", {process(2'000'000'000, "10GiB")})}));
   const Json process = world.headroom({"gpus", "--json"}).json()["gpus"][0]["processes"].at(0);
@@ -236,10 +236,10 @@ TEST(SharedBox, ShowsTheSharesOfTheLivingOnly) {
   ASSERT_EQ(gpus.size(), 2U);
   EXPECT_EQ(gpus[0]["used_bytes"], 10 * kGiB);
   EXPECT_EQ(gpus[0]["processes"].at(0)["pid"], we.pid);
-  EXPECT_EQ(gpus[1]["used_bytes"], 0) << "its number belongs to somebody else now";
+  EXPECT_EQ(gpus[1]["used_bytes"], 0) << "its number belongs to another process now";
 }
 
-TEST(SharedBox, OfAnotherShapeIsRefusedAndLeftAlone) {
+TEST(SharedBox, WithOtherCardsIsRefusedAndLeftAlone) {
   const World world;
   const auto path = world.folder().write("state/boxes/lab.json", box({80 * kGiB}, {}).dump());
   const Outcome outcome = world.headroom({"gpus", "--gpus", "sim:2x24GiB@lab"});
@@ -248,7 +248,7 @@ TEST(SharedBox, OfAnotherShapeIsRefusedAndLeftAlone) {
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 
-TEST(SharedBox, ThatIsNoBoxIsBadInput) {
+TEST(SharedBox, InAnInvalidFileIsBadInput) {
   const World world;
   for (const char* text :
        {"", "{", "[]", R"({"cards":3})", R"({"cards":[{"total_bytes":1e999}]})"}) {

@@ -38,7 +38,7 @@ pid_t spawn(Arguments command, std::vector<std::string> variables, const std::st
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  // Whoever runs the tests may ignore signals (nohup, a job in the background): a user does not.
+  // The runner of the tests may ignore signals (nohup, a job in the background); a user does not.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t signals;

@@ -31,7 +31,7 @@ struct Outcome {
   [[nodiscard]] Json json() const;
 };
 
-// A process that was started; ended by force, and collected, if nobody waited for it.
+// A started process. The destructor kills and collects it if wait() was not called.
 class Running {
  public:
   Running(pid_t pid, std::string out_path, std::string err_path)
@@ -43,7 +43,7 @@ class Running {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] std::string out() const;
   [[nodiscard]] std::string err() const;
-  // Until its output so far satisfies somebody; false if it ended or took 30 s without that.
+  // Waits until the predicate is true; false if the process ended or 30 s passed before that.
   [[nodiscard]] bool until(const std::function<bool(const Running&)>& enough);
   [[nodiscard]] bool until_err_has(const std::string& text);
   void signal(int number) const;
@@ -103,8 +103,8 @@ class Holder {
   bool child_;
 };
 
-// Whether the driver's process numbers are ours; in a container they are not, and headroom then
-// tells of no process (rightly).
+// True if the driver's process numbers are ours. In a container they are not, and headroom then
+// rightly lists no process.
 [[nodiscard]] bool pids_are_ours();
 
 // One card of the fake driver's state.

@@ -90,7 +90,7 @@ TEST_F(Leases, AreListedWithWhatTheContractNames) {
   }
 }
 
-TEST_F(Leases, NobodyIsSaidInWords) {
+TEST_F(Leases, NoneIsReportedInWords) {
   EXPECT_EQ(run({"lease", "list"}).out, "There are no leases.\n");
   EXPECT_EQ(run({"queue"}).out, "No job waits.\n");
   EXPECT_THAT(run({"who"}).out, HasSubstr("no lease and no process"));
@@ -120,7 +120,7 @@ TEST_F(Leases, AreInThePictureOfTheMachine) {
   EXPECT_THAT(out, HasSubstr("1 waits"));
 }
 
-// A job that ended, and left a process that nobody thinks of.
+// A job that ended and left a forgotten process.
 TEST_F(Leases, WhoNamesTheProcessThatKeepsALease) {
   auto mine = std::make_unique<lease::Lease>(make_lease(8_GiB));
   const Child stray([] {});
@@ -146,8 +146,8 @@ TEST_F(Leases, TheQueueSaysWhatEachWaitsFor) {
   EXPECT_THAT(table, HasSubstr("python big.py"));
 }
 
-// They once differed by what is never promised.
-TEST_F(Leases, LeaveTheSameOfACardWhereverItIsShown) {
+// The commands once differed by the margin that is never promised.
+TEST_F(Leases, LeaveTheSameUsableMemoryInEveryCommand) {
   world_.driver(machine({testing::card("24GiB", {process(::getpid(), "10GiB")})}));
   const gpu::Uuid uuid =
       gpu::Uuid::from_driver(world_.headroom({"gpus", "--json"}).json()["gpus"][0]["uuid"]);
@@ -164,7 +164,7 @@ TEST_F(Leases, LeaveTheSameOfACardWhereverItIsShown) {
   EXPECT_THAT(world_.headroom({"pick", "--need", "20GiB"}).err, HasSubstr(usable));
 }
 
-// Files of a container: their numbers are other processes' here, or nobody's.
+// Files of a container: their numbers belong to other processes here, or to none.
 TEST_F(Leases, OfAnotherNamespaceShowNoProcessOfOurs) {
   const lease::Lease mine = make_lease(8_GiB);
   const lease::PlaceInLine place = join_line(30_GiB);
@@ -199,7 +199,7 @@ TEST_F(Leases, OfAnotherNamespaceAreNotQuotedOnProcesses) {
   {
     const auto turn = directory_.take_turn();
     lease::Waiter waiter;
-    waiter.wish.cards = {lease::fixtures::uuid_of(7)};  // a card that is not looked at
+    waiter.wish.cards = {lease::fixtures::uuid_of(7)};  // a card that is not checked
     waiter.why = "held by PID 4242";
     const lease::PlaceInLine place = turn.join_line(waiter, turn.contents());
     text = read_input(directory_.path() / (place.id() + ".wait"));
@@ -212,7 +212,7 @@ TEST_F(Leases, OfAnotherNamespaceAreNotQuotedOnProcesses) {
   ::close(file);
 }
 
-TEST_F(Leases, HoldersAreUnknownWhereTheyAreNotLookedFor) {
+TEST_F(Leases, HoldersAreSearchedByWhoOnly) {
   const lease::Lease mine = make_lease(8_GiB);
   EXPECT_TRUE(run({"queue", "--json"}).json()["leases"][0]["holder_pids"].is_null());
   EXPECT_TRUE(run({"lease", "list", "--json"}).json()["leases"][0]["holder_pids"].is_null());
@@ -220,7 +220,7 @@ TEST_F(Leases, HoldersAreUnknownWhereTheyAreNotLookedFor) {
 }
 
 // A waiter is told "number 1 of 1" when the one before it is stopped: so says the queue.
-TEST_F(Leases, APositionIsThatAmongThoseWhoLook) {
+TEST_F(Leases, APositionCountsWaitersThatLookOnly) {
   const lease::PlaceInLine stopped = join_line(30_GiB), second = join_line(30_GiB);
   const timespec past[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, (directory_.path() / (stopped.id() + ".wait")).c_str(), past, 0),
@@ -233,7 +233,7 @@ TEST_F(Leases, APositionIsThatAmongThoseWhoLook) {
   }
 }
 
-TEST_F(Leases, OfAnotherUserHaveHisNameWhateverHeWrites) {
+TEST_F(Leases, OfAnotherUserShowTheFilesOwnerWhateverItSays) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   std::filesystem::permissions(world_.folder().path(), std::filesystem::perms(0755));
   const Child nobody([&] {
@@ -245,7 +245,7 @@ TEST_F(Leases, OfAnotherUserHaveHisNameWhateverHeWrites) {
   EXPECT_THAT(run({"who"}).out, Not(HasSubstr("alice")));
 }
 
-TEST_F(Leases, OfWhichNothingMayBeKnownLeaveNothing) {
+TEST_F(Leases, InAnUnreadableFolderLeaveNothingUsable) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   std::filesystem::permissions(world_.folder().path(), std::filesystem::perms(0755));
   std::filesystem::permissions(directory_.path(), std::filesystem::perms(0700));
@@ -255,7 +255,7 @@ TEST_F(Leases, OfWhichNothingMayBeKnownLeaveNothing) {
   EXPECT_THAT(outcome.json()["warnings"].dump(), HasSubstr("chmod 1777"));
 }
 
-TEST_F(Leases, CannotBeWhereOtherMachinesMaySeeThem) {
+TEST_F(Leases, NeedAFolderThatOtherMachinesDoNotSee) {
   world_.set("HEADROOM_LEASE_DIR", "/proc");
   const Json gpus = run({"gpus", "--json"}).json();
   EXPECT_EQ(gpus["gpus"][0]["usable_bytes"], (24_GiB).count);
@@ -263,7 +263,7 @@ TEST_F(Leases, CannotBeWhereOtherMachinesMaySeeThem) {
   EXPECT_THAT(run({"clean"}).err, HasSubstr("left the leases alone"));
 }
 
-TEST_F(Leases, OfTheDeadAreRemovedByCleanAndOthersAreNot) {
+TEST_F(Leases, OfEndedProcessesAreRemovedByCleanAndOthersAreNot) {
   const lease::Lease mine = make_lease(1_GiB);
   Child dying([&] { new lease::Lease(make_lease(8_GiB)); });
   ASSERT_TRUE(dying.is_ready());
@@ -291,7 +291,7 @@ TEST_F(Leases, FolderIsACheckOfTheDoctor) {
   EXPECT_THAT(world_.headroom({"doctor", "--json"}).json()["checks"].dump(), HasSubstr("1777"));
 }
 
-TEST_F(Leases, NeedNoFolderToBeLookedAt) {
+TEST_F(Leases, AreListedWithoutAFolder) {
   std::filesystem::remove_all(directory_.path());
   EXPECT_EQ(run({"lease", "list"}).exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(directory_.path())) << "looking makes nothing";

@@ -37,7 +37,7 @@ class SharedMemory : public ::testing::Test {
   TemporaryFolder proc_, shm_;
 };
 
-TEST_F(SharedMemory, OfADeadMakerThatNobodyHasMappedGoes) {
+TEST_F(SharedMemory, IsRemovedIfItsCreatorEndedAndNoProcessMapsIt) {
   shm_.write("torch_99_abc_0", std::string(4096, 'x'));
   const Leftovers leftovers = remove();
   EXPECT_THAT(shm_.names(), IsEmpty());
@@ -45,19 +45,19 @@ TEST_F(SharedMemory, OfADeadMakerThatNobodyHasMappedGoes) {
   EXPECT_THAT(leftovers.done, ElementsAre("removed " + in_shm("torch_99_abc_0") + " (4.0 KiB)"));
 }
 
-TEST_F(SharedMemory, StaysUnlessSearchedHarder) {
+TEST_F(SharedMemory, StaysWithoutForce) {
   shm_.write("torch_99_abc_0", "x");
   EXPECT_THAT(remove(false).done, IsEmpty());
   EXPECT_THAT(shm_.names(), ElementsAre("torch_99_abc_0"));
 }
 
-TEST_F(SharedMemory, OfALivingMakerStays) {
+TEST_F(SharedMemory, StaysWhileItsCreatorLives) {
   shm_.write("torch_100_abc_0", "x");
   EXPECT_THAT(remove().done, IsEmpty());
   EXPECT_THAT(shm_.names(), ElementsAre("torch_100_abc_0"));
 }
 
-TEST_F(SharedMemory, ThatSomebodyHasMappedStays) {
+TEST_F(SharedMemory, StaysWhileAProcessMapsIt) {
   shm_.write("torch_99_abc_0", "x");
   maps(in_shm("torch_99_abc_0"));
   EXPECT_THAT(remove().done, IsEmpty());
@@ -72,7 +72,7 @@ TEST_F(SharedMemory, OfOtherProgramsStays) {
   EXPECT_EQ(shm_.names().size(), 6U);
 }
 
-TEST_F(SharedMemory, StaysWhereAProcessMayNotBeLookedAt) {
+TEST_F(SharedMemory, StaysIfAProcessCannotBeInspected) {
   shm_.write("torch_99_abc_0", "x");
   fs::remove(proc_.path() / "100/maps");
   EXPECT_THAT(remove().done, ElementsAre(HasSubstr("left shared memory alone")));

@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(std::pair(Arguments{"--format", "xml"}, "expected csv, ndjson or prometheus"),
                       std::pair(Arguments{"--interval", "1ms"}, "at least 50ms"),
                       std::pair(Arguments{"--interval", "soon"}, "expected a time"),
-                      std::pair(Arguments{"--count", "-1"}, "0 for no end"),
+                      std::pair(Arguments{"--count", "-1"}, "0: until Ctrl-C"),
                       std::pair(Arguments{"--rotate", "10 apples"}, "expected a size"),
                       std::pair(Arguments{"--keep", "-1"}, "--keep"),
                       std::pair(Arguments{"--rotate", "1MiB", "--format", "prometheus"},

@@ -53,7 +53,7 @@ TEST_F(NestedRun, HasAllCardsOfTheLeaseUnlessACountIsGiven) {
   EXPECT_EQ(run(two, {"run", "--count", "1", "--", "sh", "-c", kShow}).out, "0\n");
 }
 
-TEST_F(NestedRun, WhatIsLargerThanTheLeaseIsRefusedAtOnce) {
+TEST_F(NestedRun, MoreThanTheLeaseIsRefusedAtOnce) {
   for (const Arguments& inner :
        {Arguments{"run", "--need", "20GiB", "--", "true"}, Arguments{"pick", "--need", "20GiB"},
         Arguments{"run", "--count", "2", "--", "true"},
@@ -69,8 +69,8 @@ TEST_F(NestedRun, PicksAmongTheCardsOfTheLease) {
   EXPECT_EQ(outcome.out, "1\n") << outcome.err;
 }
 
-// Python closes descriptors of what it starts: the lease is known by who is above.
-TEST_F(NestedRun, IsKnownThoughTheDescriptorWasClosedOnTheWay) {
+// Python closes the descriptors of its children, so the lease is found through the ancestors.
+TEST_F(NestedRun, UsesTheLeaseThoughTheDescriptorWasClosed) {
   const std::string script =
       "import os, subprocess, sys; os.closerange(3, 1000); "
       "sys.exit(subprocess.run(sys.argv[1:]).returncode)";
@@ -80,7 +80,7 @@ TEST_F(NestedRun, IsKnownThoughTheDescriptorWasClosedOnTheWay) {
   EXPECT_EQ(outcome.out, "1\n") << outcome.err;
 }
 
-TEST_F(NestedRun, AVariableThatNamesNoLeaseOfOursIsNotBelieved) {
+TEST_F(NestedRun, AVariableThatNamesNoLeaseIsIgnored) {
   world_.set("HEADROOM_LEASE", "0badf00d");
   const Outcome outcome = world_.headroom(
       {"run", "--need", "10GiB", "--", "sh", "-c", "test $HEADROOM_LEASE != 0badf00d"});
@@ -88,7 +88,7 @@ TEST_F(NestedRun, AVariableThatNamesNoLeaseOfOursIsNotBelieved) {
   EXPECT_THAT(outcome.err, HasSubstr("reserving anew"));
 }
 
-TEST_F(NestedRun, ALeaseOfAnotherJobIsNotBelieved) {
+TEST_F(NestedRun, ALeaseOfAnotherJobIsIgnored) {
   ASSERT_EQ(::mkfifo(world_.path("gate").c_str(), 0600), 0);
   const auto other = world_.start({"run", "--need", "20GiB", "--gpus", "1", "--", "sh", "-c",
                                    "echo $HEADROOM_LEASE; read forever < " + world_.path("gate")});
@@ -101,7 +101,7 @@ TEST_F(NestedRun, ALeaseOfAnotherJobIsNotBelieved) {
   (void)other->wait();
 }
 
-TEST_F(NestedRun, OnTheCpuNothingIsSaidOfIt) {
+TEST_F(NestedRun, OnTheCpuTheLeaseIsNotMentioned) {
   const Outcome outcome = run({"--need", "20GiB"}, {"run", "--gpus", "cpu", "--", "echo", "here"});
   EXPECT_EQ(outcome.out, "here\n");
   EXPECT_THAT(outcome.err, Not(HasSubstr("lease")));

@@ -50,7 +50,7 @@ TEST(OomClassify, TellsAPersonVerdictEvidenceAndFigures) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, HasSubstr("gpu_oom: out of the card's memory (98 % sure)"));
   EXPECT_THAT(outcome.out, HasSubstr("evidence  torch.OutOfMemoryError"));
-  EXPECT_THAT(outcome.out, HasSubstr("asked     2.00 GiB; free 1.00 GiB, total 24.00 GiB"));
+  EXPECT_THAT(outcome.out, HasSubstr("requested 2.00 GiB; free 1.00 GiB, total 24.00 GiB"));
 }
 
 TEST(OomClassify, EmptyAndBinaryInputAreAnswered) {

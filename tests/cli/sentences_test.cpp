@@ -1,4 +1,4 @@
-// Sentences that users read every day: each says what is so, and in words that can be acted on.
+// Sentences that users read every day: each states a fact and says what to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,14 +22,14 @@ Outcome tried_again(Arguments options, const Arguments& more = {}) {
 }
 
 // "16 x 4 instead of 32 x 2", of a program that accumulates nothing.
-TEST(Sentence, OfABatchThatMayChangeClaimsNoAccumulation) {
+TEST(Sentence, OfABatchWithoutAccumulationNamesOneFactor) {
   const Outcome outcome = tried_again({"--let-batch-change"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("now 32 instead of 64"), Not(HasSubstr(" x "))));
   EXPECT_EQ(outcome.out, "--batch-size 64\n--batch-size 32\n");
 }
 
-TEST(Sentence, OfAnEffectiveBatchThatStaysNamesBothFactors) {
+TEST(Sentence, OfAKeptEffectiveBatchNamesBothFactors) {
   const Outcome outcome = tried_again({"--map", "--accum=accumulation"}, {"--accum", "1"});
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("no memory figures found; halving 64"),
                                  HasSubstr("now 32 x 2 instead of 64 x 1")));
@@ -37,7 +37,7 @@ TEST(Sentence, OfAnEffectiveBatchThatStaysNamesBothFactors) {
 }
 
 // "trying again with train.bs 32"
-TEST(Sentence, OfAChangedKeyIsAsTheCommandHasIt) {
+TEST(Sentence, OfAChangedKeyHasTheCommandsSpelling) {
   const Outcome outcome = World().headroom(
       {"run", "--gpus", "cpu", "--map", "train.bs=batch", "--let-batch-change", "--", "sh", "-c",
        "test ${1#*=} -le 32 || { echo 'RuntimeError: CUDA error: out of memory'; exit 1; }", "x",
@@ -47,7 +47,7 @@ TEST(Sentence, OfAChangedKeyIsAsTheCommandHasIt) {
 }
 
 // "try the place that it is merged from (<<)", of a key that is nowhere.
-TEST(Sentence, OfAKeyThatIsNowhereTellsOfNoMerge) {
+TEST(Sentence, OfAMissingKeyMentionsNoMerge) {
   const World world;
   const auto file = world.folder().write("c.yaml", "a:\n  b: 3\n");
   const Outcome outcome =
@@ -55,7 +55,7 @@ TEST(Sentence, OfAKeyThatIsNowhereTellsOfNoMerge) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("expected the key a.c"), Not(HasSubstr("<<"))));
 }
 
-// It said that the memory belonged to nobody.
+// It said "nobody" for the holder of the memory.
 TEST(Sentence, OfAFullCardNamesMemoryOfNoListedProcess) {
   World world;
   world.driver({{"cards", {{{"total", "24GiB"}, {"used", "20GiB"}}}}});
@@ -79,7 +79,7 @@ TEST(Sentence, OfTheCpuSaysThatNoMemoryIsReserved) {
 
 class Slip : public ::testing::TestWithParam<std::pair<Arguments, const char*>> {};
 
-TEST_P(Slip, IsToldInWords) {
+TEST_P(Slip, IsExplained) {
   const auto& [arguments, sentence] = GetParam();
   const Outcome outcome = World().headroom(arguments);
   EXPECT_EQ(outcome.exit_code, 64);
@@ -105,9 +105,11 @@ INSTANTIATE_TEST_SUITE_P(
                             "--acc", "2"},
                   "--map: expected a batch beside the accumulation")));
 
-TEST(Sentence, OfTheHelpReadsAtOnce) {
-  EXPECT_THAT(World().headroom({"help"}).out, HasSubstr("Who has the memory of each GPU"));
-  EXPECT_THAT(World().headroom({"run", "--help"}).out, HasSubstr("How often to try again at most"));
+TEST(Help, ReadsAtOnce) {
+  EXPECT_THAT(World().headroom({"help"}).out,
+              HasSubstr("Show the leases, processes and waiting jobs of each GPU"));
+  EXPECT_THAT(World().headroom({"run", "--help"}).out,
+              HasSubstr("Largest number of tries after the first"));
 }
 
 TEST(Sentence, OfAPolicyNamesTheModelItChose) {

@@ -31,7 +31,7 @@ TEST(Cards, HasEveryKeyOfTheContractForAtLeast45Cards) {
   }
 }
 
-TEST(Cards, FindsWhatPeopleCallACard) {
+TEST(Cards, FindsCardsByTheirCommonNames) {
   const World world;
   const Json cards =
       world.headroom({"cards", "4090", "A100-40GB", "h100 pcie", "--json"}).json()["cards"];
@@ -91,11 +91,11 @@ TEST(Models, MarksWhatFitsOnACard) {
 TEST(Models, SayWhereTheyHaveFewerPositions) {
   const World world;
   EXPECT_THAT(world.headroom({"models", "--seq", "2048"}).out,
-              HasSubstr("125M, 350M, 774M: 1024 tokens, the most"));
+              HasSubstr("125M, 350M, 774M: 1024 tokens, the maximum"));
   EXPECT_THAT(world.headroom({"models", "--seq", "1024"}).out, Not(HasSubstr("positions")));
 }
 
-TEST(Models, RefusesBatchesThatAreNone) {
+TEST(Models, RefusesInvalidBatches) {
   const World world;
   for (const Arguments& command : {Arguments{"models", "--batch", "0"},
                                    {"models", "--batch", "-1"},

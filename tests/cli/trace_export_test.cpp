@@ -30,7 +30,7 @@ TEST_F(TraceExport, AnExportDoesNotReplaceTheTrace) {
   EXPECT_EQ(read_input(path), kTwoInTheMiddle);
 }
 
-// What is replayed from the snapshot is what was replayed into it.
+// Replaying the snapshot gives the figures of the replay that wrote it.
 TEST_F(TraceExport, SnapshotIsReadAgainWithTheSameFigures) {
   const std::string out = world_.path("out.pickle");
   const Outcome made = world_.headroom({"trace", "snapshot", file(kTwoInTheMiddle), "--out", out});
@@ -73,7 +73,7 @@ TEST_F(TraceExport, ChromeShowsWhatTheReplayRefuses) {
   EXPECT_THAT(text, HasSubstr("out of memory: asked for 18.0 MiB"));
 }
 
-// The names of what is in the folder and belongs to `name`.
+// The names of files in the folder that belong to `name`.
 std::vector<std::string> left_of(const World& world, const std::string& name) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(world.folder().path()))
@@ -112,7 +112,7 @@ TEST_F(TraceExport, ExportEndsWithCtrlCThoughItsInputIsSilent) {
   EXPECT_THAT(left_of(world_, "out."), IsEmpty());
 }
 
-// Whoever writes into the pipe may never end.
+// The writer of the pipe may never end.
 TEST_F(TraceExport, ExportEndsAtAMistakeThoughItsInputGoesOn) {
   const std::string pipe = world_.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -125,7 +125,7 @@ TEST_F(TraceExport, ExportEndsAtAMistakeThoughItsInputGoesOn) {
 }
 
 // Reading a folder fails; so does a disk. It once was the end of the trace, and the rest was lost.
-TEST_F(TraceExport, ExportDoesNotTakeAnInputThatCannotBeReadForItsEnd) {
+TEST_F(TraceExport, ExportTellsAReadErrorFromTheEndOfItsInput) {
   for (const char* command : {"snapshot", "chrome"}) {
     const std::string out = world_.folder().write("out", "old");
     const Outcome outcome =

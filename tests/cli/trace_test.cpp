@@ -1,5 +1,5 @@
-// `headroom trace`: what a script reads and what a person sees of a trace. The figures are worked
-// out in tests/trace/replay_test.cpp and what_if_test.cpp.
+// `headroom trace`: its documents for scripts and its tables for people.
+// tests/trace/replay_test.cpp and what_if_test.cpp derive the figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ TEST_F(Trace, ReplayTakesSettingsCapacityAndFraction) {
   EXPECT_EQ(refused({"--capacity", "RTX 4090"}), 0U);
 }
 
-// What CUDA calls its total: a little less than the 24 GiB on the box.
+// The total that CUDA reports: a little less than the 24 GiB on the package.
 TEST_F(Trace, ReplayKnowsCardsByName) {
   const Json json = replay("a 1 5\n", {"--capacity", "RTX 4090", "--json"}).json();
   EXPECT_GT(json["capacity_bytes"], std::int64_t{23} << 30);
@@ -100,7 +100,7 @@ TEST_F(Trace, ReplayReadsAHeadroomTrace) {
   EXPECT_EQ(json["allocated"]["current"], 0);
 }
 
-TEST_F(Trace, ReplaySaysWhatCameOutAndWhatToTypeNext) {
+TEST_F(Trace, ReplayPrintsTheResultAndTheNextCommand) {
   const Outcome outcome = replay(kTwoInTheMiddle, {"--capacity", "40MiB"});
   EXPECT_EQ(outcome.exit_code, 0) << "that it does not fit is an answer";
   EXPECT_THAT(outcome.out,
@@ -120,7 +120,7 @@ TEST_F(Trace, ReplayWarnsOfOtherDevices) {
   EXPECT_EQ(other.json()["allocated"]["peak"], 512);
 }
 
-TEST_F(Trace, ReplayQuotesWhatItSaysToTypeNext) {
+TEST_F(Trace, ReplayQuotesTheNextCommand) {
   const std::string path = file(kTwoInTheMiddle, "Tom's run.txt");
   const std::string out = world_.headroom({"trace", "replay", path, "--capacity", "40 MiB"}).out;
   EXPECT_THAT(out, HasSubstr("Tom'\\''s run.txt' --capacity '40 MiB' --compare"));
@@ -139,8 +139,7 @@ TEST_F(Trace, ReplaySaysOnWhatCardItWasRecordedIfNoneIsGiven) {
   EXPECT_EQ(replay("a 1 5\n", {"--json"}).json()["recorded_capacity_bytes"], nullptr);
 }
 
-// Of 30 MiB two segments of 20 take all but 10: 12 more are refused. A snapshot made of that says
-// so.
+// A segment of 20 MiB leaves 10 of 30 MiB: a second one is refused, and the snapshot records that.
 TEST_F(Trace, ReplaySaysWhatWasRefusedWhenItWasRecorded) {
   const std::string out = world_.path("s.pickle");
   const Outcome made = world_.headroom({"trace", "snapshot", file("a 1 20971520\na 2 20971520\n"),
@@ -187,7 +186,7 @@ TEST_F(Trace, SeveralSettingsAreComparedInOneDocument) {
 
 TEST_F(Trace, FindsTheSmallestCard) {
   const Outcome outcome = replay(kTwoInTheMiddle, {"--smallest-capacity"});
-  EXPECT_THAT(outcome.out, HasSubstr("The smallest card that refuses nothing: 58.0 MiB"));
+  EXPECT_THAT(outcome.out, HasSubstr("The smallest card that refuses no request: 58.0 MiB"));
   const Json json = replay(kTwoInTheMiddle, {"--smallest-capacity", "--json"}).json();
   EXPECT_EQ(json["smallest_capacity"]["bytes"], 58 << 20);
   EXPECT_EQ(json["smallest_capacity"]["step_bytes"], 2 << 20);

@@ -1,4 +1,4 @@
-// What the tests of `headroom trace` share: a world, and a trace in it.
+// The world that the tests of `headroom trace` share, with a trace in it.
 #pragma once
 
 #include <gtest/gtest.h>

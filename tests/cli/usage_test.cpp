@@ -1,4 +1,4 @@
-// What a person types: help, slips, other outputs. And what every command owes a script.
+// Help, mistyped commands and options, outputs that cannot be written, and shell completion.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,9 +11,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kCommands{"estimate", "fit",   "gpus",    "pick",
-                                         "log",      "clean", "doctor",  "cards",
-                                         "models",   "trace", "version", "completion"};
+const std::vector<std::string> kCommands{"gpus",   "pick",     "run",     "attach",    "history",
+                                         "log",    "queue",    "who",     "lease",     "clean",
+                                         "doctor", "estimate", "fit",     "cards",     "models",
+                                         "trace",  "oom",      "version", "completion"};
 
 // ---- Help ----
 
@@ -27,6 +28,11 @@ TEST_P(EachCommand, HasHelpWithExamples) {
   const std::size_t examples = outcome.out.find("Examples:\n");
   ASSERT_NE(examples, std::string::npos) << outcome.out;
   EXPECT_THAT(outcome.out.substr(examples), HasSubstr("headroom " + GetParam()));
+}
+
+TEST_P(EachCommand, HasHelpOfAtMost100Columns) {
+  for (const std::string& line : lines_of(World().headroom({GetParam(), "--help"}).out))
+    EXPECT_LE(line.size(), 100U) << line;
 }
 
 TEST_P(EachCommand, NamesTheNearestOptionOfASlip) {
@@ -60,7 +66,7 @@ TEST(UnknownCommand, NamesTheNearest) {
             "headroom: unknown command 'gpsu'; did you mean 'gpus'? (headroom --help)\n");
 }
 
-TEST(UnknownCommand, OfALaterIssueIsUnknown) {
+TEST(UnknownCommand, OfALaterVersionIsUnknown) {
   const World world;
   const std::string help = world.headroom({"--help"}).out;
   for (const char* later : {"top", "plan", "train", "swarm", "launch"}) {
@@ -97,7 +103,7 @@ TEST(Help, IsACommandToo) {
 }
 
 // It said "Could not convert: --count = two".
-TEST(Number, ThatIsNoneIsRefusedInWords) {
+TEST(Number, ThatIsInvalidIsRefusedInWords) {
   const World world;
   const Outcome outcome = world.headroom({"pick", "--need", "1GiB", "--count", "two"});
   EXPECT_EQ(outcome.exit_code, 64);
@@ -112,14 +118,14 @@ TEST(ExtraArgument, IsRefused) {
 }
 
 // `headroom --gpus sim:... gpus` once looked at the real machine, without a word.
-TEST(GpusOption, CountsInFrontOfACommandToo) {
+TEST(GpusOption, AppliesBeforeTheCommandToo) {
   const World world;
   const Outcome outcome = world.headroom({"--gpus", "sim:2x24GiB", "gpus", "--json"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.json()["gpus"].size(), 2U);
 }
 
-TEST(GpusVariable, ThatIsWrongIsRefusedAsTheOptionIs) {
+TEST(GpusVariable, ThatIsInvalidIsRefusedLikeTheOption) {
   World world;
   world.set("HEADROOM_GPUS", "sim:apples");
   const Outcome outcome = world.headroom({"gpus"});
@@ -166,7 +172,7 @@ TEST(Version, IsAnEasilyReadLine) {
 
 class Completion : public ::testing::Test {
  protected:
-  // What bash offers for these words, the last of which is being typed.
+  // The words that bash offers for this command line, whose last word is being typed.
   [[nodiscard]] std::string offered(const std::string& words) const {
     const std::string script =
         "source <('" + std::string(HEADROOM_BINARY) + "' completion bash); " + "COMP_WORDS=(" +

@@ -1,5 +1,6 @@
-// A case: one module class, functional or optimizer of LibTorch, with some options, and what a test
-// may not expect of it (limits.cpp). The tables beside this file hold them, a line or two each:
+// A case: one module class, functional or optimizer of LibTorch, with some options, and the limits
+// of what a test may expect (limits.cpp). The tables beside this file contain them, a line or two
+// each:
 //
 //   {"Conv2d", "in groups",
 //    [](Trial& t) { return t.forward<nn::Conv2d>(nn::Conv2dOptions(4, 6, 3).groups(2), t.x({2, 4,

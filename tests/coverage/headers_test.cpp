@@ -1,4 +1,4 @@
-// That nothing in LibTorch's headers is without a case, and no case without something to cover.
+// Every name in LibTorch's headers has a case, and every case covers a name.
 #include "headers.h"
 
 #include <gmock/gmock.h>

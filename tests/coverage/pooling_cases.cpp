@@ -3,7 +3,7 @@
 namespace headroom::coverage {
 namespace {
 
-// Pooling whose maxima's places are wanted as well.
+// Pooling that also returns the positions of its maxima.
 template <typename Module, typename Options>
 Program with_indices(Sizes sizes, Options options) {
   return [=](Trial& t) -> Outputs {
@@ -12,7 +12,7 @@ Program with_indices(Sizes sizes, Options options) {
   };
 }
 
-// Back from what a pooling of the same options gave.
+// Unpooling of the result of a pooling with the same options.
 template <typename Module, typename Pool, typename Options, typename PoolOptions>
 Program undoing(Sizes sizes, Options options, PoolOptions pool_options) {
   return [=](Trial& t) -> Outputs {

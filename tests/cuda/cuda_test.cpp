@@ -142,7 +142,7 @@ TEST_F(Cuda, TellsARecorderEverythingItDoes) {
   EXPECT_EQ(recorder.event(1).bytes, 32_MiB);
 }
 
-TEST_F(Cuda, FindsWhatIsAliveAndSinceWhen) {
+TEST_F(Cuda, ListsLiveAllocationsAndTheirAge) {
   trace::Recorder recorder;
   const memory::History history = memory::record_history(kCard, recorder);
   recorder.mark("epoch 2");

@@ -1,5 +1,6 @@
-// A process without a card: what it is told, and that looking for one breaks nothing. The library
-// that talks to cards is built on every machine, and here it is opened where there are none.
+// A process without a card: the answers it gets, and that looking for a card breaks nothing. The
+// library that talks to cards is built on every machine; here it is opened on a machine without
+// any.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

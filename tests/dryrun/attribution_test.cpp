@@ -113,7 +113,7 @@ TEST(Attribution, TellsAnEmbeddingFromTheHeadThatSharesItsWeight) {
   }
 }
 
-// Which of them holds the most: not the one whose operator happened to be the last before the
+// The module that holds the most is not the one whose operator happened to run last before the
 // optimizer made its states, 16 MiB.
 TEST(Attribution, CountsNoStatesOfTheOptimizerForTheLastModule) {
   OnACard it;

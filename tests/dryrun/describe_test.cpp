@@ -38,8 +38,9 @@ TEST(Describe, BeginsWithTheRefusalWhereItDoesNotFit) {
   report.out_of_memory->tried = 4_MiB;
   report.out_of_memory->free = 1_MiB;
   report.out_of_memory->capacity = 24_MiB;
-  EXPECT_THAT(describe(report), StartsWith("Does not fit: 4.0 MiB were asked for when 1.0 MiB of "
-                                           "24.0 MiB were free.\n"));
+  EXPECT_THAT(
+      describe(report),
+      StartsWith("Does not fit: 4.0 MiB were requested when 1.0 MiB of 24.0 MiB were free.\n"));
 }
 
 TEST(Describe, NamesAsManyModulesAndTensorsAsAreAskedFor) {
@@ -66,11 +67,11 @@ TEST(Describe, NotesUnknownValuesThatWereCopied) {
 }
 
 // It was the last line of the report: the answer above it had been taken for certain.
-TEST(Describe, SaysFirstThatTheStepMayHaveDecidedByUnknownValues) {
+TEST(Describe, SaysFirstThatTheStepMayHaveBranchedOnUnknownValues) {
   trace::Report report = of_a_peak();
   report.values_read_as_zero = report.decided_by_unknown = 3;
   EXPECT_THAT(describe(report),
-              StartsWith("The step may have decided by unknown values: it read 3"));
+              StartsWith("The step may have branched on unknown values: it read 3 of them"));
   EXPECT_EQ(trace::report_from_json(to_json(report)).decided_by_unknown, 3U);
 }
 

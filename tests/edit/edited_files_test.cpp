@@ -1,4 +1,4 @@
-// Files that are changed for a while: their owner gets them back, and never loses his own changes.
+// Files that a run changes: their owner gets them back and never loses own changes.
 
 #include "headroom/edit/edited_files.h"
 
@@ -87,10 +87,10 @@ TEST_F(EditingFiles, GetTheirOriginalsBackIfNotNamedAgain) {
 TEST_F(EditingFiles, StayIfAnotherProgramChangedThemAndTheOriginalIsKept) {
   EditedFiles files;
   files.put({{file_, "b: 32\n"}});
-  folder_.write("c.yaml", "his own\n");
+  folder_.write("c.yaml", "the user's\n");
   EXPECT_THROW(files.put({{file_, "b: 16\n"}}), WriteError);
   EXPECT_THAT(files.put_back(), ElementsAre(HasSubstr("was changed by another program")));
-  EXPECT_EQ(text(), "his own\n");
+  EXPECT_EQ(text(), "the user's\n");
   EXPECT_EQ(text("c.yaml.headroom-original"), "b: 64\n");
   EXPECT_THAT(folder_.names(), UnorderedElementsAre("c.yaml", "c.yaml.headroom-original"));
 }
@@ -106,7 +106,7 @@ TEST_F(EditingFiles, StayDeletedIfDeletedMeanwhile) {
 TEST_F(EditingFiles, AreRestoredByTheNextRunAfterAKill) {
   killed_run("b: 32\n");
   EXPECT_EQ(text(), "b: 32\n");
-  EXPECT_THAT(restore_leftovers({file_}), ElementsAre(HasSubstr("was put back as it was")));
+  EXPECT_THAT(restore_leftovers({file_}), ElementsAre(HasSubstr("was restored")));
   EXPECT_EQ(text(), "b: 64\n");
   EXPECT_THAT(folder_.names(), ElementsAre("c.yaml"));
   EXPECT_THAT(restore_leftovers({file_}), IsEmpty());
@@ -114,11 +114,11 @@ TEST_F(EditingFiles, AreRestoredByTheNextRunAfterAKill) {
 
 TEST_F(EditingFiles, StayAfterAKillIfAnotherProgramChangedThemSince) {
   killed_run("b: 32\n");
-  folder_.write("c.yaml", "his own\n");
+  folder_.write("c.yaml", "the user's\n");
   std::filesystem::last_write_time(
       file_, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
   EXPECT_THAT(restore_leftovers({file_}), ElementsAre(HasSubstr("stays as it is")));
-  EXPECT_EQ(text(), "his own\n");
+  EXPECT_EQ(text(), "the user's\n");
   EXPECT_EQ(text("c.yaml.headroom-original"), "b: 64\n");
 }
 

@@ -48,7 +48,7 @@ std::string refusal(const Words& maps, const std::string& command) {
   return refusal(maps, words(command));
 }
 
-// What a shell gets as its text, changed.
+// The changed shell text that a shell would get.
 std::string in_shell(const std::string& text, const Words& maps = kFlags) {
   return Knobs(maps, {"bash", "-c", text}).with(16, 4).command[2];
 }
@@ -94,7 +94,7 @@ TEST(Knobs, TheLastOfARepeatedFlagCountsAsInArgparse) {
   const Knobs knobs(kFlags, words("t --batch-size 32 --accum 1 --batch-size 64"));
   EXPECT_EQ(knobs.value(Quantity::batch), 64);
   EXPECT_EQ(join(knobs.with(16, 4).command, " "), "t --batch-size 32 --accum 4 --batch-size 16");
-  EXPECT_THAT(knobs.assumptions(), ElementsAre(HasSubstr("stands 2 times in the command")));
+  EXPECT_THAT(knobs.assumptions(), ElementsAre(HasSubstr("occurs 2 times in the command")));
 }
 
 TEST(Knobs, TheSameFlagOfAnotherProgramDoesNotCount) {
@@ -239,8 +239,9 @@ TEST(Knobs, APlaceHasOnlyOneQuantity) {
 TEST(Knobs, AMissingAccumulationIsOneAndIsAddedInTheFormOfTheBatch) {
   const Knobs knobs(kFlags, words("python t.py --batch-size 64 out"));
   EXPECT_EQ(knobs.value(Quantity::accumulation), 1);
-  EXPECT_THAT(knobs.assumptions(), ElementsAre("--accum is nowhere given: 1 is taken, and it is "
-                                               "added when it has to change"));
+  EXPECT_THAT(
+      knobs.assumptions(),
+      ElementsAre("--accum is not given: it counts as 1, and is added when it has to change"));
   EXPECT_EQ(join(knobs.with(64, 1).command, " "), "python t.py --batch-size 64 out");
   EXPECT_EQ(join(knobs.with(16, 4).command, " "), "python t.py --batch-size 16 --accum 4 out");
   EXPECT_EQ(changed(kFlags, "t --batch-size=64 x"), "t --batch-size=16 --accum=4 x");
@@ -253,7 +254,7 @@ TEST(Knobs, AMissingAccumulationIsAddedInsideAShellText) {
             "t --batch-size '16' --accum 4 > log; echo done");
   EXPECT_EQ(in_shell("t b=64", {"b=batch", "--a=accumulation"}), "t b=16 --a 4");
   EXPECT_THAT(refusal({"b=batch", "--a=accumulation"}, {"sh", "-c", "t b=64 | tee x"}),
-              AllOf(HasSubstr("it is not clear where it belongs"), HasSubstr("--a 1")));
+              AllOf(HasSubstr("in which its position is unclear"), HasSubstr("--a 1")));
   EXPECT_EQ(in_shell("t b=64 # x", {"b=batch", "--a=accumulation"}), "t b=16 --a 4 # x");
   EXPECT_EQ(in_shell("t b=64 2>&1", {"b=batch", "--a=accumulation"}), "t b=16 2>&1 --a 4");
 }
@@ -289,7 +290,7 @@ TEST(Knobs, AddedArgumentsWithoutAClearProgramAreRefused) {
   for (const char* text : {"a && b", "a --batch-size 8 --accum 1; b --batch-size 8 --accum 1"}) {
     const bool mapped = std::string(text).find("batch") != std::string::npos;
     EXPECT_THAT(resumed({"bash", "-c", text}, mapped ? kFlags : Words{}),
-                AllOf(HasSubstr("[--resume-arg]"), HasSubstr("not clear which")))
+                AllOf(HasSubstr("[--resume-arg]"), HasSubstr("more than one candidate")))
         << text;
   }
 }

@@ -1,5 +1,5 @@
-// How far the closed form is from the dry run: what is allocated at the peak, over all models of
-// the catalogue and a spread of settings.
+// The distance of the closed form from the dry run: the allocated bytes at the peak, over all
+// models of the catalogue and a spread of settings.
 #include "headroom/forecast/closed_form.h"
 
 #include <gtest/gtest.h>
@@ -86,8 +86,8 @@ Case compared(const CatalogueModel& model, const ModelConfig& config, const char
           error(forecast.reserved, report.peak.reserved), forecast.phase == report.peak.phase};
 }
 
-// Each model with two of the settings, the large ones, whose dry run takes long, with one; so that
-// neighbours of one family have different ones.
+// Each model with two of the settings; large models, whose dry run takes long, with one. Neighbours
+// of one family get different settings.
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   std::size_t next = 0;

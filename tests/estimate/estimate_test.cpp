@@ -34,7 +34,7 @@ TEST(EstimateMemory, SaysEverySizeThatItAssumed) {
   EXPECT_EQ(t5.image, std::nullopt);
   EXPECT_EQ(vit.image, 224) << "the configuration's";
   EXPECT_EQ(vit.seq, std::nullopt);
-  EXPECT_EQ(resnet.image, 224) << "nobody said anything";
+  EXPECT_EQ(resnet.image, 224) << "no --image was given";
 }
 
 TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
@@ -60,7 +60,7 @@ TEST(Advise, SaysOfEachChangeWhatItsDryRunShows) {
 }
 
 // Three lines, all "still too much", and not a word of what fits: LoRA over 4-bit weights.
-TEST(Advise, NamesWhatIsEnoughByFormulaWhereNothingThatRunsFits) {
+TEST(Advise, NamesATechniqueByFormulaIfNothingThatRunsFits) {
   const model::NamedModel model = model::model_named("llama-3.1-8b");
   const gpu::SimulatedCard card = dryrun::card_for("12GiB");
   const Estimate now = estimate_memory(model, {}, card);

@@ -20,7 +20,7 @@ namespace {
 using models::Model;
 using torch::Tensor;
 
-// What is wrong with a step's gradients, a line each.
+// The faults in a step's gradients, one per line.
 std::vector<std::string> faults_of(Model& model, const Tensor& loss) {
   std::vector<std::string> faults;
   if (!std::isfinite(loss.item<double>())) faults.emplace_back("a loss that is not finite");

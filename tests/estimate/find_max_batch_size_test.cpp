@@ -94,7 +94,7 @@ sim::Simulation box_of(std::string_view spec) {
   return sim::simulate(spec, {.mode = sim::Mode::compute});
 }
 
-TEST(FindMaxBatchSize, ByDryRunOnACardThatIsNotThereLeavesTheModelAlone) {
+TEST(FindMaxBatchSize, ByDryRunOnADescribedCardLeavesTheModelAlone) {
   Training training{c10::Device(at::kCPU)};
   const auto before = training.everything();
   const MaxBatch found = find_max_batch_size(*training.net, rows_of, dryrun::card_for("512MiB"), 1,
@@ -140,7 +140,7 @@ TEST(FindMaxBatchSize, ReallyTrainsTheBatchThatTheDryRunFound) {
   EXPECT_FALSE(found.real_probes[1].fits);
 }
 
-TEST(FindMaxBatchSize, RestoresToTheBitWhatItTrainedWith) {
+TEST(FindMaxBatchSize, RestoresModelAndOptimizerBitForBit) {
   const sim::Simulation box = box_of("1x64MiB");
   Training training(box.device(0));
   const auto before = training.everything();
@@ -191,7 +191,7 @@ TEST(FindMaxBatchSize, RestoresAfterAnOutOfMemoryInTheMiddleOfTheOptimizersStep)
   expect_same(before, training.everything());
 }
 
-TEST(FindMaxBatchSize, RestoresAfterWhatTheLossThrows) {
+TEST(FindMaxBatchSize, RestoresAfterAnExceptionOfTheLoss) {
   const sim::Simulation box = box_of("1x64MiB");
   Training training(box.device(0));
   const auto before = training.everything();
@@ -208,7 +208,7 @@ TEST(FindMaxBatchSize, RestoresAfterWhatTheLossThrows) {
 }
 
 // The gradients had left the device by then, and stayed away.
-TEST(FindMaxBatchSize, TakesNothingAwayWhereTheOptimizersStateCannotLeave) {
+TEST(FindMaxBatchSize, MovesNothingIfTheOptimizersStateCannotMove) {
   struct Unknown : torch::optim::OptimizerParamState {};
   const sim::Simulation box = box_of("1x64MiB");
   Training training(box.device(0));
@@ -234,7 +234,7 @@ TEST(FindMaxBatchSize, LeavesTheBytesOfAMarginFree) {
                                                Field(&Probe::peak_reserved, testing::Le(44_MiB)))));
 }
 
-TEST(FindMaxBatchSize, TakesBatchesOfSeveralTensorsAndALossOfOnesOwn) {
+TEST(FindMaxBatchSize, TakesBatchesOfSeveralTensorsAndAUsersLoss) {
   struct Pair : nn::Cloneable<Pair> {
     Pair() { Pair::reset(); }
     void reset() override { layer = register_module("layer", nn::Linear(4096, 10)); }
@@ -266,7 +266,7 @@ TEST(FindMaxBatchSize, TakesModulesThatCannotBeMadeOnAnotherDevice) {
   EXPECT_FALSE(found.capped);
 }
 
-TEST(FindMaxBatchSize, RefusesWhatItCannotAnswer) {
+TEST(FindMaxBatchSize, RefusesImpossibleRequests) {
   nn::Linear net(4, 4);
   const auto rows = [](std::int64_t count) { return torch::ones({count, 4}); };
   const auto on_cpu = [&] {
@@ -278,7 +278,7 @@ TEST(FindMaxBatchSize, RefusesWhatItCannotAnswer) {
         find_max_batch_size(*net, rows, dryrun::card_for("1GiB"), 1, 8, {.really = true}));
   };
   EXPECT_THAT(really_nowhere,
-              testing::ThrowsMessage<UsageError>(HasSubstr("which need not be there")));
+              testing::ThrowsMessage<UsageError>(HasSubstr("which is only described")));
   const sim::Simulation box = box_of("1x1GiB");
   const auto elsewhere = [&] {
     static_cast<void>(find_max_batch_size(*net, rows, box.device(0), 1, 8));

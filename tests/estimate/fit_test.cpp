@@ -34,7 +34,7 @@ Settings with_size(Settings settings, Over over, std::int64_t size) {
   return settings;
 }
 
-// What `headroom estimate` would say.
+// The verdict of `headroom estimate`.
 bool fits(const model::NamedModel& model, const Settings& settings,
           const gpu::SimulatedCard& card) {
   const auto make = [&](c10::Device device) {
@@ -109,8 +109,8 @@ std::int64_t expect_end(const model::NamedModel& model, const Settings& settings
   return size;
 }
 
-// Of models so small that thousands of rows fit, the allocator's steps of 2 MiB leave several ends:
-// rows by the thousand are whole steps. Any of them is an answer.
+// For models so small that thousands of rows fit, the allocator's steps of 2 MiB leave several
+// boundaries, because thousands of rows are whole steps. Each of them is a right answer.
 TEST(FitOverAGrid, EndsWhereOneMoreRowDoesNotFitWithAtMostSixProbes) {
   Tally tally;
   std::size_t which = 0;
@@ -173,7 +173,7 @@ TEST(Fit, SaysTheLargestBatchWithItsNeighbourAndTenPercentLess) {
   EXPECT_THAT(probed, testing::IsSupersetOf({std::pair(size, true), std::pair(size + 1, false)}));
 }
 
-TEST(Fit, SaysOfABatchThatDoesNotFitWhatItWouldTake) {
+TEST(Fit, SaysHowMuchABatchThatDoesNotFitNeeds) {
   const model::NamedModel model = small("gpt2");
   const Probe last = fit(model, short_rows(), card_of(64_MiB)).found.probes.back();
   ASSERT_FALSE(last.fits);
@@ -192,7 +192,7 @@ TEST(Fit, IsNothingWhenTheSmallestBatchDoesNotFit) {
   EXPECT_TRUE(json.at("recommended_batch").is_null());
 }
 
-TEST(Fit, OfSeveralCardsTheOneWithTheLeastRoomDecides) {
+TEST(Fit, OfSeveralCardsTheOneWithTheLeastUsableMemoryDecides) {
   const model::NamedModel model = small("gpt2");
   const FitResult result =
       fit(model, short_rows(), {card_of(100_MiB), card_of(64_MiB), card_of(80_MiB)});
@@ -250,7 +250,7 @@ TEST(FitOverLengths, IsRefusedForImages) {
 
 // ---- What nothing can run
 
-TEST(Fit, RefusesSettingsThatCanOnlyBePricedByFormula) {
+TEST(Fit, RefusesSettingsThatOnlyAFormulaCovers) {
   Settings settings;
   settings.quantize = model::Quantize::int4;
   settings.world = 2;

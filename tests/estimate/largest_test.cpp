@@ -48,7 +48,7 @@ void expect_proven(const Largest& found, std::int64_t size) {
 
 // ---- Counted by hand
 
-TEST(FindLargest, OfALinearLayerWithSgdIsWhatTheBytesSay) {
+TEST(FindLargest, MatchesTheByteCountOfALinearLayerWithSgd) {
   // Weight [4096, 4096] in float: 64 MiB, and its gradient 64. A row of the input [512, 4096]: 8,
   // of the output 8; the output is gone when its gradient, as large, is made. Each part is a
   // segment of its own, and the loss lies in one of 2 MiB: 130 + 16 n MiB in all. 16 GiB = 16384
@@ -73,7 +73,7 @@ TEST(FindLargest, OfALinearLayerWithSgdIsWhatTheBytesSay) {
   expect_proven(find_largest({}, step_of, card_of(16_GiB - 15_MiB)), 1014);
 }
 
-TEST(FindLargest, CountsTheStepsOf2MiBInWhichTheAllocatorTakesMemory) {
+TEST(FindLargest, CountsTheAllocatorsRoundingTo2MiB) {
   // Weights 20 MiB; n times 3 MB in one piece, rounded up to 2 MiB: 27 times 3 MB are 77.25 MiB,
   // so 78, and with the weights 98; 28 are 80.11, so 82, and 102.
   const auto step_of = steps_of([](std::int64_t n) { return std::vector{Bytes{n * 3'000'000}}; });
@@ -82,7 +82,7 @@ TEST(FindLargest, CountsTheStepsOf2MiBInWhichTheAllocatorTakesMemory) {
   expect_proven(find_largest({}, step_of, card_of(98_MiB - 1_B)), 26);
 }
 
-TEST(FindLargest, CountsThePoolsOfSmallPieces) {
+TEST(FindLargest, CountsThePoolsOfSmallBlocks) {
   // Weights 20 MiB. n pieces of 600 KiB: three in a segment of 2 MiB, so 2 * ceil(n / 3) MiB.
   // 40 MiB leave 20: ten segments, 30 pieces. Their number grows with n, so runs differ in more
   // than sizes.
@@ -93,14 +93,14 @@ TEST(FindLargest, CountsThePoolsOfSmallPieces) {
 
 // ---- What grows in other ways
 
-TEST(FindLargest, FindsTheEndOfWhatGrowsWithTheSquare) {
+TEST(FindLargest, FindsTheLimitOfQuadraticGrowth) {
   // 20 + n * n MiB, n >= 4.
   const auto step_of = steps_of([](std::int64_t n) { return std::vector{n * n * 1_MiB}; });
   const Largest found = find_largest({.first = 8, .growth = {.power = 2}}, step_of, card_of(1_GiB));
   expect_proven(found, 31);  // 961 is rounded to 962; 1024 - 20 = 1004 < 32 * 32
 }
 
-TEST(FindLargest, FindsItWhereTwoPeaksTakeTurns) {
+TEST(FindLargest, FindsTheLimitWhereTwoPeaksAlternate) {
   // The greater of 400 MiB, whatever the size, and 11 MiB a row.
   const auto step_of =
       steps_of([](std::int64_t n) { return std::vector{std::max(400_MiB, n * 11_MiB)}; });
@@ -117,7 +117,7 @@ TEST(FindLargest, IsNothingWhenTheSmallestDoesNotFit) {
   EXPECT_FALSE(found.capped);
   EXPECT_THAT(found.probes, testing::Contains(Field(&Probe::size, 1)));
   EXPECT_THAT(found.probes, Each(Field(&Probe::fits, false)));
-  // A probe that does not fit says what it would take.
+  // A probe that does not fit reports how much it needs.
   EXPECT_EQ(found.probes.back().peak_reserved, 30_MiB);
 }
 
@@ -156,7 +156,7 @@ TEST(FindLargest, RefusesBoundsAndMarginsThatMakeNoSense) {
                UsageError);
 }
 
-TEST(FindLargest, PassesOnWhatAStepThrows) {
+TEST(FindLargest, PassesOnExceptionsOfAStep) {
   const auto step_of = [](std::int64_t) -> MakeSubject {
     return [](c10::Device) -> dryrun::Subject { throw UsageError("no such size"); };
   };
@@ -174,7 +174,7 @@ TEST(RecommendedSize, IsAShareLessAndAtLeastOne) {
 }
 
 // The largest that was asked about was 512, 460 were recommended, and 512 used 1 % of the card.
-TEST(RecommendedSize, IsTheLargestThatWasAskedAboutWhereThatLeavesTheShareFree) {
+TEST(RecommendedSize, IsTheUpperBoundIfThatLeavesTheShareFree) {
   const auto step_of = steps_of([](std::int64_t n) { return std::vector{n * 10_MiB}; });
   const Largest found = find_largest({.at_most = 50}, step_of, card_of(1_GiB));
   EXPECT_TRUE(found.capped);

@@ -21,7 +21,7 @@ Tensor wide_rows(std::int64_t rows) {
   return torch::ones({rows * 256, 8192});
 }
 
-TEST(EstimateMemory, OfAModuleOfOnesOwnIsCountedByHand) {
+TEST(EstimateMemory, MatchesAHandCountForAUsersModule) {
   nn::Linear net = wide_net();
   const torch::optim::SGD sgd(net->parameters(), 0.1);
   const auto report =
@@ -96,7 +96,7 @@ TEST(EstimateMemory, TakesAFunctionThatMakesTheModelInEachOfItsForms) {
   EXPECT_EQ(shared.peak.allocated, by_value.peak.allocated);
 }
 
-TEST(EstimateMemory, OfAModelThatReadsItsOwnValuesMakesItOnTheHost) {
+TEST(EstimateMemory, MakesAModelThatReadsItsValuesOnTheHost) {
   struct Picky : nn::Module {
     Picky() {
       const auto drawn = torch::rand({1 << 18}) + 1;  // more than a card keeps values of
@@ -123,7 +123,7 @@ TEST(EstimateMemory, RefusesAFunctionThatMakesNoModel) {
 }
 
 // LibTorch's text names torch::nn::Cloneable alone.
-TEST(EstimateMemory, OfAClassWithoutCloneNamesTheFunction) {
+TEST(EstimateMemory, SuggestsAFunctionForAClassWithoutClone) {
   PlainNet net;
   const auto card = dryrun::card_for("1GiB");
   EXPECT_THAT([&] { (void)estimate_memory(*net, wide_rows, 1, card); },
@@ -153,7 +153,7 @@ TEST(FindMaxBatchSize, TakesAFunctionThatMakesTheModel) {
 }
 
 // Once the refusal was `[simulate]`'s, which the caller had not called.
-TEST(EstimateMemory, NamesItselfWhereASimulationLives) {
+TEST(EstimateMemory, NamesTheCallerInItsRefusalDuringASimulation) {
   const sim::Simulation box = sim::simulate("1GiB");
   const auto wide_rows = [](std::int64_t rows) { return torch::randn({rows, 1024}); };
   const auto card = dryrun::card_for("1GiB");

@@ -166,7 +166,7 @@ TEST(TrainingStep, WithFloat16AutocastScalesTheLoss) {
   EXPECT_TRUE(changed(model::Autocast::fp16, 8));
 }
 
-TEST(CannotRun, NamesWhatHasNoPartYet) {
+TEST(CannotRun, NamesUnsupportedSettings) {
   Settings settings;
   settings.lora_rank = 8;
   settings.freeze_backbone = true;

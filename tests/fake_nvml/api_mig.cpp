@@ -23,7 +23,7 @@ FAKE_NVML_EXPORT Status nvmlDeviceGetMigMode(DeviceHandle device, unsigned* curr
   });
 }
 
-// How many there may be, not how many there are: indices below it can be free.
+// The largest possible number, not the current one: indices below it can be free.
 FAKE_NVML_EXPORT Status nvmlDeviceGetMaxMigDeviceCount(DeviceHandle device, unsigned* count) {
   return on_whole_card(Function::nvmlDeviceGetMaxMigDeviceCount, device, [&](const Target& target) {
     return give(target.card->mig_on() ? target.card->mig->max_devices : 0, count);

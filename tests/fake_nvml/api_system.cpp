@@ -42,7 +42,7 @@ FAKE_NVML_EXPORT Status nvmlInit_v2() {
   return fake_nvml::init(Function::nvmlInit_v2);
 }
 
-// Of the flags only "do not fail without GPUs" could matter, and the fake never fails for that.
+// The only flag that could matter is "do not fail without GPUs", and the fake never fails for that.
 FAKE_NVML_EXPORT Status nvmlInitWithFlags(unsigned /*flags*/) {
   return fake_nvml::init(Function::nvmlInitWithFlags);
 }

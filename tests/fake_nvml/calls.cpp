@@ -49,7 +49,7 @@ class CallLog {
     if (file_ < 0) return;
     const std::string line = std::string(kFunctionNames[static_cast<unsigned>(function)]) + " " +
                              (card ? std::to_string(*card) : "-") + "\n";
-    // A test that reads the log notices a missing line; there is nobody here to tell.
+    // A test that reads the log notices a missing line; there is no caller to report to.
     [[maybe_unused]] const ssize_t written = ::write(file_, line.data(), line.size());
   }
 

@@ -1,5 +1,5 @@
-// What every exported function does before its own work: count and log the call, refresh the state,
-// find the device that is meant, and let a fault strike.
+// The steps of every exported function before its own work: it counts and logs the call, refreshes
+// the state, finds the device, and lets a fault strike.
 //
 // An export is then one expression:
 //

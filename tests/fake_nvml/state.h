@@ -97,7 +97,7 @@ struct State {
   std::vector<Fault> faults;
 };
 
-/// Not even JSON: most likely a file somebody is still writing.
+/// Not even JSON: most likely a file that is still being written.
 class IncompleteState : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };

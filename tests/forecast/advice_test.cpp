@@ -22,7 +22,7 @@ model::Settings settings_of(std::int64_t batch, std::int64_t seq,
   return settings;
 }
 
-TEST(CheapestHelp, IsEnoughAloneWhereThatIsPossible) {
+TEST(CheapestHelp, IsOneTechniqueIfThatIsEnough) {
   const model::NamedModel model = model::model_named("gpt2");
   const auto advice = cheapest_help(model.config, settings_of(16, 1024), {.room = 12_GiB});
   ASSERT_EQ(advice.size(), 3);
@@ -30,7 +30,7 @@ TEST(CheapestHelp, IsEnoughAloneWhereThatIsPossible) {
   for (const Technique& one : advice) EXPECT_LE(one.needs, 12_GiB) << one.option;
 }
 
-TEST(CheapestHelp, PutsWhatLeavesTheTrainingAsItIsFirst) {
+TEST(CheapestHelp, PutsTechniquesThatKeepTheTrainingResultFirst) {
   const model::NamedModel model = model::model_named("gpt2");
   const auto advice = cheapest_help(model.config, settings_of(16, 1024), {.room = 12_GiB}, 100);
   const auto fits = [](const Technique& one) { return one.fits; };
@@ -41,7 +41,7 @@ TEST(CheapestHelp, PutsWhatLeavesTheTrainingAsItIsFirst) {
                                   [](const Technique& one) { return !one.changes_training; }));
 }
 
-TEST(CheapestHelp, CombinesWhereNothingAloneIsEnough) {
+TEST(CheapestHelp, CombinesTechniquesIfNoneAloneIsEnough) {
   const model::NamedModel model = model::model_named("llama-3.1-8b");
   const auto advice =
       cheapest_help(model.config, settings_of(4, 4096, model::Dtype::bfloat16), {.room = 20_GiB});
@@ -62,16 +62,16 @@ TEST(CheapestHelp, OffersOnlyWhatCanRun) {
   }
 }
 
-TEST(CheapestHelp, ShowsWhatSavesTheMostWhereNothingIsEnough) {
+TEST(CheapestHelp, ShowsTheLargestSavingsIfNothingIsEnough) {
   const model::NamedModel model = model::model_named("llama-3.1-70b");
   const auto advice = cheapest_help(model.config, settings_of(8, 4096), {.room = 1_GiB});
   ASSERT_EQ(advice.size(), 3);
   EXPECT_THAT(advice, Each(Field(&Technique::fits, false)));
 }
 
-// Of mixtral-8x7b on an H100 three lines said "still too much", though LoRA over 4-bit weights
+// For mixtral-8x7b on an H100, three lines said "still too much", though LoRA over 4-bit weights
 // fits.
-TEST(EnoughButCannotRun, IsLoraOver4BitWeightsForALargeModelWithNothingThatIsNotNeeded) {
+TEST(EnoughButCannotRun, IsOnlyLoraOver4BitWeightsForALargeModel) {
   const model::NamedModel model = model::model_named("mixtral-8x7b");
   const TechniqueOptions options{
       .card = gpu::find_card("H100 80GB"), .room = 79_GiB, .can_run = [](const model::Settings& s) {
@@ -87,7 +87,7 @@ TEST(EnoughButCannotRun, IsLoraOver4BitWeightsForALargeModelWithNothingThatIsNot
   }
 }
 
-TEST(EnoughButCannotRun, IsTheQuickestOfBothKindsTheQuickerFirst) {
+TEST(EnoughButCannotRun, IsTheFastestOfBothKindsTheFasterFirst) {
   const model::NamedModel model = model::model_named("gpt2-xl");
   const TechniqueOptions options{.room = 8_GiB, .can_run = [](const model::Settings& s) {
                                    return s.quantize == model::Quantize::none && !s.offload.any();
@@ -99,7 +99,7 @@ TEST(EnoughButCannotRun, IsTheQuickestOfBothKindsTheQuickerFirst) {
   EXPECT_LT(found[0].time_factor, found[1].time_factor);
 }
 
-TEST(EnoughButCannotRun, IsNothingWhereNothingIsEnough) {
+TEST(EnoughButCannotRun, IsEmptyIfNothingIsEnough) {
   const model::NamedModel model = model::model_named("llama-3.1-70b");
   EXPECT_TRUE(enough_but_cannot_run(model.config, {}, {.room = 1_GiB}).empty());
 }

@@ -42,7 +42,7 @@ TEST(CountParameters, IsTransformersCountForEveryModelOfTheCatalogue) {
     EXPECT_EQ(count_parameters(model(known.name)), known.parameters) << known.name;
 }
 
-TEST(ForecastOf, CountsATinyModelAsOneWouldByHand) {
+TEST(ForecastOf, MatchesAHandCountOfATinyModel) {
   model::Settings settings;
   settings.seq = 8;
   settings.optimizer = model::Optimizer::sgd;
@@ -91,7 +91,7 @@ TEST(ForecastOf, TakesSixteenBytesAParameterAtAnAdamStepInFloat32) {
   EXPECT_EQ(forecast.at_peak.temporaries.count, 4 * n) << "foreach: the parameters once more";
 }
 
-TEST(ForecastOf, SaysWhatNobodySaid) {
+TEST(ForecastOf, NotesEverySizeThatItAssumes) {
   const Forecast forecast = forecast_of(model("t5-small"), {});
   EXPECT_THAT(forecast.assumed, Not(Contains(HasSubstr("--task"))));
   EXPECT_THAT(forecast.assumed, Contains("no --seq given, 512 assumed"));
@@ -120,7 +120,7 @@ TEST(ForecastOf, RefusesWhatAModelCannotDo) {
 }
 
 // Each was priced as if it had not been said.
-TEST(ForecastOf, RefusesWhatATaskHasNotAndWhatUndoesEachOther) {
+TEST(ForecastOf, RefusesSettingsThatTheTaskLacksOrThatContradict) {
   const auto refused = [](const char* name, auto change) {
     model::Settings settings;
     change(settings);

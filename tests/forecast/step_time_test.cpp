@@ -72,7 +72,7 @@ double rows_a_second(const Published& one, bool mixed) {
   return static_cast<double>(settings.batch) / step_seconds(forecast, &card);
 }
 
-// How many times too quick, or below 1 too slow.
+// Factors above 1: the forecast is too fast; below 1: too slow.
 struct Ratios {
   std::vector<double> times, speedups;
 };

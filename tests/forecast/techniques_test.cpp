@@ -65,7 +65,7 @@ Json value_of(const std::string& key, const std::string& word) {
   return word;
 }
 
-// What somebody gets who adds an option of a technique to the command line.
+// The settings after adding a technique's option to the command line.
 model::Settings with_option(const model::Settings& settings, const std::string& option) {
   Json json = to_json(settings);
   std::string key;
@@ -108,7 +108,7 @@ TEST(Techniques, HaveOptionsThatMeanTheirSettingsWhateverIsOnAlready) {
   EXPECT_GT(options, 100);
 }
 
-TEST(Techniques, LeaveOutWhatIsOn) {
+TEST(Techniques, LeaveOutThoseInUse) {
   model::Settings settings = usual();
   settings.checkpoint_every = 1;
   settings.optimizer = model::Optimizer::sgd;
@@ -118,7 +118,7 @@ TEST(Techniques, LeaveOutWhatIsOn) {
   EXPECT_EQ(find(all, "--dtype bfloat16"), nullptr);
 }
 
-TEST(Techniques, LeaveOutWhatAModelCannotDo) {
+TEST(Techniques, LeaveOutThoseThatTheModelDoesNotSupport) {
   model::Settings settings;
   settings.batch = 64;
   const std::vector<Technique> all = of("resnet50", settings);
@@ -130,7 +130,7 @@ TEST(Techniques, LeaveOutWhatAModelCannotDo) {
   EXPECT_NE(find(all, "--autocast bf16"), nullptr);
 }
 
-TEST(Techniques, PutWhatIsEnoughFirstAndWhatChangesTheTrainingBehindWhatDoesNot) {
+TEST(Techniques, PutEnoughFirstAndThoseThatKeepTheResultBeforeOthers) {
   const TechniqueOptions options{.card = nullptr, .gpus = 4, .room = 30_GiB};
   const std::vector<Technique> all = of("llama-3.2-3b", usual(), options);
   ASSERT_FALSE(all.empty());
@@ -185,7 +185,7 @@ TEST(Techniques, KnowZeroOnlyWithSeveralGpus) {
   EXPECT_GT(find(all, "--world 4 --zero 3")->saves, find(all, "--world 4 --zero 1")->saves);
 }
 
-TEST(Techniques, SayWhatCannotRunYet) {
+TEST(Techniques, MarkThoseThatCannotRunYet) {
   TechniqueOptions options;
   options.can_run = [](const model::Settings& settings) {
     return settings.quantize == model::Quantize::none;

@@ -69,7 +69,7 @@ TEST(Recipes, AreOrderedAsPeopleKnowThem) {
   EXPECT_LT(total("7B", "fp32_sgd", batch), total("7B", "fp32_adamw", batch));
 }
 
-// What it is often believed to do - halve the states - it does not.
+// Mixed precision does not halve the states, although many believe that it does.
 TEST(Recipes, OfMixedPrecisionSaveActivationsOnly) {
   const auto parts = [](std::string_view key) {
     for (const Recipe& recipe : recipes())

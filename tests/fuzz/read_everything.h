@@ -42,7 +42,7 @@ inline std::string file_around(std::string_view bytes) {
                      std::uint32_t{low} | std::uint32_t{high} << 8U);
 }
 
-// How many events there were before the end or the error.
+// Returns the number of events before the end or the error.
 inline int read_everything(std::string_view bytes) {
   std::string file;
   if (bytes.size() >= 3 && bytes[0] == kPart) bytes = file = file_around(bytes);
@@ -80,8 +80,9 @@ class FirstEvents final : public Reader {
   int left_;
 };
 
-// What the commands do with a trace: garbage that reads well is still garbage to whoever adds up
-// and plays. How many operations were played before the end or the error.
+// Does what the commands do with a trace, because garbage that reads well is still garbage when it
+// is added up and played. Returns the number of operations that were played before the end or the
+// error.
 inline std::uint64_t use_everything(std::string_view bytes) {
   constexpr int kMost = 20'000;
   std::string file;

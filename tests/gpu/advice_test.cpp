@@ -32,7 +32,7 @@ Card crowded(int index) {
   return full;
 }
 
-TEST(Advice, IsNothingWhereNothingIsToBeSaid) {
+TEST(Advice, IsEmptyIfThereIsNothingToAdvise) {
   EXPECT_EQ(advice({card(0), card(1)}), Lines{}) << "all idle";
   EXPECT_EQ(advice({busy(0), busy(1)}), Lines{}) << "all at work";
   EXPECT_EQ(advice({}), Lines{});
@@ -72,14 +72,14 @@ TEST(Advice, SaysWhichJobOfACrowdedCardWouldFitOnAnIdleOne) {
             "on idle GPU 1");
 }
 
-TEST(Advice, NobodyMovesWithoutAnIdleCardThatHasTheRoom) {
+TEST(Advice, SuggestsNoMoveWithoutAnIdleCardOfEnoughMemory) {
   EXPECT_EQ(advice({crowded(0), busy(1)}), Lines{});
   EXPECT_EQ(advice({crowded(0), card(1, 0_GiB, 2_GiB)}), Lines{"GPU 1 is idle: 2.00 GiB free"});
   EXPECT_EQ(advice({busy(0, 23_GiB), card(1)}), Lines{"GPU 1 is idle: 24.00 GiB free"})
       << "one job alone is not crowded";
 }
 
-TEST(Advice, NamesWhoHoldsMemoryOnACardThatDoesNothing) {
+TEST(Advice, NamesTheHolderOfMemoryOnAnIdleCard) {
   Card held = busy(0, 5_GiB);
   held.utilization = 0;
   EXPECT_EQ(advice({held, busy(1)}), Lines{"GPU 0 computes nothing now, but PID 100 alice 5.00 GiB "
@@ -91,7 +91,7 @@ TEST(Advice, NamesWhoHoldsMemoryOnACardThatDoesNothing) {
   EXPECT_EQ(advice({little, busy(1)}), Lines{}) << "not worth a word";
 }
 
-TEST(Advice, CountsWhatNoListedProcessHolds) {
+TEST(Advice, ReportsMemoryOfNoListedProcess) {
   Card held = card(0, 12_GiB);
   held.utilization = 50;
   held.processes = {process(7, 4_GiB)};
@@ -101,8 +101,8 @@ TEST(Advice, CountsWhatNoListedProcessHolds) {
   EXPECT_EQ(advice({held, busy(1)}), Lines{}) << "a context accounts for the rest";
 }
 
-// One card whose driver does not tell bytes once silenced the advice for all cards behind it.
-TEST(Advice, ACardThatDoesNotTellWhoHoldsHowMuchSilencesOnlyItself) {
+// A driver that reports no bytes for one card once silenced the advice for all cards behind it.
+TEST(Advice, ACardWithoutProcessSizesDoesNotSilenceOthers) {
   Card untold = busy(0);
   untold.processes = {process(7, {})};
   Card held = card(1, 12_GiB);

@@ -128,7 +128,7 @@ TEST(FindCard, TakesTheSpellingsPeopleUse) {
     for (const std::string& name : names) EXPECT_EQ(found(name), brief) << name;
 }
 
-TEST(FindCard, FindsNothingInWhatIsNoName) {
+TEST(FindCard, RejectsTextThatIsNotAName) {
   for (const char* name : {"", " ", "gpu", "NVIDIA", "nvidia geforce", "banana", "409", "40900",
                            "rtx 4090 banana", "4090 80gb"})
     EXPECT_EQ(found(name), "none") << name;

@@ -218,7 +218,7 @@ TEST_P(CudaOrder, SlicesOfOldDriversAreNamedByTheirCard) {
   EXPECT_EQ(seen(machine, GetParam(), "MIG-" + parent), Positions{}) << "fits both";
 }
 
-TEST(CudaView, SaysWhenOnlyOneSliceOfWhatWasAskedForWillBeSeen) {
+TEST(CudaView, WarnsIfCudaSeesOnlyOneOfTheListedSlices) {
   const CudaView view =
       cuda_view(mig_machine(), {.device_order = kByPci, .visible_devices = "MIG-b1,MIG-a1"});
   ASSERT_EQ(view.warnings.size(), 1u);
@@ -255,7 +255,7 @@ TEST(CudaView, WarnsOfNothingWhereBothCountAlikeOrUuidsAreListed) {
   EXPECT_EQ(warnings(mixed_cards(), kByPci), Texts{});
   EXPECT_EQ(warnings(mixed_cards(), kNotSet, "GPU-5a"), Texts{});
   EXPECT_EQ(warnings(four_equal_cards(), kNotSet), Texts{});
-  EXPECT_EQ(warnings(four_equal_cards(), kByPci, "1"), Texts{}) << "somebody chose that";
+  EXPECT_EQ(warnings(four_equal_cards(), kByPci, "1"), Texts{}) << "the user chose that";
 }
 
 TEST(CudaView, SaysThatTheOrderOfDifferentCardsIsAnEstimate) {
@@ -272,7 +272,7 @@ TEST(CudaView, CardsOutsideTheCatalogueAreOrderedByCapability) {
   EXPECT_EQ(seen(machine, kNotSet, kNotSet), (Positions{1, 2, 0}));
 }
 
-TEST(CudaView, ADeviceOrderThatIsNoneIsNamed) {
+TEST(CudaView, AnInvalidDeviceOrderIsNamed) {
   const auto lines = warnings(four_equal_cards(), "pci_bus_id");
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_TRUE(contains(lines[0], "CUDA_DEVICE_ORDER='pci_bus_id' is neither")) << lines[0];
@@ -290,7 +290,7 @@ TEST(CudaView, SaysWhyNoCardIsSeen) {
   EXPECT_TRUE(contains(why("GPU-dead"), "no card is called 'GPU-dead'")) << why("GPU-dead");
 }
 
-TEST(CudaView, AListThatEndsEarlyIsAWarningAndNotEmptiness) {
+TEST(CudaView, AListThatEndsEarlyIsAWarning) {
   const CudaView view =
       cuda_view(four_equal_cards(), {.device_order = kByPci, .visible_devices = "0,7,1"});
   EXPECT_EQ(view.why_empty, "");

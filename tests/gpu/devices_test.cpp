@@ -1,4 +1,4 @@
-// What `--gpus` takes and means.
+// The values of `--gpus` and their meaning.
 
 #include "headroom/gpu/devices.h"
 

@@ -1,5 +1,5 @@
-// Who holds memory and why: the situations people meet, with real processes where one can be had,
-// and who may be ended.
+// Holders of memory and the reasons: the usual situations, with real processes where possible, and
+// the processes that may be ended.
 
 #include "headroom/gpu/holders.h"
 
@@ -55,7 +55,7 @@ TEST(Holders, ALivingJobIsRunning) {
   EXPECT_EQ(report.command, "sleep 1000");
   EXPECT_EQ(report.used, 3_GiB);
   EXPECT_TRUE(report.age > Seconds(-5) && report.age < Seconds(60));
-  EXPECT_FALSE(contains(report.action, "--end")) << "nobody is told to end a living job";
+  EXPECT_FALSE(contains(report.action, "--end")) << "no advice to end a living job";
 }
 
 TEST(Holders, AStoppedProcessKeepsItsMemory) {
@@ -104,7 +104,7 @@ TEST(Holders, TheFirstProcessOfAContainerIsItsJob) {
   }
 }
 
-// What a keeper adopts has lost its own launcher: `docker run -d image sleep infinity`.
+// A process that a keeper adopts has lost its own launcher: `docker run -d image sleep infinity`.
 TEST(Holders, AContainersKeeperAdoptsOrphans) {
   for (const char* keeper : {"sleep infinity", "/sbin/init", "bash"}) {
     FakeProc proc;
@@ -114,7 +114,7 @@ TEST(Holders, AContainersKeeperAdoptsOrphans) {
   }
 }
 
-// A shell that starts a job and ends leaves it to whoever collects orphans here.
+// A shell that starts a job and ends leaves it to the process that adopts orphans here.
 TEST(Holders, ARealOrphanIsOne) {
   const CommandResult started =
       run_command({"sh", "-c", "sleep 1000 >/dev/null & echo $!"}, Seconds(10));

@@ -43,7 +43,7 @@ TEST(Nvml, GraphicsProcessesAreMarkedAsSuch) {
   EXPECT_EQ(card.processes->at(0).kind, ProcessKind::graphics);
 }
 
-// An empty list of drawing processes says nothing of who computes.
+// An empty list of drawing processes does not mean that no process computes.
 TEST(Nvml, WithoutTheComputeListTheProcessesAreUnknown) {
   const Card card = look_at(R"("processes": [{"pid": 1, "used": "1GiB"}])",
                             fault("nvmlDeviceGetComputeRunningProcesses*", "UNKNOWN"));
@@ -103,7 +103,7 @@ TEST(Nvml, InAContainerANumberCountsOnlyForAProcessWithTheDriverOpen) {
   EXPECT_EQ(card.processes->at(0).command, "python train.py");
   EXPECT_EQ(card.processes->at(1).pid, std::nullopt);
   EXPECT_EQ(card.processes->at(1).kind, ProcessKind::other_namespace);
-  EXPECT_EQ(card.processes->at(1).command, std::nullopt) << "not bash: that is somebody else";
+  EXPECT_EQ(card.processes->at(1).command, std::nullopt) << "not bash: that is another process";
 }
 
 TEST(Nvml, AReusedNumberGetsItsNewOwnersCommand) {

@@ -147,7 +147,7 @@ TEST(Nvml, WhereTheSecondStructureIsRefusedTheFirstIsAsked) {
 }
 
 // Reported sums are off by the driver's rounding, and by far on some virtual machines.
-TEST(Nvml, AWrongSumIsMadeRightFromWhatAnAllocationCanGet) {
+TEST(Nvml, AWrongSumIsCorrectedFromTheFreeMemory) {
   for (const char* fields : {R"("used": "11GiB", "reserved": "300MiB", "free": "12GiB")",
                              R"("used": "11GiB", "reserved": "30GiB", "free": "12GiB")",
                              R"("used": "0GiB", "reserved": "0GiB", "free": "30GiB")",
@@ -178,13 +178,13 @@ const std::vector<Missing> kMissing{
     {"nvmlDeviceGetComputeRunningProcesses*", [](const Card& c) { return !c.processes; }},
     {"nvmlDeviceGetCudaComputeCapability", [](const Card& c) { return !c.capability; }}};
 
-// How many of the facts above are unknown.
+// The number of the facts above that are unknown.
 long unknown_facts(const Card& card) {
   return std::count_if(kMissing.begin(), kMissing.end(),
                        [&](const Missing& m) { return m.is_unknown(card); });
 }
 
-TEST(Nvml, WhatIsNotSupportedIsUnknownAndNoTrouble) {
+TEST(Nvml, AnUnsupportedQueryIsUnknownAndNoTrouble) {
   for (const Missing& missing : kMissing) {
     const Card card = look_at(R"("unsupported": [")" + std::string(missing.function) + R"("])");
     EXPECT_TRUE(missing.is_unknown(card)) << missing.function;
@@ -193,7 +193,7 @@ TEST(Nvml, WhatIsNotSupportedIsUnknownAndNoTrouble) {
   }
 }
 
-TEST(Nvml, WhatFailsIsUnknownAndTakesNothingElseWithIt) {
+TEST(Nvml, AFailedQueryIsUnknownAndAffectsNoOther) {
   for (const Missing& missing : kMissing)
     for (const char* code : {"UNKNOWN", "GPU_IS_LOST", "RESET_REQUIRED", "NO_PERMISSION"}) {
       const Card card = look_at("", fault(missing.function, code));
@@ -255,7 +255,7 @@ TEST(Nvml, ATroubleThatEndsIsForgotten) {
   EXPECT_EQ(machine.cards[0].trouble, "");
 }
 
-TEST(Nvml, WhatFailsTheSecondTimeIsNotRememberedFromTheFirst) {
+TEST(Nvml, AFailedQueryDoesNotReturnAnOlderValue) {
   const Card first = look_at(R"("used": "1GiB")");
   EXPECT_EQ(unknown_facts(first), 0);
   FakeDriver driver(R"({"cards": [{"used": "1GiB"}]})");

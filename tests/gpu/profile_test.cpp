@@ -1,4 +1,4 @@
-// What is known of chips: each figure has a source, and what nobody measured is empty.
+// Figures of chips: each has a source, and a figure without a measurement is empty.
 
 #include "headroom/gpu/profile.h"
 

@@ -1,4 +1,4 @@
-// What one decision leaves for the next: on which cards something has just ended.
+// The memory of one decision for the next: cards on which a process has just ended.
 
 #include "headroom/gpu/recent_ends.h"
 
@@ -61,7 +61,7 @@ TEST_F(RecentEnds, AProcessThatWasThereAndIsGoneIsAnEndOnItsCard) {
   EXPECT_EQ(note_processes(used_by({})), Cards{second_});
 }
 
-TEST_F(RecentEnds, AProcessThatLivesOnIsNone) {
+TEST_F(RecentEnds, ALivingProcessIsNotAnEnd) {
   const Child child;
   static_cast<void>(note_processes(used_by({child.identity()})));
   EXPECT_EQ(note_processes(used_by({child.identity()})), Cards{});
@@ -91,7 +91,7 @@ TEST_F(RecentEnds, AnEndIsKnownToEveryDecisionOfTheNextTenSeconds) {
   EXPECT_EQ(note_processes(used_by({})), Cards{}) << "noticed 12 s ago, though the file is younger";
 }
 
-TEST_F(RecentEnds, WhatWasSeenLongerAgoSaysNothing) {
+TEST_F(RecentEnds, OlderObservationsAreIgnored) {
   Child child;
   static_cast<void>(note_processes(used_by({child.identity()})));
   child.end();

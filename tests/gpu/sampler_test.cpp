@@ -1,4 +1,4 @@
-// Samples go on whatever a driver does: a call that hangs costs its card and nobody else.
+// Samples go on whatever a driver does: a call that hangs affects its card only.
 
 #include "headroom/gpu/sampler.h"
 
@@ -118,7 +118,7 @@ TEST_F(WithScript, WithoutProcessesTheListIsReadOnce) {
   EXPECT_TRUE(eventually([&] { return source_->memory_calls(0) > 50; }));
   EXPECT_EQ(source_->process_calls(0), 1);
   static_cast<void>(sampler_->fresh(kFarTooLong));
-  EXPECT_EQ(source_->process_calls(0), 2) << "and when somebody asks";
+  EXPECT_EQ(source_->process_calls(0), 2) << "and on request";
 }
 
 TEST_F(WithScript, SlowProcessListsAreReadLessOften) {
@@ -240,8 +240,8 @@ TEST_F(WithScript, FreshWaitsNoLongerThanItsPatience) {
   EXPECT_TRUE(machine.why_no_driver.starts_with("the NVIDIA driver has not answered for"));
 }
 
-// A driver that answers again must not keep somebody waiting who asked meanwhile: nobody sampled
-// the card for him once it had left its hang.
+// Callers that wait while a driver hangs must get a sample once it answers again: no thread sampled
+// the card for them after the hang.
 TEST_F(WithScript, AReturningCardIsSampledForWaitingCallers) {
   start(kOnlyWhenAsked);
   static_cast<void>(sampler_->fresh(kFarTooLong));
@@ -310,7 +310,7 @@ class WithDriver : public ::testing::Test {
   static std::string machine(const std::string& fault) {
     return R"({"cards": [{"used": "1GiB"}, {"used": "2GiB"}], "faults": [)" + fault + "]}";
   }
-  // The fault is over, and nobody calls the driver any more before its file goes.
+  // The fault is over, and no thread calls the driver after its file is removed.
   void TearDown() override {
     sampler_.reset();
     driver_.becomes(machine(""));

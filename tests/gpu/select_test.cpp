@@ -1,4 +1,4 @@
-// Which card is taken, and what is said when none is.
+// The choice of a card, and the sentence when no card is chosen.
 
 #include "headroom/gpu/select.h"
 
@@ -128,7 +128,7 @@ TEST(BestDevice, UnknownMemoryIsNeverTakenEvenForANeedOf0) {
   EXPECT_FALSE(none.sentence.empty());
 }
 
-TEST(BestDevice, WhatACardCanGiveIsWhatTheFunctionSays) {
+TEST(BestDevice, UsesTheGivenFunctionForUsableMemory) {
   const auto leased = [](const Card& card) -> std::optional<Bytes> {
     if (card.index == 1) return {};
     return card.index == 0 ? 3_GiB : 2_GiB;
@@ -165,7 +165,7 @@ TEST(BestDevice, AShortageNamesWhatIsMissingAndWhoHoldsIt) {
             "alice 2.00 GiB (python), 2 more");
 }
 
-// A card that was full of memory of no listed process was refused without a word of who has it.
+// A card full of memory of no listed process was refused without naming its holder.
 TEST(BestDevice, AShortageNamesMemoryOfNoListedProcess) {
   Machine machine = machine_of({card(0, 20_GiB)});
   machine.cards[0].processes = {process(7, 2_GiB)};

@@ -1,4 +1,4 @@
-// Simulated cards: the words for them, and who counts in a shared box.
+// Simulated cards: their specifications, and the processes that count in a shared box.
 
 #include "headroom/gpu/simulated.h"
 

@@ -51,7 +51,7 @@ TEST(Uuid, ReadsTheSlicesOfOldDrivers) {
   EXPECT_NE(slice, Uuid::parse("MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/7/1"));
 }
 
-TEST(Uuid, RefusesWhatIsNone) {
+TEST(Uuid, RefusesInvalidText) {
   for (const char* text :
        {"", "GPU-", "GPU-8932f937", "8932f937-d72c-4106-c12f-20bd9faed9f6",
         "GPU-8932f937-d72c-4106-c12f-20bd9faed9f", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6a",

@@ -77,7 +77,7 @@ TEST_F(WaitForGpu, OnlyCardsThatMayBeTakenAreTaken) {
   EXPECT_EQ(indices(wait({.need = 13_GiB}, {.narrow = first_only})), Indices{});
 }
 
-TEST_F(WaitForGpu, WhatACardCanGiveIsWhatTheFunctionSays) {
+TEST_F(WaitForGpu, UsesTheGivenFunctionForUsableMemory) {
   const auto second_is_leased = [](const Card& card) -> std::optional<Bytes> {
     return card.index == 1 ? 0_B : card.memory->free;
   };
@@ -112,7 +112,7 @@ TEST_F(WaitForGpu, AnEndOnAnotherCardAsksForNothingMore) {
 }
 
 // Memory of a process that ends comes back in steps, and may be gone again.
-TEST_F(WaitForGpu, RoomThatIsNotThereTheSecondTimeIsNotTaken) {
+TEST_F(WaitForGpu, MemoryMissingFromTheSecondSampleIsNotTaken) {
   start(1);
   source_->used(0, {20_GiB});
   static_cast<void>(wait(kTenGib, {}));
@@ -139,7 +139,7 @@ TEST_F(WaitForGpu, AfterAWaitTwoSamplesMustShowTheRoom) {
   EXPECT_GE(looks.back() - looks[looks.size() - 2], std::chrono::milliseconds(200));
 }
 
-TEST_F(WaitForGpu, WhatWasSeenTheSmallerTimeIsWhatIsUsable) {
+TEST_F(WaitForGpu, TheSmallerOfTwoSamplesIsUsable) {
   start(1);
   static_cast<void>(wait({}, {}));
   source_->used(0, {2_GiB, 5_GiB});
@@ -219,7 +219,7 @@ TEST_F(WaitForGpu, CancellingBetweenTheTwoSamplesPicksNothing) {
   EXPECT_EQ(indices(result), Indices{});
 }
 
-TEST_F(WaitForGpu, DoesNotWaitForWhatCannotCome) {
+TEST_F(WaitForGpu, DoesNotWaitForMoreThanTheMachineHas) {
   const WaitOptions patient{.timeout = Seconds(3600), .interval = Seconds(600)};
   const WaitResult too_large = wait({.need = 25_GiB}, patient);
   EXPECT_TRUE(too_large.selection.picked.empty() && too_large.selection.hopeless);
@@ -235,7 +235,7 @@ TEST_F(WaitForGpu, DoesNotWaitForWhatCannotCome) {
 
 // ---- The CPU ----
 
-TEST_F(WaitForGpu, TheCpuIsForWhenWaitingIsOver) {
+TEST_F(WaitForGpu, TheCpuIsTakenOnlyAfterTheWait) {
   fill(20_GiB);
   int told = 0;
   WaitOptions options{.timeout = Seconds(0.2), .interval = Seconds(0.05)};

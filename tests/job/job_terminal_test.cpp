@@ -1,6 +1,6 @@
-// A command below a Job in a terminal: its view of the terminal, and that the terminal is
-// afterwards as it was. The terminal is one that the test makes, with the program alone in it
-// (job_program.cpp) or with a shell that knows job control.
+// A command below a Job in a terminal: its view of the terminal, and the terminal's state
+// afterwards. The test makes the terminal, with the program alone in it (job_program.cpp) or with a
+// shell that knows job control.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

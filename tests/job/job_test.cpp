@@ -39,7 +39,7 @@ class JobProcess : public ::testing::Test {
   [[nodiscard]] std::string text(const std::string& name) const {
     return read_file(folder_.path() / name).value_or("(no file)");
   }
-  // What `$JOB --report report` wrote.
+  // The report that `$JOB --report report` wrote.
   [[nodiscard]] Json report() const { return Json::parse(text("report")); }
 
   testing::TemporaryFolder folder_;

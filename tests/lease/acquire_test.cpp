@@ -231,12 +231,12 @@ TEST_F(Acquire, CanBeCancelled) {
   EXPECT_THAT(directory_.contents().waiting, IsEmpty());
 }
 
-TEST_F(Acquire, ReportsThePositionInTheLine) {
+TEST_F(Acquire, ReportsThePositionInTheQueue) {
   const auto first = holder(20_GiB);
   const auto second = waiter(20_GiB), third = waiter(20_GiB);
   gpu::WaitOptions options{.timeout = Seconds(0.2), .interval = Seconds(0.05)};
   const Acquired got = acquire({.need = 20_GiB}, options);
-  EXPECT_THAT(got.wait.selection.sentence, HasSubstr("number 3 of 3 in the line"));
+  EXPECT_THAT(got.wait.selection.sentence, HasSubstr("number 3 of 3 in the queue"));
 }
 
 // ---- The order ----
@@ -259,7 +259,7 @@ TEST_F(Acquire, AWaiterIsPassedAtMostEightTimes) {
   }
   const Acquired ninth = acquire({.need = 1_GiB});
   EXPECT_FALSE(ninth.lease);
-  EXPECT_THAT(ninth.wait.selection.sentence, HasSubstr("in the line"));
+  EXPECT_THAT(ninth.wait.selection.sentence, HasSubstr("in the queue"));
 }
 
 // It once held up the whole machine.

@@ -153,7 +153,7 @@ TEST_F(LeaseAttribution, NumbersOfAnotherNamespaceAreNotValidHere) {
   EXPECT_EQ(Attribution(leases).lease_of(listed(::getpid()), uuid_of(0)), "");
 }
 
-// Its number on another file system, of which any user may have some, may be the lease's.
+// A file of any user on another file system may have the same inode number as the lease.
 TEST_F(LeaseAttribution, AFileOfAnotherFileSystemWithTheSameNumberIsNotTheLease) {
   Child owner([&] { new Lease(lease()); });
   ASSERT_TRUE(owner.is_ready());
@@ -173,7 +173,7 @@ TEST_F(LeaseAttribution, AFileOfAnotherFileSystemWithTheSameNumberIsNotTheLease)
 TEST_F(LeaseAttribution, AUserCannotClaimAnotherUsersProcess) {
   const Lease mine = lease();
   auto leases = directory_.contents().leases;
-  leases[0].uid = ::geteuid() + 1;  // his file names our process
+  leases[0].uid = ::geteuid() + 1;  // a file of another user that names our process
   leases[0].file = {};
   EXPECT_EQ(Attribution(leases).lease_of(listed(::getpid()), uuid_of(0)), "");
 }

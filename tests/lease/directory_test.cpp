@@ -1,5 +1,4 @@
-// The folder of leases: where it lies, whose turn it is, and what happens where nothing can be
-// written.
+// The folder of leases: its place, the turns of its users, and failed writes.
 
 #include "headroom/lease/directory.h"
 

@@ -203,7 +203,7 @@ TEST_F(LeaseFolder, AFileOfAnotherUserUnderMyNameIsNotWritten) {
     }
     ::chmod(name.c_str(), 0666);
     EXPECT_EQ(as_nobody([&] {
-                const Lease his = lease();
+                const Lease other = lease();
                 return directory_.contents().grants.size() == 1 ? 0 : 1;
               }),
               0);

@@ -94,8 +94,8 @@ TEST_F(LeaseFolder, AStartedProgramInheritsTheLease) {
   EXPECT_THAT(directory_.contents().leases, IsEmpty());
 }
 
-// A process with the number that the file names is alive, and yet the lease is over; and one whose
-// named owner never was is held: process numbers prove nothing either way.
+// Process numbers prove nothing either way: a lease can be over although its process number is
+// alive, and held although its named owner never existed.
 TEST_F(LeaseFolder, AReusedProcessNumberNeitherKeepsNorEndsALease) {
   std::string text;
   {
@@ -165,7 +165,7 @@ TEST_F(LeaseFolder, AnotherUserCannotKeepALeaseAlive) {
     return 0;
   });
   EXPECT_EQ(answer, 0) << "a write lock needs a descriptor that may write";
-  // A reader's lock is all that is left to him, and it does not count.
+  // The other user can still take a reader's lock, which does not count.
   const std::string text = read_input(path);
   mine.reset();
   std::ofstream(path) << text;
@@ -183,11 +183,12 @@ TEST_F(LeaseFolder, UsersShareTheFolderAndItsTickets) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const Lease mine = lease();
   const int answer = as_nobody([&] {
-    const Lease his = lease();
-    return his.claim().ticket == mine.claim().ticket + 1 ? 0 : 1;
+    const Lease other = lease();
+    return other.claim().ticket == mine.claim().ticket + 1 ? 0 : 1;
   });
   EXPECT_EQ(answer, 0);
-  EXPECT_EQ(lease().claim().ticket, mine.claim().ticket + 2) << "his grant is remembered";
+  EXPECT_EQ(lease().claim().ticket, mine.claim().ticket + 2)
+      << "the other user's grant is remembered";
 }
 
 TEST_F(LeaseFolder, AFileOfGrantsUnderMyNameBlocksNoLease) {

@@ -1,4 +1,4 @@
-// What can be promised: the one test, and what counts against it.
+// The memory that can be promised, and the amounts that are subtracted from it.
 
 #include "headroom/lease/ledger.h"
 
@@ -28,7 +28,7 @@ Contents contents(std::vector<Claim> leases = {}) {
   return now;
 }
 
-// A card with so much in use; of that, leases use what is said.
+// A card with this much in use, of which leases use the given parts.
 Look look(Bytes used, std::vector<Claim> leases = {}, const UsedByLease& of_leases = {}) {
   Look look = look_at(machine_of({card(0, used)}), contents(std::move(leases)));
   look.used = {{numbered(0), of_leases}};
@@ -39,8 +39,8 @@ Bytes room(const Look& look, const Contents& now) {
   return rooms_of(look, now).at(numbered(0)) + kMargin;
 }
 
-// A card of 24 GiB, of which a stranger uses 10, and a lease of 8 that is still loading. Free: 14;
-// not reserved: 16. The smaller of these allows a lease of 12, and then 30 are promised.
+// A card of 24 GiB; a stranger uses 10, and a lease of 8 is still loading. Free: 14; not reserved:
+// 16. The smaller of these allows a lease of 12, and then 30 are promised.
 TEST(Ledger, RefusesARequestThatFitsBothFreeAndUnreservedMemory) {
   const Look now = look(10_GiB, {claim("a", 8_GiB)});
   EXPECT_EQ(room(now, now.before), 6_GiB);
@@ -68,7 +68,7 @@ TEST(Ledger, ALeaseThatIsNewerThanTheLookCountsInFull) {
   EXPECT_EQ(room(look(10_GiB), contents({claim("a", 8_GiB)})), 6_GiB);
 }
 
-// It may have taken its memory after the look and died: what it had comes back slowly.
+// It may have taken memory after the look and died; its memory comes back slowly.
 TEST(Ledger, ALeaseThatEndedSinceTheLookStillCounts) {
   EXPECT_EQ(room(look(10_GiB, {claim("a", 8_GiB)}), contents()), 6_GiB);
 }

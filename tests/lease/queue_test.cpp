@@ -125,8 +125,8 @@ TEST(KeptCards, DifferBetweenTwoWaiters) {
   EXPECT_EQ(left_by_earlier(three, line, kNobody, grants(8, 5, 1)), (Rooms{{uuid_of(0), 4_GiB}}));
 }
 
-// Cards of 24 GiB on which small jobs come and go, and strangers' programs besides; those who come
-// later take whatever is left to them.
+// Cards of 24 GiB on which small jobs and strangers' programs come and go; later jobs take the
+// memory that is left to them.
 struct Churn {
   static constexpr int kCards = 4;
   struct Job {
@@ -158,8 +158,8 @@ struct Churn {
   std::vector<Grant> grants;
 };
 
-// Of the nearest cards one never does for the waiter, and others change all the time: to keep these
-// and no more would be to wait for ever.
+// One of the nearest cards never fits the waiter, and the others change all the time: keeping only
+// these cards would mean waiting forever.
 TEST(KeptCards, PreventStarvationWhileTheUseOfTheCardsChanges) {
   constexpr int kFirst = 20;  // when it begins to wait
   for (const int count : {1, 2}) {
@@ -207,7 +207,7 @@ TEST(Line, ASmallTicketInANewFileDoesNotHelp) {
   const Line line = in_order({pusher, born(waiter(5, 1_GiB, {}), 100),
                               born(waiter(6, 1_GiB, {}), 200), born(waiter(7, 1_GiB, {}), 400)});
   EXPECT_EQ(ids(line), (Ids{"5", "6", "0", "7"}));
-  EXPECT_EQ(passes(line[2], grants(1, 5, 0)), 0) << "nor is he passed by those before him";
+  EXPECT_EQ(passes(line[2], grants(1, 5, 0)), 0) << "earlier waiters do not count as passing it";
 }
 
 TEST(Line, IsInTheOrderOfCreationForEqualTickets) {

@@ -73,7 +73,7 @@ TEST_F(SiteFile, SetsNoLimitsAndReportsWhyIfUnreadable) {
   }
 }
 
-// A user could have named a file of his own.
+// A user could have named a file of their own.
 TEST_F(SiteFile, IsNamedByTheVariableOnlyWithoutAUsualFile) {
   const auto usual = folder_.write("usual.json", kLimits);
   const auto other = folder_.write("other.json", R"({"limits": {}})");

@@ -32,7 +32,7 @@ class Changing : public gpu::CardSource {
   std::size_t call_ = 0;
 };
 
-// What the ledger would promise beside a lease of 8 GiB that process 42 has.
+// The memory that the ledger would promise beside a lease of 8 GiB that process 42 holds.
 Bytes promised(std::vector<Bytes> used) {
   const auto source = steady(std::make_shared<Changing>(std::move(used)));
   gpu::Card card = source->open().cards[0];

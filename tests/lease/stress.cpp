@@ -42,7 +42,7 @@ struct Settings {
   bool naive = false;
 };
 
-// What all processes count together.
+// Counters that all processes share.
 struct Counts {
   std::atomic<long long> rounds{0}, leases{0}, refused{0}, timed_out{0}, errors{0};
 };
@@ -234,7 +234,7 @@ class Stress {
     mine.pid = -1;  // taken
     std::int64_t& left = left_[static_cast<std::size_t>(number)];
     const unsigned seed = static_cast<unsigned>(random_());
-    // Each process does a few rounds of its own and is then forked anew, with what is left.
+    // Each process does a few rounds and is then forked anew for the remaining rounds.
     const pid_t pid = ::fork();
     if (pid == 0) {
       Worker worker(world_, mine, seed);
@@ -266,7 +266,7 @@ class Stress {
     }
   }
 
-  // What dead processes used comes back after a while.
+  // Memory of dead processes returns after a while.
   void give_back() {
     std::erase_if(draining_, [&](const Draining& entry) {
       if (Clock::now() < entry.until) return false;

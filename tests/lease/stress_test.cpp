@@ -53,8 +53,8 @@ TEST(LeaseStress, MixedGangsOnEightCardsAllFinish) {
   EXPECT_EQ(figures["violations"], 0);
 }
 
-// The auditor sees what it should: the rule of min(not reserved, free) does promise twice. Whether
-// it does in one run is a matter of who runs when.
+// The auditor must catch this: the rule min(not reserved, free) promises memory twice. Whether that
+// happens in one run depends on the order of the processes.
 TEST(LeaseStress, TheAuditCatchesTheSmallerOfFreeAndUnreserved) {
   for (int seed = 1; seed <= 8; ++seed) {
     const auto [exit_code, figures] = stress({"--processes", "16", "--rounds", "50", "--kill", "0",

@@ -73,7 +73,7 @@ TEST(ModuleTo, TakesOnTheCardWhatTheTensorsTake) {
   EXPECT_EQ(allocated(box.card(0)), 0);
 }
 
-TEST(ModuleTo, KeepsTiesGradientsHooksAndWhoNeedsAGradient) {
+TEST(ModuleTo, KeepsTiesGradientsHooksAndRequiresGrad) {
   const sim::Simulation box = computing("2x1GiB");
   torch::nn::Linear net(4, 4);
   net->register_parameter("tied", net->weight);
@@ -123,7 +123,7 @@ TEST(ModuleTo, LeavesATensorWholeThatFindsTheCardFull) {
   }
 }
 
-TEST(ModuleTo, LetsLibTorchRefuseWhatItRefusesOfAllDevices) {
+TEST(ModuleTo, LeavesRefusalsThatHoldForAllDevicesToLibTorch) {
   const sim::Simulation box = computing("1x1GiB");
   const Tensor weight = torch::ones({2}).requires_grad_(true);
   EXPECT_THROW(weight.set_data(torch::ones({2}, torch::dtype(torch::kLong).device("sim"))),

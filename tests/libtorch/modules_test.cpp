@@ -97,7 +97,7 @@ TEST(MoveModule, ReachesTheMembersThatForwardUses) {
   EXPECT_TRUE(net->forward(batch.to(box.device(0))).cpu().equal(on_host));
 }
 
-TEST(MoveModule, ReachesWhatARecurrentLayerKeepsBesides) {
+TEST(MoveModule, MovesTheFlatWeightsOfARecurrentLayer) {
   const sim::Simulation box = computing("1x1GiB");
   torch::nn::LSTM net(torch::nn::LSTMOptions(4, 3).num_layers(2));
   move(*net, box.device(0));
@@ -123,7 +123,7 @@ TEST(MoveModule, KeepsSharedMemoryShared) {
   expect_equal(values_of(net), before);
 }
 
-TEST(MoveModule, TakesGradientsAndTheirNeedAlong) {
+TEST(MoveModule, MovesGradientsAndRequiresGrad) {
   const sim::Simulation box = computing("1x1GiB");
   torch::nn::Linear net(4, 2);
   net->bias.set_requires_grad(false);
@@ -240,7 +240,7 @@ TEST(MoveModule, LetsAutogradRefuseAGraphFromBeforeTheMove) {
   EXPECT_THROW(loss.backward(), c10::Error);
 }
 
-TEST(MoveModule, RefusesWhatAutogradRemembersByItsName) {
+TEST(MoveModule, RefusesTensorsWithAutogradHistoryByName) {
   const sim::Simulation box = computing("1x1GiB");
   torch::nn::Linear net(2, 2);
   net->register_buffer("scaled", net->weight * 2);
@@ -266,7 +266,7 @@ TEST(CloneModule, GivesTheSameClassAndValuesOnTheOtherCard) {
   expect_equal(values_of(*copy), values_of(*net));
 }
 
-TEST(CloneModule, LivesALifeOfItsOwn) {
+TEST(CloneModule, SharesNothingWithTheOriginal) {
   const sim::Simulation box = computing("1x1GiB");
   torch::nn::Linear net = on(box.device(0), [] { return torch::nn::Linear(4, 4); });
   const std::vector<Tensor> before = values_of(*net);
@@ -278,7 +278,7 @@ TEST(CloneModule, LivesALifeOfItsOwn) {
   expect_equal(values_of(*net), before);
 }
 
-TEST(CloneModule, KeepsTiesSharedMemoryAndWhoNeedsGradients) {
+TEST(CloneModule, KeepsTiesSharedMemoryAndRequiresGrad) {
   const sim::Simulation box = computing("1x1GiB");
   TiedImpl tied;
   const auto other_tied = clone(tied, box.device(0));
@@ -306,7 +306,7 @@ struct TiedLaterImpl : torch::nn::Cloneable<TiedLaterImpl> {
   Tensor one, two;
 };
 
-TEST(CloneModule, RefusesToUntieWhatNobodyTies) {
+TEST(CloneModule, RefusesAClassWhoseCloneWouldNotTieItsWeights) {
   const TiedLaterImpl net;
   EXPECT_THROW((void)clone(net, torch::kCPU), UsageError);
 }

@@ -35,7 +35,7 @@ TEST(SavedTensorScope, HandsEverySavedTensorToPackAndBack) {
   EXPECT_EQ(unpacked, packed);
 }
 
-TEST(SavedTensorScope, ComputesWithWhatUnpackGives) {
+TEST(SavedTensorScope, ComputesWithTheResultOfUnpack) {
   const Pack doubled = [](const Tensor& tensor) -> Unpack {
     return [twice = tensor * 2] { return twice; };
   };
@@ -93,7 +93,7 @@ TEST(SavedTensorScope, EndsWithItsBlockAlsoWhenThatThrows) {
   EXPECT_EQ(packed, 0);
 }
 
-TEST(SavedTensorScope, FreesACardOfWhatItMovesAway) {
+TEST(SavedTensorScope, FreesTheCardOfTensorsThatItMoves) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   const auto kept_by = [&](const Pack& pack) {
     Tensor x = torch::empty({1 << 20}, box.device(0)).requires_grad_();

@@ -37,7 +37,7 @@ TEST(GuideToMemory, LooksAtASteps) {
             "  Max Allocated: 0.09 GiB\n");
 }
 
-TEST(GuideToMemory, FindsWhatLingers) {
+TEST(GuideToMemory, FindsLingeringTensors) {
   std::ostringstream out;
   const sim::Simulation box = sim::simulate("1x8GiB");
   const torch::Device device = box.device(0);

@@ -98,7 +98,7 @@ TEST_P(HistoryOf, IsOneAtATime) {
   EXPECT_THROW((void)record_history(device(), second), UsageError);
 }
 
-TEST_P(HistoryOf, FindsWhatIsAliveAndSinceWhen) {
+TEST_P(HistoryOf, ListsLiveAllocationsAndTheirAge) {
   const History history = record_history(device(), recorder_);
   recorder_.mark("epoch 1");
   const Tensor first = floats(8, device());
@@ -120,7 +120,7 @@ TEST_P(HistoryOf, FindsWhatIsAliveAndSinceWhen) {
   EXPECT_THAT(to_string(live[0]), HasSubstr("16.0 MiB since module h.0.attn"));
 }
 
-TEST_P(HistoryOf, KnowsOfWhatWasThereBeforeOnlyItsSize) {
+TEST_P(HistoryOf, KnowsOnlyTheSizeOfEarlierAllocations) {
   const Tensor before = floats(8, device());
   const History history = record_history(device(), recorder_);
   const std::vector<LiveAllocation> live = live_allocations(device());
@@ -175,7 +175,7 @@ TEST(ClearGpuMemory, IsNothingWithoutCards) {
   EXPECT_EQ(cleared.given_back(), 0_B);
 }
 
-TEST(ClearGpuMemory, FindsLingeringTensorsOfAllCardsByForce) {
+TEST(ClearGpuMemory, ForceFindsLingeringTensorsOfAllCards) {
   const sim::Simulation box = sim::simulate("2x1GiB");
   trace::Recorder recorder;
   const History history = record_history(box.device(1), recorder);
@@ -188,7 +188,7 @@ TEST(ClearGpuMemory, FindsLingeringTensorsOfAllCardsByForce) {
   EXPECT_EQ(cleared.lingering[1].device.str(), "sim:0");
 }
 
-TEST(ClearGpuMemory, DropsWhatAutocastKeepsByForce) {
+TEST(ClearGpuMemory, ForceDropsAutocastsCache) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   const auto type = box.device(0).type();
   const Tensor weight = torch::ones({1024, 1024}, torch::device(box.device(0)).requires_grad(true));

@@ -29,7 +29,7 @@ TEST(GpuMemoryScope, TellsWhatABlockAllocatedItsPeakAndWhatItKept) {
   EXPECT_EQ(use.reserved_kept, 96_MiB);
 }
 
-TEST(GpuMemoryScope, KeepsLessThanNothingWhereItFrees) {
+TEST(GpuMemoryScope, ReportsNegativeKeptBytesIfItFreesMore) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   Tensor before = floats(100, box.device(0));
   const GpuMemoryScope scope(box.device(0));
@@ -46,7 +46,7 @@ TEST(GpuMemoryScope, DoesNotSeeAHigherPeakFromBefore) {
   EXPECT_EQ(scope.use().peak, 32_MiB);
 }
 
-TEST(GpuMemoryScope, LeavesThePeakAroundItRight) {
+TEST(GpuMemoryScope, KeepsThePeakOfTheOuterScope) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   const GpuMemoryScope outer(box.device(0));
   floats(256, box.device(0));
@@ -59,7 +59,7 @@ TEST(GpuMemoryScope, LeavesThePeakAroundItRight) {
   EXPECT_EQ(get_gpu_memory_stats(box.device(0)).max_allocated, 256_MiB);
 }
 
-TEST(GpuMemoryScope, PassesAHigherPeakOnToTheOneAroundIt) {
+TEST(GpuMemoryScope, PassesAHigherPeakOnToTheOuterScope) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   const GpuMemoryScope outer(box.device(0));
   {

@@ -54,7 +54,7 @@ TEST(MemoryStats, AreRefusedForDevicesThatAreNotThere) {
   EXPECT_THROW((void)get_gpu_memory_stats(torch::Device("sim:1")), UsageError);
 }
 
-TEST(MemoryStats, SayOfCudaWhyThereIsNone) {
+TEST(MemoryStats, ExplainWhyThereIsNoCuda) {
   try {
     (void)get_gpu_memory_stats(torch::Device("cuda:0"));
     FAIL() << "there is a GPU in a process without LibTorch's CUDA part";
@@ -63,7 +63,7 @@ TEST(MemoryStats, SayOfCudaWhyThereIsNone) {
   }
 }
 
-TEST(PeakMemory, BeginsAnewAtAReset) {
+TEST(PeakMemory, RestartsAtAReset) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   const Tensor kept = floats(16, box.device(0));
   floats(64, box.device(0));
@@ -139,7 +139,7 @@ TEST(CountCpuMemory, IsNeededForTheCpu) {
   EXPECT_THROW(reset_peak_memory_stats(torch::kCPU), UsageError);
 }
 
-TEST(CountCpuMemory, LeavesAloneWhatWasThereBefore) {
+TEST(CountCpuMemory, DoesNotCountEarlierTensors) {
   Tensor old = floats(8, torch::kCPU);
   const CountCpuMemory counting;
   old = Tensor();

@@ -25,7 +25,7 @@ std::string answer(const char* model, const char* settings, const char* option) 
 }
 
 // `--image` of a text model, `--seq` of images and `--zero` alone were taken and changed nothing.
-TEST(CheckMeaning, RefusesWhatChangesNothingForThisModelAndSaysWhy) {
+TEST(CheckMeaning, RefusesSettingsWithoutEffectOnThisModelAndSaysWhy) {
   using Case = std::tuple<const char*, const char*, const char*, const char*>;
   for (const auto& [model, settings, option, why] : std::vector<Case>{
            {"gpt2", R"({"image": 224})", "--image", "takes tokens"},
@@ -52,7 +52,7 @@ TEST(CheckMeaning, RefusesWhatChangesNothingForThisModelAndSaysWhy) {
         << model << " " << settings;
 }
 
-TEST(CheckMeaning, TakesWhatMeansSomething) {
+TEST(CheckMeaning, AcceptsSettingsWithAnEffect) {
   using Case = std::tuple<const char*, const char*, const char*>;
   for (const auto& [model, settings, option] : std::vector<Case>{
            {"gpt2", R"({"seq": 10})", "--seq"},

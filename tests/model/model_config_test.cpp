@@ -110,7 +110,7 @@ TEST(ModelNamed, TakesTheNearestStandardShapeForASizeAndSaysWhich) {
   EXPECT_EQ(model_named("70b").name, "llama-2-70b");
 }
 
-TEST(ModelNamed, NamesTheNearestOfWhatItDoesNotKnow) {
+TEST(ModelNamed, SuggestsTheNearestNameForAnUnknownOne) {
   EXPECT_THAT(error_of<UsageError>([] { (void)model_named("lama-3.1-8b"); }),
               HasSubstr("try llama-3.1-8b"));
   EXPECT_THROW((void)model_named(""), UsageError);

@@ -14,7 +14,7 @@ ModelConfig known_config(const char* name) {
   return model_named(name).config;
 }
 
-TEST(SequenceLength, IsTheUsualOrTheModelsMost) {
+TEST(SequenceLength, IsTheDefaultOrTheModelsMaximum) {
   EXPECT_EQ(sequence_length(known_config("llama-3.1-8b"), {}), 512);
   EXPECT_EQ(sequence_length(known_config("t5-small"), {}), 512);
   const Json small{{"model_type", "gpt2"}, {"n_positions", 64}};
@@ -24,7 +24,7 @@ TEST(SequenceLength, IsTheUsualOrTheModelsMost) {
   EXPECT_EQ(sequence_length(known_config("gpt2"), said), 77);
 }
 
-TEST(ImageSide, IsWhatWasSaidOrTheConfigurationsOrTheUsual) {
+TEST(ImageSide, ComesFromTheSettingsThenTheConfigurationThenTheDefault) {
   EXPECT_EQ(image_side(known_config("resnet18"), {}), 224) << "its configuration has none";
   const Json small{{"model_type", "vit"}, {"image_size", 96}};
   EXPECT_EQ(image_side(ModelConfig(small, "small"), {}), 96);
@@ -34,7 +34,7 @@ TEST(ImageSide, IsWhatWasSaidOrTheConfigurationsOrTheUsual) {
 }
 
 // LibTorch's complaint of a kernel larger than its input was shown as a bug of ours.
-TEST(CheckImage, RefusesWhatTheStagesOfAConvnextMakeNothingOf) {
+TEST(CheckImage, RefusesImagesTooSmallForTheStagesOfAConvnext) {
   const auto config = [](int side) {
     return ModelConfig(Json{{"model_type", "convnext"}, {"image_size", side}}, "small");
   };
@@ -47,7 +47,7 @@ TEST(CheckImage, RefusesWhatTheStagesOfAConvnextMakeNothingOf) {
 }
 
 // An image model was shown with as many tokens as had been said.
-TEST(SettleSizes, LeavesThoseThatATaskHas) {
+TEST(SettleSizes, KeepsOnlyTheSizesOfTheTask) {
   Settings said;
   said.seq = 77, said.image = 64, said.target_seq = 9;
   const auto settled = [&](const char* model, Task task) {
@@ -70,7 +70,7 @@ TEST(SettleSizes, LeavesThoseThatATaskHas) {
   EXPECT_EQ(settled("t5-small", Task::seq2seq_lm).target_seq, 512);
 }
 
-TEST(LongestSequence, LeavesOutWhatRobertaCountsForPadding) {
+TEST(LongestSequence, ExcludesRobertasPaddingPositions) {
   EXPECT_EQ(longest_sequence(known_config("roberta-base")), 512);
   EXPECT_EQ(longest_sequence(known_config("bert-base")), 512);
   EXPECT_EQ(longest_sequence(known_config("t5-small")), std::nullopt);

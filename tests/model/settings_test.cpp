@@ -83,7 +83,7 @@ TEST(Settings, RefuseNumbersThatMeanNothing) {
 }
 
 // 2^32 + 1 steps were one step, 2.7 rows two, and 10^15 rows a peak of fewer than 0 bytes.
-TEST(Settings, RefuseNumbersThatTheyWouldNotHoldAsTheyAre) {
+TEST(Settings, RefuseNumbersThatTheyCannotHoldExactly) {
   EXPECT_THAT(refusal(R"({"steps": 4294967297})"), HasSubstr("4294967297"));
   EXPECT_THAT(refusal(R"({"world": 4294967298})"), HasSubstr("4294967298"));
   EXPECT_THAT(refusal(R"({"batch": 2.7})"), HasSubstr("2.7"));
@@ -98,7 +98,7 @@ TEST(Settings, RefuseNumbersThatTheyWouldNotHoldAsTheyAre) {
   EXPECT_EQ(refusal(R"({"batch": 1048576, "image": 224})"), "accepted");
 }
 
-TEST(Settings, WantARankForTargets) {
+TEST(Settings, NeedARankForTargets) {
   EXPECT_THAT(refusal(R"({"lora_targets": ["q"]})"), HasSubstr("`lora_rank`"));
   EXPECT_EQ(refusal(R"({"lora_targets": ["q"], "lora_rank": 8})"), "accepted");
 }

@@ -41,7 +41,7 @@ TEST(UnheededPrecision, NamesTheBitsOfTheFileAndTheOptionThatCountsThem) {
         << said;
 }
 
-TEST(UnheededPrecision, IsNothingWhereTheSettingsSayTheSame) {
+TEST(UnheededPrecision, IsEmptyIfTheSettingsAgreeWithTheFile) {
   const ModelConfig config =
       config_with(R"(, "torch_dtype": "bfloat16", "quantization_config": {"load_in_4bit": true})");
   Settings settings;

@@ -1,5 +1,5 @@
-// How values are spread is compared with transformers' in
-// tests/peers/transformers_numbers_test.cpp.
+// tests/peers/transformers_numbers_test.cpp compares the distribution of values with that of
+// transformers.
 #include "headroom/models/initialise.h"
 
 #include <gmock/gmock.h>

@@ -19,8 +19,8 @@ std::vector<std::string> order_below(Model& model, const std::string& path) {
   return names;
 }
 
-// Optimizers take parameters in their order, which decides what is alive beside which. Mixtral's
-// experts had w3 before w2. Orders: named_parameters() of transformers 4.57.6.
+// Optimizers take parameters in their order, which decides which tensors are alive together.
+// Mixtral's experts had w3 before w2. Orders: named_parameters() of transformers 4.57.6.
 TEST(Parameters, ComeInTransformersOrder) {
   EXPECT_THAT(order_below(*tiny("mixtral"), "model.layers.0.block_sparse_moe."),
               ElementsAre("gate.weight", "experts.0.w1.weight", "experts.0.w2.weight",

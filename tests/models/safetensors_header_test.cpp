@@ -1,4 +1,4 @@
-// The head of safetensors files: what is read, what is refused and with which words, and garbage.
+// The head of safetensors files: accepted heads, refusals with their words, and garbage.
 #include "headroom/models/detail/safetensors_header.h"
 
 #include <gmock/gmock.h>
@@ -70,7 +70,7 @@ TEST(SafetensorsHeader, TakesWhatTheFormatAllows) {
             1U);
 }
 
-TEST(SafetensorsHeader, RefusesALengthThatCannotBe) {
+TEST(SafetensorsHeader, RefusesAnImpossibleLength) {
   EXPECT_THAT(refusal(std::string()), HasSubstr("received 'a file of 0'"));
   EXPECT_THAT(refusal(std::string("1234567")), HasSubstr("x.safetensors"));
   EXPECT_THAT(refusal(std::string(8, '\xff')), HasSubstr("at most 100 MB"));
@@ -79,7 +79,7 @@ TEST(SafetensorsHeader, RefusesALengthThatCannotBe) {
   EXPECT_THAT(refusal(std::string("\x03\0\0\0\0\0\0\0{}", 10)), HasSubstr("is it complete?"));
 }
 
-TEST(SafetensorsHeader, RefusesWhatIsNoJsonOfTheFormatAndSaysWhere) {
+TEST(SafetensorsHeader, RefusesInvalidJsonAndSaysWhere) {
   EXPECT_THAT(refusal("", 0), HasSubstr("byte 8"));
   EXPECT_THAT(refusal(R"({"a":)", 0), HasSubstr("expected a head of JSON in x.safetensors"));
   EXPECT_THAT(refusal(R"({"a" 1})", 0), HasSubstr("byte 15"));
@@ -96,14 +96,14 @@ TEST(SafetensorsHeader, RefusesWhatIsNoJsonOfTheFormatAndSaysWhere) {
   EXPECT_THAT(refusal(R"({"a":{"x":)" + std::string(100'000, '['), 0), HasSubstr("something else"));
 }
 
-TEST(SafetensorsHeader, RefusesKeysThatComeTwice) {
+TEST(SafetensorsHeader, RefusesDuplicateKeys) {
   const std::string entry = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   EXPECT_THAT(refusal("{" + entry + "," + entry + "}", 1), HasSubstr("received '\"a\" again'"));
   EXPECT_THAT(refusal(R"({"a":{"dtype":"U8","dtype":"U8"}})", 0), HasSubstr("\"dtype\" again"));
   EXPECT_THAT(refusal(R"({"__metadata__":{},"__metadata__":{}})", 0), HasSubstr("again"));
 }
 
-TEST(SafetensorsHeader, RefusesTensorsThatCannotBe) {
+TEST(SafetensorsHeader, RefusesImpossibleTensors) {
   const auto entry = [](const char* type, const char* shape, const char* offsets) {
     return std::string(R"({"a":{"dtype":")") + type + R"(","shape":)" + shape +
            R"(,"data_offsets":)" + offsets + "}}";
@@ -124,7 +124,7 @@ TEST(SafetensorsHeader, RefusesTensorsThatCannotBe) {
   EXPECT_THAT(refusal(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), HasSubstr("`dtype`"));
 }
 
-TEST(SafetensorsHeader, RefusesBytesThatOverlapLeaveHolesOrAreNotThere) {
+TEST(SafetensorsHeader, RefusesBytesThatOverlapLeaveHolesOrAreMissing) {
   const auto two = [](const char* first, const char* second) {
     return std::string(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)") + first +
            R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + second + "}}";
@@ -173,7 +173,7 @@ bool reads_well(const std::string& file) {
   return true;
 }
 
-// The length of the head is put right again for half of them: else hardly one comes past it.
+// The length of the head is put right again for half of them: else few would get past it.
 TEST(SafetensorsHeader, EndsGarbageInAnInputErrorAndNothingElse) {
   const auto files = seeds();
   std::mt19937 random(20'252);

@@ -62,7 +62,7 @@ TEST_F(BrokenIndex, IsRefusedForFilesElsewhere) {
     EXPECT_THAT(refused(index_with({{first_, file}})), HasSubstr("the name of a file beside it"));
 }
 
-TEST_F(BrokenIndex, IsRefusedForWhatIsNoIndex) {
+TEST_F(BrokenIndex, IsRefusedIfItIsNotAnIndex) {
   EXPECT_THAT(refused("{"), HasSubstr("an index of JSON"));
   EXPECT_THAT(refused("[]"), HasSubstr("`weight_map`"));
   EXPECT_THAT(refused(R"({"weight_map":[]})"), HasSubstr("`weight_map`"));

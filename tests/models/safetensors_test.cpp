@@ -90,7 +90,7 @@ TEST(Save, ReplacesTheFormerWeightsOfAFolderAndNothingElse) {
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("config.json", "model.safetensors"));
 }
 
-TEST(Save, RefusesAPlaceThatCannotBeWritten) {
+TEST(Save, RefusesAnUnwritablePath) {
   const Folder folder;
   const auto model = filled(tiny_gpt2());
   const fs::path file = folder.write("file", "x");
@@ -133,7 +133,7 @@ TEST(Load, PutsWeightsOnASimulatedCardAndBack) {
   EXPECT_EQ(read_input(folder / "a/model.safetensors"), read_input(folder / "b/model.safetensors"));
 }
 
-// A weight whose numbers do not lie in a row was an error of LibTorch.
+// A weight that is not contiguous was an error of LibTorch.
 TEST(Load, FillsWeightsThatLieChannelsLast) {
   const Folder folder;
   const auto model = filled(tiny_resnet()), other = build(tiny_resnet());
@@ -152,7 +152,7 @@ model::ModelConfig large_gpt2() {
                          "n_layer":1,"n_head":8,"n_inner":8})");
 }
 
-TEST(Load, TakesNoSecondPlaceOnTheCard) {
+TEST(Load, NeedsNoSecondCopyOnTheCard) {
   const Folder folder;
   const auto box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
   save(*build(large_gpt2()), folder.path());
@@ -165,7 +165,7 @@ TEST(Load, TakesNoSecondPlaceOnTheCard) {
 }
 
 // Floats need no place that four divides: early files have heads of any length.
-TEST(Load, ReadsFloatsFromOddPlaces) {
+TEST(Load, ReadsFloatsFromUnalignedOffsets) {
   const Folder folder;
   const auto model = filled(tiny_gpt2()), other = build(tiny_gpt2());
   std::vector<Entry> entries = {{"odd", "U8", {3}, "abc"}};
@@ -245,7 +245,7 @@ TEST(Load, PrefersTheEmbeddingToAHeadThatIsTiedToIt) {
   expect_equal(*model, *other);
 }
 
-TEST(Load, PassesOverRelicsOfOldVersions) {
+TEST(Load, SkipsTensorsOfOldVersions) {
   const Folder folder;
   const auto model = filled(tiny_llama()), other = build(tiny_llama());
   auto entries = entries_of(*model, same);
@@ -319,7 +319,7 @@ TEST(Load, RefusesWeightsOfAnotherModel) {
               HasSubstr("no tensors"));
 }
 
-TEST(Load, RefusesWhatIsNoFile) {
+TEST(Load, RefusesAMissingFile) {
   const Folder folder;
   const auto model = build(tiny_gpt2());
   EXPECT_THAT(refusal(*model, folder / "none.safetensors"), HasSubstr("No such file"));
@@ -358,7 +358,7 @@ TEST(Load, EndsGarbageInAnInputErrorAndNothingElse) {
 
 // ---- Memory ----
 
-// What this process holds at most since the last call, in MiB.
+// The peak resident memory of this process since the last call, in MiB.
 double most_resident(bool reset) {
   if (reset) std::ofstream("/proc/self/clear_refs") << 5;
   std::ifstream status("/proc/self/status");

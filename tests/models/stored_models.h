@@ -55,7 +55,7 @@ inline std::string same(const std::string& name) {
   return name;
 }
 
-// What loading says when it refuses; "none": it does not.
+// The message of a refused load; "none" if it was not refused.
 inline std::string refusal(Model& model, const std::filesystem::path& path,
                            const LoadOptions& options = {}) {
   try {

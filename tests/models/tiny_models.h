@@ -42,8 +42,8 @@ inline model::ModelConfig tiny_resnet() {
                          "depths":[1,1],"layer_type":"basic","num_labels":3})");
 }
 
-// Of any type: a file may use the general keys, and those that a type lacks are nothing to it. What
-// `more` says counts instead of what is here.
+// A model of any type. The file uses the general keys, and a type ignores the keys that it lacks.
+// `more` overrides the values here.
 inline std::shared_ptr<Model> tiny(const std::string& type, const std::string& more = "{}") {
   Json file = parse_json(R"({"vocab_size":23,"hidden_size":16,"n_embd":16,"d_model":16,"d_kv":4,
     "d_ff":24,"dim":16,"hidden_dim":24,"ffn_dim":24,"intermediate_size":24,"num_hidden_layers":2,

@@ -118,7 +118,7 @@ TEST(Checkpointed, RunsAPartAsOftenAsItSays) {
   EXPECT_EQ(whole_runs, 1);  // the second time it stops at the last tensor that is needed
 }
 
-TEST(Checkpointed, CanBeGoneBackThroughTwice) {
+TEST(Checkpointed, CanRunBackwardTwice) {
   Tensor x = torch::ones({3}).requires_grad_();
   const auto part = [](const Tensor& in) { return in.exp().exp(); };
   const Tensor loss = checkpointed(Recompute::nonreentrant, part, x).sum();

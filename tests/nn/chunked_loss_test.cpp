@@ -19,7 +19,7 @@ struct Result {
   Tensor loss, of_states, of_weight;
 };
 
-// Ten tokens, of which three do not count; `tokens` 0: all at once.
+// Ten tokens, three of which are ignored; `tokens` 0: all at once.
 Result result_of(std::int64_t tokens) {
   torch::manual_seed(4);
   const Tensor weight = torch::randn({7, 5}).requires_grad_();
@@ -114,7 +114,7 @@ TEST(ChunkedLoss, IsRefusedWhereALossHasNoTokens) {
       UsageError);
 }
 
-TEST(ChunkedCrossEntropy, RefusesWhatDoesNotGoTogether) {
+TEST(ChunkedCrossEntropy, RefusesMismatchedArguments) {
   const auto head = [](const Tensor& x) { return x; };
   const Tensor states = torch::ones({2, 3, 5}), labels = torch::zeros({2, 3}, torch::kLong);
   EXPECT_THROW((void)chunked_cross_entropy(head, states, labels, {.tokens = 0}), UsageError);
@@ -122,7 +122,7 @@ TEST(ChunkedCrossEntropy, RefusesWhatDoesNotGoTogether) {
 }
 
 // As cross_entropy: the mean of nothing.
-TEST(ChunkedCrossEntropy, OfLabelsThatDoNotCountIsNoNumber) {
+TEST(ChunkedCrossEntropy, OfIgnoredLabelsOnlyIsNotANumber) {
   const Tensor labels = torch::full({4}, -100, torch::kLong);
   const auto head = [](const Tensor& x) { return x; };
   EXPECT_TRUE(std::isnan(chunked_cross_entropy(head, torch::ones({4, 5}), labels).item<double>()));

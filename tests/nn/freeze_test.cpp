@@ -50,7 +50,7 @@ TEST(FreezeAllButHeads, AHeadThatIsTheEmbeddingTrainsIt) {
   EXPECT_THAT(trained_heads("bert"), Contains("bert.embeddings.word_embeddings.weight"));
 }
 
-TEST(FreezeAllButHeads, RefusesAModelWithoutOneAndNamesItsParts) {
+TEST(FreezeAllButHeads, RefusesAModelWithoutAHeadAndNamesItsParts) {
   torch::nn::Module net;
   net.register_module("body", std::make_shared<Linear>(2, 2));
   try {
@@ -81,7 +81,7 @@ TEST(FreezeAllButHeads, TheFrozenPartGoesOnTraining) {
 
 // Two layers of 1024 and a head; 4 MiB of states after each. Frozen, the head alone keeps its
 // input.
-TEST(FreezeAllButHeads, NothingIsKeptOfTheFrozenPart) {
+TEST(FreezeAllButHeads, KeepsNoActivationsOfTheFrozenPart) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   struct Net : torch::nn::Module {
     explicit Net(torch::Device device) {

@@ -197,7 +197,7 @@ TEST(LoraOfOwnModule, EndsWithTheModel) {
   EXPECT_THROW(lora->merge(), UsageError);
 }
 
-TEST(LoraOfOwnModule, RefusesByNameWhatItCannotFollow) {
+TEST(LoraOfOwnModule, RefusesUnsupportedLayersByName) {
   const auto refused = [](auto layer, const char* why) {
     torch::nn::Module net;
     net.register_module("layer", layer);

@@ -88,7 +88,7 @@ TEST(Lora, PatternsAreNamesEndingsAndGlobs) {
   EXPECT_THAT(all, Not(Contains("lm_head")));
 }
 
-TEST(Lora, ATargetThatNoLayerHasIsRefusedWithTheOnesThereAre) {
+TEST(Lora, AnUnknownTargetIsRefusedWithTheKnownOnes) {
   const auto model = tiny_model("gpt2");
   try {
     (void)add_lora(model->module(), {.targets = {"c_attn", "proj_q"}});

@@ -19,7 +19,7 @@ namespace headroom::nn {
                                                         const models::Settings& settings = {},
                                                         c10::Device device = at::kCPU);
 
-// Of two rows of 8 tokens, or two images; the same each time.
+// A batch of two rows of 8 tokens, or of two images; the same each time.
 [[nodiscard]] models::Batch tiny_batch(const models::Model& model, c10::Device device = at::kCPU);
 
 }  // namespace headroom::nn

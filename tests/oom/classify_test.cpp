@@ -1,5 +1,5 @@
-// Variations of what programs print, written from knowledge of who writes it, and how the end of a
-// program is judged with and without text.
+// Variations of programs' messages, written from knowledge of their sources, and judgements of a
+// program's end with and without text.
 #include "headroom/oom/classify.h"
 
 #include <gmock/gmock.h>
@@ -29,8 +29,7 @@ TEST(Classify, TheOomOfOneRankIsTheCauseOfTheOthersTimeouts) {
       "WorkNCCL(SeqNum=12, OpType=ALLREDUCE, Timeout(ms)=600000)\n"
       "[rank0]: Traceback (most recent call last):\n"
       "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has "
-      "a "
-      "total capacity of 79.11 GiB of which 1.50 GiB is free.\n"
+      "a total capacity of 79.11 GiB of which 1.50 GiB is free.\n"
       "[rank2]: node01:1:2 [2] NCCL WARN Connection closed by remote peer node02<47861>\n"
       "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
       "  exitcode  : -6 (pid: 5277)\n");
@@ -41,7 +40,7 @@ TEST(Classify, TheOomOfOneRankIsTheCauseOfTheOthersTimeouts) {
   EXPECT_GE(judgement.confidence, kCertain);
 }
 
-TEST(Classify, WhatWasFollowedByStepsDidNotEndTheProgram) {
+TEST(Classify, AnOomFollowedByStepsDidNotEndTheProgram) {
   EXPECT_EQ(verdict("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
                     "step 12 loss 0.43 lr 1e-4\nstep 13 loss 0.42 lr 1e-4\n"
                     "ValueError: no such file\n"),
@@ -126,19 +125,18 @@ TEST(Classify, KnowsDeviceMemoryByManyNames) {
         "4.66GiB (5000000000B) on device ordinal 0",
         "RESOURCE_EXHAUSTED: Attempting to allocate 4.66G. That was not possible. There are 2.00G "
         "free.",
-        "ggml_cuda_host_malloc\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB "
-        "on "
-        "device 0: cudaMalloc failed: out of memory",
+        "ggml_cuda_host_malloc\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: "
+        "cudaMalloc failed: out of memory",
         "RuntimeError: Native API failed. Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)",
         "[virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory (Requested size "
-        "was "
-        "4294967296 bytes.)",
+        "was 4294967296 bytes.)",
         "ERROR: Out of GPU memory trying to allocate 1.250 GiB", "CUDA Out of Memory. Sorry.",
         "cuda malloc failed", "Error: not enough GPU memory for the model"})
     EXPECT_EQ(verdict(text), "gpu_oom") << text;
 }
 
-TEST(Classify, HostMemoryByManyNames) {
+TEST(Classify, KnowsHostMemoryByManyNames) {
   for (const char* text :
        {"exit status 137 (out of memory)", "MemoryError", "  File \"a.py\", line 3\nMemoryError\n",
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
@@ -175,13 +173,12 @@ TEST(Classify, OtherFailuresAreNotTakenForIt) {
         "Segmentation fault (core dumped)", "slurmstepd: *** JOB 1 CANCELLED DUE TO TIME LIMIT ***",
         "INFO: allocating 2 GiB on the GPU", "Memory access fault by GPU node-1: Page not present",
         "ray: The actor is dead. There are some potential root causes. (1) The process is killed "
-        "by "
-        "SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called.",
+        "by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called.",
         "tests/test_oom.py::test_out_of_memory_handler PASSED", "oom: 0, skipped: 0"})
     EXPECT_THAT(verdict(text), ::testing::AnyOf("not_oom", "unknown")) << text;
 }
 
-TEST(Classify, WhatMayBeMemoryIsUnknown) {
+TEST(Classify, AmbiguousFailuresAreUnknown) {
   for (const char* text :
        {"RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
         "RuntimeError: FIND was unable to find an engine to execute this computation", "Killed",
@@ -190,7 +187,7 @@ TEST(Classify, WhatMayBeMemoryIsUnknown) {
 }
 
 // It was "unknown", and the job was not tried again with less.
-TEST(Classify, NoAlgorithmOfCudnnIsMostlyMemory) {
+TEST(Classify, AMissingCudnnAlgorithmIsProbablyAnOom) {
   const Judgement judgement =
       classify({.text = "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution"});
   EXPECT_EQ(judgement.verdict, Verdict::gpu_oom);
@@ -198,7 +195,7 @@ TEST(Classify, NoAlgorithmOfCudnnIsMostlyMemory) {
 }
 
 // `is_oom(ValueError("out of memory bank"))` was true.
-TEST(Classify, APartOfSomeMemoryIsNoWantOfIt) {
+TEST(Classify, OutOfMemoryAsAnAttributeIsNoOom) {
   for (const char* text : {"ValueError: out of memory bank", "IndexError: out of memory bounds",
                            "index 7 is out of memory slots"})
     EXPECT_THAT(verdict(text), ::testing::AnyOf("not_oom", "unknown")) << text;
@@ -217,18 +214,18 @@ TEST(Classify, AKillNeedsEvidence) {
   EXPECT_EQ(classify(ending).verdict, Verdict::host_oom);
   EXPECT_GE(classify(ending).confidence, kCertain);
   ending.host = HostKills{.kills_in_group = {},
-                             .kills_on_machine = 1,
-                             .kernel_line = "Out of memory: Killed process 12 (python3)"};
+                          .kills_on_machine = 1,
+                          .kernel_line = "Out of memory: Killed process 12 (python3)"};
   EXPECT_EQ(classify(ending).evidence, "Out of memory: Killed process 12 (python3)");
 }
 
 TEST(Classify, AKillSomewhereOnTheMachineIsAHint) {
-  const Judgement judgement = classify(
-      {.text = {},
-       .type_names = {},
-       .exit_code = {},
-       .signal = SIGKILL,
-       .host = HostKills{.kills_in_group = {}, .kills_on_machine = 1, .kernel_line = {}}});
+  const Judgement judgement =
+      classify({.text = {},
+                .type_names = {},
+                .exit_code = {},
+                .signal = SIGKILL,
+                .host = HostKills{.kills_in_group = {}, .kills_on_machine = 1, .kernel_line = {}}});
   EXPECT_EQ(judgement.verdict, Verdict::host_oom);
   EXPECT_LT(judgement.confidence, kCertain);
 }
@@ -244,7 +241,7 @@ TEST(Classify, StatusAloneProvesNoOom) {
 }
 
 // A trainer that swallows the exception ends well, and still did not do its work.
-TEST(Classify, ASwallowedOomIsSeenWithDoubt) {
+TEST(Classify, ASwallowedOomHasALowerConfidence) {
   const Judgement judgement = judged("CUDA out of memory. Tried to allocate 2.00 GiB\n", 0);
   EXPECT_EQ(judgement.verdict, Verdict::gpu_oom);
   EXPECT_LT(judgement.confidence, kCertain);

@@ -80,7 +80,7 @@ TEST(FailureCorpus, IsLargeAndEveryTextHasItsSource) {
   EXPECT_GE(ids.size(), 200U);
 }
 
-// Evidence that cannot be found in the log again helps nobody.
+// Evidence is useful only if it can be found in the log again.
 TEST(FailureCorpus, EvidenceStandsInTheText) {
   for (const FailureText& failure : failure_texts()) {
     const oom::Judgement judgement = judged(failure);

@@ -57,7 +57,7 @@ TEST(OomFigures, ReadsCommasAndPlainBytes) {
             643840_B);
 }
 
-// Paddle divides by 1024 twice and writes MB, as nearly everybody does.
+// Paddle divides by 1024 twice and writes MB, as most programs do.
 TEST(OomFigures, MegabytesOfLogsAreBinary) {
   const Figures figures = figures_in(
       "out of memory error on gpu 0. cannot allocate 165.586182mb memory on gpu 0, 5.866455gb "

@@ -52,7 +52,7 @@ Forensics trainer_beside_a_server() {
 TEST(Forensics, TellsWhatWasAskedWhoHeldTheRestAndWhatToChange) {
   const std::string text = describe(trainer_beside_a_server());
   EXPECT_THAT(text,
-              HasSubstr("Asked for 2.00 GiB; 1.00 GiB of 24.00 GiB was free; the job may use"));
+              HasSubstr("Requested 2.00 GiB; 1.00 GiB of 24.00 GiB was free; the job may use"));
   EXPECT_THAT(text, HasSubstr("16.00 GiB  this job: PID 34 python train.py --batch-size 64"));
   EXPECT_THAT(text, HasSubstr("6.00 GiB  PID 12 of bob python serve.py"));
   EXPECT_THAT(text, HasSubstr("1.00 GiB  no process shown"));
@@ -75,8 +75,8 @@ TEST(Forensics, TheReasonIsShownToItsEnd) {
   forensics.changes.clear();
   forensics.why_no_change =
       "out of memory, and nothing is mapped that may be changed: try --map \"--batch-size=batch\" "
-      "--map \"--accum=accumulation\"; nor is there more room: need 26.00 GiB; best is GPU 0 with "
-      "24.00 GiB usable, short by 2.00 GiB; no card has that much even when empty";
+      "--map \"--accum=accumulation\"; more memory is not usable either: need 26.00 GiB; best is "
+      "GPU 0 with 24.00 GiB usable, short by 2.00 GiB; no card has that much even when empty";
   EXPECT_THAT(describe(forensics), HasSubstr("when empty\n"));
 }
 
@@ -91,7 +91,7 @@ TEST(Forensics, NameNoBatchWithoutAMappedArgument) {
   Forensics forensics = trainer_beside_a_server();
   forensics.tries = {{.batch = {}, .accumulation = {}, .out_of_memory = true, .peak = 16_GiB}};
   const std::string text = describe(forensics);
-  EXPECT_THAT(text, HasSubstr("This try: used 16.00 GiB and did not fit; 1 attempt so far."));
+  EXPECT_THAT(text, HasSubstr("This try: used 16.00 GiB and did not fit; 1 try so far."));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("batch 1")));
   EXPECT_TRUE(document(forensics)["tries"][0]["batch"].is_null());
 }

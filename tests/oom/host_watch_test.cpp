@@ -49,7 +49,7 @@ TEST(HostWatch, KnowsGroupsOfVersionOne) {
   EXPECT_EQ(watch.since({}).kills_in_group, 1);
 }
 
-// As a container sees it: its own group is the root of what is mounted.
+// The view of a container: its own group is the root of the mounted tree.
 TEST(HostWatch, FindsOurGroupInAContainer) {
   const Machine machine;
   machine.write("proc/self/cgroup", "0::/../../pod12/main\n");
@@ -102,7 +102,7 @@ TEST(HostWatch, ARecreatedGroupCountsFromZero) {
   machine.write("sys/fs/cgroup/job/memory.events", "oom_kill 7\n");
   const HostWatch watch(machine.root());
   machine.write("sys/fs/cgroup/job/memory.events", "oom_kill 1\n");
-  EXPECT_EQ(watch.since({}).kills_in_group, 0) << "nobody knows; never a negative number";
+  EXPECT_EQ(watch.since({}).kills_in_group, 0) << "unknown; never a negative number";
 }
 
 TEST(HostWatch, IgnoresPidsOfAnotherNamespace) {

@@ -1,5 +1,5 @@
 // Texts that hold the words of an out-of-memory and tell of another failure, and out-of-memories
-// that hide: variations that somebody thought of, each of a class that once was judgement_of wrong.
+// that hide: variations by hand, each of a class that once was judgement_of wrong.
 #include <gtest/gtest.h>
 
 #include "headroom/oom/classify.h"
@@ -195,7 +195,7 @@ TEST(Hostile, AFailedTestMayBeOutOfMemoryItself) {
            "FAILED tests/test_m.py::test_forward - torch.OutOfMemoryError: CUDA out of mem..."}});
 }
 
-TEST(Hostile, WhatOthersSaidIsNoMessage) {
+TEST(Hostile, QuotedTextIsNoMessage) {
   expect_no_alarm({
       {"logs/2024-11-02.log:88:RuntimeError: CUDA out of memory. Tried to allocate 1.50 GiB"},
       {"3f2a9bc1 Avoid CUDA out of memory in eval (#123)\n0b1c2d3e Handle std::bad_alloc\n"},
@@ -275,7 +275,7 @@ TEST(Hostile, StepsThatRiseShowThatItWasSurvived) {
   expect_no_alarm({{text.c_str()}});
 }
 
-TEST(Hostile, WhatIsRecommendedWasNotDone) {
+TEST(Hostile, RecommendationsAreNoEvents) {
   expect(Verdict::gpu_oom,
          {{"CUDA out of memory. Try reducing batch size or skipping samples that are too long."},
           {"[3/3] failed: CUDA out of memory. Tried to allocate 2.00 GiB"}});
@@ -291,7 +291,7 @@ TEST(Hostile, TensorFlowAsksForLess) {
   expect_no_alarm({{ended.c_str()}});
 }
 
-TEST(Hostile, AnEndWithoutAnErrorLeavesAWantOfMemoryOpen) {
+TEST(Hostile, AnOomBeforeAnEndWithoutAnErrorIsUnknown) {
   expect(Verdict::unknown, {{"CUDA out of memory. Tried to allocate 2 GiB\nreport written\n", 0}});
 }
 
@@ -335,7 +335,7 @@ TEST(Hostile, ProgramsWithoutACardRunOutOfTheHostsMemory) {
           {"Error: vector memory limit of 16.0 Gb reached, see mem.maxVSize()"}});
 }
 
-TEST(Hostile, CardsByWordsThatNobodyListed) {
+TEST(Hostile, KnowsOutOfMemoryMessagesBeyondTheRules) {
   expect(
       Verdict::gpu_oom,
       {{"RuntimeError: MUSA out of memory. Tried to allocate 20.00 MiB."},
@@ -361,7 +361,7 @@ TEST(Hostile, AKnownMessageOutranksPlainWordsBesideIt) {
   expect(Verdict::gpu_oom, {{"Fatal: out of memory\nVK_ERROR_OUT_OF_DEVICE_MEMORY\n"}});
 }
 
-TEST(Hostile, WhatKilledACompilerIsNotCertain) {
+TEST(Hostile, AKilledCompilerIsUncertain) {
   for (const char* text : {"nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
                            "c++: fatal error: Killed signal terminated program cc1plus"})
     EXPECT_LT(judgement_of({text}).confidence, kCertain) << text;

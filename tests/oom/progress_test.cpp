@@ -5,7 +5,7 @@
 namespace headroom::oom::detail {
 namespace {
 
-// Whether it goes on after the line "boom".
+// True if the program continues after the line "boom".
 bool goes_on(std::string_view text, bool ended_well = false) {
   const auto lines = lines_of(text);
   std::size_t boom = 0;

@@ -1,4 +1,4 @@
-// What Python's PyTorch makes of small fixed parameters (tests/peers/optimizers.py, stored in
+// Results of Python's PyTorch for small fixed parameters (tests/peers/optimizers.py, stored in
 // optimizers.json), and the same parameters and gradients here.
 #pragma once
 

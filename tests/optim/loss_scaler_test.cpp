@@ -54,7 +54,7 @@ TEST(LossScaler, AStepLeftOutDoesNotCount) {
   }
 }
 
-TEST(LossScaler, GoesOnWhereItWasRestored) {
+TEST(LossScaler, ContinuesFromARestoredState) {
   const auto optimizer = make_sgd(start(at::kFloat));
   LossScaler scaler;
   EXPECT_EQ(scaler.factor(), 65536);

@@ -56,7 +56,7 @@ TEST(Optimizer, ZeroGradFreesOrFills) {
 // A run that is stopped after three steps and taken up again ends where the other one ends.
 class SavedState : public testing::TestWithParam<std::string> {};
 
-TEST_P(SavedState, GoesOnToTheBit) {
+TEST_P(SavedState, ContinuesBitForBit) {
   const nlohmann::json& one = trained_case(GetParam());
   const at::ScalarType type = one.at("dtype") == "bfloat16" ? at::kBFloat16 : at::kFloat;
   auto optimizer = optimizer_of(one, start(type));

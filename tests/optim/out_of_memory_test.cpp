@@ -32,8 +32,8 @@ std::vector<State> states_of(const Optimizer& optimizer) {
   return all;
 }
 
-// Parameters after so many steps, of which the last one met a refusal of its `refused`-th request
-// (0: none) and was then repeated, with what was before it put back where that is demanded.
+// Parameters after so many steps. The last step met a refusal of its `refused`-th request (0: none)
+// and was repeated, after restoring the earlier state where that is required.
 struct Outcome {
   Tensors parameters;
   bool was_refused = false, was_interrupted = false;
@@ -77,7 +77,7 @@ Outcome run(const Make& make, int steps, std::uint64_t refused) {
 
 class OutOfMemoryInAStep : public testing::TestWithParam<Make> {};
 
-TEST_P(OutOfMemoryInAStep, IsMadeGoodByAnotherToTheBitOrRefused) {
+TEST_P(OutOfMemoryInAStep, IsRepairedBitForBitByAnotherStepOrRefused) {
   for (const int steps : {1, 2}) {
     const Tensors right = run(GetParam(), steps, 0).parameters;
     std::uint64_t request = 1;
@@ -91,7 +91,8 @@ TEST_P(OutOfMemoryInAStep, IsMadeGoodByAnotherToTheBitOrRefused) {
   }
 }
 
-// All state is there before anything else is asked for, so what is refused first changes nothing.
+// The step makes all state before any other request, so a refusal of the first request changes
+// nothing.
 TEST_P(OutOfMemoryInAStep, ChangesNothingWhileTheFirstMakesItsState) {
   EXPECT_FALSE(run(GetParam(), 1, 1).was_interrupted);
   EXPECT_FALSE(run(GetParam(), 1, 2).was_interrupted);
@@ -117,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // A scaler's calls, each repeated after a refusal. Once one in the first scale() left a factor
 // without its count of good steps.
-TEST(OutOfMemoryInALossScaler, IsMadeGoodByRepeatingTheCall) {
+TEST(OutOfMemoryInALossScaler, IsRepairedByRepeatingTheCall) {
   const auto step = [](std::uint64_t refused) {
     const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
     const auto optimizer =

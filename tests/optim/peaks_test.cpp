@@ -1,5 +1,6 @@
-// What a step needs beside parameters, gradients and state, counted by hand from PyTorch's Python
-// (torch/optim of 2.11): which temporaries, and which of Python's variables are still bound.
+// The memory that a step needs beside parameters, gradients and state, counted by hand from
+// PyTorch's Python (torch/optim of 2.11): its temporaries, and the Python variables that still hold
+// tensors.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -23,8 +24,8 @@ constexpr std::int64_t kLargest = 4 * kMiB, kAll = 9 * kMiB;
 using Made = std::unique_ptr<Optimizer>;
 using Make = std::function<Made(std::vector<at::Tensor>)>;
 
-// What a step allocates at most beyond what there is before it: the third, when all state is there,
-// or the first one, with the state that stays.
+// The most that a step allocates beyond the memory before it: the third step, when all state
+// exists, or the first, which also creates the state.
 std::int64_t extra_of(const Make& make, int step = 3) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   std::vector<at::Tensor> parameters;
@@ -115,7 +116,7 @@ TEST(PeakOfAStep, OfTransformersAdafactorIsThreeTimesTheLargest) {
   EXPECT_EQ(extra_of(make), 3 * kLargest);
 }
 
-// A norm a gradient, all of them in one tensor, the norm of all, and what it is made into.
+// A norm per gradient, all of them in one tensor, the total norm, and the factor made from it.
 TEST(PeakOfClipping, IsANumberAGradientAndAFewMore) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   std::vector<at::Tensor> parameters;

@@ -11,7 +11,8 @@ using allocator::Operation;
 using Kind = Operation::Kind;
 using Operations = std::vector<Operation>;
 
-// Only what is legal: uses of what was never allocated, ends of pools that were never begun go.
+// Keeps legal operations only: drops uses of blocks that were never allocated, and ends of pools
+// that were never begun.
 Operations legal(const Operations& operations) {
   Operations kept;
   std::set<std::uint32_t> live;

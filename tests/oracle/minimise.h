@@ -8,8 +8,8 @@ namespace headroom::oracle {
 // As given, if they do not differ on it.
 [[nodiscard]] Stream minimised(Stream stream);
 
-// For a person and for `allocator_oracle compare`: what it is set up with, as comments, and its
-// operations in the plain form.
+// For a person and for `allocator_oracle compare`: its setup as comments, and its operations in the
+// plain form.
 [[nodiscard]] std::string to_text(const Stream& stream);
 
 // The options of `allocator_oracle replay` and `compare` that stand for a setup.

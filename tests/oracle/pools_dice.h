@@ -19,7 +19,7 @@ class PoolsDice {
 
   // Nothing, if nothing of the kind that chance chose is possible.
   std::optional<allocator::Operation> next();
-  // What ends all of them, one call at a time; nothing when all are ended.
+  // The next call that ends one of them; empty when all are ended.
   std::optional<allocator::Operation> next_end();
 
   // 0: the common pool. Where a request made now belongs.
@@ -28,7 +28,7 @@ class PoolsDice {
   // To be told: what happened to blocks, and that the cache was emptied.
   void allocated(allocator::PoolId pool) { ++pools_[pool].live; }
   void freed(allocator::PoolId pool) { --pools_[pool].live; }
-  // Its blocks may stay active after free: nobody here knows when it is gone.
+  // Its blocks may stay active after free: the dice do not know when it is gone.
   void recorded(allocator::PoolId pool) { pools_[pool].is_certain = false; }
   void emptied();
 

@@ -3,7 +3,7 @@
 // types, so that one can be laid beside the other.
 //
 // One object in the life of a process: the allocator's settings and the state of its card are of
-// the process. Whoever wants another forks first.
+// the process. Fork first to get another.
 //
 //   RealAllocator real({.capacity = 24_GiB, .settings = "expandable_segments:True"});
 //   for (const Operation& operation : operations) real.play(operation);
@@ -19,7 +19,7 @@
 
 namespace headroom::oracle {
 
-// What both sides are set up with. `settings` is the text, because the real one reads it itself.
+// The setup of both sides. `settings` is the text, because the real allocator parses it itself.
 struct Setup {
   Bytes capacity = allocator::kUnlimited;
   std::string settings;

@@ -12,7 +12,7 @@ namespace headroom::oracle {
 // while the program runs.
 [[nodiscard]] const std::vector<std::string>& class_names();
 
-// Settings for a stream of this class. Throws std::invalid_argument for a class that is none.
+// Settings for a stream of this class. Throws std::invalid_argument for an unknown class.
 [[nodiscard]] std::string settings_for(const std::string& class_name, Dice& dice);
 
 // A change that is accepted after any settings of class "changed". Without max_split_size_mb it

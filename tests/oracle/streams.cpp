@@ -16,7 +16,7 @@ using allocator::Operation;
 using allocator::StreamId;
 using Kind = Operation::Kind;
 
-// How the requests of one stream come about.
+// The pattern of one stream's requests.
 struct Shape {
   enum class Frees { random, newest_first, oldest_first, any } frees;
   std::uint64_t length;         // operations, about

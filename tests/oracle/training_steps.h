@@ -1,6 +1,6 @@
-// What training a GPT asks of the allocator, step after step: parameters that stay, activations
-// kept from forward to backward, temporaries, gradients, optimizer states. Sizes as of a real
-// model, in bytes, from its shape; the order as PyTorch's autograd has it.
+// The requests of a GPT's training, step after step: parameters that stay, activations kept from
+// forward to backward, temporaries, gradients, optimizer states. Sizes are those of a real model in
+// bytes, from its shape; the order is that of PyTorch's autograd.
 //
 //   TrainingSteps training({.layers = 24, .hidden = 1024});
 //   while (training.operations().size() < 1'000'000) training.step();

@@ -73,7 +73,7 @@ TEST_P(PretendedRanks, SendEachOtherTheSame) {
   std::vector<std::int64_t> even;
   (void)third_of_four_->alltoall_base(received, mine, even, even);
   EXPECT_TRUE(received.cpu().equal(torch::full({4}, 2.0F)));
-  // Parts of which nobody knows what would be in them are zero.
+  // Parts with unknown content are zero.
   std::vector<std::int64_t> given{0, 1, 2, 1};
   std::vector<std::int64_t> taken{1, 1, 0, 2};
   (void)third_of_four_->alltoall_base(received, mine, taken, given);

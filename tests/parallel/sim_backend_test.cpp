@@ -44,7 +44,7 @@ TEST(SimBackend, ExchangesSmallWholeNumbersOnAShapeOnlyCard) {
   EXPECT_EQ(box.card(0).values_read_as_zero(), 1U);                          // by .cpu(), above
 }
 
-TEST(SimBackend, WritesIntoPartsOfMemoryThatNobodyHasWritten) {
+TEST(SimBackend, WritesIntoPartsOfUnwrittenMemory) {
   const sim::Simulation box = sim::simulate("1x1GiB");
   const auto backend = sim_backend(pretended_ranks(1, 4));
   torch::Tensor whole =
@@ -55,7 +55,7 @@ TEST(SimBackend, WritesIntoPartsOfMemoryThatNobodyHasWritten) {
   EXPECT_TRUE(whole.cpu().equal(torch::arange(3).repeat({4, 1})));
 }
 
-TEST(SimBackend, ReceivesWhenSomebodyWaits) {
+TEST(SimBackend, ReceivesWhenItIsWaitedFor) {
   const sim::Simulation box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
   const auto backend = sim_backend(pretended_ranks(1, 4));
   Tensors tensors{torch::ones({3}, box.device(0))};

@@ -78,7 +78,7 @@ TEST(ByHand, AWeightThatIsEmbeddingAndHead) {
 
 // ---- When gradients of one tensor are summed in place
 //
-// Autograd adds a later gradient to the first one in place only if nobody else holds the first
+// Autograd adds a later gradient to the first one in place only if no other owner holds the first
 // one's storage (input_buffer.cpp, can_accumulate_inplace). A view's base holds it: so it depends
 // on whether the first gradient to arrive is a view. That of a linear layer's weight is one, a
 // transposed product (the layer's forward transposes the weight); an embedding's is not.

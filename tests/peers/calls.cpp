@@ -18,7 +18,7 @@ std::string without_namespace(std::string_view name) {
   return std::string(name.starts_with(kNamespace) ? name.substr(kNamespace.size()) : name);
 }
 
-// What the table says of these arguments.
+// The table's entry for these arguments.
 std::optional<std::int64_t> difference_of(const sim::OperatorCall& call) {
   const std::string name = without_namespace(call.name);
   const sim::rules::Entry* const entry = sim::rules::table().find(name);

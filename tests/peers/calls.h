@@ -1,5 +1,5 @@
-// What each operator of a training step keeps and needs on a card, in the order they run, and which
-// of them belong to a function that CUDA and the CPU compose of different operators.
+// Memory that each operator of a training step keeps and needs on a card, in the order of their
+// execution, and the operators that CUDA and the CPU compose differently.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -19,7 +19,7 @@ constexpr std::size_t kNever = ~std::size_t{0};
 
 struct Call {
   std::string name;  // "aten::native_dropout"
-  // What the rules' table says CUDA keeps more than the CPU; nothing: it has no row for it.
+  // Bytes that CUDA keeps beyond the CPU according to the rules' table; empty if it has no row.
   std::optional<std::int64_t> difference;
 };
 
@@ -31,13 +31,13 @@ struct Block {
   bool temporary = false;      // freed before its operator returned
 };
 
-// A call of a function that has a row among the replaced ones, for arguments of which the row
-// speaks. Its backward pass is that of the nodes that were made in it.
+// A call of a function with a row among the replaced ones, for the arguments of that row. Its
+// backward pass consists of the nodes that it made.
 struct Function {
   std::string name;
   OnCuda on_cuda;
   std::vector<std::size_t> results, saved_arguments;  // their blocks, as far as they are watched
-  // In events. The first and the last of backward, which nobody may ask for: then never.
+  // In events. The first and the last of backward, which may not be asked for: then never.
   std::size_t begin = 0, end = kNever, backward_begin = kNever, backward_end = kNever;
   std::uint64_t thread = 0;
   std::int64_t first_node = 0, last_node = -1;

@@ -109,8 +109,8 @@ class Prediction {
     curve_.change(saved);
   }
 
-  // What CUDA's way makes lives as long as what the CPU's makes in its place, and what backward
-  // needs until that is over.
+  // Results of CUDA's way live as long as those of the CPU's in their place, and so does the memory
+  // that backward needs.
   void replace(const Function& function) {
     const OnCuda& row = function.on_cuda;
     if (row.forward.results.size() != function.results.size())

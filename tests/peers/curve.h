@@ -14,7 +14,7 @@ namespace headroom::nets {
 struct Point {
   std::string name;                   // "aten::mm", "gru.input", "gru.input's backward"
   std::int64_t before = 0, most = 0;  // until the next point
-  // The table says what its operator keeps and not what it needs on the way.
+  // The table has the memory that its operator keeps, but not its temporaries.
   bool most_is_open = false;
 };
 

@@ -152,7 +152,7 @@ def main():
         pathlib.Path(options.write).write_text(text_of(figures))
     if options.check:
         stored = json.loads(pathlib.Path(options.check).read_text())
-        # Of numbers in bfloat16 the neighbouring one may come out.
+        # In bfloat16, a result may be the neighbouring number.
         wrong = differences(json.loads(json.dumps(figures)), stored, share=2e-6, in_bfloat16=0.01)
         print("\n".join(wrong[:20]) or "all as stored")
         sys.exit(bool(wrong))

@@ -46,7 +46,7 @@ class RealCount(PlainCount):
     """As PlainCount, where a dispatch mode with fake tensors differs from the CPU itself put right:
 
     - Autograd sums the gradients of a tensor that was used more than once into the first of them if
-      nobody else holds that one (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace), but
+      no other owner holds that one (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace), but
       never where a dispatch mode is on: every tensor then counts as subclass-like
       (ATen/TensorSubclassLikeUtils.h). Here those sums are made in place.
     - The CPU's mse_loss shrinks its result from one loss an element to one number and keeps the

@@ -90,7 +90,7 @@ CASES += [case(name, name, "image-classification") for name in IMAGES]
 INITIALISED = [each["name"] for each in CASES]
 CASES += [classifier(name) for name in CAUSAL + ("bert", "roberta", "distilbert")]
 CASES += [
-    # What single types can be told.
+    # Options of single model types.
     case("gpt2-scaled-by-layer", "gpt2", "causal-lm", SHORT, reorder_and_upcast_attn=True,
          scale_attn_by_inverse_layer_idx=True, n_inner=40, activation_function="relu"),
     case("gpt2-untied", "gpt2", "causal-lm", SHORT, tie_word_embeddings=False,

@@ -1,4 +1,4 @@
-// What our models compute against what transformers' compute with the same weights
+// Compares the results of our models with those of transformers' models with the same weights
 // (transformers_numbers.py, which stored transformers_numbers.json).
 #include <gmock/gmock.h>
 #include <torch/torch.h>
@@ -134,7 +134,7 @@ void expect_near(double ours, const Json& theirs, double tolerance, const std::s
     EXPECT_NEAR(ours, number(theirs), tolerance) << what;
 }
 
-// The largest of what is stored, as the measure of what counts as equal.
+// The largest stored number, the measure for comparing the others.
 double scale_of(const Json& numbers) {
   double most = 0;
   for (const Json& stored : numbers)

@@ -77,7 +77,7 @@ model::ModelConfig config_of(const Case& of) {
   return model::read_config(config_file(of));
 }
 
-// Of the model's file and the settings: FNV-1a with 64 bits, as transformers_peaks.py has it.
+// Hash of the model's file and the settings: FNV-1a with 64 bits, as in transformers_peaks.py.
 std::string hash_of(const Case& of) {
   std::uint64_t number = 0xcbf29ce484222325;
   for (const char byte : read_input(config_file(of)) + of.words.dump())
@@ -159,7 +159,8 @@ TEST_P(Transformers, PeakAndItsPhaseAreTheirs) {
       << "no exception any more";
 }
 
-// Of all cases, the exceptions too; against MemTracker's raw bytes and the plain count in 512s.
+// Over all cases, with the exceptions; against MemTracker's raw bytes and the plain count in units
+// of 512.
 TEST(TransformersPeaks, AreTheirsByTheMedianAndTheWorst) {
   std::map<std::string, std::vector<double>> errors;
   for (const Case& of : cases()) {

@@ -93,7 +93,7 @@ class TorchSim(unittest.TestCase):
         self.assertTrue(self.estimated(loss).fits)
 
     def test_scopes_count(self):
-        """They said that nobody counted the card."""
+        """They said that the card was not counted."""
         scopes = []
 
         def loss(model, batch):

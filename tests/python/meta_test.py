@@ -15,7 +15,7 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 CALLS = 12
 AT_LEAST = 4000  # calls that both answer
 
-# Where they differ, and who is right for a card.
+# Operators where they differ, and the side that is right for a card.
 NAMED = {
     "_native_batch_norm_legit": "in evaluation CUDA saves nothing; Meta gives the size of training",
     "native_batch_norm": "in evaluation CUDA saves nothing; Meta gives the size of training",

@@ -21,8 +21,8 @@ import headroom  # noqa: E402
 import peaks  # noqa: E402
 import transformers_steps  # noqa: E402
 
-# Where MemTracker's peak is higher than that of a plain count of storages, for a reason that nobody
-# has found; layers that a checkpoint runs again are in all three. There the plain count is the judge
+# Where MemTracker's peak is higher than that of a plain count of storages, for an unknown
+# reason; layers that a checkpoint runs again are in all three. There the plain count is the judge
 # ("plain" of the figures).
 MEMTRACKER_IS_OFF = {
     "t5_v1_1_small_4_8x512to128_bf16_adamw_fused_nonreentrant",

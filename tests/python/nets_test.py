@@ -48,7 +48,7 @@ EXCEPTIONS = {
     "per_example": (0.01, "of torch.func there is a cycle now and then, which keeps a step's gradients"),
 }
 
-# What asks for values, which read as zero, and what for.
+# Nets that read values, which are zero, and the reason.
 READ_VALUES = {
     **dict.fromkeys(("adafactor_loop", "adafactor_foreach", "adagrad_loop", "adagrad_foreach", "asgd_loop",
                      "asgd_foreach"), "rates, and steps that lie on the card"),

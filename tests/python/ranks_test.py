@@ -78,7 +78,7 @@ def collectives(device, rank):
         dist.all_to_all_single(output, torch.cat(sent), [len(r) for r in received], [len(s) for s in sent])
         return output
 
-    def reduce():  # what the others then hold, nobody says
+    def reduce():  # the others' result is unspecified
         tensor = in_place(dist.reduce, dst=0)
         return tensor if rank == 0 else mine
 

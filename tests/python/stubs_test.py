@@ -11,7 +11,7 @@ from headroom import _core, _engine
 
 
 def call(arguments, nameless=()):
-    """(name, has a default) of each but self; None for a name that nobody may use."""
+    """(name, has a default) of each but self; None for a private name."""
     every = [*arguments.posonlyargs, *arguments.args]
     first = len(every) - len(arguments.defaults)
     return [(None if one in arguments.posonlyargs or one.arg in nameless else one.arg, i >= first)

@@ -36,7 +36,7 @@ class Guards(unittest.TestCase):
                 self.assertAlmostEqual(peak, plain, delta=MIB)
                 self.assertEqual(report.decided_by_unknown, 2)  # one in each step
                 self.assertIn("decided by 2 unknown", repr(report))
-                self.assertIn("may have decided", report.describe().splitlines()[0])
+                self.assertIn("may have branched", report.describe().splitlines()[0])
 
     def test_an_assertion_in_forward_holds(self):
         class Checked(nn.Module):

@@ -39,7 +39,7 @@ bool fits(Card& card, Bytes bytes) {
   }
 }
 
-// Another process that has joined the first card of a box and does what it is told.
+// Another process that has joined the first card of a box and obeys commands.
 class Neighbour {
  public:
   explicit Neighbour(const gpu::SimulatedBox& box) {
@@ -63,7 +63,8 @@ class Neighbour {
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
 
-  // How many blocks of this size it has got, of so many it tried; 0 bytes: all is given back.
+  // Returns the number of blocks of this size that it got of those it tried; 0 bytes gives all
+  // back.
   std::int64_t take(Bytes bytes, std::int64_t blocks = 1) {
     start(bytes, blocks);
     return answer();

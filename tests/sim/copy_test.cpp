@@ -1,4 +1,4 @@
-// Copies: what moves between cards and the host, and what it takes of the card on the way.
+// Copies between cards and the host, and the memory that they take on the card.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 

@@ -27,7 +27,7 @@ struct Case {
   bool same_bits = true;        // false: a channels last kernel of the CPU sums in another order
 };
 
-// How GoogleTest names it; its bytes would be others at each run.
+// The name that GoogleTest shows; its default, the bytes, would differ in each run.
 inline void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }

@@ -13,7 +13,7 @@
 
 namespace headroom::sim::testing {
 
-// How the tensors of a call are made.
+// The form of a call's tensors.
 struct Variant {
   c10::ScalarType type = c10::ScalarType::Float;  // of x and f
   enum class Layout { contiguous, turned, with_gaps, channels_last } layout = Layout::contiguous;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`headroom run` beside others and over time: leases, neighbours, what is remembered, what may be
-changed, and that nobody is left behind.
+changed, and that no process is left behind.
 
     run_places_test.py HEADROOM FAKE_NVML CLOCK_JUMP [word...]
 """
@@ -135,7 +135,7 @@ class Ladder(RunTest):
             self.assertEqual(outcome.code, 0, str(outcome))
             self.assertEqual([line["gpus"][0][-1] for line in outcome.history()], ["0", "1"])
             self.assertEqual([line["batch"] for line in outcome.history()], [24, 24])
-            self.assertIn("where there is more room: GPU 1", outcome.own_words())
+            self.assertIn("trying again with more memory: GPU 1", outcome.own_words())
             self.assert_adds_up(world, outcome, 48, 192)
 
     def test_forget_begins_anew(self):

@@ -1,4 +1,4 @@
-// What worked before: found when it fits, never lost, never trusted blindly.
+// Values that worked before: found for the same job, never lost, never trusted blindly.
 
 #include "headroom/supervise/store.h"
 

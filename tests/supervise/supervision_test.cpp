@@ -237,7 +237,7 @@ TEST_F(SupervisionTest, StopsAfterMaxRetries) {
   orders_.max_retries = 1;
   const Report report = run({room(20_GiB)}, {ran_out(), ran_out()});
   EXPECT_EQ(report.outcome, Outcome::out_of_memory);
-  EXPECT_EQ(report.sentence, "out of memory after 2 attempts, the most that --max-retries allows");
+  EXPECT_EQ(report.sentence, "out of memory after 2 tries, the most that --max-retries allows");
 }
 
 // ---- Places ----
@@ -280,7 +280,7 @@ TEST_F(SupervisionTest, WithoutASmallerBatchItLooksForACardWithMoreRoom) {
   EXPECT_EQ(report.sentence, "");
   EXPECT_EQ(places_.wishes[1].need, 24_GiB) << "the peak and the failed request";
   EXPECT_EQ(places_.wishes[1].timeout, Seconds(7));
-  EXPECT_THAT(said_, Contains(HasSubstr("trying again where there is more room")));
+  EXPECT_THAT(said_, Contains(HasSubstr("trying again with more memory")));
 }
 
 TEST_F(SupervisionTest, WithoutFiguresMoreRoomIsMoreThanTheLastPlaceHad) {
@@ -294,7 +294,7 @@ TEST_F(SupervisionTest, WithoutMoreRoomItGivesUpWithBothReasons) {
   const Report report = run({room(20_GiB), none(Outcome::busy, "all are full")}, {ran_out()});
   EXPECT_EQ(report.outcome, Outcome::out_of_memory);
   EXPECT_THAT(report.sentence, HasSubstr("nothing is mapped"));
-  EXPECT_THAT(report.sentence, HasSubstr("; nor is there more room: all are full"));
+  EXPECT_THAT(report.sentence, HasSubstr("; more memory is not usable either: all are full"));
   EXPECT_EQ(report.forensics->why_no_change, report.sentence);
 }
 

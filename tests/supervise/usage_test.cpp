@@ -1,4 +1,4 @@
-// What a job was seen to use, of its cards and of the host, and when it did nothing any more.
+// The observed use of a job, of its cards and of the host, and the moment when it stalls.
 
 #include "headroom/supervise/usage.h"
 

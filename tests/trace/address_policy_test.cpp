@@ -1,7 +1,7 @@
-// How much the driver's choice of addresses matters. The allocator takes the smallest free block
-// that is large enough and, of several of one size, the one at the lowest address: so without equal
-// sizes addresses decide nothing, and with them they decide little. docs/guides/what-if.md shows
-// what this prints.
+// The effect of the driver's choice of addresses. The allocator takes the smallest free block that
+// is large enough and, among equal sizes, the one at the lowest address. So without equal sizes
+// addresses decide nothing, and with them they decide little. docs/guides/what-if.md shows the
+// output of this test.
 #include <gtest/gtest.h>
 
 #include <cstdio>

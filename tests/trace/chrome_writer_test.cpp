@@ -29,7 +29,7 @@ struct Entry {
   Figures figures = {};
 };
 
-// Of an allocation that is the only one.
+// The entry of a single allocation.
 Entry allocation(std::int64_t time_us, std::uint64_t address, Bytes bytes) {
   return {at_us(time_us, alloc(address, bytes)), {.allocated = bytes}};
 }

@@ -72,7 +72,7 @@ TEST(ExportChrome, HasTheReplaysFiguresAndMarks) {
   EXPECT_THAT(text, HasSubstr("\"here\""));
 }
 
-// What was refused when it was recorded fits into this card.
+// A request that was refused during the recording fits into this card.
 TEST(ExportChrome, ShowsTheRefusalsOfTheReplayOnly) {
   const TemporaryFolder folder;
   const auto text_with = [&](Bytes capacity) {

@@ -171,7 +171,7 @@ TEST(TraceFile, IsRefusedIfItIsCutWithinItsHead) {
         << cut;
 }
 
-// Some bits in a zstd frame mean nothing; whoever changes those changes no event.
+// Some bits in a zstd frame mean nothing; changing those changes no event.
 TEST(TraceFile, NeverGivesOtherEventsWhenAByteWasChanged) {
   const Made made = make(3, 30);
   int unnoticed = 0;

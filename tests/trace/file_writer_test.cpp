@@ -1,4 +1,5 @@
-// What the writer of the own format refuses, and what is left when it fails.
+// Events that the writer of Headroom's own format refuses, and files that it leaves after a
+// failure.
 #include "headroom/trace/file_writer.h"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ constexpr std::uint64_t kEvents = 10'000'000;
 #endif
 constexpr std::uint64_t kMostMemory = std::uint64_t{64} << 20;
 
-// What tells whether an event was skipped, given twice, or read as another.
+// Sums that show whether an event was skipped, duplicated or misread.
 struct Sums {
   std::uint64_t events = 0, bytes = 0, addresses = 0, times = 0, names = 0;
 
@@ -76,7 +76,7 @@ void allow_only(std::uint64_t more) {
   if (::setrlimit(RLIMIT_DATA, &limit) != 0) ::_exit(2);
 }
 
-// How a process ends that does only this: with 0 if it returns true.
+// The end of a process that does only this work: exit code 0 if the work returns true.
 template <typename Work>
 int status_with_little_memory(const Work& work) {
   const pid_t child = ::fork();

@@ -17,7 +17,8 @@ import sys
 
 INTEGER, TEXT, LIST, BOOLEAN, NUMBER = int, str, list, bool, float
 
-# What each part must have, and who reads it. py: torch/cuda/_memory_viz.py of torch 2.11; js:
+# The fields that each part must have, and their reader. py: torch/cuda/_memory_viz.py of torch
+# 2.11; js:
 # the page's torch/utils/viz/MemoryViz.js and process_alloc_data.js, of PyTorch's main branch since
 # these are two files.
 SEGMENT = {

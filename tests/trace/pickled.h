@@ -1,4 +1,4 @@
-// What Python's own pickle module makes of a value, as the judge of our reading.
+// Values as Python's own pickle module writes them, to judge our reader.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace headroom::trace::testing {
 
-// What a command prints; it must end with 0.
+// The output of a command, which must end with 0.
 inline std::string output_of(const std::string& command) {
   std::string output;
   FILE* pipe = ::popen(command.c_str(), "r");

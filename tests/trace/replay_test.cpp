@@ -186,7 +186,7 @@ TEST(Replay, NamesTheImpossibleEvent) {
               HasSubstr("x.txt, event 1: expected an option"));
 }
 
-// Of another version of PyTorch, perhaps. It is the file that is wrong, and others can be tried.
+// The file is wrong, not the caller: it may come from another version of PyTorch.
 TEST(Replay, RefusesAFileWithInvalidSettings) {
   const auto trace =
       trace_of({alloc(1, 1_MiB)}, {.format = Format::pickle, .settings = "max_splt:4"});

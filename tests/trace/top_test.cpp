@@ -1,4 +1,4 @@
-// What was alive at the peak, whatever came before and after it.
+// The tensors that were live at the peak, whatever came before and after it.
 #include "headroom/trace/top.h"
 
 #include <gmock/gmock.h>

@@ -111,12 +111,12 @@ TEST(SmallestCapacity, IsExact) {
   EXPECT_EQ(smallest_of(kTwoInTheMiddle, {.settings = kExpandable}).capacity, 40_MiB);
 }
 
-// Of 60 MiB half may be reserved.
+// Half of 60 MiB may be reserved.
 TEST(SmallestCapacity, CountsTheFraction) {
   EXPECT_EQ(smallest_of("a 1 31457280\n", {.fraction = 0.5}).capacity, 60_MiB);
 }
 
-// What is free can be given back and taken anew: 30 + 50 MiB fit into 50, one after the other.
+// Free memory can be given back and taken again: 30 + 50 MiB fit into 50, one after the other.
 TEST(SmallestCapacity, IsLessThanThePeakIfCachedMemoryCanBeReleased) {
   EXPECT_EQ(smallest_of("a 1 31457280\nf 1\na 2 52428800\n", {}).capacity, 50_MiB);
 }

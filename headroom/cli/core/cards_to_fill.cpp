@@ -12,7 +12,7 @@ namespace {
 gpu::SimulatedCard fillable(const gpu::Card& card) {
   const auto usable = usable_now(card);
   if (!card.memory || !usable)
-    throw UnavailableError(expectation("--gpus", "a card that says what is free", label(card),
+    throw UnavailableError(expectation("--gpus", "a card whose free memory is known", label(card),
                                        "--gpus sim:1x24GiB, or a card's name"));
   const gpu::DeviceProfile* profile = profile_of(card);
   return {.name = card.name,

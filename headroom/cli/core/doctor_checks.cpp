@@ -136,9 +136,10 @@ Check order_check(const Facts& facts) {
     return {"device order", Status::warn, found + ": " + facts.cuda.warnings[0],
             "export CUDA_DEVICE_ORDER=PCI_BUS_ID"};
   if (facts.cuda.order_is_estimated)
-    return {"device order", Status::warn,
-            found + ": cards of several kinds, which CUDA orders by its own idea of speed",
-            "export CUDA_DEVICE_ORDER=PCI_BUS_ID"};
+    return {
+        "device order", Status::warn,
+        found + ": cards of several kinds, which CUDA orders by its own estimate of their speed",
+        "export CUDA_DEVICE_ORDER=PCI_BUS_ID"};
   if (order != "PCI_BUS_ID" && facts.machine.cards.size() > 1)
     return {"device order", Status::pass, found + ": cards of one kind, numbered by PCI address",
             ""};
@@ -150,7 +151,7 @@ Check persistence_check(const Facts& facts) {
     return {"persistence", Status::warn, "unknown: the driver does not answer", ""};
   for (const gpu::Card& card : facts.machine.cards)
     if (card.persistence == false && !card.slice)
-      return {"persistence", Status::warn, "off: every look at the GPUs wakes the driver anew",
+      return {"persistence", Status::warn, "off: each query starts the driver again",
               "nvidia-smi -pm 1 (as root)"};
   return {"persistence", Status::pass, facts.machine.cards.empty() ? "no GPU" : "on", ""};
 }
@@ -197,8 +198,8 @@ Check blocking_check() {
   const std::string value = environment("CUDA_LAUNCH_BLOCKING").value_or("");
   if (value.empty() || value == "0") return {"CUDA_LAUNCH_BLOCKING", Status::pass, "not set", ""};
   return {"CUDA_LAUNCH_BLOCKING", Status::warn,
-          value + ": every kernel waits for the one before, which costs much speed",
-          "unset it when the debugging is over"};
+          value + ": every kernel waits for the previous one, which slows training down",
+          "unset it after debugging"};
 }
 
 Check hidden_check(const Facts& facts) {
@@ -214,8 +215,8 @@ Check hidden_check(const Facts& facts) {
             counted(hidden, "holder") + " of GPU memory cannot be seen from here" +
                 (first ? "" : " (this is a container)"),
             !first             ? "start the container with --pid=host"
-            : ::geteuid() == 0 ? "they may be just ending; else look from the host"
-                               : "look as root"};
+            : ::geteuid() == 0 ? "they may be ending; otherwise check from the host"
+                               : "check as root"};
   return {"hidden processes", Status::pass,
           first ? "none" : "none (a container: others would show without a name)", ""};
 }
@@ -252,7 +253,7 @@ Check libtorch_check(const Facts& facts) {
   const auto& torch = facts.torch;
   if (!find_engine())
     return {"LibTorch", Status::warn,
-            "headroom-engine is not beside headroom: only the core is here", "make build"};
+            "headroom-engine is not beside headroom: only the core is built", "make build"};
   if (!torch)
     return {"LibTorch", Status::fail,
             "no torch found (HEADROOM_TORCH, virtual environment, python3)",
@@ -266,10 +267,10 @@ Check libtorch_check(const Facts& facts) {
   const CommandResult run = run_engine({"version", "--json"}, settings, kLimit);
   if (run.timed_out)
     return {"LibTorch", Status::fail, where + " does not start within 3 s",
-            "try again; look at the disk"};
+            "try again; check the disk"};
   if (run.exit_code != 0)
     return {"LibTorch", Status::fail, where + ": headroom-engine does not start with it",
-            "run headroom-engine version and read what it says"};
+            "run headroom-engine version and read its message"};
   const std::string with = settings.empty() ? "" : ", started with " + settings;
   return {"LibTorch", Status::pass, where + with, ""};
 }
@@ -281,7 +282,7 @@ Check state_check() {
   if (!error && ::access(folder.c_str(), W_OK) == 0)
     return {"state folder", Status::pass, folder.string(), ""};
   return {"state folder", Status::warn, folder.string() + " cannot be written",
-          "set HEADROOM_STATE_DIR to a folder of yours"};
+          "set HEADROOM_STATE_DIR to a folder that you can write"};
 }
 
 // If some users do not see the leases, memory is promised twice.
@@ -292,7 +293,7 @@ Check lease_check() {
     const auto warnings = directory.warnings();
     if (!warnings.empty())
       return {"lease folder", Status::warn, warnings[0],
-              "a folder of mode 1777 that all who use these GPUs see (HEADROOM_LEASE_DIR)"};
+              "a folder of mode 1777 that all users of these GPUs see (HEADROOM_LEASE_DIR)"};
     if (::access(found.c_str(), W_OK) != 0)
       return {"lease folder", Status::warn, found + " cannot be written: no leases from here",
               "chmod 1777 " + found};
@@ -303,7 +304,7 @@ Check lease_check() {
             found + ", " + counted(static_cast<long long>(now.leases.size()), "lease"), ""};
   } catch (const Error& error) {
     return {"lease folder", Status::warn, error.sentence(),
-            "HEADROOM_LEASE_DIR: a folder that can be written"};
+            "set HEADROOM_LEASE_DIR to a folder that you can write"};
   }
 }
 
@@ -313,7 +314,7 @@ Check site_check() {
   if (site.file().empty()) return {"site file", Status::pass, "none: no limits on leases", ""};
   if (!site.trouble().empty())
     return {"site file", Status::fail, site.file().string() + " sets no limits: " + site.trouble(),
-            "docs/formats/site.md says what it may hold"};
+            "docs/formats/site.md describes its content"};
   const lease::Limit own = site.limit_of(::geteuid());
   std::string found = site.file().string() + ", for this user: ";
   found += own.reserved ? to_string(*own.reserved) + " reserved" : "any amount";

@@ -57,7 +57,7 @@ std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& room
   // If its cards were not sampled, uses the waiter's own words, but only from this PID namespace.
   if (best == nullptr)
     return lease::is_this_pid_namespace(waiter.pid_namespace) ? waiter.why
-                                                              : "its cards were not looked at";
+                                                              : "its cards were not checked";
   const auto found =
       std::count_if(waiter.wish.cards.begin(), waiter.wish.cards.end(), [&](const auto& card) {
         const auto room = rooms.find(card);
@@ -75,7 +75,7 @@ std::string shortfall_text(const lease::Waiter& waiter, const lease::Rooms& room
 
 std::string why_waiting(const lease::Waiter& waiter, const lease::Rooms& rooms,
                         const lease::Contents& now, const gpu::Machine& machine) {
-  if (!waiter.looking) return "stopped: it has not looked for 10 s and blocks no other job";
+  if (!waiter.looking) return "stopped: it has not checked for 10 s and blocks no other job";
   if (!cards_for(rooms, waiter.wish)) {
     std::string text = shortfall_text(waiter, rooms, machine);
     const int passed = passes(waiter, now.grants);
@@ -83,8 +83,8 @@ std::string why_waiting(const lease::Waiter& waiter, const lease::Rooms& rooms,
     return text;
   }
   const lease::Rooms left = left_by_earlier(rooms, now.waiting, waiter.id, now.grants);
-  return cards_for(left, waiter.wish) ? "there is room: it is about to start"
-                                      : "there is room, kept for earlier waiters";
+  return cards_for(left, waiter.wish) ? "enough memory is usable: it is about to start"
+                                      : "enough memory is usable, but kept for earlier jobs";
 }
 
 std::string size_or_unknown(std::optional<Bytes> size) {
@@ -201,7 +201,7 @@ std::string warning_lines(const LeaseReport& report, const Terminal& terminal) {
 
 void add_lease_options(CLI::App* command, LeaseOptions& options) {
   add_gpus_option(command, options.gpus);
-  command->add_flag("--json", options.json, "One JSON document (sizes in bytes)");
+  command->add_flag("--json", options.json, "Print one JSON document (sizes in bytes)");
 }
 
 void show_leases(const LeaseOptions& options, bool with_holders, LeaseText text) {

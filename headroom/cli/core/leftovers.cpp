@@ -63,7 +63,7 @@ void remove_shared_memory(const ProcessTable& processes, const fs::path& folder,
                           Leftovers& leftovers) {
   if (!processes.in_first_pid_namespace()) {
     leftovers.done.push_back(
-        "left shared memory alone: from this container it cannot be seen who else uses it");
+        "left shared memory alone: from this container, other users of it are invisible");
     return;
   }
   const auto mapped = mapped_files(processes, folder);

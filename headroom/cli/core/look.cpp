@@ -10,7 +10,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr const char* kGpusHelp =
-    "auto, all, numbers (0,2), UUIDs, sim:8x24GiB, or a card's name "
+    "GPUs to use: auto, all, numbers (0,2), UUIDs, sim:8x24GiB, or a card's name "
     "(default: HEADROOM_GPUS, else auto)";
 
 std::string visible_text(const gpu::Machine& machine, const gpu::CudaView& view) {
@@ -26,7 +26,7 @@ void add_gpus_option(CLI::App* command, std::string& gpus) {
 }
 
 void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus) {
-  command->add_option("--gpus", gpus, std::string(kGpusHelp) + "; several times to compare cards")
+  command->add_option("--gpus", gpus, std::string(kGpusHelp) + "; repeat it to compare cards")
       ->allow_extra_args(false);
 }
 

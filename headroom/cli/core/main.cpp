@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "headroom/base/text.h"
+#include "headroom/base/wrap.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
@@ -15,6 +16,19 @@
 
 namespace headroom::cli {
 namespace {
+
+constexpr int kHelpWidth = 100, kHelpColumn = 34;
+
+// CLI11 prints a description on one line, however long it is.
+class HelpText : public CLI::Formatter {
+ public:
+  HelpText() { column_width(kHelpColumn); }
+
+  [[nodiscard]] std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string lines = wrapped(option->get_description(), "", "", kHelpWidth - kHelpColumn);
+    return lines.substr(0, lines.size() - 1);
+  }
+};
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -123,15 +137,15 @@ ExitCode complain_of_command(const std::string& word, const CLI::App& app) {
 }
 
 ExitCode run(int argc, char** argv) {
-  CLI::App app{"Headroom keeps deep-learning training from dying of GPU memory."};
+  CLI::App app{"Headroom predicts, shares and guards GPU memory for deep-learning training."};
   app.name("headroom");
   app.set_version_flag("--version", std::string("headroom ") + kVersion);
   app.footer(
-      "Without a command: a picture of the machine.\n"
+      "Without a command, headroom shows the GPUs of the machine and their users.\n"
       "`headroom COMMAND --help` shows examples. No GPU? --gpus sim:8x24GiB simulates some.");
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<HelpText>());
   std::string gpus;
-  app.add_option("--gpus", gpus, "Which GPUs to look at (as in the commands)");
+  app.add_option("--gpus", gpus, "GPUs to use (`headroom gpus --help` lists the values)");
   Registry registry{.app = app, .chosen = {}, .behind_dashes = {}};
   registry.chosen = [&gpus] { return run_overview(gpus); };
   for (const auto add :

@@ -29,17 +29,18 @@ void check_size(const model::ModelConfig& config, const model::Settings& setting
 
 void ModelRequest::add_to(CLI::App* command) {
   command
-      ->add_option(
-          "model", model,
-          "A config.json or its folder, a name, a size (7B), or a function: train.py:make_step")
+      ->add_option("model", model,
+                   "A config.json or its folder, a model's name, a size (7B), or a Python function "
+                   "(train.py:make_step)")
       ->required();
   add_gpus_option(command, gpus);
   settings.add_to(command);
-  command->add_option("--rules", rules, "Whose kernels' known sizes: cuda, cpu")
+  command->add_option("--rules", rules, "Kernel sizes to assume: cuda or cpu")
       ->check(CLI::IsMember({"cuda", "cpu"}));
-  command->add_option("--allocator", allocator,
-                      "As PYTORCH_CUDA_ALLOC_CONF (default: what the environment says)");
-  command->add_flag("--json", json, "One JSON document (sizes in bytes)");
+  command->add_option(
+      "--allocator", allocator,
+      "Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF (default: those of the environment)");
+  command->add_flag("--json", json, "Print one JSON document (sizes in bytes)");
 }
 
 MeantRequest::MeantRequest(const ModelRequest& request)

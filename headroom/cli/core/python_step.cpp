@@ -70,12 +70,12 @@ Json python_request(const ModelRequest& request, const std::vector<std::string>&
   };
   for (const std::string& name : given)
     if (!is_in(known, name))
-      throw UsageError(expectation(name, "the name of a model for " + name, request.model,
-                                   "it without: what " + request.model + " makes is what is run"));
+      throw UsageError(
+          expectation(name, "the name of a model for " + name, request.model,
+                      "leaving it out: what " + request.model + " returns is what runs"));
   const model::Settings settings = request.settings.settings();
   if (settings.mode == model::Mode::generate)
-    throw UsageError(
-        expectation("--mode", "train or inference for a function of Python's", "generate"));
+    throw UsageError(expectation("--mode", "train or inference for a Python function", "generate"));
   Json json = {{"function", request.model},
                {"cards", Json::array()},
                {"batch", is_in(given, "--batch") ? Json(settings.batch) : Json()},

@@ -20,7 +20,7 @@ constexpr const char* kHelp =
     "headroom-engine version [--json]\n"
     "headroom-engine estimate|fit REQUEST\n"
     "\n"
-    "The part of Headroom that has LibTorch. It is started by `headroom`.\n";
+    "The part of Headroom that uses LibTorch; `headroom` starts it.\n";
 
 ExitCode run(const std::vector<std::string>& words) {
   const auto is = [&](const char* command, std::size_t count) {

@@ -124,10 +124,10 @@ std::vector<Neighbour> neighbours(const std::vector<Clause>& clauses, const Mapp
 
 [[noreturn]] void refuse_room(const Mapping& mapping) {
   const std::string word = mapping.form == Form::flag ? mapping.name + " 1" : mapping.name + "=1";
-  throw UsageError("[--map " + mapping.text + "] expected " + mapping.place() +
-                   " in the command, received one without it, where it is not clear where it "
-                   "belongs; try " +
-                   word + " in the command itself");
+  throw UsageError(
+      "[--map " + mapping.text + "] expected " + mapping.place() +
+      " in the command, received a command without it, in which its position is unclear; try " +
+      word + " in the command itself");
 }
 
 // The words before the value: "--flag", or "key=".
@@ -244,9 +244,9 @@ std::vector<std::string> with_arguments(const std::vector<std::string>& command,
     apply({edit}, changed);
     if (is_sound(command, edit, arguments.size())) return changed;
   }
-  throw UsageError("[--resume-arg] expected one program to add" + text +
-                   " to, received a shell's text where it is not clear which; try a script of its "
-                   "own that passes \"$@\" on");
+  throw UsageError(
+      "[--resume-arg] expected one program to add" + text +
+      " to, received shell code with more than one candidate; try a script that passes \"$@\" on");
 }
 
 std::optional<std::string> nearest_name(const std::vector<std::string>& command,

@@ -21,7 +21,7 @@ class Finder {
   Slot run(bool may_be_missing) {
     if (events_.empty()) refuse("an empty file");
     find(0, 0, false);
-    if (found_.size() > 1) refuse("two places that this could mean");
+    if (found_.size() > 1) refuse("two places that match");
     if (found_.empty() && may_be_missing) return missing();
     if (found_.empty()) refuse_missing();
     const Event& value = events_[found_[0].event];
@@ -127,7 +127,7 @@ class Finder {
     std::size_t at = behind_properties(value.at);
     if (at < text_.size() && (text_[at] == '"' || text_[at] == '\'')) ++at;
     if (at >= text_.size() || text_.compare(at, value.text.size(), value.text) != 0)
-      refuse("a value that is written in another way");
+      refuse("a value in another notation");
     return {.at = at,
             .length = value.text.size(),
             .before = {},

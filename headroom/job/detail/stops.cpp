@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kToTidyUp{100};
 
-// Whether the process has the signal in this set: "SigIgn", "SigCgt" of /proc/PID/status.
+// True if the process has the signal in this set: "SigIgn", "SigCgt" of /proc/PID/status.
 bool has_signal_in(const char* set, pid_t pid, int signal) {
   const std::string status = read_file("/proc/" + std::to_string(pid) + "/status").value_or("");
   const std::size_t at = status.find(std::string(set) + ":\t");

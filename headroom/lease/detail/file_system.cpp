@@ -69,8 +69,8 @@ const char* name_in(const std::array<Known, N>& table, long long kind) {
 }
 
 constexpr const char* kTry =
-    "HEADROOM_LEASE_DIR=/dev/shm/headroom: a lock counts only where all processes of this machine "
-    "see it, and no other machine";
+    "HEADROOM_LEASE_DIR=/dev/shm/headroom: all processes of this machine must see the folder, and "
+    "no other machine may";
 
 }  // namespace
 

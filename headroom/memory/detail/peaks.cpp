@@ -25,21 +25,21 @@ Peaks peaks_of(const DeviceStats& stats) {
 // One page per device. The lock is held while calling the allocator, whose locks nest inside.
 class Ledger {
  public:
-  void open(Beholder& beholder) {
+  void open(PeakMeter& meter) {
     const std::lock_guard lock(mutex_);
-    Page& page = page_of(beholder.device_);
-    note(beholder.device_, page);
-    memory_of(beholder.device_).reset_peaks(beholder.device_.index());
-    page.open.insert(&beholder);
+    Page& page = page_of(meter.device_);
+    note(meter.device_, page);
+    memory_of(meter.device_).reset_peaks(meter.device_.index());
+    page.open.insert(&meter);
   }
-  void close(Beholder& beholder) {
+  void close(PeakMeter& meter) {
     const std::lock_guard lock(mutex_);
-    pages_[beholder.device_].open.erase(&beholder);
+    pages_[meter.device_].open.erase(&meter);
   }
-  Peaks ask(Beholder& beholder) {
+  Peaks ask(PeakMeter& meter) {
     const std::lock_guard lock(mutex_);
-    note(beholder.device_, page_of(beholder.device_));
-    return beholder.seen_;
+    note(meter.device_, page_of(meter.device_));
+    return meter.seen_;
   }
   Peaks overall(c10::Device device, const DeviceStats& now) {
     const std::lock_guard lock(mutex_);
@@ -58,7 +58,7 @@ class Ledger {
  private:
   struct Page {
     Peaks overall;  // since the program's last reset, up to the allocator's last one
-    std::set<Beholder*> open;
+    std::set<PeakMeter*> open;
     std::uint64_t life = 0;
   };
   struct ByName {
@@ -77,7 +77,7 @@ class Ledger {
   static void note(c10::Device device, Page& page) {
     const Peaks now = peaks_of(memory_of(device).statistics(device.index()));
     page.overall.raise_to(now);
-    for (Beholder* beholder : page.open) beholder->seen_.raise_to(now);
+    for (PeakMeter* meter : page.open) meter->seen_.raise_to(now);
   }
 
   std::mutex mutex_;
@@ -93,13 +93,13 @@ Ledger& ledger() {
 
 }  // namespace
 
-Beholder::Beholder(c10::Device device) : device_(device) {
+PeakMeter::PeakMeter(c10::Device device) : device_(device) {
   ledger().open(*this);
 }
-Beholder::~Beholder() {
+PeakMeter::~PeakMeter() {
   ledger().close(*this);
 }
-Peaks Beholder::peaks() {
+Peaks PeakMeter::peaks() {
   return ledger().ask(*this);
 }
 

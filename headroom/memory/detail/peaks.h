@@ -1,7 +1,7 @@
-// Lets several Beholders measure peaks on a device whose allocator keeps only one high-water mark,
+// Lets several PeakMeters measure peaks on a device whose allocator keeps only one high-water mark,
 // the highest since its last reset. A scope needs the peak of its own period and must not disturb
-// the peaks of others. So whenever a Beholder opens or is read, the allocator's mark is merged into
-// all open Beholders; opening one then resets the mark.
+// the peaks of others. So whenever a PeakMeter opens or is read, the allocator's mark is merged
+// into all open PeakMeters; opening one then resets the mark.
 //
 // Threads: all functions are thread-safe; one lock serves all devices.
 #pragma once
@@ -18,13 +18,13 @@ struct Peaks {
 };
 [[nodiscard]] Peaks peaks_of(const DeviceStats& stats);
 
-// Peaks since its construction, correct whatever other Beholders and resets do meanwhile.
-class Beholder {
+// Peaks since its construction, correct whatever other PeakMeters and resets do meanwhile.
+class PeakMeter {
  public:
-  explicit Beholder(c10::Device device);
-  ~Beholder();
-  Beholder(const Beholder&) = delete;
-  Beholder& operator=(const Beholder&) = delete;
+  explicit PeakMeter(c10::Device device);
+  ~PeakMeter();
+  PeakMeter(const PeakMeter&) = delete;
+  PeakMeter& operator=(const PeakMeter&) = delete;
   [[nodiscard]] Peaks peaks();
 
  private:

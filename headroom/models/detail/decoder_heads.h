@@ -15,7 +15,7 @@
 
 namespace headroom::models::detail {
 
-// How one forward pass runs.
+// The options of one forward pass.
 struct Pass {
   Attention attention = Attention::sdpa;
   Cache* cache = nullptr;  // null: keys and values are not kept

@@ -127,7 +127,7 @@ auto place(const Progress& progress) {
   return std::tie(progress.outer, progress.inner);
 }
 
-// How often the numbers of related progress rise after a line.
+// Counts the rises of related progress numbers after a line.
 struct Rises {
   std::size_t count = 0;
   bool own = false;  // the line itself reports an item that failed

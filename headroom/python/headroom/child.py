@@ -134,8 +134,8 @@ def _be_the_fork(writer: int, work: Callable[[], Any]) -> None:
 
 def _no_answer(status: int) -> UnavailableError:
     return UnavailableError(f"[estimate] expected an answer of the child process, received its end "
-                            f"with {status}; try again with more memory, if the system "
-                            "ended it for lack of some")
+                            f"with {status}; try again with more memory if the "
+                            "kernel killed it for lack of memory")
 
 
 class ChildTraceback(Exception):

@@ -200,8 +200,8 @@ def estimate_text(document: dict[str, Any], report: Report) -> str:
     if device is not None:
         left = document["spare_bytes"]
         verdict = f"fits, {Bytes(left)} to spare" if document["fits"] else \
-            f"does not fit, {Bytes(-left)} too little" if left < 0 else \
-            "does not fit: its memory is in pieces that are too small"
+            f"does not fit, {Bytes(-left)} too much" if left < 0 else \
+            "does not fit: no free block is large enough"
         lines.append(f"{device['name']} ({Bytes(device['usable_bytes'])}): {verdict}")
     lines += [f"  {one['name']} ({Bytes(one['total_bytes'])}): "
               f"{'fits' if one['fits'] else 'does not fit'}" for one in document.get("devices", [])]
@@ -234,7 +234,7 @@ def fit_text(document: dict[str, Any]) -> str:
     if document["max_batch"] is None:
         return f"{where}: not even the smallest batch fits\n"
     lines = [f"{where}: at most a batch of {document['max_batch']}"
-             f"{' (the most that was asked about)' if document['capped'] else ''}, "
+             f"{' (the largest allowed)' if document['capped'] else ''}, "
              f"recommended {document['recommended_batch']}"]
     lines += [f"note: {note}" for note in document["notes"]]
     lines += [f"  {one['batch']:>8}  {'fits' if one['fits'] else 'does not fit':12}  "
@@ -261,7 +261,7 @@ def main(arguments: list[str]) -> int:
             return UNAVAILABLE
         except SystemExit as error:
             print(f"headroom {what}: {json.loads(text)['function']} ended the program (SystemExit: {error.code}); "
-                  "try `if __name__ == \"__main__\":` before what runs when it is started", file=sys.stderr)
+                  "try `if __name__ == \"__main__\":` around the code that runs at start", file=sys.stderr)
             return FAILED
         except Exception as error:  # of the user's program: its traceback shows the place
             traceback.print_exc()

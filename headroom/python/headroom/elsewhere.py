@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import Any, Iterable
 
-ACCELERATE = "accelerate, by which transformers.Trainer runs, too,"
+ACCELERATE = "accelerate (which transformers.Trainer uses)"
 
 
 def on_the_cpu() -> set[str]:
@@ -30,6 +30,6 @@ def warn(cards: Iterable[Any], before: set[str]) -> None:
     if took:
         how = "ACCELERATE_TORCH_DEVICE=sim in the environment, " if ACCELERATE in took else ""
         warnings.warn(
-            f"[simulate] {' and '.join(sorted(took))} took the CPU in this box: what it ran is not "
-            f"simulated, and its memory is in no figure; try {how}a step of your own with "
+            f"[simulate] {' and '.join(sorted(took))} took the CPU in this box: its work is not "
+            f"simulated, and no figure includes its memory; try {how}a step of your own with "
             "model.to(\"sim\"), or headroom.estimate(model, batch)", RuntimeWarning, stacklevel=4)

@@ -35,7 +35,7 @@ class MaxBatch(int):
     notes: list[str]  # differences between the given model and the one that ran
 
     def __repr__(self) -> str:
-        how = "as much as was asked about" if self.capped else "proven" if self.proven else "not proven"
+        how = "the largest allowed" if self.capped else "proven" if self.proven else "not proven"
         return f"<MaxBatch: {int(self)}, {how}; recommended {self.recommended}>"
 
     __str__ = int.__repr__
@@ -114,11 +114,11 @@ def _checked_card(gpu: str, rules: str) -> str:
     gpu = simulation.without_prefix("estimate", gpu)
     if gpu == "cuda" or gpu.startswith("cuda:"):
         raise UsageError(f"[estimate] expected a card such as \"RTX 4090\" or \"24GiB\", received '{gpu}'; try "
-                         f"find_max_batch_size(..., device=\"{gpu}\") for the room that it has now")
+                         f"find_max_batch_size(..., device=\"{gpu}\") for its usable memory")
     is_spec = gpu != "unlimited" and not gpu.startswith("{")  # else a card in JSON
     if is_spec and ("@" in gpu or len(_core.gpus(f"sim:{gpu}")["gpus"]) != 1):
         raise UsageError(f"[estimate] expected one card, received '{gpu}'; try headroom.simulate(\"{gpu}\") "
-                         "and headroom.dry_run(step, device=...) for each of several")
+                         "and headroom.dry_run(step, device=...) for each card")
     if rules not in ("cuda", "cpu"):
         raise UsageError(f"[estimate] expected rules 'cuda' or 'cpu', received '{rules}'")
     return gpu
@@ -219,7 +219,7 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
     room.card = _checked_card(room.card, room.rules)
     _check_counts(1, min_batch=min_batch, max_batch=max_batch, steps=steps)
     if not makes_a_batch(create_batch_fn):
-        raise UsageError("[find_max_batch_size] expected a function that makes a batch of so many rows, "
+        raise UsageError("[find_max_batch_size] expected a function that makes a batch of n rows, "
                          f"received '{type(create_batch_fn).__name__}'; try lambda n: torch.randn(n, ...)")
     training = Training(model, loss, maker_of(optimizer, model), precision, mode)
     return _in_its_place(_searched, training=training, create_batch_fn=create_batch_fn, room=room,

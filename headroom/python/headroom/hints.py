@@ -22,20 +22,20 @@ def _decided() -> int:
 def hint_for(error: BaseException) -> Optional[str]:
     text = str(error)
     if NO_FLEX in text:
-        return ("torch has no FlexAttention for simulated cards; try scaled_dot_product_attention, of "
-                "transformers' models attn_implementation=\"sdpa\"")
+        return ("torch has no FlexAttention for simulated cards; try scaled_dot_product_attention, or "
+                "attn_implementation=\"sdpa\" for a model of transformers")
     if isinstance(error, OF_VALUES) and not isinstance(error, Error) and (count := _decided()):
-        return (f"No values are computed here: the program had read {count} unknown ones (.item(), if), each "
-                "as zero, and the error may come from that; try code that takes a zero, or "
+        return (f"No values are computed here: the program read {count} unknown values (.item(), if), each "
+                "as zero, which may cause this error; try code that accepts a zero, or "
                 "headroom.simulate(..., mode=\"compute\")")
     if any(words in text for words in NO_CUDA):
-        return ("Headroom runs this on a simulated card, \"sim\", not on CUDA; try leaving the device out, "
-                "which is then the card's, x.device of a tensor of the batch, or device= as a "
-                "parameter of the function that `headroom estimate` calls")
+        return ("Headroom runs this on a simulated card, \"sim\", not on CUDA; try leaving the device out "
+                "(the card is the default), x.device of a tensor of the batch, or a parameter device= of "
+                "the function that `headroom estimate` calls")
     if any(words in text for words in TWO_DEVICES):
-        return ("A tensor that was made without a device lies on the CPU here, as it would beside a real "
-                "GPU; try device=x.device of a tensor of the batch or the model. Or functions of the model "
-                "hold on to the original in place of the copy that ran; try a function that makes the model")
+        return ("A tensor that was made without a device is on the CPU here, as with a real GPU; try "
+                "device=x.device of a tensor of the batch or the model. Or functions of the model use the "
+                "original instead of the copy that ran; try a function that makes the model")
     return None
 
 

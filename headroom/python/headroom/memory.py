@@ -180,8 +180,8 @@ class record_history:
     def __enter__(self) -> record_history:
         folder = os.path.dirname(os.path.abspath(self.path))
         if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-            raise WriteError(f"[record_history] cannot write {self.path}: {folder} is no folder, or one that "
-                             "cannot be written to")
+            raise WriteError(f"[record_history] cannot write {self.path}: {folder} is not a "
+                             "folder that can be written")
         self._recording = _engine.Recording(self.device)
         return self
 

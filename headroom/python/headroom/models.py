@@ -111,7 +111,7 @@ def model_on(model: Model, device: torch.device, notes: list[str]) -> nn.Module:
     if isinstance(model, nn.Module):
         check_model(model, notes)
         if any(map(_has_hooks, model.parameters())):
-            add_once(notes, "The copy that ran is without the hooks of the model's parameters; a function that "
+            add_once(notes, "The copy that ran lacks the hooks of the model's parameters; a function that "
                      "makes the model keeps them.")
         return copy_on(model, device)
     with torch.device(device):

@@ -160,7 +160,7 @@ class Report:
         report of a child process have no trace."""
         if self._report is not None and not self._report.has_trace:
             raise UsageError("[write_trace] expected a report with its trace, received one without; try "
-                             "trace=True for what makes the report")
+                             "trace=True where the report is made")
         if self._report is None:
             raise UsageError("[write_trace] expected a report with its trace, received a copy, or one of a "
                              "child process; try CUDA_VISIBLE_DEVICES= in the environment, where nothing "

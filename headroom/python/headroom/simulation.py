@@ -142,8 +142,8 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
     _backend.check_torch()
     if torch.cuda.is_initialized():
         raise UnavailableError("[simulate] expected a process that has not used CUDA, received one that "
-                               "has; try another process - estimate() and find_max_batch_size() start "
-                               "one of their own -: torch has one accelerator a process")
+                               "has; torch allows one accelerator per process, so try another process (estimate() "
+                               "and find_max_batch_size() start their own)")
     box = Simulation(_engine.simulate(spec, mode, rules, settings, slow_way, cublas_workspaces), settings)
     _backend.register()
     _current = box

@@ -94,7 +94,7 @@ OTHER_NAMES: dict[Any, str] = {name: short for short, dtype in DTYPES.items()
                                 for name in (dtype, str(dtype), str(dtype).removeprefix("torch."))}
 PRECISIONS = (*DTYPES, "amp_fp16", "amp_bf16")
 MODES = ("train", "inference")
-FROZEN = "The model is in eval() and nothing of it is trained: these are the figures of a forward pass."
+FROZEN = "The model is in eval() mode and trains nothing: these are the figures of a forward pass."
 FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 IN_SINGLE_STEPS = ("torch's own attention ran in single steps, as with "
                    "torch.backends.mha.set_fastpath_enabled(False).")

@@ -16,7 +16,7 @@ thread_local int selected_card = 0;
 
 Complaint no_card(int index) {
   const int cards = card_count();
-  const std::string expected = cards == 0 ? "simulated cards, of which there are none now"
+  const std::string expected = cards == 0 ? "simulated cards, of which none exist"
                                : cards == 1
                                    ? "the only simulated card, sim:0"
                                    : "a card from sim:0 to sim:" + std::to_string(cards - 1);
@@ -25,7 +25,7 @@ Complaint no_card(int index) {
       "sim", expected, "sim:" + std::to_string(index),
       index < kMostCards
           ? "simulate(\"" + std::to_string(enough) + "x24GiB\"), and keep what it returns"
-          : "one of the first " + std::to_string(kMostCards) + ", more there cannot be");
+          : "one of the first " + std::to_string(kMostCards) + " cards, the largest number");
 }
 
 }  // namespace

@@ -127,8 +127,7 @@ Tensor sparse_mask(const Tensor& self, const Tensor& mask) {
   if (self.is_sparse())
     throw libtorch::NotSimulatedError(
         "sparse_mask of a sparse tensor on a simulated card: only that of a dense one is "
-        "simulated. "
-        "Use to_dense() before it.");
+        "simulated. Use to_dense() before it.");
   c10::List<std::optional<Tensor>> places;
   for (const Tensor& place : mask._indices().unbind(0)) places.push_back(place);
   return assembled(mask._indices(), self.index(places), mask.sizes())

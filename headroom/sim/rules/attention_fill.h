@@ -7,8 +7,8 @@
 
 namespace headroom::sim::rules {
 
-// How the CPU would do the same call, which a fused kernel's arguments no longer show. Noted where
-// the call arrives (dispatch/attention_route.h), followed where its data is made.
+// The CPU's way to compute the same call, which a fused kernel's arguments no longer show.
+// dispatch/attention_route.h notes it where the call arrives; the fill follows it.
 struct AsOnCpu {
   bool known = false;
   bool by_math = false;       // with dropout, or a mask that needs a gradient

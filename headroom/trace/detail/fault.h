@@ -1,4 +1,4 @@
-// How all readers report a malformed file, and the limits that they share.
+// The report of a malformed file by any reader, and the limits that all readers share.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Hands out ranges of numbers by one of the policies. Alignment is nobody's matter here.
+// Hands out ranges of numbers by one of the policies. It ignores alignment.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 // PyTorch's allocator above it and plain bookkeeping below. Nothing is ever stored at an address.
 //
 // It is strict where a driver would be: a pointer it never gave, a page mapped twice, a range given
-// back while something is mapped in it end the process with a sentence on stderr. Whoever links it
-// first has it, because PyTorch's libraries look for a library of this name that is loaded already.
+// back while something is mapped in it end the process with a sentence on stderr. A program that
+// links it first has it, because PyTorch's libraries look for a library of this name that is loaded
+// already.
 //
 // This header is for the tests: what the machine is like, and what was done to it. One thread.
 //
@@ -47,12 +48,12 @@ cudaStream_t stream_handle(std::uint32_t number);
 // The other way round. Only for handles of stream_handle().
 std::uint32_t stream_number(const void* handle);
 
-// What was recorded so far is done: on this stream, on all.
+// Completes all recorded events: of this stream, of all streams.
 void complete_events(cudaStream_t stream);
 void complete_all_events();
 
-// What the allocator saw of events since the last question; the order in which it asks is that of
-// hash tables, and some of its figures depend on it.
+// Events that the allocator queried since the last question. Their order is that of hash tables,
+// and some of the allocator's figures depend on it.
 struct Noticed {
   std::size_t completed = 0;  // events it found complete or waited for
   std::size_t streams = 0;    // on how many streams those were
@@ -62,7 +63,7 @@ Noticed take_noticed();
 
 // ---- Memory ----
 
-// What an address lies in: one cudaMalloc or one reserved range. `birth` counts them all.
+// The range of an address: one cudaMalloc or one reserved range. `birth` counts them all.
 struct Piece {
   std::uint64_t begin = 0;
   std::uint64_t size = 0;

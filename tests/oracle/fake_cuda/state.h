@@ -1,4 +1,4 @@
-// What the parts of the fake share. Each part keeps its own tables to itself.
+// State that the parts of the fake share. Each part keeps its own tables to itself.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace fake_cuda {
 
-// Ends the process: the caller did what no driver would let pass, or asked for what is not here.
+// Ends the process: the caller broke a rule of the driver, or called a function that is missing
+// here.
 [[noreturn]] void fail(const std::string& sentence);
 
 struct Device {

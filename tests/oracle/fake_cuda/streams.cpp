@@ -21,7 +21,7 @@ struct Stream {
 struct Event {
   std::uint32_t stream = 0;
   std::uint64_t number = 0;  // which of its stream's events; 0: never recorded
-  bool pending = false;      // recorded, and nobody has seen it complete
+  bool pending = false;      // recorded, and not yet seen complete
   bool exists = true;
 };
 
@@ -118,7 +118,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned int) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   Event& gone = event(handle);
-  if (gone.pending) fail("an event is destroyed before anybody saw it complete");
+  if (gone.pending) fail("an event is destroyed before it was seen complete");
   gone.exists = false;
   destroyed.push_back(&gone);
   return cudaSuccess;
@@ -126,7 +126,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
   Event& recorded = event(handle);
-  if (recorded.pending) fail("an event is recorded again before anybody saw it complete");
+  if (recorded.pending) fail("an event is recorded again before it was seen complete");
   Stream& at = stream(stream_number(on));
   recorded.stream = stream_number(on);
   recorded.number = ++at.recorded;

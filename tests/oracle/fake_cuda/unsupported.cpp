@@ -1,5 +1,5 @@
-// What libc10_cuda.so links and its caching allocator never calls: a call ends the process, so that
-// nobody takes an invented answer for a real one.
+// Functions that libc10_cuda.so links and its caching allocator never calls: a call ends the
+// process, so that an invented answer cannot pass for a real one.
 #include "state.h"
 
 #define NOT_HERE(name, ...)                                                       \

@@ -43,7 +43,7 @@ Memory& memory(CUmemGenericAllocationHandle handle, const char* function) {
   return found->second;
 }
 
-// What nobody can reach any more goes back to the device.
+// Memory that is no longer reachable returns to the device.
 void drop_if_unused(CUmemGenericAllocationHandle handle) {
   const Memory& left = memories.at(handle);
   if (!left.released || left.times_mapped > 0) return;

@@ -1,6 +1,6 @@
 """A pretend CUDA runtime: cards whose memory is a JSON file that all programs of the machine share.
 
-PRETEND_CARD_FILE names the file; its form is that of tests/fake_nvml, so that whoever asks the fake
+PRETEND_CARD_FILE names the file; its form is that of tests/fake_nvml, so that a process that asks the fake
 driver sees what programs hold here. CUDA_VISIBLE_DEVICES is obeyed as CUDA does. A program's share
 vanishes when it ends; after a kill, another process has to play the driver (`bury_the_dead`).
 

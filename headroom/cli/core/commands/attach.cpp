@@ -93,12 +93,13 @@ ExitCode run_attach(const AttachOptions& options) {
 void add_attach(Registry& registry) {
   auto [command, options] = registry.add(
       &run_attach, "attach", "Follow the output of a detached job",
-      "  headroom run --detach --need 10GiB -- python train.py     prints the job's ID\n"
+      "  headroom run --detach --need 10GiB -- python train.py     # prints the job's ID\n"
       "  headroom attach 7f3a9c1e\n"
-      "  headroom attach               lists the jobs of the last two weeks\n\n"
-      "All of its output, from the beginning. Ctrl-C leaves the job running. Exit: the job's own.");
-  command->add_option("id", options->id, "Its ID; without one the jobs are listed");
-  command->add_flag("--json", options->json, "Of the list: one JSON document");
+      "  headroom attach               # lists the jobs of the last two weeks\n\n"
+      "Prints the job's output from the beginning. Ctrl-C leaves the job running.\n"
+      "Exit: the job's own code.");
+  command->add_option("id", options->id, "ID of the job (default: list the jobs)");
+  command->add_flag("--json", options->json, "Print the list as one JSON document");
 }
 
 }  // namespace headroom::cli

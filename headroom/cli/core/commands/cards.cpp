@@ -103,13 +103,14 @@ ExitCode run_cards(const CardsOptions& options) {
 }  // namespace
 
 void add_cards(Registry& registry) {
-  auto [command, options] =
-      registry.add(&run_cards, "cards", "The catalogue of GPUs and what each is good for",
-                   "  headroom cards\n"
-                   "  headroom cards 4090 \"a100 40gb\"\n"
-                   "  headroom cards --json");
-  command->add_option("name", options->names, "Only these cards");
-  command->add_flag("--json", options->json, "One JSON document, with the source of each card");
+  auto [command, options] = registry.add(
+      &run_cards, "cards", "List the catalogue of GPUs, and the models that each can train",
+      "  headroom cards\n"
+      "  headroom cards 4090 \"a100 40gb\"\n"
+      "  headroom cards --json");
+  command->add_option("name", options->names, "Names of the cards to list (default: all)");
+  command->add_flag("--json", options->json,
+                    "Print one JSON document, with the source of each card");
 }
 
 }  // namespace headroom::cli

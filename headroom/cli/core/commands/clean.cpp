@@ -143,7 +143,8 @@ std::string report_text(const Look& look, const std::vector<gpu::HolderReport>& 
   for (const auto& report : reports) out += holder_text(report, terminal);
   if (reports.empty()) {
     const std::string& why = look.machine.why_no_driver;
-    out += why.empty() ? "No process holds GPU memory.\n" : "Who holds GPU memory is not known.\n";
+    out +=
+        why.empty() ? "No process holds GPU memory.\n" : "The holders of GPU memory are unknown.\n";
   }
   if (const std::string leases = leases_at_a_glance(look); !leases.empty()) out += leases + "\n";
   for (const std::string& warning : look.warnings)
@@ -191,21 +192,24 @@ ExitCode run_clean(const CleanOptions& options) {
 
 void add_clean(Registry& registry) {
   auto [command, options] = registry.add(
-      &run_clean, "clean", "Explain who holds GPU memory, and free what is left over",
-      "  headroom clean                 explain every holder; remove our own leftovers only\n"
-      "  headroom clean --stats-only    explain, touch nothing\n"
-      "  headroom clean --force         search harder: hidden holders, shared memory of the dead\n"
-      "  headroom clean --end 4242      end a process of yours that does nothing\n\n"
-      "A process is ended only if you name it (or say yes on a terminal), it is yours, it\n"
+      &run_clean, "clean", "Explain what holds GPU memory, and free leftovers",
+      "  headroom clean                 # explain every holder; remove only Headroom's leftovers\n"
+      "  headroom clean --stats-only    # explain every holder; change nothing\n"
+      "  headroom clean --force         # also hidden holders, and abandoned shared memory\n"
+      "  headroom clean --end 4242      # end an idle process of yours\n\n"
+      "clean ends a process only if you name it (or say yes on a terminal), it is yours, it\n"
       "showed no GPU activity and no CPU progress for 10 s, and its parent job is gone.\n"
-      "A GPU is never reset.");
+      "clean never resets a GPU.");
   add_gpus_option(command, options->gpus);
-  auto* stats = command->add_flag("--stats-only", options->stats_only, "Explain, touch nothing");
-  auto* force = command->add_flag("--force", options->force,
-                                  "Search harder, and return what needs no signal");
-  auto* end = command->add_option("--end", options->end, "End these processes, if they are idle");
+  auto* stats = command->add_flag("--stats-only", options->stats_only,
+                                  "Explain every holder; change nothing");
+  auto* force =
+      command->add_flag("--force", options->force,
+                        "Also search for hidden holders, and free memory that needs no signal");
+  auto* end =
+      command->add_option("--end", options->end, "PIDs of the processes to end, if they are idle");
   stats->excludes(force)->excludes(end);
-  command->add_flag("--json", options->json, "One JSON document");
+  command->add_flag("--json", options->json, "Print one JSON document");
 }
 
 }  // namespace headroom::cli

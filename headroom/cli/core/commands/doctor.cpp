@@ -75,14 +75,14 @@ ExitCode run_doctor(const DoctorOptions& options) {
 
 void add_doctor(Registry& registry) {
   auto [command, options] =
-      registry.add(&run_doctor, "doctor", "Check driver, CUDA, settings and LibTorch",
+      registry.add(&run_doctor, "doctor", "Check the driver, CUDA, settings and LibTorch",
                    "  headroom doctor\n"
                    "  headroom doctor --json\n"
-                   "  headroom doctor --bundle report.json   to send to somebody\n\n"
-                   "Exit: 0 all pass or warn, 1 a check failed.");
-  command->add_flag("--json", options->json, "One JSON document");
+                   "  headroom doctor --bundle report.json   # to attach to a bug report\n\n"
+                   "Exit: 0 all checks pass or warn, 1 a check failed.");
+  command->add_flag("--json", options->json, "Print one JSON document");
   command->add_option("--bundle", options->bundle,
-                      "Also write the report to a file, without user and machine names");
+                      "Also write the report to this file, without the names of users and machine");
 }
 
 }  // namespace headroom::cli

@@ -28,7 +28,7 @@ bool by_formula(const EstimateOptions& options, const MeantRequest& meant) {
 void refuse_trace(const EstimateOptions& options, const MeantRequest& meant) {
   throw UsageError(expectation("--trace", "a dry run for --trace",
                                options.quick ? "--quick" : join(cannot_run(meant.settings), ", "),
-                               "it without that"));
+                               "leaving that out"));
 }
 
 // --quick answers in milliseconds, so it computes advice only on request.
@@ -46,9 +46,9 @@ ExitCode run_by_formula(const EstimateOptions& options, const MeantRequest& mean
                            join(cannot_run(meant.settings), ", "));
   if (options.quick) answer.rule = forecast::quick_estimate(model.config, meant.settings);
   if (options.request.allocator || options.request.rules != "cuda")
-    answer.notes.push_back(
-        "By formula nothing asks an allocator or follows other kernels than CUDA's: --allocator "
-        "and --rules change nothing.");
+    document["notes"].push_back(
+        "--allocator and --rules change nothing: the formula has no allocator and assumes CUDA's "
+        "kernels.");
   if (options.techniques)
     answer.techniques = techniques_by_formula(model.config, meant.settings, meant.cards);
   if (wants_advice(options, answer))
@@ -60,7 +60,7 @@ ExitCode run_by_formula(const EstimateOptions& options, const MeantRequest& mean
   if (options.quick || options.techniques || options.advice)
     throw UsageError(expectation("estimate",
                                  "the name of a model for --quick, --techniques, --advice",
-                                 options.request.model, "it without these"));
+                                 options.request.model, "leaving these out"));
   Json request = python_request(options.request, {"--batch", "--mode"});
   request["trace"] = options.trace ? Json(*options.trace) : Json();
   become_python("estimate", request);
@@ -81,23 +81,25 @@ ExitCode run_estimate(const EstimateOptions& options) {
 
 void add_estimate(Registry& registry) {
   auto [command, options] = registry.add(
-      &run_estimate, "estimate", "Will it fit? The memory of a training step, by dry run",
+      &run_estimate, "estimate", "Predict the memory of a training step: will it fit?",
       "  headroom estimate llama-3.1-8b --batch 2 --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
       "  headroom estimate runs/my-model/config.json --batch 16 --checkpointing full\n"
       "  headroom estimate 7B --seq 4096 --lora-rank 16 --quantize 4bit --gpus sim:1x24GiB --json\n"
       "  headroom estimate gpt2-xl --batch 8 --gpus \"RTX 4090\" --techniques\n"
       "  headroom estimate llama-2-13b@40GiB,llama-2-7b --policy variant --gpus all\n"
       "  headroom estimate train.py:make_step --gpus \"RTX 4090\"\n\n"
-      "train.py:make_step is a function of your own Python program that returns (model, step),\n"
-      "or (module, example inputs): it runs on a simulated card, without data.\n"
-      "--batch N calls make_step(N); --mode inference runs (module, example inputs) forward only.");
+      "train.py:make_step is a function of your own Python program. It returns (model, step) or\n"
+      "(module, example inputs), which run on a simulated card, without data. --batch N calls\n"
+      "make_step(N); --mode inference runs (module, example inputs) forward only.");
   options->request.add_to(command);
-  command->add_flag("--quick", options->quick, "By formula alone, in milliseconds");
+  command->add_flag("--quick", options->quick,
+                    "Answer by formula in milliseconds, without a dry run");
   command->add_flag("--techniques", options->techniques,
-                    "All that would save memory for this model, by formula");
+                    "List every technique that saves memory for this model, by formula");
   command->add_flag("--advice", options->advice,
-                    "Also if it fits: the three cheapest changes that save memory");
-  command->add_option("--trace", options->trace, "Write all that happened, for `headroom trace`");
+                    "Show the three cheapest techniques that save memory, even if it fits");
+  command->add_option("--trace", options->trace,
+                      "Write the events of the dry run to this file, for `headroom trace`");
 }
 
 }  // namespace headroom::cli

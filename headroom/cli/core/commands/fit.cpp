@@ -28,13 +28,13 @@ Json margin_from(const std::string& text) {
 
 void check_cards(const Json& request) {
   if (request.at("cards").empty())
-    throw UsageError(expectation("--gpus", "a card to fit into", "none, and no GPU is here",
-                                 "--gpus \"RTX 4090\", or sim:1x24GiB"));
+    throw UsageError(
+        expectation("--gpus", "a card to fit into", "none", "--gpus \"RTX 4090\", or sim:1x24GiB"));
 }
 
 [[noreturn]] void fit_python(const FitOptions& options) {
   if (options.over != "batch")
-    throw UsageError(expectation("--over", "batch for a function of Python's", options.over));
+    throw UsageError(expectation("--over", "batch for a Python function", options.over));
   Json request = python_request(options.request, {"--mode"});
   check_cards(request);
   request["at_least"] = options.at_least;
@@ -48,9 +48,9 @@ void refuse_answer(const FitOptions& options) {
   const std::string answer = "--" + options.over;
   const std::vector<std::string> given = options.request.settings.given();
   if (std::find(given.begin(), given.end(), answer) != given.end())
-    throw UsageError("fit", answer + " means nothing where the largest is looked for; try " +
-                     "--max-batch for an upper bound, or --over " +
-                     (options.over == "batch" ? "seq" : "batch"));
+    throw UsageError("fit", answer + " has no meaning while fit searches for the largest; try " +
+                                "--max-batch for an upper bound, or --over " +
+                                (options.over == "batch" ? "seq" : "batch"));
 }
 
 ExitCode run_fit(const FitOptions& options) {
@@ -70,22 +70,24 @@ ExitCode run_fit(const FitOptions& options) {
 
 void add_fit(Registry& registry) {
   auto [command, options] = registry.add(
-      &run_fit, "fit", "The largest batch, or the longest sequence, that fits a card",
+      &run_fit, "fit", "Find the largest batch, or the longest sequence, that fits a card",
       "  headroom fit llama-3.2-1b --seq 2048 --dtype bfloat16 --gpus \"RTX 4090\"\n"
       "  headroom fit runs/my-model --over seq --batch 4 --gpus sim:1x80GiB\n"
       "  headroom fit resnet50 --gpus sim:1x8GiB --margin 1GiB --json\n"
       "  headroom fit train.py:make_step --gpus \"RTX 4090\"\n\n"
-      "train.py:make_step is a function of your own Python program that takes the batch's size.\n"
-      "Found by at most six dry runs; the answer and the next larger one are among them.");
+      "train.py:make_step is a function of your own Python program that takes the batch size.\n"
+      "fit makes at most six dry runs, among them the answer and the next larger size.");
   options->request.add_to(command);
-  command->add_option("--over", options->over, "What grows: batch, seq")
+  command->add_option("--over", options->over, "Size to search for: batch or seq")
       ->check(CLI::IsMember({"batch", "seq"}));
-  command->add_option("--min-batch", options->at_least, "The smallest that is of use (default 1)")
+  command
+      ->add_option("--min-batch", options->at_least,
+                   "Smallest useful batch or sequence (default 1)")
       ->check(whole_number(1, std::int64_t{1} << 24));
-  command->add_option("--max-batch", options->at_most, "No larger than this")
+  command->add_option("--max-batch", options->at_most, "Largest batch or sequence to try")
       ->check(whole_number(1, std::int64_t{1} << 24));
   command->add_option("--margin", options->margin,
-                      "Left free by what is recommended: 0.1, 10%, 2GiB (default 0.1)");
+                      "Memory that the recommended size leaves free: 0.1, 10%, 2GiB (default 0.1)");
 }
 
 }  // namespace headroom::cli

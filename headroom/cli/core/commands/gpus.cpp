@@ -99,13 +99,13 @@ ExitCode run_gpus(const GpusOptions& options) {
 
 void add_gpus(Registry& registry) {
   auto [command, options] =
-      registry.add(&run_gpus, "gpus", "Every GPU with memory, load and who uses it",
+      registry.add(&run_gpus, "gpus", "Show the memory, load and users of each GPU",
                    "  headroom gpus\n"
                    "  headroom gpus --processes\n"
                    "  headroom gpus --json | jq '.gpus[].usable_bytes'\n"
                    "  headroom gpus --gpus sim:8x31.36GiB");
   add_gpus_option(command, options->gpus);
-  command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
+  command->add_flag("--json", options->json, "Print one JSON document (sizes in bytes)");
   command->add_flag("--processes", options->processes, "List the processes on each card");
 }
 

@@ -94,7 +94,7 @@ ExitCode run_history(const HistoryOptions& options) {
   const Terminal terminal = standard_output();
   std::vector<std::vector<std::string>> rows;
   for (const Json& one : tries) rows.push_back(row_of(one, terminal));
-  print(rows.empty() ? "Nothing was run yet.\n"
+  print(rows.empty() ? "There are no tries yet.\n"
                      : table("started|>try|end|>exit|>batch|>peak|command", rows, terminal));
   return kOk;
 }
@@ -103,16 +103,16 @@ ExitCode run_history(const HistoryOptions& options) {
 
 void add_history(Registry& registry) {
   auto [command, options] = registry.add(
-      &run_history, "history", "What headroom run tried, and how it ended",
+      &run_history, "history", "List the tries of headroom run, and how they ended",
       "  headroom history\n"
       "  headroom history --count 0 --json | jq '.tries[] | select(.verdict == \"gpu_oom\")'\n"
       "  headroom history --file my-runs.ndjson");
-  command->add_option("--count", options->count, "How many tries, the newest (0: all)")
+  command->add_option("--count", options->count, "Number of tries to list, the newest (0: all)")
       ->capture_default_str()
       ->check(whole_number(0, 1'000'000'000));
   command->add_option("--file", options->file,
-                      "Another file of run --history (default: in the state folder)");
-  command->add_flag("--json", options->json, "One JSON document");
+                      "File that run --history wrote (default: the one in the state folder)");
+  command->add_flag("--json", options->json, "Print one JSON document");
 }
 
 }  // namespace headroom::cli

@@ -59,23 +59,24 @@ ExitCode end(const EndOptions& options) {
 
 void add_end(Registry& registry, CLI::App* group) {
   auto [command, options] = registry.add(
-      &end, "end", "End a lease: its memory is no longer reserved",
+      &end, "end", "End a lease, so that its memory is no longer reserved",
       "  headroom lease end 7f3a9c1e\n\n"
-      "For its owner and root. The job is told and runs on with the memory it has; to end the\n"
-      "job itself, end its process (headroom who names it).",
+      "Only its owner and root may end a lease. The job is told and runs on with the memory that\n"
+      "it has. To end the job itself, end its process (headroom who names it).",
       group);
-  command->add_option("id", options->ids, "Its ID, as headroom lease list shows it")->required();
-  command->add_flag("--json", options->json, "One JSON document");
+  command->add_option("id", options->ids, "IDs of the leases, as headroom lease list shows them")
+      ->required();
+  command->add_flag("--json", options->json, "Print one JSON document");
 }
 
 }  // namespace
 
 void add_lease(Registry& registry) {
-  CLI::App* group = registry.add("lease", "Reservations of GPU memory",
+  CLI::App* group = registry.add("lease", "List and end leases, the reservations of GPU memory",
                                  "  headroom lease list\n  headroom lease end 7f3a9c1e");
   group->require_subcommand(1);
   auto [command, options] =
-      registry.add(&run_lease, "list", "The leases of this machine, of all users",
+      registry.add(&run_lease, "list", "List the leases of all users on this machine",
                    "  headroom lease list\n"
                    "  headroom lease list --json | jq '.leases[].reserved_bytes'",
                    group);

@@ -91,8 +91,8 @@ void check(const LogOptions& options) {
   if (options.format != "csv" && options.format != "ndjson" && options.format != "prometheus")
     throw UsageError(expectation("--format", "csv, ndjson or prometheus", options.format));
   if (options.count < 0)
-    throw UsageError(
-        expectation("--count", "how many samples, 0 for no end", std::to_string(options.count)));
+    throw UsageError(expectation("--count", "a number of samples (0: until Ctrl-C)",
+                                 std::to_string(options.count)));
 }
 
 // Reports each problem with the data once, and again when it changes.
@@ -158,17 +158,18 @@ void add_log(Registry& registry) {
   add_gpus_option(command, options->gpus);
   command->add_option("--interval", options->interval, "Time between samples")
       ->capture_default_str();
-  command->add_option("--count", options->count, "How many samples (0: until Ctrl-C)")
+  command->add_option("--count", options->count, "Number of samples (0: until Ctrl-C)")
       ->capture_default_str();
-  command->add_flag("--processes", options->processes, "One line for each process of each card");
-  command->add_option("--format", options->format, "csv, ndjson or prometheus")
+  command->add_flag("--processes", options->processes,
+                    "Write a line for each process on each card");
+  command->add_option("--format", options->format, "Format: csv, ndjson or prometheus")
       ->capture_default_str();
-  command->add_option("--out", options->out, "A file instead of standard output");
+  command->add_option("--out", options->out, "File to write (default: standard output)");
   command
       ->add_option("--rotate", options->rotate,
                    "Start a new file at this size (FILE.1, FILE.2, ...); 0: never")
       ->capture_default_str();
-  command->add_option("--keep", options->keep, "How many old files to keep")
+  command->add_option("--keep", options->keep, "Number of old files to keep")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
 }

@@ -118,8 +118,7 @@ std::string shorter_rows(const forecast::TableBatch& batch) {
   }
   std::string out;
   for (const auto& [tokens, names] : models)
-    out += fmt::format("{}: {} tokens, the most these models have positions for\n",
-                       join(names, ", "), tokens);
+    out += fmt::format("{}: {} tokens, the maximum of these models\n", join(names, ", "), tokens);
   return out;
 }
 
@@ -166,12 +165,12 @@ ExitCode run_models(const ModelsOptions& options) {
 }  // namespace
 
 void add_models(Registry& registry) {
-  auto [command, options] =
-      registry.add(&run_models, "models", "The usual model sizes: weights, and what training costs",
-                   "  headroom models\n"
-                   "  headroom models --batch 4 --seq 2048 --gpus \"RTX 4090\"\n"
-                   "  headroom models --names\n"
-                   "  headroom models --json");
+  auto [command, options] = registry.add(
+      &run_models, "models", "List the usual model sizes: weights, and the memory of training",
+      "  headroom models\n"
+      "  headroom models --batch 4 --seq 2048 --gpus \"RTX 4090\"\n"
+      "  headroom models --names\n"
+      "  headroom models --json");
   add_gpus_option(command, options->gpus);
   command->add_option("--batch", options->batch, "Sequences in a step")
       ->capture_default_str()
@@ -179,8 +178,9 @@ void add_models(Registry& registry) {
   command->add_option("--seq", options->seq, "Tokens in a sequence")
       ->capture_default_str()
       ->check(whole_number(1, 10'000'000));
-  command->add_flag("--names", options->names, "All models that `headroom estimate` has by name");
-  command->add_flag("--json", options->json, "One JSON document");
+  command->add_flag("--names", options->names,
+                    "List all models that `headroom estimate` knows by name");
+  command->add_flag("--json", options->json, "Print one JSON document");
 }
 
 }  // namespace headroom::cli

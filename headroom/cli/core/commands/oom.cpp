@@ -98,7 +98,7 @@ std::string view(const oom::Judgement& judgement) {
   if (!judgement.kind.empty()) text += "  kind      " + judgement.kind + "\n";
   if (!judgement.evidence.empty()) text += "  evidence  " + evidence_text(judgement) + "\n";
   if (judgement.asked || judgement.total || judgement.free)
-    text += fmt::format("  asked     {}; free {}, total {}\n", amount(judgement.asked),
+    text += fmt::format("  requested {}; free {}, total {}\n", amount(judgement.asked),
                         amount(judgement.free), amount(judgement.total));
   if (judgement.device) text += fmt::format("  device    {}\n", *judgement.device);
   return text;
@@ -139,22 +139,22 @@ ExitCode run_oom(const OomOptions& options) {
 }  // namespace
 
 void add_oom(Registry& registry) {
-  CLI::App* group = registry.add("oom", "Tell an out-of-memory from every other failure",
+  CLI::App* group = registry.add("oom", "Tell an out-of-memory from other failures",
                                  "  headroom oom classify train.log");
   group->require_subcommand(1);
   auto [command, options] = registry.add(
-      &run_oom, "classify", "Was it an out-of-memory? Judge what a program printed",
+      &run_oom, "classify", "Judge from a program's output whether it ran out of memory",
       "  headroom oom classify train.log\n"
       "  python train.py 2>&1 | tee train.log; headroom oom classify train.log\n"
       "  headroom oom classify --exit-code 137 --json < train.log\n\n"
-      "gpu_oom, host_oom, not_oom, or unknown if the text proves neither. Below 80 %, check\n"
-      "the evidence yourself. Exit: 0 whenever it could answer.",
+      "The verdict is gpu_oom, host_oom, not_oom, or unknown if the output proves none of them.\n"
+      "Below a certainty of 80 %, check the evidence yourself. Exit: 0 with any verdict.",
       group);
   command->add_option("file", options->file, "The program's output (default: standard input)");
   command->add_option("--exit-code", options->exit_code,
                       "The program's exit code: 0 to 255, minus a signal, or a Windows code");
-  command->add_option("--signal", options->signal, "The signal that ended it: 1 to 64");
-  command->add_flag("--json", options->json, "One JSON document");
+  command->add_option("--signal", options->signal, "The signal that ended the program: 1 to 64");
+  command->add_flag("--json", options->json, "Print one JSON document");
 }
 
 }  // namespace headroom::cli

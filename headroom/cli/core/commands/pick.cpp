@@ -132,29 +132,33 @@ ExitCode run_pick(const PickOptions& options) {
 
 void add_pick(Registry& registry) {
   auto [command, options] = registry.add(
-      &run_pick, "pick", "Print the GPUs that have enough free memory",
+      &run_pick, "pick", "Print the GPUs that have enough usable memory",
       "  headroom pick --need 10GiB\n"
       "  gpu=$(headroom pick --need 10GiB --ids uuid) && export CUDA_VISIBLE_DEVICES=$gpu\n"
       "  headroom pick --need 20GiB --count 2 --wait --timeout 2h\n"
       "  headroom pick --need 10GiB --order least-loaded --ids uuid\n\n"
       "Numbers are the driver's (nvidia-smi's); CUDA counts the same way with\n"
-      "CUDA_DEVICE_ORDER=PCI_BUS_ID. Exit: 0 printed, 75 none has room (in time), 69 no GPU.\n"
-      "Advisory: two callers may get the same answer. Inside `headroom run` only the cards of\n"
-      "that run's lease are picked from.");
+      "CUDA_DEVICE_ORDER=PCI_BUS_ID. pick reserves nothing: two callers may get the same answer.\n"
+      "Inside `headroom run`, it picks from the cards of that run's lease.\n"
+      "Exit: 0 printed, 75 too little usable memory (in time), 69 no GPU.");
   add_gpus_option(command, options->gpus);
   command->add_option("--need", options->need, "Memory needed on each card: 512MiB, 10GiB, 24GB")
       ->required();
-  command->add_option("--count", options->count, "How many cards")->capture_default_str();
-  command->add_option("--order", options->order, "most-free, least-loaded or index")
+  command->add_option("--count", options->count, "Number of cards")->capture_default_str();
+  command
+      ->add_option("--order", options->order,
+                   "Order of preference: most-free, least-loaded or index")
       ->capture_default_str();
-  command->add_option("--ids", options->ids, "Print index or uuid (slices: always uuid)")
+  command
+      ->add_option("--ids", options->ids, "What to print: index or uuid (MIG slices: always uuid)")
       ->capture_default_str();
-  auto* wait = command->add_flag("--wait", options->wait, "Wait until there is room");
+  auto* wait = command->add_flag("--wait", options->wait, "Wait until enough memory is usable");
   command->add_option("--timeout", options->timeout, "Longest wait")
       ->capture_default_str()
       ->needs(wait);
-  command->add_option("--interval", options->interval, "Time between looks")->capture_default_str();
-  command->add_flag("--json", options->json, "One JSON document");
+  command->add_option("--interval", options->interval, "Time between two looks at the cards")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print one JSON document");
 }
 
 }  // namespace headroom::cli

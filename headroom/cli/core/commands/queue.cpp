@@ -13,12 +13,13 @@ ExitCode run_queue(const LeaseOptions& options) {
 }  // namespace
 
 void add_queue(Registry& registry) {
-  auto [command, options] = registry.add(
-      &run_queue, "queue", "Who waits for GPU memory, and why",
-      "  headroom queue\n"
-      "  headroom queue --json | jq '.waiting[] | {position, user, why}'\n\n"
-      "First come, first served: who needs little may go first while the next one does not\n"
-      "fit yet. For whoever was passed eight times the cards that lack least are kept.");
+  auto [command, options] =
+      registry.add(&run_queue, "queue", "List the jobs that wait for GPU memory, and why",
+                   "  headroom queue\n"
+                   "  headroom queue --json | jq '.waiting[] | {position, user, why}'\n\n"
+                   "First come, first served, but a job that fits may pass one that does not fit\n"
+                   "yet. For a job that was passed eight times, the cards closest to its need are\n"
+                   "kept.");
   add_lease_options(command, *options);
 }
 

@@ -199,65 +199,72 @@ ExitCode run_run(const RunOptions& options) {
 
 void add_run(Registry& registry) {
   auto [command, options] = registry.add(
-      &run_run, "run",
-      "Run any command on reserved GPUs; after an out-of-memory try again with less",
+      &run_run, "run", "Run a command on leased GPUs; try with less after an out-of-memory",
       "  headroom run --need 10GiB -- python train.py\n"
-      "  headroom run --map \"--batch-size=batch\" --map \"--accum=accumulation\" --\n"
+      "  headroom run --map \"--batch-size=batch\" --map \"--accum=accumulation\" -- \\\n"
       "      python train.py --batch-size 64 --accum 1\n"
-      "  headroom run --map config.yaml:training.batch_size=batch --map env:ACCUM=accumulation\n"
+      "  headroom run --map config.yaml:training.batch_size=batch --map env:ACCUM=accumulation \\\n"
       "      --resume-arg \"--resume {}\" --checkpoints \"out/ckpt-*.pt\" -- python train.py\n"
       "  headroom run --count 4 --need 30GiB -- torchrun --nproc-per-node 4 train.py\n"
       "  headroom run --gpus cpu -- python train.py\n\n"
-      "What --map may name: \"--flag=batch\", \"key=batch\" (key=value arguments),\n"
-      "\"FILE:a.b=batch\" (YAML, JSON), \"env:NAME=batch\"; batch or accumulation. The effective\n"
-      "batch (batch x accumulation) stays. Only an out-of-memory is tried again, never a bug.\n"
-      "Inside another `headroom run` it uses that one's lease and reserves nothing.\n"
-      "Exit: the command's own code (128 + signal), 76 out of memory to the end, 75 no room in\n"
-      "time, 69 no GPU, 127 command not found.");
+      "--map says where the command sets its batch: \"--flag=batch\", \"key=batch\" (an argument\n"
+      "key=value), \"FILE:a.b=batch\" (YAML, JSON) or \"env:NAME=batch\"; =accumulation likewise.\n"
+      "The effective batch (batch x accumulation) stays. Only an out-of-memory leads to another\n"
+      "try, never a bug. Inside another `headroom run`, it uses the lease of that run.\n"
+      "Exit: the command's own code (128 + signal), 76 out of memory in the last try,\n"
+      "75 too little usable memory in time, 69 no GPU, 127 command not found.");
   options->app = command;
   options->behind_dashes = &registry.behind_dashes;
   command->prefix_command();
   add_gpus_option(command, options->gpus);
   command->add_option("--need", options->need,
-                      "Memory to reserve on each card (default: what it used before, else all "
-                      "that is free of a card that is half free)");
+                      "Memory to reserve on each card (default: what the command used before, else "
+                      "all of a card that is at least half free)");
   command->add_option("--count", options->count,
-                      "How many cards (default: 1; inside another run all of its cards)");
-  command->add_option("--order", options->order, "most-free, least-loaded or index")
+                      "Number of cards (default: 1; inside another run, all of its cards)");
+  command
+      ->add_option("--order", options->order,
+                   "Order of preference: most-free, least-loaded or index")
       ->capture_default_str();
-  command->add_option("--ids", options->ids, "CUDA_VISIBLE_DEVICES by index or uuid")
+  command
+      ->add_option("--ids", options->ids, "How CUDA_VISIBLE_DEVICES names the cards: index or uuid")
       ->capture_default_str();
   command->add_option("--timeout", options->timeout, "Longest wait for the cards")
       ->capture_default_str();
-  command->add_option("--interval", options->interval, "Time between looks")->capture_default_str();
+  command->add_option("--interval", options->interval, "Time between two looks at the cards")
+      ->capture_default_str();
   command
-      ->add_option("--wait-for-more", options->more,
-                   "After an out-of-memory that no smaller batch cures: longest wait for more "
-                   "memory than it had")
+      ->add_option(
+          "--wait-for-more", options->more,
+          "Longest wait for more memory, after an out-of-memory that no smaller batch can cure")
       ->capture_default_str();
   command
       ->add_option("--map", options->maps,
-                   "What may be changed after an out-of-memory: PLACE=batch, PLACE=accumulation")
+                   "Where the command sets its batch or accumulation, which a new try may change: "
+                   "WHERE=batch, WHERE=accumulation")
       ->allow_extra_args(false);
   command->add_option("--min-batch", options->min_batch, "Smallest batch to try")
       ->capture_default_str();
   command->add_flag("--let-batch-change", options->let_batch_change,
-                    "Without a mapped accumulation: let the effective batch get smaller");
-  command->add_option("--max-retries", options->max_retries, "How often to try again at most")
+                    "Let the effective batch get smaller if no accumulation is mapped");
+  command
+      ->add_option("--max-retries", options->max_retries, "Largest number of tries after the first")
       ->capture_default_str();
   command->add_option("--resume-arg", options->resume_arg,
-                      "Added when it is tried again; {} is the newest checkpoint");
-  command->add_option("--checkpoints", options->checkpoints, "Pattern of its checkpoints");
+                      "Arguments to add to a new try; {} is the newest checkpoint");
+  command->add_option("--checkpoints", options->checkpoints,
+                      "Glob pattern of the command's checkpoints");
   command->add_option("--stall", options->stall,
-                      "Report when it neither prints nor uses its cards for so long");
-  command->add_flag("--end-stalled", options->end_stalled, "And end it then");
+                      "Report a command that neither prints nor uses its cards for this long");
+  command->add_flag("--end-stalled", options->end_stalled, "End such a command");
   command->add_option("--history", options->history,
-                      "A line of JSON a try is added to this file (default: in the state folder)");
-  command->add_flag("--forget", options->forget, "Neither use nor keep what worked before");
+                      "File that gets a line of JSON for each try (default: in the state folder)");
+  command->add_flag("--forget", options->forget,
+                    "Neither use nor keep the settings that worked before");
   command->add_flag("--detach", options->detached,
-                    "Print a job ID and go on without this terminal (headroom attach ID)");
+                    "Run in the background and print a job ID, for headroom attach");
   command->add_flag("--json", options->json,
-                    "One JSON document; the command's own output goes to standard error");
+                    "Print one JSON document; the command's own output goes to standard error");
 }
 
 }  // namespace headroom::cli

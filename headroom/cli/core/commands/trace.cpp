@@ -36,7 +36,7 @@ void TraceFile::add_to(CLI::App* command) {
           "FILE", path,
           "A Headroom trace, a PyTorch snapshot pickle, or plain events; - is standard input")
       ->required();
-  command->add_option("--device", device, "Only this device (default: the first that appears)")
+  command->add_option("--device", device, "Device to read (default: the first that appears)")
       ->check(CLI::Range(0, 65535));
 }
 
@@ -48,11 +48,11 @@ std::optional<std::uint16_t> TraceFile::device_number() const {
 void CardChoice::add_to(CLI::App* command) {
   command
       ->add_option("--capacity", capacity,
-                   "What can be taken from the card: 24GiB, or a card's name (\"RTX 4090\")")
+                   "Memory of the card: 24GiB, or a card's name (\"RTX 4090\")")
       ->capture_default_str();
   command->add_option("--fraction", fraction, "As torch.cuda.set_per_process_memory_fraction: 0.8");
   command->add_flag("--hold-events", hold_events,
-                    "The work of other streams ends at the file's y events, not at once");
+                    "Work of other streams ends at the y events of the file, not at once");
   command
       ->add_option("--addresses", addresses,
                    "Order of the driver's addresses: ascending, descending or lowest")

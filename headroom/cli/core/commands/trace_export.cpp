@@ -152,27 +152,30 @@ void add_options(const std::pair<CLI::App*, TraceExportOptions*>& added) {
   options->file.add_to(command);
   command->add_option("--out", options->out, "The file to write; - is standard output")->required();
   command->add_option("--allocator", options->allocator,
-                      "As PYTORCH_CUDA_ALLOC_CONF (default: as recorded)");
+                      "Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF (default: as recorded)");
   options->card.add_to(command);
 }
 
 }  // namespace
 
 void add_trace_export(Registry& registry, CLI::App* group) {
-  add_options(registry.add(&run_snapshot, "snapshot",
-                           "Write a trace as a snapshot for pytorch.org/memory_viz",
-                           "  headroom trace snapshot run.hrtrace --out run.pickle\n"
-                           "  headroom trace snapshot old.pickle --out new.pickle \\\n"
-                           "    --allocator expandable_segments:True --capacity 24GiB\n\n"
-                           "The trace is replayed: segments and addresses are the model's.",
-                           group));
-  add_options(
-      registry.add(&run_chrome, "chrome", "Write a trace for ui.perfetto.dev and chrome://tracing",
-                   "  headroom trace chrome run.hrtrace --out run.json\n"
-                   "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
-                   "The trace is replayed: the tracks are what the model reserved and allocated.\n"
-                   "Long ones are thinned; their peaks stay.",
-                   group));
+  add(registry,
+      registry.add("snapshot", "Convert a trace to a snapshot for pytorch.org/memory_viz",
+                   "  headroom trace snapshot run.hrtrace --out run.pickle\n"
+                   "  headroom trace snapshot old.pickle --out new.pickle \\\n"
+                   "    --allocator expandable_segments:True --capacity 24GiB\n\n"
+                   "The allocator model replays the trace: segments and addresses are the model's.",
+                   group),
+      &run_snapshot);
+  add(registry,
+      registry.add(
+          "chrome", "Convert a trace for ui.perfetto.dev and chrome://tracing",
+          "  headroom trace chrome run.hrtrace --out run.json\n"
+          "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
+          "The allocator model replays the trace: the tracks show what the model reserved and\n"
+          "allocated. Long tracks are thinned; their peaks stay.",
+          group),
+      &run_chrome);
 }
 
 }  // namespace headroom::cli

@@ -71,26 +71,27 @@ ExitCode run_trace_replay(const TraceReplayOptions& options) {
 
 void add_trace_replay(Registry& registry, CLI::App* group) {
   auto [command, options] = registry.add(
-      &run_trace_replay, "replay", "The memory that a trace needs with any settings, on any card",
+      &run_trace_replay, "replay", "Compute the memory of a trace with other settings or cards",
       "  headroom trace replay run.hrtrace\n"
       "  headroom trace replay snapshot.pickle --capacity 24GiB --compare\n"
       "  headroom trace replay run.hrtrace --allocator \"\" --allocator expandable_segments:True\n"
       "  headroom trace replay run.hrtrace --capacity \"RTX 4090\" --smallest-capacity\n"
       "  printf 'a 1 3000000\\nf 1\\n' | headroom trace replay - --json\n\n"
-      "The model is PyTorch 2.11's caching allocator. A refused request is skipped, and the trace\n"
-      "goes on. The model has no CUDA context: subtract it from --capacity.",
+      "The model is PyTorch 2.11's caching allocator. It skips a refused request and goes on. It\n"
+      "does not include the CUDA context: subtract that from --capacity.",
       group);
   options->file.add_to(command);
   command
       ->add_option("--allocator", options->allocator,
-                   "As PYTORCH_CUDA_ALLOC_CONF (default: as recorded); several are compared")
+                   "Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF (default: as recorded); "
+                   "repeat it to compare settings")
       ->allow_extra_args(false);
   options->card.add_to(command);
   command->add_flag("--compare", options->compare,
-                    "Try the usual settings too, and say which is best");
+                    "Also try the usual settings, and say which is best");
   command->add_flag("--smallest-capacity", options->smallest,
-                    "Also search for the smallest card that refuses nothing");
-  command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
+                    "Also search for the smallest card that refuses no request");
+  command->add_flag("--json", options->json, "Print one JSON document (sizes in bytes)");
 }
 
 }  // namespace headroom::cli

@@ -145,15 +145,14 @@ std::string one_card(const ReplayAnswer& answer, const Terminal& terminal) {
   out += fmt::format(
       "\nAt the peak of reserved (event {}) {} of it, {:.1f} %, was not allocated.\n",
       card.reserved_peak.event, to_string(card.unused_at_peak()), 100 * share_unused(card));
-  out += fmt::format(
-      "The driver was asked for memory {} and given it back {}; {}.\n", times(s.num_device_alloc),
-      times(s.num_device_free),
-      s.num_alloc_retries == 1 ? "1 retry" : std::to_string(s.num_alloc_retries) + " retries");
+  out += fmt::format("Memory was requested from the driver {} and given back {}; {}.\n",
+                     times(s.num_device_alloc), times(s.num_device_free),
+                     counted(static_cast<long long>(s.num_alloc_retries), "retry"));
   out += recorded_refusals(answer.noticed, terminal);
   out += refusals(card, terminal);
   if (card.met_fault_of_original)
     out +=
-        "The trace meets a fault of PyTorch 2.11 that is not imitated here "
+        "The trace triggers a bug of PyTorch 2.11 that the model does not have "
         "(docs/guides/traces.md).\n";
   if (card.operations >= kEnoughForASpeed)
     out += fmt::format("{:.1f} million events/s\n", card.operations_per_second() / 1e6);
@@ -193,19 +192,19 @@ std::string smallest_lines(const ReplayAnswer& answer, const Terminal& terminal)
   const SmallestCapacity& found = answer.smallest[0];
   std::string out;
   if (!answer.is_comparison())
-    out = found.capacity
-              ? wrapped(fmt::format("The smallest card that refuses nothing: {} ({} bytes); with "
-                                    "{} less something is refused.",
-                                    to_string(*found.capacity), found.capacity->count,
-                                    to_string(found.step)),
-                        "", "", terminal.width)
-              : "Something is refused on a card of any size.\n";
+    out = found.capacity ? wrapped(fmt::format("The smallest card that refuses no request: {} ({} "
+                                               "bytes). A card that is {} smaller refuses one.",
+                                               to_string(*found.capacity), found.capacity->count,
+                                               to_string(found.step)),
+                                   "", "", terminal.width)
+                         : "A card of any size refuses a request.\n";
   const bool any = std::any_of(answer.smallest.begin(), answer.smallest.end(),
                                [](const SmallestCapacity& s) { return !s.refused_above.empty(); });
   if (any)
-    out +=
-        wrapped("Some larger cards refuse again: they keep more unused blocks. --json names them.",
-                "* ", "  ", terminal.width);
+    out += wrapped(
+        "Some larger cards refuse a request, because they keep more unused blocks. --json names "
+        "them.",
+        "* ", "  ", terminal.width);
   return out;
 }
 

@@ -171,7 +171,7 @@ ExitCode run_trace_top(const TraceTopOptions& options) {
 
 void add_trace_top(Registry& registry, CLI::App* group) {
   auto [command, options] = registry.add(
-      &run_trace_top, "top", "The biggest live tensors at the peak, by module and operator",
+      &run_trace_top, "top", "List the largest live tensors at the peak, by module and operator",
       "  headroom trace top snapshot.pickle\n"
       "  headroom trace top run.hrtrace --by module --depth 2\n"
       "  headroom trace top run.hrtrace --at end --rows 50\n"
@@ -179,18 +179,18 @@ void add_trace_top(Registry& registry, CLI::App* group) {
       "Sizes are as requested, without rounding and cached blocks.",
       group);
   options->file.add_to(command);
-  command->add_option("--at", options->at, "peak, end, or the number of an event")
+  command->add_option("--at", options->at, "Moment: peak, end, or the number of an event")
       ->capture_default_str();
-  command->add_option("--by", options->by,
-                      "Only: size, module, operation or category (default: all that is known)");
-  command->add_option("--rows", options->rows, "Lines of each table")
+  command->add_option(
+      "--by", options->by,
+      "One table only: size, module, operation or category (default: all that are known)");
+  command->add_option("--rows", options->rows, "Rows of each table")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
-  command
-      ->add_option("--depth", options->depth, "Cut module paths after this many parts (0: whole)")
+  command->add_option("--depth", options->depth, "Keep this many parts of module paths (0: all)")
       ->capture_default_str()
       ->check(CLI::Range(0, 100));
-  command->add_flag("--json", options->json, "One JSON document (sizes in bytes)");
+  command->add_flag("--json", options->json, "Print one JSON document (sizes in bytes)");
 }
 
 }  // namespace headroom::cli

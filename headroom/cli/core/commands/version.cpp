@@ -37,11 +37,11 @@ ExitCode run_version(const VersionOptions& options) {
 }  // namespace
 
 void add_version(Registry& registry) {
-  auto [command, options] =
-      registry.add(&run_version, "version", "This version, the engine, and LibTorch",
-                   "  headroom version\n"
-                   "  headroom version --json");
-  command->add_flag("--json", options->json, "One JSON document");
+  auto [command, options] = registry.add(&run_version, "version",
+                                         "Print the versions of Headroom, its engine and LibTorch",
+                                         "  headroom version\n"
+                                         "  headroom version --json");
+  command->add_flag("--json", options->json, "Print one JSON document");
 }
 
 }  // namespace headroom::cli

@@ -25,7 +25,8 @@ std::string holders_text(const LeaseRow& row) {
   const bool owner_gone =
       row.pid && std::find(holding.begin(), holding.end(), *row.pid) == holding.end();
   std::string text = "held by PID " + join(pids, ", ");
-  if (owner_gone) text += ", though PID " + std::to_string(*row.pid) + ", who asked, is gone";
+  if (owner_gone)
+    text += ", although PID " + std::to_string(*row.pid) + ", which took it, has ended";
   return text;
 }
 
@@ -82,12 +83,12 @@ ExitCode run_who(const LeaseOptions& options) {
 
 void add_who(Registry& registry) {
   auto [command, options] = registry.add(
-      &run_who, "who", "Who has the memory of each GPU: leases, other processes, who waits",
+      &run_who, "who", "Show the leases, processes and waiting jobs of each GPU",
       "  headroom who\n"
       "  headroom who --gpus 0\n"
       "  headroom who --json | jq '.leases[] | {user, reserved_bytes, holder_pids}'\n\n"
-      "A lease lives as long as one process holds its descriptor; those are named. Processes of\n"
-      "other users may not be seen without root.");
+      "A lease lives as long as a process holds its file descriptor; who names these processes.\n"
+      "Without root, processes of other users may stay hidden.");
   add_lease_options(command, *options);
 }
 

@@ -60,8 +60,8 @@ std::string advice_text(const std::vector<Technique>& advice, const gpu::Simulat
   std::string text;
   if (!changes.run.empty()) {
     text += does_not_fit ? "\nWhat would help" : "\nWhat would save";
-    text += ", the cheapest first, ";
-    text += dry_run ? "each run dry\n" : "by formula\n";
+    text += ", cheapest first, ";
+    text += dry_run ? "each by a dry run\n" : "by formula\n";
   }
   text += changes.run;
   if (!changes.cannot_run.empty())

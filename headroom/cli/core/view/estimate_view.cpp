@@ -119,7 +119,7 @@ std::string verdict(const CardAnswer& on, const Terminal& terminal) {
   if (on.fits)
     return terminal.paint("fits", Colour::green) + ", " + to_string(on.spare) + " to spare";
   const std::string no = terminal.paint("does not fit", Colour::red) + ": ";
-  if (on.spare.count >= 0) return no + "too little of it is free in one piece";
+  if (on.spare.count >= 0) return no + "no free block is large enough";
   return no + to_string(Bytes{0} - on.spare) + " too much";
 }
 
@@ -159,9 +159,9 @@ std::string devices_text(const std::vector<CardAnswer>& cards, const Terminal& t
   std::string text = "\nOn each card\n" +
                      table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
   if (!without_context.empty() && without_context.size() < kinds.size())
-    text += in_lines(
-        "Without the CUDA context, whose size is not known there: " + join(without_context, ", "),
-        "", "  ", terminal);
+    text += in_lines("Without the CUDA context, whose size on that card is unknown: " +
+                         join(without_context, ", "),
+                     "", "  ", terminal);
   return text;
 }
 

@@ -56,7 +56,8 @@ std::vector<std::string> notes_of(const Json& request, const model::NamedModel& 
     return card.name == cards.front().name && card.total == cards.front().total;
   });
   if (!alike)
-    notes.push_back("of " + std::to_string(cards.size()) + " cards the tightest is looked at");
+    notes.push_back("of " + std::to_string(cards.size()) +
+                    " cards, fit uses the one with the least usable memory");
   if (!model.note.empty()) notes.push_back(model.note);
   for (std::string& note : unheeded_precision(model.config, settings))
     notes.push_back(std::move(note));
@@ -81,8 +82,8 @@ std::string size_text(const FitResult& result, const Terminal& terminal) {
   std::string text = terminal.paint(
       (batch ? "Largest " : "Longest ") + what + " " + std::to_string(*found.size), Colour::green);
   if (found.capped)
-    text += batch ? " (as far as was asked)" : " (as far as was asked, or the model has positions)";
-  if (!found.is_proven) text += " (the next one was not tried)";
+    text += batch ? " (the largest allowed)" : " (the longest allowed, or the model's maximum)";
+  if (!found.is_proven) text += " (the next larger one was not tried)";
   text += found.recommended
               ? "; recommended " + std::to_string(*found.recommended) + ", which leaves a margin"
               : "; none leaves the margin free";
