@@ -17,11 +17,14 @@ using trace::Phase;
 constexpr std::int64_t kRounding = 512;  // of CUDA's allocator
 
 // All but the temporaries.
-constexpr std::pair<Category, Bytes Parts::*> kPartOf[] = {
-    {Category::parameter, &Parts::parameters}, {Category::buffer, &Parts::buffers},
-    {Category::input, &Parts::inputs},         {Category::gradient, &Parts::gradients},
-    {Category::optimizer, &Parts::optimizer},  {Category::activation, &Parts::activations},
-    {Category::workspace, &Parts::workspace}};
+constexpr std::pair<Category, Bytes trace::Parts::*> kPartOf[] = {
+    {Category::parameter, &trace::Parts::parameters},
+    {Category::buffer, &trace::Parts::buffers},
+    {Category::input, &trace::Parts::inputs},
+    {Category::gradient, &trace::Parts::gradients},
+    {Category::optimizer, &trace::Parts::optimizer},
+    {Category::activation, &trace::Parts::activations},
+    {Category::workspace, &trace::Parts::workspace}};
 
 Bytes rounded(Bytes bytes) {
   return Bytes{(bytes.count + kRounding - 1) / kRounding * kRounding};

@@ -42,7 +42,7 @@ Tensor assembled(const Tensor& indices, const Tensor& values, at::IntArrayRef si
                                        values.options().layout(at::kSparse));
 }
 
-Tensor on_host(Aliases& aliases, const Tensor& sparse) {
+Tensor sparse_on_host(Aliases& aliases, const Tensor& sparse) {
   return assembled(aliases.of(sparse._indices()), aliases.of(sparse._values()), sparse.sizes());
 }
 
@@ -55,7 +55,7 @@ Tensor& add_to_dense(Tensor& dense, const Tensor& sparse, const Scalar& alpha) {
               dense.sizes(), " and ", sparse.sizes());
   if (computes(dense) || (knows(dense) && knows(sparse._indices()) && knows(sparse._values()))) {
     Aliases aliases(c10::DeviceType::CPU);
-    aliases.of(dense).add_(on_host(aliases, sparse), alpha);
+    aliases.of(dense).add_(sparse_on_host(aliases, sparse), alpha);
   } else {
     forget(dense);
   }
@@ -116,7 +116,7 @@ Tensor coalesce(const Tensor& self) {
         "values that a shape-only tensor does not have. Run this part in compute mode, "
         "or use an optimizer that takes sparse gradients as they are, such as SGD.");
   Aliases aliases(c10::DeviceType::CPU);
-  const Tensor host = on_host(aliases, self).coalesce();
+  const Tensor host = sparse_on_host(aliases, self).coalesce();
   const Tensor indices = host.indices().to(self.device());
   const Tensor values = host.values().to(self.device());
   return assembled(indices, values, self.sizes())._coalesced_(true);

@@ -46,7 +46,7 @@ ExitCode run_by_formula(const EstimateOptions& options, const MeantRequest& mean
                            join(cannot_run(meant.settings), ", "));
   if (options.quick) answer.rule = forecast::quick_estimate(model.config, meant.settings);
   if (options.request.allocator || options.request.rules != "cuda")
-    document["notes"].push_back(
+    answer.notes.push_back(
         "--allocator and --rules change nothing: the formula has no allocator and assumes CUDA's "
         "kernels.");
   if (options.techniques)

@@ -159,23 +159,20 @@ void add_options(const std::pair<CLI::App*, TraceExportOptions*>& added) {
 }  // namespace
 
 void add_trace_export(Registry& registry, CLI::App* group) {
-  add(registry,
-      registry.add("snapshot", "Convert a trace to a snapshot for pytorch.org/memory_viz",
-                   "  headroom trace snapshot run.hrtrace --out run.pickle\n"
-                   "  headroom trace snapshot old.pickle --out new.pickle \\\n"
-                   "    --allocator expandable_segments:True --capacity 24GiB\n\n"
-                   "The allocator model replays the trace: segments and addresses are the model's.",
-                   group),
-      &run_snapshot);
-  add(registry,
-      registry.add(
-          "chrome", "Convert a trace for ui.perfetto.dev and chrome://tracing",
-          "  headroom trace chrome run.hrtrace --out run.json\n"
-          "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
-          "The allocator model replays the trace: the tracks show what the model reserved and\n"
-          "allocated. Long tracks are thinned; their peaks stay.",
-          group),
-      &run_chrome);
+  add_options(registry.add(
+      &run_snapshot, "snapshot", "Convert a trace to a snapshot for pytorch.org/memory_viz",
+      "  headroom trace snapshot run.hrtrace --out run.pickle\n"
+      "  headroom trace snapshot old.pickle --out new.pickle \\\n"
+      "    --allocator expandable_segments:True --capacity 24GiB\n\n"
+      "The allocator model replays the trace: segments and addresses are the model's.",
+      group));
+  add_options(registry.add(
+      &run_chrome, "chrome", "Convert a trace for ui.perfetto.dev and chrome://tracing",
+      "  headroom trace chrome run.hrtrace --out run.json\n"
+      "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
+      "The allocator model replays the trace: the tracks show what the model reserved and\n"
+      "allocated. Long tracks are thinned; their peaks stay.",
+      group));
 }
 
 }  // namespace headroom::cli
