@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "headroom/sim/card.h"
-#include "headroom/sim/rules/families.h"
 #include "headroom/sim/tensor.h"
+#include "tests/sim/difference_rows.h"
 
 namespace headroom::nets {
 namespace {
@@ -18,19 +18,11 @@ std::string without_namespace(std::string_view name) {
   return std::string(name.starts_with(kNamespace) ? name.substr(kNamespace.size()) : name);
 }
 
-// The table's entry for these arguments.
+// The row of difference_rows() for these arguments.
 std::optional<std::int64_t> difference_of(const sim::OperatorCall& call) {
-  const std::string name = without_namespace(call.name);
-  const sim::rules::Entry* const entry = sim::rules::table().find(name);
-  if (entry == nullptr || entry->difference.words.empty()) return {};
-  const std::size_t dot = name.find('.');
-  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(
-      ("aten::" + name.substr(0, dot)).c_str(),
-      dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
-  torch::jit::Stack stack(call.arguments, call.arguments + call.argument_count);
-  entry->difference.bytes.function.callBoxed(
-      handle, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), &stack);
-  return stack.back().toInt();
+  const auto row = sim::testing::difference_rows().find(without_namespace(call.name));
+  if (row == sim::testing::difference_rows().end()) return {};
+  return row->second.bytes(torch::jit::Stack(call.arguments, call.arguments + call.argument_count));
 }
 
 const Replaced* find_replaced(const at::RecordFunction& record) {
