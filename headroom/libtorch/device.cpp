@@ -17,7 +17,7 @@ c10::Device torch_device(const gpu::Selection& selection, const gpu::Machine& ma
   const auto number = cuda_number(cuda_view(machine, environment), position);
   if (!number)
     throw UnavailableError("torch_device", "CUDA_VISIBLE_DEVICES hides " + label(card) + " (" +
-                           card.name + ") from this process; try unsetting it");
+                                               card.name + ") from this process; try unsetting it");
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(*number)};
 }
 

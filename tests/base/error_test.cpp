@@ -21,7 +21,8 @@ TEST(Expectation, LeavesOutAnEmptyAdvice) {
 
 TEST(Sentence, LeavesOutTheFunction) {
   EXPECT_EQ(UsageError("parse_bytes", "expected a size").sentence(), "expected a size");
-  EXPECT_STREQ(UsageError("parse_bytes", "expected a size").what(), "[parse_bytes] expected a size");
+  EXPECT_STREQ(UsageError("parse_bytes", "expected a size").what(),
+               "[parse_bytes] expected a size");
   EXPECT_EQ(UsageError("Player::play", "expected an id").sentence(), "expected an id");
 }
 

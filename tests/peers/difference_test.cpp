@@ -68,8 +68,7 @@ TEST(DifferenceOfReplaced, HasANetForEveryRow) {
     const Watched cpu = run(case_named(net), sim::Rules::cpu);
     for (const Function& function : cpu.calls->functions()) tried.insert(function.name);
   }
-  for (const Replaced& row : replaced())
-    rows.insert(std::string(row.function));
+  for (const Replaced& row : replaced()) rows.insert(std::string(row.function));
   EXPECT_EQ(tried, rows);
 }
 

@@ -114,7 +114,8 @@ class Handler {
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) {
     throw InputError("safetensors", "expected a head of JSON in " + source_ +
-                     ", found something else at byte " + std::to_string(place()));
+                                        ", found something else at byte " +
+                                        std::to_string(place()));
   }
 
   [[noreturn]] void fail(const std::string& expected, const std::string& received) const {

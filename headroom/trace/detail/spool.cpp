@@ -26,7 +26,8 @@ Spool::~Spool() {
 
 void Spool::fail(int error) const {
   throw WriteError("write_file", "cannot write beside " + beside_.string() + ": " +
-                   std::strerror(error) + (error == ENOSPC ? "; free some space" : ""));
+                                     std::strerror(error) +
+                                     (error == ENOSPC ? "; free some space" : ""));
 }
 
 void Spool::settle() {
