@@ -4,8 +4,10 @@
 
 namespace headroom::models::detail {
 
-using at::Tensor;
+namespace {
 
+// Repeats each key and value head `times` times, once per query head that uses it; copies if
+// `times` is more than 1.
 Tensor repeated(const Tensor& states, std::int64_t times) {
   if (times == 1) return states;
   const auto batch = states.size(0), heads = states.size(1), length = states.size(2),
@@ -14,6 +16,8 @@ Tensor repeated(const Tensor& states, std::int64_t times) {
       .expand({batch, heads, times, length, width})
       .reshape({batch, heads * times, length, width});
 }
+
+}  // namespace
 
 Tensor sdpa(const Tensor& q, Tensor k, Tensor v, Tensor mask, const AttentionOptions& options) {
   bool grouped = false;
@@ -58,14 +62,8 @@ Attended eager_with_weights(const Tensor& q, const Tensor& k, const Tensor& v, c
 
 }  // namespace
 
-Tensor eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-             const AttentionOptions& options) {
-  return eager_with_weights(q, k, v, mask, options).out;
-}
-
-Tensor attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-              const AttentionOptions& options) {
-  return kind == Attention::sdpa ? sdpa(q, k, v, mask, options) : eager(q, k, v, mask, options);
+Tensor heads_of(const Tensor& projected, std::int64_t head_width) {
+  return projected.view({projected.size(0), projected.size(1), -1, head_width}).transpose(1, 2);
 }
 
 Attended attended(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "headroom/models/model.h"
+#include "headroom/models/detail/family.h"
+#include "headroom/models/detail/rotary.h"
 
 namespace headroom::models::detail {
 
@@ -27,26 +28,58 @@ struct AttentionOptions {
 [[nodiscard]] at::Tensor sdpa(const at::Tensor& q, at::Tensor k, at::Tensor v, at::Tensor mask,
                               const AttentionOptions& options);
 
-// Llama's eager_attention_forward, which most decoders share: it computes the softmax in float.
-[[nodiscard]] at::Tensor eager(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                               const at::Tensor& mask, const AttentionOptions& options);
-
-[[nodiscard]] at::Tensor attend(Attention kind, const at::Tensor& q, const at::Tensor& k,
-                                const at::Tensor& v, const at::Tensor& mask,
-                                const AttentionOptions& options);
-
 // transformers' functions return the weights with the result, and layers hold the weights until
 // they return.
 struct Attended {
   at::Tensor out;      // [batch, length, heads, width]
   at::Tensor weights;  // [batch, heads, length, length]; undefined in the sdpa form
 };
+// The eager form is Llama's eager_attention_forward, which most decoders share: it computes the
+// softmax in float.
 [[nodiscard]] Attended attended(Attention kind, const at::Tensor& q, const at::Tensor& k,
                                 const at::Tensor& v, const at::Tensor& mask,
                                 const AttentionOptions& options);
 
-// Repeats each key and value head `times` times, once per query head that uses it; copies if
-// `times` is more than 1.
-[[nodiscard]] at::Tensor repeated(const at::Tensor& states, std::int64_t times);
+// Splits projected states [batch, length, width] into heads of this width.
+[[nodiscard]] at::Tensor heads_of(const at::Tensor& projected, std::int64_t head_width);
+
+// A layer's inputs besides the hidden states; a model sets those that its layers get in Python.
+struct Surroundings {
+  Attention attention = Attention::sdpa;
+  // Unused by layers, but passed to each, so checkpointed layers keep them.
+  at::Tensor positions, places;
+  CosSin rotation;
+  at::Tensor mask;
+  Cache* cache = nullptr;
+  std::vector<at::Tensor>* routes = nullptr;  // layers with experts add their router's logits
+};
+
+// Runs a model's layers one after the other.
+template <typename Layer>
+[[nodiscard]] Tensor through_layers(const Net& net, const nn::List<Layer>& layers,
+                                    const std::shared_ptr<const Surroundings>& with,
+                                    Tensor states) {
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    states = net.run_layer(
+        i, [layer = layers[i], with](const Tensor& x) { return (*layer)(x, *with); }, states);
+  return states;
+}
+
+// The same for layers that also return their attention weights, which the model holds until the
+// next layer has run. So reentrant checkpointing treats them as a result, with a gradient of zeros.
+template <typename Layer>
+[[nodiscard]] Tensor through_layers_with_weights(const Net& net, const nn::List<Layer>& layers,
+                                                 const std::shared_ptr<const Surroundings>& with,
+                                                 Tensor states) {
+  nn::Tensors outputs;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto run = [layer = layers[i], with](const nn::Tensors& x) {
+      return (*layer)(x[0], *with);
+    };
+    outputs = net.run_layer(i, run, nn::Tensors{states});
+    states = outputs[0];
+  }
+  return states;
+}
 
 }  // namespace headroom::models::detail

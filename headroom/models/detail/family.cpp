@@ -2,10 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <nlohmann/json.hpp>
-
 #include "headroom/base/error.h"
-#include "headroom/base/text.h"
+#include "headroom/models/detail/loss.h"
 
 namespace headroom::models::detail {
 
@@ -15,8 +13,7 @@ nn::Recompute Net::recomputes(std::size_t index) const {
   return is_training() && chosen ? checkpointing.how : nn::Recompute::none;
 }
 
-Tensor Net::run_layer(std::size_t index, const std::function<Tensor(const Tensor&)>& layer,
-                      const Tensor& states) const {
+Tensor Net::run_layer(std::size_t index, const Function& layer, const Tensor& states) const {
   return nn::checkpointed(recomputes(index), layer, states);
 }
 
@@ -31,12 +28,27 @@ bool Net::keeps_cache() const {
   return settings().use_cache && !recomputes;
 }
 
-Tensor dropout(const Tensor& x, double share, bool training) {
-  return at::dropout(x, share, training);
+void Net::set_logits_and_loss(Output& output, const Function& head, const Tensor& states,
+                              const Batch& batch) const {
+  const bool causal = task() == Task::causal_lm;
+  if (chunks_loss(batch)) {
+    const auto chunked = causal ? chunked_causal_lm_loss : chunked_token_loss;
+    output.loss = chunked(head, states, batch.labels, settings().loss_chunk);
+    return;
+  }
+  output.logits = head(states);
+  if (batch.labels.defined())
+    output.loss = (causal ? causal_lm_loss : token_loss)(output.logits, batch.labels);
 }
 
-Tensor in_chunks(const std::function<Tensor(const Tensor&)>& part, std::int64_t tokens,
-                 const Tensor& states) {
+Output Net::classified(Tensor logits, const Batch& batch, Output output) const {
+  output.logits = std::move(logits);
+  if (batch.labels.defined())
+    output.loss = classification_loss(output.logits, batch.labels, config());
+  return output;
+}
+
+Tensor in_chunks(const Function& part, std::int64_t tokens, const Tensor& states) {
   if (tokens == 0) return part(states);
   const std::int64_t length = states.size(1);
   if (length % tokens != 0)

@@ -1,6 +1,7 @@
 // The families of models, one per file in families/, and what they share.
 #pragma once
 
+#include <ATen/ops/dropout.h>
 #include <torch/nn/module.h>
 
 #include <functional>
@@ -37,25 +38,33 @@ using Build =
 [[nodiscard]] Build t5_family();
 [[nodiscard]] Build vit_family();  // vit, deit
 
+using Function = std::function<Tensor(const Tensor&)>;
+
 // A model that is its own module.
 class Net : public torch::nn::Module, public Model {
  public:
   torch::nn::Module& module() override { return *this; }
 
+  // Runs layer number `index`, checkpointed if the settings say so.
+  [[nodiscard]] Tensor run_layer(std::size_t index, const Function& layer,
+                                 const Tensor& states) const;
+  [[nodiscard]] nn::Tensors run_layer(std::size_t index,
+                                      const std::function<nn::Tensors(const nn::Tensors&)>& layer,
+                                      const nn::Tensors& inputs) const;
+
  protected:
   using Model::Model;
 
-  // Runs layer number `index`, checkpointed if the settings say so.
-  Tensor run_layer(std::size_t index, const std::function<Tensor(const Tensor&)>& layer,
-                   const Tensor& states) const;
-  nn::Tensors run_layer(std::size_t index,
-                        const std::function<nn::Tensors(const nn::Tensors&)>& layer,
-                        const nn::Tensors& inputs) const;
   [[nodiscard]] bool keeps_cache() const;
   // True if this batch's loss is computed in chunks.
   [[nodiscard]] bool chunks_loss(const Batch& batch) const {
     return settings().loss_chunk > 0 && batch.labels.defined();
   }
+  // Sets the logits, and the task's loss over tokens if the batch has labels.
+  void set_logits_and_loss(Output& output, const Function& head, const Tensor& states,
+                           const Batch& batch) const;
+  // Adds the logits of a row's classes, and the loss if the batch has labels.
+  [[nodiscard]] Output classified(Tensor logits, const Batch& batch, Output output = {}) const;
 
  private:
   [[nodiscard]] nn::Recompute recomputes(std::size_t index) const;
@@ -68,14 +77,34 @@ std::shared_ptr<Layer> child(torch::nn::Module& of, const std::string& name,
   return of.register_module(name, std::make_shared<Layer>(std::forward<Arguments>(arguments)...));
 }
 
-// torch.nn.functional.dropout.
-[[nodiscard]] Tensor dropout(const Tensor& x, double share, bool training);
+// Two projections, and an activation between them.
+template <typename Projection>
+class Mlp : public torch::nn::Module {
+ public:
+  Mlp(const char* up, const char* down, std::int64_t width, std::int64_t inner,
+      nn::Activation activation, double dropout = 0)
+      : up_(child<Projection>(*this, up, width, inner)),
+        down_(child<Projection>(*this, down, inner, width)),
+        activation_(std::move(activation)),
+        dropout_(dropout) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor inner = (*up_)(x);
+    inner = activation_(inner);
+    inner = (*down_)(inner);
+    return at::dropout(inner, dropout_, is_training());
+  }
+
+ private:
+  const std::shared_ptr<Projection> up_, down_;
+  const nn::Activation activation_;
+  const double dropout_;
+};
 
 // transformers' apply_chunking_to_forward along the tokens: runs `part` on so many tokens at a time
 // and concatenates the results; 0: on all at once. Throws UsageError if `tokens` does not divide
 // the length.
-[[nodiscard]] Tensor in_chunks(const std::function<Tensor(const Tensor&)>& part,
-                               std::int64_t tokens, const Tensor& states);
+[[nodiscard]] Tensor in_chunks(const Function& part, std::int64_t tokens, const Tensor& states);
 
 using Cache = std::vector<std::pair<Tensor, Tensor>>;
 // transformers' DynamicCache at its first use: concatenates keys and values to an empty cache,

@@ -6,7 +6,6 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/models/detail/loss.h"
 
 namespace headroom::models::detail {
 namespace {
@@ -30,14 +29,6 @@ void check_images(const Batch& batch, std::int64_t channels, std::optional<std::
   throw UsageError(expectation(
       "run", "images of rows x " + std::to_string(channels) + " x " + extent, sizes_of(pixels),
       side ? "the model's own image size: positions are not interpolated" : ""));
-}
-
-Output classified(Tensor logits, const Batch& batch, const model::ModelConfig& config) {
-  Output output;
-  output.logits = std::move(logits);
-  if (batch.labels.defined())
-    output.loss = classification_loss(output.logits, batch.labels, config);
-  return output;
 }
 
 }  // namespace headroom::models::detail

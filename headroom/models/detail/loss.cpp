@@ -21,12 +21,12 @@ std::string problem_type(const Tensor& labels, const model::ModelConfig& config)
 
 }  // namespace
 
-Tensor causal_lm_loss(Tensor logits, const Tensor& labels, std::int64_t vocabulary) {
-  logits = logits.to(at::kFloat);
+Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels) {
+  Tensor wide = logits.to(at::kFloat);
   const Tensor padded = at::constant_pad_nd(labels, {0, 1}, kIgnored);
   const Tensor shifted = padded.slice(1, 1).contiguous();
-  logits = logits.view({-1, vocabulary});
-  return at::cross_entropy_loss(logits, shifted.view(-1), {}, at::Reduction::Mean, kIgnored);
+  wide = wide.view({-1, wide.size(-1)});
+  return at::cross_entropy_loss(wide, shifted.view(-1), {}, at::Reduction::Mean, kIgnored);
 }
 
 Tensor token_loss(const Tensor& logits, const Tensor& labels) {

@@ -11,8 +11,7 @@
 namespace headroom::models::detail {
 
 // Logits [batch, length, vocabulary] and labels [batch, length]; each position predicts the next.
-[[nodiscard]] at::Tensor causal_lm_loss(at::Tensor logits, const at::Tensor& labels,
-                                        std::int64_t vocabulary);
+[[nodiscard]] at::Tensor causal_lm_loss(const at::Tensor& logits, const at::Tensor& labels);
 // Logits and labels as above, of any length; each position predicts its own label. The logits keep
 // their type, as in BERT's and T5's own classes.
 [[nodiscard]] at::Tensor token_loss(const at::Tensor& logits, const at::Tensor& labels);

@@ -73,13 +73,6 @@ class BertEmbeddings : public torch::nn::Module {
 
 namespace {
 
-// A layer's inputs besides the hidden states.
-struct Surroundings {
-  Attention attention = Attention::sdpa;
-  Tensor mask;
-  Cache* cache = nullptr;
-};
-
 // The states, and in the eager form the attention weights, which Python passes up to the encoder
 // and holds there until the next layer has run.
 Tensors with_shares(Tensor states, const Tensors& of_attention) {
@@ -97,8 +90,9 @@ class SelfAttention : public torch::nn::Module {
         value_(child<Linear>(*this, "value", shape.width, shape.width)) {}
 
   Tensors operator()(const Tensor& states, const Surroundings& with) const {
-    const Tensor q = heads_of(*query_, states);
-    Tensor k = heads_of(*key_, states), v = heads_of(*value_, states);
+    const std::int64_t width = shape_.width / shape_.heads;
+    const Tensor q = heads_of((*query_)(states), width);
+    Tensor k = heads_of((*key_)(states), width), v = heads_of((*value_)(states), width);
     keep(with.cache, k, v);
     if (with.attention == Attention::eager) return eager_form(q, k, v, with.mask);
     AttentionOptions options;
@@ -108,12 +102,6 @@ class SelfAttention : public torch::nn::Module {
   }
 
  private:
-  Tensor heads_of(const Linear& projection, const Tensor& states) const {
-    return projection(states)
-        .view({states.size(0), -1, shape_.heads, shape_.width / shape_.heads})
-        .transpose(1, 2);
-  }
-
   Tensors eager_form(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const {
     Tensor scores = at::matmul(q, k.transpose(-1, -2));
     scores = scores / std::sqrt(static_cast<double>(q.size(-1)));
@@ -182,6 +170,8 @@ class Intermediate : public torch::nn::Module {
   const nn::Activation activation_;
 };
 
+}  // namespace
+
 class BertLayer : public torch::nn::Module {
  public:
   BertLayer(const BertShape& shape, const nn::Activation& activation)
@@ -206,57 +196,32 @@ class BertLayer : public torch::nn::Module {
   const std::shared_ptr<AddedOutput> output_;
 };
 
-class Pooler : public torch::nn::Module {};
-
-}  // namespace
-
-class BertLayers : public torch::nn::Module {
- public:
-  BertLayers(const BertShape& shape, const nn::Activation& activation)
-      : layers_(child<nn::List<BertLayer>>(*this, "layer")) {
-    for (std::int64_t i = 0; i < shape.layers; ++i)
-      layers_->add(std::make_shared<BertLayer>(shape, activation));
-  }
-
-  Tensor operator()(const Tensor& embedded, Surroundings surroundings,
-                    const RunLayer& run_layer) const {
-    const auto with = std::make_shared<const Surroundings>(std::move(surroundings));
-    Tensor states = embedded;
-    Tensors outputs;
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
-      const auto layer = (*layers_)[i];
-      outputs =
-          run_layer(i, [layer, with](const Tensors& x) { return (*layer)(x[0], *with); }, {states});
-      states = outputs[0];
-    }
-    return states;
-  }
-
- private:
-  const std::shared_ptr<nn::List<BertLayer>> layers_;
-};
-
 BertModel::BertModel(const ModelConfig& config, bool with_pooler)
     : shape_(config),
       embeddings_(child<BertEmbeddings>(*this, "embeddings", shape_)),
-      encoder_(child<BertLayers>(*this, "encoder", shape_, nn::activation(shape_.function))) {
+      layers_(child<nn::List<BertLayer>>(*child<torch::nn::Module>(*this, "encoder"), "layer")) {
+  const nn::Activation function = nn::activation(shape_.function);
+  for (std::int64_t i = 0; i < shape_.layers; ++i)
+    layers_->add(std::make_shared<BertLayer>(shape_, function));
   if (!with_pooler) return;
-  const auto pooler = child<Pooler>(*this, "pooler");
+  const auto pooler = child<torch::nn::Module>(*this, "pooler");
   pooler_ = child<Linear>(*pooler, "dense", shape_.width, shape_.width);
 }
 
-BertStates BertModel::operator()(const Batch& batch, Attention attention, Cache* cache,
-                                 const RunLayer& run_layer) const {
+BertStates BertModel::operator()(const Batch& batch, const Net& net, Cache* cache) const {
   const Tensor embedded = (*embeddings_)(batch.tokens);
   const Tensor given = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
-  Surroundings with{.attention = attention, .mask = {}, .cache = shape_.decoder ? cache : nullptr};
-  if (attention == Attention::sdpa)
+  Surroundings with;
+  with.attention = net.settings().attention;
+  if (shape_.decoder) with.cache = cache;
+  if (with.attention == Attention::sdpa)
     with.mask = sdpa_mask(batch, embedded.scalar_type(), shape_.decoder);
   else
     with.mask =
         inverted_mask(shape_.decoder ? decoder_mask(given) : given, embedding().scalar_type());
   BertStates result;
-  result.states = (*encoder_)(embedded, std::move(with), run_layer);
+  result.states = through_layers_with_weights(
+      net, *layers_, std::make_shared<const Surroundings>(std::move(with)), embedded);
   if (!pooler_) return result;
   result.pooled = (*pooler_)(result.states.select(1, 0));
   result.pooled = at::tanh(result.pooled);

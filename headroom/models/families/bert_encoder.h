@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "headroom/model/shapes.h"
@@ -19,25 +18,20 @@ struct BertStates {
   Tensor pooled;  // [batch, width]; undefined without a pooler
 };
 
-// Net::run_layer, passed in.
-using RunLayer = std::function<nn::Tensors(
-    std::size_t, const std::function<nn::Tensors(const nn::Tensors&)>&, const nn::Tensors&)>;
-
 class BertEmbeddings;
-class BertLayers;
+class BertLayer;
 
 class BertModel : public torch::nn::Module {
  public:
   BertModel(const model::ModelConfig& config, bool with_pooler);
 
-  [[nodiscard]] BertStates operator()(const Batch& batch, Attention attention, Cache* cache,
-                                      const RunLayer& run_layer) const;
+  [[nodiscard]] BertStates operator()(const Batch& batch, const Net& net, Cache* cache) const;
   [[nodiscard]] const Tensor& embedding() const;  // the word embedding, to tie a head to
 
  private:
   const BertShape shape_;
   const std::shared_ptr<BertEmbeddings> embeddings_;
-  const std::shared_ptr<BertLayers> encoder_;
+  const std::shared_ptr<nn::List<BertLayer>> layers_;
   std::shared_ptr<nn::Linear> pooler_;
 };
 

@@ -122,8 +122,7 @@ class Stage : public torch::nn::Module {
   Tensor operator()(const Tensor& x) const {
     Tensor states = x;
     if (downsampling_) states = (*downsampling_)(states);
-    for (const auto& layer : *layers_) states = (*layer)(states);
-    return states;
+    return through(*layers_, std::move(states));
   }
 
  private:
@@ -131,80 +130,36 @@ class Stage : public torch::nn::Module {
   std::shared_ptr<nn::List<Layer>> layers_;
 };
 
-class Embeddings : public torch::nn::Module {
+class Base : public torch::nn::Module {
  public:
-  explicit Embeddings(const Shape& shape)
-      : patches_(child<Conv2d>(*this, "patch_embeddings", shape.channels, shape.widths.front(),
-                               Conv2d::Options{.kernel = shape.patch, .stride = shape.patch})),
-        norm_(child<ChannelNorm>(*this, "layernorm", shape.widths.front())) {}
-
-  Tensor operator()(const Tensor& pixels) const {
-    Tensor embeddings = (*patches_)(pixels);
-    embeddings = (*norm_)(embeddings);
-    return embeddings;
-  }
-
- private:
-  const std::shared_ptr<Conv2d> patches_;
-  const std::shared_ptr<ChannelNorm> norm_;
-};
-
-class Encoder : public torch::nn::Module {
- public:
-  explicit Encoder(const Shape& shape) : stages_(child<nn::List<Stage>>(*this, "stages")) {
+  explicit Base(const ModelConfig& config) {
+    const Shape shape(config);
+    const auto embeddings = child<torch::nn::Module>(*this, "embeddings");
+    patches_ = child<Conv2d>(*embeddings, "patch_embeddings", shape.channels, shape.widths.front(),
+                             Conv2d::Options{.kernel = shape.patch, .stride = shape.patch});
+    embedding_norm_ = child<ChannelNorm>(*embeddings, "layernorm", shape.widths.front());
+    stages_ = child<nn::List<Stage>>(*child<torch::nn::Module>(*this, "encoder"), "stages");
     std::int64_t layers = 0;
     for (std::size_t i = 0; i < shape.depths.size(); ++i) {
       stages_->add(std::make_shared<Stage>(shape, i, layers));
       layers += shape.depths[i];
     }
+    norm_ = child<LayerNorm>(*this, "layernorm", shape.widths.back(), shape.epsilon);
   }
 
-  Tensor operator()(const Tensor& x) const {
-    Tensor states = x;
-    for (const auto& stage : *stages_) states = (*stage)(states);
-    return states;
+  std::pair<Tensor, Tensor> operator()(const Tensor& pixels) const {
+    Tensor embedded = (*patches_)(pixels);
+    embedded = (*embedding_norm_)(embedded);
+    const Tensor states = through(*stages_, embedded);
+    return {states, (*norm_)(states.mean({-2, -1}))};
   }
+  [[nodiscard]] std::int64_t width() const { return norm_->weight.size(0); }
 
  private:
-  const std::shared_ptr<nn::List<Stage>> stages_;
-};
-
-class Base : public torch::nn::Module {
- public:
-  explicit Base(const Shape& shape)
-      : embeddings(child<Embeddings>(*this, "embeddings", shape)),
-        encoder(child<Encoder>(*this, "encoder", shape)),
-        norm(child<LayerNorm>(*this, "layernorm", shape.widths.back(), shape.epsilon)) {}
-
-  const std::shared_ptr<Embeddings> embeddings;
-  const std::shared_ptr<Encoder> encoder;
-  const std::shared_ptr<LayerNorm> norm;
-};
-
-class ImageClassifier : public Net {
- public:
-  ImageClassifier(const ModelConfig& config, const Settings& settings)
-      : Net(config, Task::image_classification, settings),
-        base_(child<Base>(*this, "convnext", Shape(config))),
-        classifier_(
-            child<Linear>(*this, "classifier", Shape(config).widths.back(), config.labels())) {}
-
-  Output run(const Batch& batch) override {
-    check_images(batch, config().at_least_1("num_channels"));
-    const auto [last, pooled] = encoded(batch.pixels);
-    return classified((*classifier_)(pooled), batch, config());
-  }
-
- private:
-  // The last states, which transformers' output holds until the loss is computed, and their means.
-  std::pair<Tensor, Tensor> encoded(const Tensor& pixels) const {
-    const Tensor embedded = (*base_->embeddings)(pixels);
-    const Tensor states = (*base_->encoder)(embedded);
-    return {states, (*base_->norm)(states.mean({-2, -1}))};
-  }
-
-  const std::shared_ptr<Base> base_;
-  const std::shared_ptr<Linear> classifier_;
+  std::shared_ptr<Conv2d> patches_;
+  std::shared_ptr<ChannelNorm> embedding_norm_;
+  std::shared_ptr<nn::List<Stage>> stages_;
+  std::shared_ptr<LayerNorm> norm_;
 };
 
 }  // namespace
@@ -212,7 +167,7 @@ class ImageClassifier : public Net {
 
 Build convnext_family() {
   return [](const model::ModelConfig& config, Task, const Settings& settings) {
-    return std::make_shared<convnext::ImageClassifier>(config, settings);
+    return std::make_shared<ConvolutionalClassifier<convnext::Base>>(config, settings);
   };
 }
 

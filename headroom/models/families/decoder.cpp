@@ -4,9 +4,6 @@
 
 #include <cmath>
 
-#include "headroom/models/detail/attention.h"
-#include "headroom/models/detail/last_token.h"
-#include "headroom/models/detail/loss.h"
 #include "headroom/models/detail/masks.h"
 
 namespace headroom::models::detail::decoder {
@@ -16,8 +13,8 @@ using nn::RmsNorm;
 
 // ---- Attention ----
 
-Seen attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k, Tensor& v,
-                    const Surroundings& with) {
+Attended attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k, Tensor& v,
+                        const Surroundings& with) {
   keep(with.cache, k, v);
   AttentionOptions options;
   options.dropout = training ? shape.attention_dropout : 0;
@@ -25,7 +22,8 @@ Seen attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& 
   options.groups = shape.heads / shape.key_heads;
   options.softcap = shape.softcap;
   Attended seen = attended(with.attention, q, k, v, with.mask, options);
-  return {seen.out.reshape({q.size(0), q.size(2), -1}).contiguous(), seen.weights};
+  seen.out = seen.out.reshape({q.size(0), q.size(2), -1}).contiguous();
+  return seen;
 }
 
 SelfAttention::SelfAttention(const Shape& shape)
@@ -43,18 +41,18 @@ SelfAttention::SelfAttention(const Shape& shape)
   k_norm_ = child<RmsNorm>(*this, "k_norm", shape.head_width, shape.epsilon);
 }
 
-Seen SelfAttention::operator()(const Tensor& states, const Surroundings& with) const {
-  Tensor q = heads_of(*q_, q_norm_.get(), states);
-  Tensor k = heads_of(*k_, k_norm_.get(), states);
-  Tensor v = heads_of(*v_, nullptr, states);
+Attended SelfAttention::operator()(const Tensor& states, const Surroundings& with) const {
+  Tensor q = heads(*q_, q_norm_.get(), states);
+  Tensor k = heads(*k_, k_norm_.get(), states);
+  Tensor v = heads(*v_, nullptr, states);
   std::tie(q, k) = std::pair{turned(q, with.rotation), turned(k, with.rotation)};  // in this order
-  Seen seen = attended_heads(shape_, is_training(), q, k, v, with);
-  seen.states = (*out_)(seen.states);
+  Attended seen = attended_heads(shape_, is_training(), q, k, v, with);
+  seen.out = (*out_)(seen.out);
   return seen;
 }
 
-Tensor SelfAttention::heads_of(const Linear& projection, const RmsNorm* norm,
-                               const Tensor& states) const {
+Tensor SelfAttention::heads(const Linear& projection, const RmsNorm* norm,
+                            const Tensor& states) const {
   Tensor heads = projection(states).view({states.size(0), states.size(1), -1, shape_.head_width});
   if (norm != nullptr) heads = (*norm)(heads);
   return heads.transpose(1, 2);
@@ -86,11 +84,9 @@ Tensor GatedMlp::operator()(const Tensor& x) const {
 
 namespace {
 
-using RunLayer = std::function<Tensor(std::size_t, const Function&, const Tensor&)>;
-
-class Decoder : public torch::nn::Module {
+class WholeDecoder : public Decoder {
  public:
-  explicit Decoder(const Plan& plan)
+  explicit WholeDecoder(const Plan& plan)
       : plan_(plan),
         embedding_(child<nn::Embedding>(*this, "embed_tokens", plan.shape.vocabulary,
                                         plan.shape.width, plan.shape.padding)),
@@ -100,8 +96,8 @@ class Decoder : public torch::nn::Module {
     rotary_ = child<Rotary>(*this, "rotary_emb", plan.shape.rope);
   }
 
-  Tensor operator()(const Batch& batch, const std::shared_ptr<Surroundings>& with,
-                    const RunLayer& run_layer) const {
+  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
+    const auto with = std::make_shared<Surroundings>(given);
     const Tensor embedded = (*embedding_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     with->positions = positions;
@@ -115,13 +111,13 @@ class Decoder : public torch::nn::Module {
         own.mask = mask;
         return (*layer)(x, own);
       };
-      states = run_layer(i, run, states);
+      states = net.run_layer(i, run, states);
     }
     with->routes = nullptr;  // recomputed layers must not add theirs again
     return norm_(states);
   }
 
-  [[nodiscard]] const Tensor& embedding() const { return embedding_->weight; }
+  [[nodiscard]] const Tensor& embedding() const override { return embedding_->weight; }
 
  private:
   // Separate, because a checkpointed layer keeps only the mask of its own kind.
@@ -161,93 +157,13 @@ class Decoder : public torch::nn::Module {
   std::shared_ptr<Rotary> rotary_;
 };
 
-// A decoder without a head.
-class Headless : public Net {
- protected:
-  Headless(const ModelConfig& config, Task task, const Settings& settings, const Plan& plan)
-      : Net(config, task, settings), plan_(plan), decoder_(child<Decoder>(*this, "model", plan)) {}
-
-  // Routers' logits go to `output.more`.
-  Tensor states_of(const Batch& batch, Output& output) const {
-    auto with = std::make_shared<Surroundings>();
-    with->attention = settings().attention;
-    if (keeps_cache() && (plan_.cache_when_training || !is_training())) with->cache = &output.cache;
-    if (plan_.collects_routes) with->routes = &output.more;
-    return (*decoder_)(batch, with, [this](std::size_t i, const Function& layer, const Tensor& x) {
-      return run_layer(i, layer, x);
-    });
-  }
-
-  const Plan plan_;
-  const std::shared_ptr<Decoder> decoder_;
-};
-
-class CausalLm : public Headless {
- public:
-  CausalLm(const ModelConfig& config, const Settings& settings, const Plan& plan)
-      : Headless(config, Task::causal_lm, settings, plan),
-        head_(config.flag("tie_word_embeddings")
-                  ? child<Linear>(*this, "lm_head", decoder_->embedding())
-                  : child<Linear>(*this, "lm_head", plan.shape.width, plan.shape.vocabulary,
-                                  false)) {}
-
-  Output run(const Batch& batch) override {
-    Output output;
-    const Tensor states = states_of(batch, output);
-    if (chunks_loss(batch)) {
-      output.loss = chunked_causal_lm_loss(
-          [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); }, states,
-          batch.labels, settings().loss_chunk);
-    } else {
-      output.logits = logits_of(states);
-      if (!batch.labels.defined()) return output;
-      output.loss = causal_lm_loss(output.logits, batch.labels, plan_.shape.vocabulary);
-    }
-    if (plan_.routing_loss) output.loss.add_(plan_.routing_loss(output.more, batch));
-    return output;
-  }
-
- private:
-  [[nodiscard]] Tensor logits_of(const Tensor& states) const {
-    Tensor logits = (*head_)(states);
-    if (plan_.shape.logit_cap == 0) return logits;
-    logits = logits / plan_.shape.logit_cap;
-    logits = at::tanh(logits);
-    return logits * plan_.shape.logit_cap;
-  }
-
-  const std::shared_ptr<Linear> head_;
-};
-
-class Classifier : public Headless {
- public:
-  Classifier(const ModelConfig& config, const Settings& settings, const Plan& plan)
-      : Headless(config, Task::sequence_classification, settings, plan),
-        score_(child<Linear>(*this, "score", plan.shape.width, config.labels(), false)) {}
-
-  Output run(const Batch& batch) override {
-    Output output;
-    const Tensor states = states_of(batch, output);
-    const Tensor everywhere = (*score_)(states);
-    output.logits = at_last_token(everywhere, batch.tokens, config());
-    if (batch.labels.defined())
-      output.loss = classification_loss(output.logits, batch.labels, config());
-    return output;
-  }
-
- private:
-  const std::shared_ptr<Linear> score_;
-};
-
 }  // namespace
 
 Build family(std::function<Plan(const ModelConfig&)> plan_of) {
-  return [plan_of = std::move(plan_of)](const ModelConfig& config, Task task,
-                                        const Settings& settings) -> std::shared_ptr<Model> {
+  return decoder_family([plan_of = std::move(plan_of)](const ModelConfig& config) {
     const Plan plan = plan_of(config);
-    if (task == Task::causal_lm) return std::make_shared<CausalLm>(config, settings, plan);
-    return std::make_shared<Classifier>(config, settings, plan);
-  };
+    return Headless{std::make_shared<WholeDecoder>(plan), plan.head};
+  });
 }
 
 }  // namespace headroom::models::detail::decoder

@@ -14,44 +14,26 @@
 #include <vector>
 
 #include "headroom/model/shapes.h"
-#include "headroom/models/detail/family.h"
-#include "headroom/models/detail/rotary.h"
+#include "headroom/models/detail/decoder_heads.h"
 
 namespace headroom::models::detail::decoder {
 
 using model::ModelConfig;
-using Function = std::function<Tensor(const Tensor&)>;
 
 using Shape = model::LlamaShape;
-
-// A layer's inputs besides the hidden states.
-struct Surroundings {
-  Attention attention = Attention::sdpa;
-  Tensor positions;  // unused by layers, but passed to each, so checkpointed layers keep it
-  CosSin rotation;
-  Tensor mask;  // with the window, for a windowed layer
-  Cache* cache = nullptr;
-  std::vector<Tensor>* routes = nullptr;  // layers with experts add their router's logits
-};
 
 class Layer : public torch::nn::Module {
  public:
   virtual Tensor operator()(Tensor states, const Surroundings& with) const = 0;
 };
 
-// The result of attention, and the attention weights, which the layer holds until it returns.
-struct Seen {
-  Tensor states, weights;
-};
-
 class SelfAttention : public torch::nn::Module {
  public:
   explicit SelfAttention(const Shape& shape);
-  Seen operator()(const Tensor& states, const Surroundings& with) const;
+  Attended operator()(const Tensor& states, const Surroundings& with) const;
 
  private:
-  Tensor heads_of(const nn::Linear& projection, const nn::RmsNorm* norm,
-                  const Tensor& states) const;
+  Tensor heads(const nn::Linear& projection, const nn::RmsNorm* norm, const Tensor& states) const;
 
   const Shape shape_;
   const std::shared_ptr<nn::Linear> q_, k_, v_, out_;
@@ -59,8 +41,8 @@ class SelfAttention : public torch::nn::Module {
 };
 
 // Attention over rotated queries and keys, without the output projection.
-[[nodiscard]] Seen attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k,
-                                  Tensor& v, const Surroundings& with);
+[[nodiscard]] Attended attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k,
+                                      Tensor& v, const Surroundings& with);
 
 class GatedMlp : public torch::nn::Module {
  public:
@@ -96,13 +78,13 @@ class PlainLayer : public Layer {
   Tensor operator()(Tensor states, const Surroundings& with) const override {
     Tensor residual = states;
     states = (*input_norm_)(states);
-    Seen seen = (*attention_)(states, with);
-    states = std::move(seen.states);
-    states = residual + detail::dropout(states, dropout_, is_training());
+    Attended seen = (*attention_)(states, with);
+    states = std::move(seen.out);
+    states = residual + at::dropout(states, dropout_, is_training());
     residual = states;
     states = (*inner_norm_)(states);
     states = (*inner_)(states, with);
-    return residual + detail::dropout(states, dropout_, is_training());
+    return residual + at::dropout(states, dropout_, is_training());
   }
 
  private:
@@ -120,10 +102,7 @@ struct Plan {
   std::function<Function(torch::nn::Module& of, const std::string& name)> norm;
   bool always_windowed_mask = false;  // makes this mask even if no layer uses it
   bool scaled_embedding = false;      // Gemma: times the square root of the width
-  bool cache_when_training = true;
-  bool collects_routes = false;
-  // Makes a term of the loss from the routers' logits, one tensor per layer.
-  std::function<Tensor(const std::vector<Tensor>& routes, const Batch& batch)> routing_loss = {};
+  HeadOptions head = {.decoder = "model", .head = "lm_head"};
 };
 
 // For final norms that need only width and epsilon.

@@ -8,8 +8,6 @@
 
 #include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
-#include "headroom/models/detail/family.h"
-#include "headroom/models/detail/loss.h"
 #include "headroom/models/detail/masks.h"
 
 namespace headroom::models::detail {
@@ -23,12 +21,6 @@ using nn::Linear;
 constexpr double kEpsilon = 1e-12;  // of every norm; the config has no key for it
 
 using Shape = model::DistilbertShape;
-
-// A layer's inputs besides the hidden states.
-struct Surroundings {
-  Attention attention = Attention::sdpa;
-  Tensor mask;  // sdpa: additive, or undefined; eager: as given, [batch, length]
-};
 
 class Embeddings : public torch::nn::Module {
  public:
@@ -71,8 +63,9 @@ class SelfAttention : public torch::nn::Module {
         out_(child<Linear>(*this, "out_lin", shape.width, shape.width)) {}
 
   Tensor operator()(const Tensor& states, const Surroundings& with) const {
-    Tensor q = heads_of(*q_, states);
-    const Tensor k = heads_of(*k_, states), v = heads_of(*v_, states);
+    const std::int64_t width = shape_.width / shape_.heads;
+    Tensor q = heads_of((*q_)(states), width);
+    const Tensor k = heads_of((*k_)(states), width), v = heads_of((*v_)(states), width);
     if (with.attention == Attention::eager) return eager_form(q, k, v, with.mask);
     AttentionOptions options;
     options.dropout = is_training() ? shape_.attention_dropout : 0;
@@ -83,12 +76,7 @@ class SelfAttention : public torch::nn::Module {
   }
 
  private:
-  Tensor heads_of(const Linear& projection, const Tensor& states) const {
-    return projection(states)
-        .view({states.size(0), -1, shape_.heads, shape_.width / shape_.heads})
-        .transpose(1, 2);
-  }
-
+  // `given`: [batch, length], not additive.
   Tensor eager_form(Tensor& q, const Tensor& k, const Tensor& v, const Tensor& given) const {
     q = q / std::sqrt(static_cast<double>(q.size(-1)));
     Tensor scores = at::matmul(q, k.transpose(2, 3));
@@ -106,42 +94,21 @@ class SelfAttention : public torch::nn::Module {
   const std::shared_ptr<Linear> q_, k_, v_, out_;
 };
 
-class FeedForward : public torch::nn::Module {
- public:
-  FeedForward(const Shape& shape, nn::Activation activation)
-      : shape_(shape),
-        in_(child<Linear>(*this, "lin1", shape.width, shape.inner)),
-        out_(child<Linear>(*this, "lin2", shape.inner, shape.width)),
-        activation_(std::move(activation)) {}
-
-  Tensor operator()(const Tensor& states) const {
-    const auto part = [this](const Tensor& input) {
-      Tensor x = (*in_)(input);
-      x = activation_(x);
-      x = (*out_)(x);
-      return at::dropout(x, shape_.dropout, is_training());
-    };
-    return in_chunks(part, shape_.chunk, states);
-  }
-
- private:
-  const Shape shape_;
-  const std::shared_ptr<Linear> in_, out_;
-  const nn::Activation activation_;
-};
-
 class Block : public torch::nn::Module {
  public:
   Block(const Shape& shape, const nn::Activation& activation)
       : attention_(child<SelfAttention>(*this, "attention", shape)),
         attention_norm_(child<LayerNorm>(*this, "sa_layer_norm", shape.width, kEpsilon)),
-        feed_forward_(child<FeedForward>(*this, "ffn", shape, activation)),
-        norm_(child<LayerNorm>(*this, "output_layer_norm", shape.width, kEpsilon)) {}
+        feed_forward_(child<Mlp<Linear>>(*this, "ffn", "lin1", "lin2", shape.width, shape.inner,
+                                         activation, shape.dropout)),
+        norm_(child<LayerNorm>(*this, "output_layer_norm", shape.width, kEpsilon)),
+        chunk_(shape.chunk) {}
 
   Tensor operator()(const Tensor& x, const Surroundings& with) const {
     Tensor attended = (*attention_)(x, with);
     attended = (*attention_norm_)(attended + x);
-    Tensor out = (*feed_forward_)(attended);
+    const auto feed_forward = [this](const Tensor& part) { return (*feed_forward_)(part); };
+    Tensor out = in_chunks(feed_forward, chunk_, attended);
     out = (*norm_)(out + attended);
     return out;
   }
@@ -149,19 +116,9 @@ class Block : public torch::nn::Module {
  private:
   const std::shared_ptr<SelfAttention> attention_;
   const std::shared_ptr<LayerNorm> attention_norm_;
-  const std::shared_ptr<FeedForward> feed_forward_;
+  const std::shared_ptr<Mlp<Linear>> feed_forward_;
   const std::shared_ptr<LayerNorm> norm_;
-};
-
-class Transformer : public torch::nn::Module {
- public:
-  explicit Transformer(const Shape& shape) : layers(child<nn::List<Block>>(*this, "layer")) {
-    const nn::Activation function = nn::activation(shape.function);
-    for (std::int64_t i = 0; i < shape.layers; ++i)
-      layers->add(std::make_shared<Block>(shape, function));
-  }
-
-  const std::shared_ptr<nn::List<Block>> layers;
+  const std::int64_t chunk_;
 };
 
 // DistilBertModel.
@@ -169,31 +126,28 @@ class Encoder : public torch::nn::Module {
  public:
   explicit Encoder(const ModelConfig& config)
       : embeddings_(child<Embeddings>(*this, "embeddings", config, Shape(config))),
-        transformer_(child<Transformer>(*this, "transformer", Shape(config))) {}
+        layers_(child<nn::List<Block>>(*child<torch::nn::Module>(*this, "transformer"), "layer")) {
+    const Shape shape(config);
+    const nn::Activation function = nn::activation(shape.function);
+    for (std::int64_t i = 0; i < shape.layers; ++i)
+      layers_->add(std::make_shared<Block>(shape, function));
+  }
 
-  using RunLayer = std::function<Tensor(std::size_t, const std::function<Tensor(const Tensor&)>&,
-                                        const Tensor&)>;
-
-  Tensor operator()(const Batch& batch, Attention attention, const RunLayer& run_layer) const {
+  Tensor operator()(const Batch& batch, const Net& net) const {
     const Tensor embedded = (*embeddings_)(batch.tokens);
     auto with = std::make_shared<Surroundings>();
-    with->attention = attention;
+    with->attention = net.settings().attention;
     with->mask = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
-    if (attention == Attention::sdpa) with->mask = sdpa_mask(batch, embedded.scalar_type(), false);
-    Tensor states = embedded;
-    for (std::size_t i = 0; i < transformer_->layers->size(); ++i) {
-      const auto layer = (*transformer_->layers)[i];
-      states = run_layer(
-          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
-    }
-    return states;
+    if (with->attention == Attention::sdpa)
+      with->mask = sdpa_mask(batch, embedded.scalar_type(), false);
+    return through_layers(net, *layers_, with, embedded);
   }
 
   [[nodiscard]] const Tensor& embedding() const { return embeddings_->words(); }
 
  private:
   const std::shared_ptr<Embeddings> embeddings_;
-  const std::shared_ptr<Transformer> transformer_;
+  const std::shared_ptr<nn::List<Block>> layers_;
 };
 
 class WithEncoder : public Net {
@@ -202,13 +156,6 @@ class WithEncoder : public Net {
       : Net(config, task, settings),
         shape_(config),
         encoder_(child<Encoder>(*this, "distilbert", config)) {}
-
-  [[nodiscard]] Tensor states_of(const Batch& batch) const {
-    return (*encoder_)(batch, settings().attention,
-                       [this](std::size_t i, const auto& layer, const Tensor& x) {
-                         return run_layer(i, layer, x);
-                       });
-  }
 
   const Shape shape_;
   const std::shared_ptr<Encoder> encoder_;
@@ -230,15 +177,9 @@ class MaskedLm : public WithEncoder {
 
   Output run(const Batch& batch) override {
     Output output;
-    const Tensor states = states_of(batch);
-    if (chunks_loss(batch)) {
-      output.loss = chunked_token_loss(
-          [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); }, states,
-          batch.labels, settings().loss_chunk);
-      return output;
-    }
-    output.logits = logits_of(states);
-    if (batch.labels.defined()) output.loss = token_loss(output.logits, batch.labels);
+    const Tensor states = (*encoder_)(batch, *this);
+    const auto head = [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); };
+    set_logits_and_loss(output, head, states, batch);
     return output;
   }
 
@@ -265,16 +206,12 @@ class SequenceClassifier : public WithEncoder {
         classifier_(child<Linear>(*this, "classifier", shape_.width, config.labels())) {}
 
   Output run(const Batch& batch) override {
-    Output output;
-    const Tensor states = states_of(batch);
+    const Tensor states = (*encoder_)(batch, *this);
     Tensor pooled = states.select(1, 0);
     pooled = (*pre_)(pooled);
     pooled = at::relu(pooled);
     pooled = at::dropout(pooled, dropout_, is_training());
-    output.logits = (*classifier_)(pooled);
-    if (batch.labels.defined())
-      output.loss = classification_loss(output.logits, batch.labels, config());
-    return output;
+    return classified((*classifier_)(pooled), batch);
   }
 
  private:

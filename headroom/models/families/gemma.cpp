@@ -56,11 +56,11 @@ class SandwichLayer : public decoder::Layer {
         before_mlp_(norm("pre_feedforward_layernorm", shape)),
         after_mlp_(norm("post_feedforward_layernorm", shape)) {}
 
-  Tensor operator()(Tensor states, const decoder::Surroundings& with) const override {
+  Tensor operator()(Tensor states, const Surroundings& with) const override {
     Tensor residual = states;
     states = (*before_attention_)(states);
-    decoder::Seen seen = (*attention_)(states, with);
-    states = std::move(seen.states);
+    Attended seen = (*attention_)(states, with);
+    states = std::move(seen.out);
     states = (*after_attention_)(states);
     states = residual + states;
     residual = states;
@@ -97,12 +97,14 @@ Plan gemma2(const ModelConfig& config) {
   const Shape shape(config);
   const nn::Activation function = nn::activation(shape.function);
   const auto layer = [shape, function] { return std::make_shared<SandwichLayer>(shape, function); };
-  return {.shape = shape,
-          .layer = layer,
-          .norm = decoder::norm_like<OffsetRmsNorm>(shape),
-          .always_windowed_mask = true,
-          .scaled_embedding = true,
-          .cache_when_training = false};
+  Plan plan = {.shape = shape,
+               .layer = layer,
+               .norm = decoder::norm_like<OffsetRmsNorm>(shape),
+               .always_windowed_mask = true,
+               .scaled_embedding = true};
+  plan.head.logit_cap = shape.logit_cap;
+  plan.head.cache_when_training = false;
+  return plan;
 }
 
 }  // namespace

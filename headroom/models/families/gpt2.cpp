@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "headroom/model/shapes.h"
-#include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
 
@@ -21,13 +20,6 @@ using nn::Conv1D;
 using nn::LayerNorm;
 
 using Shape = model::Gpt2Shape;
-
-// A layer's inputs besides the hidden states.
-struct Surroundings {
-  Attention attention = Attention::sdpa;
-  Tensor mask;
-  Cache* cache = nullptr;
-};
 
 class SelfAttention : public torch::nn::Module {
  public:
@@ -42,8 +34,9 @@ class SelfAttention : public torch::nn::Module {
 
   Attended operator()(const Tensor& states, const Surroundings& with) const {
     const std::vector<Tensor> parts = (*qkv_)(states).split(shape_.width, 2);
-    Tensor k = heads_of(parts[1]), v = heads_of(parts[2]);
-    const Tensor q = heads_of(parts[0]);
+    const std::int64_t width = shape_.width / shape_.heads;
+    Tensor k = heads_of(parts[1], width), v = heads_of(parts[2], width);
+    const Tensor q = heads_of(parts[0], width);
     keep(with.cache, k, v);
     Attended attended = attend_to(q, k, v, with);
     Tensor& out = attended.out;
@@ -57,10 +50,6 @@ class SelfAttention : public torch::nn::Module {
   static Tensor seen_before(std::int64_t positions) {
     const Tensor all = at::ones({positions, positions}, at::kBool);
     return at::tril(all).view({1, 1, positions, positions});
-  }
-
-  [[nodiscard]] Tensor heads_of(const Tensor& part) const {
-    return part.view({part.size(0), part.size(1), -1, shape_.width / shape_.heads}).transpose(1, 2);
   }
 
   // Only the eager form applies scales per layer.
@@ -118,34 +107,14 @@ class SelfAttention : public torch::nn::Module {
   const std::shared_ptr<Conv1D> qkv_, out_;
 };
 
-class Mlp : public torch::nn::Module {
- public:
-  Mlp(const Shape& shape, nn::Activation activation)
-      : up_(child<Conv1D>(*this, "c_fc", shape.width, shape.inner)),
-        down_(child<Conv1D>(*this, "c_proj", shape.inner, shape.width)),
-        activation_(std::move(activation)),
-        dropout_(shape.residual_dropout) {}
-
-  Tensor operator()(const Tensor& x) const {
-    Tensor inner = (*up_)(x);
-    inner = activation_(inner);
-    inner = (*down_)(inner);
-    return at::dropout(inner, dropout_, is_training());
-  }
-
- private:
-  const std::shared_ptr<Conv1D> up_, down_;
-  const nn::Activation activation_;
-  const double dropout_;
-};
-
 class Block : public torch::nn::Module {
  public:
   Block(const Shape& shape, const nn::Activation& activation, std::int64_t layer)
       : first_norm_(child<LayerNorm>(*this, "ln_1", shape.width, shape.epsilon)),
         attention_(child<SelfAttention>(*this, "attn", shape, layer)),
         second_norm_(child<LayerNorm>(*this, "ln_2", shape.width, shape.epsilon)),
-        mlp_(child<Mlp>(*this, "mlp", shape, activation)) {}
+        mlp_(child<Mlp<Conv1D>>(*this, "mlp", "c_fc", "c_proj", shape.width, shape.inner,
+                                activation, shape.residual_dropout)) {}
 
   Tensor operator()(Tensor states, const Surroundings& with) const {
     Tensor residual = states;
@@ -162,10 +131,10 @@ class Block : public torch::nn::Module {
   const std::shared_ptr<LayerNorm> first_norm_;
   const std::shared_ptr<SelfAttention> attention_;
   const std::shared_ptr<LayerNorm> second_norm_;
-  const std::shared_ptr<Mlp> mlp_;
+  const std::shared_ptr<Mlp<Conv1D>> mlp_;
 };
 
-class Gpt2 : public torch::nn::Module {
+class Gpt2 : public Decoder {
  public:
   explicit Gpt2(const ModelConfig& config)
       : shape_(config),
@@ -178,18 +147,16 @@ class Gpt2 : public torch::nn::Module {
       layers_->add(std::make_shared<Block>(shape_, function, i));
   }
 
-  Tensor operator()(const Batch& batch, const Pass& pass) const {
+  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
     const Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     const Tensor places = (*positions_)(positions.unsqueeze(0));
     Tensor states = embedded + places;
-    auto with = std::make_shared<Surroundings>();
-    with->attention = pass.attention;
-    with->cache = pass.cache;
+    const auto with = std::make_shared<const Surroundings>(given);
     const Tensor mask = causal_mask(batch, positions,
-                                    {.attention = pass.attention,
+                                    {.attention = given.attention,
                                      .type = embedded.scalar_type(),
-                                     .with_cache = pass.cache != nullptr});
+                                     .with_cache = given.cache != nullptr});
     states = at::dropout(states, shape_.embedding_dropout, is_training());
     for (std::size_t i = 0; i < layers_->size(); ++i) {
       // The mask is an input, because the backward pass frees inputs but not the function's
@@ -199,13 +166,12 @@ class Gpt2 : public torch::nn::Module {
         own.mask = x[1];
         return nn::Tensors{(*layer)(x[0], own)};
       };
-      states = pass.run_layer_of_several(i, run, {states, mask})[0];
+      states = net.run_layer(i, run, nn::Tensors{states, mask})[0];
     }
     return (*norm_)(states);
   }
 
-  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
-  [[nodiscard]] std::int64_t width() const { return shape_.width; }
+  [[nodiscard]] const Tensor& embedding() const override { return tokens_->weight; }
 
  private:
   const Shape shape_;

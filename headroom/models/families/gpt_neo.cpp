@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/model/shapes.h"
-#include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
 
@@ -22,12 +21,6 @@ using nn::LayerNorm;
 using nn::Linear;
 
 using Shape = model::GptNeoShape;
-
-// A layer's inputs besides the hidden states.
-struct Surroundings {
-  Tensor mask;
-  Cache* cache = nullptr;
-};
 
 class SelfAttention : public torch::nn::Module {
  public:
@@ -101,36 +94,16 @@ class AttentionOfLayer : public torch::nn::Module {
   const std::shared_ptr<SelfAttention> attention_;
 };
 
-class Mlp : public torch::nn::Module {
- public:
-  Mlp(const Shape& shape, nn::Activation activation)
-      : up_(child<Linear>(*this, "c_fc", shape.width, shape.inner)),
-        down_(child<Linear>(*this, "c_proj", shape.inner, shape.width)),
-        activation_(std::move(activation)),
-        dropout_(shape.residual_dropout) {}
-
-  Tensor operator()(const Tensor& x) const {
-    Tensor inner = (*up_)(x);
-    inner = activation_(inner);
-    inner = (*down_)(inner);
-    return at::dropout(inner, dropout_, is_training());
-  }
-
- private:
-  const std::shared_ptr<Linear> up_, down_;
-  const nn::Activation activation_;
-  const double dropout_;
-};
-
 class Block : public torch::nn::Module {
  public:
   Block(const Shape& shape, const nn::Activation& activation, bool windowed)
       : first_norm_(child<LayerNorm>(*this, "ln_1", shape.width, shape.epsilon)),
         attention_(child<AttentionOfLayer>(*this, "attn", shape, windowed)),
         second_norm_(child<LayerNorm>(*this, "ln_2", shape.width, shape.epsilon)),
-        mlp_(child<Mlp>(*this, "mlp", shape, activation)) {}
+        mlp_(child<Mlp<Linear>>(*this, "mlp", "c_fc", "c_proj", shape.width, shape.inner,
+                                activation, shape.residual_dropout)) {}
 
-  Attended operator()(Tensor states, const Surroundings& with) const {
+  nn::Tensors operator()(Tensor states, const Surroundings& with) const {
     Tensor residual = states;
     states = (*first_norm_)(states);
     const Attended attended = (*attention_)(states, with);
@@ -145,10 +118,10 @@ class Block : public torch::nn::Module {
   const std::shared_ptr<LayerNorm> first_norm_;
   const std::shared_ptr<AttentionOfLayer> attention_;
   const std::shared_ptr<LayerNorm> second_norm_;
-  const std::shared_ptr<Mlp> mlp_;
+  const std::shared_ptr<Mlp<Linear>> mlp_;
 };
 
-class GptNeo : public torch::nn::Module {
+class GptNeo : public Decoder {
  public:
   explicit GptNeo(const ModelConfig& config)
       : shape_(config),
@@ -161,40 +134,21 @@ class GptNeo : public torch::nn::Module {
       layers_->add(std::make_shared<Block>(shape_, function, windowed));
   }
 
-  Tensor operator()(const Batch& batch, const Pass& pass) const {
+  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
     const Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
-    auto with = std::make_shared<Surroundings>();
-    with->cache = pass.cache;
+    auto with = std::make_shared<Surroundings>(given);
     with->mask = additive_causal_mask(
         batch, positions, {.attention = Attention::eager, .type = embedded.scalar_type()});
     const Tensor places = (*positions_)(positions.unsqueeze(0));
     Tensor states = embedded + places;
     states = at::dropout(states, shape_.embedding_dropout, is_training());
-    return (*norm_)(through_layers(states, with, pass));
+    return (*norm_)(through_layers_with_weights(net, *layers_, with, states));
   }
 
-  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
-  [[nodiscard]] std::int64_t width() const { return shape_.width; }
+  [[nodiscard]] const Tensor& embedding() const override { return tokens_->weight; }
 
  private:
-  // A layer also returns its attention weights, and the model holds them until the next layer has
-  // run. So reentrant checkpointing treats them as a result, with a gradient of zeros.
-  Tensor through_layers(Tensor states, const std::shared_ptr<const Surroundings>& with,
-                        const Pass& pass) const {
-    nn::Tensors outputs;
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
-      const auto layer = (*layers_)[i];
-      const auto run = [layer, with](const nn::Tensors& x) {
-        const Attended attended = (*layer)(x[0], *with);
-        return nn::Tensors{attended.out, attended.weights};
-      };
-      outputs = pass.run_layer_of_several(i, run, {states});
-      states = outputs[0];
-    }
-    return states;
-  }
-
   const Shape shape_;
   const std::shared_ptr<nn::Embedding> tokens_, positions_;
   const std::shared_ptr<nn::List<Block>> layers_;

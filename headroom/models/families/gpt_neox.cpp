@@ -7,10 +7,8 @@
 #include <cmath>
 
 #include "headroom/model/shapes.h"
-#include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
-#include "headroom/models/detail/rotary.h"
 
 namespace headroom::models::detail {
 namespace gpt_neox {
@@ -21,15 +19,6 @@ using nn::LayerNorm;
 using nn::Linear;
 
 using Shape = model::GptNeoXShape;
-
-// A layer's inputs besides the hidden states.
-struct Surroundings {
-  Attention attention = Attention::sdpa;
-  CosSin rotation;
-  Tensor positions;  // unused by layers, but passed to each, so checkpointed layers keep it
-  Tensor mask;
-  Cache* cache = nullptr;
-};
 
 class SelfAttention : public torch::nn::Module {
  public:
@@ -73,24 +62,6 @@ class SelfAttention : public torch::nn::Module {
   const std::shared_ptr<Linear> qkv_, out_;
 };
 
-class Mlp : public torch::nn::Module {
- public:
-  Mlp(const Shape& shape, nn::Activation activation)
-      : up_(child<Linear>(*this, "dense_h_to_4h", shape.width, shape.inner)),
-        down_(child<Linear>(*this, "dense_4h_to_h", shape.inner, shape.width)),
-        activation_(std::move(activation)) {}
-
-  Tensor operator()(const Tensor& x) const {
-    Tensor inner = (*up_)(x);
-    inner = activation_(inner);
-    return (*down_)(inner);
-  }
-
- private:
-  const std::shared_ptr<Linear> up_, down_;
-  const nn::Activation activation_;
-};
-
 class Layer : public torch::nn::Module {
  public:
   Layer(const Shape& shape, const nn::Activation& activation)
@@ -100,7 +71,8 @@ class Layer : public torch::nn::Module {
         inner_norm_(
             child<LayerNorm>(*this, "post_attention_layernorm", shape.width, shape.epsilon)),
         attention_(child<SelfAttention>(*this, "attention", shape)),
-        mlp_(child<Mlp>(*this, "mlp", shape, activation)) {}
+        mlp_(child<Mlp<Linear>>(*this, "mlp", "dense_h_to_4h", "dense_4h_to_h", shape.width,
+                                shape.inner, activation)) {}
 
   Tensor operator()(const Tensor& states, const Surroundings& with) const {
     Attended attended = (*attention_)((*input_norm_)(states), with);
@@ -117,10 +89,10 @@ class Layer : public torch::nn::Module {
   const double dropout_;
   const std::shared_ptr<LayerNorm> input_norm_, inner_norm_;
   const std::shared_ptr<SelfAttention> attention_;
-  const std::shared_ptr<Mlp> mlp_;
+  const std::shared_ptr<Mlp<Linear>> mlp_;
 };
 
-class GptNeoX : public torch::nn::Module {
+class GptNeoX : public Decoder {
  public:
   explicit GptNeoX(const ModelConfig& config)
       : shape_(config),
@@ -133,29 +105,21 @@ class GptNeoX : public torch::nn::Module {
       layers_->add(std::make_shared<Layer>(shape_, function));
   }
 
-  Tensor operator()(const Batch& batch, const Pass& pass) const {
+  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
     const Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
-    auto with = std::make_shared<Surroundings>();
-    with->attention = pass.attention;
+    auto with = std::make_shared<Surroundings>(given);
     with->positions = positions;
-    with->cache = pass.cache;
     with->mask = causal_mask(batch, positions,
-                             {.attention = pass.attention,
+                             {.attention = given.attention,
                               .type = embedded.scalar_type(),
-                              .with_cache = pass.cache != nullptr});
+                              .with_cache = given.cache != nullptr});
     Tensor states = at::dropout(embedded, shape_.hidden_dropout, is_training());
     with->rotation = (*rotary_)(positions.unsqueeze(0), states.scalar_type());
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
-      const auto layer = (*layers_)[i];
-      states = pass.run_layer(
-          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
-    }
-    return (*norm_)(states);
+    return (*norm_)(through_layers(net, *layers_, with, std::move(states)));
   }
 
-  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
-  [[nodiscard]] std::int64_t width() const { return shape_.width; }
+  [[nodiscard]] const Tensor& embedding() const override { return tokens_->weight; }
 
  private:
   const Shape shape_;

@@ -18,7 +18,6 @@ namespace {
 using decoder::GatedMlp;
 using decoder::Plan;
 using decoder::Shape;
-using decoder::Surroundings;
 using model::ModelConfig;
 using nn::Linear;
 
@@ -155,10 +154,10 @@ Plan plan(const ModelConfig& config) {
         "block_sparse_moe");
   };
   Plan plan = {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
-  plan.collects_routes = shape.collects_routes;
-  if (plan.collects_routes)
-    plan.routing_loss = [routing, by = shape.routing_loss](const std::vector<Tensor>& routes,
-                                                           const Batch& batch) {
+  plan.head.collects_routes = shape.collects_routes;
+  if (shape.collects_routes)
+    plan.head.routing_loss = [routing, by = shape.routing_loss](const std::vector<Tensor>& routes,
+                                                                const Batch& batch) {
       return by * balance_loss(routes, routing, batch.mask);
     };
   return plan;

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "headroom/model/shapes.h"
-#include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
 
@@ -23,15 +22,6 @@ constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default
 
 using Shape = model::OptShape;
 
-// A layer's inputs besides the hidden states.
-struct Surroundings {
-  Attention attention = Attention::sdpa;
-  // Unused by layers, but passed to each, so checkpointed layers keep them.
-  Tensor positions, places;
-  Tensor mask;
-  Cache* cache = nullptr;
-};
-
 class SelfAttention : public torch::nn::Module {
  public:
   explicit SelfAttention(const Shape& shape)
@@ -42,11 +32,11 @@ class SelfAttention : public torch::nn::Module {
         out_(child<Linear>(*this, "out_proj", shape.width, shape.width, shape.with_bias)) {}
 
   Tensor operator()(const Tensor& states, const Surroundings& with) const {
-    const double head_width = static_cast<double>(shape_.width / shape_.heads);
+    const std::int64_t head_width = shape_.width / shape_.heads;
     Tensor q = (*q_)(states);
-    q = q * std::pow(head_width, -0.5);
-    q = heads_of(q);
-    Tensor k = heads_of((*k_)(states)), v = heads_of((*v_)(states));
+    q = q * std::pow(static_cast<double>(head_width), -0.5);
+    q = heads_of(q, head_width);
+    Tensor k = heads_of((*k_)(states), head_width), v = heads_of((*v_)(states), head_width);
     keep(with.cache, k, v);
     AttentionOptions options;
     options.dropout = is_training() ? shape_.attention_dropout : 0;
@@ -58,11 +48,6 @@ class SelfAttention : public torch::nn::Module {
   }
 
  private:
-  [[nodiscard]] Tensor heads_of(const Tensor& states) const {
-    return states.view({states.size(0), -1, shape_.heads, shape_.width / shape_.heads})
-        .transpose(1, 2);
-  }
-
   const Shape shape_;
   const std::shared_ptr<Linear> k_, v_, q_, out_;
 };
@@ -109,9 +94,9 @@ class DecoderLayer : public torch::nn::Module {
   const std::shared_ptr<LayerNorm> final_norm_;
 };
 
-class Decoder : public torch::nn::Module {
+class InnerDecoder : public torch::nn::Module {
  public:
-  explicit Decoder(const ModelConfig& config)
+  explicit InnerDecoder(const ModelConfig& config)
       : shape_(config),
         tokens_(child<nn::Embedding>(*this, "embed_tokens", shape_.vocabulary, shape_.token_width,
                                      shape_.padding)),
@@ -129,35 +114,27 @@ class Decoder : public torch::nn::Module {
       layers_->add(std::make_shared<DecoderLayer>(shape_, function));
   }
 
-  Tensor operator()(Batch batch, const Pass& pass) const {
+  Tensor operator()(Batch batch, const Net& net, const Surroundings& given) const {
     Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     if (!batch.mask.defined()) {
       batch.mask = at::ones(batch.tokens.sizes(), batch.tokens.options().dtype(at::kFloat));
       batch.mask_is_all_ones = true;
     }
-    auto with = std::make_shared<Surroundings>();
-    with->attention = pass.attention;
+    auto with = std::make_shared<Surroundings>(given);
     with->positions = positions;
-    with->cache = pass.cache;
     with->mask = additive_causal_mask(
-        batch, positions, {.attention = pass.attention, .type = embedded.scalar_type()});
+        batch, positions, {.attention = given.attention, .type = embedded.scalar_type()});
     with->places = places_of(batch.mask);
     const Tensor places = (*positions_)(with->places + Shape::kFirstPosition);
     if (in_) embedded = (*in_)(embedded);
-    Tensor states = embedded + places;
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
-      const auto layer = (*layers_)[i];
-      states = pass.run_layer(
-          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
-    }
+    Tensor states = through_layers(net, *layers_, with, embedded + places);
     if (norm_) states = (*norm_)(states);
     if (out_) states = (*out_)(states);
     return states;
   }
 
   [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
-  [[nodiscard]] std::int64_t width() const { return shape_.token_width; }
 
  private:
   // Counts by the mask, so that padding before the first token takes no position.
@@ -176,16 +153,18 @@ class Decoder : public torch::nn::Module {
 };
 
 // On the hub the decoder is one level deeper: model.decoder.
-class Opt : public torch::nn::Module {
+class Opt : public Decoder {
  public:
-  explicit Opt(const ModelConfig& config) : decoder_(child<Decoder>(*this, "decoder", config)) {}
+  explicit Opt(const ModelConfig& config)
+      : decoder_(child<InnerDecoder>(*this, "decoder", config)) {}
 
-  Tensor operator()(const Batch& batch, const Pass& pass) const { return (*decoder_)(batch, pass); }
-  [[nodiscard]] const Tensor& embedding() const { return decoder_->embedding(); }
-  [[nodiscard]] std::int64_t width() const { return decoder_->width(); }
+  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
+    return (*decoder_)(batch, net, given);
+  }
+  [[nodiscard]] const Tensor& embedding() const override { return decoder_->embedding(); }
 
  private:
-  const std::shared_ptr<Decoder> decoder_;
+  const std::shared_ptr<InnerDecoder> decoder_;
 };
 
 }  // namespace

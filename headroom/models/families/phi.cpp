@@ -7,10 +7,8 @@
 #include <cmath>
 
 #include "headroom/model/shapes.h"
-#include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/decoder_heads.h"
 #include "headroom/models/detail/masks.h"
-#include "headroom/models/detail/rotary.h"
 
 namespace headroom::models::detail {
 namespace phi {
@@ -21,15 +19,6 @@ using nn::LayerNorm;
 using nn::Linear;
 
 using Shape = model::PhiShape;
-
-// A layer's inputs besides the hidden states.
-struct Surroundings {
-  Attention attention = Attention::sdpa;
-  CosSin rotation;
-  Tensor positions;  // unused by layers, but passed to each, so checkpointed layers keep it
-  Tensor mask;
-  Cache* cache = nullptr;
-};
 
 class SelfAttention : public torch::nn::Module {
  public:
@@ -45,7 +34,9 @@ class SelfAttention : public torch::nn::Module {
   }
 
   Attended operator()(const Tensor& states, const Surroundings& with) const {
-    Tensor q = heads_of((*q_)(states)), k = heads_of((*k_)(states)), v = heads_of((*v_)(states));
+    Tensor q = heads_of((*q_)(states), shape_.head_width);
+    Tensor k = heads_of((*k_)(states), shape_.head_width);
+    Tensor v = heads_of((*v_)(states), shape_.head_width);
     if (q_norm_) q = (*q_norm_)(q);
     if (k_norm_) k = (*k_norm_)(k);
     const std::int64_t part = shape_.rope.width;
@@ -63,10 +54,6 @@ class SelfAttention : public torch::nn::Module {
   }
 
  private:
-  [[nodiscard]] Tensor heads_of(const Tensor& states) const {
-    return states.view({states.size(0), states.size(1), -1, shape_.head_width}).transpose(1, 2);
-  }
-
   [[nodiscard]] AttentionOptions options() const {
     AttentionOptions options;
     options.dropout = is_training() ? shape_.attention_dropout : 0;
@@ -80,30 +67,12 @@ class SelfAttention : public torch::nn::Module {
   std::shared_ptr<LayerNorm> q_norm_, k_norm_;
 };
 
-class Mlp : public torch::nn::Module {
- public:
-  Mlp(const Shape& shape, nn::Activation activation)
-      : activation_(std::move(activation)),
-        up_(child<Linear>(*this, "fc1", shape.width, shape.inner)),
-        down_(child<Linear>(*this, "fc2", shape.inner, shape.width)) {}
-
-  Tensor operator()(const Tensor& x) const {
-    Tensor inner = (*up_)(x);
-    inner = activation_(inner);
-    return (*down_)(inner);
-  }
-
- private:
-  const nn::Activation activation_;
-  const std::shared_ptr<Linear> up_, down_;
-};
-
 // Attention and perceptron run in parallel on the same normalised states.
 class DecoderLayer : public torch::nn::Module {
  public:
   DecoderLayer(const Shape& shape, const nn::Activation& activation)
       : attention_(child<SelfAttention>(*this, "self_attn", shape)),
-        mlp_(child<Mlp>(*this, "mlp", shape, activation)),
+        mlp_(child<Mlp<Linear>>(*this, "mlp", "fc1", "fc2", shape.width, shape.inner, activation)),
         norm_(child<LayerNorm>(*this, "input_layernorm", shape.width, shape.epsilon)),
         dropout_(shape.residual_dropout) {}
 
@@ -119,12 +88,12 @@ class DecoderLayer : public torch::nn::Module {
 
  private:
   const std::shared_ptr<SelfAttention> attention_;
-  const std::shared_ptr<Mlp> mlp_;
+  const std::shared_ptr<Mlp<Linear>> mlp_;
   const std::shared_ptr<LayerNorm> norm_;
   const double dropout_;
 };
 
-class Phi : public torch::nn::Module {
+class Phi : public Decoder {
  public:
   explicit Phi(const ModelConfig& config)
       : shape_(config),
@@ -138,30 +107,21 @@ class Phi : public torch::nn::Module {
       layers_->add(std::make_shared<DecoderLayer>(shape_, function));
   }
 
-  Tensor operator()(const Batch& batch, const Pass& pass) const {
+  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
     Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
-    auto with = std::make_shared<Surroundings>();
-    with->attention = pass.attention;
+    auto with = std::make_shared<Surroundings>(given);
     with->positions = positions;
-    with->cache = pass.cache;
     with->mask = causal_mask(batch, positions,
-                             {.attention = pass.attention,
+                             {.attention = given.attention,
                               .type = embedded.scalar_type(),
-                              .with_cache = pass.cache != nullptr});
+                              .with_cache = given.cache != nullptr});
     embedded = at::dropout(embedded, shape_.embedding_dropout, is_training());
     with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
-    Tensor states = embedded;
-    for (std::size_t i = 0; i < layers_->size(); ++i) {
-      const auto layer = (*layers_)[i];
-      states = pass.run_layer(
-          i, [layer, with](const Tensor& x) { return (*layer)(x, *with); }, states);
-    }
-    return (*norm_)(states);
+    return (*norm_)(through_layers(net, *layers_, with, embedded));
   }
 
-  [[nodiscard]] const Tensor& embedding() const { return tokens_->weight; }
-  [[nodiscard]] std::int64_t width() const { return shape_.width; }
+  [[nodiscard]] const Tensor& embedding() const override { return tokens_->weight; }
 
  private:
   const Shape shape_;

@@ -8,9 +8,7 @@ namespace phi3 {
 namespace {
 
 using decoder::Plan;
-using decoder::Seen;
 using decoder::Shape;
-using decoder::Surroundings;
 using model::ModelConfig;
 using nn::Linear;
 
@@ -22,25 +20,21 @@ class JoinedAttention : public torch::nn::Module {
         qkv_(child<Linear>(*this, "qkv_proj", shape.width,
                            (shape.heads + 2 * shape.key_heads) * shape.head_width, false)) {}
 
-  Seen operator()(const Tensor& states, const Surroundings& with) const {
+  Attended operator()(const Tensor& states, const Surroundings& with) const {
     const Tensor joined = (*qkv_)(states);
     const std::int64_t keys_from = shape_.heads * shape_.head_width,
                        values_from = keys_from + shape_.key_heads * shape_.head_width;
-    Tensor q = heads_of(joined.slice(-1, 0, keys_from));
-    Tensor k = heads_of(joined.slice(-1, keys_from, values_from));
-    Tensor v = heads_of(joined.slice(-1, values_from));
+    Tensor q = heads_of(joined.slice(-1, 0, keys_from), shape_.head_width);
+    Tensor k = heads_of(joined.slice(-1, keys_from, values_from), shape_.head_width);
+    Tensor v = heads_of(joined.slice(-1, values_from), shape_.head_width);
     std::tie(q, k) =  // braces fix the order
         std::pair{partly_turned(q, with.rotation), partly_turned(k, with.rotation)};
-    Seen seen = decoder::attended_heads(shape_, is_training(), q, k, v, with);
-    seen.states = (*out_)(seen.states);
+    Attended seen = decoder::attended_heads(shape_, is_training(), q, k, v, with);
+    seen.out = (*out_)(seen.out);
     return seen;
   }
 
  private:
-  [[nodiscard]] Tensor heads_of(const Tensor& part) const {
-    return part.view({part.size(0), part.size(1), -1, shape_.head_width}).transpose(1, 2);
-  }
-
   const Shape shape_;
   const std::shared_ptr<Linear> out_, qkv_;
 };

@@ -65,8 +65,7 @@ class Layer : public torch::nn::Module {
   }
 
   Tensor operator()(const Tensor& x) const {
-    Tensor states = x;
-    for (const auto& convolution : *layer_) states = (*convolution)(states);
+    Tensor states = through(*layer_, x);
     const Tensor residual = shortcut_ ? (*shortcut_)(x) : x;
     states.add_(residual);
     states = activation_(states);
@@ -89,62 +88,41 @@ class Stage : public torch::nn::Module {
       layers_->add(std::make_shared<Layer>(shape, out, out, 1));
   }
 
-  Tensor operator()(const Tensor& x) const {
-    Tensor states = x;
-    for (const auto& layer : *layers_) states = (*layer)(states);
-    return states;
-  }
+  Tensor operator()(const Tensor& x) const { return through(*layers_, x); }
 
  private:
   const std::shared_ptr<nn::List<Layer>> layers_;
 };
 
-class Embedder : public torch::nn::Module {
+class Base : public torch::nn::Module {
  public:
-  explicit Embedder(const Shape& shape)
-      : embedder_(child<ConvLayer>(*this, "embedder", shape.channels, shape.embedding, 7, 2,
-                                   nn::activation(shape.function))) {}
-
-  Tensor operator()(const Tensor& pixels) const {
-    Tensor embedding = (*embedder_)(pixels);
-    embedding = at::max_pool2d(embedding, 3, 2, 1);
-    return embedding;
-  }
-
- private:
-  const std::shared_ptr<ConvLayer> embedder_;
-};
-
-class Encoder : public torch::nn::Module {
- public:
-  explicit Encoder(const Shape& shape) : stages_(child<nn::List<Stage>>(*this, "stages")) {
-    std::int64_t in = shape.embedding;
+  explicit Base(const ModelConfig& config) {
+    const Shape shape(config);
+    embedder_ =
+        child<ConvLayer>(*child<torch::nn::Module>(*this, "embedder"), "embedder", shape.channels,
+                         shape.embedding, 7, 2, nn::activation(shape.function));
+    stages_ = child<nn::List<Stage>>(*child<torch::nn::Module>(*this, "encoder"), "stages");
+    width_ = shape.embedding;
     for (std::size_t i = 0; i < shape.depths.size(); ++i) {
       const bool downsamples = i > 0 || shape.downsample_in_first_stage;
-      stages_->add(std::make_shared<Stage>(shape, in, shape.widths[i], downsamples ? 2 : 1,
+      stages_->add(std::make_shared<Stage>(shape, width_, shape.widths[i], downsamples ? 2 : 1,
                                            shape.depths[i]));
-      in = shape.widths[i];
+      width_ = shape.widths[i];
     }
   }
 
-  Tensor operator()(const Tensor& x) const {
-    Tensor states = x;
-    for (const auto& stage : *stages_) states = (*stage)(states);
-    return states;
+  std::pair<Tensor, Tensor> operator()(const Tensor& pixels) const {
+    Tensor embedded = (*embedder_)(pixels);
+    embedded = at::max_pool2d(embedded, 3, 2, 1);
+    const Tensor states = through(*stages_, embedded);
+    return {states, at::adaptive_avg_pool2d(states, {1, 1})};
   }
+  [[nodiscard]] std::int64_t width() const { return width_; }
 
  private:
-  const std::shared_ptr<nn::List<Stage>> stages_;
-};
-
-class Base : public torch::nn::Module {
- public:
-  explicit Base(const Shape& shape)
-      : embedder(child<Embedder>(*this, "embedder", shape)),
-        encoder(child<Encoder>(*this, "encoder", shape)) {}
-
-  const std::shared_ptr<Embedder> embedder;
-  const std::shared_ptr<Encoder> encoder;
+  std::shared_ptr<ConvLayer> embedder_;
+  std::shared_ptr<nn::List<Stage>> stages_;
+  std::int64_t width_;
 };
 
 // In Python, a sequence whose second member has the weights.
@@ -157,38 +135,13 @@ class Classifier : public torch::nn::Module {
   const std::shared_ptr<nn::Linear> linear_;
 };
 
-class ImageClassifier : public Net {
- public:
-  ImageClassifier(const ModelConfig& config, const Settings& settings)
-      : Net(config, Task::image_classification, settings),
-        base_(child<Base>(*this, "resnet", Shape(config))),
-        classifier_(
-            child<Classifier>(*this, "classifier", Shape(config).widths.back(), config.labels())) {}
-
-  Output run(const Batch& batch) override {
-    check_images(batch, config().at_least_1("num_channels"));
-    const auto [last, pooled] = encoded(batch.pixels);
-    return classified((*classifier_)(pooled), batch, config());
-  }
-
- private:
-  // The last states, which transformers' output holds until the loss is computed, and their means.
-  std::pair<Tensor, Tensor> encoded(const Tensor& pixels) const {
-    const Tensor embedded = (*base_->embedder)(pixels);
-    const Tensor states = (*base_->encoder)(embedded);
-    return {states, at::adaptive_avg_pool2d(states, {1, 1})};
-  }
-
-  const std::shared_ptr<Base> base_;
-  const std::shared_ptr<Classifier> classifier_;
-};
-
 }  // namespace
 }  // namespace resnet
 
 Build resnet_family() {
   return [](const model::ModelConfig& config, Task, const Settings& settings) {
-    return std::make_shared<resnet::ImageClassifier>(config, settings);
+    return std::make_shared<ConvolutionalClassifier<resnet::Base, resnet::Classifier>>(config,
+                                                                                       settings);
   };
 }
 

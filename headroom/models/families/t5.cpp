@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "headroom/base/error.h"
-#include "headroom/models/detail/loss.h"
 #include "headroom/models/detail/masks.h"
 #include "headroom/models/families/t5_attention.h"
 
@@ -135,9 +134,6 @@ class Block : public torch::nn::Module {
   std::shared_ptr<FeedForwardLayer> feed_forward_;
 };
 
-using RunLayer = std::function<Tensors(std::size_t, const std::function<Tensors(const Tensors&)>&,
-                                       const Tensors&)>;
-
 // T5Stack: the encoder or the decoder, over the embedding that both share.
 class Stack : public torch::nn::Module {
  public:
@@ -154,7 +150,7 @@ class Stack : public torch::nn::Module {
   // `mask` is that of the encoder's tokens, if given. `encoded` is the encoder's result, for a
   // decoder.
   Tensor operator()(const Tensor& tokens, const Tensor& mask, const Tensor& encoded,
-                    T5Surroundings surroundings, const RunLayer& run_layer) const {
+                    T5Surroundings surroundings, const Net& net) const {
     const Tensor embedded = (*words_)(tokens);
     surroundings.positions = at::arange(tokens.size(1), tokens.options());
     const Tensor own = mask.defined() && !decoder_ ? mask : ones_mask(tokens);
@@ -168,8 +164,8 @@ class Stack : public torch::nn::Module {
     if (decoder_) masks.encoder = inverted_mask(theirs, words_->weight.scalar_type());
     const auto with = std::make_shared<const T5Surroundings>(std::move(surroundings));
     // Python holds all results of the last block until the stack returns.
-    const Tensors outputs = through_blocks(at::dropout(embedded, dropout_, is_training()), encoded,
-                                           masks, with, run_layer);
+    const Tensors outputs =
+        through_blocks(at::dropout(embedded, dropout_, is_training()), encoded, masks, with, net);
     const Tensor states = (*norm_)(outputs[0]);
     return at::dropout(states, dropout_, is_training());
   }
@@ -182,8 +178,7 @@ class Stack : public torch::nn::Module {
   // Masks are inputs of a block, because the backward pass frees inputs but not the function's
   // captures.
   Tensors through_blocks(Tensor states, const Tensor& encoded, const Masks& masks,
-                         const std::shared_ptr<const T5Surroundings>& with,
-                         const RunLayer& run_layer) const {
+                         const std::shared_ptr<const T5Surroundings>& with, const Net& net) const {
     Tensors outputs;
     Tensor bias, cross_bias;
     for (std::size_t i = 0; i < blocks_->size(); ++i) {
@@ -193,7 +188,8 @@ class Stack : public torch::nn::Module {
         own.encoder_mask = x[5];
         return (*block)(x, own);
       };
-      outputs = run_layer(i, run, {states, bias, encoded, cross_bias, masks.own, masks.encoder});
+      outputs = net.run_layer(i, run,
+                              Tensors{states, bias, encoded, cross_bias, masks.own, masks.encoder});
       states = outputs[0];
       bias = outputs[1];
       if (decoder_) cross_bias = outputs[2];
@@ -224,26 +220,18 @@ class Seq2SeqLm : public Net {
     if (!batch.targets.defined() && !batch.labels.defined())
       throw UsageError(expectation("run", "the decoder's tokens, or labels to make them of",
                                    "neither", "a batch with `targets`"));
-    const RunLayer run = [this](std::size_t i, const auto& layer, const Tensors& x) {
-      return run_layer(i, layer, x);
-    };
     Output output;
     T5Surroundings with;
     with.checkpointed = is_training() && settings().checkpointing.how != nn::Recompute::none;
-    const Tensor encoded = (*encoder_)(batch.tokens, batch.mask, {}, with, run);
+    const Tensor encoded = (*encoder_)(batch.tokens, batch.mask, {}, with, *this);
     output.more.push_back(encoded);
     const Tensor tokens = batch.targets.defined() ? batch.targets : shifted_right(batch.labels);
     if (keeps_cache()) with.cache = &output.cache;
-    const Tensor decoded = (*decoder_)(tokens, batch.mask, encoded, with, run);
+    const Tensor decoded = (*decoder_)(tokens, batch.mask, encoded, with, *this);
     Tensor states = decoded;
     if (tied_) states = states * std::pow(static_cast<double>(shape_.width), -0.5);
-    if (chunks_loss(batch)) {
-      output.loss = chunked_token_loss([head = head_](const Tensor& x) { return (*head)(x); },
-                                       states, batch.labels, settings().loss_chunk);
-      return output;
-    }
-    output.logits = (*head_)(states);
-    if (batch.labels.defined()) output.loss = token_loss(output.logits, batch.labels);
+    const auto head = [head = head_](const Tensor& x) { return (*head)(x); };
+    set_logits_and_loss(output, head, states, batch);
     return output;
   }
 

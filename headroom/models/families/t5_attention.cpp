@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "headroom/models/detail/attention.h"
+
 namespace headroom::models::detail {
 
 using model::ModelConfig;
@@ -38,16 +40,12 @@ T5Attention::T5Attention(const T5Shape& shape, Kind kind, bool first)
     relative_ = child<nn::Embedding>(*this, "relative_attention_bias", shape.buckets, shape.heads);
 }
 
-Tensor T5Attention::heads(const Tensor& projected) const {
-  return projected.view({projected.size(0), -1, shape_.heads, shape_.head_width}).transpose(1, 2);
-}
-
 nn::Tensors T5Attention::operator()(const Tensor& states, const Tensor& others, Tensor bias,
                                     const T5Surroundings& with) const {
-  const Tensor q = heads((*q_)(states));
+  const Tensor q = heads_of((*q_)(states), shape_.head_width);
   Tensor k = (*k_)(others), v = (*v_)(others);
-  k = heads(k);
-  v = heads(v);
+  k = heads_of(k, shape_.head_width);
+  v = heads_of(v, shape_.head_width);
   keep(with.cache, k, v);
   Tensor scores = at::matmul(q, k.transpose(3, 2));
   if (!bias.defined()) bias = first_bias(scores, with);

@@ -45,7 +45,6 @@ class T5Attention : public torch::nn::Module {
                          const T5Surroundings& with) const;
 
  private:
-  Tensor heads(const Tensor& projected) const;
   Tensor first_bias(const Tensor& scores, const T5Surroundings& with) const;
   Tensor relative_bias(std::int64_t length, const Tensor& positions) const;
   Tensor buckets_of(Tensor distances) const;

@@ -18,32 +18,19 @@ using nn::Linear;
 
 using Shape = model::VitShape;
 
-class PatchEmbeddings : public torch::nn::Module {
- public:
-  explicit PatchEmbeddings(const Shape& shape)
-      : projection_(
-            child<nn::Conv2d>(*this, "projection", shape.channels, shape.width,
-                              nn::Conv2d::Options{.kernel = shape.patch, .stride = shape.patch})) {}
-
-  Tensor operator()(const Tensor& pixels) const {
-    return (*projection_)(pixels).flatten(2).transpose(1, 2);
-  }
-
- private:
-  const std::shared_ptr<nn::Conv2d> projection_;
-};
-
 class Embeddings : public torch::nn::Module {
  public:
   explicit Embeddings(const Shape& shape) : shape_(shape), class_token_(token("cls_token")) {
     if (shape.extra == 2) distillation_token_ = token("distillation_token");
     positions_ =
         register_parameter("position_embeddings", at::empty({1, shape.positions(), shape.width}));
-    patches_ = child<PatchEmbeddings>(*this, "patch_embeddings", shape);
+    patches_ = child<nn::Conv2d>(*child<torch::nn::Module>(*this, "patch_embeddings"), "projection",
+                                 shape.channels, shape.width,
+                                 nn::Conv2d::Options{.kernel = shape.patch, .stride = shape.patch});
   }
 
   Tensor operator()(const Tensor& pixels) const {
-    Tensor states = (*patches_)(pixels);
+    Tensor states = (*patches_)(pixels).flatten(2).transpose(1, 2);
     const auto for_each_row = [&](const Tensor& of) { return of.expand({pixels.size(0), -1, -1}); };
     if (shape_.extra == 2)
       states = at::cat({for_each_row(class_token_), for_each_row(distillation_token_), states}, 1);
@@ -62,7 +49,7 @@ class Embeddings : public torch::nn::Module {
 
   const Shape shape_;
   Tensor class_token_, distillation_token_, positions_;
-  std::shared_ptr<PatchEmbeddings> patches_;
+  std::shared_ptr<nn::Conv2d> patches_;
 };
 
 class SelfAttention : public torch::nn::Module {
@@ -73,25 +60,20 @@ class SelfAttention : public torch::nn::Module {
         key_(child<Linear>(*this, "key", shape.width, shape.width, shape.qkv_bias)),
         value_(child<Linear>(*this, "value", shape.width, shape.width, shape.qkv_bias)) {}
 
-  Tensor operator()(const Tensor& states, Attention kind) const {
-    const Tensor k = heads_of(*key_, states);
-    const Tensor v = heads_of(*value_, states);
-    const Tensor q = heads_of(*query_, states);
+  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+    const std::int64_t width = shape_.width / shape_.heads;
+    const Tensor k = heads_of((*key_)(states), width);
+    const Tensor v = heads_of((*value_)(states), width);
+    const Tensor q = heads_of((*query_)(states), width);
     AttentionOptions options;
     options.dropout = is_training() ? shape_.attention_dropout : 0;
-    options.scaling = 1 / std::sqrt(static_cast<double>(shape_.width / shape_.heads));
+    options.scaling = 1 / std::sqrt(static_cast<double>(width));
     options.is_causal = false;
-    const Tensor context = attend(kind, q, k, v, {}, options);
+    const Tensor context = attended(with.attention, q, k, v, {}, options).out;
     return context.reshape({states.size(0), states.size(1), shape_.width});
   }
 
  private:
-  Tensor heads_of(const Linear& projection, const Tensor& states) const {
-    return projection(states)
-        .view({states.size(0), -1, shape_.heads, shape_.width / shape_.heads})
-        .transpose(1, 2);
-  }
-
   const Shape shape_;
   const std::shared_ptr<Linear> query_, key_, value_;
 };
@@ -117,8 +99,8 @@ class AttentionBlock : public torch::nn::Module {
       : attention_(child<SelfAttention>(*this, "attention", shape)),
         output_(child<Dense>(*this, "output", shape.width, shape.width, shape.dropout)) {}
 
-  Tensor operator()(const Tensor& states, Attention kind) const {
-    const Tensor attended = (*attention_)(states, kind);
+  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+    const Tensor attended = (*attention_)(states, with);
     return (*output_)(attended);
   }
 
@@ -138,9 +120,9 @@ class Layer : public torch::nn::Module {
         activation_(std::move(function)) {}
 
   // `normed` and `attended` live to the end, as in Python.
-  Tensor operator()(const Tensor& x, Attention kind) const {
+  Tensor operator()(const Tensor& x, const Surroundings& with) const {
     const Tensor normed = (*norm_before_)(x);
-    const Tensor attended = (*attention_)(normed, kind);
+    const Tensor attended = (*attention_)(normed, with);
     const Tensor states = attended + x;
     Tensor out = (*norm_after_)(states);
     out = widened(out);
@@ -164,61 +146,41 @@ class Layer : public torch::nn::Module {
   const nn::Activation activation_;
 };
 
-class Encoder : public torch::nn::Module {
- public:
-  explicit Encoder(const Shape& shape) : layers(child<nn::List<Layer>>(*this, "layer")) {
-    const nn::Activation function = nn::activation(shape.function);
-    for (std::int64_t i = 0; i < shape.layers; ++i)
-      layers->add(std::make_shared<Layer>(shape, function));
-  }
-
-  const std::shared_ptr<nn::List<Layer>> layers;
-};
-
-// The base model of both types: patch embeddings, layers, a final norm.
-class Base : public torch::nn::Module {
- public:
-  explicit Base(const Shape& shape)
-      : embeddings(child<Embeddings>(*this, "embeddings", shape)),
-        encoder(child<Encoder>(*this, "encoder", shape)),
-        norm(child<LayerNorm>(*this, "layernorm", shape.width, shape.epsilon)) {}
-
-  const std::shared_ptr<Embeddings> embeddings;
-  const std::shared_ptr<Encoder> encoder;
-  const std::shared_ptr<LayerNorm> norm;
-};
-
 class ImageClassifier : public Net {
  public:
   ImageClassifier(const ModelConfig& config, const Settings& settings)
-      : Net(config, Task::image_classification, settings),
-        shape_(config),
-        base_(child<Base>(*this, config.type(), shape_)),
-        classifier_(child<Linear>(*this, "classifier", shape_.width, config.labels())) {}
+      : Net(config, Task::image_classification, settings), shape_(config) {
+    const auto base = child<torch::nn::Module>(*this, config.type());
+    embeddings_ = child<Embeddings>(*base, "embeddings", shape_);
+    layers_ = child<nn::List<Layer>>(*child<torch::nn::Module>(*base, "encoder"), "layer");
+    const nn::Activation function = nn::activation(shape_.function);
+    for (std::int64_t i = 0; i < shape_.layers; ++i)
+      layers_->add(std::make_shared<Layer>(shape_, function));
+    norm_ = child<LayerNorm>(*base, "layernorm", shape_.width, shape_.epsilon);
+    classifier_ = child<Linear>(*this, "classifier", shape_.width, config.labels());
+  }
 
   Output run(const Batch& batch) override {
     check_images(batch, shape_.channels, shape_.side);
     const Tensor states = encoded(batch.pixels);
-    return classified((*classifier_)(states.select(1, 0)), batch, config());
+    return classified((*classifier_)(states.select(1, 0)), batch);
   }
 
  private:
   Tensor encoded(const Tensor& pixels) const {
-    const Tensor images = pixels.to(base_->embeddings->type());
-    const Tensor embedded = (*base_->embeddings)(images);
-    Tensor states = embedded;
-    for (std::size_t i = 0; i < base_->encoder->layers->size(); ++i) {
-      const auto layer = (*base_->encoder->layers)[i];
-      const Attention kind = settings().attention;
-      states = run_layer(
-          i, [layer, kind](const Tensor& x) { return (*layer)(x, kind); }, states);
-    }
-    return (*base_->norm)(states);
+    const Tensor images = pixels.to(embeddings_->type());
+    const Tensor embedded = (*embeddings_)(images);
+    Surroundings with;
+    with.attention = settings().attention;
+    return (*norm_)(
+        through_layers(*this, *layers_, std::make_shared<const Surroundings>(with), embedded));
   }
 
   const Shape shape_;
-  const std::shared_ptr<Base> base_;
-  const std::shared_ptr<Linear> classifier_;
+  std::shared_ptr<Embeddings> embeddings_;
+  std::shared_ptr<nn::List<Layer>> layers_;
+  std::shared_ptr<LayerNorm> norm_;
+  std::shared_ptr<Linear> classifier_;
 };
 
 }  // namespace

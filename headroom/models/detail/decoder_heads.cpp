@@ -1,0 +1,111 @@
+#include "headroom/models/detail/decoder_heads.h"
+
+#include <ATen/ATen.h>
+
+#include "headroom/models/detail/last_token.h"
+#include "headroom/models/detail/loss.h"
+
+namespace headroom::models::detail {
+namespace {
+
+class DecoderNet : public Net {
+ protected:
+  DecoderNet(const model::ModelConfig& config, Task task, const Settings& settings,
+             const Headless& headless)
+      : Net(config, task, settings),
+        options_(headless.options),
+        decoder_(register_module(options_.decoder, headless.decoder)) {}
+
+  // Routers' logits go to `output.more`.
+  Tensor states_of(const Batch& batch, Output& output) const {
+    Surroundings with;
+    with.attention = settings().attention;
+    if (keeps_cache() && (options_.cache_when_training || !is_training()))
+      with.cache = &output.cache;
+    if (options_.collects_routes) with.routes = &output.more;
+    return (*decoder_)(batch, *this, with);
+  }
+
+  const HeadOptions options_;
+  const std::shared_ptr<Decoder> decoder_;
+};
+
+class DecoderLm : public DecoderNet {
+ public:
+  DecoderLm(const model::ModelConfig& config, const Settings& settings, const Headless& headless)
+      : DecoderNet(config, Task::causal_lm, settings, headless),
+        head_(made_head(config.flag("tie_word_embeddings"))) {}
+
+  Output run(const Batch& batch) override {
+    Output output;
+    const Tensor states = states_of(batch, output);
+    if (chunks_loss(batch)) {
+      output.loss = chunked_causal_lm_loss(
+          [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); }, states,
+          batch.labels, settings().loss_chunk);
+    } else {
+      output.logits = logits_of(states);
+      if (!batch.labels.defined()) return output;
+      if (options_.casts_twice) output.logits = output.logits.to(at::kFloat);
+      output.loss = causal_lm_loss(output.logits, batch.labels);
+      if (options_.casts_twice) output.logits = output.logits.to(states.scalar_type());
+    }
+    if (options_.casts_twice) output.loss = output.loss.to(states.scalar_type());
+    if (options_.routing_loss) output.loss.add_(options_.routing_loss(output.more, batch));
+    return output;
+  }
+
+ private:
+  std::shared_ptr<nn::Linear> made_head(bool tied) {
+    const Tensor& embedding = decoder_->embedding();
+    const std::int64_t vocabulary = embedding.size(0);
+    if (!tied)
+      return child<nn::Linear>(*this, options_.head, embedding.size(1), vocabulary,
+                               options_.with_bias);
+    auto head = child<nn::Linear>(*this, options_.head, embedding);
+    if (options_.with_bias) head->bias = head->register_parameter("bias", at::empty({vocabulary}));
+    return head;
+  }
+
+  [[nodiscard]] Tensor logits_of(const Tensor& states) const {
+    Tensor logits = (*head_)(states);
+    if (options_.logit_cap == 0) return logits;
+    logits = logits / options_.logit_cap;
+    logits = at::tanh(logits);
+    return logits * options_.logit_cap;
+  }
+
+  const std::shared_ptr<nn::Linear> head_;
+};
+
+class DecoderClassifier : public DecoderNet {
+ public:
+  DecoderClassifier(const model::ModelConfig& config, const Settings& settings,
+                    const Headless& headless)
+      : DecoderNet(config, Task::sequence_classification, settings, headless),
+        score_(child<nn::Linear>(*this, "score", decoder_->embedding().size(1), config.labels(),
+                                 false)) {}
+
+  Output run(const Batch& batch) override {
+    Output output;
+    const Tensor states = states_of(batch, output);
+    const Tensor everywhere = (*score_)(states);
+    return classified(at_last_token(everywhere, batch.tokens, config()), batch, std::move(output));
+  }
+
+ private:
+  const std::shared_ptr<nn::Linear> score_;
+};
+
+}  // namespace
+
+Build decoder_family(std::function<Headless(const model::ModelConfig&)> headless) {
+  return [headless = std::move(headless)](const model::ModelConfig& config, Task task,
+                                          const Settings& settings) -> std::shared_ptr<Model> {
+    if (task == Task::causal_lm)
+      return std::make_shared<DecoderLm>(config, settings, headless(config));
+    return std::make_shared<DecoderClassifier>(config, settings, headless(config));
+  };
+}
+
+}  // namespace headroom::models::detail
