@@ -117,6 +117,13 @@ std::optional<Injector> read_injection(std::string_view text, const Lift& lift) 
   return {};
 }
 
+template <typename Value>
+Injector where(Value Request::*member, Value value, Injector injector) {
+  return [=, injector = std::move(injector)](const Request& request) {
+    return request.*member == value ? injector(request) : Disturbance();
+  };
+}
+
 void check_counted_from_one(std::string_view function, std::uint64_t number) {
   if (number == 0) throw UsageError(expectation(function, "a number from 1 on", "0"));
 }
@@ -183,21 +190,15 @@ Injector neighbour(std::vector<NeighbourChange> changes) {
 // ---- Where and when ----
 
 Injector on_card(int index, Injector injector) {
-  return [index, injector = std::move(injector)](const Request& request) {
-    return request.card == index ? injector(request) : Disturbance();
-  };
+  return where(&Request::card, index, std::move(injector));
 }
 
 Injector in_phase(trace::Phase phase, Injector injector) {
-  return [phase, injector = std::move(injector)](const Request& request) {
-    return request.phase == phase ? injector(request) : Disturbance();
-  };
+  return where(&Request::phase, phase, std::move(injector));
 }
 
 Injector at_step(std::uint32_t step, Injector injector) {
-  return [step, injector = std::move(injector)](const Request& request) {
-    return request.step == step ? injector(request) : Disturbance();
-  };
+  return where(&Request::step, step, std::move(injector));
 }
 
 Injector any_of(std::vector<Injector> injectors) {

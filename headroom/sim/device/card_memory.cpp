@@ -1,4 +1,4 @@
-#include "headroom/sim/device/card_memory.h"
+#include "headroom/sim/device/registration.h"
 
 #include <array>
 #include <mutex>

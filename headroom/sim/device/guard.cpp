@@ -1,4 +1,4 @@
-#include "headroom/sim/device/guard.h"
+#include "headroom/sim/device/registration.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

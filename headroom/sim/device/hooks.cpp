@@ -1,4 +1,4 @@
-#include "headroom/sim/device/hooks.h"
+#include "headroom/sim/device/registration.h"
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 

@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "headroom/sim/device/registration.h"
+
 namespace headroom::sim::detail {
 namespace {
 

@@ -7,6 +7,5 @@ namespace headroom::sim::detail {
 
 [[nodiscard]] bool is_pinned(const void* pointer);
 [[nodiscard]] c10::Allocator* pinned_allocator();
-void register_pinned_allocator();
 
 }  // namespace headroom::sim::detail

@@ -1,5 +1,4 @@
-#include "headroom/sim/dispatch/attention_route.h"
-#include "headroom/gpu/attention_memory.h"
+#include "headroom/sim/dispatch/registration.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -12,6 +11,7 @@
 #include <cmath>
 #include <string>
 
+#include "headroom/gpu/attention_memory.h"
 #include "headroom/sim/device/cards.h"
 #include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/attention_fill.h"
@@ -191,9 +191,7 @@ void register_attention_route(torch::Library& aten) {
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&choose);
   aten.impl("_fused_sdp_choice", &choose);
   aten.impl("scaled_dot_product_attention", &attention);
-  static torch::Library& differentiable = *new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
-  differentiable.impl("scaled_dot_product_attention", &attention);
+  library(c10::DispatchKey::AutogradPrivateUse1).impl("scaled_dot_product_attention", &attention);
 }
 
 }  // namespace headroom::sim::detail

@@ -1,4 +1,4 @@
-#include "headroom/sim/dispatch/autocast.h"
+#include "headroom/sim/dispatch/registration.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -202,11 +202,9 @@ void run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) 
 }  // namespace
 
 void register_autocast() {
-  static torch::Library& all = *new torch::Library(
-      torch::Library::IMPL, "_", c10::DispatchKey::AutocastPrivateUse1, __FILE__, __LINE__);
-  all.fallback(torch::CppFunction::makeFallthrough());
-  static torch::Library& aten = *new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::AutocastPrivateUse1, __FILE__, __LINE__);
+  constexpr auto kAutocast = c10::DispatchKey::AutocastPrivateUse1;
+  library(kAutocast, "_").fallback(torch::CppFunction::makeFallthrough());
+  torch::Library& aten = library(kAutocast);
   for (const auto& [name, both] : policies()) {
     if (!c10::Dispatcher::singleton().findSchema(name)) continue;
     const std::string full = c10::toString(name);

@@ -6,8 +6,8 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <torch/library.h>
 
+#include <deque>
 #include <mutex>
 #include <set>
 
@@ -15,18 +15,10 @@
 #include "headroom/libtorch/engine.h"
 #include "headroom/libtorch/set_data.h"
 #include "headroom/sim/device/block.h"
-#include "headroom/sim/device/card_memory.h"
-#include "headroom/sim/device/guard.h"
-#include "headroom/sim/device/hooks.h"
-#include "headroom/sim/device/pinned.h"
-#include "headroom/sim/dispatch/attention_route.h"
-#include "headroom/sim/dispatch/autocast.h"
-#include "headroom/sim/dispatch/composite_routes.h"
+#include "headroom/sim/device/registration.h"
 #include "headroom/sim/dispatch/cuda_operators.h"
 #include "headroom/sim/dispatch/execute.h"
-#include "headroom/sim/dispatch/kernels.h"
-#include "headroom/sim/dispatch/rnn_route.h"
-#include "headroom/sim/dispatch/sparse.h"
+#include "headroom/sim/dispatch/registration.h"
 #include "headroom/sim/dispatch/structured.h"
 #include "headroom/sim/rules/families.h"
 
@@ -85,24 +77,25 @@ void load() {
   // An engine that counts devices anew; in a Python process Python's engine stays.
   (void)libtorch::renew_engine();
 
-  // Kept for good: tensors may outlive the simulation, and need their kernels.
-  static torch::Library& aten = *new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  torch::Library& aten = library(c10::DispatchKey::PrivateUse1);
   register_kernels(aten);
   register_attention_route(aten);
   register_rnn_route(aten);
   register_composite_routes(aten);
   register_whole(aten);
   register_structured();
-  static torch::Library& all = *new torch::Library(
-      torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  all.fallback(one_kernel());
+  library(c10::DispatchKey::PrivateUse1, "_").fallback(one_kernel());
   register_autocast();
   register_sparse();
   libtorch::install_set_data();
 }
 
 }  // namespace
+
+torch::Library& library(c10::DispatchKey key, const char* names) {
+  static auto& kept = *new std::deque<torch::Library>;
+  return kept.emplace_back(torch::Library::IMPL, names, key, __FILE__, __LINE__);
+}
 
 void load_backend() {
   static std::once_flag once;

@@ -1,4 +1,4 @@
-#include "headroom/sim/dispatch/composite_routes.h"
+#include "headroom/sim/dispatch/registration.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CompositeImplicitAutogradFunctions.h>
@@ -64,11 +64,11 @@ Tensor traced_convolution(const Tensor& x, const Tensor& weight, const std::opti
                                 output_padding, std::move(groups));
 }
 
-void register_in(torch::Library& library) {
-  library.impl("_convolution", &traced_convolution);
-  library.impl("softmax.int", &softmax);
-  library.impl("log_softmax.int", &log_softmax);
-  library.impl("rms_norm", &rms_norm);
+void register_in(torch::Library& routes) {
+  routes.impl("_convolution", &traced_convolution);
+  routes.impl("softmax.int", &softmax);
+  routes.impl("log_softmax.int", &log_softmax);
+  routes.impl("rms_norm", &rms_norm);
 }
 
 }  // namespace
@@ -76,9 +76,7 @@ void register_in(torch::Library& library) {
 void register_composite_routes(torch::Library& aten) {
   aten.impl("convolution", torch::CppFunction::makeFromBoxedFunction<&convolution>());
   register_in(aten);
-  static torch::Library& differentiable = *new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
-  register_in(differentiable);
+  register_in(library(c10::DispatchKey::AutogradPrivateUse1));
 }
 
 }  // namespace headroom::sim::detail

@@ -1,4 +1,4 @@
-#include "headroom/sim/dispatch/kernels.h"
+#include "headroom/sim/dispatch/registration.h"
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
@@ -238,13 +238,6 @@ Tensor holds_where_unknown(const Tensor& mask) {
   return is_known(mask) ? mask.all() : at::ones({}, mask.options());
 }
 
-void register_one_hot(torch::Library& aten) {
-  aten.impl("one_hot", &one_hot);
-  static torch::Library& differentiable = *new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
-  differentiable.impl("one_hot", &one_hot);
-}
-
 // True if `tensor.data = from` may turn one into the other, as between the CPU and CUDA. LibTorch
 // decides this for the devices that it names, and asks the others. Modules move by it, and their
 // parameters keep their owners, hooks and views.
@@ -262,18 +255,15 @@ bool may_become(const Tensor& tensor, const Tensor& from) {
 // A conjugated or negated view is copied as it is. LibTorch would first make a plain tensor of it,
 // which takes a copy.
 void pass_views_on_to_copies() {
-  // Kept for good, like all registrations.
-  static auto& kept = *new std::vector<torch::Library>;
-  for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
-    kept.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-    kept.back().impl("_copy_from", torch::CppFunction::makeFallthrough());
-  }
+  for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative})
+    library(key).impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace
 
 void register_kernels(torch::Library& aten) {
-  register_one_hot(aten);
+  aten.impl("one_hot", &one_hot);
+  library(c10::DispatchKey::AutogradPrivateUse1).impl("one_hot", &one_hot);
   aten.impl("empty.memory_format", &empty);
   aten.impl("empty_strided", &empty_strided);
   aten.impl("_efficientzerotensor", &memoryless_zeros);

@@ -1,4 +1,4 @@
-#include "headroom/sim/dispatch/rnn_route.h"
+#include "headroom/sim/dispatch/registration.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ops/gru_cell_native.h>
@@ -150,26 +150,24 @@ Tensor gru_cell(const Tensor& x, const Tensor& hx, const Tensor& w_input, const 
   return at::native::gru_cell(x, hx, w_input, w_hidden, b_input, b_hidden);
 }
 
-void register_for(torch::Library& library) {
-  library.impl("lstm.input", &lstm);
-  library.impl("lstm.data", &lstm_packed);
-  library.impl("gru.input", &whole<RnnMode::gru, &at::native::gru>);
-  library.impl("gru.data", &packed<RnnMode::gru, &at::native::gru>);
-  library.impl("rnn_tanh.input", &whole<RnnMode::tanh, &at::native::rnn_tanh>);
-  library.impl("rnn_tanh.data", &packed<RnnMode::tanh, &at::native::rnn_tanh>);
-  library.impl("rnn_relu.input", &whole<RnnMode::relu, &at::native::rnn_relu>);
-  library.impl("rnn_relu.data", &packed<RnnMode::relu, &at::native::rnn_relu>);
-  library.impl("lstm_cell", &lstm_cell);
-  library.impl("gru_cell", &gru_cell);
+void register_for(torch::Library& routes) {
+  routes.impl("lstm.input", &lstm);
+  routes.impl("lstm.data", &lstm_packed);
+  routes.impl("gru.input", &whole<RnnMode::gru, &at::native::gru>);
+  routes.impl("gru.data", &packed<RnnMode::gru, &at::native::gru>);
+  routes.impl("rnn_tanh.input", &whole<RnnMode::tanh, &at::native::rnn_tanh>);
+  routes.impl("rnn_tanh.data", &packed<RnnMode::tanh, &at::native::rnn_tanh>);
+  routes.impl("rnn_relu.input", &whole<RnnMode::relu, &at::native::rnn_relu>);
+  routes.impl("rnn_relu.data", &packed<RnnMode::relu, &at::native::rnn_relu>);
+  routes.impl("lstm_cell", &lstm_cell);
+  routes.impl("gru_cell", &gru_cell);
 }
 
 }  // namespace
 
 void register_rnn_route(torch::Library& aten) {
   register_for(aten);
-  static torch::Library& differentiable = *new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
-  register_for(differentiable);
+  register_for(library(c10::DispatchKey::AutogradPrivateUse1));
 }
 
 }  // namespace headroom::sim::detail

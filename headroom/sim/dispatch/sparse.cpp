@@ -1,4 +1,4 @@
-#include "headroom/sim/dispatch/sparse.h"
+#include "headroom/sim/dispatch/registration.h"
 
 #include <ATen/ATen.h>
 #include <ATen/SparseTensorImpl.h>
@@ -152,14 +152,11 @@ void refuse_nested(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
 }  // namespace
 
 void register_sparse() {
-  static torch::Library& nested = *new torch::Library(
-      torch::Library::IMPL, "_", c10::DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
-  nested.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_nested>());
-  static torch::Library& all = *new torch::Library(
-      torch::Library::IMPL, "_", c10::DispatchKey::SparsePrivateUse1, __FILE__, __LINE__);
-  all.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  static torch::Library& m = *new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::SparsePrivateUse1, __FILE__, __LINE__);
+  library(c10::DispatchKey::NestedTensorPrivateUse1, "_")
+      .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_nested>());
+  library(c10::DispatchKey::SparsePrivateUse1, "_")
+      .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  torch::Library& m = library(c10::DispatchKey::SparsePrivateUse1);
   m.impl("_sparse_coo_tensor_with_dims_and_tensors",
          TORCH_FN(at::native::new_with_dims_and_tensor_sparse_symint));
   m.impl("_sparse_coo_tensor_with_dims", TORCH_FN(at::native::new_with_dims_sparse));

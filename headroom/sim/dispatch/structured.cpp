@@ -1,8 +1,7 @@
 #include "headroom/sim/dispatch/structured.h"
 
-#include <torch/library.h>
-
 #include "headroom/sim/dispatch/operators.h"
+#include "headroom/sim/dispatch/registration.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -40,9 +39,7 @@ void on_call(const c10::OperatorHandle& handle, DispatchKeySet keys, torch::jit:
 }  // namespace
 
 void register_structured() {
-  static torch::Library& all =
-      *new torch::Library(torch::Library::IMPL, "_", kEveryCall, __FILE__, __LINE__);
-  all.fallback(torch::CppFunction::makeFromBoxedFunction<&on_call>());
+  library(kEveryCall, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&on_call>());
 }
 
 StructuredScope::StructuredScope(const c10::OperatorHandle& handle)

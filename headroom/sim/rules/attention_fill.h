@@ -8,7 +8,7 @@
 namespace headroom::sim::rules {
 
 // The CPU's way to compute the same call, which a fused kernel's arguments no longer show.
-// dispatch/attention_route.h notes it where the call arrives; the fill follows it.
+// dispatch/attention_route.cpp notes it where the call arrives; the fill follows it.
 struct AsOnCpu {
   bool known = false;
   bool by_math = false;       // with dropout, or a mask that needs a gradient
