@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 
 #include "headroom/base/error.h"
@@ -21,10 +20,7 @@ namespace real = c10::cuda::CUDACachingAllocator;
 // The allocator needs the number of cards before its first use; repeated calls are harmless.
 void prepare() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    real::init(c10::cuda::device_count());
-    observe_refusals();
-  });
+  std::call_once(once, [] { real::init(c10::cuda::device_count()); });
 }
 
 c10::DeviceIndex checked(int device) {
@@ -38,16 +34,6 @@ c10::DeviceIndex checked(int device) {
 
 std::string why_absent() {
   return c10::cuda::device_count() > 0 ? "" : "the driver has no card that this process may use";
-}
-
-std::optional<int> device_of(const gpu::Uuid& card) {
-  for (int i = 0; i < c10::cuda::device_count(); ++i) {
-    cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
-    static_assert(sizeof properties.uuid.bytes == sizeof card.bytes);
-    if (std::memcmp(properties.uuid.bytes, card.bytes.data(), card.bytes.size()) == 0) return i;
-  }
-  return {};
 }
 
 std::pair<Bytes, Bytes> memory_info(int device) {
@@ -129,7 +115,6 @@ const CudaFunctions kFunctions = {
     .name = "cuda",
     .why_absent = &why_absent,
     .device_count = []() -> int { return c10::cuda::device_count(); },
-    .device_of = &device_of,
     .has_context = &has_context,
     .memory_info = &memory_info,
     .set_memory_fraction =
@@ -140,7 +125,6 @@ const CudaFunctions kFunctions = {
     .clear_workspaces = &clear_workspaces,
     .snapshot = &snapshot,
     .record = [](int device, trace::Recorder* recorder) { record(checked(device), recorder); },
-    .last_out_of_memory = [](int device) { return last_out_of_memory(checked(device)); },
 };
 
 }  // namespace

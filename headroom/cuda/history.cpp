@@ -20,9 +20,8 @@ constexpr std::size_t kMostDevices = C10_COMPILE_TIME_MAX_GPUS;
 
 std::array<std::atomic<trace::Recorder*>, kMostDevices> recorders{};
 
-std::mutex mutex;  // guards the variables below
+std::mutex mutex;  // guards the next
 std::array<std::unordered_map<const void*, std::uint32_t>, kMostDevices> streams;
-std::array<std::optional<allocator::OutOfMemory>, kMostDevices> refusals;
 
 std::size_t slot(int device) {
   if (device < 0 || device >= static_cast<int>(kMostDevices))
@@ -72,19 +71,6 @@ void tell(const Entry& entry) {
   recorder->append(event);
 }
 
-// Runs without the device's lock.
-void note_refusal(std::int64_t device, std::size_t asked, std::size_t total, std::size_t free) {
-  const auto stats = real::getDeviceStats(static_cast<c10::DeviceIndex>(device));
-  allocator::OutOfMemory refusal{};
-  refusal.requested = refusal.tried = Bytes{static_cast<std::int64_t>(asked)};
-  refusal.capacity = Bytes{static_cast<std::int64_t>(total)};
-  refusal.free = Bytes{static_cast<std::int64_t>(free)};
-  refusal.allocated = Bytes{stats.allocated_bytes[0].current};
-  refusal.reserved = Bytes{stats.reserved_bytes[0].current};
-  const std::lock_guard lock(mutex);
-  refusals[slot(static_cast<int>(device))] = refusal;
-}
-
 }  // namespace
 
 std::uint32_t stream_number(int device, const void* stream) {
@@ -99,15 +85,6 @@ void record(int device, trace::Recorder* recorder) {
   if (recorder != nullptr)
     std::call_once(attached, [] { real::attachAllocatorTraceTracker(&tell); });
   recorders[slot(device)].store(recorder, std::memory_order_release);
-}
-
-std::optional<allocator::OutOfMemory> last_out_of_memory(int device) {
-  const std::lock_guard lock(mutex);
-  return refusals[slot(device)];
-}
-
-void observe_refusals() {
-  real::attachOutOfMemoryObserver(&note_refusal);
 }
 
 }  // namespace headroom::cuda

@@ -1,4 +1,4 @@
-// Sends the events of CUDA's caching allocator to recorders, and keeps the last refusal.
+// Sends the events of CUDA's caching allocator to recorders.
 //
 // Threads: all functions may be called from any thread. An allocation in progress may still report
 // to a recorder that is being removed: remove and destroy recorders while no other thread uses the
@@ -6,9 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-
-#include "headroom/allocator/caching_allocator.h"
 
 namespace headroom::trace {
 class Recorder;
@@ -21,10 +18,5 @@ namespace headroom::cuda {
 
 // Sends every allocator event of this device to the recorder; null stops it.
 void record(int device, trace::Recorder* recorder);
-// Since observe_refusals() was called; nothing if there was none.
-[[nodiscard]] std::optional<allocator::OutOfMemory> last_out_of_memory(int device);
-
-// Call once, when the library is loaded: the allocator cannot remove an observer.
-void observe_refusals();
 
 }  // namespace headroom::cuda

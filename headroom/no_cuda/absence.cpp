@@ -26,7 +26,6 @@ constexpr CudaFunctions kFunctions = {
     .name = "no_cuda",
     .why_absent = &why_absent,
     .device_count = [] { return 0; },
-    .device_of = [](const gpu::Uuid&) { return std::optional<int>(); },
     .has_context = [](int) { return false; },
     .memory_info = [](int device) -> std::pair<Bytes, Bytes> { refuse(device); },
     .set_memory_fraction = [](int device, double) { refuse(device); },
@@ -36,7 +35,6 @@ constexpr CudaFunctions kFunctions = {
     .clear_workspaces = [] {},
     .snapshot = [](int device) -> std::vector<allocator::SegmentInfo> { refuse(device); },
     .record = [](int device, trace::Recorder*) { refuse(device); },
-    .last_out_of_memory = [](int) { return std::optional<allocator::OutOfMemory>(); },
 };
 
 }  // namespace

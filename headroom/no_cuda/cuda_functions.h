@@ -12,14 +12,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "headroom/allocator/caching_allocator.h"
-#include "headroom/gpu/uuid.h"
 
 namespace headroom::trace {
 class Recorder;
@@ -28,7 +26,7 @@ class Recorder;
 namespace headroom {
 
 // Incremented with every change below: a library with another version is refused, not misread.
-inline constexpr int kCudaFunctionsVersion = 1;
+inline constexpr int kCudaFunctionsVersion = 2;
 
 struct CudaFunctions {
   std::string_view name;  // "cuda" or "no_cuda"
@@ -37,8 +35,6 @@ struct CudaFunctions {
   std::string (*why_absent)();
   // Cards visible to this process's CUDA.
   int (*device_count)();
-  // LibTorch's number of this card or MIG slice; nothing if CUDA does not see it.
-  std::optional<int> (*device_of)(const gpu::Uuid& card);
   // True if this process already has a context on the card.
   bool (*has_context)(int device);
 
@@ -62,8 +58,6 @@ struct CudaFunctions {
   std::vector<allocator::SegmentInfo> (*snapshot)(int device);
   // Sends every allocator event of the card to the recorder; null stops it.
   void (*record)(int device, trace::Recorder* recorder);
-  // The last refused request since the table was loaded.
-  std::optional<allocator::OutOfMemory> (*last_out_of_memory)(int device);
 };
 
 }  // namespace headroom

@@ -115,8 +115,6 @@ TEST_F(Card, AnEndlessRequestIsAnOutOfMemoryToTheClassifier) {
   }
   const auto judgement = oom::classify({.text = text, .exit_code = 1});
   EXPECT_EQ(judgement.verdict, oom::Verdict::gpu_oom) << text;
-  const auto refused = cuda_functions().last_out_of_memory(0);
-  ASSERT_TRUE(refused);
   EXPECT_EQ(memory::get_gpu_memory_stats(card).ooms > 0, true);
 }
 

@@ -104,16 +104,6 @@ TEST_F(Cuda, LimitsWhatTheProcessMayReserve) {
   EXPECT_NO_THROW(take(512_MiB));
 }
 
-TEST_F(Cuda, RemembersTheLastRefusal) {
-  const c10::DataPtr kept = take(64_MiB);
-  EXPECT_THROW(take(2_GiB), c10::OutOfMemoryError);
-  const auto refusal = cuda().last_out_of_memory(0);
-  ASSERT_TRUE(refusal.has_value());
-  EXPECT_EQ(refusal->requested, 2_GiB);
-  EXPECT_EQ(refusal->allocated, 64_MiB);
-  EXPECT_FALSE(cuda().last_out_of_memory(1).has_value());
-}
-
 TEST_F(Cuda, ShowsItsBlocks) {
   const c10::DataPtr kept = take(3_MiB);
   const auto segments = cuda().snapshot(0);

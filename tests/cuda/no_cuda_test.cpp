@@ -18,9 +18,7 @@ TEST(NoCuda, AnswersEveryQuestionOfTheTable) {
   const CudaFunctions& none = no_cuda::functions();
   EXPECT_EQ(none.name, "no_cuda");
   EXPECT_EQ(none.device_count(), 0);
-  EXPECT_EQ(none.device_of(gpu::Uuid{}), std::nullopt);
   EXPECT_FALSE(none.has_context(0));
-  EXPECT_FALSE(none.last_out_of_memory(0).has_value());
   EXPECT_NO_THROW(none.empty_host_cache());
   EXPECT_NO_THROW(none.clear_workspaces());
   EXPECT_THROW(none.memory_info(0), UnavailableError);
@@ -48,7 +46,6 @@ TEST(CudaLibrary, OpensWithoutACardAndSaysSo) {
   EXPECT_EQ(table->name, "cuda");
   if (table->device_count() > 0) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_THAT(table->why_absent(), HasSubstr("no card"));
-  EXPECT_EQ(table->device_of(gpu::Uuid{}), std::nullopt);
   EXPECT_THROW((void)table->snapshot(0), UsageError);
 }
 
