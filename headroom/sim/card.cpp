@@ -183,11 +183,6 @@ double Card::memory_fraction() const {
   return memory_fraction_;
 }
 
-void Card::change_settings(const allocator::Settings& settings) {
-  const std::lock_guard lock(mutex_);
-  allocator_.change_settings(settings);
-}
-
 // ---- Others on the card ----
 
 void Card::set_used_by_others(Bytes used) {

@@ -133,7 +133,6 @@ class Card : public std::enable_shared_from_this<Card> {
   void reset_accumulated();
   void set_memory_fraction(double fraction);
   [[nodiscard]] double memory_fraction() const;
-  void change_settings(const allocator::Settings& settings);
   // Sets the memory that neighbours hold on the card now, in addition to those of a shared box.
   void set_used_by_others(Bytes used);
   // Stops talking to the shared box: its simulation has ended.

@@ -101,17 +101,6 @@ TEST(Card, ExpandableSegmentsUseTheWholeCard) {
   EXPECT_THAT(after_small_ones("expandable_segments:False"), HasSubstr("20.00 MiB is free"));
 }
 
-TEST(Card, SettingsMayChangeWhileItRuns) {
-  const Simulation box = simulate("1x1GiB");
-  bytes_on(box, 400_MiB).reset();
-  allocator::Settings settings = box.card(0).options().settings;
-  settings.max_split_size = 64_MiB;
-  box.card(0).change_settings(settings);
-  const auto x = bytes_on(box, 100_MiB);
-  EXPECT_EQ(box.card(0).statistics().reserved_bytes.all.current, (500_MiB).count)
-      << "the cached block of 400 MiB may not be split any more";
-}
-
 TEST(Card, MemoryOfOthersIsNotFree) {
   const Simulation box = simulate("1x1GiB");
   box.card(0).set_used_by_others(900_MiB);
