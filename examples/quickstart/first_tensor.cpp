@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <headroom/gpu/nvml.h>
 #include <headroom/gpu/sampler.h>
-#include <headroom/libtorch/device.h>
+#include <headroom/libtorch/torch_device.h>
 
 #include <iostream>
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "headroom/allocator/detail/card.h"
+#include "headroom/allocator/detail/card_state.h"
 #include "headroom/base/error.h"
 
 namespace headroom::allocator {

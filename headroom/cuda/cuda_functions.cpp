@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "headroom/base/error.h"
-#include "headroom/cuda/history.h"
+#include "headroom/cuda/recording.h"
 
 namespace headroom::cuda {
 namespace {

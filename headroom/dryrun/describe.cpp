@@ -58,7 +58,7 @@ std::string describe(const trace::Report& report, const DescribeOptions& options
   const std::size_t tensors = std::min(options.tensors, report.biggest.size());
   if (tensors > 0) out << "Biggest tensors at the peak\n";
   for (std::size_t i = 0; i < tensors; ++i) {
-    const trace::Held& held = report.biggest[i];
+    const trace::LiveTensor& held = report.biggest[i];
     out << "  " << std::setw(12) << to_string(held.bytes) << "  " << to_string(held.category);
     if (!held.operation.empty()) out << ", " << held.operation;
     if (!held.module.empty()) out << " in " << held.module;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
-#include "headroom/dryrun/detail/ledger.h"
+#include "headroom/dryrun/detail/allocation_ledger.h"
 #include "headroom/dryrun/elsewhere.h"
 #include "headroom/sim/child.h"
 

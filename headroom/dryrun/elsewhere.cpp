@@ -25,22 +25,22 @@ struct Met {
 };
 
 // Records the tensors that operators use while it is alive, on any thread.
-class Meetings {
+class TensorLog {
  public:
-  explicit Meetings(const Subject& subject) {
+  explicit TensorLog(const Subject& subject) {
     for (const auto& [name, tensor] : subject.parameters) name_of(tensor, name);
     for (const auto& [name, tensor] : subject.buffers) name_of(tensor, name);
     current = this;
     handle_ = at::addGlobalCallback(
         at::RecordFunctionCallback(&see).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
   }
-  ~Meetings() {
+  ~TensorLog() {
     at::removeCallback(handle_);
     const std::lock_guard lock(mutex);
     current = nullptr;
   }
-  Meetings(const Meetings&) = delete;
-  Meetings& operator=(const Meetings&) = delete;
+  TensorLog(const TensorLog&) = delete;
+  TensorLog& operator=(const TensorLog&) = delete;
 
   // Sorted: named tensors first, then trained ones, then by size.
   [[nodiscard]] std::vector<std::string> most_telling() {
@@ -84,7 +84,7 @@ class Meetings {
   }
 
   static inline std::mutex mutex;  // guards the members below
-  static inline Meetings* current = nullptr;
+  static inline TensorLog* current = nullptr;
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
   std::vector<Met> met_;
   at::CallbackHandle handle_ = 0;
@@ -93,9 +93,9 @@ class Meetings {
 }  // namespace
 
 void refuse_step_elsewhere(const char* function, const sim::Card& card, const Subject& subject) {
-  Meetings meetings(subject);
+  TensorLog log(subject);
   subject.step();
-  const std::vector<std::string> met = meetings.most_telling();
+  const std::vector<std::string> met = log.most_telling();
   throw UsageError(
       expectation(function, "a step that uses memory of " + card.device().str(),
                   met.empty() ? "one that runs no operator on a tensor"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "headroom/forecast/advice.h"
+#include "headroom/forecast/cheapest_help.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/model/can_run.h"
 

@@ -13,7 +13,7 @@
 #include "headroom/estimate/estimate.h"
 #include "headroom/forecast/techniques.h"
 #include "headroom/model/model_catalogue.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::estimate {
 

@@ -16,7 +16,7 @@
 #include "headroom/base/bytes.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 #include "headroom/sim/card.h"
 #include "headroom/trace/report.h"
 

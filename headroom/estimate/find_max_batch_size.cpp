@@ -16,9 +16,9 @@
 #include "headroom/estimate/detail/kept_state.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/clear.h"
-#include "headroom/memory/device.h"
+#include "headroom/memory/device_memory.h"
+#include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/scope.h"
-#include "headroom/memory/statistics.h"
 #include "headroom/sim/child.h"
 #include "headroom/sim/simulate.h"
 
@@ -31,10 +31,10 @@ using torch::optim::Optimizer;
 
 // ---- By dry run, of a copy on a card made for it ----
 
-MaxBatch by_copy(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
-                 const MaxBatchOptions& options) {
+MaxBatch by_copy(const UserModule& user_module, const gpu::SimulatedCard& card,
+                 const Bounds& bounds, const MaxBatchOptions& options) {
   const Largest found = find_largest(
-      bounds, [&](Size rows) { return copy_on(trainee, options.optimizer, rows); }, card,
+      bounds, [&](Size rows) { return copy_on(user_module, options.optimizer, rows); }, card,
       options.margin, options.steps);
   return {.size = found.size,
           .recommended = found.recommended,
@@ -48,8 +48,8 @@ MaxBatch by_copy(const Trainee& trainee, const gpu::SimulatedCard& card, const B
 // Runs the model where it is, and records the results. On a simulated card the runs may be dry.
 class Trials {
  public:
-  Trials(const Trainee& trainee, c10::Device device, const MaxBatchOptions& options)
-      : trainee_(trainee), device_(device), options_(options) {}
+  Trials(const UserModule& user_module, c10::Device device, const MaxBatchOptions& options)
+      : user_module_(user_module), device_(device), options_(options) {}
 
   [[nodiscard]] bool fits(Size rows) { return probe(rows).fits; }
   // True if the batch fits and leaves that much of the device free.
@@ -79,18 +79,18 @@ class Trials {
       probe.fits = false;
     }
     probe.peak_reserved = scope.use().peak_reserved;
-    forget_step(*trainee_.model, options_.optimizer);
+    forget_step(*user_module_.model, options_.optimizer);
     memory::clear_gpu_memory(/*force=*/true);
     return probe;
   }
 
   void train(Size rows) {
-    trainee_.model->train();
+    user_module_.model->train();
     const std::unique_ptr<Optimizer> made =
-        options_.optimizer != nullptr ? nullptr : like(nullptr, trainee_.model->parameters());
+        options_.optimizer != nullptr ? nullptr : like(nullptr, user_module_.model->parameters());
     Optimizer& optimizer = made != nullptr ? *made : *options_.optimizer;
-    const LossOfBatch loss_of = trainee_.batch_of(rows, device_);
-    for (int i = 0; i < options_.steps; ++i) step(*trainee_.model, optimizer, loss_of);
+    const LossOfBatch loss_of = user_module_.batch_of(rows, device_);
+    for (int i = 0; i < options_.steps; ++i) step(*user_module_.model, optimizer, loss_of);
   }
 
   [[nodiscard]] Bytes room() const {
@@ -98,7 +98,7 @@ class Trials {
     return now.free.value_or(Bytes{}) + now.reserved;
   }
 
-  const Trainee& trainee_;
+  const UserModule& user_module_;
   const c10::Device device_;
   const MaxBatchOptions options_;
   std::vector<Probe> probes_;
@@ -134,9 +134,9 @@ std::optional<Size> boundary(const Bounds& bounds, Size start,
 }
 
 // `said` is the result of a dry run: the searches start there.
-MaxBatch by_trials(const Trainee& trainee, c10::Device device, const Bounds& bounds,
+MaxBatch by_trials(const UserModule& user_module, c10::Device device, const Bounds& bounds,
                    const MaxBatch& said, const MaxBatchOptions& options) {
-  Trials trials(trainee, device, options);
+  Trials trials(user_module, device, options);
   MaxBatch found;
   found.size = boundary(bounds, said.size.value_or(bounds.at_least),
                         [&](Size rows) { return trials.fits(rows); });
@@ -168,10 +168,10 @@ class DryScope {
   const sim::Mode before_;
 };
 
-MaxBatch dry_on_its_card(const Trainee& trainee, c10::Device device, const Bounds& bounds,
+MaxBatch dry_on_its_card(const UserModule& user_module, c10::Device device, const Bounds& bounds,
                          const MaxBatchOptions& options) {
   const DryScope dry(*sim::card_of(device));
-  MaxBatch found = by_trials(trainee, device, bounds, {}, options);
+  MaxBatch found = by_trials(user_module, device, bounds, {}, options);
   found.dry_probes = std::move(found.real_probes);
   found.real_probes.clear();
   return found;
@@ -209,31 +209,32 @@ MaxBatch from_json(const Json& json) {
 }
 
 // A child process cannot use its parent's GPU, so the dry run there gets a copy without data.
-MaxBatch dry_in_child(const Trainee& trainee, const gpu::SimulatedCard& card, const Bounds& bounds,
-                      const MaxBatchOptions& options) {
-  const std::shared_ptr<Module> shapes = shapes_of(trainee);
-  const Trainee of_copy{
-      .model = shapes.get(), .another = trainee.another, .batch_of = trainee.batch_of};
+MaxBatch dry_in_child(const UserModule& user_module, const gpu::SimulatedCard& card,
+                      const Bounds& bounds, const MaxBatchOptions& options) {
+  const std::shared_ptr<Module> shapes = shapes_of(user_module);
+  const UserModule of_copy{
+      .model = shapes.get(), .another = user_module.another, .batch_of = user_module.batch_of};
   return from_json(parse_json(
       sim::in_child([&] { return to_line(to_json(by_copy(of_copy, card, bounds, options))); }),
       "the answer of a child process"));
 }
 
-MaxBatch by_dry_run(const Trainee& trainee, c10::Device device, const Bounds& bounds,
+MaxBatch by_dry_run(const UserModule& user_module, c10::Device device, const Bounds& bounds,
                     const MaxBatchOptions& options) {
-  if (device.type() == at::kPrivateUse1) return dry_on_its_card(trainee, device, bounds, options);
+  if (device.type() == at::kPrivateUse1)
+    return dry_on_its_card(user_module, device, bounds, options);
   const gpu::SimulatedCard card = card_like(device);
-  if (!sim::needs_child()) return by_copy(trainee, card, bounds, options);
+  if (!sim::needs_child()) return by_copy(user_module, card, bounds, options);
   try {
-    return dry_in_child(trainee, card, bounds, options);
+    return dry_in_child(user_module, card, bounds, options);
   } catch (const UnavailableError&) {
     if (!options.really) throw;
     return {};
   }
 }
 
-void check(const Trainee& trainee, c10::Device device) {
-  for (const auto& item : trainee.model->named_parameters())
+void check(const UserModule& user_module, c10::Device device) {
+  for (const auto& item : user_module.model->named_parameters())
     if (item.value().device() != device)
       throw UsageError(expectation("find_max_batch_size", "a model on " + device.str(),
                                    item.key() + " on " + item.value().device().str(),
@@ -245,25 +246,25 @@ void check(const Trainee& trainee, c10::Device device) {
 
 }  // namespace
 
-MaxBatch find_max_batch_size(const Trainee& trainee, c10::Device where, Size min, Size max,
+MaxBatch find_max_batch_size(const UserModule& user_module, c10::Device where, Size min, Size max,
                              const MaxBatchOptions& options) {
   const c10::Device device = memory::concrete(where);
-  check(trainee, device);
+  check(user_module, device);
   const Bounds bounds{.at_least = min, .at_most = max};
   estimate::check(bounds, options.margin, "find_max_batch_size");
-  KeptState kept(*trainee.model, options.optimizer, device);
-  MaxBatch found = by_dry_run(trainee, device, bounds, options);
+  KeptState kept(*user_module.model, options.optimizer, device);
+  MaxBatch found = by_dry_run(user_module, device, bounds, options);
   if (options.really) {
     std::vector<Probe> dry_probes = std::move(found.dry_probes);
-    found = by_trials(trainee, device, bounds, found, options);
+    found = by_trials(user_module, device, bounds, found, options);
     found.dry_probes = std::move(dry_probes);
   }
   kept.restore();
   return found;
 }
 
-MaxBatch find_max_batch_size(const Trainee& trainee, const gpu::SimulatedCard& card, Size min,
-                             Size max, const MaxBatchOptions& options) {
+MaxBatch find_max_batch_size(const UserModule& user_module, const gpu::SimulatedCard& card,
+                             Size min, Size max, const MaxBatchOptions& options) {
   if (options.really)
     throw UsageError(expectation("find_max_batch_size", "a device to run on",
                                  "the card " + card.name + ", which is only described",
@@ -271,8 +272,8 @@ MaxBatch find_max_batch_size(const Trainee& trainee, const gpu::SimulatedCard& c
   sim::check_alone("find_max_batch_size");
   const Bounds bounds{.at_least = min, .at_most = max};
   estimate::check(bounds, options.margin, "find_max_batch_size");
-  if (!sim::needs_child()) return by_copy(trainee, card, bounds, options);
-  return dry_in_child(trainee, card, bounds, options);
+  if (!sim::needs_child()) return by_copy(user_module, card, bounds, options);
+  return dry_in_child(user_module, card, bounds, options);
 }
 
 }  // namespace headroom::estimate::detail

@@ -5,7 +5,7 @@
 //   found.size;          // 212: trained two steps on the device, 213 ran out of memory
 //   found.recommended;   // 190: 10 % less
 //
-// create_batch(n) makes a batch of n rows of the greatest length; trainee.h defines its return
+// create_batch(n) makes a batch of n rows of the greatest length; user_module.h defines its return
 // types and the loss. A step is forward, loss, backward, optimizer. Two steps run, so that the
 // second one has the optimizer's state beside it.
 //
@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "headroom/estimate/largest.h"
-#include "headroom/estimate/trainee.h"
+#include "headroom/estimate/user_module.h"
 #include "headroom/gpu/simulated.h"
 
 namespace headroom::estimate {
@@ -57,12 +57,12 @@ struct MaxBatch {
 
 namespace detail {
 
-[[nodiscard]] MaxBatch find_max_batch_size(const Trainee& trainee, c10::Device device,
+[[nodiscard]] MaxBatch find_max_batch_size(const UserModule& user_module, c10::Device device,
                                            std::int64_t min, std::int64_t max,
                                            const MaxBatchOptions& options);
-[[nodiscard]] MaxBatch find_max_batch_size(const Trainee& trainee, const gpu::SimulatedCard& card,
-                                           std::int64_t min, std::int64_t max,
-                                           const MaxBatchOptions& options);
+[[nodiscard]] MaxBatch find_max_batch_size(const UserModule& user_module,
+                                           const gpu::SimulatedCard& card, std::int64_t min,
+                                           std::int64_t max, const MaxBatchOptions& options);
 
 }  // namespace detail
 
@@ -76,7 +76,7 @@ template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
                                            c10::Device device, std::int64_t min, std::int64_t max,
                                            const MaxBatchOptions& options = {}, Loss loss = {}) {
   return detail::find_max_batch_size(
-      detail::trainee_of(model, std::move(create_batch), std::move(loss)), device, min, max,
+      detail::user_module_of(model, std::move(create_batch), std::move(loss)), device, min, max,
       options);
 }
 
@@ -90,7 +90,8 @@ template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
                                            std::int64_t max, const MaxBatchOptions& options = {},
                                            Loss loss = {}) {
   return detail::find_max_batch_size(
-      detail::trainee_of(model, std::move(create_batch), std::move(loss)), card, min, max, options);
+      detail::user_module_of(model, std::move(create_batch), std::move(loss)), card, min, max,
+      options);
 }
 
 // The same for a function that makes the model, `[] { return Net(); }`: its class needs no clone().
@@ -100,8 +101,8 @@ template <detail::MakesModel Make, typename CreateBatch, typename Loss = detail:
                                            std::int64_t max, const MaxBatchOptions& options = {},
                                            Loss loss = {}) {
   return detail::find_max_batch_size(
-      detail::trainee_of(std::move(make), std::move(create_batch), std::move(loss)), card, min, max,
-      options);
+      detail::user_module_of(std::move(make), std::move(create_batch), std::move(loss)), card, min,
+      max, options);
 }
 
 }  // namespace headroom::estimate

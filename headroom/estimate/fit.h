@@ -19,7 +19,7 @@
 #include "headroom/estimate/largest.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 #include "headroom/sim/card.h"
 
 namespace headroom::estimate {

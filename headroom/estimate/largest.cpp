@@ -7,7 +7,7 @@
 #include <string>
 
 #include "headroom/base/error.h"
-#include "headroom/estimate/detail/foresight.h"
+#include "headroom/estimate/detail/request_predictor.h"
 
 namespace headroom::estimate {
 namespace {
@@ -35,7 +35,7 @@ class Search {
         card_(card),
         steps_(steps),
         options_(options),
-        foresight_(bounds.growth) {}
+        predictor_(bounds.growth) {}
 
   Largest run(const Margin& margin) {
     for (Guess next = first(); next && probes_left(); next = choose()) probe(*next);
@@ -69,7 +69,7 @@ class Search {
     probes_.push_back({.size = size, .fits = fits, .peak_reserved = run.peak_reserved});
     result_[size] = fits;
     if (probes_.size() == 1) lasting_ = run.lasting + run.gradients;
-    if (run.fits) foresight_.learn(size, std::move(run.requests));
+    if (run.fits) predictor_.learn(size, std::move(run.requests));
   }
 
   [[nodiscard]] bool does_not_fit(Size size) const {
@@ -134,7 +134,7 @@ class Search {
 
   [[nodiscard]] std::optional<bool> foreseen(Size size) const {
     if (const auto known = result_.find(size); known != result_.end()) return known->second;
-    return foresight_.fits(size, *empty_card_);
+    return predictor_.fits(size, *empty_card_);
   }
 
   // The largest size predicted to fit, from `fits` on. Nothing if too little is known.
@@ -172,7 +172,7 @@ class Search {
   [[nodiscard]] Bytes reserved_by(Size size) const {
     for (const Probe& probe : probes_)
       if (probe.size == size) return probe.peak_reserved;
-    return foresight_.peak_reserved(size, *empty_card_).value_or(probes_.front().peak_reserved);
+    return predictor_.peak_reserved(size, *empty_card_).value_or(probes_.front().peak_reserved);
   }
 
   [[nodiscard]] Guess largest_reserving(Bytes most_reserved, Size largest) const {
@@ -190,7 +190,7 @@ class Search {
   const gpu::SimulatedCard card_;
   const int steps_;
   const dryrun::CardOptions options_;
-  detail::Foresight foresight_;
+  detail::RequestPredictor predictor_;
   std::optional<allocator::CachingAllocator> empty_card_;
   Bytes lasting_;
   std::vector<Probe> probes_;

@@ -8,18 +8,19 @@
 
 namespace headroom::estimate::detail {
 
-trace::Report estimate_memory(const Trainee& trainee, std::int64_t rows,
+trace::Report estimate_memory(const UserModule& user_module, std::int64_t rows,
                               const gpu::SimulatedCard& card, const OwnModuleOptions& options) {
   if (rows < 1)
     throw UsageError(expectation("estimate_memory", "at least one row", std::to_string(rows), "1"));
   sim::check_alone("estimate_memory");
-  const auto run = [&](const Trainee& of) {
+  const auto run = [&](const UserModule& of) {
     return dryrun::dry_run(card, copy_on(of, options.optimizer, rows), options.run, options.card);
   };
-  if (!sim::needs_child()) return run(trainee);
+  if (!sim::needs_child()) return run(user_module);
   // A child process cannot use its parent's GPU, so it gets a copy of the model without data.
-  const std::shared_ptr<torch::nn::Module> shapes = shapes_of(trainee);
-  return run({.model = shapes.get(), .another = trainee.another, .batch_of = trainee.batch_of});
+  const std::shared_ptr<torch::nn::Module> shapes = shapes_of(user_module);
+  return run(
+      {.model = shapes.get(), .another = user_module.another, .batch_of = user_module.batch_of});
 }
 
 }  // namespace headroom::estimate::detail

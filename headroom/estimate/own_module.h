@@ -11,8 +11,8 @@
 //
 // A copy of the model, or a new one, runs two steps without data on a simulated card made for it.
 // The model may be on any device and stays untouched. A copy needs clone(), as torch::nn::Cloneable
-// provides it. trainee.h defines the return types of create_batch and the loss. For other kinds of
-// steps see dryrun/dry_run.h; for published models by name see estimate.h.
+// provides it. user_module.h defines the return types of create_batch and the loss. For other kinds
+// of steps see dryrun/dry_run.h; for published models by name see estimate.h.
 //
 // Throws UsageError while a Simulation is alive: only one can exist at a time. On its cards use
 // dryrun::dry_run(model, batch, loss, optimizer) and find_max_batch_size(model, ..., device).
@@ -25,7 +25,7 @@
 #include <utility>
 
 #include "headroom/dryrun/dry_run.h"
-#include "headroom/estimate/trainee.h"
+#include "headroom/estimate/user_module.h"
 #include "headroom/gpu/simulated.h"
 
 namespace headroom::estimate {
@@ -39,7 +39,7 @@ struct OwnModuleOptions {
 };
 
 namespace detail {
-[[nodiscard]] trace::Report estimate_memory(const Trainee& trainee, std::int64_t rows,
+[[nodiscard]] trace::Report estimate_memory(const UserModule& user_module, std::int64_t rows,
                                             const gpu::SimulatedCard& card,
                                             const OwnModuleOptions& options);
 }  // namespace detail
@@ -50,7 +50,7 @@ template <std::derived_from<torch::nn::Module> Model, typename CreateBatch,
                                             std::int64_t rows, const gpu::SimulatedCard& card,
                                             const OwnModuleOptions& options = {}, Loss loss = {}) {
   return detail::estimate_memory(
-      detail::trainee_of(model, std::move(create_batch), std::move(loss)), rows, card, options);
+      detail::user_module_of(model, std::move(create_batch), std::move(loss)), rows, card, options);
 }
 
 template <detail::MakesModel Make, typename CreateBatch, typename Loss = detail::MeanOfOutput>
@@ -58,7 +58,7 @@ template <detail::MakesModel Make, typename CreateBatch, typename Loss = detail:
                                             const gpu::SimulatedCard& card,
                                             const OwnModuleOptions& options = {}, Loss loss = {}) {
   return detail::estimate_memory(
-      detail::trainee_of(std::move(make), std::move(create_batch), std::move(loss)), rows, card,
+      detail::user_module_of(std::move(make), std::move(create_batch), std::move(loss)), rows, card,
       options);
 }
 

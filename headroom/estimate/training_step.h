@@ -11,7 +11,7 @@
 
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/model/model_config.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 #include "headroom/models/model.h"
 
 namespace headroom::estimate {

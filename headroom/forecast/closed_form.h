@@ -25,7 +25,7 @@
 #include "headroom/forecast/effort.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/model/model_config.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 #include "headroom/trace/report.h"
 
 namespace headroom::forecast {

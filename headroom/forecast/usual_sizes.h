@@ -14,7 +14,7 @@
 #include "headroom/base/bytes.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/model/model_config.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::forecast {
 

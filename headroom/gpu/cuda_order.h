@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 
 namespace headroom::gpu {
 

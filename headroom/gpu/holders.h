@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "headroom/base/process.h"
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 
 namespace headroom::gpu {
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "headroom/base/process.h"
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 
 namespace headroom::gpu {
 

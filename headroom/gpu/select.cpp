@@ -72,7 +72,7 @@ std::string about_withheld(const Machine& machine, Bytes need) {
   return "";
 }
 
-std::string why_hopeless(int cards, int large_enough, int count) {
+std::string why_it_cannot_be_met(int cards, int large_enough, int count) {
   if (cards < count) return "there are only " + counted(cards, "card");
   if (large_enough == 0) return "no card has that much even when empty";
   return "only " + counted(large_enough, "card") + " would have that much when empty";
@@ -179,8 +179,8 @@ Selection find_best_device(const Machine& machine, const DeviceRequest& request,
                          to_string(request.need) + ", found " + std::to_string(fit.size());
   }
   if (any_card && !selection.stale && large_enough < request.count) {
-    selection.hopeless = true;
-    selection.sentence += "; " + why_hopeless(cards, large_enough, request.count) +
+    selection.cannot_be_met = true;
+    selection.sentence += "; " + why_it_cannot_be_met(cards, large_enough, request.count) +
                           about_withheld(machine, request.need);
   }
   if (!selection.stale && !silent_cards.empty())

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 
 namespace headroom::gpu {
 
@@ -48,7 +48,7 @@ struct Selection {
   std::optional<Bytes> shortfall;  // missing on the best card that does not fit; empty on success
   std::vector<Holder> holders;     // on that card, largest first
   std::optional<Bytes> unlisted;   // in use there by no listed process
-  bool hopeless = false;           // waiting cannot help: too few cards, or none large enough
+  bool cannot_be_met = false;      // waiting cannot help: too few cards, or none large enough
   bool stale = false;              // no decision: all data was too old
   std::string sentence;            // why no card was picked, or why the CPU was; else empty
 };

@@ -6,7 +6,7 @@
 // throw because of a card: unknown facts are empty and `trouble` says why.
 #pragma once
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 
 namespace headroom::gpu {
 

@@ -30,8 +30,8 @@ class Waiting {
         return result;
       }
       // Waiting cannot add cards or make cards larger; everything else may change.
-      if (no_cards_ && !result.selection.cpu) result.selection.hopeless = true;
-      const bool over = result.selection.cpu || result.selection.hopeless;
+      if (no_cards_ && !result.selection.cpu) result.selection.cannot_be_met = true;
+      const bool over = result.selection.cpu || result.selection.cannot_be_met;
       if (!result.selection.picked.empty() || over) return result;
       if (elapsed() >= options_.timeout) {
         result.timed_out = true;
@@ -74,7 +74,7 @@ class Waiting {
     // The CPU is the answer once the wait is over or useless, not at the first full card.
     request.allow_cpu = request_.allow_cpu && elapsed() >= options_.timeout;
     Selection selection = find_best_device(machine, request, usable);
-    const bool of_no_use = selection.hopeless || (machine.cards.empty() && !machine.silent);
+    const bool of_no_use = selection.cannot_be_met || (machine.cards.empty() && !machine.silent);
     if (!request_.allow_cpu || !of_no_use) return selection;
     return find_best_device(machine, request_, usable);
   }

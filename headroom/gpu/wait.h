@@ -35,8 +35,8 @@ struct WaitOptions {
   std::function<std::set<Uuid>(const Machine&)> recent_ends = {};
 };
 
-// If no card was picked, one of timed_out, cancelled and selection.hopeless says why;
-// selection.hopeless also covers a machine without driver or cards.
+// If no card was picked, one of timed_out, cancelled and selection.cannot_be_met says why;
+// selection.cannot_be_met also covers a machine without driver or cards.
 struct WaitResult {
   Selection selection;
   Seconds waited{0};

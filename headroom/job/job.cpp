@@ -13,9 +13,9 @@
 #include "headroom/job/detail/ending.h"
 #include "headroom/job/detail/process_tree.h"
 #include "headroom/job/detail/signal_inbox.h"
+#include "headroom/job/detail/standard_streams.h"
 #include "headroom/job/detail/start.h"
 #include "headroom/job/detail/stops.h"
-#include "headroom/job/detail/streams.h"
 #include "headroom/job/detail/tail.h"
 
 namespace headroom::job {
@@ -110,7 +110,7 @@ JobEnd Job::State::run(const Job& job, Seconds interval,
   end.last_output = tail.text();
   end.received = received;
   end.ended_rest = ending.ended_rest();
-  if (ending.is_hopeless()) end.stuck = ending.stuck();
+  if (ending.has_given_up()) end.stuck = ending.stuck();
   const Unwritten unwritten = streams->unwritten();
   if (unwritten.error != 0) end.unwritten_errno = unwritten.error;
   end.unwritten_bytes = unwritten.bytes;
@@ -230,7 +230,7 @@ void Job::State::look_at_command() {
 bool Job::State::everything_ended() {
   if (command_runs) return false;
   if (!tree_gone) {
-    tree_gone = tree.collect(pid) || ending.is_hopeless();
+    tree_gone = tree.collect(pid) || ending.has_given_up();
     if (tree_gone) streams->expect_end();
   }
   return tree_gone && streams->ended();

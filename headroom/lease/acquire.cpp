@@ -9,8 +9,8 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/interrupt.h"
-#include "headroom/lease/describe.h"
 #include "headroom/lease/detail/folder_watch.h"
+#include "headroom/lease/lease_text.h"
 #include "headroom/lease/ledger.h"
 #include "headroom/lease/site.h"
 
@@ -67,7 +67,7 @@ class Seeker {
 
  private:
   [[nodiscard]] Seconds elapsed() const { return Clock::now() - start_; }
-  // Empty while it is not in the line: then it is behind all waiters.
+  // Empty while it is not in the queue: then it is behind all waiters.
   [[nodiscard]] std::string id() const { return place_ ? place_->id() : ""; }
 
   // ---- Looking ----
@@ -134,7 +134,7 @@ class Seeker {
     return cards;
   }
 
-  // Adds leases and the line, which the selection does not know.
+  // Adds leases and the queue, which the selection does not know.
   void explain(gpu::WaitResult& result) const {
     gpu::Selection& selection = result.selection;
     if (selection.stale || cards_.empty()) return;
@@ -209,7 +209,7 @@ class Seeker {
   }
   static Acquired refused(Acquired got, const std::string& why) {
     got.wait.selection.picked.clear();
-    got.wait.selection.hopeless = true;
+    got.wait.selection.cannot_be_met = true;
     got.wait.selection.sentence = why;
     return got;
   }
@@ -227,7 +227,7 @@ class Seeker {
       waiter.command = command_;
       waiter.wish = {.need = request_.need, .count = request_.count, .cards = cards_};
       waiter.why = selection.sentence;
-      place_ = turn.join_line(std::move(waiter), now);
+      place_ = turn.join_queue(std::move(waiter), now);
       (void)turn.remove_dead(now);
       changed_ = Clock::now();
     } catch (const BusyError&) {  // tries again after the next look
@@ -301,7 +301,7 @@ class Seeker {
   const Site site_ = Site::read();
   std::string not_allowed_;
   std::optional<detail::FolderWatch> watch_;
-  std::optional<PlaceInLine> place_;
+  std::optional<PlaceInQueue> place_;
 
   // From the last look:
   Look look_;

@@ -26,7 +26,7 @@
 namespace headroom::lease {
 
 struct Acquired {
-  std::optional<Lease> lease;  // empty: timed out, cancelled or hopeless, see `wait`
+  std::optional<Lease> lease;  // empty: timed out, cancelled or cannot_be_met, see `wait`
   gpu::WaitResult wait;        // the cards that were picked, or the reason for none
 };
 

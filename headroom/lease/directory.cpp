@@ -211,7 +211,7 @@ Lease Directory::Turn::make_lease(Claim claim, const Contents& now) const {
   return lease;
 }
 
-PlaceInLine Directory::Turn::join_line(Waiter waiter, const Contents& now) const {
+PlaceInQueue Directory::Turn::join_queue(Waiter waiter, const Contents& now) const {
   waiter.ticket = 0;
   sign(waiter, now);
   const std::string name = waiter.id + ".wait";
@@ -249,18 +249,18 @@ void Directory::Turn::note(const Grant& grant, const Contents& now) const {
   detail::append_grant(own, other, grant, now);
 }
 
-// ---- Places in the line ----
+// ---- Places in the queue ----
 
-PlaceInLine::PlaceInLine(const Waiter& waiter, int descriptor, fs::path file)
+PlaceInQueue::PlaceInQueue(const Waiter& waiter, int descriptor, fs::path file)
     : id_(waiter.id), ticket_(waiter.ticket), descriptor_(descriptor), file_(std::move(file)) {
   touch();
 }
 
-PlaceInLine::~PlaceInLine() {
+PlaceInQueue::~PlaceInQueue() {
   if (descriptor_.is_open()) ::unlink(file_.c_str());
 }
 
-PlaceInLine& PlaceInLine::operator=(PlaceInLine&& other) noexcept {
+PlaceInQueue& PlaceInQueue::operator=(PlaceInQueue&& other) noexcept {
   std::swap(id_, other.id_);
   std::swap(ticket_, other.ticket_);
   std::swap(descriptor_, other.descriptor_);
@@ -269,7 +269,7 @@ PlaceInLine& PlaceInLine::operator=(PlaceInLine&& other) noexcept {
 }
 
 // The file gets the monotonic clock's time, so setting the wall clock makes no waiter look stopped.
-void PlaceInLine::touch() const {
+void PlaceInQueue::touch() const {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   const timespec times[2] = {now, now};

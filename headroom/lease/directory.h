@@ -38,7 +38,7 @@ struct DeadFile {
 struct Contents {
   std::int64_t at_ns = 0;  // on the monotonic clock, when the look began
   std::vector<Claim> leases;
-  Line waiting;
+  Queue waiting;
   std::vector<Grant> grants;
   std::vector<DeadFile> dead;
   // Held leases whose file cannot be read: each may reserve all memory of any card.
@@ -47,14 +47,15 @@ struct Contents {
   long long highest_ticket = 0;
 };
 
-// A place in the line, as a file that lives as long as this object. It counts while it is touched
+// A place in the queue, as a file that lives as long as this object. It counts while it is touched
 // regularly.
-class PlaceInLine {
+class PlaceInQueue {
  public:
-  PlaceInLine(const Waiter& waiter, int descriptor, std::filesystem::path file);
-  ~PlaceInLine();
-  PlaceInLine(PlaceInLine&& other) noexcept = default;
-  PlaceInLine& operator=(PlaceInLine&& other) noexcept;  // the place from before ends with `other`
+  PlaceInQueue(const Waiter& waiter, int descriptor, std::filesystem::path file);
+  ~PlaceInQueue();
+  PlaceInQueue(PlaceInQueue&& other) noexcept = default;
+  PlaceInQueue& operator=(
+      PlaceInQueue&& other) noexcept;  // the place from before ends with `other`
 
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] long long ticket() const { return ticket_; }
@@ -101,7 +102,7 @@ class Directory {
     // Fills in the rest of `claim`: identifier, ticket (if 0), owner, user, time. `now` is this
     // turn's look. Throws WriteError and then changes nothing.
     [[nodiscard]] Lease make_lease(Claim claim, const Contents& now) const;
-    [[nodiscard]] PlaceInLine join_line(Waiter waiter, const Contents& now) const;
+    [[nodiscard]] PlaceInQueue join_queue(Waiter waiter, const Contents& now) const;
 
     // Ends a lease that other processes hold: removes its file and notes in it who did that. Its
     // processes keep their memory, which then counts as a stranger's. Throws WriteError for a lease

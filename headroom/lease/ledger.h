@@ -13,9 +13,9 @@
 //   Rooms rooms = rooms_of(look, turn.contents()); // in the turn
 #pragma once
 
-#include "headroom/gpu/card.h"
-#include "headroom/lease/attribution.h"
+#include "headroom/gpu/machine.h"
 #include "headroom/lease/directory.h"
+#include "headroom/lease/lease_of_process.h"
 
 namespace headroom::lease {
 

@@ -5,7 +5,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
-#include "headroom/lease/attribution.h"
+#include "headroom/lease/lease_of_process.h"
 #include "headroom/lease/ledger.h"
 
 namespace headroom::lease {

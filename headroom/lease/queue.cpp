@@ -46,7 +46,7 @@ bool clearly_before(const Waiter& a, const Waiter& b) {
 
 }  // namespace
 
-Line in_order(std::vector<Waiter> waiting) {
+Queue in_order(std::vector<Waiter> waiting) {
   std::vector<long long> tickets;
   for (const Waiter& waiter : waiting) {
     tickets.push_back(waiter.ticket);
@@ -60,12 +60,12 @@ Line in_order(std::vector<Waiter> waiting) {
   return waiting;
 }
 
-Line::const_iterator spot_of(const Line& line, const std::string& id) {
-  return std::find_if(line.begin(), line.end(), [&](const Waiter& w) { return w.id == id; });
+Queue::const_iterator spot_of(const Queue& queue, const std::string& id) {
+  return std::find_if(queue.begin(), queue.end(), [&](const Waiter& w) { return w.id == id; });
 }
 
-int position(const Line& line, const std::string& id) {
-  return 1 + static_cast<int>(std::count_if(line.begin(), spot_of(line, id),
+int position(const Queue& queue, const std::string& id) {
+  return 1 + static_cast<int>(std::count_if(queue.begin(), spot_of(queue, id),
                                             [](const Waiter& w) { return w.looking; }));
 }
 
@@ -85,10 +85,10 @@ int passes(const Waiter& waiter, const std::vector<Grant>& grants) {
   }));
 }
 
-Rooms left_by_earlier(Rooms rooms, const Line& line, const std::string& id,
+Rooms left_by_earlier(Rooms rooms, const Queue& queue, const std::string& id,
                       const std::vector<Grant>& grants) {
-  const auto own = spot_of(line, id);
-  for (auto waiter = line.begin(); waiter != own; ++waiter) {
+  const auto own = spot_of(queue, id);
+  for (auto waiter = queue.begin(); waiter != own; ++waiter) {
     if (!waiter->looking) continue;
     if (const auto cards = cards_for(rooms, waiter->wish)) {
       for (const gpu::Uuid& card : *cards) rooms[card] -= waiter->wish.need;

@@ -59,18 +59,18 @@ struct Grant {
 };
 
 // The waiters, first come first.
-using Line = std::vector<Waiter>;
+using Queue = std::vector<Waiter>;
 
 // By ticket, and equal tickets by creation time of the file. Any user may write a small ticket into
 // a file: so a waiter whose file is clearly newer than one with a greater ticket gets that ticket,
 // and stands behind it.
-[[nodiscard]] Line in_order(std::vector<Waiter> waiting);
+[[nodiscard]] Queue in_order(std::vector<Waiter> waiting);
 
-// The waiter with this identifier; the end of the line if it is not in it.
-[[nodiscard]] Line::const_iterator spot_of(const Line& line, const std::string& id);
+// The waiter with this identifier; the end of the queue if it is not in it.
+[[nodiscard]] Queue::const_iterator spot_of(const Queue& queue, const std::string& id);
 
 // 1 for the next waiter. Waiters that do not look do not count.
-[[nodiscard]] int position(const Line& line, const std::string& id);
+[[nodiscard]] int position(const Queue& queue, const std::string& id);
 
 // Memory of each card that can still be leased; none of a missing card.
 using Rooms = std::map<gpu::Uuid, Bytes>;
@@ -83,7 +83,7 @@ using Rooms = std::map<gpu::Uuid, Bytes>;
 
 // The rooms that earlier waiters leave: without the memory of those whose request fits now, and
 // without the cards kept for those that were passed too often.
-[[nodiscard]] Rooms left_by_earlier(Rooms rooms, const Line& line, const std::string& id,
+[[nodiscard]] Rooms left_by_earlier(Rooms rooms, const Queue& queue, const std::string& id,
                                     const std::vector<Grant>& grants);
 
 }  // namespace headroom::lease

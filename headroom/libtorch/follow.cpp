@@ -62,23 +62,24 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Bias& bias) {
       plain_linear);
 }
 
-Tensor matmul(const Tensor& x, const Tensor& turned) {
+Tensor matmul(const Tensor& x, const Tensor& transposed) {
   return followed(
-      Use::Kind::linear, x, turned, true, [&] { return at::matmul(x, turned); }, plain_linear);
+      Use::Kind::linear, x, transposed, true, [&] { return at::matmul(x, transposed); },
+      plain_linear);
 }
 
-Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& turned, const at::Scalar& beta,
+Tensor addmm(const Tensor& bias, const Tensor& x, const Tensor& transposed, const at::Scalar& beta,
              const at::Scalar& alpha) {
   const Again scaled = [&](const Tensor& input, const Tensor& weight) {
     const Tensor product = at::linear(input, weight);
     return alpha.equal(1) ? product : product * alpha;
   };
   return followed(
-      Use::Kind::linear, x, turned, true, [&] { return at::addmm(bias, x, turned, beta, alpha); },
-      scaled);
+      Use::Kind::linear, x, transposed, true,
+      [&] { return at::addmm(bias, x, transposed, beta, alpha); }, scaled);
 }
 
-Tensor turned(const Tensor& weight, const std::function<Tensor()>& plain) {
+Tensor transposed(const Tensor& weight, const std::function<Tensor()>& plain) {
   const c10::impl::ExcludeDispatchKeyGuard once(kCarriedKey);
   const Tensor view = plain();
   if (const Carried* const its = carried(weight)) attach(view, its->follower, !its->transposed);
@@ -86,12 +87,12 @@ Tensor turned(const Tensor& weight, const std::function<Tensor()>& plain) {
 }
 
 Tensor t(const Tensor& weight) {
-  return turned(weight, [&] { return at::t(weight); });
+  return transposed(weight, [&] { return at::t(weight); });
 }
 
 Tensor transpose(const Tensor& weight, std::int64_t one, std::int64_t other) {
   const auto plain = [&] { return at::transpose(weight, one, other); };
-  if (weight.dim() == 2 && (one - other) % 2 != 0) return turned(weight, plain);
+  if (weight.dim() == 2 && (one - other) % 2 != 0) return transposed(weight, plain);
   const c10::impl::ExcludeDispatchKeyGuard once(kCarriedKey);
   return plain();
 }

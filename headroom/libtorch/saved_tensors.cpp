@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/autograd_engine.h"
 #include "headroom/libtorch/detail/saved_hooks.h"
-#include "headroom/libtorch/engine.h"
 
 namespace headroom::libtorch {
 namespace {

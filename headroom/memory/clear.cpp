@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "headroom/memory/device.h"
+#include "headroom/memory/device_memory.h"
 #include "headroom/no_cuda/load.h"
 
 namespace headroom::memory {

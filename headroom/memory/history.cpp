@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "headroom/base/error.h"
-#include "headroom/memory/device.h"
+#include "headroom/memory/device_memory.h"
 
 namespace headroom::memory {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "headroom/memory/device.h"
+#include "headroom/memory/device_memory.h"
 #include "headroom/memory/history.h"
 #include "headroom/trace/memory_reader.h"
 

@@ -1,7 +1,7 @@
 #include "headroom/memory/scope.h"
 
 #include "headroom/memory/detail/peaks.h"
-#include "headroom/memory/device.h"
+#include "headroom/memory/device_memory.h"
 
 namespace headroom::memory {
 

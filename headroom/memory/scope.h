@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "headroom/memory/statistics.h"
+#include "headroom/memory/memory_statistics.h"
 
 namespace headroom::memory {
 

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "headroom/memory/device.h"
-#include "headroom/memory/statistics.h"
+#include "headroom/memory/device_memory.h"
+#include "headroom/memory/memory_statistics.h"
 
 namespace headroom::memory {
 namespace {

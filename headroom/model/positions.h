@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "headroom/model/model_config.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::model {
 

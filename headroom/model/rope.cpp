@@ -122,8 +122,8 @@ Rope::Rope(const ModelConfig& config, std::int64_t rotated)
   const bool has_own = config.has("head_dim") && !config.is_null("head_dim");
   if (width < 2 || width % 2 != 0)
     config.refuse(has_own ? "head_dim" : "hidden_size",
-                  "a width of heads whose turned part, here " + std::to_string(width) +
-                      ", is even (pairs of numbers are turned)");
+                  "a width of heads whose rotated part, here " + std::to_string(width) +
+                      ", is even (pairs of numbers are rotated)");
   const Scaling said(config);
   if (kind == RopeKind::linear || kind == RopeKind::dynamic || kind == RopeKind::yarn ||
       kind == RopeKind::llama3)

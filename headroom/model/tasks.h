@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "headroom/model/model_config.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::model {
 

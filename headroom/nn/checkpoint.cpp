@@ -13,13 +13,13 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/saved_tensors.h"
-#include "headroom/nn/detail/replay.h"
+#include "headroom/nn/detail/run_state.h"
 
 namespace headroom::nn {
 namespace {
 
 using at::Tensor;
-using detail::Surroundings;
+using detail::RunState;
 using Part = std::function<Tensors(const Tensors&)>;
 
 c10::Device device_of(const Tensors& inputs) {
@@ -33,9 +33,9 @@ c10::Device device_of(const Tensors& inputs) {
 // ---- Reentrant: one node of the graph, which builds an inner graph in the backward pass ----
 
 struct Kept : torch::CustomClassHolder {
-  Kept(Part function, c10::Device device) : part(std::move(function)), surroundings(device) {}
+  Kept(Part function, c10::Device device) : part(std::move(function)), state(device) {}
   const Part part;
-  const Surroundings surroundings;
+  const RunState state;
 };
 
 struct Reentrant : torch::autograd::Function<Reentrant> {
@@ -78,7 +78,7 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
   }
 
   static Tensors again(const Kept& kept, const Tensors& inputs) {
-    const Surroundings::Replay replay(kept.surroundings);
+    const RunState::Replay replay(kept.state);
     const at::AutoGradMode with_graph(true);
     return kept.part(inputs);
   }
@@ -92,7 +92,7 @@ struct Complete {};
 class Frame : public std::enable_shared_from_this<Frame> {
  public:
   Frame(Part part, const Tensors& inputs)
-      : part_(std::move(part)), inputs_(inputs), surroundings_(device_of(inputs)) {}
+      : part_(std::move(part)), inputs_(inputs), state_(device_of(inputs)) {}
 
   Tensors run() {
     const libtorch::SavedTensorScope scope(
@@ -143,7 +143,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
       if (++next == places_.size()) throw Complete();
       return [tensor] { return tensor; };
     };
-    const Surroundings::Replay replay(surroundings_);
+    const RunState::Replay replay(state_);
     const at::AutoGradMode with_graph(true);
     try {
       const libtorch::SavedTensorScope scope(keep);
@@ -154,7 +154,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
   const Part part_;
   const Tensors inputs_;
-  const Surroundings surroundings_;
+  const RunState state_;
   // One per saved tensor, in order.
   std::vector<std::weak_ptr<Place>> places_;
   std::vector<Likeness> likenesses_;

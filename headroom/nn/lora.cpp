@@ -40,7 +40,7 @@ Sizes sizes_of(const Tensor& weight, Kind kind, std::int64_t rank) {
       b[0] = std::exchange(a[0], rank);
       b[1] = rank;
       return {a, b};
-    case Kind::turned:
+    case Kind::transposed:
     case Kind::embedding:
       break;
   }
@@ -208,7 +208,7 @@ Tensor Lora::Adapter::product(const Tensor& weight) const {
     return in_float ? flat.to(at::kFloat) : flat;
   };
   Tensor made = at::matmul(matrix(b_), matrix(a_));
-  if (kind_ == Kind::turned || kind_ == Kind::embedding) made = made.t();
+  if (kind_ == Kind::transposed || kind_ == Kind::embedding) made = made.t();
   made = made * scaling_;
   return made.to(weight.scalar_type()).view(weight.sizes());
 }

@@ -77,13 +77,13 @@ std::string holder_line(const HolderThen& holder) {
   return line(text + holder.command);
 }
 
-Bytes named_bytes(const CardThen& card) {
+Bytes named_bytes(const CardSample& card) {
   Bytes sum;
   for (const HolderThen& holder : card.holders) sum += holder.used.value_or(Bytes{});
   return sum;
 }
 
-std::string card_lines(const CardThen& card, std::size_t of_cards) {
+std::string card_lines(const CardSample& card, std::size_t of_cards) {
   const std::string which =
       of_cards > 1 ? ", the fullest of " + counted(static_cast<long long>(of_cards), "card") : "";
   std::string text = line("Card " + std::to_string(card.index) + " (" + card.name + ", " +
@@ -104,10 +104,10 @@ std::string card_lines(const CardThen& card, std::size_t of_cards) {
 }
 
 // Only the fullest card is described: the others say little.
-const CardThen* fullest(const std::vector<CardThen>& cards) {
+const CardSample* fullest(const std::vector<CardSample>& cards) {
   const auto found = std::min_element(
       cards.begin(), cards.end(),
-      [](const CardThen& a, const CardThen& b) { return a.memory.free < b.memory.free; });
+      [](const CardSample& a, const CardSample& b) { return a.memory.free < b.memory.free; });
   return found == cards.end() ? nullptr : &*found;
 }
 
@@ -194,7 +194,7 @@ std::string changes_line(const Forensics& forensics) {
   return line("To change: a smaller batch, or a card with more free memory.");
 }
 
-Json document(const CardThen& card) {
+Json document(const CardSample& card) {
   Json json{{"index", card.index},
             {"uuid", card.uuid},
             {"name", card.name},
@@ -220,12 +220,12 @@ Json document(const TryThen& tried) {
 
 }  // namespace
 
-CardThen card_then(const gpu::Card& card, const std::vector<pid_t>& job) {
-  CardThen then{.index = card.index,
-                .uuid = to_string(card.uuid),
-                .name = card.name,
-                .memory = card.memory.value_or(gpu::CardMemory{}),
-                .holders = {}};
+CardSample card_sample(const gpu::Card& card, const std::vector<pid_t>& job) {
+  CardSample then{.index = card.index,
+                  .uuid = to_string(card.uuid),
+                  .name = card.name,
+                  .memory = card.memory.value_or(gpu::CardMemory{}),
+                  .holders = {}};
   for (const gpu::GpuProcess& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
     const bool ours = process.pid && std::find(job.begin(), job.end(), *process.pid) != job.end();
     then.holders.push_back({.pid = process.pid,
@@ -241,7 +241,7 @@ std::string describe(const Forensics& forensics) {
   std::string text = headline(forensics.judgement);
   if (!forensics.judgement.evidence.empty()) text += sentence(forensics.judgement.evidence, "  ");
   text += asked_sentence(forensics);
-  const CardThen* card = fullest(forensics.cards);
+  const CardSample* card = fullest(forensics.cards);
   if (card != nullptr) text += card_lines(*card, forensics.cards.size());
   const Bytes most = card != nullptr ? card->memory.total : forensics.limit.value_or(Bytes{});
   text += timeline(forensics.samples, most);
@@ -265,7 +265,7 @@ Json document(const Forensics& forensics) {
             {"largest_fit", Json()},
             {"changes", Json::array()},
             {"why_no_change", forensics.why_no_change}};
-  for (const CardThen& card : forensics.cards) json["cards"].push_back(document(card));
+  for (const CardSample& card : forensics.cards) json["cards"].push_back(document(card));
   for (const MemoryThen& moment : forensics.samples)
     json["samples"].push_back({{"before_end_s", moment.before_end.count()},
                                {"used_bytes", moment.used.count},

@@ -16,7 +16,7 @@
 #include "headroom/base/bytes.h"
 #include "headroom/base/json.h"
 #include "headroom/base/time.h"
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 #include "headroom/oom/judgement.h"
 
 namespace headroom::oom {
@@ -29,7 +29,7 @@ struct HolderThen {
 };
 
 // A card at the last sample before the end.
-struct CardThen {
+struct CardSample {
   int index = 0;
   std::string uuid, name;
   gpu::CardMemory memory;
@@ -57,7 +57,7 @@ struct Change {
 
 struct Forensics {
   Judgement judgement;
-  std::vector<CardThen> cards;
+  std::vector<CardSample> cards;
   std::vector<MemoryThen> samples;  // the oldest first
   std::optional<Bytes> limit;       // the most that the job may use
   std::vector<TryThen> tries;       // the last one is this try
@@ -66,7 +66,7 @@ struct Forensics {
 };
 
 // A card as in a sample, with the job's processes marked.
-[[nodiscard]] CardThen card_then(const gpu::Card& card, const std::vector<pid_t>& job);
+[[nodiscard]] CardSample card_sample(const gpu::Card& card, const std::vector<pid_t>& job);
 
 // Usually 10 to 22 lines of at most 80 columns, each with a newline.
 [[nodiscard]] std::string describe(const Forensics& forensics);

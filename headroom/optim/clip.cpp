@@ -31,8 +31,8 @@ Tensor norm_of_all(const Tensors& gradients, const ClipOptions& options) {
   return at::linalg_vector_norm(at::stack(together), options.order);
 }
 
-void scale(const Tensors& gradients, double longest, const Tensor& norm, bool foreach) {
-  const Tensor factor = (norm + 1e-6).reciprocal() * longest;
+void scale(const Tensors& gradients, double max_norm, const Tensor& norm, bool foreach) {
+  const Tensor factor = (norm + 1e-6).reciprocal() * max_norm;
   const Tensor at_most_one = at::clamp(factor, c10::nullopt, 1.0);
   for (const detail::Indices& indices : detail::by_device_and_type(gradients)) {
     const Tensors group = detail::select(gradients, indices);
@@ -46,7 +46,7 @@ void scale(const Tensors& gradients, double longest, const Tensor& norm, bool fo
 
 }  // namespace
 
-Tensor clip_gradients(const std::vector<Tensor>& parameters, double longest,
+Tensor clip_gradients(const std::vector<Tensor>& parameters, double max_norm,
                       const ClipOptions& options) {
   const at::NoGradGuard no_grad;
   Tensors gradients;
@@ -56,7 +56,7 @@ Tensor clip_gradients(const std::vector<Tensor>& parameters, double longest,
   if (options.refuse_non_finite && at::logical_or(norm.isnan(), norm.isinf()).item<bool>())
     throw InputError(expectation("clip_gradients", "a finite norm of the gradients",
                                  std::to_string(norm.item<double>())));
-  if (!gradients.empty()) scale(gradients, longest, norm, options.foreach);
+  if (!gradients.empty()) scale(gradients, max_norm, norm, options.foreach);
   return norm;
 }
 

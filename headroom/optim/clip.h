@@ -22,8 +22,8 @@ struct ClipOptions {
   bool foreach = true;  // all gradients of a device and type at once
 };
 
-// Clips the norm of all gradients together to `longest`. Returns the norm before clipping.
-at::Tensor clip_gradients(const std::vector<at::Tensor>& parameters, double longest,
+// Clips the norm of all gradients together to `max_norm`. Returns the norm before clipping.
+at::Tensor clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
                           const ClipOptions& options = {});
 
 }  // namespace headroom::optim

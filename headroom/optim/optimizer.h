@@ -32,7 +32,7 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::optim {
 

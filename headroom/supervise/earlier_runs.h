@@ -11,7 +11,7 @@
 #include <string>
 
 #include "headroom/edit/knobs.h"
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 #include "headroom/supervise/place.h"
 #include "headroom/supervise/store.h"
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 #include "headroom/supervise/place.h"
-#include "headroom/supervise/report.h"
+#include "headroom/supervise/run_report.h"
 
 namespace headroom::supervise {
 

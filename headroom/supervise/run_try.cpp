@@ -75,7 +75,7 @@ void note_samples(Try& one, const Usage& usage, const std::vector<pid_t>& pids) 
   if (!of_host)
     for (const gpu::Card& card : usage.last_machine().cards)
       if (usage.watches(card.uuid) && card.memory)
-        one.cards_at_end.push_back(oom::card_then(card, pids));
+        one.cards_at_end.push_back(oom::card_sample(card, pids));
   for (const UsageSample& sample : usage.samples())
     one.samples.push_back(memory_then(sample, usage.samples().back().when, of_host));
 }

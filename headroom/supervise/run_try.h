@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 #include "headroom/job/job.h"
 #include "headroom/supervise/orders.h"
 #include "headroom/supervise/place.h"

@@ -10,8 +10,8 @@
 #include "headroom/edit/edited_files.h"
 #include "headroom/supervise/checkpoints.h"
 #include "headroom/supervise/earlier_runs.h"
-#include "headroom/supervise/history.h"
 #include "headroom/supervise/next_step.h"
+#include "headroom/supervise/run_history.h"
 
 namespace headroom::supervise {
 namespace {

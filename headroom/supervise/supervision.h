@@ -8,7 +8,7 @@
 #include "headroom/job/job.h"
 #include "headroom/supervise/orders.h"
 #include "headroom/supervise/places.h"
-#include "headroom/supervise/report.h"
+#include "headroom/supervise/run_report.h"
 
 namespace headroom::supervise {
 

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "headroom/supervise/orders.h"
-#include "headroom/supervise/report.h"
+#include "headroom/supervise/run_report.h"
 
 namespace headroom::supervise {
 

@@ -29,7 +29,7 @@ struct Try {
   std::optional<Bytes> peak{};       // the most that the job was seen to use
   std::optional<Bytes> limit{};      // the most that it could have used
   std::optional<Bytes> card_peak{};  // the most that the samples showed on one card
-  std::vector<oom::CardThen> cards_at_end{};
+  std::vector<oom::CardSample> cards_at_end{};
   std::vector<oom::MemoryThen> samples{};  // the oldest first
 
   [[nodiscard]] bool worked() const { return !ended_stalled && end.exit_code == 0; }

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 #include "headroom/supervise/host_use.h"
 
 namespace headroom::supervise {

@@ -78,13 +78,13 @@ Json figures_json(const Report& report) {
 Json to_json(const Report& report) {
   Json json = figures_json(report);
   json["biggest"] = Json::array();
-  for (const Held& held : report.biggest)
-    json["biggest"].push_back({{"bytes", held.bytes.count},
-                               {"category", to_string(held.category)},
-                               {"phase", to_string(held.phase)},
-                               {"step", held.step},
-                               {"module", held.module},
-                               {"operation", held.operation}});
+  for (const LiveTensor& tensor : report.biggest)
+    json["biggest"].push_back({{"bytes", tensor.bytes.count},
+                               {"category", to_string(tensor.category)},
+                               {"phase", to_string(tensor.phase)},
+                               {"step", tensor.step},
+                               {"module", tensor.module},
+                               {"operation", tensor.operation}});
   json["fits"] = report.fits();
   json["out_of_memory"] = report.out_of_memory ? refusal_json(*report.out_of_memory) : Json();
   json["values_read_as_zero"] = report.values_read_as_zero;
@@ -112,14 +112,14 @@ Report report_from_json(const Json& json) try {
     report.per_step.push_back({step.at("step").get<std::uint32_t>(),
                                bytes_from(step.at("peak_allocated_bytes")),
                                bytes_from(step.at("after_bytes"))});
-  for (const Json& held : json.at("biggest"))
+  for (const Json& tensor : json.at("biggest"))
     report.biggest.push_back(
-        {.bytes = bytes_from(held.at("bytes")),
-         .category = enum_named<Category>(held.at("category").get<std::string>(), kCategories),
-         .phase = phase_named(held.at("phase")),
-         .step = held.at("step").get<std::uint32_t>(),
-         .module = held.at("module").get<std::string>(),
-         .operation = held.at("operation").get<std::string>()});
+        {.bytes = bytes_from(tensor.at("bytes")),
+         .category = enum_named<Category>(tensor.at("category").get<std::string>(), kCategories),
+         .phase = phase_named(tensor.at("phase")),
+         .step = tensor.at("step").get<std::uint32_t>(),
+         .module = tensor.at("module").get<std::string>(),
+         .operation = tensor.at("operation").get<std::string>()});
   if (!json.at("out_of_memory").is_null())
     report.out_of_memory = refusal_from(json.at("out_of_memory"));
   report.values_read_as_zero = json.at("values_read_as_zero").get<std::uint64_t>();

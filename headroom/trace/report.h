@@ -3,7 +3,7 @@
 //
 //   const trace::Report report = dryrun::dry_run(...);
 //   say(to_string(report.peak.allocated), "in", to_string(report.peak.phase));
-//   for (const trace::Held& tensor : report.biggest) ...
+//   for (const trace::LiveTensor& tensor : report.biggest) ...
 //
 // Every number is for one card. The numbers exclude the memory of other processes, and the CUDA
 // context of a card without a profile (`process` then equals `reserved`).
@@ -71,7 +71,7 @@ struct StepPeak {
 };
 
 // A tensor that was alive at the peak.
-struct Held {
+struct LiveTensor {
   Bytes bytes;  // as requested
   Category category = Category::unknown;
   Phase phase = Phase::unknown;  // in which it was made
@@ -91,7 +91,7 @@ struct Report {
   Parts at_peak;
   std::vector<ModulePeak> by_module;  // largest first
   std::vector<StepPeak> per_step;
-  std::vector<Held> biggest;  // largest first
+  std::vector<LiveTensor> biggest;  // largest first
   // The request that did not fit. `peak` then covers the run up to there; dry_run() with a card's
   // spec reports the memory needed instead.
   std::optional<allocator::OutOfMemory> out_of_memory;

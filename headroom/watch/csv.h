@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 
 namespace headroom::watch {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "headroom/base/json.h"
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 
 namespace headroom::watch {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/json.h"
-#include "headroom/lease/describe.h"
+#include "headroom/lease/lease_text.h"
 
 namespace headroom::watch {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 #include "headroom/lease/directory.h"
 
 namespace headroom::watch {

@@ -25,7 +25,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
 
 
 def room_of(path, rooms):
-    """The room of a path such as headroom/gpu/card.h: a folder, or one of the two in cli."""
+    """The room of a path such as headroom/gpu/machine.h: a folder, or one of the two in cli."""
     parts = path.split("/")[1:]
     return "/".join(parts[:2]) if "/".join(parts[:2]) in rooms else parts[0]
 

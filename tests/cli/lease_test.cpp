@@ -41,13 +41,13 @@ class Leases : public ::testing::Test {
     claim.shares = {{card(number), reserved}};
     return turn.make_lease(claim, turn.contents());
   }
-  [[nodiscard]] lease::PlaceInLine join_line(Bytes need, int count = 1) const {
+  [[nodiscard]] lease::PlaceInQueue join_queue(Bytes need, int count = 1) const {
     const auto turn = directory_.take_turn();
     lease::Waiter waiter;
     waiter.user = "bob";
     waiter.command = "python big.py";
     waiter.wish = {.need = need, .count = count, .cards = {card(0), card(1)}};
-    return turn.join_line(waiter, turn.contents());
+    return turn.join_queue(waiter, turn.contents());
   }
   // Root's files are believed; of any other user's the owner is named.
   static std::string name_of(const std::string& said) {
@@ -64,7 +64,7 @@ class Leases : public ::testing::Test {
 
 TEST_F(Leases, AreListedWithWhatTheContractNames) {
   const lease::Lease mine = make_lease(8_GiB);
-  const lease::PlaceInLine waiting = join_line(30_GiB);
+  const lease::PlaceInQueue waiting = join_queue(30_GiB);
   for (const Arguments& command : {Arguments{"lease", "list", "--json"}, Arguments{"who", "--json"},
                                    Arguments{"queue", "--json"}}) {
     const Json json = run(command).json();
@@ -114,7 +114,7 @@ TEST_F(Leases, ArePassedByInPick) {
 TEST_F(Leases, AreInThePictureOfTheMachine) {
   EXPECT_THAT(run({}).out, Not(HasSubstr("lease")));
   const lease::Lease mine = make_lease(20_GiB);
-  const lease::PlaceInLine waiting = join_line(30_GiB);
+  const lease::PlaceInQueue waiting = join_queue(30_GiB);
   const std::string out = run({}).out;
   EXPECT_THAT(out, HasSubstr("1 lease: 20.00 GiB reserved"));
   EXPECT_THAT(out, HasSubstr("1 waits"));
@@ -134,7 +134,7 @@ TEST_F(Leases, WhoNamesTheProcessThatKeepsALease) {
 
 TEST_F(Leases, TheQueueSaysWhatEachWaitsFor) {
   const lease::Lease mine = make_lease(20_GiB);
-  const lease::PlaceInLine first = join_line(15_GiB, 2), second = join_line(1_GiB);
+  const lease::PlaceInQueue first = join_queue(15_GiB, 2), second = join_queue(1_GiB);
   const Json waiting = run({"queue", "--json"}).json()["waiting"];
   ASSERT_THAT(waiting, SizeIs(2));
   EXPECT_EQ(waiting[0]["count"], 2);
@@ -154,7 +154,7 @@ TEST_F(Leases, LeaveTheSameUsableMemoryInEveryCommand) {
   const auto turn = directory_.take_turn();
   lease::Waiter wants;
   wants.wish = {.need = 20_GiB, .count = 1, .cards = {uuid}};
-  const lease::PlaceInLine waiting = turn.join_line(wants, turn.contents());
+  const lease::PlaceInQueue waiting = turn.join_queue(wants, turn.contents());
   const auto shown = world_.headroom({"gpus", "--json"}).json()["gpus"][0]["usable_bytes"];
   const std::string usable = to_string(Bytes{shown}) + " usable";
   EXPECT_EQ(Bytes{shown}, 14_GiB - lease::kMargin);
@@ -167,7 +167,7 @@ TEST_F(Leases, LeaveTheSameUsableMemoryInEveryCommand) {
 // Files of a container: their numbers belong to other processes here, or to none.
 TEST_F(Leases, OfAnotherNamespaceShowNoProcessOfOurs) {
   const lease::Lease mine = make_lease(8_GiB);
-  const lease::PlaceInLine place = join_line(30_GiB);
+  const lease::PlaceInQueue place = join_queue(30_GiB);
   std::vector<int> held;
   for (const std::string& name : {mine.claim().id + ".lease", place.id() + ".wait"}) {
     std::string text = read_input(directory_.path() / name);
@@ -201,7 +201,7 @@ TEST_F(Leases, OfAnotherNamespaceAreNotQuotedOnProcesses) {
     lease::Waiter waiter;
     waiter.wish.cards = {lease::fixtures::uuid_of(7)};  // a card that is not checked
     waiter.why = "held by PID 4242";
-    const lease::PlaceInLine place = turn.join_line(waiter, turn.contents());
+    const lease::PlaceInQueue place = turn.join_queue(waiter, turn.contents());
     text = read_input(directory_.path() / (place.id() + ".wait"));
     EXPECT_THAT(run({"queue"}).out, HasSubstr("PID 4242"));
   }
@@ -221,7 +221,7 @@ TEST_F(Leases, HoldersAreSearchedByWhoOnly) {
 
 // A waiter is told "number 1 of 1" when the one before it is stopped: so says the queue.
 TEST_F(Leases, APositionCountsWaitersThatLookOnly) {
-  const lease::PlaceInLine stopped = join_line(30_GiB), second = join_line(30_GiB);
+  const lease::PlaceInQueue stopped = join_queue(30_GiB), second = join_queue(30_GiB);
   const timespec past[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, (directory_.path() / (stopped.id() + ".wait")).c_str(), past, 0),
             0);

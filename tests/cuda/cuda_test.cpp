@@ -18,8 +18,8 @@
 #include "headroom/base/file.h"
 #include "headroom/memory/clear.h"
 #include "headroom/memory/history.h"
+#include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/scope.h"
-#include "headroom/memory/statistics.h"
 #include "headroom/no_cuda/load.h"
 
 namespace c10::cuda::_internal {

@@ -101,7 +101,7 @@ TEST(Attribution, TellsAnEmbeddingFromTheHeadThatSharesItsWeight) {
   torch::optim::SGD optimizer({net.table->weight}, 0.1);
   const trace::Report report = dry_run(net, indices, loss, optimizer);
   std::set<std::string> held;
-  for (const trace::Held& tensor : report.biggest) {
+  for (const trace::LiveTensor& tensor : report.biggest) {
     held.insert(tensor.module);
     if (tensor.category != Category::parameter) continue;
     EXPECT_EQ(tensor.module, "table");

@@ -47,7 +47,7 @@ TEST(Describe, NamesAsManyModulesAndTensorsAsAreAskedFor) {
   trace::Report report = of_a_peak();
   report.by_module = {{"", 8_MiB}, {"h.0", 5_MiB}, {"h.1", 3_MiB}};
   for (const char* module : {"h.0", "h.1"}) {
-    trace::Held held;
+    trace::LiveTensor held;
     held.bytes = 1_MiB;
     held.category = trace::Category::activation;
     held.operation = "aten::mm";

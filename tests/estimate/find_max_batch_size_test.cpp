@@ -7,7 +7,7 @@
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/libtorch/modules.h"
 #include "headroom/libtorch/on.h"
-#include "headroom/memory/statistics.h"
+#include "headroom/memory/memory_statistics.h"
 #include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
 

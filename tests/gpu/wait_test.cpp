@@ -222,15 +222,15 @@ TEST_F(WaitForGpu, CancellingBetweenTheTwoSamplesPicksNothing) {
 TEST_F(WaitForGpu, DoesNotWaitForMoreThanTheMachineHas) {
   const WaitOptions patient{.timeout = Seconds(3600), .interval = Seconds(600)};
   const WaitResult too_large = wait({.need = 25_GiB}, patient);
-  EXPECT_TRUE(too_large.selection.picked.empty() && too_large.selection.hopeless);
+  EXPECT_TRUE(too_large.selection.picked.empty() && too_large.selection.cannot_be_met);
   const WaitResult too_many = wait({.need = 1_GiB, .count = 3}, patient);
-  EXPECT_TRUE(too_many.selection.picked.empty() && too_many.selection.hopeless);
+  EXPECT_TRUE(too_many.selection.picked.empty() && too_many.selection.cannot_be_met);
   start(0);
   const WaitResult without_cards = wait({.need = 1_GiB}, patient);
   EXPECT_TRUE(without_cards.selection.picked.empty());
   EXPECT_FALSE(without_cards.selection.sentence.empty());
   // Once none of the three flags said why; only the sentence did.
-  EXPECT_TRUE(without_cards.selection.hopeless);
+  EXPECT_TRUE(without_cards.selection.cannot_be_met);
 }
 
 // ---- The CPU ----

@@ -139,7 +139,7 @@ TEST_F(Acquire, ExcludedCardsAreNotLeased) {
 TEST_F(Acquire, DoesNotWaitForMoreThanAnyCardHas) {
   for (const Bytes need : {30_GiB, 24_GiB}) {
     const Acquired got = acquire({.need = need}, {.timeout = kLong});
-    EXPECT_TRUE(got.wait.selection.hopeless && !got.wait.timed_out) << to_string(need);
+    EXPECT_TRUE(got.wait.selection.cannot_be_met && !got.wait.timed_out) << to_string(need);
   }
   EXPECT_THAT(acquire({.need = 24_GiB}).wait.selection.sentence, HasSubstr("always kept free"));
   EXPECT_THAT(acquire({.need = 30_GiB}).wait.selection.sentence,
@@ -294,7 +294,7 @@ TEST_F(Acquire, AStoppedWaiterBlocksNoOther) {
     const Directory::Turn turn = directory_.take_turn();
     Waiter waiter;
     waiter.wish = {.need = 12_GiB, .count = 1, .cards = {uuid_of(0)}};
-    new PlaceInLine(turn.join_line(waiter, turn.contents()));
+    new PlaceInQueue(turn.join_queue(waiter, turn.contents()));
   });
   ASSERT_TRUE(stopped.is_ready());
   EXPECT_FALSE(acquire({.need = 12_GiB}).lease) << "it has just looked, and would be next";

@@ -72,7 +72,7 @@ TEST_F(LeaseFolder, GrantsThatNoWaiterCountsAreDropped) {
 }
 
 TEST_F(LeaseFolder, GrantsAreKeptForEarlierWaiters) {
-  const PlaceInLine first = place();
+  const PlaceInQueue first = place();
   const auto path = directory_.path() / (std::to_string(::geteuid()) + ".grants");
   {
     std::ofstream old(path);
@@ -101,7 +101,7 @@ TEST_F(LeaseFolder, TheGreatestTicketBlocksNoOther) {
   std::ofstream(directory_.path() / "77.grants")
       << kMostTicket << "\t" << monotonic_ns() << "\t00000001\tGPU-0\t5\n";
   const Lease mine = lease();
-  const PlaceInLine first = place(), second = place();
+  const PlaceInQueue first = place(), second = place();
   const Contents now = directory_.contents();
   EXPECT_THAT(now.unreadable_leases, IsEmpty());
   EXPECT_THAT(now.leases, SizeIs(1));

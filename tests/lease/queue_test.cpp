@@ -55,12 +55,12 @@ TEST(Queue, AnEarlierWaiterThatFitsKeepsItsRoom) {
 }
 
 TEST(Queue, ALaterWaiterBlocksNoOther) {
-  const Line line{waiter(2, 1_GiB, {0}), waiter(3, 15_GiB, {0, 1})};
+  const Queue line{waiter(2, 1_GiB, {0}), waiter(3, 15_GiB, {0, 1})};
   EXPECT_EQ(left_by_earlier(kTwoCards, line, "2", {}), kTwoCards);
 }
 
 TEST(Queue, AWaiterThatDoesNotFitMayBePassedEightTimes) {
-  const Line big{waiter(3, 22_GiB, {0, 1}, 2)};
+  const Queue big{waiter(3, 22_GiB, {0, 1}, 2)};
   EXPECT_EQ(left_by_earlier(kTwoCards, big, kNobody, grants(7, 4, 1)), kTwoCards);
   EXPECT_TRUE(left_by_earlier(kTwoCards, big, kNobody, grants(8, 4, 1)).empty());
 }
@@ -84,7 +84,7 @@ TEST(Queue, AWaiterThatDoesNotLookBlocksNoOther) {
 }
 
 TEST(Queue, SeveralEarlierWaitersAreServedInTheirOrder) {
-  const Line line = in_order({waiter(4, 8_GiB, {0, 1}), waiter(3, 15_GiB, {0, 1})});
+  const Queue line = in_order({waiter(4, 8_GiB, {0, 1}), waiter(3, 15_GiB, {0, 1})});
   const Rooms left = left_by_earlier(kTwoCards, line, kNobody, {});
   EXPECT_EQ(left.at(uuid_of(1)), 5_GiB) << "the first is on the roomiest card";
   EXPECT_EQ(left.at(uuid_of(0)), 2_GiB) << "the second on what is left";
@@ -96,7 +96,7 @@ TEST(Queue, SeveralEarlierWaitersAreServedInTheirOrder) {
 TEST(KeptCards, AreAsManyAsWantedAndTheNearest) {
   const Rooms four{
       {uuid_of(0), 4_GiB}, {uuid_of(1), 18_GiB}, {uuid_of(2), 9_GiB}, {uuid_of(3), 12_GiB}};
-  const Line gang{waiter(3, 20_GiB, {0, 1, 2, 3}, 2)};
+  const Queue gang{waiter(3, 20_GiB, {0, 1, 2, 3}, 2)};
   EXPECT_EQ(left_by_earlier(four, gang, kNobody, grants(8, 4, 2)),
             (Rooms{{uuid_of(0), 4_GiB}, {uuid_of(2), 9_GiB}}));
 }
@@ -104,7 +104,7 @@ TEST(KeptCards, AreAsManyAsWantedAndTheNearest) {
 TEST(KeptCards, IncreaseByOneAfterEachEightPasses) {
   Rooms rooms;
   for (int i = 0; i < 6; ++i) rooms[uuid_of(i)] = Bytes{(1_GiB).count * (i + 1)};
-  const Line gang{waiter(3, 20_GiB, {0, 1, 2, 3, 4, 5}, 2)};
+  const Queue gang{waiter(3, 20_GiB, {0, 1, 2, 3, 4, 5}, 2)};
   const auto left = [&](int passed) {
     return left_by_earlier(rooms, gang, kNobody, grants(passed, 4, 0)).size();
   };
@@ -115,13 +115,13 @@ TEST(KeptCards, IncreaseByOneAfterEachEightPasses) {
 }
 
 TEST(KeptCards, AreAllIfTheWaiterWantsMore) {
-  const Line gang{waiter(3, 20_GiB, {0, 1, 7}, std::numeric_limits<int>::max())};
+  const Queue gang{waiter(3, 20_GiB, {0, 1, 7}, std::numeric_limits<int>::max())};
   EXPECT_TRUE(left_by_earlier(kTwoCards, gang, kNobody, grants(8, 4, 0)).empty());
 }
 
 TEST(KeptCards, DifferBetweenTwoWaiters) {
   const Rooms three{{uuid_of(0), 4_GiB}, {uuid_of(1), 18_GiB}, {uuid_of(2), 9_GiB}};
-  const Line line{waiter(3, 20_GiB, {0, 1, 2}), waiter(4, 19_GiB, {0, 1, 2})};
+  const Queue line{waiter(3, 20_GiB, {0, 1, 2}), waiter(4, 19_GiB, {0, 1, 2})};
   EXPECT_EQ(left_by_earlier(three, line, kNobody, grants(8, 5, 1)), (Rooms{{uuid_of(0), 4_GiB}}));
 }
 
@@ -144,7 +144,7 @@ struct Churn {
     return rooms;
   }
   // Every card that has room for it gets a job.
-  void newcomers(const Line& line, int now) {
+  void newcomers(const Queue& line, int now) {
     for (int card = 0; card < kCards; ++card) {
       const Wish small{.need = 3_GiB, .count = 1, .cards = {uuid_of(card)}};
       if (!cards_for(left_by_earlier(rooms(), line, kNobody, grants), small)) continue;
@@ -165,7 +165,7 @@ TEST(KeptCards, PreventStarvationWhileTheUseOfTheCardsChanges) {
   for (const int count : {1, 2}) {
     Churn churn;
     churn.stranger[0] = 7_GiB;  // and is nearest as soon as the small jobs on it have ended
-    const Line line{waiter(kFirst, 18_GiB, {0, 1, 2, 3}, count)};
+    const Queue line{waiter(kFirst, 18_GiB, {0, 1, 2, 3}, count)};
     const auto waits = [&](int now) {
       return now < kFirst || !cards_for(churn.rooms(), line[0].wish);
     };
@@ -173,7 +173,7 @@ TEST(KeptCards, PreventStarvationWhileTheUseOfTheCardsChanges) {
     for (; waits(now) && now < 10'000; ++now) {
       std::erase_if(churn.jobs, [&](const auto& job) { return job.ends <= now; });
       churn.stranger[1] = now / 3 % 2 == 0 ? 8_GiB : 1_GiB;
-      churn.newcomers(now < kFirst ? Line{} : line, now);
+      churn.newcomers(now < kFirst ? Queue{} : line, now);
     }
     EXPECT_GT(now, kFirst) << count;
     EXPECT_LT(now, 10'000) << count;
@@ -188,7 +188,7 @@ Waiter born(Waiter waiter, int second) {
   return waiter;
 }
 
-std::vector<std::string> ids(const Line& line) {
+std::vector<std::string> ids(const Queue& line) {
   std::vector<std::string> found;
   for (const Waiter& waiter : line) found.push_back(waiter.id);
   return found;
@@ -196,21 +196,21 @@ std::vector<std::string> ids(const Line& line) {
 
 using Ids = std::vector<std::string>;
 
-TEST(Line, IsInTheOrderOfTheTickets) {
+TEST(Queue, IsInTheOrderOfTheTickets) {
   EXPECT_EQ(ids(in_order({waiter(7, 1_GiB, {}), waiter(5, 1_GiB, {}), waiter(6, 1_GiB, {})})),
             (Ids{"5", "6", "7"}));
 }
 
 // Any user may write "ticket":0 into a file, but only the kernel sets its creation time.
-TEST(Line, ASmallTicketInANewFileDoesNotHelp) {
+TEST(Queue, ASmallTicketInANewFileDoesNotHelp) {
   Waiter pusher = born(waiter(0, 1_GiB, {}), 300);
-  const Line line = in_order({pusher, born(waiter(5, 1_GiB, {}), 100),
-                              born(waiter(6, 1_GiB, {}), 200), born(waiter(7, 1_GiB, {}), 400)});
+  const Queue line = in_order({pusher, born(waiter(5, 1_GiB, {}), 100),
+                               born(waiter(6, 1_GiB, {}), 200), born(waiter(7, 1_GiB, {}), 400)});
   EXPECT_EQ(ids(line), (Ids{"5", "6", "0", "7"}));
   EXPECT_EQ(passes(line[2], grants(1, 5, 0)), 0) << "earlier waiters do not count as passing it";
 }
 
-TEST(Line, IsInTheOrderOfCreationForEqualTickets) {
+TEST(Queue, IsInTheOrderOfCreationForEqualTickets) {
   Waiter first = born(waiter(kMostTicket, 1_GiB, {}), 100);
   Waiter second = born(waiter(kMostTicket, 1_GiB, {}), 200);
   first.id = "first";
@@ -221,15 +221,15 @@ TEST(Line, IsInTheOrderOfCreationForEqualTickets) {
       << "later waiters get the largest ticket, too";
 }
 
-TEST(Line, SmallClockStepsAndMissingCreationTimesChangeNothing) {
+TEST(Queue, SmallClockStepsAndMissingCreationTimesChangeNothing) {
   EXPECT_EQ(ids(in_order({born(waiter(5, 1_GiB, {}), 101), born(waiter(6, 1_GiB, {}), 100)})),
             (Ids{"5", "6"}));
   EXPECT_EQ(ids(in_order({waiter(5, 1_GiB, {}), born(waiter(6, 1_GiB, {}), 100)})),
             (Ids{"5", "6"}));
 }
 
-TEST(Line, APositionCountsEarlierWaitersThatLook) {
-  Line line{waiter(1, 1_GiB, {}), waiter(2, 1_GiB, {}), waiter(3, 1_GiB, {})};
+TEST(Queue, APositionCountsEarlierWaitersThatLook) {
+  Queue line{waiter(1, 1_GiB, {}), waiter(2, 1_GiB, {}), waiter(3, 1_GiB, {})};
   line[0].looking = false;
   EXPECT_EQ(position(line, "2"), 1);
   EXPECT_EQ(position(line, "3"), 2);

@@ -6,8 +6,8 @@
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/clear.h"
 #include "headroom/memory/history.h"
+#include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/scope.h"
-#include "headroom/memory/statistics.h"
 #include "headroom/memory/summary.h"
 #include "headroom/sim/simulate.h"
 

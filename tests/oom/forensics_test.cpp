@@ -25,11 +25,11 @@ Forensics trainer_beside_a_server() {
                          .total = 24_GiB,
                          .free = 1_GiB,
                          .device = 0};
-  CardThen card{.index = 0,
-                .uuid = "GPU-1",
-                .name = "NVIDIA RTX 4090",
-                .memory = {.total = 24_GiB, .used = 23_GiB, .free = 1_GiB, .reserved = {}},
-                .holders = {}};
+  CardSample card{.index = 0,
+                  .uuid = "GPU-1",
+                  .name = "NVIDIA RTX 4090",
+                  .memory = {.total = 24_GiB, .used = 23_GiB, .free = 1_GiB, .reserved = {}},
+                  .holders = {}};
   card.holders.push_back(
       {.pid = 12, .user = "bob", .command = "python serve.py", .used = 6_GiB, .of_the_job = false});
   card.holders.push_back({.pid = 34,
@@ -150,7 +150,7 @@ TEST(Forensics, ACardIsTakenFromASample) {
   process.pid = 34;
   process.used = 5_GiB;
   card.processes = {{process}};
-  const CardThen then = card_then(card, {34});
+  const CardSample then = card_sample(card, {34});
   EXPECT_EQ(then.index, 2);
   ASSERT_EQ(then.holders.size(), 1U);
   EXPECT_TRUE(then.holders[0].of_the_job);

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::optim {
 namespace {

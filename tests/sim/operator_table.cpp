@@ -12,7 +12,7 @@
 
 #include "headroom/sim/dispatch/cuda_operators.h"
 #include "headroom/sim/dispatch/derived.h"
-#include "headroom/sim/dispatch/operators.h"
+#include "headroom/sim/dispatch/operator_facts.h"
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/simulate.h"
 

@@ -11,7 +11,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
-#include "headroom/supervise/history.h"
+#include "headroom/supervise/run_history.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/watch/machines.h"
 

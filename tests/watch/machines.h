@@ -1,7 +1,7 @@
 // Machines as tests of the sinks need them: two cards, one busy, with every figure known.
 #pragma once
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 
 namespace headroom::testing {
 

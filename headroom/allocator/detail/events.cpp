@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "headroom/allocator/detail/card.h"
+#include "headroom/allocator/detail/card_state.h"
 
 namespace headroom::allocator {
 

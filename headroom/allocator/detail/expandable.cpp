@@ -2,7 +2,7 @@
 // mapped into it page by page, so that a free block at its end can grow instead of being left over.
 #include <algorithm>
 
-#include "headroom/allocator/detail/card.h"
+#include "headroom/allocator/detail/card_state.h"
 
 namespace headroom::allocator {
 

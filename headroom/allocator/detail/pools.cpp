@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "headroom/allocator/detail/card.h"
+#include "headroom/allocator/detail/card_state.h"
 #include "headroom/base/error.h"
 
 namespace headroom::allocator {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "headroom/allocator/detail/card.h"
+#include "headroom/allocator/detail/card_state.h"
 
 namespace headroom::allocator {
 

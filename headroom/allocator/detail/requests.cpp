@@ -4,7 +4,7 @@
 #include <bit>
 #include <string>
 
-#include "headroom/allocator/detail/card.h"
+#include "headroom/allocator/detail/card_state.h"
 #include "headroom/base/error.h"
 
 namespace headroom::allocator {

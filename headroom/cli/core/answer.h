@@ -12,7 +12,7 @@
 #include "headroom/forecast/techniques.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 #include "headroom/trace/report.h"
 
 namespace headroom::cli {

@@ -5,7 +5,7 @@
 
 #include "headroom/base/time.h"
 #include "headroom/cli/core/cards_to_fill.h"
-#include "headroom/forecast/advice.h"
+#include "headroom/forecast/cheapest_help.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/model/can_run.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/gpu/card.h"
+#include "headroom/gpu/machine.h"
 #include "headroom/gpu/profile.h"
 #include "headroom/gpu/simulated.h"
 

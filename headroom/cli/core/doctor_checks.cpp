@@ -13,7 +13,7 @@
 #include "headroom/base/json.h"
 #include "headroom/base/process.h"
 #include "headroom/base/text.h"
-#include "headroom/cli/core/engine.h"
+#include "headroom/cli/core/start_engine.h"
 #include "headroom/gpu/nvml.h"
 #include "headroom/gpu/sampler.h"
 #include "headroom/lease/directory.h"

@@ -5,8 +5,8 @@
 
 #include "headroom/base/text.h"
 #include "headroom/cli/core/terminal.h"
-#include "headroom/lease/attribution.h"
-#include "headroom/lease/describe.h"
+#include "headroom/lease/lease_of_process.h"
+#include "headroom/lease/lease_text.h"
 
 namespace headroom::cli {
 namespace {
@@ -37,10 +37,10 @@ LeaseRow row_of(const lease::Claim& claim, const lease::Share& share, const leas
   return row;
 }
 
-WaitingRow row_of(const lease::Waiter& waiter, const lease::Line& line) {
+WaitingRow row_of(const lease::Waiter& waiter, const lease::Queue& queue) {
   WaitingRow row{.waiter = waiter};
   if (lease::is_this_pid_namespace(waiter.pid_namespace)) row.pid = waiter.owner.pid;
-  if (waiter.looking) row.position = lease::position(line, waiter.id);
+  if (waiter.looking) row.position = lease::position(queue, waiter.id);
   return row;
 }
 

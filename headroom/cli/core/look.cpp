@@ -2,7 +2,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
-#include "headroom/lease/describe.h"
+#include "headroom/lease/lease_text.h"
 #include "headroom/lease/ledger.h"
 #include "headroom/watch/gpus_json.h"
 

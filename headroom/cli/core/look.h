@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "headroom/gpu/advice.h"
 #include "headroom/gpu/cuda_order.h"
 #include "headroom/gpu/devices.h"
+#include "headroom/gpu/machine_advice.h"
 #include "headroom/gpu/sampler.h"
 #include "headroom/lease/directory.h"
 

@@ -43,7 +43,7 @@ void ModelRequest::add_to(CLI::App* command) {
   command->add_flag("--json", json, "Print one JSON document (sizes in bytes)");
 }
 
-MeantRequest::MeantRequest(const ModelRequest& request)
+ResolvedRequest::ResolvedRequest(const ModelRequest& request)
     : model(request.model),
       settings(request.settings.settings()),
       cards(cards_to_fill(request.gpus)) {
@@ -57,15 +57,15 @@ MeantRequest::MeantRequest(const ModelRequest& request)
   check_size(named.config, settings);
 }
 
-Json to_json(const ModelRequest& request, const MeantRequest& meant) {
-  Json json = {{"model", meant.model},
-               {"settings", model::to_json(meant.settings)},
+Json to_json(const ModelRequest& request, const ResolvedRequest& resolved) {
+  Json json = {{"model", resolved.model},
+               {"settings", model::to_json(resolved.settings)},
                {"cards", Json::array()},
                {"rules", request.rules},
                {"allocator", request.allocator ? Json(*request.allocator) : Json()},
-               {"decision", meant.decision},
+               {"decision", resolved.decision},
                {"json", request.json}};
-  for (const auto& card : meant.cards) json["cards"].push_back(gpu::to_json(card));
+  for (const auto& card : resolved.cards) json["cards"].push_back(gpu::to_json(card));
   return json;
 }
 

@@ -23,16 +23,16 @@ struct ModelRequest {
 };
 
 // The resolved request: options parsed, cards sampled, policy applied.
-struct MeantRequest {
+struct ResolvedRequest {
   std::string model;
   model::Settings settings;
   std::vector<gpu::SimulatedCard> cards;
   std::string decision;  // of the policy, in words
 
-  explicit MeantRequest(const ModelRequest& request);
+  explicit ResolvedRequest(const ModelRequest& request);
 };
 
 // The request to headroom-engine.
-[[nodiscard]] Json to_json(const ModelRequest& request, const MeantRequest& meant);
+[[nodiscard]] Json to_json(const ModelRequest& request, const ResolvedRequest& resolved);
 
 }  // namespace headroom::cli

@@ -8,7 +8,7 @@
 #include "headroom/base/json.h"
 #include "headroom/gpu/simulated.h"
 #include "headroom/model/model_catalogue.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::cli {
 

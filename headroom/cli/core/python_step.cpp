@@ -16,7 +16,7 @@
 #include "headroom/base/process.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/cards_to_fill.h"
-#include "headroom/cli/core/engine.h"
+#include "headroom/cli/core/start_engine.h"
 #include "headroom/gpu/simulated_json.h"
 
 namespace headroom::cli {

@@ -15,7 +15,7 @@ constexpr const char* kValueNames[] = {"WORD", "N", "X", "A,B", ""};  // by Kind
 
 struct Option {
   const char* group;
-  const char* key;  // in model/settings.h; the option has dashes for underscores
+  const char* key;  // in model/run_settings.h; the option has dashes for underscores
   Kind kind;
   const char* help;
   // The values it takes, if the set is fixed; the help lists them.

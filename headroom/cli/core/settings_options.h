@@ -1,4 +1,4 @@
-// The settings of a run (model/settings.h) as command-line options: --batch, --dtype, ...
+// The settings of a run (model/run_settings.h) as command-line options: --batch, --dtype, ...
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::cli {
 

@@ -58,7 +58,7 @@ Network::Rotation Network::rotation(std::int64_t width, Type type) {
   return {tape.make(count, type), tape.make(count, type)};
 }
 
-Value Network::turned(const Value& states, const Rotation& by) {
+Value Network::rotated(const Value& states, const Rotation& by) {
   const auto times_angle = [&](const Value& x) {
     Value result = times(tape, x, by.cos);
     result.by_token = x.by_token;

@@ -1,6 +1,6 @@
 // The decoders of transformers, by their differences from Llama's.
 #include "headroom/forecast/detail/architectures.h"
-#include "headroom/forecast/detail/decoder.h"
+#include "headroom/forecast/detail/decoder_network.h"
 #include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {
@@ -23,7 +23,7 @@ DecoderKind kind_like(const Shape& shape) {
   if constexpr (requires { shape.normalised_heads; })
     kind.normalised_heads = shape.normalised_heads;
   if constexpr (requires { shape.positions; }) kind.positions = shape.positions;
-  if constexpr (requires { shape.rope; }) kind.turned_width = shape.rope.width;
+  if constexpr (requires { shape.rope; }) kind.rotated_width = shape.rope.width;
   if constexpr (requires { shape.embedding_dropout; })
     kind.embedding_dropout = shape.embedding_dropout;
   if constexpr (requires { shape.residual_dropout; })
@@ -75,7 +75,7 @@ Value llama_like(Network& net) {
   if (type == "phi3") {
     kind.names.q = "self_attn.qkv_proj";
     kind.projection = QueryKeyValue::sliced;
-    kind.turning = Turning::part;
+    kind.rotated_part = Rotated::part;
     kind.block = FeedForward::joined;
   }
   return decoder(net, kind);
@@ -112,7 +112,7 @@ Value gpt_neox(Network& net) {
   kind.embedding_dropout = kind.residual_dropout = shape.hidden_dropout;
   kind.qkv_bias = kind.out_bias = shape.with_bias;
   kind.projection = QueryKeyValue::split;
-  kind.turning = Turning::part;
+  kind.rotated_part = Rotated::part;
   kind.parallel = shape.parallel;
   kind.holds_joined = true;
   return decoder(net, kind);
@@ -142,7 +142,7 @@ Value phi(Network& net) {
       model::PhiShape(net.config),
       {.norm = "final_layernorm", .out = "self_attn.dense", .up = "mlp.fc1", .down = "mlp.fc2"});
   kind.head_bias = true;
-  kind.turning = Turning::both_parts_first;
+  kind.rotated_part = Rotated::both_parts_first;
   kind.parallel = kind.one_norm = kind.frees_embedding = true;
   kind.holds_weights = false;
   return decoder(net, kind);

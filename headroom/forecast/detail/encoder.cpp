@@ -4,7 +4,7 @@
 #include <string>
 
 #include "headroom/base/error.h"
-#include "headroom/forecast/detail/images.h"
+#include "headroom/forecast/detail/image_networks.h"
 #include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {

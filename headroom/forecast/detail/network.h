@@ -13,7 +13,7 @@
 #include "headroom/forecast/detail/operators.h"
 #include "headroom/forecast/detail/tape.h"
 #include "headroom/model/model_config.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::forecast::detail {
 
@@ -119,7 +119,7 @@ class Network {
     Value cos, sin;
   };
   [[nodiscard]] Rotation rotation(std::int64_t width, Type type);
-  [[nodiscard]] Value turned(const Value& states, const Rotation& by);
+  [[nodiscard]] Value rotated(const Value& states, const Rotation& by);
 
   // ---- Losses; `head` computes logits from states ----
 

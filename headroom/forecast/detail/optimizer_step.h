@@ -6,7 +6,7 @@
 #include <deque>
 
 #include "headroom/forecast/detail/tape.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::forecast::detail {
 

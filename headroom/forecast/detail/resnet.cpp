@@ -1,5 +1,5 @@
 // ResNet: models/families/resnet.cpp.
-#include "headroom/forecast/detail/images.h"
+#include "headroom/forecast/detail/image_networks.h"
 #include "headroom/model/shapes.h"
 
 namespace headroom::forecast::detail {

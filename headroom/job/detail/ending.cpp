@@ -40,7 +40,7 @@ void Ending::advance(Clock::time_point now) {
     kill_at_ = now + kAfterTerm;
   }
   if (!kill_at_ || now < *kill_at_) return;
-  hopeless_ = kills_ >= kMostKills;
+  given_up_ = kills_ >= kMostKills;
   ++kills_;
   send(SIGKILL);
   kill_at_ = now + kBetweenKills;

@@ -26,7 +26,7 @@ class Ending {
   void advance(Clock::time_point now);
   // True after 100 SIGKILLs, 0.1 s apart. Counted and not timed, because a clock runs on while a
   // machine is suspended.
-  [[nodiscard]] bool is_hopeless() const { return hopeless_; }
+  [[nodiscard]] bool has_given_up() const { return given_up_; }
 
   // Commands of processes that had to be ended after the command itself, and of those still alive.
   [[nodiscard]] const std::vector<std::string>& ended_rest() const { return names_; }
@@ -39,7 +39,7 @@ class Ending {
   std::optional<Clock::time_point> terminate_at_, kill_at_;
   int kills_ = 0;
   bool command_ended_ = false;
-  bool hopeless_ = false;
+  bool given_up_ = false;
   std::set<ProcessIdentity> named_;
   std::vector<std::string> names_;
 };

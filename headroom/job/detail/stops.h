@@ -13,7 +13,7 @@
 
 #include "headroom/base/time.h"
 #include "headroom/job/detail/signal_inbox.h"
-#include "headroom/job/detail/streams.h"
+#include "headroom/job/detail/standard_streams.h"
 
 namespace headroom::job {
 

@@ -1,7 +1,7 @@
 // The CPU's memory as a device: the figures of the counting allocator.
 #pragma once
 
-#include "headroom/memory/device.h"
+#include "headroom/memory/device_memory.h"
 
 namespace headroom::memory::detail {
 

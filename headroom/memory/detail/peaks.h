@@ -8,7 +8,7 @@
 
 #include <c10/core/Device.h>
 
-#include "headroom/memory/device.h"
+#include "headroom/memory/device_memory.h"
 
 namespace headroom::memory::detail {
 

@@ -44,7 +44,7 @@ struct Attended {
 [[nodiscard]] at::Tensor heads_of(const at::Tensor& projected, std::int64_t head_width);
 
 // A layer's inputs besides the hidden states; a model sets those that its layers get in Python.
-struct Surroundings {
+struct LayerInputs {
   Attention attention = Attention::sdpa;
   // Unused by layers, but passed to each, so checkpointed layers keep them.
   at::Tensor positions, places;
@@ -57,8 +57,7 @@ struct Surroundings {
 // Runs a model's layers one after the other.
 template <typename Layer>
 [[nodiscard]] Tensor through_layers(const Net& net, const nn::List<Layer>& layers,
-                                    const std::shared_ptr<const Surroundings>& with,
-                                    Tensor states) {
+                                    const std::shared_ptr<const LayerInputs>& with, Tensor states) {
   for (std::size_t i = 0; i < layers.size(); ++i)
     states = net.run_layer(
         i, [layer = layers[i], with](const Tensor& x) { return (*layer)(x, *with); }, states);
@@ -69,7 +68,7 @@ template <typename Layer>
 // next layer has run. So reentrant checkpointing treats them as a result, with a gradient of zeros.
 template <typename Layer>
 [[nodiscard]] Tensor through_layers_with_weights(const Net& net, const nn::List<Layer>& layers,
-                                                 const std::shared_ptr<const Surroundings>& with,
+                                                 const std::shared_ptr<const LayerInputs>& with,
                                                  Tensor states) {
   nn::Tensors outputs;
   for (std::size_t i = 0; i < layers.size(); ++i) {

@@ -18,7 +18,7 @@ class DecoderNet : public Net {
 
   // Routers' logits go to `output.more`.
   Tensor states_of(const Batch& batch, Output& output) const {
-    Surroundings with;
+    LayerInputs with;
     with.attention = settings().attention;
     if (keeps_cache() && (options_.cache_when_training || !is_training()))
       with.cache = &output.cache;

@@ -13,8 +13,7 @@ class Decoder : public torch::nn::Module {
  public:
   // The hidden states [batch, length, width]. `net` runs the layers; `given` has the form of
   // attention, the cache and the routes.
-  virtual Tensor operator()(const Batch& batch, const Net& net,
-                            const Surroundings& given) const = 0;
+  virtual Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const = 0;
   // The weight of the token embedding [vocabulary, width].
   [[nodiscard]] virtual const Tensor& embedding() const = 0;
 };

@@ -58,7 +58,7 @@ CosSin Rotary::operator()(const Tensor& positions, at::ScalarType type) {
   return {cos.to(type), sin.to(type)};
 }
 
-Tensor turned(const Tensor& states, const CosSin& by) {
+Tensor rotated(const Tensor& states, const CosSin& by) {
   const Tensor cos = by.cos.unsqueeze(1), sin = by.sin.unsqueeze(1);
   const Tensor straight = states * cos;
   Tensor across = half_turned(states);
@@ -68,7 +68,7 @@ Tensor turned(const Tensor& states, const CosSin& by) {
 
 Tensor partly_turned(const Tensor& states, const CosSin& by) {
   const std::int64_t width = by.cos.size(-1);
-  const Tensor part = turned(states.slice(-1, 0, width), by);
+  const Tensor part = rotated(states.slice(-1, 0, width), by);
   return at::cat({part, states.slice(-1, width)}, -1);
 }
 

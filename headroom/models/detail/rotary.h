@@ -32,7 +32,7 @@ class Rotary : public torch::nn::Module {
 };
 
 // Rotates queries or keys [batch, heads, length, width].
-[[nodiscard]] at::Tensor turned(const at::Tensor& states, const CosSin& by);
+[[nodiscard]] at::Tensor rotated(const at::Tensor& states, const CosSin& by);
 
 // Rotates only the first part of each head. Returns a copy, even if that part is the whole head.
 [[nodiscard]] at::Tensor partly_turned(const at::Tensor& states, const CosSin& by);

@@ -89,7 +89,7 @@ class SelfAttention : public torch::nn::Module {
         key_(child<Linear>(*this, "key", shape.width, shape.width)),
         value_(child<Linear>(*this, "value", shape.width, shape.width)) {}
 
-  Tensors operator()(const Tensor& states, const Surroundings& with) const {
+  Tensors operator()(const Tensor& states, const LayerInputs& with) const {
     const std::int64_t width = shape_.width / shape_.heads;
     const Tensor q = heads_of((*query_)(states), width);
     Tensor k = heads_of((*key_)(states), width), v = heads_of((*value_)(states), width);
@@ -143,7 +143,7 @@ class BertAttention : public torch::nn::Module {
       : self_(child<SelfAttention>(*this, "self", shape)),
         output_(child<AddedOutput>(*this, "output", shape, shape.width)) {}
 
-  Tensors operator()(const Tensor& states, const Surroundings& with) const {
+  Tensors operator()(const Tensor& states, const LayerInputs& with) const {
     const Tensors attended = (*self_)(states, with);
     return with_shares((*output_)(attended[0], states), attended);
   }
@@ -180,7 +180,7 @@ class BertLayer : public torch::nn::Module {
         intermediate_(child<Intermediate>(*this, "intermediate", shape, activation)),
         output_(child<AddedOutput>(*this, "output", shape, shape.inner)) {}
 
-  Tensors operator()(const Tensor& states, const Surroundings& with) const {
+  Tensors operator()(const Tensor& states, const LayerInputs& with) const {
     const Tensors attended = (*attention_)(states, with);
     const auto feed_forward = [this](const Tensor& x) {
       const Tensor inner = (*intermediate_)(x);
@@ -211,7 +211,7 @@ BertModel::BertModel(const ModelConfig& config, bool with_pooler)
 BertStates BertModel::operator()(const Batch& batch, const Net& net, Cache* cache) const {
   const Tensor embedded = (*embeddings_)(batch.tokens);
   const Tensor given = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
-  Surroundings with;
+  LayerInputs with;
   with.attention = net.settings().attention;
   if (shape_.decoder) with.cache = cache;
   if (with.attention == Attention::sdpa)
@@ -221,7 +221,7 @@ BertStates BertModel::operator()(const Batch& batch, const Net& net, Cache* cach
         inverted_mask(shape_.decoder ? decoder_mask(given) : given, embedding().scalar_type());
   BertStates result;
   result.states = through_layers_with_weights(
-      net, *layers_, std::make_shared<const Surroundings>(std::move(with)), embedded);
+      net, *layers_, std::make_shared<const LayerInputs>(std::move(with)), embedded);
   if (!pooler_) return result;
   result.pooled = (*pooler_)(result.states.select(1, 0));
   result.pooled = at::tanh(result.pooled);

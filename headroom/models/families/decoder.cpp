@@ -14,7 +14,7 @@ using nn::RmsNorm;
 // ---- Attention ----
 
 Attended attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k, Tensor& v,
-                        const Surroundings& with) {
+                        const LayerInputs& with) {
   keep(with.cache, k, v);
   AttentionOptions options;
   options.dropout = training ? shape.attention_dropout : 0;
@@ -41,11 +41,12 @@ SelfAttention::SelfAttention(const Shape& shape)
   k_norm_ = child<RmsNorm>(*this, "k_norm", shape.head_width, shape.epsilon);
 }
 
-Attended SelfAttention::operator()(const Tensor& states, const Surroundings& with) const {
+Attended SelfAttention::operator()(const Tensor& states, const LayerInputs& with) const {
   Tensor q = heads(*q_, q_norm_.get(), states);
   Tensor k = heads(*k_, k_norm_.get(), states);
   Tensor v = heads(*v_, nullptr, states);
-  std::tie(q, k) = std::pair{turned(q, with.rotation), turned(k, with.rotation)};  // in this order
+  std::tie(q, k) =
+      std::pair{rotated(q, with.rotation), rotated(k, with.rotation)};  // in this order
   Attended seen = attended_heads(shape_, is_training(), q, k, v, with);
   seen.out = (*out_)(seen.out);
   return seen;
@@ -96,8 +97,8 @@ class WholeDecoder : public Decoder {
     rotary_ = child<Rotary>(*this, "rotary_emb", plan.shape.rope);
   }
 
-  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
-    const auto with = std::make_shared<Surroundings>(given);
+  Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
+    const auto with = std::make_shared<LayerInputs>(given);
     const Tensor embedded = (*embedding_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     with->positions = positions;
@@ -107,7 +108,7 @@ class WholeDecoder : public Decoder {
     for (std::size_t i = 0; i < layers_->size(); ++i) {
       const auto run = [layer = (*layers_)[i], with,
                         mask = masks.of(plan_.shape.windowed.at(i))](const Tensor& x) {
-        Surroundings own = *with;
+        LayerInputs own = *with;
         own.mask = mask;
         return (*layer)(x, own);
       };
@@ -132,7 +133,7 @@ class WholeDecoder : public Decoder {
     return embedded * at::scalar_tensor(by, at::device(at::kCPU).dtype(embedded.scalar_type()));
   }
 
-  [[nodiscard]] Masks masks_of(const Surroundings& with, const Batch& batch,
+  [[nodiscard]] Masks masks_of(const LayerInputs& with, const Batch& batch,
                                at::ScalarType type) const {
     Masks masks;
     bool any = false, all = true;

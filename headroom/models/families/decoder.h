@@ -24,13 +24,13 @@ using Shape = model::LlamaShape;
 
 class Layer : public torch::nn::Module {
  public:
-  virtual Tensor operator()(Tensor states, const Surroundings& with) const = 0;
+  virtual Tensor operator()(Tensor states, const LayerInputs& with) const = 0;
 };
 
 class SelfAttention : public torch::nn::Module {
  public:
   explicit SelfAttention(const Shape& shape);
-  Attended operator()(const Tensor& states, const Surroundings& with) const;
+  Attended operator()(const Tensor& states, const LayerInputs& with) const;
 
  private:
   Tensor heads(const nn::Linear& projection, const nn::RmsNorm* norm, const Tensor& states) const;
@@ -42,7 +42,7 @@ class SelfAttention : public torch::nn::Module {
 
 // Attention over rotated queries and keys, without the output projection.
 [[nodiscard]] Attended attended_heads(const Shape& shape, bool training, const Tensor& q, Tensor& k,
-                                      Tensor& v, const Surroundings& with);
+                                      Tensor& v, const LayerInputs& with);
 
 class GatedMlp : public torch::nn::Module {
  public:
@@ -54,7 +54,7 @@ class GatedMlp : public torch::nn::Module {
   GatedMlp(const Shape& shape, Function activation) : GatedMlp(shape, activation, Names()) {}
   GatedMlp(const Shape& shape, Function activation, const Names& names);
   Tensor operator()(const Tensor& x) const;
-  Tensor operator()(const Tensor& x, const Surroundings&) const { return (*this)(x); }
+  Tensor operator()(const Tensor& x, const LayerInputs&) const { return (*this)(x); }
 
  private:
   std::shared_ptr<nn::Linear> gate_, up_, down_;
@@ -75,7 +75,7 @@ class PlainLayer : public Layer {
         inner_norm_(child<Norm>(*this, "post_attention_layernorm", shape.width, shape.epsilon)),
         dropout_(dropout) {}
 
-  Tensor operator()(Tensor states, const Surroundings& with) const override {
+  Tensor operator()(Tensor states, const LayerInputs& with) const override {
     Tensor residual = states;
     states = (*input_norm_)(states);
     Attended seen = (*attention_)(states, with);

@@ -62,7 +62,7 @@ class SelfAttention : public torch::nn::Module {
         v_(child<Linear>(*this, "v_lin", shape.width, shape.width)),
         out_(child<Linear>(*this, "out_lin", shape.width, shape.width)) {}
 
-  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
     const std::int64_t width = shape_.width / shape_.heads;
     Tensor q = heads_of((*q_)(states), width);
     const Tensor k = heads_of((*k_)(states), width), v = heads_of((*v_)(states), width);
@@ -104,7 +104,7 @@ class Block : public torch::nn::Module {
         norm_(child<LayerNorm>(*this, "output_layer_norm", shape.width, kEpsilon)),
         chunk_(shape.chunk) {}
 
-  Tensor operator()(const Tensor& x, const Surroundings& with) const {
+  Tensor operator()(const Tensor& x, const LayerInputs& with) const {
     Tensor attended = (*attention_)(x, with);
     attended = (*attention_norm_)(attended + x);
     const auto feed_forward = [this](const Tensor& part) { return (*feed_forward_)(part); };
@@ -135,7 +135,7 @@ class Encoder : public torch::nn::Module {
 
   Tensor operator()(const Batch& batch, const Net& net) const {
     const Tensor embedded = (*embeddings_)(batch.tokens);
-    auto with = std::make_shared<Surroundings>();
+    auto with = std::make_shared<LayerInputs>();
     with->attention = net.settings().attention;
     with->mask = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
     if (with->attention == Attention::sdpa)

@@ -56,7 +56,7 @@ class SandwichLayer : public decoder::Layer {
         before_mlp_(norm("pre_feedforward_layernorm", shape)),
         after_mlp_(norm("post_feedforward_layernorm", shape)) {}
 
-  Tensor operator()(Tensor states, const Surroundings& with) const override {
+  Tensor operator()(Tensor states, const LayerInputs& with) const override {
     Tensor residual = states;
     states = (*before_attention_)(states);
     Attended seen = (*attention_)(states, with);

@@ -32,7 +32,7 @@ class SelfAttention : public torch::nn::Module {
     register_buffer("masked_bias", at::full({}, -1e4));  // unused, as in transformers
   }
 
-  Attended operator()(const Tensor& states, const Surroundings& with) const {
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     const std::vector<Tensor> parts = (*qkv_)(states).split(shape_.width, 2);
     const std::int64_t width = shape_.width / shape_.heads;
     Tensor k = heads_of(parts[1], width), v = heads_of(parts[2], width);
@@ -54,7 +54,7 @@ class SelfAttention : public torch::nn::Module {
 
   // Only the eager form applies scales per layer.
   [[nodiscard]] Attended attend_to(const Tensor& q, const Tensor& k, const Tensor& v,
-                                   const Surroundings& with) const {
+                                   const LayerInputs& with) const {
     if (with.attention == Attention::eager) {
       Tensor weights = shape_.upcast ? upcast_weights(q, k) : plain_weights(q, k);
       return with_weights(std::move(weights), v, with.mask);
@@ -84,8 +84,8 @@ class SelfAttention : public torch::nn::Module {
     if (shape_.scaled_by_layer) scale /= static_cast<double>(layer_ + 1);
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
     const Tensor queries = q.reshape({-1, length, width});
-    const Tensor turned = k.transpose(-1, -2).reshape({-1, width, keys});
-    weights = at::baddbmm(weights, queries.to(at::kFloat), turned.to(at::kFloat), 0, scale);
+    const Tensor transposed = k.transpose(-1, -2).reshape({-1, width, keys});
+    weights = at::baddbmm(weights, queries.to(at::kFloat), transposed.to(at::kFloat), 0, scale);
     return weights.reshape({rows, shape_.heads, length, keys});
   }
 
@@ -116,7 +116,7 @@ class Block : public torch::nn::Module {
         mlp_(child<Mlp<Conv1D>>(*this, "mlp", "c_fc", "c_proj", shape.width, shape.inner,
                                 activation, shape.residual_dropout)) {}
 
-  Tensor operator()(Tensor states, const Surroundings& with) const {
+  Tensor operator()(Tensor states, const LayerInputs& with) const {
     Tensor residual = states;
     states = (*first_norm_)(states);
     const Attended attended = (*attention_)(states, with);
@@ -147,12 +147,12 @@ class Gpt2 : public Decoder {
       layers_->add(std::make_shared<Block>(shape_, function, i));
   }
 
-  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
+  Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
     const Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     const Tensor places = (*positions_)(positions.unsqueeze(0));
     Tensor states = embedded + places;
-    const auto with = std::make_shared<const Surroundings>(given);
+    const auto with = std::make_shared<const LayerInputs>(given);
     const Tensor mask = causal_mask(batch, positions,
                                     {.attention = given.attention,
                                      .type = embedded.scalar_type(),
@@ -162,7 +162,7 @@ class Gpt2 : public Decoder {
       // The mask is an input, because the backward pass frees inputs but not the function's
       // captures.
       const auto run = [layer = (*layers_)[i], with](const nn::Tensors& x) {
-        Surroundings own = *with;
+        LayerInputs own = *with;
         own.mask = x[1];
         return nn::Tensors{(*layer)(x[0], own)};
       };

@@ -34,7 +34,7 @@ class SelfAttention : public torch::nn::Module {
     register_buffer("masked_bias", at::full({}, -1e9));  // unused, as in transformers
   }
 
-  Attended operator()(const Tensor& states, const Surroundings& with) const {
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     const Tensor q = heads_of((*q_)(states));
     Tensor k = heads_of((*k_)(states)), v = heads_of((*v_)(states));
     keep(with.cache, k, v);
@@ -86,7 +86,7 @@ class AttentionOfLayer : public torch::nn::Module {
  public:
   AttentionOfLayer(const Shape& shape, bool windowed)
       : attention_(child<SelfAttention>(*this, "attention", shape, windowed)) {}
-  Attended operator()(const Tensor& states, const Surroundings& with) const {
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     return (*attention_)(states, with);
   }
 
@@ -103,7 +103,7 @@ class Block : public torch::nn::Module {
         mlp_(child<Mlp<Linear>>(*this, "mlp", "c_fc", "c_proj", shape.width, shape.inner,
                                 activation, shape.residual_dropout)) {}
 
-  nn::Tensors operator()(Tensor states, const Surroundings& with) const {
+  nn::Tensors operator()(Tensor states, const LayerInputs& with) const {
     Tensor residual = states;
     states = (*first_norm_)(states);
     const Attended attended = (*attention_)(states, with);
@@ -134,10 +134,10 @@ class GptNeo : public Decoder {
       layers_->add(std::make_shared<Block>(shape_, function, windowed));
   }
 
-  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
+  Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
     const Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
-    auto with = std::make_shared<Surroundings>(given);
+    auto with = std::make_shared<LayerInputs>(given);
     with->mask = additive_causal_mask(
         batch, positions, {.attention = Attention::eager, .type = embedded.scalar_type()});
     const Tensor places = (*positions_)(positions.unsqueeze(0));

@@ -28,13 +28,13 @@ class SelfAttention : public torch::nn::Module {
             child<Linear>(*this, "query_key_value", shape.width, 3 * shape.width, shape.with_bias)),
         out_(child<Linear>(*this, "dense", shape.width, shape.width, shape.with_bias)) {}
 
-  Attended operator()(const Tensor& states, const Surroundings& with) const {
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     const std::int64_t rows = states.size(0), length = states.size(1);
     const Tensor qkv =
         (*qkv_)(states).view({rows, length, -1, 3 * shape_.head_width}).transpose(1, 2);
     const std::vector<Tensor> parts = qkv.chunk(3, -1);
-    const auto [q, turned_keys] = turned_parts(parts[0], parts[1], with.rotation);
-    Tensor k = turned_keys, v = parts[2];
+    const auto [q, rotated_keys] = rotated_parts(parts[0], parts[1], with.rotation);
+    Tensor k = rotated_keys, v = parts[2];
     keep(with.cache, k, v);
     AttentionOptions options;
     options.dropout = is_training() ? shape_.attention_dropout : 0;
@@ -48,11 +48,11 @@ class SelfAttention : public torch::nn::Module {
 
  private:
   // Rotates the first part of each head; the rest stays.
-  [[nodiscard]] std::pair<Tensor, Tensor> turned_parts(const Tensor& q, const Tensor& k,
-                                                       const CosSin& rotation) const {
+  [[nodiscard]] std::pair<Tensor, Tensor> rotated_parts(const Tensor& q, const Tensor& k,
+                                                        const CosSin& rotation) const {
     const std::int64_t part = shape_.rope.width;
-    Tensor queries = turned(q.slice(-1, 0, part), rotation);
-    Tensor keys = turned(k.slice(-1, 0, part), rotation);
+    Tensor queries = rotated(q.slice(-1, 0, part), rotation);
+    Tensor keys = rotated(k.slice(-1, 0, part), rotation);
     queries = at::cat({queries, q.slice(-1, part)}, -1);
     keys = at::cat({keys, k.slice(-1, part)}, -1);
     return {queries, keys};
@@ -74,7 +74,7 @@ class Layer : public torch::nn::Module {
         mlp_(child<Mlp<Linear>>(*this, "mlp", "dense_h_to_4h", "dense_4h_to_h", shape.width,
                                 shape.inner, activation)) {}
 
-  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
     Attended attended = (*attention_)((*input_norm_)(states), with);
     attended.out = at::dropout(attended.out, dropout_, is_training());
     if (!parallel_) attended.out = attended.out + states;
@@ -105,10 +105,10 @@ class GptNeoX : public Decoder {
       layers_->add(std::make_shared<Layer>(shape_, function));
   }
 
-  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
+  Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
     const Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
-    auto with = std::make_shared<Surroundings>(given);
+    auto with = std::make_shared<LayerInputs>(given);
     with->positions = positions;
     with->mask = causal_mask(batch, positions,
                              {.attention = given.attention,

@@ -46,7 +46,7 @@ class Experts : public torch::nn::Module {
       experts_->add(std::make_shared<GatedMlp>(shape, function, names));
   }
 
-  Tensor operator()(const Tensor& x, const Surroundings& with) const {
+  Tensor operator()(const Tensor& x, const LayerInputs& with) const {
     if (is_training() && routing_.jitter > 0)
       x.mul_(at::empty_like(x).uniform_(1 - routing_.jitter, 1 + routing_.jitter));
     const Tensor states = x.view({-1, x.size(-1)});

@@ -31,7 +31,7 @@ class SelfAttention : public torch::nn::Module {
         q_(child<Linear>(*this, "q_proj", shape.width, shape.width, shape.with_bias)),
         out_(child<Linear>(*this, "out_proj", shape.width, shape.width, shape.with_bias)) {}
 
-  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
     const std::int64_t head_width = shape_.width / shape_.heads;
     Tensor q = (*q_)(states);
     q = q * std::pow(static_cast<double>(head_width), -0.5);
@@ -65,7 +65,7 @@ class DecoderLayer : public torch::nn::Module {
         final_norm_(
             child<LayerNorm>(*this, "final_layer_norm", shape.width, kEpsilon, shape.affine)) {}
 
-  Tensor operator()(Tensor states, const Surroundings& with) const {
+  Tensor operator()(Tensor states, const LayerInputs& with) const {
     Tensor residual = states;
     if (shape_.norm_first) states = (*attention_norm_)(states);
     states = (*attention_)(states, with);
@@ -114,14 +114,14 @@ class InnerDecoder : public torch::nn::Module {
       layers_->add(std::make_shared<DecoderLayer>(shape_, function));
   }
 
-  Tensor operator()(Batch batch, const Net& net, const Surroundings& given) const {
+  Tensor operator()(Batch batch, const Net& net, const LayerInputs& given) const {
     Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     if (!batch.mask.defined()) {
       batch.mask = at::ones(batch.tokens.sizes(), batch.tokens.options().dtype(at::kFloat));
       batch.mask_is_all_ones = true;
     }
-    auto with = std::make_shared<Surroundings>(given);
+    auto with = std::make_shared<LayerInputs>(given);
     with->positions = positions;
     with->mask = additive_causal_mask(
         batch, positions, {.attention = given.attention, .type = embedded.scalar_type()});
@@ -158,7 +158,7 @@ class Opt : public Decoder {
   explicit Opt(const ModelConfig& config)
       : decoder_(child<InnerDecoder>(*this, "decoder", config)) {}
 
-  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
+  Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
     return (*decoder_)(batch, net, given);
   }
   [[nodiscard]] const Tensor& embedding() const override { return decoder_->embedding(); }

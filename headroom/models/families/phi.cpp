@@ -33,7 +33,7 @@ class SelfAttention : public torch::nn::Module {
     k_norm_ = child<LayerNorm>(*this, "k_layernorm", shape.head_width, shape.epsilon);
   }
 
-  Attended operator()(const Tensor& states, const Surroundings& with) const {
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     Tensor q = heads_of((*q_)(states), shape_.head_width);
     Tensor k = heads_of((*k_)(states), shape_.head_width);
     Tensor v = heads_of((*v_)(states), shape_.head_width);
@@ -41,10 +41,10 @@ class SelfAttention : public torch::nn::Module {
     if (k_norm_) k = (*k_norm_)(k);
     const std::int64_t part = shape_.rope.width;
     const Tensor rest_of_q = q.slice(-1, part), rest_of_k = k.slice(-1, part);
-    const Tensor turned_q = turned(q.slice(-1, 0, part), with.rotation);
-    const Tensor turned_k = turned(k.slice(-1, 0, part), with.rotation);
-    q = at::cat({turned_q, rest_of_q}, -1);
-    k = at::cat({turned_k, rest_of_k}, -1);
+    const Tensor rotated_q = rotated(q.slice(-1, 0, part), with.rotation);
+    const Tensor rotated_k = rotated(k.slice(-1, 0, part), with.rotation);
+    q = at::cat({rotated_q, rest_of_q}, -1);
+    k = at::cat({rotated_k, rest_of_k}, -1);
     keep(with.cache, k, v);
     Attended attended = detail::attended(with.attention, q, k, v, with.mask, options());
     Tensor& out = attended.out;
@@ -76,7 +76,7 @@ class DecoderLayer : public torch::nn::Module {
         norm_(child<LayerNorm>(*this, "input_layernorm", shape.width, shape.epsilon)),
         dropout_(shape.residual_dropout) {}
 
-  Tensor operator()(const Tensor& residual, const Surroundings& with) const {
+  Tensor operator()(const Tensor& residual, const LayerInputs& with) const {
     const Tensor states = (*norm_)(residual);
     Attended attended = (*attention_)(states, with);
     attended.out = at::dropout(attended.out, dropout_, is_training());
@@ -107,10 +107,10 @@ class Phi : public Decoder {
       layers_->add(std::make_shared<DecoderLayer>(shape_, function));
   }
 
-  Tensor operator()(const Batch& batch, const Net& net, const Surroundings& given) const override {
+  Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
     Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
-    auto with = std::make_shared<Surroundings>(given);
+    auto with = std::make_shared<LayerInputs>(given);
     with->positions = positions;
     with->mask = causal_mask(batch, positions,
                              {.attention = given.attention,

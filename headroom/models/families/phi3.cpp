@@ -20,7 +20,7 @@ class JoinedAttention : public torch::nn::Module {
         qkv_(child<Linear>(*this, "qkv_proj", shape.width,
                            (shape.heads + 2 * shape.key_heads) * shape.head_width, false)) {}
 
-  Attended operator()(const Tensor& states, const Surroundings& with) const {
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     const Tensor joined = (*qkv_)(states);
     const std::int64_t keys_from = shape_.heads * shape_.head_width,
                        values_from = keys_from + shape_.key_heads * shape_.head_width;
@@ -46,7 +46,7 @@ class JoinedMlp : public torch::nn::Module {
         down_(child<Linear>(*this, "down_proj", shape.inner, shape.width, false)),
         activation_(std::move(activation)) {}
 
-  Tensor operator()(const Tensor& x, const Surroundings&) const {
+  Tensor operator()(const Tensor& x, const LayerInputs&) const {
     const std::vector<Tensor> halves = (*gate_up_)(x).chunk(2, -1);
     Tensor gate = activation_(halves[0]);
     const Tensor inner = halves[1] * gate;

@@ -63,7 +63,7 @@ class SelfAttentionLayer : public torch::nn::Module {
 
   // `others`: the encoder's states, used only by cross attention.
   Tensors operator()(const Tensor& states, const Tensor& others, const Tensor& bias,
-                     const T5Surroundings& with) const {
+                     const T5LayerInputs& with) const {
     const Tensor normed = (*norm_)(states);
     const Tensors attended = (*attention_)(normed, cross_ ? others : normed, bias, with);
     return {states + at::dropout(attended[0], dropout_, is_training()), attended[1]};
@@ -118,7 +118,7 @@ class Block : public torch::nn::Module {
 
   // Inputs: states, bias, the encoder's states, the bias of cross attention (then masks, which
   // `with` has too). Results: states and biases.
-  Tensors operator()(const Tensors& inputs, const T5Surroundings& with) const {
+  Tensors operator()(const Tensors& inputs, const T5LayerInputs& with) const {
     const Tensors attended = (*self_)(inputs[0], {}, inputs[1], with);
     Tensor states = clamped(attended[0]);
     if (!cross_) return {clamped((*feed_forward_)(states)), attended[1]};
@@ -150,19 +150,19 @@ class Stack : public torch::nn::Module {
   // `mask` is that of the encoder's tokens, if given. `encoded` is the encoder's result, for a
   // decoder.
   Tensor operator()(const Tensor& tokens, const Tensor& mask, const Tensor& encoded,
-                    T5Surroundings surroundings, const Net& net) const {
+                    T5LayerInputs layer_inputs, const Net& net) const {
     const Tensor embedded = (*words_)(tokens);
-    surroundings.positions = at::arange(tokens.size(1), tokens.options());
+    layer_inputs.positions = at::arange(tokens.size(1), tokens.options());
     const Tensor own = mask.defined() && !decoder_ ? mask : ones_mask(tokens);
     const at::ScalarType type = embedded.scalar_type();
     Masks masks;
     masks.own =
-        decoder_ ? t5_causal_mask(own, surroundings.positions, type) : inverted_mask(own, type);
+        decoder_ ? t5_causal_mask(own, layer_inputs.positions, type) : inverted_mask(own, type);
     const Tensor theirs = !decoder_ || mask.defined()
                               ? mask
                               : at::ones({encoded.size(0), encoded.size(1)}, tokens.options());
     if (decoder_) masks.encoder = inverted_mask(theirs, words_->weight.scalar_type());
-    const auto with = std::make_shared<const T5Surroundings>(std::move(surroundings));
+    const auto with = std::make_shared<const T5LayerInputs>(std::move(layer_inputs));
     // Python holds all results of the last block until the stack returns.
     const Tensors outputs =
         through_blocks(at::dropout(embedded, dropout_, is_training()), encoded, masks, with, net);
@@ -178,12 +178,12 @@ class Stack : public torch::nn::Module {
   // Masks are inputs of a block, because the backward pass frees inputs but not the function's
   // captures.
   Tensors through_blocks(Tensor states, const Tensor& encoded, const Masks& masks,
-                         const std::shared_ptr<const T5Surroundings>& with, const Net& net) const {
+                         const std::shared_ptr<const T5LayerInputs>& with, const Net& net) const {
     Tensors outputs;
     Tensor bias, cross_bias;
     for (std::size_t i = 0; i < blocks_->size(); ++i) {
       const auto run = [block = (*blocks_)[i], with](const Tensors& x) {
-        T5Surroundings own = *with;
+        T5LayerInputs own = *with;
         own.mask = x[4];
         own.encoder_mask = x[5];
         return (*block)(x, own);
@@ -221,7 +221,7 @@ class Seq2SeqLm : public Net {
       throw UsageError(expectation("run", "the decoder's tokens, or labels to make them of",
                                    "neither", "a batch with `targets`"));
     Output output;
-    T5Surroundings with;
+    T5LayerInputs with;
     with.checkpointed = is_training() && settings().checkpointing.how != nn::Recompute::none;
     const Tensor encoded = (*encoder_)(batch.tokens, batch.mask, {}, with, *this);
     output.more.push_back(encoded);

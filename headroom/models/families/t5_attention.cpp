@@ -41,7 +41,7 @@ T5Attention::T5Attention(const T5Shape& shape, Kind kind, bool first)
 }
 
 nn::Tensors T5Attention::operator()(const Tensor& states, const Tensor& others, Tensor bias,
-                                    const T5Surroundings& with) const {
+                                    const T5LayerInputs& with) const {
   const Tensor q = heads_of((*q_)(states), shape_.head_width);
   Tensor k = (*k_)(others), v = (*v_)(others);
   k = heads_of(k, shape_.head_width);
@@ -61,7 +61,7 @@ nn::Tensors T5Attention::operator()(const Tensor& states, const Tensor& others, 
   return {out, bias};
 }
 
-Tensor T5Attention::first_bias(const Tensor& scores, const T5Surroundings& with) const {
+Tensor T5Attention::first_bias(const Tensor& scores, const T5LayerInputs& with) const {
   const std::int64_t length = scores.size(2), keys = scores.size(3);
   Tensor bias;
   if (relative_) {

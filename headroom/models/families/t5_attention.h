@@ -24,7 +24,7 @@ class T5Norm : public torch::nn::Module {
 };
 
 // A layer's inputs besides tensors that need gradients.
-struct T5Surroundings {
+struct T5LayerInputs {
   Tensor mask;          // of the stack's own tokens
   Tensor encoder_mask;  // of the encoder's tokens
   Tensor positions;     // transformers' cache_position, [length]
@@ -42,10 +42,10 @@ class T5Attention : public torch::nn::Module {
   // `states` attend to `others` (to themselves, except in cross attention). Makes an undefined
   // `bias`.
   nn::Tensors operator()(const Tensor& states, const Tensor& others, Tensor bias,
-                         const T5Surroundings& with) const;
+                         const T5LayerInputs& with) const;
 
  private:
-  Tensor first_bias(const Tensor& scores, const T5Surroundings& with) const;
+  Tensor first_bias(const Tensor& scores, const T5LayerInputs& with) const;
   Tensor relative_bias(std::int64_t length, const Tensor& positions) const;
   Tensor buckets_of(Tensor distances) const;
 

@@ -60,7 +60,7 @@ class SelfAttention : public torch::nn::Module {
         key_(child<Linear>(*this, "key", shape.width, shape.width, shape.qkv_bias)),
         value_(child<Linear>(*this, "value", shape.width, shape.width, shape.qkv_bias)) {}
 
-  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
     const std::int64_t width = shape_.width / shape_.heads;
     const Tensor k = heads_of((*key_)(states), width);
     const Tensor v = heads_of((*value_)(states), width);
@@ -99,7 +99,7 @@ class AttentionBlock : public torch::nn::Module {
       : attention_(child<SelfAttention>(*this, "attention", shape)),
         output_(child<Dense>(*this, "output", shape.width, shape.width, shape.dropout)) {}
 
-  Tensor operator()(const Tensor& states, const Surroundings& with) const {
+  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
     const Tensor attended = (*attention_)(states, with);
     return (*output_)(attended);
   }
@@ -120,7 +120,7 @@ class Layer : public torch::nn::Module {
         activation_(std::move(function)) {}
 
   // `normed` and `attended` live to the end, as in Python.
-  Tensor operator()(const Tensor& x, const Surroundings& with) const {
+  Tensor operator()(const Tensor& x, const LayerInputs& with) const {
     const Tensor normed = (*norm_before_)(x);
     const Tensor attended = (*attention_)(normed, with);
     const Tensor states = attended + x;
@@ -170,10 +170,10 @@ class ImageClassifier : public Net {
   Tensor encoded(const Tensor& pixels) const {
     const Tensor images = pixels.to(embeddings_->type());
     const Tensor embedded = (*embeddings_)(images);
-    Surroundings with;
+    LayerInputs with;
     with.attention = settings().attention;
     return (*norm_)(
-        through_layers(*this, *layers_, std::make_shared<const Surroundings>(with), embedded));
+        through_layers(*this, *layers_, std::make_shared<const LayerInputs>(with), embedded));
   }
 
   const Shape shape_;

@@ -65,7 +65,7 @@ bool matches(const Target& layer, const std::string& pattern) {
   const std::string_view path = layer.path;
   if (pattern == "all-linear")
     return !in_head(path) &&
-           (layer.kind == Target::Kind::linear || layer.kind == Target::Kind::turned);
+           (layer.kind == Target::Kind::linear || layer.kind == Target::Kind::transposed);
   if (pattern.find_first_of("*?") != std::string::npos) return fits(pattern, path);
   const auto word = words().find(pattern);
   if (word == words().end()) return ends_with_name(path, pattern);
@@ -116,7 +116,7 @@ std::vector<Target> layers_with_weights(torch::nn::Module& model) {
   for (const auto& item : model.named_modules("", false)) {
     torch::nn::Module* const module = item.value().get();
     add_own<Linear>(layers, item.key(), module, Kind::linear);
-    add_own<Conv1D>(layers, item.key(), module, Kind::turned);
+    add_own<Conv1D>(layers, item.key(), module, Kind::transposed);
     add<torch::nn::LinearImpl>(layers, item.key(), module, Kind::linear);
     add<torch::nn::Conv1dImpl>(layers, item.key(), module, Kind::convolution);
     add<torch::nn::Conv2dImpl>(layers, item.key(), module, Kind::convolution);

@@ -14,7 +14,7 @@ namespace headroom::nn::detail {
 struct Target {
   enum class Kind {
     linear,       // the weight is [out, in]
-    turned,       // the weight is [in, out]
+    transposed,   // the weight is [in, out]
     convolution,  // the weight is [out, in, ...]
     embedding,    // the weight is [rows, width]
   };

@@ -1,7 +1,7 @@
 #include "headroom/oom/detail/figures.h"
 
 #include "headroom/base/text.h"
-#include "headroom/oom/detail/amount.h"
+#include "headroom/oom/detail/amount_in_log.h"
 #include "headroom/oom/detail/pattern.h"
 #include "headroom/oom/detail/rules.h"
 

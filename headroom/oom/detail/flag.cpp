@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "headroom/oom/detail/amount.h"
+#include "headroom/oom/detail/amount_in_log.h"
 #include "headroom/oom/detail/words.h"
 
 namespace headroom::oom::detail {

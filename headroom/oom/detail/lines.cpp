@@ -4,7 +4,7 @@
 #include <array>
 
 #include "headroom/base/text.h"
-#include "headroom/oom/detail/amount.h"
+#include "headroom/oom/detail/amount_in_log.h"
 #include "headroom/oom/detail/pattern.h"
 #include "headroom/oom/detail/quotations.h"
 

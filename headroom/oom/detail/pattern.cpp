@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "headroom/oom/detail/amount.h"
+#include "headroom/oom/detail/amount_in_log.h"
 
 namespace headroom::oom::detail {
 namespace {

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "headroom/base/text.h"
-#include "headroom/oom/detail/amount.h"
+#include "headroom/oom/detail/amount_in_log.h"
 #include "headroom/oom/detail/pattern.h"
 
 namespace headroom::oom::detail {

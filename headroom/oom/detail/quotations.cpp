@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "headroom/base/text.h"
-#include "headroom/oom/detail/amount.h"
+#include "headroom/oom/detail/amount_in_log.h"
 #include "headroom/oom/detail/exceptions.h"
 #include "headroom/oom/detail/pattern.h"
 

@@ -16,7 +16,7 @@
 #include "headroom/oom/classify.h"
 #include "headroom/oom/forensics.h"
 #include "headroom/python/bindings/errors.h"
-#include "headroom/python/bindings/json.h"
+#include "headroom/python/bindings/json_text.h"
 #include "headroom/watch/gpus_json.h"
 
 namespace headroom::python {
@@ -66,7 +66,7 @@ Json document(const gpu::WaitResult& result, const gpu::Machine& machine) {
   }
   return {{"picked", picked},
           {"sentence", selection.sentence},
-          {"hopeless", selection.hopeless},
+          {"cannot_be_met", selection.cannot_be_met},
           {"waited_s", result.waited.count()}};
 }
 

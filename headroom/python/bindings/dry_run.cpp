@@ -10,7 +10,7 @@
 #include "headroom/estimate/largest.h"
 #include "headroom/gpu/simulated_json.h"
 #include "headroom/python/bindings/engine_module.h"
-#include "headroom/python/bindings/json.h"
+#include "headroom/python/bindings/json_text.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom::python {

@@ -5,11 +5,11 @@
 #include "headroom/memory/clear.h"
 #include "headroom/memory/count_cpu.h"
 #include "headroom/memory/history.h"
+#include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/scope.h"
-#include "headroom/memory/statistics.h"
 #include "headroom/memory/summary.h"
 #include "headroom/python/bindings/engine_module.h"
-#include "headroom/python/bindings/json.h"
+#include "headroom/python/bindings/json_text.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/memory_reader.h"
 

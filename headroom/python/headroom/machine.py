@@ -109,7 +109,7 @@ def select_gpus(min_memory: Size = 0, *, count: int = 1, gpus: str = "", order: 
                           timeout_s=timeout, interval_s=interval,
                           progress=progress or (lambda sentence: None))
     if not answer["picked"]:
-        kind = UnavailableError if answer["hopeless"] else BusyError
+        kind = UnavailableError if answer["cannot_be_met"] else BusyError
         raise kind(f"[select_gpus] {answer['sentence']}")
     return [Picked(one["index"], one["uuid"], one["name"], Bytes(one["usable_bytes"]),
                    one["cuda_index"]) for one in answer["picked"]]

@@ -48,7 +48,7 @@ class StepPeak:
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class LiveTensor:
     """A tensor that was alive at the peak."""
     bytes: Bytes
     category: str
@@ -115,9 +115,9 @@ class Report:
                 for one in self._document["per_step"]]
 
     @property
-    def biggest(self) -> list[Held]:
+    def biggest(self) -> list[LiveTensor]:
         """The largest tensors at the peak."""
-        return [Held(**{**one, "bytes": Bytes(one["bytes"])}) for one in self._document["biggest"]]
+        return [LiveTensor(**{**one, "bytes": Bytes(one["bytes"])}) for one in self._document["biggest"]]
 
     @property
     def out_of_memory(self) -> Optional[dict[str, Any]]:

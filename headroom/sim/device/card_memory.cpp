@@ -1,9 +1,9 @@
-#include "headroom/sim/device/registration.h"
+#include "headroom/sim/device/register_device.h"
 
 #include <array>
 #include <mutex>
 
-#include "headroom/memory/device.h"
+#include "headroom/memory/device_memory.h"
 #include "headroom/sim/device/cards.h"
 
 namespace headroom::sim::detail {

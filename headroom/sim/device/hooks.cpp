@@ -1,4 +1,4 @@
-#include "headroom/sim/device/registration.h"
+#include "headroom/sim/device/register_device.h"
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "headroom/sim/device/registration.h"
+#include "headroom/sim/device/register_device.h"
 
 namespace headroom::sim::detail {
 namespace {

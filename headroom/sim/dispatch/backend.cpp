@@ -12,10 +12,10 @@
 #include <set>
 
 #include "headroom/base/error.h"
-#include "headroom/libtorch/engine.h"
+#include "headroom/libtorch/autograd_engine.h"
 #include "headroom/libtorch/set_data.h"
 #include "headroom/sim/device/block.h"
-#include "headroom/sim/device/registration.h"
+#include "headroom/sim/device/register_device.h"
 #include "headroom/sim/dispatch/cuda_operators.h"
 #include "headroom/sim/dispatch/execute.h"
 #include "headroom/sim/dispatch/registration.h"

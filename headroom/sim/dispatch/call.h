@@ -12,7 +12,7 @@
 
 #include "headroom/libtorch/tensors_in.h"
 #include "headroom/sim/device/alias.h"
-#include "headroom/sim/dispatch/operators.h"
+#include "headroom/sim/dispatch/operator_facts.h"
 
 namespace headroom::sim {
 class Card;

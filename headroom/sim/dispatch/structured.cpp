@@ -1,6 +1,6 @@
 #include "headroom/sim/dispatch/structured.h"
 
-#include "headroom/sim/dispatch/operators.h"
+#include "headroom/sim/dispatch/operator_facts.h"
 #include "headroom/sim/dispatch/registration.h"
 
 namespace headroom::sim::detail {

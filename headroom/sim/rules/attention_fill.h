@@ -1,7 +1,7 @@
 // The data of the fused attention kernels: the CPU's numbers for the same call.
 #pragma once
 
-#include "headroom/sim/rules/replay.h"
+#include "headroom/sim/rules/cpu_function.h"
 #include "headroom/sim/rules/results.h"
 #include "headroom/sim/rules/table.h"
 

@@ -1,6 +1,6 @@
 #include "headroom/sim/rules/families.h"
+#include "headroom/sim/rules/norm_statistics.h"
 #include "headroom/sim/rules/results.h"
-#include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {
 namespace {

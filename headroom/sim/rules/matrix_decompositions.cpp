@@ -10,9 +10,9 @@ namespace headroom::sim::rules {
 namespace {
 
 Tensor columns(IntArrayRef sizes, const Tensor& like, OptionalType type = {}) {
-  Sizes turned = sizes.vec();
-  std::swap(turned.end()[-1], turned.end()[-2]);
-  return contiguous(turned, like, type).mT();
+  Sizes transposed = sizes.vec();
+  std::swap(transposed.end()[-1], transposed.end()[-2]);
+  return contiguous(transposed, like, type).mT();
 }
 
 IntArrayRef batch_of(const Tensor& x) {

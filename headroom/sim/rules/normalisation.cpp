@@ -4,8 +4,8 @@
 #include "headroom/gpu/reduction.h"
 #include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/rules/families.h"
+#include "headroom/sim/rules/norm_statistics.h"
 #include "headroom/sim/rules/results.h"
-#include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {
 namespace {

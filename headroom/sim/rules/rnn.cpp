@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "headroom/sim/rules/cpu_function.h"
 #include "headroom/sim/rules/families.h"
-#include "headroom/sim/rules/replay.h"
 #include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {

@@ -2,8 +2,8 @@
 // their effect on each element. Only CUDA has these kernels.
 // Source: aten/src/ATen/native/cuda/Normalization.cuh, batch_norm_*_cuda_template.
 #include "headroom/sim/rules/families.h"
+#include "headroom/sim/rules/norm_statistics.h"
 #include "headroom/sim/rules/results.h"
-#include "headroom/sim/rules/statistics.h"
 
 namespace headroom::sim::rules {
 namespace {

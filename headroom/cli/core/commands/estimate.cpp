@@ -4,10 +4,10 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/answer_by_formula.h"
-#include "headroom/cli/core/engine.h"
 #include "headroom/cli/core/model_request.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/start_engine.h"
 #include "headroom/model/can_run.h"
 
 namespace headroom::cli {
@@ -20,15 +20,15 @@ struct EstimateOptions {
 };
 
 // True with --quick, and for settings that cannot run yet.
-bool by_formula(const EstimateOptions& options, const MeantRequest& meant) {
-  return options.quick || !cannot_run(meant.settings).empty();
+bool by_formula(const EstimateOptions& options, const ResolvedRequest& resolved) {
+  return options.quick || !cannot_run(resolved.settings).empty();
 }
 
 // A trace needs a dry run.
-void refuse_trace(const EstimateOptions& options, const MeantRequest& meant) {
-  throw UsageError(expectation("--trace", "a dry run for --trace",
-                               options.quick ? "--quick" : join(cannot_run(meant.settings), ", "),
-                               "leaving that out"));
+void refuse_trace(const EstimateOptions& options, const ResolvedRequest& resolved) {
+  throw UsageError(expectation(
+      "--trace", "a dry run for --trace",
+      options.quick ? "--quick" : join(cannot_run(resolved.settings), ", "), "leaving that out"));
 }
 
 // --quick answers in milliseconds, so it computes advice only on request.
@@ -36,23 +36,23 @@ bool wants_advice(const EstimateOptions& options, const Answer& answer) {
   return options.advice || (!options.quick && answer.does_not_fit());
 }
 
-ExitCode run_by_formula(const EstimateOptions& options, const MeantRequest& meant) {
-  if (options.trace) refuse_trace(options, meant);
-  const auto model = model::model_named(meant.model);
-  Answer answer = answer_by_formula(model, meant.settings, meant.cards);
-  if (!meant.decision.empty()) answer.notes.push_back(meant.decision);
+ExitCode run_by_formula(const EstimateOptions& options, const ResolvedRequest& resolved) {
+  if (options.trace) refuse_trace(options, resolved);
+  const auto model = model::model_named(resolved.model);
+  Answer answer = answer_by_formula(model, resolved.settings, resolved.cards);
+  if (!resolved.decision.empty()) answer.notes.push_back(resolved.decision);
   if (!options.quick)
     answer.notes.push_back("by formula, because Headroom cannot run this yet: " +
-                           join(cannot_run(meant.settings), ", "));
-  if (options.quick) answer.rule = forecast::quick_estimate(model.config, meant.settings);
+                           join(cannot_run(resolved.settings), ", "));
+  if (options.quick) answer.rule = forecast::quick_estimate(model.config, resolved.settings);
   if (options.request.allocator || options.request.rules != "cuda")
     answer.notes.push_back(
         "--allocator and --rules change nothing: the formula has no allocator and assumes CUDA's "
         "kernels.");
   if (options.techniques)
-    answer.techniques = techniques_by_formula(model.config, meant.settings, meant.cards);
+    answer.techniques = techniques_by_formula(model.config, resolved.settings, resolved.cards);
   if (wants_advice(options, answer))
-    answer.advice = advice_by_formula(model.config, meant.settings, meant.cards);
+    answer.advice = advice_by_formula(model.config, resolved.settings, resolved.cards);
   return print_answer(answer, options.request.json);
 }
 
@@ -68,9 +68,9 @@ ExitCode run_by_formula(const EstimateOptions& options, const MeantRequest& mean
 
 ExitCode run_estimate(const EstimateOptions& options) {
   if (is_python_step(options.request.model)) estimate_python(options);
-  const MeantRequest meant(options.request);
-  if (by_formula(options, meant)) return run_by_formula(options, meant);
-  Json request = to_json(options.request, meant);
+  const ResolvedRequest resolved(options.request);
+  if (by_formula(options, resolved)) return run_by_formula(options, resolved);
+  Json request = to_json(options.request, resolved);
   request["trace"] = options.trace ? Json(*options.trace) : Json();
   request["advice"] = options.advice;
   request["techniques"] = options.techniques;

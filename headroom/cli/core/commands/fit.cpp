@@ -4,10 +4,10 @@
 
 #include "headroom/base/amount.h"
 #include "headroom/base/error.h"
-#include "headroom/cli/core/engine.h"
 #include "headroom/cli/core/model_request.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/start_engine.h"
 #include "headroom/cli/core/whole_number.h"
 
 namespace headroom::cli {
@@ -56,8 +56,8 @@ void refuse_answer(const FitOptions& options) {
 ExitCode run_fit(const FitOptions& options) {
   if (is_python_step(options.request.model)) fit_python(options);
   refuse_answer(options);
-  const MeantRequest meant(options.request);
-  Json request = to_json(options.request, meant);
+  const ResolvedRequest resolved(options.request);
+  Json request = to_json(options.request, resolved);
   check_cards(request);
   request["over"] = options.over;
   request["at_least"] = options.at_least;

@@ -5,7 +5,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/registry.h"
-#include "headroom/lease/describe.h"
+#include "headroom/lease/lease_text.h"
 
 namespace headroom::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "headroom/edit/knobs.h"
 #include "headroom/job/detached.h"
 #include "headroom/supervise/checkpoints.h"
-#include "headroom/supervise/history.h"
+#include "headroom/supervise/run_history.h"
 #include "headroom/supervise/supervisor.h"
 
 namespace headroom::cli {

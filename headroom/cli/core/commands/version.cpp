@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/json.h"
-#include "headroom/cli/core/engine.h"
 #include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/start_engine.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/cli/core/version.h"
 

@@ -7,7 +7,7 @@
 #include "headroom/cli/core/terminal.h"
 #include "headroom/gpu/holders.h"
 #include "headroom/gpu/select.h"
-#include "headroom/lease/describe.h"
+#include "headroom/lease/lease_text.h"
 
 namespace headroom::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "headroom/base/text.h"
 #include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/view/advice_view.h"
-#include "headroom/model/settings.h"
+#include "headroom/model/run_settings.h"
 
 namespace headroom::cli {
 namespace {

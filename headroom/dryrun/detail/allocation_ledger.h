@@ -1,0 +1,77 @@
+// Records every allocation of a dry run, with its operator, module, step and phase, and finds the
+// peak. The category of an allocation is often known only later (a forward tensor is an activation
+// if it is alive in backward), so categories are settled at the end.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "headroom/dryrun/detail/attribution.h"
+#include "headroom/dryrun/subject.h"
+#include "headroom/sim/card.h"
+#include "headroom/trace/report.h"
+
+namespace headroom::dryrun::detail {
+
+inline constexpr std::uint32_t kLivesOn = ~std::uint32_t{0};
+
+struct Allocation {
+  std::uint32_t event = 0;        // number of the event that made it
+  std::uint32_t died = kLivesOn;  // number of the event that freed it
+  trace::Event made;              // address, bytes, module, operation, step, phase
+  Bytes block;                    // size of its block
+  trace::Phase phase_died = trace::Phase::unknown;
+  std::uint32_t step_died = 0;  // 0: still alive
+  bool was_there = false;       // made before the first step
+};
+
+class Ledger final : public sim::Observer {
+ public:
+  Ledger(sim::Card& card, const Subject& subject);
+
+  void begin_step(std::uint32_t step);
+  void end_step();
+
+  // True if the card was used since this ledger was made.
+  [[nodiscard]] bool touched() const { return touched_; }
+
+  void on_operator(const sim::OperatorCall& call) override;
+  void on_event(const allocator::AllocatorEvent& allocator_event) override;
+
+  // Everything except `took_s`, `out_of_memory` and the counts of unknown values.
+  [[nodiscard]] trace::Report settle(const Options& options);
+
+ private:
+  void take_what_is_there(const Subject& subject);
+  void mark(const at::Tensor& tensor, trace::Category category, trace::Name module = 0);
+  void mark_gradients();
+  void add(const allocator::AllocatorEvent& allocator_event, trace::Event event);
+  void remove(std::uint64_t address, const trace::Event& event);
+  void settle_categories();
+  [[nodiscard]] static trace::Category category_of(const Allocation& allocation);
+  [[nodiscard]] bool lives_at_peak(const Allocation& allocation) const;
+  [[nodiscard]] trace::Parts parts_at_peak() const;
+  [[nodiscard]] std::vector<trace::ModulePeak> peaks_of_modules() const;
+  [[nodiscard]] std::vector<trace::LiveTensor> biggest_at_peak(std::size_t count) const;
+
+  sim::Card& card_;
+  std::shared_ptr<trace::Trace> trace_ = std::make_shared<trace::Trace>();
+  Attribution attribution_;
+  std::atomic<bool> touched_{false};
+  std::mutex mutex_;  // guards the members below: gradients are marked outside the card's lock
+  std::vector<Allocation> allocations_;
+  std::unordered_map<std::uint64_t, std::size_t> live_;  // by address
+  std::vector<trace::StepPeak> steps_;
+  std::uint32_t step_ = 0;
+  bool gradients_marked_ = true;
+  Bytes allocated_, active_, requested_;
+  trace::Peak peak_;
+  std::uint32_t peak_event_ = 0;
+};
+
+}  // namespace headroom::dryrun::detail

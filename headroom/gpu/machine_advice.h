@@ -1,0 +1,19 @@
+// Advice about the machine in its present state, computed from the sample: one line each, most
+// useful first. There are no general tips; without findings there are no lines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "headroom/gpu/machine.h"
+
+namespace headroom::gpu {
+
+struct Advice {
+  std::vector<std::string> lines;
+  std::string next_command;  // the one command to type now; never empty
+};
+
+[[nodiscard]] Advice advise(const Machine& machine);
+
+}  // namespace headroom::gpu

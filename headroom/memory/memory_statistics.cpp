@@ -1,0 +1,53 @@
+#include "headroom/memory/memory_statistics.h"
+
+#include "headroom/memory/detail/peaks.h"
+#include "headroom/memory/device_memory.h"
+
+namespace headroom::memory {
+
+GpuMemoryStats get_gpu_memory_stats(c10::Device device) {
+  device = concrete(device);
+  DeviceMemory& memory = memory_of(device);
+  const DeviceStats now = memory.statistics(device.index());
+  const detail::Peaks peaks = detail::overall_peaks(device, now);
+  GpuMemoryStats stats;
+  stats.device = device;
+  stats.allocated = Bytes{now.allocated_bytes[0].current};
+  stats.reserved = Bytes{now.reserved_bytes[0].current};
+  stats.active = Bytes{now.active_bytes[0].current};
+  stats.requested = Bytes{now.requested_bytes[0].current};
+  stats.inactive_split = Bytes{now.inactive_split_bytes[0].current};
+  stats.max_allocated = peaks.allocated;
+  stats.max_reserved = peaks.reserved;
+  stats.max_active = peaks.active;
+  stats.max_requested = peaks.requested;
+  stats.allocated_in_all = Bytes{now.allocated_bytes[0].allocated};
+  stats.freed_in_all = Bytes{now.allocated_bytes[0].freed};
+  stats.allocations = now.allocation[0].current;
+  stats.segments = now.segment[0].current;
+  stats.retries = now.num_alloc_retries;
+  stats.ooms = now.num_ooms;
+  if (const auto card = memory.free_and_total(device.index())) {
+    stats.free = card->free;
+    stats.total = card->total;
+  }
+  return stats;
+}
+
+void reset_peak_memory_stats(c10::Device device) {
+  device = concrete(device);
+  (void)memory_of(device).statistics(device.index());  // throws for a CPU that is not counted
+  detail::reset_overall_peaks(device);
+}
+
+std::string log_gpu_memory_stats(std::string_view prefix, c10::Device device, const Sink& sink) {
+  const GpuMemoryStats stats = get_gpu_memory_stats(device);
+  std::string line(prefix);
+  if (!line.empty()) line += ": ";
+  line += stats.device.str() + " allocated " + to_string(stats.allocated) + ", reserved " +
+          to_string(stats.reserved) + ", peak " + to_string(stats.max_allocated);
+  if (sink) sink(line);
+  return line;
+}
+
+}  // namespace headroom::memory

@@ -1,0 +1,45 @@
+// The state besides inputs that decides what a part of a model computes: random numbers and
+// autocast. It is saved at the first run and restored for the time of the second.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+#include "headroom/libtorch/autocast.h"
+
+namespace headroom::nn::detail {
+
+class RunState {
+ public:
+  // The current state, for the CPU and this device.
+  explicit RunState(c10::Device device);
+
+  // Restores the state. Its destructor lets random numbers continue as if none had been drawn.
+  class Replay {
+   public:
+    explicit Replay(const RunState& then);
+    ~Replay();
+    Replay(const Replay&) = delete;
+    Replay& operator=(const Replay&) = delete;
+
+   private:
+    std::vector<std::pair<at::Generator, at::Tensor>> before_;
+    std::optional<libtorch::AutocastScope> on_device_, on_cpu_;
+  };
+
+ private:
+  struct Autocast {
+    c10::DeviceType device;
+    c10::ScalarType type;
+    bool enabled;
+  };
+  static Autocast autocast_now(c10::DeviceType device);
+
+  std::vector<std::pair<at::Generator, at::Tensor>> random_;
+  Autocast device_, cpu_;
+};
+
+}  // namespace headroom::nn::detail
