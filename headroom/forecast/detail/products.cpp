@@ -9,12 +9,7 @@ namespace headroom::forecast::detail {
 // ---- Sums and norms ----
 
 Value mean_of_rows(Tape& tape, const Value& x, std::int64_t rows) {
-  Value result = tape.make(rows, x.type);
-  if (tape.learns(x))
-    tape.record(result, [to = x.edge, all = x.count](Tape& t, Gradients& g) {
-      t.send(to, t.make(all, g[0].type));
-    });
-  return result;
+  return gathered(tape, x, rows);  // the same sizes, forward and backward
 }
 
 // The backward kernel multiplies gradient and result first (aten/src/ATen/native/cuda/SoftMax.cu,
