@@ -24,7 +24,7 @@ namespace headroom::estimate {
 
 struct Options {
   sim::Rules rules = sim::Rules::cuda;
-  std::optional<allocator::Settings> allocator = {};  // nothing: from the environment
+  std::optional<allocator::Settings> allocator = {};  // empty: from the environment
   bool keep_trace = false;                            // Report::trace
 };
 

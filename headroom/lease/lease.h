@@ -39,10 +39,10 @@ struct FileNumber {
   auto operator<=>(const FileNumber&) const = default;
 };
 
-// What the files of leases and waiters have in common.
+// The fields that the files of leases and of waiters share.
 struct Entry {
   std::string id;         // "7f3a9c1e": the name of its file, and thus unique
-  long long ticket = 0;   // the order in which jobs asked
+  long long ticket = 0;   // the order in which jobs came
   ProcessIdentity owner;  // made it; shown to people, and the start of attribution
   std::string user;
   std::string command;

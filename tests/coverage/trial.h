@@ -41,7 +41,7 @@ class Outputs {
   }
   template <typename... Parts>
   void add(const std::tuple<Parts...>& parts) {
-    std::apply([this](const auto&... part) { (add(part), ...); }, parts);
+    std::apply([this](const auto&... part) { (this->add(part), ...); }, parts);
   }
 
   std::vector<Tensor> tensors_;

@@ -53,7 +53,9 @@ TEST_P(Refusals, OfTheForecastAreThoseOfTheDryRun) {
   const model::ModelConfig usual = small(GetParam()).config;
   const Json keys = keys_of(usual.type());
   int refused = 0;
-  for (const auto& [key, value] : keys.items()) {
+  for (const auto& entry : keys.items()) {
+    const std::string& key = entry.key();  // a name that clang lets a lambda capture
+    const Json& value = entry.value();
     if (!is_of_network(key)) continue;
     for (const Json& other : unusual(value)) {
       for (const model::Task task : model::tasks_of(usual)) {
