@@ -1,6 +1,7 @@
 // A model of PyTorch 2.11's CUDA caching allocator. It needs neither PyTorch nor a card: the same
 // requests give the same blocks, statistics and refusals, to the byte (tests/oracle/ runs the real
-// allocator beside it). It never stores data at an address.
+// allocator beside it), until they meet one of its bugs that met_fault_of_original() names.
+// Addresses are numbers; no memory is behind them.
 //
 // One object is one card. It is a value: a copy is an independent fork, cheap enough to try
 // something on and discard. Any thread may use an object, but only one thread at a time.

@@ -1,12 +1,15 @@
-// Reservations of card memory among the programs of a machine: no daemon, no root, several users.
+// Reserves GPU memory among the programs of one machine, without a daemon or root, for several
+// users. A lease does not stop a program that does not ask for one.
 //
 // A lease is a file in a shared folder (directory.h) with a lock on an open descriptor, which the
 // job's processes inherit. The kernel drops the lock when the last of them is gone, however it
-// ended. A file without a lock is no lease: process numbers decide nothing.
+// ended. A file whose lock is gone is not a lease. Whether a process number exists is never asked:
+// numbers are reused, and differ between containers.
 //
-//   Directory directory = Directory::open();
-//   Acquired got = acquire(directory, sampler, {.need = 10_GiB}, {}, "python train.py");
-//   spawn(command, inherit = got.lease->descriptor());
+//   Directory directory = Directory::open();                                   // directory.h
+//   Acquired got = acquire(directory, sampler, {.need = 10_GiB}, {}, command);  // acquire.h
+//   if (!got.lease) return 75;
+//   // A program started now inherits got.lease->descriptor(), and with it the lease.
 #pragma once
 
 #include <sys/types.h>
@@ -43,7 +46,7 @@ struct FileNumber {
 struct Entry {
   std::string id;         // "7f3a9c1e": the name of its file, and thus unique
   long long ticket = 0;   // the order in which jobs came
-  ProcessIdentity owner;  // made it; shown to people, and the start of attribution
+  ProcessIdentity owner;  // made it; memory of its process tree counts as the lease's
   std::string user;
   std::string command;
   WallTime since;
@@ -62,14 +65,14 @@ struct Claim : Entry {
 // True if process numbers of that namespace are valid here.
 [[nodiscard]] bool is_this_pid_namespace(std::uint64_t pid_namespace);
 
-// More than any card has. Larger claims (any user may write any number) are cut to this, so that
-// sums do not overflow.
+// The largest share. Any user may write any number into a lease's file: larger ones are cut to
+// this, so that sums do not overflow.
 inline constexpr Bytes kMostReserved{1LL << 50};
 
 // Memory that the claim reserves on this card.
 [[nodiscard]] Bytes reserved_on(const Claim& claim, const gpu::Uuid& card);
 
-// Holds the lock. The lease ends when this and every inherited descriptor are closed.
+// Owns a lease. It ends when this object and every inherited copy of its descriptor are gone.
 class Lease {
  public:
   // Owns the descriptor, which holds the lock on `file`.
@@ -77,10 +80,10 @@ class Lease {
       : claim_(std::move(claim)), descriptor_(descriptor), file_(std::move(file)) {}
   ~Lease();  // removes the file, unless another process still holds the lease
   Lease(Lease&& other) noexcept = default;
-  Lease& operator=(Lease&& other) noexcept;  // the lease from before ends with `other`
+  Lease& operator=(Lease&& other) noexcept;  // swaps: the former lease ends when `other` does
 
   [[nodiscard]] const Claim& claim() const { return claim_; }
-  // Without O_CLOEXEC, so that a started child inherits it.
+  // Without O_CLOEXEC: each program that this process starts inherits it, and keeps the lease.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
   // The user who ended it from outside (Directory::Turn::end_lease); nothing while it holds.
   [[nodiscard]] std::optional<std::string> ended_by() const;

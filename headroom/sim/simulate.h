@@ -1,13 +1,16 @@
-// A box of simulated GPUs in this process: `sim:0` to `sim:N-1` are devices like any other, for any
-// code that runs on LibTorch.
+// Simulates GPUs in this process. `sim:0` to `sim:N-1` become LibTorch devices: tensors on them
+// take memory as on CUDA, and a full card throws c10::OutOfMemoryError. By default tensors have
+// shapes but no data; with Mode::compute the CPU computes their values. The cards of one simulate()
+// are a box.
 //
 //   Simulation box = simulate("8x31.36GiB");
-//   auto model = on(box.device(0), [] { return MyNet(); });
-//   ...
+//   auto net = libtorch::on(box.device(0), [] { return MyNet(); });   // libtorch/on.h
+//   train_step(net);
+//   box.card(0).statistics().allocated_bytes.all.peak;
 //
-// An existing model moves by `net->to(box.device(0))`, as to CUDA, and torch::load(net, file,
-// box.device(0)) loads it there (libtorch/set_data.h, which the first call installs).
-// libtorch::move moves either all of it or nothing.
+// net->to(box.device(0)) and torch::load(net, file, box.device(0)) work as on CUDA. If the card is
+// full halfway, net->to leaves a part of the model moved; libtorch::move moves all of it or
+// nothing.
 //
 // The cards exist as long as the Simulation lives. Nothing is registered with LibTorch before the
 // first call. From then on the device type `sim` stays known to the process (without cards when no
@@ -51,7 +54,7 @@ class Simulation {
  public:
   Simulation(Simulation&&) noexcept;
   Simulation& operator=(Simulation&&) noexcept;
-  ~Simulation();  // removes the cards; their tensors may still be freed, not used
+  ~Simulation();  // removes the cards; tensors left on them may be freed, but not used
 
   [[nodiscard]] int cards() const;
   // Throws UsageError if there is no such card.

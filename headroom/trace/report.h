@@ -1,5 +1,5 @@
-// How much memory a training step needs, when, and for what: the result of a dry run. A forecast
-// fills the same figures, without the tensors and the trace.
+// The result of a dry run: how much memory a training step needs, when, and for what. A forecast
+// (room forecast) fills the same figures, but neither `biggest` nor `trace`.
 //
 //   const trace::Report report = dryrun::dry_run(...);
 //   say(to_string(report.peak.allocated), "in", to_string(report.peak.phase));
@@ -26,8 +26,8 @@ namespace headroom::trace {
 
 struct Peak {
   Bytes allocated;               // blocks with rounding: torch.cuda.max_memory_allocated()
-  Bytes active;                  // every tensor rounded to 512 bytes, without workspaces
-  Bytes requested;               // as requested
+  Bytes active;                  // live tensors, each rounded to 512 bytes, without workspaces
+  Bytes requested;               // the sizes that the program asked for, without rounding
   Bytes reserved;                // segments: torch.cuda.max_memory_reserved()
   Bytes process;                 // reserved plus the CUDA context: as in nvidia-smi
   Phase phase = Phase::unknown;  // of the highest `allocated`
@@ -43,7 +43,7 @@ struct Parts {
   [[nodiscard]] Bytes total() const;
   bool operator==(const Parts&) const = default;
 };
-// The one list of the parts and their names.
+// All parts with their names, for printing and for JSON.
 struct NamedPart {
   std::string_view name;
   Bytes Parts::*part;
