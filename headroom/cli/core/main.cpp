@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kHelpWidth = 100, kHelpColumn = 34;
 
-// CLI11 prints a description on one line, however long it is.
+// CLI11 prints a description on one line, however long it is, and no command behind `--`.
 class HelpText : public CLI::Formatter {
  public:
   HelpText() { column_width(kHelpColumn); }
@@ -27,6 +27,13 @@ class HelpText : public CLI::Formatter {
   [[nodiscard]] std::string make_option_desc(const CLI::Option* option) const override {
     const std::string lines = wrapped(option->get_description(), "", "", kHelpWidth - kHelpColumn);
     return lines.substr(0, lines.size() - 1);
+  }
+
+  [[nodiscard]] std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = CLI::Formatter::make_usage(app, std::move(name));
+    if (app->get_prefix_command())
+      usage.insert(usage.find_last_not_of('\n') + 1, " -- COMMAND ...");
+    return usage;
   }
 };
 

@@ -90,7 +90,8 @@ void add_estimate(Registry& registry) {
       "  headroom estimate train.py:make_step --gpus \"RTX 4090\"\n\n"
       "train.py:make_step is a function of your own Python program. It returns (model, step) or\n"
       "(module, example inputs), which run on a simulated card, without data. --batch N calls\n"
-      "make_step(N); --mode inference runs (module, example inputs) forward only.");
+      "make_step(N); --mode inference runs (module, example inputs) forward only.\n"
+      "Exit: 0 it fits, 2 it does not fit, 64 a wrong option, 65 a wrong configuration.");
   options->request.add_to(command);
   command->add_flag("--quick", options->quick,
                     "Answer by formula in milliseconds, without a dry run");

@@ -156,7 +156,8 @@ void add_pick(Registry& registry) {
   command->add_option("--timeout", options->timeout, "Longest wait")
       ->capture_default_str()
       ->needs(wait);
-  command->add_option("--interval", options->interval, "Time between two looks at the cards")
+  command
+      ->add_option("--interval", options->interval, "How often to look at the cards while waiting")
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON document");
 }

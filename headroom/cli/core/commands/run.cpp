@@ -199,7 +199,8 @@ ExitCode run_run(const RunOptions& options) {
 
 void add_run(Registry& registry) {
   auto [command, options] = registry.add(
-      &run_run, "run", "Run a command on leased GPUs; try with less after an out-of-memory",
+      &run_run, "run",
+      "Run a command on reserved GPU memory, with a smaller batch after an out-of-memory",
       "  headroom run --need 10GiB -- python train.py\n"
       "  headroom run --map \"--batch-size=batch\" --map \"--accum=accumulation\" -- \\\n"
       "      python train.py --batch-size 64 --accum 1\n"
@@ -209,17 +210,19 @@ void add_run(Registry& registry) {
       "  headroom run --gpus cpu -- python train.py\n\n"
       "--map says where the command sets its batch: \"--flag=batch\", \"key=batch\" (an argument\n"
       "key=value), \"FILE:a.b=batch\" (YAML, JSON) or \"env:NAME=batch\"; =accumulation likewise.\n"
-      "The effective batch (batch x accumulation) stays. Only an out-of-memory leads to another\n"
-      "try, never a bug. Inside another `headroom run`, it uses the lease of that run.\n"
+      "The effective batch (batch x accumulation) stays the same. Only an out-of-memory leads to\n"
+      "another try; every other failure ends the run. A `headroom run` inside another one uses\n"
+      "the lease of the outer one.\n"
       "Exit: the command's own code (128 + signal), 76 out of memory in the last try,\n"
       "75 too little usable memory in time, 69 no GPU, 127 command not found.");
   options->app = command;
   options->behind_dashes = &registry.behind_dashes;
   command->prefix_command();
   add_gpus_option(command, options->gpus);
-  command->add_option("--need", options->need,
-                      "Memory to reserve on each card (default: what the command used before, else "
-                      "all of a card that is at least half free)");
+  command->add_option(
+      "--need", options->need,
+      "Memory to reserve on each card, such as 10GiB (default: what the command used "
+      "when it last worked, else all of a card that is at least half usable)");
   command->add_option("--count", options->count,
                       "Number of cards (default: 1; inside another run, all of its cards)");
   command
@@ -231,7 +234,8 @@ void add_run(Registry& registry) {
       ->capture_default_str();
   command->add_option("--timeout", options->timeout, "Longest wait for the cards")
       ->capture_default_str();
-  command->add_option("--interval", options->interval, "Time between two looks at the cards")
+  command
+      ->add_option("--interval", options->interval, "How often to look at the cards while waiting")
       ->capture_default_str();
   command
       ->add_option(
@@ -251,16 +255,16 @@ void add_run(Registry& registry) {
       ->add_option("--max-retries", options->max_retries, "Largest number of tries after the first")
       ->capture_default_str();
   command->add_option("--resume-arg", options->resume_arg,
-                      "Arguments to add to a new try; {} is the newest checkpoint");
+                      "Arguments to add to a new try; {} is the newest file of --checkpoints");
   command->add_option("--checkpoints", options->checkpoints,
                       "Glob pattern of the command's checkpoints");
   command->add_option("--stall", options->stall,
                       "Report a command that neither prints nor uses its cards for this long");
-  command->add_flag("--end-stalled", options->end_stalled, "End such a command");
+  command->add_flag("--end-stalled", options->end_stalled, "End a command that --stall reports");
   command->add_option("--history", options->history,
                       "File that gets a line of JSON for each try (default: in the state folder)");
   command->add_flag("--forget", options->forget,
-                    "Neither use nor keep the settings that worked before");
+                    "Ignore the remembered settings, and remember none of this run");
   command->add_flag("--detach", options->detached,
                     "Run in the background and print a job ID, for headroom attach");
   command->add_flag("--json", options->json,
