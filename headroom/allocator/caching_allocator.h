@@ -1,6 +1,7 @@
 // A model of PyTorch 2.11's CUDA caching allocator. It needs neither PyTorch nor a card: the same
 // requests give the same blocks, statistics and refusals, to the byte (tests/oracle/ runs the real
-// allocator beside it), until they meet one of its bugs that met_fault_of_original() names.
+// allocator beside it), unless they meet one of two bugs of PyTorch 2.11;
+// met_fault_of_original() says whether they did.
 // Addresses are numbers; no memory is behind them.
 //
 // One object is one card. It is a value: a copy is an independent fork, cheap enough to try
@@ -117,9 +118,9 @@ class CachingAllocator {
 
   // ---- Requests ----
 
-  // Returns kNoBlock if the request does not fit even after all cached memory is released;
-  // last_out_of_memory() then has the figures. `requested` is at least one byte: PyTorch does not
-  // ask the allocator for 0 bytes.
+  // Returns kNoBlock if the request does not fit even after all cached memory is released, or is
+  // kTooLarge or more; last_out_of_memory() then has the figures. Throws UsageError for less than
+  // one byte: PyTorch does not ask its allocator for 0 bytes.
   [[nodiscard]] BlockId allocate(Bytes requested, StreamId stream = 0);
   void free(BlockId block);
 
@@ -148,12 +149,13 @@ class CachingAllocator {
   // Changes settings while the program runs (allocator::apply parses them from a text). The memory
   // fraction does not change.
   void change_settings(const Settings& settings);
-  // 1: no limit.
+  // Limits reserved memory to this fraction of the capacity, as
+  // torch.cuda.set_per_process_memory_fraction does; 1 removes the limit.
   void set_memory_fraction(double fraction);
-  // Memory of the card that other processes hold now. It does not count as free.
+  // Says how much of the card other processes hold now. It does not count as free.
   void set_used_by_others(Bytes used);
 
-  // ---- Questions ----
+  // ---- Figures ----
 
   [[nodiscard]] const Statistics& statistics() const;
   [[nodiscard]] Bytes free_on_card() const;
@@ -163,16 +165,19 @@ class CachingAllocator {
   // Valid after allocate() returned kNoBlock.
   [[nodiscard]] const OutOfMemory& last_out_of_memory() const;
 
-  // Two faults of 2.11 are not imitated. With expandable segments it can lose count of a private
-  // pool and destroy the pool while blocks live in it. After max_split_size_mb is lowered it can
-  // return split blocks to the driver. Here such a pool or block stays. True once the requests met
-  // one of these faults: from then on the real allocator may differ, or have failed.
+  // True once the requests met a bug of PyTorch 2.11 that this model does not imitate: from then on
+  // the real allocator may differ, or have failed. There are two. With expandable segments PyTorch
+  // can lose count of a private pool, and destroy it while blocks live in it. After
+  // max_split_size_mb is lowered, it can return split blocks to the driver. Here the pool or block
+  // stays.
   [[nodiscard]] bool met_fault_of_original() const;
 
+  // As torch.cuda.reset_peak_memory_stats and reset_accumulated_memory_stats.
   void reset_peaks();
   void reset_accumulated();
 
-  // Tells `observer` of all events from now on; null stops. The observer must live that long.
+  // Tells `observer`, which must outlive this object or be replaced first, of all later events;
+  // null stops.
   void observe(Observer* observer);
 
  private:

@@ -1,5 +1,6 @@
-// Estimates how much GPU memory a model of the catalogue needs to train, and whether it fits a
-// card. It runs the model's own code on a simulated card whose tensors have no data: a dry run.
+// Estimates how much GPU memory a model needs to train, and whether it fits a card. The model is
+// one of the catalogue, or a config.json. It runs the model's own code on a simulated card whose
+// tensors have no data: a dry run.
 //
 //   const auto llama = model::model_named("llama-3.1-8b");
 //   model::Settings settings;
@@ -25,14 +26,14 @@ namespace headroom::estimate {
 
 struct Options {
   sim::Rules rules = sim::Rules::cuda;
-  std::optional<allocator::Settings> allocator = {};  // empty: as in PYTORCH_CUDA_ALLOC_CONF
-  bool keep_trace = false;                            // fill report.trace; not from a child
+  std::optional<allocator::Settings> allocator = {};  // empty: PYTORCH_CUDA_ALLOC_CONF
+  bool keep_trace = false;                            // of a run in a child it stays there
 };
 
 struct Estimate {
   std::string model;
   long long parameters = 0, trainable_parameters = 0;
-  model::Settings settings;  // with the defaults of task, seq and image
+  model::Settings settings;  // as passed, with task, seq and image filled in
   gpu::SimulatedCard card;
   trace::Report report;
 
@@ -42,9 +43,10 @@ struct Estimate {
   [[nodiscard]] Bytes spare() const;
 };
 
-// `card` comes from dryrun::card_for, or has the memory of a real card. In a process that uses a
-// GPU the dry run happens in a child process, so the caller can train afterwards. Throws UsageError
-// for settings that cannot run, and InputError for a config that the model cannot have.
+// Pass a card from dryrun::card_for("RTX 4090"), or one with the memory of a real card. If this
+// process has GPUs, used or not, the dry run happens in a child process, so this one can still
+// train on them (sim/child.h). Throws UsageError for settings that cannot run, InputError for an
+// invalid config, such as images smaller than a patch, and UnavailableError if a child cannot run.
 [[nodiscard]] Estimate estimate_memory(const model::NamedModel& model,
                                        const model::Settings& settings,
                                        const gpu::SimulatedCard& card, const Options& options = {});

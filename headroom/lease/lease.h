@@ -1,10 +1,10 @@
 // Reserves GPU memory among the programs of one machine, without a daemon or root, for several
-// users. A lease does not stop a program that does not ask for one.
+// users. Leases are advisory: a program that takes none can still allocate the memory.
 //
 // A lease is a file in a shared folder (directory.h) with a lock on an open descriptor, which the
 // job's processes inherit. The kernel drops the lock when the last of them is gone, however it
-// ended. A file whose lock is gone is not a lease. Whether a process number exists is never asked:
-// numbers are reused, and differ between containers.
+// ended. A file whose lock is gone is not a lease. Process numbers decide nothing: they are reused,
+// and differ between containers.
 //
 //   Directory directory = Directory::open();                                   // directory.h
 //   Acquired got = acquire(directory, sampler, {.need = 10_GiB}, {}, command);  // acquire.h
@@ -45,19 +45,19 @@ struct FileNumber {
 // The fields that the files of leases and of waiters share.
 struct Entry {
   std::string id;         // "7f3a9c1e": the name of its file, and thus unique
-  long long ticket = 0;   // the order in which jobs came
-  ProcessIdentity owner;  // made it; memory of its process tree counts as the lease's
+  long long ticket = 0;   // a smaller ticket came earlier
+  ProcessIdentity owner;  // the process that made it; memory of its tree is the lease's
   std::string user;
   std::string command;
   WallTime since;
-  std::uint64_t pid_namespace = 0;  // the one in which `owner` is a number
-  uid_t uid = 0;  // of the file's owner, who alone can have written it; not from its content
+  std::uint64_t pid_namespace = 0;  // to which owner.pid belongs
+  uid_t uid = 0;  // the file's owner, by fstat: only that user can have written it
 };
 
 // The content of a lease's file.
 struct Claim : Entry {
   std::vector<Share> shares;
-  FileNumber file;  // not from its content
+  FileNumber file;  // by fstat, not from the text
 };
 
 // The PID namespace of this process; 0 if unknown.
@@ -65,8 +65,9 @@ struct Claim : Entry {
 // True if process numbers of that namespace are valid here.
 [[nodiscard]] bool is_this_pid_namespace(std::uint64_t pid_namespace);
 
-// The largest share. Any user may write any number into a lease's file: larger ones are cut to
-// this, so that sums do not overflow.
+// The largest share that a lease may state. Any user may write any number into a lease's file; one
+// with a larger number counts as unreadable (Contents::unreadable_leases). Sums stop here, too, so
+// they cannot overflow.
 inline constexpr Bytes kMostReserved{1LL << 50};
 
 // Memory that the claim reserves on this card.
@@ -85,7 +86,8 @@ class Lease {
   [[nodiscard]] const Claim& claim() const { return claim_; }
   // Without O_CLOEXEC: each program that this process starts inherits it, and keeps the lease.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
-  // The user who ended it from outside (Directory::Turn::end_lease); nothing while it holds.
+  // The user who ended the lease early (Directory::Turn::end_lease); empty while it is valid. After
+  // that its memory is not reserved any more, although this object still exists.
   [[nodiscard]] std::optional<std::string> ended_by() const;
 
  private:

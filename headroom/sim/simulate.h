@@ -1,7 +1,7 @@
 // Simulates GPUs in this process. `sim:0` to `sim:N-1` become LibTorch devices: tensors on them
 // take memory as on CUDA, and a full card throws c10::OutOfMemoryError. By default tensors have
-// shapes but no data; with Mode::compute the CPU computes their values. The cards of one simulate()
-// are a box.
+// shapes but no data; with Mode::compute the CPU computes their values. A box is the
+// cards of one simulate().
 //
 //   Simulation box = simulate("8x31.36GiB");
 //   auto net = libtorch::on(box.device(0), [] { return MyNet(); });   // libtorch/on.h
@@ -12,18 +12,18 @@
 // full halfway, net->to leaves a part of the model moved; libtorch::move moves all of it or
 // nothing.
 //
-// The cards exist as long as the Simulation lives. Nothing is registered with LibTorch before the
-// first call. From then on the device type `sim` stays known to the process (without cards when no
-// Simulation lives), and from the next backward pass on autograd keeps a thread for each of
-// kMostSimulatedCards cards.
+// The cards can be used as long as the Simulation lives; tensors that outlive it can only be freed.
+// The first call registers the device type `sim` with LibTorch, for the life of the process. The
+// next backward pass starts a thread of autograd for each of kMostSimulatedCards possible cards.
+// Threads: call everything from any thread.
 //
 // LibTorch has one accelerator per process, which is `sim` from the first call on. So simulate()
 // throws UnavailableError in a process that has used CUDA, and after simulate() a backward pass on
-// CUDA throws. A process that trains on a GPU gets its predictions from a child (child.h);
-// dry_run() with the spec of a card, estimate_memory() and the like use a child themselves.
+// CUDA throws. A process that trains on a GPU simulates in a child (child.h); dry_run() with the
+// spec of a card and estimate_memory() start one themselves if the process has GPUs.
 //
-// A box with a name, `8x24GiB@lab`, is shared with the other processes that simulate it: memory
-// that they hold of a card cannot be allocated here (shared_box.h).
+// A box with a name, `8x24GiB@lab`, is shared between processes: memory that one of them allocates
+// is not free for the others (shared_box.h).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -43,9 +43,9 @@ struct SimulationOptions {
   Rules rules = Rules::cuda;
   // Empty: the settings of PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF, as PyTorch reads them.
   std::optional<allocator::Settings> settings = {};
-  bool slow_way = false;  // Card::slow_way of each card
+  bool slow_way = false;  // run operators without a rule for shapes on the CPU, over zeros
   // PyTorch allocates cuBLAS's workspaces in the same memory: per card, thread and stream, at the
-  // first matrix product. Off: only tensors.
+  // first matrix product. False: cards count tensors alone.
   bool cublas_workspaces = true;
 };
 
@@ -77,7 +77,8 @@ class Simulation {
 // Number of cards in this process now, whichever part of the program simulates them.
 [[nodiscard]] int card_count() noexcept;
 
-// Throws UsageError in the name of `function`, which needs its own box, while there is one.
+// Throws UsageError if a Simulation lives. `function`, which needs a box of its own, is named in
+// the error.
 void check_alone(std::string_view function);
 
 // The card of a device of type `sim`, whichever part of the program holds the Simulation. Throws

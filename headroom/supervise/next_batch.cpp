@@ -129,7 +129,8 @@ Aim by_figures(const std::vector<Try>& tries) {
   const auto known = needs(tries);
   const double half = number(*last.batch) / 2;
   const auto need = need_of(last);
-  if (!need) return {half, "no memory figures found; halving " + std::to_string(*last.batch)};
+  if (!need)
+    return {half, "no memory figures found, so at most half of " + std::to_string(*last.batch)};
   const double limit = number(last.limit->count);
   Aim aim{kOfRatio * number(*last.batch) * limit / *need,
           "batch " + std::to_string(*last.batch) + " needs at least " + gib(*need) + ", and " +
@@ -153,8 +154,9 @@ Aim aim_for(const std::vector<Try>& tries) {
   if (line_is_new) return aim;
   const double share = kShareAfterMisses[std::min(misses, kShareAfterMisses.size()) - 1];
   if (const double most = share * number(*last.batch); most < aim.batch)
-    aim = {most, std::to_string(misses) + " tries ran out of memory, so at most batch " +
-                     std::to_string(static_cast<long long>(most))};
+    aim = {most, std::to_string(misses) + " tries ran out of memory, so " +
+                     (most < 1 ? "the smallest batch"
+                               : "at most batch " + std::to_string(static_cast<long long>(most)))};
   return aim;
 }
 

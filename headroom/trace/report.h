@@ -24,6 +24,7 @@
 
 namespace headroom::trace {
 
+// The highest value of each figure; they may occur at different moments.
 struct Peak {
   Bytes allocated;               // blocks with rounding: torch.cuda.max_memory_allocated()
   Bytes active;                  // live tensors, each rounded to 512 bytes, without workspaces
@@ -92,15 +93,15 @@ struct Report {
   std::vector<ModulePeak> by_module;  // largest first
   std::vector<StepPeak> per_step;
   std::vector<LiveTensor> biggest;  // largest first
-  // The request that did not fit. `peak` then covers the run up to there; dry_run() with a card's
-  // spec reports the memory needed instead.
+  // The request that did not fit. From dry_run() on a sim::Card of yours `peak` then ends there.
+  // From dry_run() with a card's spec the step ran again on an unlimited card: `peak` is what it
+  // needs.
   std::optional<allocator::OutOfMemory> out_of_memory;
-  // Unknown values that the step read from the card (`.item()`, copies); unknown numbers read as
-  // zero.
+  // Values without data that the step read from the card (`.item()`, copies); each reads as zero.
   std::uint64_t values_read_as_zero = 0;
-  // Those of them that were read alone (`.item()`, `if`): a real run may take another branch.
+  // Of these, the values read one at a time (`.item()`, `if`): a real run may take another branch.
   std::uint64_t decided_by_unknown = 0;
-  double took_s = 0;                   // the steps alone, without making the model
+  double took_s = 0;                   // the steps, without making the model
   std::shared_ptr<const Trace> trace;  // null: not kept, or run in a child process
 
   [[nodiscard]] bool fits() const { return !out_of_memory; }
@@ -114,7 +115,8 @@ struct Report {
 // The reverse, for a report from another process. Throws InputError.
 [[nodiscard]] Report report_from_json(const Json& json);
 
-// Writes the trace as a Headroom trace (docs/formats/trace.md). Throws WriteError.
+// Writes the trace as a Headroom trace (docs/formats/trace.md). Throws UsageError if it was
+// not kept, and WriteError if the file cannot be written.
 void write_trace(const Report& report, const std::string& path);
 
 }  // namespace headroom::trace

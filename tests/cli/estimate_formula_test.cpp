@@ -54,7 +54,7 @@ TEST(EstimateCommand, GivesAdviceByFormulaToo) {
                         "--gpus", "sim:1x12GiB", "--quick", "--advice"};
   const Outcome told = estimate(asked, World());
   EXPECT_EQ(told.exit_code, 2);
-  EXPECT_THAT(told.out, HasSubstr("What would help, cheapest first, by formula\n  --"));
+  EXPECT_THAT(told.out, HasSubstr("What would help, best first, by formula\n  --"));
   const Json document = estimate({"llama-3.1-8b", "--batch", "16", "--seq", "4096", "--lora-rank",
                                   "8", "--quantize", "4bit", "--gpus", "sim:1x12GiB", "--json"},
                                  World())

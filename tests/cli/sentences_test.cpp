@@ -31,7 +31,7 @@ TEST(Sentence, OfABatchWithoutAccumulationNamesOneFactor) {
 
 TEST(Sentence, OfAKeptEffectiveBatchNamesBothFactors) {
   const Outcome outcome = tried_again({"--map", "--accum=accumulation"}, {"--accum", "1"});
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("no memory figures found; halving 64"),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("no memory figures found, so at most half of 64"),
                                  HasSubstr("now 32 x 2 instead of 64 x 1")));
   EXPECT_EQ(outcome.out, "--batch-size 64 --accum 1\n--batch-size 32 --accum 2\n");
 }

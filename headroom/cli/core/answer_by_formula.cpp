@@ -112,7 +112,7 @@ std::vector<Technique> techniques_by_formula(const model::ModelConfig& config,
                                              const model::Settings& settings,
                                              const std::vector<gpu::SimulatedCard>& cards) {
   std::vector<Technique> all = forecast::techniques(config, settings, options_for(cards));
-  // The table is sorted by savings; only advice puts the cheapest first.
+  // The table is sorted by savings; only advice puts the best first.
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& one, const auto& other) { return one.saves > other.saves; });
   return all;

@@ -35,9 +35,7 @@ void ModelRequest::add_to(CLI::App* command) {
       ->required();
   add_gpus_option(command, gpus);
   settings.add_to(command);
-  command
-      ->add_option("--rules", rules,
-                   "Whose kernels to count the temporaries of: cuda (default) or cpu")
+  command->add_option("--rules", rules, "Kernels to model: cuda (default) or cpu")
       ->check(CLI::IsMember({"cuda", "cpu"}));
   command->add_option(
       "--allocator", allocator,

@@ -29,8 +29,7 @@ constexpr const char* kLess = "Techniques that save memory";
 using namespace model;  // the choices<...> of all kinds
 
 constexpr auto kOptions = std::to_array<Option>({
-    {kBatch, "task", Kind::word, "What the model is trained for (default: from its configuration)",
-     choices<Task>},
+    {kBatch, "task", Kind::word, "Training task (default: from the configuration)", choices<Task>},
     {kBatch, "batch", Kind::count, "Rows of one forward pass (default 1)"},
     {kBatch, "seq", Kind::count,
      "Tokens in a row (default 512, or the model's maximum if that is less)"},
@@ -39,13 +38,13 @@ constexpr auto kOptions = std::to_array<Option>({
      "Width and height of an image, in pixels (default: from the configuration)"},
     {kBatch, "accumulation", Kind::count, "Forward and backward passes for each optimizer step"},
     {kBatch, "mask", Kind::word, "Attention mask that the model gets", choices<Mask>},
-    {kBatch, "mode", Kind::word, "What to run (generate: with a cache for --seq tokens)",
+    {kBatch, "mode", Kind::word, "What to run; generate keeps a cache of --seq tokens",
      choices<Mode>},
     {kBatch, "steps", Kind::count, "Steps in the dry run (default 2)"},
     {kHow, "dtype", Kind::word, "Data type of weights, gradients and activations", choices<Dtype>},
     {kHow, "autocast", Kind::word, "Mixed precision (fp16 with loss scaling)", choices<Autocast>},
     {kHow, "attention", Kind::word, "Implementation of attention", choices<Attention>},
-    {kHow, "optimizer", Kind::word, "Optimizer (default adamw)", choices<Optimizer>},
+    {kHow, "optimizer", Kind::word, "Optimizer", choices<Optimizer>},
     {kHow, "optimizer_impl", Kind::word, "PyTorch's implementation of the optimizer",
      choices<OptimizerForm>},
     {kHow, "optimizer_in_backward", Kind::flag,
@@ -53,14 +52,16 @@ constexpr auto kOptions = std::to_array<Option>({
     {kHow, "rounding", Kind::word, "Rounding of updates to weights of lower precision",
      choices<Rounding>},
     {kHow, "clip", Kind::number, "Clip gradients by this global norm"},
-    {kHow, "zero_grad", Kind::word, "Free the gradients (none, the default) or fill them (zero)"},
+    {kHow, "zero_grad", Kind::word,
+     "Free the gradients (none, the default) or set them to zero (zero)"},
     {kHow, "loss", Kind::word,
      "How to compute the loss: full (default), fused, chunked:N (N tokens at a time)"},
     {kHow, "checkpointing", Kind::word,
      "Activation checkpointing: none (default), full, every:K (layers)"},
     {kHow, "checkpointing_kind", Kind::word, "PyTorch's implementation of checkpointing",
      choices<CheckpointingKind>},
-    {kHow, "use_cache", Kind::flag, "Keep the keys and values, as transformers does by default"},
+    {kHow, "use_cache", Kind::flag,
+     "Keep the keys and values, as transformers does unless told not to"},
     {kHow, "hold_outputs", Kind::flag, "Keep the outputs through the backward pass"},
     {kLess, "lora_rank", Kind::count, "Train only LoRA adapters of this rank"},
     {kLess, "lora_targets", Kind::list, "Layers that get an adapter (default q,v)"},
@@ -70,13 +71,15 @@ constexpr auto kOptions = std::to_array<Option>({
     {kLess, "zero", Kind::count, "ZeRO stage, 0 to 3"},
     {kLess, "offload", Kind::list, "Offload some of: optimizer,gradients,parameters,activations"},
     {kLess, "offload_to", Kind::word, "Where offloaded tensors go", choices<OffloadTo>},
-    {kLess, "policy", Kind::word, "Rule of thumb that chooses the other settings", choices<Policy>},
+    {kLess, "policy", Kind::word,
+     "Policy that chooses the settings not given (docs/guides/will-it-fit.md)", choices<Policy>},
 });
 
 std::string help_of(const Option& option) {
-  std::string help = option.help;
-  if (option.words != nullptr) help += (help.empty() ? "" : ": ") + join(option.words(), ", ");
-  return help;
+  if (option.words == nullptr) return option.help;
+  const Json usual = to_json(Settings{}).value(option.key, Json());
+  return std::string(option.help) + ": " + join(option.words(), ", ") +
+         (usual.is_string() ? " (default " + usual.get<std::string>() + ")" : "");
 }
 
 std::string option_name(std::string key) {

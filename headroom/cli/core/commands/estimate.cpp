@@ -90,15 +90,21 @@ void add_estimate(Registry& registry) {
       "  headroom estimate train.py:make_step --gpus \"RTX 4090\"\n\n"
       "train.py:make_step is a function of your own Python program. It returns (model, step) or\n"
       "(module, example inputs), which run on a simulated card, without data. --batch N calls\n"
-      "make_step(N); --mode inference runs (module, example inputs) forward only.\n"
-      "Exit: 0 it fits, 2 it does not fit, 64 a wrong option, 65 a wrong configuration.");
+      "make_step(N); --mode inference runs (module, example inputs) forward only.\n\n"
+      "Headroom cannot run some settings yet, and answers by formula: --quantize, --world, "
+      "--zero,\n"
+      "--offload, --optimizer adamw8bit, --optimizer-in-backward, --rounding stochastic, --loss "
+      "fused\n"
+      "and --mode generate.\n"
+      "Exit: 0 it fits, or no card was given, 2 it does not fit, 64 wrong usage,\n"
+      "65 a wrong configuration, 69 no such GPU.");
   options->request.add_to(command);
   command->add_flag("--quick", options->quick,
                     "Answer by formula in milliseconds, without a dry run");
   command->add_flag("--techniques", options->techniques,
                     "List every technique that saves memory for this model, by formula");
   command->add_flag("--advice", options->advice,
-                    "Show the three cheapest techniques that save memory, even if it fits");
+                    "Show the three best techniques that save memory, even if it fits");
   command->add_option("--trace", options->trace,
                       "Write the events of the dry run to this file, for `headroom trace`");
 }

@@ -200,7 +200,7 @@ ExitCode run_run(const RunOptions& options) {
 void add_run(Registry& registry) {
   auto [command, options] = registry.add(
       &run_run, "run",
-      "Run a command on reserved GPU memory, with a smaller batch after an out-of-memory",
+      "Run a command on reserved GPU memory; after an out-of-memory, retry with a smaller batch",
       "  headroom run --need 10GiB -- python train.py\n"
       "  headroom run --map \"--batch-size=batch\" --map \"--accum=accumulation\" -- \\\n"
       "      python train.py --batch-size 64 --accum 1\n"
@@ -214,11 +214,13 @@ void add_run(Registry& registry) {
       "another try; every other failure ends the run. A `headroom run` inside another one uses\n"
       "the lease of the outer one.\n"
       "Exit: the command's own code (128 + signal), 76 out of memory in the last try,\n"
-      "75 too little usable memory in time, 69 no GPU, 127 command not found.");
+      "75 too little usable memory in time, 69 no GPU, 64 wrong usage, 127 not found.");
   options->app = command;
   options->behind_dashes = &registry.behind_dashes;
   command->prefix_command();
-  add_gpus_option(command, options->gpus);
+  command->add_option("--gpus", options->gpus,
+                      "GPUs to use: auto, all, numbers (0,2), UUIDs or sim:8x24GiB; cpu: none "
+                      "(default: HEADROOM_GPUS, else auto)");
   command->add_option(
       "--need", options->need,
       "Memory to reserve on each card, such as 10GiB (default: what the command used "
@@ -238,19 +240,19 @@ void add_run(Registry& registry) {
       ->add_option("--interval", options->interval, "How often to look at the cards while waiting")
       ->capture_default_str();
   command
-      ->add_option(
-          "--wait-for-more", options->more,
-          "Longest wait for more memory, after an out-of-memory that no smaller batch can cure")
+      ->add_option("--wait-for-more", options->more,
+                   "Longest wait for a card with more memory, when no smaller batch is left to try")
       ->capture_default_str();
   command
-      ->add_option("--map", options->maps,
-                   "Where the command sets its batch or accumulation, which a new try may change: "
-                   "WHERE=batch, WHERE=accumulation")
+      ->add_option(
+          "--map", options->maps,
+          "An argument, variable or value in a file that a new try may change: WHERE=batch "
+          "or WHERE=accumulation; repeat it for each")
       ->allow_extra_args(false);
   command->add_option("--min-batch", options->min_batch, "Smallest batch to try")
       ->capture_default_str();
   command->add_flag("--let-batch-change", options->let_batch_change,
-                    "Let the effective batch get smaller if no accumulation is mapped");
+                    "Allow a smaller effective batch if no accumulation is mapped");
   command
       ->add_option("--max-retries", options->max_retries, "Largest number of tries after the first")
       ->capture_default_str();

@@ -60,7 +60,7 @@ std::string advice_text(const std::vector<Technique>& advice, const gpu::Simulat
   std::string text;
   if (!changes.run.empty()) {
     text += does_not_fit ? "\nWhat would help" : "\nWhat would save";
-    text += ", cheapest first, ";
+    text += ", best first, ";
     text += dry_run ? "each by a dry run\n" : "by formula\n";
   }
   text += changes.run;
