@@ -1,4 +1,4 @@
-// Suggests changes that make a run fit, or smaller: the three cheapest changes of its settings,
+// Suggests changes that make a run fit, or smaller: the three best changes of its settings,
 // each dry-run. If none of these fits, it adds techniques that are enough by formula but that
 // Headroom cannot run yet.
 //

@@ -18,7 +18,7 @@ namespace headroom::cli {
 [[nodiscard]] std::vector<forecast::Technique> techniques_by_formula(
     const model::ModelConfig& config, const model::Settings& settings,
     const std::vector<gpu::SimulatedCard>& cards);
-// The three cheapest changes that help. Only changes that can run, if the settings themselves can;
+// The three best changes that help. Only changes that can run, if the settings themselves can;
 // if none of these is enough, adds the others that are.
 [[nodiscard]] std::vector<forecast::Technique> advice_by_formula(
     const model::ModelConfig& config, const model::Settings& settings,
