@@ -32,9 +32,14 @@ target_compile_options(headroom_options INTERFACE -Wall -Wextra -Wpedantic -Wsha
 # clang counts it to -Wconversion, g++ does not; what both say is enough.
                                                   -Wno-sign-conversion)
 target_include_directories(headroom_options INTERFACE "${PROJECT_SOURCE_DIR}")
+# In debug builds, too: without it some of LibTorch's classes (at::RecordFunction) have a member more
+# than in LibTorch itself.
+target_compile_definitions(headroom_options INTERFACE $<$<CONFIG:Debug>:NDEBUG>)
 if(HEADROOM_SANITIZE)
   add_compile_options(-fsanitize=${HEADROOM_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${HEADROOM_SANITIZE})
+  # Functions of libraries that are loaded at run time have the library's own types, which we state anew.
+  add_compile_options($<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
   # g++ 12 sees false positives of these once sanitizers have rewritten the code.
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()

@@ -11,10 +11,11 @@ models=ON
 also=(dryrun_tests memory_tests models_tests nets_tests nn_tests optim_tests parallel_tests)
 also=("${also[$((10#$(date +%j) % ${#also[@]}))]}")
 [ "$preset" = asan ] || models=OFF also=()
-[ -f "build/$preset/build.ninja" ] ||
-  cmake --preset "$preset" -DHEADROOM_BUILD_MODELS=$models > /dev/null
-ninja -C "build/$preset" --quiet headroom_cli core_tests engine_tests sim_tests "${also[@]}"
-ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" \
+dir=build/ci-$preset
+[ -f "$dir/build.ninja" ] ||
+  cmake --preset "$preset" -B "$dir" -DHEADROOM_BUILD_MODELS=$models > /dev/null
+ninja -C "$dir" --quiet headroom_cli core_tests engine_tests sim_tests "${also[@]}"
+ctest --test-dir "$dir" --output-on-failure --no-tests=error -j "$(nproc)" \
   -R '^(core|engine)\.' --timeout 300
 # A request that no machine can serve is refused, as it is without a sanitizer.
 export ASAN_OPTIONS=allocator_may_return_null=1
@@ -26,5 +27,5 @@ fi
 # In one process: starting LibTorch under a sanitizer costs more than most of these tests.
 for tests in sim_tests "${also[@]}"; do
   echo "$tests"
-  "build/$preset/bin/$tests" --gtest_brief=1
+  "$dir/bin/$tests" --gtest_brief=1
 done

@@ -64,7 +64,7 @@ class Lora::Adapter {
   Adapter(const Target& target, const LoraOptions& options);
 
   Tensor operator()(const Tensor& x, Tensor result, const Again& again) const;
-  void merge(bool into);
+  void merge(const Tensor& weight, bool into);
 
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> parameters() const;
   [[nodiscard]] bool merged() const { return merged_; }
@@ -75,8 +75,8 @@ class Lora::Adapter {
   [[nodiscard]] Tensor product(const Tensor& weight) const;
   [[nodiscard]] Tensor expanded(const Tensor& small) const;
 
-  // The weight owns the adapter that follows it, so the adapter must not own the weight.
-  const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight_;
+  // The weight owns the adapter that follows it, so the adapter has no pointer to the weight: even
+  // a weak one would keep the weight's TensorImpl, and thereby the adapter, for ever.
   const Kind kind_;
   const double dropout_, scaling_;
   std::shared_ptr<Factor> factor_;  // holds a_; null for an embedding
@@ -142,8 +142,7 @@ void install(const Target& target, const std::shared_ptr<Adapter>& adapter) {
 }  // namespace
 
 Lora::Adapter::Adapter(const Target& target, const LoraOptions& options)
-    : weight_(target.weight.getIntrusivePtr()),
-      kind_(target.kind),
+    : kind_(target.kind),
       dropout_(options.dropout),
       scaling_(options.alpha / static_cast<double>(options.rank)) {
   const Tensor& weight = target.weight;
@@ -213,12 +212,8 @@ Tensor Lora::Adapter::product(const Tensor& weight) const {
   return made.to(weight.scalar_type()).view(weight.sizes());
 }
 
-void Lora::Adapter::merge(bool into) {
+void Lora::Adapter::merge(const Tensor& weight, bool into) {
   if (merged_ == into) return;
-  const Tensor weight(weight_.lock());
-  if (!weight.defined())
-    throw UsageError(expectation("Lora::merge", "the model that the adapters were added to",
-                                 "one that is gone", "keeping the model"));
   const at::NoGradGuard no_grad;
   if (into)
     weight.add_(product(weight));
@@ -234,30 +229,40 @@ std::vector<std::pair<std::string, Tensor>> Lora::Adapter::parameters() const {
 
 std::vector<std::string> Lora::layers() const {
   std::vector<std::string> names;
-  for (const auto& [name, adapter] : adapters_) names.push_back(name);
+  for (const Layer& layer : layers_) names.push_back(layer.name);
   return names;
 }
 
 std::vector<std::pair<std::string, Tensor>> Lora::parameters() const {
   std::vector<std::pair<std::string, Tensor>> all;
-  for (const auto& [name, adapter] : adapters_) {
-    const std::string beginning = "base_model.model." + name + ".";
-    for (const auto& [own, tensor] : adapter->parameters())
+  for (const Layer& layer : layers_) {
+    const std::string beginning = "base_model.model." + layer.name + ".";
+    for (const auto& [own, tensor] : layer.adapter->parameters())
       all.emplace_back(beginning + own, tensor);
   }
   return all;
 }
 
+void Lora::merge(bool into) {
+  for (const Layer& layer : layers_) {
+    const Tensor weight(layer.weight.lock());
+    if (!weight.defined())
+      throw UsageError(expectation("Lora::merge", "the model that the adapters were added to",
+                                   "one that is gone", "keeping the model"));
+    layer.adapter->merge(weight, into);
+  }
+}
+
 void Lora::merge() {
-  for (const auto& [name, adapter] : adapters_) adapter->merge(true);
+  merge(true);
 }
 
 void Lora::unmerge() {
-  for (const auto& [name, adapter] : adapters_) adapter->merge(false);
+  merge(false);
 }
 
 bool Lora::merged() const {
-  return !adapters_.empty() && adapters_.front().second->merged();
+  return !layers_.empty() && layers_.front().adapter->merged();
 }
 
 Lora add_lora(Module& model, const LoraOptions& options) {
@@ -270,7 +275,10 @@ Lora add_lora(Module& model, const LoraOptions& options) {
   for (const Target& target : targets) {
     const auto adapter = std::make_shared<Lora::Adapter>(target, options);
     install(target, adapter);
-    lora.adapters_.emplace_back(target.path, adapter);
+    lora.layers_.push_back(
+        {.name = target.path,
+         .adapter = adapter,
+         .weight = decltype(Lora::Layer::weight)(target.weight.getIntrusivePtr())});
   }
   return lora;
 }

@@ -65,7 +65,13 @@ class Lora {
  private:
   friend Lora add_lora(torch::nn::Module& model, const LoraOptions& options);
   class Adapter;
-  std::vector<std::pair<std::string, std::shared_ptr<Adapter>>> adapters_;
+  struct Layer {
+    std::string name;
+    std::shared_ptr<Adapter> adapter;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight;
+  };
+  void merge(bool into);
+  std::vector<Layer> layers_;
 };
 
 // Freezes the model and adds adapters to the targets, on the devices of their weights. Values start

@@ -40,11 +40,12 @@ TEST(FitCommand, ProbesItsAnswerAndTheNext) {
 TEST(FitCommand, ReturnsTwoIfNothingFits) {
   const Outcome outcome = fit({"gpt2-xl", "--gpus", "sim:1x8GiB", "--json"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_TRUE(outcome.json().at("max_batch").is_null());
+  const Json json = outcome.json();
+  EXPECT_TRUE(json.at("max_batch").is_null());
   // And nothing was said of what would help.
   EXPECT_THAT(fit({"gpt2-xl", "--gpus", "sim:1x8GiB"}).out,
               AllOf(HasSubstr("not even a batch of 1\n"), HasSubstr("\nWhat would ")));
-  for (const Json& one : outcome.json().at("advice"))
+  for (const Json& one : json.at("advice"))
     EXPECT_THAT(one.at("change").get<std::string>(), Not(HasSubstr("--batch")));
 }
 

@@ -195,6 +195,10 @@ TEST(LoraOfOwnModule, EndsWithTheModel) {
     lora = add_lora(net, {.targets = {"q"}});
   }
   EXPECT_THROW(lora->merge(), UsageError);
+  const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> a(
+      lora->parameters().front().second.getIntrusivePtr());
+  lora.reset();
+  EXPECT_TRUE(a.expired());
 }
 
 TEST(LoraOfOwnModule, RefusesUnsupportedLayersByName) {

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 namespace headroom::oracle {
+namespace {
 
 using allocator::Operation;
 using allocator::PoolId;
 using Kind = Operation::Kind;
-
-namespace {
 
 Operation call(Kind kind, PoolId pool) {
   return {.bytes = static_cast<std::int64_t>(pool), .kind = kind};
