@@ -1,6 +1,11 @@
-# LibTorch 2.11, from the PyPI wheel or the official zip, as imported targets:
+# LibTorch, from the PyPI wheel or the official zip, as imported targets:
 #   headroom_torch::cpu    c10 and torch_cpu, which run without a GPU
-# or, where there is none, HEADROOM_TORCH_PROBLEM: a sentence that says what to set.
+# and its minor version, HEADROOM_TORCH_MINOR: 11 for 2.11.0. Where there is none,
+# HEADROOM_TORCH_PROBLEM: a sentence that says what to set.
+#
+# Its C++ interface changes with every minor version. Headroom's source builds with each from
+# 2.HEADROOM_TORCH_OLDEST to 2.HEADROOM_TORCH_NEWEST; an installed Headroom sets both to the one that
+# it was built with.
 #
 # find_package(Torch) is of no use here: on a CUDA wheel it demands a CUDA toolkit.
 #
@@ -54,6 +59,16 @@ function(headroom_torch_version folder result)
   set(${result} "unknown" PARENT_SCOPE)
 endfunction()
 
+if(NOT HEADROOM_TORCH_OLDEST)
+  set(HEADROOM_TORCH_OLDEST 11)
+  set(HEADROOM_TORCH_NEWEST 15)
+endif()
+if(HEADROOM_TORCH_OLDEST EQUAL HEADROOM_TORCH_NEWEST)
+  set(HEADROOM_TORCH_WANTED "LibTorch 2.${HEADROOM_TORCH_OLDEST}")
+else()
+  set(HEADROOM_TORCH_WANTED "LibTorch 2.${HEADROOM_TORCH_OLDEST} to 2.${HEADROOM_TORCH_NEWEST}")
+endif()
+
 unset(HEADROOM_TORCH_PROBLEM)
 if(TARGET headroom_torch::cpu)
   return()
@@ -61,16 +76,19 @@ endif()
 unset(HEADROOM_TORCH_DIR)
 headroom_find_torch(HEADROOM_TORCH_DIR)
 if(NOT HEADROOM_TORCH_DIR)
-  set(HEADROOM_TORCH_PROBLEM "LibTorch is not found; set HEADROOM_TORCH to the folder of LibTorch 2.11 \
-that holds lib/libtorch_cpu.so (site-packages/torch of the wheel, or the unpacked libtorch zip), \
+  set(HEADROOM_TORCH_PROBLEM "LibTorch is not found; set HEADROOM_TORCH to the folder of \
+${HEADROOM_TORCH_WANTED} that holds lib/libtorch_cpu.so (site-packages/torch of the wheel, or the unpacked libtorch zip), \
 or add it to CMAKE_PREFIX_PATH")
   return()
 endif()
 headroom_torch_version("${HEADROOM_TORCH_DIR}" HEADROOM_TORCH_VERSION)
-if(NOT HEADROOM_TORCH_VERSION MATCHES "^2\\.11\\.")
-  set(HEADROOM_TORCH_PROBLEM "LibTorch 2.11 is needed (its C++ interface changes with every version), \
-and ${HEADROOM_TORCH_DIR} is of version ${HEADROOM_TORCH_VERSION}; set HEADROOM_TORCH to the folder \
-of one of version 2.11")
+string(REGEX REPLACE "^2\\.([0-9]+)\\..*" "\\1" HEADROOM_TORCH_MINOR "${HEADROOM_TORCH_VERSION}")
+if(NOT HEADROOM_TORCH_MINOR MATCHES "^[0-9]+$"
+   OR HEADROOM_TORCH_MINOR LESS HEADROOM_TORCH_OLDEST
+   OR HEADROOM_TORCH_MINOR GREATER HEADROOM_TORCH_NEWEST)
+  set(HEADROOM_TORCH_PROBLEM "${HEADROOM_TORCH_WANTED} is needed (its C++ interface changes with every \
+version), and ${HEADROOM_TORCH_DIR} is of version ${HEADROOM_TORCH_VERSION}; set HEADROOM_TORCH to \
+the folder of one that fits")
   return()
 endif()
 if(NOT headroom_FIND_QUIETLY)
@@ -101,7 +119,7 @@ add_library(headroom_torch::c10_cuda_library SHARED IMPORTED)
 set_target_properties(headroom_torch::c10_cuda_library PROPERTIES
   IMPORTED_LOCATION "${HEADROOM_TORCH_DIR}/lib/libc10_cuda.so")
 add_library(headroom_torch::c10_cuda INTERFACE IMPORTED)
-file(GLOB HEADROOM_CUDA_INCLUDES "${HEADROOM_TORCH_DIR}/../nvidia/cu13/include")
+file(GLOB HEADROOM_CUDA_INCLUDES "${HEADROOM_TORCH_DIR}/../nvidia/cu1*/include")
 target_include_directories(headroom_torch::c10_cuda SYSTEM INTERFACE ${HEADROOM_CUDA_INCLUDES})
 target_link_libraries(headroom_torch::c10_cuda INTERFACE
   headroom_torch::c10_cuda_library headroom_torch::cpu)

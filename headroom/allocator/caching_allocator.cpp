@@ -58,6 +58,9 @@ void CachingAllocator::release_pool(PoolId pool) {
   card_->release_pool(pool);
 }
 
+const Version& CachingAllocator::version() const {
+  return card_->version;
+}
 const Settings& CachingAllocator::settings() const {
   return card_->settings;
 }

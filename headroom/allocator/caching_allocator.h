@@ -1,6 +1,6 @@
-// A model of PyTorch 2.11's CUDA caching allocator. It needs neither PyTorch nor a card: the same
-// requests give the same blocks, statistics and refusals, to the byte (tests/oracle/ runs the real
-// allocator beside it), unless they meet one of two bugs of PyTorch 2.11;
+// A model of PyTorch's CUDA caching allocator, 2.11 to 2.15 (version.h). It needs neither PyTorch
+// nor a card: the same requests give the same blocks, statistics and refusals, to the byte
+// (tests/oracle/ runs the real allocator beside it), unless they meet one of two bugs of PyTorch;
 // met_fault_of_original() says whether they did.
 // Addresses are numbers; no memory is behind them.
 //
@@ -54,6 +54,9 @@ struct OutOfMemory {
   Bytes allocated;             // in allocated blocks
   Bytes reserved;              // taken from the driver, whether in use or not
   Bytes free_in_private_pools;
+  std::optional<Bytes> address_reserve;  // exceeded, by a request that the card could hold
+  bool rejected_beforehand = false;      // by throw_on_cudamalloc_oom
+  RefusalEnd end = RefusalEnd::advises_expandable_segments;  // of the text
 };
 
 // "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of ...": exactly the
@@ -145,6 +148,7 @@ class CachingAllocator {
 
   // ---- Settings ----
 
+  [[nodiscard]] const Version& version() const;
   [[nodiscard]] const Settings& settings() const;
   // Changes settings while the program runs (allocator::apply parses them from a text). The memory
   // fraction does not change.
@@ -165,7 +169,7 @@ class CachingAllocator {
   // Valid after allocate() returned kNoBlock.
   [[nodiscard]] const OutOfMemory& last_out_of_memory() const;
 
-  // True once the requests met a bug of PyTorch 2.11 that this model does not imitate: from then on
+  // True once the requests met a bug of PyTorch that this model does not imitate: from then on
   // the real allocator may differ, or have failed. There are two. With expandable segments PyTorch
   // can lose count of a private pool, and destroy it while blocks live in it. After
   // max_split_size_mb is lowered, it can return split blocks to the driver. Here the pool or block

@@ -32,7 +32,7 @@ struct CardOptions {
   Settings settings = {};       // per_process_memory_fraction applies from the start
   EventRule events = EventRule::at_once;
   AddressPolicy addresses = AddressPolicy::ascending;
-  Version version = kTorch211;
+  Version version = default_version();
 };
 
 }  // namespace headroom::allocator

@@ -51,7 +51,7 @@ bool Player::play(const Operation& operation) {
       return true;
     case Kind::change_settings: {
       Settings settings = card_.settings();
-      allocator::apply(settings, settings_texts_.at(operation.id));
+      allocator::apply(settings, settings_texts_.at(operation.id), card_.version());
       card_.change_settings(settings);
       return true;
     }

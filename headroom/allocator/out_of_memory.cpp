@@ -1,4 +1,4 @@
-// The error text of a refused request, as PyTorch 2.11 words it.
+// The error text of a refused request, as PyTorch words it.
 #include <cstdio>
 
 #include "headroom/allocator/caching_allocator.h"
@@ -25,6 +25,10 @@ std::string in_units(Bytes size) {
 std::string to_string(const OutOfMemory& refusal, const std::string& device) {
   if (refusal.requested >= kTooLarge)
     return "CUDA out of memory. Tried to allocate more than 1EB memory.";
+  if (refusal.rejected_beforehand)
+    return "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
+           "per_process_memory_fraction limit. Requested size: " +
+           in_units(refusal.requested);
   const Bytes in_pools = refusal.free_in_private_pools;
   std::string text = "CUDA out of memory. Tried to allocate " + in_units(refusal.tried) + ". " +
                      device + " has a total capacity of " + in_units(refusal.capacity) +
@@ -35,11 +39,28 @@ std::string to_string(const OutOfMemory& refusal, const std::string& device) {
   if (in_pools.count > 0)
     text += "with " + in_units(in_pools) + " allocated in private pools (e.g., CUDA Graphs), ";
   text += "and " + in_units(refusal.reserved - refusal.allocated - in_pools) +
-          " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large "
-          "try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  "
-          "See documentation for Memory Management  "
-          "(https://docs.pytorch.org/docs/stable/notes/"
-          "cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)";
+          " is reserved by PyTorch but unallocated.";
+  if (refusal.address_reserve)
+    return text + " This allocation exceeds the expandable-segment reserve of " +
+           in_units(*refusal.address_reserve) +
+           " for this stream, and a single allocation cannot span expandable segments. Raise "
+           "PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve or "
+           "expandable_segments_reserve_by_class (or unset it) so that a segment is at least " +
+           in_units(refusal.tried) + ".";
+  if (refusal.end == RefusalEnd::bare) return text;
+  if (refusal.end == RefusalEnd::speaks_of_address_space)
+    return text +
+           " expandable_segments is enabled. If instead the process is running out of virtual "
+           "address space (VSZ), expandable segments may be over-reserving VA (each segment "
+           "reserves ~9/8 of device memory, times the number of streams); reduce it via "
+           "PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / "
+           "expandable_segments_reserve_by_class.";
+  text +=
+      " If reserved but unallocated memory is large "
+      "try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  "
+      "See documentation for Memory Management  "
+      "(https://docs.pytorch.org/docs/stable/notes/"
+      "cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)";
   return text;
 }
 

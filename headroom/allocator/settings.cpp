@@ -4,6 +4,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "headroom/allocator/detail/settings_walk.h"
 #include "headroom/base/error.h"
@@ -35,6 +36,11 @@ std::string in_digits(double value) {
   return (exact_only ? "0x" : "") + std::string(digits, end);
 }
 
+std::string in_decimal_digits(double value) {
+  char digits[64];
+  return {digits, std::to_chars(digits, std::end(digits), value).ptr};
+}
+
 template <Bytes Settings::*field>
 std::string write_size(const Settings& settings) {
   return in_mib(settings.*field);
@@ -43,6 +49,15 @@ std::string write_size(const Settings& settings) {
 template <double Settings::*field>
 std::string write_fraction(const Settings& settings) {
   return in_digits(settings.*field);
+}
+
+template <std::optional<Bytes> Settings::*field>
+std::string write_optional_size(const Settings& settings) {
+  return settings.*field ? in_mib(*(settings.*field)) : "";
+}
+template <std::optional<Bytes> Settings::*field>
+void read_optional_size(Walk& walk, Settings& settings) {
+  settings.*field = whole_mib(walk.next_whole_number());
 }
 
 template <bool Settings::*field>
@@ -81,10 +96,6 @@ void read_size_of_a_segment_or_more(Walk& walk, Settings& settings) {
     walk.refuse(walk.last(), "a whole number of MiB, at least large_segment_size_mb, here " +
                                  in_mib(settings.large_segment_size));
   settings.*field = size;
-}
-
-std::string write_max_split_size(const Settings& settings) {
-  return settings.max_split_size ? in_mib(*settings.max_split_size) : "";
 }
 
 void read_gc_threshold(Walk& walk, Settings& settings) {
@@ -148,6 +159,51 @@ std::string write_roundup(const Settings& settings) {
   return "[" + join(entries, ",") + "]";
 }
 
+// "0.5" or "40G", in decimal digits. PyTorch ignores any other text, with a warning.
+std::optional<AddressReserve> reserve_of(std::string text) {
+  AddressReserve reserve;
+  if (text.ends_with('G') || text.ends_with('g')) {
+    reserve.is_share = false;
+    text.pop_back();
+  }
+  char* end = nullptr;
+  reserve.value = std::strtod(text.c_str(), &end);
+  const bool is_decimal = text.find_first_of("xX") == std::string::npos;
+  const bool is_whole = !text.empty() && *end == 0;
+  if (!is_decimal || !is_whole || !std::isfinite(reserve.value) || reserve.value <= 0) return {};
+  return reserve;
+}
+std::string in_digits(const AddressReserve& reserve) {
+  return in_decimal_digits(reserve.value) + (reserve.is_share ? "" : "G");
+}
+
+void read_reserve(Walk& walk, Settings& settings) {
+  if (const auto reserve = reserve_of(walk.next())) settings.expandable_segments_reserve = reserve;
+}
+std::string write_reserve(const Settings& settings) {
+  const auto& reserve = settings.expandable_segments_reserve;
+  return reserve ? in_digits(*reserve) : "";
+}
+
+void read_reserve_by_class(Walk& walk, Settings& settings) {
+  if (walk.next() != "[") walk.refuse(walk.last());
+  settings.expandable_segments_reserve_by_class.clear();
+  while (walk.peek() != "]") {
+    const std::string name = walk.next();
+    walk.next();  // the colon, not checked
+    if (const auto reserve = reserve_of(walk.next()))
+      settings.expandable_segments_reserve_by_class.insert_or_assign(name, *reserve);
+    if (walk.peek() == ",") walk.next();
+  }
+  walk.next();
+}
+std::string write_reserve_by_class(const Settings& settings) {
+  std::vector<std::string> entries;
+  for (const auto& [name, reserve] : settings.expandable_segments_reserve_by_class)
+    entries.push_back(name + ":" + in_digits(reserve));
+  return entries.empty() ? "" : "[" + join(entries, ",") + "]";
+}
+
 void read_register_threads(Walk& walk, Settings& settings) {
   const std::uint64_t threads = walk.next_whole_number();
   if (!std::has_single_bit(threads) || threads > 128) walk.refuse(walk.last());
@@ -159,8 +215,9 @@ void read_reserve_segment(Walk& walk, Settings& settings) {
   settings.pinned_reserve_segment_size = whole_mib(mib);
 }
 
-// 2.11 reads a text three times: for the segment size, which bounds other options; for the options
-// that all accelerators share; for CUDA's own. Each pass steps over the options of the others.
+// PyTorch reads a text three times: for the segment size, which bounds other options; for the
+// options that all accelerators share; for CUDA's own. Each pass steps over the options of the
+// others.
 enum class Pass { segment, shared, cuda };
 
 struct Option {
@@ -169,6 +226,10 @@ struct Option {
   void (*read)(Walk&, Settings&);
   std::string (*write)(const Settings&);
 };
+
+bool has(const Version& version, std::string_view option) {
+  return detail::info_of(option).since <= version.minor;
+}
 
 template <bool Settings::*field>
 constexpr Option a_switch(std::string_view name, Pass pass) {
@@ -180,7 +241,7 @@ constexpr Option kOptions[] = {
     {"large_segment_size_mb", Pass::segment, read_large_segment_size,
      write_size<&Settings::large_segment_size>},
     {"max_split_size_mb", Pass::shared, read_size_of_a_segment_or_more<&Settings::max_split_size>,
-     write_max_split_size},
+     write_optional_size<&Settings::max_split_size>},
     {"max_non_split_rounding_mb", Pass::shared,
      read_size_of_a_segment_or_more<&Settings::max_non_split_rounding_size>,
      write_size<&Settings::max_non_split_rounding_size>},
@@ -200,17 +261,30 @@ constexpr Option kOptions[] = {
                                                        Pass::shared),
     {"pinned_reserve_segment_size_mb", Pass::cuda, read_reserve_segment,
      write_size<&Settings::pinned_reserve_segment_size>},
+    a_switch<&Settings::pinned_free_catch_all>("pinned_free_catch_all", Pass::cuda),
+    a_switch<&Settings::throw_on_cudamalloc_oom>("throw_on_cudamalloc_oom", Pass::cuda),
+    {"pinned_max_round_threshold_mb", Pass::shared,
+     read_optional_size<&Settings::pinned_max_round_threshold>,
+     write_optional_size<&Settings::pinned_max_round_threshold>},
+    {"pinned_max_cached_size_mb", Pass::shared,
+     read_optional_size<&Settings::pinned_max_cached_size>,
+     write_optional_size<&Settings::pinned_max_cached_size>},
+    {"expandable_segments_reserve", Pass::cuda, read_reserve, write_reserve},
+    {"expandable_segments_reserve_by_class", Pass::cuda, read_reserve_by_class,
+     write_reserve_by_class},
 };
 
-const Option& option_named(std::string_view word) {
+const Option& option_named(std::string_view word, const Version& version) {
   if (word == "release_lock_on_hipmalloc") word = "release_lock_on_cudamalloc";
   if (word == "pinned_use_hip_host_register") word = "pinned_use_cuda_host_register";
   for (const Option& option : kOptions)
-    if (option.name == word) return option;
+    if (option.name == word && has(version, word)) return option;
   std::vector<std::string> names;
-  for (const Option& option : kOptions) names.emplace_back(option.name);
-  throw UsageError(expectation("parse_settings", "an option of PyTorch 2.11's allocator", word,
-                               nearest(word, names).value_or("one of " + join(names, ", "))));
+  for (const Option& option : kOptions)
+    if (has(version, option.name)) names.emplace_back(option.name);
+  throw UsageError(expectation(
+      "parse_settings", "an option of PyTorch " + std::string(version.torch) + "'s allocator", word,
+      nearest(word, names).value_or("one of " + join(names, ", "))));
 }
 
 // ---- Reading a text ----
@@ -237,9 +311,9 @@ void read_segment_size(std::string_view text, Settings& settings) {
 
 // Calls `visit(option, walk)` with the walk at each option's value.
 template <typename Visit>
-void for_each_option(Walk& walk, Visit visit) {
+void for_each_option(Walk& walk, const Version& version, Visit visit) {
   while (!walk.done()) {
-    const Option& option = option_named(walk.next());
+    const Option& option = option_named(walk.next(), version);
     walk.belongs_to(option.name);
     walk.next();  // the colon, not checked
     visit(option, walk);
@@ -247,8 +321,8 @@ void for_each_option(Walk& walk, Visit visit) {
   }
 }
 
-void read_options(Walk walk, Pass pass, Settings& settings) {
-  for_each_option(walk, [&](const Option& option, Walk& at_value) {
+void read_options(Walk walk, Pass pass, Settings& settings, const Version& version) {
+  for_each_option(walk, version, [&](const Option& option, Walk& at_value) {
     if (option.pass == pass) {
       option.read(at_value, settings);
     } else {
@@ -257,36 +331,37 @@ void read_options(Walk walk, Pass pass, Settings& settings) {
   });
 }
 
-void read_shared(std::string_view text, Settings& settings) {
+void read_shared(std::string_view text, Settings& settings, const Version& version) {
   settings.max_split_size.reset();
   settings.roundup_power2_divisions.fill(0);
   settings.garbage_collection_threshold = 0;
   read_segment_size(text, settings);
   settings.max_non_split_rounding_size = settings.large_segment_size;
-  read_options(Walk(text), Pass::shared, settings);
+  read_options(Walk(text), Pass::shared, settings, version);
 }
 
 }  // namespace
 
-Settings parse_settings(std::string_view text) {
-  return parse_settings(text, text);
+Settings parse_settings(std::string_view text, const Version& version) {
+  return parse_settings(text, text, version);
 }
 
-Settings parse_settings(std::string_view shared_text, std::string_view cuda_text) {
+Settings parse_settings(std::string_view shared_text, std::string_view cuda_text,
+                        const Version& version) {
   Settings settings;
-  read_shared(shared_text, settings);
+  read_shared(shared_text, settings, version);
   // The first option that names a backend decides it, while the library loads; a different one
   // later is refused.
-  read_options(Walk(cuda_text), Pass::cuda, settings);
+  read_options(Walk(cuda_text), Pass::cuda, settings, version);
   return settings;
 }
 
-void apply(Settings& settings, std::string_view text) {
+void apply(Settings& settings, std::string_view text, const Version& version) {
   Settings changed = settings;
-  read_shared(text, changed);
+  read_shared(text, changed, version);
   Walk walk(text);
   walk.backend_is_fixed = true;
-  read_options(std::move(walk), Pass::cuda, changed);
+  read_options(std::move(walk), Pass::cuda, changed, version);
   settings = changed;
 }
 
@@ -308,7 +383,7 @@ std::string to_string(const Settings& settings) {
 std::vector<NamedValue> named_options(std::string_view text) {
   std::vector<NamedValue> named;
   Walk walk(text);
-  for_each_option(walk, [&](const Option& option, Walk& at_value) {
+  for_each_option(walk, versions().back(), [&](const Option& option, Walk& at_value) {
     named.push_back({std::string(option.name), step_over_value(at_value)});
   });
   return named;

@@ -68,7 +68,7 @@ std::string roundup_set(const Settings& s) {
 
 std::string expandable_set(const Settings& s) {
   if (s.max_split_size)
-    return "Segments grow and shrink by pages. Together with max_split_size_mb, PyTorch 2.11 can "
+    return "Segments grow and shrink by pages. Together with max_split_size_mb, PyTorch can "
            "reserve many times what it uses (pytorch issue 123548); set only one of the two.";
   return "Segments grow and shrink by pages of 2 MiB (small requests) or " +
          to_string(s.large_segment_size) +
@@ -101,6 +101,39 @@ std::string register_threads_set(const Settings& s) {
   return counted(static_cast<long long>(s.pinned_num_register_threads), "thread") +
          " map the pages of new pinned host memory: faster for large requests, but more cores are "
          "busy.";
+}
+
+std::string throw_on_oom_set(const Settings& s) {
+  return "A request that would take the process beyond " + percent(s.per_process_memory_fraction) +
+         " of the card is refused at once, even if cached memory could be released for it.";
+}
+
+std::string reserve_set(const Settings& s) {
+  if (!s.expandable_segments) return "No effect without expandable_segments:True.";
+  return "An expandable segment takes less address space, and a request larger than that is "
+         "refused.";
+}
+
+std::string reserve_by_class_set(const Settings& s) {
+  if (!s.expandable_segments) return "No effect without expandable_segments:True.";
+  return "Expandable segments of streams that the program tagged with these classes take less "
+         "address space.";
+}
+
+std::string catch_all_set(const Settings&) {
+  return "Errors while pinned host memory is freed do not end the program.";
+}
+
+std::string round_threshold_set(const Settings& s) {
+  return "Requests for pinned host memory above " + to_string(*s.pinned_max_round_threshold) +
+         " are not rounded up to a power of two: less host memory is wasted, fewer blocks fit "
+         "again.";
+}
+
+std::string cached_size_set(const Settings& s) {
+  return "Pinned host blocks above " + to_string(*s.pinned_max_cached_size) +
+         " return to the system when they are freed: less host memory stays pinned, allocation "
+         "is slower.";
 }
 
 std::string background_threads_set(const Settings&) {
@@ -139,6 +172,15 @@ constexpr OptionInfo kInfos[] = {
     {"pinned_use_background_threads", kSwitch, "True", false, background_threads_set},
     {"pinned_reserve_segment_size_mb", "a whole number of MiB, above 0", "256", false,
      reserve_segment_set},
+    {"throw_on_cudamalloc_oom", kSwitch, "True", true, throw_on_oom_set, 12},
+    {"pinned_free_catch_all", kSwitch, "True", false, catch_all_set, 12},
+    {"pinned_max_round_threshold_mb", "a whole number of MiB", "64", false, round_threshold_set,
+     13},
+    {"pinned_max_cached_size_mb", "a whole number of MiB", "64", false, cached_size_set, 13},
+    {"expandable_segments_reserve", "a share of the card, or a number of GiB with the letter G",
+     "0.5", true, reserve_set, 15},
+    {"expandable_segments_reserve_by_class", "a list [class:share or GiB,...]", "[loader:4G]", true,
+     reserve_by_class_set, 15},
 };
 
 Recommendation leave(std::string reason) {
@@ -171,7 +213,7 @@ Recommendation recommend(std::string_view user_text, std::optional<Bytes> card_t
   if (user.expandable_segments)
     return leave("expandable_segments:True is already set, and no setting helps more.");
   if (user.max_split_size)
-    return leave("max_split_size_mb is set by you, and 2.11 wastes memory with both together.");
+    return leave("max_split_size_mb is set by you, and PyTorch wastes memory with both together.");
   if (!names_option(user_text, "expandable_segments"))
     return {"expandable_segments:True",
             "Because sizes change from step to step, segments that grow by pages will fit what "

@@ -58,7 +58,8 @@ struct Statistics {
   std::int64_t num_device_free = 0;
   Stat oversize_allocations;  // blocks, then segments, of max_split_size or more
   Stat oversize_segments;
-  std::int64_t max_split_size = -1;  // at the start; -1: unlimited
+  std::int64_t max_split_size = -1;     // at the start; -1: unlimited
+  std::int64_t num_oom_rejections = 0;  // by throw_on_cudamalloc_oom; not in num_ooms
 
   bool operator==(const Statistics&) const = default;
 };

@@ -1,16 +1,28 @@
-// The constants of PyTorch's CUDA caching allocator for one version of PyTorch. They are all here,
-// so that another version is another value of this struct and needs no other code.
+// What differs between the CUDA caching allocators of PyTorch's versions, as data: another version
+// is another value of this struct. Options that came with a version say so in settings.cpp.
 //
-// Sizes that a user can set are in Settings (settings.h), with that version's defaults.
+// Sizes that a user can set are in Settings (settings.h).
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "headroom/base/bytes.h"
 
 namespace headroom::allocator {
 
+// Which of several free blocks of equal size serves a request.
+enum class TieRule {
+  lowest_address,
+  oldest_block,    // a split makes the front part new; the rest stays the old block
+  oldest_segment,  // within one, the lowest address
+};
+
+// How the text of a refusal ends while expandable segments are on. Without them, it advises them.
+enum class RefusalEnd { advises_expandable_segments, bare, speaks_of_address_space };
+
 struct Version {
+  int minor;  // 11: PyTorch 2.11
   std::string_view torch;
   Bytes smallest_block;       // sizes are multiples of it, unless roundup_power2_divisions applies
   Bytes largest_small;        // rounded requests up to this are "small" and have pools of their own
@@ -20,18 +32,22 @@ struct Version {
   Bytes largest_unsplit_rest;  // a large block is split only if more than this remains
   // Address space reserved for an expandable segment: capacity + capacity / this.
   int spare_address_divisor;
+  // Whether a request that is larger than that makes an expandable segment, and fails only then.
+  bool tries_beyond_range;
+  // Whether every open private pool counts as the capture of a CUDA graph. During a capture, blocks
+  // that other streams use stay active, and a request that finds no memory releases none.
+  bool pools_are_captures;
+  TieRule ties;
+  RefusalEnd refusal_end;
 };
 
-// The values of the torch 2.11.0 wheel; tests/oracle/ verifies each of them.
-inline constexpr Version kTorch211{
-    .torch = "2.11",
-    .smallest_block = Bytes{512},
-    .largest_small = Bytes{1 << 20},
-    .small_segment = Bytes{2 << 20},
-    .large_segment_below = Bytes{10 << 20},
-    .large_rounding = Bytes{2 << 20},
-    .largest_unsplit_rest = Bytes{1 << 20},
-    .spare_address_divisor = 8,
-};
+// All that are modelled, oldest first. tests/oracle/ verifies each against its wheel.
+[[nodiscard]] std::span<const Version> versions();
+
+// "2.15", or a whole version such as "2.15.0+cu132". Throws UsageError if it is not modelled.
+[[nodiscard]] const Version& version_named(std::string_view torch);
+
+// The PyTorch that this Headroom was built with; without the engine, 2.11.
+[[nodiscard]] const Version& default_version();
 
 }  // namespace headroom::allocator

@@ -30,7 +30,7 @@ std::size_t slot(int device) {
   return static_cast<std::size_t>(device);
 }
 
-// Nothing for an entry that is not an allocator event: a snapshot.
+// Nothing for an entry that is not an allocator event: a snapshot; since 2.14, an annotation.
 std::optional<trace::Kind> kind_of(Entry::Action action) {
   switch (action) {
     case Entry::ALLOC:
@@ -49,7 +49,7 @@ std::optional<trace::Kind> kind_of(Entry::Action action) {
       return trace::Kind::segment_unmap;
     case Entry::OOM:
       return trace::Kind::oom;
-    case Entry::SNAPSHOT:
+    default:
       break;
   }
   return {};

@@ -14,6 +14,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/detail/saved_hooks.h"
+#include "headroom/libtorch/versions.h"
 
 namespace headroom::libtorch {
 namespace {
@@ -37,8 +38,8 @@ class OwnEngine final : public Engine {
   explicit OwnEngine(const OwnEngine* retired) : before(retired) {}
 
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
-      const std::shared_ptr<torch::autograd::GraphTask>& task,
-      std::shared_ptr<torch::autograd::Node> root, torch::autograd::InputBuffer&& inputs) override {
+      const std::shared_ptr<torch::autograd::GraphTask>& task, NodePointer root,
+      torch::autograd::InputBuffer&& inputs) override {
     check_accelerator(*root);
     std::call_once(threads_, [this] {
       has_run_ = true;

@@ -7,6 +7,7 @@
 
 #include "headroom/libtorch/detail/carried_key.h"
 #include "headroom/libtorch/detail/relocation.h"
+#include "headroom/libtorch/versions.h"
 
 namespace headroom::libtorch {
 namespace {
@@ -42,9 +43,7 @@ class Hooks final : public VariableHooksInterface {
 
   TensorBase tensor_data(const TensorBase& of) const override { return own_.tensor_data(of); }
   TensorBase variable_data(const TensorBase& of) const override { return own_.variable_data(of); }
-  const std::shared_ptr<torch::autograd::Node>& grad_fn(const TensorBase& of) const override {
-    return own_.grad_fn(of);
-  }
+  const NodePointer& grad_fn(const TensorBase& of) const override { return own_.grad_fn(of); }
   unsigned _register_hook(const TensorBase& of,
                           std::function<TensorBase(const TensorBase&)> hook) const override {
     return own_._register_hook(of, std::move(hook));

@@ -100,6 +100,7 @@ void FileReader::read_about(std::string_view text) {
   try {
     about_.program = json.value("program", "");
     about_.settings = json.value("settings", "");
+    about_.torch = json.value("torch", "");
     about_.times_are_known = json.value("times_are_known", false);
     if (const auto capacity = json.find("capacity_bytes");
         capacity != json.end() && !capacity->is_null())

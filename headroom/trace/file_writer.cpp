@@ -27,13 +27,15 @@ constexpr int kCompressionLevel = 3;
 constexpr std::size_t kNameBytesPerPart = std::size_t{1} << 20;
 
 std::string head_text(const About& about) {
-  return to_line({{"format", "headroom trace"},
-                  {"version", detail::kFormatVersion},
-                  {"written_by", "headroom " HEADROOM_VERSION},
-                  {"program", about.program},
-                  {"settings", about.settings},
-                  {"capacity_bytes", about.capacity ? Json(about.capacity->count) : Json()},
-                  {"times_are_known", about.times_are_known}});
+  Json head{{"format", "headroom trace"},
+            {"version", detail::kFormatVersion},
+            {"written_by", "headroom " HEADROOM_VERSION},
+            {"program", about.program},
+            {"settings", about.settings},
+            {"capacity_bytes", about.capacity ? Json(about.capacity->count) : Json()},
+            {"times_are_known", about.times_are_known}};
+  if (!about.torch.empty()) head["torch"] = about.torch;
+  return to_line(head);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ struct About {
   std::string program;            // that wrote the file, or was recorded; "" if unknown
   std::string settings;           // of the allocator at the start, as PYTORCH_CUDA_ALLOC_CONF
   std::optional<Bytes> capacity;  // of the recorded card
+  std::string torch;              // the PyTorch whose allocator is recorded: "2.15"; "" if unknown
   bool times_are_known = false;
 };
 

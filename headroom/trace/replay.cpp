@@ -18,7 +18,7 @@ std::string complaint(const UsageError& error, const CachingAllocator& card) {
           : error.sentence();
   if (card.met_fault_of_original())
     said +=
-        " (before this event, the trace triggers a bug of PyTorch 2.11 that the model does not "
+        " (before this event, the trace triggers a bug of PyTorch that the model does not "
         "have)";
   return said;
 }
@@ -28,6 +28,7 @@ constexpr std::size_t kOperationsAtATime = 16384;
 
 allocator::CardOptions card_options(const CardSetup& setup, const About& about, bool is_history) {
   allocator::CardOptions options;
+  options.version = version_of(setup, about);
   options.capacity = setup.capacity;
   options.settings = settings_at_start(setup, about);
   if (options.settings.backend != allocator::Backend::native)
@@ -53,10 +54,19 @@ void check(const CardSetup& setup) {
 
 }  // namespace
 
+// A trace of a PyTorch that is not modelled is played as by default.
+allocator::Version version_of(const CardSetup& setup, const About& about) {
+  if (setup.version) return *setup.version;
+  for (const allocator::Version& version : allocator::versions())
+    if (version.torch == about.torch) return version;
+  return allocator::default_version();
+}
+
 allocator::Settings settings_at_start(const CardSetup& setup, const About& about) {
-  if (setup.settings) return allocator::parse_settings(*setup.settings);
+  const allocator::Version version = version_of(setup, about);
+  if (setup.settings) return allocator::parse_settings(*setup.settings, version);
   try {
-    return allocator::parse_settings(about.settings);
+    return allocator::parse_settings(about.settings, version);
   } catch (const UsageError& error) {
     throw InputError("replay", "the trace says it began with settings '" + about.settings +
                                    "': " + error.sentence() + ", or other settings instead");
@@ -86,6 +96,7 @@ CardPlayer::CardPlayer(const CardSetup& setup, const About& about, const Operati
       player_(
           CachingAllocator((check(setup), card_options(setup, about, operations.is_history())))) {
   result_.settings = setup.settings.value_or(about.settings);
+  result_.version = card().version();
   result_.capacity = setup.capacity;
   result_.fraction = card().settings().per_process_memory_fraction;
 }
@@ -123,7 +134,7 @@ void CardPlayer::play_one(const Operation& operation, std::uint64_t number) {
 // The player's texts are fixed at its construction; a trace's texts appear while it is read.
 void CardPlayer::change_settings(std::uint32_t text) {
   allocator::Settings settings = card().settings();
-  allocator::apply(settings, operations_->settings_texts().at(text));
+  allocator::apply(settings, operations_->settings_texts().at(text), card().version());
   card().change_settings(settings);
 }
 

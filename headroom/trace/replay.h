@@ -33,6 +33,8 @@ struct CardSetup {
   // Stream events in a list of requests wait for its complete_events (in a history they always do).
   bool hold_events = false;
   allocator::AddressPolicy addresses = allocator::AddressPolicy::ascending;
+  // Whose allocator; empty: the PyTorch that the trace names, else allocator::default_version().
+  std::optional<allocator::Version> version = {};
 };
 
 // The state after the event that caused a peak.
@@ -43,13 +45,15 @@ struct Moment {
   Bytes reserved;
 };
 
-// Throws UsageError if PyTorch 2.11 would refuse the settings of the setup, InputError if it would
+// Throws UsageError if PyTorch would refuse the settings of the setup, InputError if it would
 // refuse those of the trace.
+[[nodiscard]] allocator::Version version_of(const CardSetup& setup, const About& about);
 [[nodiscard]] allocator::Settings settings_at_start(const CardSetup& setup, const About& about);
 
 // The result for one card.
 struct CardReplay {
   std::string settings;  // at the start; "" for PyTorch's defaults
+  allocator::Version version = allocator::default_version();
   Bytes capacity;
   double fraction = 1;
   allocator::Statistics statistics;

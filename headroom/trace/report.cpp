@@ -134,7 +134,10 @@ void write_trace(const Report& report, const std::string& path) {
   if (!report.trace)
     throw UsageError(
         expectation("write_trace", "a report with a trace", "one without", "Options::keep_trace"));
-  TraceWriter writer(path, {.program = "headroom dry run"}, report.trace->names);
+  TraceWriter writer(
+      path,
+      {.program = "headroom dry run", .torch = std::string(allocator::default_version().torch)},
+      report.trace->names);
   for (const Event& event : report.trace->events) writer.append(event);
   writer.close();
 }

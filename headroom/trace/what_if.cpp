@@ -51,8 +51,8 @@ auto rank(const CardReplay& card) {
 }
 
 // All sizes that the allocator takes from the driver are multiples of it.
-Bytes step_of(const allocator::Settings& settings) {
-  const Bytes usual = allocator::kTorch211.small_segment;
+Bytes step_of(const allocator::Settings& settings, const allocator::Version& version) {
+  const Bytes usual = version.small_segment;
   return settings.large_segment_size.count % usual.count == 0 ? usual : Bytes{1 << 20};
 }
 
@@ -166,7 +166,8 @@ SmallestCapacity LoadedTrace::smallest_capacity(const CardSetup& setup,
   tried.capacity = kUnlimited;
   const CardReplay unlimited = play(tried);
   ++answer.tried;
-  answer.step = step_of(allocator::parse_settings(unlimited.settings));
+  answer.step =
+      step_of(allocator::parse_settings(unlimited.settings, unlimited.version), unlimited.version);
   if (!unlimited.refused.empty()) return answer;
   const double peak = static_cast<double>(unlimited.statistics.reserved_bytes.all.peak);
   Bytes enough = rounded_up(peak / unlimited.fraction, answer.step);

@@ -106,9 +106,10 @@ TEST(ParseSettings, ARefusalNamesOptionValueAndWhatIsAllowed) {
 }
 
 TEST(ParseSettings, AnUnknownOptionGetsTheNearestName) {
-  EXPECT_EQ(refusal_of("max_split_size:512"),
-            "[parse_settings] expected an option of PyTorch 2.11's allocator, received "
-            "'max_split_size'; try max_split_size_mb");
+  EXPECT_EQ(refusal_of("max_split_size:512"), "[parse_settings] expected an option of PyTorch " +
+                                                  std::string(default_version().torch) +
+                                                  "'s allocator, received "
+                                                  "'max_split_size'; try max_split_size_mb");
   EXPECT_TRUE(contains(refusal_of("x:1"), "one of backend, large_segment_size_mb"));
 }
 

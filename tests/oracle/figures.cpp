@@ -25,7 +25,8 @@ static_assert(offsetof(Statistics, requested_bytes) == 8 * 8 * kInPools);
 static_assert(offsetof(Statistics, num_alloc_retries) == 8 * kFirstCount);
 static_assert(offsetof(Statistics, oversize_allocations) == 8 * kFirstOversize);
 static_assert(offsetof(Statistics, max_split_size) == 8 * kMaxSplit);
-static_assert(kFigures == kMaxSplit + 1);
+static_assert(offsetof(Statistics, num_oom_rejections) == 8 * (kMaxSplit + 1));
+static_assert(kFigures == kMaxSplit + 2);
 
 }  // namespace
 
@@ -37,7 +38,7 @@ std::string figure_name(std::size_t index) {
   if (index < kFirstOversize) return kCounts[index - kFirstCount];
   const std::size_t place = index - kFirstOversize;
   if (index < kMaxSplit) return kOversize[place / kInStat] + stat(place);
-  return "max_split_size";
+  return index == kMaxSplit ? "max_split_size" : "num_oom_rejections";
 }
 
 }  // namespace headroom::oracle

@@ -1,6 +1,7 @@
 #include "tests/oracle/real_allocator.h"
 
 #include <c10/core/AllocatorConfig.h>
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -59,6 +60,13 @@ StatByPool by_pool(const c10::CachingAllocator::StatArray& from) {
   return {of(Type::AGGREGATE), of(Type::SMALL_POOL), of(Type::LARGE_POOL)};
 }
 
+// Since 2.12.
+template <typename Stats>
+std::int64_t oom_rejections(const Stats& from) {
+  if constexpr (requires { from.num_oom_rejections; }) return from.num_oom_rejections;
+  return 0;
+}
+
 allocator::BlockInfo block(const real::BlockInfo& from, std::uint64_t address, StreamId stream) {
   using State = allocator::BlockInfo::State;
   const State state = from.allocated ? State::allocated
@@ -107,6 +115,9 @@ RealAllocator::RealAllocator(const Setup& setup, std::vector<std::string> settin
                     .addresses = addresses(setup.addresses)});
   ::setenv("PYTORCH_CUDA_ALLOC_CONF", setup.settings.c_str(), 1);
   c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
+  // The default since 2.14 asks NVML about NVLink.
+  real::CUDAAllocatorConfig::set_expandable_segments_handle_type(
+      real::Expandable_Segments_Handle_Type::POSIX_FD);
   real::init(1);
   if (setup.fraction) real::setMemoryFraction(*setup.fraction, kDevice);
 }
@@ -204,7 +215,8 @@ Statistics RealAllocator::statistics() const {
           .num_device_free = from.num_device_free,
           .oversize_allocations = stat(from.oversize_allocations),
           .oversize_segments = stat(from.oversize_segments),
-          .max_split_size = from.max_split_size};
+          .max_split_size = from.max_split_size,
+          .num_oom_rejections = oom_rejections(from)};
 }
 
 std::vector<SegmentInfo> RealAllocator::snapshot() const {

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "headroom/allocator/version.h"
+
 namespace headroom::oracle {
 namespace {
 
@@ -52,6 +54,18 @@ std::string non_split(Dice& dice, std::int64_t least) {
   return "max_non_split_rounding_mb:" + std::to_string(dice.log_between(least, 600));
 }
 
+// The options that came after 2.11, for the version that judges.
+std::string newer(Dice& dice) {
+  const int minor = allocator::default_version().minor;
+  std::string text;
+  if (minor >= 12 && dice.one_in(3)) text += ",throw_on_cudamalloc_oom:True";
+  if (minor >= 15 && dice.one_in(2))
+    text += ",expandable_segments_reserve:" + (dice.one_in(2)
+                                                   ? decimals(0.02 + 1.5 * dice.fraction())
+                                                   : std::to_string(dice.log_between(1, 40)) + "G");
+  return text;
+}
+
 // Every option half of the time. All sizes chosen go with all others, now or after a change.
 std::string mixed(Dice& dice, bool at_start, bool with_max_split) {
   std::vector<std::string> chosen;
@@ -74,7 +88,7 @@ std::string mixed(Dice& dice, bool at_start, bool with_max_split) {
 const std::vector<std::string>& class_names() {
   static const std::vector<std::string> names = {
       "defaults",      "max_split",          "roundup", "garbage", "expandable",
-      "large_segment", "non_split_rounding", "mixed",   "changed"};
+      "large_segment", "non_split_rounding", "mixed",   "changed", "newer"};
   return names;
 }
 
@@ -84,6 +98,8 @@ std::string settings_for(const std::string& name, Dice& dice) {
   if (name == "roundup") return roundup(dice);
   if (name == "garbage") return garbage(dice) + "," + fraction(dice);
   if (name == "expandable") return "expandable_segments:True";
+  if (name == "newer")
+    return "expandable_segments:" + std::string(dice.one_in(4) ? "False" : "True") + newer(dice);
   if (name == "large_segment") {
     if (dice.one_in(3)) return large_segment(dice, 200, 2) + ",expandable_segments:True";
     const std::string text = large_segment(dice, 200, 1);

@@ -1,4 +1,4 @@
-// The judge of headroom/allocator/settings: PyTorch 2.11's own parser, from libc10.so and
+// The judge of headroom/allocator/settings: PyTorch's own parser, from libc10.so and
 // libc10_cuda.so of the wheel. Each text goes to both; verdict and every readable value must agree.
 //
 // The parser keeps its state for the life of a process, reads the variables at its first use, and
@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -50,6 +51,8 @@ constexpr const char* kVariables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_AL
 
 // ---- What the parser answers, as it crosses a pipe ----
 
+constexpr std::size_t kTotals[] = {0, std::size_t{1} << 40};
+
 struct Answer {
   bool accepted = false;  // all else counts only then
   bool async_backend = false;
@@ -59,7 +62,34 @@ struct Answer {
   bool expandable = false, release_lock = false, graph_reuse = false, host_register = false,
        background_threads = false;
   std::uint64_t register_threads = 0, reserve_segment_mib = 0;
+  // Since 2.12
+  bool throw_on_oom = false, catch_all = false;
+  std::uint64_t max_round_threshold = SIZE_MAX, max_cached_size = SIZE_MAX;
+  // Address space for no class and each of kClasses, on cards without and with memory.
+  double reserve[1 + std::size(headroom::testing::kClasses)][std::size(kTotals)] = {};
 };
+
+// What the versions after 2.11 have besides.
+template <typename SharedConfig, typename CudaConfig>
+void add_newer_values(Answer& answer) {
+  if constexpr (requires { CudaConfig::throw_on_cudamalloc_oom(); }) {
+    answer.throw_on_oom = CudaConfig::throw_on_cudamalloc_oom();
+    answer.catch_all = CudaConfig::pinned_free_catch_all();
+  }
+  if constexpr (requires { SharedConfig::pinned_max_cached_size(); }) {
+    answer.max_round_threshold = SharedConfig::pinned_max_round_threshold();
+    answer.max_cached_size = SharedConfig::pinned_max_cached_size();
+  }
+  if constexpr (requires { CudaConfig::expandable_segments_reserve_decision("", 0); }) {
+    for (std::size_t row = 0; row < std::size(answer.reserve); ++row)
+      for (std::size_t i = 0; i < std::size(kTotals); ++i) {
+        const std::string name = row == 0 ? "" : headroom::testing::kClasses[row - 1];
+        const auto found = CudaConfig::expandable_segments_reserve_decision(name, kTotals[i]);
+        answer.reserve[row][i] =
+            found.reserve_bytes ? static_cast<double>(*found.reserve_bytes) : -1;
+      }
+  }
+}
 
 Answer current_values() {
   Answer answer;
@@ -79,6 +109,7 @@ Answer current_values() {
   answer.background_threads = Shared::pinned_use_background_threads();
   answer.register_threads = Cuda::pinned_num_register_threads();
   answer.reserve_segment_mib = Cuda::pinned_reserve_segment_size_mb();
+  add_newer_values<Shared, Cuda>(answer);
   return answer;
 }
 
@@ -173,17 +204,45 @@ Settings as_settings(const Answer& answer) {
   s.pinned_num_register_threads = answer.register_threads;
   const std::uint64_t largest_mib = count(headroom::allocator::kLargestSize) >> 20;
   s.pinned_reserve_segment_size = size(std::min(answer.reserve_segment_mib, largest_mib) << 20);
+  s.throw_on_cudamalloc_oom = answer.throw_on_oom;
+  s.pinned_free_catch_all = answer.catch_all;
+  if (answer.max_round_threshold != SIZE_MAX)
+    s.pinned_max_round_threshold = size(answer.max_round_threshold);
+  if (answer.max_cached_size != SIZE_MAX) s.pinned_max_cached_size = size(answer.max_cached_size);
   return s;
+}
+
+// The judge tells what a reserve comes to and not how it is written.
+void compare_reserves(Settings& ours, const Answer& judge, const std::string& asked) {
+  const auto bytes = [](const headroom::allocator::AddressReserve& reserve, std::size_t total) {
+    const double unit = reserve.is_share ? static_cast<double>(total) : 1 << 30;
+    return std::min(std::trunc(reserve.value * unit), 0x1p64);
+  };
+  if (headroom::allocator::default_version().minor < 15) return;
+  for (std::size_t row = 0; row < std::size(judge.reserve); ++row)
+    for (std::size_t i = 0; i < std::size(kTotals); ++i) {
+      auto reserve = ours.expandable_segments_reserve;
+      const auto& classes = ours.expandable_segments_reserve_by_class;
+      if (row > 0)
+        if (const auto own = classes.find(headroom::testing::kClasses[row - 1]);
+            own != classes.end())
+          reserve = own->second;
+      EXPECT_EQ(reserve ? bytes(*reserve, kTotals[i]) : -1, judge.reserve[row][i])
+          << asked << "\n row " << row << ", total " << kTotals[i];
+    }
+  ours.expandable_segments_reserve.reset();
+  ours.expandable_segments_reserve_by_class.clear();
 }
 
 struct Tally {
   int accepted = 0, refused = 0;
 
   // Counts, and says where `ours` (nothing: refused) and the judge differ.
-  void compare(const std::optional<Settings>& ours, const Answer& judge, const std::string& asked) {
+  void compare(std::optional<Settings> ours, const Answer& judge, const std::string& asked) {
     ++(judge.accepted ? accepted : refused);
     ASSERT_EQ(ours.has_value(), judge.accepted) << "accepted or not: " << asked;
     if (!ours) return;
+    compare_reserves(*ours, judge, asked);
     EXPECT_EQ(*ours, as_settings(judge))
         << asked << "\n ours: " << to_string(*ours) << "\n real: " << to_string(as_settings(judge));
   }
@@ -200,12 +259,21 @@ std::optional<Settings> ours(const std::string& text,
   }
 }
 
+// Those of the version that judges.
+std::vector<headroom::allocator::OptionInfo> options_here() {
+  std::vector<headroom::allocator::OptionInfo> found;
+  for (const auto& info : headroom::allocator::options())
+    if (info.since <= headroom::allocator::default_version().minor) found.push_back(info);
+  return found;
+}
+
 // ---- The questions ----
 
-TEST(SettingsOracle, TheJudgeIsTheParserOf211) {
+TEST(SettingsOracle, TheJudgeIsTheParserOfThisVersion) {
   std::ifstream version(HEADROOM_TORCH_DIR "/version.py");
   const std::string text{std::istreambuf_iterator<char>(version), {}};
-  EXPECT_NE(text.find("'2.11.0"), std::string::npos) << "not PyTorch 2.11.0: " HEADROOM_TORCH_DIR;
+  const std::string wanted = "'" + std::string(headroom::allocator::default_version().torch) + ".";
+  EXPECT_NE(text.find(wanted), std::string::npos) << wanted << " is not in " HEADROOM_TORCH_DIR;
 }
 
 // clang and g++ name the static variables of an inline function differently, so a program of
@@ -220,11 +288,11 @@ TEST(SettingsOracle, TheJudgeIsTheParserOf211) {
 TEST(SettingsOracle, BothKnowTheSameOptions) {
   SKIP_UNDER_CLANG();
   std::set<std::string> known = {"release_lock_on_hipmalloc", "pinned_use_hip_host_register"};
-  for (const auto& info : headroom::allocator::options()) known.emplace(info.name);
+  for (const auto& info : options_here()) known.emplace(info.name);
   EXPECT_EQ(known, (std::set<std::string>{Shared::getKeys().begin(), Shared::getKeys().end()}));
 }
 
-TEST(SettingsOracle, DefaultsAreThoseOf211) {
+TEST(SettingsOracle, DefaultsAreTheSame) {
   EXPECT_EQ(as_settings(ask_new_program({})), Settings{});
 }
 
@@ -246,13 +314,13 @@ TEST(SettingsOracle, TextsAreAcceptedAndReadAlike) {
   std::printf("%d accepted, %d refused\n", tally.accepted, tally.refused);
   EXPECT_GE(tally.accepted, 4000) << "too few valid texts to mean anything";
   EXPECT_GE(tally.refused, 3000) << "too few invalid texts to mean anything";
-  for (const auto& info : headroom::allocator::options()) {
+  for (const auto& info : options_here()) {
     if (info.name == "backend") continue;
     EXPECT_GE(accepted_with[std::string(info.name)], 100) << info.name;
   }
 }
 
-// Bytes end at 8 EiB, 2.11's sizes at 16: ours are then the largest, and compare as equal.
+// Bytes end at 8 EiB, PyTorch's sizes at 16: ours are then the largest, and compare as equal.
 TEST(SettingsOracle, SizesBeyondBytesAreTheLargest) {
   Tally tally;
   for (const std::string size :

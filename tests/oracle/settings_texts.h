@@ -9,6 +9,9 @@
 
 namespace headroom::testing {
 
+// Names of stream classes, for expandable_segments_reserve_by_class.
+inline const std::string kClasses[] = {"loader", "b", "c_2"};
+
 class SettingsTexts {
  public:
   explicit SettingsTexts(std::uint64_t seed) : random_(seed) {}
@@ -44,15 +47,27 @@ class SettingsTexts {
 
  private:
   std::string setting() {
-    static const std::map<std::string, int> kKinds = {
-        {"large_segment_size_mb", 5},         {"max_split_size_mb", 0},
-        {"max_non_split_rounding_mb", 0},     {"garbage_collection_threshold", 1},
-        {"per_process_memory_fraction", 1},   {"roundup_power2_divisions", 2},
-        {"expandable_segments", 3},           {"release_lock_on_cudamalloc", 3},
-        {"release_lock_on_hipmalloc", 3},     {"graph_capture_record_stream_reuse", 3},
-        {"pinned_use_cuda_host_register", 3}, {"pinned_use_hip_host_register", 3},
-        {"pinned_use_background_threads", 3}, {"pinned_num_register_threads", 4},
-        {"pinned_reserve_segment_size_mb", 0}};
+    static const std::map<std::string, int> kKinds = {{"large_segment_size_mb", 5},
+                                                      {"max_split_size_mb", 0},
+                                                      {"max_non_split_rounding_mb", 0},
+                                                      {"garbage_collection_threshold", 1},
+                                                      {"per_process_memory_fraction", 1},
+                                                      {"roundup_power2_divisions", 2},
+                                                      {"expandable_segments", 3},
+                                                      {"release_lock_on_cudamalloc", 3},
+                                                      {"release_lock_on_hipmalloc", 3},
+                                                      {"graph_capture_record_stream_reuse", 3},
+                                                      {"pinned_use_cuda_host_register", 3},
+                                                      {"pinned_use_hip_host_register", 3},
+                                                      {"pinned_use_background_threads", 3},
+                                                      {"pinned_num_register_threads", 4},
+                                                      {"pinned_reserve_segment_size_mb", 0},
+                                                      {"pinned_free_catch_all", 3},
+                                                      {"throw_on_cudamalloc_oom", 3},
+                                                      {"pinned_max_round_threshold_mb", 0},
+                                                      {"pinned_max_cached_size_mb", 0},
+                                                      {"expandable_segments_reserve", 6},
+                                                      {"expandable_segments_reserve_by_class", 7}};
     auto chosen = std::next(kKinds.begin(), static_cast<std::ptrdiff_t>(below(kKinds.size())));
     std::string name = chosen->first;
     if (one_in(60)) mutate(name);
@@ -78,6 +93,10 @@ class SettingsTexts {
       case 5:  // not beyond 8 EiB: see SizesBeyondBytesAreTheLargest
         return odd ? pick({"0", "10", "11", "19", "21", "40MB", "1e3", "0x40", "64.9", "", "[64]"})
                    : std::to_string(11 + below(60));
+      case 6:
+        return reserve(odd);
+      case 7:
+        return reserves(odd);
       case 3:
         return odd ? pick({"true", "TRUE", "1", "0", "false", "yes", "", "[True]", "\"True\"",
                            "True "})
@@ -132,6 +151,22 @@ class SettingsTexts {
                                : pick({"0", "1", "2", "4", "8", "16"});
     }
     if (odd && one_in(3)) list += ",";
+    return odd && one_in(4) ? list : list + "]";
+  }
+
+  std::string reserve(bool odd) {
+    if (odd)
+      return pick({"0", "-1", "nan", "inf", "1e400", "40g", "40GB", "G", "0G", "x", "", "0x1p-2",
+                   "0x1p3G", "+2", "1e20G", "1e-310", "0.5 G", "[1]", "1e300"});
+    return one_in(2) ? "0." + std::to_string(1 + below(999)) : std::to_string(1 + below(90)) + "G";
+  }
+
+  std::string reserves(bool odd) {
+    std::string list = "[";
+    for (std::size_t n = below(4); n > 0; --n) {
+      if (list.size() > 1) list += separator(',');
+      list += kClasses[below(std::size(kClasses))] + separator(':') + reserve(odd && one_in(3));
+    }
     return odd && one_in(4) ? list : list + "]";
   }
 

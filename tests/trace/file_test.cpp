@@ -111,6 +111,7 @@ TEST(TraceFile, KeepsTheWritersFactsAboutTheTrace) {
                          {.program = "train \"x\"",
                           .settings = "max_split_size_mb:64",
                           .capacity = Bytes{24LL << 30},
+                          .torch = "2.15",
                           .times_are_known = true});
   const auto trace = open_bytes(said.bytes);
   const About& about = trace->about();
@@ -118,6 +119,7 @@ TEST(TraceFile, KeepsTheWritersFactsAboutTheTrace) {
   EXPECT_EQ(about.program, "train \"x\"");
   EXPECT_EQ(about.settings, "max_split_size_mb:64");
   EXPECT_EQ(about.capacity, Bytes{24LL << 30});
+  EXPECT_EQ(about.torch, "2.15");
   EXPECT_TRUE(about.times_are_known);
   EXPECT_FALSE(open_bytes(make(1, 3).bytes)->about().capacity) << "not said is not 0";
 }

@@ -55,6 +55,21 @@ TEST(Replay, KnowsTheEventsOfThePeaks) {
   EXPECT_EQ(card.unused_at_peak(), 60_MiB);
 }
 
+// 2.12 came with the option.
+TEST(Replay, FollowsThePyTorchOfTheSetupOrOfTheTrace) {
+  CardSetup setup{.settings = "throw_on_cudamalloc_oom:True", .capacity = 1_GiB};
+  setup.version = allocator::version_named("2.11");
+  EXPECT_THROW(static_cast<void>(replay_of("a 1 1\n", setup)), UsageError);
+  setup.version.reset();
+  EXPECT_EQ(version_of(setup, {.torch = "2.14"}).minor, 14);
+  EXPECT_EQ(version_of(setup, {.torch = "2.9"}).torch, allocator::default_version().torch);
+  setup.version = allocator::version_named("2.15");
+  EXPECT_EQ(version_of(setup, {.torch = "2.14"}).minor, 15);
+  const CardReplay card = replay_of("a 1 700000000\na 2 700000000\n", setup).card;
+  EXPECT_EQ(card.version.minor, 15);
+  EXPECT_EQ(card.statistics.num_oom_rejections, 1);
+}
+
 TEST(Replay, WithAFractionOf0RefusesEveryRequest) {
   EXPECT_THAT(replay_of("a 1 1\n", {.fraction = 0.0}).card.refused, ElementsAre(0));
 }

@@ -42,6 +42,7 @@ struct CachingAllocator::Card {
     std::uint32_t pool = 0;
     StreamId stream = 0;
     std::uint32_t range = kNone;  // expandable segments only
+    std::uint64_t order = 0;      // of free blocks of equal size, the lowest is taken (TieRule)
     std::uint32_t events = 0;     // of other streams, not yet complete
     bool used_elsewhere = false;  // other_streams has a row for it
     State state = State::unused;
@@ -123,11 +124,18 @@ struct CachingAllocator::Card {
   BlockId hand_out(BlockId id, const Request& request);
   void make_free(BlockId id);
   std::int64_t merge(BlockId into, BlockId other);
-  BlockId new_block(std::uint32_t pool, StreamId stream, std::uint64_t address, std::int64_t size,
-                    std::uint32_t range = kNone);
+  BlockId new_segment(std::uint32_t pool, StreamId stream, std::uint64_t address, std::int64_t size,
+                      std::uint32_t range = kNone);
+  BlockId new_part(const Block& of, std::uint64_t address, std::int64_t size);
+  BlockId new_block(const Block& block);
+  void move_start(Block& block, std::uint64_t address) const;
   void drop_block(BlockId id);
   void insert_free(BlockId id);
   void erase_free(BlockId id);
+  [[nodiscard]] bool is_capturing() const {
+    return version.pools_are_captures && !open_pools.empty();
+  }
+  [[nodiscard]] bool is_rejected_beforehand(const Request& request) const;
   [[nodiscard]] bool collects_garbage() const { return limit && collection_threshold > 0; }
   [[nodiscard]] Block& allocated_block(BlockId id, std::string_view function);
 
@@ -142,6 +150,7 @@ struct CachingAllocator::Card {
   BlockId grow(const Request& request);
   BlockId find_room(const Request& request);
   BlockId new_range(const Request& request);
+  [[nodiscard]] std::optional<std::int64_t> address_reserve() const;
   bool map(BlockId id, std::int64_t size);
   void unmap(BlockId id);
   void drop_range(BlockId id);
@@ -203,6 +212,7 @@ struct CachingAllocator::Card {
 
   std::optional<std::int64_t> limit;  // with a memory fraction below 1
 
+  std::uint64_t next_order = 0;  // of the next segment or block, where age decides
   Statistics statistics;
   detail::Driver driver;
   std::vector<Block> blocks;
@@ -222,6 +232,7 @@ struct CachingAllocator::Card {
   // block; a deferred free erases it. Here dropping the block erases it too.
   std::map<BlockId, std::vector<StreamId>> streams_of_open_pools;
 
+  bool rejected_beforehand = false;  // the current request
   OutOfMemory refusal;
   bool met_fault = false;
   ObserverSlot slot;

@@ -22,7 +22,7 @@ void CachingAllocator::Card::record_stream(BlockId id, StreamId stream) {
   if (stream == block.stream) return;
   add_once(other_streams[id], stream);
   block.used_elsewhere = true;
-  if (!open_pools.empty()) add_once(streams_of_open_pools[id], stream);
+  if (is_capturing()) add_once(streams_of_open_pools[id], stream);
 }
 
 void CachingAllocator::Card::record_events(BlockId id) {

@@ -11,6 +11,7 @@ namespace headroom::allocator {
 BlockId CachingAllocator::Card::grow(const Request& request) {
   // The block begins a chain of free and unmapped blocks that together are long enough.
   BlockId id = find_room(request);
+  if (id == kNoBlock) return kNoBlock;
   if (blocks[id].state == State::unmapped && !map(id, std::min(blocks[id].size, request.size)))
     return kNoBlock;
   while (blocks[id].size < request.size) {
@@ -37,18 +38,28 @@ BlockId CachingAllocator::Card::find_room(const Request& request) {
   return new_range(request);
 }
 
+// As expandable_segments_reserve has it.
+std::optional<std::int64_t> CachingAllocator::Card::address_reserve() const {
+  const auto& reserve = settings.expandable_segments_reserve;
+  if (!reserve) return {};
+  const double unit = reserve->is_share ? static_cast<double>(driver.capacity()) : 1 << 30;
+  return static_cast<std::int64_t>(std::min(reserve->value * unit, 0x1p62));
+}
+
 BlockId CachingAllocator::Card::new_range(const Request& request) {
   Pool& pool = pools[request.pool];
   const std::int64_t page = pool.is_small ? version.small_segment.count : large_segment;
-  const std::int64_t wanted = driver.capacity() + driver.capacity() / version.spare_address_divisor;
+  const std::int64_t most = driver.capacity() + driver.capacity() / version.spare_address_divisor;
+  const std::int64_t wanted = std::min(most, address_reserve().value_or(most));
   const std::int64_t size = (wanted + page - 1) / page * page;
+  if (size < request.size && !version.tries_beyond_range) return kNoBlock;
   const std::uint64_t address = driver.take_range(size);
   const auto unused = std::find_if(ranges.begin(), ranges.end(),
                                    [](const Range& other) { return other.size == 0; });
   const auto range = static_cast<std::uint32_t>(unused - ranges.begin());
   if (unused == ranges.end()) ranges.emplace_back();
   ranges[range] = {address, size, page};
-  const BlockId id = new_block(request.pool, request.stream, address, size, range);
+  const BlockId id = new_segment(request.pool, request.stream, address, size, range);
   blocks[id].state = State::unmapped;
   pool.shelves[request.stream].unmapped.emplace(address, id);
   return id;
@@ -66,8 +77,8 @@ bool CachingAllocator::Card::map(BlockId id, std::int64_t size) {
   auto& unmapped = shelf_of(blocks[id]).unmapped;
   unmapped.erase(address);
   if (mapped < blocks[id].size) {
-    const BlockId rest_id = new_block(pool, stream, address + static_cast<std::uint64_t>(mapped),
-                                      blocks[id].size - mapped, blocks[id].range);
+    const BlockId rest_id = new_part(blocks[id], address + static_cast<std::uint64_t>(mapped),
+                                     blocks[id].size - mapped);
     Block& block = blocks[id];
     Block& rest = blocks[rest_id];
     rest.state = State::unmapped;
@@ -101,8 +112,7 @@ void CachingAllocator::Card::unmap(BlockId id) {
   erase_free(id);
 
   const auto cut = [&](std::int64_t from, std::int64_t size) {
-    return new_block(whole.pool, whole.stream, range.address + static_cast<std::uint64_t>(from),
-                     size, whole.range);
+    return new_part(whole, range.address + static_cast<std::uint64_t>(from), size);
   };
   if (begin > offset) {
     const BlockId piece = cut(offset, begin - offset);
@@ -121,7 +131,7 @@ void CachingAllocator::Card::unmap(BlockId id) {
     insert_free(piece);
   }
   const std::uint64_t address = range.address + static_cast<std::uint64_t>(begin);
-  blocks[id].address = address;
+  move_start(blocks[id], address);
   blocks[id].size = end - begin;
   blocks[id].state = State::unmapped;
   merge(id, blocks[id].previous);

@@ -1,6 +1,6 @@
-// The free blocks of one pool and stream, ordered by size, then address: best fit, with the lowest
-// address among equals. (The block number breaks ties: a very long stream of requests can use up
-// all addresses and wrap around.)
+// The free blocks of one pool and stream, ordered by size, then by `order`: best fit, with the
+// lowest order among equals. (The block number breaks ties: a very long stream of requests can use
+// up all addresses and wrap around.)
 //
 // Bins hold blocks of similar size, sixteen bins to a power of two. Each bin is a short sorted
 // list, and one bit per bin tells whether it is empty. Training repeats its sizes, so a search
@@ -21,7 +21,7 @@ class FreeBlocks {
  public:
   struct Entry {
     std::int64_t size;
-    std::uint64_t address;
+    std::uint64_t order;
     std::uint32_t block;
   };
   // Valid until the next insert or erase.
@@ -93,7 +93,7 @@ class FreeBlocks {
   static std::uint64_t bit(std::uint32_t bin) { return std::uint64_t{1} << (bin % 64); }
   static bool before(const Entry& a, const Entry& b) {
     if (a.size != b.size) return a.size < b.size;
-    return a.address != b.address ? a.address < b.address : a.block < b.block;
+    return a.order != b.order ? a.order < b.order : a.block < b.block;
   }
 
   // Sizes below 16 KiB have a bin for each multiple of 512 bytes; larger sizes share bins.

@@ -89,7 +89,7 @@ bool CachingAllocator::Card::release_available(const Request& request) {
 // Releases all segments that are entirely free; while a private pool is open, only those of
 // released private pools.
 void CachingAllocator::Card::release_cached() {
-  if (open_pools.empty()) {
+  if (!is_capturing()) {
     synchronize_all();
     release_pool_blocks(kLargePool);
     release_pool_blocks(kSmallPool);

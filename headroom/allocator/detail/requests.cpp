@@ -85,7 +85,7 @@ std::uint32_t CachingAllocator::Card::pool_for(std::int64_t size) const {
 }
 
 BlockId CachingAllocator::Card::allocate(std::int64_t requested, StreamId stream) {
-  if (open_pools.empty() && !(queues.empty() && deferred_frees.empty())) process_events();
+  if (!is_capturing() && !(queues.empty() && deferred_frees.empty())) process_events();
   const std::int64_t size = rounded(requested);
   const Request request{requested, size, segment_size(size), stream, pool_for(size)};
   BlockId block = find_free(request);
@@ -125,7 +125,7 @@ BlockId CachingAllocator::Card::find_free(const Request& request) {
     }
   }
 
-  const auto [size, address, block] = free_blocks.at(best);
+  const auto [size, order, block] = free_blocks.at(best);
   if (request.size < max_split_size && size >= max_split_size) return kNoBlock;
   if (request.size >= max_split_size && size >= request.size + max_unsplit_excess) return kNoBlock;
   free_blocks.erase(best);
@@ -135,19 +135,30 @@ BlockId CachingAllocator::Card::find_free(const Request& request) {
 // No cached block fits: ask the driver, each time after returning more memory to it.
 BlockId CachingAllocator::Card::obtain(const Request& request) {
   if (collects_garbage()) collect_garbage();
+  rejected_beforehand = false;
+  const auto goes_on = [&](BlockId block) { return block == kNoBlock && !rejected_beforehand; };
   BlockId block = take_from_driver(request, false);
-  if (block == kNoBlock && release_available(request)) block = take_from_driver(request, false);
-  if (block == kNoBlock && open_pools.empty()) {
+  if (goes_on(block) && release_available(request)) block = take_from_driver(request, false);
+  if (goes_on(block) && !is_capturing()) {
     release_cached();
     block = take_from_driver(request, true);
   }
   return block;
 }
 
+// With throw_on_cudamalloc_oom.
+bool CachingAllocator::Card::is_rejected_beforehand(const Request& request) const {
+  if (!settings.throw_on_cudamalloc_oom) return false;
+  const double most = settings.per_process_memory_fraction * static_cast<double>(driver.capacity());
+  return statistics.reserved_bytes.all.current + request.segment > static_cast<std::int64_t>(most);
+}
+
 BlockId CachingAllocator::Card::take_from_driver(const Request& request, bool is_retry) {
   if (is_retry) ++statistics.num_alloc_retries;
   // 2.11 checks the whole segment against the limit, even where it would map only pages.
   if (limit && statistics.reserved_bytes.all.current + request.segment > *limit) return kNoBlock;
+  rejected_beforehand = is_rejected_beforehand(request);
+  if (rejected_beforehand) return kNoBlock;
   if (expandable) {
     const BlockId grown = grow(request);
     if (grown != kNoBlock) count_driver_call(request.pool, +1);
@@ -156,7 +167,7 @@ BlockId CachingAllocator::Card::take_from_driver(const Request& request, bool is
   const auto address = driver.take_segment(request.segment);
   if (!address) return kNoBlock;
   count_driver_call(request.pool, +1);
-  const BlockId id = new_block(request.pool, request.stream, *address, request.segment);
+  const BlockId id = new_segment(request.pool, request.stream, *address, request.segment);
   Block& block = blocks[id];
   block.state = State::free;
   increase(statistics.segment, request.pool, 1);
@@ -181,8 +192,17 @@ BlockId CachingAllocator::Card::refuse(const Request& request) {
              .limit = {},
              .allocated = Bytes{statistics.allocated_bytes.all.current},
              .reserved = Bytes{statistics.reserved_bytes.all.current},
-             .free_in_private_pools = Bytes{free_in_private_pools}};
+             .free_in_private_pools = Bytes{free_in_private_pools},
+             .end = expandable ? version.refusal_end : RefusalEnd::advises_expandable_segments};
   if (limit) refusal.limit = Bytes{*limit};
+  refusal.rejected_beforehand = rejected_beforehand;
+  const auto reserve = address_reserve();
+  if (expandable && reserve && *reserve < request.segment && request.segment <= driver.capacity())
+    refusal.address_reserve = Bytes{*reserve};
+  if (rejected_beforehand) {
+    ++statistics.num_oom_rejections;
+    return kNoBlock;
+  }
   ++statistics.num_ooms;
   tell(AllocatorEvent::Kind::oom, static_cast<std::uint64_t>(driver.free()), request.size,
        request.stream, request.pool);
@@ -197,8 +217,7 @@ bool CachingAllocator::Card::should_split(const Block& block, std::int64_t size)
 
 // The front becomes a new block; the rest keeps its id and returns to its pool.
 BlockId CachingAllocator::Card::split(BlockId rest_id, const Request& request) {
-  const BlockId front_id = new_block(request.pool, request.stream, blocks[rest_id].address,
-                                     request.size, blocks[rest_id].range);
+  const BlockId front_id = new_part(blocks[rest_id], blocks[rest_id].address, request.size);
   Block& front = blocks[front_id];
   Block& rest = blocks[rest_id];
   const bool was_split = rest.is_split();
@@ -206,7 +225,7 @@ BlockId CachingAllocator::Card::split(BlockId rest_id, const Request& request) {
   front.next = rest_id;
   if (front.previous != kNoBlock) blocks[front.previous].next = front_id;
   rest.previous = front_id;
-  rest.address += static_cast<std::uint64_t>(request.size);
+  move_start(rest, rest.address + static_cast<std::uint64_t>(request.size));
   rest.size -= request.size;
   insert_free(rest_id);
   if (!rest.is_expandable()) {
@@ -257,7 +276,7 @@ void CachingAllocator::Card::free(BlockId id) {
   if (block.size >= max_split_size) statistics.oversize_allocations.decrease(1);
   if (!block.used_elsewhere)
     make_free(id);
-  else if (open_pools.empty())
+  else if (!is_capturing())
     record_events(id);
   else
     deferred_frees.push_back(id);
@@ -304,7 +323,7 @@ std::int64_t CachingAllocator::Card::merge(BlockId into_id, BlockId other_id) {
   else
     shelf_of(other).unmapped.erase(other.address);
   if (into.previous == other_id) {
-    into.address = other.address;
+    move_start(into, other.address);
     into.previous = other.previous;
     if (into.previous != kNoBlock) blocks[into.previous].next = into_id;
   } else {
@@ -316,22 +335,40 @@ std::int64_t CachingAllocator::Card::merge(BlockId into_id, BlockId other_id) {
   return other.size;
 }
 
-BlockId CachingAllocator::Card::new_block(std::uint32_t pool, StreamId stream,
-                                          std::uint64_t address, std::int64_t size,
-                                          std::uint32_t range) {
+BlockId CachingAllocator::Card::new_segment(std::uint32_t pool, StreamId stream,
+                                            std::uint64_t address, std::int64_t size,
+                                            std::uint32_t range) {
+  Block block{.address = address, .size = size, .pool = pool, .stream = stream, .range = range};
+  block.order = version.ties == TieRule::lowest_address ? address : next_order;
+  next_order += version.ties == TieRule::oldest_segment ? static_cast<std::uint64_t>(size) : 1;
+  return new_block(block);
+}
+
+BlockId CachingAllocator::Card::new_part(const Block& of, std::uint64_t address,
+                                         std::int64_t size) {
+  const bool by_age = version.ties == TieRule::oldest_block;
+  return new_block({.address = address,
+                    .size = size,
+                    .pool = of.pool,
+                    .stream = of.stream,
+                    .range = of.range,
+                    .order = by_age ? next_order++ : of.order + (address - of.address)});
+}
+
+void CachingAllocator::Card::move_start(Block& block, std::uint64_t address) const {
+  if (version.ties != TieRule::oldest_block) block.order += address - block.address;
+  block.address = address;
+}
+
+BlockId CachingAllocator::Card::new_block(const Block& block) {
   if (unused_blocks.empty()) {
     unused_blocks.push_back(static_cast<BlockId>(blocks.size()));
     blocks.emplace_back();
   }
   const BlockId id = unused_blocks.back();
   unused_blocks.pop_back();
-  Block& block = blocks[id] = Block{};
-  block.address = address;
-  block.size = size;
-  block.pool = pool;
-  block.stream = stream;
-  block.range = range;
-  ++pools[pool].blocks;
+  blocks[id] = block;
+  ++pools[block.pool].blocks;
   return id;
 }
 
@@ -347,12 +384,12 @@ void CachingAllocator::Card::insert_free(BlockId id) {
   Pool& pool = pools[block.pool];
   block.state = State::free;
   block.searches_when_freed = pool.searches;
-  pool.shelves.find(block.stream)->second.free.insert({block.size, block.address, id});
+  pool.shelves.find(block.stream)->second.free.insert({block.size, block.order, id});
 }
 
 void CachingAllocator::Card::erase_free(BlockId id) {
   const Block& block = blocks[id];
-  shelf_of(block).free.erase(detail::FreeBlocks::Entry{block.size, block.address, id});
+  shelf_of(block).free.erase(detail::FreeBlocks::Entry{block.size, block.order, id});
 }
 
 }  // namespace headroom::allocator

@@ -8,6 +8,7 @@
 #include <typeinfo>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/versions.h"
 
 namespace headroom::libtorch::detail {
 namespace {
@@ -37,7 +38,7 @@ void check(const std::string& name, const at::Tensor& tensor) {
 // Tensor::set_data does this too: the node that accumulates gradients remembers their device.
 void forget_accumulator(const at::Tensor& tensor) {
   if (torch::autograd::impl::get_autograd_meta(tensor) != nullptr)
-    torch::autograd::impl::set_grad_accumulator(tensor, {});
+    torch::autograd::impl::set_grad_accumulator(tensor, WeakNodePointer(NodePointer()));
 }
 
 }  // namespace

@@ -1,15 +1,25 @@
 // Padding, and sampling from a grid. CUDA's results are contiguous, whatever the input's layout.
 // Source: aten/src/ATen/native/cuda/ReflectionPad.cu, ReplicationPadding.cu, GridSampler.cpp.
-#include <ATen/native/Padding.h>
-
 #include "headroom/sim/rules/families.h"
 #include "headroom/sim/rules/results.h"
 
 namespace headroom::sim::rules {
 namespace {
 
+// An image or a batch of them; only the batch may be empty.
+void check_images(const Tensor& x) {
+  const std::int64_t batch = x.dim() == 4 ? 1 : 0;
+  bool valid = x.dim() == 3 || x.dim() == 4;
+  for (std::int64_t dim = batch; dim < x.dim(); ++dim) valid = valid && x.size(dim) != 0;
+  TORCH_CHECK(valid,
+              "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
+              "non-zero dimensions for input, but got: ",
+              x.sizes());
+}
+
 Tensor reflection_2d(const Tensor& x, IntArrayRef padding) {
-  at::native::padding::check_valid_input<2>(x, padding);
+  TORCH_CHECK(padding.size() == 4, "padding size is expected to be 4, but got: ", padding.size());
+  check_images(x);
   TORCH_CHECK(std::max(padding[0], padding[1]) < x.size(-1) &&
                   std::max(padding[2], padding[3]) < x.size(-2),
               "Argument #4: Padding size should be less than the corresponding input dimension, ",

@@ -11,6 +11,8 @@ extern "C" {
 
 NOT_HERE(cudaDeviceEnablePeerAccess, int, unsigned int)
 NOT_HERE(cudaDeviceGetDefaultMemPool, cudaMemPool_t*, int)
+NOT_HERE(cudaDeviceGetGraphMemAttribute, int, cudaGraphMemAttributeType, void*)
+NOT_HERE(cudaDeviceSetGraphMemAttribute, int, cudaGraphMemAttributeType, void*)
 NOT_HERE(cudaFreeAsync, void*, cudaStream_t)
 NOT_HERE(cudaGraphNodeGetDependencies, cudaGraphNode_t, cudaGraphNode_t*, cudaGraphEdgeData*,
          std::size_t*)

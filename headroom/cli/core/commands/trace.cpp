@@ -57,6 +57,9 @@ void CardChoice::add_to(CLI::App* command) {
       ->add_option("--addresses", addresses,
                    "Order of the driver's addresses: ascending, descending or lowest")
       ->capture_default_str();
+  command->add_option("--torch", torch,
+                      "PyTorch whose allocator to follow, 2.11 to 2.15 (default: as recorded, "
+                      "else the one that headroom was built with)");
 }
 
 trace::CardSetup CardChoice::setup() const {
@@ -65,6 +68,7 @@ trace::CardSetup CardChoice::setup() const {
   setup.fraction = fraction;
   setup.hold_events = hold_events;
   setup.addresses = policy_from(addresses);
+  if (!torch.empty()) setup.version = allocator::version_named(torch);
   return setup;
 }
 

@@ -32,7 +32,7 @@ struct TraceFile {
 
 // The card described by --capacity, --fraction, --hold-events and --addresses.
 struct CardChoice {
-  std::string capacity = "unlimited", addresses = "ascending";
+  std::string capacity = "unlimited", addresses = "ascending", torch;
   std::optional<double> fraction;
   bool hold_events = false;
 

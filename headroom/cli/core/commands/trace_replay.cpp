@@ -76,8 +76,9 @@ void add_trace_replay(Registry& registry, CLI::App* group) {
       "  headroom trace replay snapshot.pickle --capacity 24GiB --compare\n"
       "  headroom trace replay run.hrtrace --allocator \"\" --allocator expandable_segments:True\n"
       "  headroom trace replay run.hrtrace --capacity \"RTX 4090\" --smallest-capacity\n"
+      "  headroom trace replay snapshot.pickle --torch 2.15\n"
       "  printf 'a 1 3000000\\nf 1\\n' | headroom trace replay - --json\n\n"
-      "The model is PyTorch 2.11's caching allocator. It skips a refused request and goes on. It\n"
+      "The model is PyTorch's caching allocator. It skips a refused request and goes on. It\n"
       "does not include the CUDA context: subtract that from --capacity.",
       group);
   options->file.add_to(command);

@@ -152,7 +152,7 @@ std::string one_card(const ReplayAnswer& answer, const Terminal& terminal) {
   out += refusals(card, terminal);
   if (card.met_fault_of_original)
     out +=
-        "The trace triggers a bug of PyTorch 2.11 that the model does not have "
+        "The trace triggers a bug of PyTorch that the model does not have "
         "(docs/guides/traces.md).\n";
   if (card.operations >= kEnoughForASpeed)
     out += fmt::format("{:.1f} million events/s\n", card.operations_per_second() / 1e6);
@@ -251,6 +251,7 @@ Json replay_document(const ReplayAnswer& answer) {
             {"file", answer.file.path},
             {"format", trace::to_string(answer.about.format)},
             {"recorded_capacity_bytes", or_null(recorded)},
+            {"torch", answer.cards[0].version.torch},
             {"events", noticed.events},
             {"device", or_null(noticed.device)},
             {"events_of_other_devices", noticed.of_other_devices},
