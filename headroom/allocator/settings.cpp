@@ -185,14 +185,24 @@ std::string write_reserve(const Settings& settings) {
   return reserve ? in_digits(*reserve) : "";
 }
 
+void set_class_reserve(Settings& settings, const std::string& name, AddressReserve reserve) {
+  auto& classes = settings.expandable_segments_reserve_by_class;
+  const auto at = std::lower_bound(
+      classes.begin(), classes.end(), name,
+      [](const ClassReserve& one, const std::string& wanted) { return one.name < wanted; });
+  if (at != classes.end() && at->name == name)
+    at->reserve = reserve;
+  else
+    classes.insert(at, {name, reserve});
+}
+
 void read_reserve_by_class(Walk& walk, Settings& settings) {
   if (walk.next() != "[") walk.refuse(walk.last());
   settings.expandable_segments_reserve_by_class.clear();
   while (walk.peek() != "]") {
     const std::string name = walk.next();
     walk.next();  // the colon, not checked
-    if (const auto reserve = reserve_of(walk.next()))
-      settings.expandable_segments_reserve_by_class.insert_or_assign(name, *reserve);
+    if (const auto reserve = reserve_of(walk.next())) set_class_reserve(settings, name, *reserve);
     if (walk.peek() == ",") walk.next();
   }
   walk.next();

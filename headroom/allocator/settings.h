@@ -16,7 +16,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,6 +40,12 @@ struct AddressReserve {
   bool operator==(const AddressReserve&) const = default;
 };
 
+struct ClassReserve {
+  std::string name;
+  AddressReserve reserve;
+  bool operator==(const ClassReserve&) const = default;
+};
+
 // Every option, with PyTorch's defaults. Sizes are whole MiB. `options()` describes each one.
 struct Settings {
   Backend backend = Backend::native;
@@ -54,7 +59,7 @@ struct Settings {
   bool expandable_segments = false;
   std::optional<AddressReserve> expandable_segments_reserve;  // empty: 9/8 of the card
   // For streams that a program has tagged in C++ with the name of a class.
-  std::map<std::string, AddressReserve, std::less<>> expandable_segments_reserve_by_class;
+  std::vector<ClassReserve> expandable_segments_reserve_by_class;  // sorted by name
   double per_process_memory_fraction = 1;
   bool throw_on_cudamalloc_oom = false;
   bool release_lock_on_cudamalloc = false;

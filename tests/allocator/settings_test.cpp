@@ -284,14 +284,14 @@ TEST(Options, EveryExampleIsAcceptedAndNoDefault) {
   for (const OptionInfo& info : options()) {
     if (info.name == "backend") continue;  // its example is the default
     const std::string text = std::string(info.name) + ":" + std::string(info.example);
-    EXPECT_EQ(to_string(parse_settings(text)), text);
+    EXPECT_EQ(to_string(parse_settings(text, versions().back())), text);
   }
 }
 
 TEST(Explain, HasOneSentenceForEachOptionThatIsSet) {
   for (const OptionInfo& info : options()) {
     const std::string text = std::string(info.name) + ":" + std::string(info.example);
-    const auto lines = explain(parse_settings(text));
+    const auto lines = explain(parse_settings(text, versions().back()));
     if (info.name == "backend") {
       EXPECT_TRUE(lines.empty());  // its example is the default
       continue;

@@ -222,11 +222,9 @@ void compare_reserves(Settings& ours, const Answer& judge, const std::string& as
   for (std::size_t row = 0; row < std::size(judge.reserve); ++row)
     for (std::size_t i = 0; i < std::size(kTotals); ++i) {
       auto reserve = ours.expandable_segments_reserve;
-      const auto& classes = ours.expandable_segments_reserve_by_class;
       if (row > 0)
-        if (const auto own = classes.find(headroom::testing::kClasses[row - 1]);
-            own != classes.end())
-          reserve = own->second;
+        for (const auto& own : ours.expandable_segments_reserve_by_class)
+          if (own.name == headroom::testing::kClasses[row - 1]) reserve = own.reserve;
       EXPECT_EQ(reserve ? bytes(*reserve, kTotals[i]) : -1, judge.reserve[row][i])
           << asked << "\n row " << row << ", total " << kTotals[i];
     }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "headroom/allocator/settings.h"
+
 namespace headroom::testing {
 
 // Names of stream classes, for expandable_segments_reserve_by_class.
@@ -46,34 +48,42 @@ class SettingsTexts {
   std::string pick(const std::vector<std::string>& from) { return from[below(from.size())]; }
 
  private:
+  // What the value of each option is, for the options of the version that judges.
+  static std::map<std::string, int> kinds() {
+    std::map<std::string, int> kinds = {{"large_segment_size_mb", 5},
+                                        {"max_split_size_mb", 0},
+                                        {"max_non_split_rounding_mb", 0},
+                                        {"garbage_collection_threshold", 1},
+                                        {"per_process_memory_fraction", 1},
+                                        {"roundup_power2_divisions", 2},
+                                        {"expandable_segments", 3},
+                                        {"release_lock_on_cudamalloc", 3},
+                                        {"release_lock_on_hipmalloc", 3},
+                                        {"graph_capture_record_stream_reuse", 3},
+                                        {"pinned_use_cuda_host_register", 3},
+                                        {"pinned_use_hip_host_register", 3},
+                                        {"pinned_use_background_threads", 3},
+                                        {"pinned_num_register_threads", 4},
+                                        {"pinned_reserve_segment_size_mb", 0},
+                                        {"pinned_free_catch_all", 3},
+                                        {"throw_on_cudamalloc_oom", 3},
+                                        {"pinned_max_round_threshold_mb", 0},
+                                        {"pinned_max_cached_size_mb", 0},
+                                        {"expandable_segments_reserve", 6},
+                                        {"expandable_segments_reserve_by_class", 7}};
+    for (const auto& info : allocator::options())
+      if (info.since > allocator::default_version().minor) kinds.erase(std::string(info.name));
+    return kinds;
+  }
+
   std::string setting() {
-    static const std::map<std::string, int> kKinds = {{"large_segment_size_mb", 5},
-                                                      {"max_split_size_mb", 0},
-                                                      {"max_non_split_rounding_mb", 0},
-                                                      {"garbage_collection_threshold", 1},
-                                                      {"per_process_memory_fraction", 1},
-                                                      {"roundup_power2_divisions", 2},
-                                                      {"expandable_segments", 3},
-                                                      {"release_lock_on_cudamalloc", 3},
-                                                      {"release_lock_on_hipmalloc", 3},
-                                                      {"graph_capture_record_stream_reuse", 3},
-                                                      {"pinned_use_cuda_host_register", 3},
-                                                      {"pinned_use_hip_host_register", 3},
-                                                      {"pinned_use_background_threads", 3},
-                                                      {"pinned_num_register_threads", 4},
-                                                      {"pinned_reserve_segment_size_mb", 0},
-                                                      {"pinned_free_catch_all", 3},
-                                                      {"throw_on_cudamalloc_oom", 3},
-                                                      {"pinned_max_round_threshold_mb", 0},
-                                                      {"pinned_max_cached_size_mb", 0},
-                                                      {"expandable_segments_reserve", 6},
-                                                      {"expandable_segments_reserve_by_class", 7}};
+    static const std::map<std::string, int> kKinds = kinds();
     auto chosen = std::next(kKinds.begin(), static_cast<std::ptrdiff_t>(below(kKinds.size())));
     std::string name = chosen->first;
     if (one_in(60)) mutate(name);
     if (one_in(60))
       name = pick({"expandable_segments_handle_type", "throw_on_cudamalloc_oom", "max_split_size",
-                   "backends", ""});
+                   "expandable_segments_reserve", "backends", ""});
     const int kind = one_in(40) ? static_cast<int>(below(5)) : chosen->second;
     return name + separator(':') + value(kind);
   }
