@@ -4,8 +4,8 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 
+#include "headroom/allocator/detail/address_reserve.h"
 #include "headroom/allocator/detail/settings_walk.h"
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
@@ -34,11 +34,6 @@ std::string in_digits(double value) {
                        ? std::to_chars(digits, std::end(digits), value, std::chars_format::hex).ptr
                        : std::to_chars(digits, std::end(digits), value).ptr;
   return (exact_only ? "0x" : "") + std::string(digits, end);
-}
-
-std::string in_decimal_digits(double value) {
-  char digits[64];
-  return {digits, std::to_chars(digits, std::end(digits), value).ptr};
 }
 
 template <Bytes Settings::*field>
@@ -159,41 +154,13 @@ std::string write_roundup(const Settings& settings) {
   return "[" + join(entries, ",") + "]";
 }
 
-// "0.5" or "40G", in decimal digits. PyTorch ignores any other text, with a warning.
-std::optional<AddressReserve> reserve_of(std::string text) {
-  AddressReserve reserve;
-  if (text.ends_with('G') || text.ends_with('g')) {
-    reserve.is_share = false;
-    text.pop_back();
-  }
-  char* end = nullptr;
-  reserve.value = std::strtod(text.c_str(), &end);
-  const bool is_decimal = text.find_first_of("xX") == std::string::npos;
-  const bool is_whole = !text.empty() && *end == 0;
-  if (!is_decimal || !is_whole || !std::isfinite(reserve.value) || reserve.value <= 0) return {};
-  return reserve;
-}
-std::string in_digits(const AddressReserve& reserve) {
-  return in_decimal_digits(reserve.value) + (reserve.is_share ? "" : "G");
-}
-
 void read_reserve(Walk& walk, Settings& settings) {
-  if (const auto reserve = reserve_of(walk.next())) settings.expandable_segments_reserve = reserve;
+  if (const auto reserve = detail::reserve_of(walk.next()))
+    settings.expandable_segments_reserve = reserve;
 }
 std::string write_reserve(const Settings& settings) {
   const auto& reserve = settings.expandable_segments_reserve;
-  return reserve ? in_digits(*reserve) : "";
-}
-
-void set_class_reserve(Settings& settings, const std::string& name, AddressReserve reserve) {
-  auto& classes = settings.expandable_segments_reserve_by_class;
-  const auto at = std::lower_bound(
-      classes.begin(), classes.end(), name,
-      [](const ClassReserve& one, const std::string& wanted) { return one.name < wanted; });
-  if (at != classes.end() && at->name == name)
-    at->reserve = reserve;
-  else
-    classes.insert(at, {name, reserve});
+  return reserve ? detail::to_text(*reserve) : "";
 }
 
 void read_reserve_by_class(Walk& walk, Settings& settings) {
@@ -202,7 +169,8 @@ void read_reserve_by_class(Walk& walk, Settings& settings) {
   while (walk.peek() != "]") {
     const std::string name = walk.next();
     walk.next();  // the colon, not checked
-    if (const auto reserve = reserve_of(walk.next())) set_class_reserve(settings, name, *reserve);
+    if (const auto reserve = detail::reserve_of(walk.next()))
+      detail::set_class_reserve(settings, name, *reserve);
     if (walk.peek() == ",") walk.next();
   }
   walk.next();
@@ -210,7 +178,7 @@ void read_reserve_by_class(Walk& walk, Settings& settings) {
 std::string write_reserve_by_class(const Settings& settings) {
   std::vector<std::string> entries;
   for (const auto& [name, reserve] : settings.expandable_segments_reserve_by_class)
-    entries.push_back(name + ":" + in_digits(reserve));
+    entries.push_back(name + ":" + detail::to_text(reserve));
   return entries.empty() ? "" : "[" + join(entries, ",") + "]";
 }
 

@@ -8,9 +8,9 @@
 // memory. The functions are pure: they run on any thread, need no GPU, and neither read nor change
 // this process's environment.
 //
-//   Settings settings = parse_settings("max_split_size_mb:512");  // UsageError where PyTorch
-//   refuses EffectiveSettings now = effective_settings(look_up);  // what a program would start
-//   with for (const Explanation& line : explain(now.settings)) say(line.option, line.effect);
+//   Settings settings = parse_settings("max_split_size_mb:512");  // throws UsageError if refused
+//   EffectiveSettings now = effective_settings(look_up);  // what a program would start with
+//   for (const Explanation& line : explain(now.settings)) say(line.option, line.effect);
 #pragma once
 
 #include <array>

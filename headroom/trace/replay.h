@@ -33,7 +33,8 @@ struct CardSetup {
   // Stream events in a list of requests wait for its complete_events (in a history they always do).
   bool hold_events = false;
   allocator::AddressPolicy addresses = allocator::AddressPolicy::ascending;
-  // Whose allocator; empty: the PyTorch that the trace names, else allocator::default_version().
+  // The PyTorch whose allocator plays. By default the one that the trace names, or
+  // allocator::default_version() if it names none.
   std::optional<allocator::Version> version = {};
 };
 
