@@ -1,5 +1,6 @@
 #include "headroom/allocator/caching_allocator.h"
 
+#include <cmath>
 #include <utility>
 
 #include "headroom/allocator/detail/card_state.h"
@@ -72,9 +73,11 @@ void CachingAllocator::set_memory_fraction(double fraction) {
     throw UsageError(expectation("set_memory_fraction", "a number from 0 to 1",
                                  std::to_string(fraction), "0.8"));
   card_->limit.reset();
-  if (fraction < 1)
+  if (fraction < 1) {
+    const double share = fraction * static_cast<double>(card_->driver.capacity());
     card_->limit =
-        static_cast<std::int64_t>(fraction * static_cast<double>(card_->driver.capacity()));
+        static_cast<std::int64_t>(card_->version.rounds_fraction ? std::round(share) : share);
+  }
 }
 void CachingAllocator::set_used_by_others(Bytes used) {
   card_->driver.set_used_by_others(used.count);

@@ -20,6 +20,7 @@ constexpr Version kTorch211{
     .spare_address_divisor = 8,
     .tries_beyond_range = true,
     .pools_are_captures = true,
+    .rounds_fraction = false,
     .ties = TieRule::lowest_address,
     .refusal_end = RefusalEnd::advises_expandable_segments,
 };
@@ -39,6 +40,7 @@ constexpr Version kTorch212 = [] {
 constexpr Version kTorch213 = [] {
   Version version = like(kTorch211, 13, "2.13");
   version.pools_are_captures = false;
+  version.rounds_fraction = true;
   version.ties = TieRule::oldest_segment;
   return version;
 }();

@@ -56,6 +56,16 @@ TEST(Version, DecidesWhichOptionsThereAre) {
   }
 }
 
+// 0.69 of 1,100 x 2 MiB is 759 x 2 MiB, in floating point a bit less.
+TEST(Version, DecidesHowTheSharesBytesAreRounded) {
+  const Bytes segment{2 << 20};
+  for (const Version& version : versions()) {
+    CachingAllocator card =
+        card_of(version.torch, "per_process_memory_fraction:0.69", segment * 1100);
+    EXPECT_EQ(card.allocate(segment * 759) != kNoBlock, version.minor >= 13) << version.torch;
+  }
+}
+
 // Two free blocks of 256 MiB; the driver gives descending addresses, so the older is the higher.
 TEST(Version, DecidesBetweenFreeBlocksOfEqualSize) {
   for (const Version& version : versions()) {
