@@ -3,14 +3,14 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test trainers stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
+.PHONY: help setup build demo test trainers versions stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
 	  awk -F '\t' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
-setup: ## Debian packages and LibTorch (every target below does it by itself)
-	@scripts/setup.sh
+setup: ## Debian packages and LibTorch (every target below does it by itself); TORCH=2.15.0 chooses
+	@TORCH="$(TORCH)" scripts/setup.sh
 
 build: setup ## Release build into build/ (headroom and headroom-engine in build/bin/)
 	@scripts/build.sh release
@@ -32,6 +32,10 @@ trainers: build ## headroom run with three trainers: every text, budget and way 
 peers: build ## PyTorch's MemTracker on the test nets, live; then our peaks beside it
 	@scripts/peers.sh
 	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS) -R '^peers\.'
+
+versions: ## Build and test with PyTorch 2.12 to 2.15, too: in full with 2.15 (scripts/versions.sh)
+	@scripts/setup.sh
+	@scripts/versions.sh
 
 fuzz-allocator: build ## 20,000 random streams: our allocator model against PyTorch's own
 	@build/bin/allocator_oracle fuzz --streams 20000 --jobs $(JOBS) --minimise

@@ -82,6 +82,12 @@ or add it to CMAKE_PREFIX_PATH")
   return()
 endif()
 headroom_torch_version("${HEADROOM_TORCH_DIR}" HEADROOM_TORCH_VERSION)
+# Another version in the same folder configures anew.
+foreach(file version.py build-version)
+  if(EXISTS "${HEADROOM_TORCH_DIR}/${file}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${HEADROOM_TORCH_DIR}/${file}")
+  endif()
+endforeach()
 string(REGEX REPLACE "^2\\.([0-9]+)\\..*" "\\1" HEADROOM_TORCH_MINOR "${HEADROOM_TORCH_VERSION}")
 if(NOT HEADROOM_TORCH_MINOR MATCHES "^[0-9]+$"
    OR HEADROOM_TORCH_MINOR LESS HEADROOM_TORCH_OLDEST

@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh          what build, demo and tests need
 #   scripts/setup.sh clang    and what clang, the sanitizers and `make lint` need
+#   TORCH=2.15.0 scripts/setup.sh   another LibTorch, 2.11.0 to 2.15.0, which .venv then keeps
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,10 +18,6 @@ sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>
 }
 python_has_headers || packages+=(python3-dev)
 if [ "${1:-}" = clang ]; then packages+=(clang-14 clang-tidy-14 libclang-rt-14-dev); fi
-
-# The three wheels that LibTorch runs with on a machine without a GPU; with one, all it depends on.
-torch=torch==2.11.0
-cuda_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 
 missing=()
 for package in "${packages[@]}"; do
@@ -38,18 +35,10 @@ if [ ${#missing[@]} -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-kind=light
-if [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia/version ]; then kind=full; fi
-stamp="$torch ${cuda_wheels[*]} $kind"
+# TORCH, else what .venv has, else the version that everything is judged with.
 if [ -n "${HEADROOM_TORCH:-}" ]; then
   echo "== LibTorch: HEADROOM_TORCH=$HEADROOM_TORCH"
-elif [ "$(cat .venv/.headroom-setup 2>/dev/null)" != "$stamp" ]; then
-  echo "== installing LibTorch into .venv ($kind)"
-  [ -x .venv/bin/pip ] || python3 -m venv .venv
-  if [ $kind = full ]; then
-    .venv/bin/pip install --quiet --disable-pip-version-check "$torch"
-  else
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps "$torch" "${cuda_wheels[@]}"
-  fi
-  echo "$stamp" > .venv/.headroom-setup
+else
+  there=$(sed 's/^torch==//; s/ .*//' .venv/.headroom-setup 2>/dev/null || true)
+  scripts/torch.sh "${TORCH:-${there:-2.11.0}}" .venv
 fi

@@ -4,6 +4,7 @@
 # official zip were not seen, and an optional find_package ended the project's configuration.
 set -euo pipefail
 build=$1 torch=$2
+minor=$(sed -n "s/^__version__ = '\([0-9]*\.[0-9]*\).*/\1/p" "$torch/version.py")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$1"; cat "$work/log"; exit 1; }
@@ -30,13 +31,13 @@ add_executable(main main.cpp)
 target_compile_options(main PRIVATE -Wall -Wextra -Werror)
 target_link_libraries(main PRIVATE headroom::core)
 END
-cat > "$work/engine/main.cpp" <<'END'
+cat > "$work/engine/main.cpp" <<END
 #include <headroom/dryrun/dry_run.h>
 #include <headroom/libtorch/build_info.h>
 headroom::dryrun::Subject nothing() { return {.step = [] {}}; }
 int main() {
   if (!nothing().parameters.empty()) return 1;
-  return headroom::libtorch::build_info().version.substr(0, 4) == "2.11" ? 0 : 1;
+  return headroom::libtorch::build_info().version.substr(0, 4) == "$minor" ? 0 : 1;
 }
 END
 cat > "$work/engine/CMakeLists.txt" <<'END'
@@ -86,7 +87,7 @@ builds engine "$installed" "-DHEADROOM_TORCH=$torch"
 zip="$work/libtorch"  # the layout of the official zip: no version.py
 mkdir "$zip"
 ln -s "$torch/lib" "$torch/include" "$zip"
-echo '2.11.0+cpu' > "$zip/build-version"
+echo "$minor.0+cpu" > "$zip/build-version"
 builds engine "$installed;$zip"
 finds engine "$installed;$torch"
 finds engine "$installed;$torch/share/cmake"

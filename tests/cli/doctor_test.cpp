@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "headroom/allocator/version.h"
 #include "headroom/base/file.h"
 #include "tests/cli/headroom_process.h"
 
@@ -205,7 +206,7 @@ TEST(Doctor, StartsTheEngineWithTheTorchItFound) {
   const std::string found = libtorch["found"];
   if (found.find("within 3 s") != std::string::npos) GTEST_SKIP() << "a slow disk: " << found;
   EXPECT_EQ(libtorch["status"], "pass") << libtorch;
-  EXPECT_THAT(found, HasSubstr("torch 2.11."));
+  EXPECT_THAT(found, HasSubstr("torch " + std::string(allocator::default_version().torch) + "."));
 }
 
 TEST(Doctor, FailsForATorchOfAnotherVersion) {
@@ -214,7 +215,7 @@ TEST(Doctor, FailsForATorchOfAnotherVersion) {
   torch(world, "__version__ = '2.10.0+cu126'\ncuda = '12.6'\n");
   const Json libtorch = check(doctor(world), "LibTorch");
   EXPECT_EQ(libtorch["status"], "fail");
-  EXPECT_THAT(libtorch["found"].get<std::string>(), HasSubstr("needs 2.11"));
+  EXPECT_THAT(libtorch["found"].get<std::string>(), HasSubstr("needs " + std::string(allocator::default_version().torch)));
   world.set("HEADROOM_TORCH", world.path("elsewhere"));
   EXPECT_THAT(check(doctor(world), "LibTorch")["found"].get<std::string>(),
               HasSubstr("no torch found"));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The wheel in a fresh virtual environment: torch 2.11 is there (that of .venv-peers is lent to it, to
+# The wheel in a fresh virtual environment: a whole torch is there (that of .venv-peers is lent to it, to
 # spare 3 GB), nothing of this checkout is.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)

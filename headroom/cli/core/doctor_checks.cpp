@@ -107,7 +107,7 @@ std::optional<Check> why_no_cuda(const Facts& facts) {
                    "unset CUDA_VISIBLE_DEVICES, or list a GPU of this machine");
   if (torch && !torch->cuda)
     return because("torch " + torch->version + " is a build for the CPU only",
-                   "pip install torch==2.11.0 from PyPI, which is built for CUDA 13");
+                   install_torch() + " from PyPI, which is built for CUDA 13");
   if (torch && machine.cuda_driver) {
     const auto wanted = to_integer(split(*torch->cuda, '.')[0]);
     if (wanted && *machine.cuda_driver / 1000 < *wanted)
@@ -257,11 +257,11 @@ Check libtorch_check(const Facts& facts) {
   if (!torch)
     return {"LibTorch", Status::fail,
             "no torch found (HEADROOM_TORCH, virtual environment, python3)",
-            "pip install torch==2.11.0, or set HEADROOM_TORCH to its torch folder"};
+            install_torch() + ", or set HEADROOM_TORCH to its torch folder"};
   const std::string where = "torch " + torch->version + " in " + torch->folder.string();
-  if (!torch->version.starts_with("2.11."))
-    return {"LibTorch", Status::fail, where + ": headroom-engine needs 2.11",
-            "pip install torch==2.11.0"};
+  if (!torch->version.starts_with(wanted_torch() + "."))
+    return {"LibTorch", Status::fail, where + ": headroom-engine needs " + wanted_torch(),
+            install_torch()};
   // With the settings that every engine on real cards gets.
   const std::string settings = settings_for_engine(facts.machine);
   const CommandResult run = run_engine({"version", "--json"}, settings, kLimit);

@@ -88,6 +88,14 @@ std::optional<fs::path> find_engine() {
   return engine;
 }
 
+std::string wanted_torch() {
+  return std::string(allocator::default_version().torch);
+}
+
+std::string install_torch() {
+  return "pip install torch~=" + wanted_torch() + ".0";
+}
+
 std::string engine_allocator_settings(std::optional<Bytes> card_total) {
   const auto now = allocator::effective_settings(
       [](const std::string& name) { return environment(name.c_str()); });
@@ -103,8 +111,8 @@ void become_engine(const std::vector<std::string>& arguments) {
   const auto torch = find_torch();
   if (!torch)
     throw UnavailableError(
-        expectation("headroom", "LibTorch 2.11", "none",
-                    "pip install torch==2.11.0, or HEADROOM_TORCH=.../site-packages/torch"));
+        expectation("headroom", "LibTorch " + wanted_torch(), "none",
+                    install_torch() + ", or HEADROOM_TORCH=.../site-packages/torch"));
   ::setenv("LD_LIBRARY_PATH", library_path(*torch).c_str(), 1);
   std::vector<std::string> words{engine->string()};
   words.insert(words.end(), arguments.begin(), arguments.end());

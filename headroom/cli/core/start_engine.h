@@ -20,6 +20,10 @@ struct TorchWheel {
   std::optional<std::string> hip;   // set for a ROCm build
 };
 
+// The PyTorch that the engine was built for, "2.15", and the command that installs one of it.
+[[nodiscard]] std::string wanted_torch();
+[[nodiscard]] std::string install_torch();
+
 // Searches HEADROOM_TORCH, the active virtual environment, the .venv of the checkout of this build,
 // the environment of the installation, and python3's import path. Nothing if there is none.
 [[nodiscard]] std::optional<TorchWheel> find_torch();

@@ -117,6 +117,7 @@ py::object classify(const std::string& text, const std::vector<std::string>& typ
 PYBIND11_MODULE(_core, module) {
   translate_errors();
   module.attr("version") = HEADROOM_VERSION;
+  module.attr("wanted_torch") = HEADROOM_TORCH;
   module.def("gpus", &gpus, py::arg("gpus") = "");
   module.def(
       "select",

@@ -6,17 +6,18 @@ from typing import Any
 
 import torch
 
-from headroom import _printing, _storages, torch_sim
+from headroom import _core, _printing, _storages, torch_sim
 from headroom.card import cards
 from headroom.errors import UnavailableError
 
-WANTED = "2.11."
-
-
 def check_torch() -> None:
-    if not torch.__version__.startswith(WANTED):
-        raise UnavailableError(f"[headroom] expected PyTorch {WANTED}x, received {torch.__version__}; "
-                               "try pip install torch==2.11.0")
+    """LibTorch's C++ interface changes with every minor version, and the engine was built with one."""
+    wanted = _core.wanted_torch
+    if not torch.__version__.startswith(f"{wanted}."):
+        raise UnavailableError(
+            f"[headroom] expected PyTorch {wanted}, which this headroom was built for, received "
+            f"{torch.__version__}; try pip install torch~={wanted}.0, or build headroom for your torch: "
+            "pip install --force-reinstall --no-deps . in its checkout")
 
 
 _registered = _forked = False

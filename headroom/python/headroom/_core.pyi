@@ -2,6 +2,7 @@
 from typing import Any, Callable, Optional, Sequence
 
 version: str
+wanted_torch: str  # "2.15": the minor version that the engine was built with
 
 def gpus(gpus: str = "") -> dict[str, Any]:
     """The document of `headroom gpus --json`."""
