@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
@@ -114,6 +115,25 @@ const Json* said(const Json& file, const Json& other_names, const std::string& k
   return general == file.end() ? nullptr : &*general;
 }
 
+// transformers 5 writes a config's rotary settings into one object, `rope_parameters`. Takes them
+// out to the keys that this model type has for them, unless the file has those as well.
+Json with_rope_parameters_apart(Json file, const Json& defaults) {
+  const auto found = file.find("rope_parameters");
+  if (found == file.end() || !found->is_object()) return file;
+  const Json rope = *found;
+  const auto take = [&](const char* from, std::initializer_list<const char*> keys) {
+    for (const char* key : keys)
+      if (rope.contains(from) && defaults.contains(key) && !file.contains(key))
+        file[key] = rope.at(from);
+  };
+  take("rope_theta", {"rope_theta", "rotary_emb_base"});
+  take("partial_rotary_factor", {"partial_rotary_factor", "rotary_pct"});
+  const Json kind = rope.value("rope_type", Json("default"));
+  if (kind != "default" && defaults.contains("rope_scaling") && !file.contains("rope_scaling"))
+    file["rope_scaling"] = rope;
+  return file;
+}
+
 }  // namespace
 
 ModelConfig::ModelConfig(const Json& file, std::string source)
@@ -122,9 +142,10 @@ ModelConfig::ModelConfig(const Json& file, std::string source)
       architectures_(strings_in(file, "architectures")),
       labels_(labels_of(file, source_)) {
   const Json& known = all_types().at(type_);
+  const Json plain = with_rope_parameters_apart(file, known.at("defaults"));
   auto values = std::make_shared<Json>(known.at("defaults"));
   for (auto& [key, value] : values->items()) {
-    if (const Json* given = said(file, known.at("other_names"), key))
+    if (const Json* given = said(plain, known.at("other_names"), key))
       value = *given;
     else
       defaulted_.push_back(key + " = " + to_line(value));

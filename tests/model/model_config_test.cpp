@@ -52,6 +52,18 @@ TEST(ModelConfig, KnowsTheGeneralNamesOfKeys) {
   EXPECT_EQ(config.count("n_layer"), 3);
 }
 
+TEST(ModelConfig, ReadsTheRotarySettingsThatTransformers5Writes) {
+  const ModelConfig llama = config_of(R"({"model_type": "llama", "rope_parameters":
+      {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0}})");
+  EXPECT_EQ(llama.number("rope_theta"), 500000);
+  EXPECT_EQ(llama.at("rope_scaling").at("factor"), 8);
+  const ModelConfig neox = config_of(R"({"model_type": "gpt_neox", "rope_parameters":
+      {"rope_type": "default", "rope_theta": 2000.0, "partial_rotary_factor": 0.5}})");
+  EXPECT_EQ(neox.number("rotary_emb_base"), 2000);
+  EXPECT_EQ(neox.number("rotary_pct"), 0.5);
+  EXPECT_TRUE(neox.is_null("rope_scaling"));
+}
+
 TEST(ModelConfig, CountsLabelsByTheirNames) {
   EXPECT_EQ(config_of(R"({"model_type": "vit"})").labels(), 2);
   EXPECT_EQ(config_of(R"({"model_type": "vit", "num_labels": 7})").labels(), 7);
