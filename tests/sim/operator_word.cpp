@@ -93,6 +93,8 @@ Tensor tensor_of(const std::string& text, const Variant& variant) {
       return at::randint(0, word.below, word.sizes, whole);
     case 'j':
       return at::randint(0, word.below, word.sizes, at::kInt);
+    case 'h':
+      return at::randint(0, 1000, word.sizes, whole).to(at::kUInt64);
     case 'k':
       return at::randint(0, word.below, word.sizes, at::kChar);
     case 'n':  // all the same number

@@ -64,8 +64,9 @@ c10::OperatorName in_aten(std::string_view name) {
 void Table::rules_of(std::initializer_list<const char*> names, const Make& make) {
   for (const char* name : names) {
     const auto op = c10::Dispatcher::singleton().findSchema(in_aten(name));
+    if (!op) continue;  // of another version of LibTorch
     at(name).rule = {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Boxed>(make)),
-                     op.value().schema().arguments().size()};
+                     op->schema().arguments().size()};
   }
 }
 

@@ -115,7 +115,13 @@ Tensor selected(const Tensor& x, std::int64_t dim, const Tensor& index) {
 
 void add_data_dependent(Table& table) {
   table.needs_values("nonzero", "nonzero_static with a size that you know, or where");
-  table.needs_values("masked_select", "where or masked_fill, which keep the shape");
+  // CUDA indexes with the mask.
+  // Source: aten/src/ATen/native/cuda/IndexKernel.cpp, masked_select_out_cuda_impl.
+  table.rule("masked_select", [](const Tensor& x, const Tensor& mask) {
+    const auto [where, values] = at::expand_outplace(mask.dim() == 0 ? mask.unsqueeze(0) : mask,
+                                                     x.dim() == 0 ? x.unsqueeze(0) : x);
+    return indexed(*values, {*where});
+  });
   table.rule("repeat_interleave.Tensor",
              [](const Tensor& repeats, std::optional<std::int64_t> size) {
                if (!size) throw NeedsValues{"output_size, or one number of repeats for all"};

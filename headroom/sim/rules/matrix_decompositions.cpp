@@ -72,7 +72,7 @@ void add_eigenvalues(Table& table) {
   table.rule("linalg_eigvals.out", [](const Tensor& x, const Tensor& out) {
     return out.resize_(in_batch(x, {x.size(-1)}));
   });
-  table.contiguous_as(0, {"linalg_matrix_exp"});
+  table.contiguous_as(0, {"linalg_matrix_exp", "linalg_matrix_sqrth"});
   table.rule("_compute_linear_combination", [](const Tensor& x, const Tensor& coefficients) {
     Sizes sizes = x.sizes().vec();
     sizes[0] = coefficients.size(0);

@@ -173,6 +173,13 @@ void add_reductions(Table& table) {
   table.rule("histc", [](const Tensor& x, std::int64_t bins, const Scalar&, const Scalar&) {
     return contiguous({bins}, x);
   });
+  // CUDA counts whole numbers, too; the CPU does not.
+  table.fill("histc",
+             [](const Tensor& x, std::int64_t bins, const Scalar& low, const Scalar& high) {
+               if (!at::isIntegralType(x.scalar_type(), false))
+                 return at::histc(x, bins, low, high);
+               return at::histc(x.to(at::kDouble), bins, low, high).to(x.scalar_type());
+             });
 }
 
 }  // namespace headroom::sim::rules
