@@ -16,6 +16,6 @@ case "${1:-}" in
   *) echo "peers: expected nothing or --check, received $1" >&2; exit 2 ;;
 esac
 run peaks "$how" tests/peers/figures.json
-run transformers_peaks "$how" tests/peers/transformers_figures.json --share "$share"
+run transformers_peaks "$how" --share "$share"
 run transformers_numbers "$how" tests/peers/transformers_numbers.json
 run optimizers "$how" tests/peers/optimizers.json

@@ -43,6 +43,7 @@ models::Settings model_settings(const Settings& settings) {
   models::Settings of;
   of.task = settings.task;
   of.attention = settings.attention;
+  of.transformers = settings.transformers;
   of.use_cache = settings.use_cache;
   of.loss_chunk = settings.loss_chunk;
   if (settings.checkpoint_every > 0)

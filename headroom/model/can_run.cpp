@@ -22,6 +22,14 @@ std::vector<std::string> cannot_run(const Settings& settings) {
   return names;
 }
 
+Attention attention_of(const ModelConfig& config, Transformers version, Attention asked) {
+  const std::string& type = config.type();
+  const bool newest = version == Transformers::v5;
+  const bool only_eager =
+      type == "gpt_neo" || (type == "gemma2" && newest) || (type == "t5" && !newest);
+  return only_eager ? Attention::eager : asked;
+}
+
 void check_can_checkpoint(const ModelConfig& config) {
   if (config.type() != "resnet" && config.type() != "convnext") return;
   throw UsageError(expectation("checkpointing", "a model that transformers can checkpoint",

@@ -12,6 +12,11 @@ namespace headroom::model {
 // The settings that cannot run yet, as on the command line: "--quantize 4bit".
 [[nodiscard]] std::vector<std::string> cannot_run(const Settings& settings);
 
+// The form of attention that a model runs in: the one asked for, or eager where this version of
+// transformers has no other for its type.
+[[nodiscard]] Attention attention_of(const ModelConfig& config, Transformers version,
+                                     Attention asked);
+
 // Throws UsageError for a model that transformers cannot checkpoint.
 void check_can_checkpoint(const ModelConfig& config);
 

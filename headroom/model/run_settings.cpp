@@ -37,6 +37,7 @@ HEADROOM_WORDS(Optimizer, "an optimizer",
 HEADROOM_WORDS(OptimizerForm, "a form of an optimizer", {"fused", "foreach", "loop"});
 HEADROOM_WORDS(Rounding, "a rounding", {"nearest", "stochastic"});
 HEADROOM_WORDS(Attention, "a kind of attention", {"sdpa", "eager"});
+HEADROOM_WORDS(Transformers, "a version of transformers", {"4.57", "5"});
 HEADROOM_WORDS(Mask, "a mask", {"ones", "none"});
 HEADROOM_WORDS(CheckpointingKind, "a kind of checkpointing", {"nonreentrant", "reentrant"});
 HEADROOM_WORDS(Quantize, "a quantisation", {"none", "8bit", "4bit"});
@@ -227,6 +228,7 @@ const std::vector<Key>& keys() {
       plain("optimizer_in_backward", &Settings::optimizer_in_backward),
       word("rounding", &Settings::rounding),
       word("attention", &Settings::attention),
+      word("transformers", &Settings::transformers),
       word("mask", &Settings::mask),
       text("checkpointing", checkpointing_text, set_checkpointing),
       word("checkpointing_kind", &Settings::checkpointing_kind),
@@ -352,6 +354,7 @@ HEADROOM_INSTANTIATE(Optimizer);
 HEADROOM_INSTANTIATE(OptimizerForm);
 HEADROOM_INSTANTIATE(Rounding);
 HEADROOM_INSTANTIATE(Attention);
+HEADROOM_INSTANTIATE(Transformers);
 HEADROOM_INSTANTIATE(Mask);
 HEADROOM_INSTANTIATE(CheckpointingKind);
 HEADROOM_INSTANTIATE(Quantize);

@@ -28,6 +28,8 @@ enum class OptimizerForm { fused, foreach, loop };
 // Rounding of float results into weights of lower precision.
 enum class Rounding { nearest, stochastic };
 enum class Attention { sdpa, eager };
+// The version of transformers whose operations a published model follows: 4.57.6, or 5.23.0.
+enum class Transformers { v4_57, v5 };
 // The attention mask that the model is given: all ones, or none.
 enum class Mask { ones, none };
 enum class CheckpointingKind { nonreentrant, reentrant };
@@ -65,6 +67,7 @@ struct Settings {
   bool optimizer_in_backward = false;
   Rounding rounding = Rounding::nearest;
   Attention attention = Attention::sdpa;
+  Transformers transformers = Transformers::v5;
   Mask mask = Mask::ones;
   std::int64_t checkpoint_every = 0;  // layers; 0: no checkpointing, 1: every layer
   CheckpointingKind checkpointing_kind = CheckpointingKind::nonreentrant;

@@ -12,6 +12,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/models/detail/module_path.h"
+#include "headroom/models/families/stacked_experts.h"
 #include "headroom/nn/layers.h"
 
 namespace headroom::models {
@@ -200,6 +201,12 @@ using Wanted = std::function<bool(const std::string&)>;
 
 void initialise_own(const ModelConfig& config, torch::nn::Module& module, const std::string& path,
                     const Wanted& wanted) {
+  if (const auto* const experts = dynamic_cast<const detail::StackedExperts*>(&module)) {
+    for (const auto& [name, part] : experts->by_expert())
+      if (wanted(detail::joined(path, name)))
+        give(part, normal(Place{config, module, path, name, part}.spread()));
+    return;
+  }
   for (const auto& parameter : module.named_parameters(false)) {
     if (!wanted(detail::joined(path, parameter.key()))) continue;
     give(parameter.value(), value_of({config, module, path, parameter.key(), parameter.value()}));

@@ -56,7 +56,9 @@ std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings
   if (settings.loss_chunk > 0 && !of_tokens)
     throw UsageError(expectation("build", "a loss over tokens, to take it in chunks",
                                  model::to_string(task), "the full loss"));
-  return builders().at(config.type())(config, task, settings);
+  Settings resolved = settings;
+  resolved.attention = model::attention_of(config, settings.transformers, settings.attention);
+  return builders().at(config.type())(config, task, resolved);
 }
 
 }  // namespace headroom::models

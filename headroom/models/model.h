@@ -1,6 +1,6 @@
 // Published models, built from a config.json of the Hugging Face hub and run operation for
-// operation in the order of transformers' own PyTorch code (4.57.6), because temporaries and saved
-// tensors decide how much memory a step takes. Parameters have the hub's names.
+// operation in the order of transformers' own PyTorch code (5.23.0 or 4.57.6), because temporaries
+// and saved tensors decide how much memory a step takes. Parameters have the hub's names.
 //
 //   const auto config = model::read_config("gpt2/config.json");
 //   const auto model = libtorch::on(device, [&] { return models::build(config); });
@@ -36,6 +36,7 @@ namespace headroom::models {
 
 using model::Attention;
 using model::Task;
+using model::Transformers;
 
 // Checkpointed layers keep only their input, and run forward again in the backward pass.
 struct Checkpointing {
@@ -44,8 +45,9 @@ struct Checkpointing {
 };
 
 struct Settings {
-  std::optional<Task> task = {};  // empty: the task of the config's `architectures`
-  Attention attention = Attention::sdpa;
+  std::optional<Task> task = {};          // empty: the task of the config's `architectures`
+  Attention attention = Attention::sdpa;  // `eager` where the model has nothing else
+  Transformers transformers = Transformers::v5;
   Checkpointing checkpointing = {};
   bool use_cache = false;  // keep keys and values, as transformers does by default
   // Tokens per chunk of head and loss (nn/chunked_loss.h); there is then a loss and no logits. 0:

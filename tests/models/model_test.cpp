@@ -20,9 +20,12 @@ std::vector<std::string> order_below(Model& model, const std::string& path) {
 }
 
 // Optimizers take parameters in their order, which decides which tensors are alive together.
-// Mixtral's experts had w3 before w2. Orders: named_parameters() of transformers 4.57.6.
+// Mixtral's experts had w3 before w2. Orders: named_parameters() of transformers.
 TEST(Parameters, ComeInTransformersOrder) {
   EXPECT_THAT(order_below(*tiny("mixtral"), "model.layers.0.block_sparse_moe."),
+              ElementsAre("gate.weight", "experts.gate_up_proj", "experts.down_proj"));
+  const auto older = tiny("mixtral", "{}", {.transformers = Transformers::v4_57});
+  EXPECT_THAT(order_below(*older, "model.layers.0.block_sparse_moe."),
               ElementsAre("gate.weight", "experts.0.w1.weight", "experts.0.w2.weight",
                           "experts.0.w3.weight", "experts.1.w1.weight", "experts.1.w2.weight",
                           "experts.1.w3.weight"));

@@ -12,7 +12,7 @@ namespace {
 // transformers switches autocast off for the angles. Here their product ran in bfloat16, for which
 // 299 is 300.
 TEST(Rotary, IsComputedInFloatUnderAutocast) {
-  Rotary rotary({tiny_llama(R"(,"max_position_embeddings":512)"), 4});
+  Rotary rotary({tiny_llama(R"(,"max_position_embeddings":512)"), 4}, Transformers::v5);
   const at::Tensor positions = at::arange(512, at::kLong).unsqueeze(0);
   const CosSin plain = rotary(positions, at::kFloat);
   const libtorch::AutocastScope scope(at::kCPU, at::kBFloat16);

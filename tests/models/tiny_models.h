@@ -44,7 +44,8 @@ inline model::ModelConfig tiny_resnet() {
 
 // A model of any type. The file uses the general keys, and a type ignores the keys that it lacks.
 // `more` overrides the values here.
-inline std::shared_ptr<Model> tiny(const std::string& type, const std::string& more = "{}") {
+inline std::shared_ptr<Model> tiny(const std::string& type, const std::string& more = "{}",
+                                   const Settings& settings = {}) {
   Json file = parse_json(R"({"vocab_size":23,"hidden_size":16,"n_embd":16,"d_model":16,"d_kv":4,
     "d_ff":24,"dim":16,"hidden_dim":24,"ffn_dim":24,"intermediate_size":24,"num_hidden_layers":2,
     "num_layers":2,"n_layer":2,"n_layers":2,"num_attention_heads":4,"num_heads":4,"n_head":4,
@@ -56,7 +57,7 @@ inline std::shared_ptr<Model> tiny(const std::string& type, const std::string& m
                          "config.json");
   file["model_type"] = type;
   file.update(parse_json(more, "more"));
-  return build({file, "config.json"});
+  return build({file, "config.json"}, settings);
 }
 
 inline std::vector<std::pair<std::string, at::Tensor>> parameters_of(Model& model) {

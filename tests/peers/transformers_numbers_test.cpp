@@ -24,6 +24,7 @@ namespace {
 
 using at::Tensor;
 using model::ModelConfig;
+using model::Transformers;
 
 constexpr std::int64_t kRows = 2, kLength = 7, kTargets = 5;
 
@@ -117,6 +118,7 @@ void set_weights(Model& model) {
 std::shared_ptr<Model> model_of(const Json& of, const Json& result, Settings settings,
                                 c10::Device device = at::kCPU) {
   settings.task = task_of(of);
+  settings.transformers = Transformers::v4_57;
   settings.attention = result["attention"] == "sdpa" ? Attention::sdpa : Attention::eager;
   return libtorch::on(device, type_of(result), [&] { return build(config_of(of), settings); });
 }

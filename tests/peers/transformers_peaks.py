@@ -1,6 +1,6 @@
 """Active peaks of transformers' models, without data, as PyTorch's own tools count them.
 
-  transformers_peaks.py [--write figures.json | --check figures.json [--share K/N]] [--only NAME ...]
+  transformers_peaks.py [--write | --check [--share K/N]] [--only NAME ...]
 
 Each case of transformers_cases.json is a model (configs/), a batch and settings with the words of
 Headroom's command line; two training steps run under FakeTensorMode on the CPU, three times:
@@ -16,7 +16,8 @@ zero_grad). Rounded counts leave out the optimizer's scalars that lie on the hos
 What such steps would have to ask their data is answered: see Answers in transformers_steps.py.
 Beside them stands a hash of what they are the figures of.
 
---check fails where a figure differs from the stored one, or is of a case as it was once. MemTracker
+The figures are stored for the version of transformers that ran, in transformers_figures_4.57.json or
+transformers_figures_5.json. --check fails where a figure differs from the stored one, or is of a case as it was once. MemTracker
 holds what lies in reference cycles until Python's collector happens to come by, so its figure may lie
 anywhere between the stored one and the plain count, give or take a thousandth. --share
 takes every N-th case only, from the K-th on, and those that are "always" checked. --write with
@@ -38,7 +39,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.utils.weak import WeakIdKeyDictionary
 
 from plain_count import PlainCount, RealCount
-from transformers_steps import CONFIGS, Training
+from transformers_steps import CONFIGS, FIGURES, Training
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS = 2
@@ -201,8 +202,8 @@ def same(stored, live):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", type=pathlib.Path)
-    parser.add_argument("--check", type=pathlib.Path)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--share", default="1/1")
     parser.add_argument("--only", nargs="*")
     options = parser.parse_args()
@@ -211,9 +212,9 @@ def main():
     figures = measure_all(chosen(cases, options))
     print(f"{len(figures)} of {len(cases)} cases in {time.time() - start:.0f} s")
     if options.write:
-        write(options.write, cases, figures)
+        write(HERE / FIGURES, cases, figures)
     if options.check:
-        wrong = list(wrong_figures(options.check, cases, figures))
+        wrong = list(wrong_figures(HERE / FIGURES, cases, figures))
         print("\n".join(wrong) or f"{len(figures)} models: all as stored")
         sys.exit(bool(wrong))
 

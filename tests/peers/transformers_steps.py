@@ -10,6 +10,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+MAJOR = int(transformers.__version__.split(".")[0])
+# What stored figures are of.
+VERSION = "4.57" if MAJOR == 4 else "5"
+FIGURES = f"transformers_figures_{VERSION}.json"
+# Model types whose attention has only the eager form.
+ONLY_EAGER = {"gemma2"} if MAJOR >= 5 else set()
+# transformers 5 takes fake tensors for a compiler's, and then makes masks that a card would not get.
+transformers.utils.import_utils.is_fake_tensor = lambda tensor: False
+
 CONFIGS = pathlib.Path(__file__).resolve().parent / "configs"
 HEADS = {
     "causal-lm": transformers.AutoModelForCausalLM,
@@ -32,9 +41,9 @@ DEFAULTS = {"task": None, "seq": None, "target_seq": None, "image": 224, "mask":
 class Answers(TorchFunctionMode):
     """Answers where Python asks a tensor without data (`unknown`) for its value:
 
-    - Is the attention mask all ones? (`mask.all()`, `torch.all(mask == 1)`): yes, so sdpa gets no
-      mask and keeps is_causal. Every other yes-or-no question is answered no: OPT's layer drop
-      asks whether a random number is under 0.
+    - Is the attention mask all ones? (`mask.all()`, `torch.all(mask == 1)`; since transformers 5
+      `mask.sum() == mask.numel()`): yes, so sdpa gets no mask and keeps is_causal. Every other
+      yes-or-no question is answered no: OPT's layer drop asks whether a random number is under 0.
     - Which experts have tokens, and which tokens are theirs? (`nonzero`, `torch.where` of Mixtral):
       all have, and each an equal share.
     - A number (`item`): 1; while a model is built 0, the drop path of ConvNext."""
@@ -42,7 +51,7 @@ class Answers(TorchFunctionMode):
     def __init__(self, number):
         super().__init__()
         self.number = number
-        self.all_are = WeakIdKeyDictionary()
+        self.all_are, self.sums = WeakIdKeyDictionary(), WeakIdKeyDictionary()
         self.experts = self.asked = 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -57,7 +66,9 @@ class Answers(TorchFunctionMode):
             return torch.empty(choices * tokens // self.experts, 2, dtype=torch.int64,
                                device=args[0].device).unbind(1)
         result = func(*args, **(kwargs or {}))
-        if name == "all":
+        if name == "sum":
+            self.sums[result] = True
+        if name == "all" or (name in ("eq", "__eq__") and args[0] in self.sums):
             self.all_are[result] = True
         return result
 
@@ -112,13 +123,18 @@ class Training:
 
     def build(self, name):
         values = json.loads((CONFIGS / f"{name}.json").read_text())
-        config = transformers.CONFIG_MAPPING[values.pop("model_type")].from_dict(values)
+        kind = values.pop("model_type")
+        config = transformers.CONFIG_MAPPING[kind].from_dict(values)
         config.use_cache = self.settings["use_cache"]
         self.task = self.settings["task"] or next(
             task for end, task in ENDINGS.items() if config.architectures[0].endswith(end))
+        attention = None if kind in ONLY_EAGER else self.settings["attention"]
         with Answers(0.0):
             model = HEADS[self.task].from_config(
-                config, attn_implementation=self.settings["attention"], dtype=self.dtype).train()
+                config, attn_implementation=attention, dtype=self.dtype).train()
+        if kind == "t5" and not values.get("tie_word_embeddings", True):
+            # transformers 5 ties all the same, unless it loads a checkpoint, which has this head.
+            model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
         if self.settings["checkpointing"] == "full":
             reentrant = self.settings["checkpointing_kind"] == "reentrant"
             model.gradient_checkpointing_enable({"use_reentrant": reentrant})

@@ -1,10 +1,11 @@
 // Headroom's peaks of published models under the CPU's rules beside those that PyTorch's MemTracker
-// and a plain count give for the same model, batch and settings in transformers 4.57.6
-// (transformers_peaks.py; `make peers` runs it and stores what it says in
-// transformers_figures.json).
+// and a plain count give for the same model, batch and settings in transformers 4.57.6 and 5.23.0
+// (transformers_peaks.py, whose figures are stored in transformers_figures_4.57.json and
+// transformers_figures_5.json).
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <iomanip>
@@ -45,27 +46,43 @@ const std::map<std::string, std::string>& exceptions() {
 
 // ---- The cases and what is stored of them ----
 
+constexpr std::array kVersions{model::Transformers::v4_57, model::Transformers::v5};
+
 struct Case {
   std::string name;
   std::string config;
   Json words;  // the settings', as on the command line
-  [[nodiscard]] model::Settings settings() const { return model::settings_from_json(words); }
+  model::Transformers version;
+
+  [[nodiscard]] model::Settings settings() const {
+    model::Settings settings = model::settings_from_json(words);
+    settings.transformers = version;
+    return settings;
+  }
+  [[nodiscard]] std::string version_name() const { return std::string(to_string(version)); }
 };
 
 void PrintTo(const Case& of, std::ostream* out) {
-  *out << of.name;
+  *out << of.name << ", transformers " << of.version_name();
 }
 
 Json read(const std::string& file) {
   return parse_json(read_input(kFolder + file), file);
 }
 
-std::vector<Case> cases() {
+std::vector<Case> cases(model::Transformers version) {
   std::vector<Case> all;
   const Json document = read("transformers_cases.json");
   for (const Json& one : document.at("cases"))
     all.push_back({one.at("name").get<std::string>(), one.at("config").get<std::string>(),
-                   one.at("settings")});
+                   one.at("settings"), version});
+  return all;
+}
+
+std::vector<Case> cases_of_all_versions() {
+  std::vector<Case> all;
+  for (const model::Transformers version : kVersions)
+    for (Case& one : cases(version)) all.push_back(std::move(one));
   return all;
 }
 
@@ -87,9 +104,14 @@ std::string hash_of(const Case& of) {
   return text.str();
 }
 
-const Json& figures() {
-  static const Json document = read("transformers_figures.json");
-  return document;
+const Json& figures(model::Transformers version) {
+  static const Json older = read("transformers_figures_4.57.json");
+  static const Json newest = read("transformers_figures_5.json");
+  return version == model::Transformers::v5 ? newest : older;
+}
+
+const Json& figures(const Case& of) {
+  return figures(of.version).at("peak_bytes").at(of.name);
 }
 
 // A judge's highest count of bytes in each phase.
@@ -107,7 +129,7 @@ struct Phases {
 
 Phases phases_of(const Case& of, const char* judge) {
   Phases phases;
-  for (const auto& [phase, bytes] : figures().at("peak_bytes").at(of.name).at(judge).items())
+  for (const auto& [phase, bytes] : figures(of).at(judge).items())
     phases.bytes[phase] = bytes.get<double>();
   return phases;
 }
@@ -159,14 +181,21 @@ TEST_P(Transformers, PeakAndItsPhaseAreTheirs) {
       << "no exception any more";
 }
 
+// MemTracker's hooks keep what layers that run again were given (TwoJudgesAgree); here it is far
+// off.
+bool memtracker_is_off(const Case& of) {
+  const double plain = figures(of).at("plain"), memtracker = figures(of).at("memtracker");
+  return memtracker > plain * 1.005;
+}
+
 // Over all cases, with the exceptions; against MemTracker's raw bytes and the plain count in units
 // of 512.
 TEST(TransformersPeaks, AreTheirsByTheMedianAndTheWorst) {
   std::map<std::string, std::vector<double>> errors;
-  for (const Case& of : cases()) {
+  for (const Case& of : cases_of_all_versions()) {
     const auto ours = static_cast<double>(peak_of(of).active.count);
-    const double memtracker = figures().at("peak_bytes").at(of.name).at("memtracker");
-    errors["MemTracker"].push_back(off(ours, memtracker));
+    const double memtracker = figures(of).at("memtracker");
+    if (!memtracker_is_off(of)) errors["MemTracker"].push_back(off(ours, memtracker));
     errors["the plain count"].push_back(off(ours, phases_of(of, "plain_512").peak()));
   }
   for (auto& [judge, of_judge] : errors) {
@@ -180,8 +209,11 @@ TEST(TransformersPeaks, AreTheirsByTheMedianAndTheWorst) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Transformers, testing::ValuesIn(cases()),
-                         [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, Transformers, testing::ValuesIn(cases_of_all_versions()),
+                         [](const auto& instance) {
+                           const std::string version = instance.param.version_name();
+                           return instance.param.name + "_transformers_" + version.substr(0, 1);
+                         });
 
 // ---- Ours beside a card's ----
 
@@ -197,7 +229,7 @@ TEST(TransformersOnAnH100, TakeWhatTheEstimateSays) {
       parse_json(read_input(HEADROOM_SOURCE_DIR "/tests/card/h100.json"), "h100.json");
   const std::string card = measured.at("card");
   std::vector<double> errors;
-  for (const Case& of : cases()) {
+  for (const Case& of : cases(model::Transformers::v4_57)) {
     const auto make = [&](c10::Device device) {
       return estimate::training_step(config_of(of), of.settings(), device).subject;
     };
@@ -222,30 +254,36 @@ TEST(TransformersOnAnH100, TakeWhatTheEstimateSays) {
 
 TEST(TransformersFigures, HaveThreeExceptionsAtMost) {
   EXPECT_LE(exceptions().size(), 3);
+  for (const model::Transformers version : kVersions) {
+    const std::vector<Case> all = cases(version);
+    EXPECT_LE(std::count_if(all.begin(), all.end(), memtracker_is_off), 3);
+  }
 }
 
 TEST(TransformersFigures, AreOfTheCasesThatThereAre) {
-  std::map<std::string, std::string> stored, built;
-  for (const auto& [name, peaks] : figures().at("peak_bytes").items())
-    stored[name] = peaks.at("of").get<std::string>();
-  for (const Case& of : cases()) built[of.name] = hash_of(of);
-  EXPECT_EQ(stored, built) << "run `make peers`";
+  for (const model::Transformers version : kVersions) {
+    std::map<std::string, std::string> stored, built;
+    for (const auto& [name, peaks] : figures(version).at("peak_bytes").items())
+      stored[name] = peaks.at("of").get<std::string>();
+    for (const Case& of : cases(version)) built[of.name] = hash_of(of);
+    EXPECT_EQ(stored, built) << "run `make peers`";
+  }
 }
 
 TEST(TransformersFigures, AreOfEveryModelTypeThatIsBuilt) {
   std::set<std::string> types;
-  for (const Case& of : cases()) types.insert(config_of(of).type());
+  for (const Case& of : cases(model::Transformers::v5)) types.insert(config_of(of).type());
   EXPECT_THAT(model::model_types(), testing::UnorderedElementsAreArray(types));
 }
 
 // Raw bytes. Where layers run again in the backward pass, MemTracker's hooks keep what they were
 // given beside hidden states (positions, masks) until Python's collector comes.
 TEST(TransformersFigures, TwoJudgesAgree) {
-  for (const Case& of : cases()) {
-    const Json& peaks = figures().at("peak_bytes").at(of.name);
+  for (const Case& of : cases_of_all_versions()) {
+    const Json& peaks = figures(of);
     const double plain = peaks.at("plain"), memtracker = peaks.at("memtracker");
     EXPECT_GE(memtracker, plain) << of.name;
-    EXPECT_LE(memtracker, of.settings().checkpoint_every > 0 ? plain * 1.01 : plain) << of.name;
+    EXPECT_LE(memtracker, of.settings().checkpoint_every > 0 ? plain * 1.03 : plain) << of.name;
   }
 }
 

@@ -56,7 +56,7 @@ def cases():
     for case in read(PEERS.parent / "nets" / "cases.json")["cases"]:
         yield case["name"], "figures.json", lambda case=case: peaks.Training(case)
     for case in read(PEERS / "transformers_cases.json")["cases"]:
-        yield (case["name"], "transformers_figures.json",
+        yield (case["name"], transformers_steps.FIGURES,
                lambda case=case: transformers_steps.Training(case))
 
 

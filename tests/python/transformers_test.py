@@ -46,7 +46,7 @@ class BesideMemTracker(unittest.TestCase):
     came through."""
 
     def test_each_kind_of_checkpointing(self):
-        figures = read("transformers_figures.json")["peak_bytes"]
+        figures = read(transformers_steps.FIGURES)["peak_bytes"]
         seen = set()
         for case in read("transformers_cases.json")["cases"]:
             settings = case["settings"]

@@ -44,6 +44,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {kHow, "dtype", Kind::word, "Data type of weights, gradients and activations", choices<Dtype>},
     {kHow, "autocast", Kind::word, "Mixed precision (fp16 with loss scaling)", choices<Autocast>},
     {kHow, "attention", Kind::word, "Implementation of attention", choices<Attention>},
+    {kHow, "transformers", Kind::word, "Version of transformers whose code the model follows",
+     choices<Transformers>},
     {kHow, "optimizer", Kind::word, "Optimizer", choices<Optimizer>},
     {kHow, "optimizer_impl", Kind::word, "PyTorch's implementation of the optimizer",
      choices<OptimizerForm>},

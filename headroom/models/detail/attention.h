@@ -1,5 +1,5 @@
 // Attention as transformers computes it: with scaled_dot_product_attention
-// (integrations/sdpa_attention.py of 4.57.6), or as matrix products with a softmax between (eager).
+// (integrations/sdpa_attention.py), or as matrix products with a softmax between (eager).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "headroom/models/detail/family.h"
+#include "headroom/models/detail/masks.h"
 #include "headroom/models/detail/rotary.h"
 
 namespace headroom::models::detail {
@@ -46,13 +47,31 @@ struct Attended {
 // A layer's inputs besides the hidden states; a model sets those that its layers get in Python.
 struct LayerInputs {
   Attention attention = Attention::sdpa;
+  Transformers transformers = Transformers::v5;
   // Unused by layers, but passed to each, so checkpointed layers keep them.
   at::Tensor positions, places;
   CosSin rotation;
   at::Tensor mask;
   Cache* cache = nullptr;
   std::vector<at::Tensor>* routes = nullptr;  // layers with experts add their router's logits
+
+  [[nodiscard]] bool newest() const { return transformers == Transformers::v5; }
+  // For the masks of layers with these inputs, with hidden states of this type.
+  [[nodiscard]] MaskOptions mask_options(at::ScalarType type) const {
+    return {.attention = attention,
+            .transformers = transformers,
+            .type = type,
+            .with_cache = cache != nullptr};
+  }
 };
+
+// What a layer returns: the states, or these and its attention weights.
+[[nodiscard]] inline Tensor states_of(Tensor returned) {
+  return returned;
+}
+[[nodiscard]] inline Tensor states_of(const nn::Tensors& returned) {
+  return returned[0];
+}
 
 // Runs a model's layers one after the other.
 template <typename Layer>
@@ -60,7 +79,8 @@ template <typename Layer>
                                     const std::shared_ptr<const LayerInputs>& with, Tensor states) {
   for (std::size_t i = 0; i < layers.size(); ++i)
     states = net.run_layer(
-        i, [layer = layers[i], with](const Tensor& x) { return (*layer)(x, *with); }, states);
+        i, [layer = layers[i], with](const Tensor& x) { return states_of((*layer)(x, *with)); },
+        states);
   return states;
 }
 

@@ -20,6 +20,7 @@ class DecoderNet : public Net {
   Tensor states_of(const Batch& batch, Output& output) const {
     LayerInputs with;
     with.attention = settings().attention;
+    with.transformers = settings().transformers;
     if (keeps_cache() && (options_.cache_when_training || !is_training()))
       with.cache = &output.cache;
     if (options_.collects_routes) with.routes = &output.more;
@@ -99,12 +100,12 @@ class DecoderClassifier : public DecoderNet {
 
 }  // namespace
 
-Build decoder_family(std::function<Headless(const model::ModelConfig&)> headless) {
+Build decoder_family(std::function<Headless(const model::ModelConfig&, const Settings&)> headless) {
   return [headless = std::move(headless)](const model::ModelConfig& config, Task task,
                                           const Settings& settings) -> std::shared_ptr<Model> {
     if (task == Task::causal_lm)
-      return std::make_shared<DecoderLm>(config, settings, headless(config));
-    return std::make_shared<DecoderClassifier>(config, settings, headless(config));
+      return std::make_shared<DecoderLm>(config, settings, headless(config, settings));
+    return std::make_shared<DecoderClassifier>(config, settings, headless(config, settings));
   };
 }
 

@@ -22,7 +22,7 @@ struct HeadOptions {
   const char* decoder;       // its name on the hub
   const char* head;          // the name of the head that predicts the next token
   bool with_bias = false;    // of that head
-  bool casts_twice = false;  // GPT-Neo: logits to float before the loss, and both back after it
+  bool casts_twice = false;  // GPT-Neo of 4.57: logits to float before the loss, and both back
   double logit_cap = 0;      // a tanh cap on the head's logits; 0: none
   bool cache_when_training = true;
   bool collects_routes = false;
@@ -37,12 +37,12 @@ struct Headless {
 
 // A family with both heads.
 [[nodiscard]] Build decoder_family(
-    std::function<Headless(const model::ModelConfig& config)> headless);
+    std::function<Headless(const model::ModelConfig&, const Settings&)> headless);
 
 template <typename Decoder>
 [[nodiscard]] Build decoder_family(const HeadOptions& options) {
-  return decoder_family([options](const model::ModelConfig& config) {
-    return Headless{std::make_shared<Decoder>(config), options};
+  return decoder_family([options](const model::ModelConfig& config, const Settings& settings) {
+    return Headless{std::make_shared<Decoder>(config, settings.transformers), options};
   });
 }
 

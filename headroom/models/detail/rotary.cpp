@@ -21,8 +21,11 @@ Tensor half_turned(const Tensor& states) {
 
 }  // namespace
 
-Rotary::Rotary(model::Rope rope) : rope_(std::move(rope)), longest_(rope_.most) {
+Rotary::Rotary(model::Rope rope, Transformers transformers)
+    : rope_(std::move(rope)), longest_(rope_.most) {
   inverse_frequencies_ = register_buffer("inv_freq", rotary_frequencies(rope_, 0, {}));
+  if (transformers == Transformers::v5)
+    register_buffer("original_inv_freq", inverse_frequencies_.clone());
 }
 
 Tensor Rotary::frequencies_for(std::int64_t length) {

@@ -1,4 +1,4 @@
-// Rotary position embeddings (modeling_rope_utils.py and modeling_llama.py of transformers 4.57.6).
+// Rotary position embeddings (modeling_rope_utils.py and modeling_llama.py of transformers).
 #pragma once
 
 #include <torch/nn/module.h>
@@ -8,6 +8,7 @@
 
 #include "headroom/model/rope.h"
 #include "headroom/models/detail/rotary_frequencies.h"
+#include "headroom/models/model.h"
 
 namespace headroom::models::detail {
 
@@ -17,7 +18,7 @@ struct CosSin {
 
 class Rotary : public torch::nn::Module {
  public:
-  explicit Rotary(model::Rope rope);
+  Rotary(model::Rope rope, Transformers transformers);
 
   // `positions`: [1, length], starting at 0. Computes in float, under autocast too; the result is
   // of the hidden states' `type`.

@@ -10,6 +10,7 @@
 #include "headroom/base/error.h"
 #include "headroom/models/detail/module_path.h"
 #include "headroom/models/detail/safetensors_json.h"
+#include "headroom/models/families/stacked_experts.h"
 #include "headroom/nn/layers.h"
 
 namespace headroom::models::detail {
@@ -45,6 +46,11 @@ class Aliases {
 
 // Adds parameters and buffers module by module, in the order of Python's state_dict.
 void add_own(State& state, const torch::nn::Module& module, const std::string& path) {
+  if (const auto* const experts = dynamic_cast<const StackedExperts*>(&module)) {
+    for (auto& [name, part] : experts->by_expert())
+      state.tensors.emplace_back(joined(path, name), std::move(part));
+    return;
+  }
   for (const auto& parameter : module.named_parameters(false))
     state.tensors.emplace_back(joined(path, parameter.key()), parameter.value());
   for (const auto& buffer : module.named_buffers(false)) {
@@ -81,6 +87,9 @@ bool is_relic(const std::string& name, const std::string& model_type) {
     return true;
   if (model_type == "t5" &&
       has("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"))
+    return true;
+  // 4.57 has GPT-2's masks as buffers.
+  if (model_type == "gpt2" && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")))
     return true;
   return has("rotary_emb.inv_freq");
 }

@@ -1,5 +1,4 @@
-// BERT and RoBERTa with their heads (modeling_bert.py and modeling_roberta.py of transformers
-// 4.57.6).
+// BERT and RoBERTa with their heads (modeling_bert.py and modeling_roberta.py of transformers).
 #include <ATen/ATen.h>
 
 #include "headroom/models/detail/family.h"

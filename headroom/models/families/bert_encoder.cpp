@@ -8,7 +8,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/models/detail/attention.h"
-#include "headroom/models/detail/masks.h"
+#include "headroom/models/detail/older_masks.h"
 
 namespace headroom::models::detail {
 
@@ -33,7 +33,7 @@ class BertEmbeddings : public torch::nn::Module {
         segment_ids_(register_buffer("token_type_ids",
                                      at::zeros({1, shape.positions}, at::dtype(at::kLong)))) {}
 
-  Tensor operator()(const Tensor& tokens) const {
+  Tensor operator()(const Tensor& tokens, const LayerInputs& with) const {
     const std::int64_t rows = tokens.size(0), length = tokens.size(1);
     const Tensor positions = shape_.roberta ? counted(tokens) : position_ids_.slice(1, 0, length);
     const Tensor segment_ids = segment_ids_.slice(1, 0, length).expand({rows, length});
@@ -41,7 +41,10 @@ class BertEmbeddings : public torch::nn::Module {
     const Tensor segments = (*segments_)(segment_ids);
     Tensor embedded = words + segments;
     const Tensor places = (*places_)(positions);
-    embedded += places;
+    if (with.newest())
+      embedded = embedded + places;
+    else
+      embedded += places;
     embedded = (*norm_)(embedded);
     return at::dropout(embedded, shape_.dropout, is_training());
   }
@@ -73,8 +76,8 @@ class BertEmbeddings : public torch::nn::Module {
 
 namespace {
 
-// The states, and in the eager form the attention weights, which Python passes up to the encoder
-// and holds there until the next layer has run.
+// The states, and in the eager form the attention weights. Layers hold them until they return; in
+// 4.57 they pass them up to the encoder, which holds them until the next layer has run.
 Tensors with_shares(Tensor states, const Tensors& of_attention) {
   Tensors result = of_attention;
   result[0] = std::move(states);
@@ -105,7 +108,7 @@ class SelfAttention : public torch::nn::Module {
   Tensors eager_form(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const {
     Tensor scores = at::matmul(q, k.transpose(-1, -2));
     scores = scores / std::sqrt(static_cast<double>(q.size(-1)));
-    scores = scores + mask;
+    if (mask.defined()) scores = scores + mask;
     Tensor shares = at::softmax(scores, -1);
     shares = at::dropout(shares, shape_.attention_dropout, is_training());
     Tensor out = at::matmul(shares, v);
@@ -209,23 +212,33 @@ BertModel::BertModel(const ModelConfig& config, bool with_pooler)
 }
 
 BertStates BertModel::operator()(const Batch& batch, const Net& net, Cache* cache) const {
-  const Tensor embedded = (*embeddings_)(batch.tokens);
-  const Tensor given = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
-  LayerInputs with;
-  with.attention = net.settings().attention;
-  if (shape_.decoder) with.cache = cache;
-  if (with.attention == Attention::sdpa)
-    with.mask = sdpa_mask(batch, embedded.scalar_type(), shape_.decoder);
-  else
-    with.mask =
-        inverted_mask(shape_.decoder ? decoder_mask(given) : given, embedding().scalar_type());
+  const auto with = std::make_shared<LayerInputs>();
+  with->attention = net.settings().attention;
+  with->transformers = net.settings().transformers;
+  if (shape_.decoder) with->cache = cache;
+  const Tensor embedded = (*embeddings_)(batch.tokens, *with);
+  with->mask = with->newest() ? mask_of(batch, *with) : older_mask_of(batch, *with);
   BertStates result;
-  result.states = through_layers_with_weights(
-      net, *layers_, std::make_shared<const LayerInputs>(std::move(with)), embedded);
+  result.states = with->newest() ? through_layers(net, *layers_, with, embedded)
+                                 : through_layers_with_weights(net, *layers_, with, embedded);
   if (!pooler_) return result;
   result.pooled = (*pooler_)(result.states.select(1, 0));
   result.pooled = at::tanh(result.pooled);
   return result;
+}
+
+Tensor BertModel::mask_of(const Batch& batch, const LayerInputs& with) const {
+  const MaskOptions options = with.mask_options(embedding().scalar_type());
+  const std::int64_t length = batch.tokens.size(1);
+  if (!shape_.decoder) return bidirectional_mask(batch, length, options);
+  return causal_mask(batch, at::arange(length, batch.tokens.options()), options);
+}
+
+Tensor BertModel::older_mask_of(const Batch& batch, const LayerInputs& with) const {
+  const at::ScalarType type = embedding().scalar_type();
+  const Tensor given = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
+  if (with.attention == Attention::sdpa) return sdpa_mask(batch, type, shape_.decoder);
+  return inverted_mask(shape_.decoder ? decoder_mask(given) : given, type);
 }
 
 const Tensor& BertModel::embedding() const {

@@ -1,5 +1,5 @@
 // The encoder that BERT and RoBERTa share (BertModel and RobertaModel of modeling_bert.py and
-// modeling_roberta.py, transformers 4.57.6). They differ in how they count positions. With
+// modeling_roberta.py of transformers). They differ in how they count positions. With
 // `is_decoder` it is a decoder without an encoder.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "headroom/model/shapes.h"
+#include "headroom/models/detail/attention.h"
 #include "headroom/models/detail/family.h"
 
 namespace headroom::models::detail {
@@ -29,6 +30,9 @@ class BertModel : public torch::nn::Module {
   [[nodiscard]] const Tensor& embedding() const;  // the word embedding, to tie a head to
 
  private:
+  [[nodiscard]] Tensor mask_of(const Batch& batch, const LayerInputs& with) const;
+  [[nodiscard]] Tensor older_mask_of(const Batch& batch, const LayerInputs& with) const;
+
   const BertShape shape_;
   const std::shared_ptr<BertEmbeddings> embeddings_;
   const std::shared_ptr<nn::List<BertLayer>> layers_;

@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "headroom/models/detail/masks.h"
-
 namespace headroom::models::detail::decoder {
 
 using nn::Linear;
@@ -87,24 +85,25 @@ namespace {
 
 class WholeDecoder : public Decoder {
  public:
-  explicit WholeDecoder(const Plan& plan)
+  WholeDecoder(const Plan& plan, Transformers transformers)
       : plan_(plan),
         embedding_(child<nn::Embedding>(*this, "embed_tokens", plan.shape.vocabulary,
                                         plan.shape.width, plan.shape.padding)),
         layers_(child<nn::List<Layer>>(*this, "layers")) {
     for (std::int64_t i = 0; i < plan.shape.layers; ++i) layers_->add(plan.layer());
     norm_ = plan.norm(*this, "norm");
-    rotary_ = child<Rotary>(*this, "rotary_emb", plan.shape.rope);
+    rotary_ = child<Rotary>(*this, "rotary_emb", plan.shape.rope, transformers);
   }
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
     const auto with = std::make_shared<LayerInputs>(given);
-    const Tensor embedded = (*embedding_)(batch.tokens);
+    Tensor embedded = (*embedding_)(batch.tokens);
+    if (plan_.scaled_embedding && given.newest()) embedded = scaled(embedded);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     with->positions = positions;
     const Masks masks = masks_of(*with, batch, embedded.scalar_type());
     with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
-    Tensor states = plan_.scaled_embedding ? scaled(embedded) : embedded;
+    Tensor states = plan_.scaled_embedding && !given.newest() ? scaled(embedded) : embedded;
     for (std::size_t i = 0; i < layers_->size(); ++i) {
       const auto run = [layer = (*layers_)[i], with,
                         mask = masks.of(plan_.shape.windowed.at(i))](const Tensor& x) {
@@ -141,8 +140,7 @@ class WholeDecoder : public Decoder {
       any = any || windowed;
       all = all && windowed;
     }
-    MaskOptions options{
-        .attention = with.attention, .type = type, .with_cache = with.cache != nullptr};
+    MaskOptions options = with.mask_options(type);
     if (!all || plan_.shape.always_full_mask)
       masks.full = causal_mask(batch, with.positions, options);
     if (!any && !plan_.always_windowed_mask) return masks;
@@ -160,11 +158,12 @@ class WholeDecoder : public Decoder {
 
 }  // namespace
 
-Build family(std::function<Plan(const ModelConfig&)> plan_of) {
-  return decoder_family([plan_of = std::move(plan_of)](const ModelConfig& config) {
-    const Plan plan = plan_of(config);
-    return Headless{std::make_shared<WholeDecoder>(plan), plan.head};
-  });
+Build family(std::function<Plan(const ModelConfig&, Transformers)> plan_of) {
+  return decoder_family(
+      [plan_of = std::move(plan_of)](const ModelConfig& config, const Settings& settings) {
+        const Plan plan = plan_of(config, settings.transformers);
+        return Headless{std::make_shared<WholeDecoder>(plan, settings.transformers), plan.head};
+      });
 }
 
 }  // namespace headroom::models::detail::decoder

@@ -115,6 +115,6 @@ template <typename Norm>
 }
 
 // A family with heads for the next token and for sequence classification.
-[[nodiscard]] Build family(std::function<Plan(const ModelConfig&)> plan_of);
+[[nodiscard]] Build family(std::function<Plan(const ModelConfig&, Transformers)> plan_of);
 
 }  // namespace headroom::models::detail::decoder

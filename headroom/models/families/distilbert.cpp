@@ -1,4 +1,4 @@
-// DistilBERT (modeling_distilbert.py of transformers 4.57.6).
+// DistilBERT (modeling_distilbert.py of transformers).
 //
 // Python frees a temporary after the operation that used it, and a function's variables when the
 // function returns. This code does the same.
@@ -8,7 +8,7 @@
 
 #include "headroom/model/shapes.h"
 #include "headroom/models/detail/attention.h"
-#include "headroom/models/detail/masks.h"
+#include "headroom/models/detail/older_masks.h"
 
 namespace headroom::models::detail {
 namespace distilbert {
@@ -24,7 +24,7 @@ using Shape = model::DistilbertShape;
 
 class Embeddings : public torch::nn::Module {
  public:
-  Embeddings(const ModelConfig& config, const Shape& shape)
+  Embeddings(const ModelConfig& config, const Shape& shape, Transformers transformers)
       : dropout_(shape.dropout),
         words_(child<nn::Embedding>(*this, "word_embeddings", shape.vocabulary, shape.width,
                                     shape.padding)),
@@ -32,8 +32,9 @@ class Embeddings : public torch::nn::Module {
         norm_(child<LayerNorm>(*this, "LayerNorm", shape.width, kEpsilon)),
         position_ids_(register_buffer(
             "position_ids", at::arange(shape.positions, at::dtype(at::kLong)).expand({1, -1}))) {
-    // Sinusoidal positions are not trained.
-    if (config.flag("sinusoidal_pos_embds")) places_->weight.set_requires_grad(false);
+    // 4.57 does not train sinusoidal positions.
+    if (config.flag("sinusoidal_pos_embds") && transformers == Transformers::v4_57)
+      places_->weight.set_requires_grad(false);
   }
 
   Tensor operator()(const Tensor& tokens) const {
@@ -62,22 +63,38 @@ class SelfAttention : public torch::nn::Module {
         v_(child<Linear>(*this, "v_lin", shape.width, shape.width)),
         out_(child<Linear>(*this, "out_lin", shape.width, shape.width)) {}
 
-  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
+  // The weights, in the eager form of the newest version.
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     const std::int64_t width = shape_.width / shape_.heads;
     Tensor q = heads_of((*q_)(states), width);
     const Tensor k = heads_of((*k_)(states), width), v = heads_of((*v_)(states), width);
-    if (with.attention == Attention::eager) return eager_form(q, k, v, with.mask);
+    if (with.attention == Attention::eager && !with.newest())
+      return {older_eager_form(q, k, v, with.mask), {}};
     AttentionOptions options;
     options.dropout = is_training() ? shape_.attention_dropout : 0;
     options.is_causal = false;
-    Tensor out = sdpa(q, k, v, with.mask, options).view(states.sizes());
-    out = (*out_)(out);
-    return out;
+    Attended attended = with.attention == Attention::eager
+                            ? eager_form(q, k, v, with.mask)
+                            : Attended{sdpa(q, k, v, with.mask, options), {}};
+    attended.out = (*out_)(attended.out.view(states.sizes()));
+    return attended;
   }
 
  private:
+  [[nodiscard]] Attended eager_form(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& mask) const {
+    Tensor scores = at::matmul(q, k.transpose(2, 3));
+    scores = scores / std::sqrt(static_cast<double>(q.size(-1)));
+    if (mask.defined()) scores = scores + mask;
+    Tensor shares = at::softmax(scores, -1);
+    scores.reset();
+    shares = at::dropout(shares, shape_.attention_dropout, is_training());
+    const Tensor out = at::matmul(shares, v);
+    return {out.transpose(1, 2).contiguous(), shares};
+  }
+
   // `given`: [batch, length], not additive.
-  Tensor eager_form(Tensor& q, const Tensor& k, const Tensor& v, const Tensor& given) const {
+  Tensor older_eager_form(Tensor& q, const Tensor& k, const Tensor& v, const Tensor& given) const {
     q = q / std::sqrt(static_cast<double>(q.size(-1)));
     Tensor scores = at::matmul(q, k.transpose(2, 3));
     const Tensor hidden = (given == 0).view({q.size(0), 1, 1, k.size(2)}).expand_as(scores);
@@ -105,7 +122,8 @@ class Block : public torch::nn::Module {
         chunk_(shape.chunk) {}
 
   Tensor operator()(const Tensor& x, const LayerInputs& with) const {
-    Tensor attended = (*attention_)(x, with);
+    Attended seen = (*attention_)(x, with);
+    Tensor attended = std::move(seen.out);
     attended = (*attention_norm_)(attended + x);
     const auto feed_forward = [this](const Tensor& part) { return (*feed_forward_)(part); };
     Tensor out = in_chunks(feed_forward, chunk_, attended);
@@ -124,8 +142,8 @@ class Block : public torch::nn::Module {
 // DistilBertModel.
 class Encoder : public torch::nn::Module {
  public:
-  explicit Encoder(const ModelConfig& config)
-      : embeddings_(child<Embeddings>(*this, "embeddings", config, Shape(config))),
+  Encoder(const ModelConfig& config, Transformers transformers)
+      : embeddings_(child<Embeddings>(*this, "embeddings", config, Shape(config), transformers)),
         layers_(child<nn::List<Block>>(*child<torch::nn::Module>(*this, "transformer"), "layer")) {
     const Shape shape(config);
     const nn::Activation function = nn::activation(shape.function);
@@ -137,15 +155,21 @@ class Encoder : public torch::nn::Module {
     const Tensor embedded = (*embeddings_)(batch.tokens);
     auto with = std::make_shared<LayerInputs>();
     with->attention = net.settings().attention;
-    with->mask = batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
-    if (with->attention == Attention::sdpa)
-      with->mask = sdpa_mask(batch, embedded.scalar_type(), false);
+    with->transformers = net.settings().transformers;
+    with->mask = mask_of(batch, *with, embedded.scalar_type());
     return through_layers(net, *layers_, with, embedded);
   }
 
   [[nodiscard]] const Tensor& embedding() const { return embeddings_->words(); }
 
  private:
+  static Tensor mask_of(const Batch& batch, const LayerInputs& with, at::ScalarType type) {
+    if (with.newest())
+      return bidirectional_mask(batch, batch.tokens.size(1), with.mask_options(type));
+    if (with.attention == Attention::sdpa) return sdpa_mask(batch, type, false);
+    return batch.mask.defined() ? batch.mask : ones_mask(batch.tokens);
+  }
+
   const std::shared_ptr<Embeddings> embeddings_;
   const std::shared_ptr<nn::List<Block>> layers_;
 };
@@ -155,7 +179,7 @@ class WithEncoder : public Net {
   WithEncoder(const ModelConfig& config, Task task, const Settings& settings)
       : Net(config, task, settings),
         shape_(config),
-        encoder_(child<Encoder>(*this, "distilbert", config)) {}
+        encoder_(child<Encoder>(*this, "distilbert", config, settings.transformers)) {}
 
   const Shape shape_;
   const std::shared_ptr<Encoder> encoder_;

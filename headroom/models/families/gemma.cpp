@@ -1,4 +1,4 @@
-// Gemma and Gemma-2 (modeling_gemma.py and modeling_gemma2.py of transformers 4.57.6).
+// Gemma and Gemma-2 (modeling_gemma.py and modeling_gemma2.py of transformers).
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -80,7 +80,7 @@ class SandwichLayer : public decoder::Layer {
   const std::shared_ptr<OffsetRmsNorm> before_attention_, after_attention_, before_mlp_, after_mlp_;
 };
 
-Plan gemma(const ModelConfig& config) {
+Plan gemma(const ModelConfig& config, Transformers) {
   const Shape shape(config);
   const nn::Activation function = nn::activation(shape.function);
   const auto layer = [shape, function] {
@@ -93,7 +93,7 @@ Plan gemma(const ModelConfig& config) {
           .scaled_embedding = true};
 }
 
-Plan gemma2(const ModelConfig& config) {
+Plan gemma2(const ModelConfig& config, Transformers transformers) {
   const Shape shape(config);
   const nn::Activation function = nn::activation(shape.function);
   const auto layer = [shape, function] { return std::make_shared<SandwichLayer>(shape, function); };
@@ -103,7 +103,7 @@ Plan gemma2(const ModelConfig& config) {
                .always_windowed_mask = true,
                .scaled_embedding = true};
   plan.head.logit_cap = shape.logit_cap;
-  plan.head.cache_when_training = false;
+  plan.head.cache_when_training = transformers == Transformers::v5;
   return plan;
 }
 
@@ -111,8 +111,8 @@ Plan gemma2(const ModelConfig& config) {
 }  // namespace gemma
 
 Build gemma_family() {
-  return decoder::family([](const model::ModelConfig& config) {
-    return config.type() == "gemma" ? gemma::gemma(config) : gemma::gemma2(config);
+  return decoder::family([](const model::ModelConfig& config, Transformers transformers) {
+    return (config.type() == "gemma" ? gemma::gemma : gemma::gemma2)(config, transformers);
   });
 }
 

@@ -1,4 +1,4 @@
-// GPT-2 and DistilGPT-2 (modeling_gpt2.py of transformers 4.57.6).
+// GPT-2 and DistilGPT-2 (modeling_gpt2.py of transformers).
 //
 // Where it matters, each statement runs one operation, and variables live as long as in Python: see
 // families/decoder.h.
@@ -9,7 +9,6 @@
 
 #include "headroom/model/shapes.h"
 #include "headroom/models/detail/decoder_heads.h"
-#include "headroom/models/detail/masks.h"
 
 namespace headroom::models::detail {
 namespace gpt2 {
@@ -23,13 +22,17 @@ using Shape = model::Gpt2Shape;
 
 class SelfAttention : public torch::nn::Module {
  public:
-  SelfAttention(const Shape& shape, std::int64_t layer)
+  // 4.57 has a buffer of the squared maximum length for what tokens see.
+  SelfAttention(const Shape& shape, std::int64_t layer, Transformers transformers)
       : shape_(shape),
         layer_(layer),
-        causal_(register_buffer("bias", seen_before(shape.positions))),
+        causal_(transformers == Transformers::v5
+                    ? Tensor()
+                    : register_buffer("bias", seen_before(shape.positions))),
         qkv_(child<Conv1D>(*this, "c_attn", shape.width, 3 * shape.width)),
         out_(child<Conv1D>(*this, "c_proj", shape.width, shape.width)) {
-    register_buffer("masked_bias", at::full({}, -1e4));  // unused, as in transformers
+    if (causal_.defined())
+      register_buffer("masked_bias", at::full({}, -1e4));  // unused, as in transformers
   }
 
   Attended operator()(const Tensor& states, const LayerInputs& with) const {
@@ -52,20 +55,28 @@ class SelfAttention : public torch::nn::Module {
     return at::tril(all).view({1, 1, positions, positions});
   }
 
-  // Only the eager form applies scales per layer.
+  [[nodiscard]] double scale(std::int64_t width) const {
+    const double by_width = shape_.scaled ? 1 / std::sqrt(static_cast<double>(width)) : 1;
+    return shape_.scaled_by_layer ? by_width / static_cast<double>(layer_ + 1) : by_width;
+  }
+
+  // In 4.57 only the eager form applies scales per layer.
   [[nodiscard]] Attended attend_to(const Tensor& q, const Tensor& k, const Tensor& v,
                                    const LayerInputs& with) const {
     if (with.attention == Attention::eager) {
-      Tensor weights = shape_.upcast ? upcast_weights(q, k) : plain_weights(q, k);
+      Tensor weights = shape_.upcast   ? upcast_weights(q, k)
+                       : with.newest() ? at::matmul(q, k.transpose(-1, -2)) * scale(q.size(-1))
+                                       : divided_weights(q, k);
       return with_weights(std::move(weights), v, with.mask);
     }
     AttentionOptions options;
     options.dropout = is_training() ? shape_.attention_dropout : 0;
     options.is_causal = !with.mask.defined() && q.size(2) > 1;
+    if (with.newest()) options.scaling = scale(q.size(-1));
     return {sdpa(q, k, v, with.mask, options), {}};
   }
 
-  [[nodiscard]] Tensor plain_weights(const Tensor& q, const Tensor& k) const {
+  [[nodiscard]] Tensor divided_weights(const Tensor& q, const Tensor& k) const {
     Tensor weights = at::matmul(q, k.transpose(-1, -2));
     if (shape_.scaled) {
       const Tensor root =
@@ -80,20 +91,21 @@ class SelfAttention : public torch::nn::Module {
   [[nodiscard]] Tensor upcast_weights(const Tensor& q, const Tensor& k) const {
     const std::int64_t rows = q.size(0), length = q.size(2), width = q.size(3), keys = k.size(2);
     Tensor weights = at::empty({rows * shape_.heads, length, keys}, q.options().dtype(at::kFloat));
-    double scale = shape_.scaled ? 1 / std::sqrt(static_cast<double>(width)) : 1;
-    if (shape_.scaled_by_layer) scale /= static_cast<double>(layer_ + 1);
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
     const Tensor queries = q.reshape({-1, length, width});
     const Tensor transposed = k.transpose(-1, -2).reshape({-1, width, keys});
-    weights = at::baddbmm(weights, queries.to(at::kFloat), transposed.to(at::kFloat), 0, scale);
+    weights =
+        at::baddbmm(weights, queries.to(at::kFloat), transposed.to(at::kFloat), 0, scale(width));
     return weights.reshape({rows, shape_.heads, length, keys});
   }
 
   [[nodiscard]] Attended with_weights(Tensor weights, const Tensor& v, const Tensor& mask) const {
     const std::int64_t queries = weights.size(2), keys = weights.size(3);
-    const Tensor causal = causal_.slice(2, keys - queries, keys).slice(3, 0, keys);
-    const Tensor hidden = at::full({}, lowest(weights.scalar_type()), weights.options());
-    weights = at::where(causal, weights, hidden);
+    if (causal_.defined()) {
+      const Tensor causal = causal_.slice(2, keys - queries, keys).slice(3, 0, keys);
+      const Tensor hidden = at::full({}, lowest(weights.scalar_type()), weights.options());
+      weights = at::where(causal, weights, hidden);
+    }
     if (mask.defined()) weights = weights + mask.slice(3, 0, keys);
     weights = at::softmax(weights, -1);
     weights = weights.to(v.scalar_type());
@@ -109,9 +121,10 @@ class SelfAttention : public torch::nn::Module {
 
 class Block : public torch::nn::Module {
  public:
-  Block(const Shape& shape, const nn::Activation& activation, std::int64_t layer)
+  Block(const Shape& shape, const nn::Activation& activation, std::int64_t layer,
+        Transformers transformers)
       : first_norm_(child<LayerNorm>(*this, "ln_1", shape.width, shape.epsilon)),
-        attention_(child<SelfAttention>(*this, "attn", shape, layer)),
+        attention_(child<SelfAttention>(*this, "attn", shape, layer, transformers)),
         second_norm_(child<LayerNorm>(*this, "ln_2", shape.width, shape.epsilon)),
         mlp_(child<Mlp<Conv1D>>(*this, "mlp", "c_fc", "c_proj", shape.width, shape.inner,
                                 activation, shape.residual_dropout)) {}
@@ -136,7 +149,7 @@ class Block : public torch::nn::Module {
 
 class Gpt2 : public Decoder {
  public:
-  explicit Gpt2(const ModelConfig& config)
+  Gpt2(const ModelConfig& config, Transformers transformers)
       : shape_(config),
         tokens_(child<nn::Embedding>(*this, "wte", shape_.vocabulary, shape_.width)),
         positions_(child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)),
@@ -144,7 +157,7 @@ class Gpt2 : public Decoder {
         norm_(child<LayerNorm>(*this, "ln_f", shape_.width, shape_.epsilon)) {
     const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
-      layers_->add(std::make_shared<Block>(shape_, function, i));
+      layers_->add(std::make_shared<Block>(shape_, function, i, transformers));
   }
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {
@@ -153,10 +166,7 @@ class Gpt2 : public Decoder {
     const Tensor places = (*positions_)(positions.unsqueeze(0));
     Tensor states = embedded + places;
     const auto with = std::make_shared<const LayerInputs>(given);
-    const Tensor mask = causal_mask(batch, positions,
-                                    {.attention = given.attention,
-                                     .type = embedded.scalar_type(),
-                                     .with_cache = given.cache != nullptr});
+    const Tensor mask = causal_mask(batch, positions, given.mask_options(embedded.scalar_type()));
     states = at::dropout(states, shape_.embedding_dropout, is_training());
     for (std::size_t i = 0; i < layers_->size(); ++i) {
       // The mask is an input, because the backward pass frees inputs but not the function's

@@ -1,4 +1,4 @@
-// GPT-Neo (modeling_gpt_neo.py of transformers 4.57.6). It has only the eager form of attention,
+// GPT-Neo (modeling_gpt_neo.py of transformers). It has only the eager form of attention,
 // which transformers uses by default, so both settings run it. Every second layer sees a window.
 // Each layer has a buffer of the squared maximum length for what its tokens see.
 //
@@ -10,7 +10,7 @@
 
 #include "headroom/model/shapes.h"
 #include "headroom/models/detail/decoder_heads.h"
-#include "headroom/models/detail/masks.h"
+#include "headroom/models/detail/older_masks.h"
 
 namespace headroom::models::detail {
 namespace gpt_neo {
@@ -123,7 +123,7 @@ class Block : public torch::nn::Module {
 
 class GptNeo : public Decoder {
  public:
-  explicit GptNeo(const ModelConfig& config)
+  GptNeo(const ModelConfig& config, Transformers)
       : shape_(config),
         tokens_(child<nn::Embedding>(*this, "wte", shape_.vocabulary, shape_.width)),
         positions_(child<nn::Embedding>(*this, "wpe", shape_.positions, shape_.width)),
@@ -138,8 +138,8 @@ class GptNeo : public Decoder {
     const Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     auto with = std::make_shared<LayerInputs>(given);
-    with->mask = additive_causal_mask(
-        batch, positions, {.attention = Attention::eager, .type = embedded.scalar_type()});
+    const auto make_mask = given.newest() ? causal_mask : additive_causal_mask;
+    with->mask = make_mask(batch, positions, given.mask_options(embedded.scalar_type()));
     const Tensor places = (*positions_)(positions.unsqueeze(0));
     Tensor states = embedded + places;
     states = at::dropout(states, shape_.embedding_dropout, is_training());
@@ -159,8 +159,12 @@ class GptNeo : public Decoder {
 }  // namespace gpt_neo
 
 Build gpt_neo_family() {
-  return decoder_family<gpt_neo::GptNeo>(
-      {.decoder = "transformer", .head = "lm_head", .casts_twice = true});
+  return decoder_family([](const model::ModelConfig& config, const Settings& settings) {
+    const HeadOptions options = {.decoder = "transformer",
+                                 .head = "lm_head",
+                                 .casts_twice = settings.transformers == Transformers::v4_57};
+    return Headless{std::make_shared<gpt_neo::GptNeo>(config, settings.transformers), options};
+  });
 }
 
 }  // namespace headroom::models::detail

@@ -94,12 +94,12 @@ class Layer : public torch::nn::Module {
 
 class GptNeoX : public Decoder {
  public:
-  explicit GptNeoX(const ModelConfig& config)
+  GptNeoX(const ModelConfig& config, Transformers transformers)
       : shape_(config),
         tokens_(child<nn::Embedding>(*this, "embed_in", shape_.vocabulary, shape_.width)),
         layers_(child<nn::List<Layer>>(*this, "layers")),
         norm_(child<LayerNorm>(*this, "final_layer_norm", shape_.width, shape_.epsilon)),
-        rotary_(child<Rotary>(*this, "rotary_emb", shape_.rope)) {
+        rotary_(child<Rotary>(*this, "rotary_emb", shape_.rope, transformers)) {
     const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
       layers_->add(std::make_shared<Layer>(shape_, function));
@@ -110,10 +110,7 @@ class GptNeoX : public Decoder {
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     auto with = std::make_shared<LayerInputs>(given);
     with->positions = positions;
-    with->mask = causal_mask(batch, positions,
-                             {.attention = given.attention,
-                              .type = embedded.scalar_type(),
-                              .with_cache = given.cache != nullptr});
+    with->mask = causal_mask(batch, positions, given.mask_options(embedded.scalar_type()));
     Tensor states = at::dropout(embedded, shape_.hidden_dropout, is_training());
     with->rotation = (*rotary_)(positions.unsqueeze(0), states.scalar_type());
     return (*norm_)(through_layers(net, *layers_, with, std::move(states)));

@@ -12,7 +12,7 @@ using decoder::Shape;
 using model::ModelConfig;
 using Layer = decoder::PlainLayer<nn::RmsNorm, decoder::SelfAttention, GatedMlp>;
 
-Plan plan(const ModelConfig& config) {
+Plan plan(const ModelConfig& config, Transformers) {
   const Shape shape(config);
   const nn::Activation function = nn::activation(shape.function);
   const auto layer = [shape, function] {

@@ -1,15 +1,16 @@
-// Mixtral (modeling_mixtral.py of transformers 4.57.6): Mistral's decoder, where each token goes to
-// a few of many feed-forward blocks, the experts.
+// Mixtral (modeling_mixtral.py of transformers): Mistral's decoder, where each token goes to a few
+// of many feed-forward blocks, the experts.
 //
-// The data decides which tokens an expert gets. Without data (a shape-only card, meta) tokens are
-// assumed to spread evenly: each expert gets tokens x experts per token / experts rows, and the
-// first experts one more if that is not a whole number. Real routing is uneven, but the sum over
-// the experts is the same, and so nearly is what they keep for the backward pass.
+// In 4.57 the data decides which tokens an expert gets. Without data (a shape-only card, meta)
+// tokens are assumed to spread evenly: each expert gets tokens x experts per token / experts rows,
+// and the first experts one more if that is not a whole number. Real routing is uneven, but the sum
+// over the experts is the same, and so nearly is what they keep for the backward pass.
 #include <ATen/ATen.h>
 
 #include <optional>
 
 #include "headroom/models/families/decoder.h"
+#include "headroom/models/families/stacked_experts.h"
 
 namespace headroom::models::detail {
 namespace mixtral {
@@ -35,9 +36,39 @@ struct Share {
   Tensor choices, tokens;
 };
 
+void jitter(const Tensor& x, const Routing& routing, bool training) {
+  if (training && routing.jitter > 0)
+    x.mul_(at::empty_like(x).uniform_(1 - routing.jitter, 1 + routing.jitter));
+}
+
 class Experts : public torch::nn::Module {
  public:
   Experts(const Shape& shape, const Routing& routing, const nn::Activation& function)
+      : routing_(routing),
+        gate_(child<Linear>(*this, "gate", shape.width, routing.experts, false)),
+        experts_(child<StackedExperts>(*this, "experts", routing.experts, shape.width, shape.inner,
+                                       function)) {}
+
+  Tensor operator()(const Tensor& x, const LayerInputs& with) const {
+    jitter(x, routing_, is_training());
+    const Tensor states = x.view({-1, x.size(-1)});
+    const Tensor logits = (*gate_)(states);
+    if (with.routes != nullptr) with.routes->push_back(logits);
+    auto [shares, chosen] = at::topk(at::softmax(logits.to(at::kFloat), -1), routing_.each);
+    shares.div_(shares.sum(-1, true));
+    return (*experts_)(states, chosen, shares).reshape(x.sizes());
+  }
+
+ private:
+  const Routing routing_;
+  const std::shared_ptr<Linear> gate_;
+  const std::shared_ptr<StackedExperts> experts_;
+};
+
+// Those of 4.57: one after the other.
+class OlderExperts : public torch::nn::Module {
+ public:
+  OlderExperts(const Shape& shape, const Routing& routing, const nn::Activation& function)
       : routing_(routing),
         gate_(child<Linear>(*this, "gate", shape.width, routing.experts, false)),
         experts_(child<nn::List<GatedMlp>>(*this, "experts")) {
@@ -47,8 +78,7 @@ class Experts : public torch::nn::Module {
   }
 
   Tensor operator()(const Tensor& x, const LayerInputs& with) const {
-    if (is_training() && routing_.jitter > 0)
-      x.mul_(at::empty_like(x).uniform_(1 - routing_.jitter, 1 + routing_.jitter));
+    jitter(x, routing_, is_training());
     const Tensor states = x.view({-1, x.size(-1)});
     const Tensor logits = (*gate_)(states);
     if (with.routes != nullptr) with.routes->push_back(logits);
@@ -110,7 +140,12 @@ class Experts : public torch::nn::Module {
   const std::shared_ptr<nn::List<GatedMlp>> experts_;
 };
 
-using Layer = decoder::PlainLayer<nn::RmsNorm, decoder::SelfAttention, Experts>;
+template <typename Block>
+std::shared_ptr<decoder::Layer> made_layer(const Shape& shape, const Routing& routing,
+                                           const nn::Activation& function) {
+  return std::make_shared<decoder::PlainLayer<nn::RmsNorm, decoder::SelfAttention, Block>>(
+      shape, [&] { return std::make_shared<Block>(shape, routing, function); }, "block_sparse_moe");
+}
 
 // Expands a mask [batch, length] to the shape of `like`, which has a row per token and layer.
 Tensor spread(const Tensor& mask, const Tensor& like) {
@@ -134,6 +169,33 @@ Tensor masked_mean(const Tensor& values, const Tensor& mask) {
 
 // load_balancing_loss_func: small if all experts get the same number of tokens.
 Tensor balance_loss(const std::vector<Tensor>& routes, const Routing& routing, const Tensor& mask) {
+  const at::TensorOptions options = routes.at(0).options().dtype(at::kFloat);
+  Tensor tokens = at::zeros({routing.experts}, options);
+  Tensor probabilities = at::zeros({routing.experts}, options);
+  const Tensor seen = mask.defined() ? mask.reshape(-1).to(at::kFloat) : Tensor();
+  Tensor rows = at::zeros({}, options);
+  for (const Tensor& logits : routes) {
+    const Tensor shares = at::softmax(logits, -1);
+    const Tensor chosen = std::get<1>(at::topk(shares, routing.each)).reshape(-1);
+    if (seen.defined()) {
+      const Tensor weights = seen.repeat_interleave(routing.each);
+      tokens = tokens + at::zeros({routing.experts}, options).scatter_add_(0, chosen, weights);
+      probabilities = probabilities + (shares.to(at::kFloat) * seen.unsqueeze(-1)).sum(0);
+      rows = rows + seen.sum();
+    } else {
+      tokens = tokens + counted(chosen, routing.experts);
+      probabilities = probabilities + shares.to(at::kFloat).sum(0);
+      rows = rows + shares.size(0);
+    }
+  }
+  tokens = tokens / rows;
+  probabilities = probabilities / rows;
+  return at::sum(tokens * probabilities.unsqueeze(0)) * routing.experts;
+}
+
+// The same in 4.57, over the logits of all layers at once.
+Tensor older_balance_loss(const std::vector<Tensor>& routes, const Routing& routing,
+                          const Tensor& mask) {
   const Tensor logits = at::cat(routes, 0);
   const Tensor shares = at::softmax(logits, -1);
   const Tensor chosen = std::get<1>(at::topk(shares, routing.each));
@@ -143,22 +205,21 @@ Tensor balance_loss(const std::vector<Tensor>& routes, const Routing& routing, c
   return at::sum(tokens * probabilities.unsqueeze(0)) * routing.experts;
 }
 
-Plan plan(const ModelConfig& config) {
+Plan plan(const ModelConfig& config, Transformers transformers) {
+  const bool newest = transformers == Transformers::v5;
   const Shape shape(config);
   const Routing routing = {
       .experts = shape.experts, .each = shape.experts_each, .jitter = shape.router_jitter};
   const nn::Activation function = nn::activation(shape.function);
   const auto layer = [=] {
-    return std::make_shared<Layer>(
-        shape, [&] { return std::make_shared<Experts>(shape, routing, function); },
-        "block_sparse_moe");
+    return (newest ? made_layer<Experts> : made_layer<OlderExperts>)(shape, routing, function);
   };
   Plan plan = {.shape = shape, .layer = layer, .norm = decoder::norm_like<nn::RmsNorm>(shape)};
   plan.head.collects_routes = shape.collects_routes;
   if (shape.collects_routes)
-    plan.head.routing_loss = [routing, by = shape.routing_loss](const std::vector<Tensor>& routes,
-                                                                const Batch& batch) {
-      return by * balance_loss(routes, routing, batch.mask);
+    plan.head.routing_loss = [=, by = shape.routing_loss](const std::vector<Tensor>& routes,
+                                                          const Batch& batch) {
+      return by * (newest ? balance_loss : older_balance_loss)(routes, routing, batch.mask);
     };
   return plan;
 }

@@ -1,4 +1,4 @@
-// OPT (modeling_opt.py of transformers 4.57.6).
+// OPT (modeling_opt.py of transformers).
 //
 // Where it matters, each statement runs one operation, and variables live as long as in Python: see
 // families/decoder.h.
@@ -8,7 +8,7 @@
 
 #include "headroom/model/shapes.h"
 #include "headroom/models/detail/decoder_heads.h"
-#include "headroom/models/detail/masks.h"
+#include "headroom/models/detail/older_masks.h"
 
 namespace headroom::models::detail {
 namespace opt {
@@ -31,7 +31,7 @@ class SelfAttention : public torch::nn::Module {
         q_(child<Linear>(*this, "q_proj", shape.width, shape.width, shape.with_bias)),
         out_(child<Linear>(*this, "out_proj", shape.width, shape.width, shape.with_bias)) {}
 
-  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     const std::int64_t head_width = shape_.width / shape_.heads;
     Tensor q = (*q_)(states);
     q = q * std::pow(static_cast<double>(head_width), -0.5);
@@ -44,7 +44,10 @@ class SelfAttention : public torch::nn::Module {
     Attended attended = detail::attended(with.attention, q, k, v, with.mask, options);
     Tensor& out = attended.out;
     out = out.reshape({states.size(0), states.size(1), -1}).contiguous();
-    return (*out_)(out);
+    // 4.57 returns no weights.
+    if (!with.newest()) attended.weights.reset();
+    out = (*out_)(out);
+    return attended;
   }
 
  private:
@@ -68,7 +71,8 @@ class DecoderLayer : public torch::nn::Module {
   Tensor operator()(Tensor states, const LayerInputs& with) const {
     Tensor residual = states;
     if (shape_.norm_first) states = (*attention_norm_)(states);
-    states = (*attention_)(states, with);
+    Attended attended = (*attention_)(states, with);
+    states = std::move(attended.out);
     states = at::dropout(states, shape_.hidden_dropout, is_training());
     states = residual + states;
     if (!shape_.norm_first) states = (*attention_norm_)(states);
@@ -114,18 +118,24 @@ class InnerDecoder : public torch::nn::Module {
       layers_->add(std::make_shared<DecoderLayer>(shape_, function));
   }
 
-  Tensor operator()(Batch batch, const Net& net, const LayerInputs& given) const {
+  Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const {
     Tensor embedded = (*tokens_)(batch.tokens);
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
+    Batch with_mask = batch;
     if (!batch.mask.defined()) {
-      batch.mask = at::ones(batch.tokens.sizes(), batch.tokens.options().dtype(at::kFloat));
-      batch.mask_is_all_ones = true;
+      with_mask.mask = at::ones(batch.tokens.sizes(), batch.tokens.options().dtype(at::kFloat));
+      with_mask.mask_is_all_ones = true;
     }
     auto with = std::make_shared<LayerInputs>(given);
-    with->positions = positions;
-    with->mask = additive_causal_mask(
-        batch, positions, {.attention = given.attention, .type = embedded.scalar_type()});
-    with->places = places_of(batch.mask);
+    const MaskOptions options = given.mask_options(embedded.scalar_type());
+    if (given.newest()) {
+      with->places = places_of(with_mask.mask);
+      with->mask = causal_mask(batch, positions, options);
+    } else {
+      with->positions = positions;
+      with->mask = additive_causal_mask(with_mask, positions, options);
+      with->places = places_of(with_mask.mask);
+    }
     const Tensor places = (*positions_)(with->places + Shape::kFirstPosition);
     if (in_) embedded = (*in_)(embedded);
     Tensor states = through_layers(net, *layers_, with, embedded + places);
@@ -155,7 +165,7 @@ class InnerDecoder : public torch::nn::Module {
 // On the hub the decoder is one level deeper: model.decoder.
 class Opt : public Decoder {
  public:
-  explicit Opt(const ModelConfig& config)
+  Opt(const ModelConfig& config, Transformers)
       : decoder_(child<InnerDecoder>(*this, "decoder", config)) {}
 
   Tensor operator()(const Batch& batch, const Net& net, const LayerInputs& given) const override {

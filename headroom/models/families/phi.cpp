@@ -95,12 +95,12 @@ class DecoderLayer : public torch::nn::Module {
 
 class Phi : public Decoder {
  public:
-  explicit Phi(const ModelConfig& config)
+  Phi(const ModelConfig& config, Transformers transformers)
       : shape_(config),
         tokens_(child<nn::Embedding>(*this, "embed_tokens", shape_.vocabulary, shape_.width,
                                      shape_.padding)),
         layers_(child<nn::List<DecoderLayer>>(*this, "layers")),
-        rotary_(child<Rotary>(*this, "rotary_emb", shape_.rope)),
+        rotary_(child<Rotary>(*this, "rotary_emb", shape_.rope, transformers)),
         norm_(child<LayerNorm>(*this, "final_layernorm", shape_.width, shape_.epsilon)) {
     const nn::Activation function = nn::activation(shape_.function);
     for (std::int64_t i = 0; i < shape_.layers; ++i)
@@ -112,10 +112,7 @@ class Phi : public Decoder {
     const Tensor positions = at::arange(batch.tokens.size(1), batch.tokens.options());
     auto with = std::make_shared<LayerInputs>(given);
     with->positions = positions;
-    with->mask = causal_mask(batch, positions,
-                             {.attention = given.attention,
-                              .type = embedded.scalar_type(),
-                              .with_cache = given.cache != nullptr});
+    with->mask = causal_mask(batch, positions, given.mask_options(embedded.scalar_type()));
     embedded = at::dropout(embedded, shape_.embedding_dropout, is_training());
     with->rotation = (*rotary_)(positions.unsqueeze(0), embedded.scalar_type());
     return (*norm_)(through_layers(net, *layers_, with, embedded));

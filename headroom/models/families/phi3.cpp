@@ -61,7 +61,7 @@ class JoinedMlp : public torch::nn::Module {
 
 using Layer = decoder::PlainLayer<nn::RmsNorm, JoinedAttention, JoinedMlp>;
 
-Plan plan(const ModelConfig& config) {
+Plan plan(const ModelConfig& config, Transformers) {
   const Shape shape(config);
   const nn::Activation function = nn::activation(shape.function);
   const auto layer = [=] {

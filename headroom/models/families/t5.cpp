@@ -1,5 +1,6 @@
 // T5 in both versions: 1.0 with a plain feed-forward block, 1.1 with a gated one and a head of its
-// own (modeling_t5.py of transformers 4.57.6).
+// own (modeling_t5.py of transformers). A model that transformers 5 makes from a config has no head
+// of its own in 1.1 either; one that it loads has, and so has this.
 //
 // Python frees a temporary after the operation that used it, and a function's variables when the
 // function returns. This code does the same.
@@ -10,7 +11,7 @@
 #include <optional>
 
 #include "headroom/base/error.h"
-#include "headroom/models/detail/masks.h"
+#include "headroom/models/detail/older_masks.h"
 #include "headroom/models/families/t5_attention.h"
 
 namespace headroom::models::detail {
@@ -65,8 +66,9 @@ class SelfAttentionLayer : public torch::nn::Module {
   Tensors operator()(const Tensor& states, const Tensor& others, const Tensor& bias,
                      const T5LayerInputs& with) const {
     const Tensor normed = (*norm_)(states);
-    const Tensors attended = (*attention_)(normed, cross_ ? others : normed, bias, with);
-    return {states + at::dropout(attended[0], dropout_, is_training()), attended[1]};
+    Tensors attended = (*attention_)(normed, cross_ ? others : normed, bias, with);
+    attended[0] = states + at::dropout(attended[0], dropout_, is_training());
+    return attended;
   }
 
  private:
@@ -119,11 +121,11 @@ class Block : public torch::nn::Module {
   // Inputs: states, bias, the encoder's states, the bias of cross attention (then masks, which
   // `with` has too). Results: states and biases.
   Tensors operator()(const Tensors& inputs, const T5LayerInputs& with) const {
-    const Tensors attended = (*self_)(inputs[0], {}, inputs[1], with);
+    Tensors attended = (*self_)(inputs[0], {}, inputs[1], with);
     Tensor states = clamped(attended[0]);
     if (!cross_) return {clamped((*feed_forward_)(states)), attended[1]};
-    const Tensor length = with.positions.select(0, -1) + 1;
     const Tensors crossed = (*cross_)(states, inputs[2], inputs[3], with);
+    attended.resize(2);  // without its weights
     states = clamped(crossed[0]);
     states = clamped((*feed_forward_)(states));
     return {states, attended[1], crossed[1]};
@@ -147,21 +149,15 @@ class Stack : public torch::nn::Module {
       blocks_->add(std::make_shared<Block>(shape, decoder, i == 0));
   }
 
-  // `mask` is that of the encoder's tokens, if given. `encoded` is the encoder's result, for a
+  // `batch` has the encoder's tokens and their mask. `encoded` is the encoder's result, for a
   // decoder.
-  Tensor operator()(const Tensor& tokens, const Tensor& mask, const Tensor& encoded,
+  Tensor operator()(const Tensor& tokens, const Batch& batch, const Tensor& encoded,
                     T5LayerInputs layer_inputs, const Net& net) const {
     const Tensor embedded = (*words_)(tokens);
     layer_inputs.positions = at::arange(tokens.size(1), tokens.options());
-    const Tensor own = mask.defined() && !decoder_ ? mask : ones_mask(tokens);
-    const at::ScalarType type = embedded.scalar_type();
-    Masks masks;
-    masks.own =
-        decoder_ ? t5_causal_mask(own, layer_inputs.positions, type) : inverted_mask(own, type);
-    const Tensor theirs = !decoder_ || mask.defined()
-                              ? mask
-                              : at::ones({encoded.size(0), encoded.size(1)}, tokens.options());
-    if (decoder_) masks.encoder = inverted_mask(theirs, words_->weight.scalar_type());
+    const bool newest = layer_inputs.transformers == Transformers::v5;
+    const Masks masks = newest ? masks_of(tokens, batch, layer_inputs)
+                               : older_masks_of(tokens, batch.mask, encoded, layer_inputs);
     const auto with = std::make_shared<const T5LayerInputs>(std::move(layer_inputs));
     // Python holds all results of the last block until the stack returns.
     const Tensors outputs =
@@ -174,6 +170,26 @@ class Stack : public torch::nn::Module {
   struct Masks {
     Tensor own, encoder;
   };
+
+  [[nodiscard]] Masks masks_of(const Tensor& tokens, const Batch& batch,
+                               const T5LayerInputs& with) const {
+    const MaskOptions options = {.attention = with.attention, .type = words_->weight.scalar_type()};
+    if (!decoder_) return {bidirectional_mask(batch, tokens.size(1), options), {}};
+    Batch own;
+    own.tokens = tokens;
+    const Tensor causal = causal_mask(own, with.positions, options);
+    return {causal, bidirectional_mask(batch, tokens.size(1), options)};
+  }
+
+  [[nodiscard]] Masks older_masks_of(const Tensor& tokens, const Tensor& mask,
+                                     const Tensor& encoded, const T5LayerInputs& with) const {
+    const at::ScalarType type = words_->weight.scalar_type();
+    if (!decoder_) return {inverted_mask(mask.defined() ? mask : ones_mask(tokens), type), {}};
+    const Tensor own = t5_causal_mask(ones_mask(tokens), with.positions, type);
+    const Tensor theirs =
+        mask.defined() ? mask : at::ones({encoded.size(0), encoded.size(1)}, tokens.options());
+    return {own, inverted_mask(theirs, type)};
+  }
 
   // Masks are inputs of a block, because the backward pass frees inputs but not the function's
   // captures.
@@ -222,12 +238,14 @@ class Seq2SeqLm : public Net {
                                    "neither", "a batch with `targets`"));
     Output output;
     T5LayerInputs with;
+    with.attention = settings().attention;
+    with.transformers = settings().transformers;
     with.checkpointed = is_training() && settings().checkpointing.how != nn::Recompute::none;
-    const Tensor encoded = (*encoder_)(batch.tokens, batch.mask, {}, with, *this);
+    const Tensor encoded = (*encoder_)(batch.tokens, batch, {}, with, *this);
     output.more.push_back(encoded);
     const Tensor tokens = batch.targets.defined() ? batch.targets : shifted_right(batch.labels);
     if (keeps_cache()) with.cache = &output.cache;
-    const Tensor decoded = (*decoder_)(tokens, batch.mask, encoded, with, *this);
+    const Tensor decoded = (*decoder_)(tokens, batch, encoded, with, *this);
     Tensor states = decoded;
     if (tied_) states = states * std::pow(static_cast<double>(shape_.width), -0.5);
     const auto head = [head = head_](const Tensor& x) { return (*head)(x); };

@@ -42,36 +42,74 @@ T5Attention::T5Attention(const T5Shape& shape, Kind kind, bool first)
 
 nn::Tensors T5Attention::operator()(const Tensor& states, const Tensor& others, Tensor bias,
                                     const T5LayerInputs& with) const {
-  const Tensor q = heads_of((*q_)(states), shape_.head_width);
-  Tensor k = (*k_)(others), v = (*v_)(others);
-  k = heads_of(k, shape_.head_width);
-  v = heads_of(v, shape_.head_width);
-  keep(with.cache, k, v);
-  Tensor scores = at::matmul(q, k.transpose(3, 2));
-  if (!bias.defined()) bias = first_bias(scores, with);
+  Heads heads{heads_of((*q_)(states), shape_.head_width), (*k_)(others), (*v_)(others)};
+  heads.k = heads_of(heads.k, shape_.head_width);
+  heads.v = heads_of(heads.v, shape_.head_width);
+  keep(with.cache, heads.k, heads.v);
+  nn::Tensors result;
+  if (with.transformers == Transformers::v5) {
+    if (!bias.defined()) bias = first_bias(heads, with);
+    result = attended(heads, bias, with);
+  } else {
+    result = {older_eager(heads, bias, with)};
+  }
+  Tensor& out = result[0];
+  out = out.view({states.size(0), -1, shape_.heads * shape_.head_width});
+  out = (*out_)(out);
+  result.insert(result.begin() + 1, bias);
+  return result;
+}
+
+nn::Tensors T5Attention::attended(const Heads& heads, const Tensor& bias,
+                                  const T5LayerInputs& with) const {
+  if (with.attention == Attention::eager) return eager(heads, bias, mask_of(with));
+  AttentionOptions options;
+  options.dropout = is_training() ? shape_.dropout : 0;
+  options.scaling = 1;
+  options.is_causal = false;
+  return {sdpa(heads.q, heads.k, heads.v, masked_bias(bias, mask_of(with)), options)};
+}
+
+// The bias, and the lowest number where a token must not look: made anew in every layer.
+Tensor T5Attention::masked_bias(const Tensor& bias, const Tensor& mask) const {
+  Tensor seen = mask;
+  if (!seen.defined() && kind_ == Kind::decoder) {
+    const at::TensorOptions whole = bias.options().dtype(at::kLong).requires_grad(false);
+    const Tensor queries = at::arange(bias.size(2), whole), keys = at::arange(bias.size(3), whole);
+    seen = queries.unsqueeze(1) >= keys.unsqueeze(0);
+  }
+  if (!seen.defined()) return bias.contiguous();
+  return at::where(seen, bias, lowest(bias.scalar_type())).contiguous();
+}
+
+nn::Tensors T5Attention::eager(const Heads& heads, const Tensor& bias, const Tensor& mask) const {
+  Tensor weights = at::matmul(heads.q, heads.k.transpose(3, 2));
+  weights = weights * 1.0;
+  weights = weights + bias;
+  if (mask.defined()) weights = weights + mask;
+  weights = at::softmax(weights, -1);
+  weights = at::dropout(weights, shape_.dropout, is_training());
+  const Tensor out = at::matmul(weights, heads.v);
+  return {out.transpose(1, 2).contiguous(), weights};
+}
+
+Tensor T5Attention::older_eager(const Heads& heads, Tensor& bias, const T5LayerInputs& with) const {
+  Tensor scores = at::matmul(heads.q, heads.k.transpose(3, 2));
+  if (!bias.defined()) bias = first_bias(heads, with) + mask_of(with).slice(3, 0, heads.k.size(2));
   scores += bias;
   Tensor shares = scores.to(at::kFloat);
   shares = at::softmax(shares, -1);
   shares = shares.to(scores.scalar_type());
   shares = at::dropout(shares, shape_.dropout, is_training());
-  Tensor out = at::matmul(shares, v);
-  out = out.transpose(1, 2).contiguous();
-  out = out.view({states.size(0), -1, shape_.heads * shape_.head_width});
-  out = (*out_)(out);
-  return {out, bias};
+  const Tensor out = at::matmul(shares, heads.v);
+  return out.transpose(1, 2).contiguous();
 }
 
-Tensor T5Attention::first_bias(const Tensor& scores, const T5LayerInputs& with) const {
-  const std::int64_t length = scores.size(2), keys = scores.size(3);
-  Tensor bias;
-  if (relative_) {
-    bias = relative_bias(keys, with.positions);
-  } else {
-    bias = at::zeros({1, shape_.heads, length, keys}, scores.options().requires_grad(false));
-    if (with.checkpointed) bias.set_requires_grad(true);
-  }
-  const Tensor& mask = kind_ == Kind::cross ? with.encoder_mask : with.mask;
-  bias = bias + mask.slice(3, 0, keys);
+Tensor T5Attention::first_bias(const Heads& heads, const T5LayerInputs& with) const {
+  const std::int64_t length = heads.q.size(2), keys = heads.k.size(2);
+  if (relative_) return relative_bias(keys, with.positions);
+  Tensor bias = at::zeros({1, shape_.heads, length, keys}, heads.q.options().requires_grad(false));
+  if (with.checkpointed) bias.set_requires_grad(true);
   return bias;
 }
 

@@ -1,4 +1,4 @@
-// ViT and DeiT (modeling_vit.py and modeling_deit.py of transformers 4.57.6) with a head for image
+// ViT and DeiT (modeling_vit.py and modeling_deit.py of transformers) with a head for image
 // classification. DeiT has one more token and position, which this head does not use.
 #include <ATen/ATen.h>
 
@@ -60,7 +60,7 @@ class SelfAttention : public torch::nn::Module {
         key_(child<Linear>(*this, "key", shape.width, shape.width, shape.qkv_bias)),
         value_(child<Linear>(*this, "value", shape.width, shape.width, shape.qkv_bias)) {}
 
-  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
     const std::int64_t width = shape_.width / shape_.heads;
     const Tensor k = heads_of((*key_)(states), width);
     const Tensor v = heads_of((*value_)(states), width);
@@ -69,8 +69,9 @@ class SelfAttention : public torch::nn::Module {
     options.dropout = is_training() ? shape_.attention_dropout : 0;
     options.scaling = 1 / std::sqrt(static_cast<double>(width));
     options.is_causal = false;
-    const Tensor context = attended(with.attention, q, k, v, {}, options).out;
-    return context.reshape({states.size(0), states.size(1), shape_.width});
+    Attended seen = attended(with.attention, q, k, v, {}, options);
+    seen.out = seen.out.reshape({states.size(0), states.size(1), shape_.width});
+    return seen;
   }
 
  private:
@@ -99,9 +100,11 @@ class AttentionBlock : public torch::nn::Module {
       : attention_(child<SelfAttention>(*this, "attention", shape)),
         output_(child<Dense>(*this, "output", shape.width, shape.width, shape.dropout)) {}
 
-  Tensor operator()(const Tensor& states, const LayerInputs& with) const {
-    const Tensor attended = (*attention_)(states, with);
-    return (*output_)(attended);
+  Attended operator()(const Tensor& states, const LayerInputs& with) const {
+    Attended attended = (*attention_)(states, with);
+    if (!with.newest()) attended.weights.reset();
+    attended.out = (*output_)(attended.out);
+    return attended;
   }
 
  private:
@@ -119,11 +122,14 @@ class Layer : public torch::nn::Module {
         norm_after_(child<LayerNorm>(*this, "layernorm_after", shape.width, shape.epsilon)),
         activation_(std::move(function)) {}
 
-  // `normed` and `attended` live to the end, as in Python.
+  // Variables live as long as in Python: in 4.57, `normed` and what attention returns to the end;
+  // now the weights of attention.
   Tensor operator()(const Tensor& x, const LayerInputs& with) const {
-    const Tensor normed = (*norm_before_)(x);
-    const Tensor attended = (*attention_)(normed, with);
-    const Tensor states = attended + x;
+    Tensor normed = (*norm_before_)(x);
+    Attended attended = (*attention_)(normed, with);
+    if (with.newest()) normed.reset();
+    const Tensor states = attended.out + x;
+    if (with.newest()) attended.out.reset();
     Tensor out = (*norm_after_)(states);
     out = widened(out);
     return feed_back(out, states);
@@ -172,6 +178,7 @@ class ImageClassifier : public Net {
     const Tensor embedded = (*embeddings_)(images);
     LayerInputs with;
     with.attention = settings().attention;
+    with.transformers = settings().transformers;
     return (*norm_)(
         through_layers(*this, *layers_, std::make_shared<const LayerInputs>(with), embedded));
   }
