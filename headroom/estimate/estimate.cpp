@@ -18,6 +18,7 @@ void describe_model(Estimate& estimate, models::Model& model) {
   }
   estimate.settings.task = model.task();
   settle_sizes(model.config(), estimate.settings);
+  estimate.settings.attention = model.settings().attention;
 }
 
 }  // namespace

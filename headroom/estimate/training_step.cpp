@@ -83,6 +83,11 @@ void choose_what_is_trained(models::Model& model, const Settings& settings) {
     if (settings.checkpoint_every > 0) nn::require_input_gradients(module);
   } else if (settings.freeze_backbone) {
     nn::freeze_all_but_heads(module);
+    // transformers 5 does this where it enables checkpointing.
+    const bool of_tokens = model.task() != model::Task::image_classification;
+    if (settings.checkpoint_every > 0 && of_tokens &&
+        settings.transformers == model::Transformers::v5)
+      nn::require_input_gradients(module);
   }
 }
 

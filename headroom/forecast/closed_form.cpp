@@ -43,10 +43,11 @@ Situation situation_of(const model::ModelConfig& config, const model::Settings& 
     of.low = settings.autocast == model::Autocast::bf16 ? Type::bfloat16 : Type::float16;
   of.trains = settings.mode == model::Mode::train;
   of.eager = settings.attention == model::Attention::eager;
+  of.newest = settings.transformers == model::Transformers::v5;
   of.has_mask = settings.mask == model::Mask::ones;
   const bool asked = settings.use_cache || settings.mode == model::Mode::generate;
   const bool recomputes = of.trains && settings.checkpoint_every > 0;
-  of.keeps_cache = asked && !recomputes && !(config.type() == "gemma2" && of.trains);
+  of.keeps_cache = asked && !recomputes && !(config.type() == "gemma2" && of.trains && !of.newest);
   of.holds_outputs = settings.hold_outputs;
   of.chip = gpu::chip_number(profile);
   return of;

@@ -6,6 +6,7 @@
 
 #include "headroom/forecast/policies.h"
 #include "headroom/forecast/step_time.h"
+#include "headroom/model/can_run.h"
 
 namespace headroom::forecast {
 namespace {
@@ -124,7 +125,8 @@ class Changes {
   }
 
   void kernels() {
-    const bool has_sdpa = config_.type() != "t5" && config_.type() != "gpt_neo" &&
+    const auto in_sdpa = model::Attention::sdpa;
+    const bool has_sdpa = model::attention_of(config_, now_.transformers, in_sdpa) == in_sdpa &&
                           config_.type() != "resnet" && config_.type() != "convnext";
     add(has_sdpa && now_.attention == model::Attention::eager, "attention in one kernel",
         "--attention sdpa", false,

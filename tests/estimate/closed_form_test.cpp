@@ -72,8 +72,10 @@ struct Case {
   bool same_phase = false;
 };
 
-Case compared(const CatalogueModel& model, const ModelConfig& config, const char* words) {
-  const Settings settings = for_model(config, words);
+Case compared(const CatalogueModel& model, const ModelConfig& config, const char* words,
+              model::Transformers version) {
+  Settings settings = for_model(config, words);
+  settings.transformers = version;
   const trace::Report report = dryrun::dry_run(
       "unlimited",
       [&](c10::Device device) { return training_step(config, settings, device).subject; },
@@ -88,7 +90,7 @@ Case compared(const CatalogueModel& model, const ModelConfig& config, const char
 
 // Each model with two of the settings; large models, whose dry run takes long, with one. Neighbours
 // of one family get different settings.
-std::vector<Case> all_cases() {
+std::vector<Case> all_cases(model::Transformers version) {
   std::vector<Case> cases;
   std::size_t next = 0;
   for (const CatalogueModel& model : model::catalogue_models()) {
@@ -96,7 +98,7 @@ std::vector<Case> all_cases() {
     const int times = model.parameters < 8'000'000'000 ? 2 : 1;
     for (int i = 0; i < times; ++i) {
       const char* words = spread()[next++ % spread().size()];
-      cases.push_back(compared(model, config, words));
+      cases.push_back(compared(model, config, words, version));
     }
   }
   return cases;
@@ -109,8 +111,10 @@ double quantile(std::vector<double> errors, double share) {
                          static_cast<std::size_t>(share * static_cast<double>(errors.size())))];
 }
 
-TEST(ClosedForm, IsCloseToTheDryRun) {
-  std::vector<Case> cases = all_cases();
+class ClosedForm : public testing::TestWithParam<model::Transformers> {};
+
+TEST_P(ClosedForm, IsCloseToTheDryRun) {
+  std::vector<Case> cases = all_cases(GetParam());
   ASSERT_GE(cases.size(), 150U);
   std::vector<double> allocated, reserved;
   int same_phase = 0;
@@ -137,6 +141,12 @@ TEST(ClosedForm, IsCloseToTheDryRun) {
   EXPECT_LE(quantile(reserved, 0.95), 0.15);
   EXPECT_GE(same_phase, static_cast<int>(cases.size() * 97 / 100));
 }
+
+INSTANTIATE_TEST_SUITE_P(Transformers, ClosedForm,
+                         testing::Values(model::Transformers::v4_57, model::Transformers::v5),
+                         [](const auto& instance) {
+                           return instance.param == model::Transformers::v5 ? "5" : "4";
+                         });
 
 }  // namespace
 }  // namespace headroom::estimate

@@ -124,7 +124,10 @@ TEST(Lora, ChangesNothingAtFirst) {
     const models::Batch batch = tiny_batch(*model);
     const Tensor before = model->run(batch).logits;
     (void)add_lora(model->module(), {.dropout = 0.5});
-    EXPECT_TRUE(model->run(batch).logits.equal(before)) << type;
+    // T5's bias needs no gradient any more, and another kernel adds in another order.
+    EXPECT_TRUE(
+        at::allclose(model->run(batch).logits, before, 0, std::string(type) == "t5" ? 1e-5 : 0))
+        << type;
   }
 }
 

@@ -1,15 +1,21 @@
 // Writes docs/reference/simulated-operators.md: what Headroom does with every aten operator that
-// has a kernel of CUDA's own. As the backend decides, in the same order.
+// has a kernel of CUDA's own. As the backend decides, in the same order. Built with another
+// LibTorch than 2.11, what is otherwise there: simulated-operators-2.15.md.
 //
-//   operator_table          prints the page
-//   operator_table FILE     exit status 1 if the file is another
+//   operator_table              prints the page of 2.11
+//   operator_table PAGE         exit status 1 if it is another
+//   operator_table PAGE OTHER   for another LibTorch: exit status 1 if OTHER is not what differs
+//   from
+//                               PAGE; OTHER is - to print it
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <set>
 #include <sstream>
 
+#include "headroom/libtorch/versions.h"
 #include "headroom/sim/dispatch/cuda_operators.h"
 #include "headroom/sim/dispatch/derived.h"
 #include "headroom/sim/dispatch/operator_facts.h"
@@ -84,41 +90,86 @@ OperatorHandle find(const std::string& name) {
       dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
 }
 
-std::string page() {
+struct Row {
+  std::string name;
+  Handling handling;
+  [[nodiscard]] std::string text() const {
+    return "| `" + name + "` | " + handling.way + " | " + handling.remark + " |\n";
+  }
+};
+
+std::vector<Row> all_rows() {
   const Simulation box = simulate("1x1GiB");
+  std::vector<Row> rows;
+  for (const std::string& name : detail::cuda_operators())
+    rows.push_back({name, handling(name, find(name))});
+  return rows;
+}
+
+std::string page() {
+  const std::vector<Row> all = all_rows();
   std::map<std::string, int> counts;
-  std::ostringstream rows;
-  for (const std::string& name : detail::cuda_operators()) {
-    const auto [way, remark] = handling(name, find(name));
-    ++counts[way];
-    rows << "| `" << name << "` | " << way << " | " << remark << " |\n";
+  std::string rows;
+  for (const Row& row : all) {
+    ++counts[row.handling.way];
+    rows += row.text();
   }
   std::ostringstream text;
   text << "# Operators on simulated cards\n\n"
           "What Headroom does with each of the "
-       << detail::cuda_operators().size()
+       << all.size()
        << " aten operators that LibTorch 2.11 has a kernel of CUDA's own for. All others are made\n"
           "of these. Written by `build/bin/operator_table`; a test fails where it is not up to "
-          "date.\n"
+          "date. [What 2.15 has\n"
+          "otherwise](simulated-operators-2.15.md).\n"
           "\nIn compute mode the CPU's kernel fills the results, whatever gave the shapes.\n\n"
           "| operators | way | what it means |\n|---|---|---|\n";
   for (const auto& [way, meaning] : kWays)
     text << "| " << counts[way] << " | " << way << " | " << meaning << " |\n";
-  text << "\nA rule may still refuse what would depend on values: `index.Tensor` with a mask that "
-          "is not known,\n"
-          "`repeat_interleave.Tensor` without `output_size`.\n"
+  text << "\nA rule may still refuse what would depend on values: `index.Tensor` and "
+          "`masked_select` with a mask that\n"
+          "is not known, `repeat_interleave.Tensor` without `output_size`.\n"
           "\n## All of them\n\n| operator | way | remark |\n|---|---|---|\n"
-       << rows.str();
+       << rows;
   return text.str();
 }
 
-int compare(const char* file) {
+std::string content_of(const std::string& file) {
   std::ifstream input(file);
   std::ostringstream found;
   found << input.rdbuf();
-  if (found.str() == page()) return 0;
-  std::cerr << file << " is out of date; write it with: build/bin/operator_table > " << file
-            << '\n';
+  return found.str();
+}
+
+// The rows that are not on the page of 2.11, and the operators of that page that are gone.
+std::string changes(const std::string& reference) {
+  const std::string before = content_of(reference);
+  std::string rows, gone;
+  std::set<std::string> here;
+  for (const Row& row : all_rows()) {
+    here.insert("| `" + row.name + "` |");
+    if (before.find("\n" + row.text()) == std::string::npos) rows += row.text();
+  }
+  std::istringstream lines(before.substr(before.find("## All of them")));
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = line.substr(0, line.find(" |") + 2);
+    if (line.starts_with("| `") && !here.contains(name)) gone += name + " gone | |\n";
+  }
+  const std::string version = "2." + std::to_string(libtorch::kMinor);
+  return "# Operators on simulated cards with LibTorch " + version +
+         "\n\nWhat differs from [the table of 2.11](simulated-operators.md): operators with a "
+         "kernel of CUDA's own that came or\nwent, or that get their shapes in another way. "
+         "Written by `build/torch-" +
+         version + "/bin/operator_table`, which\n`scripts/versions.sh " + version +
+         "` builds; a test of that build fails where it is not up to date.\n\n"
+         "| operator | way | remark |\n|---|---|---|\n" +
+         rows + gone;
+}
+
+int compare(const std::string& file, const std::string& expected) {
+  if (content_of(file) == expected) return 0;
+  std::cerr << file
+            << " is out of date; the head of tests/sim/operator_table.cpp says how to write it\n";
   return 1;
 }
 
@@ -126,7 +177,10 @@ int compare(const char* file) {
 }  // namespace headroom::sim
 
 int main(int argc, char** argv) {
-  if (argc > 1) return headroom::sim::compare(argv[1]);
-  std::cout << headroom::sim::page();
-  return 0;
+  using namespace headroom::sim;
+  if (argc == 1) return std::cout << page(), 0;
+  if (argc == 2) return compare(argv[1], page());
+  const std::string expected = changes(argv[1]), file = argv[2];
+  if (file == "-") return std::cout << expected, 0;
+  return compare(file, expected);
 }

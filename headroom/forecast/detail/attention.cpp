@@ -29,7 +29,8 @@ Value by_token(Value x) {
 
 Value Network::causal_mask(std::optional<std::int64_t> window, Type type, bool eager) {
   const std::int64_t rows = situation.rows, length = situation.length;
-  const bool packed = !situation.has_mask && !situation.keeps_cache;
+  // 4.57 takes rows without a mask for sequences that may be packed.
+  const bool packed = !situation.newest && !situation.has_mask && !situation.keeps_cache;
   const bool sees_all = !window || length < *window;
   if (!eager && sees_all && !packed) return {};
   const std::int64_t of_each = situation.has_mask || packed ? rows : 1;
@@ -41,6 +42,7 @@ Value Network::causal_mask(std::optional<std::int64_t> window, Type type, bool e
 }
 
 Value Network::additive_causal_mask(Type type, bool eager, bool given) {
+  if (situation.newest) return causal_mask({}, type, eager);
   if (!eager) return {};
   const std::int64_t length = situation.length;
   Value one = tape.make(length * (given ? length : length + 1), type);
@@ -217,11 +219,14 @@ Value Network::by_efficient(const Value& q, const Value& k, const Value& v, cons
   if (gpu::efficient_accumulates(call)) tape.touch(4 * q.count);
   if (!learns) return out;
   Value kept_q = q, kept_k = k, kept_v = v, kept_out = out;
+  const auto to_bias = mask.edge;
   kept_q.edge = kept_k.edge = kept_v.edge = bias.edge = {};
   tape.record(out, [to_q = q.edge, to_k = k.edge, to_v = v.edge, kept_q = std::move(kept_q),
                     kept_k = std::move(kept_k), kept_v = std::move(kept_v),
                     kept_out = std::move(kept_out), statistics = std::move(statistics),
-                    bias = std::move(bias), call, work](Tape& t, Gradients&) {
+                    bias = std::move(bias), to_bias, call, work](Tape& t, Gradients&) {
+    Value for_bias =
+        to_bias ? t.make(call.batch * call.heads * call.queries * call.keys, kept_q.type) : Value();
     Value dq = by_token(t.make(kept_q.count, kept_q.type)),
           dk = by_token(t.make(kept_k.count, kept_k.type)),
           dv = by_token(t.make(kept_v.count, kept_v.type));
@@ -235,6 +240,7 @@ Value Network::by_efficient(const Value& q, const Value& k, const Value& v, cons
     t.send(to_q, std::move(dq));
     t.send(to_k, std::move(dk));
     t.send(to_v, std::move(dv));
+    if (to_bias) t.send(to_bias, std::move(for_bias));
   });
   return out;
 }

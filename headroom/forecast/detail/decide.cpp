@@ -65,6 +65,7 @@ void decide(Forecast& forecast, const model::ModelConfig& config) {
   if (settings.checkpoint_every != 0) model::check_can_checkpoint(config);
   const model::Settings said = settings;
   model::settle_sizes(config, settings);
+  settings.attention = model::attention_of(config, settings.transformers, settings.attention);
   assume_sizes(forecast, said, config);
   model::check_image(config, said);
   if (settings.seq) model::check_sequence(config, *settings.seq);

@@ -85,6 +85,7 @@ Value gpt2(Network& net) {
   const model::Gpt2Shape shape(net.config);
   DecoderKind kind = gpt_kind(shape, {.q = "attn.c_attn", .out = "attn.c_proj"});
   kind.projection = QueryKeyValue::split;
+  kind.causal_buffers = !net.situation.newest;
   kind.scaled = shape.scaled;
   kind.scaled_by_layer = shape.scaled_by_layer;
   return decoder(net, kind);
@@ -133,7 +134,7 @@ Value opt(Network& net) {
   kind.final_norm = shape.norm_at_end;
   kind.affine = shape.affine;
   kind.additive_mask = kind.scaled_queries = kind.counts_by_mask = kind.frees_mlp_input = true;
-  kind.holds_weights = false;
+  kind.holds_weights = net.situation.newest;
   return decoder(net, kind);
 }
 

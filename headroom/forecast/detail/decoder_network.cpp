@@ -185,8 +185,8 @@ class Decoder {
 
   Value causal_weights(Value products, Type type, const Value& mask) {
     if (of_.scaled) products = times_number(tape_, products);
-    if (of_.scaled_by_layer) products = times_number(tape_, products);
-    products = masked(tape_, products);
+    if (of_.scaled_by_layer && of_.causal_buffers) products = times_number(tape_, products);
+    if (of_.causal_buffers) products = masked(tape_, products);
     if (mask) products = plus(tape_, products, mask);
     if (net_.situation.low) products = cast(tape_, products, Type::float32);
     products = softmax(tape_, products);
@@ -205,7 +205,7 @@ class Decoder {
       case FeedForward::joined:
         return joined_gate(x);
       case FeedForward::experts:
-        return moe(x);
+        return net_.situation.newest ? grouped_experts(x) : moe(x);
     }
     return {};
   }
@@ -246,7 +246,40 @@ class Decoder {
     return narrowed(inner, "mlp.down_proj");
   }
 
-  // Assumes that tokens spread evenly over the experts.
+  // models/families/stacked_experts.cpp.
+  Value grouped_experts(const Value& x) {
+    const std::int64_t tokens = x.count / of_.width, rows = tokens * of_.experts_each;
+    const Value logits =
+        net_.linear(x, of_.width, of_.experts, "block_sparse_moe.gate", {.with_bias = false});
+    Value shares = net_.softmax_in_float(cast(tape_, logits, Type::float32));
+    shares = gathered(tape_, shares, rows);
+    shares = unary(tape_, shares, Keeps::result);
+    const Value order = tape_.make(2 * rows, Type::int64);
+    Value inner = gathered(tape_, x, rows * of_.width);
+    const Value sorted_shares = gathered(tape_, shares, rows);
+    inner = net_.grouped(inner, of_.width, 2 * of_.inner, of_.experts);
+    {
+      const std::int64_t half = inner.count / 2;
+      const std::vector<Value> halves = split(tape_, inner, {half, half});
+      const Value gate = activation(tape_, of_.function, halves[0]);
+      inner = times(tape_, gate, halves[1]);
+    }
+    Value out = net_.grouped(inner, of_.inner, of_.width, of_.experts);
+    out = times(tape_, cast(tape_, out, Type::float32), sorted_shares);
+    out = gathered(tape_, out, out.count);
+    return cast(tape_, summed(out, x.count), x.type);
+  }
+
+  // The sum over each token's experts; its gradient is copied to all of them.
+  Value summed(const Value& each, std::int64_t count) {
+    Value result = tape_.make(count, each.type);
+    if (tape_.records() && each.edge)
+      tape_.record(result, [to = each.edge, of = each.count, type = each.type](
+                               Tape& t, Gradients&) { t.send(to, t.make(of, type)); });
+    return result;
+  }
+
+  // In 4.57, one expert after the other. Assumes that tokens spread evenly over them.
   Value moe(const Value& x) {
     const std::int64_t tokens = x.count / of_.width, experts = of_.experts;
     const Value logits =
@@ -302,6 +335,8 @@ Value decoded(Network& net, const DecoderKind& of, Parameter& words, Parameter* 
   const std::int64_t tokens = net.situation.tokens();
   const auto with = std::make_shared<DecoderInputs>();
   Value embedded = net.embedding(words, tokens);
+  const bool scales_first = of.scaled_embedding && net.situation.newest;
+  if (scales_first) embedded = times_number(net.tape, embedded);
   if (of.additive_mask)
     with->full = net.additive_causal_mask(embedded.type, of.only_in_float || net.situation.eager,
                                           !of.only_in_float || net.situation.has_mask);
@@ -319,7 +354,7 @@ Value decoded(Network& net, const DecoderKind& of, Parameter& words, Parameter* 
   states = net.dropout(states, of.embedding_dropout);
   if (of.frees_embedding) embedded = states;
   if (of.rotated_width > 0) with->rotation = net.rotation(of.rotated_width, embedded.type);
-  if (of.scaled_embedding) states = times_number(net.tape, states);
+  if (of.scaled_embedding && !scales_first) states = times_number(net.tape, states);
   const auto layers = std::make_shared<Decoder>(net, of);
   states = net.layers(
       of.layers, [layers, with](int kind, const Value& x) { return layers->layer(kind, x, *with); },
@@ -366,7 +401,8 @@ Value decoder(Network& net, const DecoderKind& of) {
     net.begin_module(std::string(of.names.places));
     places = &net.weight(of.positions + of.first, of.width);
   }
-  net.buffer_bytes += of.rotated_width / 2 * size_of(Type::float32);
+  net.buffer_bytes +=
+      (net.situation.newest ? 2 : 1) * of.rotated_width / 2 * size_of(Type::float32);
   if (of.causal_buffers)
     net.buffer_bytes += static_cast<std::int64_t>(of.layers.size()) *
                         (of.positions * of.positions + size_of(net.situation.type));

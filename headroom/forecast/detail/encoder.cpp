@@ -25,7 +25,8 @@ struct EncoderKind {
   bool causal = false, qkv_bias = true;
   bool norm_first = false;  // ViT: norms before both blocks instead of after them
   bool values_before_queries = false;
-  bool holds_shares = false;  // attention weights, until the next layer has run
+  bool newest = true;         // transformers 5: layers hold attention weights until they return
+  bool holds_shares = false;  // until the next layer has run
   bool distilbert = false;  // scales queries instead of scores, and has its own order of lifetimes
 };
 
@@ -57,16 +58,18 @@ class Encoder {
     attended =
         of_.distilbert ? norm_of_sum(attended, x) : added(attended, x, of_.width, of_.names.out);
     const Value out = added(widened(attended), attended, of_.inner, of_.names.down);
-    if (tape_.phase() == Phase::forward) with.shares = shares;
+    if (tape_.phase() == Phase::forward && of_.holds_shares) with.shares = shares;
     return out;
   }
 
-  // `normed` and `attended` live until the function returns, as in Python's frame.
+  // In 4.57 `normed` and `attended` live until the function returns, as in Python's frame.
   Value norm_before(const Value& x) {
     Value shares;
-    const Value normed = net_.layer_norm(x, of_.width);
-    const Value attended = dropped(attention(normed, {}, shares), of_.width, of_.names.out);
+    Value normed = net_.layer_norm(x, of_.width);
+    Value attended = dropped(attention(normed, {}, shares), of_.width, of_.names.out);
+    if (of_.newest) normed.reset();
     const Value states = plus(tape_, attended, x);
+    if (of_.newest) attended.reset();
     const Value out = widened(net_.layer_norm(states, of_.width));
     const Value narrow = dropped(out, of_.inner, of_.names.down);
     return plus(tape_, narrow, states);
@@ -105,7 +108,7 @@ class Encoder {
     if (of_.values_before_queries) q = project(of_.names.q);
     if (of_.causal) net_.keep(k, v);
     const Value out = attended(q, k, v, mask, shares);
-    if (!of_.holds_shares) shares.reset();
+    if (!of_.holds_shares && !of_.newest) shares.reset();
     return of_.distilbert ? net_.linear(out, of_.width, of_.width, of_.names.out) : out;
   }
 
@@ -120,11 +123,15 @@ class Encoder {
   }
 
   Value by_hand(Value& q, const Value& k, const Value& v, const Value& mask, Value& shares) {
-    if (of_.distilbert) q = times_number(tape_, q);
+    const bool masks_itself = of_.distilbert && !of_.newest;
+    if (masks_itself) q = times_number(tape_, q);
     Value scores =
         net_.matmul(q, k, q.count / of_.width * of_.heads * net_.situation.length, of_.heads);
-    if (!of_.distilbert) scores = times_number(tape_, scores);
-    scores = of_.distilbert ? masked(tape_, scores) : plus(tape_, scores, mask);
+    if (!masks_itself) scores = times_number(tape_, scores);
+    if (masks_itself)
+      scores = masked(tape_, scores);
+    else if (mask)
+      scores = plus(tape_, scores, mask);
     if (net_.situation.low) scores = cast(tape_, scores, Type::float32);
     shares = softmax(tape_, scores);
     shares = net_.dropout(shares, of_.attention_dropout);
@@ -162,7 +169,9 @@ Value embedded_tokens(Network& net, const Tables& tables, std::int64_t places, d
       tables.segments != nullptr ? net.embedding(*tables.segments, tokens) : Value();
   Value sum = segment ? plus(net.tape, word, segment) : Value();
   const Value placed = net.embedding(tables.places, places);
-  if (segment)
+  if (segment && net.situation.newest)
+    sum = plus(net.tape, sum, expanded(net.tape, placed, sum.count));
+  else if (segment)
     add_to(net.tape, sum, expanded(net.tape, placed, sum.count));
   else
     sum = plus(net.tape, word, expanded(net.tape, placed, word.count));
@@ -191,6 +200,7 @@ Value encoded_patches(Network& net, const model::VitShape& shape) {
   EncoderKind kind =
       encoder_kind(shape, {.q = "attention.query", .k = "attention.key", .v = "attention.value"});
   kind.qkv_bias = shape.qkv_bias;
+  kind.newest = net.situation.newest;
   kind.norm_first = kind.values_before_queries = true;
   const Value embedded = embedded_patches(net, shape);
   const Value states = encoded(net, kind, embedded);
@@ -242,7 +252,8 @@ Value bert(Network& net) {
   const bool roberta = shape.roberta;
   EncoderKind kind = encoder_kind(shape, {.q = "self.query", .k = "self.key", .v = "self.value"});
   kind.causal = shape.decoder;
-  kind.holds_shares = true;
+  kind.newest = net.situation.newest;
+  kind.holds_shares = !kind.newest;
   net.begin_module("embeddings");
   Parameter& words = net.token_table(shape.vocabulary, shape.width);
   Parameter& places = net.weight(shape.positions, shape.width);
@@ -251,7 +262,9 @@ Value bert(Network& net) {
   const std::int64_t length = net.situation.length, tokens = net.situation.tokens();
   Value states = embedded_tokens(net, tables, roberta ? tokens : length, shape.dropout);
   Value mask;
-  if (net.situation.eager)
+  if (net.situation.newest)
+    mask = shape.decoder ? net.causal_mask({}, net.situation.type, net.situation.eager) : Value();
+  else if (net.situation.eager)
     mask = net.tape.make(tokens * (shape.decoder ? length : 1), net.situation.type);
   states = encoded(net, kind, states, mask);
   mask.reset();
@@ -275,10 +288,11 @@ Value distilbert(Network& net) {
                                           .up = "ffn.lin1",
                                           .down = "ffn.lin2"});
   kind.distilbert = true;
+  kind.newest = net.situation.newest;
   net.begin_module("embeddings");
   Parameter& words = net.token_table(shape.vocabulary, shape.width);
   Parameter& places = net.weight(shape.positions, shape.width);
-  if (net.config.flag("sinusoidal_pos_embds")) places.trained = false;
+  if (net.config.flag("sinusoidal_pos_embds") && !kind.newest) places.trained = false;
   net.buffer_bytes += shape.positions * size_of(Type::int64);
   const Value states = encoded(
       net, kind, embedded_tokens(net, {words, places}, net.situation.length, shape.dropout));

@@ -134,10 +134,18 @@ Value Network::tied_linear(const Value& x, Parameter& weight, Parameter* bias) {
   return multiplied(x, weight, bias, weight.columns, weight.rows);
 }
 
+// Autocast does not know this operator.
+Value Network::grouped(const Value& x, std::int64_t in, std::int64_t out, std::int64_t matrices) {
+  Parameter& weights = weight(matrices * out, in);
+  return product(tape, cast(tape, x, weights.type), tape.use(weights), {}, in, out);
+}
+
 Value Network::embedding(Parameter& table, std::int64_t indices) {
   Value result = detail::embedding(tape, table, indices);
-  // Adapters of checkpointed layers need an input with a gradient.
-  const bool needs = settings.lora_rank > 0 && settings.checkpoint_every > 0 && situation.trains;
+  // Adapters of checkpointed layers need an input with a gradient, and transformers 5 always makes
+  // one.
+  const bool needs = settings.checkpoint_every > 0 && situation.trains &&
+                     (settings.lora_rank > 0 || (settings.freeze_backbone && situation.newest));
   if (needs && !result.has_gradient() && tape.records())
     tape.record(result, [](Tape&, Gradients&) {});
   return result;

@@ -24,7 +24,8 @@ struct Situation {
   [[nodiscard]] std::int64_t tokens() const { return rows * length; }
   Type type = Type::float32;          // of weights and activations
   std::optional<Type> low = {};       // autocast's type
-  bool trains = true, eager = false;  // eager: eager attention is asked for
+  bool trains = true, eager = false;  // eager: attention in separate operations
+  bool newest = true;                 // as transformers 5 computes, not 4.57
   bool has_mask = true, keeps_cache = false, holds_outputs = false;
   int chip = 80;  // compute capability: the available attention kernels and their sizes
 };
@@ -74,6 +75,9 @@ class Network {
   }
   // Uses the weight of another layer.
   [[nodiscard]] Value tied_linear(const Value& x, Parameter& weight, Parameter* bias);
+  // Each row times one of several matrices that are one tensor.
+  [[nodiscard]] Value grouped(const Value& x, std::int64_t in, std::int64_t out,
+                              std::int64_t matrices);
   [[nodiscard]] Value embedding(Parameter& table, std::int64_t indices);
   [[nodiscard]] Value layer_norm(const Value& x, std::int64_t width, bool affine = true);
   [[nodiscard]] Value rms_norm(const Value& x, std::int64_t width);         // Llama's

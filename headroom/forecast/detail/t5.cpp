@@ -46,6 +46,10 @@ class Stack {
     const Value buckets = tape.make(pairs, Type::int64);
     tape.touch(5 * buckets.count * size_of(Type::int64));
     Value values = net_.embedding(table, pairs);
+    if (net_.situation.newest) {
+      with.bias = values;
+      return;
+    }
     const Value wide = expanded(tape, values, net_.situation.rows * values.count);
     values.reset();
     with.bias = plus(tape, wide, with.mask);
@@ -58,7 +62,8 @@ class Stack {
     Tape& tape = net.tape;
     const std::int64_t each = heads * with->length * with->encoded_length;
     const Value zeros = tape.make(each, net.situation.type);
-    with->cross_bias = tape.make(net.situation.rows * each, zeros.type);
+    with->cross_bias =
+        net.situation.newest ? zeros : tape.make(net.situation.rows * each, zeros.type);
     if (net.settings.checkpoint_every == 0 || !tape.records()) return;
     tape.record(with->cross_bias,
                 [each, holder = std::weak_ptr<StackInputs>(with)](Tape& t, Gradients& g) {
@@ -80,7 +85,6 @@ class Stack {
   }
 
   Value attention(const Value& states, const Value& others, StackInputs& with, bool cross) {
-    Tape& tape = net_.tape;
     const std::int64_t inner = shape_.heads * shape_.head_width;
     const auto project = [&](const Value& x, std::string_view path) {
       return net_.heads_of(net_.linear(x, shape_.width, inner, path, {.with_bias = false}));
@@ -88,17 +92,46 @@ class Stack {
     const Value q = project(states, "SelfAttention.q");
     Value k = project(others, "SelfAttention.k"), v = project(others, "SelfAttention.v");
     if (decoder_) net_.keep(k, v);
+    const Value& bias = cross ? with.cross_bias : with.bias;
+    const bool fused = net_.situation.newest && !net_.situation.eager;
+    const Value out =
+        fused ? in_one_kernel(q, k, v, bias, cross) : in_steps(q, k, v, bias, with, cross);
+    return net_.linear(out, inner, shape_.width, "SelfAttention.o", {.with_bias = false});
+  }
+
+  // The bias is copied in every layer, and its gradient is that of all rows.
+  Value in_one_kernel(const Value& q, const Value& k, const Value& v, const Value& bias,
+                      bool cross) {
+    Value own = cross ? bias : copied(net_.tape, bias);
+    if (decoder_ && !cross) own = masked(net_.tape, own);
+    if (net_.situation.low) own = cast(net_.tape, own, *net_.situation.low);
+    own = expanded(net_.tape, own, net_.situation.rows * own.count);
+    return net_.sdpa(q, k, v, own,
+                     {.heads = shape_.heads,
+                      .key_heads = shape_.heads,
+                      .width = shape_.head_width,
+                      .dropout = shape_.dropout,
+                      .causal = false});
+  }
+
+  Value in_steps(const Value& q, const Value& k, const Value& v, const Value& bias,
+                 const StackInputs& with, bool cross) {
+    Tape& tape = net_.tape;
     const std::int64_t keys = cross ? with.encoded_length : with.length;
     Value scores =
         net_.matmul(q, k, net_.situation.rows * shape_.heads * with.length * keys, shape_.heads);
-    add_to(tape, scores, cross ? with.cross_bias : with.bias);
-    Value shares = cast(tape, scores, Type::float32);
+    if (net_.situation.newest) {
+      scores = times_number(tape, scores);
+      scores = plus(tape, scores, expanded(tape, bias, scores.count));
+      if (decoder_ && !cross) scores = plus(tape, scores, with.mask);
+    } else {
+      add_to(tape, scores, bias);
+    }
+    Value shares = net_.situation.newest ? scores : cast(tape, scores, Type::float32);
     shares = softmax(tape, shares);
     shares = cast(tape, shares, scores.type);
     shares = net_.dropout(shares, shape_.dropout);
-    Value out = net_.matmul(shares, v, q.count, shape_.heads);
-    out = copied(tape, out);
-    return net_.linear(out, inner, shape_.width, "SelfAttention.o", {.with_bias = false});
+    return copied(tape, net_.matmul(shares, v, q.count, shape_.heads));
   }
 
   Value dense(const Value& x) {
@@ -135,9 +168,11 @@ Value through(Network& net, const model::T5Shape& shape, Parameter& words, bool 
   with->length = length;
   with->encoded = encoded;
   with->encoded_length = net.situation.length;
-  with->mask = net.tape.make(decoder ? rows * length * length : rows * length, embedded.type);
+  const bool newest = net.situation.newest;
+  if (!newest || (decoder && net.situation.eager))
+    with->mask = net.tape.make(decoder ? rows * length * length : rows * length, embedded.type);
   if (decoder) {
-    with->encoder_mask = net.tape.make(rows * net.situation.length, embedded.type);
+    if (!newest) with->encoder_mask = net.tape.make(rows * net.situation.length, embedded.type);
     Stack::make_cross_bias(net, shape.heads, with);
   }
   stack->make_bias(net.weight(shape.buckets, shape.heads), *with);

@@ -113,14 +113,23 @@ Tensor selected(const Tensor& x, std::int64_t dim, const Tensor& index) {
   return contiguous(sizes, x);
 }
 
+// CUDA indexes with the mask.
+// Source: aten/src/ATen/native/cuda/IndexKernel.cpp, masked_select_out_cuda_impl.
+std::pair<Tensor, Indices> for_masked_select(const Tensor& x, const Tensor& mask) {
+  const auto [where, values] = at::expand_outplace(mask.dim() == 0 ? mask.unsqueeze(0) : mask,
+                                                   x.dim() == 0 ? x.unsqueeze(0) : x);
+  return {*values, {*where}};
+}
+
 void add_data_dependent(Table& table) {
   table.needs_values("nonzero", "nonzero_static with a size that you know, or where");
-  // CUDA indexes with the mask.
-  // Source: aten/src/ATen/native/cuda/IndexKernel.cpp, masked_select_out_cuda_impl.
   table.rule("masked_select", [](const Tensor& x, const Tensor& mask) {
-    const auto [where, values] = at::expand_outplace(mask.dim() == 0 ? mask.unsqueeze(0) : mask,
-                                                     x.dim() == 0 ? x.unsqueeze(0) : x);
-    return indexed(*values, {*where});
+    const auto [values, where] = for_masked_select(x, mask);
+    return indexed(values, where);
+  });
+  table.rule("masked_select.out", [](const Tensor& x, const Tensor& mask, const Tensor& out) {
+    const auto [values, where] = for_masked_select(x, mask);
+    return detail::written(out, on_meta(values, without_masks(where), out)).argument;
   });
   table.rule("repeat_interleave.Tensor",
              [](const Tensor& repeats, std::optional<std::int64_t> size) {
