@@ -47,6 +47,13 @@ std::string about_bits(const ModelConfig& config, const Settings& settings,
          (adapters ? "" : " --lora-rank 8");
 }
 
+// What transformers does without being told a type.
+std::string usual_loading(Transformers version) {
+  return version == Transformers::v5
+             ? ", though transformers 5 loads the file's type unless it is told another"
+             : ", as transformers 4.57 loads it unless it is told another type";
+}
+
 }  // namespace
 
 std::vector<std::string> unheeded_precision(const ModelConfig& config, const Settings& settings) {
@@ -54,9 +61,8 @@ std::vector<std::string> unheeded_precision(const ModelConfig& config, const Set
   const std::optional<std::string> dtype = stored_dtype(config), bits = stored_bits(config);
   const bool wide = settings.dtype == Dtype::float32 && settings.autocast == Autocast::none;
   if (dtype && *dtype != "float32" && is_choice<Dtype>(*dtype) && wide)
-    notes.push_back(config.source() + " has torch_dtype " + *dtype +
-                    ", and float32 is counted, as transformers 4.57 loads it without being told "
-                    "another type; to count as the file says: --dtype " +
+    notes.push_back(config.source() + " has torch_dtype " + *dtype + ", and float32 is counted" +
+                    usual_loading(settings.transformers) + "; to count as the file says: --dtype " +
                     *dtype);
   if (bits && settings.quantize == Quantize::none)
     notes.push_back(about_bits(config, settings, *bits));

@@ -273,6 +273,7 @@ TEST(ForecastOf, KeepsNothingOfFrozenLayersThatWouldRunAgain) {
   model::Settings settings;
   settings.task = model::Task::sequence_classification;
   settings.freeze_backbone = true;
+  settings.transformers = model::Transformers::v4_57;
   for (const char* name : {"gpt2", "llama-3.2-1b", "bert-base", "distilbert-base"}) {
     settings.checkpoint_every = 0;
     const Forecast plain = forecast_of(model(name), settings);
@@ -280,6 +281,17 @@ TEST(ForecastOf, KeepsNothingOfFrozenLayersThatWouldRunAgain) {
     const Forecast checkpointed = forecast_of(model(name), settings);
     EXPECT_EQ(checkpointed.at_peak.total(), plain.at_peak.total()) << name;
   }
+}
+
+// transformers 5 asks for the gradient of the embedding's result where it enables checkpointing,
+// and with it for the whole backward pass.
+TEST(ForecastOf, RunsFrozenLayersBackwardsUnderCheckpointingOfTransformers5) {
+  model::Settings settings;
+  settings.task = model::Task::sequence_classification;
+  settings.freeze_backbone = true;
+  const Forecast plain = forecast_of(model("gpt2"), settings);
+  settings.checkpoint_every = 1;
+  EXPECT_GT(forecast_of(model("gpt2"), settings).at_peak.total(), plain.at_peak.total());
 }
 
 TEST(ForecastOf, AddsTheCacheOfTheWholeSequenceWhenItGenerates) {

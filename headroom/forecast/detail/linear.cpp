@@ -99,17 +99,21 @@ Value Network::multiplied(const Value& x, Parameter& weight, Parameter* bias, st
   return product(tape, input, matrix, shift, in, out);
 }
 
+// bitsandbytes: 8-bit weights have one scale per row; 4-bit weights take 4.127 bits each, with
+// doubly quantised scales (Dettmers et al. 2023, section 3).
+void Network::quantise(Parameter& matrix) const {
+  if (settings.quantize == model::Quantize::none || !backbone_) return;
+  matrix.bytes_each = settings.quantize == model::Quantize::int8
+                          ? 1 + 4 / static_cast<double>(std::max<std::int64_t>(matrix.columns, 1))
+                          : 4.127 / 8;
+  matrix.trained = false;
+}
+
 Value Network::linear(const Value& x, std::int64_t in, std::int64_t out, std::string_view path,
                       const LinearOptions& options) {
   Parameter& matrix = weight(out, in);
   Parameter* const bias = options.with_bias ? &vector(out) : nullptr;
-  // bitsandbytes: 8-bit weights have one scale per row; 4-bit weights take 4.127 bits each, with
-  // doubly quantised scales (Dettmers et al. 2023, section 3).
-  if (settings.quantize != model::Quantize::none && backbone_ && !options.is_head)
-    matrix.bytes_each = settings.quantize == model::Quantize::int8
-                            ? 1 + 4 / static_cast<double>(std::max<std::int64_t>(in, 1))
-                            : 4.127 / 8;
-  if (matrix.bytes_each > 0) matrix.trained = false;
+  if (!options.is_head) quantise(matrix);
   Value result = multiplied(x, matrix, bias, in, out);
   if (settings.lora_rank > 0 && backbone_ && !options.is_head && is_target(path))
     return with_adapter(x, std::move(result), in, out);
@@ -137,6 +141,8 @@ Value Network::tied_linear(const Value& x, Parameter& weight, Parameter* bias) {
 // Autocast does not know this operator.
 Value Network::grouped(const Value& x, std::int64_t in, std::int64_t out, std::int64_t matrices) {
   Parameter& weights = weight(matrices * out, in);
+  quantise(weights);
+  if (weights.bytes_each > 0) tape.touch(matrices * in * out * size_of(x.type));  // dequantised
   return product(tape, cast(tape, x, weights.type), tape.use(weights), {}, in, out);
 }
 

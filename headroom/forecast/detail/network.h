@@ -139,6 +139,7 @@ class Network {
  private:
   [[nodiscard]] Value lowered(const Value& x);
   [[nodiscard]] Value lowered(Parameter& parameter);
+  void quantise(Parameter& matrix) const;
   [[nodiscard]] bool is_target(std::string_view path);
   [[nodiscard]] Value multiplied(const Value& x, Parameter& weight, Parameter* bias,
                                  std::int64_t in, std::int64_t out);

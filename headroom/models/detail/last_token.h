@@ -1,5 +1,5 @@
 // A decoder classifies a row by its last token (the ForSequenceClassification classes of
-// transformers 4.57.6).
+// transformers).
 #pragma once
 
 #include <ATen/core/Tensor.h>

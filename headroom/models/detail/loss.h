@@ -1,4 +1,4 @@
-// transformers' loss functions (loss/loss_utils.py of 4.57.6).
+// transformers' loss functions (loss/loss_utils.py).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// How far each pair of a head's numbers rotates per token (modeling_rope_utils.py of transformers
-// 4.57.6).
+// How far each pair of a head's numbers rotates per token (modeling_rope_utils.py of
+// transformers).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 // Matches the tensors of a checkpoint to those of a model by their names on the hub, with the
-// variants that checkpoints use (modeling_utils.py of transformers 4.57.6).
+// variants that checkpoints use (modeling_utils.py of transformers).
 #pragma once
 
 #include <ATen/core/Tensor.h>

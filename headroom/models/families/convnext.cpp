@@ -1,4 +1,4 @@
-// ConvNeXt (modeling_convnext.py of transformers 4.57.6) with a head for image classification.
+// ConvNeXt (modeling_convnext.py of transformers) with a head for image classification.
 #include <ATen/ATen.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// GPT-NeoX and Pythia (modeling_gpt_neox.py of transformers 4.57.6).
+// GPT-NeoX and Pythia (modeling_gpt_neox.py of transformers).
 //
 // Where it matters, each statement runs one operation, and variables live as long as in Python: see
 // families/decoder.h.

@@ -1,5 +1,5 @@
 // Llama, Mistral, Qwen2 and Qwen3 (modeling_llama.py, modeling_mistral.py, modeling_qwen2.py and
-// modeling_qwen3.py of transformers 4.57.6): one decoder with four small differences.
+// modeling_qwen3.py of transformers): one decoder with four small differences.
 #include "headroom/models/families/decoder.h"
 
 namespace headroom::models::detail {

@@ -1,4 +1,4 @@
-// Phi-1 to Phi-2 (modeling_phi.py of transformers 4.57.6).
+// Phi-1 to Phi-2 (modeling_phi.py of transformers).
 //
 // Where it matters, each statement runs one operation, and variables live as long as in Python: see
 // families/decoder.h.

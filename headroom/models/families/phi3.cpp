@@ -1,4 +1,4 @@
-// Phi-3 (modeling_phi3.py of transformers 4.57.6): Llama's decoder with fused projections.
+// Phi-3 (modeling_phi3.py of transformers): Llama's decoder with fused projections.
 #include <ATen/ATen.h>
 
 #include "headroom/models/families/decoder.h"

@@ -1,4 +1,4 @@
-// ResNet (modeling_resnet.py of transformers 4.57.6) with a head for image classification.
+// ResNet (modeling_resnet.py of transformers) with a head for image classification.
 //
 // Holds the tensors that Python's frames hold: with a frozen backbone nothing else holds them.
 #include <ATen/ATen.h>

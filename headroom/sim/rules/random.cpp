@@ -36,6 +36,12 @@ Tensor resized(const Tensor& out, std::int64_t elements) {
 }  // namespace
 
 void add_random(Table& table) {
+  table.contiguous_as(0, {"_philox_key_fold_in", "_philox_key_fold_in.Tensor"});
+  table.rule("_philox_key_split", [](const Tensor& key, std::int64_t count) {
+    Sizes sizes = key.sizes().vec();
+    sizes.insert(sizes.begin(), count);
+    return contiguous(sizes, key);
+  });
   table.contiguous_as(0, {"poisson", "binomial", "_standard_gamma", "_sample_dirichlet"});
   table.elementwise({"_standard_gamma_grad", "_dirichlet_grad"});
   table.rule("multinomial", multinomial);

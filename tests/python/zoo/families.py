@@ -1,9 +1,14 @@
 """The newest families of transformers 5, small, built from their configs: experts by grouped and by batched
 products, latent and windowed attention, state spaces, pictures beside text."""
+import contextlib
+
 import torch
 import transformers
+from torch._subclasses.fake_tensor import FakeTensor
+from transformers_steps import Answers
 
-from zoo.training import Training, images, labels, predicted
+from zoo.training import Training as PlainTraining
+from zoo.training import images, labels, plain_step, predicted
 
 TOKENS = 2000
 ROWS, LENGTH = 2, 256
@@ -17,6 +22,18 @@ LATENT = {"kv_lora_rank": 64, "q_lora_rank": 96, "qk_rope_head_dim": 16, "qk_nop
           "topk_group": 1, "first_k_dense_replace": 1}
 VISION = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
           "image_size": 56, "patch_size": 14}
+
+
+def answered_step(training):
+    """Fake tensors cannot say that rows are not packed, and then a mask would be made."""
+    is_fake = isinstance(training.batch[0], FakeTensor)
+    with Answers(True) if is_fake else contextlib.nullcontext():
+        plain_step(training)
+
+
+class Training(PlainTraining):
+    def __init__(self, *net_and_batch, loss):
+        super().__init__(*net_and_batch, loss=loss, step=answered_step)
 
 
 def config_of(kind, values):
