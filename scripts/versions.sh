@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make versions`: Headroom with other versions of PyTorch than the one in .venv. Each gets an environment
-# with a whole PyTorch (.venv-2.15, about 5 GB) and a build of its own (build/torch-2.15).
+# `make versions`: Headroom with other versions of PyTorch than the one in .venv, and with transformers 5.
+# Each gets an environment with a whole PyTorch (.venv-2.15, about 5 GB) and a build of its own
+# (build/torch-2.15).
 #
 #   scripts/versions.sh                 2.12, 2.13, 2.14 and 2.15
 #   scripts/versions.sh 2.15            one of them
@@ -16,8 +17,9 @@ short='^(allocator|core|oracle|settings_oracle|sim|nets|python)\.'
 
 check() {  # check MINOR TESTS
   local start=$SECONDS
-  export TORCH=${release[$1]} HEADROOM_PEERS=.venv-$1 HEADROOM_BUILD=build/torch-$1
-  echo "==== PyTorch $TORCH"
+  export TORCH=${release[$1]} HEADROOM_PEERS=.venv-$1 HEADROOM_BUILD=build/torch-$1 TRANSFORMERS=5.23.0
+  [ "$1" != 2.11 ] || TRANSFORMERS=4.57.6
+  echo "==== PyTorch $TORCH, transformers $TRANSFORMERS"
   scripts/python.sh
   HEADROOM_TORCH=$(echo "$PWD/.venv-$1"/lib/python3*/site-packages/torch)
   export HEADROOM_TORCH
