@@ -22,7 +22,8 @@ import headroom
 from headroom import child, estimates, memory, room, subjects
 
 GIB = 2**30
-FAKE_NVML = pathlib.Path(__file__).resolve().parents[2] / "build" / "lib" / "libfake_nvml.so"
+BUILD = pathlib.Path(__file__).resolve().parents[2] / os.environ.get("HEADROOM_BUILD", "build")
+FAKE_NVML = BUILD / "lib" / "libfake_nvml.so"
 
 
 class Net(nn.Module):

@@ -9,7 +9,8 @@ import textwrap
 import unittest
 from unittest import mock
 
-HEADROOM = pathlib.Path(__file__).resolve().parents[2] / "build" / "bin" / "headroom"
+BUILD = pathlib.Path(__file__).resolve().parents[2] / os.environ.get("HEADROOM_BUILD", "build")
+HEADROOM = BUILD / "bin" / "headroom"
 
 PROGRAM = """
     import sys

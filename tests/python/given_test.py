@@ -378,16 +378,6 @@ class Hints(unittest.TestCase):
             headroom.estimate(Net(), x_of(), loss=loss)
         self.assertIn("sdpa", "".join(getattr(raised.exception, "__notes__", ["sdpa"])))
 
-    def test_experts_one_after_the_other(self):
-        """transformers' experts in their eager form ended with advice about nonzero, which is not the user's."""
-        class Experts(torch.nn.Linear):
-            def forward(self, x):
-                y = super().forward(x)
-                return y[(y[:, 0] > 0).nonzero()[:, 0]]
-        with self.assertRaises(NotImplementedError) as raised:
-            headroom.estimate(Experts(64, 64), torch.ones(4096, 64))
-        self.assertIn("grouped_mm", "".join(getattr(raised.exception, "__notes__", ["grouped_mm"])))
-
     def test_several_cards(self):
         for gpu in ("2xRTX 4090", "24GiB@lab"):
             with self.assertRaisesRegex(headroom.UsageError, f"one card, received '{gpu}'; try headroom"):

@@ -28,7 +28,7 @@ from zoo import adapters, classifiers, dense, ways  # noqa: E402
 
 CASES = {**adapters.CASES, **classifiers.CASES, **dense.CASES, **ways.CASES}
 FAMILIES = {}
-if MAJOR >= 5:  # before, the experts' tokens are a matter of values
+if MAJOR >= 5 and torch.__version__ >= "2.15":  # before, only a card runs experts in float32
     from zoo import families
     FAMILIES = families.CASES
     CASES.update(FAMILIES)

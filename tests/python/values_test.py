@@ -322,6 +322,15 @@ class Refused(unittest.TestCase):
             jagged = torch.nested.nested_tensor(parts, layout=torch.jagged)
             self.assertEqual((jagged * 2).values().shape, (6, 3))
 
+    def test_experts_one_after_the_other(self):
+        """transformers' experts in their eager form ended with advice about nonzero, which is not the user's."""
+        class Experts(torch.nn.Linear):
+            def forward(self, x):
+                return x[(super().forward(x)[:, 0] > 0).nonzero()[:, 0]]
+        with self.assertRaises(NotImplementedError) as raised:
+            headroom.estimate(Experts(64, 64), torch.ones(4096, 64))
+        self.assertIn("grouped_mm", "".join(getattr(raised.exception, "__notes__", ["grouped_mm"])))
+
 
 class SynchronisedWithoutData(unittest.TestCase):
     def test_batch_norm_of_eight_ranks(self):

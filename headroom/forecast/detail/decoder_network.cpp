@@ -201,11 +201,11 @@ class Decoder {
       case FeedForward::plain:
         return plain(std::move(x));
       case FeedForward::gated:
-        return gated(x, "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj");
+        return gated(net_, of_, x, {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"});
       case FeedForward::joined:
         return joined_gate(x);
       case FeedForward::experts:
-        return net_.situation.newest ? grouped_experts(x) : moe(x);
+        return experts(net_, of_, x);
     }
     return {};
   }
@@ -224,16 +224,6 @@ class Decoder {
     return narrowed(inner, of_.names.down);
   }
 
-  Value gated(const Value& x, std::string_view gate, std::string_view up, std::string_view down) {
-    Value inner = widened(x, gate);
-    inner = activation(tape_, of_.function, inner);
-    {
-      const Value other = widened(x, up);
-      inner = times(tape_, inner, other);
-    }
-    return narrowed(inner, down);
-  }
-
   Value joined_gate(const Value& x) {
     const Value both = widened(x, "mlp.gate_up_proj", 2);
     const std::int64_t half = both.count / 2;
@@ -244,75 +234,6 @@ class Decoder {
       inner = times(tape_, halves[1], gate);
     }
     return narrowed(inner, "mlp.down_proj");
-  }
-
-  // models/families/stacked_experts.cpp.
-  Value grouped_experts(const Value& x) {
-    const std::int64_t tokens = x.count / of_.width, rows = tokens * of_.experts_each;
-    const Value logits =
-        net_.linear(x, of_.width, of_.experts, "block_sparse_moe.gate", {.with_bias = false});
-    Value shares = net_.softmax_in_float(cast(tape_, logits, Type::float32));
-    shares = gathered(tape_, shares, rows);
-    shares = unary(tape_, shares, Keeps::result);
-    const Value order = tape_.make(2 * rows, Type::int64);
-    Value inner = gathered(tape_, x, rows * of_.width);
-    const Value sorted_shares = gathered(tape_, shares, rows);
-    inner = net_.grouped(inner, of_.width, 2 * of_.inner, of_.experts);
-    {
-      const std::int64_t half = inner.count / 2;
-      const std::vector<Value> halves = split(tape_, inner, {half, half});
-      const Value gate = activation(tape_, of_.function, halves[0]);
-      inner = times(tape_, gate, halves[1]);
-    }
-    Value out = net_.grouped(inner, of_.inner, of_.width, of_.experts);
-    out = times(tape_, cast(tape_, out, Type::float32), sorted_shares);
-    out = gathered(tape_, out, out.count);
-    return cast(tape_, summed(out, x.count), x.type);
-  }
-
-  // The sum over each token's experts; its gradient is copied to all of them.
-  Value summed(const Value& each, std::int64_t count) {
-    Value result = tape_.make(count, each.type);
-    if (tape_.records() && each.edge)
-      tape_.record(result, [to = each.edge, of = each.count, type = each.type](
-                               Tape& t, Gradients&) { t.send(to, t.make(of, type)); });
-    return result;
-  }
-
-  // In 4.57, one expert after the other. Assumes that tokens spread evenly over them.
-  Value moe(const Value& x) {
-    const std::int64_t tokens = x.count / of_.width, experts = of_.experts;
-    const Value logits =
-        net_.linear(x, of_.width, experts, "block_sparse_moe.gate", {.with_bias = false});
-    Value shares = net_.softmax_in_float(logits);
-    shares = gathered(tape_, shares, tokens * of_.experts_each);
-    shares = cast(tape_, unary(tape_, shares, Keeps::result), x.type);
-    const Value places = tape_.make(tokens * of_.experts_each * experts, Type::int64);
-    const std::int64_t rows = tokens * of_.experts_each / experts;
-    return tape_.repeat(
-        experts, [&](const Value& sum) { return expert(x, shares, rows, sum); },
-        tape_.make(x.count, x.type));
-  }
-
-  Value expert(const Value& x, const Value& shares, std::int64_t rows, Value sum) {
-    const Value input = gathered(tape_, x, rows * of_.width);
-    Value output = gated(input, "experts.w1", "experts.w3", "experts.w2");
-    output = times(tape_, output, gathered(tape_, shares, rows));
-    output = gathered_back(cast(tape_, output, x.type), sum.count);
-    add_to(tape_, sum, output);
-    return sum;
-  }
-
-  // index_add: the gradient of `rows` is gathered from that of the sum.
-  Value gathered_back(const Value& rows, std::int64_t all) {
-    Value result = rows;
-    result.edge = {};
-    result.count = all;
-    if (tape_.records() && rows.edge)
-      tape_.record(result, [to = rows.edge, count = rows.count](Tape& t, Gradients& g) {
-        t.send(to, t.make(count, g[0].type));
-      });
-    return result;
   }
 
   Network& net_;

@@ -69,4 +69,12 @@ struct DecoderKind {
 // Runs the decoder and its head. Returns the loss, or an empty value for inference.
 [[nodiscard]] Value decoder(Network& net, const DecoderKind& kind);
 
+// The parts of decoder() in experts.cpp: a gated feed-forward block, and Mixtral's many of them.
+struct GatedNames {
+  std::string_view gate, up, down;
+};
+[[nodiscard]] Value gated(Network& net, const DecoderKind& of, const Value& x,
+                          const GatedNames& names);
+[[nodiscard]] Value experts(Network& net, const DecoderKind& of, const Value& x);
+
 }  // namespace headroom::forecast::detail

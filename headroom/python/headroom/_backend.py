@@ -45,6 +45,9 @@ def register() -> None:
     if _registered:
         return
     torch.utils.rename_privateuse1_backend("sim")
+    # Where autograd's threads end with the interpreter, they now and then abort the process (seen with
+    # 2.13 and later). Without a wait they just stop with it.
+    os.environ.setdefault("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "0")
     torch._register_device_module("sim", torch_sim)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False)
