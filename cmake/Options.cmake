@@ -8,6 +8,7 @@ option(HEADROOM_BUILD_TESTS "Build the tests" ON)
 option(HEADROOM_BUILD_BENCH "Build the benchmarks" ON)
 option(HEADROOM_UNITY "Compile sources in batches: a clean build takes a third of the time" ON)
 option(HEADROOM_FUZZ "Build the libFuzzer targets (clang)" OFF)
+option(HEADROOM_WARNINGS_AS_ERRORS "Fail where our own code gets a warning" ON)
 set(HEADROOM_SANITIZE "" CACHE STRING "address, thread, or empty")
 
 find_program(HEADROOM_CCACHE ccache)
@@ -24,7 +25,8 @@ set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
 add_library(headroom_options INTERFACE)
 target_compile_features(headroom_options INTERFACE cxx_std_20)
 target_compile_options(headroom_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                                                  -Wnon-virtual-dtor -Wold-style-cast -Werror
+                                                  -Wnon-virtual-dtor -Wold-style-cast
+                                                  $<$<BOOL:${HEADROOM_WARNINGS_AS_ERRORS}>:-Werror>
 # {.need = 10_GiB} leaves the other options at their defaults, which is what it is for.
                                                   -Wno-missing-field-initializers
 # In a batch every source is an included file, which g++ expects to be a header.

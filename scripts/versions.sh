@@ -44,7 +44,7 @@ share() {
   local tests=${all[$((10#$(date +%j) % ${#all[@]}))]} models=OFF
   [ "$tests" != peers_tests ] && [ "$tests" != nets_tests ] || models=ON
   scripts/torch.sh "${release[2.15]}" .venv-share-2.15
-  configure $build .venv-share-2.15 "-DCMAKE_CXX_FLAGS_RELEASE=-O0 -DNDEBUG" -DHEADROOM_BUILD_MODELS=$models
+  configure $build .venv-share-2.15 "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -DNDEBUG" -DHEADROOM_BUILD_MODELS=$models
   ninja -C $build --quiet allocator_oracle "$tests"
   $build/bin/allocator_oracle fuzz --streams 500 --jobs "$(nproc)"
   echo "$tests with PyTorch ${release[2.15]}"
