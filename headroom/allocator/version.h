@@ -37,8 +37,9 @@ struct Version {
   // Whether every open private pool counts as the capture of a CUDA graph. During a capture, blocks
   // that other streams use stay active, and a request that finds no memory releases none.
   bool pools_are_captures;
-  // Whether the process's share of the card, a fraction of its bytes, is rounded to the nearest byte
-  // instead of down. 0.69 of 1,100 segments is 759 segments only then: in floating point, it is less.
+  // Whether the process's share of the card, a fraction of its bytes, is rounded to the nearest
+  // byte instead of down. 0.69 of 1,100 segments is 759 segments only then: in floating point, it
+  // is less.
   bool rounds_fraction;
   TieRule ties;
   RefusalEnd refusal_end;

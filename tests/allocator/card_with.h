@@ -11,9 +11,8 @@ namespace headroom::allocator::testing {
 inline CachingAllocator card_with(std::string_view settings, Bytes capacity = kUnlimited,
                                   std::string_view torch = "2.11") {
   const Version& version = version_named(torch);
-  return CachingAllocator({.capacity = capacity,
-                           .settings = parse_settings(settings, version),
-                           .version = version});
+  return CachingAllocator(
+      {.capacity = capacity, .settings = parse_settings(settings, version), .version = version});
 }
 inline Bytes reserved(const CachingAllocator& card) {
   return Bytes{card.statistics().reserved_bytes.all.current};

@@ -215,7 +215,8 @@ TEST(Doctor, FailsForATorchOfAnotherVersion) {
   torch(world, "__version__ = '2.10.0+cu126'\ncuda = '12.6'\n");
   const Json libtorch = check(doctor(world), "LibTorch");
   EXPECT_EQ(libtorch["status"], "fail");
-  EXPECT_THAT(libtorch["found"].get<std::string>(), HasSubstr("needs " + std::string(allocator::default_version().torch)));
+  EXPECT_THAT(libtorch["found"].get<std::string>(),
+              HasSubstr("needs " + std::string(allocator::default_version().torch)));
   world.set("HEADROOM_TORCH", world.path("elsewhere"));
   EXPECT_THAT(check(doctor(world), "LibTorch")["found"].get<std::string>(),
               HasSubstr("no torch found"));

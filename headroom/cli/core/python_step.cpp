@@ -95,9 +95,9 @@ void become_python(const std::string& what, const Json& request) {
     ::execvp(words[0].c_str(), pointers_to(words).data());
     throw UnavailableError("headroom", python + " cannot be started: " + std::strerror(errno));
   }
-  throw UnavailableError(expectation("headroom", "a Python with headroom and torch " + wanted_torch(),
-                                     join(pythons(), ", "),
-                                     "pip install of the wheel, or HEADROOM_PYTHON=.../python3"));
+  throw UnavailableError(expectation(
+      "headroom", "a Python with headroom and torch " + wanted_torch(), join(pythons(), ", "),
+      "pip install of the wheel, or HEADROOM_PYTHON=.../python3"));
 }
 
 }  // namespace headroom::cli
