@@ -185,7 +185,7 @@ TEST_P(Transformers, PeakAndItsPhaseAreTheirs) {
 // off.
 bool memtracker_is_off(const Case& of) {
   const double plain = figures(of).at("plain"), memtracker = figures(of).at("memtracker");
-  return memtracker > plain * 1.005;
+  return memtracker > plain * 1.01;
 }
 
 // Over all cases, with the exceptions; against MemTracker's raw bytes and the plain count in units
@@ -282,8 +282,9 @@ TEST(TransformersFigures, TwoJudgesAgree) {
   for (const Case& of : cases_of_all_versions()) {
     const Json& peaks = figures(of);
     const double plain = peaks.at("plain"), memtracker = peaks.at("memtracker");
+    const double share = of.version == model::Transformers::v5 ? 1.03 : 1.01;
     EXPECT_GE(memtracker, plain) << of.name;
-    EXPECT_LE(memtracker, of.settings().checkpoint_every > 0 ? plain * 1.03 : plain) << of.name;
+    EXPECT_LE(memtracker, of.settings().checkpoint_every > 0 ? plain * share : plain) << of.name;
   }
 }
 
