@@ -115,8 +115,8 @@ trace::Phase Attribution::phase_now(bool needs_gradient) const {
 
 // If the running operator needs an autograd node, it exists already.
 void Attribution::note_module(Thread& thread, trace::Name module) {
-  if (thread.at.module == module) return;
   thread.at.module = module;
+  if (!thread.changes.empty() && thread.changes.back().second == module) return;
   thread.changes.emplace_back(std::min(thread.nodes, at::sequence_number::peek()), module);
 }
 
@@ -138,11 +138,11 @@ Whereabouts Attribution::now() const {
   const bool is_known = known != threads_.end();
   if (in_backward()) return {is_known ? known->second.at.module : 0, trace::Phase::backward};
   if (!is_known) return {0, phase_now(false)};
-  // An optimizer may allocate a tensor before its first operator.
   const Whereabouts& last = known->second.at;
-  const bool has_left = last.phase == trace::Phase::forward && after_backward_;
-  if (has_left && !at::GradMode::is_enabled()) return {0, trace::Phase::optimizer};
-  return last;
+  if (!after_backward_ || last.phase == trace::Phase::optimizer) return last;
+  // An optimizer may allocate a tensor before its first operator.
+  if (!at::GradMode::is_enabled()) return {0, trace::Phase::optimizer};
+  return {last.module, trace::Phase::forward};
 }
 
 std::vector<at::Tensor> Attribution::parameters() const {

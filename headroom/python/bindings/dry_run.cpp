@@ -1,5 +1,6 @@
 #include "headroom/dryrun/dry_run.h"
 
+#include <c10/core/AutogradState.h>
 #include <c10/util/Exception.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
@@ -21,10 +22,26 @@ using dryrun::Named;
 using dryrun::Subject;
 using trace::Report;
 
+// Backward passes of this thread run in it, and not in autograd's own threads. Those may still hold
+// Python objects of a pass (its context variables, since torch 2.12) after it has returned, and
+// abort the process if the interpreter ends just then.
+class BackwardInThisThread {
+ public:
+  BackwardInThisThread() { state().set_multithreading_enabled(false); }
+  ~BackwardInThisThread() { state().set_multithreading_enabled(before_); }
+  BackwardInThisThread(const BackwardInThisThread&) = delete;
+  BackwardInThisThread& operator=(const BackwardInThisThread&) = delete;
+
+ private:
+  static c10::AutogradState& state() { return c10::AutogradState::get_tls_state(); }
+  bool before_ = state().get_multithreading_enabled();
+};
+
 // Python code throws Python exceptions; this turns torch.OutOfMemoryError into the C++ type that
 // the engine catches.
 template <typename Run>
 auto in_python(Run&& run) {
+  const BackwardInThisThread no_other_thread;
   try {
     return run();
   } catch (py::error_already_set& error) {

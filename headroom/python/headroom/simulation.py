@@ -51,6 +51,9 @@ class Simulation:
         self._injections: list[Injection] = []
         self._injected: Optional[_engine.Injected] = None
         self._elsewhere = elsewhere.on_the_cpu()
+        # Autograd's own threads may hold Python objects of a backward pass for a moment longer than it
+        # lasts, and abort the process if the interpreter ends just then.
+        self._backward_in_this_thread = torch.autograd.set_multithreading_enabled(False)
 
     def __len__(self) -> int:
         return self._box.cards()
@@ -92,6 +95,7 @@ class Simulation:
         if self.lives:
             self._disturb([])
             elsewhere.warn(self, self._elsewhere)
+            self._backward_in_this_thread.__exit__(None, None, None)
         self._box.end()
 
     def __enter__(self) -> Simulation:

@@ -8,7 +8,7 @@ import transformers
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from zoo.training import Training, labels, plain_step, predicted
+from zoo.training import HubTraining, labels, plain_step, predicted
 
 CONFIGS = pathlib.Path(__file__).resolve().parents[2] / "peers" / "configs"
 
@@ -110,7 +110,7 @@ def lora(config, where, kind=Lora, dtype=torch.float32, adapter_dtype=torch.floa
     if reentrant is not None:
         model.gradient_checkpointing_enable({"use_reentrant": reentrant})
         model.enable_input_require_grads()
-    return Training(model, labels(2, 256, below=100), loss=predicted, step=step)
+    return HubTraining(model, labels(2, 256, below=100), loss=predicted, step=step)
 
 
 GPT2 = "gpt2", {"c_attn"}

@@ -1,14 +1,9 @@
 """The newest families of transformers 5, small, built from their configs: experts by grouped and by batched
 products, latent and windowed attention, state spaces, pictures beside text."""
-import contextlib
-
 import torch
 import transformers
-from torch._subclasses.fake_tensor import FakeTensor
-from transformers_steps import Answers
 
-from zoo.training import Training as PlainTraining
-from zoo.training import images, labels, plain_step, predicted
+from zoo.training import HubTraining, images, labels, predicted
 
 TOKENS = 2000
 ROWS, LENGTH = 2, 256
@@ -22,18 +17,6 @@ LATENT = {"kv_lora_rank": 64, "q_lora_rank": 96, "qk_rope_head_dim": 16, "qk_nop
           "topk_group": 1, "first_k_dense_replace": 1}
 VISION = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
           "image_size": 56, "patch_size": 14}
-
-
-def answered_step(training):
-    """Fake tensors cannot say that rows are not packed, and then a mask would be made."""
-    is_fake = isinstance(training.batch[0], FakeTensor)
-    with Answers(True) if is_fake else contextlib.nullcontext():
-        plain_step(training)
-
-
-class Training(PlainTraining):
-    def __init__(self, *net_and_batch, loss):
-        super().__init__(*net_and_batch, loss=loss, step=answered_step)
 
 
 def config_of(kind, values):
@@ -51,12 +34,12 @@ def causal(kind, dtype=torch.float32, experts=None, checkpointing=False, **value
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).train()
     if checkpointing:
         model.gradient_checkpointing_enable()
-    return Training(model, labels(ROWS, LENGTH, below=TOKENS), loss=predicted)
+    return HubTraining(model, labels(ROWS, LENGTH, below=TOKENS), loss=predicted)
 
 
 def masked(kind, **values):
     model = transformers.AutoModelForMaskedLM.from_config(config_of(kind, {**DECODER, **values})).train()
-    return Training(model, labels(ROWS, LENGTH, below=TOKENS), loss=predicted)
+    return HubTraining(model, labels(ROWS, LENGTH, below=TOKENS), loss=predicted)
 
 
 def seen(model, ids, pixels, *rest):
@@ -69,7 +52,7 @@ def with_pictures(config, places, *pixels):
     model = transformers.AutoModelForImageTextToText.from_config(config).train()
     ids = torch.cat((torch.full((ROWS, places), config.image_token_id),
                      labels(ROWS, LENGTH - places, below=TOKENS - 10)), 1)
-    return Training(model, ids, *pixels, loss=seen)
+    return HubTraining(model, ids, *pixels, loss=seen)
 
 
 def llava():
@@ -95,8 +78,8 @@ def clip():
     config = transformers.CLIPConfig(
         text_config=config_of("clip_text_model", {**DECODER, "max_position_embeddings": LENGTH}).to_dict(),
         vision_config=config_of("clip_vision_model", VISION).to_dict())
-    return Training(transformers.CLIPModel(config).train(), labels(8, 64, below=TOKENS), images(8, 56),
-                    loss=described)
+    return HubTraining(transformers.CLIPModel(config).train(), labels(8, 64, below=TOKENS), images(8, 56),
+                       loss=described)
 
 
 def transcribed(model, sound, ids):
@@ -108,8 +91,8 @@ def whisper():
         vocab_size=TOKENS, d_model=128, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
         decoder_attention_heads=4, encoder_ffn_dim=256, decoder_ffn_dim=256, max_source_positions=200,
         max_target_positions=64, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
-    return Training(transformers.WhisperForConditionalGeneration(config).train(), torch.randn(ROWS, 80, 400),
-                    labels(ROWS, 48, below=TOKENS), loss=transcribed)
+    return HubTraining(transformers.WhisperForConditionalGeneration(config).train(),
+                       torch.randn(ROWS, 80, 400), labels(ROWS, 48, below=TOKENS), loss=transcribed)
 
 
 CASES = {
