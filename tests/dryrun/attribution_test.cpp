@@ -125,5 +125,31 @@ TEST(Attribution, CountsNoStatesOfTheOptimizerForTheLastModule) {
   }
 }
 
+// Phase, module and category of each request of a run of two steps.
+std::vector<std::string> requests_of_a_run() {
+  OnACard it;
+  torch::optim::AdamW optimizer(it.net->parameters());
+  const trace::Report report = it.run(optimizer);
+  std::vector<std::string> all;
+  for (const trace::Event& event : report.trace->events) {
+    if (event.kind != trace::Kind::alloc) continue;
+    std::string text(to_string(event.phase));
+    text.append(" ").append(report.trace->names.text(event.module)).append(" ");
+    all.push_back(text.append(to_string(event.category)));
+  }
+  return all;
+}
+
+// Backward passes may run in the thread that asks for them. Once the optimizer's first state then
+// counted to the backward pass, and the second step's gradients had other modules.
+TEST(Attribution, IsTheSameWithoutAutogradsThreads) {
+  const std::vector<std::string> with_threads = requests_of_a_run();
+  c10::AutogradState& state = c10::AutogradState::get_tls_state();
+  state.set_multithreading_enabled(false);
+  const std::vector<std::string> without = requests_of_a_run();
+  state.set_multithreading_enabled(true);
+  EXPECT_EQ(without, with_threads);
+}
+
 }  // namespace
 }  // namespace headroom::dryrun

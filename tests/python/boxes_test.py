@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import types
 import unittest
 import warnings
@@ -125,6 +126,44 @@ class Ended(unittest.TestCase):
             with self.assertRaisesRegex(headroom.UnavailableError, "estimate\\(\\)") as raised:
                 headroom.simulate("1GiB")
             self.assertNotIn("::", str(raised.exception))
+
+
+class BackwardPasses(unittest.TestCase):
+    """In autograd's own threads they kept Python objects of theirs for a moment after they had returned. A process
+    that ended in it was aborted: "terminate called without an active exception"."""
+
+    def step(self, device, threads):
+        x = torch.ones(2, device=device, requires_grad=True)
+        x.register_hook(lambda gradient: threads.append(threading.get_ident()))
+        (x * 2).sum().backward()
+        return x.grad
+
+    def test_run_in_the_thread_that_asks(self):
+        threads = []
+        with headroom.simulate("1GiB") as box:
+            self.step("sim", threads)
+            with headroom.simulate("2GiB"):  # ends the first
+                self.step("sim", threads)
+            self.assertFalse(box.lives)
+        self.assertEqual(threads, [threading.get_ident()] * 2)
+
+    def test_run_as_before_once_the_box_has_ended(self):
+        for _ in range(2):
+            with headroom.simulate("1GiB"):
+                self.assertFalse(torch._C._is_multithreading_enabled())
+            self.assertTrue(torch._C._is_multithreading_enabled())
+        headroom.estimate(nn.Linear(8, 8), torch.ones(2, 8))
+        self.assertTrue(torch._C._is_multithreading_enabled())
+
+    def test_of_an_estimate_too(self):
+        threads = []
+        def loss(model, x):
+            y = model(x)
+            y.register_hook(lambda gradient: threads.append(torch._C._is_multithreading_enabled()))
+            return y.sum()
+        headroom.estimate(nn.Linear(8, 8), torch.ones(2, 8), loss=loss)
+        self.assertTrue(threads)
+        self.assertFalse(any(threads))
 
 
 def accelerate_on(kind):

@@ -362,7 +362,7 @@ def ends(pid, seconds=60):
             state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
             return True
-        if state in "ZX":  # nobody has asked for its exit status
+        if state in "ZX":  # it has ended; its exit status was not read yet
             return True
         time.sleep(0.01)
     return False

@@ -5,7 +5,7 @@ count of the very same code in this process.
 
 Raw bytes of two steps under `cpu` rules: median at most 0.1 %, worst at most 0.5 %, but for the
 exceptions that are named here. Each also runs under a card's own rules, asks for no value that it
-has not unless it is named, and leaves nothing behind. Some, computing, have the CPU's weights."""
+has not unless it is named, and leaves nothing behind. Some, computing, have the CPU's loss and weights."""
 import argparse
 import gc
 import pathlib
@@ -153,17 +153,17 @@ def beside_the_judge(name, make):
     return off, wrong
 
 
-def weights_after(make, steps=5):
+def loss_and_weights_after(make, steps=5):
     torch.manual_seed(0)
     training = make()
     training.run(steps)
-    return [one.detach().cpu() for one in training.net.state_dict().values()]
+    return [one.detach().cpu() for one in (training.loss(), *training.net.state_dict().values())]
 
 
 def computes_as_the_cpu(make):
-    expected = weights_after(make)
+    expected = loss_and_weights_after(make)
     with headroom.simulate("24GiB", mode="compute", rules="cpu") as box, torch.device(box[0].device):
-        found = weights_after(make)
+        found = loss_and_weights_after(make)
         gc.collect()
     return all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
@@ -189,7 +189,7 @@ def main():
         if name in only:
             equal = computes_as_the_cpu(CASES[name])
             wrong += not equal
-            print(f"{name}, computing: {'the' if equal else 'NOT THE'} weights of the CPU", flush=True)
+            print(f"{name}, computing: {'the' if equal else 'NOT THE'} loss and weights of the CPU", flush=True)
     median = statistics.median(differences)
     print(f"{len(differences)} cases: median {100 * median:.4f} %, worst {100 * max(differences):.4f} %, "
           f"and {len(EXCEPTIONS.keys() & set(only))} exceptions")

@@ -45,8 +45,8 @@ def register() -> None:
     if _registered:
         return
     torch.utils.rename_privateuse1_backend("sim")
-    # Where autograd's threads end with the interpreter, they now and then abort the process (seen with
-    # 2.13 and later). Without a wait they just stop with it.
+    # At its end torch tells autograd's threads to end, too. Up to Python 3.11 a thread that then asks for the
+    # interpreter's lock aborts the process. With a wait of 0 s torch leaves them alone.
     os.environ.setdefault("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "0")
     torch._register_device_module("sim", torch_sim)
     torch.utils.generate_methods_for_privateuse1_backend(

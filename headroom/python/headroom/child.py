@@ -260,5 +260,5 @@ if __name__ == "__main__":
     with open(sys.argv[2], "wb") as file:
         file.write(packed)
     sys.stdout.flush()
-    # Nothing is left to be done: see _backend on the end of torch's threads.
+    # Without the interpreter's end, in which torch's threads may abort the process: see _backend.register.
     os._exit(0)

@@ -51,8 +51,7 @@ class Simulation:
         self._injections: list[Injection] = []
         self._injected: Optional[_engine.Injected] = None
         self._elsewhere = elsewhere.on_the_cpu()
-        # Autograd's own threads may hold Python objects of a backward pass for a moment longer than it
-        # lasts, and abort the process if the interpreter ends just then.
+        # Otherwise a process that ends right after a backward pass may be aborted: bindings/dry_run.cpp says why.
         self._backward_in_this_thread = torch.autograd.set_multithreading_enabled(False)
 
     def __len__(self) -> int:
