@@ -1,7 +1,6 @@
 #include "headroom/estimate/find_max_batch_size.h"
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 #include <torch/optim.h>
 
@@ -14,6 +13,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/estimate/detail/kept_state.h"
+#include "headroom/libtorch/failure.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/clear.h"
 #include "headroom/memory/device_memory.h"
@@ -75,7 +75,8 @@ class Trials {
     Probe probe{.size = rows, .fits = true, .peak_reserved = {}};
     try {
       train(rows);
-    } catch (const c10::OutOfMemoryError&) {
+    } catch (...) {
+      if (!oom::is_out_of_memory(libtorch::judge(std::current_exception()))) throw;
       probe.fits = false;
     }
     probe.peak_reserved = scope.use().peak_reserved;

@@ -11,9 +11,9 @@ namespace {
 
 thread_local const Pack* innermost = nullptr;
 
-class Hooks final : public torch::autograd::SavedVariableHooks {
+class PackHooks final : public torch::autograd::SavedVariableHooks {
  public:
-  explicit Hooks(const Pack& pack) : pack_(&pack) {}
+  explicit PackHooks(const Pack& pack) : pack_(&pack) {}
 
   // LibTorch calls this at once, while the scope is alive.
   void call_pack_hook(const at::Tensor& tensor) override {
@@ -33,7 +33,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 std::unique_ptr<torch::autograd::SavedVariableHooks> detail::saved_variable_hooks() {
   // An empty Pack disables the hooks in its scope.
   if (innermost == nullptr || !*innermost) return nullptr;
-  return std::make_unique<Hooks>(*innermost);
+  return std::make_unique<PackHooks>(*innermost);
 }
 
 SavedTensorScope::SavedTensorScope(Pack pack)

@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,18 +21,10 @@ using at::Tensor;
 using detail::RunState;
 using Part = std::function<Tensors(const Tensors&)>;
 
-c10::Device device_of(const Tensors& inputs) {
-  const auto first = std::find_if(inputs.begin(), inputs.end(),
-                                  [](const Tensor& input) { return input.defined(); });
-  if (first == inputs.end())
-    throw UsageError(expectation("checkpointed", "at least one input", "none that is defined"));
-  return first->device();
-}
-
 // ---- Reentrant: one node of the graph, which builds an inner graph in the backward pass ----
 
 struct Kept : torch::CustomClassHolder {
-  Kept(Part function, c10::Device device) : part(std::move(function)), state(device) {}
+  Kept(Part function, const Tensors& inputs) : part(std::move(function)), state(inputs) {}
   const Part part;
   const RunState state;
 };
@@ -92,7 +83,7 @@ struct Complete {};
 class Frame : public std::enable_shared_from_this<Frame> {
  public:
   Frame(Part part, const Tensors& inputs)
-      : part_(std::move(part)), inputs_(inputs), state_(device_of(inputs)) {}
+      : part_(std::move(part)), inputs_(inputs), state_(inputs) {}
 
   Tensors run() {
     const libtorch::SavedTensorScope scope(
@@ -174,8 +165,7 @@ Tensors reentrant(const Part& part, const Tensors& inputs) {
     for (const bool is_there : there) all.push_back(is_there ? given[next++] : Tensor());
     return part(all);
   };
-  return Reentrant::apply(at::TensorList(defined),
-                          c10::make_intrusive<Kept>(of_defined, device_of(inputs)));
+  return Reentrant::apply(at::TensorList(defined), c10::make_intrusive<Kept>(of_defined, defined));
 }
 
 }  // namespace

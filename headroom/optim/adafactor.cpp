@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/optim/detail/adafactor_in_place.h"
 #include "headroom/optim/detail/check.h"
+#include "headroom/optim/detail/grouped.h"
 #include "headroom/optim/detail/groups.h"
 #include "headroom/optim/detail/multiply.h"
 #include "headroom/optim/optimizer.h"
@@ -59,15 +62,35 @@ std::vector<Indices> by_device_type_and_shape(const Tensors& parameters, const T
   return groups;
 }
 
-class Adafactor : public Optimizer {
+class Adafactor : public detail::Grouped<AdafactorOptions> {
  public:
-  Adafactor(std::vector<Tensor> parameters, const AdafactorOptions& options)
-      : Optimizer(std::move(parameters), options.form), options_(options) {}
+  explicit Adafactor(const std::vector<Group<AdafactorOptions>>& groups)
+      : Grouped(groups, detail::form_of("Adafactor", groups)) {}
+
+  [[nodiscard]] bool can_commit() const override { return true; }
 
  private:
   void check(const Trained& trained) const override;
-  [[nodiscard]] State make_state(const Tensor& parameter, const Tensor& gradient) const override;
-  void update(Trained& trained, const GradientScale& scale) override;
+  [[nodiscard]] State make_state(std::size_t group, const Tensor& parameter,
+                                 const Tensor& gradient) const override;
+  void update(std::size_t group, Trained& trained, const GradientScale& scale) override;
+  void reserve_scratch(const std::vector<Tensor>& parameters) override {
+    scratch_ = detail::AdafactorInPlace(parameters);
+  }
+  void update_in_place(std::size_t group, Trained& trained, const GradientScale& scale) override;
+
+  detail::AdafactorInPlace scratch_;
+};
+
+// Python determines this once, from the first parameter's type, and keeps it for the others.
+double epsilon_of(const AdafactorOptions& options, const Tensor& first) {
+  return options.epsilon1.value_or(smallest_difference(first.scalar_type()));
+}
+
+// The forms, with the options of one group.
+struct AdafactorSteps {
+  AdafactorOptions options;
+
   void loop(const Lists& all) const;
   void foreach (const Lists& all) const;
 
@@ -77,20 +100,17 @@ class Adafactor : public Optimizer {
   [[nodiscard]] Tensors of_matrices(const Lists& group, double epsilon) const;
   [[nodiscard]] Tensors of_vectors(const Lists& group) const;
 
-  [[nodiscard]] double epsilon_of(const Tensor& first) const;
   [[nodiscard]] double relative_size(const Tensor& parameter, const Tensor& step) const;
   [[nodiscard]] double damping(const Tensor& update) const {
-    return std::max(1.0, root_mean_square(update) / options_.clip);
+    return std::max(1.0, root_mean_square(update) / options.clip);
   }
   [[nodiscard]] double decay_of_parameters() const {
-    return 1 - options_.learning_rate * options_.weight_decay;
+    return 1 - options.learning_rate * options.weight_decay;
   }
   // The weight of new values in the running means: 1 in the first step, less in each later one.
   [[nodiscard]] double share_of_new(const Tensor& step) const {
-    return std::pow(step.item<double>(), options_.beta2_decay);
+    return std::pow(step.item<double>(), options.beta2_decay);
   }
-
-  AdafactorOptions options_;
 };
 
 void Adafactor::check(const Trained& trained) const {
@@ -98,7 +118,8 @@ void Adafactor::check(const Trained& trained) const {
   detail::check_real("Adafactor", trained.parameters);
 }
 
-State Adafactor::make_state(const Tensor&, const Tensor& gradient) const {
+State Adafactor::make_state(std::size_t, const Tensor& parameter, const Tensor& of) const {
+  const Tensor& gradient = of.defined() ? of : parameter;
   State state;
   const bool in_double = c10::get_default_dtype_as_scalartype() == at::kDouble;
   state["step"] = at::zeros({}, in_double ? at::kDouble : at::kFloat);
@@ -114,29 +135,32 @@ State Adafactor::make_state(const Tensor&, const Tensor& gradient) const {
   return state;
 }
 
-double Adafactor::relative_size(const Tensor& parameter, const Tensor& step) const {
-  const double rate = std::min(options_.learning_rate, 1 / std::pow(step.item<double>(), 0.5));
-  return std::max(options_.epsilon2, root_mean_square(parameter)) * rate;
+double AdafactorSteps::relative_size(const Tensor& parameter, const Tensor& step) const {
+  const double rate = std::min(options.learning_rate, 1 / std::pow(step.item<double>(), 0.5));
+  return std::max(options.epsilon2, root_mean_square(parameter)) * rate;
 }
 
-// Python determines this once, from the first parameter's type, and keeps it for the others.
-double Adafactor::epsilon_of(const Tensor& first) const {
-  return options_.epsilon1.value_or(smallest_difference(first.scalar_type()));
-}
-
-void Adafactor::update(Trained& trained, const GradientScale&) {
+void Adafactor::update(std::size_t group, Trained& trained, const GradientScale&) {
   if (trained.parameters.empty()) return;
   const Lists all{trained.parameters,       trained.gradients,         kept(trained, "row_var"),
                   kept(trained, "col_var"), kept(trained, "variance"), kept(trained, "step")};
+  const AdafactorSteps steps{options(group)};
   if (form() == OptimizerForm::loop)
-    loop(all);
+    steps.loop(all);
   else
-    foreach (all)
-      ;
+    steps.foreach (all);
 }
 
-void Adafactor::loop(const Lists& all) const {
-  const double epsilon = epsilon_of(all.parameters[0]);
+void Adafactor::update_in_place(std::size_t group, Trained& trained, const GradientScale&) {
+  if (trained.parameters.empty()) return;
+  const AdafactorOptions now = options(group);
+  const double epsilon = epsilon_of(now, trained.parameters[0]);
+  for (std::size_t i = 0; i < trained.parameters.size(); ++i)
+    scratch_.update(trained.parameters[i], trained.gradients[i], *trained.states[i], now, epsilon);
+}
+
+void AdafactorSteps::loop(const Lists& all) const {
+  const double epsilon = epsilon_of(options, all.parameters[0]);
   // Like Python's variables, alive until the next parameter's values replace them.
   Tensor variance, update, of_rows, of_columns, squared;
   for (std::size_t i = 0; i < all.parameters.size(); ++i) {
@@ -144,7 +168,7 @@ void Adafactor::loop(const Lists& all) const {
     const Tensor& step = all.steps[i].add_(1);
     const double share = share_of_new(step);
     const double size = relative_size(parameter, step);
-    if (options_.weight_decay != 0) detail::multiply_(parameter, decay_of_parameters());
+    if (options.weight_decay != 0) detail::multiply_(parameter, decay_of_parameters());
     if (gradient.dim() > 1) {
       of_rows = length_of(gradient, -1).square_().div_(gradient.size(-1));
       all.rows[i].lerp_(of_rows, share);
@@ -163,14 +187,14 @@ void Adafactor::loop(const Lists& all) const {
   }
 }
 
-void Adafactor::foreach (const Lists& all) const {
+void AdafactorSteps::foreach (const Lists& all) const {
   std::optional<double> epsilon;
   Tensors updates;  // a group's updates live until the next group's replace them
   for (const Indices& indices : by_device_type_and_shape(all.parameters, all.gradients)) {
     const Lists group = select(all, indices);
-    if (!epsilon) epsilon = epsilon_of(group.parameters[0]);
+    if (!epsilon) epsilon = epsilon_of(options, group.parameters[0]);
     const std::vector<double> sizes = count_step(group);
-    if (options_.weight_decay != 0) at::_foreach_mul_(group.parameters, decay_of_parameters());
+    if (options.weight_decay != 0) at::_foreach_mul_(group.parameters, decay_of_parameters());
     const bool matrices = group.gradients[0].dim() > 1;
     Tensors variances = matrices ? of_matrices(group, *epsilon) : of_vectors(group);
     at::_foreach_clamp_min_(variances, *epsilon * *epsilon);
@@ -186,7 +210,7 @@ void Adafactor::foreach (const Lists& all) const {
 }
 
 // Counts the step, and returns the step size of each parameter of the group.
-std::vector<double> Adafactor::count_step(const Lists& group) const {
+std::vector<double> AdafactorSteps::count_step(const Lists& group) const {
   at::_foreach_add_(group.steps, at::ones({}, at::kFloat), 1);
   std::vector<double> sizes;
   for (std::size_t i = 0; i < group.steps.size(); ++i)
@@ -194,14 +218,14 @@ std::vector<double> Adafactor::count_step(const Lists& group) const {
   return sizes;
 }
 
-std::vector<at::Scalar> Adafactor::shares(const Lists& group) const {
+std::vector<at::Scalar> AdafactorSteps::shares(const Lists& group) const {
   std::vector<at::Scalar> each;
   for (const Tensor& step : group.steps) each.emplace_back(share_of_new(step));
   return each;
 }
 
 // Mixes the mean squares of the rows or columns into `kept`.
-void Adafactor::mix_in(const Tensors& kept, const Lists& group, std::int64_t dim) const {
+void AdafactorSteps::mix_in(const Tensors& kept, const Lists& group, std::int64_t dim) const {
   Tensors squares;
   std::vector<at::Scalar> counts;
   for (const Tensor& gradient : group.gradients) {
@@ -213,7 +237,7 @@ void Adafactor::mix_in(const Tensors& kept, const Lists& group, std::int64_t dim
   at::_foreach_lerp_(kept, squares, shares(group));
 }
 
-Tensors Adafactor::of_matrices(const Lists& group, double epsilon) const {
+Tensors AdafactorSteps::of_matrices(const Lists& group, double epsilon) const {
   mix_in(group.rows, group, -1);
   mix_in(group.columns, group, -2);
   Tensors variances, means;
@@ -225,7 +249,7 @@ Tensors Adafactor::of_matrices(const Lists& group, double epsilon) const {
   return variances;
 }
 
-Tensors Adafactor::of_vectors(const Lists& group) const {
+Tensors AdafactorSteps::of_vectors(const Lists& group) const {
   {
     const Tensors squared = at::_foreach_mul(group.gradients, group.gradients);
     at::_foreach_lerp_(group.variances, squared, shares(group));
@@ -239,16 +263,22 @@ Tensors Adafactor::of_vectors(const Lists& group) const {
 
 std::unique_ptr<Optimizer> make_adafactor(std::vector<Tensor> parameters,
                                           const AdafactorOptions& options) {
+  return make_adafactor({{std::move(parameters), options}});
+}
+
+std::unique_ptr<Optimizer> make_adafactor(const std::vector<Group<AdafactorOptions>>& groups) {
   constexpr std::string_view kName = "Adafactor";
-  if (options.form == OptimizerForm::fused)
-    throw UsageError(expectation(kName, "the form loop or foreach", "fused", "loop"));
-  detail::check_not_negative(kName, "a learning rate", options.learning_rate);
-  detail::check_not_above_zero(kName, "a beta2_decay", options.beta2_decay);
-  detail::check_not_negative(kName, "an epsilon1", options.epsilon1.value_or(0));
-  detail::check_not_negative(kName, "an epsilon2", options.epsilon2);
-  detail::check_not_negative(kName, "a clip minus 1", options.clip - 1);
-  detail::check_not_negative(kName, "a weight decay", options.weight_decay);
-  return std::make_unique<Adafactor>(std::move(parameters), options);
+  for (const auto& [parameters, options] : groups) {
+    if (options.form == OptimizerForm::fused)
+      throw UsageError(expectation(kName, "the form loop or foreach", "fused", "loop"));
+    detail::check_not_negative(kName, "a learning rate", options.learning_rate);
+    detail::check_not_above_zero(kName, "a beta2_decay", options.beta2_decay);
+    detail::check_not_negative(kName, "an epsilon1", options.epsilon1.value_or(0));
+    detail::check_not_negative(kName, "an epsilon2", options.epsilon2);
+    detail::check_not_negative(kName, "a clip minus 1", options.clip - 1);
+    detail::check_not_negative(kName, "a weight decay", options.weight_decay);
+  }
+  return std::make_unique<Adafactor>(groups);
 }
 
 }  // namespace headroom::optim

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "headroom/optim/detail/check.h"
+#include "headroom/optim/detail/grouped.h"
 #include "headroom/optim/detail/groups.h"
 #include "headroom/optim/detail/multiply.h"
 #include "headroom/optim/optimizer.h"
@@ -32,31 +33,37 @@ AdamLists select(const AdamLists& all, const Indices& group) {
           detail::select(all.largest_squares, group), detail::select(all.steps, group)};
 }
 
-class Adam : public Optimizer {
+class Adam : public detail::Grouped<AdamOptions> {
  public:
-  Adam(std::vector<Tensor> parameters, const AdamOptions& options, Decay decay)
-      : Optimizer(std::move(parameters), options.form), options_(options), decay_(decay) {}
+  Adam(const std::vector<Group<AdamOptions>>& groups, Decay decay)
+      : Grouped(groups, detail::form_of(name_of(decay), groups)), decay_(decay) {}
 
   [[nodiscard]] bool takes_scale() const override { return form() == OptimizerForm::fused; }
 
  private:
   void check(const Trained& trained) const override;
-  [[nodiscard]] State make_state(const Tensor& parameter, const Tensor& gradient) const override;
-  void update(Trained& trained, const GradientScale& scale) override;
+  [[nodiscard]] State make_state(std::size_t group, const Tensor& parameter,
+                                 const Tensor& gradient) const override;
+  void update(std::size_t group, Trained& trained, const GradientScale& scale) override;
+  void fused(const AdamLists& all, const AdamOptions& options, const GradientScale& scale) const;
+
+  Decay decay_;
+};
+
+// The forms loop and foreach, with the options of one group.
+struct AdamSteps {
+  AdamOptions options;
+  Decay decay;
+
   void loop(const AdamLists& all) const;
   void foreach (const AdamLists& all) const;
   void update_means(const AdamLists& group) const;
-  void fused(const AdamLists& all, const GradientScale& scale) const;
-
   [[nodiscard]] double step_size(const Tensor& step) const {
-    return options_.learning_rate / (1 - std::pow(options_.beta1, step.item<double>()));
+    return options.learning_rate / (1 - std::pow(options.beta1, step.item<double>()));
   }
   [[nodiscard]] double root_of_correction(const Tensor& step) const {
-    return std::pow(1 - std::pow(options_.beta2, step.item<double>()), 0.5);
+    return std::pow(1 - std::pow(options.beta2, step.item<double>()), 0.5);
   }
-
-  AdamOptions options_;
-  Decay decay_;
 };
 
 void Adam::check(const Trained& trained) const {
@@ -64,26 +71,27 @@ void Adam::check(const Trained& trained) const {
   detail::check_real(name_of(decay_), trained.parameters);
 }
 
-void Adam::update(Trained& trained, const GradientScale& scale) {
+void Adam::update(std::size_t group, Trained& trained, const GradientScale& scale) {
+  const AdamSteps steps{options(group), decay_};
   const AdamLists all{trained.parameters,
                       trained.gradients,
                       kept(trained, "exp_avg"),
                       kept(trained, "exp_avg_sq"),
-                      options_.amsgrad ? kept(trained, "max_exp_avg_sq") : Tensors(),
+                      steps.options.amsgrad ? kept(trained, "max_exp_avg_sq") : Tensors(),
                       kept(trained, "step")};
   switch (form()) {
     case OptimizerForm::loop:
-      return loop(all);
+      return steps.loop(all);
     case OptimizerForm::foreach:
-      return foreach (all);
+      return steps.foreach (all);
     case OptimizerForm::fused:
-      return fused(all, scale);
+      return fused(all, steps.options, scale);
   }
 }
 
 // Step counts are float even for a model in half precision. They are double if that is the default
 // type, except in the fused form.
-State Adam::make_state(const Tensor& parameter, const Tensor&) const {
+State Adam::make_state(std::size_t group, const Tensor& parameter, const Tensor&) const {
   State state;
   const bool in_double =
       form() != OptimizerForm::fused && c10::get_default_dtype_as_scalartype() == at::kDouble;
@@ -91,46 +99,46 @@ State Adam::make_state(const Tensor& parameter, const Tensor&) const {
       {}, at::TensorOptions(place_of_steps(parameter)).dtype(in_double ? at::kDouble : at::kFloat));
   state["exp_avg"] = at::zeros_like(parameter);
   state["exp_avg_sq"] = at::zeros_like(parameter);
-  if (options_.amsgrad) state["max_exp_avg_sq"] = at::zeros_like(parameter);
+  if (options(group).amsgrad) state["max_exp_avg_sq"] = at::zeros_like(parameter);
   return state;
 }
 
-void Adam::loop(const AdamLists& all) const {
+void AdamSteps::loop(const AdamLists& all) const {
   Tensor gradient, divisor;  // Python's variables: alive until the next parameter's replace them
   for (std::size_t i = 0; i < all.parameters.size(); ++i) {
     const Tensor& parameter = all.parameters[i];
     gradient = all.gradients[i];
     all.steps[i].add_(1);
-    if (options_.weight_decay != 0 && decay_ == Decay::of_the_parameter)
-      detail::multiply_(parameter, 1 - options_.learning_rate * options_.weight_decay);
-    else if (options_.weight_decay != 0)
-      gradient = gradient.add(parameter, options_.weight_decay);
-    all.means[i].lerp_(gradient, 1 - options_.beta1);
-    detail::multiply_(all.squares[i], options_.beta2)
-        .addcmul_(gradient, gradient, 1 - options_.beta2);
-    if (options_.amsgrad) {
+    if (options.weight_decay != 0 && decay == Decay::of_the_parameter)
+      detail::multiply_(parameter, 1 - options.learning_rate * options.weight_decay);
+    else if (options.weight_decay != 0)
+      gradient = gradient.add(parameter, options.weight_decay);
+    all.means[i].lerp_(gradient, 1 - options.beta1);
+    detail::multiply_(all.squares[i], options.beta2)
+        .addcmul_(gradient, gradient, 1 - options.beta2);
+    if (options.amsgrad) {
       Tensor largest = all.largest_squares[i];
       at::maximum_out(largest, largest, all.squares[i]);
     }
-    const Tensor& squares = options_.amsgrad ? all.largest_squares[i] : all.squares[i];
-    divisor = (squares.sqrt() / root_of_correction(all.steps[i])).add_(options_.epsilon);
+    const Tensor& squares = options.amsgrad ? all.largest_squares[i] : all.squares[i];
+    divisor = (squares.sqrt() / root_of_correction(all.steps[i])).add_(options.epsilon);
     parameter.addcdiv_(all.means[i], divisor, -step_size(all.steps[i]));
   }
 }
 
 // Frees the gradients with weight decay on return.
-void Adam::update_means(const AdamLists& group) const {
+void AdamSteps::update_means(const AdamLists& group) const {
   Tensors gradients = group.gradients;
-  if (options_.weight_decay != 0 && decay_ == Decay::of_the_parameter)
-    at::_foreach_mul_(group.parameters, 1 - options_.learning_rate * options_.weight_decay);
-  else if (options_.weight_decay != 0)
-    gradients = at::_foreach_add(gradients, group.parameters, options_.weight_decay);
-  at::_foreach_lerp_(group.means, gradients, 1 - options_.beta1);
-  at::_foreach_mul_(group.squares, options_.beta2);
-  at::_foreach_addcmul_(group.squares, gradients, gradients, 1 - options_.beta2);
+  if (options.weight_decay != 0 && decay == Decay::of_the_parameter)
+    at::_foreach_mul_(group.parameters, 1 - options.learning_rate * options.weight_decay);
+  else if (options.weight_decay != 0)
+    gradients = at::_foreach_add(gradients, group.parameters, options.weight_decay);
+  at::_foreach_lerp_(group.means, gradients, 1 - options.beta1);
+  at::_foreach_mul_(group.squares, options.beta2);
+  at::_foreach_addcmul_(group.squares, gradients, gradients, 1 - options.beta2);
 }
 
-void Adam::foreach (const AdamLists& all) const {
+void AdamSteps::foreach (const AdamLists& all) const {
   Tensors divisors;  // Python's variable: a group's live until the next group's replace them
   for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
     const AdamLists group = select(all, indices);
@@ -144,25 +152,27 @@ void Adam::foreach (const AdamLists& all) const {
       sizes.emplace_back(-step_size(step));
       roots.emplace_back(root_of_correction(step));
     }
-    if (options_.amsgrad) at::_foreach_maximum_(group.largest_squares, group.squares);
-    divisors = at::_foreach_sqrt(options_.amsgrad ? group.largest_squares : group.squares);
+    if (options.amsgrad) at::_foreach_maximum_(group.largest_squares, group.squares);
+    divisors = at::_foreach_sqrt(options.amsgrad ? group.largest_squares : group.squares);
     at::_foreach_div_(divisors, roots);
-    at::_foreach_add_(divisors, options_.epsilon);
+    at::_foreach_add_(divisors, options.epsilon);
     at::_foreach_addcdiv_(group.parameters, group.means, divisors, sizes);
   }
 }
 
-void Adam::fused(const AdamLists& all, const GradientScale& scale) const {
+void Adam::fused(const AdamLists& all, const AdamOptions& options,
+                 const GradientScale& scale) const {
   for (const Indices& indices : detail::by_device_and_type(all.parameters)) {
     const AdamLists group = select(all, indices);
     const c10::Device device = group.parameters[0].device();
-    const auto factor = detail::on(device, scale.scale);
-    const auto not_finite = detail::on(device, scale.not_finite);
+    const GradientScale scale_here = here(device, scale);
+    const auto factor = detail::if_defined(scale_here.scale);
+    const auto not_finite = detail::if_defined(scale_here.not_finite);
     at::_foreach_add_(group.steps, 1);
     const auto step = [&](auto kernel) {
       kernel(group.parameters, group.gradients, group.means, group.squares, group.largest_squares,
-             group.steps, options_.learning_rate, options_.beta1, options_.beta2,
-             options_.weight_decay, options_.epsilon, options_.amsgrad, false, factor, not_finite);
+             group.steps, options.learning_rate, options.beta1, options.beta2, options.weight_decay,
+             options.epsilon, options.amsgrad, false, factor, not_finite);
     };
     if (decay_ == Decay::of_the_parameter)
       step([](const auto&... of) { at::_fused_adamw_(of...); });
@@ -173,27 +183,39 @@ void Adam::fused(const AdamLists& all, const GradientScale& scale) const {
   }
 }
 
-std::unique_ptr<Optimizer> make(std::vector<Tensor> parameters, const AdamOptions& options,
-                                Decay decay) {
+std::unique_ptr<Optimizer> make(const std::vector<Group<AdamOptions>>& groups, Decay decay) {
   const std::string_view name = name_of(decay);
-  detail::check_not_negative(name, "a learning rate", options.learning_rate);
-  detail::check_not_negative(name, "an epsilon", options.epsilon);
-  detail::check_share(name, "a beta1", options.beta1);
-  detail::check_share(name, "a beta2", options.beta2);
-  detail::check_not_negative(name, "a weight decay", options.weight_decay);
-  return std::make_unique<Adam>(std::move(parameters), options, decay);
+  for (const auto& [parameters, options] : groups) {
+    detail::check_not_negative(name, "a learning rate", options.learning_rate);
+    detail::check_not_negative(name, "an epsilon", options.epsilon);
+    detail::check_share(name, "a beta1", options.beta1);
+    detail::check_share(name, "a beta2", options.beta2);
+    detail::check_not_negative(name, "a weight decay", options.weight_decay);
+  }
+  return std::make_unique<Adam>(groups, decay);
 }
 
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adam(std::vector<Tensor> parameters, const AdamOptions& options) {
-  return make(std::move(parameters), options, Decay::in_the_gradient);
+  return make_adam({{std::move(parameters), options}});
+}
+
+std::unique_ptr<Optimizer> make_adam(const std::vector<Group<AdamOptions>>& groups) {
+  return make(groups, Decay::in_the_gradient);
 }
 
 std::unique_ptr<Optimizer> make_adamw(std::vector<Tensor> parameters, const AdamWOptions& options) {
-  const AdamOptions same{options.learning_rate, options.beta1,   options.beta2, options.epsilon,
-                         options.weight_decay,  options.amsgrad, options.form};
-  return make(std::move(parameters), same, Decay::of_the_parameter);
+  return make_adamw({{std::move(parameters), options}});
+}
+
+std::unique_ptr<Optimizer> make_adamw(const std::vector<Group<AdamWOptions>>& groups) {
+  std::vector<Group<AdamOptions>> same;
+  for (const auto& [parameters, of] : groups)
+    same.push_back(
+        {parameters,
+         {of.learning_rate, of.beta1, of.beta2, of.epsilon, of.weight_decay, of.amsgrad, of.form}});
+  return make(same, Decay::of_the_parameter);
 }
 
 }  // namespace headroom::optim

@@ -44,20 +44,42 @@ void scale(const Tensors& gradients, double max_norm, const Tensor& norm, bool f
   }
 }
 
+Tensors gradients_of(const Tensors& parameters) {
+  Tensors gradients;
+  for (const Tensor& parameter : parameters)
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
 }  // namespace
 
 Tensor clip_gradients(const std::vector<Tensor>& parameters, double max_norm,
                       const ClipOptions& options) {
   const at::NoGradGuard no_grad;
-  Tensors gradients;
-  for (const Tensor& parameter : parameters)
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  const Tensors gradients = gradients_of(parameters);
   Tensor norm = norm_of_all(gradients, options);
   if (options.refuse_non_finite && at::logical_or(norm.isnan(), norm.isinf()).item<bool>())
     throw InputError(expectation("clip_gradients", "a finite norm of the gradients",
                                  std::to_string(norm.item<double>())));
   if (!gradients.empty()) scale(gradients, max_norm, norm, options.foreach);
   return norm;
+}
+
+void clip_gradients_by_value(const std::vector<Tensor>& parameters, double limit, bool foreach) {
+  if (!(limit > 0))
+    throw UsageError(
+        expectation("clip_gradients_by_value", "a limit above 0", std::to_string(limit)));
+  const at::NoGradGuard no_grad;
+  const Tensors gradients = gradients_of(parameters);
+  for (const detail::Indices& indices : detail::by_device_and_type(gradients)) {
+    const Tensors group = detail::select(gradients, indices);
+    if (foreach) {
+      at::_foreach_clamp_min_(group, -limit);
+      at::_foreach_clamp_max_(group, limit);
+    } else {
+      for (const Tensor& gradient : group) gradient.clamp_(-limit, limit);
+    }
+  }
 }
 
 }  // namespace headroom::optim

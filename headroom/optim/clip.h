@@ -1,11 +1,13 @@
-// Clips gradients by global norm: when the norm of all gradients is too large, all of them are
-// scaled down by the same factor.
+// Clips gradients. By global norm: when the norm of all gradients is too large, all of them are
+// scaled down by the same factor. By value: each element on its own.
 //
 //   loss.backward();
 //   optim::clip_gradients(optimizer->parameters(), 1.0);
 //   optimizer->step();
 //
-// torch.nn.utils.clip_grad_norm_ of PyTorch 2.11, with its temporaries: one number per gradient.
+// torch.nn.utils.clip_grad_norm_ and clip_grad_value_ of PyTorch 2.11, with their temporaries: one
+// number per gradient, and none. Neither waits for the device. Clip before Optimizer::commit(): if
+// memory runs out here, no parameter has changed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,5 +27,9 @@ struct ClipOptions {
 // Clips the norm of all gradients together to `max_norm`. Returns the norm before clipping.
 at::Tensor clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
                           const ClipOptions& options = {});
+
+// Limits each element to [-limit, limit]. Throws UsageError unless the limit is above 0.
+void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double limit,
+                             bool foreach = true);
 
 }  // namespace headroom::optim

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -63,13 +65,52 @@ LossScaler::LossScaler(const LossScalerOptions& options) : options_(options) {
         expectation("LossScaler", "a backoff below 1", std::to_string(options.backoff), "0.5"));
 }
 
+void LossScaler::begin_on(c10::Device device) {
+  if (factor_.defined()) return;
+  const Tensor factor = at::full({}, options_.first, float_on(device));
+  good_steps_ = at::full({}, first_good_steps_, float_on(device).dtype(at::kInt));
+  factor_ = factor;
+}
+
 Tensor LossScaler::scale(const Tensor& loss) {
-  if (!factor_.defined()) {
-    const Tensor factor = at::full({}, options_.first, float_on(loss.device()));
-    good_steps_ = at::full({}, first_good_steps_, float_on(loss.device()).dtype(at::kInt));
-    factor_ = factor;
-  }
+  begin_on(loss.device());
   return loss * factor_.to(at::TensorOptions(loss.device()), true);
+}
+
+void LossScaler::reserve(const Optimizer& optimizer) {
+  const at::NoGradGuard no_grad;
+  Reserved reserved;
+  for (const Tensor& parameter : optimizer.parameters()) {
+    const auto is_here = [&](const Reserved::Place& place) {
+      return place.rounded.device() == parameter.device();
+    };
+    if (!parameter.requires_grad() ||
+        std::any_of(reserved.places.begin(), reserved.places.end(), is_here))
+      continue;
+    begin_on(parameter.device());
+    const at::TensorOptions number = float_on(parameter.device());
+    reserved.places.push_back(
+        {at::zeros({}, number.dtype(at::kDouble)), at::zeros({}, number), at::zeros({}, number)});
+  }
+  if (reserved.places.empty()) return;
+  reserved.found = at::zeros({}, float_on(factor_.device()));
+  reserved.arrived = at::zeros({}, float_on(factor_.device()));
+  reserved_[&optimizer] = std::move(reserved);
+}
+
+void LossScaler::commit(Optimizer& optimizer) {
+  check_ready("commit");
+  if (!optimizer.takes_scale() || !reserved_.contains(&optimizer))
+    throw UsageError(
+        expectation("LossScaler::commit", "a fused optimizer, after reserve(optimizer)",
+                    optimizer.takes_scale() ? "one without reserve()" : "another form", "step()"));
+  Progress& progress = progress_[&optimizer];
+  if (progress.stage == Stage::stepped)
+    throw UsageError(
+        expectation("LossScaler::commit", "one step, then update()", "a second step", "update()"));
+  if (progress.stage == Stage::ready) unscale(optimizer);
+  optimizer.commit({{}, progress.not_finite[0]});
+  progress.stage = Stage::stepped;
 }
 
 void LossScaler::check_ready(const char* function) const {
@@ -86,6 +127,11 @@ void LossScaler::unscale(Optimizer& optimizer) {
         "LossScaler::unscale", "to be called once a step, before step()",
         progress.stage == Stage::unscaled ? "a second call" : "a call after step()", "update()"));
   const at::NoGradGuard no_grad;  // same results; attributes the memory to the optimizer phase
+  if (const auto found = reserved_.find(&optimizer); found != reserved_.end()) {
+    progress.not_finite = {unscale_in_place(optimizer, found->second)};
+    progress.stage = Stage::unscaled;
+    return;
+  }
   const Tensor by = factor_.to(at::kDouble).reciprocal().to(at::kFloat);
   progress.not_finite = unscale(optimizer, by, false);
   progress.stage = Stage::unscaled;
@@ -109,6 +155,23 @@ std::vector<Tensor> LossScaler::unscale(const Optimizer& optimizer, const Tensor
     at::_amp_foreach_non_finite_check_and_unscale_(gradients, not_finite, factors.on(device));
   }
   return found.all();
+}
+
+// Returns whether any gradient was infinite or NaN.
+Tensor LossScaler::unscale_in_place(const Optimizer& optimizer, Reserved& reserved) const {
+  for (Reserved::Place& place : reserved.places) {
+    place.rounded.copy_(factor_, /*non_blocking=*/true);
+    place.rounded.copy_(place.exact.copy_(place.rounded).reciprocal_());
+    place.not_finite.zero_();
+  }
+  for (const std::vector<Tensor>& gradients : grouped(optimizer.parameters(), false))
+    for (Reserved::Place& place : reserved.places)
+      if (place.rounded.device() == gradients[0].device())
+        at::_amp_foreach_non_finite_check_and_unscale_(gradients, place.not_finite, place.rounded);
+  reserved.found.zero_();
+  for (const Reserved::Place& place : reserved.places)
+    reserved.found.add_(reserved.arrived.copy_(place.not_finite, /*non_blocking=*/true));
+  return reserved.found;
 }
 
 void LossScaler::step(Optimizer& optimizer) {

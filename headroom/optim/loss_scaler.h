@@ -11,7 +11,15 @@
 // (autocast). To clip gradients, call `unscale` first.
 //
 // After an out-of-memory error in scale, unscale or update, the call can be repeated. After one in
-// step, it can be repeated if the optimizer was not interrupted().
+// step, it can be repeated if the optimizer was not interrupted(). To do the whole step again with
+// new gradients, call abandon() first.
+//
+// A step that cannot run out of memory after its backward pass (optimizer.h):
+//
+//   scaler.reserve(*optimizer);
+//   scaler.scale(loss).backward();
+//   scaler.commit(*optimizer);
+//   scaler.update();
 //
 // Threads: one scaler, one thread at a time. An optimizer must live until `update`.
 #pragma once
@@ -46,12 +54,29 @@ class LossScaler {
   // Adjusts the factor. Call it after all optimizers have stepped.
   void update();
 
+  // Makes the scaler's numbers on each device of the optimizer, all or none. From then on unscale,
+  // commit and update allocate nothing on them.
+  void reserve(const Optimizer& optimizer);
+  // As step(), by optimizer.commit(), which skips the update on the device. Throws UsageError where
+  // commit() does, and without reserve().
+  void commit(Optimizer& optimizer);
+  // Forgets what was unscaled or stepped since the last update().
+  void abandon() { progress_.clear(); }
+
   [[nodiscard]] double factor() const;
   [[nodiscard]] std::int64_t good_steps() const;  // in a row
   void restore(double factor, std::int64_t good_steps);
 
  private:
   enum class Stage { ready, unscaled, stepped };
+  // What was reserved for an optimizer.
+  struct Reserved {
+    struct Place {  // on each device: the inverse of the factor, before and after rounding to float
+      at::Tensor exact, rounded, not_finite;
+    };
+    std::vector<Place> places;
+    at::Tensor found, arrived;  // on the factor's device: their sum, and one from another device
+  };
   struct Progress {
     Stage stage = Stage::ready;
     std::vector<at::Tensor> not_finite;  // one per device
@@ -60,11 +85,14 @@ class LossScaler {
   [[nodiscard]] std::vector<at::Tensor> unscale(const Optimizer& optimizer, const at::Tensor& by,
                                                 bool half_too) const;
   void step_fused(Optimizer& optimizer, Progress& progress);
+  [[nodiscard]] at::Tensor unscale_in_place(const Optimizer& optimizer, Reserved& reserved) const;
+  void begin_on(c10::Device device);
 
   LossScalerOptions options_;
   std::int64_t first_good_steps_ = 0;
   at::Tensor factor_, good_steps_;  // on the device of the first loss
   std::map<const Optimizer*, Progress> progress_;
+  std::map<const Optimizer*, Reserved> reserved_;
 };
 
 }  // namespace headroom::optim

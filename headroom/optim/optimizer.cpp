@@ -3,21 +3,27 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/optim/detail/check.h"
 
 namespace headroom::optim {
 namespace {
 
 class Nothing : public Optimizer {
  public:
-  explicit Nothing(std::vector<at::Tensor> parameters)
-      : Optimizer(std::move(parameters), OptimizerForm::loop) {}
+  explicit Nothing(const std::vector<at::Tensor>& parameters)
+      : Optimizer({{parameters, 0}}, OptimizerForm::loop) {}
+  [[nodiscard]] bool can_commit() const override { return true; }
 
  private:
-  [[nodiscard]] State make_state(const at::Tensor&, const at::Tensor&) const override { return {}; }
-  void update(Trained&, const GradientScale&) override {}
+  [[nodiscard]] State make_state(std::size_t, const at::Tensor&, const at::Tensor&) const override {
+    return {};
+  }
+  void update(std::size_t, Trained&, const GradientScale&) override {}
 };
 
 // Identifies a tensor and its version, which every in-place operation increments.
@@ -52,69 +58,212 @@ SgdOptions with_momentum(SgdOptions options) {
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<at::Tensor> parameters, OptimizerForm form)
-    : parameters_(std::move(parameters)), states_(parameters_.size()), form_(form) {}
+// Everything that an update may change, on the host.
+struct Optimizer::Copies {
+  explicit Copies(const std::vector<Trained>& groups) {
+    for (const Trained& group : groups) {
+      for (const at::Tensor& parameter : group.parameters) add(parameter);
+      for (const at::Tensor& gradient : group.gradients) add(gradient);
+      for (State* state : group.states) {
+        states.emplace_back(state, *state);
+        for (const auto& [name, tensor] : *state) add(tensor);
+      }
+    }
+  }
+  void put_back() const {
+    for (const auto& [state, before] : states) *state = before;
+    for (const auto& [tensor, value] : values) tensor.copy_(value);
+  }
+
+  std::vector<std::pair<State*, State>> states;
+  std::vector<std::pair<at::Tensor, at::Tensor>> values;
+
+ private:
+  void add(const at::Tensor& tensor) {
+    values.emplace_back(tensor, tensor.detach().to(at::kCPU, tensor.scalar_type(),
+                                                   /*non_blocking=*/false, /*copy=*/true));
+  }
+};
+
+Optimizer::Optimizer(const std::vector<Part>& groups, OptimizerForm form) : form_(form) {
+  std::set<const c10::TensorImpl*> met;
+  for (const Part& group : groups) {
+    for (const at::Tensor& parameter : group.parameters) {
+      if (!met.insert(parameter.unsafeGetTensorImpl()).second)
+        throw UsageError(expectation("Optimizer", "each parameter once", "one a second time"));
+      parameters_.push_back(parameter);
+    }
+    group_ends_.push_back(parameters_.size());
+    learning_rates_.push_back(group.learning_rate);
+  }
+  states_.resize(parameters_.size());
+  has_run_.resize(parameters_.size());
+}
 
 void Optimizer::step() {
-  run({});
+  run({}, false);
 }
 
 void Optimizer::step(const GradientScale& scale) {
   if (!takes_scale())
     throw UsageError(expectation("Optimizer::step", "a fused optimizer, which unscales by itself",
                                  "a scale for another form", "LossScaler::step"));
-  run(scale);
+  run(scale, false);
 }
 
-void Optimizer::run(const GradientScale& scale) {
+void Optimizer::commit(const GradientScale& scale) {
+  if (!can_commit())
+    throw UsageError(expectation("Optimizer::commit", "a form that allocates nothing",
+                                 "the form loop or foreach", "OptimizerForm::fused, or step()"));
+  if (scale.not_finite.defined() && !takes_scale())
+    throw UsageError(expectation("Optimizer::commit",
+                                 "no scale for an optimizer without a fused form", "one",
+                                 "LossScaler::step"));
+  run(scale, true);
+}
+
+void Optimizer::reserve() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> trained;
+  std::vector<State> states = states_;
+  std::size_t group = 0;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    while (i == group_ends_[group]) ++group;
+    if (!parameters_[i].requires_grad()) continue;
+    trained.push_back(parameters_[i]);
+    if (states[i].empty()) states[i] = make_state(group, parameters_[i], {});
+  }
+  std::vector<std::pair<c10::Device, GradientScale>> scales;
+  for (const at::Tensor& parameter : trained) {
+    const auto is_here = [&](const auto& one) { return one.first == parameter.device(); };
+    if (std::any_of(scales.begin(), scales.end(), is_here)) continue;
+    const auto number = [&] {
+      return at::zeros({}, at::TensorOptions(parameter.device()).dtype(at::kFloat));
+    };
+    scales.emplace_back(parameter.device(), GradientScale{number(), number()});
+  }
+  reserve_scratch(trained);
+  states_ = std::move(states);
+  reserved_scales_ = std::move(scales);
+}
+
+void Optimizer::check_reserved(const std::vector<Trained>& groups) const {
+  for (const Trained& group : groups)
+    for (const at::Tensor& parameter : group.parameters) {
+      const auto is_here = [&](const auto& one) { return one.first == parameter.device(); };
+      if (std::none_of(reserved_scales_.begin(), reserved_scales_.end(), is_here))
+        throw UsageError(expectation("Optimizer::commit", "what it needs to be reserved",
+                                     "an optimizer before reserve()", "optimizer->reserve()"));
+    }
+}
+
+void Optimizer::run(const GradientScale& scale, bool in_place) {
   if (interrupted_)
     throw UsageError(
         expectation("Optimizer::step", "parameters and states after a complete step",
                     "those of a step that threw",
                     "restoring them to before the step (set_state), then Optimizer::restored()"));
   const at::NoGradGuard no_grad;
-  Trained all = trained();
-  check(all);
-  make_states(all);
+  std::vector<Trained> all = trained();
+  for (const Trained& group : all) check(group);
+  if (in_place)
+    check_reserved(all);
+  else
+    make_states(all);
+  std::optional<Copies> copies;
+  if (protected_ && form_ != OptimizerForm::fused && !in_place) copies.emplace(all);
   const auto marks = [&all] {
     std::vector<Mark> each;
-    for (const at::Tensor& parameter : all.parameters) each.push_back(mark_of(parameter));
-    for (const at::Tensor& gradient : all.gradients) each.push_back(mark_of(gradient));
-    for (const State* state : all.states)
-      for (const auto& [name, tensor] : *state) each.push_back(mark_of(tensor));
+    for (const Trained& group : all) {
+      for (const at::Tensor& parameter : group.parameters) each.push_back(mark_of(parameter));
+      for (const at::Tensor& gradient : group.gradients) each.push_back(mark_of(gradient));
+      for (const State* state : group.states)
+        for (const auto& [name, tensor] : *state) each.push_back(mark_of(tensor));
+    }
     return each;
   };
   const std::vector<Mark> before = marks();
   try {
-    update(all, scale);
+    for (std::size_t group = 0; group < all.size(); ++group) {
+      if (in_place)
+        update_in_place(group, all[group], scale);
+      else
+        update(group, all[group], scale);
+    }
   } catch (...) {
-    interrupted_ = marks() != before;
-    for (std::size_t i = 0; !interrupted_ && i < all.states.size(); ++i)
-      if (all.is_new[i]) all.states[i]->clear();  // made again in the next step
+    if (copies) copies->put_back();
+    interrupted_ = !copies && marks() != before;
+    if (!interrupted_) forget_new_states(all);
     throw;
   }
+  for (const Trained& group : all)
+    for (const std::size_t i : group.indices) has_run_[i] = true;
 }
 
-void Optimizer::make_states(Trained& trained) const {
-  std::vector<State> made(trained.states.size());
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    trained.is_new.push_back(trained.states[i]->empty());
-    if (trained.is_new[i]) made[i] = make_state(trained.parameters[i], trained.gradients[i]);
-  }
-  for (std::size_t i = 0; i < made.size(); ++i)
-    if (trained.is_new[i]) *trained.states[i] = std::move(made[i]);
+// States that this step made from gradients are made again in the next one.
+void Optimizer::forget_new_states(const std::vector<Trained>& groups) {
+  for (const Trained& group : groups)
+    for (std::size_t i = 0; i < group.states.size(); ++i)
+      if (group.made_now[i]) group.states[i]->clear();
 }
 
-Optimizer::Trained Optimizer::trained() {
-  Trained all;
+void Optimizer::make_states(std::vector<Trained>& groups) const {
+  std::vector<State> made;
+  for (std::size_t at = 0; at < groups.size(); ++at)
+    for (std::size_t i = 0; i < groups[at].states.size(); ++i) {
+      const bool is_missing = groups[at].states[i]->empty();
+      groups[at].made_now[i] = is_missing;
+      if (is_missing)
+        made.push_back(make_state(at, groups[at].parameters[i], groups[at].gradients[i]));
+    }
+  auto next = made.begin();
+  for (Trained& group : groups)
+    for (std::size_t i = 0; i < group.states.size(); ++i)
+      if (group.made_now[i]) *group.states[i] = std::move(*next++);
+}
+
+std::vector<Optimizer::Trained> Optimizer::trained() {
+  std::vector<Trained> groups(group_ends_.size());
+  std::size_t group = 0;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    while (i == group_ends_[group]) ++group;
     const at::Tensor& gradient = parameters_[i].grad();
     if (!gradient.defined()) continue;
-    all.parameters.push_back(parameters_[i]);
-    all.gradients.push_back(gradient);
-    all.states.push_back(&states_[i]);
+    Trained& to = groups[group];
+    to.parameters.push_back(parameters_[i]);
+    to.gradients.push_back(gradient);
+    to.states.push_back(&states_[i]);
+    to.indices.push_back(i);
+    to.is_new.push_back(!has_run_[i]);
+    to.made_now.push_back(false);
   }
-  return all;
+  return groups;
+}
+
+GradientScale Optimizer::here(c10::Device device, const GradientScale& scale) const {
+  const auto reserved = std::find_if(reserved_scales_.begin(), reserved_scales_.end(),
+                                     [&](const auto& one) { return one.first == device; });
+  const auto copy = [&](const at::Tensor& number, at::Tensor GradientScale::*member) {
+    if (!number.defined() || number.device() == device) return number;
+    if (reserved == reserved_scales_.end())
+      return number.to(at::TensorOptions(device), /*non_blocking=*/true);
+    at::Tensor place = reserved->second.*member;
+    return place.copy_(number, /*non_blocking=*/true);
+  };
+  return {copy(scale.scale, &GradientScale::scale),
+          copy(scale.not_finite, &GradientScale::not_finite)};
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  for (std::size_t group = 0; group < groups(); ++group) set_learning_rate(rate, group);
+}
+
+void Optimizer::set_learning_rate(double rate, std::size_t group) {
+  detail::check_not_negative("Optimizer::set_learning_rate", "a learning rate", rate);
+  if (!learning_rates_.at(group))
+    throw UsageError(expectation("Optimizer::set_learning_rate", "an optimizer that has one",
+                                 "Adafactor with relative_step", "relative_step = false"));
+  learning_rates_[group] = rate;
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -146,6 +295,7 @@ void Optimizer::set_state(std::size_t parameter, State state) {
   const at::Tensor& of = parameters_.at(parameter);
   for (auto& [name, tensor] : state)
     tensor = tensor.to(name == "step" ? place_of_steps(of) : of.device());
+  has_run_.at(parameter) = !state.empty();
   states_.at(parameter) = std::move(state);
 }
 

@@ -13,11 +13,21 @@
 // another, with temporaries of up to three times the largest parameter. `foreach` updates all
 // together, with temporaries as large as all parameters. `fused` needs none.
 //
+// A step that cannot run out of memory:
+//
+//   optimizer->reserve();   // all states, before the first step: all or none
+//   ...                     // forward, backward, clipping: what fails here has changed no
+//   parameter optimizer->commit();    // allocates nothing on the device
+//
+// Several groups of parameters with options of their own:
+//
+//   optim::make_adamw({{weights, {.weight_decay = 0.1}}, {biases, {.weight_decay = 0}}});
+//
 // One thing differs: Python makes some state between the updates of two parameters (SGD's first
 // step, transformers' Adafactor). Here all state is made before the first update.
 //
-// Not supported: several parameter groups, maximize, capturable, differentiable, hyperparameters
-// given as tensors, complex parameters.
+// Not supported: maximize, capturable, differentiable, hyperparameters given as tensors, complex
+// parameters.
 //
 // Threads: one optimizer, one thread at a time.
 #pragma once
@@ -30,6 +40,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headroom/model/run_settings.h"
@@ -61,56 +72,101 @@ class Optimizer {
   void step();
   // Throws UsageError unless takes_scale().
   void step(const GradientScale& scale);
+  [[nodiscard]] virtual bool takes_scale() const { return false; }
 
   // True if the last step threw (an out-of-memory error, for instance) after it began to change
-  // parameters or states. Repeating it would apply some updates twice, so step() throws UsageError
-  // until restored() declares that parameters and states are as before that step (set_state).
+  // parameters or states, which only the forms loop and foreach can do. Repeating it would apply
+  // some updates twice, so step() throws UsageError until restored() declares that parameters and
+  // states are as before that step (set_state).
   [[nodiscard]] bool interrupted() const { return interrupted_; }
   void restored() { interrupted_ = false; }
+  // From now on a step of the forms loop or foreach copies parameters, gradients and states to host
+  // memory first, and puts them back if it throws. So no step is interrupted().
+  void protect(bool with_copies = true) { protected_ = with_copies; }
 
-  [[nodiscard]] virtual bool takes_scale() const { return false; }
+  // Makes the state of every parameter that requires a gradient, and what else commit() needs: all
+  // of it, or none if memory runs out. States that are there stay.
+  void reserve();
+  // step() without a single request to the device's allocator, and without waiting for the device.
+  // Needs reserve() before. Throws UsageError without it, or unless can_commit(): the fused forms
+  // can, and torch.optim's Adafactor, which sums in another order than in step().
+  void commit(const GradientScale& scale = {});
+  [[nodiscard]] virtual bool can_commit() const { return form_ == OptimizerForm::fused; }
 
   // Frees the gradients, or fills them with zeros and keeps their memory.
   void zero_grad(bool set_to_none = true);
 
+  // Of all groups, in order.
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
+  [[nodiscard]] std::size_t groups() const { return group_ends_.size(); }
+  // Of one group; the setter without a group sets that of all. transformers' Adafactor with
+  // relative_step has none, and refuses one with UsageError.
+  [[nodiscard]] std::optional<double> learning_rate(std::size_t group = 0) const {
+    return learning_rates_.at(group);
+  }
+  void set_learning_rate(double rate);
+  void set_learning_rate(double rate, std::size_t group);
+
   // For saving and restoring. state() gives the optimizer's own tensors, not copies; it is empty
-  // before the first step. set_state() keeps values bit for bit, and moves them to their device.
+  // before the first step or reserve(). set_state() keeps values bit for bit, and moves them to
+  // their device.
   [[nodiscard]] const State& state(std::size_t parameter) const { return states_.at(parameter); }
   void set_state(std::size_t parameter, State state);
 
  protected:
-  // The parameters that have a gradient, in order, with their states.
+  // The parameters of a group that have a gradient, in order, with their states.
   struct Trained {
     std::vector<at::Tensor> parameters, gradients;
     std::vector<State*> states;
-    std::vector<bool> is_new;  // the state was made in this step
+    std::vector<std::size_t> indices;  // in parameters()
+    std::vector<bool> is_new;          // this is the first update
+    std::vector<bool> made_now;        // the state was made in this step, from the gradient
   };
-  Optimizer(std::vector<at::Tensor> parameters, OptimizerForm form);
+  struct Part {  // a group
+    std::vector<at::Tensor> parameters;
+    std::optional<double> learning_rate;
+  };
+  Optimizer(const std::vector<Part>& groups, OptimizerForm form);
   // Throws UsageError for parameters and gradients that this optimizer cannot step.
   virtual void check(const Trained&) const {}
-  // The state of a parameter before its first update.
-  [[nodiscard]] virtual State make_state(const at::Tensor& parameter,
+  // The state of a parameter before its first update. reserve() has no gradient: it is undefined.
+  [[nodiscard]] virtual State make_state(std::size_t group, const at::Tensor& parameter,
                                          const at::Tensor& gradient) const = 0;
-  virtual void update(Trained& trained, const GradientScale& scale) = 0;
-
+  virtual void update(std::size_t group, Trained& trained, const GradientScale& scale) = 0;
+  // What commit() needs besides states.
+  virtual void reserve_scratch(const std::vector<at::Tensor>&) {}
+  // update() without allocating.
+  virtual void update_in_place(std::size_t group, Trained& trained, const GradientScale& scale) {
+    update(group, trained, scale);
+  }
   [[nodiscard]] OptimizerForm form() const { return form_; }
   // The tensors of this name from all states; undefined where a state has none.
   [[nodiscard]] static std::vector<at::Tensor> kept(const Trained& trained, const char* name);
   // The device of the step count: the fused forms read it on the card.
   [[nodiscard]] c10::Device place_of_steps(const at::Tensor& parameter) const;
+  // The scale on a parameter's device; copied there if it lies on another one, into what reserve()
+  // made if that has run.
+  [[nodiscard]] GradientScale here(c10::Device device, const GradientScale& scale) const;
 
  private:
-  [[nodiscard]] Trained trained();
-  void make_states(Trained& trained) const;
-  void run(const GradientScale& scale);
+  struct Copies;  // of what a step changes
+
+  [[nodiscard]] std::vector<Trained> trained();
+  void make_states(std::vector<Trained>& groups) const;
+  void run(const GradientScale& scale, bool in_place);
+  void check_reserved(const std::vector<Trained>& groups) const;
+  static void forget_new_states(const std::vector<Trained>& groups);
   void fill_gradients() const;
 
   std::vector<at::Tensor> parameters_;
+  std::vector<std::size_t> group_ends_;                // in parameters_
+  std::vector<std::optional<double>> learning_rates_;  // of each group
   std::vector<State> states_;
+  std::vector<bool> has_run_;  // the parameter had an update, or its state was set
+  std::vector<std::pair<c10::Device, GradientScale>> reserved_scales_;
   OptimizerForm form_;
-  bool interrupted_ = false;
+  bool interrupted_ = false, protected_ = false;
 };
 
 // ---- The kinds, with PyTorch's defaults. `form` defaults to PyTorch's default on a GPU. Each
@@ -168,16 +224,31 @@ struct AdafactorHfOptions {
   bool warmup_init = false;
 };
 
+// Parameters with options of their own. The form is the same in all groups of an optimizer, and a
+// parameter is in one group only.
+template <typename Options>
+struct Group {
+  std::vector<at::Tensor> parameters;
+  Options options;
+};
+
 [[nodiscard]] std::unique_ptr<Optimizer> make_sgd(std::vector<at::Tensor> parameters,
                                                   const SgdOptions& options = {});
+[[nodiscard]] std::unique_ptr<Optimizer> make_sgd(const std::vector<Group<SgdOptions>>& groups);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adam(std::vector<at::Tensor> parameters,
                                                    const AdamOptions& options = {});
+[[nodiscard]] std::unique_ptr<Optimizer> make_adam(const std::vector<Group<AdamOptions>>& groups);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(std::vector<at::Tensor> parameters,
                                                     const AdamWOptions& options = {});
+[[nodiscard]] std::unique_ptr<Optimizer> make_adamw(const std::vector<Group<AdamWOptions>>& groups);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adafactor(std::vector<at::Tensor> parameters,
                                                         const AdafactorOptions& options = {});
+[[nodiscard]] std::unique_ptr<Optimizer> make_adafactor(
+    const std::vector<Group<AdafactorOptions>>& groups);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adafactor_hf(std::vector<at::Tensor> parameters,
                                                            const AdafactorHfOptions& options = {});
+[[nodiscard]] std::unique_ptr<Optimizer> make_adafactor_hf(
+    const std::vector<Group<AdafactorHfOptions>>& groups);
 
 // Makes the optimizer that the command line names. Adafactor has no fused form and runs as a loop
 // instead. Hugging Face's Adafactor always runs as a loop, with the settings of their Trainer.

@@ -4,7 +4,6 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
-#include <mutex>
 #include <string>
 
 #include "headroom/libtorch/modules.h"
@@ -24,10 +23,6 @@ class Tensors : public Module {
 
 Tensor on_cpu(const Tensor& tensor) {
   return tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
-}
-
-at::Generator generator_of(c10::Device device) {
-  return at::globalContext().defaultGenerator(device);
 }
 
 }  // namespace
@@ -64,9 +59,8 @@ struct KeptState::Aside {
 };
 
 KeptState::KeptState(Module& model, Optimizer* optimizer, c10::Device device)
-    : model_(model), device_(device) {
+    : model_(model), device_(device), random_({device}) {
   keep_values();
-  keep_random_states();
   for (const auto& module : model_.modules()) is_training_.push_back(module->is_training());
   aside_ = std::make_unique<Aside>(model_, optimizer);
   forget_step(model_, optimizer);
@@ -84,14 +78,6 @@ void KeptState::keep_values() {
   for (const Tensor& tensor : model_.buffers()) values_.emplace_back(tensor, on_cpu(tensor));
 }
 
-void KeptState::keep_random_states() {
-  for (const c10::Device of : {c10::Device(at::kCPU), device_}) {
-    at::Generator generator = generator_of(of);
-    const std::lock_guard lock(generator.mutex());
-    random_.emplace_back(generator, generator.get_state());
-  }
-}
-
 void KeptState::restore() {
   if (aside_ == nullptr) return;
   const std::unique_ptr<Aside> aside = std::move(aside_);
@@ -102,10 +88,7 @@ void KeptState::restore() {
   // mode.
   std::size_t index = 0;
   for (const auto& module : model_.modules()) module->train(is_training_[index++]);
-  for (auto& [generator, state] : random_) {
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(state);
-  }
+  random_.restore();
   aside->put_back(device_);
 }
 

@@ -6,13 +6,14 @@
 //   kept.restore();
 #pragma once
 
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "headroom/libtorch/random_state.h"
 
 namespace torch::nn {
 class Module;
@@ -39,13 +40,12 @@ class KeptState {
   struct Aside;
 
   void keep_values();
-  void keep_random_states();
 
   torch::nn::Module& model_;
   c10::Device device_;
   std::vector<std::pair<at::Tensor, at::Tensor>> values_;  // of the model, and CPU copies
   std::vector<bool> is_training_;                          // of each module
-  std::vector<std::pair<at::Generator, at::Tensor>> random_;
+  libtorch::RandomState random_;
   std::unique_ptr<Aside> aside_;  // the gradients and the optimizer's state themselves
 };
 

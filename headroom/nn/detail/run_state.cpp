@@ -1,43 +1,20 @@
 #include "headroom/nn/detail/run_state.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 
-#include <mutex>
+#include <algorithm>
+
+#include "headroom/base/error.h"
 
 namespace headroom::nn::detail {
 namespace {
 
-using RandomStates = std::vector<std::pair<at::Generator, at::Tensor>>;
-
-at::Tensor state_of(at::Generator generator) {
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_state(at::Generator generator, const at::Tensor& state) {
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
-}
-
-RandomStates states_for(c10::Device device) {
-  RandomStates states;
-  const auto add = [&](const at::Generator& generator) {
-    states.emplace_back(generator, state_of(generator));
-  };
-  add(at::detail::getDefaultCPUGenerator());
-  if (!device.is_cpu() && !device.is_meta()) add(at::globalContext().defaultGenerator(device));
-  return states;
-}
-
-RandomStates states_now(RandomStates of_the_same) {
-  for (auto& [generator, state] : of_the_same) state = state_of(generator);
-  return of_the_same;
-}
-
-void put_back(const RandomStates& states) {
-  for (const auto& [generator, state] : states) set_state(generator, state);
+c10::DeviceType type_of_first(const std::vector<at::Tensor>& inputs) {
+  const auto first = std::find_if(inputs.begin(), inputs.end(),
+                                  [](const at::Tensor& input) { return input.defined(); });
+  if (first == inputs.end())
+    throw UsageError(expectation("checkpointed", "at least one input", "none that is defined"));
+  return first->device().type();
 }
 
 }  // namespace
@@ -48,13 +25,13 @@ RunState::Autocast RunState::autocast_now(c10::DeviceType device) {
           at::autocast::is_autocast_enabled(device)};
 }
 
-RunState::RunState(c10::Device device)
-    : random_(states_for(device)),
-      device_(autocast_now(device.type())),
+RunState::RunState(const std::vector<at::Tensor>& inputs)
+    : random_(libtorch::devices_of(inputs)),
+      device_(autocast_now(type_of_first(inputs))),
       cpu_(autocast_now(c10::DeviceType::CPU)) {}
 
-RunState::Replay::Replay(const RunState& then) : before_(states_now(then.random_)) {
-  put_back(then.random_);
+RunState::Replay::Replay(const RunState& then) : before_(then.random_.now()) {
+  then.random_.restore();
   if (then.device_.device != c10::DeviceType::Meta)
     on_device_.emplace(then.device_.device, then.device_.type, then.device_.enabled);
   if (then.device_.device != c10::DeviceType::CPU)
@@ -63,7 +40,7 @@ RunState::Replay::Replay(const RunState& then) : before_(states_now(then.random_
 
 RunState::Replay::~Replay() {
   try {
-    put_back(before_);
+    before_.restore();
   } catch (...) {  // a generator refuses its own state: nothing can be done here
   }
 }

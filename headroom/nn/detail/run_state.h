@@ -2,20 +2,20 @@
 // autocast. It is saved at the first run and restored for the time of the second.
 #pragma once
 
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <optional>
 #include <vector>
 
 #include "headroom/libtorch/autocast.h"
+#include "headroom/libtorch/random_state.h"
 
 namespace headroom::nn::detail {
 
 class RunState {
  public:
-  // The current state, for the CPU and this device.
-  explicit RunState(c10::Device device);
+  // The current state, for the CPU and the devices of these tensors.
+  explicit RunState(const std::vector<at::Tensor>& inputs);
 
   // Restores the state. Its destructor lets random numbers continue as if none had been drawn.
   class Replay {
@@ -26,7 +26,7 @@ class RunState {
     Replay& operator=(const Replay&) = delete;
 
    private:
-    std::vector<std::pair<at::Generator, at::Tensor>> before_;
+    libtorch::RandomState before_;
     std::optional<libtorch::AutocastScope> on_device_, on_cpu_;
   };
 
@@ -38,8 +38,8 @@ class RunState {
   };
   static Autocast autocast_now(c10::DeviceType device);
 
-  std::vector<std::pair<at::Generator, at::Tensor>> random_;
-  Autocast device_, cpu_;
+  libtorch::RandomState random_;
+  Autocast device_, cpu_;  // the first device's, and the CPU's
 };
 
 }  // namespace headroom::nn::detail

@@ -16,9 +16,4 @@ std::vector<Indices> by_device_and_type(const Tensors& tensors) {
   return groups;
 }
 
-std::optional<at::Tensor> on(c10::Device device, const at::Tensor& scalar) {
-  if (!scalar.defined()) return {};
-  return scalar.to(at::TensorOptions(device), /*non_blocking=*/true);
-}
-
 }  // namespace headroom::optim::detail

@@ -25,7 +25,9 @@ template <typename Element>
   return chosen;
 }
 
-// A copy on this device of a scalar that all devices share; nothing if it is undefined.
-[[nodiscard]] std::optional<at::Tensor> on(c10::Device device, const at::Tensor& scalar);
+// Nothing for an undefined tensor, as the fused kernels take it.
+[[nodiscard]] inline std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
 
 }  // namespace headroom::optim::detail

@@ -1,0 +1,52 @@
+#include "headroom/libtorch/random_state.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace headroom::libtorch {
+namespace {
+
+at::Tensor state_of(at::Generator generator) {
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+}  // namespace
+
+RandomState::RandomState(const std::vector<c10::Device>& devices) {
+  const auto add = [this](const at::Generator& generator) {
+    const auto is_same = [&](const auto& known) { return known.first == generator; };
+    if (std::none_of(states_.begin(), states_.end(), is_same))
+      states_.emplace_back(generator, state_of(generator));
+  };
+  add(at::detail::getDefaultCPUGenerator());
+  for (const c10::Device device : devices)
+    if (!device.is_cpu() && !device.is_meta()) add(at::globalContext().defaultGenerator(device));
+}
+
+void RandomState::restore() const {
+  for (auto [generator, state] : states_) {
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(state);
+  }
+}
+
+RandomState RandomState::now() const {
+  RandomState now = *this;
+  for (auto& [generator, state] : now.states_) state = state_of(generator);
+  return now;
+}
+
+std::vector<c10::Device> devices_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<c10::Device> devices;
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined() &&
+        std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
+      devices.push_back(tensor.device());
+  return devices;
+}
+
+}  // namespace headroom::libtorch
