@@ -1,9 +1,10 @@
 # What a person types. `make help` lists it.
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
+TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test trainers versions stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
+.PHONY: help setup build demo test settle trainers versions stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -25,6 +26,12 @@ test: build ## Build and run every test
 stress-lease: build ## 64 processes take 1,000 leases each, a fifth is killed; 32 gangs on 8 cards
 	@build/bin/lease_stress --processes 64 --rounds 1000
 	@build/bin/lease_stress --processes 32 --rounds 50 --cards 8 --kill 5
+
+settle: ## 10,000 backward passes on 8 cards that run out of memory, under the thread sanitizer
+	@scripts/setup.sh clang
+	@scripts/build.sh tsan sim_tests
+	@TSAN_OPTIONS=$(TSAN_OPTIONS) OMP_NUM_THREADS=1 HEADROOM_SETTLE_ROUNDS=10000 \
+	  build/tsan/bin/sim_tests --gtest_filter='Settle.*'
 
 trainers: build ## headroom run with three trainers: every text, budget and way of mapping
 	@tests/supervise/trainers_test.py build/bin/headroom build/lib/libfake_nvml.so build/lib/libclock_jump.so --all
@@ -66,7 +73,7 @@ asan: ## Build and test with clang's address and undefined-behaviour sanitizers
 tsan: ## Build and test with clang's thread sanitizer
 	@scripts/setup.sh clang
 	@scripts/build.sh tsan
-	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:allocator_may_return_null=1 OMP_NUM_THREADS=1 \
+	@TSAN_OPTIONS=$(TSAN_OPTIONS) OMP_NUM_THREADS=1 \
 	  ctest --test-dir build/tsan --output-on-failure --no-tests=error -j $(JOBS)
 
 clang: ## Build and test with clang 14

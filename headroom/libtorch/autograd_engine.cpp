@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/detail/saved_hooks.h"
@@ -35,12 +37,13 @@ void check_accelerator(const torch::autograd::Node& root) {
 // LibTorch's engine, with its own device threads.
 class OwnEngine final : public Engine {
  public:
-  explicit OwnEngine(const OwnEngine* retired) : before(retired) {}
+  explicit OwnEngine(OwnEngine* retired) : before(retired) {}
 
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
       const std::shared_ptr<torch::autograd::GraphTask>& task, NodePointer root,
       torch::autograd::InputBuffer&& inputs) override {
     check_accelerator(*root);
+    note(task);
     std::call_once(threads_, [this] {
       has_run_ = true;
       // LibTorch starts device threads only for the first engine of the process that runs.
@@ -56,11 +59,31 @@ class OwnEngine final : public Engine {
 
   [[nodiscard]] bool has_run() const { return has_run_; }
 
-  const OwnEngine* const before;  // stays reachable, so that leak checkers do not report it
+  // A thread holds the task while it runs one of its nodes, and the caller until the pass throws.
+  void wait_for_failed_passes() {
+    const auto one_runs = [this] {
+      const std::lock_guard lock(passes_mutex_);
+      return std::any_of(passes_.begin(), passes_.end(), [](const auto& pass) {
+        const auto task = pass.lock();
+        return task && task->has_error_.load();
+      });
+    };
+    while (one_runs()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+
+  OwnEngine* const before;  // stays reachable, so that leak checkers do not report it
 
  private:
+  void note(const std::shared_ptr<torch::autograd::GraphTask>& task) {
+    const std::lock_guard lock(passes_mutex_);
+    std::erase_if(passes_, [](const auto& pass) { return pass.expired(); });
+    passes_.push_back(task);
+  }
+
   std::once_flag threads_;
   std::atomic<bool> has_run_ = false;
+  std::mutex passes_mutex_;
+  std::vector<std::weak_ptr<torch::autograd::GraphTask>> passes_;  // that have begun
 };
 
 // Gives another engine threads for devices that it does not know. The engine finds a device's queue
@@ -103,6 +126,11 @@ bool install_engine() {
   if (&Engine::get_default_engine() == &Engine::get_base_engine())
     torch::autograd::set_default_engine_stub(&instance);
   return &Engine::get_default_engine() == &instance();
+}
+
+void wait_for_failed_passes() {
+  for (OwnEngine* engine = current; engine != nullptr; engine = engine->before)
+    engine->wait_for_failed_passes();
 }
 
 bool renew_engine() {

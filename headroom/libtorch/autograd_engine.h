@@ -14,4 +14,8 @@ bool install_engine();
 // not call it during a backward pass.
 bool renew_engine();
 
+// Returns when no thread works on a backward pass that has thrown. Passes on another engine are not
+// known. Use settle() (settle.h).
+void wait_for_failed_passes();
+
 }  // namespace headroom::libtorch

@@ -32,10 +32,14 @@ const std::map<std::string, Build>& builders() {
   return all;
 }
 
+void check(const Checkpointing& checkpointing, const ModelConfig& config) {
+  if (checkpointing.every < 1)
+    throw UsageError(expectation("Checkpointing", "every layer, or every n-th",
+                                 "every " + std::to_string(checkpointing.every), "1"));
+  if (checkpointing.how != nn::Recompute::none) model::check_can_checkpoint(config);
+}
+
 void check(const Settings& settings) {
-  if (settings.checkpointing.every < 1)
-    throw UsageError(expectation("build", "checkpointing of every layer, or every n-th",
-                                 "every " + std::to_string(settings.checkpointing.every), "1"));
   if (settings.loss_chunk < 0)
     throw UsageError(expectation("build", "chunks of a loss of 1 token or more, or 0 for all",
                                  std::to_string(settings.loss_chunk)));
@@ -47,9 +51,14 @@ void Model::train(bool on) {
   module().train(on);
 }
 
+void Model::set_checkpointing(const Checkpointing& checkpointing) {
+  check(checkpointing, config_);
+  settings_.checkpointing = checkpointing;
+}
+
 std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings) {
   check(settings);
-  if (settings.checkpointing.how != nn::Recompute::none) model::check_can_checkpoint(config);
+  check(settings.checkpointing, config);
   const Task task = model::task_for(config, settings.task);
   const bool of_tokens =
       task != Task::sequence_classification && task != Task::image_classification;

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,10 +39,13 @@ using model::Attention;
 using model::Task;
 using model::Transformers;
 
-// Checkpointed layers keep only their input, and run forward again in the backward pass.
+// Checkpointed layers keep only their input, and run forward again in the backward pass. Layers are
+// counted from 0 in the order in which they run, in T5 those of encoder and decoder each for
+// itself.
 struct Checkpointing {
   nn::Recompute how = nn::Recompute::none;
-  int every = 1;  // 1: every layer; 2: every second one
+  int every = 1;              // 1: every layer; 2: every second one
+  std::set<int> layers = {};  // not empty: only these
 };
 
 struct Settings {
@@ -89,6 +93,8 @@ class Model {
   [[nodiscard]] const model::ModelConfig& config() const { return config_; }
   [[nodiscard]] Task task() const { return task_; }
   [[nodiscard]] const Settings& settings() const { return settings_; }
+  // From the next run on. Throws UsageError like build().
+  void set_checkpointing(const Checkpointing& checkpointing);
 
  protected:
   Model(model::ModelConfig config, Task task, const Settings& settings)

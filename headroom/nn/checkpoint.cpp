@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
 #include <cstdint>
 #include <memory>
@@ -82,13 +83,14 @@ struct Complete {};
 
 class Frame : public std::enable_shared_from_this<Frame> {
  public:
-  Frame(Part part, const Tensors& inputs)
-      : part_(std::move(part)), inputs_(inputs), state_(inputs) {}
+  Frame(Part part, const Tensors& inputs) : part_(std::move(part)), state_(inputs) {
+    for (const Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
+  }
 
-  Tensors run() {
+  Tensors run(const Tensors& inputs) {
     const libtorch::SavedTensorScope scope(
         [frame = shared_from_this()](const Tensor& tensor) { return frame->place_for(tensor); });
-    return part_(inputs_);
+    return part_(inputs);
   }
 
  private:
@@ -127,6 +129,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   }
 
   void recompute() {
+    Tensors inputs;
+    for (const auto& input : inputs_) inputs.push_back(input.unpack());
     std::size_t next = 0;
     const auto keep = [this, &next](const Tensor& tensor) -> libtorch::Unpack {
       if (Likeness(tensor) != likenesses_[next]) refuse("one of another shape, type or device");
@@ -138,14 +142,15 @@ class Frame : public std::enable_shared_from_this<Frame> {
     const at::AutoGradMode with_graph(true);
     try {
       const libtorch::SavedTensorScope scope(keep);
-      (void)part_(inputs_);
+      (void)part_(inputs);
     } catch (const Complete&) {
     }
   }
 
   const Part part_;
-  const Tensors inputs_;
   const RunState state_;
+  // Saved like any tensor of the graph: through the hooks around this part.
+  std::vector<torch::autograd::SavedVariable> inputs_;
   // One per saved tensor, in order.
   std::vector<std::weak_ptr<Place>> places_;
   std::vector<Likeness> likenesses_;
@@ -173,7 +178,7 @@ Tensors reentrant(const Part& part, const Tensors& inputs) {
 Tensors checkpointed(Recompute how, const Part& part, const Tensors& inputs) {
   if (how == Recompute::none || !at::GradMode::is_enabled()) return part(inputs);
   if (how == Recompute::reentrant) return reentrant(part, inputs);
-  return std::make_shared<Frame>(part, inputs)->run();
+  return std::make_shared<Frame>(part, inputs)->run(inputs);
 }
 
 Tensor checkpointed(Recompute how, const std::function<Tensor(const Tensor&)>& part,

@@ -7,6 +7,10 @@
 // are replayed, so dropout drops the same elements, and gradients are bit-identical to those
 // without checkpointing where kernels are deterministic.
 //
+// Parts may be nested. Inputs are kept through the SavedTensorScope around the part
+// (libtorch/saved_tensors.h), which may move them elsewhere; like other saved tensors, they must
+// not be changed in place before the backward pass.
+//
 // `part` must compute the same each time; the nonreentrant form throws UsageError in the backward
 // pass if it saves fewer or other tensors. The function is copied, and what it refers to besides
 // `x` must live until the backward pass has run.

@@ -8,6 +8,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/autocast.h"
+#include "headroom/libtorch/saved_tensors.h"
 #include "headroom/sim/simulate.h"
 
 namespace headroom::nn {
@@ -126,6 +127,66 @@ TEST(Checkpointed, CanRunBackwardTwice) {
   const Tensor once = x.grad().clone();
   loss.backward();
   EXPECT_TRUE(x.grad().equal(once * 2));
+}
+
+// Two checkpointed parts inside a checkpointed one: only the outer input stays.
+TEST(Checkpointed, NestedKeepsTheOuterInputAlone) {
+  const sim::Simulation box = sim::simulate("1x4GiB", {.mode = sim::Mode::compute});
+  const auto inner = [](const Tensor& in) { return in.sin().exp().sin(); };
+  const auto nested = [&](Recompute how) {
+    return [inner, how](const Tensor& in) {
+      return checkpointed(how, inner, checkpointed(how, inner, in));
+    };
+  };
+  for (const torch::Device device : {torch::Device(torch::kCPU), box.device(0)}) {
+    Tensor plain = torch::linspace(0, 1, 1 << 18).to(device).requires_grad_();
+    nested(Recompute::none)(nested(Recompute::none)(plain)).sum().backward();
+    for (const Recompute outer : {Recompute::nonreentrant, Recompute::reentrant})
+      for (const Recompute within : {Recompute::nonreentrant, Recompute::reentrant}) {
+        Tensor x = plain.detach().clone().requires_grad_();
+        const std::int64_t before = box.card(0).statistics().allocated_bytes.all.current;
+        const Tensor middle = checkpointed(outer, nested(within), x);
+        const Tensor loss = checkpointed(outer, nested(within), middle).sum();
+        if (device != torch::kCPU) {
+          EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.current - before, (1 << 20) + 512);
+        }
+        loss.backward();
+        EXPECT_TRUE(x.grad().equal(plain.grad()));
+      }
+  }
+}
+
+// What a checkpointed part keeps goes through the scope around it.
+TEST(Checkpointed, KeepsItsInputsWhereTheScopeAroundItPutsThem) {
+  const sim::Simulation box = sim::simulate("1x4GiB", {.mode = sim::Mode::compute});
+  const libtorch::Pack away = [](const Tensor& tensor) -> libtorch::Unpack {
+    return [host = tensor.to(torch::kCPU), device = tensor.device()] { return host.to(device); };
+  };
+  const auto part = [](const Tensor& in) { return in.sin().exp().sin(); };
+  Tensor plain = torch::linspace(0, 1, 1 << 18).to(box.device(0)).requires_grad_();
+  part(part(part(plain))).sum().backward();
+  for (const Recompute how : {Recompute::nonreentrant, Recompute::reentrant}) {
+    Tensor x = plain.detach().clone().requires_grad_(), loss;
+    const std::int64_t before = box.card(0).statistics().allocated_bytes.all.current;
+    {
+      const libtorch::SavedTensorScope scope(away);
+      loss = checkpointed(how, part, checkpointed(how, part, checkpointed(how, part, x))).sum();
+    }
+    EXPECT_EQ(box.card(0).statistics().allocated_bytes.all.current - before, 512) << "the loss";
+    loss.backward();
+    EXPECT_TRUE(x.grad().equal(plain.grad()));
+  }
+}
+
+// Once the part silently ran again over other values.
+TEST(Checkpointed, RefusesAnInputThatWasChangedSince) {
+  Tensor x = torch::ones({3}).requires_grad_();
+  Tensor input = x * 2;
+  const Tensor loss = checkpointed(
+                          Recompute::nonreentrant, [](const Tensor& in) { return in.exp(); }, input)
+                          .sum();
+  input.detach().add_(1);
+  EXPECT_THROW(loss.backward(), c10::Error);
 }
 
 // The reentrant form failed in T5's first layer, whose cross attention has no bias yet.

@@ -9,7 +9,9 @@ namespace headroom::models::detail {
 
 nn::Recompute Net::recomputes(std::size_t index) const {
   const Checkpointing& checkpointing = settings().checkpointing;
-  const bool chosen = index % static_cast<std::size_t>(checkpointing.every) == 0;
+  const int layer = static_cast<int>(index);
+  const bool chosen = checkpointing.layers.empty() ? layer % checkpointing.every == 0
+                                                   : checkpointing.layers.contains(layer);
   return is_training() && chosen ? checkpointing.how : nn::Recompute::none;
 }
 
