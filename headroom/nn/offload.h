@@ -1,0 +1,62 @@
+// Activation offload: what autograd saves for the backward pass waits in host memory, and comes
+// back shortly before it is needed. Gradients stay the same to the bit.
+//
+//   nn::Offload offload(net->parameters(), {.host_budget = parse_bytes("32GiB")});
+//   Tensor loss;
+//   {
+//     const auto scope = offload.scope();
+//     loss = net->forward(batch).sum();      // unmodified
+//   }
+//   loss.backward();
+//
+// A saved tensor moves with its whole storage, once, however many views of it are saved. These stay
+// on their device: `stays` and all views of them, small tensors, what the budget has no room for,
+// and tensors on the CPU. With checkpointing, the inputs of the checkpointed parts move.
+//
+// On CUDA copies run on two streams beside the computation, from and into page-locked memory. While
+// they run, `ahead` storages may be on the device that would not be there without waiting: that
+// many leave late, and that many come back early. Computation never waits for the host.
+//
+// Threads: one Offload for each thread that runs forward passes; backward passes may run on any.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "headroom/base/bytes.h"
+#include "headroom/libtorch/saved_tensors.h"
+
+namespace headroom::nn {
+
+struct OffloadOptions {
+  Bytes smallest{std::int64_t{1} << 20};  // smaller storages stay
+  std::optional<Bytes> host_budget = {};  // empty: no limit
+  bool pinned = true;                     // page-locked host memory
+  int ahead = 2;
+};
+
+struct OffloadUse {
+  Bytes in_host;            // now
+  Bytes peak_in_host;       // since the Offload was made
+  std::int64_t moved = 0;   // storages that left a device
+  std::int64_t stayed = 0;  // storages that the budget had no room for
+};
+
+class Offload {
+ public:
+  // `stays`: a model's parameters and buffers, looked at when a scope begins.
+  explicit Offload(std::vector<at::Tensor> stays, const OffloadOptions& options = {});
+
+  [[nodiscard]] libtorch::SavedTensorScope scope();
+  [[nodiscard]] OffloadUse use() const;
+
+ private:
+  class Store;
+  std::shared_ptr<Store> store_;  // tensors that wait may outlive the Offload
+};
+
+}  // namespace headroom::nn
