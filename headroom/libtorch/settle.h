@@ -14,7 +14,7 @@
 // devices, and waits for nothing that they compute.
 //
 // In a Python process the engine is Python's: there a node that runs a backward pass of its own
-// (reentrant checkpointing) over several devices is not waited for.
+// (reentrant checkpointing) over several devices may still run when settle() returns.
 //
 // Threads: call it from any thread that runs backward passes; passes of others go on.
 #pragma once

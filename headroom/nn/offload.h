@@ -36,7 +36,7 @@ struct OffloadOptions {
   Bytes smallest{std::int64_t{1} << 20};  // smaller storages stay
   std::optional<Bytes> host_budget = {};  // empty: no limit
   bool pinned = true;                     // page-locked host memory
-  int ahead = 2;
+  int ahead = 2;                          // storages that leave late and come back early
 };
 
 struct OffloadUse {

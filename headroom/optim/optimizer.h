@@ -16,8 +16,8 @@
 // A step that cannot run out of memory:
 //
 //   optimizer->reserve();   // all states, before the first step: all or none
-//   ...                     // forward, backward, clipping: what fails here has changed no
-//   parameter optimizer->commit();    // allocates nothing on the device
+//   ...                     // forward, backward, clipping: a failure here changes no parameter
+//   optimizer->commit();    // allocates nothing on the device
 //
 // Several groups of parameters with options of their own:
 //
@@ -150,7 +150,7 @@ class Optimizer {
   [[nodiscard]] GradientScale here(c10::Device device, const GradientScale& scale) const;
 
  private:
-  struct Copies;  // of what a step changes
+  struct Copies;  // in host memory, of everything that a step may change
 
   [[nodiscard]] std::vector<Trained> trained();
   void make_states(std::vector<Trained>& groups) const;
