@@ -1,6 +1,7 @@
 // The cost of a simulated card:
 //   - dry steps (two, AdamW loop, bf16 autocast) of transformers with the sizes of an 8B and a 70B
 //     model: time, and memory of this process;
+//   - the same of GPT-2 124M with the checker of streams beside without it, in turns;
 //   - the same of GPT-2 124M beside PyTorch's MemTracker in Python, run live where .venv-peers is;
 //   - a computed step on a card beside the plain CPU step, in turns, on one thread and on two.
 //
@@ -53,8 +54,8 @@ struct DryRun {
 };
 
 // Two steps from a built net on.
-DryRun dry_run(const Case& of) {
-  const sim::Simulation box = sim::simulate("1x4000GiB");
+DryRun dry_run(const Case& of, bool check_streams = false) {
+  const sim::Simulation box = sim::simulate("1x4000GiB", {.check_streams = check_streams});
   const Training training(of, of.real, box.device(0));
   const nets::Batch batch =
       nets::empty_batch(training.net().inputs(), training.floats(), box.device(0));
@@ -103,6 +104,21 @@ void big(const char* name, const Case& of, int runs, double goal_s) {
         "goal 250)  peak %.2f GiB\n",
         name, run.seconds * 1e3, first * 1e3, goal_s * 1e3, memory, before, run.peak_gib);
   });
+}
+
+void checking_streams(int runs) {
+  const Case& of = nets::case_named("gpt");
+  std::vector<double> plain, checked, ratio;
+  for (int i = -1; i < 4 * runs; ++i) {  // the first is not counted
+    const double without = dry_run(of).seconds, with = dry_run(of, true).seconds;
+    if (i < 0) continue;
+    plain.push_back(without);
+    checked.push_back(with);
+    ratio.push_back(with / without);
+  }
+  std::printf("%-28s %7.1f ms, without %.1f ms: median of ratios %.3f (goal 1.10)\n",
+              "GPT-2 124M, check_streams", median(checked) * 1e3, median(plain) * 1e3,
+              median(ratio));
 }
 
 // The time that `tests/peers/peaks.py` takes for the case in the table.
@@ -180,6 +196,7 @@ int main(int argc, char** argv) {
   big("8B: 32 x 4096, 2x2048", gpt(Precision::autocast, 128256, 4096, 32, 32, 2048, 2), runs, 0.1);
   big("70B: 80 x 8192, 1x2048", gpt(Precision::autocast, 128256, 8192, 80, 64, 2048, 1), runs,
       0.25);
+  in_child([&] { checking_streams(runs); });
   in_child([&] { beside_memtracker(python, runs); });
   for (const int threads : {1, 2}) in_child([&] { computing(runs, threads); });
   return 0;

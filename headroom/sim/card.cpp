@@ -7,6 +7,7 @@
 
 #include "headroom/base/time.h"
 #include "headroom/sim/device/generator.h"
+#include "headroom/sim/device/stream_order.h"
 #include "headroom/sim/shared_box.h"
 #include "headroom/trace/recording_observer.h"
 
@@ -62,6 +63,7 @@ allocator::BlockId Card::allocate(Bytes bytes, allocator::StreamId stream) {
   ++requests_;
   const bool injected = injector_ && disturb(bytes);
   const allocator::BlockId block = injected ? allocator::kNoBlock : take(bytes, stream);
+  wait_for_releases();
   if (block == allocator::kNoBlock) refuse(bytes, std::move(lock), injected);
   if (c10::memoryProfilingEnabled())
     report(allocator_.block(block).address, allocator_.block(block).size.count);
@@ -158,7 +160,16 @@ void Card::record_stream(allocator::BlockId block, allocator::StreamId stream) {
 void Card::empty_cache() {
   const std::lock_guard lock(mutex_);
   allocator_.empty_cache();
+  wait_for_releases();
   settle();
+}
+
+// cudaFree and the unmapping of a segment wait for the card's work.
+void Card::wait_for_releases() {
+  if (options_.stream_order == nullptr) return;
+  const std::int64_t now = allocator_.statistics().num_device_free;
+  if (now != releases_) options_.stream_order->synchronize_card(options_.index);
+  releases_ = now;
 }
 
 void Card::reset_peaks() {
@@ -170,6 +181,7 @@ void Card::reset_accumulated() {
   const std::lock_guard lock(mutex_);
   allocator_.reset_accumulated();
   injected_ooms_ = 0;
+  releases_ = 0;
 }
 
 void Card::set_memory_fraction(double fraction) {

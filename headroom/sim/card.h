@@ -35,6 +35,9 @@
 namespace headroom::sim {
 
 class SharedBox;
+namespace detail {
+class StreamOrder;
+}
 
 enum class Mode : std::uint8_t {
   shape_only,  // tensors have no data; an unknown number reads as zero
@@ -94,6 +97,7 @@ struct CardOptions {
   std::shared_ptr<SharedBox> box = nullptr;     // used by other processes, too; null: a private one
   bool slow_way = false;                        // see Card::slow_way
   bool cublas_workspaces = true;  // allocated at the first matrix product, as by PyTorch on CUDA
+  std::shared_ptr<detail::StreamOrder> stream_order = nullptr;  // null: streams are not checked
 };
 
 class Card : public std::enable_shared_from_this<Card> {
@@ -120,6 +124,9 @@ class Card : public std::enable_shared_from_this<Card> {
   // is right for results whose shapes do not depend on values, and as slow as the CPU.
   [[nodiscard]] bool slow_way() const { return slow_way_.load(std::memory_order_relaxed); }
   bool set_slow_way(bool allowed) { return slow_way_.exchange(allowed); }
+
+  // Checks the waits between streams (SimulationOptions::check_streams); null: not checked.
+  [[nodiscard]] detail::StreamOrder* stream_order() const { return options_.stream_order.get(); }
 
   // ---- Memory ----
 
@@ -199,6 +206,7 @@ class Card : public std::enable_shared_from_this<Card> {
   [[nodiscard]] Bytes used_by_others() const;
   void publish();
   void settle();
+  void wait_for_releases();
   void report(std::uint64_t address, std::int64_t change) const;
 
   const CardOptions options_;
@@ -209,9 +217,10 @@ class Card : public std::enable_shared_from_this<Card> {
   allocator::CachingAllocator allocator_;
   std::shared_ptr<SharedBox> box_;
   double memory_fraction_;
-  Bytes published_;          // as last published to the box
-  Bytes used_by_neighbour_;  // by set_used_by_others
-  Bytes used_by_injection_;  // by the injector
+  std::int64_t releases_ = 0;  // to the driver, as wait_for_releases saw them last
+  Bytes published_;            // as last published to the box
+  Bytes used_by_neighbour_;    // by set_used_by_others
+  Bytes used_by_injection_;    // by the injector
   std::int64_t injected_ooms_ = 0;
   std::uint64_t requests_ = 0;
   std::optional<allocator::OutOfMemory> last_out_of_memory_;

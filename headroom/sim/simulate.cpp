@@ -6,6 +6,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/sim/device/cards.h"
+#include "headroom/sim/device/stream_order.h"
 #include "headroom/sim/dispatch/backend.h"
 #include "headroom/sim/shared_box.h"
 
@@ -16,7 +17,8 @@ namespace {
 // the start.
 std::shared_ptr<Card> make_card(int index, const gpu::SimulatedCard& spec,
                                 const SimulationOptions& options,
-                                const std::shared_ptr<SharedBox>& box) {
+                                const std::shared_ptr<SharedBox>& box,
+                                const std::shared_ptr<detail::StreamOrder>& order) {
   const gpu::DeviceProfile* profile = gpu::find_profile(spec.profile);
   CardOptions card;
   card.index = index;
@@ -30,6 +32,7 @@ std::shared_ptr<Card> make_card(int index, const gpu::SimulatedCard& spec,
   card.slow_way = options.slow_way;
   card.cublas_workspaces = options.cublas_workspaces;
   card.box = box;
+  card.stream_order = order;
   return std::make_shared<Card>(std::move(card));
 }
 
@@ -84,9 +87,12 @@ Simulation simulate(const gpu::SimulatedBox& box, const SimulationOptions& optio
   if (!resolved.settings) resolved.settings = settings_of_environment();
   detail::load_backend();
   const auto shared = box.name.empty() ? nullptr : std::make_shared<SharedBox>(box);
+  const auto order = options.check_streams
+                         ? std::make_shared<detail::StreamOrder>(static_cast<int>(box.cards.size()))
+                         : nullptr;
   std::vector<std::shared_ptr<Card>> cards;
   for (const gpu::SimulatedCard& spec : box.cards)
-    cards.push_back(make_card(static_cast<int>(cards.size()), spec, resolved, shared));
+    cards.push_back(make_card(static_cast<int>(cards.size()), spec, resolved, shared, order));
   return Simulation(std::make_unique<Simulation::Box>(std::move(cards)));
 }
 

@@ -37,7 +37,8 @@ class Threads final : public testing::Environment {
 
 sim::Simulation computing(const std::string& spec) {
   // The rules also decide which of autocast's lists holds.
-  return sim::simulate(spec, {.mode = sim::Mode::compute, .rules = sim::Rules::cpu});
+  return sim::simulate(
+      spec, {.mode = sim::Mode::compute, .rules = sim::Rules::cpu, .check_streams = true});
 }
 
 Batch moved(const Batch& batch, c10::Device device) {

@@ -27,6 +27,21 @@ def ooms(count):
     return refused
 
 
+class Streams(unittest.TestCase):
+    def test_a_missing_wait_is_found_if_the_box_checks_streams(self):
+        with headroom.simulate("1GiB", check_streams=True):
+            x = torch.ones(1024, device="sim:0")
+            main, side = torch.accelerator.current_stream(), torch.Stream(device="sim:0")
+            side.wait_stream(main)
+            with side:
+                x.fill_(2)
+            with self.assertRaisesRegex(RuntimeError, "aten::mul.Tensor on the default stream of sim:0 to wait "
+                                                      "for aten::fill_.Scalar on stream"):
+                x * 2
+            main.wait_stream(side)
+            self.assertEqual((x * 2).shape, (1024,))
+
+
 class Disturbed(unittest.TestCase):
     def setUp(self):
         self.box = headroom.simulate("2x24GiB")

@@ -80,7 +80,7 @@ std::string difference(const Outcome& one, const Outcome& other, bool bits, bool
 
 class Operators {
  public:
-  Operators() : box_(simulate("2x4GiB", {.mode = Mode::compute})) {
+  Operators() : box_(simulate("2x4GiB", {.mode = Mode::compute, .check_streams = true})) {
     box_.card(1).set_mode(Mode::shape_only);
     at::set_num_threads(1);
   }

@@ -35,7 +35,7 @@ class Stream : public ::testing::Test {
     return box_.card(0).statistics().active_bytes.all.current;
   }
 
-  Simulation box_ = simulate("2x1GiB", {.mode = Mode::compute});
+  Simulation box_ = simulate("2x1GiB", {.mode = Mode::compute, .check_streams = true});
 };
 
 TEST_F(Stream, TheGuardChoosesTheCardForThisThread) {

@@ -23,7 +23,7 @@ void on_each_card(const Simulation& box, const std::function<void(int)>& work) {
 
 TEST(Threads, EachTrainsOnItsCardWithTheSameOutcome) {
   for (const Mode mode : {Mode::shape_only, Mode::compute}) {
-    const Simulation box = simulate("8x1GiB", {.mode = mode});
+    const Simulation box = simulate("8x1GiB", {.mode = mode, .check_streams = true});
     torch::manual_seed(1);
     std::vector<double> losses(8);
     std::vector<std::int64_t> peaks(8), kept(8);
@@ -60,7 +60,7 @@ TEST(Threads, AnOutOfMemoryOnOneCardLeavesTheOthersAlone) {
 }
 
 TEST(Threads, TogetherRunOneBackwardPassOverAllCards) {
-  const Simulation box = simulate("8x1GiB", {.mode = Mode::compute});
+  const Simulation box = simulate("8x1GiB", {.mode = Mode::compute, .check_streams = true});
   std::vector<torch::Tensor> leaves;
   torch::Tensor sum = torch::zeros({}, box.device(0));
   for (int i = 0; i < 8; ++i) {
@@ -77,7 +77,7 @@ TEST(Threads, TogetherRunOneBackwardPassOverAllCards) {
 }
 
 TEST(Threads, MayShareACard) {
-  const Simulation box = simulate("1x1GiB", {.mode = Mode::compute});
+  const Simulation box = simulate("1x1GiB", {.mode = Mode::compute, .check_streams = true});
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {

@@ -129,16 +129,18 @@ void add_simulation(py::module_& module) {
   module.def(
       "simulate",
       [](const std::string& spec, const std::string& mode, const std::string& rules,
-         const std::optional<std::string>& settings, bool slow_way, bool cublas_workspaces) {
+         const std::optional<std::string>& settings, bool slow_way, bool cublas_workspaces,
+         bool check_streams) {
         sim::SimulationOptions options{.mode = mode_of(mode),
                                        .rules = rules_of(rules),
                                        .slow_way = slow_way,
-                                       .cublas_workspaces = cublas_workspaces};
+                                       .cublas_workspaces = cublas_workspaces,
+                                       .check_streams = check_streams};
         if (settings) options.settings = allocator::parse_settings(*settings);
         return Box(sim::simulate(box_for(spec), options));
       },
       py::arg("spec"), py::arg("mode"), py::arg("rules"), py::arg("settings"), py::arg("slow_way"),
-      py::arg("cublas_workspaces"));
+      py::arg("cublas_workspaces"), py::arg("check_streams"));
   module.def("be_a_child", &sim::be_a_child);
   // Lists all cards in one call: cards appear and disappear only while the GIL is held, so none
   // goes away meanwhile.

@@ -125,7 +125,7 @@ def without_prefix(function: str, spec: str) -> str:
 
 def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
              settings: Optional[str] = None, slow_way: bool = False,
-             cublas_workspaces: bool = True) -> Simulation:
+             cublas_workspaces: bool = True, check_streams: bool = False) -> Simulation:
     """Makes a box of simulated cards: "8x24GiB", "RTX 4090", "2xH100", "8x24GiB@lab" (shared with
     other processes). This ends an earlier box of the process.
 
@@ -134,6 +134,7 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
     settings: as in PYTORCH_CUDA_ALLOC_CONF; None: those of the environment.
     slow_way: operators without a shape rule run on the CPU, over zeros.
     cublas_workspaces: the first matrix product allocates them, as on CUDA.
+    check_streams: an operator raises RuntimeError if it uses memory that another stream may still use.
 
     torch has one accelerator a process. A process that has used CUDA cannot simulate (UnavailableError), and
     a process that simulates cannot train on CUDA afterwards. Therefore `estimate` and `find_max_batch_size`
@@ -147,7 +148,8 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
         raise UnavailableError("[simulate] expected a process that has not used CUDA, received one that "
                                "has; torch allows one accelerator per process, so try another process (estimate() "
                                "and find_max_batch_size() start their own)")
-    box = Simulation(_engine.simulate(spec, mode, rules, settings, slow_way, cublas_workspaces), settings)
+    box = Simulation(_engine.simulate(spec, mode, rules, settings, slow_way, cublas_workspaces,
+                                      check_streams), settings)
     _backend.register()
     _current = box
     return box

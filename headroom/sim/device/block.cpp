@@ -19,6 +19,7 @@ using StatType = c10::CachingAllocator::StatType;
 
 void delete_block(void* context) {
   const std::unique_ptr<Block> block(static_cast<Block*>(context));
+  if (StreamOrder* const order = block->card->stream_order()) order->freed(block->uses);
   block->card->free(block->id);
 }
 
@@ -57,8 +58,10 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   }
   void recordStream(const c10::DataPtr& pointer, c10::Stream stream) override {
     if (pointer.get_deleter() != &delete_block) return;
-    const auto* block = static_cast<const Block*>(pointer.get_context());
+    auto* const block = static_cast<Block*>(pointer.get_context());
     block->card->record_stream(block->id, allocator_stream(stream.id()));
+    if (StreamOrder* const order = block->card->stream_order())
+      order->record_stream(block->uses, {block->card->index(), stream.id()});
   }
   DeviceStats getDeviceStats(c10::DeviceIndex device) override {
     const allocator::Statistics ours = card_at(device).statistics();
@@ -98,9 +101,11 @@ class DeviceAllocator final : public c10::DeviceAllocator {
 c10::DataPtr allocate_block(Card& card, std::size_t bytes, bool with_data) {
   auto block = std::make_unique<Block>();
   block->bytes = bytes;
-  const allocator::StreamId stream = allocator_stream(current_stream(card.index()));
-  block->id = card.allocate(Bytes{static_cast<std::int64_t>(bytes)}, stream);
+  const c10::StreamId stream = current_stream(card.index());
+  block->id = card.allocate(Bytes{static_cast<std::int64_t>(bytes)}, allocator_stream(stream));
   block->card = card.shared_from_this();
+  if (StreamOrder* const order = card.stream_order())
+    order->allocated(block->uses, {card.index(), stream}, card.block(block->id).address, bytes);
   // From here on delete_block returns the card's memory, also if the host has none.
   c10::DataPtr pointer{nullptr, block.release(), &delete_block, card.device()};
   if (!with_data) return pointer;

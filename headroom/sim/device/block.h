@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "headroom/sim/card.h"
+#include "headroom/sim/device/stream_order.h"
 
 namespace headroom::sim::detail {
 
@@ -22,6 +23,7 @@ struct Block {
   c10::DataPtr reads;        // values that unknown memory reads as (reads.h); empty: zeros
   bool reads_alike = false;  // `reads` is one element, which stands for all
   bool blank = false;        // never written into: no value there is lost (known.h)
+  MemoryUses uses;           // with check_streams; guarded by the card's StreamOrder
 };
 
 // Allocates memory of the card, for this thread's current stream there. `with_data`: also host

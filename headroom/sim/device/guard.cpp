@@ -8,6 +8,7 @@
 #include "headroom/libtorch/operator_refusal.h"
 #include "headroom/sim/device/block.h"
 #include "headroom/sim/device/cards.h"
+#include "headroom/sim/device/stream_order.h"
 #include "headroom/sim/device/streams.h"
 
 namespace headroom::sim::detail {
@@ -33,10 +34,21 @@ Stream stream_of(int card, c10::StreamId id) {
   return Stream(Stream::UNSAFE, device_of(card), id);
 }
 
-// Work is always done, so an event holds only the time of its record.
+// Work is always done, so an event holds only the time of its record and, for a checker of streams,
+// what it orders.
 struct Event {
   std::chrono::steady_clock::time_point at;
+  std::shared_ptr<StreamOrder> order;  // null: no checker
+  StreamClock clock;
 };
+
+std::shared_ptr<StreamOrder> order_of(int card) {
+  const Card* const found = find_card(card);
+  return found == nullptr ? nullptr : found->options().stream_order;
+}
+StreamOfCard name_of(const Stream& stream) {
+  return {index_of(stream.device()), stream.id()};
+}
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -70,17 +82,38 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     const int card = index_of(stream.device());
     return stream_of(card, exchange_current_stream(card, stream.id()));
   }
-  bool queryStream(const Stream&) const override { return true; }
-  void synchronizeStream(const Stream&) const override {}
-  void synchronizeDevice(DeviceIndex) const override {}
-
-  void record(void** event, const Stream&, DeviceIndex, c10::EventFlag) const override {
-    if (*event == nullptr) *event = new Event;
-    static_cast<Event*>(*event)->at = std::chrono::steady_clock::now();
+  // The answer tells the host that the work is done, as a wait does.
+  bool queryStream(const Stream& stream) const override {
+    synchronizeStream(stream);
+    return true;
   }
-  void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
+  void synchronizeStream(const Stream& stream) const override {
+    if (const auto order = order_of(index_of(stream.device()))) order->synchronize(name_of(stream));
+  }
+  void synchronizeDevice(DeviceIndex card) const override {
+    if (const auto order = order_of(card)) order->synchronize_card(card);
+  }
+
+  void record(void** event, const Stream& stream, DeviceIndex, c10::EventFlag) const override {
+    if (*event == nullptr) *event = new Event;
+    auto* const made = static_cast<Event*>(*event);
+    made->at = std::chrono::steady_clock::now();
+    made->order = order_of(index_of(stream.device()));
+    if (made->order != nullptr) made->clock = made->order->record(name_of(stream));
+  }
+  void block(void* event, const Stream& stream) const override {
+    const auto* const before = static_cast<const Event*>(event);
+    if (before != nullptr && before->order != nullptr)
+      before->order->wait(name_of(stream), before->clock);
+  }
+  bool queryEvent(void* event) const override {
+    synchronizeEvent(event);
+    return true;
+  }
+  void synchronizeEvent(void* event) const override {
+    const auto* const before = static_cast<const Event*>(event);
+    if (before != nullptr && before->order != nullptr) before->order->synchronize(before->clock);
+  }
   void destroyEvent(void* event, DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);
   }

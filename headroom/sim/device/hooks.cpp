@@ -3,6 +3,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "headroom/base/error.h"
@@ -12,6 +13,7 @@
 #include "headroom/sim/device/generator.h"
 #include "headroom/sim/device/pinned.h"
 #include "headroom/sim/device/running_operator.h"
+#include "headroom/sim/device/streams.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -66,12 +68,17 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     Card& card = card_at(storage.device().index());
     c10::DataPtr grown{nullptr, card.device()};
     if (bytes > 0) {
-      const Block* const before = block_of(storage);
+      Block* const before = block_of(storage);
       const bool known = mode_now(card) == Mode::shape_only && before != nullptr && before->known &&
                          storage.data() != nullptr &&
                          bytes <= static_cast<std::size_t>(kMostKnown) * sizeof(std::int64_t);
       grown = allocate_block(card, bytes, known || mode_now(card) == Mode::compute);
-      static_cast<Block*>(grown.get_context())->known = known;
+      auto* const after = static_cast<Block*>(grown.get_context());
+      after->known = known;
+      if (StreamOrder* const order = card.stream_order(); order != nullptr && before != nullptr)
+        order->launch({card.index(), current_stream(card.index())}, "aten::resize_",
+                      std::array{StreamOrder::Touch{&before->uses, false},
+                                 StreamOrder::Touch{&after->uses, true}});
       if (grown.get() != nullptr && storage.data() != nullptr)
         std::memcpy(grown.get(), storage.data(), std::min(bytes, storage.nbytes()));
     }

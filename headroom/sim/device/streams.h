@@ -1,6 +1,6 @@
 // Streams and events of simulated cards. Work is done when it is called, so a stream is always idle
-// and an event complete. Streams matter to the allocator alone: a block belongs to the stream it
-// was requested on.
+// and an event complete. Streams matter to the allocator, whose blocks belong to the stream they
+// were requested on, and to the checker of missing waits (stream_order.h).
 #pragma once
 
 #include <c10/core/Stream.h>

@@ -13,6 +13,7 @@
 #include "headroom/sim/dispatch/plan.h"
 #include "headroom/sim/dispatch/read_results.h"
 #include "headroom/sim/dispatch/reduction_memory.h"
+#include "headroom/sim/dispatch/stream_uses.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -102,10 +103,12 @@ void execute(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   check_generator(call);
   tell_observer(call);
   const trace::OperationScope scope(call.op.name);
+  const std::uint64_t launched = launch_on_stream(call);
   if (mode_now(*call.card) == Mode::compute)
     run_computing(call);
   else if (!knows_arguments(call) || !run_knowing(call))
     run_shape_only(call);
+  results_on_stream(call, launched);
 }
 
 }  // namespace headroom::sim::detail

@@ -22,6 +22,7 @@
 #include "headroom/sim/device/known.h"
 #include "headroom/sim/device/reads.h"
 #include "headroom/sim/device/running_operator.h"
+#include "headroom/sim/dispatch/stream_uses.h"
 
 namespace headroom::sim::detail {
 namespace {
@@ -122,10 +123,11 @@ void copy_through_temporaries(const Tensor& from, const Tensor& to, bool non_blo
 
 // Copies the data where both sides have some; on a shape-only card unknown values are copied as
 // they read.
-void copy_values(const Tensor& from, const Tensor& to) {
+void copy_values(const Tensor& from, const Tensor& to, bool non_blocking) {
   for (const Tensor* const tensor : {&from, &to})
     if (on_card(*tensor)) check_lives(*tensor);
   Card& card = card_at(on_card(to) ? to.device().index() : from.device().index());
+  copy_on_stream(from, to, non_blocking);
   if (on_card(to) && has_data(from)) make_room_for_values(to, comes_from_host(from));
   if (mode_now(card) == Mode::compute || (has_data(from) && has_data(to))) {
     Aliases aliases(c10::DeviceType::CPU);
@@ -145,7 +147,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   if (needs_temporaries(expanded, to))
     copy_through_temporaries(from, to, non_blocking);
   else
-    copy_values(expanded, to);
+    copy_values(expanded, to, non_blocking);
   return to;
 }
 
@@ -177,6 +179,7 @@ Tensor to_copy(const Tensor& from, std::optional<ScalarType> type, std::optional
 at::Scalar value_of(const Tensor& tensor) {
   check_lives(tensor);
   Card& card = card_at(tensor.device().index());
+  read_on_stream(tensor);
   if (mode_now(card) == Mode::compute || (is_knowable(tensor) && is_known(tensor))) {
     Aliases aliases(c10::DeviceType::CPU);
     return aliases.of(tensor).item();

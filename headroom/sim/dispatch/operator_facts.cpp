@@ -128,6 +128,7 @@ Operator look_up(const c10::OperatorHandle& handle) {
   op.on_cpu = handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   op.takes_host_tensors = takes_host_tensors(op.name);
   op.is_view = returns_views_only(schema);
+  op.uses_memory = !op.is_view && op.name != "aten::record_stream" && op.name != "aten::is_set_to";
   op.generator_argument = generator_argument(schema);
   op.writes_out = writes_out(schema);
   op.written = written_arguments(schema);

@@ -21,6 +21,7 @@ struct Operator {
   bool is_structured = false;   // which hides a structured kernel of C++ (structured.h)
   bool on_cpu = false;
   bool is_view = false;              // its results share the arguments' memory
+  bool uses_memory = true;           // reads its tensors' memory, or writes it
   bool takes_host_tensors = false;   // beside the card's, as CUDA does
   bool writes_out = false;           // has out= arguments, which may grow
   bool depends_on_values = false;    // its results' shapes do, by LibTorch's tag or our table
