@@ -114,6 +114,15 @@ const std::vector<Race>& races() {
          x.reset();
          torch::empty({kNumbers}, s.card(0)).fill_(1);
        }},
+      {"ReusesMemoryForAResult", "aten::exp", "aten::mul.Tensor",
+       [](Scene& s, bool right) {
+         Tensor x = s.ready();
+         const Tensor z = s.ready();
+         const Tensor y = s.on(s.side, [&] { return x.exp(); });
+         if (right) x.record_stream(s.side);
+         x.reset();
+         (void)(z * 2);
+       }},
       {"ReusesAPartOfTheMemory", "aten::exp", "aten::fill_.Scalar",
        [](Scene& s, bool right) {
          Tensor x = s.ready();
@@ -392,6 +401,15 @@ TEST(StreamChecker, ReportsNoBackwardOverTwoStreamsAndCards) {
       EXPECT_NO_THROW((void)w.grad().exp());
     }
   }
+}
+
+// CUDA's copy runs on the source's stream and lets both wait for each other.
+TEST(StreamChecker, ReportsNoCopyBetweenCards) {
+  Scene s(Mode::compute);
+  const Tensor x = s.ready(), there = s.ready(1);
+  there.fill_(2);
+  EXPECT_NO_THROW(there.copy_(x));
+  EXPECT_NO_THROW((void)there.exp());
 }
 
 TEST(StreamChecker, TakesReadsOnTwoStreamsForWhatTheyAre) {
