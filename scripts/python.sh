@@ -7,7 +7,7 @@
 #   scripts/python.sh --if-there FILE ...   exits with 77, which ctest takes for "skipped", without one
 #
 # Variables, for another PyTorch than the one that .venv has (scripts/versions.sh):
-#   TORCH=2.15.0 TRANSFORMERS=5.23.0   what to install
+#   TORCH=2.15.0 TRANSFORMERS=5.23.0 PEFT=0.21.2   what to install
 #   HEADROOM_PEERS=.venv-2.15          where; .venv-peers by default
 #   HEADROOM_BUILD=build/torch-2.15    the build whose package is used; build by default
 set -euo pipefail
@@ -17,7 +17,7 @@ cd "$OLDPWD"
 
 there=$(sed 's/^torch==//; s/ .*//' "$root/.venv/.headroom-setup" 2>/dev/null || true)
 packages=("torch==${TORCH:-${there:-2.11.0}}" numpy "transformers==${TRANSFORMERS:-4.57.6}"
-          expecttest==0.3.0 cloudpickle==3.1.2)
+          expecttest==0.3.0 cloudpickle==3.1.2 "peft==${PEFT:-0.18.1}")
 ready() { [ "$(cat "$venv/.headroom-setup" 2>/dev/null)" = "${packages[*]}" ]; }
 
 if [ "${1:-}" = --if-there ]; then

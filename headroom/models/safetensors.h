@@ -25,6 +25,8 @@
 // Tensors are copied directly to their destination, on any device and in its type, in pieces of
 // some MiB. Neither loading nor saving makes a second copy of the model in memory.
 //
+// Adapters (nn/lora.h) are left out: models/adapter_files.h saves them, or merge() them first.
+//
 // Names are the hub's, with the variants that transformers accepts: files of base models without
 // `transformer.` or `bert.`, `gamma` and `beta` in old ones, tied weights under any of their names.
 // A broken or truncated file is refused before anything is written to the model; the error names

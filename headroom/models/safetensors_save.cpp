@@ -9,12 +9,10 @@
 #include <system_error>
 
 #include "headroom/base/error.h"
-#include "headroom/base/file.h"
 #include "headroom/base/output_file.h"
-#include "headroom/models/detail/safetensors_bytes.h"
 #include "headroom/models/detail/safetensors_json.h"
 #include "headroom/models/detail/safetensors_names.h"
-#include "headroom/models/detail/safetensors_types.h"
+#include "headroom/models/detail/safetensors_writer.h"
 #include "headroom/models/safetensors.h"
 
 namespace headroom::models {
@@ -22,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using at::Tensor;
-using Tensors = std::vector<std::pair<std::string, Tensor>>;
+using detail::NamedTensors;
 
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 // Fills files in the model's order, each with as many tensors as fit.
-std::vector<Tensors> shards_of(const Tensors& tensors, Bytes most) {
-  std::vector<Tensors> shards;
+std::vector<NamedTensors> shards_of(const NamedTensors& tensors, Bytes most) {
+  std::vector<NamedTensors> shards;
   Bytes used;
   for (const auto& each : tensors) {
     const Bytes size{static_cast<std::int64_t>(each.second.nbytes())};
@@ -44,51 +42,6 @@ std::vector<Tensors> shards_of(const Tensors& tensors, Bytes most) {
   return shards;
 }
 
-std::size_t type_of(const std::string& name, const Tensor& tensor) {
-  const auto type = detail::type_index(tensor.scalar_type());
-  if (!type)
-    throw UsageError(expectation("save", "floats of 16 bits or more, or whole numbers, for " + name,
-                                 c10::toString(tensor.scalar_type())));
-  return *type;
-}
-
-// The order of the format's own library: the widest types first, so that all are aligned.
-void sort_for_file(Tensors& tensors) {
-  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    const std::size_t of_a = type_of(a.first, a.second), of_b = type_of(b.first, b.second);
-    return of_a != of_b ? of_a < of_b : a.first < b.first;
-  });
-}
-
-std::string head_of(const Tensors& tensors) {
-  std::string json = R"({"__metadata__":{"format":"pt"})";
-  std::size_t place = 0;
-  for (const auto& [name, tensor] : tensors) {
-    std::string shape;
-    for (const std::int64_t size : tensor.sizes())
-      shape += (shape.empty() ? "" : ",") + std::to_string(size);
-    json += "," + detail::in_quotes(name) + R"(:{"dtype":")";
-    json += detail::kWeightTypes[type_of(name, tensor)].first;
-    json += R"(","shape":[)" + shape + R"(],"data_offsets":[)" + std::to_string(place) + ",";
-    place += tensor.nbytes();
-    json += std::to_string(place) + "]}";
-  }
-  json += "}";
-  json.resize((json.size() + 7) / 8 * 8, ' ');
-  std::string head;
-  for (std::size_t i = 0; i < 8; ++i) head += static_cast<char>(json.size() >> (8 * i) & 0xffU);
-  return head + json;
-}
-
-std::unique_ptr<OutputFile> written(const fs::path& path, Tensors tensors) {
-  sort_for_file(tensors);
-  auto file = std::make_unique<OutputFile>(path);
-  file->write(head_of(tensors));
-  for (const auto& [name, tensor] : tensors)
-    detail::copy_out(tensor, [&](std::string_view bytes) { file->write(bytes); });
-  return file;
-}
-
 std::string shard_name(std::size_t index, std::size_t count) {
   char name[64];
   std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
@@ -96,7 +49,7 @@ std::string shard_name(std::size_t index, std::size_t count) {
 }
 
 // Writes transformers' index: total sizes, and the file of each tensor.
-std::string index_of(const std::vector<Tensors>& shards) {
+std::string index_of(const std::vector<NamedTensors>& shards) {
   std::size_t bytes = 0, parameters = 0;
   std::map<std::string, std::string> files;
   for (std::size_t i = 0; i < shards.size(); ++i)
@@ -128,12 +81,12 @@ void remove_former(const fs::path& folder, const std::vector<std::string>& now) 
       throw WriteError("save", "cannot remove " + path.string() + ": " + error.message());
 }
 
-void save_shards(const fs::path& folder, const std::vector<Tensors>& shards) {
+void save_shards(const fs::path& folder, const std::vector<NamedTensors>& shards) {
   std::vector<std::string> names;
   std::vector<std::unique_ptr<OutputFile>> files;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     names.push_back(shards.size() == 1 ? kSingle : shard_name(i, shards.size()));
-    files.push_back(written(folder / names.back(), shards[i]));
+    files.push_back(detail::write_safetensors(folder / names.back(), shards[i]));
   }
   if (shards.size() > 1) {
     names.emplace_back(kIndex);
@@ -147,11 +100,9 @@ void save_shards(const fs::path& folder, const std::vector<Tensors>& shards) {
 }  // namespace
 
 void save(Model& model, const fs::path& path, const SaveOptions& options) {
-  const Tensors tensors = detail::state_of(model).tensors;
-  if (path.extension() == ".safetensors") return written(path, tensors)->commit();
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw WriteError("save", "cannot make " + path.string() + ": " + error.message());
+  const NamedTensors tensors = detail::state_of(model).tensors;
+  if (path.extension() == ".safetensors") return detail::write_safetensors(path, tensors)->commit();
+  detail::make_folder(path);
   save_shards(path, shards_of(tensors, options.shard));
 }
 

@@ -4,6 +4,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -21,6 +22,10 @@ using Kind = Target::Kind;
 using torch::nn::Module;
 // Runs the layer's operator with another input and weight.
 using Again = std::function<Tensor(const Tensor& x, const Tensor& weight)>;
+
+// An adapter's parameters, as peft calls them below the layer.
+constexpr const char *kA = "lora_A.weight", *kB = "lora_B.weight";
+constexpr const char *kEmbeddingA = "lora_embedding_A", *kEmbeddingB = "lora_embedding_B";
 
 // One of the two matrices, as a child module of the layer.
 struct Factor : Module {
@@ -61,13 +66,14 @@ Tensor linear(const Tensor& x, const Tensor& weight) {
 // parameters; the layer calls operator() on its result.
 class Lora::Adapter {
  public:
-  Adapter(const Target& target, const LoraOptions& options);
+  Adapter(const Target& target, const LoraLayer& layer, const LoraOptions& options);
 
   Tensor operator()(const Tensor& x, Tensor result, const Again& again) const;
   void merge(const Tensor& weight, bool into);
 
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> parameters() const;
   [[nodiscard]] bool merged() const { return merged_; }
+  [[nodiscard]] Kind kind() const { return kind_; }
 
  private:
   void make_factors(Module& layer, const Sizes& sizes);
@@ -87,12 +93,18 @@ class Lora::Adapter {
 namespace {
 
 void check(const LoraOptions& options) {
-  if (options.rank < 1)
-    throw UsageError(expectation("add_lora", "a rank of 1 or more", std::to_string(options.rank)));
   if (!(options.dropout >= 0 && options.dropout < 1))
     throw UsageError(
         expectation("add_lora", "a dropout from 0 to below 1", std::to_string(options.dropout)));
-  if (options.targets.empty()) throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
+}
+
+std::string name_in_file(const std::string& layer, const std::string& parameter) {
+  return "base_model.model." + layer + "." + parameter;
+}
+
+double scaling_of(const LoraLayer& layer, bool rank_stabilised) {
+  const auto rank = static_cast<double>(layer.rank);
+  return layer.alpha / (rank_stabilised ? std::sqrt(rank) : rank);
 }
 
 template <typename Convolution>
@@ -121,6 +133,35 @@ void check(const Target& target, const std::vector<Target>& layers) {
       refuse(target, "whose weight is that of " + other.path + ", too");
 }
 
+// The targets of these names, checked, in the given order.
+std::vector<Target> checked_targets(Module& model, const std::vector<LoraLayer>& layers) {
+  const std::vector<Target> all = detail::layers_with_weights(model);
+  std::vector<Target> targets;
+  for (const LoraLayer& layer : layers) {
+    if (layer.rank < 1)
+      throw UsageError(expectation("add_lora", "a rank of 1 or more", std::to_string(layer.rank)));
+    const auto target = std::find_if(all.begin(), all.end(),
+                                     [&](const Target& each) { return each.path == layer.name; });
+    if (target == all.end())
+      throw UsageError(
+          expectation("add_lora", "a layer that can have an adapter", layer.name, "lora_layers"));
+    check(*target, all);
+    targets.push_back(*target);
+  }
+  if (targets.empty()) throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
+  return targets;
+}
+
+// A tied layer of headroom::nn uses a weight that another layer registers.
+bool is_tied(const Target& target, const Module& model) {
+  const auto uses = [&](const Module& module, bool below) {
+    const std::vector<Tensor> all = module.parameters(below);
+    return std::count_if(all.begin(), all.end(),
+                         [&](const Tensor& each) { return each.is_same(target.weight); });
+  };
+  return uses(*target.layer, false) == 0 || uses(model, true) > 1;
+}
+
 libtorch::Use::Kind use_of(Kind kind) {
   if (kind == Kind::embedding) return libtorch::Use::Kind::embedding;
   return kind == Kind::convolution ? libtorch::Use::Kind::convolution : libtorch::Use::Kind::linear;
@@ -141,14 +182,14 @@ void install(const Target& target, const std::shared_ptr<Adapter>& adapter) {
 
 }  // namespace
 
-Lora::Adapter::Adapter(const Target& target, const LoraOptions& options)
+Lora::Adapter::Adapter(const Target& target, const LoraLayer& layer, const LoraOptions& options)
     : kind_(target.kind),
       dropout_(options.dropout),
-      scaling_(options.alpha / static_cast<double>(options.rank)) {
+      scaling_(scaling_of(layer, options.rank_stabilised)) {
   const Tensor& weight = target.weight;
   const at::ScalarType type =
       options.float32 && is_half(weight.scalar_type()) ? at::kFloat : weight.scalar_type();
-  const Sizes sizes = sizes_of(weight, kind_, options.rank);
+  const Sizes sizes = sizes_of(weight, kind_, layer.rank);
   libtorch::on(weight.device(), type, [&] {
     kind_ == Kind::embedding ? make_parameters(*target.layer, sizes)
                              : make_factors(*target.layer, sizes);
@@ -170,8 +211,8 @@ void Lora::Adapter::make_factors(Module& layer, const Sizes& sizes) {
 }
 
 void Lora::Adapter::make_parameters(Module& layer, const Sizes& sizes) {
-  a_ = layer.register_parameter("lora_embedding_A", at::empty(sizes.a));
-  b_ = layer.register_parameter("lora_embedding_B", at::empty(sizes.b));
+  a_ = layer.register_parameter(kEmbeddingA, at::empty(sizes.a));
+  b_ = layer.register_parameter(kEmbeddingB, at::empty(sizes.b));
   const at::NoGradGuard no_grad;
   a_.zero_();
   b_.normal_();
@@ -223,27 +264,41 @@ void Lora::Adapter::merge(const Tensor& weight, bool into) {
 }
 
 std::vector<std::pair<std::string, Tensor>> Lora::Adapter::parameters() const {
-  if (kind_ == Kind::embedding) return {{"lora_embedding_A", a_}, {"lora_embedding_B", b_}};
-  return {{"lora_A.weight", a_}, {"lora_B.weight", b_}};
+  if (kind_ == Kind::embedding) return {{kEmbeddingA, a_}, {kEmbeddingB, b_}};
+  return {{kA, a_}, {kB, b_}};
 }
 
 std::vector<std::string> Lora::layers() const {
   std::vector<std::string> names;
-  for (const Layer& layer : layers_) names.push_back(layer.name);
+  for (const Layer& layer : layers_) names.push_back(layer.described.name);
   return names;
+}
+
+std::vector<LoraLayer> Lora::adapters() const {
+  std::vector<LoraLayer> all;
+  for (const Layer& layer : layers_) all.push_back(layer.described);
+  return all;
+}
+
+bool Lora::has_conv1d() const {
+  return std::any_of(layers_.begin(), layers_.end(),
+                     [](const Layer& layer) { return layer.adapter->kind() == Kind::transposed; });
 }
 
 std::vector<std::pair<std::string, Tensor>> Lora::parameters() const {
   std::vector<std::pair<std::string, Tensor>> all;
   for (const Layer& layer : layers_) {
-    const std::string beginning = "base_model.model." + layer.name + ".";
     for (const auto& [own, tensor] : layer.adapter->parameters())
-      all.emplace_back(beginning + own, tensor);
+      all.emplace_back(name_in_file(layer.described.name, own), tensor);
   }
   return all;
 }
 
 void Lora::merge(bool into) {
+  for (const Layer& layer : layers_)
+    if (into && layer.is_tied)
+      throw UsageError(expectation("Lora::merge", "layers whose weights no other layer uses",
+                                   layer.described.name, "adapters on other layers"));
   for (const Layer& layer : layers_) {
     const Tensor weight(layer.weight.lock());
     if (!weight.defined())
@@ -266,21 +321,53 @@ bool Lora::merged() const {
 }
 
 Lora add_lora(Module& model, const LoraOptions& options) {
+  std::vector<LoraLayer> layers;
+  if (!options.targets.empty())
+    for (const std::string& name : lora_layers(model, options.targets))
+      layers.push_back({.name = name, .rank = options.rank, .alpha = options.alpha});
+  return add_lora_to(model, layers, options);
+}
+
+Lora add_lora_to(Module& model, const std::vector<LoraLayer>& layers, const LoraOptions& options) {
   check(options);
-  const std::vector<Target> layers = detail::layers_with_weights(model);
-  const std::vector<Target> targets = detail::chosen(layers, options.targets);
-  for (const Target& target : targets) check(target, layers);
-  for (Tensor& parameter : model.parameters()) parameter.set_requires_grad(false);
+  const std::vector<Target> targets = checked_targets(model, layers);
   Lora lora;
-  for (const Target& target : targets) {
-    const auto adapter = std::make_shared<Lora::Adapter>(target, options);
-    install(target, adapter);
+  lora.options_ = options;
+  for (const auto& item : model.named_modules("", false))
+    if (std::none_of(layers.begin(), layers.end(),
+                     [&](const LoraLayer& layer) { return layer.name == item.key(); }))
+      lora.others_.push_back(item.key());
+  for (Tensor& parameter : model.parameters()) parameter.set_requires_grad(false);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto adapter = std::make_shared<Lora::Adapter>(targets[i], layers[i], options);
+    install(targets[i], adapter);
     lora.layers_.push_back(
-        {.name = target.path,
+        {.described = layers[i],
          .adapter = adapter,
-         .weight = decltype(Lora::Layer::weight)(target.weight.getIntrusivePtr())});
+         .is_tied = is_tied(targets[i], model),
+         .weight = decltype(Lora::Layer::weight)(targets[i].weight.getIntrusivePtr())});
   }
   return lora;
+}
+
+std::vector<std::string> lora_layers(Module& model, const std::vector<std::string>& patterns) {
+  std::vector<std::string> names;
+  for (const Target& target : detail::chosen(detail::layers_with_weights(model), patterns))
+    names.push_back(target.path);
+  return names;
+}
+
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> lora_sizes(
+    Module& model, const std::vector<LoraLayer>& layers) {
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> all;
+  const std::vector<Target> targets = checked_targets(model, layers);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Sizes sizes = sizes_of(targets[i].weight, targets[i].kind, layers[i].rank);
+    const bool table = targets[i].kind == Kind::embedding;
+    all.emplace_back(name_in_file(layers[i].name, table ? kEmbeddingA : kA), sizes.a);
+    all.emplace_back(name_in_file(layers[i].name, table ? kEmbeddingB : kB), sizes.b);
+  }
+  return all;
 }
 
 void require_input_gradients(Module& model) {

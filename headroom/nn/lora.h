@@ -5,8 +5,10 @@
 //   optim::make_adamw(trained parameters) ...
 //   lora.merge();                          // into the weights: nothing is computed beside them
 //
-// Like peft's (0.18): the same order, the same temporaries, scaled by alpha / rank. Layers stay the
-// same objects. An adapter adds two children to its layer, `lora_A` and `lora_B` (to an embedding,
+// Like peft's (0.18): the same order, the same temporaries, scaled by alpha / rank, or with
+// rank_stabilised by alpha / sqrt(rank). DoRA is not here: it adds temporaries of the weights'
+// size. models/adapter_files.h saves adapters as peft's files and loads them. Layers stay the same
+// objects. An adapter adds two children to its layer, `lora_A` and `lora_B` (to an embedding,
 // two parameters). So parameters have the names of peft's files without their prefix
 // "base_model.model.", and weights keep the hub's names.
 //
@@ -41,37 +43,58 @@ namespace headroom::nn {
 
 struct LoraOptions {
   std::int64_t rank = 8;
-  double alpha = 8;    // the adapter's result is multiplied by alpha / rank
-  double dropout = 0;  // on the adapter's input, while training
+  double alpha = 8;              // the adapter's result is multiplied by alpha / rank
+  bool rank_stabilised = false;  // by alpha / sqrt(rank) instead: rsLoRA, peft's use_rslora
+  double dropout = 0;            // on the adapter's input, while training
   // Adapters of half-precision weights are float32 and compute in float32, like peft's
   // autocast_adapter_dtype. If false, they have their layer's type, at half the memory.
   bool float32 = true;
   std::vector<std::string> targets = {"q", "v"};
 };
 
+// A layer and the numbers of its adapter.
+struct LoraLayer {
+  std::string name;  // the layer's path in the model: "model.layers.0.mlp.up_proj"
+  std::int64_t rank = 8;
+  double alpha = 8;
+};
+
 class Lora {
  public:
   // The names of the layers that have an adapter, in the model's order.
   [[nodiscard]] std::vector<std::string> layers() const;
+  // The same layers with their numbers.
+  [[nodiscard]] std::vector<LoraLayer> adapters() const;
+  // The names of all other modules of the model.
+  [[nodiscard]] const std::vector<std::string>& others() const { return others_; }
+  [[nodiscard]] const LoraOptions& options() const { return options_; }
+  // Whether a layer is a Conv1D of transformers, whose weight is [in, out]: peft's fan_in_fan_out.
+  [[nodiscard]] bool has_conv1d() const;
   // The adapters' parameters under the names of peft's files.
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> parameters() const;
 
   // merge() adds the products to the weights and stops computing them separately; unmerge()
-  // subtracts them again, exact up to the weights' rounding. A repeated call does nothing.
+  // subtracts them again, exact up to the weights' rounding. A repeated call does nothing. merge()
+  // throws UsageError if another layer uses one of the weights, too, as an embedding does that of a
+  // tied head: it would change with it.
   void merge();
   void unmerge();
   [[nodiscard]] bool merged() const;
 
  private:
-  friend Lora add_lora(torch::nn::Module& model, const LoraOptions& options);
+  friend Lora add_lora_to(torch::nn::Module& model, const std::vector<LoraLayer>& layers,
+                          const LoraOptions& options);
   class Adapter;
   struct Layer {
-    std::string name;
+    LoraLayer described;
     std::shared_ptr<Adapter> adapter;
+    bool is_tied;  // other layers use the weight, too
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight;
   };
   void merge(bool into);
+  LoraOptions options_;
   std::vector<Layer> layers_;
+  std::vector<std::string> others_;
 };
 
 // Freezes the model and adds adapters to the targets, on the devices of their weights. Values start
@@ -82,6 +105,22 @@ class Lora {
 // layer that cannot have an adapter (it has one already, is a grouped convolution, is an embedding
 // with max_norm, or shares its weight with another layer of its kind), and for invalid numbers.
 [[nodiscard]] Lora add_lora(torch::nn::Module& model, const LoraOptions& options = {});
+
+// The same for exactly these layers, each with its own rank and alpha. The options' rank, alpha and
+// targets are not used. Throws UsageError also for a layer that the model lacks, and for none.
+[[nodiscard]] Lora add_lora_to(torch::nn::Module& model, const std::vector<LoraLayer>& layers,
+                               const LoraOptions& options = {});
+
+// The names of the layers that match, in the model's order; by default of all that are of a
+// supported kind.
+[[nodiscard]] std::vector<std::string> lora_layers(torch::nn::Module& model,
+                                                   const std::vector<std::string>& patterns = {
+                                                       "*"});
+
+// The sizes of the parameters that add_lora_to would add, under the names of peft's files. Throws
+// as add_lora_to does, and changes nothing.
+[[nodiscard]] std::vector<std::pair<std::string, std::vector<std::int64_t>>> lora_sizes(
+    torch::nn::Module& model, const std::vector<LoraLayer>& layers);
 
 // transformers' enable_input_require_grads: from now on the result of the first embedding (in a
 // model without one, of the first convolution) requires a gradient. Checkpointed layers of a frozen

@@ -202,6 +202,48 @@ TEST(Lora, MergesIntoTheWeightsAndTakesItOffAgain) {
   }
 }
 
+// The head's product once went into the embedding, too.
+TEST(Lora, IsNotMergedIntoAWeightThatAnEmbeddingUses) {
+  const auto model = tiny_model("gpt2");
+  const models::Batch batch = tiny_batch(*model);
+  Lora lora = add_lora(model->module(), {.targets = {"lm_head", "c_attn"}});
+  fill(lora);
+  const Tensor beside = model->run(batch).logits;
+  EXPECT_THROW(lora.merge(), UsageError);
+  EXPECT_FALSE(lora.merged());
+  EXPECT_TRUE(model->run(batch).logits.equal(beside));
+}
+
+TEST(Lora, IsScaledByTheRootOfTheRankIfRankStabilised) {
+  const Tensor x = torch::randn({5, 6});
+  const auto added = [&](const LoraOptions& options) {
+    OneLayer net;
+    const Tensor before = (*net.plain)(x);
+    fill(add_lora(net, options));
+    return (*net.plain)(x)-before;
+  };
+  const Tensor plain = added({.rank = 4, .alpha = 8, .targets = {"plain"}});
+  const Tensor stabilised =
+      added({.rank = 4, .alpha = 8, .rank_stabilised = true, .targets = {"plain"}});
+  EXPECT_TRUE(at::allclose(stabilised, 2 * plain, 1e-4, 1e-5));
+}
+
+TEST(Lora, TakesItsOwnRankAndAlphaForEachLayer) {
+  OneLayer net;
+  const std::vector<LoraLayer> layers = {{"turned", 3, 1}, {"plain", 5, 2}};
+  const auto sizes = lora_sizes(net, layers);
+  EXPECT_FALSE(trained(net).empty());  // nothing was touched
+  const auto parameters = add_lora_to(net, layers).parameters();
+  ASSERT_THAT(parameters, SizeIs(4));
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(parameters[i].first, sizes[i].first);
+    EXPECT_EQ(parameters[i].second.sizes(), at::IntArrayRef(sizes[i].second));
+  }
+  EXPECT_THAT(sizes[2].second, ElementsAre(5, 6));
+  EXPECT_THROW((void)add_lora_to(net, {}), UsageError);
+  EXPECT_THROW((void)add_lora_to(net, {{.name = "lain"}}), UsageError);
+}
+
 TEST(Lora, AdaptersOfHalfPrecisionWeightsAreFloatUnlessToldOtherwise) {
   for (const bool in_float : {true, false}) {
     const auto net =

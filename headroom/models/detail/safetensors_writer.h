@@ -1,0 +1,29 @@
+// Writes tensors into a safetensors file, byte for byte as the format's own library does.
+//
+//   const auto file = write_safetensors("model.safetensors", tensors);
+//   file->commit();   // replaces the old file
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headroom/base/output_file.h"
+
+namespace headroom::models::detail {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+// The file is complete, but not yet in place of an old one. Throws UsageError for a type that
+// weights cannot have, and WriteError.
+[[nodiscard]] std::unique_ptr<OutputFile> write_safetensors(const std::filesystem::path& path,
+                                                            NamedTensors tensors);
+
+// Makes a folder for such files if there is none. Throws WriteError.
+void make_folder(const std::filesystem::path& path);
+
+}  // namespace headroom::models::detail
