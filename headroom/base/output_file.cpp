@@ -97,13 +97,17 @@ void OutputFile::flush() {
   buffer_.clear();
 }
 
-void OutputFile::commit() {
+void OutputFile::sync() {
   flush();
+  if (!temporary_.empty() && ::fsync(descriptor_) != 0) fail(errno);
+}
+
+void OutputFile::commit() {
+  sync();
   if (temporary_.empty()) {
     ::close(std::exchange(descriptor_, -1));
     return;
   }
-  if (::fsync(descriptor_) != 0) fail(errno);
   // Closing reports errors of delayed writes (NFS, quotas).
   if (::close(std::exchange(descriptor_, -1)) != 0) fail(errno);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);

@@ -22,6 +22,9 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::string_view content);
+  // Flushes to the disk and leaves the target as it is. Of several files, sync() each before the
+  // first commit(): then a full disk leaves all targets as they were.
+  void sync();
   // Flushes to the disk and replaces the target.
   void commit();
 

@@ -87,6 +87,8 @@ void save_adapter(const nn::Lora& lora, const std::filesystem::path& folder,
   const auto weights = detail::write_safetensors(folder / kWeights, lora.parameters());
   OutputFile config(folder / kConfig);
   config.write(detail::peft_config_of(lora, info));
+  weights->sync();
+  config.sync();
   weights->commit();
   config.commit();
 }

@@ -93,6 +93,7 @@ void save_shards(const fs::path& folder, const std::vector<NamedTensors>& shards
     files.push_back(std::make_unique<OutputFile>(folder / kIndex));
     files.back()->write(index_of(shards));
   }
+  for (const auto& file : files) file->sync();
   for (const auto& file : files) file->commit();
   remove_former(folder, names);
 }

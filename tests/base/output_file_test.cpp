@@ -29,6 +29,18 @@ TEST(OutputFile, TakesTheTargetsPlaceOnlyWhenCommitted) {
   EXPECT_EQ(read_file(folder.path() / "file"), std::string(1 << 20, 'x') + "end");
 }
 
+TEST(OutputFile, IsOnTheDiskAfterASyncAndStillNotInPlace) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder.path() / "file", "old");
+  OutputFile file(folder.path() / "file");
+  file.write("new");
+  file.sync();
+  EXPECT_EQ(read_file(folder.path() / temporary_in(folder)), "new");
+  EXPECT_EQ(read_file(folder.path() / "file"), "old");
+  file.commit();
+  EXPECT_EQ(read_file(folder.path() / "file"), "new");
+}
+
 TEST(OutputFile, LeavesNothingWhenItIsNotCommitted) {
   const TemporaryFolder folder;
   {

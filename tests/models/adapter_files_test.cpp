@@ -27,7 +27,7 @@ Tensor output_of(AdapterNet& net) {
   return net.forward(integers("tokens", {2, 7}, 0, 10));
 }
 
-Json config_in(const Folder& folder) {
+Json config_in(const std::filesystem::path& folder) {
   return parse_json(read_input(folder / "adapter_config.json"), "adapter_config.json");
 }
 
@@ -41,7 +41,7 @@ Tensor saved(const Folder& folder, const nn::LoraOptions& options) {
 }
 
 void change(const Folder& folder, const std::string& key, const Json& value) {
-  Json config = config_in(folder);
+  Json config = config_in(folder.path());
   config[key] = value;
   folder.write("adapter_config.json", config.dump());
 }
@@ -68,6 +68,33 @@ TEST(AdapterFiles, GiveAFreshModelTheSameOutput) {
   }
 }
 
+// The code of docs/guides/adapters.md, as it stands there.
+TEST(AdapterFiles, AreWrittenAndReadAsTheGuideSays) {
+  const Folder folder;
+  const auto adapter = folder / "adapter";
+  const auto model = filled(tiny_gpt2()), other = filled(tiny_gpt2());
+  nn::Lora lora = nn::add_lora(model->module(), {.rank = 16, .alpha = 32, .targets = {"q", "v"}});
+  std::vector<Tensor> trained;
+  for (const auto& [name, parameter] : lora.parameters()) trained.push_back(parameter);
+  fill_adapters(lora);
+  models::save_adapter(lora, adapter, {.base_model = "gpt2", .task_type = "CAUSAL_LM"});
+
+  nn::Lora again = models::load_adapter(other->module(), adapter);
+  again.merge();
+  models::save(*other, folder / "merged");
+
+  EXPECT_EQ(trained.size(), 4U);
+  EXPECT_EQ(config_in(adapter)["base_model_name_or_path"], "gpt2");
+  EXPECT_EQ(config_in(adapter)["task_type"], "CAUSAL_LM");
+  EXPECT_EQ(config_in(adapter)["fan_in_fan_out"], true);
+  const auto merged = build(tiny_gpt2());
+  (void)load(*merged, folder / "merged");
+  const Batch batch{.tokens = integers("tokens", {2, 5}, 0, 11)};
+  model->train(false);
+  merged->train(false);
+  EXPECT_TRUE(merged->run(batch).logits.allclose(model->run(batch).logits, 1e-4, 1e-4));
+}
+
 TEST(AdapterFiles, AreTheSameWhileTheAdaptersAreMerged) {
   const Folder folder;
   AdapterNet net;
@@ -87,8 +114,8 @@ TEST(AdapterFiles, KeepTheRankAndAlphaOfEachLayer) {
                                         {.rank = 2, .alpha = 4});
   fill_adapters(lora);
   save_adapter(lora, folder.path());
-  EXPECT_EQ(config_in(folder)["rank_pattern"].dump(), R"({"^inner\\.0":5})");
-  EXPECT_EQ(config_in(folder)["alpha_pattern"].dump(), R"({"^wide":1.5})");
+  EXPECT_EQ(config_in(folder.path())["rank_pattern"].dump(), R"({"^inner\\.0":5})");
+  EXPECT_EQ(config_in(folder.path())["alpha_pattern"].dump(), R"({"^wide":1.5})");
   AdapterNet other;
   const std::vector<nn::LoraLayer> adapters = load_adapter(other, folder.path()).adapters();
   ASSERT_EQ(adapters.size(), 3U);
@@ -102,7 +129,7 @@ TEST(AdapterFiles, NameLayersByTheirLastPartWhereThatSelectsNoOther) {
     const Folder folder;
     const auto model = filled(tiny_llama(R"(,"num_hidden_layers":2)"));
     save_adapter(nn::add_lora(model->module(), {.targets = patterns}), folder.path());
-    return config_in(folder)["target_modules"].dump();
+    return config_in(folder.path())["target_modules"].dump();
   };
   EXPECT_EQ(targets({"q", "v"}), R"(["q_proj","v_proj"])");
   EXPECT_EQ(targets({"*.0.*.q_proj", "o_proj"}), R"(["model.layers.0.self_attn.q_proj","o_proj"])");
@@ -120,7 +147,7 @@ TEST(AdapterFiles, NameALayerByAPatternWhereItsPathEndsAnothers) {
   const Folder folder;
   Nested net, other;
   save_adapter(nn::add_lora_to(net, {{.name = "fc"}}), folder.path());
-  EXPECT_EQ(config_in(folder)["target_modules"], "fc");  // a string: the whole path
+  EXPECT_EQ(config_in(folder.path())["target_modules"], "fc");  // a string: the whole path
   EXPECT_THAT(load_adapter(other, folder.path()).layers(), ElementsAre("fc"));
 }
 
@@ -229,6 +256,11 @@ TEST(AdapterFiles, OldOnesStayWhenTheDiskIsFull) {
   {
     const headroom::testing::FileSizeLimit limit(1000);
     EXPECT_THROW(saved(folder, {.rank = 64, .targets = {"q"}}), WriteError);
+    // Small weights, and a config that is too long.
+    AdapterNet net;
+    const nn::Lora lora = nn::add_lora(net, {.rank = 1, .targets = {"q"}});
+    EXPECT_THROW(save_adapter(lora, folder.path(), {.base_model = std::string(2000, 'x')}),
+                 WriteError);
   }
   EXPECT_EQ(read_input(folder / "adapter_config.json"), config);
   EXPECT_EQ(read_input(folder / "adapter_model.safetensors"), weights);
