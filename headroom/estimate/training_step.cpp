@@ -46,6 +46,7 @@ models::Settings model_settings(const Settings& settings) {
   of.transformers = settings.transformers;
   of.use_cache = settings.use_cache;
   of.loss_chunk = settings.loss_chunk;
+  of.fused_loss = settings.loss == model::LossForm::fused;
   if (settings.checkpoint_every > 0)
     of.checkpointing = {.how = settings.checkpointing_kind == model::CheckpointingKind::reentrant
                                    ? nn::Recompute::reentrant

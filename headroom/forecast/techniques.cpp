@@ -142,7 +142,7 @@ class Changes {
                      now_.loss == model::LossForm::full;
     add(can, "the loss in chunks of 1024 tokens", "--loss chunked:1024", false,
         [](model::Settings& s) { s.loss = model::LossForm::chunked, s.loss_chunk = 1024; });
-    add(can, "head and loss in one kernel", "--loss fused", false,
+    add(can, "head and loss in one, without logits", "--loss fused", false,
         [](model::Settings& s) { s.loss = model::LossForm::fused; });
   }
 

@@ -14,7 +14,6 @@ std::vector<std::string> cannot_run(const Settings& settings) {
   note(settings.optimizer == Optimizer::adamw8bit, "--optimizer adamw8bit");
   note(settings.optimizer_in_backward, "--optimizer-in-backward");
   note(settings.rounding == Rounding::stochastic, "--rounding stochastic");
-  note(settings.loss == LossForm::fused, "--loss fused");
   note(settings.offload.any(), "--offload");
   note(settings.world > 1, "--world " + std::to_string(settings.world));
   note(settings.zero > 0, "--zero " + std::to_string(settings.zero));

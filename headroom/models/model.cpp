@@ -43,6 +43,8 @@ void check(const Settings& settings) {
   if (settings.loss_chunk < 0)
     throw UsageError(expectation("build", "chunks of a loss of 1 token or more, or 0 for all",
                                  std::to_string(settings.loss_chunk)));
+  if (settings.loss_chunk > 0 && settings.fused_loss)
+    throw UsageError(expectation("build", "a loss in chunks or a fused one", "both", "the latter"));
 }
 
 }  // namespace
@@ -62,8 +64,8 @@ std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings
   const Task task = model::task_for(config, settings.task);
   const bool of_tokens =
       task != Task::sequence_classification && task != Task::image_classification;
-  if (settings.loss_chunk > 0 && !of_tokens)
-    throw UsageError(expectation("build", "a loss over tokens, to take it in chunks",
+  if ((settings.loss_chunk > 0 || settings.fused_loss) && !of_tokens)
+    throw UsageError(expectation("build", "a loss over tokens, to take it in parts",
                                  model::to_string(task), "the full loss"));
   Settings resolved = settings;
   resolved.attention = model::attention_of(config, settings.transformers, settings.attention);

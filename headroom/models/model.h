@@ -57,6 +57,9 @@ struct Settings {
   // Tokens per chunk of head and loss (nn/chunked_loss.h); there is then a loss and no logits. 0:
   // all at once, as in transformers.
   std::int64_t loss_chunk = 0;
+  // Computes head and loss in one, with gradients in the forward pass (nn/fused_loss.h); there is
+  // then a loss in float and no logits. Not with loss_chunk.
+  bool fused_loss = false;
 };
 
 struct Batch {
@@ -71,7 +74,7 @@ struct Batch {
 
 struct Output {
   at::Tensor loss;    // undefined without labels
-  at::Tensor logits;  // undefined if the loss was computed in chunks
+  at::Tensor logits;  // undefined if the loss was chunked or fused
   std::vector<std::pair<at::Tensor, at::Tensor>> cache;  // keys and values, if kept
   // Further tensors that transformers' outputs hold: an encoder's last states, routers' logits.
   std::vector<at::Tensor> more;
@@ -107,8 +110,8 @@ class Model {
 };
 
 // Throws InputError naming key and value if a config cannot be right. Throws UsageError for a task
-// that this model has no head for (the message names those it has), for a chunked loss if the
-// task's loss is not over tokens, and for invalid settings.
+// that this model has no head for (the message names those it has), for a chunked or fused loss
+// if the task's loss is not over tokens, and for invalid settings.
 [[nodiscard]] std::shared_ptr<Model> build(const model::ModelConfig& config,
                                            const Settings& settings = {});
 

@@ -114,8 +114,38 @@ TEST(TrainingStep, WithALossInChunksKeepsOneChunksLogits) {
   EXPECT_THROW((void)trained("vit", settings), UsageError);
 }
 
+TEST(TrainingStep, WithAFusedLossHasNoLogits) {
+  Settings settings = short_run();
+  settings.batch = 64;
+  settings.optimizer = model::Optimizer::none;
+  const std::int64_t full = peak_of("llama", settings);
+  settings.loss = model::LossForm::fused;
+  EXPECT_LT(peak_of("llama", settings), full - 2 * (64 * 32 - 512) * 512 * 4);
+  EXPECT_THROW((void)trained("vit", settings), UsageError);
+}
+
+// The estimate, which has no data, requests the same bytes as the step that computes.
+TEST(TrainingStep, WithAFusedLossTakesTheSameMemoryWithAndWithoutData) {
+  for (const char* type : {"llama", "gemma2", "bert"})
+    for (const model::Autocast autocast : {model::Autocast::none, model::Autocast::bf16}) {
+      Settings settings = short_run();
+      settings.loss = model::LossForm::fused;
+      settings.autocast = autocast;
+      const auto peak = [&](sim::Mode mode) {
+        const sim::Simulation box = sim::simulate("1x1GiB", {.mode = mode});
+        const TrainingStep step = training_step(tiny(type), settings, box.device(0));
+        if (mode == sim::Mode::compute) fill(step);
+        box.card(0).reset_peaks();
+        step.subject.step();
+        step.subject.step();
+        return box.card(0).statistics().requested_bytes.all.peak;
+      };
+      EXPECT_EQ(peak(sim::Mode::shape_only), peak(sim::Mode::compute)) << type;
+    }
+}
+
 TEST(TrainingStep, OfEverySettingRunsWithFiniteResults) {
-  std::vector<Settings> runs(6, short_run());
+  std::vector<Settings> runs(8, short_run());
   runs[0].lora_rank = 2;
   runs[1].lora_rank = 2;
   runs[1].checkpoint_every = 1;
@@ -128,6 +158,10 @@ TEST(TrainingStep, OfEverySettingRunsWithFiniteResults) {
   runs[4].checkpoint_every = 1;
   runs[5].autocast = model::Autocast::fp16;
   runs[5].clip = 1.0;
+  runs[6].loss = model::LossForm::fused;
+  runs[6].accumulation = 2;
+  runs[7].loss = model::LossForm::fused;
+  runs[7].autocast = model::Autocast::fp16;
   const sim::Simulation box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
   for (const Settings& settings : runs) {
     const TrainingStep step = training_step(tiny("llama"), settings, box.device(0));

@@ -300,16 +300,14 @@ Value decoder_head(Network& net, const DecoderKind& of, const Value& states, Par
   const bool tied = net.config.flag("tie_word_embeddings");
   Parameter& weight = tied ? words : net.weight(of.vocabulary, of.token_width);
   Parameter* const bias = of.head_bias ? &net.vector(of.vocabulary) : nullptr;
-  const auto logits_of = [&net, &weight, bias, cap = of.logit_cap](const Value& x) {
-    Value logits = net.tied_linear(x, weight, bias);
-    if (cap != 0) {
-      logits = times_number(net.tape, logits);
+  Network::TokenHead head{.weight = [&weight]() -> Parameter& { return weight; }, .bias = bias};
+  if (of.logit_cap != 0)
+    head.after = [&net](const Value& product) {
+      Value logits = times_number(net.tape, product);
       logits = unary(net.tape, logits, Keeps::result);
-      logits = times_number(net.tape, logits);
-    }
-    return logits;
-  };
-  return net.token_loss(logits_of, states, of.token_width, of.vocabulary, true);
+      return times_number(net.tape, logits);
+    };
+  return net.token_loss(head, states, of.token_width, of.vocabulary, true);
 }
 
 }  // namespace

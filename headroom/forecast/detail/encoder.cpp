@@ -217,13 +217,15 @@ Value masked_lm_head(Network& net, const Value& states, Parameter& table,
   const std::int64_t width = table.columns, vocabulary = table.rows;
   const bool tied = net.config.flag("tie_word_embeddings");
   Parameter* const bias = &net.vector(vocabulary);
-  const auto logits_of = [&net, &table, bias, width, vocabulary, tied, function](const Value& x) {
+  const auto inner = [&net, width, function](const Value& x) {
     Value y = net.linear(x, width, width, "head.dense", {.is_head = true});
     y = activation(net.tape, function, y);
-    y = net.layer_norm(y, width);
-    return net.tied_linear(y, tied ? table : net.weight(vocabulary, width), bias);
+    return net.layer_norm(y, width);
   };
-  return net.token_loss(logits_of, states, width, vocabulary,
+  const auto weight = [&net, &table, width, vocabulary, tied]() -> Parameter& {
+    return tied ? table : net.weight(vocabulary, width);
+  };
+  return net.token_loss({.inner = inner, .weight = weight, .bias = bias}, states, width, vocabulary,
                         net.situation.task == model::Task::causal_lm);
 }
 

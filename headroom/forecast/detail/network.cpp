@@ -181,30 +181,34 @@ Value Network::layers(const std::vector<int>& kinds, const Layer& layer, Value s
 
 // ---- Losses ----
 
-Value Network::token_loss(const Head& head, const Value& states, std::int64_t width,
-                          std::int64_t vocabulary, bool in_float) {
-  if (settings.loss != model::LossForm::full && situation.trains)
-    return chunked_loss(head, states, width, vocabulary, in_float);
-  Value logits = head(states);
-  if (situation.holds_outputs || !situation.trains) held.push_back(logits);
-  if (!situation.trains) return {};
-  if (in_float) logits = cast(tape, logits, Type::float32);
-  return cross_entropy(tape, logits);
+Value Network::logits(const TokenHead& head, const Value& states) {
+  const Value inner = head.inner ? head.inner(states) : states;
+  const Value product = tied_linear(inner, head.weight(), head.bias);
+  return head.after ? head.after(product) : product;
 }
 
-// Chunked: the head of each chunk runs again in the backward pass. Fused (Liger's): computes the
-// gradients of its input and of the head's weight in the forward pass, chunk by chunk; priced as
-// chunks of its size, vocabulary / width of them.
-Value Network::chunked_loss(const Head& head, const Value& states, std::int64_t width,
-                            std::int64_t vocabulary, bool in_float) {
+Value Network::token_loss(const TokenHead& head, const Value& states, std::int64_t width,
+                          std::int64_t vocabulary, bool in_float) {
+  if (situation.trains && settings.loss == model::LossForm::fused)
+    return fused_loss(head, states, width, vocabulary);
+  if (situation.trains && settings.loss == model::LossForm::chunked)
+    return chunked_loss(head, states, width, in_float);
+  Value all = logits(head, states);
+  if (situation.holds_outputs || !situation.trains) held.push_back(all);
+  if (!situation.trains) return {};
+  if (in_float) all = cast(tape, all, Type::float32);
+  return cross_entropy(tape, all);
+}
+
+// The head of each chunk runs again in the backward pass.
+Value Network::chunked_loss(const TokenHead& head, const Value& states, std::int64_t width,
+                            bool in_float) {
   const std::int64_t tokens = states.count / width;
-  const std::int64_t fused = std::max<std::int64_t>(1, tokens * width / vocabulary);
-  const std::int64_t chunk =
-      std::min(tokens, settings.loss == model::LossForm::fused ? fused : settings.loss_chunk);
+  const std::int64_t chunk = std::min(tokens, settings.loss_chunk);
   const auto part = [this, head, in_float](const Value& x) {
-    Value logits = head(x);
-    if (in_float) logits = cast(tape, logits, Type::float32);
-    return cross_entropy(tape, logits);
+    Value all = logits(head, x);
+    if (in_float) all = cast(tape, all, Type::float32);
+    return cross_entropy(tape, all);
   };
   Value sum;
   const std::size_t parameters = tape.next_parameter();
@@ -216,6 +220,57 @@ Value Network::chunked_loss(const Head& head, const Value& states, std::int64_t 
     return sum;
   };
   return tape.repeat((tokens + chunk - 1) / chunk, add, Value(), true);
+}
+
+namespace {
+
+// Of nn/fused_loss.cpp.
+std::int64_t rows_of_block(std::int64_t rows, bool in_float32, bool is_linear) {
+  const std::int64_t blocks = !is_linear ? 16 : in_float32 ? 6 : 8;
+  const std::int64_t part = (rows + blocks - 1) / blocks;
+  return std::min({rows, std::int64_t{1024}, (part + 7) / 8 * 8});
+}
+
+}  // namespace
+
+// Blocks of rows in the forward pass, which makes the gradients; the backward pass hands them on.
+Value Network::fused_loss(const TokenHead& head, const Value& states, std::int64_t width,
+                          std::int64_t vocabulary) {
+  const Value inner = head.inner ? head.inner(states) : states;
+  Parameter& matrix = head.weight();
+  const bool casts = situation.low && matrix.type == Type::float32;
+  const Type type = casts ? *situation.low : matrix.type;
+  const Value low = casts ? tape.make(matrix.count(), type) : Value();
+  const Value weight = tape.use(matrix);
+  const Value bias = head.bias != nullptr ? tape.use(*head.bias) : Value();
+  Value loss = tape.make(1, Type::float32);
+  Value to_states = tape.learns(inner) ? tape.make(inner.count, inner.type) : Value();
+  Value to_weight = weight.has_gradient() ? tape.make(matrix.count(), matrix.type) : Value();
+  Value to_bias = bias.has_gradient() ? tape.make(vocabulary, Type::float32) : Value();
+
+  const std::int64_t rows = inner.count / width;
+  const bool in_float32 = type == Type::float32;
+  const std::int64_t block = rows_of_block(rows, in_float32, !head.after);
+  const Value product = tape.make(block * vocabulary, type);
+  if (head.after)
+    tape.touch(block * vocabulary * (4 * size_of(type) + 4));
+  else if (!in_float32)
+    tape.touch((block + 7) / 8 * vocabulary * size_of(Type::float32));
+  const double products = 1.0 + (to_states ? 1 : 0) + (to_weight ? 1 : 0);
+  compute(tape, type,
+          {2.0 * static_cast<double>(rows) * static_cast<double>(matrix.count()),
+           rows * (width + vocabulary) + matrix.count(), 0},
+          products);
+  if (to_bias) to_bias = cast(tape, to_bias, head.bias->type);
+  if (!to_states && !to_weight && !to_bias) return loss;
+  tape.record(loss, [inner = inner.edge, weight = weight.edge, bias = bias.edge,
+                     to_states = std::move(to_states), to_weight = std::move(to_weight),
+                     to_bias = std::move(to_bias)](Tape& t, Gradients&) mutable {
+    t.send(inner, std::move(to_states));
+    t.send(weight, std::move(to_weight));
+    t.send(bias, std::move(to_bias));
+  });
+  return loss;
 }
 
 Value Network::classification_loss(const Value& logits) {

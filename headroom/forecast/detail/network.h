@@ -127,8 +127,14 @@ class Network {
 
   // ---- Losses; `head` computes logits from states ----
 
-  using Head = std::function<Value(const Value& states)>;
-  [[nodiscard]] Value token_loss(const Head& head, const Value& states, std::int64_t width,
+  // A head over a vocabulary: layers of its own, the projection, and what comes behind it.
+  struct TokenHead {
+    std::function<Value(const Value& states)> inner = {};  // may be empty
+    std::function<Parameter&()> weight;                    // called after `inner`
+    Parameter* bias = nullptr;
+    std::function<Value(const Value& product)> after = {};  // may be empty
+  };
+  [[nodiscard]] Value token_loss(const TokenHead& head, const Value& states, std::int64_t width,
                                  std::int64_t vocabulary, bool in_float);
   [[nodiscard]] Value classification_loss(const Value& logits);
   [[nodiscard]] Value last_tokens(const Value& logits);
@@ -150,8 +156,11 @@ class Network {
                                    const Value& mask, const Heads& heads);
   [[nodiscard]] Value by_math(const Value& q, const Value& k, const Value& v, const Value& mask,
                               const Heads& heads);
-  [[nodiscard]] Value chunked_loss(const Head& head, const Value& states, std::int64_t width,
-                                   std::int64_t vocabulary, bool in_float);
+  [[nodiscard]] Value logits(const TokenHead& head, const Value& states);
+  [[nodiscard]] Value chunked_loss(const TokenHead& head, const Value& states, std::int64_t width,
+                                   bool in_float);
+  [[nodiscard]] Value fused_loss(const TokenHead& head, const Value& states, std::int64_t width,
+                                 std::int64_t vocabulary);
   std::set<std::string> targets_met_;
   bool backbone_ = true;
   std::int64_t activations_before_ = 0;

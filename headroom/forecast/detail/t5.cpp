@@ -200,8 +200,8 @@ Value t5(Network& net) {
   Value states = decoded;
   if (tied) states = times_number(net.tape, states);
   Parameter& head = tied ? words : net.weight(vocabulary, shape.width);
-  return net.token_loss([&net, &head](const Value& x) { return net.tied_linear(x, head, nullptr); },
-                        states, shape.width, vocabulary, false);
+  return net.token_loss({.weight = [&head]() -> Parameter& { return head; }}, states, shape.width,
+                        vocabulary, false);
 }
 
 }  // namespace headroom::forecast::detail

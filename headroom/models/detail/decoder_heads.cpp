@@ -40,7 +40,9 @@ class DecoderLm : public DecoderNet {
   Output run(const Batch& batch) override {
     Output output;
     const Tensor states = states_of(batch, output);
-    if (chunks_loss(batch)) {
+    if (fuses_loss(batch)) {
+      output.loss = fused_causal_lm_loss(capped_head(), states, batch.labels);
+    } else if (chunks_loss(batch)) {
       output.loss = chunked_causal_lm_loss(
           [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); }, states,
           batch.labels, settings().loss_chunk);
@@ -68,12 +70,22 @@ class DecoderLm : public DecoderNet {
     return head;
   }
 
-  [[nodiscard]] Tensor logits_of(const Tensor& states) const {
-    Tensor logits = (*head_)(states);
+  [[nodiscard]] Tensor logits_of(const Tensor& states) const { return capped((*head_)(states)); }
+
+  [[nodiscard]] Tensor capped(Tensor logits) const {
     if (options_.logit_cap == 0) return logits;
     logits = logits / options_.logit_cap;
     logits = at::tanh(logits);
     return logits * options_.logit_cap;
+  }
+
+  [[nodiscard]] nn::FusedHead capped_head() const {
+    nn::FusedHead head = fused_head(*head_);
+    if (options_.logit_cap != 0)
+      head.after = [this, after = head_->after](const Tensor& x, Tensor product) {
+        return capped(after ? after(x, std::move(product)) : std::move(product));
+      };
+    return head;
   }
 
   const std::shared_ptr<nn::Linear> head_;

@@ -30,9 +30,29 @@ bool Net::keeps_cache() const {
   return settings().use_cache && !recomputes;
 }
 
-void Net::set_logits_and_loss(Output& output, const Function& head, const Tensor& states,
+Tensor TokenHead::operator()(const Tensor& states) const {
+  if (!inner) return (*projection)(states);
+  const Tensor x = inner(states);
+  return (*projection)(x);
+}
+
+nn::FusedHead fused_head(const nn::Linear& projection) {
+  nn::FusedHead head{
+      .weight = projection.weight, .bias = projection.bias, .after = projection.after};
+  for (const auto& adapter : projection.children())
+    for (const Tensor& parameter : adapter->parameters()) head.parameters.push_back(parameter);
+  return head;
+}
+
+void Net::set_logits_and_loss(Output& output, const TokenHead& head, const Tensor& states,
                               const Batch& batch) const {
   const bool causal = task() == Task::causal_lm;
+  if (fuses_loss(batch)) {
+    const auto fused = causal ? fused_causal_lm_loss : fused_token_loss;
+    output.loss =
+        fused(fused_head(*head.projection), head.inner ? head.inner(states) : states, batch.labels);
+    return;
+  }
   if (chunks_loss(batch)) {
     const auto chunked = causal ? chunked_causal_lm_loss : chunked_token_loss;
     output.loss = chunked(head, states, batch.labels, settings().loss_chunk);

@@ -12,6 +12,7 @@
 
 #include "headroom/models/model.h"
 #include "headroom/nn/activation.h"
+#include "headroom/nn/fused_loss.h"
 #include "headroom/nn/layers.h"
 
 namespace headroom::models::detail {
@@ -40,6 +41,15 @@ using Build =
 
 using Function = std::function<Tensor(const Tensor&)>;
 
+// A head over a vocabulary: layers of its own (may be empty), then the projection to logits.
+struct TokenHead {
+  Function inner;
+  std::shared_ptr<nn::Linear> projection;
+  [[nodiscard]] Tensor operator()(const Tensor& states) const;
+};
+// The projection, with its adapter, for the fused loss.
+[[nodiscard]] nn::FusedHead fused_head(const nn::Linear& projection);
+
 // A model that is its own module.
 class Net : public torch::nn::Module, public Model {
  public:
@@ -60,8 +70,11 @@ class Net : public torch::nn::Module, public Model {
   [[nodiscard]] bool chunks_loss(const Batch& batch) const {
     return settings().loss_chunk > 0 && batch.labels.defined();
   }
+  [[nodiscard]] bool fuses_loss(const Batch& batch) const {
+    return settings().fused_loss && batch.labels.defined();
+  }
   // Sets the logits, and the task's loss over tokens if the batch has labels.
-  void set_logits_and_loss(Output& output, const Function& head, const Tensor& states,
+  void set_logits_and_loss(Output& output, const TokenHead& head, const Tensor& states,
                            const Batch& batch) const;
   // Adds the logits of a row's classes, and the loss if the batch has labels.
   [[nodiscard]] Output classified(Tensor logits, const Batch& batch, Output output = {}) const;

@@ -48,6 +48,15 @@ Tensor chunked_token_loss(const Head& head, const Tensor& states, const Tensor& 
   return nn::chunked_cross_entropy(head, states, labels, {.tokens = tokens, .ignored = kIgnored});
 }
 
+Tensor fused_causal_lm_loss(const nn::FusedHead& head, const Tensor& states, const Tensor& labels) {
+  const Tensor padded = at::constant_pad_nd(labels, {0, 1}, kIgnored);
+  return nn::fused_cross_entropy(head, states, padded.slice(1, 1), {.ignored = kIgnored});
+}
+
+Tensor fused_token_loss(const nn::FusedHead& head, const Tensor& states, const Tensor& labels) {
+  return nn::fused_cross_entropy(head, states, labels, {.ignored = kIgnored});
+}
+
 Tensor classification_loss(const Tensor& logits, const Tensor& labels,
                            const model::ModelConfig& config) {
   const std::string type = problem_type(labels, config);

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "headroom/model/model_config.h"
+#include "headroom/nn/fused_loss.h"
 
 namespace headroom::models::detail {
 
@@ -22,6 +23,11 @@ using Head = std::function<at::Tensor(const at::Tensor& states)>;
                                                 const at::Tensor& labels, std::int64_t tokens);
 [[nodiscard]] at::Tensor chunked_token_loss(const Head& head, const at::Tensor& states,
                                             const at::Tensor& labels, std::int64_t tokens);
+// The same two, fused with the head; in float.
+[[nodiscard]] at::Tensor fused_causal_lm_loss(const nn::FusedHead& head, const at::Tensor& states,
+                                              const at::Tensor& labels);
+[[nodiscard]] at::Tensor fused_token_loss(const nn::FusedHead& head, const at::Tensor& states,
+                                          const at::Tensor& labels);
 // The loss depends on `problem_type`, or else on the number of labels and their type.
 [[nodiscard]] at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& labels,
                                              const model::ModelConfig& config);

@@ -36,13 +36,13 @@ class LmHead : public torch::nn::Module {
     decoder_ = decoder_of(*this, config, embedding, bias_);
   }
 
-  Tensor operator()(const Tensor& states) const {
+  // What comes before the projection to logits.
+  Tensor inner(const Tensor& states) const {
     Tensor x = (*dense_)(states);
     x = activation_(x);
-    x = (*norm_)(x);
-    x = (*decoder_)(x);
-    return x;
+    return (*norm_)(x);
   }
+  [[nodiscard]] const std::shared_ptr<Linear>& projection() const { return decoder_; }
 
  private:
   const Tensor bias_;
@@ -81,8 +81,8 @@ class LanguageModel : public WithBert {
     // With labels nothing is generated, and transformers keeps no cache.
     const bool keeps = keeps_cache() && !batch.labels.defined();
     const BertStates from = (*bert_)(batch, *this, keeps ? &output.cache : nullptr);
-    const auto head = [head = head_](const Tensor& x) { return (*head)(x); };
-    set_logits_and_loss(output, head, from.states, batch);
+    const auto inner = [head = head_](const Tensor& x) { return head->inner(x); };
+    set_logits_and_loss(output, {inner, head_->projection()}, from.states, batch);
     return output;
   }
 

@@ -202,17 +202,17 @@ class MaskedLm : public WithEncoder {
   Output run(const Batch& batch) override {
     Output output;
     const Tensor states = (*encoder_)(batch, *this);
-    const auto head = [self = shared_from_this(), this](const Tensor& x) { return logits_of(x); };
-    set_logits_and_loss(output, head, states, batch);
+    const auto inner = [self = shared_from_this(), this](const Tensor& x) { return inner_of(x); };
+    set_logits_and_loss(output, {inner, projector_}, states, batch);
     return output;
   }
 
  private:
-  [[nodiscard]] Tensor logits_of(const Tensor& states) const {
-    Tensor logits = (*transform_)(states);
-    logits = activation_(logits);
-    logits = (*norm_)(logits);
-    return (*projector_)(logits);
+  // What comes before the projection to logits.
+  [[nodiscard]] Tensor inner_of(const Tensor& states) const {
+    Tensor x = (*transform_)(states);
+    x = activation_(x);
+    return (*norm_)(x);
   }
 
   const nn::Activation activation_;

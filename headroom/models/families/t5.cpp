@@ -248,8 +248,7 @@ class Seq2SeqLm : public Net {
     const Tensor decoded = (*decoder_)(tokens, batch, encoded, with, *this);
     Tensor states = decoded;
     if (tied_) states = states * std::pow(static_cast<double>(shape_.width), -0.5);
-    const auto head = [head = head_](const Tensor& x) { return (*head)(x); };
-    set_logits_and_loss(output, head, states, batch);
+    set_logits_and_loss(output, {{}, head_}, states, batch);
     return output;
   }
 
