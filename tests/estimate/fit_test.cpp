@@ -72,6 +72,7 @@ const std::vector<Way>& ways() {
       {"checkpointed by twos, mixed",
        {{"checkpointing", "every:2"}, {"checkpointing_kind", "reentrant"}, {"autocast", "bf16"}}},
       {"loss by chunks", {{"loss", "chunked:100"}}},
+      {"fused loss", {{"loss", "fused"}}},
   };
   return all;
 }
