@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using torch::Tensor;
-constexpr auto kSim = c10::DeviceType::PrivateUse1;
+constexpr auto kCardType = c10::DeviceType::PrivateUse1;
 constexpr std::int64_t kNumbers = 1 << 20;
 
 // Two cards, three streams on the first and two on the second.
@@ -37,7 +37,7 @@ struct Scene {
     return torch::ones({kNumbers}, torch::TensorOptions().pinned_memory(true));
   }
   static c10::Event record(c10::Stream stream) {
-    c10::Event event(kSim);
+    c10::Event event(kCardType);
     event.record(stream);
     return event;
   }
@@ -49,7 +49,7 @@ struct Scene {
   }
 
   Simulation box;
-  c10::impl::VirtualGuardImpl guard{kSim};
+  c10::impl::VirtualGuardImpl guard{kCardType};
   c10::Stream main = guard.getDefaultStream(card(0));
   c10::Stream side = guard.getNewStream(card(0), 0);
   c10::Stream other = guard.getNewStream(card(0), 0);
