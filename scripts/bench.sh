@@ -11,4 +11,5 @@ bench/run_bench.py build/bin/headroom build/lib/libfake_nvml.so "${WATCHED_SECON
 build/bin/bench_trace "${EVENTS:-10000000}"
 build/bin/bench_allocator "${ALLOCATOR_EVENTS:-1000000}" "${ALLOCATOR_RUNS:-5}"
 build/bin/bench_dry_run "${DRY_RUNS:-5}"
+build/bin/bench_optimizer "${MILLIONS:-64}"
 bench/estimate_bench.py "${ESTIMATES:-5}"
