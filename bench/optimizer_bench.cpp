@@ -1,7 +1,7 @@
 // AdamW's step beside LibTorch's own: the fused operator alone, and torch::optim::AdamW. In turns
 // in one process on the CPU. Prints medians and ratios.
 //
-//   bench_optimizer [millions of parameters] [tensors] [runs]     default 64 64 5
+//   bench_optimizer [millions of parameters] [tensors] [runs]     default 64 16 5
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::function<void()> fused_operator(const Tensors& parameters) {
 
 int main(int argc, char** argv) {
   const auto given = [&](int i, long usual) { return argc > i ? std::atol(argv[i]) : usual; };
-  const long millions = given(1, 64), tensors = given(2, 64), runs = given(3, 5);
+  const long millions = given(1, 64), tensors = given(2, 16), runs = given(3, 5);
   Tensors parameters;
   for (long i = 0; i < tensors; ++i) {
     parameters.push_back(torch::randn({millions * 1'000'000 / tensors}).requires_grad_());

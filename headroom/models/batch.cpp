@@ -81,6 +81,13 @@ Batch random_batch(const Model& model, const BatchSizes& sizes, c10::Device devi
   return batch_of(model, sizes, whole, real);
 }
 
+Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
+  Batch rows = batch;
+  for (Tensor* tensor : {&rows.tokens, &rows.mask, &rows.pixels, &rows.labels, &rows.targets})
+    if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
+  return rows;
+}
+
 Tensor counted_labels(const Model& model, const Batch& batch) {
   const Tensor& labels = batch.labels;
   if (!at::isIntegralType(labels.scalar_type(), false))

@@ -28,6 +28,9 @@ struct BatchSizes {
 // Random tokens, labels and pixels, from the CPU's generator; a mask, if any, is ones.
 [[nodiscard]] Batch random_batch(const Model& model, const BatchSizes& sizes, c10::Device device);
 
+// Some rows of a batch, which share its memory.
+[[nodiscard]] Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count);
+
 // The number of labels that the loss averages over, as a tensor on the labels' device.
 [[nodiscard]] at::Tensor counted_labels(const Model& model, const Batch& batch);
 

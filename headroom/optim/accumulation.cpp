@@ -2,7 +2,26 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <string>
+
+#include "headroom/base/error.h"
+
 namespace headroom::optim {
+
+std::vector<Rows> parts_of(const Rows& whole, std::int64_t at_once) {
+  if (at_once < 1)
+    throw UsageError(
+        expectation("parts_of", "at least one row at once", std::to_string(at_once), "1"));
+  std::vector<Rows> parts;
+  for (std::int64_t done = 0; done < whole.count; done += at_once)
+    parts.push_back({whole.first + done, std::min(at_once, whole.count - done)});
+  return parts;
+}
+
+at::Tensor share_of_batch(const at::Tensor& mean_loss, std::int64_t counted, std::int64_t in_all) {
+  return mean_loss * (static_cast<double>(counted) / static_cast<double>(in_all));
+}
 
 at::Tensor share_of_batch(const at::Tensor& mean_loss, const at::Tensor& counted,
                           const at::Tensor& in_all) {

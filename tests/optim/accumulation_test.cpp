@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/error.h"
 #include "headroom/models/batch.h"
 #include "headroom/models/model.h"
 
@@ -35,13 +36,6 @@ models::Batch texts(const models::Model& model) {
   return batch;
 }
 
-models::Batch rows(const models::Batch& batch, std::int64_t first, std::int64_t last) {
-  models::Batch part = batch;
-  for (Tensor* tensor : {&part.tokens, &part.mask, &part.labels})
-    *tensor = tensor->slice(0, first, last);
-  return part;
-}
-
 std::vector<Tensor> taken_gradients(models::Model& model) {
   std::vector<Tensor> gradients;
   for (const Tensor& parameter : model.module().parameters()) {
@@ -68,13 +62,13 @@ Gradients gradients_of(models::Model& model) {
   model.run(batch).loss.backward();
   result.whole = taken_gradients(model);
   const Tensor all = counted_labels(model, batch);
-  for (std::int64_t row = 0; row < 6; row += 2) {
-    const models::Batch part = rows(batch, row, row + 2);
+  for (const Rows& some : parts_of({.count = 6}, 2)) {
+    const models::Batch part = models::rows_of(batch, some.first, some.count);
     share_of_batch(model.run(part).loss, counted_labels(model, part), all).backward();
   }
   result.shares = taken_gradients(model);
   for (std::int64_t row = 2; row < 6; row += 2)
-    (model.run(rows(batch, row, row + 2)).loss / 2).backward();
+    (model.run(models::rows_of(batch, row, 2)).loss / 2).backward();
   result.means = taken_gradients(model);
   return result;
 }
@@ -91,6 +85,30 @@ TEST(Accumulation, OfRowsThatCountAlikeIsTheMeanOfTheParts) {
   const auto model = tiny_llama(models::Task::sequence_classification);
   const Gradients gradients = gradients_of(*model);
   EXPECT_TRUE(close(gradients.shares, gradients.whole));
+}
+
+TEST(Accumulation, OfUnevenPartsByRows) {
+  const auto model = tiny_llama(models::Task::sequence_classification);
+  const models::Batch batch = texts(*model);
+  model->run(batch).loss.backward();
+  const std::vector<Tensor> whole = taken_gradients(*model);
+  for (const std::int64_t at_once : {1, 4, 5, 7}) {
+    for (const Rows& part : parts_of({.count = 6}, at_once)) {
+      const models::Batch rows = models::rows_of(batch, part.first, part.count);
+      share_of_batch(model->run(rows).loss, part.count, 6).backward();
+    }
+    EXPECT_TRUE(close(taken_gradients(*model), whole)) << at_once;
+  }
+}
+
+// An epoch of 10 rows in steps of 6, in parts of 4.
+TEST(Accumulation, PartsEndWithWhatRemains) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts;
+  for (const Rows& step : parts_of({.count = 10}, 6))
+    for (const Rows& part : parts_of(step, 4)) parts.emplace_back(part.first, part.count);
+  EXPECT_EQ(parts, (decltype(parts){{0, 4}, {4, 2}, {6, 4}}));
+  EXPECT_TRUE(parts_of({}, 4).empty());
+  EXPECT_THROW((void)parts_of({.count = 4}, 0), UsageError);
 }
 
 TEST(CountedLabels, LeavesOutWhatNoPositionPredicts) {
