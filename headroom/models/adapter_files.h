@@ -5,8 +5,8 @@
 //   ... train ...
 //   models::save_adapter(lora, "adapter", {.base_model = "meta-llama/Llama-3.2-1B"});
 //
-//   const auto again = models::load_adapter(other->module(), "adapter");   // a model without
-//   adapters
+//   // in a model without adapters:
+//   const auto again = models::load_adapter(other->module(), "adapter");
 //
 // The module may be any that nn/lora.h supports, your own included; its layers need the names that
 // they have in Python. To save a model with its adapters merged into its weights, call lora.merge()
