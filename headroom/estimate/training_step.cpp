@@ -17,6 +17,7 @@
 #include "headroom/nn/freeze.h"
 #include "headroom/nn/layers.h"
 #include "headroom/nn/lora.h"
+#include "headroom/nn/offload.h"
 #include "headroom/optim/clip.h"
 #include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
@@ -103,6 +104,7 @@ class Loop {
         device_(device),
         optimizer_(optim::make_optimizer(settings.optimizer, settings.form, trained(*model_))) {
     if (settings.autocast == model::Autocast::fp16) scaler_.emplace();
+    if (settings.offload.activations) offload_.emplace(all(*model_));
   }
 
   void train() {
@@ -129,7 +131,19 @@ class Loop {
     return parameters;
   }
 
+  static std::vector<Tensor> all(models::Model& model) {
+    std::vector<Tensor> tensors = model.module().parameters();
+    for (const Tensor& buffer : model.module().buffers()) tensors.push_back(buffer);
+    return tensors;
+  }
+
   models::Output forward() {
+    if (!offload_) return run();
+    const auto elsewhere = offload_->scope();
+    return run();
+  }
+
+  models::Output run() {
     std::optional<libtorch::AutocastScope> mixed;
     if (settings_.autocast != model::Autocast::none)
       mixed.emplace(device_.type(),
@@ -163,6 +177,7 @@ class Loop {
   const c10::Device device_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScaler> scaler_;
+  std::optional<nn::Offload> offload_;
   Tensor loss_;  // lives until the next loss replaces it, as in a training loop
   models::Output outputs_;
 };

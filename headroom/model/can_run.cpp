@@ -14,7 +14,9 @@ std::vector<std::string> cannot_run(const Settings& settings) {
   note(settings.optimizer == Optimizer::adamw8bit, "--optimizer adamw8bit");
   note(settings.optimizer_in_backward, "--optimizer-in-backward");
   note(settings.rounding == Rounding::stochastic, "--rounding stochastic");
-  note(settings.offload.any(), "--offload");
+  note(settings.offload.optimizer, "--offload optimizer");
+  note(settings.offload.gradients, "--offload gradients");
+  note(settings.offload.parameters, "--offload parameters");
   note(settings.world > 1, "--world " + std::to_string(settings.world));
   note(settings.zero > 0, "--zero " + std::to_string(settings.zero));
   note(settings.mode == Mode::generate, "--mode generate");
