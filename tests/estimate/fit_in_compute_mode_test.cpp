@@ -9,8 +9,8 @@
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/estimate/fit.h"
 #include "headroom/estimate/training_step.h"
-#include "headroom/models/initialise.h"
 #include "headroom/sim/simulate.h"
+#include "tests/estimate/filled_step.h"
 #include "tests/estimate/small_models.h"
 
 namespace headroom::estimate {
@@ -19,36 +19,13 @@ namespace {
 using model::Settings;
 using torch::Tensor;
 
-// Values from the CPU, so that the card is asked for nothing on the way.
-void fill(const TrainingStep& step, const Settings& settings) {
-  const torch::NoGradGuard no_grad;
-  torch::manual_seed(1);  // where experts are chosen, what a row needs depends on the values
-  models::Settings same = step.model->settings();
-  const auto values = models::build(step.model->config(), same);
-  models::initialise(*values);
-  const auto from = values->module().parameters();
-  std::size_t index = 0;
-  for (Tensor& parameter : step.model->module().parameters()) parameter.copy_(from.at(index++));
-  const bool has_mask =
-      step.subject.inputs.front().dim() == 2 && settings.mask == model::Mask::ones;
-  index = 0;
-  for (const Tensor& input : step.subject.inputs) {
-    if (has_mask && index++ == 1) continue;  // of ones already
-    const Tensor numbers = input.is_floating_point()
-                               ? torch::randn(input.sizes())
-                               : torch::randint(0, 5, input.sizes(), torch::kLong);
-    Tensor(input).copy_(numbers.to(input.scalar_type()));
-  }
-}
-
 // Two steps with numbers. False: out of memory.
 bool trains(const model::NamedModel& model, const Settings& settings,
             const gpu::SimulatedCard& card) {
   const sim::Simulation box =
       sim::simulate(gpu::SimulatedBox{.cards = {card}, .name = {}}, {.mode = sim::Mode::compute});
   try {
-    const TrainingStep step = training_step(model.config, settings, box.device(0));
-    fill(step, settings);
+    const TrainingStep step = filled_step(model.config, settings, box.device(0));
     for (int i = 0; i < 2; ++i) step.subject.step();
     for (const Tensor& parameter : step.model->module().parameters())
       EXPECT_TRUE(parameter.cpu().isfinite().all().item<bool>());
