@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test settle trainers versions stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -22,6 +22,9 @@ demo: setup ## Will it fit, and who has the memory: on simulated GPUs, none need
 
 test: build ## Build and run every test
 	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+
+gpu-check: build ## What only a GPU can tell, a line a check; JSON=FILE keeps the figures. Without a GPU: exit 69
+	@build/bin/gpu_check $(if $(JSON),--json "$(JSON)")
 
 stress-lease: build ## 64 processes take 1,000 leases each, a fifth is killed; 32 gangs on 8 cards
 	@build/bin/lease_stress --processes 64 --rounds 1000

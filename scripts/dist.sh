@@ -2,6 +2,7 @@
 # dist/headroom-VERSION: a folder that runs on another Linux of the same or a later age: the programs,
 # libheadroom.so, libheadroom_cuda.so and the small libraries they need. LibTorch is found there through
 # HEADROOM_TORCH, a virtual environment, or python3; the engine is started by `headroom`, which knows.
+# gpu-check.sh in the folder runs there what `make gpu-check` runs here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^project(headroom VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
@@ -16,12 +17,16 @@ needed() {
     grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so' | grep -v '/torch/lib/' | grep -v '/nvidia/' |
     grep -v libheadroom
 }
-for file in build/bin/headroom build/bin/headroom-engine; do
+cp build/bin/gpu_check "$out/bin/"
+strip "$out/bin/gpu_check"
+cp tests/gpu_check/gpu-check.sh "$out/"
+for file in build/bin/headroom build/bin/headroom-engine build/bin/gpu_check; do
   for library in $(needed "$file"); do cp -Lu "$library" "$out/lib/"; done
 done
 # Where LibTorch was on the machine that built this means nothing elsewhere.
 relocate() { cmake -DFILE="$1" -DRPATH="$2" -P cmake/SetRpath.cmake; }
 relocate "$out/bin/headroom-engine" '$ORIGIN/../lib'
+relocate "$out/bin/gpu_check" '$ORIGIN/../lib'
 relocate "$out/lib/libheadroom.so.$version" '$ORIGIN'
 relocate "$out/lib/libheadroom_cuda.so" '$ORIGIN'
 cp README.md CHANGELOG.md "$out/" 2>/dev/null || true
