@@ -9,7 +9,7 @@ namespace headroom::gpu_check {
 namespace {
 
 Json described(const gpu::Card& card) {
-  Json figures{{"name", card.name}};
+  Json figures = Json::object({{"name", card.name}});
   if (card.capability) figures["capability"] = {(*card.capability)[0], (*card.capability)[1]};
   if (card.memory) {
     figures["total"] = card.memory->total.count;

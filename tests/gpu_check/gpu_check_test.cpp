@@ -65,8 +65,8 @@ TEST_F(GpuCheck, AsksAFakeDriverWhatItCanAnswer) {
 }
 
 TEST_F(GpuCheck, FailsWhereTheDriverLosesACard) {
-  world.driver(machine({card("24GiB")},
-                       {{{"function", "nvmlDeviceGetMemoryInfo*"}, {"do", "GPU_IS_LOST"}}}));
+  const Json lost{{"function", "nvmlDeviceGetMemoryInfo*"}, {"do", "GPU_IS_LOST"}};
+  world.driver(machine({card("24GiB")}, {lost}));
   const Outcome outcome = run({"--only", "driver"});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.out;
   EXPECT_THAT(lines_with(outcome, "failed"), Contains(HasSubstr("lost")));

@@ -43,7 +43,7 @@ std::optional<Bytes> of_this_process(const Place& place) {
 Outcome check_library(Place& place) {
   const c10::Device device = place.open();
   std::vector<std::string> complaints;
-  Json figures{{"device", device.str()}};
+  Json figures = Json::object({{"device", device.str()}});
   if (device.is_cuda()) check_functions(device, figures, complaints);
 
   const memory::GpuMemoryStats before = memory::get_gpu_memory_stats(device);

@@ -15,7 +15,7 @@ namespace {
 // On a real card copies have to take long enough to overlap with kernels.
 TrainingSizes sizes_on(const Place& place) {
   if (place.is_simulated()) return {.layers = 3};
-  return {.layers = 8, .width = 1024, .rows = 16, .tokens = 256};
+  return {.layers = 4, .width = 1024, .rows = 16, .tokens = 256};
 }
 
 struct Gradients {

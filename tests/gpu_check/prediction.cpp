@@ -15,6 +15,7 @@
 #include "headroom/estimate/estimate.h"
 #include "headroom/estimate/step_run.h"
 #include "headroom/estimate/training_step.h"
+#include "headroom/memory/device_memory.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/model/model_catalogue.h"
 #include "tests/gpu_check/check.h"
@@ -139,6 +140,7 @@ Memory measured(const model::NamedModel& model, const Settings& settings, Place&
   fill(step, settings);
   memory::reset_peak_memory_stats(device);
   for (int i = 0; i < settings.steps; ++i) step.subject.step();
+  memory::memory_of(device).synchronize(device.index());  // throws if a kernel failed
   const memory::GpuMemoryStats stats = memory::get_gpu_memory_stats(device);
   figures["retries"] = stats.retries;
   Memory memory{stats.max_allocated, stats.max_reserved, {}};
