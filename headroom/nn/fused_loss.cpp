@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -52,17 +53,16 @@ at::ScalarType computing_type(const Tensor& weight) {
                            : weight.scalar_type();
 }
 
-// Half precision becomes float, for softmax and loss, an eighth of a block at a time.
-constexpr std::int64_t kParts = 8;
+// Half precision becomes float, for softmax and loss, a sixteenth of a block at a time.
+constexpr std::int64_t kParts = 16;
 
-// Beside the gradients the plain loss has two or three tensors of logits at its peak. A block takes
-// 4 bytes for each of its logits in float32, and 2.5 in half precision: its own 2 and float's 4 for
-// an eighth. So a block of a sixth of the rows, or of an eighth, takes less than a tenth of that;
-// and a gradient in half precision is rounded eight times. Functions behind the product have
-// temporaries of their own.
-std::int64_t rows_of_block(std::int64_t rows, at::ScalarType type, bool is_linear) {
+// Beside the gradients the plain loss has two or more tensors of logits at its peak. A block takes
+// 4 bytes for each of its logits in float32, and 2.25 in half precision: its own 2 and float's 4
+// for a sixteenth. So a block of a sixth of the rows takes less than a tenth of that. Functions
+// behind the product have temporaries of their own.
+std::int64_t rows_of_block(std::int64_t rows, bool is_linear) {
   constexpr std::int64_t kMost = 1024, kMultiple = 8;
-  const std::int64_t blocks = !is_linear ? 16 : at::isReducedFloatingType(type) ? 8 : 6;
+  const std::int64_t blocks = is_linear ? 6 : 16;
   const std::int64_t part = (rows + blocks - 1) / blocks;
   return std::min(kMost, (part + kMultiple - 1) / kMultiple * kMultiple);
 }
@@ -82,16 +82,17 @@ void add_product(Tensor& sum, const Tensor& gradient, const Tensor& states) {
 }
 
 // In place and without rounding the factor: as a tensor without dimensions it would first get the
-// gradient's type. In parts, because on the CPU mixed types need temporaries.
+// gradient's type. In parts, because on the CPU mixed types need temporaries, which stay in the
+// cache.
 void scale(const Tensor& gradient, const Tensor& factor) {
   if (!at::isReducedFloatingType(gradient.scalar_type())) {
     gradient.mul_(factor);
     return;
   }
-  constexpr std::int64_t kPart = 1 << 22;
+  const std::int64_t part = gradient.is_cpu() ? 1 << 18 : 1 << 22;
   const Tensor flat = gradient.view(-1), exact = factor.view(1);
-  for (std::int64_t start = 0; start < flat.numel(); start += kPart)
-    flat.slice(0, start, std::min(start + kPart, flat.numel())).mul_(exact);
+  for (std::int64_t start = 0; start < flat.numel(); start += part)
+    flat.slice(0, start, std::min(start + part, flat.numel())).mul_(exact);
 }
 
 Tensor zeros_in_float(const Tensor& like) {
@@ -127,18 +128,18 @@ class Blocks : public torch::CustomClassHolder {
     const at::NoGradGuard no_grad;
     weight_ = followed_ ? head_.weight : head_.weight.to(type_);
     bias_ = followed_ || !head_.bias.defined() ? head_.bias : head_.bias.to(type_);
-    make_sums();
     const std::int64_t rows = labels_.numel();
     const bool is_linear = !followed_ && !head_.after;
     const std::int64_t block =
-        options_.rows > 0 ? options_.rows : rows_of_block(rows, type_, is_linear);
-    for (std::int64_t start = 0; start < rows; start += block) {
-      const std::int64_t end = std::min(start + block, rows);
-      if (is_linear)
-        run_linear(start, end);
-      else
-        run_graph(start, end);
-    }
+        std::min(rows, options_.rows > 0 ? options_.rows : rows_of_block(rows, is_linear));
+    const std::int64_t first = is_linear ? rows_of_first(rows, block) : 0;
+    make_sums(first > 0);
+    if (first > 0) run_first(first, block);
+    if (is_linear)
+      run_linear(first, block);
+    else
+      for (std::int64_t start = 0; start < rows; start += block)
+        run_graph(start, std::min(start + block, rows));
     for (std::size_t i = 2; i < inputs_.size(); ++i)
       if (wanted_[i]) gradients_[i] = gradients_[i].to(inputs_[i].scalar_type());
     return finished();
@@ -166,14 +167,16 @@ class Blocks : public torch::CustomClassHolder {
   }
 
  private:
-  void make_sums() {
+  void make_sums(bool overwrites_weight) {
     sum_ = at::zeros({}, inputs_[0].options().dtype(wide_));
-    if (wanted_[0])
-      gradients_[0] =
-          at::empty(inputs_[0].sizes(), inputs_[0].options(), at::MemoryFormat::Contiguous);
+    const auto empty_like = [&](const Tensor& input) {
+      return at::empty(input.sizes(), input.options(), at::MemoryFormat::Contiguous);
+    };
+    if (wanted_[0]) gradients_[0] = empty_like(inputs_[0]);
     if (wanted_[1])
-      gradients_[1] = followed_ ? zeros_in_float(inputs_[1])
-                                : at::zeros(inputs_[1].sizes(), inputs_[1].options());
+      gradients_[1] = followed_           ? zeros_in_float(inputs_[1])
+                      : overwrites_weight ? empty_like(inputs_[1])
+                                          : at::zeros(inputs_[1].sizes(), inputs_[1].options());
     for (std::size_t i = 2; i < inputs_.size(); ++i)
       if (wanted_[i]) gradients_[i] = zeros_in_float(inputs_[i]);
   }
@@ -189,28 +192,81 @@ class Blocks : public torch::CustomClassHolder {
     return casts_ ? rows.to(type_) : rows;
   }
 
-  void run_linear(std::int64_t start, std::int64_t end) {
-    const Tensor states = rows_of_states(start, end);
-    const Tensor logits = at::linear(states, weight_, bias_);
-    const std::int64_t part = type_ == wide_ ? end - start : (end - start + kParts - 1) / kParts;
-    for (std::int64_t i = start; i < end; i += part) {
-      const std::int64_t last = std::min(i + part, end);
-      (void)add_loss(logits.slice(0, i - start, last - start), i, last, true);
-    }
-    if (wants_any_) add_gradients(logits, states, start, end);
+  // The rows whose logits find a place in the memory of the weight's gradient (run_first). 0: none.
+  [[nodiscard]] std::int64_t rows_of_first(std::int64_t rows, std::int64_t block) const {
+    const std::int64_t width = inputs_[1].size(1);
+    if (!wanted_[1] || inputs_[1].scalar_type() != type_ || block >= width) return 0;
+    return std::min(rows, static_cast<std::int64_t>(std::sqrt(static_cast<double>(block * width))));
   }
 
-  // Gradients through the head's product, given that of the product's result.
-  void add_gradients(const Tensor& gradient, const Tensor& states, std::int64_t start,
-                     std::int64_t end) {
+  // The first rows' logits are made in the memory of the weight's gradient, which is not written
+  // before they are done. Only the columns of the classes whose gradients then overwrite the logits
+  // are copied: rows * rows / width rows of logits, no more than a block has. So the large sum is
+  // read and written for fewer blocks.
+  void run_first(std::int64_t rows, std::int64_t block) {
+    const Tensor states = rows_of_states(0, rows);
+    const Tensor& sum = gradients_[1];
+    const std::int64_t classes = sum.size(0), width = sum.size(1);
+    const Tensor logits = sum.view(-1).slice(0, 0, rows * classes).view({rows, classes});
+    make_logits(logits, states);
+    add_losses(logits, 0, (block + 1) / 2);
+    add_gradients(logits, 0);
+    const std::int64_t overwritten = (rows * classes + width - 1) / width;
+    const Tensor copy = logits.slice(1, 0, overwritten).clone(at::MemoryFormat::Contiguous);
+    Tensor before = sum.slice(0, 0, overwritten), behind = sum.slice(0, overwritten);
+    at::mm_out(behind, logits.slice(1, overwritten).t(), states);
+    at::mm_out(before, copy.t(), states);
+  }
+
+  void run_linear(std::int64_t start, std::int64_t most) {
+    const std::int64_t rows = labels_.numel();
+    if (start == rows) return;
+    const std::int64_t blocks = (rows - start + most - 1) / most;
+    const std::int64_t block = (rows - start + blocks - 1) / blocks;
+    const Tensor memory = at::empty({block, weight_.size(0)}, weight_.options());
+    for (; start < rows; start += block) {
+      const std::int64_t count = std::min(block, rows - start);
+      const Tensor states = rows_of_states(start, start + count);
+      const Tensor logits = memory.slice(0, 0, count);
+      make_logits(logits, states);
+      add_losses(logits, start, (block + kParts - 1) / kParts);
+      if (wants_any_) add_gradients(logits, start);
+      if (wanted_[1]) add_product(gradients_[1], logits, states);
+    }
+  }
+
+  void make_logits(Tensor logits, const Tensor& states) const {
+    if (bias_.defined())
+      at::addmm_out(logits, bias_, states, weight_.t());
+    else
+      at::mm_out(logits, states, weight_.t());
+  }
+
+  // Turns the logits into their gradient. In half precision it takes `part` rows in float at a
+  // time.
+  void add_losses(const Tensor& logits, std::int64_t start, std::int64_t part) {
+    if (type_ == wide_) {
+      add_loss(logits, logits, start);
+      return;
+    }
+    const std::int64_t rows = logits.size(0);
+    const Tensor memory =
+        at::empty({std::min(part, rows), logits.size(1)}, logits.options().dtype(wide_));
+    for (std::int64_t i = 0; i < rows; i += part) {
+      const Tensor some = logits.slice(0, i, std::min(i + part, rows));
+      add_loss(memory.slice(0, 0, some.size(0)).copy_(some), some, start + i);
+    }
+  }
+
+  // Gradients of states and bias through the head's product, given that of the product's result.
+  void add_gradients(const Tensor& gradient, std::int64_t start) {
     if (wanted_[0]) {
-      Tensor to = gradients_[0].slice(0, start, end);
+      Tensor to = gradients_[0].slice(0, start, start + gradient.size(0));
       if (to.scalar_type() == type_)
         at::mm_out(to, gradient, weight_);
       else
         to.copy_(at::mm(gradient, weight_));
     }
-    if (wanted_[1]) add_product(gradients_[1], gradient, states);
     if (bias_.defined() && wanted_[2])
       gradients_[2].add_(at::sum(gradient, at::IntArrayRef{0}, false, wide_));
   }
@@ -226,8 +282,11 @@ class Blocks : public torch::CustomClassHolder {
       logits = followed_ ? at::linear(states, weight_, bias_) : product;
       if (head_.after) logits = head_.after(states, std::move(logits));
     }
-    const Tensor gradient = add_loss(logits.detach(), start, end, false);
-    if (!gradient.defined()) return;
+    const Tensor wide = logits.detach().to(wide_, false, true);
+    const bool narrows = wants_any_ && logits.scalar_type() != wide_;
+    const Tensor gradient = narrows ? at::empty_like(logits) : wide;
+    add_loss(wide, gradient, start);
+    if (!wants_any_) return;
     Variables leaves = {followed_ ? states : product, states};
     std::vector<std::size_t> places;
     for (std::size_t i = followed_ ? 1 : first_parameter(); i < inputs_.size(); ++i) {
@@ -237,7 +296,10 @@ class Blocks : public torch::CustomClassHolder {
     }
     const Variables found =
         torch::autograd::grad({std::move(logits)}, leaves, {gradient}, false, false, true);
-    if (!followed_ && found[0].defined()) add_gradients(found[0], states.detach(), start, end);
+    if (!followed_ && found[0].defined()) {
+      add_gradients(found[0], start);
+      if (wanted_[1]) add_product(gradients_[1], found[0], states.detach());
+    }
     if (wanted_[0] && found[1].defined()) {
       Tensor to = gradients_[0].slice(0, start, end);
       followed_ ? to.copy_(found[1]) : to.add_(found[1]);
@@ -248,15 +310,14 @@ class Blocks : public torch::CustomClassHolder {
 
   [[nodiscard]] std::size_t first_parameter() const { return bias_.defined() ? 3 : 2; }
 
-  // Adds the block's loss to the sum. Returns the gradient of the logits, in place of them if they
-  // are this function's to change; undefined if none is wanted. Rows whose labels do not count have
-  // a gradient of zero.
-  Tensor add_loss(Tensor logits, std::int64_t start, std::int64_t end, bool in_place) {
-    const Tensor labels = labels_.slice(0, start, end).unsqueeze(1);
+  // Adds the loss of rows from `start` on to the sum, and makes the gradient of their logits if one
+  // is wanted. `wide` has the logits in float and is changed; `gradient` may be the same. Rows
+  // whose labels do not count have a gradient of zero.
+  void add_loss(const Tensor& wide, Tensor gradient, std::int64_t start) {
+    const Tensor labels = labels_.slice(0, start, start + wide.size(0)).unsqueeze(1);
     const Tensor ignored = labels == options_.ignored;
     const Tensor index = labels.masked_fill(ignored, 0);
     const double kept = 1 - options_.smoothing;
-    Tensor wide = logits.to(wide_, false, !in_place);
     const Tensor most = wide.amax(1, true);
     const Tensor own = wide.gather(1, index);
     Tensor loss = most - own * kept;
@@ -265,15 +326,13 @@ class Blocks : public torch::CustomClassHolder {
     Tensor sum = wide.sum(1, true);
     loss.add_(sum.log()).masked_fill_(ignored, 0);
     sum_.add_(loss.sum());
-    if (!wants_any_) return {};
+    if (!wants_any_) return;
     // softmax - (1 - smoothing) [own class] - smoothing / classes, all multiplied by `sum`
     const double each = options_.smoothing / static_cast<double>(wide.size(1));
     wide.scatter_(1, index, (own - most).exp_() - sum * kept);
     if (options_.smoothing > 0) wide.sub_(sum * each);
     sum.masked_fill_(ignored, std::numeric_limits<double>::infinity());
-    if (logits.scalar_type() == wide_) return wide.div_(sum);
-    if (!in_place) logits = at::empty_like(logits);
-    return at::div_out(logits, wide, sum);
+    at::div_out(gradient, wide, sum);
   }
 
   FusedHead head_;

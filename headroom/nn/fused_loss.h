@@ -2,7 +2,8 @@
 // rows at a time, computes its logits and its loss, turns the logits into their gradient in place,
 // and adds what they give to the gradients of states and weight. The backward pass only multiplies
 // these by the incoming gradient, in place. So there are three matrix products, as in the plain
-// loss (chunked_loss.h has four), and only a block's logits are alive at a time.
+// loss (chunked_loss.h has four), and only a block's logits are alive at a time. The first block is
+// larger: the gradient of the weight has no values yet, and its memory holds the block's logits.
 //
 //   const Tensor loss = fused_cross_entropy({.weight = lm_head->weight}, states, labels);
 //   loss.backward();
@@ -36,8 +37,9 @@ struct FusedHead {
 };
 
 struct FusedLossOptions {
-  // Per block. 0: a part of all rows, at most 1024, so that a linear head's block takes less than a
-  // tenth of the memory of the plain loss.
+  // Per block. 0: a part of all rows, at most 1024, so that a linear head's blocks take less than a
+  // tenth of the memory of the plain loss. The first block may have more rows, and takes no more
+  // memory beside the gradients.
   std::int64_t rows = 0;
   std::int64_t ignored = -100;  // a label that does not count
   double smoothing = 0;         // label smoothing, from 0 to 1

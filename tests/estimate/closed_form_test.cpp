@@ -38,6 +38,7 @@ const std::vector<const char*>& spread() {
       R"({"batch":2,"seq":1024,"accumulation":4,"clip":1.0,"mask":"none"})",
       R"({"batch":2,"seq":1024,"dtype":"bfloat16","lora_rank":16,"checkpointing":"full"})",
       R"({"batch":8,"seq":1024,"dtype":"bfloat16","loss":"chunked:1024","optimizer":"adafactor-hf"})",
+      R"({"batch":4,"seq":1024,"loss":"fused","optimizer":"sgd"})",
       R"({"batch":4,"seq":1024,"dtype":"bfloat16","mode":"inference"})"};
   return all;
 }

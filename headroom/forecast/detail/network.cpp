@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -224,11 +225,16 @@ Value Network::chunked_loss(const TokenHead& head, const Value& states, std::int
 
 namespace {
 
-// Of nn/fused_loss.cpp.
-std::int64_t rows_of_block(std::int64_t rows, bool in_float32, bool is_linear) {
-  const std::int64_t blocks = !is_linear ? 16 : in_float32 ? 6 : 8;
+// Those of nn/fused_loss.cpp: rows of a block, and those in the memory of the weight's gradient.
+std::int64_t rows_of_block(std::int64_t rows, bool is_linear) {
+  const std::int64_t blocks = is_linear ? 6 : 16;
   const std::int64_t part = (rows + blocks - 1) / blocks;
   return std::min({rows, std::int64_t{1024}, (part + 7) / 8 * 8});
+}
+
+std::int64_t rows_of_first(std::int64_t rows, std::int64_t block, std::int64_t width) {
+  if (block >= width) return 0;
+  return std::min(rows, static_cast<std::int64_t>(std::sqrt(static_cast<double>(block * width))));
 }
 
 }  // namespace
@@ -249,13 +255,27 @@ Value Network::fused_loss(const TokenHead& head, const Value& states, std::int64
   Value to_bias = bias.has_gradient() ? tape.make(vocabulary, Type::float32) : Value();
 
   const std::int64_t rows = inner.count / width;
-  const bool in_float32 = type == Type::float32;
-  const std::int64_t block = rows_of_block(rows, in_float32, !head.after);
-  const Value product = tape.make(block * vocabulary, type);
-  if (head.after)
+  const std::int64_t block = rows_of_block(rows, !head.after);
+  const std::int64_t float_parts = type == Type::float32 ? 0 : vocabulary * size_of(Type::float32);
+  std::int64_t rest = rows;
+  if (to_weight && !head.after && matrix.type == type) {
+    const std::int64_t first = rows_of_first(rows, block, width);
+    const std::int64_t overwritten = (first * vocabulary + width - 1) / width;
+    tape.touch(std::min(first, (block + 1) / 2) * float_parts);
+    tape.touch(first * overwritten * size_of(type));
+    rest -= first;
+  }
+  if (head.after) {
+    const Value product = tape.make(block * vocabulary, type);
     tape.touch(block * vocabulary * (4 * size_of(type) + 4));
-  else if (!in_float32)
-    tape.touch((block + 7) / 8 * vocabulary * size_of(Type::float32));
+  } else if (rest > 0) {
+    const std::int64_t blocks = (rest + block - 1) / block;
+    const std::int64_t part = (rest + blocks - 1) / blocks;
+    const Value product = tape.make(part * vocabulary, type);
+    tape.touch((part + 15) / 16 * float_parts);
+    if (to_weight && matrix.type != type)  // products of a block's size
+      tape.touch(std::min(part * vocabulary, matrix.count()) * size_of(type));
+  }
   const double products = 1.0 + (to_states ? 1 : 0) + (to_weight ? 1 : 0);
   compute(tape, type,
           {2.0 * static_cast<double>(rows) * static_cast<double>(matrix.count()),
