@@ -28,7 +28,7 @@ using model::Settings;
 const std::vector<const char*>& spread() {
   static const std::vector<const char*> all = {
       R"({})",
-      R"({"batch":4,"seq":1024,"optimizer_impl":"foreach"})",
+      R"({"batch":4,"seq":1024,"optimizer_impl":"foreach","loss":"fused"})",
       R"({"batch":8,"seq":512,"dtype":"bfloat16","optimizer_impl":"loop"})",
       R"({"batch":1,"seq":4096,"dtype":"bfloat16","checkpointing":"full"})",
       R"({"batch":16,"seq":256,"dtype":"bfloat16","attention":"eager","optimizer":"sgd-momentum"})",
@@ -38,7 +38,6 @@ const std::vector<const char*>& spread() {
       R"({"batch":2,"seq":1024,"accumulation":4,"clip":1.0,"mask":"none"})",
       R"({"batch":2,"seq":1024,"dtype":"bfloat16","lora_rank":16,"checkpointing":"full"})",
       R"({"batch":8,"seq":1024,"dtype":"bfloat16","loss":"chunked:1024","optimizer":"adafactor-hf"})",
-      R"({"batch":4,"seq":1024,"loss":"fused","optimizer":"sgd"})",
       R"({"batch":4,"seq":1024,"dtype":"bfloat16","mode":"inference"})"};
   return all;
 }
