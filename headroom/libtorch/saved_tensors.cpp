@@ -9,35 +9,49 @@
 namespace headroom::libtorch {
 namespace {
 
-thread_local const Pack* innermost = nullptr;
+thread_local const SavedTensorScope* innermost = nullptr;
 
-class PackHooks final : public torch::autograd::SavedVariableHooks {
+// Makes another scope the innermost for a while.
+class Within {
  public:
-  explicit PackHooks(const Pack& pack) : pack_(&pack) {}
-
-  // LibTorch calls this at once, while the scope is alive.
-  void call_pack_hook(const at::Tensor& tensor) override {
-    const Pack& pack = *std::exchange(pack_, nullptr);
-    // A tensor with its graph would keep alive the node that saves it: a reference cycle.
-    unpack_ = pack(tensor.requires_grad() ? tensor.detach() : tensor);
-  }
-  at::Tensor call_unpack_hook() override { return unpack_(); }
+  explicit Within(const SavedTensorScope* scope) : before_(std::exchange(innermost, scope)) {}
+  ~Within() { innermost = before_; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
 
  private:
-  const Pack* pack_;
-  Unpack unpack_;
+  const SavedTensorScope* before_;
 };
 
 }  // namespace
 
-std::unique_ptr<torch::autograd::SavedVariableHooks> detail::saved_variable_hooks() {
+class detail::PackHooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  explicit PackHooks(const SavedTensorScope& scope) : scope_(&scope) {}
   // An empty Pack disables the hooks in its scope.
-  if (innermost == nullptr || !*innermost) return nullptr;
+  static bool has(const SavedTensorScope* scope) { return scope != nullptr && scope->pack_; }
+
+  // LibTorch calls this at once, while the scope is alive.
+  void call_pack_hook(const at::Tensor& tensor) override {
+    const SavedTensorScope& scope = *std::exchange(scope_, nullptr);
+    const Within outside(scope.before_);
+    // A tensor with its graph would keep alive the node that saves it: a reference cycle.
+    unpack_ = scope.pack_(tensor.requires_grad() ? tensor.detach() : tensor);
+  }
+  at::Tensor call_unpack_hook() override { return unpack_(); }
+
+ private:
+  const SavedTensorScope* scope_;
+  Unpack unpack_;
+};
+
+std::unique_ptr<torch::autograd::SavedVariableHooks> detail::saved_variable_hooks() {
+  if (!PackHooks::has(innermost)) return nullptr;
   return std::make_unique<PackHooks>(*innermost);
 }
 
 SavedTensorScope::SavedTensorScope(Pack pack)
-    : pack_(std::move(pack)), before_(std::exchange(innermost, &pack_)) {
+    : pack_(std::move(pack)), before_(std::exchange(innermost, this)) {
   if (install_engine()) return;
   innermost = before_;
   throw UnavailableError(expectation(

@@ -12,8 +12,9 @@
 //
 // Like Python's torch.autograd.graph.saved_tensors_hooks: the tensor passed to `pack` is detached,
 // `pack` runs without recording a graph, and leaf weights pass through it too. Holds for this
-// thread; the innermost scope applies. `unpack` runs on the thread of the backward pass, once for
-// each use.
+// thread; the innermost scope applies. While its `pack` runs, the scope outside applies to what
+// `pack` keeps in a torch::autograd::SavedVariable. `unpack` runs on the thread of the backward
+// pass, once for each use.
 //
 // The hooks need Headroom's own autograd engine, which replaces LibTorch's at the first scope of
 // the process. In a Python process the engine is Python's: the constructor throws UnavailableError;
@@ -29,6 +30,10 @@ namespace headroom::libtorch {
 using Unpack = std::function<at::Tensor()>;
 using Pack = std::function<Unpack(const at::Tensor&)>;
 
+namespace detail {
+class PackHooks;
+}
+
 class SavedTensorScope {
  public:
   explicit SavedTensorScope(Pack pack);
@@ -37,8 +42,9 @@ class SavedTensorScope {
   SavedTensorScope& operator=(const SavedTensorScope&) = delete;
 
  private:
+  friend class detail::PackHooks;
   Pack pack_;
-  const Pack* before_;
+  const SavedTensorScope* before_;
 };
 
 }  // namespace headroom::libtorch

@@ -1,6 +1,7 @@
 #include "headroom/libtorch/saved_tensors.h"
 
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/saved_variable.h>
 #include <torch/torch.h>
 
 #include "headroom/sim/simulate.h"
@@ -76,6 +77,29 @@ TEST(SavedTensorScope, CountsTheInnermost) {
   }
   y = y.exp();
   EXPECT_THAT(who, ::testing::ElementsAre(1, 2, 1));
+}
+
+TEST(SavedTensorScope, SendsWhatItsPackKeepsThroughTheScopeOutside) {
+  std::vector<at::ScalarType> outside;
+  const SavedTensorScope outer([&](const Tensor& tensor) -> Unpack {
+    outside.push_back(tensor.scalar_type());
+    return [twice = tensor * 2] { return twice; };
+  });
+  const Pack halved = [](const Tensor& tensor) -> Unpack {
+    const auto kept =
+        std::make_shared<torch::autograd::SavedVariable>(tensor.to(torch::kHalf), false);
+    return [kept] { return kept->unpack().to(torch::kFloat); };
+  };
+  Tensor x = torch::ones({2}).requires_grad_(), y;
+  {
+    const SavedTensorScope inner(halved);
+    y = x * torch::full({2}, 3.0F);  // saves the 3
+  }
+  y.sum().backward();
+  EXPECT_THAT(outside, ::testing::ElementsAre(torch::kHalf));
+  EXPECT_TRUE(x.grad().equal(torch::full({2}, 6.0F)));
+  y = x * torch::full({2}, 3.0F);
+  EXPECT_THAT(outside, ::testing::ElementsAre(torch::kHalf, torch::kFloat));
 }
 
 TEST(SavedTensorScope, EndsWithItsBlockAlsoWhenThatThrows) {
