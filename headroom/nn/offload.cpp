@@ -9,50 +9,31 @@
 
 #include <algorithm>
 #include <deque>
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/failure.h"
+#include "headroom/nn/detail/block_file.h"
+#include "headroom/nn/detail/saved_storage.h"
 
 namespace headroom::nn {
 namespace {
 
 using at::Tensor;
-
-// All bytes of a storage.
-Tensor bytes_of(const Tensor& tensor) {
-  const c10::Storage& storage = tensor.storage();
-  return at::empty({0}, tensor.options().dtype(at::kByte))
-      .set_(storage, 0, {static_cast<std::int64_t>(storage.nbytes())}, {1});
-}
-
-// A tensor of this geometry over other bytes.
-struct Geometry {
-  explicit Geometry(const Tensor& tensor)
-      : sizes(tensor.sizes().vec()),
-        strides(tensor.strides().vec()),
-        offset(tensor.storage_offset()),
-        type(tensor.scalar_type()) {}
-  [[nodiscard]] Tensor over(const Tensor& bytes) const {
-    return at::empty({0}, bytes.options().dtype(type))
-        .set_(bytes.storage(), offset, sizes, strides);
-  }
-  std::vector<std::int64_t> sizes, strides;
-  std::int64_t offset;
-  at::ScalarType type;
-};
+using detail::current_stream;
 
 bool can_move(const Tensor& tensor) {
-  return tensor.layout() == at::kStrided && !tensor.is_cpu() && !tensor.is_meta() &&
-         tensor.has_storage() && !tensor.is_conj() && !tensor.is_neg() && !tensor.is_inference() &&
-         !tensor.is_nested();
+  return !tensor.is_cpu() && detail::has_plain_storage(tensor);
 }
 
-c10::Stream current_stream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+std::span<char> data_of(const Tensor& bytes) {
+  return {static_cast<char*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel())};
 }
 
 // What `later` does from now on comes after what `earlier` has been given.
@@ -68,7 +49,9 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
 class Offload::Store : public std::enable_shared_from_this<Store> {
  public:
   Store(std::vector<Tensor> stays, const OffloadOptions& options)
-      : options_(options), stays_(std::move(stays)) {}
+      : options_(options), stays_(std::move(stays)) {
+    if (!options.directory.empty()) file_.emplace(options.directory);
+  }
 
   void begin();
   libtorch::Unpack pack(const Tensor& tensor);
@@ -81,25 +64,24 @@ class Offload::Store : public std::enable_shared_from_this<Store> {
   struct Parked {
     Parked(Store& owner, const Tensor& tensor)
         : store(owner.shared_from_this()),
-          storage(tensor.storage().getWeakStorageImpl()),
-          version(tensor._version()),
+          content(tensor),
           device(tensor.device()),
-          on_device(bytes_of(tensor)),
+          size(static_cast<std::int64_t>(tensor.storage().nbytes())),
+          on_device(detail::whole_storage(tensor, at::kByte)),
           left(device.type()) {}
-    ~Parked() {
-      const std::lock_guard lock(store->mutex_);
-      store->free_host(*this);
-    }
+    ~Parked();
     Parked(const Parked&) = delete;
     Parked& operator=(const Parked&) = delete;
 
     const std::shared_ptr<Store> store;
-    const c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // that it was
-    const std::int64_t version;
+    const detail::Content content;
     const c10::Device device;
+    const std::int64_t size;    // bytes
     Tensor on_device, on_host;  // bytes
+    std::optional<detail::BlockFile::Block> in_file;
     c10::Event left;
     std::optional<c10::Event> back;
+    std::future<void> transfer;  // between on_host and in_file, which are its own while it runs
   };
   struct Lanes {
     c10::Stream out, in;
@@ -107,15 +89,22 @@ class Offload::Store : public std::enable_shared_from_this<Store> {
 
   std::shared_ptr<Parked> parked(const Tensor& tensor);
   void move_out(Parked& one);
+  void write(Parked& one);
   void let_go(std::size_t but);
   void move_in(Parked& one);
+  [[nodiscard]] Tensor host_buffer(std::int64_t size) const;
+  void read(Parked& one) const;
+  void start_to_read(Parked& one) const;
+  Tensor host_copy(Parked& one);
   Tensor bytes_again(const std::shared_ptr<Parked>& one);
   void fetch_ahead(const std::shared_ptr<Parked>& of);
+  bool try_to_move_in(Parked& one);
   void free_host(Parked& one);
   const Lanes& lanes(c10::Device device);
 
   const OffloadOptions options_;
   const std::vector<Tensor> stays_;
+  std::optional<detail::BlockFile> file_;
   // Recursive: what was waiting is freed by its last user, under this lock or not.
   mutable std::recursive_mutex mutex_;
   std::set<const c10::StorageImpl*> staying_;
@@ -134,9 +123,18 @@ void Offload::Store::begin() {
   const auto is_gone = [](const auto& one) { return one.expired(); };
   std::erase_if(in_order_, is_gone);
   std::erase_if(known_, [&](const auto& one) { return is_gone(one.second); });
-  staying_.clear();
-  for (const Tensor& tensor : stays_)
-    if (tensor.has_storage()) staying_.insert(tensor.storage().unsafeGetStorageImpl());
+  staying_ = detail::storages_of(stays_);
+}
+
+// Its memory on the device may be given out at once, and a copy of it may still run.
+Offload::Store::Parked::~Parked() {
+  if (transfer.valid()) transfer.wait();
+  try {
+    if (on_device.defined()) (back ? *back : left).block(current_stream(device));
+  } catch (...) {  // the device is gone
+  }
+  const std::lock_guard lock(store->mutex_);
+  store->free_host(*this);
 }
 
 libtorch::Unpack Offload::Store::pack(const Tensor& tensor) {
@@ -145,23 +143,23 @@ libtorch::Unpack Offload::Store::pack(const Tensor& tensor) {
   const at::NoGradGuard no_grad;
   const std::shared_ptr<Parked> one = parked(tensor);
   if (!one) return stay();
-  return [one, geometry = Geometry(tensor)] {
+  return [one, geometry = detail::Geometry(tensor)] {
     const at::NoGradGuard no_graph;
-    return geometry.over(one->store->bytes_again(one));
+    return geometry.in(one->store->bytes_again(one));
   };
 }
 
 // Null: it stays on its device.
 std::shared_ptr<Offload::Store::Parked> Offload::Store::parked(const Tensor& tensor) {
-  const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+  const c10::StorageImpl* const storage = detail::storage_of(tensor);
   const auto size = static_cast<std::int64_t>(storage->nbytes());
   const std::lock_guard lock(mutex_);
   if (size < options_.smallest.count || staying_.contains(storage)) return nullptr;
   if (const auto found = known_.find(storage); found != known_.end()) {
     const std::shared_ptr<Parked> same = found->second.lock();
-    if (same && !same->storage.expired() && same->version == tensor._version()) return same;
+    if (same && same->content.is_of(tensor)) return same;
   }
-  if (options_.host_budget && use_.in_host.count + size > options_.host_budget->count) {
+  if (options_.budget && use_.waiting.count + size > options_.budget->count) {
     ++use_.stayed;
     return nullptr;
   }
@@ -175,8 +173,9 @@ std::shared_ptr<Offload::Store::Parked> Offload::Store::parked(const Tensor& ten
 }
 
 void Offload::Store::move_out(Parked& one) {
-  const std::int64_t size = one.on_device.numel();
-  one.on_host = at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(options_.pinned));
+  one.on_host = host_buffer(one.size);
+  use_.waiting += Bytes{one.size};
+  use_.peak_waiting = std::max(use_.peak_waiting, use_.waiting);
   const c10::Stream& out = lanes(one.device).out;
   order(current_stream(one.device), out);
   {
@@ -185,36 +184,69 @@ void Offload::Store::move_out(Parked& one) {
   }
   one.left.record(out);
   ++use_.moved;
-  use_.in_host.count += size;
-  use_.peak_in_host = std::max(use_.peak_in_host, use_.in_host);
+  if (file_) write(one);
+}
+
+// If this fails, the host's copy stays.
+void Offload::Store::write(Parked& one) {
+  one.transfer = std::async(std::launch::async, [this, &one] {
+    one.left.synchronize();
+    one.in_file = file_->keep(data_of(one.on_host));
+    one.on_host.reset();
+  });
 }
 
 // Frees the device's memory of all but the last ones: what computes next waits until they have
 // left, since it may get that memory.
 void Offload::Store::let_go(std::size_t but) {
   while (leaving_.size() > but) {
-    if (const std::shared_ptr<Parked> one = leaving_.front().lock(); one && !one->back) {
-      one->left.block(current_stream(one->device));
-      one->on_device.reset();
-    }
+    const std::shared_ptr<Parked> one = leaving_.front().lock();
     leaving_.pop_front();
+    if (!one || one->back) continue;
+    if (one->transfer.valid()) one->transfer.get();
+    one->left.block(current_stream(one->device));
+    one->on_device.reset();
   }
 }
 
 // The memory comes from the current stream, where it will be used and freed.
 void Offload::Store::move_in(Parked& one) {
   const c10::DeviceGuard on_its(one.device);
-  one.on_device = at::empty(one.on_host.sizes(), at::TensorOptions(one.device).dtype(at::kByte));
+  const Tensor on_device = at::empty({one.size}, at::TensorOptions(one.device).dtype(at::kByte));
+  const Tensor on_host = host_copy(one);
   const c10::Stream& in = lanes(one.device).in;
   order(current_stream(one.device), in);
   one.left.block(in);
   {
     const c10::StreamGuard on(in);
-    one.on_device.copy_(one.on_host, /*non_blocking=*/true);
+    on_device.copy_(on_host, /*non_blocking=*/true);
   }
   one.back.emplace(one.device.type());
   one.back->record(in);
+  one.on_device = on_device;
   free_host(one);
+}
+
+Tensor Offload::Store::host_buffer(std::int64_t size) const {
+  return at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(options_.pinned));
+}
+
+void Offload::Store::read(Parked& one) const {
+  const Tensor bytes = host_buffer(one.size);
+  file_->read(*one.in_file, data_of(bytes));
+  one.on_host = bytes;
+}
+
+void Offload::Store::start_to_read(Parked& one) const {
+  if (one.on_device.defined() || one.transfer.valid() || !one.in_file) return;
+  one.transfer = std::async(std::launch::async, [this, &one] { read(one); });
+}
+
+// A copy that failed to reach the file is still here. A read that failed is repeated.
+Tensor Offload::Store::host_copy(Parked& one) {
+  if (one.transfer.valid()) one.transfer.wait();
+  if (!one.on_host.defined()) read(one);
+  return one.on_host;
 }
 
 Tensor Offload::Store::bytes_again(const std::shared_ptr<Parked>& one) {
@@ -227,22 +259,39 @@ Tensor Offload::Store::bytes_again(const std::shared_ptr<Parked>& one) {
 
 // Those that were saved just before are needed next.
 void Offload::Store::fetch_ahead(const std::shared_ptr<Parked>& of) {
+  while (!in_order_.empty() && in_order_.back().expired()) in_order_.pop_back();
   const auto is_this = [&](const auto& one) { return one.lock() == of; };
   auto at = std::find_if(in_order_.rbegin(), in_order_.rend(), is_this);
   if (at == in_order_.rend()) return;
-  int fetched = 0;
-  for (++at; at != in_order_.rend() && fetched < options_.ahead; ++at)
-    if (const std::shared_ptr<Parked> next = at->lock(); next && next->device == of->device) {
-      if (!next->on_device.defined()) move_in(*next);
-      ++fetched;
-    }
+  int passed = 0;
+  for (++at; at != in_order_.rend() && passed < 2 * options_.ahead; ++at) {
+    const std::shared_ptr<Parked> next = at->lock();
+    if (!next || next->device != of->device) continue;
+    if (passed++ >= options_.ahead)
+      start_to_read(*next);
+    else if (!next->on_device.defined() && !try_to_move_in(*next))
+      return;
+  }
+}
+
+// False if there is no memory for it now.
+bool Offload::Store::try_to_move_in(Parked& one) {
+  try {
+    move_in(one);
+    return true;
+  } catch (...) {
+    if (!oom::is_out_of_memory(libtorch::judge(std::current_exception()))) throw;
+    return false;
+  }
 }
 
 // Page-locked memory that is freed is not given out again before its copies have ended.
 void Offload::Store::free_host(Parked& one) {
-  if (!one.on_host.defined()) return;
-  use_.in_host.count -= one.on_host.numel();
+  if (!one.on_host.defined() && !one.in_file) return;
+  use_.waiting -= Bytes{one.size};
   one.on_host.reset();
+  if (one.in_file) file_->forget(*one.in_file);
+  one.in_file.reset();
 }
 
 const Offload::Store::Lanes& Offload::Store::lanes(c10::Device device) {

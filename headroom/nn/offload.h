@@ -1,7 +1,7 @@
-// Activation offload: what autograd saves for the backward pass waits in host memory, and comes
-// back shortly before it is needed. Gradients stay the same to the bit.
+// Activation offload: what autograd saves for the backward pass waits in host memory or in a file,
+// and comes back shortly before it is needed. Gradients stay the same to the bit.
 //
-//   nn::Offload offload(net->parameters(), {.host_budget = parse_bytes("32GiB")});
+//   nn::Offload offload(net->parameters(), {.budget = parse_bytes("32GiB")});
 //   Tensor loss;
 //   {
 //     const auto scope = offload.scope();
@@ -15,7 +15,13 @@
 //
 // On CUDA copies run on two streams beside the computation, from and into page-locked memory. While
 // they run, `ahead` storages may be on the device that would not be there without waiting: that
-// many leave late, and that many come back early. Computation never waits for the host.
+// many leave late, and that many come back early. If the device has no memory for one that comes
+// early, it comes when it is needed. Computation never waits for the host.
+//
+// With a `directory` they wait in a file without a name there, which ends with the Offload, and
+// host memory holds `ahead` + 1 of them on their way out and `ahead` + 1 on their way back. On a
+// full disk the forward pass throws WriteError; it may then be repeated. The host does wait for
+// the disk, and the system keeps as much of the file in memory as nothing else needs.
 //
 // Threads: one Offload for each thread that runs forward passes; backward passes may run on any.
 #pragma once
@@ -23,6 +29,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,21 +41,23 @@ namespace headroom::nn {
 
 struct OffloadOptions {
   Bytes smallest{std::int64_t{1} << 20};  // smaller storages stay
-  std::optional<Bytes> host_budget = {};  // empty: no limit
+  std::optional<Bytes> budget = {};       // of host memory or of the file; empty: no limit
   bool pinned = true;                     // page-locked host memory
   int ahead = 2;                          // storages that leave late and come back early
+  std::filesystem::path directory = {};   // of the file; empty: host memory
 };
 
 struct OffloadUse {
-  Bytes in_host;            // now
-  Bytes peak_in_host;       // since the Offload was made
+  Bytes waiting;            // off their device now
+  Bytes peak_waiting;       // since the Offload was made
   std::int64_t moved = 0;   // storages that left a device
   std::int64_t stayed = 0;  // storages that the budget had no room for
 };
 
 class Offload {
  public:
-  // `stays`: a model's parameters and buffers, looked at when a scope begins.
+  // `stays`: a model's parameters and buffers, looked at when a scope begins. Throws UsageError,
+  // and WriteError if no file can be made in the directory.
   explicit Offload(std::vector<at::Tensor> stays, const OffloadOptions& options = {});
 
   [[nodiscard]] libtorch::SavedTensorScope scope();

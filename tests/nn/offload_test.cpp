@@ -4,11 +4,16 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <set>
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/on.h"
+#include "headroom/libtorch/settle.h"
 #include "headroom/nn/checkpoint.h"
+#include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::nn {
 namespace {
@@ -57,6 +62,17 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
+std::vector<Tensor> gradients_of(const Net& net) {
+  std::vector<Tensor> all;
+  for (const Tensor& parameter : net->parameters()) all.push_back(parameter.grad().cpu());
+  return all;
+}
+
+void forget_gradients(const Net& net, const Tensor& x) {
+  for (Tensor parameter : net->parameters()) parameter.mutable_grad().reset();
+  Tensor(x).mutable_grad().reset();
+}
+
 struct Step {
   std::vector<Tensor> gradients;
   std::int64_t kept = 0, peak = 0;
@@ -80,20 +96,18 @@ Step step(const sim::Simulation& box, Net& net, const Tensor& x, Offload* offloa
   Step done{.gradients = {}, .kept = allocated(box) - before};
   loss.backward();
   done.peak = box.card(0).statistics().allocated_bytes.all.peak - before;
-  for (Tensor parameter : net->parameters()) {
-    done.gradients.push_back(parameter.grad().cpu());
-    parameter.mutable_grad().reset();
-  }
-  Tensor(x).mutable_grad().reset();
+  done.gradients = gradients_of(net);
+  forget_gradients(net, x);
   return done;
 }
 
-class Offloaded : public testing::Test {
+class Offloaded : public ::testing::Test {
  protected:
   Offloaded() : x(torch::randn({16, 64, 256}).to(box.device(0)).requires_grad_()) {
     torch::manual_seed(1);
   }
-  const sim::Simulation box = sim::simulate("1x4GiB", {.mode = sim::Mode::compute});
+  const sim::Simulation box =
+      sim::simulate("1x4GiB", {.mode = sim::Mode::compute, .check_streams = true});
   Net net = libtorch::on(box.device(0), [] { return Net(6, 256); });
   const Tensor x;
 };
@@ -112,8 +126,8 @@ TEST_F(Offloaded, GivesTheSameGradientsWithLessMemory) {
     expect_equal(moved, plain);
     EXPECT_LT(moved.kept, plain.kept / 4);
     EXPECT_LT(moved.peak, plain.peak / 2);
-    EXPECT_EQ(offload.use().in_host.count, 0);
-    EXPECT_GT(offload.use().peak_in_host.count, plain.kept - moved.kept);
+    EXPECT_EQ(offload.use().waiting.count, 0);
+    EXPECT_GT(offload.use().peak_waiting.count, plain.kept - moved.kept);
   }
 }
 
@@ -133,13 +147,13 @@ TEST_F(Offloaded, MovesWhatCheckpointedPartsKeep) {
 
 TEST_F(Offloaded, LeavesOnTheDeviceWhatTheBudgetHasNoRoomFor) {
   const Step plain = step(box, net, x, nullptr);
-  Offload all(net->parameters()), part(net->parameters(), {.host_budget = Bytes{20 * kMiB}});
+  Offload all(net->parameters()), part(net->parameters(), {.budget = Bytes{20 * kMiB}});
   const Step moved = step(box, net, x, &all), limited = step(box, net, x, &part);
   expect_equal(limited, plain);
   EXPECT_EQ(all.use().stayed, 0);
   EXPECT_GT(part.use().stayed, 0);
-  EXPECT_LE(part.use().peak_in_host.count, 20 * kMiB);
-  EXPECT_GT(part.use().peak_in_host.count, 15 * kMiB);
+  EXPECT_LE(part.use().peak_waiting.count, 20 * kMiB);
+  EXPECT_GT(part.use().peak_waiting.count, 15 * kMiB);
   EXPECT_LT(limited.kept, plain.kept - 14 * kMiB);
   EXPECT_GT(limited.kept, moved.kept + 15 * kMiB);
 }
@@ -170,7 +184,7 @@ TEST_F(Offloaded, MovesAStorageOnce) {
   }
   EXPECT_EQ(offload.use().moved, 2) << "z and its exp";
   loss.backward();
-  EXPECT_EQ(offload.use().in_host.count, 0);
+  EXPECT_EQ(offload.use().waiting.count, 0);
 }
 
 TEST_F(Offloaded, CanRunBackwardTwiceAndMayBeForgotten) {
@@ -190,6 +204,128 @@ TEST_F(Offloaded, CanRunBackwardTwiceAndMayBeForgotten) {
   y.mutable_grad().reset();
   loss.reset();
   EXPECT_EQ(allocated(box) - before, 4 * kMiB) << "the copy of the first gradient";
+}
+
+// The stream checker would report memory that is used again while a copy of it still runs.
+TEST_F(Offloaded, MemoryOfAForgottenGraphCanBeUsedAtOnce) {
+  for (const bool half_way_back : {false, true}) {
+    Offload offload({});
+    const std::int64_t before = allocated(box);
+    {
+      Tensor y = torch::rand({1 << 20}, x.device()).requires_grad_(), loss;
+      {
+        const auto scope = offload.scope();
+        loss = y.exp().exp().exp().exp().exp().sum();
+      }
+      const sim::InjectionScope refusal(box, sim::lasting(4));
+      if (half_way_back) {
+        EXPECT_THROW(loss.backward(), c10::OutOfMemoryError);
+      }
+    }
+    libtorch::settle({box.device(0)});
+    EXPECT_EQ(offload.use().waiting.count, 0);
+    EXPECT_EQ(allocated(box), before);
+    for (int i = 0; i < 8; ++i) (void)torch::zeros({1 << 20}, x.device());
+    std::vector<Tensor> many;
+    for (int i = 0; i < 8; ++i) many.push_back(torch::zeros({1 << 20}, x.device()));
+  }
+}
+
+// A pass whose k-th request of memory in backward is refused. The size refused if it threw.
+std::optional<Bytes> refused(const sim::Simulation& box, Net& net, const Tensor& x, int ahead,
+                             int k, bool& asked) {
+  Offload offload(net->parameters(), {.smallest = Bytes{4096}, .ahead = ahead});
+  at::Generator(box.card(0).generator()).set_current_seed(3);
+  Tensor loss;
+  {
+    const auto scope = offload.scope();
+    loss = net(x);
+  }
+  Bytes size;
+  int count = 0;
+  const sim::Injector once = [&](const sim::Request& request) {
+    if (++count == k) size = request.bytes;
+    return count == k;
+  };
+  const sim::InjectionScope scope(box, once);
+  bool threw = false;
+  try {
+    loss.backward();
+  } catch (const c10::OutOfMemoryError&) {
+    threw = true;
+  }
+  asked = count >= k;
+  return threw ? std::optional(size) : std::nullopt;
+}
+
+// Whichever request is refused, fetching ahead never fails a pass that would succeed without it.
+TEST_F(Offloaded, FetchingAheadGivesUpSilently) {
+  Net small = libtorch::on(box.device(0), [] { return Net(2, 64); });
+  const Tensor in = torch::randn({4, 16, 64}).to(box.device(0)).requires_grad_();
+  const Step plain = step(box, small, in, nullptr);
+  std::array<std::multiset<Bytes>, 2> failed;
+  std::array<int, 2> requests{}, passed{};
+  for (const std::size_t with : {0, 1}) {
+    for (bool asked = true; asked; ++requests[with]) {
+      const int k = requests[with] + 1;
+      const auto size = refused(box, small, in, with == 1 ? 2 : 0, k, asked);
+      if (!asked) break;
+      if (size) {
+        failed[with].insert(*size);
+      } else {
+        ++passed[with];
+        expect_equal({.gradients = gradients_of(small)}, plain);
+      }
+      forget_gradients(small, in);
+    }
+  }
+  EXPECT_GT(requests[0], 40);
+  EXPECT_EQ(requests[1], requests[0] - 2) << "the last two have not left";
+  EXPECT_EQ(passed[0], 0);
+  EXPECT_GT(passed[1], 8);
+  EXPECT_TRUE(
+      std::includes(failed[0].begin(), failed[0].end(), failed[1].begin(), failed[1].end()));
+}
+
+TEST_F(Offloaded, WaitsInAFileWithoutAName) {
+  const testing::TemporaryFolder folder;
+  const Step plain = step(box, net, x, nullptr);
+  Offload in_memory(net->parameters(), {.smallest = Bytes{4096}});
+  Offload in_file(net->parameters(), {.smallest = Bytes{4096}, .directory = folder.path()});
+  const Step host = step(box, net, x, &in_memory);
+  for (int again = 0; again < 2; ++again) {
+    const Step moved = step(box, net, x, &in_file);
+    expect_equal(moved, plain);
+    EXPECT_EQ(moved.kept, host.kept);
+    EXPECT_EQ(moved.peak, host.peak);
+    EXPECT_EQ(in_file.use().waiting.count, 0);
+    EXPECT_EQ(in_file.use().peak_waiting, in_memory.use().peak_waiting);
+  }
+  EXPECT_THAT(folder.names(), ::testing::IsEmpty());
+}
+
+TEST_F(Offloaded, AFullDiskLeavesAPassThatCanBeRepeated) {
+  const testing::TemporaryFolder folder;
+  const Step plain = step(box, net, x, nullptr);
+  Offload offload(net->parameters(), {.directory = folder.path()});
+  const std::int64_t before = allocated(box);
+  {
+    const testing::FileSizeLimit full(8 * kMiB);
+    try {
+      (void)step(box, net, x, &offload);
+      FAIL() << "the disk is full";
+    } catch (const WriteError& error) {
+      EXPECT_THAT(error.what(),
+                  ::testing::HasSubstr("[Offload] cannot write " + folder.path().string()));
+    }
+  }
+  EXPECT_EQ(allocated(box), before);
+  EXPECT_EQ(offload.use().waiting.count, 0);
+  expect_equal(step(box, net, x, &offload), plain);
+}
+
+TEST_F(Offloaded, RefusesADirectoryThatIsNotThere) {
+  EXPECT_THROW(Offload({}, {.directory = "/nowhere/at/all"}), WriteError);
 }
 
 TEST_F(Offloaded, RefusesANegativeNumberAhead) {

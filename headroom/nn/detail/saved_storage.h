@@ -1,0 +1,54 @@
+// What Offload and Pack share. Both treat a saved tensor as a view of its storage, and look after
+// each storage once, however many views of it are saved.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+namespace headroom::nn::detail {
+
+// A strided tensor with its own data.
+[[nodiscard]] bool has_plain_storage(const at::Tensor& tensor);
+
+// The whole storage as one row of this type. Its size must be a multiple of the type's.
+[[nodiscard]] at::Tensor whole_storage(const at::Tensor& tensor, at::ScalarType type);
+
+// The place of a tensor in its storage, to find it in a storage with the same content.
+class Geometry {
+ public:
+  explicit Geometry(const at::Tensor& tensor);
+  [[nodiscard]] at::Tensor in(const at::Tensor& other) const;
+
+ private:
+  std::vector<std::int64_t> sizes_, strides_;
+  std::int64_t offset_;
+  at::ScalarType type_;
+};
+
+// A storage and its content at one time.
+class Content {
+ public:
+  explicit Content(const at::Tensor& tensor)
+      : storage_(tensor.storage().getWeakStorageImpl()), version_(tensor._version()) {}
+  // The storage still lives, and has not been changed in place since.
+  [[nodiscard]] bool is_of(const at::Tensor& tensor) const {
+    return !storage_.expired() && version_ == tensor._version();
+  }
+
+ private:
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
+  std::int64_t version_;
+};
+
+[[nodiscard]] const c10::StorageImpl* storage_of(const at::Tensor& tensor);
+[[nodiscard]] std::set<const c10::StorageImpl*> storages_of(const std::vector<at::Tensor>& tensors);
+
+[[nodiscard]] c10::Stream current_stream(c10::Device device);
+
+}  // namespace headroom::nn::detail
