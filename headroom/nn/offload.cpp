@@ -138,13 +138,16 @@ Offload::Store::Parked::~Parked() {
 }
 
 libtorch::Unpack Offload::Store::pack(const Tensor& tensor) {
-  const auto stay = [&]() -> libtorch::Unpack { return [tensor] { return tensor; }; };
-  if (!can_move(tensor)) return stay();
   const at::NoGradGuard no_grad;
-  const std::shared_ptr<Parked> one = parked(tensor);
-  if (!one) return stay();
+  const std::shared_ptr<Parked> one = can_move(tensor) ? parked(tensor) : nullptr;
+  if (!one) return detail::hand_on(tensor);
   return [one, geometry = detail::Geometry(tensor)] {
     const at::NoGradGuard no_graph;
+    if (one->content.has_changed())
+      throw UsageError(expectation("Offload", "saved tensors to stay the same until backward",
+                                   "one that was changed in place",
+                                   "an operator that makes a new "
+                                   "tensor"));
     return geometry.in(one->store->bytes_again(one));
   };
 }

@@ -11,7 +11,9 @@
 //
 // A saved tensor moves with its whole storage, once, however many views of it are saved. These stay
 // on their device: `stays` and all views of them, small tensors, what the budget has no room for,
-// and tensors on the CPU. With checkpointing, the inputs of the checkpointed parts move.
+// and tensors on the CPU; they are handed to the SavedTensorScope outside. With checkpointing, the
+// inputs of the checkpointed parts move. As without an Offload, the backward pass throws if a saved
+// tensor was changed in place.
 //
 // On CUDA copies run on two streams beside the computation, from and into page-locked memory. While
 // they run, `ahead` storages may be on the device that would not be there without waiting: that

@@ -126,10 +126,7 @@ class Packer {
   libtorch::Unpack pack(const Tensor& tensor) {
     const at::NoGradGuard no_graph;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (!becomes_smaller(tensor)) {
-      const auto kept = std::make_shared<SavedVariable>(tensor, /*is_output=*/false);
-      return [kept] { return kept->unpack(); };
-    }
+    if (!becomes_smaller(tensor)) return detail::hand_on(tensor);
     return [one = packed(tensor), geometry = detail::Geometry(tensor)] {
       const at::NoGradGuard none;
       return geometry.in(one->unpacked());

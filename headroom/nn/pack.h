@@ -10,9 +10,10 @@
 //
 // The loss stays the same to the bit, and gradients are approximate. A saved number is off by at
 // most 1/256 of itself in bf16. In int8 it is off by at most 1/254 of the largest among 256
-// neighbours, which share a scale. In transformers with float parameters gradients change by about
-// 0.3 % in bf16 and 1 % in int8 (norm of the difference by norm). A row of 256 with an infinity or
-// NaN comes back without finite numbers, so that loss scaling still finds it.
+// neighbours, which share a scale. In a small GPT-2 gradients change by 0.3 % in bf16 and 0.7 % in
+// int8, in a small convolutional net by 0.1 % and 2.4 % (norm of the difference by norm). Where a
+// saved number is infinite or NaN, all numbers with the same scale come back so, and loss scaling
+// finds them.
 //
 // A saved tensor is packed with its whole storage, once in a scope, however many views of it are
 // saved. These stay as they are: `stays` and all views of them, small tensors, tensors that do not

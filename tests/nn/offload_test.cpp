@@ -287,6 +287,24 @@ TEST_F(Offloaded, FetchingAheadGivesUpSilently) {
       std::includes(failed[0].begin(), failed[0].end(), failed[1].begin(), failed[1].end()));
 }
 
+TEST_F(Offloaded, ReportsWhatWasChangedInPlaceLikeAutograd) {
+  for (const std::int64_t smallest : {1, 1 << 30}) {
+    Offload offload({}, {.smallest = Bytes{smallest}, .ahead = 0});
+    Tensor y = torch::rand({1 << 20}, x.device()).requires_grad_(), loss;
+    {
+      const auto scope = offload.scope();
+      const Tensor z = y * 2;
+      loss = (z * z).sum();
+      z.detach().zero_();
+    }
+    EXPECT_EQ(offload.use().moved, smallest == 1 ? 1 : 0);
+    if (smallest == 1)
+      EXPECT_THROW(loss.backward(), UsageError);
+    else
+      EXPECT_THROW(loss.backward(), c10::Error);
+  }
+}
+
 TEST_F(Offloaded, WaitsInAFileWithoutAName) {
   const testing::TemporaryFolder folder;
   const Step plain = step(box, net, x, nullptr);

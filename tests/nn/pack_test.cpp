@@ -125,6 +125,15 @@ TEST_P(PackOnCard, HandsOnWhatItLeaves) {
   EXPECT_EQ(offload.use().waiting.count, 2 * kMiB);
 }
 
+TEST_P(PackOnCard, PacksWhatAnOffloadInsideLeaves) {
+  Offload offload({y}, {.budget = Bytes{4 * kMiB}, .ahead = 0});
+  const auto forward = [&] {
+    const auto inside = offload.scope();
+    return y.exp().exp().exp().sum();
+  };
+  EXPECT_EQ(kept(forward, &bf16), 2 * 2 * kMiB) << "one of three moves";
+}
+
 TEST_P(PackOnCard, PacksTheInputsOfCheckpointedParts) {
   const auto part = [](const Tensor& x) { return x.exp().exp(); };
   for (const Recompute how : {Recompute::nonreentrant, Recompute::reentrant}) {

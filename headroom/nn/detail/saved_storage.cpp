@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
 namespace headroom::nn::detail {
 
@@ -27,6 +28,11 @@ Geometry::Geometry(const Tensor& tensor)
 Tensor Geometry::in(const Tensor& other) const {
   return at::empty({0}, other.options().dtype(type_))
       .set_(other.storage(), offset_, sizes_, strides_);
+}
+
+libtorch::Unpack hand_on(const Tensor& tensor) {
+  const auto kept = std::make_shared<torch::autograd::SavedVariable>(tensor, /*is_output=*/false);
+  return [kept] { return kept->unpack(); };
 }
 
 const c10::StorageImpl* storage_of(const Tensor& tensor) {

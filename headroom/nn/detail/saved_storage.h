@@ -11,6 +11,8 @@
 #include <set>
 #include <vector>
 
+#include "headroom/libtorch/saved_tensors.h"
+
 namespace headroom::nn::detail {
 
 // A strided tensor with its own data.
@@ -35,16 +37,24 @@ class Geometry {
 class Content {
  public:
   explicit Content(const at::Tensor& tensor)
-      : storage_(tensor.storage().getWeakStorageImpl()), version_(tensor._version()) {}
+      : storage_(tensor.storage().getWeakStorageImpl()),
+        counter_(tensor.unsafeGetTensorImpl()->version_counter()),
+        version_(counter_.current_version()) {}
   // The storage still lives, and has not been changed in place since.
   [[nodiscard]] bool is_of(const at::Tensor& tensor) const {
     return !storage_.expired() && version_ == tensor._version();
   }
+  [[nodiscard]] bool has_changed() const { return counter_.current_version() != version_; }
 
  private:
   c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
-  std::int64_t version_;
+  c10::VariableVersion counter_;
+  std::uint32_t version_;
 };
+
+// Keeps the tensor as the scope outside does. Without one it stays, and autograd's error says if it
+// was changed in place.
+[[nodiscard]] libtorch::Unpack hand_on(const at::Tensor& tensor);
 
 [[nodiscard]] const c10::StorageImpl* storage_of(const at::Tensor& tensor);
 [[nodiscard]] std::set<const c10::StorageImpl*> storages_of(const std::vector<at::Tensor>& tensors);
