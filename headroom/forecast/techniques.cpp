@@ -62,11 +62,10 @@ class Changes {
   }
 
   void recomputing() {
-    const bool can = config_.type() != "resnet" && config_.type() != "convnext";
-    add(can && now_.checkpoint_every != 1, "checkpointing, every layer", "--checkpointing full",
-        false, [](model::Settings& s) { s.checkpoint_every = 1; });
-    add(can && now_.checkpoint_every == 0, "checkpointing, every second layer",
-        "--checkpointing every:2", false, [](model::Settings& s) { s.checkpoint_every = 2; });
+    add(now_.checkpoint_every != 1, "checkpointing, every layer", "--checkpointing full", false,
+        [](model::Settings& s) { s.checkpoint_every = 1; });
+    add(now_.checkpoint_every == 0, "checkpointing, every second layer", "--checkpointing every:2",
+        false, [](model::Settings& s) { s.checkpoint_every = 2; });
   }
 
   void optimizers() {

@@ -1,7 +1,5 @@
 #include "headroom/model/can_run.h"
 
-#include "headroom/base/error.h"
-
 namespace headroom::model {
 
 std::vector<std::string> cannot_run(const Settings& settings) {
@@ -29,12 +27,6 @@ Attention attention_of(const ModelConfig& config, Transformers version, Attentio
   const bool only_eager =
       type == "gpt_neo" || (type == "gemma2" && newest) || (type == "t5" && !newest);
   return only_eager ? Attention::eager : asked;
-}
-
-void check_can_checkpoint(const ModelConfig& config) {
-  if (config.type() != "resnet" && config.type() != "convnext") return;
-  throw UsageError(expectation("checkpointing", "a model that transformers can checkpoint",
-                               config.type() + ", which it cannot", "no checkpointing"));
 }
 
 }  // namespace headroom::model

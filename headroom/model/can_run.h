@@ -17,7 +17,4 @@ namespace headroom::model {
 [[nodiscard]] Attention attention_of(const ModelConfig& config, Transformers version,
                                      Attention asked);
 
-// Throws UsageError for a model that transformers cannot checkpoint.
-void check_can_checkpoint(const ModelConfig& config);
-
 }  // namespace headroom::model

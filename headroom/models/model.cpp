@@ -32,11 +32,10 @@ const std::map<std::string, Build>& builders() {
   return all;
 }
 
-void check(const Checkpointing& checkpointing, const ModelConfig& config) {
+void check(const Checkpointing& checkpointing) {
   if (checkpointing.every < 1)
     throw UsageError(expectation("Checkpointing", "every layer, or every n-th",
                                  "every " + std::to_string(checkpointing.every), "1"));
-  if (checkpointing.how != nn::Recompute::none) model::check_can_checkpoint(config);
 }
 
 void check(const Settings& settings) {
@@ -54,13 +53,13 @@ void Model::train(bool on) {
 }
 
 void Model::set_checkpointing(const Checkpointing& checkpointing) {
-  check(checkpointing, config_);
+  check(checkpointing);
   settings_.checkpointing = checkpointing;
 }
 
 std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings) {
   check(settings);
-  check(settings.checkpointing, config);
+  check(settings.checkpointing);
   const Task task = model::task_for(config, settings.task);
   const bool of_tokens =
       task != Task::sequence_classification && task != Task::image_classification;

@@ -41,7 +41,8 @@ using model::Transformers;
 
 // Checkpointed layers keep only their input, and run forward again in the backward pass. Layers are
 // counted from 0 in the order in which they run, in T5 those of encoder and decoder each for
-// itself.
+// itself; in ResNet and ConvNeXt, which transformers does not checkpoint, they are the residual
+// blocks of all stages.
 struct Checkpointing {
   nn::Recompute how = nn::Recompute::none;
   int every = 1;              // 1: every layer; 2: every second one

@@ -71,7 +71,6 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
 
   static Tensors again(const Kept& kept, const Tensors& inputs) {
     const RunState::Replay replay(kept.state);
-    const at::AutoGradMode with_graph(true);
     return kept.part(inputs);
   }
 };
@@ -139,7 +138,6 @@ class Frame : public std::enable_shared_from_this<Frame> {
       return [tensor] { return tensor; };
     };
     const RunState::Replay replay(state_);
-    const at::AutoGradMode with_graph(true);
     try {
       const libtorch::SavedTensorScope scope(keep);
       (void)part_(inputs);
@@ -174,6 +172,10 @@ Tensors reentrant(const Part& part, const Tensors& inputs) {
 }
 
 }  // namespace
+
+bool recomputing() {
+  return RunState::Replay::is_running();
+}
 
 Tensors checkpointed(Recompute how, const Part& part, const Tensors& inputs) {
   if (how == Recompute::none || !at::GradMode::is_enabled()) return part(inputs);

@@ -5,7 +5,9 @@
 //
 // Both forms of torch.utils.checkpoint, with the same tensor lifetimes. Random numbers and autocast
 // are replayed, so dropout drops the same elements, and gradients are bit-identical to those
-// without checkpointing where kernels are deterministic.
+// without checkpointing where kernels are deterministic. (The reentrant form lays the gradient of
+// an input out like the input. Where it was laid out otherwise, a sum over it may be rounded
+// otherwise.)
 //
 // Parts may be nested. Inputs are kept through the SavedTensorScope around the part
 // (libtorch/saved_tensors.h), which may move them elsewhere; like other saved tensors, they must
@@ -40,5 +42,9 @@ using Tensors = std::vector<at::Tensor>;
 [[nodiscard]] Tensors checkpointed(Recompute how,
                                    const std::function<Tensors(const Tensors&)>& part,
                                    const Tensors& inputs);
+
+// True while this thread runs a part again: what counts runs must then leave its count alone, such
+// as the running statistics of a batch norm.
+[[nodiscard]] bool recomputing();
 
 }  // namespace headroom::nn

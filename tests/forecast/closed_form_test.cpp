@@ -114,9 +114,21 @@ TEST(ForecastOf, RefusesWhatAModelCannotDo) {
   settings = {};
   settings.task = model::Task::image_classification;
   EXPECT_THROW((void)forecast_of(model("gpt2"), settings), UsageError);
-  settings = {};
-  settings.checkpoint_every = 1;
-  EXPECT_THROW((void)forecast_of(model("resnet18"), settings), UsageError);
+}
+
+// Blocks are counted over the stages of ResNet-18, which have two each.
+TEST(ForecastOf, CheckpointsTheBlocksOfAllStages) {
+  model::Settings settings;
+  settings.batch = 64;
+  const auto at = [&](std::int64_t every) {
+    settings.checkpoint_every = every;
+    return forecast_of(model("resnet18"), settings).at_peak.activations;
+  };
+  const Bytes none = at(0), full = at(1), half = at(2), third = at(3), first = at(8);
+  EXPECT_LT(full, half);
+  EXPECT_LT(half, third);
+  EXPECT_LT(third, first);
+  EXPECT_LT(first, none);
 }
 
 // Each was priced as if it had not been said.

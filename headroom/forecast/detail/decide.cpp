@@ -62,7 +62,6 @@ void decide(Forecast& forecast, const model::ModelConfig& config) {
     forecast.assumed.push_back("no --task given, " + std::string(to_string(*settings.task)) +
                                " assumed");
   check_choices(settings, config);
-  if (settings.checkpoint_every != 0) model::check_can_checkpoint(config);
   const model::Settings said = settings;
   model::settle_sizes(config, settings);
   settings.attention = model::attention_of(config, settings.transformers, settings.attention);

@@ -136,16 +136,22 @@ std::size_t period_of(const std::vector<int>& kinds) {
 
 }  // namespace
 
-// Doubles the kinds, to mark checkpointed layers. Then counts repetitions once: whole periods, or
-// else runs of one kind.
 Value Network::layers(const std::vector<int>& kinds, const Layer& layer, Value states,
                       std::string_view name) {
   begin_module(std::string(name));
   modules.back().layers = static_cast<std::int64_t>(kinds.size());
+  return run_layers(kinds, layer, std::move(states), 0);
+}
+
+// Doubles the kinds, to mark checkpointed layers. Then counts repetitions once: whole periods, or
+// else runs of one kind.
+Value Network::run_layers(const std::vector<int>& kinds, const Layer& layer, Value states,
+                          std::int64_t first) {
   const std::int64_t every = situation.trains ? settings.checkpoint_every : 0;
   std::vector<int> all;
   for (std::size_t i = 0; i < kinds.size(); ++i)
-    all.push_back(2 * kinds[i] + (every > 0 && static_cast<std::int64_t>(i) % every == 0 ? 1 : 0));
+    all.push_back(2 * kinds[i] +
+                  (every > 0 && (first + static_cast<std::int64_t>(i)) % every == 0 ? 1 : 0));
   const bool reentrant = settings.checkpointing_kind == model::CheckpointingKind::reentrant;
   const auto one = [&, layer](int kind, const Value& x) {
     if (kind % 2 == 0) return layer(kind / 2, x);

@@ -92,6 +92,9 @@ class Network {
                              std::string_view name = "layers");
   [[nodiscard]] Value layers(std::int64_t count, const std::function<Value(const Value&)>& layer,
                              Value states, std::string_view name = "layers");
+  // Some of a model's layers, in a module that has begun; `first`: the number of the first one.
+  [[nodiscard]] Value run_layers(const std::vector<int>& kinds, const Layer& layer, Value states,
+                                 std::int64_t first);
 
   // ---- Attention ----
 

@@ -1,4 +1,9 @@
 // ResNet: models/families/resnet.cpp.
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "headroom/forecast/detail/image_networks.h"
 #include "headroom/model/shapes.h"
 
@@ -13,7 +18,7 @@ class Resnet {
  public:
   Resnet(Network& net, const model::ResnetShape& shape) : net_(net), shape_(shape) {}
 
-  Value embedded(const Value& pixels, Image& image) {
+  Value embedded(const Value& pixels, Image& image) const {
     const std::int64_t width = shape_.embedding;
     Value states = unit(pixels, image, {.out = width, .kernel = 7, .stride = 2, .padding = 3},
                         shape_.function);
@@ -21,21 +26,25 @@ class Resnet {
     return max_pool(net_.tape, states, image.count());
   }
 
-  Value stage(std::size_t i, Value states, std::int64_t in, Image& image) {
+  // `first`: the number of the stage's first block. Blocks may run again in the backward pass.
+  Value stage(std::size_t i, Value states, Image& image, std::int64_t first) const {
     const bool downsamples = i > 0 || shape_.downsample_in_first_stage;
     const std::int64_t out = shape_.widths[i];
-    states = block(states, image, {in, out, downsamples ? 2 : 1});
-    return net_.tape.repeat(
-        shape_.depths[i] - 1,
-        [&](const Value& x) {
-          return block(x, image, {out, out, 1});
-        },
-        std::move(states));
+    const Block begin{image.channels, out, downsamples ? 2 : 1}, other{out, out, 1};
+    const Image before =
+        std::exchange(image, result_of(image, {.out = out, .kernel = 1, .stride = begin.stride}));
+    const auto run = [parts = *this, before, after = image, begin, other](int kind,
+                                                                          const Value& x) {
+      return kind == 0 ? parts.block(x, before, begin) : parts.block(x, after, other);
+    };
+    std::vector<int> kinds(static_cast<std::size_t>(shape_.depths[i]), 1);
+    kinds.front() = 0;
+    return net_.run_layers(kinds, run, std::move(states), first);
   }
 
  private:
   // `function`: an activation; empty: none.
-  Value unit(const Value& x, Image& image, const Convolution& of, std::string_view function) {
+  Value unit(const Value& x, Image& image, const Convolution& of, std::string_view function) const {
     Value states = convolved(net_, x, image, of, false);
     Parameter& weight = net_.vector(of.out);
     states = batch_norm(net_.tape, states, weight, net_.vector(of.out));
@@ -44,7 +53,7 @@ class Resnet {
                               : activation(net_.tape, function, states);
   }
 
-  Value block(const Value& x, Image& image, const Block& of) {
+  Value block(const Value& x, Image image, const Block& of) const {
     Image shortcut = image;
     Value states = shape_.bottleneck ? three(x, image, of) : two(x, image, of);
     Value residual = x;
@@ -54,13 +63,13 @@ class Resnet {
     return activation(net_.tape, shape_.function, states);
   }
 
-  Value two(const Value& x, Image& image, const Block& of) {
+  Value two(const Value& x, Image& image, const Block& of) const {
     const Value states =
         unit(x, image, {.out = of.out, .kernel = 3, .stride = of.stride, .padding = 1}, "relu");
     return unit(states, image, {.out = of.out, .kernel = 3, .padding = 1}, {});
   }
 
-  Value three(const Value& x, Image& image, const Block& of) {
+  Value three(const Value& x, Image& image, const Block& of) const {
     const std::int64_t reduced = of.out / 4;
     const bool at_once = shape_.downsample_in_bottleneck;
     Value states =
@@ -84,10 +93,11 @@ Value resnet(Network& net) {
   net.begin_module("embedder");
   Image image{net.situation.rows, shape.channels, side, side};
   Value states = parts.embedded(pixels_of(net, shape.channels), image);
+  std::int64_t first = 0;
   for (std::size_t i = 0; i < shape.depths.size(); ++i) {
     net.begin_module("encoder.stages." + std::to_string(i));
-    const std::int64_t in = i > 0 ? shape.widths[i - 1] : shape.embedding;
-    states = parts.stage(i, std::move(states), in, image);
+    states = parts.stage(i, std::move(states), image, first);
+    first += shape.depths[i];
   }
   // Running means and variances, one each for every scale and shift.
   for (const Parameter& parameter : net.tape.parameters())

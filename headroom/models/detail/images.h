@@ -15,15 +15,26 @@ namespace headroom::models::detail {
 void check_images(const Batch& batch, std::int64_t channels, std::optional<std::int64_t> side = {});
 
 // Runs modules one after the other.
-template <typename Part>
-[[nodiscard]] Tensor through(const nn::List<Part>& parts, Tensor states) {
-  for (const auto& part : parts) states = (*part)(states);
+template <typename Part, typename... With>
+[[nodiscard]] Tensor through(const nn::List<Part>& parts, Tensor states, const With&... with) {
+  for (const auto& part : parts) states = (*part)(states, with...);
+  return states;
+}
+
+// Runs the layers of a stage. `first`: the number of the first one, counted over all stages.
+template <typename Layer>
+[[nodiscard]] Tensor through_stage(const Net& net, const nn::List<Layer>& layers, std::size_t first,
+                                   Tensor states) {
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    states = net.run_layer(
+        first + i, [layer = layers[i]](const Tensor& x) { return (*layer)(x); }, states);
   return states;
 }
 
 // Classifies images by the last states of a `Base`, which is made from a config, with
-//   std::pair<Tensor, Tensor> operator()(const Tensor& pixels) const;  // last states, their means
-//   std::int64_t width() const;                                        // of both
+//   // Last states, and their means.
+//   std::pair<Tensor, Tensor> operator()(const Net& net, const Tensor& pixels) const;
+//   std::int64_t width() const;  // of both
 template <typename Base, typename Classifier = nn::Linear>
 class ConvolutionalClassifier : public Net {
  public:
@@ -35,7 +46,7 @@ class ConvolutionalClassifier : public Net {
   Output run(const Batch& batch) override {
     check_images(batch, config().at_least_1("num_channels"));
     // transformers' output holds the last states until the loss is computed.
-    const auto [last, pooled] = (*base_)(batch.pixels);
+    const auto [last, pooled] = (*base_)(*this, batch.pixels);
     return classified((*classifier_)(pooled), batch);
   }
 

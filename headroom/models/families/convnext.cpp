@@ -109,7 +109,8 @@ class Downsampling : public torch::nn::Module {
 
 class Stage : public torch::nn::Module {
  public:
-  Stage(const Shape& shape, std::size_t stage, std::int64_t layers_before) {
+  Stage(const Shape& shape, std::size_t stage, std::int64_t layers_before)
+      : layers_before_(layers_before) {
     const std::int64_t width = shape.widths[stage];
     if (stage > 0)
       downsampling_ =
@@ -119,13 +120,15 @@ class Stage : public torch::nn::Module {
       layers_->add(std::make_shared<Layer>(shape, width, drop_share(shape, layers_before + i)));
   }
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x, const Net& net) const {
     Tensor states = x;
     if (downsampling_) states = (*downsampling_)(states);
-    return through(*layers_, std::move(states));
+    return through_stage(net, *layers_, static_cast<std::size_t>(layers_before_),
+                         std::move(states));
   }
 
  private:
+  const std::int64_t layers_before_;
   std::shared_ptr<Downsampling> downsampling_;
   std::shared_ptr<nn::List<Layer>> layers_;
 };
@@ -147,10 +150,10 @@ class Base : public torch::nn::Module {
     norm_ = child<LayerNorm>(*this, "layernorm", shape.widths.back(), shape.epsilon);
   }
 
-  std::pair<Tensor, Tensor> operator()(const Tensor& pixels) const {
+  std::pair<Tensor, Tensor> operator()(const Net& net, const Tensor& pixels) const {
     Tensor embedded = (*patches_)(pixels);
     embedded = (*embedding_norm_)(embedded);
-    const Tensor states = through(*stages_, embedded);
+    const Tensor states = through(*stages_, embedded, net);
     return {states, (*norm_)(states.mean({-2, -1}))};
   }
   [[nodiscard]] std::int64_t width() const { return norm_->weight.size(0); }

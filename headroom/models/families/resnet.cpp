@@ -80,17 +80,21 @@ class Layer : public torch::nn::Module {
 
 class Stage : public torch::nn::Module {
  public:
-  Stage(const Shape& shape, std::int64_t in, std::int64_t out, std::int64_t stride,
-        std::int64_t depth)
-      : layers_(child<nn::List<Layer>>(*this, "layers")) {
+  Stage(const Shape& shape, std::int64_t in, std::size_t stage, std::size_t layers_before)
+      : layers_before_(layers_before), layers_(child<nn::List<Layer>>(*this, "layers")) {
+    const bool downsamples = stage > 0 || shape.downsample_in_first_stage;
+    const std::int64_t out = shape.widths[stage], stride = downsamples ? 2 : 1;
     layers_->add(std::make_shared<Layer>(shape, in, out, stride));
-    for (std::int64_t i = 1; i < depth; ++i)
+    for (std::int64_t i = 1; i < shape.depths[stage]; ++i)
       layers_->add(std::make_shared<Layer>(shape, out, out, 1));
   }
 
-  Tensor operator()(const Tensor& x) const { return through(*layers_, x); }
+  Tensor operator()(const Tensor& x, const Net& net) const {
+    return through_stage(net, *layers_, layers_before_, x);
+  }
 
  private:
+  const std::size_t layers_before_;
   const std::shared_ptr<nn::List<Layer>> layers_;
 };
 
@@ -103,18 +107,18 @@ class Base : public torch::nn::Module {
                          shape.embedding, 7, 2, nn::activation(shape.function));
     stages_ = child<nn::List<Stage>>(*child<torch::nn::Module>(*this, "encoder"), "stages");
     width_ = shape.embedding;
+    std::size_t layers = 0;
     for (std::size_t i = 0; i < shape.depths.size(); ++i) {
-      const bool downsamples = i > 0 || shape.downsample_in_first_stage;
-      stages_->add(std::make_shared<Stage>(shape, width_, shape.widths[i], downsamples ? 2 : 1,
-                                           shape.depths[i]));
+      stages_->add(std::make_shared<Stage>(shape, width_, i, layers));
       width_ = shape.widths[i];
+      layers += static_cast<std::size_t>(shape.depths[i]);
     }
   }
 
-  std::pair<Tensor, Tensor> operator()(const Tensor& pixels) const {
+  std::pair<Tensor, Tensor> operator()(const Net& net, const Tensor& pixels) const {
     Tensor embedded = (*embedder_)(pixels);
     embedded = at::max_pool2d(embedded, 3, 2, 1);
-    const Tensor states = through(*stages_, embedded);
+    const Tensor states = through(*stages_, embedded, net);
     return {states, at::adaptive_avg_pool2d(states, {1, 1})};
   }
   [[nodiscard]] std::int64_t width() const { return width_; }

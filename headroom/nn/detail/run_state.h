@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 #include <optional>
 #include <vector>
@@ -17,15 +18,20 @@ class RunState {
   // The current state, for the CPU and the devices of these tensors.
   explicit RunState(const std::vector<at::Tensor>& inputs);
 
-  // Restores the state. Its destructor lets random numbers continue as if none had been drawn.
+  // Restores the state for the second run, which records a graph. Its destructor lets random
+  // numbers continue as if none had been drawn.
   class Replay {
    public:
     explicit Replay(const RunState& then);
     ~Replay();
     Replay(const Replay&) = delete;
     Replay& operator=(const Replay&) = delete;
+    // True while this thread has a Replay.
+    [[nodiscard]] static bool is_running();
 
    private:
+    const bool is_inner_;
+    const at::AutoGradMode with_graph_{true};
     libtorch::RandomState before_;
     std::optional<libtorch::AutocastScope> on_device_, on_cpu_;
   };
