@@ -59,6 +59,10 @@ SavedTensorScope::SavedTensorScope(Pack pack)
       "another, such as Python's", "torch.autograd.graph.saved_tensors_hooks in Python"));
 }
 
+Pack SavedTensorScope::current() {
+  return innermost != nullptr ? *innermost : Pack();
+}
+
 SavedTensorScope::~SavedTensorScope() {
   innermost = before_;
 }

@@ -15,6 +15,8 @@
 // thread; the innermost scope applies. While its `pack` runs, the scope outside applies to what
 // `pack` keeps in a torch::autograd::SavedVariable. `unpack` runs on the thread of the backward
 // pass, once for each use.
+// thread; the innermost scope applies, and an empty `pack` leaves tensors where they are. `unpack` runs on the thread of the backward pass, once for
+// each use.
 //
 // The hooks need Headroom's own autograd engine, which replaces LibTorch's at the first scope of
 // the process. In a Python process the engine is Python's: the constructor throws UnavailableError;
@@ -40,6 +42,9 @@ class SavedTensorScope {
   ~SavedTensorScope();
   SavedTensorScope(const SavedTensorScope&) = delete;
   SavedTensorScope& operator=(const SavedTensorScope&) = delete;
+
+  // The `pack` of this thread's innermost scope; empty if there is none.
+  [[nodiscard]] static Pack current();
 
  private:
   friend class detail::PackHooks;

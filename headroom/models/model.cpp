@@ -36,6 +36,9 @@ void check(const Checkpointing& checkpointing) {
   if (checkpointing.every < 1)
     throw UsageError(expectation("Checkpointing", "every layer, or every n-th",
                                  "every " + std::to_string(checkpointing.every), "1"));
+  if (checkpointing.but_attention && checkpointing.how == nn::Recompute::reentrant)
+    throw UsageError(expectation("Checkpointing", "the nonreentrant form, to leave attention out",
+                                 "the reentrant one", "nn::Recompute::nonreentrant"));
 }
 
 void check(const Settings& settings) {

@@ -47,6 +47,9 @@ struct Checkpointing {
   nn::Recompute how = nn::Recompute::none;
   int every = 1;              // 1: every layer; 2: every second one
   std::set<int> layers = {};  // not empty: only these
+  // Keeps what attention returns and saves, which then does not run again: for the nonreentrant
+  // form. The own eager forms of BERT, DistilBERT, GPT-2, GPT-Neo and T5 do run again.
+  bool but_attention = false;
 };
 
 struct Settings {

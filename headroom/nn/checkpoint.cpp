@@ -3,24 +3,22 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/saved_variable.h>
 
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "headroom/base/error.h"
-#include "headroom/libtorch/saved_tensors.h"
+#include "headroom/nn/detail/frame.h"
 #include "headroom/nn/detail/run_state.h"
 
 namespace headroom::nn {
 namespace {
 
 using at::Tensor;
+using detail::Frame;
+using detail::Part;
 using detail::RunState;
-using Part = std::function<Tensors(const Tensors&)>;
 
 // ---- Reentrant: one node of the graph, which builds an inner graph in the backward pass ----
 
@@ -75,85 +73,6 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
   }
 };
 
-// ---- Non-reentrant: drops saved tensors, and recomputes them when the first is needed ----
-
-// Thrown to stop recomputation, once all saved tensors have been recomputed.
-struct Complete {};
-
-class Frame : public std::enable_shared_from_this<Frame> {
- public:
-  Frame(Part part, const Tensors& inputs) : part_(std::move(part)), state_(inputs) {
-    for (const Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
-  }
-
-  Tensors run(const Tensors& inputs) {
-    const libtorch::SavedTensorScope scope(
-        [frame = shared_from_this()](const Tensor& tensor) { return frame->place_for(tensor); });
-    return part_(inputs);
-  }
-
- private:
-  struct Place {
-    std::optional<Tensor> tensor;
-  };
-
-  // Describes a dropped tensor, to check the recomputed one against.
-  struct Likeness {
-    explicit Likeness(const Tensor& of)
-        : sizes(of.is_nested() ? std::vector<std::int64_t>() : of.sizes().vec()),
-          type(of.scalar_type()),
-          device(of.device()) {}
-    bool operator==(const Likeness&) const = default;
-
-    std::vector<std::int64_t> sizes;
-    c10::ScalarType type;
-    c10::Device device;
-  };
-
-  [[noreturn]] static void refuse(const char* received) {
-    throw UsageError(expectation("checkpointed",
-                                 "a part that saves the same tensors each time it runs", received,
-                                 "a part whose course does not depend on outside state"));
-  }
-
-  libtorch::Unpack place_for(const Tensor& tensor) {
-    auto place = std::make_shared<Place>();
-    places_.push_back(place);
-    likenesses_.emplace_back(tensor);
-    return [frame = shared_from_this(), place] {
-      if (!place->tensor) frame->recompute();
-      if (!place->tensor) refuse("one with fewer");
-      return *std::exchange(place->tensor, std::nullopt);
-    };
-  }
-
-  void recompute() {
-    Tensors inputs;
-    for (const auto& input : inputs_) inputs.push_back(input.unpack());
-    std::size_t next = 0;
-    const auto keep = [this, &next](const Tensor& tensor) -> libtorch::Unpack {
-      if (Likeness(tensor) != likenesses_[next]) refuse("one of another shape, type or device");
-      if (const std::shared_ptr<Place> place = places_[next].lock()) place->tensor = tensor;
-      if (++next == places_.size()) throw Complete();
-      return [tensor] { return tensor; };
-    };
-    const RunState::Replay replay(state_);
-    try {
-      const libtorch::SavedTensorScope scope(keep);
-      (void)part_(inputs);
-    } catch (const Complete&) {
-    }
-  }
-
-  const Part part_;
-  const RunState state_;
-  // Saved like any tensor of the graph: through the hooks around this part.
-  std::vector<torch::autograd::SavedVariable> inputs_;
-  // One per saved tensor, in order.
-  std::vector<std::weak_ptr<Place>> places_;
-  std::vector<Likeness> likenesses_;
-};
-
 // A graph node takes no undefined tensors, so they are left out and put back inside.
 Tensors reentrant(const Part& part, const Tensors& inputs) {
   std::vector<bool> there;
@@ -180,7 +99,7 @@ bool recomputing() {
 Tensors checkpointed(Recompute how, const Part& part, const Tensors& inputs) {
   if (how == Recompute::none || !at::GradMode::is_enabled()) return part(inputs);
   if (how == Recompute::reentrant) return reentrant(part, inputs);
-  return std::make_shared<Frame>(part, inputs)->run(inputs);
+  return std::make_shared<Frame>(part, inputs, how == Recompute::selective)->run(inputs);
 }
 
 Tensor checkpointed(Recompute how, const std::function<Tensor(const Tensor&)>& part,
@@ -188,6 +107,10 @@ Tensor checkpointed(Recompute how, const std::function<Tensor(const Tensor&)>& p
   if (how == Recompute::none || !at::GradMode::is_enabled()) return part(x);
   const Part of_several = [part](const Tensors& inputs) { return Tensors{part(inputs[0])}; };
   return checkpointed(how, of_several, Tensors{x})[0];
+}
+
+Tensors computed_once(const Part& section, const Tensors& inputs) {
+  return Frame::run_section(section, inputs);
 }
 
 }  // namespace headroom::nn

@@ -30,6 +30,7 @@ enum class Recompute {
   nonreentrant,  // drops saved tensors and recomputes them when the first is needed;
                  // recomputation stops at the last one (use_reentrant=False)
   reentrant,     // runs without a graph, then again with one in backward (use_reentrant=True)
+  selective,     // nonreentrant, except that sections (computed_once, below) do not run again
 };
 
 [[nodiscard]] at::Tensor checkpointed(Recompute how,
@@ -42,6 +43,23 @@ using Tensors = std::vector<at::Tensor>;
 [[nodiscard]] Tensors checkpointed(Recompute how,
                                    const std::function<Tensors(const Tensors&)>& part,
                                    const Tensors& inputs);
+
+// Inside a part, marks a section that costs more time than memory, such as attention:
+//
+//   Tensors seen = computed_once([&](const Tensors& in) -> Tensors {
+//     return {at::scaled_dot_product_attention(in[0], in[1], in[2])};
+//   }, {q, k, v});
+//
+// In the selective form the section runs once. Its results and the tensors that it saves are kept,
+// through the scope around the part, and the second run of the part takes these results. Inputs
+// that the section saves, and views of them, are not kept: the second run makes them anew. Random
+// numbers behind the section are the same as without checkpointing. Neither inputs nor results may
+// be changed in place.
+//
+// Elsewhere the section is run like any other code: in the other forms it runs again. It belongs to
+// the innermost part; when a part around that one runs again, so does the section.
+[[nodiscard]] Tensors computed_once(const std::function<Tensors(const Tensors&)>& section,
+                                    const Tensors& inputs);
 
 // True while this thread runs a part again: what counts runs must then leave its count alone, such
 // as the running statistics of a batch norm.

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <atomic>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/base/error.h"
@@ -79,6 +82,17 @@ void expect_equal(const Trained& one, const Trained& other, const std::string& w
   }
 }
 
+// Bytes after a forward pass.
+std::int64_t kept_by(c10::Device device, const std::string& type,
+                     const Checkpointing& checkpointing) {
+  const auto model = model_on(device, type);
+  model->set_checkpointing(checkpointing);
+  const Batch batch = random_batch(*model, {.rows = 2, .length = 16, .image = 64}, device);
+  const std::int64_t before = allocated(device);
+  const Output output = model->run(batch);
+  return allocated(device) - before;
+}
+
 class CheckpointedModel : public ::testing::TestWithParam<const char*> {};
 
 // Batch norm's running statistics were to be updated by both runs of a layer, as in Python.
@@ -99,21 +113,116 @@ TEST_P(CheckpointedModel, TrainsTheSameToTheBit) {
   }
 }
 
+TEST_P(CheckpointedModel, KeepsTheSameBytesWithAndWithoutData) {
+  const auto kept = [](sim::Mode mode) {
+    const auto box = sim::simulate("1x1GiB", {.mode = mode});
+    std::vector<std::int64_t> bytes;
+    for (const Recompute how : {Recompute::none, Recompute::nonreentrant, Recompute::reentrant})
+      bytes.push_back(kept_by(box.device(0), GetParam(), {.how = how}));
+    const Checkpointing but_attention{.how = Recompute::nonreentrant, .but_attention = true};
+    bytes.push_back(kept_by(box.device(0), GetParam(), but_attention));
+    return bytes;
+  };
+  EXPECT_EQ(kept(sim::Mode::shape_only), kept(sim::Mode::compute));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CheckpointedModel,
                          ::testing::Values("llama", "gpt2", "resnet", "convnext"),
                          [](const auto& type) { return std::string(type.param); });
 
 // Counted over the stages: the fourth block of stages with two and three is one of the last stage.
+// How often an operator is called, on any thread.
+class Calls {
+ public:
+  explicit Calls(const char* name) {
+    counted = name;
+    count = 0;
+    handle_ = at::addGlobalCallback(
+        at::RecordFunctionCallback([](const at::RecordFunction& function) {
+          if (counted == function.name()) ++count;
+          return std::unique_ptr<at::ObserverContext>();
+        }).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~Calls() { at::removeCallback(handle_); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+  [[nodiscard]] static int so_far() { return count; }
+
+ private:
+  inline static std::string counted;
+  inline static std::atomic<int> count = 0;
+  at::CallbackHandle handle_;
+};
+
+TEST(CheckpointingAllButAttention, RunsAttentionOnce) {
+  const auto box = sim::simulate("1x1GiB", {.mode = sim::Mode::compute});
+  struct Case {
+    const char* type;
+    Attention attention;
+    const char* call;  // of attention, and of nothing else
+  };
+  for (const Case& of :
+       {Case{"llama", Attention::sdpa, "aten::scaled_dot_product_attention"},
+        Case{"gpt2", Attention::sdpa, "aten::scaled_dot_product_attention"},
+        Case{"llama", Attention::eager, "aten::softmax"}})
+    for (const c10::Device device : {c10::Device(at::kCPU), box.device(0)}) {
+      const auto calls = [&](const Checkpointing& checkpointing) {
+        const Calls counting(of.call);
+        Trained done = trained(device, of.type, checkpointing, of.attention);
+        return std::pair(Calls::so_far(), std::move(done));
+      };
+      const auto [plain_calls, plain] = calls({});
+      const auto [full_calls, full] = calls({.how = Recompute::nonreentrant});
+      const auto [once_calls, once] =
+          calls({.how = Recompute::nonreentrant, .but_attention = true});
+      EXPECT_EQ(plain_calls, 2 * 3) << "two steps of three layers";
+      EXPECT_EQ(full_calls, 2 * plain_calls);
+      EXPECT_EQ(once_calls, plain_calls);
+      expect_equal(once, plain, device.str() + ", " + of.type + " " +
+                                    std::string(model::to_string(of.attention)));
+      if (device.is_cpu()) continue;
+      EXPECT_LT(once.kept, plain.kept);
+      EXPECT_GT(once.kept, full.kept);
+    }
+}
+
+TEST(CheckpointingAllButAttention, IsForTheNonreentrantForm) {
+  const auto model = tiny("llama");
+  try {
+    model->set_checkpointing({.how = Recompute::reentrant, .but_attention = true});
+    ADD_FAILURE() << "it was taken";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("nonreentrant"));
+  }
+}
+
+// A Llama of 12 layers: what waits for the backward pass, loss and logits included.
+TEST(Checkpointing, OfEveryLayerKeepsAtMost35PercentOfTheBytes) {
+  const auto box = sim::simulate("1x8GiB");
+  const auto model = libtorch::on(box.device(0), [] {
+    return build(config_from(R"({"model_type":"llama","vocab_size":8192,"hidden_size":512,
+      "intermediate_size":2048,"num_hidden_layers":12,"num_attention_heads":8})"));
+  });
+  const Batch batch = random_batch(*model, {.rows = 4, .length = 256}, box.device(0));
+  const auto kept = [&](const Checkpointing& checkpointing) {
+    model->set_checkpointing(checkpointing);
+    const std::int64_t before = allocated(box.device(0));
+    const Tensor loss = model->run(batch).loss;
+    return static_cast<double>(allocated(box.device(0)) - before);
+  };
+  const double plain = kept({}), all = kept({.how = Recompute::nonreentrant});
+  EXPECT_LE(all / plain, 0.35);
+  EXPECT_LE(kept({.how = Recompute::reentrant}) / plain, 0.35);
+  const double but_attention = kept({.how = Recompute::nonreentrant, .but_attention = true});
+  EXPECT_GT(but_attention, all);
+  EXPECT_LT(but_attention / plain, 0.35);
+}
+
 TEST(Checkpointing, CountsTheBlocksOfAllStages) {
   const auto box = sim::simulate("1x1GiB");
   for (const char* type : {"resnet", "convnext"}) {
     const auto kept = [&](const std::set<int>& layers) {
-      const auto model = model_on(box.device(0), type);
-      model->set_checkpointing({.how = Recompute::nonreentrant, .layers = layers});
-      const Batch batch = random_batch(*model, {.rows = 2, .image = 64}, box.device(0));
-      const std::int64_t before = allocated(box.device(0));
-      const Output output = model->run(batch);
-      return allocated(box.device(0)) - before;
+      return kept_by(box.device(0), type, {.how = Recompute::nonreentrant, .layers = layers});
     };
     EXPECT_LT(kept({1}), kept({4})) << type << ": the last stage has smaller images";
     EXPECT_LT(kept({4}), kept({5})) << type << ": there is no sixth";

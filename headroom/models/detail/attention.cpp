@@ -31,19 +31,20 @@ Tensor sdpa(const Tensor& q, Tensor k, Tensor v, Tensor mask, const AttentionOpt
   if (mask.defined() && mask.dim() == 4) mask = mask.slice(3, 0, k.size(2));
   const bool causal =
       options.is_causal.value_or(q.size(2) > 1 && !mask.defined() && options.module_is_causal);
-  std::optional<Tensor> given;
-  if (mask.defined()) given = mask;
-  const Tensor out = at::scaled_dot_product_attention(q, k, v, given, options.dropout, causal,
-                                                      options.scaling, grouped);
+  const auto kernel = [&](const nn::Tensors& in) -> nn::Tensors {
+    std::optional<Tensor> given;
+    if (mask.defined()) given = in[3];
+    return {at::scaled_dot_product_attention(in[0], in[1], in[2], given, options.dropout, causal,
+                                             options.scaling, grouped)};
+  };
+  const Tensor out = nn::computed_once(kernel, {q, k, v, mask})[0];
   return out.transpose(1, 2).contiguous();
 }
 
 namespace {
 
-Attended eager_with_weights(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                            const AttentionOptions& options) {
-  const Tensor keys = repeated(k, options.groups.value_or(1));
-  const Tensor values = repeated(v, options.groups.value_or(1));
+Attended eager_with_weights(const Tensor& q, const Tensor& keys, const Tensor& values,
+                            const Tensor& mask, const AttentionOptions& options) {
   Tensor weights = at::matmul(q, keys.transpose(2, 3));
   weights = weights * *options.scaling;
   if (options.softcap != 0) {
@@ -69,7 +70,14 @@ Tensor heads_of(const Tensor& projected, std::int64_t head_width) {
 Attended attended(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v,
                   const Tensor& mask, const AttentionOptions& options) {
   if (kind == Attention::sdpa) return {sdpa(q, k, v, mask, options), {}};
-  return eager_with_weights(q, k, v, mask, options);
+  const auto eager = [&](const nn::Tensors& in) -> nn::Tensors {
+    Attended seen = eager_with_weights(in[0], in[1], in[2], in[3], options);
+    return {seen.out, seen.weights};
+  };
+  const std::int64_t groups = options.groups.value_or(1);
+  const nn::Tensors seen =
+      nn::computed_once(eager, {q, repeated(k, groups), repeated(v, groups), mask});
+  return {seen[0], seen[1]};
 }
 
 }  // namespace headroom::models::detail

@@ -12,7 +12,10 @@ nn::Recompute Net::recomputes(std::size_t index) const {
   const int layer = static_cast<int>(index);
   const bool chosen = checkpointing.layers.empty() ? layer % checkpointing.every == 0
                                                    : checkpointing.layers.contains(layer);
-  return is_training() && chosen ? checkpointing.how : nn::Recompute::none;
+  if (!is_training() || !chosen) return nn::Recompute::none;
+  const bool leaves_out =
+      checkpointing.but_attention && checkpointing.how == nn::Recompute::nonreentrant;
+  return leaves_out ? nn::Recompute::selective : checkpointing.how;
 }
 
 Tensor Net::run_layer(std::size_t index, const Function& layer, const Tensor& states) const {
