@@ -9,19 +9,7 @@
 namespace headroom::libtorch {
 namespace {
 
-thread_local const SavedTensorScope* innermost = nullptr;
-
-// Makes another scope the innermost for a while.
-class Within {
- public:
-  explicit Within(const SavedTensorScope* scope) : before_(std::exchange(innermost, scope)) {}
-  ~Within() { innermost = before_; }
-  Within(const Within&) = delete;
-  Within& operator=(const Within&) = delete;
-
- private:
-  const SavedTensorScope* before_;
-};
+thread_local const SavedTensorScope* innermost_scope = nullptr;
 
 }  // namespace
 
@@ -34,7 +22,7 @@ class detail::PackHooks final : public torch::autograd::SavedVariableHooks {
   // LibTorch calls this at once, while the scope is alive.
   void call_pack_hook(const at::Tensor& tensor) override {
     const SavedTensorScope& scope = *std::exchange(scope_, nullptr);
-    const Within outside(scope.before_);
+    const OuterScope outside(scope.before_);
     // A tensor with its graph would keep alive the node that saves it: a reference cycle.
     unpack_ = scope.pack_(tensor.requires_grad() ? tensor.detach() : tensor);
   }
@@ -46,25 +34,31 @@ class detail::PackHooks final : public torch::autograd::SavedVariableHooks {
 };
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> detail::saved_variable_hooks() {
-  if (!PackHooks::has(innermost)) return nullptr;
-  return std::make_unique<PackHooks>(*innermost);
+  if (!PackHooks::has(innermost_scope)) return nullptr;
+  return std::make_unique<PackHooks>(*innermost_scope);
 }
 
 SavedTensorScope::SavedTensorScope(Pack pack)
-    : pack_(std::move(pack)), before_(std::exchange(innermost, this)) {
+    : pack_(std::move(pack)), before_(std::exchange(innermost_scope, this)) {
   if (install_engine()) return;
-  innermost = before_;
+  innermost_scope = before_;
   throw UnavailableError(expectation(
       "SavedTensorScope", "LibTorch's own autograd engine, or Headroom's",
       "another, such as Python's", "torch.autograd.graph.saved_tensors_hooks in Python"));
 }
 
-Pack SavedTensorScope::current() {
-  return innermost != nullptr ? *innermost : Pack();
+SavedTensorScope::~SavedTensorScope() {
+  innermost_scope = before_;
 }
 
-SavedTensorScope::~SavedTensorScope() {
-  innermost = before_;
+const SavedTensorScope* SavedTensorScope::innermost() {
+  return innermost_scope;
+}
+
+OuterScope::OuterScope(const SavedTensorScope* outer)
+    : before_(std::exchange(innermost_scope, outer)) {}
+OuterScope::~OuterScope() {
+  innermost_scope = before_;
 }
 
 }  // namespace headroom::libtorch

@@ -15,8 +15,6 @@
 // thread; the innermost scope applies. While its `pack` runs, the scope outside applies to what
 // `pack` keeps in a torch::autograd::SavedVariable. `unpack` runs on the thread of the backward
 // pass, once for each use.
-// thread; the innermost scope applies, and an empty `pack` leaves tensors where they are. `unpack` runs on the thread of the backward pass, once for
-// each use.
 //
 // The hooks need Headroom's own autograd engine, which replaces LibTorch's at the first scope of
 // the process. In a Python process the engine is Python's: the constructor throws UnavailableError;
@@ -43,12 +41,25 @@ class SavedTensorScope {
   SavedTensorScope(const SavedTensorScope&) = delete;
   SavedTensorScope& operator=(const SavedTensorScope&) = delete;
 
-  // The `pack` of this thread's innermost scope; empty if there is none.
-  [[nodiscard]] static Pack current();
+  // Of this thread; null: there is none.
+  [[nodiscard]] static const SavedTensorScope* innermost();
 
  private:
   friend class detail::PackHooks;
   Pack pack_;
+  const SavedTensorScope* before_;
+};
+
+// For a block of code, a scope of this thread further out applies, as if those inside it were not
+// there. Null: none applies.
+class OuterScope {
+ public:
+  explicit OuterScope(const SavedTensorScope* outer);
+  ~OuterScope();
+  OuterScope(const OuterScope&) = delete;
+  OuterScope& operator=(const OuterScope&) = delete;
+
+ private:
   const SavedTensorScope* before_;
 };
 

@@ -63,7 +63,7 @@ Outcome check_offload(Place& place) {
           figures["offload"].push_back({{"pinned", pinned},
                                         {"ahead", ahead},
                                         {"peak", moved.peak.count},
-                                        {"peak_in_host", offload.use().peak_in_host.count},
+                                        {"peak_waiting", offload.use().peak_waiting.count},
                                         {"moved", offload.use().moved}});
         }
       }

@@ -49,7 +49,7 @@ c10::Device Place::open() {
   if (simulated_) {
     if (!box_)
       box_ = sim::simulate(gpu::SimulatedBox{.cards = {*simulated_}, .name = {}},
-                           {.mode = sim::Mode::compute});
+                           {.mode = sim::Mode::compute, .check_streams = true});
     return box_->device(0);
   }
   const int cards = load_cuda().device_count();

@@ -137,11 +137,11 @@ class Calls {
   explicit Calls(const char* name) {
     counted = name;
     count = 0;
-    handle_ = at::addGlobalCallback(
-        at::RecordFunctionCallback([](const at::RecordFunction& function) {
-          if (counted == function.name()) ++count;
-          return std::unique_ptr<at::ObserverContext>();
-        }).scopes({at::RecordScope::FUNCTION}));
+    handle_ =
+        at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+                                if (counted == function.name()) ++count;
+                                return std::unique_ptr<at::ObserverContext>();
+                              }).scopes({at::RecordScope::FUNCTION}));
   }
   ~Calls() { at::removeCallback(handle_); }
   Calls(const Calls&) = delete;
@@ -161,10 +161,9 @@ TEST(CheckpointingAllButAttention, RunsAttentionOnce) {
     Attention attention;
     const char* call;  // of attention, and of nothing else
   };
-  for (const Case& of :
-       {Case{"llama", Attention::sdpa, "aten::scaled_dot_product_attention"},
-        Case{"gpt2", Attention::sdpa, "aten::scaled_dot_product_attention"},
-        Case{"llama", Attention::eager, "aten::softmax"}})
+  for (const Case& of : {Case{"llama", Attention::sdpa, "aten::scaled_dot_product_attention"},
+                         Case{"gpt2", Attention::sdpa, "aten::scaled_dot_product_attention"},
+                         Case{"llama", Attention::eager, "aten::softmax"}})
     for (const c10::Device device : {c10::Device(at::kCPU), box.device(0)}) {
       const auto calls = [&](const Checkpointing& checkpointing) {
         const Calls counting(of.call);
@@ -178,8 +177,9 @@ TEST(CheckpointingAllButAttention, RunsAttentionOnce) {
       EXPECT_EQ(plain_calls, 2 * 3) << "two steps of three layers";
       EXPECT_EQ(full_calls, 2 * plain_calls);
       EXPECT_EQ(once_calls, plain_calls);
-      expect_equal(once, plain, device.str() + ", " + of.type + " " +
-                                    std::string(model::to_string(of.attention)));
+      expect_equal(
+          once, plain,
+          device.str() + ", " + of.type + " " + std::string(model::to_string(of.attention)));
       if (device.is_cpu()) continue;
       EXPECT_LT(once.kept, plain.kept);
       EXPECT_GT(once.kept, full.kept);

@@ -56,7 +56,7 @@ struct Pass {
 
 // Two layers. `around`: how both of them, as one part, are checkpointed.
 Pass pass_of(torch::Device device, Recompute how, Recompute around = Recompute::none,
-                 bool offloads = false) {
+             bool offloads = false) {
   const AttentionLayer layer(device);
   Tensor x = torch::randn({8, 16}).to(device).requires_grad_();
   at::Generator(at::globalContext().defaultGenerator(device)).set_current_seed(7);

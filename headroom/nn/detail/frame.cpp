@@ -60,7 +60,7 @@ Frame::Frame(Part part, const Tensors& inputs, bool has_sections)
 // ---- The first run ----
 
 Tensors Frame::run(const Tensors& inputs) {
-  Run run{.frame = *this, .again = false, .around = libtorch::SavedTensorScope::current()};
+  Run run{.frame = *this, .again = false, .around = libtorch::SavedTensorScope::innermost()};
   const Running running(has_sections_ ? &run : nullptr);
   const libtorch::SavedTensorScope scope(
       [frame = shared_from_this()](const Tensor& tensor) { return frame->place_for(tensor); });
@@ -83,7 +83,7 @@ libtorch::Unpack Frame::place_for(const Tensor& tensor) {
 void Frame::recompute() {
   Tensors inputs;
   for (const Saved& input : inputs_) inputs.push_back(input.unpack());
-  Run run{.frame = *this, .again = true, .around = {}};
+  Run run{.frame = *this, .again = true, .around = nullptr};
   const auto keep = [this, &run](const Tensor& tensor) -> libtorch::Unpack {
     fill_place(run, tensor);
     return [tensor] { return tensor; };
@@ -116,7 +116,8 @@ Tensors Frame::run_section(const Part& section, const Tensors& inputs) {
   return run.again ? run.frame.skip(run, inputs) : run.frame.run_once(run.around, section, inputs);
 }
 
-Tensors Frame::run_once(const libtorch::Pack& around, const Part& section, const Tensors& inputs) {
+Tensors Frame::run_once(const libtorch::SavedTensorScope* around, const Part& section,
+                        const Tensors& inputs) {
   std::vector<View> dropped;
   const std::size_t first_place = places_.size();
   const auto drop = [&](const Tensor& tensor) {
@@ -133,7 +134,7 @@ Tensors Frame::run_once(const libtorch::Pack& around, const Part& section, const
   };
   const auto pack = [&](const Tensor& tensor) -> libtorch::Unpack {
     if (drop(tensor)) return place_for(tensor);
-    const libtorch::SavedTensorScope outside(around);
+    const libtorch::OuterScope outside(around);
     const auto kept = std::make_shared<Saved>(tensor, /*is_output=*/false);
     return [kept] { return kept->unpack(); };
   };
@@ -142,9 +143,9 @@ Tensors Frame::run_once(const libtorch::Pack& around, const Part& section, const
     const libtorch::SavedTensorScope scope(pack);
     results = section(inputs);
   }
-  const libtorch::SavedTensorScope outside(around);
-  Section kept{first_place, std::move(dropped), {},
-               libtorch::RandomState(libtorch::devices_of(inputs))};
+  const libtorch::OuterScope outside(around);
+  Section kept{
+      first_place, std::move(dropped), {}, libtorch::RandomState(libtorch::devices_of(inputs))};
   for (const Tensor& result : results)
     kept.results.push_back({Saved(result.defined() ? result.detach() : result, false),
                             result.defined() && result.requires_grad()});
@@ -158,8 +159,8 @@ Tensors Frame::skip(Run& run, const Tensors& inputs) {
   if (run.next_place != kept.first_place) refuse("one with another order of sections");
   for (const View& view : kept.dropped) {
     const Tensor input = inputs.at(view.input).detach();
-    fill_place(run, input.as_strided(view.sizes, view.strides,
-                                     input.storage_offset() + view.offset));
+    fill_place(run,
+               input.as_strided(view.sizes, view.strides, input.storage_offset() + view.offset));
   }
   kept.after.restore();
   Tensors results;

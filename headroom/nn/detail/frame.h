@@ -72,7 +72,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   struct Run {
     Frame& frame;
     const bool again;
-    const libtorch::Pack around;  // of the first run: the scope around the part
+    const libtorch::SavedTensorScope* around;      // of the first run: the scope around the part
     std::size_t next_place = 0, next_section = 0;  // of the second run
   };
   class Running;  // sets the thread's run
@@ -80,7 +80,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   libtorch::Unpack place_for(const at::Tensor& tensor);
   void recompute();
   void fill_place(Run& run, const at::Tensor& tensor);
-  Tensors run_once(const libtorch::Pack& around, const Part& section, const Tensors& inputs);
+  Tensors run_once(const libtorch::SavedTensorScope* around, const Part& section,
+                   const Tensors& inputs);
   Tensors skip(Run& run, const Tensors& inputs);
 
   static thread_local Run* running_;
