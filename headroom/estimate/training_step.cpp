@@ -21,6 +21,7 @@
 #include "headroom/optim/clip.h"
 #include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
+#include "headroom/sim/simulate.h"
 
 namespace headroom::estimate {
 namespace {
@@ -93,6 +94,11 @@ void choose_what_is_trained(models::Model& model, const Settings& settings) {
   }
 }
 
+bool has_data(c10::Device device) {
+  return device.is_privateuseone() ? sim::card_of(device)->mode() == sim::Mode::compute
+                                   : !device.is_meta();
+}
+
 // The variables of a training loop, and its steps.
 class Loop {
  public:
@@ -104,7 +110,8 @@ class Loop {
         device_(device),
         optimizer_(optim::make_optimizer(settings.optimizer, settings.form, trained(*model_))) {
     if (settings.autocast == model::Autocast::fp16) scaler_.emplace();
-    if (settings.offload.activations) offload_.emplace(all(*model_));
+    if (settings.offload.activations)
+      offload_.emplace(all(*model_), nn::OffloadOptions{.copies = has_data(device)});
   }
 
   void train() {

@@ -181,7 +181,7 @@ void Offload::Store::move_out(Parked& one) {
   use_.peak_waiting = std::max(use_.peak_waiting, use_.waiting);
   const c10::Stream& out = lanes(one.device).out;
   order(current_stream(one.device), out);
-  {
+  if (options_.copies) {
     const c10::StreamGuard on(out);
     one.on_host.copy_(one.on_device, /*non_blocking=*/true);
   }
@@ -220,7 +220,7 @@ void Offload::Store::move_in(Parked& one) {
   const c10::Stream& in = lanes(one.device).in;
   order(current_stream(one.device), in);
   one.left.block(in);
-  {
+  if (options_.copies) {
     const c10::StreamGuard on(in);
     on_device.copy_(on_host, /*non_blocking=*/true);
   }
@@ -231,7 +231,9 @@ void Offload::Store::move_in(Parked& one) {
 }
 
 Tensor Offload::Store::host_buffer(std::int64_t size) const {
-  return at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(options_.pinned));
+  const at::TensorOptions bytes(at::kByte);
+  if (!options_.copies) return at::empty({size}, bytes.device(at::kMeta));
+  return at::empty({size}, bytes.pinned_memory(options_.pinned));
 }
 
 void Offload::Store::read(Parked& one) const {

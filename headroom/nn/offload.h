@@ -47,6 +47,7 @@ struct OffloadOptions {
   bool pinned = true;                     // page-locked host memory
   int ahead = 2;                          // storages that leave late and come back early
   std::filesystem::path directory = {};   // of the file; empty: host memory
+  bool copies = true;  // false: memory moves and data is lost, for dry runs, which have none
 };
 
 struct OffloadUse {
