@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/libtorch/versions.h"
 
 namespace headroom::nn::detail {
 namespace {
@@ -28,7 +29,7 @@ Tensor as_result(const Tensor& kept, bool requires_grad) {
   Tensor result = kept.detach();
   if (requires_grad)
     torch::autograd::create_gradient_edge(
-        result, std::make_shared<torch::autograd::Error>("a section that is computed once"));
+        result, libtorch::make_node<torch::autograd::Error>("a section that is computed once"));
   return result;
 }
 
