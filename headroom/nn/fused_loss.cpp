@@ -164,6 +164,7 @@ class Blocks : public torch::CustomClassHolder {
     inputs_.clear();
     weight_.reset();
     bias_.reset();
+    sum_.reset();  // it may be the result, which refers to this
   }
 
  private:
