@@ -312,8 +312,8 @@ class Blocks : public torch::CustomClassHolder {
   [[nodiscard]] std::size_t first_parameter() const { return bias_.defined() ? 3 : 2; }
 
   // Adds the loss of rows from `start` on to the sum, and makes the gradient of their logits if one
-  // is wanted. `wide` has the logits in float and is changed; `gradient` may be the same. Rows
-  // whose labels do not count have a gradient of zero.
+  // is wanted. `wide` has the logits in float and is changed; `gradient` may be the same. A
+  // row whose label is ignored gets a gradient of zero.
   void add_loss(const Tensor& wide, Tensor gradient, std::int64_t start) {
     const Tensor labels = labels_.slice(0, start, start + wide.size(0)).unsqueeze(1);
     const Tensor ignored = labels == options_.ignored;

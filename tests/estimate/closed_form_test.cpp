@@ -74,6 +74,8 @@ struct Case {
 Case compared(const CatalogueModel& model, const ModelConfig& config, const char* words,
               model::Transformers version) {
   Settings settings = for_model(config, words);
+  // Checkpointed ones have a test of their own, below.
+  if (config.type() == "resnet" || config.type() == "convnext") settings.checkpoint_every = 0;
   settings.transformers = version;
   const trace::Report report = dryrun::dry_run(
       "unlimited",
@@ -154,7 +156,7 @@ TEST_P(ClosedForm, IsCloseToTheDryRun) {
   for (std::size_t i = 0; i < 5; ++i)
     std::printf("%+.2f %% %s\n", 100 * cases[i].allocated_error, cases[i].name.c_str());
   EXPECT_LE(quantile(allocated, 0.5), 0.001);
-  EXPECT_LE(quantile(allocated, 0.95), 0.035);
+  EXPECT_LE(quantile(allocated, 0.95), 0.03);
   EXPECT_LE(quantile(allocated, 1), 0.08);
   EXPECT_LE(quantile(reserved, 0.5), 0.05);
   EXPECT_LE(quantile(reserved, 0.95), 0.15);
