@@ -47,35 +47,9 @@ TEST(ChunkedCrossEntropy, GivesLossAndGradientsOfTheWhole) {
   }
 }
 
-// Three micro-batches summed, so that gradients are added to those that are there.
 std::vector<Tensor> gradients_of(const std::string& type, models::Settings settings, bool mixed) {
   const auto model = tiny_model(type, settings);
-  const models::Batch batch = tiny_batch(*model);
-  batch.labels.select(1, 3).fill_(-100);
-  std::vector<Tensor> result;
-  for (int micro = 0; micro < 3; ++micro) {
-    Tensor loss;
-    {
-      const libtorch::AutocastScope scope(torch::kCPU, torch::kBFloat16, mixed);
-      loss = model->run(batch).loss;
-    }
-    loss.backward();
-    result = {loss.detach()};
-  }
-  for (const Tensor& parameter : model->module().parameters()) result.push_back(parameter.grad());
-  return result;
-}
-
-void expect_close(const std::vector<Tensor>& one, const std::vector<Tensor>& other, double within,
-                  const std::string& where) {
-  ASSERT_EQ(one.size(), other.size());
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    ASSERT_EQ(one[i].defined(), other[i].defined()) << where;
-    if (!one[i].defined()) continue;
-    const double scale = other[i].abs().max().item<double>();
-    EXPECT_LE((one[i] - other[i]).abs().max().item<double>(), within * scale + 1e-8)
-        << where << ", tensor " << i;
-  }
+  return loss_and_gradients(*model, mixed);
 }
 
 // Tied heads (llama, gpt2, t5, bert, distilbert), a capped one (gemma2), one with a bias (phi), and

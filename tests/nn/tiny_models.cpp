@@ -1,5 +1,10 @@
 #include "tests/nn/tiny_models.h"
 
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "headroom/libtorch/autocast.h"
+
 #include <torch/torch.h>
 
 #include <nlohmann/json.hpp>
@@ -79,6 +84,36 @@ std::shared_ptr<models::Model> tiny_model(const std::string& type, const models:
 models::Batch tiny_batch(const models::Model& model, c10::Device device) {
   torch::manual_seed(2);
   return models::random_batch(model, {.rows = 2, .length = 8, .image = 16}, device);
+}
+
+std::vector<at::Tensor> loss_and_gradients(models::Model& model, bool mixed) {
+  const models::Batch batch = tiny_batch(model);
+  batch.labels.select(1, 3).fill_(-100);
+  std::vector<at::Tensor> result;
+  for (int micro = 0; micro < 3; ++micro) {
+    at::Tensor loss;
+    {
+      const libtorch::AutocastScope scope(torch::kCPU, torch::kBFloat16, mixed);
+      loss = model.run(batch).loss;
+    }
+    loss.backward();
+    result = {loss.detach()};
+  }
+  for (const at::Tensor& parameter : model.module().parameters())
+    result.push_back(parameter.grad());
+  return result;
+}
+
+void expect_close(const std::vector<at::Tensor>& one, const std::vector<at::Tensor>& other,
+                  double within, const std::string& where) {
+  ASSERT_EQ(one.size(), other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    ASSERT_EQ(one[i].defined(), other[i].defined()) << where << ", tensor " << i;
+    if (!one[i].defined()) continue;
+    const double scale = other[i].abs().max().item<double>();
+    EXPECT_LE((one[i] - other[i]).abs().max().item<double>(), within * scale + 1e-8)
+        << where << ", tensor " << i;
+  }
 }
 
 }  // namespace headroom::nn

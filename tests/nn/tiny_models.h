@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "headroom/models/batch.h"
 #include "headroom/models/initialise.h"
@@ -21,5 +22,14 @@ namespace headroom::nn {
 
 // A batch of two rows of 8 tokens, or of two images; the same each time.
 [[nodiscard]] models::Batch tiny_batch(const models::Model& model, c10::Device device = at::kCPU);
+
+// The loss of a tiny batch, some labels of which do not count, and the gradients of all parameters
+// after three micro-batches: gradients are added to those that are there. `mixed`: under bf16
+// autocast.
+[[nodiscard]] std::vector<at::Tensor> loss_and_gradients(models::Model& model, bool mixed);
+
+// Expects each tensor to be as near as `within` times the largest number of the other.
+void expect_close(const std::vector<at::Tensor>& one, const std::vector<at::Tensor>& other,
+                  double within, const std::string& where);
 
 }  // namespace headroom::nn
