@@ -3,12 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "headroom/libtorch/autocast.h"
-
-#include <torch/torch.h>
-
 #include <nlohmann/json.hpp>
 
+#include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/modules.h"
 #include "headroom/libtorch/on.h"
 
