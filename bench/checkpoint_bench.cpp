@@ -51,7 +51,7 @@ std::string processor() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto given = [&](int i, long usual) { return argc > i ? std::atol(argv[i]) : usual; };
+  const bench::Arguments given(argc, argv);
   const long layers = given(1, 12), width = given(2, 512), rows = given(3, 4),
              length = given(4, 256), runs = given(5, 5);
   const Json config = {{"model_type", "llama"},

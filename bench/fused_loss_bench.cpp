@@ -96,7 +96,7 @@ void compare(torch::Dtype type, std::int64_t rows, std::int64_t classes, std::in
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto given = [&](int i, long usual) { return argc > i ? std::atol(argv[i]) : usual; };
+  const bench::Arguments given(argc, argv);
   const std::int64_t rows = given(1, 512), classes = given(2, 32064), width = given(3, 2048);
   const int runs = static_cast<int>(given(4, 5));
   std::printf("%ld rows, %ld classes, width %ld, %d threads, medians of %d\n",

@@ -1,4 +1,4 @@
-// Tools of the benchmarks: the clock, a median, and this process's memory.
+// Tools of the benchmarks: numbers of the command line, the clock, a median, this process's memory.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,17 @@
 #include "headroom/base/time.h"
 
 namespace headroom::bench {
+
+// The numbers on the command line, from 1; `usual` where there is none.
+class Arguments {
+ public:
+  Arguments(int count, char** words) : count_(count), words_(words) {}
+  long operator()(int i, long usual) const { return count_ > i ? std::atol(words_[i]) : usual; }
+
+ private:
+  int count_;
+  char** words_;
+};
 
 inline double seconds_since(Clock::time_point begin) {
   return Seconds(Clock::now() - begin).count();

@@ -4,7 +4,6 @@
 //   bench_optimizer [millions of parameters] [tensors] [runs]     default 64 16 5
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -38,7 +37,7 @@ std::function<void()> fused_operator(const Tensors& parameters) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto given = [&](int i, long usual) { return argc > i ? std::atol(argv[i]) : usual; };
+  const bench::Arguments given(argc, argv);
   const long millions = given(1, 64), tensors = given(2, 16), runs = given(3, 5);
   Tensors parameters;
   for (long i = 0; i < tensors; ++i) {

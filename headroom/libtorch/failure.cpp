@@ -5,7 +5,6 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "headroom/base/error.h"
 #include "headroom/oom/classify.h"

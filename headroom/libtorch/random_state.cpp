@@ -2,8 +2,11 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 namespace headroom::libtorch {
@@ -12,6 +15,11 @@ namespace {
 at::Tensor state_of(at::Generator generator) {
   const std::lock_guard lock(generator.mutex());
   return generator.get_state();
+}
+
+bool same_bytes(const at::Tensor& one, const at::Tensor& other) {
+  return one.nbytes() == other.nbytes() &&
+         std::memcmp(one.data_ptr(), other.data_ptr(), one.nbytes()) == 0;
 }
 
 }  // namespace
@@ -38,6 +46,24 @@ RandomState RandomState::now() const {
   RandomState now = *this;
   for (auto& [generator, state] : now.states_) state = state_of(generator);
   return now;
+}
+
+void RandomState::keep_used() {
+  std::erase_if(states_,
+                [](const auto& one) { return same_bytes(one.second, state_of(one.first)); });
+}
+
+std::vector<c10::Device> devices_in_use() {
+  std::vector<c10::Device> devices;
+  const auto add = [&](const at::AcceleratorHooksInterface& hooks, c10::DeviceType type) {
+    const c10::DeviceIndex count = hooks.deviceCount();
+    for (c10::DeviceIndex i = 0; i < count; ++i)
+      if (hooks.hasPrimaryContext(i)) devices.emplace_back(type, i);
+  };
+  if (at::isPrivateUse1HooksRegistered())
+    add(at::detail::getPrivateUse1Hooks(), c10::DeviceType::PrivateUse1);
+  if (at::globalContext().hasCUDA()) add(at::detail::getCUDAHooks(), c10::DeviceType::CUDA);
+  return devices;
 }
 
 std::vector<c10::Device> devices_of(const std::vector<at::Tensor>& tensors) {

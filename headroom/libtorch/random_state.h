@@ -26,10 +26,15 @@ class RandomState {
   void restore() const;
   // The present state of the same generators.
   [[nodiscard]] RandomState now() const;
+  // Forgets the generators that have not been used since.
+  void keep_used();
 
  private:
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
+
+// The accelerators that this process uses: simulated cards, and GPUs with a CUDA context.
+[[nodiscard]] std::vector<c10::Device> devices_in_use();
 
 // Each device that holds one of these tensors, once, in the order of appearance. Undefined tensors
 // have none.

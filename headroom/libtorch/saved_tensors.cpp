@@ -16,8 +16,6 @@ thread_local const SavedTensorScope* innermost_scope = nullptr;
 class detail::PackHooks final : public torch::autograd::SavedVariableHooks {
  public:
   explicit PackHooks(const SavedTensorScope& scope) : scope_(&scope) {}
-  // An empty Pack disables the hooks in its scope.
-  static bool has(const SavedTensorScope* scope) { return scope != nullptr && scope->pack_; }
 
   // LibTorch calls this at once, while the scope is alive.
   void call_pack_hook(const at::Tensor& tensor) override {
@@ -34,7 +32,7 @@ class detail::PackHooks final : public torch::autograd::SavedVariableHooks {
 };
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> detail::saved_variable_hooks() {
-  if (!PackHooks::has(innermost_scope)) return nullptr;
+  if (innermost_scope == nullptr) return nullptr;
   return std::make_unique<PackHooks>(*innermost_scope);
 }
 

@@ -41,7 +41,7 @@ class SavedTensorScope {
   SavedTensorScope(const SavedTensorScope&) = delete;
   SavedTensorScope& operator=(const SavedTensorScope&) = delete;
 
-  // Of this thread; null: there is none.
+  // The innermost scope of this thread; null: there is none.
   [[nodiscard]] static const SavedTensorScope* innermost();
 
  private:

@@ -106,10 +106,11 @@ nn::Lora load_adapter(torch::nn::Module& model, const std::filesystem::path& fol
   std::vector<const StoredTensor*> adapters;
   for (const auto& [name, sizes] : nn::lora_sizes(model, layers))
     adapters.push_back(&stored.use(name, sizes));
+  const auto weights = model.named_parameters();
   std::vector<std::pair<const StoredTensor*, at::Tensor>> bases;
   for (const nn::LoraLayer& layer : layers) {
     const std::string name = kBefore + layer.name + ".base_layer.weight";
-    const at::Tensor* const weight = model.named_parameters().find(layer.name + ".weight");
+    const at::Tensor* const weight = weights.find(layer.name + ".weight");
     if (weight != nullptr && stored.has(name))
       bases.emplace_back(&stored.use(name, weight->sizes()), *weight);
   }

@@ -21,10 +21,10 @@
 namespace headroom::models {
 
 struct AdapterInfo {
-  std::string base_model;  // peft's base_model_name_or_path: a name on the hub, or a folder
+  std::string base_model = {};  // peft's base_model_name_or_path: a name on the hub, or a folder
   // peft's task_type, "CAUSAL_LM". It decides which class of peft reads the file. With "SEQ_CLS"
   // and "TOKEN_CLS" peft expects the head's weights in the file, which has none.
-  std::string task_type;
+  std::string task_type = {};
 };
 
 // Saves the adapters, merged or not, into a folder, which is created if needed. peft selects

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include <memory>
 #include <utility>
@@ -25,7 +26,7 @@ using detail::RunState;
 struct Kept : torch::CustomClassHolder {
   Kept(Part function, const Tensors& inputs) : part(std::move(function)), state(inputs) {}
   const Part part;
-  const RunState state;
+  RunState state;
 };
 
 struct Reentrant : torch::autograd::Function<Reentrant> {
@@ -36,10 +37,16 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
                            const c10::intrusive_ptr<Kept>& kept) {
     context->save_for_backward(inputs.vec());
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    return kept->part(inputs.vec());  // apply() has disabled grad mode
+    Variables outputs = kept->part(inputs.vec());  // apply() has disabled grad mode
+    kept->state.ran();
+    return outputs;
   }
 
   static Variables backward(Context* context, const Variables& gradients) {
+    if (!torch::autograd::Engine::get_default_engine().is_checkpoint_valid())
+      throw UsageError(expectation("checkpointed", "a whole backward pass for Recompute::reentrant",
+                                   "gradients of chosen tensors, as from autograd::grad()",
+                                   "Recompute::nonreentrant"));
     const auto kept =
         c10::static_intrusive_pointer_cast<Kept>(context->saved_data.at("kept").toCapsule());
     const Tensors inputs = cut_off(context->get_saved_variables());

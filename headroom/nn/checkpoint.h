@@ -4,18 +4,24 @@
 //   Tensor y = checkpointed(Recompute::nonreentrant, [&](const Tensor& x) { return layer(x); }, x);
 //
 // Both forms of torch.utils.checkpoint, with the same tensor lifetimes. Random numbers and autocast
-// are replayed, so dropout drops the same elements, and gradients are bit-identical to those
-// without checkpointing where kernels are deterministic. (The reentrant form lays the gradient of
-// an input out like the input. Where it was laid out otherwise, a sum over it may be rounded
-// otherwise.)
+// are replayed, those of every device that is in use, so dropout drops the same elements, and
+// gradients are bit-identical to those without checkpointing where kernels are deterministic. (The
+// reentrant form lays the gradient of an input out like the input. Where it was laid out otherwise,
+// a sum over it may be rounded otherwise.)
 //
 // Parts may be nested. Inputs are kept through the SavedTensorScope around the part
 // (libtorch/saved_tensors.h), which may move them elsewhere; like other saved tensors, they must
 // not be changed in place before the backward pass.
 //
+// The reentrant form needs a whole backward pass: under autograd::grad() and backward(inputs) it
+// throws UsageError, as in PyTorch.
+//
 // `part` must compute the same each time; the nonreentrant form throws UsageError in the backward
 // pass if it saves fewer or other tensors. The function is copied, and what it refers to besides
 // `x` must live until the backward pass has run.
+//
+// Threads: any number of threads may run parts. The second run of a part is made by the first
+// thread of the backward pass that needs one of its tensors; others wait for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -61,8 +67,8 @@ using Tensors = std::vector<at::Tensor>;
 [[nodiscard]] Tensors computed_once(const std::function<Tensors(const Tensors&)>& section,
                                     const Tensors& inputs);
 
-// True while this thread runs a part again: what counts runs must then leave its count alone, such
-// as the running statistics of a batch norm.
+// True while this thread runs a part again. Code that counts forward passes, such as the running
+// statistics of a batch norm, must not count this one.
 [[nodiscard]] bool recomputing();
 
 }  // namespace headroom::nn

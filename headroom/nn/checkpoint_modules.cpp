@@ -2,6 +2,7 @@
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/instancenorm.h>
 
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@ namespace {
 using at::Tensor;
 using torch::nn::Module;
 
-// While it lives, the module's batch norms leave their running statistics alone.
+// When it ends, the running statistics of the module's norms are as they were.
 class FixedStatistics {
  public:
   explicit FixedStatistics(Module& module) {
@@ -38,6 +39,9 @@ class FixedStatistics {
     fix_norm(module.as<torch::nn::BatchNorm1dImpl>());
     fix_norm(module.as<torch::nn::BatchNorm2dImpl>());
     fix_norm(module.as<torch::nn::BatchNorm3dImpl>());
+    put_back_values(module.as<torch::nn::InstanceNorm1dImpl>());
+    put_back_values(module.as<torch::nn::InstanceNorm2dImpl>());
+    put_back_values(module.as<torch::nn::InstanceNorm3dImpl>());
   }
 
   template <typename Norm>
@@ -49,6 +53,18 @@ class FixedStatistics {
       norm->num_batches_tracked = batches;
     });
     norm->options.momentum(0.0);
+  }
+
+  // Even without momentum its averages over the batch would be rounded.
+  template <typename Norm>
+  void put_back_values(Norm* norm) {
+    if (norm == nullptr || !norm->running_mean.defined() || !norm->is_training()) return;
+    const at::NoGradGuard no_grad;
+    put_back_.push_back([norm, mean = norm->running_mean.clone(), var = norm->running_var.clone()] {
+      const at::NoGradGuard none;
+      norm->running_mean.copy_(mean);
+      norm->running_var.copy_(var);
+    });
   }
 
   std::vector<std::function<void()>> put_back_;
@@ -69,10 +85,11 @@ Tensor checkpointed(Recompute how, Module& module, const std::function<Tensor(co
 Tensor checkpointed_sequential(Recompute how, torch::nn::SequentialImpl& net, const Tensor& x,
                                std::size_t segments) {
   if (segments < 1 || segments > net.size())
-    throw UsageError(
-        expectation("checkpointed_sequential",
-                    "1 to " + std::to_string(net.size()) + " segments, as there are modules",
-                    std::to_string(segments)));
+    throw UsageError(expectation(
+        "checkpointed_sequential",
+        net.is_empty() ? "a Sequential with modules"
+                       : "1 to " + std::to_string(net.size()) + " segments, as there are modules",
+        net.is_empty() ? "an empty one" : std::to_string(segments)));
   const std::size_t length = net.size() / segments;
   Tensor states = x;
   auto next = net.begin();

@@ -6,9 +6,10 @@
 //   Tensor z = checkpointed(Recompute::nonreentrant, *block,
 //                           [&](const Tensor& x) { return block->forward(x); }, y);
 //
-// A BatchNorm1d, 2d or 3d updates its running statistics once in a step, as without checkpointing:
-// while a part runs again, its momentum is zero and it does not count the batch. (PyTorch in Python
-// updates them twice.) Other modules with values of this kind must ask `recomputing()`.
+// A BatchNorm or InstanceNorm (1d, 2d or 3d) updates its running statistics once in a step, as
+// without checkpointing. (PyTorch in Python updates them twice.) Other modules with values of this
+// kind must ask `recomputing()`. Like any input, that of a part must not be changed in place: a
+// part must not begin with a ReLU that works in place.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +26,7 @@ class SequentialImpl;
 
 namespace headroom::nn {
 
-// For a part that runs `module`, whose batch norms, however deep, are treated as above. The module
+// For a part that runs `module`, whose norms, however deep, are treated as above. The module
 // must live until the backward pass has run; until then no other thread may use it.
 [[nodiscard]] at::Tensor checkpointed(Recompute how, torch::nn::Module& module,
                                       const std::function<at::Tensor(const at::Tensor&)>& part,

@@ -7,6 +7,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/nn/checkpoint.h"
+#include "headroom/nn/detail/check_labels.h"
 
 namespace headroom::nn {
 namespace {
@@ -17,10 +18,7 @@ void check(const Tensor& states, const Tensor& labels, const ChunkedLossOptions&
   if (options.tokens < 1)
     throw UsageError(expectation("chunked_cross_entropy", "chunks of 1 token or more",
                                  std::to_string(options.tokens)));
-  if (states.numel() != labels.numel() * states.size(-1) || labels.numel() == 0)
-    throw UsageError(expectation("chunked_cross_entropy", "a label for each token's states",
-                                 std::to_string(labels.numel()) + " labels for " +
-                                     std::to_string(states.numel() / states.size(-1)) + " tokens"));
+  detail::check_labels("chunked_cross_entropy", states, labels);
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 //       [&](const Tensor& states) { return (*lm_head)(states); }, states, labels, {.tokens =
 //       1024});
 //
-// Loss and gradients equal those of the unchunked loss, except for the order of summation.
+// Loss and gradients equal those of the unchunked loss, except for the order of summation. Each
+// chunk's sum has the logits' type: in float16 it overflows from some thousand tokens a chunk on.
 #pragma once
 
 #include <ATen/core/Tensor.h>

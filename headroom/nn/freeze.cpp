@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
@@ -19,6 +20,15 @@ void train(torch::nn::Module& head) {
       linear->weight.set_requires_grad(true);
 }
 
+std::vector<std::shared_ptr<torch::nn::Module>> heads_of(const torch::nn::Module& model,
+                                                         const std::vector<std::string>& heads) {
+  std::vector<std::shared_ptr<torch::nn::Module>> found;
+  for (const auto& child : model.named_children())
+    if (std::find(heads.begin(), heads.end(), child.key()) != heads.end())
+      found.push_back(child.value());
+  return found;
+}
+
 }  // namespace
 
 const std::vector<std::string>& usual_heads() {
@@ -29,22 +39,20 @@ const std::vector<std::string>& usual_heads() {
 }
 
 int train_heads(torch::nn::Module& model, const std::vector<std::string>& heads) {
-  int found = 0;
-  for (const auto& child : model.named_children()) {
-    if (std::find(heads.begin(), heads.end(), child.key()) == heads.end()) continue;
-    train(*child.value());
-    ++found;
-  }
-  return found;
+  const auto found = heads_of(model, heads);
+  for (const auto& head : found) train(*head);
+  return static_cast<int>(found.size());
 }
 
 void freeze_all_but_heads(torch::nn::Module& model, const std::vector<std::string>& heads) {
+  if (heads_of(model, heads).empty()) {
+    std::vector<std::string> names;
+    for (const auto& child : model.named_children()) names.push_back(child.key());
+    throw UsageError(expectation("freeze_all_but_heads", "a model with " + join(heads, ", "),
+                                 "one of " + join(names, ", "), "the names of its own heads"));
+  }
   for (Tensor& parameter : model.parameters()) parameter.set_requires_grad(false);
-  if (train_heads(model, heads) > 0) return;
-  std::vector<std::string> names;
-  for (const auto& child : model.named_children()) names.push_back(child.key());
-  throw UsageError(expectation("freeze_all_but_heads", "a model with " + join(heads, ", "),
-                               "one of " + join(names, ", "), "the names of its own heads"));
+  train_heads(model, heads);
 }
 
 }  // namespace headroom::nn

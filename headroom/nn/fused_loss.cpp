@@ -13,12 +13,19 @@
 
 #include "headroom/base/error.h"
 #include "headroom/libtorch/follow.h"
+#include "headroom/libtorch/saved_tensors.h"
+#include "headroom/nn/detail/check_labels.h"
 
 namespace headroom::nn {
 namespace {
 
 using at::Tensor;
 using Variables = torch::autograd::variable_list;
+
+bool autocasts(const Tensor& weight) {
+  return at::autocast::is_autocast_enabled(weight.device().type()) &&
+         weight.scalar_type() != at::kDouble;
+}
 
 void check(const FusedHead& head, const Tensor& states, const Tensor& labels,
            const FusedLossOptions& options) {
@@ -28,23 +35,32 @@ void check(const FusedHead& head, const Tensor& states, const Tensor& labels,
   if (!(options.smoothing >= 0 && options.smoothing <= 1))
     throw UsageError(expectation("fused_cross_entropy", "a label smoothing from 0 to 1",
                                  std::to_string(options.smoothing)));
+  detail::check_labels("fused_cross_entropy", states, labels);
+  if (labels.scalar_type() != at::kLong)
+    throw UsageError(expectation("fused_cross_entropy", "labels of type int64",
+                                 c10::toString(labels.scalar_type())));
+  if (!head.weight.defined() || head.weight.dim() != 2)
+    throw UsageError(expectation("fused_cross_entropy", "a weight [classes, width]",
+                                 head.weight.defined()
+                                     ? std::to_string(head.weight.dim()) + " dimensions"
+                                     : "an undefined one"));
+  if (head.bias.defined() && head.bias.sizes() != head.weight.sizes().slice(0, 1))
+    throw UsageError(expectation("fused_cross_entropy", "a bias for each class",
+                                 std::to_string(head.bias.numel()) + " beside " +
+                                     std::to_string(head.weight.size(0)) + " classes"));
+  if (states.scalar_type() != head.weight.scalar_type() && !autocasts(head.weight))
+    throw UsageError(expectation("fused_cross_entropy", "states of the weight's type",
+                                 std::string(c10::toString(states.scalar_type())) + " beside " +
+                                     c10::toString(head.weight.scalar_type()),
+                                 "autocast, or states.to(weight.dtype())"));
   if (states.size(-1) != head.weight.size(1))
     throw UsageError(expectation(
         "fused_cross_entropy", "states as wide as the head's weight",
         std::to_string(states.size(-1)) + " beside " + std::to_string(head.weight.size(1))));
-  if (states.numel() != labels.numel() * states.size(-1) || labels.numel() == 0)
-    throw UsageError(expectation("fused_cross_entropy", "a label for each row of states",
-                                 std::to_string(labels.numel()) + " labels for " +
-                                     std::to_string(states.numel() / states.size(-1)) + " rows"));
   if (libtorch::is_followed(head.weight) && head.parameters.empty())
     throw UsageError(expectation("fused_cross_entropy",
                                  "the parameters of the weight's adapter in `parameters`", "none",
                                  "the layer's parameters()"));
-}
-
-bool autocasts(const Tensor& weight) {
-  return at::autocast::is_autocast_enabled(weight.device().type()) &&
-         weight.scalar_type() != at::kDouble;
 }
 
 // The type of the head's product.
@@ -150,6 +166,9 @@ class Blocks : public torch::CustomClassHolder {
     if (gradients_.empty())
       throw UsageError(expectation("fused_cross_entropy", "one backward pass of its result",
                                    "a second one", "the loss once more"));
+    if (at::GradMode::is_enabled())
+      throw UsageError(expectation("fused_cross_entropy", "a backward pass without create_graph",
+                                   "one for second derivatives", "the plain loss"));
     const at::NoGradGuard no_grad;
     Tensor factor = incoming.to(wide_);
     if (counted_.defined()) factor = factor / counted_.clamp_min(1);
@@ -273,7 +292,10 @@ class Blocks : public torch::CustomClassHolder {
   }
 
   // The functions behind the product have a graph of their own, a followed weight's product, too.
+  // It ends before the block does, so that no scope around the loss (offload, packing) applies to
+  // it.
   void run_graph(std::int64_t start, std::int64_t end) {
+    const libtorch::OuterScope no_hooks(nullptr);
     const Tensor states = rows_of_states(start, end).detach().requires_grad_(wants_any_);
     Tensor product, logits;
     if (!followed_)

@@ -1,17 +1,18 @@
-// A linear head and its cross entropy in one: never all logits. The forward pass takes a block of
-// rows at a time, computes its logits and its loss, turns the logits into their gradient in place,
-// and adds what they give to the gradients of states and weight. The backward pass only multiplies
-// these by the incoming gradient, in place. So there are three matrix products, as in the plain
-// loss (chunked_loss.h has four), and only a block's logits are alive at a time. The first block is
-// larger: the gradient of the weight has no values yet, and its memory holds the block's logits.
+// A linear head and its cross entropy in one, without ever having all logits. The forward pass
+// takes a block of rows at a time, computes its logits and its loss, turns the logits into their
+// gradient in place, and adds what they give to the gradients of states and weight. The backward
+// pass only multiplies these by the incoming gradient, in place. So there are three matrix
+// products, as in the plain loss (chunked_loss.h has four), and only a block's logits are alive at
+// a time. The first block is larger: the gradient of the weight has no values yet, and its memory
+// holds the block's logits.
 //
 //   const Tensor loss = fused_cross_entropy({.weight = lm_head->weight}, states, labels);
 //   loss.backward();
 //
 // Softmax and loss are computed in float. Weights in half precision have a gradient in half
 // precision, rounded once a block; the gradient of a float32 weight under autocast is summed in
-// float32. A frozen weight or states without a gradient save their product; without grad mode there
-// is only the loss. The gradients exist from the forward pass on.
+// float32. A frozen weight, or states without a gradient, need one matrix product less; without
+// grad mode there is only the loss. The gradients exist from the forward pass on.
 //
 // The backward pass of one result runs once, even with retain_graph, and has no second derivatives.
 // Threads: as for any operator.

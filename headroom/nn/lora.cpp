@@ -52,10 +52,6 @@ Sizes sizes_of(const Tensor& weight, Kind kind, std::int64_t rank) {
   return {{rank, a[0]}, {a[1], rank}};
 }
 
-bool is_half(at::ScalarType type) {
-  return type == at::kHalf || type == at::kBFloat16;
-}
-
 Tensor linear(const Tensor& x, const Tensor& weight) {
   return at::linear(x, weight);
 }
@@ -98,6 +94,13 @@ void check(const LoraOptions& options) {
         expectation("add_lora", "a dropout from 0 to below 1", std::to_string(options.dropout)));
 }
 
+void check(const LoraLayer& layer) {
+  if (layer.rank < 1)
+    throw UsageError(expectation("add_lora", "a rank of 1 or more", std::to_string(layer.rank)));
+  if (!std::isfinite(layer.alpha))
+    throw UsageError(expectation("add_lora", "a finite alpha", std::to_string(layer.alpha)));
+}
+
 std::string name_in_file(const std::string& layer, const std::string& parameter) {
   return "base_model.model." + layer + "." + parameter;
 }
@@ -138,14 +141,18 @@ std::vector<Target> checked_targets(Module& model, const std::vector<LoraLayer>&
   const std::vector<Target> all = detail::layers_with_weights(model);
   std::vector<Target> targets;
   for (const LoraLayer& layer : layers) {
-    if (layer.rank < 1)
-      throw UsageError(expectation("add_lora", "a rank of 1 or more", std::to_string(layer.rank)));
+    check(layer);
     const auto target = std::find_if(all.begin(), all.end(),
                                      [&](const Target& each) { return each.path == layer.name; });
     if (target == all.end())
       throw UsageError(
           expectation("add_lora", "a layer that can have an adapter", layer.name, "lora_layers"));
     check(*target, all);
+    for (const Target& earlier : targets)
+      if (earlier.layer == target->layer)
+        refuse(*target, earlier.path == target->path
+                            ? "named twice"
+                            : "which is the same layer as " + earlier.path);
     targets.push_back(*target);
   }
   if (targets.empty()) throw UsageError(expectation("add_lora", "targets", "none", "q, v"));
@@ -187,8 +194,9 @@ Lora::Adapter::Adapter(const Target& target, const LoraLayer& layer, const LoraO
       dropout_(options.dropout),
       scaling_(scaling_of(layer, options.rank_stabilised)) {
   const Tensor& weight = target.weight;
-  const at::ScalarType type =
-      options.float32 && is_half(weight.scalar_type()) ? at::kFloat : weight.scalar_type();
+  const at::ScalarType type = options.float32 && at::isReducedFloatingType(weight.scalar_type())
+                                  ? at::kFloat
+                                  : weight.scalar_type();
   const Sizes sizes = sizes_of(weight, kind_, layer.rank);
   libtorch::on(weight.device(), type, [&] {
     kind_ == Kind::embedding ? make_parameters(*target.layer, sizes)
@@ -242,7 +250,7 @@ Tensor Lora::Adapter::operator()(const Tensor& x, Tensor result, const Again& ag
 }
 
 Tensor Lora::Adapter::product(const Tensor& weight) const {
-  const bool in_float = weight.is_cpu() && is_half(b_.scalar_type());
+  const bool in_float = weight.is_cpu() && at::isReducedFloatingType(b_.scalar_type());
   const auto matrix = [&](const Tensor& factor) {
     const Tensor flat = factor.flatten(1);
     return in_float ? flat.to(at::kFloat) : flat;

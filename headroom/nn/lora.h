@@ -13,12 +13,14 @@
 // "base_model.model.", and weights keep the hub's names.
 //
 // Targets are layers of any module, your own `struct Net : torch::nn::Module` included:
-// torch::nn::Linear, Conv1d, Conv2d and Embedding, and Linear and Conv1D of headroom::nn. The
+// torch::nn::Linear, Conv1d, Conv2d and Embedding, and Linear and Conv1D of headroom::nn. Other
+// layers (LSTM, MultiheadAttention, Conv3d, transposed convolutions) have no adapters. The
 // adapter of a torch::nn layer applies wherever at::linear, matmul or addmm with weight.t(),
 // conv1d, conv2d or embedding run with its weight (libtorch/follow.h), as in its own forward(). A
 // forward() that uses the weight in other operators sees the plain weight. A pattern is
-//   q, k, v, o     attention's query, key, value and output projections, under any name that the
-//                  model gives them (a fused projection matches each of its parts)
+//   q, k, v, o     attention's query, key, value and output projections, under the names that they
+//                  have in published models: q, q_proj, query, q_lin, c_attn, qkv, Wqkv, ...
+//                  (a fused projection matches each of its parts)
 //   all-linear     all linear layers except those of the head (nn/freeze.h)
 //   a name         "fc1", "self_attn.q_proj": the last parts of a layer's path, or all of it
 //   with * and ?   "model.layers.1?.*_proj": the whole path; * is any text. Layers of each kind
@@ -103,7 +105,8 @@ class Lora {
 //
 // Throws UsageError for a pattern that matches no layer (the message names those there are), for a
 // layer that cannot have an adapter (it has one already, is a grouped convolution, is an embedding
-// with max_norm, or shares its weight with another layer of its kind), and for invalid numbers.
+// with max_norm, shares its weight with another layer of its kind, or is registered under two
+// names that both match), and for invalid numbers.
 [[nodiscard]] Lora add_lora(torch::nn::Module& model, const LoraOptions& options = {});
 
 // The same for exactly these layers, each with its own rank and alpha. The options' rank, alpha and
@@ -112,7 +115,7 @@ class Lora {
                                const LoraOptions& options = {});
 
 // The names of the layers that match, in the model's order; by default of all that are of a
-// supported kind.
+// supported kind. Throws UsageError for a pattern that matches none.
 [[nodiscard]] std::vector<std::string> lora_layers(torch::nn::Module& model,
                                                    const std::vector<std::string>& patterns = {
                                                        "*"});
@@ -125,7 +128,8 @@ class Lora {
 // transformers' enable_input_require_grads: from now on the result of the first embedding (in a
 // model without one, of the first convolution) requires a gradient. Checkpointed layers of a frozen
 // model need this: the reentrant form gives their parameters no gradient unless an input requires
-// one.
+// one. It finds headroom::nn's Embedding and Conv2d, and throws UsageError if the model has none;
+// in your own model call set_requires_grad(true) on what the first layer returns.
 void require_input_gradients(torch::nn::Module& model);
 
 }  // namespace headroom::nn

@@ -43,6 +43,12 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
   event.block(later);
 }
 
+// The allocator does not give the memory out again before what `stream` does with it now is done.
+void record_use(const Tensor& tensor, const c10::Stream& stream) {
+  const c10::impl::VirtualGuardImpl guard(stream.device_type());
+  guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+}
+
 }  // namespace
 
 // The storages that wait. Copies out and copies in have a stream each on every device.
@@ -50,7 +56,7 @@ class Offload::Store : public std::enable_shared_from_this<Store> {
  public:
   Store(std::vector<Tensor> stays, const OffloadOptions& options)
       : options_(options), stays_(std::move(stays)) {
-    if (!options.directory.empty()) file_.emplace(options.directory);
+    if (!options.directory.empty() && options.copies) file_.emplace(options.directory);
   }
 
   void begin();
@@ -68,6 +74,7 @@ class Offload::Store : public std::enable_shared_from_this<Store> {
           device(tensor.device()),
           size(static_cast<std::int64_t>(tensor.storage().nbytes())),
           on_device(detail::whole_storage(tensor, at::kByte)),
+          home(current_stream(device)),
           left(device.type()) {}
     ~Parked();
     Parked(const Parked&) = delete;
@@ -78,6 +85,7 @@ class Offload::Store : public std::enable_shared_from_this<Store> {
     const c10::Device device;
     const std::int64_t size;    // bytes
     Tensor on_device, on_host;  // bytes
+    c10::Stream home;           // has the memory on the device, and gets it back
     std::optional<detail::BlockFile::Block> in_file;
     c10::Event left;
     std::optional<c10::Event> back;
@@ -90,7 +98,7 @@ class Offload::Store : public std::enable_shared_from_this<Store> {
   std::shared_ptr<Parked> parked(const Tensor& tensor);
   void move_out(Parked& one);
   void write(Parked& one);
-  void let_go(std::size_t but);
+  void let_go(std::size_t still_leaving);
   void move_in(Parked& one);
   [[nodiscard]] Tensor host_buffer(std::int64_t size) const;
   void read(Parked& one) const;
@@ -130,7 +138,7 @@ void Offload::Store::begin() {
 Offload::Store::Parked::~Parked() {
   if (transfer.valid()) transfer.wait();
   try {
-    if (on_device.defined()) (back ? *back : left).block(current_stream(device));
+    if (on_device.defined()) (back ? *back : left).block(home);
   } catch (...) {  // the device is gone
   }
   const std::lock_guard lock(store->mutex_);
@@ -157,7 +165,7 @@ std::shared_ptr<Offload::Store::Parked> Offload::Store::parked(const Tensor& ten
   const c10::StorageImpl* const storage = detail::storage_of(tensor);
   const auto size = static_cast<std::int64_t>(storage->nbytes());
   const std::lock_guard lock(mutex_);
-  if (size < options_.smallest.count || staying_.contains(storage)) return nullptr;
+  if (size == 0 || size < options_.smallest.count || staying_.contains(storage)) return nullptr;
   if (const auto found = known_.find(storage); found != known_.end()) {
     const std::shared_ptr<Parked> same = found->second.lock();
     if (same && same->content.is_of(tensor)) return same;
@@ -201,18 +209,18 @@ void Offload::Store::write(Parked& one) {
 
 // Frees the device's memory of all but the last ones: what computes next waits until they have
 // left, since it may get that memory.
-void Offload::Store::let_go(std::size_t but) {
-  while (leaving_.size() > but) {
+void Offload::Store::let_go(std::size_t still_leaving) {
+  while (leaving_.size() > still_leaving) {
     const std::shared_ptr<Parked> one = leaving_.front().lock();
     leaving_.pop_front();
     if (!one || one->back) continue;
     if (one->transfer.valid()) one->transfer.get();
-    one->left.block(current_stream(one->device));
+    one->left.block(one->home);
     one->on_device.reset();
   }
 }
 
-// The memory comes from the current stream, where it will be used and freed.
+// The memory comes from the current stream, where it is mostly used and freed.
 void Offload::Store::move_in(Parked& one) {
   const c10::DeviceGuard on_its(one.device);
   const Tensor on_device = at::empty({one.size}, at::TensorOptions(one.device).dtype(at::kByte));
@@ -227,6 +235,7 @@ void Offload::Store::move_in(Parked& one) {
   one.back.emplace(one.device.type());
   one.back->record(in);
   one.on_device = on_device;
+  one.home = current_stream(one.device);
   free_host(one);
 }
 
@@ -257,7 +266,9 @@ Tensor Offload::Store::host_copy(Parked& one) {
 Tensor Offload::Store::bytes_again(const std::shared_ptr<Parked>& one) {
   const std::lock_guard lock(mutex_);
   if (!one->on_device.defined()) move_in(*one);
-  if (one->back) one->back->block(current_stream(one->device));
+  const c10::Stream now = current_stream(one->device);
+  if (one->back) one->back->block(now);
+  if (now != one->home) record_use(one->on_device, now);
   fetch_ahead(one);
   return one->on_device;
 }
@@ -314,6 +325,8 @@ Offload::Offload(std::vector<Tensor> stays, const OffloadOptions& options)
   if (options.ahead < 0)
     throw UsageError(
         expectation("Offload", "ahead of 0 or more storages", std::to_string(options.ahead)));
+  if (options.smallest.count < 0 || (options.budget && options.budget->count < 0))
+    throw UsageError(expectation("Offload", "sizes of 0 bytes or more", "a negative one"));
 }
 
 libtorch::SavedTensorScope Offload::scope() {

@@ -15,10 +15,10 @@
 // inputs of the checkpointed parts move. As without an Offload, the backward pass throws if a saved
 // tensor was changed in place.
 //
-// On CUDA copies run on two streams beside the computation, from and into page-locked memory. While
-// they run, `ahead` storages may be on the device that would not be there without waiting: that
-// many leave late, and that many come back early. If the device has no memory for one that comes
-// early, it comes when it is needed. Computation never waits for the host.
+// On CUDA copies run on two streams beside the computation, from and into page-locked memory, and
+// the computation does not wait for them. For this `ahead` storages stay on the device a little
+// longer, and as many come back a little earlier than needed. If the device has no memory for one
+// that comes early, it comes when it is needed. The graph may run on several streams.
 //
 // With a `directory` they wait in a file without a name there, which ends with the Offload, and
 // host memory holds `ahead` + 1 of them on their way out and `ahead` + 1 on their way back. On a
@@ -45,7 +45,7 @@ struct OffloadOptions {
   Bytes smallest{std::int64_t{1} << 20};  // smaller storages stay
   std::optional<Bytes> budget = {};       // of host memory or of the file; empty: no limit
   bool pinned = true;                     // page-locked host memory
-  int ahead = 2;                          // storages that leave late and come back early
+  int ahead = 2;                          // storages that leave late, or come back early
   std::filesystem::path directory = {};   // of the file; empty: host memory
   bool copies = true;  // false: memory moves and data is lost, for dry runs, which have none
 };

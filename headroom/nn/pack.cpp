@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "headroom/base/error.h"
 #include "headroom/nn/detail/saved_storage.h"
 
 namespace headroom::nn {
@@ -159,7 +160,10 @@ class Packer {
 }  // namespace
 
 Pack::Pack(std::vector<Tensor> stays, const PackOptions& options)
-    : stays_(std::move(stays)), options_(options) {}
+    : stays_(std::move(stays)), options_(options) {
+  if (options.smallest.count < 0)
+    throw UsageError(expectation("Pack", "a size of 0 bytes or more", "a negative one"));
+}
 
 libtorch::SavedTensorScope Pack::scope() const {
   return libtorch::SavedTensorScope([packer = std::make_shared<Packer>(stays_, options_)](

@@ -38,11 +38,11 @@ struct Rows {
 // `at_once` is at least 1.
 [[nodiscard]] std::vector<Rows> parts_of(const Rows& whole, std::int64_t at_once);
 
-// The weighted loss of a part with `counted` of the batch's `in_all` rows, or any other unit.
+// The weighted loss of a part with `counted` of the batch's `in_all` rows, or any other unit. A
+// part without any contributes zero, because its mean is NaN. Throws UsageError.
 [[nodiscard]] at::Tensor share_of_batch(const at::Tensor& mean_loss, std::int64_t counted,
                                         std::int64_t in_all);
-// The same with numbers that are on the device. A part without any contributes zero, because its
-// mean is NaN.
+// The same with numbers that are on the device, which are not checked.
 [[nodiscard]] at::Tensor share_of_batch(const at::Tensor& mean_loss, const at::Tensor& counted,
                                         const at::Tensor& in_all);
 

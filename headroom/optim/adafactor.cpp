@@ -275,7 +275,8 @@ std::unique_ptr<Optimizer> make_adafactor(const std::vector<Group<AdafactorOptio
     detail::check_not_above_zero(kName, "a beta2_decay", options.beta2_decay);
     detail::check_not_negative(kName, "an epsilon1", options.epsilon1.value_or(0));
     detail::check_not_negative(kName, "an epsilon2", options.epsilon2);
-    detail::check_not_negative(kName, "a clip minus 1", options.clip - 1);
+    if (!(options.clip >= 1))
+      throw UsageError(expectation(kName, "a clip of at least 1", std::to_string(options.clip)));
     detail::check_not_negative(kName, "a weight decay", options.weight_decay);
   }
   return std::make_unique<Adafactor>(groups);

@@ -17,7 +17,7 @@ namespace {
 using at::Tensor;
 
 bool has_less_precision(const Tensor& x) {
-  return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+  return at::isReducedFloatingType(x.scalar_type());
 }
 
 Tensor rms(const Tensor& x) {

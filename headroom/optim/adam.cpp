@@ -126,7 +126,7 @@ void AdamSteps::loop(const AdamLists& all) const {
   }
 }
 
-// Frees the gradients with weight decay on return.
+// The decayed copies of the gradients are freed on return.
 void AdamSteps::update_means(const AdamLists& group) const {
   Tensors gradients = group.gradients;
   if (options.weight_decay != 0 && decay == Decay::of_the_parameter)

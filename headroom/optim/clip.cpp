@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+#include <string>
+
 #include "headroom/base/error.h"
 #include "headroom/optim/detail/groups.h"
 
@@ -55,6 +58,10 @@ Tensors gradients_of(const Tensors& parameters) {
 
 Tensor clip_gradients(const std::vector<Tensor>& parameters, double max_norm,
                       const ClipOptions& options) {
+  if (!(max_norm >= 0) || std::isnan(options.order))
+    throw UsageError(
+        expectation("clip_gradients", "a norm of 0 or more, and its order",
+                    std::to_string(max_norm) + " and order " + std::to_string(options.order)));
   const at::NoGradGuard no_grad;
   const Tensors gradients = gradients_of(parameters);
   Tensor norm = norm_of_all(gradients, options);

@@ -25,6 +25,7 @@ struct ClipOptions {
 };
 
 // Clips the norm of all gradients together to `max_norm`. Returns the norm before clipping.
+// Throws UsageError unless max_norm is at least 0.
 at::Tensor clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
                           const ClipOptions& options = {});
 

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,11 @@ using at::Tensor;
 
 at::TensorOptions float_on(c10::Device device) {
   return at::TensorOptions(device).dtype(at::kFloat);
+}
+
+void check_factor(const char* function, double factor) {
+  if (!(factor > 0 && std::isfinite(factor)))
+    throw UsageError(expectation(function, "a factor above 0", std::to_string(factor), "65536"));
 }
 
 // Makes one copy for each device that asks for one, in the order of the first requests.
@@ -57,12 +63,16 @@ std::vector<std::vector<Tensor>> grouped(const std::vector<Tensor>& parameters, 
 }  // namespace
 
 LossScaler::LossScaler(const LossScalerOptions& options) : options_(options) {
+  check_factor("LossScaler", options.first);
+  if (options.growth_interval < 1)
+    throw UsageError(expectation("LossScaler", "a growth interval of 1 step or more",
+                                 std::to_string(options.growth_interval)));
   if (!(options.growth > 1))
     throw UsageError(
         expectation("LossScaler", "a growth above 1", std::to_string(options.growth), "2"));
-  if (!(options.backoff < 1))
-    throw UsageError(
-        expectation("LossScaler", "a backoff below 1", std::to_string(options.backoff), "0.5"));
+  if (!(options.backoff > 0 && options.backoff < 1))
+    throw UsageError(expectation("LossScaler", "a backoff above 0 and below 1",
+                                 std::to_string(options.backoff), "0.5"));
 }
 
 void LossScaler::begin_on(c10::Device device) {
@@ -104,13 +114,22 @@ void LossScaler::commit(Optimizer& optimizer) {
     throw UsageError(
         expectation("LossScaler::commit", "a fused optimizer, after reserve(optimizer)",
                     optimizer.takes_scale() ? "one without reserve()" : "another form", "step()"));
-  Progress& progress = progress_[&optimizer];
-  if (progress.stage == Stage::stepped)
-    throw UsageError(
-        expectation("LossScaler::commit", "one step, then update()", "a second step", "update()"));
+  Progress& progress = progress_to_step("commit", optimizer);
   if (progress.stage == Stage::ready) unscale(optimizer);
+  if (!progress.in_place)
+    throw UsageError(expectation("LossScaler::commit", "reserve(optimizer) before unscale()",
+                                 "reserve() after it", "abandon() and the step again"));
   optimizer.commit({{}, progress.not_finite[0]});
   progress.stage = Stage::stepped;
+}
+
+LossScaler::Progress& LossScaler::progress_to_step(const char* function,
+                                                   const Optimizer& optimizer) {
+  Progress& progress = progress_[&optimizer];
+  if (progress.stage == Stage::stepped)
+    throw UsageError(expectation(std::string("LossScaler::") + function, "one step, then update()",
+                                 "a second step", "update()"));
+  return progress;
 }
 
 void LossScaler::check_ready(const char* function) const {
@@ -129,6 +148,7 @@ void LossScaler::unscale(Optimizer& optimizer) {
   const at::NoGradGuard no_grad;  // same results; attributes the memory to the optimizer phase
   if (const auto found = reserved_.find(&optimizer); found != reserved_.end()) {
     progress.not_finite = {unscale_in_place(optimizer, found->second)};
+    progress.in_place = true;
     progress.stage = Stage::unscaled;
     return;
   }
@@ -159,15 +179,27 @@ std::vector<Tensor> LossScaler::unscale(const Optimizer& optimizer, const Tensor
 
 // Returns whether any gradient was infinite or NaN.
 Tensor LossScaler::unscale_in_place(const Optimizer& optimizer, Reserved& reserved) const {
+  const std::vector<std::vector<Tensor>> groups = grouped(optimizer.parameters(), false);
+  std::vector<Reserved::Place*> places;  // of each group
+  for (const std::vector<Tensor>& gradients : groups) {
+    const auto place = std::find_if(reserved.places.begin(), reserved.places.end(),
+                                    [&](const Reserved::Place& each) {
+                                      return each.rounded.device() == gradients[0].device();
+                                    });
+    if (place == reserved.places.end())
+      throw UsageError(expectation("LossScaler::unscale", "gradients on devices that are reserved",
+                                   "one on " + gradients[0].device().str(),
+                                   "reserve(optimizer) again"));
+    places.push_back(&*place);
+  }
   for (Reserved::Place& place : reserved.places) {
     place.rounded.copy_(factor_, /*non_blocking=*/true);
     place.rounded.copy_(place.exact.copy_(place.rounded).reciprocal_());
     place.not_finite.zero_();
   }
-  for (const std::vector<Tensor>& gradients : grouped(optimizer.parameters(), false))
-    for (Reserved::Place& place : reserved.places)
-      if (place.rounded.device() == gradients[0].device())
-        at::_amp_foreach_non_finite_check_and_unscale_(gradients, place.not_finite, place.rounded);
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    at::_amp_foreach_non_finite_check_and_unscale_(groups[i], places[i]->not_finite,
+                                                   places[i]->rounded);
   reserved.found.zero_();
   for (const Reserved::Place& place : reserved.places)
     reserved.found.add_(reserved.arrived.copy_(place.not_finite, /*non_blocking=*/true));
@@ -176,10 +208,7 @@ Tensor LossScaler::unscale_in_place(const Optimizer& optimizer, Reserved& reserv
 
 void LossScaler::step(Optimizer& optimizer) {
   check_ready("step");
-  Progress& progress = progress_[&optimizer];
-  if (progress.stage == Stage::stepped)
-    throw UsageError(
-        expectation("LossScaler::step", "one step, then update()", "a second step", "update()"));
+  Progress& progress = progress_to_step("step", optimizer);
   if (optimizer.takes_scale()) {
     step_fused(optimizer, progress);
   } else {
@@ -235,6 +264,10 @@ std::int64_t LossScaler::good_steps() const {
 }
 
 void LossScaler::restore(double factor, std::int64_t good_steps) {
+  check_factor("LossScaler::restore", factor);
+  if (good_steps < 0)
+    throw UsageError(
+        expectation("LossScaler::restore", "0 good steps or more", std::to_string(good_steps)));
   options_.first = factor;
   first_good_steps_ = good_steps;
   if (factor_.defined()) factor_.fill_(factor);

@@ -64,24 +64,28 @@ class LossScaler {
   void abandon() { progress_.clear(); }
 
   [[nodiscard]] double factor() const;
-  [[nodiscard]] std::int64_t good_steps() const;  // in a row
-  void restore(double factor, std::int64_t good_steps);
+  [[nodiscard]] std::int64_t good_steps() const;         // in a row
+  void restore(double factor, std::int64_t good_steps);  // throws UsageError
 
  private:
   enum class Stage { ready, unscaled, stepped };
   // What was reserved for an optimizer.
   struct Reserved {
-    struct Place {  // on each device: the inverse of the factor, before and after rounding to float
-      at::Tensor exact, rounded, not_finite;
+    struct Place {                // on each device
+      at::Tensor exact, rounded;  // the inverse of the factor, before and after rounding to float
+      at::Tensor not_finite;      // not zero: a gradient there is infinite or NaN
     };
     std::vector<Place> places;
     at::Tensor found, arrived;  // on the factor's device: their sum, and one from another device
   };
   struct Progress {
     Stage stage = Stage::ready;
+    bool in_place = false;               // unscaled into what reserve() made
     std::vector<at::Tensor> not_finite;  // one per device
   };
   void check_ready(const char* function) const;
+  // Throws UsageError after a step.
+  Progress& progress_to_step(const char* function, const Optimizer& optimizer);
   [[nodiscard]] std::vector<at::Tensor> unscale(const Optimizer& optimizer, const at::Tensor& by,
                                                 bool half_too) const;
   void step_fused(Optimizer& optimizer, Progress& progress);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -56,6 +57,27 @@ SgdOptions with_momentum(SgdOptions options) {
   return options;
 }
 
+void check_parameter(const at::Tensor& parameter) {
+  if (!parameter.defined() || !parameter.is_leaf())
+    throw UsageError(expectation("Optimizer", "parameters that can be trained",
+                                 parameter.defined()
+                                     ? "the result of an operator, which has no gradient of its own"
+                                     : "an undefined tensor",
+                                 "the model's parameters()"));
+}
+
+void check_index(const char* of, std::size_t index, std::size_t count) {
+  if (index >= count)
+    throw UsageError(expectation("Optimizer", std::string(of) + " below " + std::to_string(count),
+                                 std::to_string(index)));
+}
+
+std::string described(const std::string& name, const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << name << ", " << tensor.sizes() << " of " << c10::toString(tensor.scalar_type());
+  return text.str();
+}
+
 }  // namespace
 
 // Everything that an update may change, on the host.
@@ -89,6 +111,7 @@ Optimizer::Optimizer(const std::vector<Part>& groups, OptimizerForm form) : form
   std::set<const c10::TensorImpl*> met;
   for (const Part& group : groups) {
     for (const at::Tensor& parameter : group.parameters) {
+      check_parameter(parameter);
       if (!met.insert(parameter.unsafeGetTensorImpl()).second)
         throw UsageError(expectation("Optimizer", "each parameter once", "one a second time"));
       parameters_.push_back(parameter);
@@ -98,6 +121,7 @@ Optimizer::Optimizer(const std::vector<Part>& groups, OptimizerForm form) : form
   }
   states_.resize(parameters_.size());
   has_run_.resize(parameters_.size());
+  is_reserved_.resize(parameters_.size());
 }
 
 void Optimizer::step() {
@@ -115,7 +139,7 @@ void Optimizer::commit(const GradientScale& scale) {
   if (!can_commit())
     throw UsageError(expectation("Optimizer::commit", "a form that allocates nothing",
                                  "the form loop or foreach", "OptimizerForm::fused, or step()"));
-  if (scale.not_finite.defined() && !takes_scale())
+  if ((scale.scale.defined() || scale.not_finite.defined()) && !takes_scale())
     throw UsageError(expectation("Optimizer::commit",
                                  "no scale for an optimizer without a fused form", "one",
                                  "LossScaler::step"));
@@ -126,11 +150,13 @@ void Optimizer::reserve() {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> trained;
   std::vector<State> states = states_;
+  std::vector<bool> is_reserved(parameters_.size());
   std::size_t group = 0;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     while (i == group_ends_[group]) ++group;
     if (!parameters_[i].requires_grad()) continue;
     trained.push_back(parameters_[i]);
+    is_reserved[i] = true;
     if (states[i].empty()) states[i] = make_state(group, parameters_[i], {});
   }
   std::vector<std::pair<c10::Device, GradientScale>> scales;
@@ -144,16 +170,19 @@ void Optimizer::reserve() {
   }
   reserve_scratch(trained);
   states_ = std::move(states);
+  is_reserved_ = std::move(is_reserved);
   reserved_scales_ = std::move(scales);
 }
 
 void Optimizer::check_reserved(const std::vector<Trained>& groups) const {
   for (const Trained& group : groups)
-    for (const at::Tensor& parameter : group.parameters) {
-      const auto is_here = [&](const auto& one) { return one.first == parameter.device(); };
-      if (std::none_of(reserved_scales_.begin(), reserved_scales_.end(), is_here))
+    for (const std::size_t i : group.indices) {
+      const auto is_here = [&](const auto& one) { return one.first == parameters_[i].device(); };
+      if (!is_reserved_[i] ||
+          std::none_of(reserved_scales_.begin(), reserved_scales_.end(), is_here))
         throw UsageError(expectation("Optimizer::commit", "what it needs to be reserved",
-                                     "an optimizer before reserve()", "optimizer->reserve()"));
+                                     "a parameter that was not, or not on its present device",
+                                     "optimizer->reserve()"));
     }
 }
 
@@ -191,8 +220,11 @@ void Optimizer::run(const GradientScale& scale, bool in_place) {
         update(group, all[group], scale);
     }
   } catch (...) {
-    if (copies) copies->put_back();
-    interrupted_ = !copies && marks() != before;
+    interrupted_ = marks() != before;
+    if (copies) {
+      copies->put_back();
+      interrupted_ = false;
+    }
     if (!interrupted_) forget_new_states(all);
     throw;
   }
@@ -260,7 +292,8 @@ void Optimizer::set_learning_rate(double rate) {
 
 void Optimizer::set_learning_rate(double rate, std::size_t group) {
   detail::check_not_negative("Optimizer::set_learning_rate", "a learning rate", rate);
-  if (!learning_rates_.at(group))
+  check_group(group);
+  if (!learning_rates_[group])
     throw UsageError(expectation("Optimizer::set_learning_rate", "an optimizer that has one",
                                  "Adafactor with relative_step", "relative_step = false"));
   learning_rates_[group] = rate;
@@ -291,12 +324,47 @@ void Optimizer::fill_gradients() const {
   for (const auto& [place, gradients] : together) at::_foreach_zero_(gradients);
 }
 
+std::optional<double> Optimizer::learning_rate(std::size_t group) const {
+  check_group(group);
+  return learning_rates_[group];
+}
+
+const State& Optimizer::state(std::size_t parameter) const {
+  check_index("a parameter", parameter, parameters_.size());
+  return states_[parameter];
+}
+
+void Optimizer::check_group(std::size_t group) const {
+  check_index("a group", group, groups());
+}
+
+// Throws UsageError unless it is empty, or has the tensors that a state of this parameter has.
+void Optimizer::check_state(std::size_t parameter, const State& state) const {
+  check_index("a parameter", parameter, parameters_.size());
+  if (state.empty()) return;
+  const at::NoGradGuard no_grad;
+  const auto group = std::upper_bound(group_ends_.begin(), group_ends_.end(), parameter);
+  const State like = make_state(static_cast<std::size_t>(group - group_ends_.begin()),
+                                parameters_[parameter].detach().to(at::kMeta), {});
+  for (const auto& [name, wanted] : like) {
+    const auto found = state.find(name);
+    const bool is_there = found != state.end() && found->second.defined();
+    const bool fits = is_there && found->second.sizes() == wanted.sizes() &&
+                      (name == "step" || found->second.dtype() == wanted.dtype());
+    if (!fits)
+      throw UsageError(expectation("Optimizer::set_state", described(name, wanted),
+                                   is_there ? described(name, found->second) : "none"));
+  }
+}
+
 void Optimizer::set_state(std::size_t parameter, State state) {
-  const at::Tensor& of = parameters_.at(parameter);
+  check_state(parameter, state);
+  const at::Tensor& of = parameters_[parameter];
   for (auto& [name, tensor] : state)
     tensor = tensor.to(name == "step" ? place_of_steps(of) : of.device());
-  has_run_.at(parameter) = !state.empty();
-  states_.at(parameter) = std::move(state);
+  has_run_[parameter] = !state.empty();
+  if (state.empty() && !states_[parameter].empty()) is_reserved_[parameter] = false;
+  states_[parameter] = std::move(state);
 }
 
 std::vector<at::Tensor> Optimizer::kept(const Trained& trained, const char* name) {

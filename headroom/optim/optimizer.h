@@ -75,7 +75,8 @@ class Optimizer {
   [[nodiscard]] virtual bool takes_scale() const { return false; }
 
   // True if the last step threw (an out-of-memory error, for instance) after it began to change
-  // parameters or states, which only the forms loop and foreach can do. Repeating it would apply
+  // parameters or states. The forms loop and foreach can do that, and the fused form if parameters
+  // on several devices share a loss scaler's numbers. Repeating it would apply
   // some updates twice, so step() throws UsageError until restored() declares that parameters and
   // states are as before that step (set_state).
   [[nodiscard]] bool interrupted() const { return interrupted_; }
@@ -88,30 +89,30 @@ class Optimizer {
   // of it, or none if memory runs out. States that are there stay.
   void reserve();
   // step() without a single request to the device's allocator, and without waiting for the device.
-  // Needs reserve() before. Throws UsageError without it, or unless can_commit(): the fused forms
-  // can, and torch.optim's Adafactor, which sums in another order than in step().
+  // Needs reserve() before. Throws UsageError for a parameter with a gradient that has not been
+  // reserved, or unless can_commit(): the fused forms can, and torch.optim's Adafactor, which sums
+  // in another order than in step().
   void commit(const GradientScale& scale = {});
   [[nodiscard]] virtual bool can_commit() const { return form_ == OptimizerForm::fused; }
 
   // Frees the gradients, or fills them with zeros and keeps their memory.
   void zero_grad(bool set_to_none = true);
 
-  // Of all groups, in order.
+  // The parameters of all groups, in order.
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
   [[nodiscard]] std::size_t groups() const { return group_ends_.size(); }
-  // Of one group; the setter without a group sets that of all. transformers' Adafactor with
-  // relative_step has none, and refuses one with UsageError.
-  [[nodiscard]] std::optional<double> learning_rate(std::size_t group = 0) const {
-    return learning_rates_.at(group);
-  }
+  // The learning rate of a group. The setter without a group sets that of every group.
+  // transformers' Adafactor with relative_step has none, and refuses one with UsageError.
+  [[nodiscard]] std::optional<double> learning_rate(std::size_t group = 0) const;
   void set_learning_rate(double rate);
   void set_learning_rate(double rate, std::size_t group);
 
   // For saving and restoring. state() gives the optimizer's own tensors, not copies; it is empty
-  // before the first step or reserve(). set_state() keeps values bit for bit, and moves them to
-  // their device.
-  [[nodiscard]] const State& state(std::size_t parameter) const { return states_.at(parameter); }
+  // before the first step or reserve(). set_state() keeps values bit for bit, and moves them to the
+  // parameter's device: `set_state(i, state(i))` after the model has moved. It throws UsageError
+  // for tensors that are not those of such a state.
+  [[nodiscard]] const State& state(std::size_t parameter) const;
   void set_state(std::size_t parameter, State state);
 
  protected:
@@ -156,6 +157,8 @@ class Optimizer {
   void make_states(std::vector<Trained>& groups) const;
   void run(const GradientScale& scale, bool in_place);
   void check_reserved(const std::vector<Trained>& groups) const;
+  void check_state(std::size_t parameter, const State& state) const;
+  void check_group(std::size_t group) const;
   static void forget_new_states(const std::vector<Trained>& groups);
   void fill_gradients() const;
 
@@ -164,6 +167,7 @@ class Optimizer {
   std::vector<std::optional<double>> learning_rates_;  // of each group
   std::vector<State> states_;
   std::vector<bool> has_run_;  // the parameter had an update, or its state was set
+  std::vector<bool> is_reserved_;
   std::vector<std::pair<c10::Device, GradientScale>> reserved_scales_;
   OptimizerForm form_;
   bool interrupted_ = false, protected_ = false;

@@ -18,13 +18,13 @@ void check_steps(std::string_view schedule, std::int64_t steps, std::int64_t lea
         expectation(schedule, std::to_string(least) + " step or more", std::to_string(steps)));
 }
 
-void check_number(std::string_view schedule, std::string_view what, double number, double most) {
-  if (!(number >= 0 && number <= most))  // false for NaN, too
-    throw UsageError(
-        expectation(schedule, std::string(what) + " of at least 0", std::to_string(number)));
-}
-
 constexpr double kAny = 1e300;
+
+void check_number(std::string_view schedule, std::string_view what, double number, double most) {
+  if (number >= 0 && number <= most) return;  // NaN is neither
+  const std::string bounds = most == kAny ? "of at least 0" : "from 0 to " + std::to_string(most);
+  throw UsageError(expectation(schedule, std::string(what) + " " + bounds, std::to_string(number)));
+}
 
 // The share of the way that is done, at most 1.
 double done(std::int64_t step, std::int64_t steps) {

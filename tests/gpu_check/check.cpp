@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 
@@ -19,7 +21,13 @@ Outcome not_run(std::string reason, Json figures) {
 
 Outcome judged(const std::vector<std::string>& complaints, std::string words, Json figures) {
   if (complaints.empty()) return passed(std::move(words), std::move(figures));
-  return failed(join(complaints, "; "), std::move(figures));
+  constexpr std::size_t kMost = 5;
+  const auto end =
+      complaints.begin() + static_cast<std::ptrdiff_t>(std::min(complaints.size(), kMost));
+  std::string told = join(std::vector(complaints.begin(), end), "; ");
+  if (complaints.size() > kMost)
+    told += "; and " + std::to_string(complaints.size() - kMost) + " more";
+  return failed(std::move(told), std::move(figures));
 }
 
 const char* to_string(Outcome::State state) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <regex>
 
 #include "headroom/base/error.h"
 #include "headroom/base/output_file.h"
@@ -33,8 +35,8 @@ constexpr const char* kExamples =
     "  gpu_check --json h100.json\n"
     "  gpu_check --only commit --only prediction\n"
     "  gpu_check --gpu sim:24GiB --only out_of_memory\n\n"
-    "Exit codes: 0 all checks passed or were not run for a reason of theirs, 1 one failed,\n"
-    "64 wrong arguments, 69 no GPU.\n";
+    "Exit codes: 0 all checks passed or could not run, for example on a small card; 1 one failed;\n"
+    "64 wrong arguments; 69 no GPU; 73 the JSON cannot be written.\n";
 
 // A check's whole name, or the part before its dot.
 bool is_meant(const Check& check, const std::string& name) {
@@ -82,12 +84,18 @@ Json card_json(const std::optional<gpu::Card>& card) {
   return {{"name", card->name}, {"total", card->memory ? Json(card->memory->total.count) : Json()}};
 }
 
+// Folders of this machine may name its user.
+std::string without_folders(const std::string& words) {
+  static const std::regex folders(R"((^|[\s('"])(/[^\s:/]+)+/)");
+  return std::regex_replace(words, folders, "$1");
+}
+
 Json document(const Options& options, const std::vector<Done>& all) {
   Json checks = Json::array();
   for (const Done& done : all)
     checks.push_back({{"name", done.check->name},
                       {"state", to_string(done.outcome.state)},
-                      {"words", done.outcome.words},
+                      {"words", without_folders(done.outcome.words)},
                       {"took_s", done.took.count()},
                       {"figures", done.outcome.figures}});
   const gpu::Machine machine = machine_now();
@@ -127,6 +135,8 @@ ExitCode run(const Options& options) {
   if (options.list) return print_list(checks), cli::kOk;
   if (options.minutes <= 0)
     throw UsageError(expectation("--minutes", "more than 0", std::to_string(options.minutes), "8"));
+  std::optional<OutputFile> file;  // before the checks, which take minutes
+  if (!options.json.empty()) file.emplace(options.json);
   const auto card = place.of_driver();
   cli::print("Headroom " + std::string(cli::kVersion) + ", LibTorch " + torch_version() + ", " +
              options.gpu + (card ? ": " + card->name : "") + "\n");
@@ -141,10 +151,9 @@ ExitCode run(const Options& options) {
         progress.clear();
         print_line(done);
       });
-  if (!options.json.empty()) {
-    OutputFile file(options.json);
-    file.write(document(options, all).dump(1) + "\n");
-    file.commit();
+  if (file) {
+    file->write(document(options, all).dump(1) + "\n");
+    file->commit();
   }
   return end_of(all);
 }
@@ -176,6 +185,8 @@ ExitCode parse_and_run(int argc, char** argv) {
     return complain(error.sentence() + " (gpu_check --help)", cli::kUsage);
   } catch (const WriteError& error) {
     return complain(error.sentence(), cli::kCannotWrite);
+  } catch (const Error& error) {
+    return complain(error.sentence(), cli::kFailed);
   }
 }
 

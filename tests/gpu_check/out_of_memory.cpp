@@ -169,7 +169,7 @@ Json figures_of(const Trials& trials) {
           {"refusals", trials.refusals},
           {"refused_after_requests", trials.refused_after},
           {"requests_of_a_step", trials.requests_of_step},
-          {"complaints", trials.complaints}};
+          {"complaints", trials.complaints.size()}};
 }
 
 std::string words_of(const Trials& trials) {

@@ -96,10 +96,10 @@ void fill(const estimate::TrainingStep& step, const Settings& settings) {
   const model::ModelConfig& config = step.model->config();
   const bool has_tokens = step.model->task() != model::Task::image_classification;
   const std::int64_t below = has_tokens ? config.at_least_1("vocab_size") : config.labels();
-  std::size_t index = 0;
-  for (at::Tensor input : subject.inputs) {
-    const bool is_mask = has_tokens && settings.mask == model::Mask::ones && index++ == 1;
-    if (is_mask) continue;  // of ones already
+  const bool has_mask = has_tokens && settings.mask == model::Mask::ones;
+  for (std::size_t i = 0; i < subject.inputs.size(); ++i) {
+    at::Tensor input = subject.inputs[i];
+    if (has_mask && i == 1) continue;  // the mask is after the tokens, and of ones already
     if (input.is_floating_point())
       input.normal_();
     else

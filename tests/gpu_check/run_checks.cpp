@@ -18,7 +18,11 @@ Outcome outcome_of(const CommandResult& result, Seconds limit) {
     return failed("stopped when the " + duration_text(limit) + " for all checks were over");
   if (result.exit_code != 0)
     return failed("its process ended with exit code " + std::to_string(result.exit_code));
-  return outcome_from_json(parse_json(result.out, "the outcome of a check"));
+  try {
+    return outcome_from_json(parse_json(result.out, "the outcome of a check"));
+  } catch (const InputError& error) {
+    return failed("its outcome cannot be read: " + error.sentence());
+  }
 }
 
 Outcome in_child(const Check& check, const Place& place, Seconds left, Seconds limit) {

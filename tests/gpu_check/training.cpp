@@ -47,7 +47,8 @@ Tensor Training::made(std::vector<std::int64_t> sizes, double spread) {
 Tensor Training::through(const Layer& layer, const Tensor& x) const {
   const auto normed = at::layer_norm(x, {x.size(-1)}, layer.norm, layer.norm_bias);
   const auto parts = at::linear(normed, layer.qkv).chunk(3, -1);
-  const Tensor scores = at::matmul(parts[0], parts[1].transpose(-1, -2)) / 16;
+  const Tensor scores =
+      at::matmul(parts[0], parts[1].transpose(-1, -2)) / std::sqrt(static_cast<double>(x.size(-1)));
   const Tensor mixed = at::matmul(at::dropout(at::softmax(scores, -1), kDropped, true), parts[2]);
   const Tensor y = x + at::linear(mixed, layer.out);
   return y + at::dropout(at::linear(at::gelu(at::linear(y, layer.up)), layer.down), kDropped, true);

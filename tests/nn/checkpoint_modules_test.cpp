@@ -184,5 +184,19 @@ TEST(CheckpointedModule, PutsOptionsAndCountsBack) {
     }
 }
 
+TEST(CheckpointedModule, CountsInstanceNormOnce) {
+  const auto statistics = [](Recompute how) {
+    torch::manual_seed(1);
+    Sequential net(torch::nn::InstanceNorm1d(
+                       torch::nn::InstanceNorm1dOptions(4).track_running_stats(true).affine(true)),
+                   torch::nn::Dropout(0.5), torch::nn::Conv1d(4, 4, 1));
+    const Tensor x = torch::randn({3, 4, 7}).requires_grad_();
+    checkpointed_sequential(how, *net, x, 2).pow(2).sum().backward();
+    return results_of(*net);
+  };
+  for (const Recompute how : kBoth)
+    expect_equal(statistics(how), statistics(Recompute::none), "instance norm");
+}
+
 }  // namespace
 }  // namespace headroom::nn

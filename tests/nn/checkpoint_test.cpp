@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -281,6 +282,83 @@ TEST(Checkpointed, ThrowsWhatThePartThrows) {
     else
       EXPECT_THROW(loss.backward(), std::exception);
   }
+}
+
+// The part draws random numbers on a card that none of its inputs is on, under its autocast.
+TEST(Checkpointed, ReplaysWhatAPartDrawsOnOtherDevices) {
+  const sim::Simulation box = sim::simulate("2x1GiB", {.mode = sim::Mode::compute});
+  const Tensor weight = torch::eye(64).to(box.device(1)).requires_grad_();
+  const auto part = [&](const Tensor& in) {
+    const Tensor moved = in.to(box.device(1));
+    return torch::dropout(torch::mm(moved, weight), 0.5, true).pow(2).to(torch::kFloat);
+  };
+  for (const torch::Device from : {torch::Device(torch::kCPU), box.device(0)})
+    for (const bool with_autocast : {false, true}) {
+      const Tensor x = torch::randn({64, 64}).to(from);
+      const auto gradient = [&](Recompute how) {
+        at::Generator(box.card(1).generator()).set_current_seed(7);
+        const Tensor in = x.detach().clone().requires_grad_();
+        Tensor loss;
+        {
+          const libtorch::AutocastScope scope(box.device(1).type(), torch::kBFloat16,
+                                              with_autocast);
+          loss = checkpointed(how, part, in).sum();
+        }
+        loss.backward();
+        return std::exchange(Tensor(weight).mutable_grad(), Tensor()).cpu();
+      };
+      const Tensor plain = gradient(Recompute::none);
+      for (const Recompute how :
+           {Recompute::nonreentrant, Recompute::reentrant, Recompute::selective})
+        EXPECT_TRUE(gradient(how).equal(plain)) << from << with_autocast << static_cast<int>(how);
+    }
+}
+
+// A part with a branch on each of two cards, whose threads need its tensors at the same time.
+TEST(Checkpointed, RunsAgainOnceForSeveralDevices) {
+  const sim::Simulation box = sim::simulate("2x1GiB", {.mode = sim::Mode::compute});
+  std::atomic<int> runs = 0;
+  const auto part = [&](const Tensor& in) {
+    ++runs;
+    const Tensor other = in.to(box.device(1)).sin().exp().sin().sum();
+    return in.cos().exp().cos().sum() + other.to(box.device(0));
+  };
+  const Tensor x = torch::linspace(0, 1, 256).to(box.device(0));
+  const auto gradient = [&](Recompute how) {
+    Tensor in = x.detach().clone().requires_grad_();
+    checkpointed(how, part, in).backward();
+    return in.grad();
+  };
+  const Tensor plain = gradient(Recompute::none);
+  runs = 0;
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(gradient(Recompute::nonreentrant).equal(plain));
+  EXPECT_EQ(runs, 100);
+}
+
+TEST(Checkpointed, TheReentrantFormRefusesGradientsOfChosenTensors) {
+  const Tensor x = torch::ones({4}).requires_grad_();
+  const auto part = [](const Tensor& in) { return in.exp(); };
+  const Tensor loss = checkpointed(Recompute::reentrant, part, x).sum();
+  EXPECT_THROW((void)torch::autograd::grad({loss}, {x}), UsageError);
+  const Tensor other = checkpointed(Recompute::nonreentrant, part, x).sum();
+  EXPECT_TRUE(torch::autograd::grad({other}, {x})[0].equal(x.exp()));
+}
+
+TEST(Checkpointed, StopsAPartThatCatchesEverything) {
+  const Tensor x = torch::ones({4}).requires_grad_();
+  const auto part = [](const Tensor& in) {
+    Tensor y = in;
+    for (int i = 0; i < 3; ++i) try {
+        y = y.exp();
+      } catch (...) {
+        y = y + 0;
+      }
+    return y;
+  };
+  checkpointed(Recompute::nonreentrant, part, x).sum().backward();
+  const Tensor plain = x.detach().clone().requires_grad_();
+  part(plain).sum().backward();
+  EXPECT_TRUE(x.grad().equal(plain.grad()));
 }
 
 }  // namespace

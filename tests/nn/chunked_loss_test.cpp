@@ -93,6 +93,7 @@ TEST(ChunkedCrossEntropy, RefusesMismatchedArguments) {
   const Tensor states = torch::ones({2, 3, 5}), labels = torch::zeros({2, 3}, torch::kLong);
   EXPECT_THROW((void)chunked_cross_entropy(head, states, labels, {.tokens = 0}), UsageError);
   EXPECT_THROW((void)chunked_cross_entropy(head, states, labels.slice(1, 1)), UsageError);
+  EXPECT_THROW((void)chunked_cross_entropy(head, states, labels.t()), UsageError);
 }
 
 // As cross_entropy: the mean of nothing.

@@ -59,6 +59,7 @@ TEST(FreezeAllButHeads, RefusesAModelWithoutAHeadAndNamesItsParts) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("body"));
   }
+  EXPECT_THAT(trained(net), ElementsAre("body.weight", "body.bias")) << "nothing is frozen";
   freeze_all_but_heads(net, {"body"});
   EXPECT_THAT(trained(net), ElementsAre("body.weight", "body.bias"));
 }

@@ -306,6 +306,32 @@ TEST(FusedCrossEntropy, RunsBackwardOnce) {
   EXPECT_THROW(loss.backward(), UsageError);
 }
 
+// Unlike the plain loss it would leave out a penalty on its gradient.
+TEST(FusedCrossEntropy, RefusesSecondDerivatives) {
+  const Case of;
+  EXPECT_THROW((void)torch::autograd::grad({of.fused()}, {of.weight}, {}, true, true), UsageError);
+}
+
+// The blocks' graphs of an adapter end before the scope around the loss could apply to them.
+TEST(FusedCrossEntropy, BlocksAreNotOffloadedOrPacked) {
+  const Case of;
+  const Tensor a = torch::randn({3, 24}).requires_grad_();
+  int saved = 0;
+  const FusedHead head{.weight = of.weight,
+                       .after =
+                           [&](const Tensor& x, const Tensor& product) {
+                             return torch::tanh(product) + torch::linear(x, a).sum();
+                           },
+                       .parameters = {a}};
+  const libtorch::SavedTensorScope scope([&](const Tensor& x) -> libtorch::Unpack {
+    ++saved;
+    return [x] { return x; };
+  });
+  fused_cross_entropy(head, of.states, of.labels, {.rows = 7}).backward();
+  EXPECT_EQ(saved, 0);
+  EXPECT_TRUE(a.grad().defined());
+}
+
 TEST(FusedCrossEntropy, RefusesInvalidArguments) {
   const Case of;
   EXPECT_THROW((void)of.fused({.rows = -1}), UsageError);
@@ -313,6 +339,13 @@ TEST(FusedCrossEntropy, RefusesInvalidArguments) {
   const FusedHead head{.weight = of.weight};
   EXPECT_THROW((void)fused_cross_entropy(head, of.states, of.labels.slice(1, 1)), UsageError);
   EXPECT_THROW((void)fused_cross_entropy(head, of.states.slice(2, 1), of.labels), UsageError);
+  EXPECT_THROW((void)fused_cross_entropy(head, of.states, of.labels.t()), UsageError);
+  EXPECT_THROW((void)fused_cross_entropy(head, of.states, of.labels.to(at::kFloat)), UsageError);
+  EXPECT_THROW((void)fused_cross_entropy(head, of.states.to(at::kDouble), of.labels), UsageError);
+  EXPECT_THROW((void)fused_cross_entropy({}, of.states, of.labels), UsageError);
+  EXPECT_THROW((void)fused_cross_entropy({.weight = of.weight, .bias = of.bias.slice(0, 1)},
+                                         of.states, of.labels),
+               UsageError);
 }
 
 // ---- Memory: the head of Llama 3.2 1B, 128256 classes of width 2048 ----

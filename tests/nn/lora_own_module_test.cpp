@@ -220,5 +220,24 @@ TEST(LoraOfOwnModule, RefusesUnsupportedLayersByName) {
               ThrowsMessage<UsageError>(HasSubstr("which has one")));
 }
 
+TEST(LoraOfOwnModule, RefusesALayerTwiceAndLeavesTheModelAsItWas) {
+  Net net;
+  EXPECT_THAT(
+      [&] {
+        (void)add_lora_to(net, {{.name = "q"}, {.name = "q"}});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("q, named twice")));
+  net.register_module("again", net.q);
+  EXPECT_THAT(
+      [&] {
+        (void)add_lora(net, {.targets = {"q", "again"}});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("again, which is the same layer as q")));
+  EXPECT_THAT([&] { (void)add_lora(net, {.alpha = NAN, .targets = {"q"}}); },
+              ThrowsMessage<UsageError>(HasSubstr("a finite alpha")));
+  for (const torch::Tensor& parameter : net.parameters()) EXPECT_TRUE(parameter.requires_grad());
+  EXPECT_TRUE(net.q->children().empty());
+}
+
 }  // namespace
 }  // namespace headroom::nn

@@ -1,9 +1,14 @@
 #include "headroom/nn/offload.h"
 
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "headroom/base/error.h"
@@ -348,6 +353,58 @@ TEST_F(Offloaded, RefusesADirectoryThatIsNotThere) {
 
 TEST_F(Offloaded, RefusesANegativeNumberAhead) {
   EXPECT_THROW(Offload({}, {.ahead = -1}), UsageError);
+}
+
+// Two branches on streams of their own save the same tensor, and need it back at the same time.
+TEST_F(Offloaded, ComesBackToSeveralStreams) {
+  const c10::impl::VirtualGuardImpl guard(x.device().type());
+  const std::array<c10::Stream, 2> sides = {guard.getNewStream(x.device(), 0),
+                                            guard.getNewStream(x.device(), 0)};
+  const c10::Stream main = guard.getStream(x.device());
+  const auto order = [](const c10::Stream& earlier, const c10::Stream& later) {
+    c10::Event event(earlier.device_type());
+    event.record(earlier);
+    event.block(later);
+  };
+  const auto gradient = [&](Offload offload) {
+    const Tensor y = torch::linspace(0, 1, 1 << 20).to(x.device()).requires_grad_();
+    Tensor loss;
+    {
+      const auto scope = offload.scope();
+      const Tensor shared = y * 2;
+      std::vector<Tensor> results;
+      for (const c10::Stream& side : sides) {
+        order(main, side);
+        const c10::StreamGuard on(side);
+        guard.recordDataPtrOnStream(shared.storage().data_ptr(), side);
+        results.push_back((shared * shared).sum());
+      }
+      for (const c10::Stream& side : sides) order(side, main);
+      loss = results[0] + results[1];
+    }
+    loss.backward();
+    // Memory that comes back too early would be used again here.
+    for (int i = 0; i < 8; ++i) (void)torch::zeros({1 << 20}, x.device());
+    return y.grad().cpu();
+  };
+  const Tensor plain = gradient(Offload({}, {.smallest = Bytes{1 << 30}}));
+  for (const int ahead : {0, 2}) {
+    Offload offload({}, {.ahead = ahead});
+    EXPECT_TRUE(gradient(offload).equal(plain)) << ahead;
+    EXPECT_GT(offload.use().moved, 0);
+  }
+}
+
+// Without data there is nothing to write.
+TEST_F(Offloaded, WithoutCopiesNeedsNoFile) {
+  const Step plain = step(box, net, x, nullptr);
+  Offload offload(net->parameters(), {.directory = "/none", .copies = false});
+  EXPECT_LT(step(box, net, x, &offload).kept, plain.kept);
+}
+
+TEST(Offload, RefusesNegativeSizes) {
+  EXPECT_THROW(Offload({}, {.smallest = Bytes{-1}}), UsageError);
+  EXPECT_THROW(Offload({}, {.budget = Bytes{-1}}), UsageError);
 }
 
 }  // namespace

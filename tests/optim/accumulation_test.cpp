@@ -123,5 +123,15 @@ TEST(CountedLabels, LeavesOutWhatNoPositionPredicts) {
   EXPECT_EQ(counted_labels(*classifier, batch).item<std::int64_t>(), 5);
 }
 
+TEST(Accumulation, APartOfNothingAddsNothing) {
+  const at::Tensor x = torch::ones({2}).requires_grad_();
+  share_of_batch(torch::sum(x) / 0 * 0, 0, 3).backward();  // NaN
+  EXPECT_TRUE(share_of_batch(torch::full({}, NAN), 0, 3).equal(torch::zeros({})));
+  EXPECT_THROW((void)share_of_batch(x.sum(), 4, 3), UsageError);
+  EXPECT_THROW((void)share_of_batch(x.sum(), -1, 3), UsageError);
+  EXPECT_THROW((void)share_of_batch(x.sum(), 0, 0), UsageError);
+  EXPECT_THROW((void)parts_of({.first = -1, .count = 4}, 2), UsageError);
+}
+
 }  // namespace
 }  // namespace headroom::optim

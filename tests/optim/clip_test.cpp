@@ -42,5 +42,10 @@ TEST(ClipGradients, RefusesANormThatIsNoNumberIfAsked) {
   EXPECT_NO_THROW(clip_gradients(parameters, 1.0));
 }
 
+TEST(ClipGradients, RefusesANegativeNorm) {
+  for (const double norm : {-1.0, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_THROW(clip_gradients(start(at::kFloat), norm), UsageError);
+}
+
 }  // namespace
 }  // namespace headroom::optim

@@ -156,6 +156,27 @@ TEST(Optimizer, CommitsOnlyInFormsThatCan) {
   const auto adafactor = make_adafactor(start(at::kFloat));
   adafactor->reserve();
   EXPECT_THROW(adafactor->commit({{}, at::zeros({})}), UsageError);
+  EXPECT_THROW(adafactor->commit({at::ones({}), {}}), UsageError);
+}
+
+// A parameter that trains later, and a state that was taken away.
+TEST_P(Commit, RefusesAParameterThatWasNotReserved) {
+  Tensors parameters = large(at::kFloat, at::kCPU);
+  parameters[1].set_requires_grad(false);
+  const auto optimizer = GetParam().make(parameters);
+  optimizer->reserve();
+  parameters[1].set_requires_grad(true);
+  give_gradients(parameters, 0);
+  const Tensors before = on_cpu(parameters);
+  EXPECT_THROW(optimizer->commit(), UsageError);
+  optimizer->reserve();
+  if (!optimizer->state(0).empty()) {
+    optimizer->set_state(0, {});
+    EXPECT_THROW(optimizer->commit(), UsageError);
+    optimizer->reserve();
+  }
+  expect_near(on_cpu(parameters), before, 0);
+  optimizer->commit();
 }
 
 // A reserved buffer becomes the first gradient, in each form.
@@ -359,6 +380,29 @@ TEST(LossScaler, CommitsAcrossDevices) {
   }
   expect_near(on_cpu(parameters), before, 0);  // skipped on both
   EXPECT_EQ(scaler.factor(), 4);
+}
+
+TEST(LossScaler, CommitsOnlyWhatItReservedBefore) {
+  const sim::Simulation box = sim::simulate("2x1GiB", {.mode = sim::Mode::compute});
+  Tensors parameters = start(at::kFloat, box.device(0));
+  parameters.push_back(torch::ones({4}).to(box.device(1)));
+  const auto optimizer = make_sgd(parameters, {.form = OptimizerForm::fused});
+  LossScaler scaler({.first = 8});
+  optimizer->reserve();
+  static_cast<void>(scaler.scale(at::ones({}).to(box.device(0))));
+  set_gradients(parameters, 0);
+  scaler.unscale(*optimizer);
+  scaler.reserve(*optimizer);
+  EXPECT_THROW(scaler.commit(*optimizer), UsageError);
+  scaler.abandon();
+  parameters.back().set_requires_grad(true);  // on a card that was not reserved
+  parameters.back().mutable_grad() = torch::ones({4}).to(box.device(1));
+  const at::Tensor gradient = parameters[0].grad().clone();
+  EXPECT_THROW(scaler.unscale(*optimizer), UsageError);
+  EXPECT_TRUE(at::equal(parameters[0].grad(), gradient));
+  scaler.reserve(*optimizer);
+  optimizer->reserve();
+  scaler.commit(*optimizer);
 }
 
 TEST(Clip, ByValueLimitsEachElement) {

@@ -92,6 +92,13 @@ TEST(LossScaler, RefusesGradientsInHalfPrecision) {
 TEST(LossScaler, RefusesFactorsOfTheWrongSide) {
   EXPECT_THROW(LossScaler({.growth = 1}), UsageError);
   EXPECT_THROW(LossScaler({.backoff = 1}), UsageError);
+  EXPECT_THROW(LossScaler({.backoff = 0}), UsageError);
+  EXPECT_THROW(LossScaler({.growth_interval = 0}), UsageError);
+  for (const double factor : {0.0, -1.0, std::numeric_limits<double>::infinity()}) {
+    EXPECT_THROW(LossScaler({.first = factor}), UsageError);
+    EXPECT_THROW(LossScaler().restore(factor, 0), UsageError);
+  }
+  EXPECT_THROW(LossScaler().restore(1, -1), UsageError);
 }
 
 }  // namespace

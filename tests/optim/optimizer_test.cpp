@@ -156,5 +156,35 @@ TEST(Optimizer, TakesTypesApart) {
   }
 }
 
+TEST(Optimizer, TakesOnlyStatesOfItsParameters) {
+  using States = std::vector<State>;
+  const at::Tensor parameter = torch::ones({8, 8}).requires_grad_();
+  const at::Tensor number = torch::tensor(3.0F), moment = torch::ones({8, 8});
+  for (const OptimizerForm form : {OptimizerForm::loop, OptimizerForm::fused}) {
+    const auto optimizer = make_adamw({parameter}, {.form = form});
+    for (const State& wrong :
+         States{{{"step", number}, {"exp_avg", torch::zeros({1})}, {"exp_avg_sq", moment}},
+                {{"step", number}, {"exp_avg", moment}},
+                {{"step", number}, {"exp_avg", moment}, {"exp_avg_sq", moment.to(at::kDouble)}},
+                {{"step", moment}, {"exp_avg", moment}, {"exp_avg_sq", moment}},
+                {{"step", number}, {"exp_avg", moment}, {"exp_avg_sq", at::Tensor()}}})
+      EXPECT_THROW(optimizer->set_state(0, wrong), UsageError);
+    EXPECT_TRUE(optimizer->state(0).empty());
+    optimizer->set_state(0, {{"step", number}, {"exp_avg", moment}, {"exp_avg_sq", moment}});
+    EXPECT_EQ(optimizer->state(0).size(), 3U);
+  }
+}
+
+TEST(Optimizer, RefusesWhatItHasNot) {
+  const at::Tensor leaf = torch::ones({2}).requires_grad_();
+  EXPECT_THROW((void)make_adamw({leaf * 1}), UsageError);
+  EXPECT_THROW((void)make_adamw({at::Tensor()}), UsageError);
+  const auto optimizer = make_adamw({leaf});
+  EXPECT_THROW(optimizer->set_learning_rate(1, 1), UsageError);
+  EXPECT_THROW((void)optimizer->learning_rate(1), UsageError);
+  EXPECT_THROW((void)optimizer->state(1), UsageError);
+  EXPECT_THROW(optimizer->set_state(1, {}), UsageError);
+}
+
 }  // namespace
 }  // namespace headroom::optim

@@ -40,7 +40,7 @@ struct PeftConfig {
 // Throws InputError naming file and key.
 [[nodiscard]] PeftConfig read_peft_config(const std::filesystem::path& path);
 
-// Of these layers of a model those that get an adapter. `linear` are the layers for "all-linear".
+// The layers among these of a model that get an adapter. `linear` are the layers for "all-linear".
 [[nodiscard]] std::vector<nn::LoraLayer> layers_of(const PeftConfig& config,
                                                    const std::vector<std::string>& layers,
                                                    const std::vector<std::string>& linear);

@@ -24,8 +24,7 @@ Tensor T5Norm::operator()(const Tensor& x) const {
   scale = at::rsqrt(scale);
   Tensor states = x * scale;
   scale.reset();
-  if (weight.scalar_type() == at::kHalf || weight.scalar_type() == at::kBFloat16)
-    states = states.to(weight.scalar_type());
+  if (at::isReducedFloatingType(weight.scalar_type())) states = states.to(weight.scalar_type());
   return weight * states;
 }
 

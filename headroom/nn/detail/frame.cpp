@@ -65,7 +65,9 @@ Tensors Frame::run(const Tensors& inputs) {
   const Running running(has_sections_ ? &run : nullptr);
   const libtorch::SavedTensorScope scope(
       [frame = shared_from_this()](const Tensor& tensor) { return frame->place_for(tensor); });
-  return part_(inputs);
+  Tensors outputs = part_(inputs);
+  state_.ran();
+  return outputs;
 }
 
 libtorch::Unpack Frame::place_for(const Tensor& tensor) {
@@ -73,6 +75,7 @@ libtorch::Unpack Frame::place_for(const Tensor& tensor) {
   places_.push_back(place);
   likenesses_.emplace_back(tensor);
   return [frame = shared_from_this(), place] {
+    const std::lock_guard lock(frame->mutex_);
     if (!place->tensor) frame->recompute();
     if (!place->tensor) refuse("one with fewer");
     return *std::exchange(place->tensor, std::nullopt);
@@ -99,6 +102,7 @@ void Frame::recompute() {
 }
 
 void Frame::fill_place(Run& run, const Tensor& tensor) {
+  if (run.next_place == places_.size()) throw Complete();  // the part has caught the first one
   const bool misses_section = run.next_section < sections_.size() &&
                               sections_[run.next_section].first_place <= run.next_place;
   if (misses_section) refuse("one with fewer sections");
@@ -139,14 +143,15 @@ Tensors Frame::run_once(const libtorch::SavedTensorScope* around, const Part& se
     const auto kept = std::make_shared<Saved>(tensor, /*is_output=*/false);
     return [kept] { return kept->unpack(); };
   };
+  libtorch::RandomState random(libtorch::devices_in_use());
   Tensors results;
   {
     const libtorch::SavedTensorScope scope(pack);
     results = section(inputs);
   }
+  random.keep_used();
   const libtorch::OuterScope outside(around);
-  Section kept{
-      first_place, std::move(dropped), {}, libtorch::RandomState(libtorch::devices_of(inputs))};
+  Section kept{first_place, std::move(dropped), {}, random.now()};
   for (const Tensor& result : results)
     kept.results.push_back({Saved(result.defined() ? result.detach() : result, false),
                             result.defined() && result.requires_grad()});

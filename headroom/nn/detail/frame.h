@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -86,8 +87,11 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
   static thread_local Run* running_;
 
+  // Parts of the graph on several devices need the part's tensors at the same time. Recursive: the
+  // part may run backward passes of its own.
+  std::recursive_mutex mutex_;
   const Part part_;
-  const RunState state_;
+  RunState state_;
   const bool has_sections_;
   // Saved like any tensor of the graph: through the hooks around this part.
   std::vector<Saved> inputs_;

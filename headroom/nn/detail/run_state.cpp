@@ -2,8 +2,6 @@
 
 #include <ATen/autocast_mode.h>
 
-#include <algorithm>
-
 #include "headroom/base/error.h"
 
 namespace headroom::nn::detail {
@@ -11,33 +9,30 @@ namespace {
 
 thread_local bool replaying = false;
 
-c10::DeviceType type_of_first(const std::vector<at::Tensor>& inputs) {
-  const auto first = std::find_if(inputs.begin(), inputs.end(),
-                                  [](const at::Tensor& input) { return input.defined(); });
-  if (first == inputs.end())
+std::vector<c10::Device> all_devices(const std::vector<at::Tensor>& inputs) {
+  std::vector<c10::Device> devices = libtorch::devices_of(inputs);
+  if (devices.empty())
     throw UsageError(expectation("checkpointed", "at least one input", "none that is defined"));
-  return first->device().type();
+  for (const c10::Device device : libtorch::devices_in_use()) devices.push_back(device);
+  return devices;
 }
 
 }  // namespace
 
 RunState::Autocast RunState::autocast_now(c10::DeviceType device) {
-  if (device == c10::DeviceType::Meta) return {device, at::kFloat, false};
   return {device, at::autocast::get_autocast_dtype(device),
           at::autocast::is_autocast_enabled(device)};
 }
 
 RunState::RunState(const std::vector<at::Tensor>& inputs)
-    : random_(libtorch::devices_of(inputs)),
-      device_(autocast_now(type_of_first(inputs))),
-      cpu_(autocast_now(c10::DeviceType::CPU)) {}
+    : random_(all_devices(inputs)),
+      autocast_{autocast_now(c10::DeviceType::CPU), autocast_now(c10::DeviceType::CUDA),
+                autocast_now(c10::DeviceType::PrivateUse1)} {}
 
 RunState::Replay::Replay(const RunState& then) : is_inner_(replaying), before_(then.random_.now()) {
   then.random_.restore();
-  if (then.device_.device != c10::DeviceType::Meta)
-    on_device_.emplace(then.device_.device, then.device_.type, then.device_.enabled);
-  if (then.device_.device != c10::DeviceType::CPU)
-    on_cpu_.emplace(then.cpu_.device, then.cpu_.type, then.cpu_.enabled);
+  for (const Autocast& one : then.autocast_)
+    autocast_.emplace_back(one.device, one.type, one.enabled);
   replaying = true;
 }
 

@@ -5,7 +5,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
-#include <optional>
+#include <array>
+#include <deque>
 #include <vector>
 
 #include "headroom/libtorch/autocast.h"
@@ -15,8 +16,10 @@ namespace headroom::nn::detail {
 
 class RunState {
  public:
-  // The current state, for the CPU and the devices of these tensors.
+  // The current state. Throws UsageError unless one of the inputs is defined.
   explicit RunState(const std::vector<at::Tensor>& inputs);
+  // After the first run: only the random numbers that it drew are replayed.
+  void ran() { random_.keep_used(); }
 
   // Restores the state for the second run, which records a graph. Its destructor lets random
   // numbers continue as if none had been drawn.
@@ -33,7 +36,7 @@ class RunState {
     const bool is_inner_;
     const at::AutoGradMode with_graph_{true};
     libtorch::RandomState before_;
-    std::optional<libtorch::AutocastScope> on_device_, on_cpu_;
+    std::deque<libtorch::AutocastScope> autocast_;
   };
 
  private:
@@ -45,7 +48,7 @@ class RunState {
   static Autocast autocast_now(c10::DeviceType device);
 
   libtorch::RandomState random_;
-  Autocast device_, cpu_;  // the first device's, and the CPU's
+  std::array<Autocast, 3> autocast_;
 };
 
 }  // namespace headroom::nn::detail

@@ -6,8 +6,6 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <set>
 #include <vector>
 

@@ -15,12 +15,8 @@ using at::Tensor;
 
 constexpr std::int64_t kAtOnce = 1024;
 
-bool is_narrow(at::ScalarType type) {
-  return type == at::kHalf || type == at::kBFloat16;
-}
-
 at::ScalarType wide(at::ScalarType type) {
-  return is_narrow(type) ? at::kFloat : type;
+  return at::isReducedFloatingType(type) ? at::kFloat : type;
 }
 
 // The beginning of flat memory, in this shape.
@@ -30,7 +26,7 @@ Tensor part_of(const Tensor& memory, at::IntArrayRef sizes) {
 
 // The numbers of `x` in float: `x` itself, or a copy of it in `memory`.
 Tensor widened(const Tensor& x, const Tensor& memory) {
-  return is_narrow(x.scalar_type()) ? part_of(memory, x.sizes()).copy_(x) : x;
+  return at::isReducedFloatingType(x.scalar_type()) ? part_of(memory, x.sizes()).copy_(x) : x;
 }
 
 std::vector<std::int64_t> with_one(at::IntArrayRef sizes, std::int64_t from_end) {
@@ -88,7 +84,7 @@ void mean_into(const Tensor& result, const Tensor& x, std::int64_t dim, Tensor p
 Tensor mixed(const Tensor& kept, const Tensor& values, double share, const Tensor& memory) {
   const Tensor mean = widened(kept, memory);
   mean.lerp_(values, share);
-  if (is_narrow(kept.scalar_type())) kept.copy_(mean);
+  if (at::isReducedFloatingType(kept.scalar_type())) kept.copy_(mean);
   return mean;
 }
 
@@ -126,7 +122,7 @@ AdafactorInPlace::AdafactorInPlace(const std::vector<Tensor>& parameters) {
     };
     auto found = std::find_if(all.begin(), all.end(), is_here);
     if (found == all.end()) found = all.insert(all.end(), {type});
-    found->narrow = found->narrow || is_narrow(parameter.scalar_type());
+    found->narrow = found->narrow || at::isReducedFloatingType(parameter.scalar_type());
     found->need.add(parameter);
   }
   for (const auto& [type, narrow, need] : all) {
@@ -197,7 +193,7 @@ void AdafactorInPlace::update(const Tensor& parameter, const Tensor& gradient_as
   place.damping.div_(root_of_count * options.clip).clamp_min_(1);
   update.mul_(place.size.div_(place.damping).neg_());
   const Tensor moved = widened(parameter, place.gradient).add_(update);
-  if (is_narrow(parameter.scalar_type())) parameter.copy_(moved);
+  if (at::isReducedFloatingType(parameter.scalar_type())) parameter.copy_(moved);
 }
 
 }  // namespace headroom::optim::detail
