@@ -1,0 +1,74 @@
+// Optimizers by the names of the command line.
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/optim/optimizer.h"
+
+namespace headroom::optim {
+namespace {
+
+class Nothing : public Optimizer {
+ public:
+  explicit Nothing(const std::vector<at::Tensor>& parameters)
+      : Optimizer({{parameters, 0}}, OptimizerForm::loop) {}
+  [[nodiscard]] bool can_commit() const override { return true; }
+
+ private:
+  [[nodiscard]] State make_state(std::size_t, const at::Tensor&, const at::Tensor&) const override {
+    return {};
+  }
+  void update(std::size_t, Trained&, const GradientScale&) override {}
+};
+
+// The settings of Hugging Face's Trainer with the caller's learning rate. Source: transformers
+// 4.57.6, trainer.py, OptimizerNames.ADAFACTOR.
+AdafactorHfOptions trainers_adafactor(std::optional<double> learning_rate) {
+  AdafactorHfOptions options;
+  options.learning_rate = learning_rate.value_or(1e-3);
+  options.scale_parameter = false;
+  options.relative_step = false;
+  return options;
+}
+
+template <typename Options>
+Options with(OptimizerForm form, std::optional<double> learning_rate) {
+  Options options;
+  options.form = form;
+  if (learning_rate) options.learning_rate = *learning_rate;
+  return options;
+}
+
+SgdOptions with_momentum(SgdOptions options) {
+  options.momentum = 0.9;
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(model::Optimizer kind, OptimizerForm form,
+                                          std::vector<at::Tensor> parameters,
+                                          std::optional<double> learning_rate) {
+  switch (kind) {
+    case model::Optimizer::adamw:
+      return make_adamw(std::move(parameters), with<AdamWOptions>(form, learning_rate));
+    case model::Optimizer::adam:
+      return make_adam(std::move(parameters), with<AdamOptions>(form, learning_rate));
+    case model::Optimizer::sgd:
+      return make_sgd(std::move(parameters), with<SgdOptions>(form, learning_rate));
+    case model::Optimizer::sgd_momentum:
+      return make_sgd(std::move(parameters), with_momentum(with<SgdOptions>(form, learning_rate)));
+    case model::Optimizer::adafactor:
+      if (form == OptimizerForm::fused) form = OptimizerForm::loop;
+      return make_adafactor(std::move(parameters), with<AdafactorOptions>(form, learning_rate));
+    case model::Optimizer::adafactor_hf:
+      return make_adafactor_hf(std::move(parameters), trainers_adafactor(learning_rate));
+    case model::Optimizer::none:
+      return std::make_unique<Nothing>(std::move(parameters));
+    case model::Optimizer::adamw8bit:
+      break;
+  }
+  throw UsageError(expectation("make_optimizer", "an optimizer that can run", "adamw8bit",
+                               "adamw, or `estimate --quick`, which has a formula for it"));
+}
+
+}  // namespace headroom::optim
