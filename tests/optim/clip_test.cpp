@@ -47,5 +47,18 @@ TEST(ClipGradients, RefusesANegativeNorm) {
     EXPECT_THROW(clip_gradients(start(at::kFloat), norm), UsageError);
 }
 
+TEST(ClipGradients, ByValueLimitsEachElement) {
+  for (const bool foreach : {false, true}) {
+    const std::vector<at::Tensor> parameters = start(at::kFloat);
+    set_gradients(parameters, 0);
+    std::vector<at::Tensor> expected;
+    for (const at::Tensor& one : parameters) expected.push_back(one.grad().clamp(-0.1, 0.1));
+    clip_gradients_by_value(parameters, 0.1, foreach);
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      EXPECT_TRUE(at::equal(parameters[i].grad(), expected[i]));
+  }
+  EXPECT_THROW(clip_gradients_by_value({}, 0), UsageError);
+}
+
 }  // namespace
 }  // namespace headroom::optim

@@ -9,7 +9,6 @@
 #include "headroom/base/error.h"
 #include "headroom/memory/count_cpu.h"
 #include "headroom/memory/scope.h"
-#include "headroom/optim/clip.h"
 #include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
 #include "headroom/sim/injection.h"
@@ -403,19 +402,6 @@ TEST(LossScaler, CommitsOnlyWhatItReservedBefore) {
   scaler.reserve(*optimizer);
   optimizer->reserve();
   scaler.commit(*optimizer);
-}
-
-TEST(Clip, ByValueLimitsEachElement) {
-  for (const bool foreach : {false, true}) {
-    const Tensors parameters = start(at::kFloat);
-    set_gradients(parameters, 0);
-    Tensors expected;
-    for (const at::Tensor& one : parameters) expected.push_back(one.grad().clamp(-0.1, 0.1));
-    clip_gradients_by_value(parameters, 0.1, foreach);
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      EXPECT_TRUE(at::equal(parameters[i].grad(), expected[i]));
-  }
-  EXPECT_THROW(clip_gradients_by_value({}, 0), UsageError);
 }
 
 }  // namespace
