@@ -21,7 +21,7 @@ demo: setup ## Will it fit, and who has the memory: on simulated GPUs, none need
 	@scripts/demo.sh
 
 test: build ## Build and run every test
-	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+	@JOBS=$(JOBS) scripts/test.sh build
 
 gpu-check: build ## What only a GPU can tell, a line a check; JSON=FILE keeps the figures. Without a GPU: exit 69
 	@build/bin/gpu_check $(if $(JSON),--json "$(JSON)")
@@ -41,7 +41,7 @@ trainers: build ## headroom run with three trainers: every text, budget and way 
 
 peers: build ## PyTorch's MemTracker on the test nets, live; then our peaks beside it
 	@scripts/peers.sh
-	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS) -R '^peers\.'
+	@JOBS=$(JOBS) scripts/test.sh build -R '^peers\.'
 
 versions: ## Build and test with PyTorch 2.12 to 2.15, too: in full with 2.15 (scripts/versions.sh)
 	@scripts/setup.sh
@@ -71,18 +71,18 @@ asan: ## Build and test with clang's address and undefined-behaviour sanitizers
 	@scripts/setup.sh clang
 	@scripts/build.sh asan
 	@ASAN_OPTIONS=allocator_may_return_null=1 \
-	  ctest --test-dir build/asan --output-on-failure --no-tests=error -j $(JOBS)
+	  JOBS=$(JOBS) scripts/test.sh build/asan
 
 tsan: ## Build and test with clang's thread sanitizer
 	@scripts/setup.sh clang
 	@scripts/build.sh tsan
 	@TSAN_OPTIONS=$(TSAN_OPTIONS) OMP_NUM_THREADS=1 \
-	  ctest --test-dir build/tsan --output-on-failure --no-tests=error -j $(JOBS)
+	  JOBS=$(JOBS) scripts/test.sh build/tsan
 
 clang: ## Build and test with clang 14
 	@scripts/setup.sh clang
 	@scripts/build.sh clang
-	@ctest --test-dir build/clang --output-on-failure --no-tests=error -j $(JOBS)
+	@JOBS=$(JOBS) scripts/test.sh build/clang
 
 docs: build ## Check the docs: links, examples, generated tables
 	@tests/build/docs_test.py
@@ -96,7 +96,7 @@ wheel: build ## dist/headroom-VERSION-*.whl: the Python package, with the comman
 
 python: build ## Tests of the Python face, in an environment of their own (.venv-peers), and of the wheel
 	@scripts/python.sh
-	@ctest --test-dir build --output-on-failure --no-tests=error -R '^python\.'
+	@JOBS=1 scripts/test.sh build -R '^python\.'
 	@tests/python/wheel.sh
 
 clean: ## Remove what was built (not .venv)

@@ -15,8 +15,7 @@ dir=build/ci-$preset
 [ -f "$dir/build.ninja" ] ||
   cmake --preset "$preset" -B "$dir" -DHEADROOM_BUILD_MODELS=$models > /dev/null
 ninja -C "$dir" --quiet headroom_cli core_tests engine_tests sim_tests "${also[@]}"
-ctest --test-dir "$dir" --output-on-failure --no-tests=error -j "$(nproc)" \
-  -R '^(core|engine)\.' --timeout 300
+scripts/test.sh "$dir" -R '^(core|engine)\.'
 # A request that no machine can serve is refused, as it is without a sanitizer.
 export ASAN_OPTIONS=allocator_may_return_null=1
 # LibTorch is not built with the thread sanitizer: what it does to its own memory, and how OpenMP's

@@ -33,8 +33,8 @@ check() {  # check MINOR TESTS [TARGET ...]
   scripts/python.sh
   configure "$HEADROOM_BUILD" ".venv-$1"
   ninja -C "$HEADROOM_BUILD" --quiet "${@:3}"
-  ctest --test-dir "$HEADROOM_BUILD" --output-on-failure --no-tests=error -j "$(nproc)" -R "$2" |
-    grep -v Skipped | grep -E 'tests passed|\*\*\*|: Failure$|^(Expected|  Actual| *Which is):?' || true
+  scripts/test.sh "$HEADROOM_BUILD" -R "$2" |
+    grep -v Skipped | grep -E 'tests passed|^Cases of|\*\*\*|: Failure$|^(Expected|  Actual| *Which is):?' || true
   [ "${PIPESTATUS[0]}" = 0 ] || failed+=("$1")
   times+=("$(printf 'PyTorch %-20s %5d s' "$TORCH" $((SECONDS - start)))")
 }
