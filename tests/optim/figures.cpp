@@ -146,4 +146,22 @@ void expect_equal(const at::Tensor& ours, const json& theirs, double tolerance) 
     EXPECT_NEAR(flat.data_ptr<double>()[k], expected[k], tolerance) << "element " << k;
 }
 
+std::vector<at::Tensor> on_cpu(const std::vector<at::Tensor>& all) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& one : all) copies.push_back(one.detach().to(at::kCPU).clone());
+  return copies;
+}
+
+void expect_near(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& theirs,
+                 double tolerance) {
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    if (tolerance == 0)
+      EXPECT_TRUE(at::equal(ours[i], theirs[i])) << "parameter " << i;
+    else
+      EXPECT_LE((ours[i] - theirs[i]).to(at::kFloat).norm().item<double>(),
+                tolerance * theirs[i].to(at::kFloat).norm().item<double>())
+          << "parameter " << i;
+  }
+}
+
 }  // namespace headroom::optim

@@ -29,4 +29,9 @@ void set_gradients(const std::vector<at::Tensor>& parameters, int step);
 // Each number, within `tolerance`.
 void expect_equal(const at::Tensor& ours, const nlohmann::json& theirs, double tolerance = 1e-6);
 
+[[nodiscard]] std::vector<at::Tensor> on_cpu(const std::vector<at::Tensor>& all);  // copies
+// Each tensor by its norm; a tolerance of 0 means every bit.
+void expect_near(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& theirs,
+                 double tolerance);
+
 }  // namespace headroom::optim

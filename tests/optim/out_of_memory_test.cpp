@@ -17,12 +17,6 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using Make = std::function<std::unique_ptr<Optimizer>(Tensors)>;
 
-Tensors copies(const Tensors& of) {
-  Tensors all;
-  for (const at::Tensor& one : of) all.push_back(one.detach().cpu().clone());
-  return all;
-}
-
 std::vector<State> states_of(const Optimizer& optimizer) {
   std::vector<State> all;
   for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
@@ -47,7 +41,7 @@ Outcome run(const Make& make, int steps, std::uint64_t refused) {
     optimizer->step();
   }
   set_gradients(optimizer->parameters(), steps - 1);
-  const Tensors before = copies(optimizer->parameters());
+  const Tensors before = on_cpu(optimizer->parameters());
   const std::vector<State> states = states_of(*optimizer);
   Outcome outcome;
   {
@@ -71,7 +65,7 @@ Outcome run(const Make& make, int steps, std::uint64_t refused) {
     optimizer->restored();
   }
   if (outcome.was_refused) optimizer->step();
-  outcome.parameters = copies(optimizer->parameters());
+  outcome.parameters = on_cpu(optimizer->parameters());
   return outcome;
 }
 
@@ -142,7 +136,7 @@ TEST(OutOfMemoryInALossScaler, IsRepairedByRepeatingTheCall) {
     twice([&] { scaler.step(*optimizer); });
     twice([&] { scaler.update(); });
     EXPECT_EQ(scaler.good_steps(), 1);
-    return std::pair(copies(optimizer->parameters()), was_refused);
+    return std::pair(on_cpu(optimizer->parameters()), was_refused);
   };
   const Tensors right = step(0).first;
   std::uint64_t request = 1;
@@ -153,6 +147,56 @@ TEST(OutOfMemoryInALossScaler, IsRepairedByRepeatingTheCall) {
       EXPECT_TRUE(at::equal(parameters[i], right[i])) << "request " << request;
   }
   EXPECT_GT(request, 6U);
+}
+
+// Every form, with copies: a step that threw has changed nothing.
+TEST(Optimizer, ProtectedStepsChangeNothingWhenTheyThrow) {
+  const std::vector<Make> makes{
+      [](const Tensors& of) { return make_adamw(of, {.form = OptimizerForm::loop}); },
+      [](const Tensors& of) { return make_adam(of, {.weight_decay = 0.1, .amsgrad = true}); },
+      [](const Tensors& of) {
+        return make_sgd(of, {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
+      },
+      [](const Tensors& of) { return make_adafactor(of, {}); },
+      [](const Tensors& of) { return make_adafactor(of, {.form = OptimizerForm::foreach}); },
+      [](const Tensors& of) { return make_adafactor_hf(of, {.beta1 = 0.9}); }};
+  for (const Make& make : makes)
+    for (const int earlier : {0, 1}) {
+      const auto after = [&](std::uint64_t refused, bool& was_refused) {
+        const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
+        const auto optimizer = make(start(at::kFloat, box.device(0)));
+        optimizer->protect();
+        for (int step = 0; step < earlier; ++step) {
+          set_gradients(optimizer->parameters(), step);
+          optimizer->step();
+        }
+        set_gradients(optimizer->parameters(), earlier);
+        const Tensors before = on_cpu(optimizer->parameters());
+        was_refused = false;
+        try {
+          const sim::InjectionScope scope(box.card(0),
+                                          refused == 0 ? sim::any_of({}) : sim::once(refused));
+          optimizer->step();
+        } catch (const c10::OutOfMemoryError&) {
+          was_refused = true;
+        }
+        if (was_refused) {
+          EXPECT_FALSE(optimizer->interrupted());
+          expect_near(on_cpu(optimizer->parameters()), before, 0);
+          optimizer->step();
+        }
+        return on_cpu(optimizer->parameters());
+      };
+      bool was_refused = false;
+      const Tensors right = after(0, was_refused);
+      std::uint64_t request = 1;
+      for (;; ++request) {
+        const Tensors ours = after(request, was_refused);
+        if (!was_refused) break;
+        expect_near(ours, right, 0);
+      }
+      EXPECT_GT(request, 1U);
+    }
 }
 
 }  // namespace
