@@ -1,0 +1,197 @@
+#include "headroom/train/detail/buffers.h"
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/nn/checkpoint.h"
+
+namespace headroom::train::detail {
+namespace {
+
+using at::Tensor;
+
+// Of the thread that watches; null: none does.
+thread_local Buffers* watching = nullptr;
+
+// Arguments of aten::batch_norm.
+constexpr std::size_t kInput = 0, kMean = 3, kTraining = 5, kMomentum = 6;
+
+bool is_one_place(const Tensor& one, const Tensor& other) {
+  return one.is_alias_of(other) && one.storage_offset() == other.storage_offset();
+}
+
+}  // namespace
+
+// The running statistics of one batch norm, and the pooled ones of this step's parts.
+struct Buffers::Norm {
+  std::size_t mean = 0, variance = 0;   // in buffers_
+  std::optional<std::size_t> batches;   // num_batches_tracked
+  Tensor pooled_mean, pooled_squares;   // the sum of squared differences from the mean
+  Tensor difference;                    // scratch
+  double elements = 0;                  // a channel, so far in this step
+  double momentum = 0;                  // of the first call
+};
+
+struct Buffers::Observer {
+  struct Call final : at::ObserverContext {
+    Norm* norm = nullptr;
+    std::int64_t elements = 0;
+    double momentum = 0;
+  };
+
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
+    if (watching == nullptr || std::string_view(function.name()) != "aten::batch_norm") return nullptr;
+    const auto arguments = function.inputs();
+    if (!arguments[kMean].isTensor() || !arguments[kTraining].toBool() || nn::recomputing())
+      return nullptr;
+    const Tensor& mean = arguments[kMean].toTensor();
+    for (const auto& norm : watching->norms_) {
+      if (!mean.defined() || !is_one_place(watching->buffers_[norm->mean].value, mean)) continue;
+      auto call = std::make_unique<Call>();
+      call->norm = norm.get();
+      call->elements = arguments[kInput].toTensor().numel() / mean.numel();
+      call->momentum = arguments[kMomentum].toDouble();
+      keep_failure([&] { watching->clear(*norm); });
+      return call;
+    }
+    return nullptr;
+  }
+
+  static void end(const at::RecordFunction&, at::ObserverContext* context) {
+    auto* call = static_cast<Call*>(context);
+    if (call == nullptr || watching == nullptr) return;
+    keep_failure([&] { watching->pool(*call->norm, call->elements, call->momentum); });
+  }
+
+  template <typename Work>
+  static void keep_failure(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      watching->failure_ = std::current_exception();
+    }
+  }
+};
+
+Buffers::Buffers(torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  std::map<std::string, std::size_t> places;
+  for (const auto& named : module.named_buffers()) {
+    const Tensor& buffer = named.value();
+    if (!buffer.defined()) continue;
+    if (buffer.layout() != at::kStrided || buffer.is_quantized() ||
+        !buffer.is_non_overlapping_and_dense())
+      throw UsageError(expectation("Step", "buffers that can be copied in place",
+                                   named.key() + ", which is sparse, quantised, or has several elements "
+                                                 "in one place of memory",
+                                   "buffer.contiguous()"));
+    places.emplace(named.key(), buffers_.size());
+    buffers_.push_back({buffer.variable_data(), at::empty_like(buffer)});
+  }
+  for (const auto& [name, place] : places) {
+    constexpr std::string_view ending = "running_mean";
+    if (!name.ends_with(ending)) continue;
+    const std::string stem = name.substr(0, name.size() - ending.size());
+    const auto variance = places.find(stem + "running_var");
+    if (variance == places.end()) continue;
+    auto norm = std::make_unique<Norm>();
+    norm->mean = place;
+    norm->variance = variance->second;
+    if (const auto batches = places.find(stem + "num_batches_tracked"); batches != places.end())
+      norm->batches = batches->second;
+    for (Tensor* kept : {&norm->pooled_mean, &norm->pooled_squares, &norm->difference})
+      *kept = at::empty_like(buffers_[place].value);
+    norms_.push_back(std::move(norm));
+  }
+}
+
+Buffers::~Buffers() = default;
+
+void Buffers::begin(std::int64_t parts) {
+  const at::NoGradGuard no_grad;
+  for (Buffer& buffer : buffers_) buffer.before.copy_(buffer.value);
+  pools_ = parts > 1;
+  failure_ = nullptr;
+  for (const auto& norm : norms_) {
+    norm->elements = 0;
+    if (!pools_) continue;
+    norm->pooled_mean.zero_();
+    norm->pooled_squares.zero_();
+  }
+}
+
+// From zero, a layer's update leaves momentum times the mean and the unbiased variance of its input.
+void Buffers::clear(const Norm& norm) {
+  const at::NoGradGuard no_grad;
+  buffers_[norm.mean].value.zero_();
+  buffers_[norm.variance].value.zero_();
+}
+
+// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+// variances", 1979.
+void Buffers::pool(Norm& norm, std::int64_t elements, double momentum) {
+  const at::NoGradGuard no_grad;
+  if (norm.elements == 0) norm.momentum = momentum;
+  const Tensor& mean = buffers_[norm.mean].value;
+  const Tensor& variance = buffers_[norm.variance].value;
+  const auto count = static_cast<double>(elements);
+  const double all = norm.elements + count;
+  if (momentum != 0) {
+    mean.div_(momentum);
+    variance.mul_((count - 1) / momentum);
+    at::sub_out(norm.difference, mean, norm.pooled_mean);
+    norm.pooled_mean.add_(norm.difference, count / all);
+    norm.pooled_squares.add_(variance).addcmul_(norm.difference, norm.difference,
+                                                norm.elements * count / all);
+  }
+  norm.elements = all;
+  // A layer may be called in another mode before the step ends.
+  mean.copy_(buffers_[norm.mean].before);
+  variance.copy_(buffers_[norm.variance].before);
+}
+
+void Buffers::finish() {
+  if (failure_) std::rethrow_exception(failure_);
+  const at::NoGradGuard no_grad;
+  for (const auto& norm : norms_) {
+    if (norm->elements == 0) continue;  // not called, not in training, or one part
+    buffers_[norm->mean].value.lerp_(norm->pooled_mean, norm->momentum);
+    norm->pooled_squares.div_(std::max(norm->elements - 1, 1.0));
+    buffers_[norm->variance].value.lerp_(norm->pooled_squares, norm->momentum);
+    if (norm->batches) {
+      const Buffer& batches = buffers_[*norm->batches];
+      batches.value.copy_(batches.before).add_(1);
+    }
+  }
+}
+
+void Buffers::restore() {
+  const at::NoGradGuard no_grad;
+  for (Buffer& buffer : buffers_) buffer.value.copy_(buffer.before);
+}
+
+Buffers::Watch::Watch(Buffers& buffers) : buffers_(buffers) {
+  if (!buffers.pools_ || buffers.norms_.empty()) return;
+  watching = &buffers_;
+  callback_ = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(Observer::begin, Observer::end)
+          .needsInputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+}
+
+Buffers::Watch::~Watch() {
+  if (callback_ == 0) return;
+  at::removeCallback(callback_);
+  watching = nullptr;
+}
+
+}  // namespace headroom::train::detail

@@ -1,0 +1,56 @@
+#include "headroom/train/event.h"
+
+#include <nlohmann/json.hpp>
+
+namespace headroom::train {
+
+const char* to_string(Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::oom: return "oom";
+    case Event::Kind::trim: return "trim";
+    case Event::Kind::retry: return "retry";
+    case Event::Kind::allocator: return "allocator";
+    case Event::Kind::shrink: return "shrink";
+    case Event::Kind::grow: return "grow";
+    case Event::Kind::thrash: return "thrash";
+    case Event::Kind::technique: return "technique";
+    case Event::Kind::device: return "device";
+    case Event::Kind::restore: return "restore";
+    case Event::Kind::checkpoint: return "checkpoint";
+  }
+  return "";
+}
+
+std::string to_string(const Event& event) {
+  std::string words = "step " + std::to_string(event.step) + ": ";
+  const auto add = [&](const std::optional<Bytes>& bytes, const char* what) {
+    if (bytes) words += ", " + to_string(*bytes) + " " + what;
+  };
+  if (event.kind == Event::Kind::oom) {
+    words += "out of memory";
+    add(event.asked, "asked");
+    add(event.free, "free");
+    add(event.cached, "cached");
+    add(event.neighbours, "held by others");
+    return words;
+  }
+  words += to_string(event.kind);
+  return event.from == event.to ? words + ": " + to_string(event.to)
+                                : words + ": " + to_string(event.from) + " -> " + to_string(event.to);
+}
+
+Json to_json(const Event& event) {
+  return {{"step", event.step},
+          {"kind", to_string(event.kind)},
+          {"spurious", event.spurious},
+          {"asked_bytes", or_null(event.asked)},
+          {"free_bytes", or_null(event.free)},
+          {"cached_bytes", or_null(event.cached)},
+          {"neighbour_bytes", or_null(event.neighbours)},
+          {"micro_batch_from", event.from.micro_batch},
+          {"micro_batch_to", event.to.micro_batch},
+          {"from", to_json(event.from)},
+          {"to", to_json(event.to)}};
+}
+
+}  // namespace headroom::train

@@ -1,0 +1,41 @@
+// What memory made a training run do: a failure, and each decision that followed, with the bytes it
+// was made by.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "headroom/base/bytes.h"
+#include "headroom/base/json.h"
+#include "headroom/train/plan.h"
+
+namespace headroom::train {
+
+struct Event {
+  enum class Kind {
+    oom,         // memory ran out in an attempt
+    trim,        // the allocator's cache went back to the driver
+    retry,       // the same plan again
+    allocator,   // other settings of the allocator
+    shrink,      // a smaller micro-batch
+    grow,        // a larger one
+    thrash,      // the allocator emptied its cache in consecutive steps to serve requests
+    technique,   // checkpointing, fused loss, offload
+    device,      // another device
+    restore,     // a checkpoint was loaded
+    checkpoint,  // a checkpoint was saved
+  };
+  Kind kind = Kind::oom;
+  std::int64_t step = 0;  // the one that runs, from 1
+  bool spurious = false;  // of an oom: the same plan succeeded when it was run again
+  std::optional<Bytes> asked, free, cached, neighbours;
+  Plan from, to;
+};
+
+[[nodiscard]] const char* to_string(Event::Kind kind);
+// "step 17: out of memory, 2.00 GiB asked, 1.10 GiB free; micro-batch 32 -> 24"
+[[nodiscard]] std::string to_string(const Event& event);
+[[nodiscard]] Json to_json(const Event& event);
+
+}  // namespace headroom::train

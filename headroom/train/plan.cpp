@@ -1,0 +1,51 @@
+#include "headroom/train/plan.h"
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+
+namespace headroom::train {
+
+std::string to_string(const Plan& plan) {
+  std::string words =
+      plan.micro_batch == 0 ? "the whole batch at once" : "micro-batch " + std::to_string(plan.micro_batch);
+  if (plan.checkpointing) words += ", checkpointing";
+  if (plan.fused_loss) words += ", fused loss";
+  if (plan.offload) words += ", activations on the host";
+  if (!plan.allocator.empty()) words += ", " + plan.allocator;
+  if (!plan.device.empty()) words += ", on " + plan.device;
+  return words;
+}
+
+Json to_json(const Plan& plan) {
+  return {{"micro_batch", plan.micro_batch}, {"checkpointing", plan.checkpointing},
+          {"fused_loss", plan.fused_loss},   {"offload", plan.offload},
+          {"allocator", plan.allocator},     {"device", plan.device}};
+}
+
+Plan plan_from(const Json& document, std::string_view source) {
+  const auto refuse = [&](const std::string& words) {
+    throw InputError(std::string(source), words);
+  };
+  if (!document.is_object()) refuse("expected a plan, received " + document.dump());
+  Plan plan;
+  const Json known = to_json(plan);
+  for (const auto& [key, value] : document.items()) {
+    if (!known.contains(key)) refuse("no plan has a `" + key + "`");
+    if (known[key].type_name() != std::string_view(value.type_name()))
+      refuse("expected a " + std::string(known[key].type_name()) + " for `" + key + "`, received " +
+             value.dump());
+  }
+  plan.micro_batch = document.value("micro_batch", plan.micro_batch);
+  if (plan.micro_batch < 0) refuse("expected a `micro_batch` of 0 or more");
+  plan.checkpointing = document.value("checkpointing", plan.checkpointing);
+  plan.fused_loss = document.value("fused_loss", plan.fused_loss);
+  plan.offload = document.value("offload", plan.offload);
+  plan.allocator = document.value("allocator", plan.allocator);
+  plan.device = document.value("device", plan.device);
+  return plan;
+}
+
+}  // namespace headroom::train
