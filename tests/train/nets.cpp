@@ -24,7 +24,7 @@ struct TransformerImpl : torch::nn::Module {
         torch::nn::TransformerEncoder(
             torch::nn::TransformerEncoderLayer(
                 torch::nn::TransformerEncoderLayerOptions(kWidth, 2).dim_feedforward(16).dropout(0.2)),
-            2));
+            1));
     head = register_module("head", torch::nn::Linear(kWidth, kWords));
   }
   Tensor forward(const Tensor& tokens) {
@@ -70,7 +70,7 @@ Training run_of(c10::Device device, const std::function<Net()>& make, const Step
 // The generators that tests and steps draw from are not touched.
 template <typename Make>
 Tensors drawn(int seed, const Make& make) {
-  const libtorch::RandomState random({});
+  const libtorch::RandomState random(libtorch::devices_in_use());
   torch::manual_seed(static_cast<std::uint64_t>(seed));
   Tensors batch = make();
   random.restore();

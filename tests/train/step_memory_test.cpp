@@ -2,6 +2,10 @@
 // be lost, done twice, or come out different by a bit.
 #include <gmock/gmock.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
 #include "nets.h"
@@ -89,6 +93,7 @@ TEST_P(StepWithoutMemory, EndsALastingRefusalOfEachRequestAsACleanRunWithItsPlan
   const auto& [name, make, micro_batch] = GetParam();
   const StepOptions options{.plan = {.micro_batch = micro_batch}};
   const std::uint64_t requests = train(make, sim::any_of({}), {}, options).requests;
+  std::map<std::vector<std::int64_t>, Result> clean;  // by their micro-batches
   for (std::uint64_t k = 1; k <= requests; ++k) {
     SCOPED_TRACE("request " + std::to_string(k));
     const sim::Lift lift;
@@ -99,7 +104,11 @@ TEST_P(StepWithoutMemory, EndsALastingRefusalOfEachRequestAsACleanRunWithItsPlan
     const Result ours = train(make, sim::lasting(k, lift), {}, lifting);
     EXPECT_TRUE(lift.done());
     EXPECT_LT(ours.plans.back().micro_batch, 7);
-    expect_same(ours, train(make, sim::any_of({}), ours.plans));
+    std::vector<std::int64_t> micro_batches;
+    for (const Plan& plan : ours.plans) micro_batches.push_back(plan.micro_batch);
+    if (!clean.contains(micro_batches))
+      clean.emplace(micro_batches, train(make, sim::any_of({}), ours.plans));
+    expect_same(ours, clean.at(micro_batches));
     if (HasFailure()) break;
   }
 }
