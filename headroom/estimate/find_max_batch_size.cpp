@@ -178,15 +178,6 @@ MaxBatch dry_on_its_card(const UserModule& user_module, c10::Device device, cons
   return found;
 }
 
-// A card with the memory this process may use of a GPU: free plus reserved.
-gpu::SimulatedCard card_like(c10::Device device) {
-  const memory::GpuMemoryStats now = memory::get_gpu_memory_stats(device);
-  return {.name = device.str(),
-          .total = now.free.value_or(Bytes{}) + now.reserved,
-          .reserved = {},
-          .profile = {}};
-}
-
 Json to_json(const MaxBatch& found) {
   Json probes = Json::array();
   for (const Probe& probe : found.dry_probes)

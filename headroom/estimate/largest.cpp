@@ -7,7 +7,7 @@
 #include <string>
 
 #include "headroom/base/error.h"
-#include "headroom/estimate/detail/request_predictor.h"
+#include "headroom/estimate/request_predictor.h"
 
 namespace headroom::estimate {
 namespace {
@@ -190,7 +190,7 @@ class Search {
   const gpu::SimulatedCard card_;
   const int steps_;
   const dryrun::CardOptions options_;
-  detail::RequestPredictor predictor_;
+  RequestPredictor predictor_;
   std::optional<allocator::CachingAllocator> empty_card_;
   Bytes lasting_;
   std::vector<Probe> probes_;

@@ -9,7 +9,7 @@
 //
 // The search runs a small size first, then a size near the answer, guessed from the memory that the
 // first run kept alive. The requests of these two predict all other sizes
-// (detail/request_predictor.h), and each further run corrects the prediction. Most searches end
+// (request_predictor.h), and each further run corrects the prediction. Most searches end
 // with the fourth run.
 //
 // Fitting is not quite monotonic: a larger step may leave the allocator fewer gaps. The answer is a

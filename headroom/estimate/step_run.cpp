@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "headroom/dryrun/elsewhere.h"
+#include "headroom/memory/memory_statistics.h"
 #include "headroom/sim/observer.h"
 #include "headroom/sim/simulate.h"
 
@@ -131,11 +132,26 @@ double Growth::last_chunk(std::int64_t size) const {
   return static_cast<double>(left == 0 ? chunk : left);
 }
 
+gpu::SimulatedCard card_like(c10::Device device) {
+  const memory::GpuMemoryStats now = memory::get_gpu_memory_stats(device);
+  gpu::SimulatedCard card{.name = device.str(),
+                          .total = now.free.value_or(Bytes{}) + now.reserved,
+                          .reserved = {},
+                          .profile = {}};
+  if (device.is_privateuseone())
+    if (const auto* profile = sim::card_of(device)->options().profile) card.profile = profile->key;
+  return card;
+}
+
 gpu::SimulatedCard without_limit(const gpu::SimulatedCard& card) {
   gpu::SimulatedCard larger = card;
   larger.total = allocator::kUnlimited;
   larger.reserved = {};
   return larger;
+}
+
+CachingAllocator with_capacity(const CachingAllocator& card, Bytes capacity) {
+  return CachingAllocator({.capacity = capacity, .settings = card.settings()});
 }
 
 bool is_served(const Requests& requests, CachingAllocator card) {
@@ -148,6 +164,19 @@ Bytes peak_reserved(const Requests& requests, CachingAllocator card) {
   allocator::Player player(std::move(card));
   player.play(requests);
   return Bytes{std::as_const(player).card().statistics().reserved_bytes.all.peak};
+}
+
+Bytes smallest_card(const Requests& requests, const CachingAllocator& card) {
+  // The allocator reserves segments in steps of 2 MiB.
+  constexpr std::int64_t kStep = std::int64_t{2} << 20;
+  Bytes enough = peak_reserved(requests, with_capacity(card, allocator::kUnlimited));
+  if (!is_served(requests, with_capacity(card, enough))) return enough;
+  Bytes too_little{0};
+  while ((enough - too_little).count > kStep) {
+    const Bytes middle = (enough + too_little) / 2;
+    (is_served(requests, with_capacity(card, middle)) ? enough : too_little) = middle;
+  }
+  return enough;
 }
 
 }  // namespace headroom::estimate

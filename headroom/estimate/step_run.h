@@ -50,14 +50,23 @@ struct Growth {
   [[nodiscard]] double last_chunk(std::int64_t size) const;
 };
 
+// A card like this device, with the memory that this process may use of it: free and reserved.
+[[nodiscard]] gpu::SimulatedCard card_like(c10::Device device);
+
 // The same card with unlimited memory.
 [[nodiscard]] gpu::SimulatedCard without_limit(const gpu::SimulatedCard& card);
 
 // ---- Replays on an allocator alone ----
 
+// A new allocator with the settings of `card` and this capacity.
+[[nodiscard]] allocator::CachingAllocator with_capacity(const allocator::CachingAllocator& card,
+                                                        Bytes capacity);
 [[nodiscard]] bool is_served(const Requests& requests, allocator::CachingAllocator card);
 // Since the last reset of the peaks, as in StepRun. Continues after a refused request, so the card
 // must be unlimited to give a useful figure.
 [[nodiscard]] Bytes peak_reserved(const Requests& requests, allocator::CachingAllocator card);
+// The smallest card with the settings of `card` that serves them, within 2 MiB.
+[[nodiscard]] Bytes smallest_card(const Requests& requests,
+                                  const allocator::CachingAllocator& card);
 
 }  // namespace headroom::estimate

@@ -137,6 +137,14 @@ void move(Module& module, Optimizer& optimizer, c10::Device device) {
   move_all(device, module, optimizer);
 }
 
+void move_shapes(Module& module, c10::Device device) {
+  for (const at::Tensor& parameter : module.parameters()) parameter.mutable_grad().reset();
+  Relocation relocation(device, detail::Values::dropped);
+  add(relocation, module);
+  relocation.copy();
+  relocation.commit();
+}
+
 std::vector<at::Tensor> states_of(const Optimizer& optimizer) {
   std::vector<at::Tensor> all;
   for (const auto& [key, state] : optimizer.state())

@@ -46,6 +46,10 @@ void move(torch::optim::Optimizer& optimizer, c10::Device device);
 // Moves both or neither.
 void move(torch::nn::Module& module, torch::optim::Optimizer& optimizer, c10::Device device);
 
+// Gives every tensor of the module new memory on `device`, without values and without gradients,
+// and does not touch the old memory: for a child process, which cannot use its parent's devices.
+void move_shapes(torch::nn::Module& module, c10::Device device);
+
 // The state tensors of an optimizer of torch::optim so far; none for other classes.
 [[nodiscard]] std::vector<at::Tensor> states_of(const torch::optim::Optimizer& optimizer);
 

@@ -1,9 +1,12 @@
 #include "headroom/memory/device_memory.h"
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include <array>
 #include <atomic>
+#include <string>
 
 #include "headroom/base/error.h"
 #include "headroom/memory/detail/cpu_memory.h"
@@ -75,6 +78,14 @@ void AcceleratorMemory::empty_cache() {
 }
 void AcceleratorMemory::synchronize(int index) {
   c10::impl::VirtualGuardImpl(type_).synchronizeDevice(small(index));
+}
+
+void AcceleratorMemory::change_settings(std::string_view text) {
+  try {
+    c10::CachingAllocator::setAllocatorSettings(std::string(text));
+  } catch (const c10::Error& error) {
+    throw UsageError(std::string(text), error.what_without_backtrace());
+  }
 }
 
 void register_device_memory(c10::DeviceType type, DeviceMemory& memory) {

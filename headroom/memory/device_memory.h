@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,8 @@ class DeviceMemory {
   // Empties the caches of all devices of the kind.
   virtual void empty_cache() = 0;
   virtual void synchronize(int index) = 0;
+  // From now on, on all devices of the kind: settings as in PYTORCH_ALLOC_CONF. Throws UsageError.
+  virtual void change_settings(std::string_view text) = 0;
   [[nodiscard]] virtual std::vector<allocator::SegmentInfo> snapshot(int index) = 0;
   // Records into this recorder until called with null.
   virtual void record(int index, trace::Recorder* recorder) = 0;
@@ -57,6 +60,7 @@ class AcceleratorMemory : public DeviceMemory {
   [[nodiscard]] std::optional<FreeAndTotal> free_and_total(int index) override;
   void empty_cache() override;
   void synchronize(int index) override;
+  void change_settings(std::string_view text) override;
 
  private:
   c10::DeviceType type_;

@@ -184,6 +184,13 @@ void Card::reset_accumulated() {
   releases_ = 0;
 }
 
+void Card::change_settings(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  allocator::Settings settings = allocator_.settings();
+  allocator::apply(settings, text);
+  allocator_.change_settings(settings);
+}
+
 void Card::set_memory_fraction(double fraction) {
   const std::lock_guard lock(mutex_);
   allocator_.set_memory_fraction(fraction);

@@ -138,6 +138,8 @@ class Card : public std::enable_shared_from_this<Card> {
   void empty_cache();
   void reset_peaks();
   void reset_accumulated();
+  // As allocator::apply: settings of the allocator, from now on. Throws UsageError.
+  void change_settings(std::string_view text);
   void set_memory_fraction(double fraction);
   [[nodiscard]] double memory_fraction() const;
   // Sets the memory that neighbours hold on the card now, in addition to those of a shared box.

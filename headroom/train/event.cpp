@@ -6,17 +6,28 @@ namespace headroom::train {
 
 const char* to_string(Event::Kind kind) {
   switch (kind) {
-    case Event::Kind::oom: return "oom";
-    case Event::Kind::trim: return "trim";
-    case Event::Kind::retry: return "retry";
-    case Event::Kind::allocator: return "allocator";
-    case Event::Kind::shrink: return "shrink";
-    case Event::Kind::grow: return "grow";
-    case Event::Kind::thrash: return "thrash";
-    case Event::Kind::technique: return "technique";
-    case Event::Kind::device: return "device";
-    case Event::Kind::restore: return "restore";
-    case Event::Kind::checkpoint: return "checkpoint";
+    case Event::Kind::oom:
+      return "oom";
+    case Event::Kind::trim:
+      return "trim";
+    case Event::Kind::retry:
+      return "retry";
+    case Event::Kind::allocator:
+      return "allocator";
+    case Event::Kind::shrink:
+      return "shrink";
+    case Event::Kind::grow:
+      return "grow";
+    case Event::Kind::thrash:
+      return "thrash";
+    case Event::Kind::technique:
+      return "technique";
+    case Event::Kind::device:
+      return "device";
+    case Event::Kind::restore:
+      return "restore";
+    case Event::Kind::checkpoint:
+      return "checkpoint";
   }
   return "";
 }
@@ -35,8 +46,9 @@ std::string to_string(const Event& event) {
     return words;
   }
   words += to_string(event.kind);
-  return event.from == event.to ? words + ": " + to_string(event.to)
-                                : words + ": " + to_string(event.from) + " -> " + to_string(event.to);
+  return event.from == event.to
+             ? words + ": " + to_string(event.to)
+             : words + ": " + to_string(event.from) + " -> " + to_string(event.to);
 }
 
 Json to_json(const Event& event) {

@@ -1,37 +1,85 @@
 #include "headroom/train/ladder.h"
 
 #include <algorithm>
-#include <string>
+#include <cmath>
 
 #include "headroom/base/error.h"
+#include "headroom/train/rungs/rungs.h"
 
 namespace headroom::train {
 
-Ladder::Ladder(const LadderOptions& options) : options_(options) {
+Bytes Room::of(Bytes card) const {
+  return std::max(least, Bytes{std::llround(share * static_cast<double>(card.count))});
+}
+
+Ladder::Ladder(const LadderOptions& options, const Prices* prices)
+    : options_(options), prices_(prices) {
   if (options.min_micro_batch < 1)
     throw UsageError(expectation("Ladder", "a least micro-batch of 1 or more",
                                  std::to_string(options.min_micro_batch), "1"));
   if (options.max_retries < 0)
-    throw UsageError(expectation("Ladder", "0 retries or more", std::to_string(options.max_retries), "3"));
+    throw UsageError(
+        expectation("Ladder", "0 retries or more", std::to_string(options.max_retries), "3"));
 }
 
-std::optional<Ladder::Move> Ladder::next(const Plan& plan, std::int64_t rows) {
-  if (repeated_ != plan) {
-    repeated_ = plan;
-    return Move{Event::Kind::retry, plan};
-  }
+bool Ladder::was_tried(const Plan& plan) const {
+  return std::find(tried_.begin(), tried_.end(), plan) != tried_.end();
+}
+
+std::optional<Ladder::Move> Ladder::next(const Failure& failure) {
+  const rungs::Situation now{failure, options_, prices_, was_tried(failure.plan)};
+  const auto same = rungs::same_again(now);
+  if (!was_tried(failure.plan)) tried_.push_back(failure.plan);
+  if (same) return Move{Event::Kind::retry, *same};
   if (changes_ == options_.max_retries) return {};
-  const std::int64_t now = plan.micro_batch == 0 ? rows : std::min(plan.micro_batch, rows);
-  if (now <= options_.min_micro_batch) return {};
   ++changes_;
-  const bool is_last = changes_ == options_.max_retries;
-  Plan smaller = plan;
-  smaller.micro_batch = is_last ? options_.min_micro_batch : std::max(now / 2, options_.min_micro_batch);
-  return Move{Event::Kind::shrink, smaller};
+  return changes_ == options_.max_retries ? heaviest(failure) : cheapest(failure);
+}
+
+std::optional<Ladder::Move> Ladder::cheapest(const Failure& failure) const {
+  using Rung = std::optional<Plan> (*)(const rungs::Situation&);
+  constexpr std::pair<Rung, Event::Kind> kRungs[] = {{rungs::allocator, Event::Kind::allocator},
+                                                     {rungs::micro_batch, Event::Kind::shrink},
+                                                     {rungs::technique, Event::Kind::technique},
+                                                     {rungs::device, Event::Kind::device}};
+  const rungs::Situation now{failure, options_, prices_, true};
+  for (const auto& [rung, kind] : kRungs)
+    if (const auto plan = rung(now); plan && !was_tried(*plan)) return Move{kind, *plan};
+  return heaviest(failure);
+}
+
+// The least micro-batch with every technique; if that has failed, the same elsewhere.
+std::optional<Ladder::Move> Ladder::heaviest(const Failure& failure) const {
+  Failure last = failure;
+  Plan& plan = last.plan;
+  while (const auto next = rungs::with_next_technique(plan, options_)) plan = *next;
+  if (largest_part(plan, failure.work.rows) > options_.min_micro_batch)
+    plan.micro_batch = options_.min_micro_batch;
+  const rungs::Situation now{last, options_, prices_, true};
+  const auto elsewhere = rungs::device(now);
+  if (elsewhere && !was_tried(*elsewhere)) return Move{Event::Kind::device, *elsewhere};
+  if (was_tried(plan)) return {};
+  const bool same_form = plan.checkpointing == failure.plan.checkpointing &&
+                         plan.fused_loss == failure.plan.fused_loss &&
+                         plan.offload == failure.plan.offload;
+  return Move{same_form ? Event::Kind::shrink : Event::Kind::technique, plan};
+}
+
+std::optional<Plan> Ladder::fastest(const Plan& wish, const Work& work, Bytes card) const {
+  if (prices_ == nullptr) return {};
+  const std::int64_t most = wish.micro_batch == 0 ? work.rows : wish.micro_batch,
+                     least = std::min({options_.min_micro_batch, most, work.rows});
+  if (prices_->is_served(wish, work, card).value_or(false)) return wish;
+  for (std::optional<Plan> plan = wish; plan; plan = rungs::with_next_technique(*plan, options_))
+    if (const auto largest = prices_->largest(*plan, least, most, work, card)) {
+      plan->micro_batch = *largest;
+      return plan;
+    }
+  return {};
 }
 
 void Ladder::end_step() {
-  repeated_.reset();
+  tried_.clear();
   changes_ = 0;
 }
 

@@ -25,11 +25,11 @@ using Tensors = std::vector<at::Tensor>;
 struct Objective {
   // The mean loss: one number.
   std::function<at::Tensor(const Tensors& rows)> loss;
-  // How many terms that mean has for these rows: texts have labels, and rows have unequal numbers of
-  // them. Gets the rows as they came, before they move to the device. Empty: a term a row.
+  // How many terms that mean has for these rows: texts have labels, and rows have unequal numbers
+  // of them. Gets the rows as they came, before they move to the device. Empty: a term a row.
   std::function<std::int64_t(const Tensors& rows)> terms = {};
-  // Puts the model into the form that a plan asks for: checkpointing, a fused loss. Empty: the model
-  // has only one form.
+  // Puts the model into the form that a plan asks for: checkpointing, a fused loss. Empty: the
+  // model has only one form.
   std::function<void(const Plan&)> follow = {};
   bool can_checkpoint = false, can_fuse_loss = false;  // what `follow` knows
 };

@@ -1,5 +1,6 @@
 #include "headroom/train/plan.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -8,9 +9,19 @@
 
 namespace headroom::train {
 
+std::int64_t count_of_parts(const Plan& plan, std::int64_t rows) {
+  const std::int64_t most = plan.micro_batch == 0 ? rows : std::min(plan.micro_batch, rows);
+  return (rows + most - 1) / most;
+}
+
+std::int64_t largest_part(const Plan& plan, std::int64_t rows) {
+  const std::int64_t count = count_of_parts(plan, rows);
+  return (rows + count - 1) / count;
+}
+
 std::string to_string(const Plan& plan) {
-  std::string words =
-      plan.micro_batch == 0 ? "the whole batch at once" : "micro-batch " + std::to_string(plan.micro_batch);
+  std::string words = plan.micro_batch == 0 ? "the whole batch at once"
+                                            : "micro-batch " + std::to_string(plan.micro_batch);
   if (plan.checkpointing) words += ", checkpointing";
   if (plan.fused_loss) words += ", fused loss";
   if (plan.offload) words += ", activations on the host";

@@ -1,272 +1,219 @@
 #include "headroom/train/step.h"
 
-#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <exception>
 #include <limits>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "headroom/base/error.h"
-#include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/failure.h"
-#include "headroom/libtorch/random_state.h"
-#include "headroom/libtorch/settle.h"
 #include "headroom/memory/device_memory.h"
 #include "headroom/memory/memory_statistics.h"
-#include "headroom/optim/accumulation.h"
-#include "headroom/optim/clip.h"
-#include "headroom/train/detail/buffers.h"
+#include "headroom/train/detail/adaptation.h"
+#include "headroom/train/detail/pricing.h"
+#include "headroom/train/detail/transaction.h"
 
 namespace headroom::train {
 
-using at::Tensor;
-
 class Step::State {
  public:
-  State(torch::nn::Module& of, optim::Optimizer& by, Objective to_minimise, const StepOptions& given);
+  State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
+        const StepOptions& given);
 
+  void prepare(const Tensors& batch);
   Committed run(const Tensors& batch);
 
-  torch::nn::Module& module;
-  optim::Optimizer& optimizer;
+  detail::Transaction transaction;
   Plan plan;
-  std::int64_t steps = 0;
-  std::optional<optim::LossScaler> scaler;
+  std::optional<Prices> prices;
+  std::string why_unpriced = "no step has run yet";
 
  private:
-  // Tensors that an attempt needs and that stay: made by the first, all of them or none.
-  struct Kept {
-    detail::Buffers buffers;
-    Tensor loss, norm;
-  };
-
-  [[nodiscard]] std::int64_t terms(const Tensors& rows) const;
-  void prepare();
-  void attempt(const Tensors& batch);
-  void forward_and_backward(const Tensors& rows, std::int64_t in_all);
-  void update();
-  void undo(const libtorch::RandomState& random);
-  // Null: it has committed.
-  [[nodiscard]] std::exception_ptr try_once(const Tensors& batch);
-  void trim() const;
-  [[nodiscard]] Event facts_of(const oom::Judgement& judgement) const;
+  [[nodiscard]] Work work_of(const Tensors& batch) const;
+  [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now() const;
+  [[nodiscard]] static std::optional<Bytes> card_of(
+      const std::optional<memory::GpuMemoryStats>& now);
+  void price(const Tensors& batch);
+  [[nodiscard]] Failure failure_of(const oom::Judgement& judgement, const Work& work) const;
+  [[nodiscard]] Event event_of(const Failure& failure) const;
+  [[nodiscard]] std::optional<Ladder::Move> change_before(const Work& work,
+                                                          std::optional<Bytes> card);
+  void try_until_committed(const Tensors& batch, const Work& work, Committed& done);
+  void take(const Ladder::Move& move, std::vector<Event>& events);
   void tell(std::vector<Event>& events, Event event) const;
 
-  Objective objective_;
   StepOptions options_;
   Ladder ladder_;
-  c10::Device device_;
-  std::vector<std::optional<double>> rates_;  // of the optimizer's groups, without the schedule
-  std::unique_ptr<Kept> kept_;
+  std::optional<detail::Adaptation> adaptation_;
+  double priced_elements_ = 0;  // of a row
+  bool is_prepared_ = false, is_first_ = true;
 };
 
 namespace {
 
-// The rows of a batch in as few parts as the plan allows. Nearly equal ones need less memory than full
-// ones and a small rest, and no layer that needs several rows gets a single one.
-std::vector<optim::Rows> parts(std::int64_t rows, const Plan& plan) {
-  const std::int64_t most = plan.micro_batch == 0 ? rows : std::min(plan.micro_batch, rows);
-  const std::int64_t count = (rows + most - 1) / most;
-  std::vector<optim::Rows> all;
-  for (std::int64_t i = 0, first = 0; i < count; ++i) {
-    const std::int64_t size = rows / count + (i < rows % count ? 1 : 0);
-    all.push_back({first, size});
-    first += size;
-  }
-  return all;
-}
-
-Tensors rows_of(const Tensors& batch, const optim::Rows& rows) {
-  Tensors some;
-  for (const Tensor& one : batch) some.push_back(one.defined() ? one.narrow(0, rows.first, rows.count) : one);
-  return some;
-}
-
-Tensors put_on(const Tensors& rows, c10::Device device) {
-  Tensors there;
-  for (const Tensor& one : rows)
-    there.push_back(one.defined() ? one.to(device, /*non_blocking=*/one.device().is_cpu() && one.is_pinned())
-                                  : one);
-  return there;
-}
-
-std::int64_t rows_in(const Tensors& batch) {
-  std::optional<std::int64_t> rows;
-  for (const Tensor& one : batch) {
-    if (!one.defined()) continue;
-    if (one.dim() == 0 || (rows && one.size(0) != *rows))
-      throw UsageError(expectation("Step::run", "tensors with the same number of rows, at least one",
-                                   one.dim() == 0 ? "a number"
-                                                  : std::to_string(*rows) + " and " +
-                                                        std::to_string(one.size(0)) + " rows"));
-    rows = one.size(0);
-  }
-  if (!rows || *rows == 0)
-    throw UsageError(expectation("Step::run", "a batch with rows", "one without"));
-  return *rows;
+double elements_of_row(const Tensors& batch) {
+  double elements = 0;
+  for (const at::Tensor& one : batch)
+    if (one.defined())
+      elements += static_cast<double>(one.numel()) / static_cast<double>(one.size(0));
+  return elements;
 }
 
 }  // namespace
 
-Step::State::State(torch::nn::Module& of, optim::Optimizer& by, Objective to_minimise,
+Step::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
                    const StepOptions& given)
-    : module(of),
-      optimizer(by),
+    : transaction(module, optimizer, std::move(objective), given),
       plan(given.plan),
-      objective_(std::move(to_minimise)),
       options_(given),
-      ladder_(given.ladder),
-      device_(c10::DeviceType::CPU) {
-  if (!objective_.loss) throw UsageError(expectation("Step", "an objective with a loss", "none"));
-  if (optimizer.parameters().empty())
-    throw UsageError(expectation("Step", "an optimizer with parameters", "none"));
-  if (!(given.max_grad_norm >= 0))
-    throw UsageError(expectation("Step", "a largest norm of 0 or more", std::to_string(given.max_grad_norm)));
-  if (given.scaling) {
-    if (!optimizer.can_commit() || !optimizer.takes_scale())
-      throw UsageError(expectation("Step", "a fused optimizer for scaled losses", "another form",
-                                   "OptimizerForm::fused"));
-    scaler.emplace(*given.scaling);
+      ladder_(given.ladder) {
+  LadderOptions able = given.ladder;
+  able.checkpointing = able.checkpointing && transaction.objective().can_checkpoint;
+  able.fused_loss = able.fused_loss && transaction.objective().can_fuse_loss;
+  able.offload = able.offload && !transaction.device().is_cpu();
+  able.allocator = able.allocator && !transaction.device().is_cpu();
+  if (given.ladder.elsewhere)
+    able.elsewhere = [this] {
+      std::vector<Elsewhere> others = options_.ladder.elsewhere();
+      std::erase_if(others,
+                    [&](const auto& one) { return one.device == transaction.device().str(); });
+      return others;
+    };
+  ladder_ = Ladder(able);
+}
+
+// ---- Before the first step ----
+
+void Step::State::prepare(const Tensors& batch) {
+  if (is_prepared_) return;
+  is_prepared_ = true;
+  static_cast<void>(detail::rows_in(batch));
+  priced_elements_ = elements_of_row(batch);
+  price(batch);
+  if (prices) ladder_.set_prices(&*prices);
+  adaptation_.emplace(options_.plan, options_.grow_after, ladder_, prices ? &*prices : nullptr);
+}
+
+void Step::State::price(const Tensors& batch) {
+  if (!options_.prices) {
+    why_unpriced = "prices were not asked for";
+    return;
   }
-  device_ = optimizer.parameters().front().device();
-  optimizer.protect(!optimizer.can_commit());
-  for (std::size_t group = 0; group < optimizer.groups(); ++group)
-    rates_.push_back(optimizer.learning_rate(group));
-}
-
-std::int64_t Step::State::terms(const Tensors& rows) const {
-  return objective_.terms ? objective_.terms(rows) : rows_in(rows);
-}
-
-void Step::State::prepare() {
-  if (kept_) return;
-  optimizer.reserve();
-  if (scaler) scaler->reserve(optimizer);
-  const auto number = at::TensorOptions(device_).dtype(at::kDouble);
-  kept_.reset(new Kept{detail::Buffers(module), at::zeros({}, number), at::zeros({}, number)});
-}
-
-void Step::State::forward_and_backward(const Tensors& rows, std::int64_t in_all) {
-  Tensor share;
-  {
-    const Tensors here = put_on(rows, device_);
-    std::optional<libtorch::AutocastScope> autocast;
-    if (options_.autocast) autocast.emplace(device_.type(), *options_.autocast);
-    share = optim::share_of_batch(objective_.loss(here), terms(rows), in_all);
+  if (transaction.device().is_cpu()) {
+    why_unpriced = "a CPU has no memory of its own";
+    return;
   }
-  kept_->loss.add_(share.detach());
-  (scaler ? scaler->scale(share) : share).backward();
-}
-
-// Everything before update() can be dropped or put back; update() takes no memory.
-void Step::State::attempt(const Tensors& batch) {
-  prepare();
-  optimizer.zero_grad();
-  const std::vector<optim::Rows> all = parts(rows_in(batch), plan);
-  const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
-  kept_->buffers.begin(static_cast<std::int64_t>(all.size()));
-  kept_->loss.zero_();
-  {
-    const detail::Buffers::Watch watch(kept_->buffers);
-    for (const optim::Rows& part : all) forward_and_backward(rows_of(batch, part), in_all);
-  }
-  if (scaler) scaler->unscale(optimizer);
-  if (options_.max_grad_norm > 0)
-    kept_->norm.copy_(optim::clip_gradients(optimizer.parameters(), options_.max_grad_norm));
-  kept_->buffers.finish();
-  update();
-}
-
-void Step::State::update() {
-  for (std::size_t group = 0; options_.schedule && group < rates_.size(); ++group)
-    if (rates_[group]) optimizer.set_learning_rate(*rates_[group] * options_.schedule(steps), group);
-  if (scaler) {
-    scaler->commit(optimizer);
-    scaler->update();
-  } else if (optimizer.can_commit()) {
-    optimizer.commit();
-  } else {
-    optimizer.step();
-  }
-}
-
-void Step::State::undo(const libtorch::RandomState& random) {
-  libtorch::settle(libtorch::devices_in_use());
-  optimizer.zero_grad();
-  if (scaler) scaler->abandon();
-  if (kept_) kept_->buffers.restore();
-  random.restore();
-}
-
-std::exception_ptr Step::State::try_once(const Tensors& batch) {
-  const libtorch::RandomState random(libtorch::devices_in_use());
-  std::exception_ptr failure;
   try {
-    attempt(batch);
-  } catch (...) {
-    failure = std::current_exception();
+    prices.emplace(detail::priced(transaction, batch, plan, ladder_.options()));
+    why_unpriced.clear();
+  } catch (const c10::Error& error) {
+    why_unpriced = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    why_unpriced = error.what();
   }
-  // Outside of the handler: its exception holds nothing of the attempt.
-  if (failure)
-    undo(random);
-  else
-    optimizer.zero_grad();
+}
+
+// ---- Memory now ----
+
+Work Step::State::work_of(const Tensors& batch) const {
+  return {.rows = detail::rows_in(batch), .scale = elements_of_row(batch) / priced_elements_};
+}
+
+std::optional<memory::GpuMemoryStats> Step::State::memory_now() const {
+  if (transaction.device().is_cpu()) return {};
+  return memory::get_gpu_memory_stats(transaction.device());
+}
+
+std::optional<Bytes> Step::State::card_of(const std::optional<memory::GpuMemoryStats>& now) {
+  if (!now || !now->free) return {};
+  return *now->free + now->reserved;
+}
+
+Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& work) const {
+  Failure failure{.plan = plan, .work = work, .asked = judgement.asked, .free = judgement.free};
+  const auto now = memory_now();
+  if (now) failure.cached = now->inactive_split;
+  failure.card = card_of(now);
   return failure;
 }
 
-void Step::State::trim() const {
-  if (!device_.is_cpu()) memory::memory_of(device_).empty_cache();
-}
-
-Event Step::State::facts_of(const oom::Judgement& judgement) const {
-  Event event{.kind = Event::Kind::oom, .step = steps + 1, .asked = judgement.asked, .from = plan, .to = plan};
-  event.free = judgement.free;
-  if (device_.is_cpu()) return event;
-  const memory::GpuMemoryStats now = memory::get_gpu_memory_stats(device_);
-  event.cached = now.reserved - now.allocated;
-  if (now.free && now.total) event.neighbours = *now.total - *now.free - now.reserved;
+Event Step::State::event_of(const Failure& failure) const {
+  Event event{.kind = Event::Kind::oom,
+              .step = transaction.commits() + 1,
+              .asked = failure.asked,
+              .free = failure.free,
+              .cached = failure.cached,
+              .from = plan,
+              .to = plan};
+  const auto now = memory_now();
+  if (now && now->free && now->total) event.neighbours = *now->total - *now->free - now->reserved;
   return event;
 }
+
+// ---- A step ----
 
 void Step::State::tell(std::vector<Event>& events, Event event) const {
   if (options_.on_event) options_.on_event(event);
   events.push_back(std::move(event));
 }
 
-Committed Step::State::run(const Tensors& batch) {
-  const std::int64_t rows = rows_in(batch);
-  Committed done;
+void Step::State::take(const Ladder::Move& move, std::vector<Event>& events) {
+  tell(events,
+       {.kind = move.kind, .step = transaction.commits() + 1, .from = plan, .to = move.plan});
+  plan = move.plan;
+}
+
+void Step::State::try_until_committed(const Tensors& batch, const Work& work, Committed& done) {
   for (;; ++done.attempts) {
-    const std::exception_ptr failure = try_once(batch);
-    if (!failure) break;
-    const oom::Judgement judgement = libtorch::judge(failure);
-    std::optional<Ladder::Move> move;
-    if (oom::is_out_of_memory(judgement)) {
-      tell(done.events, facts_of(judgement));
-      trim();
-      move = ladder_.next(plan, rows);
-    }
-    if (!move) {
-      ladder_.end_step();
-      std::rethrow_exception(failure);
-    }
-    tell(done.events, {.kind = move->kind, .step = steps + 1, .from = plan, .to = move->plan});
-    plan = move->plan;
+    const std::exception_ptr failed = transaction.try_once(batch, plan);
+    if (!failed) return;
+    const oom::Judgement judgement = libtorch::judge(failed);
+    if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failed);
+    const Failure failure = failure_of(judgement, work);
+    tell(done.events, event_of(failure));
+    if (!transaction.device().is_cpu()) memory::memory_of(transaction.device()).empty_cache();
+    adaptation_->failed(plan, work);
+    const auto move = ladder_.next(failure);
+    if (!move) std::rethrow_exception(failed);
+    take(*move, done.events);
   }
+}
+
+std::optional<Ladder::Move> Step::State::change_before(const Work& work,
+                                                       std::optional<Bytes> card) {
+  if (!options_.adapts) return {};
+  if (std::exchange(is_first_, false) && plan == options_.plan)
+    return card ? adaptation_->first(work, *card) : std::nullopt;
+  return adaptation_->before(plan, work, card);
+}
+
+Committed Step::State::run(const Tensors& batch) {
+  prepare(batch);
+  const Work work = work_of(batch);
+  Committed done;
+  const auto before = memory_now();
+  if (const auto move = change_before(work, card_of(before))) take(*move, done.events);
+  const Plan begun = plan;
   ladder_.end_step();
+  try_until_committed(batch, work, done);
   for (Event& event : done.events)
     event.spurious = event.kind == Event::Kind::oom && event.from == plan;
-  done.step = ++steps;
-  done.rows = rows;
+  done.step = transaction.commits();
+  done.rows = work.rows;
   done.plan = plan;
-  done.loss_ = kept_->loss;
-  if (options_.max_grad_norm > 0) done.norm_ = kept_->norm;
+  done.loss_ = transaction.loss();
+  done.norm_ = transaction.norm();
+  const auto after = memory_now();
+  const std::int64_t retries =
+      before && after && plan == begun ? after->retries - before->retries : 0;
+  const auto thrash = adaptation_->after(plan, work, retries);
+  if (options_.adapts && thrash) take(*thrash, done.events);
   return done;
 }
+
+// ---- Step ----
 
 double Committed::loss() const {
   return loss_.item<double>();
@@ -281,6 +228,9 @@ Step::Step(torch::nn::Module& module, optim::Optimizer& optimizer, Objective obj
     : state_(std::make_unique<State>(module, optimizer, std::move(objective), options)) {}
 Step::~Step() = default;
 
+void Step::prepare(const Tensors& batch) {
+  state_->prepare(batch);
+}
 Committed Step::run(const Tensors& batch) {
   return state_->run(batch);
 }
@@ -290,17 +240,30 @@ void Step::set_plan(const Plan& plan) {
 const Plan& Step::plan() const {
   return state_->plan;
 }
+const Prices* Step::prices() const {
+  return state_->prices ? &*state_->prices : nullptr;
+}
+const std::string& Step::why_unpriced() const {
+  return state_->why_unpriced;
+}
 std::int64_t Step::steps() const {
-  return state_->steps;
+  return state_->transaction.commits();
+}
+void Step::set_steps(std::int64_t steps) {
+  state_->transaction.set_commits(steps);
+}
+c10::Device Step::device() const {
+  return state_->transaction.device();
 }
 optim::LossScaler* Step::scaler() {
-  return state_->scaler ? &*state_->scaler : nullptr;
+  auto& scaler = state_->transaction.scaler();
+  return scaler ? &*scaler : nullptr;
 }
 torch::nn::Module& Step::module() {
-  return state_->module;
+  return state_->transaction.module();
 }
 optim::Optimizer& Step::optimizer() {
-  return state_->optimizer;
+  return state_->transaction.optimizer();
 }
 
 }  // namespace headroom::train

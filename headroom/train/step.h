@@ -1,7 +1,8 @@
 // A training step that cannot be lost. It takes a batch and ends in one of two ways: committed, or
 // as if it had not begun. When memory runs out, in the transfer of the data, in the forward or the
-// backward pass, in clipping or anywhere else, parameters, buffers, optimizer, loss scaler and random
-// generators are put back, and the step runs again under the next plan of the ladder (ladder.h).
+// backward pass, in clipping or anywhere else, parameters, buffers, optimizer, loss scaler and
+// random generators are put back, and the step runs again under the next plan of the ladder
+// (ladder.h).
 //
 //   auto optimizer = optim::make_adamw(net->parameters(), {.form = optim::OptimizerForm::fused});
 //   train::Step step(*net, *optimizer, {.loss = [&](const train::Tensors& rows) {
@@ -12,14 +13,19 @@
 //     say(done.loss());
 //   }
 //
-// The effective batch never changes: with a plan of a smaller micro-batch the gradients of the parts
-// add up to those of the whole batch, weighted by the terms of their losses (objective.h). Parts
-// have nearly equal sizes. The result is that of a run without the failure that is given the same
-// plan, to the bit where the device computes the same twice. detail/buffers.h says how batch norm
-// counts a batch in parts.
+// The effective batch never changes: with a plan of a smaller micro-batch the gradients of the
+// parts add up to those of the whole batch, weighted by the terms of their losses (objective.h).
+// Parts have nearly equal sizes. The result is that of a run without the failure that is given the
+// same plan, to the bit where the device computes the same twice. detail/buffers.h says how batch
+// norm counts a batch in parts.
 //
 // Batches may lie on the host, page-locked or not, or on the device. A failure that is no
 // out-of-memory is not retried: run() throws it, and the step has not begun, too.
+//
+// Before the first step it prices its plans by dry runs (prices.h) and begins with the fastest one
+// that fits. Later it looks ahead: a batch that would not fit, or a neighbour that has taken
+// memory, makes the plan smaller before anything fails, and a faster plan comes back when there is
+// room (detail/adaptation.h).
 //
 // Optimizers that cannot commit without memory (loop, foreach) are protected by copies in host
 // memory, which are slow: prefer the fused forms.
@@ -29,37 +35,24 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <c10/core/ScalarType.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
+#include <string>
 #include <vector>
 
-#include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
-#include "headroom/optim/schedule.h"
 #include "headroom/train/event.h"
-#include "headroom/train/ladder.h"
 #include "headroom/train/objective.h"
 #include "headroom/train/plan.h"
+#include "headroom/train/prices.h"
+#include "headroom/train/step_options.h"
 
 namespace torch::nn {
 class Module;
 }
 
 namespace headroom::train {
-
-struct StepOptions {
-  double max_grad_norm = 0;                          // clips the norm of all gradients; 0: does not
-  std::optional<c10::ScalarType> autocast = {};      // the type of matrix products
-  std::optional<optim::LossScalerOptions> scaling = {};  // of the loss, for float16
-  optim::Schedule schedule = {};  // a factor on the optimizer's learning rates, by step; empty: 1
-  LadderOptions ladder = {};
-  Plan plan = {};                         // to begin with
-  std::function<void(const Event&)> on_event = {};  // each thing that memory made the step do
-};
 
 // The numbers of a committed step. They lie on the device until they are read, and the next step
 // overwrites them.
@@ -88,14 +81,23 @@ class Step {
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
-  // Throws the failure of the last attempt if the ladder has no plan left.
+  // Prices the plans for batches like this one, and chooses the first plan. run() does it before
+  // the first step if it has not been called. Call it before the optimizer's saved state is loaded.
+  void prepare(const Tensors& batch);
+  // Throws the failure of the last attempt if the ladder has no plan left; the model may then be on
+  // another device, if that was allowed.
   Committed run(const Tensors& batch);
 
-  // For the next step. Its micro-batch may become smaller than this if memory runs out.
+  // For the next step, which begins with it.
   void set_plan(const Plan& plan);
   [[nodiscard]] const Plan& plan() const;
+  // Null: not known; then `why_unpriced` says why.
+  [[nodiscard]] const Prices* prices() const;
+  [[nodiscard]] const std::string& why_unpriced() const;
 
-  [[nodiscard]] std::int64_t steps() const;  // committed
+  [[nodiscard]] std::int64_t steps() const;   // committed
+  void set_steps(std::int64_t steps);         // of a run that goes on
+  [[nodiscard]] c10::Device device() const;   // where the model is
   [[nodiscard]] optim::LossScaler* scaler();  // null without scaling
   [[nodiscard]] torch::nn::Module& module();
   [[nodiscard]] optim::Optimizer& optimizer();

@@ -50,7 +50,8 @@ void expect_close(const Tensor& ours, const Tensor& right) {
 }
 
 TEST(Buffers, PoolPartsOfAnySizesAsOneBatch) {
-  for (const std::optional<double> momentum : {std::optional(0.1), std::optional<double>(), std::optional(1.0)})
+  for (const std::optional<double> momentum :
+       {std::optional(0.1), std::optional<double>(), std::optional(1.0)})
     for (const std::vector<std::int64_t>& sizes :
          {std::vector<std::int64_t>{6, 6}, {5, 4, 3}, {2, 2, 2, 2, 2, 2}, {10, 2}}) {
       Net whole = net(momentum), parts = net(momentum);

@@ -1,45 +1,114 @@
 #include "headroom/train/ladder.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "headroom/base/error.h"
 
 namespace headroom::train {
 namespace {
 
-using testing::ElementsAre;
+using namespace literals;
 
-// The micro-batches of all attempts of a step that never fits.
-std::vector<std::int64_t> attempts(Ladder& ladder, Plan plan, std::int64_t rows) {
-  std::vector<std::int64_t> all;
-  while (const auto move = ladder.next(plan, rows)) {
+const LadderOptions kOnlySmaller{.checkpointing = false, .fused_loss = false, .offload = false};
+
+// The micro-batches that the ladder tries one after another, 0 for the same plan again.
+std::vector<std::int64_t> tried(Ladder& ladder, Plan plan, std::int64_t rows) {
+  std::vector<std::int64_t> micro_batches;
+  while (const auto move = ladder.next({.plan = plan, .work = {.rows = rows}})) {
+    micro_batches.push_back(move->kind == Event::Kind::retry ? 0 : move->plan.micro_batch);
     plan = move->plan;
-    all.push_back(plan.micro_batch);
   }
   ladder.end_step();
-  return all;
+  return micro_batches;
 }
 
-TEST(Ladder, TriesEachPlanTwiceAndTheSmallestLast) {
-  Ladder ladder({.min_micro_batch = 2});
-  EXPECT_THAT(attempts(ladder, {}, 32), ElementsAre(0, 16, 16, 8, 8, 2, 2));
+TEST(Ladder, TriesTheSamePlanOnceAndThenHalvesItWithoutPrices) {
+  Ladder ladder(kOnlySmaller);
+  EXPECT_EQ(tried(ladder, {.micro_batch = 32}, 32),
+            (std::vector<std::int64_t>{0, 16, 0, 8, 0, 1, 0}));
+}
+
+TEST(Ladder, StartsFromTheBatchThatIsRunAndNotFromALargerPlan) {
+  Ladder ladder(kOnlySmaller);
+  EXPECT_EQ(tried(ladder, {}, 10)[1], 5);
+  EXPECT_EQ(tried(ladder, {.micro_batch = 100}, 10)[1], 5);
+  // Six of ten rows run as five and five.
+  EXPECT_EQ(tried(ladder, {.micro_batch = 6}, 10)[1], 2);
 }
 
 TEST(Ladder, NeverGoesBelowTheLeastMicroBatch) {
-  Ladder ladder({.min_micro_batch = 4, .max_retries = 10});
-  EXPECT_THAT(attempts(ladder, {.micro_batch = 9}, 32), ElementsAre(9, 4, 4));
-  EXPECT_THAT(attempts(ladder, {}, 3), ElementsAre(0));
+  LadderOptions options = kOnlySmaller;
+  options.min_micro_batch = 6;
+  Ladder ladder(options);
+  EXPECT_EQ(tried(ladder, {}, 16), (std::vector<std::int64_t>{0, 8, 0, 6, 0}));
+  EXPECT_EQ(tried(ladder, {}, 4), (std::vector<std::int64_t>{0}));
 }
 
-TEST(Ladder, BeginsAnewWithTheNextStep) {
+TEST(Ladder, AddsTechniquesWhenTheMicroBatchIsAtItsLeast) {
+  Ladder ladder({.min_micro_batch = 4, .max_retries = 5, .offload = false});
+  Plan plan{.micro_batch = 4};
+  std::vector<std::string> plans;
+  while (const auto move = ladder.next({.plan = plan, .work = {.rows = 8}})) {
+    if (move->kind != Event::Kind::retry) plans.push_back(to_string(move->plan));
+    plan = move->plan;
+  }
+  EXPECT_EQ(plans, (std::vector<std::string>{"micro-batch 4, checkpointing",
+                                             "micro-batch 4, checkpointing, fused loss"}));
+}
+
+TEST(Ladder, GivesTheLastRetryToTheHeaviestPlan) {
   Ladder ladder({.max_retries = 1});
-  EXPECT_THAT(attempts(ladder, {}, 8), ElementsAre(0, 1, 1));
-  EXPECT_THAT(attempts(ladder, {}, 8), ElementsAre(0, 1, 1));
+  const Plan plan{.micro_batch = 8};
+  EXPECT_EQ(ladder.next({.plan = plan, .work = {.rows = 8}})->kind, Event::Kind::retry);
+  EXPECT_EQ(ladder.next({.plan = plan, .work = {.rows = 8}})->plan,
+            (Plan{.micro_batch = 1, .checkpointing = true, .fused_loss = true, .offload = true}));
 }
 
-TEST(Ladder, RefusesNumbersThatMakeNoSense) {
+TEST(Ladder, ChangesTheAllocatorsSettingsWhenMemoryLayInPieces) {
+  Ladder ladder({});
+  const auto next = [&](Bytes asked, Bytes free, Bytes cached) {
+    const Failure failure{.plan = {.micro_batch = 8},
+                          .work = {.rows = 8},
+                          .asked = asked,
+                          .free = free,
+                          .cached = cached};
+    static_cast<void>(ladder.next(failure));
+    const auto move = ladder.next(failure);
+    ladder.end_step();
+    return *move;
+  };
+  EXPECT_EQ(next(100_MiB, 20_MiB, 90_MiB).kind, Event::Kind::allocator);
+  EXPECT_EQ(next(100_MiB, 20_MiB, 90_MiB).plan.allocator, "expandable_segments:True");
+  EXPECT_EQ(next(100_MiB, 20_MiB, 70_MiB).kind, Event::Kind::shrink);  // there was too little
+  EXPECT_EQ(next(100_MiB, 200_MiB, 90_MiB).kind,
+            Event::Kind::shrink);  // refused for another reason
+}
+
+TEST(Ladder, MovesToAnotherDeviceWhenNothingElseIsLeft) {
+  LadderOptions options = kOnlySmaller;
+  options.elsewhere = [] { return std::vector<Elsewhere>{{"cuda:1", 24_GiB}, {"cpu", {}}}; };
+  Ladder ladder(options);
+  const Failure failure{.plan = {.micro_batch = 1}, .work = {.rows = 8}};
+  static_cast<void>(ladder.next(failure));
+  const auto move = ladder.next(failure);
+  EXPECT_EQ(move->kind, Event::Kind::device);
+  EXPECT_EQ(move->plan, (Plan{.micro_batch = 1, .device = "cuda:1"}));
+}
+
+TEST(Ladder, BeginsAnewWithEachStep) {
+  Ladder ladder(kOnlySmaller);
+  const auto first = tried(ladder, {}, 8);
+  EXPECT_EQ(tried(ladder, {}, 8), first);
+}
+
+TEST(Ladder, RefusesOptionsWithoutMeaning) {
   EXPECT_THROW(Ladder({.min_micro_batch = 0}), UsageError);
   EXPECT_THROW(Ladder({.max_retries = -1}), UsageError);
+}
+
+TEST(Room, IsTheLargerOfBytesAndShare) {
+  EXPECT_EQ(Room().of(4_GiB), 512_MiB);
+  EXPECT_EQ(Room().of(80_GiB), 4_GiB);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ struct TransformerImpl : torch::nn::Module {
         "layers",
         torch::nn::TransformerEncoder(
             torch::nn::TransformerEncoderLayer(
-                torch::nn::TransformerEncoderLayerOptions(kWidth, 2).dim_feedforward(16).dropout(0.2)),
+                torch::nn::TransformerEncoderLayerOptions(kWidth, 2).dim_feedforward(16).dropout(
+                    0.2)),
             1));
     head = register_module("head", torch::nn::Linear(kWidth, kWords));
   }
@@ -55,13 +56,13 @@ struct ConvolutionsImpl : torch::nn::Module {
 
 template <typename Net>
 Training run_of(c10::Device device, const std::function<Net()>& make, const StepOptions& options,
-           const std::function<Tensor(Net, const Tensors&)>& loss) {
+                const std::function<Tensor(Net, const Tensors&)>& loss) {
   torch::manual_seed(3);
   Net net = libtorch::on(device, make);
   Training run{.module = net.ptr(),
-          .optimizer = optim::make_adamw(net->parameters(),
-                                         {.learning_rate = 1e-2, .form = optim::OptimizerForm::fused}),
-          .objective = {.loss = [net, loss](const Tensors& rows) { return loss(net, rows); }}};
+               .optimizer = optim::make_adamw(
+                   net->parameters(), {.learning_rate = 1e-2, .form = optim::OptimizerForm::fused}),
+               .objective = {.loss = [net, loss](const Tensors& rows) { return loss(net, rows); }}};
   run.step = std::make_unique<Step>(*run.module, *run.optimizer, run.objective, options);
   torch::manual_seed(4);
   return run;
@@ -84,13 +85,15 @@ TORCH_MODULE(Convolutions);
 
 Training transformer(c10::Device device, const StepOptions& options) {
   Training run = run_of<Transformer>(
-      device, [] { return Transformer(); }, options, [](Transformer net, const Tensors& rows) {
+      device, [] { return Transformer(); }, options,
+      [](Transformer net, const Tensors& rows) {
         return torch::nn::functional::cross_entropy(net->forward(rows[0]).flatten(0, 1),
                                                     rows[1].flatten());
       });
   run.batch = [](int step) {
     return drawn(100 + step, [] {
-      return Tensors{torch::randint(kWords, {kRows, kTokens}), torch::randint(kWords, {kRows, kTokens})};
+      return Tensors{torch::randint(kWords, {kRows, kTokens}),
+                     torch::randint(kWords, {kRows, kTokens})};
     });
   };
   return run;
@@ -98,7 +101,8 @@ Training transformer(c10::Device device, const StepOptions& options) {
 
 Training convolutions(c10::Device device, const StepOptions& options) {
   Training run = run_of<Convolutions>(
-      device, [] { return Convolutions(); }, options, [](Convolutions net, const Tensors& rows) {
+      device, [] { return Convolutions(); }, options,
+      [](Convolutions net, const Tensors& rows) {
         return torch::nn::functional::cross_entropy(net->forward(rows[0]), rows[1]);
       });
   run.batch = [](int step) {

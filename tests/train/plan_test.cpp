@@ -11,13 +11,18 @@ namespace {
 
 TEST(Plan, SaysWhatItDoes) {
   EXPECT_EQ(to_string(Plan{}), "the whole batch at once");
-  EXPECT_EQ(to_string(Plan{.micro_batch = 8, .checkpointing = true, .offload = true, .device = "cuda:1"}),
-            "micro-batch 8, checkpointing, activations on the host, on cuda:1");
+  EXPECT_EQ(
+      to_string(Plan{.micro_batch = 8, .checkpointing = true, .offload = true, .device = "cuda:1"}),
+      "micro-batch 8, checkpointing, activations on the host, on cuda:1");
 }
 
 TEST(Plan, ComesBackFromItsDocument) {
-  const Plan plan{.micro_batch = 8, .checkpointing = true, .fused_loss = true, .offload = true,
-                  .allocator = "expandable_segments:True", .device = "cuda:1"};
+  const Plan plan{.micro_batch = 8,
+                  .checkpointing = true,
+                  .fused_loss = true,
+                  .offload = true,
+                  .allocator = "expandable_segments:True",
+                  .device = "cuda:1"};
   EXPECT_EQ(plan_from(to_json(plan), "here"), plan);
   EXPECT_EQ(plan_from(Json{{"micro_batch", 8}}, "here"), Plan{.micro_batch = 8});
 }
@@ -35,7 +40,8 @@ TEST(Plan, RefusesADocumentThatIsNone) {
   EXPECT_EQ(refusal({{"batch", 3}}), "plans.json line 3: no plan has a `batch`");
   EXPECT_EQ(refusal({{"micro_batch", "8"}}),
             "plans.json line 3: expected a number for `micro_batch`, received \"8\"");
-  EXPECT_EQ(refusal({{"micro_batch", -1}}), "plans.json line 3: expected a `micro_batch` of 0 or more");
+  EXPECT_EQ(refusal({{"micro_batch", -1}}),
+            "plans.json line 3: expected a `micro_batch` of 0 or more");
 }
 
 }  // namespace

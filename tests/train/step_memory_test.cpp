@@ -1,5 +1,5 @@
-// Memory runs out at every single request of a run, once or until the plan gets smaller. No step may
-// be lost, done twice, or come out different by a bit.
+// Memory runs out at every single request of a run, once or until the plan gets smaller. No step
+// may be lost, done twice, or come out different by a bit.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -31,6 +31,7 @@ Result train(MakeTraining make, const sim::Injector& injector, const std::vector
   const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
   Result result;
   options.max_grad_norm = 0.5;
+  options.prices = options.adapts = false;
   const auto and_then = options.on_event;
   options.on_event = [&](const Event& event) {
     if (and_then) and_then(event);

@@ -19,24 +19,29 @@ using torch::Tensor;
 struct Plain {
   explicit Plain(c10::ScalarType type, const StepOptions& options = {}) {
     torch::manual_seed(1);
-    net = torch::nn::Sequential(torch::nn::Linear(6, 32), torch::nn::GELU(), torch::nn::LayerNorm(
-                                    torch::nn::LayerNormOptions({32})),
+    net = torch::nn::Sequential(torch::nn::Linear(6, 32), torch::nn::GELU(),
+                                torch::nn::LayerNorm(torch::nn::LayerNormOptions({32})),
                                 torch::nn::Linear(32, 4));
     net->to(type);
     optimizer = optim::make_adamw(net->parameters(), {.form = optim::OptimizerForm::fused});
     step = std::make_unique<Step>(
         *net, *optimizer,
-        Objective{.loss = [this](const Tensors& rows) {
-          return torch::nn::functional::cross_entropy(
-              net->forward(rows[0]), rows[1],
-              torch::nn::functional::CrossEntropyFuncOptions().ignore_index(-100));
-        }, .terms = [](const Tensors& rows) { return (rows[1] != -100).sum().item<std::int64_t>(); }},
+        Objective{
+            .loss =
+                [this](const Tensors& rows) {
+                  return torch::nn::functional::cross_entropy(
+                      net->forward(rows[0]), rows[1],
+                      torch::nn::functional::CrossEntropyFuncOptions().ignore_index(-100));
+                },
+            .terms =
+                [](const Tensors& rows) { return (rows[1] != -100).sum().item<std::int64_t>(); }},
         options);
   }
   static Tensors batch(int seed, c10::ScalarType type) {
     torch::manual_seed(static_cast<std::uint64_t>(seed));
     Tensor labels = torch::randint(4, {13});
-    labels.index_put_({torch::tensor({0, 1, 2, 7})}, torch::tensor(-100));  // parts with few, or none
+    labels.index_put_({torch::tensor({0, 1, 2, 7})},
+                      torch::tensor(-100));  // parts with few, or none
     return {torch::randn({13, 6}).to(type), labels};
   }
 
@@ -64,7 +69,8 @@ double norm_of_all(const Tensors& tensors) {
 }
 
 TEST(Step, HasTheGradientsOfTheWholeBatchInPartsOfAnySize) {
-  for (const auto& [type, bound] : {std::pair(torch::kFloat, 1e-6), std::pair(torch::kDouble, 1e-12)}) {
+  for (const auto& [type, bound] :
+       {std::pair(torch::kFloat, 1e-6), std::pair(torch::kDouble, 1e-12)}) {
     const Tensors whole = gradients(type, 0);
     for (std::int64_t micro_batch = 1; micro_batch <= 13; ++micro_batch) {
       const Tensors parts = gradients(type, micro_batch);
@@ -105,18 +111,20 @@ TEST(Step, EndsAsNotBegunAfterAnotherFailure) {
   Training run = convolutions(torch::kCPU);
   const auto loss = run.objective.loss;
   Step step(*run.module, *run.optimizer,
-            {.loss = [&](const Tensors& rows) {
-              Tensor right = loss(rows);
-              if (++calls == 3) throw std::runtime_error("a bug");
-              return right;
-            }},
+            {.loss =
+                 [&](const Tensors& rows) {
+                   Tensor right = loss(rows);
+                   if (++calls == 3) throw std::runtime_error("a bug");
+                   return right;
+                 }},
             {.plan = {.micro_batch = 3}});
   static_cast<void>(Step(*run.module, *run.optimizer, run.objective).run(run.batch(0)));
   const Tensors before = everything(run);
   EXPECT_THROW(static_cast<void>(step.run(run.batch(1))), std::runtime_error);
   EXPECT_EQ(calls, 3);
   const Tensors after = everything(run);
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(torch::equal(after[i], before[i])) << i;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(torch::equal(after[i], before[i])) << i;
   EXPECT_EQ(step.run(run.batch(1)).step, 1);
 }
 
@@ -130,7 +138,8 @@ TEST(Step, GivesUpWithTheFailureItselfAsNotBegun) {
     EXPECT_THROW(static_cast<void>(run.step->run(run.batch(1))), c10::OutOfMemoryError);
   }
   const Tensors after = everything(run);
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(torch::equal(after[i], before[i])) << i;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(torch::equal(after[i], before[i])) << i;
   EXPECT_EQ(run.step->steps(), 1);
 }
 
@@ -138,11 +147,13 @@ TEST(Step, ProtectsAnOptimizerThatNeedsMemory) {
   const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
   const auto trained = [&](std::uint64_t refused) {
     Training run = transformer(box.device(0));
-    const auto loop = optim::make_adam(run.optimizer->parameters(), {.form = optim::OptimizerForm::loop});
+    const auto loop =
+        optim::make_adam(run.optimizer->parameters(), {.form = optim::OptimizerForm::loop});
     Step step(*run.module, *loop, run.objective);
     const std::uint64_t before = box.card(0).requests();
     {
-      const sim::InjectionScope scope(box.card(0), refused == 0 ? sim::any_of({}) : sim::once(refused));
+      const sim::InjectionScope scope(box.card(0),
+                                      refused == 0 ? sim::any_of({}) : sim::once(refused));
       static_cast<void>(step.run(run.batch(0)));
     }
     return std::pair(box.card(0).requests() - before, everything(run));
@@ -150,14 +161,16 @@ TEST(Step, ProtectsAnOptimizerThatNeedsMemory) {
   const auto [requests, right] = trained(0);
   for (const std::uint64_t from_the_end : {1, 2, 5, 20}) {
     const auto [unused, ours] = trained(requests - from_the_end);
-    for (std::size_t i = 0; i < right.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], right[i])) << i;
+    for (std::size_t i = 0; i < right.size(); ++i)
+      EXPECT_TRUE(torch::equal(ours[i], right[i])) << i;
   }
 }
 
 TEST(Step, RefusesWhatIsNoBatch) {
   Training run = convolutions(torch::kCPU);
   EXPECT_THROW(static_cast<void>(run.step->run({})), UsageError);
-  EXPECT_THROW(static_cast<void>(run.step->run({torch::ones({2, 3}), torch::ones({3})})), UsageError);
+  EXPECT_THROW(static_cast<void>(run.step->run({torch::ones({2, 3}), torch::ones({3})})),
+               UsageError);
   EXPECT_THROW(static_cast<void>(run.step->run({torch::ones({0, 3})})), UsageError);
   EXPECT_THROW(static_cast<void>(run.step->run({torch::tensor(1)})), UsageError);
 }

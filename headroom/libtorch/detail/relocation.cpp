@@ -47,6 +47,11 @@ c10::Device concrete(c10::Device device) {
   return at::empty({0}, c10::TensorOptions(device).dtype(at::kByte)).device();
 }
 
+c10::Storage blank(std::size_t bytes, c10::Device device) {
+  return at::empty({static_cast<std::int64_t>(bytes)}, c10::TensorOptions(device).dtype(at::kByte))
+      .storage();
+}
+
 c10::Storage copied(const c10::Storage& storage, c10::Device device) {
   const at::Tensor from = all_bytes(storage);
   const at::Tensor to = at::empty(from.sizes(), c10::TensorOptions(device).dtype(at::kByte));
@@ -57,7 +62,7 @@ c10::Storage copied(const c10::Storage& storage, c10::Device device) {
 void Relocation::add(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined() || !seen_.insert(tensor.unsafeGetTensorImpl()).second) return;
   check(name, tensor);
-  if (tensor.device() != device_) tensors_.push_back(tensor);
+  if (tensor.device() != device_ || values_ == Values::dropped) tensors_.push_back(tensor);
   add(name + ".grad", tensor.grad());
 }
 
@@ -65,7 +70,9 @@ void Relocation::copy() {
   const c10::AutoGradMode no_grad(false);
   for (const at::Tensor& tensor : tensors_) {
     const c10::StorageImpl* const old = tensor.storage().unsafeGetStorageImpl();
-    if (!copies_.contains(old)) copies_.emplace(old, copied(tensor.storage(), device_));
+    if (copies_.contains(old)) continue;
+    copies_.emplace(old, values_ == Values::kept ? copied(tensor.storage(), device_)
+                                                 : blank(old->nbytes(), device_));
   }
 }
 

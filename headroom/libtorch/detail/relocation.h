@@ -20,12 +20,20 @@ namespace headroom::libtorch::detail {
 // Resolves `sim` to `sim:0`: the device of a tensor made on it.
 [[nodiscard]] c10::Device concrete(c10::Device device);
 
+// A new storage of so many bytes on `device`, uninitialised.
+[[nodiscard]] c10::Storage blank(std::size_t bytes, c10::Device device);
+
 // A new storage with the same bytes on `device`.
 [[nodiscard]] c10::Storage copied(const c10::Storage& storage, c10::Device device);
 
+// With dropped values the new memory is uninitialised, and the old one is not read: also a tensor
+// that is on the device already gets new memory.
+enum class Values { kept, dropped };
+
 class Relocation {
  public:
-  explicit Relocation(c10::Device device) : device_(concrete(device)) {}
+  explicit Relocation(c10::Device device, Values values = Values::kept)
+      : device_(concrete(device)), values_(values) {}
 
   // Throws UsageError for a tensor that cannot be changed in place.
   void add(const std::string& name, const at::Tensor& tensor);
@@ -34,7 +42,8 @@ class Relocation {
 
  private:
   c10::Device device_;
-  std::vector<at::Tensor> tensors_;  // each once, all on other devices
+  Values values_;
+  std::vector<at::Tensor> tensors_;  // each once; on other devices if their values are kept
   std::unordered_set<const c10::TensorImpl*> seen_;
   std::unordered_map<const c10::StorageImpl*, c10::Storage> copies_;
 };

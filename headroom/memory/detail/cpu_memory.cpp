@@ -191,6 +191,7 @@ class CpuMemory final : public DeviceMemory {
   }
   void empty_cache() override {}
   void synchronize(int) override {}
+  void change_settings(std::string_view) override {}
   std::vector<allocator::SegmentInfo> snapshot(int) override {
     check_counted();
     return counter().snapshot();

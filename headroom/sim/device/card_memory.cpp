@@ -25,6 +25,10 @@ class CardMemory final : public memory::AcceleratorMemory {
     return seen.life;
   }
 
+  void change_settings(std::string_view text) override {
+    for (int i = 0; i < card_count(); ++i) card_at(i).change_settings(text);
+  }
+
   std::vector<allocator::SegmentInfo> snapshot(int index) override {
     return card_at(index).snapshot();
   }

@@ -33,12 +33,12 @@ bool is_one_place(const Tensor& one, const Tensor& other) {
 
 // The running statistics of one batch norm, and the pooled ones of this step's parts.
 struct Buffers::Norm {
-  std::size_t mean = 0, variance = 0;   // in buffers_
-  std::optional<std::size_t> batches;   // num_batches_tracked
-  Tensor pooled_mean, pooled_squares;   // the sum of squared differences from the mean
-  Tensor difference;                    // scratch
-  double elements = 0;                  // a channel, so far in this step
-  double momentum = 0;                  // of the first call
+  std::size_t mean = 0, variance = 0;  // in buffers_
+  std::optional<std::size_t> batches;  // num_batches_tracked
+  Tensor pooled_mean, pooled_squares;  // the sum of squared differences from the mean
+  Tensor difference;                   // scratch
+  double elements = 0;                 // a channel, so far in this step
+  double momentum = 0;                 // of the first call
 };
 
 struct Buffers::Observer {
@@ -49,7 +49,8 @@ struct Buffers::Observer {
   };
 
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    if (watching == nullptr || std::string_view(function.name()) != "aten::batch_norm") return nullptr;
+    if (watching == nullptr || std::string_view(function.name()) != "aten::batch_norm")
+      return nullptr;
     const auto arguments = function.inputs();
     if (!arguments[kMean].isTensor() || !arguments[kTraining].toBool() || nn::recomputing())
       return nullptr;
@@ -91,8 +92,9 @@ Buffers::Buffers(torch::nn::Module& module) {
     if (buffer.layout() != at::kStrided || buffer.is_quantized() ||
         !buffer.is_non_overlapping_and_dense())
       throw UsageError(expectation("Step", "buffers that can be copied in place",
-                                   named.key() + ", which is sparse, quantised, or has several elements "
-                                                 "in one place of memory",
+                                   named.key() +
+                                       ", which is sparse, quantised, or has several elements "
+                                       "in one place of memory",
                                    "buffer.contiguous()"));
     places.emplace(named.key(), buffers_.size());
     buffers_.push_back({buffer.variable_data(), at::empty_like(buffer)});
@@ -129,7 +131,8 @@ void Buffers::begin(std::int64_t parts) {
   }
 }
 
-// From zero, a layer's update leaves momentum times the mean and the unbiased variance of its input.
+// From zero, a layer's update leaves momentum times the mean and the unbiased variance of its
+// input.
 void Buffers::clear(const Norm& norm) {
   const at::NoGradGuard no_grad;
   buffers_[norm.mean].value.zero_();
@@ -182,10 +185,9 @@ void Buffers::restore() {
 Buffers::Watch::Watch(Buffers& buffers) : buffers_(buffers) {
   if (!buffers.pools_ || buffers.norms_.empty()) return;
   watching = &buffers_;
-  callback_ = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(Observer::begin, Observer::end)
-          .needsInputs(true)
-          .scopes({at::RecordScope::FUNCTION}));
+  callback_ = at::addThreadLocalCallback(at::RecordFunctionCallback(Observer::begin, Observer::end)
+                                             .needsInputs(true)
+                                             .scopes({at::RecordScope::FUNCTION}));
 }
 
 Buffers::Watch::~Watch() {

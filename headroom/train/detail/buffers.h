@@ -1,5 +1,5 @@
-// A module's buffers inside a step: as before if the attempt fails, and as after one forward pass of
-// the whole batch if it commits.
+// A module's buffers inside a step: as before if the attempt fails, and as after one forward pass
+// of the whole batch if it commits.
 //
 //   Buffers buffers(module);                 // takes memory, once
 //   buffers.begin(parts);
@@ -34,8 +34,8 @@ namespace headroom::train::detail {
 
 class Buffers {
  public:
-  // Throws UsageError naming a buffer that cannot be copied in place: sparse, or several elements in
-  // one place of memory.
+  // Throws UsageError naming a buffer that cannot be copied in place: sparse, or several elements
+  // in one place of memory.
   explicit Buffers(torch::nn::Module& module);
   ~Buffers();
   Buffers(const Buffers&) = delete;

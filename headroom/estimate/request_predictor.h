@@ -20,7 +20,7 @@
 
 #include "headroom/estimate/step_run.h"
 
-namespace headroom::estimate::detail {
+namespace headroom::estimate {
 
 class RequestPredictor {
  public:
@@ -29,12 +29,15 @@ class RequestPredictor {
   // A complete run, on a card that refused no request.
   void learn(std::int64_t size, Requests requests);
 
-  // Nothing if fewer than two runs are known.
+  // The next three: nothing if fewer than two runs are known, unless one is of this size.
   [[nodiscard]] std::optional<bool> fits(std::int64_t size,
                                          const allocator::CachingAllocator& card) const;
   // For a run on an unlimited card with the allocator settings of `card`.
   [[nodiscard]] std::optional<Bytes> peak_reserved(std::int64_t size,
                                                    const allocator::CachingAllocator& card) const;
+  // The smallest card that serves such a run, within 2 MiB.
+  [[nodiscard]] std::optional<Bytes> needed(std::int64_t size,
+                                            const allocator::CachingAllocator& card) const;
 
  private:
   struct Known {
@@ -44,6 +47,7 @@ class RequestPredictor {
   using Runs = std::map<std::int64_t, Known>;
   using Run = Runs::const_iterator;
 
+  [[nodiscard]] bool knows(std::int64_t size) const;
   [[nodiscard]] std::vector<Run> nearest(std::int64_t size) const;
   [[nodiscard]] std::optional<Requests> requests_of(std::int64_t size,
                                                     const allocator::CachingAllocator& card) const;
@@ -63,4 +67,4 @@ class RequestPredictor {
   mutable std::map<std::pair<std::int64_t, std::int64_t>, bool> explains_;
 };
 
-}  // namespace headroom::estimate::detail
+}  // namespace headroom::estimate

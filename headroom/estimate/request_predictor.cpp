@@ -1,4 +1,4 @@
-#include "headroom/estimate/detail/request_predictor.h"
+#include "headroom/estimate/request_predictor.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace headroom::estimate::detail {
+namespace headroom::estimate {
 namespace {
 
 using allocator::CachingAllocator;
@@ -51,13 +51,6 @@ std::unordered_map<std::int64_t, int> counts_of(const Requests& requests) {
     if (is_allocation(operation)) ++counts[operation.bytes];
   return counts;
 }
-
-CachingAllocator with_capacity(const CachingAllocator& card, Bytes capacity) {
-  return CachingAllocator({.capacity = capacity, .settings = card.settings()});
-}
-
-// The allocator reserves segments in steps of 2 MiB.
-constexpr std::int64_t kStep = std::int64_t{2} << 20;
 
 // Largest relative error at which a scaled run explains the run it is compared with.
 constexpr double kExplained = 0.03;
@@ -168,17 +161,10 @@ bool RequestPredictor::explains(Run run, Run other, const CachingAllocator& card
   return known->second = std::abs(ratio(said, is) - 1) < kExplained;
 }
 
-// The smallest card on which this run fits.
 Bytes RequestPredictor::needed(Run run, const CachingAllocator& card) const {
-  if (const auto known = needed_.find(run->first); known != needed_.end()) return known->second;
-  const Requests& requests = run->second.requests;
-  Bytes enough = estimate::peak_reserved(requests, with_capacity(card, allocator::kUnlimited));
-  Bytes too_little{0};
-  while ((enough - too_little).count > kStep) {
-    const Bytes middle = (enough + too_little) / 2;
-    (is_served(requests, with_capacity(card, middle)) ? enough : too_little) = middle;
-  }
-  return needed_[run->first] = enough;
+  const auto [known, is_new] = needed_.try_emplace(run->first);
+  if (is_new) known->second = smallest_card(run->second.requests, card);
+  return known->second;
 }
 
 // Interpolates the needed card between the runs on both sides of the size, or the nearest two.
@@ -193,18 +179,29 @@ Bytes RequestPredictor::along_a_line(std::int64_t size, const CachingAllocator& 
                             weights[1] * static_cast<double>(needed(above, card).count))};
 }
 
+bool RequestPredictor::knows(std::int64_t size) const {
+  return runs_.size() >= 2 || runs_.contains(size);
+}
+
 std::optional<bool> RequestPredictor::fits(std::int64_t size, const CachingAllocator& card) const {
-  if (runs_.size() < 2) return {};
+  if (!knows(size)) return {};
   if (const auto requests = requests_of(size, card)) return is_served(*requests, card);
   return along_a_line(size, card) <= card.free_on_card();
 }
 
 std::optional<Bytes> RequestPredictor::peak_reserved(std::int64_t size,
                                                      const CachingAllocator& card) const {
-  if (runs_.size() < 2) return {};
+  if (!knows(size)) return {};
   if (const auto requests = requests_of(size, card))
     return estimate::peak_reserved(*requests, with_capacity(card, allocator::kUnlimited));
   return along_a_line(size, card);
 }
 
-}  // namespace headroom::estimate::detail
+std::optional<Bytes> RequestPredictor::needed(std::int64_t size,
+                                              const CachingAllocator& card) const {
+  if (!knows(size)) return {};
+  if (const auto requests = requests_of(size, card)) return smallest_card(*requests, card);
+  return along_a_line(size, card);
+}
+
+}  // namespace headroom::estimate

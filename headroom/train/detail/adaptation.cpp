@@ -1,0 +1,134 @@
+#include "headroom/train/detail/adaptation.h"
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+namespace headroom::train::detail {
+namespace {
+
+constexpr std::size_t kRemembered = 16;
+constexpr double kUnusual = 1.5;  // times the median
+constexpr int kThrashing = 3;
+constexpr std::int64_t kLongestWait = 64;  // times grow_after
+
+int techniques_of(const Plan& plan) {
+  return int{plan.checkpointing} + int{plan.fused_loss} + int{plan.offload};
+}
+
+// Fewer techniques, then fewer parts.
+bool is_faster(const Plan& one, const Plan& other, std::int64_t rows) {
+  return std::tuple(techniques_of(one), count_of_parts(one, rows)) <
+         std::tuple(techniques_of(other), count_of_parts(other, rows));
+}
+
+Event::Kind kind_of(const Plan& from, const Plan& to) {
+  return techniques_of(from) == techniques_of(to) ? Event::Kind::shrink : Event::Kind::technique;
+}
+
+// Without prices: the last technique goes first, then the micro-batch grows.
+Plan next_larger(const Plan& now, const Plan& wish, std::int64_t rows) {
+  Plan plan = now;
+  if (now.offload && !wish.offload)
+    plan.offload = false;
+  else if (now.fused_loss && !wish.fused_loss)
+    plan.fused_loss = false;
+  else if (now.checkpointing && !wish.checkpointing)
+    plan.checkpointing = false;
+  else
+    plan.micro_batch = std::min(2 * largest_part(now, rows), largest_part(wish, rows));
+  return plan;
+}
+
+}  // namespace
+
+std::optional<Plan> fastest_with_room(const Ladder& ladder, const Plan& wish, const Work& work,
+                                      Bytes card) {
+  const auto plan = ladder.fastest(wish, work, card - ladder.options().room.of(card));
+  return plan ? plan : ladder.fastest(wish, work, card);
+}
+
+std::optional<Ladder::Move> Adaptation::first(const Work& work, Bytes card) const {
+  const auto plan = fastest_with_room(ladder_, wish_, work, card);
+  if (!plan || *plan == wish_) return {};
+  return Ladder::Move{kind_of(wish_, *plan), *plan};
+}
+
+bool Adaptation::is_unusual(const Work& work) const {
+  if (scales_.size() < 2) return false;
+  std::vector<double> sorted(scales_.begin(), scales_.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return work.scale > kUnusual * *middle;
+}
+
+std::optional<Ladder::Move> Adaptation::before(const Plan& now, const Work& work,
+                                               std::optional<Bytes> card) {
+  const auto back = back_to_usual(work);
+  const Plan& plan = back ? back->plan : now;
+  if (card)
+    if (const auto less = smaller(plan, work, *card)) return less;
+  if (back) return back;
+  return larger(plan, work, card);
+}
+
+std::optional<Ladder::Move> Adaptation::back_to_usual(const Work& work) {
+  if (!usual_ || is_unusual(work)) return {};
+  const Plan plan = *usual_;
+  usual_.reset();
+  return Ladder::Move{Event::Kind::grow, plan};
+}
+
+std::optional<Ladder::Move> Adaptation::smaller(const Plan& now, const Work& work, Bytes card) {
+  if (prices_ == nullptr) return {};
+  const auto needed = prices_->needed(now, work);
+  if (!needed || *needed <= card) return {};
+  const auto plan = fastest_with_room(ladder_, now, work, card);
+  if (!plan || *plan == now) return {};
+  if (is_unusual(work) && !usual_) usual_ = now;
+  clean_ = 0;
+  return Ladder::Move{kind_of(now, *plan), *plan};
+}
+
+std::optional<Ladder::Move> Adaptation::larger(const Plan& now, const Work& work,
+                                               std::optional<Bytes> card) {
+  Plan wish = wish_;
+  wish.device = now.device;
+  wish.allocator = now.allocator;
+  if (clean_ < wait_ || usual_ || is_unusual(work) || !is_faster(wish, now, work.rows)) return {};
+  clean_ = 0;
+  const bool is_priced = prices_ != nullptr && card && prices_->needed(now, work);
+  const auto plan = is_priced
+                        ? ladder_.fastest(wish, work, *card - ladder_.options().room.of(*card))
+                        : std::optional(next_larger(now, wish, work.rows));
+  if (!plan || !is_faster(*plan, now, work.rows)) return {};
+  since_growth_ = 0;
+  return Ladder::Move{Event::Kind::grow, *plan};
+}
+
+void Adaptation::failed(const Plan& plan, const Work& work) {
+  if (is_unusual(work) && !usual_) usual_ = plan;
+  if (since_growth_ < wait_) wait_ = std::min(2 * wait_, kLongestWait * grow_after_);
+  since_growth_ = wait_;  // once for each growth
+  clean_ = -1;            // this step will commit, and is not one without trouble
+}
+
+std::optional<Ladder::Move> Adaptation::after(const Plan& now, const Work& work,
+                                              std::int64_t retries) {
+  scales_.push_back(work.scale);
+  if (scales_.size() > kRemembered) scales_.pop_front();
+  ++clean_;
+  ++since_growth_;
+  thrashing_ = retries > 0 ? thrashing_ + 1 : 0;
+  if (thrashing_ < kThrashing) return {};
+  thrashing_ = 0;
+  clean_ = 0;
+  wait_ = std::min(2 * wait_, kLongestWait * grow_after_);
+  Plan plan = now;
+  const std::int64_t part = largest_part(now, work.rows), least = ladder_.options().min_micro_batch;
+  plan.micro_batch = std::max(part * 3 / 4, std::min(least, part));
+  if (plan.micro_batch == part) return {};
+  return Ladder::Move{Event::Kind::thrash, plan};
+}
+
+}  // namespace headroom::train::detail

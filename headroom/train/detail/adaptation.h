@@ -1,0 +1,68 @@
+// Changes of plan between steps, without a failure: smaller before a step that would not fit,
+// faster when there is room again.
+//
+// - A step that is known to need more than the card has for it now begins with the fastest plan
+// that
+//   fits. If the batch is unusual (longer rows than in most of the last steps), the plan is for
+//   that batch alone.
+// - After `grow_after` steps without trouble, a faster plan comes back, up to the wish: one that is
+//   known to fit, or the next larger one where prices are not known. Where that fails, the next
+//   attempt waits twice as long.
+// - If the allocator had to empty its cache in three steps one after another, the plan gets
+// smaller:
+//   such steps are slow, and the next request may fail.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "headroom/train/ladder.h"
+
+namespace headroom::train::detail {
+
+// The fastest plan that leaves the ladder's room of a card; if there is none, one without.
+[[nodiscard]] std::optional<Plan> fastest_with_room(const Ladder& ladder, const Plan& wish,
+                                                    const Work& work, Bytes card);
+
+class Adaptation {
+ public:
+  // The ladder and the prices (null: not known) must outlive it.
+  Adaptation(Plan wish, std::int64_t grow_after, const Ladder& ladder, const Prices* prices)
+      : wish_(std::move(wish)),
+        grow_after_(grow_after),
+        wait_(grow_after),
+        ladder_(ladder),
+        prices_(prices) {}
+
+  // Before the first step: a plan that fits, in place of the wish.
+  [[nodiscard]] std::optional<Ladder::Move> first(const Work& work, Bytes card) const;
+  // Before each further step with this plan. `card`: what this process can have of it now.
+  [[nodiscard]] std::optional<Ladder::Move> before(const Plan& now, const Work& work,
+                                                   std::optional<Bytes> card);
+  // After a failure, and the move that the ladder made.
+  void failed(const Plan& plan, const Work& work);
+  // After a commit; `retries`: requests that the allocator served only after it emptied its cache.
+  // Returns a smaller plan for the next step if it thrashes.
+  [[nodiscard]] std::optional<Ladder::Move> after(const Plan& now, const Work& work,
+                                                  std::int64_t retries);
+
+ private:
+  [[nodiscard]] bool is_unusual(const Work& work) const;
+  [[nodiscard]] std::optional<Ladder::Move> back_to_usual(const Work& work);
+  [[nodiscard]] std::optional<Ladder::Move> smaller(const Plan& now, const Work& work, Bytes card);
+  [[nodiscard]] std::optional<Ladder::Move> larger(const Plan& now, const Work& work,
+                                                   std::optional<Bytes> card);
+
+  Plan wish_;
+  std::int64_t grow_after_, wait_;
+  const Ladder& ladder_;
+  const Prices* prices_;
+  std::optional<Plan> usual_;  // while the plan is for an unusual batch
+  std::deque<double> scales_;  // of the last steps
+  std::int64_t clean_ = 0;     // steps without trouble, one after another
+  std::int64_t since_growth_ = 0;
+  int thrashing_ = 0;  // steps, one after another
+};
+
+}  // namespace headroom::train::detail

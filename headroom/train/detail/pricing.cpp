@@ -1,0 +1,137 @@
+#include "headroom/train/detail/pricing.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string>
+#include <type_traits>
+
+#include "headroom/allocator/settings.h"
+#include "headroom/base/file.h"
+#include "headroom/estimate/step_run.h"
+#include "headroom/sim/child.h"
+#include "headroom/sim/simulate.h"
+#include "headroom/train/rungs/rungs.h"
+
+namespace headroom::train::detail {
+namespace {
+
+// ---- Across the pipe ----
+
+template <typename Value>
+void put(std::string& bytes, const Value& value) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(Value));
+}
+template <typename Value>
+Value take(std::string_view& bytes) {
+  Value value;
+  std::memcpy(&value, bytes.data(), sizeof(Value));
+  bytes.remove_prefix(sizeof(Value));
+  return value;
+}
+
+void put(std::string& bytes, const PricedRun& run) {
+  put(bytes, run.plan.micro_batch);
+  for (const bool is_on : {run.plan.checkpointing, run.plan.fused_loss, run.plan.offload})
+    put(bytes, is_on);
+  put(bytes, run.rows);
+  put(bytes, run.requests.size());
+  for (const allocator::Operation& request : run.requests) put(bytes, request);
+}
+PricedRun take_run(std::string_view& bytes) {
+  PricedRun run;
+  run.plan.micro_batch = take<std::int64_t>(bytes);
+  for (bool Plan::*is_on : {&Plan::checkpointing, &Plan::fused_loss, &Plan::offload})
+    run.plan.*is_on = take<bool>(bytes);
+  run.rows = take<std::int64_t>(bytes);
+  run.requests.resize(take<std::size_t>(bytes));
+  for (allocator::Operation& request : run.requests) request = take<allocator::Operation>(bytes);
+  return run;
+}
+
+// ---- In the child ----
+
+// The parent's devices cannot be read here. Tensors on the host keep their values.
+Tensors without_devices(const Tensors& batch) {
+  Tensors host;
+  for (const at::Tensor& one : batch)
+    host.push_back(!one.defined() || one.device().is_cpu()
+                       ? one
+                       : at::zeros(one.sizes(), at::TensorOptions(at::kCPU).dtype(one.dtype())));
+  return host;
+}
+
+struct DryRuns {
+  Transaction& transaction;
+  const Tensors batch;
+  const gpu::SimulatedCard card;
+  const dryrun::CardOptions options;
+  std::string answer = {};
+
+  void add(const Plan& plan, std::int64_t rows) {
+    const Tensors some = some_rows(batch, {0, rows});
+    const estimate::MakeSubject make = [&](c10::Device device) {
+      transaction.start_anew_on(device);
+      return dryrun::Subject{.step = [&] {
+        transaction.attempt(some, plan);
+        transaction.optimizer().zero_grad();
+      }};
+    };
+    // The second step begins with what the first left in the allocator's cache.
+    put(answer, PricedRun{plan, rows, estimate::run_steps(card, make, 2, options).requests});
+  }
+
+  // The whole batch at once, and two smaller micro-batches, in two parts each: the second part runs
+  // beside the gradients of the first, and further parts repeat it.
+  void add_form(Plan plan, std::int64_t rows) {
+    plan.micro_batch = rows;
+    add(plan, rows);
+    for (const std::int64_t part : std::set<std::int64_t>{(rows + 1) / 2, (rows + 3) / 4}) {
+      if (part >= rows) continue;
+      plan.micro_batch = part;
+      add(plan, std::min(2 * part, rows));
+    }
+  }
+};
+
+// Those that the device's allocator has now; of a real card, those that it began with.
+allocator::Settings settings_of(c10::Device device) {
+  if (device.is_privateuseone()) return sim::card_of(device)->fork().settings();
+  return allocator::effective_settings(
+             [](const std::string& name) { return environment(name.c_str()); })
+      .settings;
+}
+
+}  // namespace
+
+Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
+              const LadderOptions& options) {
+  const gpu::SimulatedCard card =
+      estimate::without_limit(estimate::card_like(transaction.device()));
+  const allocator::Settings settings = settings_of(transaction.device());
+  const std::int64_t rows = rows_in(batch);
+  const std::string answer = sim::in_child([&] {
+    DryRuns runs{transaction, without_devices(batch), card, {.settings = settings}};
+    runs.add_form(plan, rows);
+    auto heavier = plan;
+    while (const auto next = rungs::with_next_technique(heavier, options)) {
+      heavier = *next;
+      const std::size_t before = runs.answer.size();
+      try {
+        runs.add_form(heavier, rows);
+      } catch (const std::exception&) {
+        runs.answer.resize(before);
+      }
+    }
+    return runs.answer;
+  });
+  Prices prices(settings);
+  for (std::string_view rest = answer; !rest.empty();) prices.learn(take_run(rest));
+  return prices;
+}
+
+}  // namespace headroom::train::detail

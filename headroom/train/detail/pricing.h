@@ -1,0 +1,15 @@
+// Prices a step's plans by dry runs in a child process (sim/child.h), where the module gets tensors
+// without values. This process and its card are not touched.
+#pragma once
+
+#include "headroom/train/detail/transaction.h"
+#include "headroom/train/prices.h"
+
+namespace headroom::train::detail {
+
+// Throws UnavailableError if there can be no child, and what a dry run of the plain form threw. A
+// technique whose dry run fails is left out.
+[[nodiscard]] Prices priced(Transaction& transaction, const Tensors& batch, const Plan& plan,
+                            const LadderOptions& options);
+
+}  // namespace headroom::train::detail

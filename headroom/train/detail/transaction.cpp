@@ -1,0 +1,234 @@
+#include "headroom/train/detail/transaction.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/libtorch/autocast.h"
+#include "headroom/libtorch/modules.h"
+#include "headroom/libtorch/random_state.h"
+#include "headroom/libtorch/settle.h"
+#include "headroom/memory/device_memory.h"
+#include "headroom/optim/clip.h"
+
+namespace headroom::train::detail {
+namespace {
+
+using at::Tensor;
+
+std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan) {
+  const std::int64_t count = count_of_parts(plan, rows);
+  std::vector<optim::Rows> all;
+  for (std::int64_t i = 0, first = 0; i < count; ++i) {
+    const std::int64_t size = rows / count + (i < rows % count ? 1 : 0);
+    all.push_back({first, size});
+    first += size;
+  }
+  return all;
+}
+
+Tensors put_on(const Tensors& rows, c10::Device device) {
+  Tensors there;
+  for (const Tensor& one : rows) {
+    const bool can_wait = one.defined() && one.device().is_cpu() && one.is_pinned();
+    there.push_back(one.defined() ? one.to(device, /*non_blocking=*/can_wait) : one);
+  }
+  return there;
+}
+
+std::vector<Tensor> all_of(torch::nn::Module& module) {
+  std::vector<Tensor> all = module.parameters();
+  for (const Tensor& buffer : module.buffers()) all.push_back(buffer);
+  return all;
+}
+
+}  // namespace
+
+std::int64_t rows_in(const Tensors& batch) {
+  std::optional<std::int64_t> rows;
+  for (const Tensor& one : batch) {
+    if (!one.defined()) continue;
+    if (one.dim() == 0 || (rows && one.size(0) != *rows))
+      throw UsageError(expectation("Step::run", "tensors with the same number of rows",
+                                   one.dim() == 0 ? "a number"
+                                                  : std::to_string(*rows) + " and " +
+                                                        std::to_string(one.size(0)) + " rows"));
+    rows = one.size(0);
+  }
+  if (!rows || *rows == 0)
+    throw UsageError(expectation("Step::run", "a batch with rows", "one without"));
+  return *rows;
+}
+
+Tensors some_rows(const Tensors& batch, const optim::Rows& rows) {
+  Tensors some;
+  for (const Tensor& one : batch)
+    some.push_back(one.defined() ? one.narrow(0, rows.first, rows.count) : one);
+  return some;
+}
+
+Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
+                         Objective objective, const StepOptions& options)
+    : module_(module),
+      optimizer_(optimizer),
+      objective_(std::move(objective)),
+      options_(options),
+      home_(c10::DeviceType::CPU),
+      device_(home_) {
+  if (!objective_.loss) throw UsageError(expectation("Step", "an objective with a loss", "none"));
+  if (optimizer.parameters().empty())
+    throw UsageError(expectation("Step", "an optimizer with parameters", "none"));
+  if (!(options.max_grad_norm >= 0))
+    throw UsageError(
+        expectation("Step", "a largest norm of 0 or more", std::to_string(options.max_grad_norm)));
+  if (options.scaling) {
+    if (!optimizer.can_commit() || !optimizer.takes_scale())
+      throw UsageError(expectation("Step", "a fused optimizer for scaled losses", "another form",
+                                   "OptimizerForm::fused"));
+    scaler_.emplace(*options.scaling);
+  }
+  home_ = device_ = optimizer.parameters().front().device();
+  optimizer.protect(!optimizer.can_commit());
+  for (std::size_t group = 0; group < optimizer.groups(); ++group)
+    rates_.push_back(optimizer.learning_rate(group));
+}
+
+Tensor Transaction::norm() const {
+  return options_.max_grad_norm > 0 ? kept_->norm : Tensor();
+}
+
+std::int64_t Transaction::terms(const Tensors& rows) const {
+  return objective_.terms ? objective_.terms(rows) : rows_in(rows);
+}
+
+void Transaction::start_anew_on(c10::Device card) {
+  is_dry_ = true;
+  kept_.reset();
+  offload_.reset();
+  followed_.reset();
+  home_ = device_ = card;
+  libtorch::move_shapes(module_, card);
+  for (std::size_t i = 0; i < optimizer_.parameters().size(); ++i) optimizer_.set_state(i, {});
+  if (options_.scaling) scaler_.emplace(*options_.scaling);
+}
+
+// ---- What a plan asks for ----
+
+void Transaction::follow(const Plan& plan) {
+  if (followed_ == plan) return;
+  move_to(plan.device.empty() ? home_ : c10::Device(plan.device));
+  if (!plan.allocator.empty() && !is_dry_ && !device_.is_cpu() &&
+      (!followed_ || followed_->allocator != plan.allocator))
+    memory::memory_of(device_).change_settings(plan.allocator);
+  if (objective_.follow) objective_.follow(plan);
+  offload_.reset();
+  if (plan.offload)
+    offload_.emplace(all_of(module_),
+                     nn::OffloadOptions{.pinned = device_.is_cuda(), .copies = !is_dry_});
+  followed_ = plan;
+}
+
+void Transaction::move_to(c10::Device device) {
+  if (device == device_) return;
+  std::vector<optim::State> states;
+  for (std::size_t i = 0; i < optimizer_.parameters().size(); ++i) {
+    states.push_back(optimizer_.state(i));
+    for (auto& [name, tensor] : states.back()) tensor = tensor.to(device);
+  }
+  libtorch::move(module_, device);
+  for (std::size_t i = 0; i < states.size(); ++i) optimizer_.set_state(i, std::move(states[i]));
+  kept_.reset();
+  device_ = device;
+}
+
+// ---- An attempt ----
+
+void Transaction::prepare() {
+  if (kept_) return;
+  optimizer_.reserve();
+  if (scaler_) scaler_->reserve(optimizer_);
+  const auto number = at::TensorOptions(device_).dtype(at::kDouble);
+  kept_.reset(new Kept{Buffers(module_), at::zeros({}, number), at::zeros({}, number)});
+}
+
+Tensor Transaction::loss_of(const Tensors& rows) {
+  if (!offload_) return objective_.loss(rows);
+  const auto scope = offload_->scope();
+  return objective_.loss(rows);
+}
+
+void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all) {
+  Tensor share;
+  {
+    const Tensors here = put_on(rows, device_);
+    std::optional<libtorch::AutocastScope> autocast;
+    if (options_.autocast) autocast.emplace(device_.type(), *options_.autocast);
+    share = optim::share_of_batch(loss_of(here), terms(rows), in_all);
+  }
+  kept_->loss.add_(share.detach());
+  (scaler_ ? scaler_->scale(share) : share).backward();
+}
+
+// Everything before update() can be dropped or put back.
+void Transaction::attempt(const Tensors& batch, const Plan& plan) {
+  follow(plan);
+  prepare();
+  optimizer_.zero_grad();
+  const std::vector<optim::Rows> all = parts_of(rows_in(batch), plan);
+  const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
+  kept_->buffers.begin(static_cast<std::int64_t>(all.size()));
+  kept_->loss.zero_();
+  {
+    const Buffers::Watch watch(kept_->buffers);
+    for (const optim::Rows& part : all) forward_and_backward(some_rows(batch, part), in_all);
+  }
+  if (scaler_) scaler_->unscale(optimizer_);
+  if (options_.max_grad_norm > 0)
+    kept_->norm.copy_(optim::clip_gradients(optimizer_.parameters(), options_.max_grad_norm));
+  kept_->buffers.finish();
+  update();
+  ++commits_;
+}
+
+void Transaction::update() {
+  for (std::size_t group = 0; options_.schedule && group < rates_.size(); ++group)
+    if (rates_[group])
+      optimizer_.set_learning_rate(*rates_[group] * options_.schedule(commits_), group);
+  if (scaler_) {
+    scaler_->commit(optimizer_);
+    scaler_->update();
+  } else if (optimizer_.can_commit()) {
+    optimizer_.commit();
+  } else {
+    optimizer_.step();
+  }
+}
+
+void Transaction::undo(const libtorch::RandomState& random) {
+  libtorch::settle(libtorch::devices_in_use());
+  optimizer_.zero_grad();
+  if (scaler_) scaler_->abandon();
+  if (kept_) kept_->buffers.restore();
+  random.restore();
+}
+
+std::exception_ptr Transaction::try_once(const Tensors& batch, const Plan& plan) {
+  const libtorch::RandomState random(libtorch::devices_in_use());
+  std::exception_ptr failure;
+  try {
+    attempt(batch, plan);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  // Outside of the handler: its exception holds nothing of the attempt.
+  if (failure)
+    undo(random);
+  else
+    optimizer_.zero_grad();
+  return failure;
+}
+
+}  // namespace headroom::train::detail

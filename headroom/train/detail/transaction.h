@@ -1,0 +1,90 @@
+// One attempt at a step: all of it, or nothing. What may fail comes before the optimizer's commit,
+// which takes no memory; after a failure parameters, buffers, optimizer, scaler and random
+// generators are as before.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "headroom/nn/offload.h"
+#include "headroom/optim/accumulation.h"
+#include "headroom/optim/loss_scaler.h"
+#include "headroom/optim/optimizer.h"
+#include "headroom/train/detail/buffers.h"
+#include "headroom/train/objective.h"
+#include "headroom/train/step_options.h"
+
+namespace headroom::libtorch {
+class RandomState;
+}
+
+namespace headroom::train::detail {
+
+class Transaction {
+ public:
+  Transaction(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
+              const StepOptions& options);
+
+  // Null: the step has been committed.
+  [[nodiscard]] std::exception_ptr try_once(const Tensors& batch, const Plan& plan);
+
+  // For a dry run in a child process: from now on the step runs on this card, where the module's
+  // tensors have no values, and without states of the optimizer.
+  void start_anew_on(c10::Device card);
+  // An attempt that throws what fails.
+  void attempt(const Tensors& batch, const Plan& plan);
+
+  [[nodiscard]] c10::Device device() const { return device_; }
+  [[nodiscard]] const Objective& objective() const { return objective_; }
+  [[nodiscard]] torch::nn::Module& module() { return module_; }
+  [[nodiscard]] optim::Optimizer& optimizer() { return optimizer_; }
+  [[nodiscard]] std::optional<optim::LossScaler>& scaler() { return scaler_; }
+  [[nodiscard]] std::int64_t commits() const { return commits_; }
+  void set_commits(std::int64_t commits) { commits_ = commits; }
+  // Of the last commit. The norm is undefined without clipping.
+  [[nodiscard]] const at::Tensor& loss() const { return kept_->loss; }
+  [[nodiscard]] at::Tensor norm() const;
+
+ private:
+  // What an attempt needs and what stays: made by the first one, all of it or nothing.
+  struct Kept {
+    Buffers buffers;
+    at::Tensor loss, norm;
+  };
+
+  [[nodiscard]] std::int64_t terms(const Tensors& rows) const;
+  void follow(const Plan& plan);
+  void move_to(c10::Device device);
+  void prepare();
+  [[nodiscard]] at::Tensor loss_of(const Tensors& rows);
+  void forward_and_backward(const Tensors& rows, std::int64_t in_all);
+  void update();
+  void undo(const libtorch::RandomState& random);
+
+  torch::nn::Module& module_;
+  optim::Optimizer& optimizer_;
+  Objective objective_;
+  StepOptions options_;
+  c10::Device home_, device_;  // at the start, and now
+  std::int64_t commits_ = 0;
+  std::optional<optim::LossScaler> scaler_;
+  std::vector<std::optional<double>> rates_;  // of the optimizer's groups, without the schedule
+  std::unique_ptr<Kept> kept_;
+  std::optional<nn::Offload> offload_;
+  std::optional<Plan> followed_;
+  bool is_dry_ = false;
+};
+
+// Throws UsageError for tensors that are no batch.
+[[nodiscard]] std::int64_t rows_in(const Tensors& batch);
+[[nodiscard]] Tensors some_rows(const Tensors& batch, const optim::Rows& rows);
+
+}  // namespace headroom::train::detail

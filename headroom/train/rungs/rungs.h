@@ -1,0 +1,30 @@
+// The rungs of the ladder (../ladder.h). Each answers with the plan that it would try, or with
+// nothing if it cannot help.
+#pragma once
+
+#include <optional>
+
+#include "headroom/train/ladder.h"
+
+namespace headroom::train::rungs {
+
+struct Situation {
+  const Failure& failure;
+  const LadderOptions& options;
+  const Prices* prices;  // null: not known
+  bool is_repeated;      // this plan has failed twice for this step
+};
+
+[[nodiscard]] std::optional<Plan> same_again(const Situation& now);
+[[nodiscard]] std::optional<Plan> allocator(const Situation& now);
+[[nodiscard]] std::optional<Plan> micro_batch(const Situation& now);
+[[nodiscard]] std::optional<Plan> technique(const Situation& now);
+[[nodiscard]] std::optional<Plan> device(const Situation& now);
+
+// The memory to plan with: what the process can have now, and less than the failed plan needs.
+[[nodiscard]] std::optional<Bytes> card_for_less(const Situation& now);
+// The plan with the next technique of the ladder; nothing: it has them all.
+[[nodiscard]] std::optional<Plan> with_next_technique(const Plan& plan,
+                                                      const LadderOptions& options);
+
+}  // namespace headroom::train::rungs

@@ -1,0 +1,35 @@
+#include <algorithm>
+
+#include "headroom/train/rungs/rungs.h"
+
+namespace headroom::train::rungs {
+
+std::optional<Plan> with_next_technique(const Plan& plan, const LadderOptions& options) {
+  Plan next = plan;
+  if (options.checkpointing && !plan.checkpointing)
+    next.checkpointing = true;
+  else if (options.fused_loss && !plan.fused_loss)
+    next.fused_loss = true;
+  else if (options.offload && !plan.offload)
+    next.offload = true;
+  else
+    return {};
+  return next;
+}
+
+std::optional<Plan> technique(const Situation& now) {
+  const Failure& failure = now.failure;
+  const auto card = card_for_less(now);
+  const std::int64_t least = std::min(now.options.min_micro_batch, failure.work.rows);
+  for (auto plan = with_next_technique(failure.plan, now.options); plan;
+       plan = with_next_technique(*plan, now.options)) {
+    if (!card) return plan;
+    const auto largest = now.prices->largest(*plan, least, failure.work.rows, failure.work, *card);
+    if (!largest) continue;
+    plan->micro_batch = *largest;
+    return plan;
+  }
+  return {};
+}
+
+}  // namespace headroom::train::rungs

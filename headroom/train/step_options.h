@@ -1,0 +1,36 @@
+// Settings of a training step, all optional.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <functional>
+#include <optional>
+
+#include "headroom/optim/loss_scaler.h"
+#include "headroom/optim/schedule.h"
+#include "headroom/train/event.h"
+#include "headroom/train/ladder.h"
+#include "headroom/train/plan.h"
+
+namespace headroom::train {
+
+struct StepOptions {
+  double max_grad_norm = 0;                      // clips the norm of all gradients; 0: does not
+  std::optional<c10::ScalarType> autocast = {};  // the type of matrix products
+  std::optional<optim::LossScalerOptions> scaling = {};  // of the loss, for float16
+  optim::Schedule schedule = {};  // a factor on the optimizer's learning rates, by step; empty: 1
+  LadderOptions ladder = {};
+  // The wish. Where it does not fit, the step begins with a plan that does, and returns to the wish
+  // when there is room again.
+  Plan plan = {};
+  // Dry runs of the plans before the first step, in a child process: some 10 ms each for a model of
+  // 100 million parameters. Without prices the ladder halves micro-batches. It is not possible on
+  // the CPU, or once this process has run backward passes on a card.
+  bool prices = true;
+  // False: the plan changes only when an attempt has failed, and never back.
+  bool adapts = true;
+  std::int64_t grow_after = 10;  // steps without trouble, before a faster plan is tried
+  std::function<void(const Event&)> on_event = {};  // each thing that memory made the step do
+};
+
+}  // namespace headroom::train

@@ -1,0 +1,214 @@
+// Steps on a simulated card whose memory matters: plans that are priced, chosen, and changed before
+// anything fails. Prices come from a child process, which cannot run backward once this process
+// has: each test prices before its first step.
+#include <gmock/gmock.h>
+
+#include "headroom/libtorch/on.h"
+#include "headroom/nn/checkpoint.h"
+#include "headroom/sim/injection.h"
+#include "headroom/sim/simulate.h"
+#include "nets.h"
+
+namespace headroom::train {
+namespace {
+
+using namespace literals;
+using ::testing::Each;
+using ::testing::Field;
+
+constexpr std::int64_t kVocabulary = 2000, kSize = 128, kBatch = 32, kLength = 64;
+
+struct TextImpl : torch::nn::Module {
+  torch::nn::Embedding words{nullptr};
+  std::vector<torch::nn::Linear> wide, narrow;
+  torch::nn::Linear head{nullptr};
+  bool checkpointing = false;
+
+  TextImpl() {
+    words = register_module("words", torch::nn::Embedding(kVocabulary, kSize));
+    for (int i = 0; i < 3; ++i) {
+      const std::string name = std::to_string(i);
+      wide.push_back(register_module("wide" + name, torch::nn::Linear(kSize, 4 * kSize)));
+      narrow.push_back(register_module("narrow" + name, torch::nn::Linear(4 * kSize, kSize)));
+    }
+    head = register_module("head", torch::nn::Linear(kSize, kVocabulary));
+  }
+  torch::Tensor forward(const torch::Tensor& tokens) {
+    const nn::Recompute how = checkpointing ? nn::Recompute::nonreentrant : nn::Recompute::none;
+    torch::Tensor x = words(tokens);
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      const std::function<torch::Tensor(const torch::Tensor&)> block =
+          [this, i](const torch::Tensor& in) { return narrow[i](torch::gelu(wide[i](in))); };
+      x = x + nn::checkpointed(how, block, x);
+    }
+    return head(x);
+  }
+};
+TORCH_MODULE(Text);
+
+Training text(c10::Device device, const StepOptions& options) {
+  torch::manual_seed(3);
+  Text net = libtorch::on(device, [] { return Text(); });
+  Training run{
+      .module = net.ptr(),
+      .optimizer = optim::make_adamw(net->parameters(), {.form = optim::OptimizerForm::fused})};
+  run.objective.loss = [net](const Tensors& rows) mutable {
+    return torch::nn::functional::cross_entropy(net->forward(rows[0]).flatten(0, 1),
+                                                rows[1].flatten());
+  };
+  run.objective.follow = [net](const Plan& plan) mutable {
+    net->checkpointing = plan.checkpointing;
+  };
+  run.objective.can_checkpoint = true;
+  run.step = std::make_unique<Step>(*run.module, *run.optimizer, run.objective, options);
+  return run;
+}
+
+Tensors tokens(std::int64_t rows, std::int64_t length) {
+  return {torch::randint(kVocabulary, {rows, length}), torch::randint(kVocabulary, {rows, length})};
+}
+
+const StepOptions kPriced{.ladder = {.room = {.least = 2_MiB, .share = 0.05}, .offload = false},
+                          .grow_after = 3};
+
+// Three steps, without an out-of-memory.
+bool runs(Bytes card, const Plan& plan, std::int64_t rows, std::int64_t length) {
+  const sim::Simulation box =
+      sim::simulate(gpu::SimulatedBox{.cards = {{.name = "card", .total = card}}});
+  StepOptions options;
+  options.prices = options.adapts = false;
+  options.plan = plan;
+  options.ladder.max_retries = 0;
+  try {
+    Training run = text(box.device(0), options);
+    int attempts = 0;
+    for (int i = 0; i < 3; ++i) attempts += run.step->run(tokens(rows, length)).attempts;
+    return attempts == 3;
+  } catch (const c10::OutOfMemoryError&) {
+    return false;
+  }
+}
+
+TEST(Prices, AreWhatEachPlanNeeds) {
+  std::vector<std::pair<Plan, Work>> cases;
+  for (const bool checkpointing : {false, true})
+    for (const std::int64_t micro_batch : {32, 31, 16, 11, 8, 3, 1})
+      cases.push_back(
+          {{.micro_batch = micro_batch, .checkpointing = checkpointing}, {.rows = kBatch}});
+  cases.push_back({{.micro_batch = 8}, {.rows = kBatch, .scale = 4}});
+  std::vector<Bytes> needed;
+  {
+    const sim::Simulation box = sim::simulate("1GiB");
+    Training run = text(box.device(0), kPriced);
+    run.step->prepare(tokens(kBatch, kLength));
+    ASSERT_NE(run.step->prices(), nullptr) << run.step->why_unpriced();
+    for (const auto& [plan, work] : cases)
+      needed.push_back(*run.step->prices()->needed(plan, work));
+  }
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto& [plan, work] = cases[i];
+    SCOPED_TRACE(to_string(plan));
+    const auto length = static_cast<std::int64_t>(kLength * work.scale);
+    EXPECT_TRUE(runs(needed[i] + 2_MiB, plan, kBatch, length)) << to_string(needed[i]);
+    EXPECT_FALSE(runs(needed[i] - 4_MiB, plan, kBatch, length)) << to_string(needed[i]);
+  }
+}
+
+TEST(Prices, AreFoundWithoutAnyRequestToTheCard) {
+  const sim::Simulation box = sim::simulate("1GiB", {.mode = sim::Mode::compute});
+  Training run = text(box.device(0), kPriced);
+  const Tensors batch = tokens(kBatch, kLength);
+  const std::uint64_t before = box.card(0).requests();
+  const Tensors all = everything(run);
+  const std::uint64_t looking = box.card(0).requests();
+  run.step->prepare(batch);
+  EXPECT_NE(run.step->prices(), nullptr) << run.step->why_unpriced();
+  EXPECT_EQ(box.card(0).requests(), looking);
+  EXPECT_GT(looking, before);
+  const Tensors after = everything(run);
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(torch::equal(after[i], all[i])) << i;
+}
+
+TEST(Prices, SayWhyThereAreNone) {
+  Training run = convolutions(torch::kCPU, {.prices = true});
+  run.step->prepare(run.batch(0));
+  EXPECT_EQ(run.step->prices(), nullptr);
+  EXPECT_EQ(run.step->why_unpriced(), "a CPU has no memory of its own");
+}
+
+// ---- The first plan
+
+TEST(Survive, BeginsWithTheLargestMicroBatchThatFitsWithRoom) {
+  const Bytes usable = 72_MiB - kPriced.ladder.room.of(72_MiB);
+  Plan first;
+  {
+    const sim::Simulation box = sim::simulate("72MiB", {.mode = sim::Mode::compute});
+    Training run = text(box.device(0), kPriced);
+    const Committed done = run.step->run(tokens(kBatch, kLength));
+    EXPECT_EQ(done.attempts, 1);
+    ASSERT_EQ(done.events.size(), 1U);
+    EXPECT_EQ(done.events[0].kind, Event::Kind::shrink);
+    first = done.plan;
+  }
+  EXPECT_FALSE(first.checkpointing);
+  EXPECT_TRUE(runs(usable, first, 2 * first.micro_batch, kLength));
+  const Plan next{.micro_batch = first.micro_batch + 1};
+  EXPECT_FALSE(runs(usable, next, 2 * next.micro_batch, kLength)) << to_string(first);
+}
+
+TEST(Survive, TakesCheckpointingWhenNoMicroBatchFits) {
+  const sim::Simulation box = sim::simulate("80MiB", {.mode = sim::Mode::compute});
+  StepOptions options = kPriced;
+  options.ladder.min_micro_batch = 32;
+  Training run = text(box.device(0), options);
+  const Committed done = run.step->run(tokens(kBatch, kLength));
+  EXPECT_EQ(done.attempts, 1);
+  EXPECT_TRUE(done.plan.checkpointing);
+  EXPECT_EQ(done.plan.micro_batch, 32);
+}
+
+// ---- On the way
+
+TEST(Survive, ALongBatchAndGoesBackToItsPlan) {
+  const sim::Simulation box = sim::simulate("160MiB", {.mode = sim::Mode::compute});
+  Training run = text(box.device(0), kPriced);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(run.step->run(tokens(kBatch, kLength)).events.empty());
+  const Committed done = run.step->run(tokens(kBatch, 20 * kLength));
+  EXPECT_EQ(done.attempts, 1);
+  EXPECT_LT(done.plan.micro_batch, 8);
+  const Committed after = run.step->run(tokens(kBatch, kLength));
+  EXPECT_EQ(after.plan, kPriced.plan);
+  ASSERT_EQ(after.events.size(), 1U);
+  EXPECT_EQ(after.events[0].kind, Event::Kind::grow);
+}
+
+TEST(Survive, ANeighbourAndGrowsBackWhenItHasGone) {
+  const sim::Simulation box = sim::simulate("160MiB", {.mode = sim::Mode::compute});
+  Training run = text(box.device(0), kPriced);
+  EXPECT_TRUE(run.step->run(tokens(kBatch, kLength)).events.empty());
+  {
+    const sim::InjectionScope scope(box.card(0), sim::neighbour(0.5));
+    const Committed done = run.step->run(tokens(kBatch, kLength));
+    EXPECT_LE(done.attempts, 2);
+    EXPECT_LT(largest_part(done.plan, kBatch), kBatch);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(run.step->run(tokens(kBatch, kLength)).plan, done.plan);
+  }
+  Committed last = run.step->run(tokens(kBatch, kLength));
+  for (int i = 0; i < 10; ++i) last = run.step->run(tokens(kBatch, kLength));
+  EXPECT_EQ(largest_part(last.plan, kBatch), kBatch);
+}
+
+TEST(Survive, ASpuriousRefusalWithoutASmallerPlan) {
+  const sim::Simulation box = sim::simulate("160MiB", {.mode = sim::Mode::compute});
+  Training run = text(box.device(0), kPriced);
+  for (int i = 0; i < 20; ++i) {
+    const sim::InjectionScope scope(box.card(0), sim::once(static_cast<std::uint64_t>(2 * i + 1)));
+    const Committed done = run.step->run(tokens(kBatch, kLength));
+    EXPECT_EQ(done.plan, kPriced.plan);
+    EXPECT_EQ(done.attempts, 2);
+    EXPECT_TRUE(done.events.at(0).spurious);
+  }
+}
+
+}  // namespace
+}  // namespace headroom::train
