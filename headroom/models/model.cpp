@@ -41,7 +41,14 @@ void check(const Checkpointing& checkpointing) {
                                  "the reentrant one", "nn::Recompute::nonreentrant"));
 }
 
-void check(const Settings& settings) {
+bool is_of_tokens(Task task) {
+  return task != Task::sequence_classification && task != Task::image_classification;
+}
+
+void check(const Settings& settings, Task task) {
+  if ((settings.loss_chunk > 0 || settings.fused_loss) && !is_of_tokens(task))
+    throw UsageError(expectation("build", "a loss over tokens, to take it in parts",
+                                 model::to_string(task), "the full loss"));
   if (settings.loss_chunk < 0)
     throw UsageError(expectation("build", "chunks of a loss of 1 token or more, or 0 for all",
                                  std::to_string(settings.loss_chunk)));
@@ -60,15 +67,17 @@ void Model::set_checkpointing(const Checkpointing& checkpointing) {
   settings_.checkpointing = checkpointing;
 }
 
+void Model::set_fused_loss(bool fused) {
+  Settings settings = settings_;
+  settings.fused_loss = fused;
+  check(settings, task_);
+  settings_ = settings;
+}
+
 std::shared_ptr<Model> build(const ModelConfig& config, const Settings& settings) {
-  check(settings);
   check(settings.checkpointing);
   const Task task = model::task_for(config, settings.task);
-  const bool of_tokens =
-      task != Task::sequence_classification && task != Task::image_classification;
-  if ((settings.loss_chunk > 0 || settings.fused_loss) && !of_tokens)
-    throw UsageError(expectation("build", "a loss over tokens, to take it in parts",
-                                 model::to_string(task), "the full loss"));
+  check(settings, task);
   Settings resolved = settings;
   resolved.attention = model::attention_of(config, settings.transformers, settings.attention);
   return builders().at(config.type())(config, task, resolved);

@@ -102,6 +102,7 @@ class Model {
   [[nodiscard]] const Settings& settings() const { return settings_; }
   // From the next run on. Throws UsageError like build().
   void set_checkpointing(const Checkpointing& checkpointing);
+  void set_fused_loss(bool fused);
 
  protected:
   Model(model::ModelConfig config, Task task, const Settings& settings)

@@ -1,0 +1,101 @@
+// What a step of train::Step costs beside a plain loop of the same operations, in turns in one
+// process on the CPU, and how long the dry runs take that price its plans before the first step.
+//
+//   bench_step [layers] [width] [rows] [length] [pairs]     default 4 512 4 128 200
+//   bench_step prices MODEL...                              default gpt2 llama-2-7b
+#include <ATen/Parallel.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/measure.h"
+#include "headroom/libtorch/on.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/models/batch.h"
+#include "headroom/models/initialise.h"
+#include "headroom/optim/clip.h"
+#include "headroom/optim/optimizer.h"
+#include "headroom/sim/simulate.h"
+#include "headroom/train/model_objective.h"
+#include "headroom/train/step.h"
+
+namespace {
+
+using namespace headroom;
+
+void price(const std::string& name) {
+  const sim::Simulation box = sim::simulate("80GiB");
+  const auto config = model::model_named(name).config;
+  const auto model = libtorch::on(box.device(0), at::kBFloat16, [&] { return models::build(config); });
+  const auto optimizer =
+      optim::make_adamw(model->module().parameters(), {.form = optim::OptimizerForm::fused});
+  train::Step step(model->module(), *optimizer, train::objective_of(model));
+  const models::Batch batch =
+      models::random_batch(*model, {.rows = 16, .length = 512}, at::kCPU);
+  const auto begin = Clock::now();
+  step.prepare(train::tensors_of(batch));
+  std::printf("%s: %.2f s%s\n", name.c_str(), bench::seconds_since(begin),
+              step.prices() == nullptr ? (", but " + step.why_unpriced()).c_str() : "");
+  for (const bool checkpointing : {false, true})
+    for (const std::int64_t micro_batch : {16, 8, 4, 2, 1}) {
+      const train::Plan plan{.micro_batch = micro_batch, .checkpointing = checkpointing};
+      if (const auto needed = step.prices() ? step.prices()->needed(plan, {.rows = 16}) : std::nullopt)
+        std::printf("  %s: %s\n", to_string(plan).c_str(), to_string(*needed).c_str());
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "prices") {
+    for (int i = 2; i < argc; ++i) price(argv[i]);
+    if (argc == 2)
+      for (const char* name : {"gpt2", "llama-2-7b"}) price(name);
+    return 0;
+  }
+  const bench::Arguments given(argc, argv);
+  const long layers = given(1, 4), width = given(2, 512), rows = given(3, 4), length = given(4, 128),
+             pairs = given(5, 200);
+  const Json config = {{"model_type", "llama"},         {"vocab_size", 8192},
+                       {"hidden_size", width},          {"intermediate_size", 4 * width},
+                       {"num_hidden_layers", layers},   {"num_attention_heads", width / 64},
+                       {"max_position_embeddings", length}};
+  const auto made = [&] {
+    torch::manual_seed(1);
+    const auto model = models::build({config, "the benchmark's config"});
+    models::initialise(*model);
+    model->train();
+    return model;
+  };
+  const auto ours = made(), plain = made();
+  const auto batch = models::random_batch(*ours, {.rows = rows, .length = length}, at::kCPU);
+  const auto optimizer = [](models::Model& model) {
+    return optim::make_adamw(model.module().parameters(), {.form = optim::OptimizerForm::fused});
+  };
+  const auto our_adamw = optimizer(*ours), plain_adamw = optimizer(*plain);
+  train::Step step(ours->module(), *our_adamw, train::objective_of(ours), {.max_grad_norm = 1});
+  const train::Tensors tensors = train::tensors_of(batch);
+  std::printf("%d threads; %ld layers, width %ld, %ld x %ld tokens\n", at::get_num_threads(), layers,
+              width, rows, length);
+  std::vector<double> ratios, seconds;
+  for (long pair = 0; pair < pairs + 3; ++pair) {
+    const auto first = Clock::now();
+    static_cast<void>(step.run(tensors));
+    const double a = bench::seconds_since(first);
+    const auto second = Clock::now();
+    plain->run(batch).loss.backward();
+    static_cast<void>(optim::clip_gradients(plain_adamw->parameters(), 1));
+    plain_adamw->step();
+    plain_adamw->zero_grad();
+    const double b = bench::seconds_since(second);
+    if (pair < 3) continue;
+    ratios.push_back(a / b);
+    seconds.push_back(b);
+  }
+  std::printf("plain step %.1f ms; train::Step takes %.4f of it (median of %ld pairs)\n",
+              1e3 * bench::median(seconds), bench::median(ratios), pairs);
+  return 0;
+}

@@ -1,0 +1,48 @@
+#include "headroom/train/model_objective.h"
+
+#include <ATen/ATen.h>
+
+#include "headroom/base/error.h"
+#include "headroom/models/batch.h"
+
+namespace headroom::train {
+
+Tensors tensors_of(const models::Batch& batch) {
+  return {batch.tokens, batch.mask, batch.pixels, batch.labels, batch.targets};
+}
+
+models::Batch batch_of(const Tensors& tensors) {
+  if (tensors.size() != 5)
+    throw UsageError(expectation("batch_of", "tokens, mask, pixels, labels and targets",
+                                 std::to_string(tensors.size()) + " tensors", "tensors_of(batch)"));
+  models::Batch batch;
+  batch.tokens = tensors[0];
+  batch.mask = tensors[1];
+  batch.pixels = tensors[2];
+  batch.labels = tensors[3];
+  batch.targets = tensors[4];
+  return batch;
+}
+
+Objective objective_of(const std::shared_ptr<models::Model>& model) {
+  using models::Task;
+  const bool of_tokens =
+      model->task() != Task::sequence_classification && model->task() != Task::image_classification;
+  const models::Settings own = model->settings();
+  Objective objective;
+  objective.loss = [model](const Tensors& rows) { return model->run(batch_of(rows)).loss; };
+  objective.terms = [model](const Tensors& rows) {
+    return models::counted_labels(*model, batch_of(rows)).item<std::int64_t>();
+  };
+  objective.can_checkpoint = own.checkpointing.how == nn::Recompute::none;
+  objective.can_fuse_loss = of_tokens && own.loss_chunk == 0 && !own.fused_loss;
+  objective.follow = [model, own, can_fuse = objective.can_fuse_loss](const Plan& plan) {
+    models::Checkpointing checkpointing = own.checkpointing;
+    if (plan.checkpointing) checkpointing.how = nn::Recompute::nonreentrant;
+    model->set_checkpointing(checkpointing);
+    if (can_fuse) model->set_fused_loss(plan.fused_loss);
+  };
+  return objective;
+}
+
+}  // namespace headroom::train

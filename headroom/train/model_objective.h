@@ -1,0 +1,23 @@
+// The objective of a published model (models/model.h): its task's own loss.
+//
+//   train::Step step(model->module(), *optimizer, train::objective_of(model));
+//   step.run(train::tensors_of(batch));
+//
+// A batch is five tensors: tokens, mask, pixels, labels, targets; those that the model does not take
+// are undefined. The model follows plans: checkpointing of every layer, and the fused loss where the
+// task's loss is over tokens. A setting that the model was built with stays.
+#pragma once
+
+#include <memory>
+
+#include "headroom/models/model.h"
+#include "headroom/train/objective.h"
+
+namespace headroom::train {
+
+[[nodiscard]] Objective objective_of(const std::shared_ptr<models::Model>& model);
+
+[[nodiscard]] Tensors tensors_of(const models::Batch& batch);
+[[nodiscard]] models::Batch batch_of(const Tensors& tensors);
+
+}  // namespace headroom::train
