@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -65,6 +66,31 @@ Tensors without_devices(const Tensors& batch) {
   return host;
 }
 
+// The requests of two steps, from those of one after its mark. The second begins with what the first
+// left in the allocator's cache; it does not make again what stays.
+estimate::Requests with_another_step(estimate::Requests requests) {
+  using Kind = allocator::Operation::Kind;
+  const auto mark = std::find_if(requests.begin(), requests.end(), [](const auto& request) {
+    return request.kind == Kind::reset_peaks;
+  });
+  const std::size_t first = static_cast<std::size_t>(mark - requests.begin()) + 1,
+                    last = requests.size();
+  std::uint32_t ids = 0;
+  std::set<std::uint32_t> passing;
+  for (const auto& request : requests) ids = std::max(ids, request.id + 1);
+  for (std::size_t i = first; i < last; ++i)
+    if (requests[i].kind == Kind::free) passing.insert(requests[i].id);
+  std::map<std::uint32_t, std::uint32_t> again;
+  for (std::size_t i = first; i < last; ++i) {
+    allocator::Operation request = requests[i];
+    if (request.kind == Kind::allocate && passing.contains(request.id)) again[request.id] = ids++;
+    if (!again.contains(request.id)) continue;
+    request.id = again[request.id];
+    requests.push_back(request);
+  }
+  return requests;
+}
+
 struct DryRuns {
   Transaction& transaction;
   const Tensors batch;
@@ -81,8 +107,8 @@ struct DryRuns {
         transaction.optimizer().zero_grad();
       }};
     };
-    // The second step begins with what the first left in the allocator's cache.
-    put(answer, PricedRun{plan, rows, estimate::run_steps(card, make, 2, options).requests});
+    const estimate::Requests once = estimate::run_steps(card, make, 1, options).requests;
+    put(answer, PricedRun{plan, rows, with_another_step(once)});
   }
 
   // The whole batch at once, and two smaller micro-batches, in two parts each: the second part runs
