@@ -48,6 +48,30 @@ RandomState RandomState::now() const {
   return now;
 }
 
+std::vector<std::pair<std::string, at::Tensor>> RandomState::named() const {
+  std::vector<std::pair<std::string, at::Tensor>> named;
+  for (const auto& [generator, state] : states_)
+    named.emplace_back(generator.device().str(), state);
+  return named;
+}
+
+bool RandomState::restore(const std::vector<std::pair<std::string, at::Tensor>>& named) {
+  const RandomState here(devices_in_use());
+  bool all = true;
+  for (const auto& [device, state] : named) {
+    const auto is_its = [&](const auto& one) { return one.first.device().str() == device; };
+    const auto found = std::find_if(here.states_.begin(), here.states_.end(), is_its);
+    if (found == here.states_.end()) {
+      all = false;
+      continue;
+    }
+    at::Generator generator = found->first;
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(state);
+  }
+  return all;
+}
+
 void RandomState::keep_used() {
   std::erase_if(states_,
                 [](const auto& one) { return same_bytes(one.second, state_of(one.first)); });

@@ -72,7 +72,7 @@ void PrintTo(const Net& net, std::ostream* out) {
   *out << net.name;
 }
 
-class StepWithoutMemory : public testing::TestWithParam<Net> {};
+class StepWithoutMemory : public ::testing::TestWithParam<Net> {};
 
 TEST_P(StepWithoutMemory, SurvivesASpuriousRefusalOfEachRequestUnchanged) {
   const auto& [name, make, micro_batch] = GetParam();
@@ -115,7 +115,7 @@ TEST_P(StepWithoutMemory, EndsALastingRefusalOfEachRequestAsACleanRunWithItsPlan
 }
 
 INSTANTIATE_TEST_SUITE_P(Nets, StepWithoutMemory,
-                         testing::Values(Net{"transformer", transformer, 0},
+                         ::testing::Values(Net{"transformer", transformer, 0},
                                          Net{"transformer_in_parts", transformer, 3},
                                          Net{"convolutions", convolutions, 0},
                                          Net{"convolutions_in_parts", convolutions, 3}),

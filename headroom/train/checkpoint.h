@@ -1,0 +1,68 @@
+// Checkpoints of a run: everything that it needs to go on as if it had never stopped, in one folder
+// each.
+//
+//   Checkpoints checkpoints("out");
+//   checkpoints.save(step, position);   // any text; writes beside the next steps
+//   ...
+//   if (const auto found = checkpoints.load(step)) seek(found->more);
+//
+// out/checkpoint-00000012/ has model.safetensors (parameters and buffers under their names, which
+// other programs can read), optimizer.safetensors, random.safetensors and state.json with the rest
+// and the checksum of each file. A checkpoint has its name only when all of it is on the disk; a
+// torn or foreign one is refused, and the one before it is used.
+//
+// save() copies the state to host memory and returns; a thread writes it. Where the host has no
+// memory for that, save() writes by itself. `keep` counts the checkpoints that stay.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/train/step.h"
+
+namespace headroom::train {
+
+struct FoundCheckpoint {
+  std::filesystem::path folder;
+  std::int64_t step = 0;
+  std::string more;                  // as given to save()
+  bool same_random_numbers = true;   // false: saved on another device, whose numbers differ
+  std::vector<std::string> refused;  // one sentence for each newer one that was not sound
+};
+
+class Checkpoints {
+ public:
+  // Makes the folder, and removes what a killed run left half-written. Throws WriteError.
+  explicit Checkpoints(std::filesystem::path folder, int keep = 2);
+  ~Checkpoints();  // waits for the writing
+  Checkpoints(const Checkpoints&) = delete;
+  Checkpoints& operator=(const Checkpoints&) = delete;
+
+  // After a committed step. Throws WriteError, also that of the save before; then that checkpoint is
+  // missing, and the older ones are there.
+  void save(Step& step, const std::string& more = {});
+  // Until all is on the disk. Throws WriteError.
+  void wait();
+
+  // Puts the newest sound checkpoint into module, optimizer, scaler, step and random generators.
+  // Nothing: there is none. A checkpoint that does not fit the module is refused before anything
+  // changes.
+  [[nodiscard]] std::optional<FoundCheckpoint> load(Step& step) const;
+  // Their folders, the newest first.
+  [[nodiscard]] std::vector<std::filesystem::path> all() const;
+
+ private:
+  class Writer;
+  void remove_old() const;
+  std::filesystem::path folder_;
+  int keep_;
+  std::unique_ptr<Writer> writer_;
+};
+
+}  // namespace headroom::train
