@@ -1,9 +1,11 @@
 #include "headroom/train/checkpoint.h"
 
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -136,6 +138,7 @@ TEST(Checkpoints, AreNothingInAnEmptyFolder) {
 // next one goes on; in the end the weights are those of a run that was never killed.
 TEST(Checkpoints, SurviveKillsAtAnyMoment) {
   constexpr int kSteps = 12;
+  at::set_num_threads(1);  // a forked process has one, and sums depend on their number
   const TemporaryFolder folder;
   const auto go_on = [&] {
     Training run = convolutions(torch::kCPU, kPlain);
@@ -151,10 +154,10 @@ TEST(Checkpoints, SurviveKillsAtAnyMoment) {
   for (int kill = 0; kill < 10; ++kill) {
     const pid_t child = ::fork();
     if (child == 0) {
-      at::set_num_threads(1);
       try {
         go_on();
-      } catch (const std::exception&) {
+      } catch (const std::exception& error) {
+        static_cast<void>(std::fprintf(stderr, "the child: %s\n", error.what()));
         ::_exit(1);
       }
       ::_exit(0);
