@@ -29,12 +29,12 @@ using namespace headroom;
 void price(const std::string& name) {
   const sim::Simulation box = sim::simulate("80GiB");
   const auto config = model::model_named(name).config;
-  const auto model = libtorch::on(box.device(0), at::kBFloat16, [&] { return models::build(config); });
+  const auto model =
+      libtorch::on(box.device(0), at::kBFloat16, [&] { return models::build(config); });
   const auto optimizer =
       optim::make_adamw(model->module().parameters(), {.form = optim::OptimizerForm::fused});
   train::Step step(model->module(), *optimizer, train::objective_of(model));
-  const models::Batch batch =
-      models::random_batch(*model, {.rows = 16, .length = 512}, at::kCPU);
+  const models::Batch batch = models::random_batch(*model, {.rows = 16, .length = 512}, at::kCPU);
   const auto begin = Clock::now();
   step.prepare(train::tensors_of(batch));
   std::printf("%s: %.2f s%s\n", name.c_str(), bench::seconds_since(begin),
@@ -42,7 +42,8 @@ void price(const std::string& name) {
   for (const bool checkpointing : {false, true})
     for (const std::int64_t micro_batch : {16, 8, 4, 2, 1}) {
       const train::Plan plan{.micro_batch = micro_batch, .checkpointing = checkpointing};
-      if (const auto needed = step.prices() ? step.prices()->needed(plan, {.rows = 16}) : std::nullopt)
+      if (const auto needed =
+              step.prices() ? step.prices()->needed(plan, {.rows = 16}) : std::nullopt)
         std::printf("  %s: %s\n", to_string(plan).c_str(), to_string(*needed).c_str());
     }
 }
@@ -57,11 +58,14 @@ int main(int argc, char** argv) {
     return 0;
   }
   const bench::Arguments given(argc, argv);
-  const long layers = given(1, 4), width = given(2, 512), rows = given(3, 4), length = given(4, 128),
-             pairs = given(5, 200);
-  const Json config = {{"model_type", "llama"},         {"vocab_size", 8192},
-                       {"hidden_size", width},          {"intermediate_size", 4 * width},
-                       {"num_hidden_layers", layers},   {"num_attention_heads", width / 64},
+  const long layers = given(1, 4), width = given(2, 512), rows = given(3, 4),
+             length = given(4, 128), pairs = given(5, 200);
+  const Json config = {{"model_type", "llama"},
+                       {"vocab_size", 8192},
+                       {"hidden_size", width},
+                       {"intermediate_size", 4 * width},
+                       {"num_hidden_layers", layers},
+                       {"num_attention_heads", width / 64},
                        {"max_position_embeddings", length}};
   const auto made = [&] {
     torch::manual_seed(1);
@@ -78,8 +82,8 @@ int main(int argc, char** argv) {
   const auto our_adamw = optimizer(*ours), plain_adamw = optimizer(*plain);
   train::Step step(ours->module(), *our_adamw, train::objective_of(ours), {.max_grad_norm = 1});
   const train::Tensors tensors = train::tensors_of(batch);
-  std::printf("%d threads; %ld layers, width %ld, %ld x %ld tokens\n", at::get_num_threads(), layers,
-              width, rows, length);
+  std::printf("%d threads; %ld layers, width %ld, %ld x %ld tokens\n", at::get_num_threads(),
+              layers, width, rows, length);
   std::vector<double> ratios, seconds;
   for (long pair = 0; pair < pairs + 3; ++pair) {
     const auto first = Clock::now();

@@ -101,7 +101,8 @@ std::string sha256_of_file(const std::filesystem::path& path) {
     file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     hash.add({piece.data(), static_cast<std::size_t>(file.gcount())});
   }
-  if (!file.eof()) throw InputError(path.string(), std::string("cannot be read: ") + std::strerror(errno));
+  if (!file.eof())
+    throw InputError(path.string(), std::string("cannot be read: ") + std::strerror(errno));
   return hash.hex();
 }
 

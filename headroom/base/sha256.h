@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4): tells whether a file is the one that was written, and whether two runs ended
-// with the same weights.
+// SHA-256 (FIPS 180-4): tells whether a file is the one that was written, and whether two runs
+// ended with the same weights.
 //
 //   Sha256 hash;
 //   hash.add(bytes);

@@ -27,8 +27,8 @@ class RandomState {
   void restore() const;
   // The present state of the same generators.
   [[nodiscard]] RandomState now() const;
-  // The states by their generators' devices ("cpu", "cuda:0"), for a file, and back. A generator of a
-  // device that this process does not use is left out; returns false if one was.
+  // The states by their generators' devices ("cpu", "cuda:0"), for a file, and back. A generator of
+  // a device that this process does not use is left out; returns false if one was.
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> named() const;
   static bool restore(const std::vector<std::pair<std::string, at::Tensor>>& named);
   // Forgets the generators that have not been used since.

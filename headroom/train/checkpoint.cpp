@@ -89,9 +89,9 @@ void write(const Run& run, const fs::path& folder) {
   fs::remove_all(unfinished);
   fs::create_directories(unfinished);
   Json state = run.state;
-  for (const auto& [name, tensors] : {std::pair(kModel, &run.model),
-                                      std::pair(kOptimizer, &run.optimizer),
-                                      std::pair(kRandom, &run.random)}) {
+  for (const auto& [name, tensors] :
+       {std::pair(kModel, &run.model), std::pair(kOptimizer, &run.optimizer),
+        std::pair(kRandom, &run.random)}) {
     models::save_tensors(unfinished / name, *tensors);
     state["sha256"][name] = sha256_of_file(unfinished / name);
   }
@@ -161,8 +161,9 @@ FoundCheckpoint read(const fs::path& folder, Step& step) {
   if (optim::LossScaler* scaler = step.scaler(); scaler != nullptr && state.contains("scaler"))
     scaler->restore(state["scaler"].at("factor").get<double>(),
                     state["scaler"].at("good_steps").get<std::int64_t>());
-  FoundCheckpoint found{
-      .folder = folder, .step = state.at("step").get<std::int64_t>(), .more = state.at("more").get<std::string>()};
+  FoundCheckpoint found{.folder = folder,
+                        .step = state.at("step").get<std::int64_t>(),
+                        .more = state.at("more").get<std::string>()};
   step.set_steps(found.step);
   NamedTensors generators;
   for (const std::string& name : random.names()) generators.emplace_back(name, random.read(name));

@@ -44,8 +44,8 @@ class Checkpoints {
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
 
-  // After a committed step. Throws WriteError, also that of the save before; then that checkpoint is
-  // missing, and the older ones are there.
+  // After a committed step. Throws WriteError, also that of the save before; then that checkpoint
+  // is missing, and the older ones are there.
   void save(Step& step, const std::string& more = {});
   // Until all is on the disk. Throws WriteError.
   void wait();

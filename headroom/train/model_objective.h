@@ -3,9 +3,9 @@
 //   train::Step step(model->module(), *optimizer, train::objective_of(model));
 //   step.run(train::tensors_of(batch));
 //
-// A batch is five tensors: tokens, mask, pixels, labels, targets; those that the model does not take
-// are undefined. The model follows plans: checkpointing of every layer, and the fused loss where the
-// task's loss is over tokens. A setting that the model was built with stays.
+// A batch is five tensors: tokens, mask, pixels, labels, targets; those that the model does not
+// take are undefined. The model follows plans: checkpointing of every layer, and the fused loss
+// where the task's loss is over tokens. A setting that the model was built with stays.
 #pragma once
 
 #include <memory>

@@ -116,9 +116,9 @@ TEST_P(StepWithoutMemory, EndsALastingRefusalOfEachRequestAsACleanRunWithItsPlan
 
 INSTANTIATE_TEST_SUITE_P(Nets, StepWithoutMemory,
                          ::testing::Values(Net{"transformer", transformer, 0},
-                                         Net{"transformer_in_parts", transformer, 3},
-                                         Net{"convolutions", convolutions, 0},
-                                         Net{"convolutions_in_parts", convolutions, 3}),
+                                           Net{"transformer_in_parts", transformer, 3},
+                                           Net{"convolutions", convolutions, 0},
+                                           Net{"convolutions_in_parts", convolutions, 3}),
                          [](const auto& of) { return std::string(of.param.name); });
 
 }  // namespace
