@@ -58,7 +58,8 @@ std::vector<std::pair<std::string, at::Tensor>> RandomState::named() const {
 bool RandomState::restore(const std::vector<std::pair<std::string, at::Tensor>>& named) {
   const RandomState here(devices_in_use());
   bool all = true;
-  for (const auto& [device, state] : named) {
+  for (const auto& [name, state] : named) {
+    const std::string& device = name;  // clang 14 captures no structured binding
     const auto is_its = [&](const auto& one) { return one.first.device().str() == device; };
     const auto found = std::find_if(here.states_.begin(), here.states_.end(), is_its);
     if (found == here.states_.end()) {
