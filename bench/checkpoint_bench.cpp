@@ -8,11 +8,11 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/small_llama.h"
 #include "headroom/memory/count_cpu.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/models/batch.h"
@@ -54,13 +54,7 @@ int main(int argc, char** argv) {
   const bench::Arguments given(argc, argv);
   const long layers = given(1, 12), width = given(2, 512), rows = given(3, 4),
              length = given(4, 256), runs = given(5, 5);
-  const Json config = {{"model_type", "llama"},
-                       {"vocab_size", 8192},
-                       {"hidden_size", width},
-                       {"intermediate_size", 4 * width},
-                       {"num_hidden_layers", layers},
-                       {"num_attention_heads", width / 64},
-                       {"max_position_embeddings", length}};
+  const Json config = bench::small_llama(layers, width, length);
   const auto model = models::build({config, "the benchmark's config"});
   models::initialise(*model);
   model->train();

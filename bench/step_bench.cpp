@@ -7,11 +7,11 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/small_llama.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/model/model_catalogue.h"
 #include "headroom/models/batch.h"
@@ -60,13 +60,7 @@ int main(int argc, char** argv) {
   const bench::Arguments given(argc, argv);
   const long layers = given(1, 4), width = given(2, 512), rows = given(3, 4),
              length = given(4, 128), pairs = given(5, 200);
-  const Json config = {{"model_type", "llama"},
-                       {"vocab_size", 8192},
-                       {"hidden_size", width},
-                       {"intermediate_size", 4 * width},
-                       {"num_hidden_layers", layers},
-                       {"num_attention_heads", width / 64},
-                       {"max_position_embeddings", length}};
+  const Json config = bench::small_llama(layers, width, length);
   const auto made = [&] {
     torch::manual_seed(1);
     const auto model = models::build({config, "the benchmark's config"});

@@ -48,6 +48,10 @@ std::vector<Task> tasks_of(const ModelConfig& config) {
   return tasks;
 }
 
+bool is_over_tokens(Task task) {
+  return task != Task::sequence_classification && task != Task::image_classification;
+}
+
 Task task_for(const ModelConfig& config, std::optional<Task> asked) {
   const std::vector<Task> tasks = tasks_of(config);
   const Task task = asked.value_or(tasks.front());

@@ -19,6 +19,9 @@ namespace headroom::model {
 // InputError if this config does not allow it.
 [[nodiscard]] Task task_for(const ModelConfig& config, std::optional<Task> asked);
 
+// True if the task's loss is a mean over tokens, of which a row has several.
+[[nodiscard]] bool is_over_tokens(Task task);
+
 // A decoder classifies a row by its last token that is not this padding. Throws UsageError for
 // several rows if the config has no `pad_token_id`.
 [[nodiscard]] std::optional<std::int64_t> last_token_padding(const ModelConfig& config,

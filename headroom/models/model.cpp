@@ -41,12 +41,8 @@ void check(const Checkpointing& checkpointing) {
                                  "the reentrant one", "nn::Recompute::nonreentrant"));
 }
 
-bool is_of_tokens(Task task) {
-  return task != Task::sequence_classification && task != Task::image_classification;
-}
-
 void check(const Settings& settings, Task task) {
-  if ((settings.loss_chunk > 0 || settings.fused_loss) && !is_of_tokens(task))
+  if ((settings.loss_chunk > 0 || settings.fused_loss) && !model::is_over_tokens(task))
     throw UsageError(expectation("build", "a loss over tokens, to take it in parts",
                                  model::to_string(task), "the full loss"));
   if (settings.loss_chunk < 0)

@@ -174,6 +174,7 @@ detail::Figures figures_around(const Log& log, const Finding& finding) {
     if (!figures.asked) figures.asked = more.asked;
     if (!figures.total) figures.total = more.total;
     if (!figures.free) figures.free = more.free;
+    if (!figures.cached) figures.cached = more.cached;
     if (!figures.device) figures.device = more.device;
   }
   return figures;
@@ -186,6 +187,7 @@ Judgement judgement_of_memory(const Log& log, std::size_t which, const Ending& e
   judgement.asked = figures.asked;
   judgement.total = figures.total;
   judgement.free = figures.free;
+  judgement.cached = figures.cached;
   if (finding.meaning == Meaning::gpu) judgement.device = figures.device;
   if (judgement.asked && *judgement.asked >= detail::kBeyondAnyDevice) {
     judgement.verdict = Verdict::unknown;  // a corrupt size: a smaller batch would not help

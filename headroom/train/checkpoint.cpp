@@ -1,6 +1,7 @@
 #include "headroom/train/checkpoint.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <torch/nn/module.h>
 #include <unistd.h>
@@ -256,12 +257,15 @@ void Checkpoints::remove_old() const {
 }
 
 std::optional<FoundCheckpoint> Checkpoints::load(Step& step) const {
+  writer_->wait();
   std::vector<std::string> refused;
   for (const fs::path& folder : all()) {
     try {
       FoundCheckpoint found = read(folder, step);
       found.refused = std::move(refused);
       return found;
+    } catch (const c10::OutOfMemoryError&) {  // says nothing about the checkpoint
+      throw;
     } catch (const Error& error) {
       refused.push_back(folder.string() + ": " + error.sentence());
     } catch (const std::exception& error) {  // of JSON, numbers, files

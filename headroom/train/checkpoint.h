@@ -51,8 +51,8 @@ class Checkpoints {
   void wait();
 
   // Puts the newest sound checkpoint into module, optimizer, scaler, step and random generators.
-  // Nothing: there is none. A checkpoint that does not fit the module is refused before anything
-  // changes.
+  // Waits for the writing. Nothing: there is none. A checkpoint that does not fit the module is
+  // refused before anything changes.
   [[nodiscard]] std::optional<FoundCheckpoint> load(Step& step) const;
   // Their folders, the newest first.
   [[nodiscard]] std::vector<std::filesystem::path> all() const;

@@ -78,7 +78,7 @@ std::optional<Plan> Ladder::fastest(const Plan& wish, const Work& work, Bytes ca
   return {};
 }
 
-void Ladder::end_step() {
+void Ladder::begin_step() {
   tried_.clear();
   changes_ = 0;
 }

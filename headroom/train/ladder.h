@@ -1,10 +1,8 @@
 // Which plan to try after an out-of-memory: the cheapest that may help, one rung after another.
 // rungs/ has a file for each.
 //
-//   same_again    the same plan, once: what failed may have been a neighbour's short peak, or
-//   memory
-//                 that another thread still held. Not if the step is known to need more than the
-//                 card has for it now.
+//   same_again    the same plan, once: a neighbour may have had a short peak. Not if the step is
+//                 known to need more than the card has for it now.
 //   allocator     settings against fragmentation, if the card has the memory in pieces
 //   micro_batch   a smaller one, the largest that fits; half of it where prices are not known
 //   technique     checkpointing, then the fused loss, then offload of activations, with the largest
@@ -70,8 +68,8 @@ class Ladder {
   };
   // Nothing: no plan is left.
   [[nodiscard]] std::optional<Move> next(const Failure& failure);
-  // The step has ended, committed or not.
-  void end_step();
+  // Forgets what was tried: call it before each step.
+  void begin_step();
 
   // The fastest plan that a card of this size serves: `wish`, or it with a smaller micro-batch, or
   // with techniques. Nothing: none, or prices are not known.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "headroom/base/error.h"
+#include "headroom/model/tasks.h"
 #include "headroom/models/batch.h"
 
 namespace headroom::train {
@@ -25,9 +26,6 @@ models::Batch batch_of(const Tensors& tensors) {
 }
 
 Objective objective_of(const std::shared_ptr<models::Model>& model) {
-  using models::Task;
-  const bool of_tokens =
-      model->task() != Task::sequence_classification && model->task() != Task::image_classification;
   const models::Settings own = model->settings();
   Objective objective;
   objective.loss = [model](const Tensors& rows) { return model->run(batch_of(rows)).loss; };
@@ -35,7 +33,8 @@ Objective objective_of(const std::shared_ptr<models::Model>& model) {
     return models::counted_labels(*model, batch_of(rows)).item<std::int64_t>();
   };
   objective.can_checkpoint = own.checkpointing.how == nn::Recompute::none;
-  objective.can_fuse_loss = of_tokens && own.loss_chunk == 0 && !own.fused_loss;
+  objective.can_fuse_loss =
+      model::is_over_tokens(model->task()) && own.loss_chunk == 0 && !own.fused_loss;
   objective.follow = [model, own, can_fuse = objective.can_fuse_loss](const Plan& plan) {
     models::Checkpointing checkpointing = own.checkpointing;
     if (plan.checkpointing) checkpointing.how = nn::Recompute::nonreentrant;

@@ -43,10 +43,10 @@ std::optional<Bytes> Prices::needed(const Plan& plan, const Work& work) const {
   const auto place = place_of(plan, largest_part(plan, work.rows), work);
   if (!place) return {};
   auto& known = place->level->needed;
-  if (const auto found = known.find({place->whole, place->size}); found != known.end())
-    return found->second;
+  const std::tuple key(plan.allocator, place->whole, place->size);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
   const auto needed = place->predictor().needed(place->size, card_of(plan, allocator::kUnlimited));
-  if (needed) known.emplace(std::pair(place->whole, place->size), *needed);
+  if (needed) known.emplace(key, *needed);
   return needed;
 }
 

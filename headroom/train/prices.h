@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "headroom/allocator/settings.h"
@@ -63,7 +63,8 @@ class Prices {
   struct Level {
     estimate::RequestPredictor whole{{}}, parts{{}};
     std::int64_t whole_rows = 0;
-    mutable std::map<std::pair<bool, std::int64_t>, Bytes> needed;
+    // By the allocator's settings, whether it runs at once, and the size.
+    mutable std::map<std::tuple<std::string, bool, std::int64_t>, Bytes> needed;
   };
   struct Place {
     const Level* level = nullptr;

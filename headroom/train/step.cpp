@@ -132,11 +132,12 @@ std::optional<Bytes> Step::State::card_of(const std::optional<memory::GpuMemoryS
 }
 
 Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& work) const {
-  Failure failure{.plan = plan, .work = work, .asked = judgement.asked, .free = judgement.free};
-  const auto now = memory_now();
-  if (now) failure.cached = now->inactive_split;
-  failure.card = card_of(now);
-  return failure;
+  return {.plan = plan,
+          .work = work,
+          .asked = judgement.asked,
+          .free = judgement.free,
+          .cached = judgement.cached,
+          .card = card_of(memory_now())};
 }
 
 Event Step::State::event_of(const Failure& failure) const {
@@ -196,7 +197,7 @@ Committed Step::State::run(const Tensors& batch) {
   const auto before = memory_now();
   if (const auto move = change_before(work, card_of(before))) take(*move, done.events);
   const Plan begun = plan;
-  ladder_.end_step();
+  ladder_.begin_step();
   try_until_committed(batch, work, done);
   for (Event& event : done.events)
     event.spurious = event.kind == Event::Kind::oom && event.from == plan;

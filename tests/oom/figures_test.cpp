@@ -124,5 +124,15 @@ TEST(OomFigures, SurviveNumbersBeyondAllBounds) {
             Bytes{std::numeric_limits<std::int64_t>::max()});
 }
 
+TEST(OomFigures, OfMemoryThatPyTorchHoldsWithoutUse) {
+  const Figures figures = figures_in(
+      "tried to allocate 2.00 gib. gpu 0 has a total capacity of 24.00 gib of which 1.50 gib is "
+      "free. of the "
+      "allocated memory 20.00 gib is allocated by pytorch, and 1.25 gib is reserved by pytorch but "
+      "unallocated.");
+  EXPECT_EQ(figures.free, Bytes{std::int64_t{3} << 29});
+  EXPECT_EQ(figures.cached, Bytes{std::int64_t{5} << 28});
+}
+
 }  // namespace
 }  // namespace headroom::oom::detail

@@ -18,7 +18,7 @@ std::vector<std::int64_t> tried(Ladder& ladder, Plan plan, std::int64_t rows) {
     micro_batches.push_back(move->kind == Event::Kind::retry ? 0 : move->plan.micro_batch);
     plan = move->plan;
   }
-  ladder.end_step();
+  ladder.begin_step();
   return micro_batches;
 }
 
@@ -74,7 +74,7 @@ TEST(Ladder, ChangesTheAllocatorsSettingsWhenMemoryLayInPieces) {
                           .cached = cached};
     static_cast<void>(ladder.next(failure));
     const auto move = ladder.next(failure);
-    ladder.end_step();
+    ladder.begin_step();
     return *move;
   };
   EXPECT_EQ(next(100_MiB, 20_MiB, 90_MiB).kind, Event::Kind::allocator);

@@ -136,6 +136,7 @@ Figures figures_in(std::string_view text) {
   Figures figures{.asked = amount_by(phrases.asked, text),
                   .total = amount_by(phrases.total, text),
                   .free = amount_by(phrases.free, text),
+                  .cached = amount_by(phrases.cached, text),
                   .device = {}};
   take_pairs(figures, text);
   figures.device = number_after(text, phrases.device);

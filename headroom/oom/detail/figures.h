@@ -9,7 +9,7 @@
 namespace headroom::oom::detail {
 
 struct Figures {
-  std::optional<Bytes> asked, total, free;
+  std::optional<Bytes> asked, total, free, cached;
   std::optional<int> device;
 };
 

@@ -100,6 +100,7 @@ const Rules& rules() {
                          .figures = {.asked = figures("asked"),
                                      .total = figures("total"),
                                      .free = figures("free"),
+                                     .cached = figures("cached"),
                                      .device = figures("device")}};
   return all;
 }

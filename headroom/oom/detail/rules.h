@@ -48,7 +48,7 @@ struct Rules {
   // Phrases in front of an amount ("tried to allocate ~") or behind it ("~ free"). One that ends in
   // # needs no unit: the program prints plain bytes. The most exact phrase comes first.
   struct {
-    Words asked, total, free, device;
+    Words asked, total, free, cached, device;
   } figures;
 };
 [[nodiscard]] const Rules& rules();

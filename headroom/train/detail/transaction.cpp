@@ -119,9 +119,9 @@ void Transaction::start_anew_on(c10::Device card) {
 
 void Transaction::follow(const Plan& plan) {
   if (followed_ == plan) return;
+  followed_.reset();  // where this throws, the next attempt follows its plan from the start
   move_to(plan.device.empty() ? home_ : c10::Device(plan.device));
-  if (!plan.allocator.empty() && !is_dry_ && !device_.is_cpu() &&
-      (!followed_ || followed_->allocator != plan.allocator))
+  if (!plan.allocator.empty() && !is_dry_ && !device_.is_cpu())
     memory::memory_of(device_).change_settings(plan.allocator);
   if (objective_.follow) objective_.follow(plan);
   offload_.reset();
