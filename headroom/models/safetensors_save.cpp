@@ -20,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using at::Tensor;
-using detail::NamedTensors;
 
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";

@@ -4,19 +4,13 @@
 //   file->commit();   // replaces the old file
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <filesystem>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "headroom/base/output_file.h"
+#include "headroom/models/tensor_files.h"
 
 namespace headroom::models::detail {
-
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 // The file is complete, but not yet in place of an old one. Throws UsageError for a type that
 // weights cannot have, and WriteError.
