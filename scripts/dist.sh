@@ -29,6 +29,11 @@ relocate "$out/bin/headroom-engine" '$ORIGIN/../lib'
 relocate "$out/bin/gpu_check" '$ORIGIN/../lib'
 relocate "$out/lib/libheadroom.so.$version" '$ORIGIN'
 relocate "$out/lib/libheadroom_cuda.so" '$ORIGIN'
+relocate "$out/lib/libheadroom_images.so" '$ORIGIN'
+for library in $(needed build/lib/libheadroom_images.so); do
+  copy="$out/lib/$(basename "$library")"
+  [ -e "$copy" ] || { cp -L "$library" "$copy"; patchelf --set-rpath '$ORIGIN' "$copy"; }
+done
 cp README.md CHANGELOG.md "$out/" 2>/dev/null || true
 tar -C dist -czf "dist/headroom-$version.tar.gz" "headroom-$version"
 du -sh "$out" "dist/headroom-$version.tar.gz"

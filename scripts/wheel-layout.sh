@@ -10,7 +10,8 @@ rm -rf "$out"
 mkdir -p "$out/headroom/lib" "$out/bin"
 
 cp "$build"/python/headroom/_core.*.so "$build"/python/headroom/_engine.*.so "$out/headroom/"
-cp -L "$build"/lib/libheadroom.so.0 "$build"/lib/libheadroom_cuda.so "$out/headroom/lib/"
+cp -L "$build"/lib/libheadroom.so.0 "$build"/lib/libheadroom_cuda.so \
+  "$build"/lib/libheadroom_images.so "$out/headroom/lib/"
 cp "$build"/bin/headroom "$build"/bin/headroom-engine "$out/bin/"
 
 # Files of the C and C++ libraries are everywhere; all others that are not LibTorch's travel along.

@@ -1,0 +1,178 @@
+#include "headroom/data/token_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/json.h"
+#include "headroom/data/detail/mapped_file.h"
+#include "headroom/data/detail/tensors.h"
+
+namespace headroom::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kNoLabel = -100;
+constexpr const char* kHowToMake =
+    "`python -m headroom.tokens FILE.jsonl --tokenizer DIR --out train.bin` to make one";
+
+[[noreturn]] void refuse_tokens(const fs::path& file, const std::string& expected,
+                                const std::string& received, const char* to_try = kHowToMake) {
+  throw InputError(expectation(file.string(), expected, received, to_try));
+}
+
+// ---- What the files beside a .bin say ----
+
+struct TokenForm {
+  std::int64_t width = 2;  // bytes of a token
+  std::optional<std::int64_t> tokens, vocabulary, document_end;
+};
+
+std::optional<std::int64_t> whole(const Json& document, const char* key, const fs::path& file) {
+  if (!document.contains(key) || document[key].is_null()) return {};
+  const Json& value = document[key];
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
+    refuse_tokens(file, std::string("a whole number for `") + key + "`", value.dump());
+  return value.get<std::int64_t>();
+}
+
+TokenForm form_of(const fs::path& bin) {
+  const fs::path file = bin.string() + ".json";
+  if (!fs::exists(file)) return {};
+  const Json document = parse_json(read_input(file), file.string());
+  if (!document.is_object()) refuse_tokens(file, "an object", document.dump());
+  if (whole(document, "schema", file).value_or(1) != 1)
+    refuse_tokens(file, "`schema` 1", document["schema"].dump(), "a newer Headroom");
+  const std::string type = document.contains("dtype") ? document["dtype"].dump() : R"("uint16")";
+  if (type != R"("uint16")" && type != R"("uint32")")
+    refuse_tokens(file, R"("uint16" or "uint32" for `dtype`)", type);
+  return {.width = type == R"("uint16")" ? 2 : 4,
+          .tokens = whole(document, "tokens", file),
+          .vocabulary = whole(document, "vocab_size", file),
+          .document_end = whole(document, "document_end", file)};
+}
+
+fs::path mask_of(fs::path bin) {
+  return bin.replace_extension(".mask.bin");
+}
+
+}  // namespace
+
+class TokenFile::Content {
+ public:
+  Content(fs::path path, const TokenOptions& options)
+      : path_(std::move(path)), options_(options), form_(form_of(path_)), file_(path_) {
+    check_tokens();
+    if (!fs::exists(mask_of(path_))) return;
+    mask_.emplace(mask_of(path_));
+    const auto masked = static_cast<std::int64_t>(mask_->bytes().size());
+    if (masked != tokens())
+      refuse_tokens(mask_of(path_),
+                    "a byte for each of the " + std::to_string(tokens()) + " tokens",
+                    std::to_string(masked) + " bytes");
+  }
+
+  [[nodiscard]] const TokenForm& form() const { return form_; }
+  [[nodiscard]] std::int64_t tokens() const {
+    return static_cast<std::int64_t>(file_.bytes().size()) / form_.width;
+  }
+  [[nodiscard]] std::int64_t examples() const { return tokens() / options_.seq; }
+
+  [[nodiscard]] Tensors example(std::int64_t index) const {
+    const std::int64_t first = index * options_.seq;
+    const at::Tensor inputs = detail::empty({options_.seq}, at::kLong),
+                     labels = detail::empty({options_.seq}, at::kLong);
+    auto* const input = inputs.mutable_data_ptr<std::int64_t>();
+    auto* const label = labels.mutable_data_ptr<std::int64_t>();
+    const std::int64_t ahead = options_.labels == TokenOptions::Labels::next ? 1 : 0;
+    for (std::int64_t i = 0; i < options_.seq; ++i) {
+      input[i] = token(first + i);
+      label[i] = label_of(first + i + ahead);
+    }
+    return {inputs, labels};
+  }
+
+ private:
+  void check_tokens() const {
+    const auto bytes = static_cast<std::int64_t>(file_.bytes().size());
+    if (bytes == 0) refuse_tokens(path_, "tokens", "an empty file");
+    if (bytes % form_.width != 0)
+      refuse_tokens(path_, "whole tokens of " + std::to_string(form_.width) + " bytes",
+                    std::to_string(bytes) + " bytes");
+    if (form_.tokens && *form_.tokens != tokens())
+      refuse_tokens(path_,
+                    std::to_string(*form_.tokens) + " tokens, as " + path_.string() + ".json says",
+                    std::to_string(tokens()));
+    if (options_.seq < 1)
+      throw UsageError(expectation("TokenFile", "at least one token in an example",
+                                   std::to_string(options_.seq)));
+    if (examples() == 0)
+      refuse_tokens(path_, std::to_string(options_.seq) + " tokens or more, which make an example",
+                    std::to_string(tokens()), "a smaller `seq`, or more text");
+    if (options_.skip_document_starts && !form_.document_end)
+      refuse_tokens(path_.string() + ".json", "a `document_end`", "none");
+  }
+
+  [[nodiscard]] std::int64_t token(std::int64_t place) const {
+    const char* const at = file_.bytes().data() + place * form_.width;
+    std::int64_t value = 0;
+    std::memcpy(&value, at, static_cast<std::size_t>(form_.width));
+    if (form_.vocabulary && value >= *form_.vocabulary)
+      refuse_tokens(path_, "tokens below " + std::to_string(*form_.vocabulary),
+                    std::to_string(value) + " as token " + std::to_string(place));
+    return value;
+  }
+
+  [[nodiscard]] std::int64_t label_of(std::int64_t place) const {
+    if (place >= tokens()) return kNoLabel;
+    if (mask_ && mask_->bytes()[static_cast<std::size_t>(place)] == 0) return kNoLabel;
+    if (options_.skip_document_starts && (place == 0 || token(place - 1) == *form_.document_end))
+      return kNoLabel;
+    return token(place);
+  }
+
+  fs::path path_;
+  TokenOptions options_;
+  TokenForm form_;
+  detail::MappedFile file_;
+  std::optional<detail::MappedFile> mask_;
+};
+
+TokenFile::TokenFile(const fs::path& path, const TokenOptions& options)
+    : content_(std::make_unique<Content>(path, options)) {}
+TokenFile::~TokenFile() = default;
+
+std::int64_t TokenFile::size() const {
+  return content_->examples();
+}
+Tensors TokenFile::example(std::int64_t index, std::uint64_t /*seed*/) const {
+  return content_->example(index);
+}
+std::int64_t TokenFile::tokens() const {
+  return content_->tokens();
+}
+std::optional<std::int64_t> TokenFile::vocabulary() const {
+  return content_->form().vocabulary;
+}
+std::optional<std::int64_t> TokenFile::document_end() const {
+  return content_->form().document_end;
+}
+
+std::optional<fs::path> token_file_in(const fs::path& folder, Split split) {
+  if (fs::is_regular_file(folder))
+    return split == Split::train ? std::optional(folder) : std::nullopt;
+  const char* const name = split == Split::train        ? "train.bin"
+                           : split == Split::validation ? "val.bin"
+                                                        : "test.bin";
+  if (fs::exists(folder / name)) return folder / name;
+  if (split == Split::train) refuse_tokens(folder, "a file of tokens, train.bin", "none");
+  return {};
+}
+
+}  // namespace headroom::data
