@@ -181,6 +181,7 @@ SCENES = {
     "": copies({}), "lab": lab, "no-driver": no_driver, "traces": traces,
     "trace-file": copies({"run.hrtrace": "tests/fuzz/corpus/example.hrtrace",  # of four events
                           "read_hrtrace.py": "examples/traces/read_hrtrace.py"}),
+    "train-loop": copies({name: f"examples/train_loop/{name}" for name in ("before.cpp", "after.cpp")}),
     "training": copies({"train.py": "examples/run/train.py"})}  # needs host memory by its batch
 
 # ---- Examples: what they print

@@ -68,6 +68,7 @@ Judgement with_figures(Judgement judgement, const Cause& cause) {
   judgement.asked = of_text.asked;
   judgement.total = of_text.total;
   judgement.free = of_text.free;
+  judgement.cached = of_text.cached;
   judgement.device = of_text.device;
   judgement.evidence = first_line(cause.text);
   return judgement;

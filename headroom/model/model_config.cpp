@@ -231,6 +231,12 @@ std::optional<long long> ModelConfig::optional_count(std::string_view key) const
   return count(key);
 }
 
+ModelConfig ModelConfig::with_labels(long long labels) const {
+  ModelConfig config = *this;
+  config.labels_ = labels;
+  return config;
+}
+
 ModelConfig read_config(const std::filesystem::path& path) {
   const std::filesystem::path file =
       std::filesystem::is_directory(path) ? path / "config.json" : path;

@@ -47,6 +47,8 @@ class ModelConfig {
   [[nodiscard]] const Json& at(std::string_view key) const;
 
   [[nodiscard]] long long labels() const { return labels_; }  // `id2label`, `num_labels`, else 2
+  // The same model with a classifier's head of this size.
+  [[nodiscard]] ModelConfig with_labels(long long labels) const;
   [[nodiscard]] const std::vector<std::string>& architectures() const { return architectures_; }
   // "attention_bias = false": one entry for each key that the file omits.
   [[nodiscard]] const std::vector<std::string>& defaulted() const { return defaulted_; }

@@ -40,7 +40,7 @@ void check_share(double share) {
 [[noreturn]] void refuse(std::string_view text) {
   throw UsageError(expectation("inject",
                                "oom@K, oom@K:lasting, oom@K:every=N, oom@step=S, "
-                               "oom@step=S:phase=forward|backward|optimizer|"
+                               "oom@step=S:phase=data|forward|backward|optimizer|"
                                "eval or neighbour@step=S:30%",
                                text, "oom@100"));
 }
@@ -48,7 +48,7 @@ void check_share(double share) {
 std::optional<trace::Phase> phase_named(std::string_view name) {
   using trace::Phase;
   if (name == "eval") return Phase::evaluation;
-  for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer})
+  for (const Phase phase : {Phase::data, Phase::forward, Phase::backward, Phase::optimizer})
     if (trace::to_string(phase) == name) return phase;
   return {};
 }

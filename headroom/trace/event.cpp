@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, kCategories> kCategoryNames = {
     "unknown",   "parameter",  "buffer",    "input",    "gradient",
     "optimizer", "activation", "temporary", "workspace"};
 constexpr std::array<std::string_view, kPhases> kPhaseNames = {
-    "unknown", "init", "forward", "backward", "optimizer", "evaluation"};
+    "unknown", "init", "forward", "backward", "optimizer", "evaluation", "data"};
 
 template <typename Value, std::size_t n>
 std::string_view name_of(Value value, const std::array<std::string_view, n>& names) {

@@ -51,8 +51,8 @@ enum class Category : std::uint8_t {
 };
 inline constexpr int kCategories = 9;
 
-enum class Phase : std::uint8_t { unknown, init, forward, backward, optimizer, evaluation };
-inline constexpr int kPhases = 6;
+enum class Phase : std::uint8_t { unknown, init, forward, backward, optimizer, evaluation, data };
+inline constexpr int kPhases = 7;
 
 using Name = std::uint32_t;
 inline constexpr std::uint32_t kAllStreams = ~std::uint32_t{0};

@@ -164,6 +164,7 @@ FoundCheckpoint read(const fs::path& folder, Step& step) {
                     state["scaler"].at("good_steps").get<std::int64_t>());
   FoundCheckpoint found{.folder = folder,
                         .step = state.at("step").get<std::int64_t>(),
+                        .plan = plan_from(state.at("plan"), (folder / kState).string()),
                         .more = state.at("more").get<std::string>()};
   step.set_steps(found.step);
   NamedTensors generators;

@@ -31,6 +31,7 @@ namespace headroom::train {
 struct FoundCheckpoint {
   std::filesystem::path folder;
   std::int64_t step = 0;
+  Plan plan;                         // of the last step before it
   std::string more;                  // as given to save()
   bool same_random_numbers = true;   // false: saved on another device, whose numbers differ
   std::vector<std::string> refused;  // one sentence for each newer one that was not sound

@@ -29,6 +29,15 @@ Objective objective_of(const std::shared_ptr<models::Model>& model) {
   const models::Settings own = model->settings();
   Objective objective;
   objective.loss = [model](const Tensors& rows) { return model->run(batch_of(rows)).loss; };
+  objective.score = [model](const Tensors& rows) {
+    const models::Batch batch = batch_of(rows);
+    const models::Output output = model->run(batch);
+    Score score{.loss = output.loss};
+    const bool has_classes = output.logits.defined() && output.logits.dim() == 2 &&
+                             batch.labels.dim() == 1 && batch.labels.scalar_type() == at::kLong;
+    if (has_classes) score.right = output.logits.argmax(-1).eq(batch.labels).sum();
+    return score;
+  };
   objective.terms = [model](const Tensors& rows) {
     return models::counted_labels(*model, batch_of(rows)).item<std::int64_t>();
   };

@@ -22,12 +22,20 @@ namespace headroom::train {
 
 using Tensors = std::vector<at::Tensor>;
 
+// How well the model does on some rows.
+struct Score {
+  at::Tensor loss;   // the mean, one number
+  at::Tensor right;  // how many rows got the right answer; undefined: not counted
+};
+
 struct Objective {
   // The mean loss: one number.
   std::function<at::Tensor(const Tensors& rows)> loss;
   // How many terms that mean has for these rows: texts have labels, and rows have unequal numbers
   // of them. Gets the rows as they came, before they move to the device. Empty: a term a row.
   std::function<std::int64_t(const Tensors& rows)> terms = {};
+  // For evaluation, with the rows on the model's device. Empty: the loss alone.
+  std::function<Score(const Tensors& rows)> score = {};
   // Puts the model into the form that a plan asks for: checkpointing, a fused loss. Empty: the
   // model has only one form.
   std::function<void(const Plan&)> follow = {};

@@ -24,11 +24,13 @@ class Step::State {
 
   void prepare(const Tensors& batch);
   Committed run(const Tensors& batch);
+  [[nodiscard]] Plan first_plan(std::int64_t rows) const;
 
   detail::Transaction transaction;
   Plan plan;
   std::optional<Prices> prices;
   std::string why_unpriced = "no step has run yet";
+  std::optional<Failure> last_failure;
 
  private:
   [[nodiscard]] Work work_of(const Tensors& batch) const;
@@ -172,7 +174,7 @@ void Step::State::try_until_committed(const Tensors& batch, const Work& work, Co
     if (!failed) return;
     const oom::Judgement judgement = libtorch::judge(failed);
     if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failed);
-    const Failure failure = failure_of(judgement, work);
+    const Failure failure = last_failure.emplace(failure_of(judgement, work));
     tell(done.events, event_of(failure));
     if (!transaction.device().is_cpu()) memory::memory_of(transaction.device()).empty_cache();
     adaptation_->failed(plan, work);
@@ -188,6 +190,13 @@ std::optional<Ladder::Move> Step::State::change_before(const Work& work,
   if (std::exchange(is_first_, false) && plan == options_.plan)
     return card ? adaptation_->first(work, *card) : std::nullopt;
   return adaptation_->before(plan, work, card);
+}
+
+Plan Step::State::first_plan(std::int64_t rows) const {
+  const auto card = card_of(memory_now());
+  if (!options_.adapts || !card || plan != options_.plan) return plan;
+  const auto move = adaptation_->first({.rows = rows}, *card);
+  return move ? move->plan : plan;
 }
 
 Committed Step::State::run(const Tensors& batch) {
@@ -235,6 +244,9 @@ void Step::prepare(const Tensors& batch) {
 Committed Step::run(const Tensors& batch) {
   return state_->run(batch);
 }
+Plan Step::first_plan(std::int64_t rows) const {
+  return state_->first_plan(rows);
+}
 void Step::set_plan(const Plan& plan) {
   state_->plan = plan;
 }
@@ -246,6 +258,9 @@ const Prices* Step::prices() const {
 }
 const std::string& Step::why_unpriced() const {
   return state_->why_unpriced;
+}
+const Failure* Step::last_failure() const {
+  return state_->last_failure ? &*state_->last_failure : nullptr;
 }
 std::int64_t Step::steps() const {
   return state_->transaction.commits();

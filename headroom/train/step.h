@@ -88,12 +88,18 @@ class Step {
   // another device, if that was allowed.
   Committed run(const Tensors& batch);
 
+  // The plan with which run() would begin a batch of so many rows, of the priced shape, now. Not
+  // after the first step.
+  [[nodiscard]] Plan first_plan(std::int64_t rows) const;
   // For the next step, which begins with it.
   void set_plan(const Plan& plan);
   [[nodiscard]] const Plan& plan() const;
   // Null: not known; then `why_unpriced` says why.
   [[nodiscard]] const Prices* prices() const;
   [[nodiscard]] const std::string& why_unpriced() const;
+
+  // The last attempt that ran out of memory; null: none did.
+  [[nodiscard]] const Failure* last_failure() const;
 
   [[nodiscard]] std::int64_t steps() const;   // committed
   void set_steps(std::int64_t steps);         // of a run that goes on

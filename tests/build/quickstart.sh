@@ -42,5 +42,9 @@ grep -q 'try RTX 4090' "$work/out"
 "$work/estimate/largest_batch" "RTX 3080" | tee "$work/out"
 grep -q '^RTX 3080: a batch of [0-9]* fits, [0-9]* does not; ' "$work/out"
 
+cmake -S "$source/examples/train_loop" -B "$work/train_loop" -G Ninja "-DCMAKE_PREFIX_PATH=$work/installed" \
+  "-DHEADROOM_TORCH=$torch" "${@:4}" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+cmake --build "$work/train_loop" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+"$source/tests/build/train_loop.sh" "$source/examples/train_loop" "$work/train_loop"
 "$work/installed/bin/headroom" version
 "$work/installed/bin/headroom-engine" version

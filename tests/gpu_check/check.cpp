@@ -89,7 +89,9 @@ const std::vector<Check>& all_checks() {
         {"broken_context", "a failed assertion in a kernel is not judged as memory", Needs::card,
          check_broken_context},
         {"offload", "activation offload on side streams gives equal gradients", Needs::card,
-         check_offload}};
+         check_offload},
+        {"train_step", "a training step commits under ever less memory, to the same bits",
+         Needs::card, check_train_step}};
     for (Check& check : prediction_checks()) checks.push_back(std::move(check));
     return checks;
   }();

@@ -69,6 +69,7 @@ struct Check {
 [[nodiscard]] Outcome check_full_card(Place& place);
 [[nodiscard]] Outcome check_broken_context(Place& place);
 [[nodiscard]] Outcome check_offload(Place& place);
+[[nodiscard]] Outcome check_train_step(Place& place);
 // One for each model: prediction.gpt2_fp32, ...
 [[nodiscard]] std::vector<Check> prediction_checks();
 

@@ -154,7 +154,7 @@ TEST_P(OnASimulatedCard, Passes) {
 
 INSTANTIATE_TEST_SUITE_P(Checks, OnASimulatedCard,
                          ::testing::Values("library", "commit", "out_of_memory", "refusals",
-                                           "offload"),
+                                           "offload", "train_step"),
                          [](const auto& check) { return std::string(check.param); });
 
 // cuBLAS's workspace is part of the model of an H100.

@@ -3,11 +3,9 @@
 // has: each test prices before its first step.
 #include <gmock/gmock.h>
 
-#include "headroom/libtorch/on.h"
-#include "headroom/nn/checkpoint.h"
 #include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
-#include "nets.h"
+#include "text_net.h"
 
 namespace headroom::train {
 namespace {
@@ -16,57 +14,7 @@ using namespace literals;
 using ::testing::Each;
 using ::testing::Field;
 
-constexpr std::int64_t kVocabulary = 2000, kSize = 128, kBatch = 32, kLength = 64;
-
-struct TextImpl : torch::nn::Module {
-  torch::nn::Embedding words{nullptr};
-  std::vector<torch::nn::Linear> wide, narrow;
-  torch::nn::Linear head{nullptr};
-  bool checkpointing = false;
-
-  TextImpl() {
-    words = register_module("words", torch::nn::Embedding(kVocabulary, kSize));
-    for (int i = 0; i < 3; ++i) {
-      const std::string name = std::to_string(i);
-      wide.push_back(register_module("wide" + name, torch::nn::Linear(kSize, 4 * kSize)));
-      narrow.push_back(register_module("narrow" + name, torch::nn::Linear(4 * kSize, kSize)));
-    }
-    head = register_module("head", torch::nn::Linear(kSize, kVocabulary));
-  }
-  torch::Tensor forward(const torch::Tensor& tokens) {
-    const nn::Recompute how = checkpointing ? nn::Recompute::nonreentrant : nn::Recompute::none;
-    torch::Tensor x = words(tokens);
-    for (std::size_t i = 0; i < wide.size(); ++i) {
-      const std::function<torch::Tensor(const torch::Tensor&)> block =
-          [this, i](const torch::Tensor& in) { return narrow[i](torch::gelu(wide[i](in))); };
-      x = x + nn::checkpointed(how, block, x);
-    }
-    return head(x);
-  }
-};
-TORCH_MODULE(Text);
-
-Training text(c10::Device device, const StepOptions& options) {
-  torch::manual_seed(3);
-  Text net = libtorch::on(device, [] { return Text(); });
-  Training run{
-      .module = net.ptr(),
-      .optimizer = optim::make_adamw(net->parameters(), {.form = optim::OptimizerForm::fused})};
-  run.objective.loss = [net](const Tensors& rows) mutable {
-    return torch::nn::functional::cross_entropy(net->forward(rows[0]).flatten(0, 1),
-                                                rows[1].flatten());
-  };
-  run.objective.follow = [net](const Plan& plan) mutable {
-    net->checkpointing = plan.checkpointing;
-  };
-  run.objective.can_checkpoint = true;
-  run.step = std::make_unique<Step>(*run.module, *run.optimizer, run.objective, options);
-  return run;
-}
-
-Tensors tokens(std::int64_t rows, std::int64_t length) {
-  return {torch::randint(kVocabulary, {rows, length}), torch::randint(kVocabulary, {rows, length})};
-}
+constexpr std::int64_t kBatch = 32, kLength = 64;
 
 const StepOptions kPriced{.ladder = {.room = {.least = 2_MiB, .share = 0.05}, .offload = false},
                           .grow_after = 3};

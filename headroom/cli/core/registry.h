@@ -55,6 +55,8 @@ void add_fit(Registry& registry);
 void add_cards(Registry& registry);
 void add_models(Registry& registry);
 void add_trace(Registry& registry);
+void add_train(Registry& registry);
+void add_config(Registry& registry);
 void add_oom(Registry& registry);
 void add_version(Registry& registry);
 void add_completion(Registry& registry);

@@ -12,32 +12,13 @@
 #include "headroom/libtorch/random_state.h"
 #include "headroom/libtorch/settle.h"
 #include "headroom/memory/device_memory.h"
+#include "headroom/memory/history.h"
 #include "headroom/optim/clip.h"
 
 namespace headroom::train::detail {
 namespace {
 
 using at::Tensor;
-
-std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan) {
-  const std::int64_t count = count_of_parts(plan, rows);
-  std::vector<optim::Rows> all;
-  for (std::int64_t i = 0, first = 0; i < count; ++i) {
-    const std::int64_t size = rows / count + (i < rows % count ? 1 : 0);
-    all.push_back({first, size});
-    first += size;
-  }
-  return all;
-}
-
-Tensors put_on(const Tensors& rows, c10::Device device) {
-  Tensors there;
-  for (const Tensor& one : rows) {
-    const bool can_wait = one.defined() && one.device().is_cpu() && one.is_pinned();
-    there.push_back(one.defined() ? one.to(device, /*non_blocking=*/can_wait) : one);
-  }
-  return there;
-}
 
 std::vector<Tensor> all_of(torch::nn::Module& module) {
   std::vector<Tensor> all = module.parameters();
@@ -68,6 +49,26 @@ Tensors some_rows(const Tensors& batch, const optim::Rows& rows) {
   for (const Tensor& one : batch)
     some.push_back(one.defined() ? one.narrow(0, rows.first, rows.count) : one);
   return some;
+}
+
+std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan) {
+  const std::int64_t count = count_of_parts(plan, rows);
+  std::vector<optim::Rows> all;
+  for (std::int64_t i = 0, first = 0; i < count; ++i) {
+    const std::int64_t size = rows / count + (i < rows % count ? 1 : 0);
+    all.push_back({first, size});
+    first += size;
+  }
+  return all;
+}
+
+Tensors put_on(const Tensors& rows, c10::Device device) {
+  Tensors there;
+  for (const Tensor& one : rows) {
+    const bool can_wait = one.defined() && one.device().is_cpu() && one.is_pinned();
+    there.push_back(one.defined() ? one.to(device, /*non_blocking=*/can_wait) : one);
+  }
+  return there;
 }
 
 Transaction::Transaction(torch::nn::Module& module, optim::Optimizer& optimizer,
@@ -102,6 +103,13 @@ Tensor Transaction::norm() const {
 
 std::int64_t Transaction::terms(const Tensors& rows) const {
   return objective_.terms ? objective_.terms(rows) : rows_in(rows);
+}
+
+PhaseNow Transaction::phase(trace::Phase phase) const {
+  trace::Recorder* const recorder = memory::recorder_of(device_);
+  if (recorder == nullptr) return {};
+  recorder->set_step(static_cast<std::uint32_t>(commits_ + 1));
+  return std::make_unique<trace::PhaseScope>(*recorder, phase);
 }
 
 void Transaction::start_anew_on(c10::Device card) {
@@ -163,19 +171,28 @@ Tensor Transaction::loss_of(const Tensors& rows) {
 void Transaction::forward_and_backward(const Tensors& rows, std::int64_t in_all) {
   Tensor share;
   {
-    const Tensors here = put_on(rows, device_);
+    Tensors here;
+    {
+      const PhaseNow data = phase(trace::Phase::data);
+      here = put_on(rows, device_);
+    }
+    const PhaseNow forward = phase(trace::Phase::forward);
     std::optional<libtorch::AutocastScope> autocast;
     if (options_.autocast) autocast.emplace(device_.type(), *options_.autocast);
     share = optim::share_of_batch(loss_of(here), terms(rows), in_all);
   }
+  const PhaseNow backward = phase(trace::Phase::backward);
   kept_->loss.add_(share.detach());
   (scaler_ ? scaler_->scale(share) : share).backward();
 }
 
 // Everything before update() can be dropped or put back.
 void Transaction::attempt(const Tensors& batch, const Plan& plan) {
-  follow(plan);
-  prepare();
+  {
+    const PhaseNow begun = phase(trace::Phase::init);
+    follow(plan);
+    prepare();
+  }
   optimizer_.zero_grad();
   const std::vector<optim::Rows> all = parts_of(rows_in(batch), plan);
   const std::int64_t in_all = std::max<std::int64_t>(terms(batch), 1);
@@ -185,6 +202,7 @@ void Transaction::attempt(const Tensors& batch, const Plan& plan) {
     const Buffers::Watch watch(kept_->buffers);
     for (const optim::Rows& part : all) forward_and_backward(some_rows(batch, part), in_all);
   }
+  const PhaseNow optimizer = phase(trace::Phase::optimizer);
   if (scaler_) scaler_->unscale(optimizer_);
   if (options_.max_grad_norm > 0)
     kept_->norm.copy_(optim::clip_gradients(optimizer_.parameters(), options_.max_grad_norm));

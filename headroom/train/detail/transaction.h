@@ -18,6 +18,7 @@
 #include "headroom/optim/accumulation.h"
 #include "headroom/optim/loss_scaler.h"
 #include "headroom/optim/optimizer.h"
+#include "headroom/trace/recorder.h"
 #include "headroom/train/detail/buffers.h"
 #include "headroom/train/objective.h"
 #include "headroom/train/step_options.h"
@@ -27,6 +28,8 @@ class RandomState;
 }
 
 namespace headroom::train::detail {
+
+using PhaseNow = std::unique_ptr<trace::PhaseScope>;
 
 class Transaction {
  public:
@@ -60,6 +63,8 @@ class Transaction {
     at::Tensor loss, norm;
   };
 
+  // Tells a recorder of the device's memory, if there is one, what runs.
+  [[nodiscard]] PhaseNow phase(trace::Phase phase) const;
   [[nodiscard]] std::int64_t terms(const Tensors& rows) const;
   void follow(const Plan& plan);
   void move_to(c10::Device device);
@@ -86,5 +91,8 @@ class Transaction {
 // Throws UsageError for tensors that are no batch.
 [[nodiscard]] std::int64_t rows_in(const Tensors& batch);
 [[nodiscard]] Tensors some_rows(const Tensors& batch, const optim::Rows& rows);
+// The parts in which a plan runs a batch.
+[[nodiscard]] std::vector<optim::Rows> parts_of(std::int64_t rows, const Plan& plan);
+[[nodiscard]] Tensors put_on(const Tensors& rows, c10::Device device);
 
 }  // namespace headroom::train::detail

@@ -1,0 +1,244 @@
+// `headroom train`: reads the configuration, finds a place for the run and reserves it;
+// headroom-engine trains.
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/complaint.h"
+#include "headroom/cli/core/look.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/start_engine.h"
+#include "headroom/cli/core/terminal.h"
+#include "headroom/cli/core/training_request.h"
+#include "headroom/config/help.h"
+#include "headroom/config/training_keys.h"
+#include "headroom/forecast/closed_form.h"
+#include "headroom/forecast/policies.h"
+#include "headroom/supervise/place_search.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr const char* kChosen = "chosen by headroom train";
+
+struct TrainOptions {
+  std::vector<std::string> words;
+  std::string preset = "default", gpus;
+  std::optional<std::string> file, trace, snapshot, inject, rates;
+  bool resume = false, dry_run = false, eval_only = false, json = false, help_keys = false;
+};
+
+config::Sources sources_of(const TrainOptions& options) {
+  config::Sources sources{.preset = options.preset, .file = {}, .overrides = options.words};
+  if (options.file) sources.file = *options.file;
+  return sources;
+}
+
+// ---- The place ----
+
+// `device` names a card of the machine or of the box in --gpus; it beats --gpus auto.
+gpu::Devices devices_of(const TrainOptions& options, const config::Resolved& config) {
+  gpu::Devices devices = gpu::devices_from(options.gpus);
+  const std::string device = config.text("device");
+  const bool is_simulated = devices.kind == gpu::Devices::Kind::simulated;
+  if (device.starts_with("sim") && !is_simulated)
+    throw UsageError(
+        expectation("device", "simulated cards for " + device, "none", "--gpus sim:1x24GiB"));
+  if (is_simulated && !lower(devices.text).starts_with("sim:"))
+    throw UsageError(expectation("--gpus", "cards to train on", devices.text,
+                                 "--gpus auto, or sim:... to simulate some"));
+  if (device == "cpu") return gpu::parse_devices("cpu");
+  if (device.starts_with("cuda"))
+    return gpu::parse_devices(std::to_string(config.number_in("device").value_or(0)), "device");
+  return devices;
+}
+
+// The smallest card decides which variant of the model is trained.
+void choose_variant(config::Resolved& config, const gpu::Devices& devices) {
+  const auto variants = config.model_variants("model_variants");
+  if (variants.empty()) return;
+  const Look look = look_at_machine(devices.text);
+  const auto total = gpu::smallest_total(look.machine);
+  std::vector<forecast::Variant> sizes;
+  for (const config::ModelVariant& one : variants) sizes.push_back({one.min_total, one.model});
+  const auto choice = forecast::variant_by_memory(sizes, total.value_or(Bytes{0}));
+  if (choice.model.empty()) throw UsageError("model_variants", choice.why);
+  print_error("headroom train: " + choice.why + "\n");
+  config.set("model.config", choice.model, kChosen);
+  for (const config::ModelVariant& one : variants)
+    if (one.model == choice.model && one.batch_size)
+      config.set("batch_size", std::to_string(*one.batch_size), kChosen);
+}
+
+// The tiny model has a dataset of its own.
+void choose_dataset(config::Resolved& config) {
+  if (config.text("model") != "gpt-tiny") return;
+  if (!config.is_given("dataset")) config.set("dataset", "synthetic", kChosen);
+  const std::string dataset = config.text("dataset");
+  if (dataset != "synthetic" && dataset != "tokens")
+    throw UsageError(expectation("dataset", "tokens or synthetic for model=gpt-tiny", dataset));
+}
+
+// What the run wants of a card: the memory of its step by formula, with a tenth for its errors and
+// what every plan leaves free.
+Bytes memory_wanted(const config::Resolved& config, std::int64_t batch) {
+  const auto model = model_of(config);
+  model::Settings settings = settings_of(config, model.config);
+  settings.batch = std::min(settings.batch, batch);
+  const Bytes process = forecast::forecast_of(model.config, settings).process;
+  const Bytes with_errors{process.count + process.count / 10};
+  return std::max(with_errors, Bytes{config.whole("min_gpu_memory_mb") << 20});
+}
+
+// The plan as asked for, else as much as there is for the least micro-batch.
+supervise::PlaceAnswer find_place(const config::Resolved& config, supervise::PlaceSearch& search) {
+  const Bytes all = memory_wanted(config, config.whole("batch_size")),
+              least = memory_wanted(config, config.whole("min_batch_size"));
+  supervise::PlaceAnswer answer = search.find({.need = all});
+  if (answer.place || answer.outcome == supervise::Outcome::cancelled) return answer;
+  const Seconds timeout(config.yes("wait_for_gpu") ? 60 * config.number("gpu_wait_timeout_minutes")
+                                                   : 0);
+  const bool may_shrink = config.yes("auto_batch_size") && least < all;
+  return search.find(
+      {.need = may_shrink ? least : all, .is_known = !may_shrink, .timeout = timeout});
+}
+
+supervise::Orders orders_of(const config::Resolved& config, const gpu::Devices& devices) {
+  supervise::Orders orders;
+  orders.command = {"headroom", "train", job_of(config)};
+  orders.devices = devices;
+  orders.count = 1;
+  if (!config.yes("auto_device")) orders.order = gpu::Order::index;
+  orders.wait_interval = Seconds(config.number("gpu_check_interval_seconds"));
+  return orders;
+}
+
+void set_environment(const std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    const std::size_t equals = variable.find('=');
+    ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+}
+
+// The other cards after the run's own, for the case that this one has no room left.
+void show_others(const gpu::Card& own, supervise::PlaceSearch& search) {
+  if (own.slice || own.simulated) return;
+  std::string all = std::to_string(own.index);
+  for (const gpu::Card& card : search.fresh().cards)
+    if (card.index != own.index && !card.slice) all += "," + std::to_string(card.index);
+  ::setenv("CUDA_VISIBLE_DEVICES", all.c_str(), 1);
+}
+
+// A card for the run, with the lease in this process, which the engine inherits. Nothing: the CPU.
+std::optional<int> place_of(const config::Resolved& config, const gpu::Devices& devices) {
+  if (devices.kind == gpu::Devices::Kind::cpu) return {};
+  const bool is_private = devices.kind == gpu::Devices::Kind::simulated && devices.box.name.empty();
+  if (is_private) return static_cast<int>(config.number_in("device").value_or(0));
+  ProgressLine line(30);
+  supervise::Listener listener;
+  listener.say = [&](const std::string& text) {
+    line.clear();
+    print_error("headroom train: " + text + "\n");
+  };
+  listener.waiting = [&](const gpu::WaitProgress& progress) {
+    line.show("waiting " + duration_text(progress.elapsed) + " of " +
+              duration_text(progress.timeout) + ": " + progress.selection.sentence);
+  };
+  const supervise::Orders orders = orders_of(config, devices);
+  // Static: the lease ends with the process, which becomes the engine's.
+  static std::unique_ptr<supervise::PlaceSearch> search;
+  search = std::make_unique<supervise::PlaceSearch>(orders, listener);
+  static supervise::PlaceAnswer answer;
+  answer = find_place(config, *search);
+  line.clear();
+  if (answer.outcome == supervise::Outcome::cancelled && !answer.place) std::exit(answer.exit_code);
+  if (answer.place) {
+    const gpu::Card& card = answer.place->cards.front().card;
+    set_environment(supervise::environment_of(*answer.place, devices, card.slice.has_value()));
+    if (config.yes("auto_device") && !search->is_inside_lease()) show_others(card, *search);
+    return card.index;
+  }
+  if (config.yes("allow_cpu")) {
+    listener.tell(answer.sentence + "; training on the CPU instead");
+    return {};
+  }
+  if (answer.outcome == supervise::Outcome::no_cards)
+    throw UnavailableError(answer.sentence + ", or allow_cpu=true");
+  throw BusyError(answer.sentence + "; try wait_for_gpu=true");
+}
+
+// ---- The command ----
+
+ExitCode run_train(const TrainOptions& options) {
+  if (options.help_keys) {
+    print(config::help_of(config::training_keys(), standard_output().width));
+    return kOk;
+  }
+  config::Resolved config = config::resolve(config::training_keys(), sources_of(options));
+  const gpu::Devices devices = devices_of(options, config);
+  choose_variant(config, devices);
+  choose_dataset(config);
+  static_cast<void>(settings_of(config, model_of(config).config));  // refuses what makes no sense
+  if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
+    ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);
+  const auto card = options.dry_run && devices.kind != gpu::Devices::Kind::simulated
+                        ? std::optional<int>()
+                        : place_of(config, devices);
+  Json request{{"preset", options.preset},
+               {"file", or_null(options.file)},
+               {"overrides", options.words},
+               {"chosen", Json::object()},
+               {"gpus", card ? devices.text : "cpu"},
+               {"card", or_null(card)},
+               {"resume", options.resume},
+               {"dry_run", options.dry_run},
+               {"eval_only", options.eval_only},
+               {"trace", or_null(options.trace)},
+               {"snapshot", or_null(options.snapshot)},
+               {"inject", or_null(options.inject)},
+               {"json", options.json}};
+  for (const config::Entry& entry : config.entries())
+    if (entry.origin == kChosen) request["chosen"][entry.key] = *entry.value;
+  become_engine({"train", to_line(request)});
+}
+
+}  // namespace
+
+void add_train(Registry& registry) {
+  auto [command, options] = registry.add(
+      &run_train, "train", "Train a model; when memory runs out, no step is lost",
+      "  headroom train model=lora dataset=flowers102 data_dir=data/flowers102\n"
+      "  headroom train model=linear_probe dataset=cub200 batch_size=64 bf16=true\n"
+      "  headroom train --config-name robust model=full model.config=gpt2 dataset=tokens \\\n"
+      "      data_dir=data/books seq=1024 steps=2000 save_every=200\n"
+      "  headroom train --config my.yaml lr=1e-4 --resume\n"
+      "  headroom train model=gpt-tiny dataset=synthetic steps=50 --gpus sim:1x1GiB\n"
+      "  headroom train --help-keys\n\n"
+      "A key=value overrides the file, which overrides the preset. When a batch does not fit, the\n"
+      "step runs in smaller parts, with checkpointing, or with activations in host memory: the\n"
+      "effective batch and the result stay the same. Ctrl-C finishes the step and saves;\n"
+      "--resume goes on.\n"
+      "Exit: 0, 76 out of memory in every plan, 75 no room in time, 65 missing data or weights,\n"
+      "69 no GPU, 64 wrong usage, 130 or 143 after Ctrl-C or SIGTERM.");
+  command->add_option("settings", options->words, "key=value, see --help-keys")
+      ->option_text("key=value ...");
+  command->add_option("--config", options->file, "A YAML file with keys");
+  command->add_option("--config-name", options->preset, "A preset: default or robust")
+      ->capture_default_str();
+  add_gpus_option(command, options->gpus);
+  command->add_flag("--resume", options->resume, "Go on after the newest checkpoint in `out`");
+  command->add_flag("--dry-run", options->dry_run, "Show plan, memory and time; train nothing");
+  command->add_flag("--eval-only", options->eval_only, "Evaluate; train nothing");
+  command->add_option("--trace", options->trace, "Write the run's memory events to this file");
+  command->add_option("--snapshot", options->snapshot,
+                      "Write them as a snapshot for pytorch.org/memory_viz");
+  command->add_option("--inject", options->inject,
+                      "For tests, on simulated cards: let a request fail, oom@K, oom@K:lasting, "
+                      "oom@step=S:phase=backward, neighbour@step=S:30%");
+  command->add_flag("--help-keys", options->help_keys, "List all keys with defaults");
+  command->add_flag("--json", options->json, "Print one JSON document at the end");
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,26 @@
+// What `headroom train` and headroom-engine read from a training configuration: the model, and the
+// settings of its step as `headroom estimate` has them.
+#pragma once
+
+#include <string>
+
+#include "headroom/config/resolved.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/model/run_settings.h"
+
+namespace headroom::cli {
+
+// True if the data are images: then the model classifies them.
+[[nodiscard]] bool trains_on_images(const config::Resolved& config);
+
+// The model named by `model` and `model.config`. `outputs`, if above 0: a classifier's classes, or
+// the tokens of a gpt-tiny. Throws UsageError and InputError.
+[[nodiscard]] model::NamedModel model_of(const config::Resolved& config, std::int64_t outputs = 0);
+
+[[nodiscard]] model::Settings settings_of(const config::Resolved& config,
+                                          const model::ModelConfig& model);
+
+// In words: "vit-base, adapters of rank 8, on flowers102".
+[[nodiscard]] std::string job_of(const config::Resolved& config);
+
+}  // namespace headroom::cli

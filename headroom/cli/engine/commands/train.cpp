@@ -1,0 +1,489 @@
+// `headroom-engine train`: the training behind `headroom train`.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/nn/module.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/interrupt.h"
+#include "headroom/base/sha256.h"
+#include "headroom/base/time.h"
+#include "headroom/cli/core/training_request.h"
+#include "headroom/cli/engine/commands.h"
+#include "headroom/cli/engine/train/training_job.h"
+#include "headroom/cli/engine/train/training_view.h"
+#include "headroom/config/training_keys.h"
+#include "headroom/forecast/step_time.h"
+#include "headroom/gpu/catalogue.h"
+#include "headroom/gpu/devices.h"
+#include "headroom/libtorch/failure.h"
+#include "headroom/memory/count_cpu.h"
+#include "headroom/memory/history.h"
+#include "headroom/memory/memory_statistics.h"
+#include "headroom/memory/summary.h"
+#include "headroom/no_cuda/load.h"
+#include "headroom/sim/injection.h"
+#include "headroom/sim/simulate.h"
+#include "headroom/supervise/store.h"
+#include "headroom/trace/export.h"
+#include "headroom/trace/file_writer.h"
+#include "headroom/trace/memory_reader.h"
+#include "headroom/train/model_objective.h"
+#include "headroom/train/oom_report.h"
+#include "headroom/train/retry.h"
+#include "headroom/train/trainer.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+config::Resolved config_of(const Json& request) {
+  config::Sources sources{.preset = request.at("preset").get<std::string>(),
+                          .file = {},
+                          .overrides = request.at("overrides").get<std::vector<std::string>>()};
+  if (const Json& file = request.at("file"); !file.is_null())
+    sources.file = file.get<std::string>();
+  config::Resolved config = config::resolve(config::training_keys(), sources);
+  for (const auto& [key, value] : request.at("chosen").items())
+    config.set(key, value, "chosen");
+  return config;
+}
+
+// ---- The machine ----
+
+// The device of the run, and those that it may move to.
+class Machine {
+ public:
+  explicit Machine(const Json& request) {
+    if (request.at("card").is_null()) return;
+    const int card = request.at("card").get<int>();
+    const gpu::Devices devices = gpu::parse_devices(request.at("gpus").get<std::string>());
+    if (devices.kind == gpu::Devices::Kind::simulated) {
+      const bool dry = request.at("dry_run").get<bool>();
+      box_.emplace(
+          sim::simulate(devices.box, {.mode = dry ? sim::Mode::shape_only : sim::Mode::compute}));
+      own = box_->device(card);
+    } else {
+      if (load_cuda().device_count() == 0)
+        throw UnavailableError("expected a card that CUDA can use, received none: " +
+                               std::string(load_cuda().why_absent()));
+      own = c10::Device(c10::DeviceType::CUDA, 0);  // the first of CUDA_VISIBLE_DEVICES
+    }
+  }
+
+  [[nodiscard]] const std::optional<sim::Simulation>& box() const { return box_; }
+
+  [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config) const {
+    std::vector<train::Elsewhere> all;
+    const bool may_move = config.yes("auto_device") && !own.is_cpu();
+    for (int i = 0; box_ && may_move && i < box_->cards(); ++i)
+      if (box_->device(i) != own)
+        all.push_back({box_->device(i).str(), box_->card(i).free_bytes()});
+    for (int i = 1; own.is_cuda() && may_move && i < cuda_functions().device_count(); ++i)
+      all.push_back(
+          {c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(i)).str(), {}});
+    if (config.yes("allow_cpu") && !own.is_cpu())
+      all.push_back({"cpu", memory::get_gpu_memory_stats(c10::Device(at::kCPU)).free});
+    return all;
+  }
+
+  c10::Device own{c10::DeviceType::CPU};
+
+ private:
+  std::optional<sim::Simulation> box_;
+};
+
+// ---- Watching ----
+
+// What --trace, --snapshot and --inject need: a record of the device's memory, and disturbances.
+class Watching {
+ public:
+  Watching(const Json& request, const Machine& machine) {
+    const auto text = [&](const char* key) {
+      const Json& value = request.at(key);
+      return value.is_null() ? std::string() : value.get<std::string>();
+    };
+    trace_ = text("trace");
+    snapshot_ = text("snapshot");
+    const std::string injected = text("inject");
+    if (!injected.empty() && !machine.box())
+      throw UsageError(expectation("--inject", "simulated cards", "others", "--gpus sim:1x24GiB"));
+    if (trace_.empty() && snapshot_.empty() && injected.empty()) return;
+    const bool is_kept = !trace_.empty() || !snapshot_.empty();
+    recorder_ = std::make_unique<trace::Recorder>(trace::RecorderOptions{is_kept ? 0U : 1U});
+    history_ = std::make_unique<memory::History>(machine.own, *recorder_);
+    if (!injected.empty())
+      injection_ = std::make_unique<sim::InjectionScope>(*machine.box(),
+                                                         sim::parse_injection(injected, lift_));
+  }
+
+  // A lasting refusal ends when the plan has become smaller.
+  void hear(const train::Event& event) const {
+    using Kind = train::Event::Kind;
+    if (event.kind == Kind::shrink || event.kind == Kind::technique || event.kind == Kind::device ||
+        event.kind == Kind::allocator || event.kind == Kind::thrash)
+      lift_.now();
+  }
+
+  void write() {
+    history_.reset();
+    if (!trace_.empty()) {
+      trace::TraceWriter writer(trace_, {.program = "headroom train"}, recorder_->names());
+      for (std::uint64_t i = 0; i < recorder_->recorded(); ++i) writer.append(recorder_->event(i));
+      writer.close();
+    }
+    if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *trace::read_memory(*recorder_));
+  }
+
+ private:
+  std::string trace_, snapshot_;
+  sim::Lift lift_;
+  std::unique_ptr<trace::Recorder> recorder_;
+  std::unique_ptr<memory::History> history_;
+  std::unique_ptr<sim::InjectionScope> injection_;
+};
+
+// ---- The job ----
+
+bool is_memory(const std::exception_ptr& failure) {
+  return oom::is_out_of_memory(libtorch::judge(failure));
+}
+
+[[noreturn]] void out_of_memory(const std::string& sentence) {
+  throw OutOfMemoryError(Complaint{{}, sentence}, Bytes{0});
+}
+
+// Made again if memory runs out on the way; then on another device.
+TrainingJob job_somewhere(Machine& machine, const config::Resolved& config, std::int64_t outputs,
+                          TrainingView& view) {
+  std::vector<std::string> devices{machine.own.str()};
+  for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
+  const auto tell = [&](const train::Event& event) { view.show_event(event); };
+  for (std::size_t i = 0;; ++i) {
+    std::exception_ptr failure;
+    try {
+      machine.own = c10::Device(devices[i]);
+      return train::retry_on_oom(
+          [&] {
+            return job_on(machine.own, config, outputs,
+                          [&](const std::string& line) { view.say(line); });
+          },
+          {.max_retries = 1, .on_event = tell});
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (!is_memory(failure)) std::rethrow_exception(failure);
+    const oom::Judgement judgement = libtorch::judge(failure);
+    if (i + 1 == devices.size()) {
+      view.say(to_string(train::oom_report(
+          {.device = machine.own, .failure = train::failure_from(judgement, machine.own)})));
+      out_of_memory("the model does not fit on " + machine.own.str() + ": " + judgement.evidence);
+    }
+    view.say("the model does not fit on " + machine.own.str() + "; trying " + devices[i + 1]);
+  }
+}
+
+// ---- Settings that worked before ----
+
+supervise::Setup setup_of(const config::Resolved& config, const Machine& machine) {
+  const auto now = memory::get_gpu_memory_stats(machine.own);
+  return {.job = "train " + to_line(model::to_json(settings_of(config, model_of(config).config))) +
+                 " " + job_of(config),
+          .card = machine.own.is_cpu() ? "cpu" : to_string(now.total.value_or(Bytes{})),
+          .free = now.free.value_or(Bytes{}) + now.reserved};
+}
+
+void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak,
+              TrainingView& view) {
+  try {
+    supervise::Store().remember(setup,
+                                {{"batch", plan.micro_batch},
+                                 {"checkpointing", plan.checkpointing},
+                                 {"fused_loss", plan.fused_loss},
+                                 {"offload", plan.offload}},
+                                peak);
+  } catch (const WriteError& error) {
+    view.say("the plan is not remembered: " + error.sentence());
+  }
+}
+
+// Where prices are known, only if a larger batch has failed with as much memory as there is now.
+std::optional<train::Plan> remembered(const supervise::Setup& setup, train::Step& step) {
+  const auto known = supervise::Store().find(setup);
+  if (!known || (step.prices() != nullptr && known->tried_up_to < setup.free)) return {};
+  const auto value = [&](const char* key) {
+    const auto found = known->values.find(key);
+    return found == known->values.end() ? 0 : found->second;
+  };
+  train::Plan plan = step.plan();
+  plan.micro_batch = value("batch");
+  plan.checkpointing = plan.checkpointing || value("checkpointing") != 0;
+  plan.fused_loss = plan.fused_loss || value("fused_loss") != 0;
+  plan.offload = plan.offload || value("offload") != 0;
+  return plan;
+}
+
+// ---- Results ----
+
+std::string hash_of(torch::nn::Module& module) {
+  Sha256 hash;
+  const auto add = [&](const at::Tensor& tensor) {
+    const at::Tensor host = tensor.detach().cpu().contiguous();
+    hash.add({static_cast<const char*>(host.const_data_ptr()), host.nbytes()});
+  };
+  for (const at::Tensor& parameter : module.parameters()) add(parameter);
+  for (const at::Tensor& buffer : module.buffers()) add(buffer);
+  return hash.hex();
+}
+
+Json document_of(const train::Trained& done, train::Step& step, const config::Resolved& config,
+                 std::int64_t effective_batch) {
+  Json events = Json::array();
+  for (const train::Event& event : done.events) events.push_back(to_json(event));
+  const auto now = memory::get_gpu_memory_stats(step.device());
+  Json accuracy;
+  if (done.evaluation && done.evaluation->accuracy) accuracy = *done.evaluation->accuracy;
+  const fs::path out = config.text("out");
+  return {{"schema", 1},
+          {"steps", done.steps},
+          {"samples_seen", done.rows},
+          {"final_loss", done.loss},
+          {"val_loss", done.evaluation ? Json(done.evaluation->loss) : Json()},
+          {"val_accuracy", accuracy},
+          {"weights_sha256", hash_of(step.module())},
+          {"effective_batch", effective_batch},
+          {"device", step.device().str()},
+          {"plan", to_json(step.plan())},
+          {"plan_schedule", (out / "plan_schedule.jsonl").string()},
+          {"resumed_from", or_null(done.resumed_from)},
+          {"stopped", done.is_stopped},
+          {"events", events},
+          {"peak",
+           {{"allocated_bytes", now.max_allocated.count},
+            {"active_bytes", now.max_active.count},
+            {"requested_bytes", now.max_requested.count},
+            {"reserved_bytes", now.max_reserved.count}}}};
+}
+
+// ---- The run ----
+
+class Run {
+ public:
+  Run(const Json& request, const Interrupt& interrupt)
+      : request_(request),
+        interrupt_(interrupt),
+        config_(config_of(request)),
+        machine_(request),
+        watching_(request, machine_),
+        is_json_(request.at("json").get<bool>()) {}
+
+  ExitCode go();
+
+ private:
+  void make();
+  [[nodiscard]] train::TrainerOptions options();
+  void begin();
+  ExitCode show_plan();
+  ExitCode evaluate();
+  ExitCode train();
+  void explain(const std::exception_ptr& failure);
+  void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
+  [[nodiscard]] Bytes peak() {
+    return memory::get_gpu_memory_stats(trainer_->step().device()).max_allocated;
+  }
+
+  const Json& request_;
+  const Interrupt& interrupt_;
+  config::Resolved config_;
+  const memory::CountCpuMemory counting_;
+  Machine machine_;
+  Watching watching_;
+  bool is_json_;
+  TrainingView view_;
+  TrainingData data_;
+  TrainingJob job_;
+  std::optional<train::Trainer> trainer_;
+  std::optional<supervise::Setup> setup_;
+  train::StepOptions step_options_;
+  std::int64_t effective_batch_ = 0;
+};
+
+void Run::make() {
+  data_ = data_of(config_, machine_.own.is_cuda());
+  view_.say(data_.words);
+  job_ = job_somewhere(machine_, config_, data_.outputs, view_);
+  view_.say(job_.words);
+  setup_ = setup_of(config_, machine_);
+  const bool images = trains_on_images(config_);
+  std::optional<train::Batches> evaluation;
+  if (data_.evaluation) evaluation = batches_of(data_.evaluation, images);
+  effective_batch_ = data_.train->options().batch_size;
+  trainer_.emplace(job_.model->module(), *job_.optimizer, train::objective_of(job_.model),
+                   batches_of(data_.train, images), options(), std::move(evaluation));
+}
+
+train::TrainerOptions Run::options() {
+  train::TrainerOptions options;
+  options.epochs = config_.optional_whole("epochs").value_or(1);
+  options.steps = config_.optional_whole("steps").value_or(0);
+  const std::int64_t steps =
+      options.steps > 0 ? options.steps : options.epochs * data_.train->batches_per_epoch();
+  step_options_ = step_options_of(config_, steps);
+  step_options_.ladder.elsewhere = [this] { return machine_.others(config_); };
+  options.step = step_options_;
+  options.evaluate_every = config_.optional_whole("eval_every").value_or(0);
+  options.patience = config_.whole("early_stop");
+  options.evaluation.micro_batch = config_.optional_whole("eval_batch_size").value_or(0);
+  options.resume = request_.at("resume").get<bool>();
+  options.save_every = config_.optional_whole("save_every").value_or(0);
+  options.keep_last = static_cast<int>(config_.whole("keep_last"));
+  options.plan_schedule = config_.optional_text("plan_schedule").value_or("");
+  options.clear_memory_on_start = config_.yes("clear_memory_on_start");
+  options.check_memory_every = config_.whole("check_memory_every_n_steps");
+  options.emergency_clean_above = config_.number("emergency_clean_above");
+  options.clear_cache_every = config_.whole("clear_cache_every_n_steps");
+  const bool writes = !request_.at("dry_run").get<bool>() && !request_.at("eval_only").get<bool>();
+  if (writes || options.resume) options.out = config_.text("out");
+  options.listener = {
+      .on_step =
+          [this](const train::Progress& now) {
+            if (now.step == 1 && machine_.own.is_cpu())
+              view_.say("on the CPU the whole run takes about " +
+                        duration_text(Seconds(now.seconds_left)));
+            view_.show(now, peak());
+          },
+      .on_event =
+          [this](const train::Event& event) {
+            watching_.hear(event);
+            view_.show_event(event);
+          },
+      .on_evaluation = [this](const train::Evaluated& result,
+                              std::int64_t step) { view_.show_evaluation(result, step); },
+      .on_line = [this](std::string_view line) { view_.say(line); },
+      .should_stop = [this] { return interrupt_.happened(); }};
+  return options;
+}
+
+// Prices the plans, goes on from a checkpoint, and says how the run begins.
+void Run::begin() {
+  view_.say("pricing the plans of a step, by dry runs");
+  const auto found = trainer_->prepare();
+  if (request_.at("resume").get<bool>() && !found)
+    view_.say("no checkpoint in " + config_.text("out") + " yet; starting from the beginning");
+  train::Step& step = trainer_->step();
+  if (!found && !config_.is_given("plan_schedule") && !machine_.own.is_cpu())
+    if (const auto plan = remembered(*setup_, step); plan && *plan != step.plan()) {
+      step.set_plan(*plan);
+      view_.say("the plan that worked last time: " + to_string(*plan));
+    }
+  view_.say(plan_line(step, step.first_plan(effective_batch_), effective_batch_));
+}
+
+ExitCode Run::show_plan() {
+  trainer_->prepare();
+  train::Step& step = trainer_->step();
+  const train::Plan plan = step.first_plan(effective_batch_);
+  const train::Prices* const prices = step.prices();
+  std::optional<Bytes> needed;
+  if (prices != nullptr) needed = prices->needed(plan, {.rows = effective_batch_});
+  const auto config = model_of(config_, data_.outputs).config;
+  const double seconds = forecast::step_seconds(
+      forecast::forecast_of(config, settings_of(config_, config)),
+      machine_.own.is_cpu() ? nullptr : gpu::find_card(machine_.box()->card(0).options().name));
+  const auto now = memory::get_gpu_memory_stats(step.device());
+  const Bytes room = now.free.value_or(Bytes{}) + now.reserved;
+  const bool fits = !needed || *needed <= room;
+  if (is_json_) {
+    print(to_line({{"schema", 1},
+                   {"plan", to_json(plan)},
+                   {"effective_batch", effective_batch_},
+                   {"needed_bytes", or_null(needed)},
+                   {"free_bytes", room.count},
+                   {"fits", fits},
+                   {"step_s", seconds}}) +
+          "\n");
+  } else {
+    print(plan_line(step, plan, effective_batch_) + "\nabout " + duration_text(Seconds(seconds)) +
+          " a step" + (fits ? "" : "; it does not fit") + "; nothing was trained\n");
+  }
+  return fits ? kOk : kDoesNotFit;
+}
+
+ExitCode Run::evaluate() {
+  trainer_->prepare();
+  const train::Evaluated result = trainer_->evaluate();
+  if (is_json_)
+    print(to_line({{"schema", 1},
+                   {"val_loss", result.loss},
+                   {"val_accuracy", or_null(result.accuracy)},
+                   {"rows", result.rows}}) +
+          "\n");
+  else
+    view_.show_evaluation(result, trainer_->step().steps());
+  return kOk;
+}
+
+void Run::explain(const std::exception_ptr& failure) {
+  view_.end();
+  if (!is_memory(failure)) return;
+  train::Step& step = trainer_->step();
+  const train::Failure* const last = step.last_failure();
+  if (last != nullptr)
+    print_error(to_string(train::oom_report(train::facts_of(step, *last, step_options_))));
+}
+
+ExitCode Run::train() {
+  begin();
+  if (interrupt_.happened()) return interrupt_.exit_code();
+  const fs::path out = config_.text("out");
+  write_file_atomically(out / "config.yaml", config_.to_yaml());
+  train::Trained done;
+  try {
+    done = trainer_->run();
+  } catch (...) {
+    const std::exception_ptr failure = std::current_exception();
+    explain(failure);
+    if (!is_memory(failure)) throw;
+    out_of_memory("memory ran out in every plan; the last committed step, " +
+                  std::to_string(trainer_->step().steps()) + ", is saved in " + out.string());
+  }
+  view_.end();
+  train::Step& step = trainer_->step();
+  watching_.write();
+  if (done.is_stopped) {
+    view_.say("stopped after step " + std::to_string(done.steps) + " of a run in " + out.string() +
+              "; --resume goes on");
+  } else {
+    if (done.is_early) view_.say("stopped early: evaluations got no better");
+    view_.say("weights in " + save_result(job_, config_));
+    train::Plan plan = step.plan();
+    plan.micro_batch = largest_part(plan, effective_batch_);
+    if (!machine_.own.is_cpu()) remember(*setup_, plan, peak(), view_);
+  }
+  show_memory(memory::short_memory_summary(step.device()));
+  if (is_json_) print(to_line(document_of(done, step, config_, effective_batch_)) + "\n");
+  return done.is_stopped ? interrupt_.exit_code() : kOk;
+}
+
+ExitCode Run::go() {
+  make();
+  if (interrupt_.happened()) return interrupt_.exit_code();
+  if (request_.at("dry_run").get<bool>()) return show_plan();
+  if (request_.at("eval_only").get<bool>()) return evaluate();
+  return train();
+}
+
+}  // namespace
+
+ExitCode run_train(const Json& request) {
+  const Interrupt interrupt;
+  at::set_num_threads(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  return Run(request, interrupt).go();
+}
+
+}  // namespace headroom::cli

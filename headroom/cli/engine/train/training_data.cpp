@@ -1,0 +1,142 @@
+// The datasets of `headroom train` (training_job.h).
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/cli/core/training_request.h"
+#include "headroom/cli/engine/train/training_job.h"
+#include "headroom/data/image_set.h"
+#include "headroom/data/synthetic.h"
+#include "headroom/data/token_file.h"
+#include "headroom/model/positions.h"
+#include "headroom/train/model_objective.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using data::Split;
+
+struct Sets {
+  std::shared_ptr<data::Dataset> train, evaluation;
+  std::int64_t outputs = 0;
+};
+
+std::int64_t side_of(const config::Resolved& config) {
+  const auto model = model_of(config).config;
+  return model::image_side(model, settings_of(config, model));
+}
+
+std::int64_t length_of(const config::Resolved& config) {
+  const auto model = model_of(config).config;
+  return model::sequence_length(model, settings_of(config, model));
+}
+
+fs::path folder_of(const config::Resolved& config) {
+  const auto folder = config.optional_text("data_dir");
+  if (!folder)
+    throw UsageError(expectation("data_dir", "the folder of " + config.text("dataset"), "none",
+                                 "data_dir=data/" + config.text("dataset")));
+  return *folder;
+}
+
+Sets images_of(const config::Resolved& config) {
+  const std::string name = config.text("dataset");
+  const auto part = [&](Split split) -> std::shared_ptr<data::ImageSet> {
+    const data::ImageOptions options{.side = side_of(config), .augment = split == Split::train};
+    if (name == "flowers102") return data::flowers102(folder_of(config), split, options);
+    if (name == "cub200") return data::cub200(folder_of(config), split, options);
+    return data::image_folder(folder_of(config), split, options);
+  };
+  const auto train = part(Split::train);
+  return {train, part(Split::validation), static_cast<std::int64_t>(train->classes().size())};
+}
+
+Sets tokens_of(const config::Resolved& config) {
+  const fs::path folder = folder_of(config);
+  const data::TokenOptions options{.seq = length_of(config)};
+  const bool is_file = fs::is_regular_file(folder);
+  const fs::path train = is_file ? folder : folder / config.text("train_data");
+  const fs::path evaluation = folder / config.text("val_data");
+  Sets sets;
+  const auto tokens = std::make_shared<data::TokenFile>(train, options);
+  sets.train = tokens;
+  sets.outputs = tokens->vocabulary().value_or(0);
+  if (!is_file && fs::exists(evaluation))
+    sets.evaluation = std::make_shared<data::TokenFile>(evaluation, options);
+  return sets;
+}
+
+Sets synthetic_of(const config::Resolved& config) {
+  const auto seed = static_cast<std::uint64_t>(config.whole("seed"));
+  constexpr std::int64_t kTrain = 1024, kEvaluation = 128;
+  if (trains_on_images(config)) {
+    const std::int64_t classes = config.optional_whole("num_classes").value_or(10);
+    const data::ImageOptions image{.side = side_of(config)};
+    return {
+        data::synthetic_images({.classes = classes, .size = kTrain, .seed = seed, .image = image}),
+        data::synthetic_images({.classes = classes,
+                                .size = kEvaluation,
+                                .seed = seed,
+                                .split = Split::validation,
+                                .image = image}),
+        classes};
+  }
+  const std::int64_t length = length_of(config);
+  return {data::synthetic_tokens({.seq = length, .size = kTrain, .seed = seed}),
+          data::synthetic_tokens(
+              {.seq = length, .size = kEvaluation, .seed = seed, .split = Split::validation}),
+          256};
+}
+
+std::string position_text(const data::Position& position) {
+  return std::to_string(position.epoch) + " " + std::to_string(position.example);
+}
+data::Position position_from(const std::string& text) {
+  data::Position position;
+  char* rest = nullptr;
+  position.epoch = std::strtoll(text.c_str(), &rest, 10);
+  position.example = std::strtoll(rest, nullptr, 10);
+  return position;
+}
+
+}  // namespace
+
+TrainingData data_of(const config::Resolved& config, bool pinned) {
+  const std::string name = config.text("dataset");
+  const Sets sets = name == "synthetic" ? synthetic_of(config)
+                    : name == "tokens"  ? tokens_of(config)
+                                        : images_of(config);
+  const std::int64_t batch = config.whole("batch_size");
+  data::LoaderOptions options{.batch_size = batch * config.whole("gradient_accumulation_steps"),
+                              .shuffle = true,
+                              .seed = static_cast<std::uint64_t>(config.whole("seed")),
+                              .workers = static_cast<int>(config.whole("num_workers")),
+                              .pinned = pinned};
+  TrainingData all{.outputs = config.optional_whole("num_classes").value_or(sets.outputs)};
+  all.train = std::make_shared<data::Loader>(sets.train, options);
+  all.words = name + ": " + std::to_string(sets.train->size()) + " to train on";
+  if (sets.evaluation) {
+    options.batch_size = config.optional_whole("eval_batch_size").value_or(batch);
+    options.shuffle = false;
+    all.evaluation = std::make_shared<data::Loader>(sets.evaluation, options);
+    all.words += ", " + std::to_string(sets.evaluation->size()) + " to evaluate on";
+  }
+  return all;
+}
+
+train::Batches batches_of(const std::shared_ptr<data::Loader>& loader, bool images) {
+  return {
+      .next = [loader, images]() -> train::Tensors {
+        const data::Batch batch = loader->next();
+        models::Batch taken;
+        (images ? taken.pixels : taken.tokens) = batch.tensors.front();
+        taken.labels = batch.tensors.back();
+        return train::tensors_of(taken);
+      },
+      .per_epoch = loader->batches_per_epoch(),
+      .position = [loader] { return position_text(loader->position()); },
+      .go_to = [loader](const std::string& place) { loader->set_position(position_from(place)); }};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,262 @@
+#include "headroom/cli/engine/train/training_job.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/training_request.h"
+#include "headroom/libtorch/on.h"
+#include "headroom/memory/memory_statistics.h"
+#include "headroom/model/model_catalogue.h"
+#include "headroom/models/adapter_files.h"
+#include "headroom/models/initialise.h"
+#include "headroom/models/safetensors.h"
+#include "headroom/models/tensor_files.h"
+#include "headroom/nn/freeze.h"
+
+namespace headroom::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- Weights ----
+
+fs::path hub_cache() {
+  if (const auto cache = environment("HF_HUB_CACHE")) return *cache;
+  if (const auto home = environment("HF_HOME")) return fs::path(*home) / "hub";
+  return fs::path(environment("HOME").value_or("/root")) / ".cache/huggingface/hub";
+}
+
+// The names of a model on the hub: "openai-community/gpt2".
+std::vector<std::string> hub_names(const std::string& name) {
+  const std::string known = model::model_named(name).name;
+  std::vector<std::string> names;
+  for (const model::CatalogueModel& one : model::catalogue_models())
+    if (one.name == known)
+      for (const std::string& alias : one.aliases)
+        if (alias.find('/') != std::string::npos) names.push_back(alias);
+  return names;
+}
+
+// The newest snapshot in the cache of the hub's own programs.
+std::optional<fs::path> in_cache(const std::string& hub_name) {
+  std::string folder = "models--" + hub_name;
+  for (std::size_t at = folder.find('/'); at != std::string::npos; at = folder.find('/'))
+    folder.replace(at, 1, "--");
+  std::error_code error;
+  std::optional<fs::path> newest;
+  for (const auto& entry : fs::directory_iterator(hub_cache() / folder / "snapshots", error)) {
+    const bool has_weights = fs::exists(entry.path() / "model.safetensors", error) ||
+                             fs::exists(entry.path() / "model.safetensors.index.json", error);
+    if (has_weights &&
+        (!newest || fs::last_write_time(entry.path(), error) > fs::last_write_time(*newest, error)))
+      newest = entry.path();
+  }
+  return newest;
+}
+
+// ---- Optimizer ----
+
+std::vector<at::Tensor> trained(torch::nn::Module& module) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& parameter : module.parameters())
+    if (parameter.requires_grad()) all.push_back(parameter);
+  return all;
+}
+
+std::unique_ptr<optim::Optimizer> optimizer_of(const config::Resolved& config,
+                                               std::vector<at::Tensor> parameters) {
+  const double rate = config.number("lr"), decay = config.number("weight_decay");
+  constexpr auto kFused = optim::OptimizerForm::fused;
+  switch (model::choice<model::Optimizer>(config.text("optimizer"))) {
+    case model::Optimizer::adamw:
+      return optim::make_adamw(std::move(parameters),
+                               {.learning_rate = rate, .weight_decay = decay, .form = kFused});
+    case model::Optimizer::adam:
+      return optim::make_adam(std::move(parameters),
+                              {.learning_rate = rate, .weight_decay = decay, .form = kFused});
+    case model::Optimizer::sgd:
+      return optim::make_sgd(std::move(parameters),
+                             {.learning_rate = rate, .weight_decay = decay, .form = kFused});
+    case model::Optimizer::sgd_momentum:
+      return optim::make_sgd(
+          std::move(parameters),
+          {.learning_rate = rate, .momentum = 0.9, .weight_decay = decay, .form = kFused});
+    case model::Optimizer::adafactor:
+      return optim::make_adafactor(std::move(parameters),
+                                   {.learning_rate = rate, .weight_decay = decay});
+    case model::Optimizer::adafactor_hf:
+      return optim::make_adafactor_hf(std::move(parameters), {.learning_rate = rate,
+                                                              .weight_decay = decay,
+                                                              .scale_parameter = false,
+                                                              .relative_step = false});
+    default:
+      throw UsageError(
+          expectation("optimizer", "one that Headroom can run", config.text("optimizer"), "adamw"));
+  }
+}
+
+optim::Schedule schedule_of(const config::Resolved& config, std::int64_t steps) {
+  const std::int64_t warm = std::min(config.whole("warmup_steps"), steps - 1);
+  const std::int64_t rest = std::max<std::int64_t>(1, steps - warm);
+  const std::string word = config.text("scheduler");
+  const optim::Schedule then = word == "linear"      ? optim::linear(rest)
+                               : word == "cosine"    ? optim::cosine(rest)
+                               : word == "one-cycle" ? optim::one_cycle(rest)
+                                                     : optim::constant();
+  return warm > 0 ? optim::warmed_up(warm, then) : then;
+}
+
+// ---- Model ----
+
+models::Settings build_settings(const config::Resolved& config, const model::ModelConfig& model) {
+  const model::Settings settings = settings_of(config, model);
+  models::Settings build{.task = settings.task, .attention = settings.attention};
+  if (settings.checkpoint_every > 1)
+    build.checkpointing = {.how = nn::Recompute::nonreentrant,
+                           .every = static_cast<int>(settings.checkpoint_every)};
+  if (settings.loss == model::LossForm::chunked) build.loss_chunk = settings.loss_chunk;
+  return build;
+}
+
+bool is_classifier(const models::Model& model) {
+  return model.task() == model::Task::image_classification ||
+         model.task() == model::Task::sequence_classification;
+}
+
+std::optional<nn::Lora> choose_what_is_trained(models::Model& model,
+                                               const config::Resolved& config) {
+  torch::nn::Module& module = model.module();
+  const std::string kind = config.text("model");
+  if (kind == "linear_probe") nn::freeze_all_but_heads(module);
+  if (kind != "lora") return {};
+  nn::Lora lora = nn::add_lora(module, {.rank = config.whole("model.lora_r"),
+                                        .alpha = config.number("model.lora_alpha"),
+                                        .dropout = config.number("model.lora_dropout"),
+                                        .targets = config.words("model.lora_targets")});
+  if (is_classifier(model)) nn::train_heads(module);  // a head that no file has
+  return lora;
+}
+
+std::string count_text(long long count) {
+  char text[32];
+  if (count >= 1'000'000'000)
+    std::snprintf(text, sizeof text, "%.2f B", static_cast<double>(count) / 1e9);
+  else if (count >= 1'000'000)
+    std::snprintf(text, sizeof text, "%.1f M", static_cast<double>(count) / 1e6);
+  else
+    std::snprintf(text, sizeof text, "%lld", count);
+  return text;
+}
+
+std::string words_of(const std::string& name, torch::nn::Module& module) {
+  long long all = 0, active = 0;
+  for (const at::Tensor& parameter : module.parameters()) {
+    all += parameter.numel();
+    if (parameter.requires_grad()) active += parameter.numel();
+  }
+  return name + ", " + count_text(all) + " parameters" +
+         (active == all ? "" : ", " + count_text(active) + " of them trained");
+}
+
+void seed_all(c10::Device device, std::uint64_t seed) {
+  at::manual_seed(seed);
+  if (device.is_cpu()) return;
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  generator.set_current_seed(seed);
+}
+
+}  // namespace
+
+std::optional<std::string> weights_of(const config::Resolved& config) {
+  const auto given = config.optional_text("weights");
+  if (given == "random" || (!given && config.text("model") == "gpt-tiny")) return {};
+  if (given) {
+    if (!fs::exists(*given))
+      throw InputError("weights",
+                       "expected a safetensors file, or a folder with some, at " + *given);
+    return given;
+  }
+  const std::string name = config.text("model.config");
+  if (fs::exists(fs::path(name) / "model.safetensors") ||
+      fs::exists(fs::path(name) / "model.safetensors.index.json"))
+    return name;
+  const std::vector<std::string> hub = hub_names(name);
+  for (const std::string& one : hub)
+    if (const auto found = in_cache(one)) return found->string();
+  throw InputError("weights", "expected the weights of " + name + " in the Hugging Face cache, " +
+                                  hub_cache().string() + "; try " +
+                                  (hub.empty() ? "" : "`hf download " + hub.front() + "`, ") +
+                                  "weights=FOLDER with safetensors files, or weights=random");
+}
+
+TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int64_t outputs,
+                   const std::function<void(const std::string&)>& say) {
+  const auto weights = weights_of(config);
+  const model::NamedModel named = model_of(config, outputs);
+  const auto memory = [&](const char* when) { say(memory::log_gpu_memory_stats(when, device)); };
+  seed_all(device, static_cast<std::uint64_t>(config.whole("seed")));
+  TrainingJob job;
+  job.model = libtorch::on(
+      device, [&] { return models::build(named.config, build_settings(config, named.config)); });
+  if (weights) {
+    const models::Loaded loaded = models::load(*job.model, *weights, {.skip_other_shapes = true});
+    say(models::to_string(loaded));
+  } else {
+    models::initialise(*job.model);
+  }
+  memory("model on the device");
+  job.lora = choose_what_is_trained(*job.model, config);
+  job.model->train();
+  job.optimizer = optimizer_of(config, trained(job.model->module()));
+  job.words = words_of(named.name, job.model->module());
+  memory("optimizer made");
+  return job;
+}
+
+train::StepOptions step_options_of(const config::Resolved& config, std::int64_t steps) {
+  train::StepOptions options;
+  options.max_grad_norm = config.number("max_grad_norm");
+  if (config.yes("fp16") && config.yes("bf16"))
+    throw UsageError(expectation("fp16", "one of fp16 and bf16", "both", "bf16=true alone"));
+  if (config.yes("bf16")) options.autocast = at::kBFloat16;
+  if (config.yes("fp16")) {
+    options.autocast = at::kHalf;
+    options.scaling = optim::LossScalerOptions{};
+  }
+  options.schedule = schedule_of(config, steps);
+  options.ladder.min_micro_batch = config.whole("min_batch_size");
+  options.ladder.max_retries = static_cast<int>(config.whole("max_retries"));
+  options.plan.micro_batch = config.whole("batch_size");
+  options.plan.checkpointing = config.text("gradient_checkpointing") == "true";
+  options.plan.fused_loss = config.text("loss") == "fused";
+  options.plan.offload = config.text("offload") == "activations";
+  options.prices = config.yes("auto_batch_size");
+  return options;
+}
+
+std::string save_result(TrainingJob& job, const config::Resolved& config) {
+  const fs::path out = config.text("out");
+  if (!job.lora) {
+    models::save(*job.model, out / "model");
+    return (out / "model").string();
+  }
+  const fs::path folder = out / "adapter";
+  models::save_adapter(*job.lora, folder, {.base_model = model_of(config).name});
+  // peft has no place for a head without its own classes of models: beside it, under the hub's
+  // names.
+  models::NamedTensors head;
+  for (const auto& parameter : job.model->module().named_parameters())
+    if (parameter.value().requires_grad() && parameter.key().find("lora_") == std::string::npos)
+      head.emplace_back(parameter.key(), parameter.value().detach());
+  if (!head.empty()) models::save_tensors(folder / "head.safetensors", head);
+  return folder.string();
+}
+
+}  // namespace headroom::cli

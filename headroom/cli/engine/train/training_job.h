@@ -1,0 +1,58 @@
+// What a training configuration describes, made on a device: the model with its weights, what of it
+// is trained, the optimizer, and the batches.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/config/resolved.h"
+#include "headroom/data/loader.h"
+#include "headroom/models/model.h"
+#include "headroom/nn/lora.h"
+#include "headroom/optim/optimizer.h"
+#include "headroom/train/batches.h"
+#include "headroom/train/step_options.h"
+
+namespace headroom::cli {
+
+struct TrainingData {
+  std::shared_ptr<data::Loader> train, evaluation;  // `evaluation` may be null
+  std::int64_t outputs = 0;                         // classes, or tokens; 0: not known
+  std::string words;  // "flowers102: 1,020 images, 1,020 for evaluation"
+};
+
+// Throws InputError for missing data, with what was expected where and how to get it.
+[[nodiscard]] TrainingData data_of(const config::Resolved& config, bool pinned);
+
+// Tensors of the loader as a published model takes them.
+[[nodiscard]] train::Batches batches_of(const std::shared_ptr<data::Loader>& loader, bool images);
+
+struct TrainingJob {
+  std::shared_ptr<models::Model> model;
+  std::optional<nn::Lora> lora;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::string words;  // "llama, 8.03 B parameters, 3.4 M of them trained"
+};
+
+// The weights that the configuration names; nothing: random ones. Throws InputError if they are
+// missing.
+[[nodiscard]] std::optional<std::string> weights_of(const config::Resolved& config);
+
+// Runs again from its start if memory runs out on the way, with the same random numbers. `say` gets
+// a line at each milestone.
+[[nodiscard]] TrainingJob job_on(c10::Device device, const config::Resolved& config,
+                                 std::int64_t outputs,
+                                 const std::function<void(const std::string&)>& say);
+
+[[nodiscard]] train::StepOptions step_options_of(const config::Resolved& config,
+                                                 std::int64_t steps);
+
+// The trained weights as others read them: an adapter as peft's files, else safetensors, in a
+// folder of `out`, whose path it returns.
+[[nodiscard]] std::string save_result(TrainingJob& job, const config::Resolved& config);
+
+}  // namespace headroom::cli

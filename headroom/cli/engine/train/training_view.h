@@ -1,0 +1,31 @@
+// What `headroom train` shows while it runs, on standard error, and its results at the end.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headroom/cli/core/terminal.h"
+#include "headroom/train/trainer.h"
+
+namespace headroom::cli {
+
+class TrainingView {
+ public:
+  // A line that stays.
+  void say(std::string_view text);
+  // The bar of a running training: drawn anew on a terminal, else a line now and then.
+  void show(const train::Progress& progress, std::optional<Bytes> peak);
+  void show_event(const train::Event& event);
+  void show_evaluation(const train::Evaluated& result, std::int64_t step);
+  void end() { line_.clear(); }
+
+ private:
+  ProgressLine line_{10};
+  const Terminal terminal_ = standard_error();
+};
+
+// Before the first step: how the batch will run, and what that needs.
+[[nodiscard]] std::string plan_line(train::Step& step, const train::Plan& plan, std::int64_t rows);
+
+}  // namespace headroom::cli

@@ -1,0 +1,165 @@
+#include "headroom/train/detail/oom_advice.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "headroom/allocator/settings.h"
+#include "headroom/base/file.h"
+#include "headroom/base/text.h"
+
+namespace headroom::train::detail {
+std::string name_of(const gpu::HolderReport& holder) {
+  if (!holder.process) return "an unlisted holder";
+  const std::string command = without_controls(holder.command.value_or("?"));
+  const std::string_view shown = beginning(command, 60);
+  return "PID " + std::to_string(holder.process->pid) + " (" + std::string(shown) +
+         (shown.size() < command.size() ? "...)" : ")");
+}
+
+namespace {
+
+constexpr std::size_t kMostPlans = 3;
+
+// The settings to change, so that the ladder may take this plan.
+std::string what_allows(const Plan& plan, const LadderOptions& limits, std::int64_t rows) {
+  std::vector<std::string> changes;
+  if (plan.micro_batch < std::min(limits.min_micro_batch, rows))
+    changes.push_back("min_micro_batch=" + std::to_string(plan.micro_batch));
+  if (plan.checkpointing && !limits.checkpointing) changes.push_back("checkpointing=true");
+  if (plan.fused_loss && !limits.fused_loss) changes.push_back("fused_loss=true");
+  if (plan.offload && !limits.offload) changes.push_back("offload=true");
+  // The last retry takes the heaviest plan.
+  if (changes.empty()) changes.push_back("max_retries=" + std::to_string(limits.max_retries + 2));
+  return join(changes, ", ");
+}
+
+class Adviser {
+ public:
+  Adviser(const OomReport& report, const OomFacts& facts) : report_(report), facts_(facts) {}
+
+  std::vector<OomReport::Advice> advice() && {
+    about_neighbours();
+    about_plans();
+    about_pieces();
+    about_activations();
+    about_others();
+    about_the_model();
+    const Failure& failure = report_.failure;
+    const Bytes missing = failure.asked.value_or(Bytes{}) - failure.free.value_or(Bytes{});
+    const Bytes least = std::max(missing / 20, Bytes{1});
+    std::erase_if(advice_, [&](const auto& one) { return one.bytes < least; });
+    std::stable_sort(advice_.begin(), advice_.end(),
+                     [](const auto& one, const auto& other) { return one.bytes > other.bytes; });
+    return std::move(advice_);
+  }
+
+ private:
+  void add(Bytes bytes, std::string text) { advice_.push_back({std::move(text), bytes}); }
+
+  void about_neighbours() {
+    for (const gpu::HolderReport& holder : report_.holders) {
+      const Bytes used = holder.used.value_or(Bytes{});
+      const std::string holds = " holds " + to_string(used);
+      if (holder.holder_class == gpu::HolderClass::running)
+        add(used, "end " + name_of(holder) + ", which" + holds + ", or wait for its end");
+      else
+        add(used, name_of(holder) + holds + ": " + holder.action);
+    }
+    if (report_.holders.empty() && report_.neighbours)
+      add(*report_.neighbours, "end other processes: with the driver they hold " +
+                                   to_string(*report_.neighbours) + "; `headroom who` names them");
+  }
+  void about_plans() {
+    if (!report_.needed) return;
+    for (std::size_t i = 0; i < std::min(report_.would_fit.size(), kMostPlans); ++i) {
+      const auto& [plan, needed] = report_.would_fit[i];
+      const Bytes less = *report_.needed - needed;
+      add(less, to_string(plan) + " needs " + to_string(needed) + ", " + to_string(less) +
+                    " less: allow it with " +
+                    what_allows(plan, facts_.limits, facts_.failure.work.rows));
+    }
+  }
+  // See rungs/allocator.cpp.
+  void about_pieces() {
+    const Failure& failure = report_.failure;
+    if (!failure.plan.allocator.empty() || report_.device.is_cpu()) return;
+    if (!failure.asked || !failure.free || !failure.cached || *failure.asked <= *failure.free ||
+        *failure.asked > *failure.free + *failure.cached)
+      return;
+    const auto now = allocator::effective_settings(
+        [](const std::string& name) { return environment(name.c_str()); });
+    if (now.settings.expandable_segments) return;
+    add(*failure.cached,
+        now.source.variable.value_or("PYTORCH_ALLOC_CONF") + "=" +
+            allocator::merged_environment_value(now.source.text, "expandable_segments:True") +
+            ": " + to_string(*failure.cached) + " were cached in pieces, each too small");
+  }
+  // Half of what the attempt held beside the model. Gradients stay as they are.
+  void about_activations() {
+    if (!report_.released) return;
+    const Bytes half = (*report_.released - gradients_to_come()) / 2;
+    const Failure& failure = report_.failure;
+    const std::int64_t part =
+        failure.work.rows == 0 ? 0 : largest_part(failure.plan, failure.work.rows);
+    if (!report_.needed && part != 1)
+      add(half, (part == 0 ? "half the micro-batch" : "micro-batch " + std::to_string(part / 2)) +
+                    ", and gradients accumulated over twice as many: about " + to_string(half) +
+                    " less, half of the activations");
+    if (!facts_.has_autocast)
+      add(half, "bfloat16 for matrix products (autocast): up to " + to_string(half) +
+                    " less, half of the activations");
+  }
+  void about_others() {
+    if (facts_.module == nullptr) return;
+    const Bytes others = sum_of(OomReport::Kind::other);
+    if (others <= sum_of(OomReport::Kind::buffers)) return;  // a step's copies of the buffers
+    add(others, "drop what is alive beside the model: " + to_string(others) +
+                    " are no parameter, gradient, state or buffer (results of earlier steps, "
+                    "batches, workspaces)");
+  }
+  void about_the_model() {
+    if (!report_.offered) return;
+    if (report_.least) {
+      const Bytes over = report_.least->needed - *report_.offered;
+      add(over, "a smaller model, or a larger card: " + to_string(report_.least->plan) +
+                    " needs the least, " + to_string(report_.least->needed) + ", which is " +
+                    to_string(over) + " more than this card has for it");
+      return;
+    }
+    Bytes rest = gradients_to_come();
+    for (const OomReport::Kind kind : {OomReport::Kind::parameters, OomReport::Kind::gradients,
+                                       OomReport::Kind::optimizer_states, OomReport::Kind::buffers})
+      rest += sum_of(kind);
+    add(rest - *report_.offered,
+        "a smaller model, or an optimizer with fewer states: they and the gradients need " +
+            to_string(rest) + ", which is " + to_string(rest - *report_.offered) +
+            " more than this card has for it");
+  }
+  [[nodiscard]] Bytes sum_of(OomReport::Kind kind) const {
+    return report_.sums[static_cast<std::size_t>(kind)];
+  }
+  // Of the parameters that learn, without those that are there.
+  [[nodiscard]] Bytes gradients_to_come() const {
+    Bytes bytes;
+    if (facts_.module != nullptr)
+      for (const at::Tensor& parameter : facts_.module->parameters())
+        if (parameter.requires_grad() && parameter.has_storage() &&
+            parameter.device() == report_.device && !parameter.grad().defined())
+          bytes += Bytes{static_cast<std::int64_t>(parameter.nbytes())};
+    return bytes;
+  }
+
+  const OomReport& report_;
+  const OomFacts& facts_;
+  std::vector<OomReport::Advice> advice_;
+};
+
+}  // namespace
+
+std::vector<OomReport::Advice> advice_on(const OomReport& report, const OomFacts& facts) {
+  return Adviser(report, facts).advice();
+}
+
+}  // namespace headroom::train::detail

@@ -1,0 +1,44 @@
+// The files that a run adds a line to at each step: metrics, plans, and TensorBoard's.
+//
+// A run that goes on after a checkpoint removes the lines of later steps, which it does again.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "headroom/train/evaluation.h"
+#include "headroom/train/plan.h"
+#include "headroom/train/tensorboard.h"
+#include "headroom/train/trainer.h"
+#include "headroom/watch/rotating_file.h"
+
+namespace headroom::train::detail {
+
+class RunFiles {
+ public:
+  // After `done` steps. Throws WriteError, as all functions do.
+  RunFiles(const std::filesystem::path& folder, std::int64_t done);
+
+  void step(const Progress& progress, Json memory);
+  void evaluation(const Evaluated& result, std::int64_t step);
+
+ private:
+  std::filesystem::path metrics_path_, plans_path_;
+  std::unique_ptr<watch::RotatingFile> metrics_, plans_;
+  std::unique_ptr<EventFile> board_;
+};
+
+// A plan for each step, from a file that a run has written. Throws InputError.
+class PlanSchedule {
+ public:
+  explicit PlanSchedule(const std::filesystem::path& file);
+  // Of the last line for this step or an earlier one.
+  [[nodiscard]] Plan at(std::int64_t step) const;
+
+ private:
+  std::map<std::int64_t, Plan> plans_;
+};
+
+}  // namespace headroom::train::detail

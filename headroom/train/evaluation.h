@@ -1,0 +1,66 @@
+// Measures a model on batches that it does not train on, with a micro-batch of its own: what fits
+// is found as in training, by running, and a batch that ran out of memory is measured again in
+// smaller parts.
+//
+//   Evaluation evaluation(*net, objective, {.micro_batch = 64});
+//   const Evaluated result = evaluation.run(batches);
+//   say(result.loss);
+//
+// The module is in evaluation mode meanwhile; its values and the random numbers of training stay as
+// they are after each failure. Losses are means over all terms of all batches (objective.h), so
+// they do not depend on the parts.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "headroom/train/batches.h"
+#include "headroom/train/event.h"
+#include "headroom/train/objective.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace headroom::train {
+
+struct Evaluated {
+  double loss = 0;
+  std::optional<double> accuracy;  // of rows, where the objective counts right answers
+  std::int64_t rows = 0;
+};
+
+struct EvaluationOptions {
+  std::int64_t micro_batch = 0;  // rows in a forward pass; 0: a whole batch
+  std::optional<c10::ScalarType> autocast = {};
+  std::function<void(const Event&)> on_event = {};
+};
+
+class Evaluation {
+ public:
+  Evaluation(torch::nn::Module& module, Objective objective, EvaluationOptions options = {});
+
+  // One epoch of the batches, from their beginning. `step` is for events: the training step before.
+  // Throws what fails; an out-of-memory only if a single row does not fit.
+  [[nodiscard]] Evaluated run(const Batches& batches, std::int64_t step = 0);
+  [[nodiscard]] std::int64_t micro_batch() const { return options_.micro_batch; }
+
+ private:
+  struct Sums {
+    double loss = 0, terms = 0, right = 0;
+    bool counts_right = true;
+    std::int64_t rows = 0;
+  };
+  [[nodiscard]] Sums measured(const Tensors& batch, std::int64_t step);
+  [[nodiscard]] Sums attempt(const Tensors& batch);
+  void tell(Event::Kind kind, std::int64_t step, std::int64_t from, std::int64_t to);
+
+  torch::nn::Module& module_;
+  Objective objective_;
+  EvaluationOptions options_;
+};
+
+}  // namespace headroom::train

@@ -1,0 +1,392 @@
+#include "headroom/train/trainer.h"
+
+#include <torch/nn/module.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
+#include "headroom/base/time.h"
+#include "headroom/libtorch/failure.h"
+#include "headroom/memory/clear.h"
+#include "headroom/memory/device_memory.h"
+#include "headroom/memory/memory_statistics.h"
+#include "headroom/train/checkpoint.h"
+#include "headroom/train/detail/leak_watch.h"
+#include "headroom/train/detail/run_files.h"
+
+namespace headroom::train {
+
+class Trainer::State {
+ public:
+  State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
+        Batches batches, TrainerOptions given, std::optional<Batches> evaluation);
+
+  std::optional<FoundCheckpoint> prepare();
+  Trained run();
+  Evaluated evaluate();
+  Step step;
+
+ private:
+  static StepOptions heard(TrainerOptions& options, State& state);
+  [[nodiscard]] std::optional<memory::GpuMemoryStats> memory_now() const;
+  [[nodiscard]] std::string place() const;
+  void restore(const FoundCheckpoint& found);
+  void one_step();
+  void after_step(const Committed& done, double seconds);
+  void watch_memory(std::int64_t number);
+  void shrink();
+  void evaluate_and_keep_best();
+  void save();
+  void save_what_is_left();
+  void say(std::string_view line) const;
+  void say_memory(const std::string& prefix) const;
+  void tell(Event event);
+
+  TrainerOptions options_;
+  Batches batches_;
+  std::optional<Batches> evaluation_batches_;
+  std::optional<Evaluation> evaluation_;
+  std::string position_;  // of the data, after the last committed step
+  std::string evaluation_start_;
+  std::optional<Checkpoints> checkpoints_, best_;
+  std::optional<detail::RunFiles> files_;
+  std::optional<detail::PlanSchedule> schedule_;
+  detail::LeakWatch leaks_;
+  Trained training_;
+  std::int64_t steps_in_all_ = 0, saved_ = -1, worse_ = 0;
+  std::optional<Bytes> neighbours_then_;  // at the last emergency
+  double rows_per_s_ = 0;
+  bool is_prepared_ = false;
+};
+
+namespace {
+
+// Higher accuracy; where it is not counted, or equal, a lower loss.
+bool is_better(const Evaluated& one, const Evaluated& other) {
+  if (one.accuracy && other.accuracy && *one.accuracy != *other.accuracy)
+    return *one.accuracy > *other.accuracy;
+  return one.loss < other.loss;
+}
+
+Json json_of(const std::optional<Evaluated>& result) {
+  if (!result) return {};
+  return {{"loss", result->loss}, {"accuracy", or_null(result->accuracy)}, {"rows", result->rows}};
+}
+
+std::optional<Evaluated> evaluated_from(const Json& document) {
+  if (document.is_null()) return {};
+  Evaluated result{.loss = document.at("loss").get<double>(),
+                   .accuracy = {},
+                   .rows = document.at("rows").get<std::int64_t>()};
+  if (const Json& accuracy = document.at("accuracy"); !accuracy.is_null())
+    result.accuracy = accuracy.get<double>();
+  return result;
+}
+
+// A new run must not find an earlier one's checkpoints when it is resumed, nor lose them.
+std::optional<std::filesystem::path> set_aside(const std::filesystem::path& out) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(out, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("checkpoint-") || name.starts_with("events.out.tfevents") ||
+        name == "best" || name == "metrics.jsonl" || name == "plan_schedule.jsonl")
+      old.push_back(entry.path());
+  }
+  if (old.empty()) return {};
+  int number = 1;
+  while (fs::exists(out / ("earlier-" + std::to_string(number)))) ++number;
+  const fs::path folder = out / ("earlier-" + std::to_string(number));
+  fs::create_directory(folder, error);
+  for (const fs::path& path : old)
+    if (!error) fs::rename(path, folder / path.filename(), error);
+  if (error) throw WriteError(write_failure(folder, error.value()));
+  return folder;
+}
+
+bool is_memory(const std::exception_ptr& failure) {
+  return oom::is_out_of_memory(libtorch::judge(failure));
+}
+
+}  // namespace
+
+StepOptions Trainer::State::heard(TrainerOptions& options, State& state) {
+  StepOptions step = options.step;
+  step.on_event = [&state, others = step.on_event](const Event& event) {
+    if (others) others(event);
+    state.tell(event);
+    if (event.kind == Event::Kind::oom) state.say_memory("out of memory");
+  };
+  if (!options.plan_schedule.empty()) step.adapts = false;
+  return step;
+}
+
+Trainer::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
+                      Batches batches, TrainerOptions given, std::optional<Batches> evaluation)
+    : step(module, optimizer, objective, heard(given, *this)),
+      options_(std::move(given)),
+      batches_(std::move(batches)),
+      evaluation_batches_(std::move(evaluation)) {
+  if (!batches_.next || batches_.per_epoch < 1)
+    throw UsageError(expectation("Trainer", "batches, 1 or more in an epoch",
+                                 batches_.next ? std::to_string(batches_.per_epoch) : "none"));
+  if (options_.epochs < 1 || options_.steps < 0)
+    throw UsageError(expectation("Trainer", "1 or more epochs", std::to_string(options_.epochs)));
+  if (!options_.plan_schedule.empty()) schedule_.emplace(options_.plan_schedule);
+  steps_in_all_ = options_.steps > 0 ? options_.steps : options_.epochs * batches_.per_epoch;
+  if (evaluation_batches_) {
+    EvaluationOptions how = options_.evaluation;
+    if (!how.autocast) how.autocast = options_.step.autocast;
+    how.on_event = [this, others = how.on_event](const Event& event) {
+      if (others) others(event);
+      tell(event);
+    };
+    evaluation_.emplace(module, std::move(objective), how);
+    if (evaluation_batches_->position) evaluation_start_ = evaluation_batches_->position();
+  }
+}
+
+// ---- What is said ----
+
+void Trainer::State::tell(Event event) {
+  if (options_.listener.on_event) options_.listener.on_event(event);
+  training_.events.push_back(std::move(event));
+}
+
+void Trainer::State::say(std::string_view line) const {
+  if (options_.listener.on_line) options_.listener.on_line(line);
+}
+
+std::optional<memory::GpuMemoryStats> Trainer::State::memory_now() const {
+  try {
+    return memory::get_gpu_memory_stats(step.device());
+  } catch (const UsageError&) {  // a CPU that is not counted
+    return {};
+  }
+}
+
+void Trainer::State::say_memory(const std::string& prefix) const {
+  if (memory_now()) say(memory::log_gpu_memory_stats(prefix, step.device()));
+}
+
+// ---- Before the first step ----
+
+std::optional<FoundCheckpoint> Trainer::State::prepare() {
+  if (std::exchange(is_prepared_, true)) return {};
+  if (options_.clear_memory_on_start) memory::clear_gpu_memory();
+  if (batches_.position) position_ = batches_.position();
+  step.prepare(batches_.next());
+  if (batches_.go_to) batches_.go_to(position_);
+  if (options_.out.empty()) return {};
+  if (!options_.resume)
+    if (const auto moved = set_aside(options_.out))
+      say("an earlier run is now in " + moved->string());
+  checkpoints_.emplace(options_.out, options_.keep_last);
+  std::optional<FoundCheckpoint> found;
+  if (options_.resume) found = checkpoints_->load(step);
+  if (found) restore(*found);
+  return found;
+}
+
+void Trainer::State::restore(const FoundCheckpoint& found) {
+  const Json more = parse_json(found.more, (found.folder / "state.json").string());
+  position_ = more.at("position").get<std::string>();
+  if (batches_.go_to) batches_.go_to(position_);
+  training_.resumed_from = training_.steps = saved_ = found.step;
+  training_.rows = more.at("rows").get<std::int64_t>();
+  training_.loss = more.at("loss").get<double>();
+  training_.evaluation = evaluated_from(more.at("evaluation"));
+  training_.best = evaluated_from(more.at("best"));
+  worse_ = more.at("worse").get<std::int64_t>();
+  step.set_plan(found.plan);
+  for (const std::string& refused : found.refused) say("not used: " + refused);
+  tell({.kind = Event::Kind::restore, .step = found.step, .from = found.plan, .to = found.plan});
+}
+
+std::string Trainer::State::place() const {
+  return to_line({{"position", position_},
+                  {"rows", training_.rows},
+                  {"loss", training_.loss},
+                  {"evaluation", json_of(training_.evaluation)},
+                  {"best", json_of(training_.best)},
+                  {"worse", worse_}});
+}
+
+// ---- A run ----
+
+Trained Trainer::State::run() {
+  prepare();
+  if (!options_.out.empty()) files_.emplace(options_.out, step.steps());
+  say_memory("start of training");
+  try {
+    while (step.steps() < steps_in_all_ && !training_.is_stopped && !training_.is_early) one_step();
+  } catch (...) {
+    save_what_is_left();
+    throw;
+  }
+  save();
+  if (checkpoints_) checkpoints_->wait();
+  if (best_) best_->wait();
+  return training_;
+}
+
+void Trainer::State::one_step() {
+  const std::int64_t number = step.steps() + 1;
+  if (schedule_) step.set_plan(schedule_->at(number));
+  const Tensors batch = batches_.next();
+  const auto begin = Clock::now();
+  const Committed done = step.run(batch);
+  training_.loss = done.loss();
+  after_step(done, Seconds(Clock::now() - begin).count());
+}
+
+void Trainer::State::after_step(const Committed& done, double seconds) {
+  if (batches_.position) position_ = batches_.position();
+  training_.steps = done.step;
+  training_.rows += done.rows;
+  const double rate = static_cast<double>(done.rows) / std::max(seconds, 1e-9);
+  rows_per_s_ = rows_per_s_ == 0 ? rate : 0.9 * rows_per_s_ + 0.1 * rate;
+  const std::int64_t left = steps_in_all_ - done.step;
+  const Progress progress{.committed = done,
+                          .loss = training_.loss,
+                          .learning_rate = step.optimizer().learning_rate().value_or(0),
+                          .step = done.step,
+                          .steps = steps_in_all_,
+                          .epoch = (done.step - 1) / batches_.per_epoch + 1,
+                          .rows_per_s = rows_per_s_,
+                          .seconds_left = static_cast<double>(left * done.rows) / rows_per_s_};
+  const auto now = memory_now();
+  if (files_) {
+    Json memory = Json::object();
+    if (now)
+      memory = {{"allocated_bytes", now->allocated.count},
+                {"reserved_bytes", now->reserved.count},
+                {"max_allocated_bytes", now->max_allocated.count}};
+    files_->step(progress, std::move(memory));
+  }
+  if (options_.listener.on_step) options_.listener.on_step(progress);
+  if (now)
+    if (const auto growth = leaks_.after(step.device(), done.plan, done.step, now->allocated))
+      say(*growth);
+  watch_memory(done.step);
+  const bool ends_epoch = done.step % batches_.per_epoch == 0;
+  const bool is_due =
+      options_.evaluate_every > 0 ? done.step % options_.evaluate_every == 0 : ends_epoch;
+  if (evaluation_ && (is_due || left == 0)) evaluate_and_keep_best();
+  if (ends_epoch) say_memory("epoch " + std::to_string(progress.epoch));
+  if (options_.save_every > 0 && done.step % options_.save_every == 0) save();
+  if (options_.listener.should_stop && options_.listener.should_stop()) training_.is_stopped = true;
+}
+
+// ---- Memory between steps ----
+
+void Trainer::State::watch_memory(std::int64_t number) {
+  if (step.device().is_cpu()) return;
+  if (options_.clear_cache_every > 0 && number % options_.clear_cache_every == 0)
+    memory::memory_of(step.device()).empty_cache();
+  if (options_.check_memory_every <= 0 || number % options_.check_memory_every != 0) return;
+  const auto now = memory_now();
+  if (!now || !now->free || !now->total) return;
+  const auto share = [&](Bytes bytes) {
+    return static_cast<double>(bytes.count) / static_cast<double>(now->total->count);
+  };
+  if (share(*now->total - *now->free) <= options_.emergency_clean_above) return;
+  // What only this run has taken is its plan's; giving it back at each look would cost time.
+  const Bytes neighbours = *now->total - *now->free - now->reserved;
+  const bool is_new = !neighbours_then_ || share(neighbours - *neighbours_then_) > 0.01;
+  neighbours_then_ = neighbours;
+  if (!is_new || share(neighbours) < 0.01) return;
+  const Bytes cached = now->reserved - now->allocated;
+  if (share(cached) < 0.05) return shrink();
+  memory::memory_of(step.device()).empty_cache();
+  tell({.kind = Event::Kind::trim,
+        .step = number,
+        .free = now->free,
+        .cached = cached,
+        .neighbours = neighbours,
+        .from = step.plan(),
+        .to = step.plan()});
+}
+
+void Trainer::State::shrink() {
+  const Plan from = step.plan();
+  Plan to = from;
+  const std::int64_t rows = training_.steps > 0 ? training_.rows / training_.steps : 0;
+  const std::int64_t part = largest_part(from, std::max<std::int64_t>(rows, 1));
+  to.micro_batch = std::max(part * 3 / 4, std::min(options_.step.ladder.min_micro_batch, part));
+  if (to.micro_batch == part || !options_.step.adapts || schedule_) return;
+  step.set_plan(to);
+  tell({.kind = Event::Kind::shrink, .step = step.steps(), .from = from, .to = to});
+}
+
+// ---- Evaluation and checkpoints ----
+
+Evaluated Trainer::State::evaluate() {
+  if (!evaluation_)
+    throw UsageError(expectation("Trainer::evaluate", "batches for evaluation", "none"));
+  if (evaluation_batches_->go_to) evaluation_batches_->go_to(evaluation_start_);
+  return evaluation_->run(*evaluation_batches_, step.steps());
+}
+
+void Trainer::State::evaluate_and_keep_best() {
+  const Evaluated result = evaluate();
+  training_.evaluation = result;
+  if (files_) files_->evaluation(result, step.steps());
+  if (options_.listener.on_evaluation) options_.listener.on_evaluation(result, step.steps());
+  if (training_.best && !is_better(result, *training_.best)) {
+    if (++worse_ == options_.patience) training_.is_early = true;
+    return;
+  }
+  worse_ = 0;
+  training_.best = result;
+  if (options_.out.empty()) return;
+  if (!best_) best_.emplace(options_.out / "best", 1);
+  best_->save(step, place());
+}
+
+void Trainer::State::save() {
+  if (!checkpoints_ || saved_ == step.steps()) return;
+  checkpoints_->save(step, place());
+  saved_ = step.steps();
+  tell({.kind = Event::Kind::checkpoint, .step = saved_, .from = step.plan(), .to = step.plan()});
+}
+
+// After a failure: whatever keeps this from being saved is less important than the failure.
+void Trainer::State::save_what_is_left() {
+  const std::exception_ptr failure = std::current_exception();
+  try {
+    if (is_memory(failure)) say_memory("out of memory, and no plan is left");
+    save();
+    if (checkpoints_) checkpoints_->wait();
+  } catch (const std::exception& error) {
+    say("no checkpoint of step " + std::to_string(step.steps()) + ": " + error.what());
+  }
+}
+
+// ---- Trainer ----
+
+Trainer::Trainer(torch::nn::Module& module, optim::Optimizer& optimizer, Objective objective,
+                 Batches batches, TrainerOptions options, std::optional<Batches> evaluation)
+    : state_(std::make_unique<State>(module, optimizer, std::move(objective), std::move(batches),
+                                     std::move(options), std::move(evaluation))) {}
+Trainer::~Trainer() = default;
+
+std::optional<FoundCheckpoint> Trainer::prepare() {
+  return state_->prepare();
+}
+Trained Trainer::run() {
+  return state_->run();
+}
+Evaluated Trainer::evaluate() {
+  return state_->evaluate();
+}
+Step& Trainer::step() {
+  return state_->step;
+}
+
+}  // namespace headroom::train
