@@ -29,7 +29,7 @@ relocate "$out/bin/headroom-engine" '$ORIGIN/../lib'
 relocate "$out/bin/gpu_check" '$ORIGIN/../lib'
 relocate "$out/lib/libheadroom.so.$version" '$ORIGIN'
 relocate "$out/lib/libheadroom_cuda.so" '$ORIGIN'
-relocate "$out/lib/libheadroom_images.so" '$ORIGIN'
+patchelf --set-rpath '$ORIGIN' "$out/lib/libheadroom_images.so"
 for library in $(needed build/lib/libheadroom_images.so); do
   copy="$out/lib/$(basename "$library")"
   [ -e "$copy" ] || { cp -L "$library" "$copy"; patchelf --set-rpath '$ORIGIN' "$copy"; }

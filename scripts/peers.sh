@@ -19,3 +19,4 @@ run peaks "$how" tests/peers/figures.json
 run transformers_peaks "$how" --share "$share"
 run transformers_numbers "$how" tests/peers/transformers_numbers.json
 run optimizers "$how" tests/peers/optimizers.json
+run training

@@ -69,7 +69,7 @@ class TokenFile::Content {
   Content(fs::path path, const TokenOptions& options)
       : path_(std::move(path)), options_(options), form_(form_of(path_)), file_(path_) {
     check_tokens();
-    if (!fs::exists(mask_of(path_))) return;
+    if (!options_.mask || !fs::exists(mask_of(path_))) return;
     mask_.emplace(mask_of(path_));
     const auto masked = static_cast<std::int64_t>(mask_->bytes().size());
     if (masked != tokens())

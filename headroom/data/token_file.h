@@ -34,6 +34,7 @@ struct TokenOptions {
   // compare the same places. In the first case an example's first label is never used; in the
   // second its last label is the first token of the next example, or -100 at the end of the file.
   enum class Labels { own, next } labels = Labels::own;
+  bool mask = true;  // labels as the mask says, if there is one
   // -100 for the first token of each document, which the document before says nothing about. Needs
   // a `document_end`.
   bool skip_document_starts = false;

@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,6 +21,15 @@ at::Tensor state_of(at::Generator generator) {
 bool same_bytes(const at::Tensor& one, const at::Tensor& other) {
   return one.nbytes() == other.nbytes() &&
          std::memcmp(one.data_ptr(), other.data_ptr(), one.nbytes()) == 0;
+}
+
+// In a child of a process that has used CUDA the driver refuses the question: no context there.
+bool has_context(const at::AcceleratorHooksInterface& hooks, c10::DeviceIndex index) {
+  try {
+    return hooks.hasPrimaryContext(index);
+  } catch (const c10::Error&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -83,7 +93,7 @@ std::vector<c10::Device> devices_in_use() {
   const auto add = [&](const at::AcceleratorHooksInterface& hooks, c10::DeviceType type) {
     const c10::DeviceIndex count = hooks.deviceCount();
     for (c10::DeviceIndex i = 0; i < count; ++i)
-      if (hooks.hasPrimaryContext(i)) devices.emplace_back(type, i);
+      if (has_context(hooks, i)) devices.emplace_back(type, i);
   };
   if (at::isPrivateUse1HooksRegistered())
     add(at::detail::getPrivateUse1Hooks(), c10::DeviceType::PrivateUse1);

@@ -36,7 +36,8 @@ std::optional<Prices::Place> Prices::place_of(const Plan& plan, std::int64_t par
 allocator::CachingAllocator Prices::card_of(const Plan& plan, Bytes capacity) const {
   allocator::Settings settings = settings_;
   if (!plan.allocator.empty()) allocator::apply(settings, plan.allocator);
-  return allocator::CachingAllocator({.capacity = capacity, .settings = settings});
+  return allocator::CachingAllocator(
+      {.capacity = std::max(capacity, Bytes{}), .settings = settings});  // less than the margin
 }
 
 std::optional<Bytes> Prices::needed(const Plan& plan, const Work& work) const {
@@ -65,12 +66,17 @@ std::optional<std::int64_t> Prices::largest(const Plan& plan, std::int64_t least
     return place && place->predictor().fits(place->size, empty).value_or(false);
   };
   if (most < least || !fits(least)) return {};
-  if (fits(most)) return most;
-  while (most - least > 1) {
-    const std::int64_t middle = least + (most - least) / 2;
-    (fits(middle) ? least : most) = middle;
-  }
-  return least;
+  // A batch in k parts has parts of rows / k: other sizes need more memory for as many parts.
+  std::vector<std::int64_t> sizes{least};
+  for (std::int64_t size = least + 1; size <= most; ++size)
+    if (size == most || (work.rows - 1) / size != (work.rows - 1) / (size - 1))
+      sizes.push_back(size);
+  const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), fits);
+  // A larger part may need less, where it goes into other gaps of the allocator.
+  for (auto larger = std::min<std::ptrdiff_t>(3, sizes.end() - first_too_large); larger > 0;
+       --larger)
+    if (const std::int64_t size = first_too_large[larger - 1]; fits(size)) return size;
+  return first_too_large[-1];
 }
 
 }  // namespace headroom::train

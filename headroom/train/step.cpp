@@ -174,9 +174,10 @@ void Step::State::try_until_committed(const Tensors& batch, const Work& work, Co
     if (!failed) return;
     const oom::Judgement judgement = libtorch::judge(failed);
     if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failed);
-    const Failure failure = last_failure.emplace(failure_of(judgement, work));
+    Failure& failure = last_failure.emplace(failure_of(judgement, work));
     tell(done.events, event_of(failure));
     if (!transaction.device().is_cpu()) memory::memory_of(transaction.device()).empty_cache();
+    failure.card = card_of(memory_now());  // a neighbour may have what the cache had
     adaptation_->failed(plan, work);
     const auto move = ladder_.next(failure);
     if (!move) std::rethrow_exception(failed);

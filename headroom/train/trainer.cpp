@@ -36,6 +36,7 @@ class Trainer::State {
   [[nodiscard]] std::string place() const;
   void restore(const FoundCheckpoint& found);
   void one_step();
+  [[nodiscard]] Tensors next_batch();
   void after_step(const Committed& done, double seconds);
   void watch_memory(std::int64_t number);
   void shrink();
@@ -44,13 +45,15 @@ class Trainer::State {
   void save_what_is_left();
   void say(std::string_view line) const;
   void say_memory(const std::string& prefix) const;
+  void say_epoch(std::int64_t epoch);
   void tell(Event event);
 
   TrainerOptions options_;
   Batches batches_;
   std::optional<Batches> evaluation_batches_;
   std::optional<Evaluation> evaluation_;
-  std::string position_;  // of the data, after the last committed step
+  std::optional<Tensors> first_;  // priced, not yet trained
+  std::string position_;          // of the data, after the last committed step
   std::string evaluation_start_;
   std::optional<Checkpoints> checkpoints_, best_;
   std::optional<detail::RunFiles> files_;
@@ -59,6 +62,8 @@ class Trainer::State {
   Trained training_;
   std::int64_t steps_in_all_ = 0, saved_ = -1, worse_ = 0;
   std::optional<Bytes> neighbours_then_;  // at the last emergency
+  Clock::time_point since_{};             // when the step began, its data included
+  std::optional<Clock::time_point> said_epoch_;
   double rows_per_s_ = 0;
   bool is_prepared_ = false;
 };
@@ -170,6 +175,14 @@ std::optional<memory::GpuMemoryStats> Trainer::State::memory_now() const {
   }
 }
 
+// Epochs of a few steps would fill the screen.
+void Trainer::State::say_epoch(std::int64_t epoch) {
+  const auto now = Clock::now();
+  if (said_epoch_ && now - *said_epoch_ < Seconds(5)) return;
+  said_epoch_ = now;
+  say_memory("epoch " + std::to_string(epoch));
+}
+
 void Trainer::State::say_memory(const std::string& prefix) const {
   if (memory_now()) say(memory::log_gpu_memory_stats(prefix, step.device()));
 }
@@ -180,8 +193,12 @@ std::optional<FoundCheckpoint> Trainer::State::prepare() {
   if (std::exchange(is_prepared_, true)) return {};
   if (options_.clear_memory_on_start) memory::clear_gpu_memory();
   if (batches_.position) position_ = batches_.position();
-  step.prepare(batches_.next());
-  if (batches_.go_to) batches_.go_to(position_);
+  Tensors first = batches_.next();
+  step.prepare(first);
+  if (batches_.go_to)
+    batches_.go_to(position_);
+  else
+    first_ = std::move(first);
   if (options_.out.empty()) return {};
   if (!options_.resume)
     if (const auto moved = set_aside(options_.out))
@@ -223,6 +240,7 @@ Trained Trainer::State::run() {
   prepare();
   if (!options_.out.empty()) files_.emplace(options_.out, step.steps());
   say_memory("start of training");
+  since_ = Clock::now();
   try {
     while (step.steps() < steps_in_all_ && !training_.is_stopped && !training_.is_early) one_step();
   } catch (...) {
@@ -238,11 +256,23 @@ Trained Trainer::State::run() {
 void Trainer::State::one_step() {
   const std::int64_t number = step.steps() + 1;
   if (schedule_) step.set_plan(schedule_->at(number));
-  const Tensors batch = batches_.next();
-  const auto begin = Clock::now();
-  const Committed done = step.run(batch);
+  const Committed done = step.run(next_batch());
   training_.loss = done.loss();
-  after_step(done, Seconds(Clock::now() - begin).count());
+  const auto now = Clock::now();
+  after_step(done, Seconds(now - std::exchange(since_, now)).count());
+}
+
+// A loader that runs out of memory is asked for the same batch once more.
+Tensors Trainer::State::next_batch() {
+  if (first_) return *std::exchange(first_, std::nullopt);
+  try {
+    return batches_.next();
+  } catch (...) {
+    if (!is_memory(std::current_exception())) throw;
+  }
+  memory::clear_gpu_memory();
+  if (batches_.go_to) batches_.go_to(position_);
+  return batches_.next();
 }
 
 void Trainer::State::after_step(const Committed& done, double seconds) {
@@ -278,8 +308,9 @@ void Trainer::State::after_step(const Committed& done, double seconds) {
   const bool is_due =
       options_.evaluate_every > 0 ? done.step % options_.evaluate_every == 0 : ends_epoch;
   if (evaluation_ && (is_due || left == 0)) evaluate_and_keep_best();
-  if (ends_epoch) say_memory("epoch " + std::to_string(progress.epoch));
+  if (ends_epoch) say_epoch(progress.epoch);
   if (options_.save_every > 0 && done.step % options_.save_every == 0) save();
+  since_ = Clock::now();  // the next step's time has no evaluation and no saving in it
   if (options_.listener.should_stop && options_.listener.should_stop()) training_.is_stopped = true;
 }
 

@@ -26,11 +26,6 @@ void train(Training& run, int from, int to) {
   for (int i = from; i < to; ++i) static_cast<void>(run.step->run(run.batch(i)));
 }
 
-void expect_same(const Tensors& ours, const Tensors& right) {
-  ASSERT_EQ(ours.size(), right.size());
-  for (std::size_t i = 0; i < right.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], right[i])) << i;
-}
-
 const StepOptions kPlain{.max_grad_norm = 1, .prices = false};
 
 TEST(Checkpoints, GoOnAsIfTheRunHadNotStopped) {

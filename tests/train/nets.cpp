@@ -131,4 +131,9 @@ Tensors everything(const Training& run) {
   return copies;
 }
 
+void expect_same(const Tensors& ours, const Tensors& right) {
+  ASSERT_EQ(ours.size(), right.size());
+  for (std::size_t i = 0; i < right.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], right[i])) << i;
+}
+
 }  // namespace headroom::train

@@ -30,4 +30,7 @@ struct Training {
 // device. The generators stay as they are.
 [[nodiscard]] Tensors everything(const Training& run);
 
+// Expects the same tensors, to the bit.
+void expect_same(const Tensors& ours, const Tensors& right);
+
 }  // namespace headroom::train

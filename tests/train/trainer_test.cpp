@@ -74,11 +74,6 @@ TrainerOptions options_for(const std::filesystem::path& out = {}) {
   return options;
 }
 
-void expect_same(const Tensors& ours, const Tensors& right) {
-  ASSERT_EQ(ours.size(), right.size());
-  for (std::size_t i = 0; i < right.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], right[i])) << i;
-}
-
 std::vector<Json> lines_of(const std::filesystem::path& file) {
   std::vector<Json> lines;
   std::istringstream text(read_input(file));

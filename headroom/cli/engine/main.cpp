@@ -40,7 +40,8 @@ ExitCode run(const std::vector<std::string>& words) {
 }  // namespace headroom::cli
 
 int main(int argc, char** argv) {
-  at::set_num_threads(1);  // a dry run fills small tensors only: threads would wait for each other
   const std::vector<std::string> words(argv + 1, argv + argc);
+  // A dry run fills small tensors only: threads would wait for each other.
+  if (words.empty() || words[0] != "train") at::set_num_threads(1);
   return headroom::cli::complaining([&] { return headroom::cli::run(words); });
 }

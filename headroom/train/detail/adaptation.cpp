@@ -64,7 +64,7 @@ bool Adaptation::is_unusual(const Work& work) const {
 
 std::optional<Ladder::Move> Adaptation::before(const Plan& now, const Work& work,
                                                std::optional<Bytes> card) {
-  const auto back = back_to_usual(work);
+  const auto back = back_to_usual(now, work);
   const Plan& plan = back ? back->plan : now;
   if (card)
     if (const auto less = smaller(plan, work, *card)) return less;
@@ -72,10 +72,11 @@ std::optional<Ladder::Move> Adaptation::before(const Plan& now, const Work& work
   return larger(plan, work, card);
 }
 
-std::optional<Ladder::Move> Adaptation::back_to_usual(const Work& work) {
+std::optional<Ladder::Move> Adaptation::back_to_usual(const Plan& now, const Work& work) {
   if (!usual_ || is_unusual(work)) return {};
   const Plan plan = *usual_;
   usual_.reset();
+  if (plan == now) return {};
   return Ladder::Move{Event::Kind::grow, plan};
 }
 
@@ -108,8 +109,9 @@ std::optional<Ladder::Move> Adaptation::larger(const Plan& now, const Work& work
 
 void Adaptation::failed(const Plan& plan, const Work& work) {
   if (is_unusual(work) && !usual_) usual_ = plan;
-  if (since_growth_ < wait_) wait_ = std::min(2 * wait_, kLongestWait * grow_after_);
-  since_growth_ = wait_;  // once for each growth
+  if (since_growth_ && *since_growth_ < wait_)
+    wait_ = std::min(2 * wait_, kLongestWait * grow_after_);
+  since_growth_.reset();  // once for each growth
   clean_ = -1;            // this step will commit, and is not one without trouble
 }
 
@@ -118,7 +120,7 @@ std::optional<Ladder::Move> Adaptation::after(const Plan& now, const Work& work,
   scales_.push_back(work.scale);
   if (scales_.size() > kRemembered) scales_.pop_front();
   ++clean_;
-  ++since_growth_;
+  if (since_growth_) ++*since_growth_;
   thrashing_ = retries > 0 ? thrashing_ + 1 : 0;
   if (thrashing_ < kThrashing) return {};
   thrashing_ = 0;

@@ -49,7 +49,7 @@ class Adaptation {
 
  private:
   [[nodiscard]] bool is_unusual(const Work& work) const;
-  [[nodiscard]] std::optional<Ladder::Move> back_to_usual(const Work& work);
+  [[nodiscard]] std::optional<Ladder::Move> back_to_usual(const Plan& now, const Work& work);
   [[nodiscard]] std::optional<Ladder::Move> smaller(const Plan& now, const Work& work, Bytes card);
   [[nodiscard]] std::optional<Ladder::Move> larger(const Plan& now, const Work& work,
                                                    std::optional<Bytes> card);
@@ -58,11 +58,11 @@ class Adaptation {
   std::int64_t grow_after_, wait_;
   const Ladder& ladder_;
   const Prices* prices_;
-  std::optional<Plan> usual_;  // while the plan is for an unusual batch
-  std::deque<double> scales_;  // of the last steps
-  std::int64_t clean_ = 0;     // steps without trouble, one after another
-  std::int64_t since_growth_ = 0;
-  int thrashing_ = 0;  // steps, one after another
+  std::optional<Plan> usual_;                 // while the plan is for an unusual batch
+  std::deque<double> scales_;                 // of the last steps
+  std::int64_t clean_ = 0;                    // steps without trouble, one after another
+  std::optional<std::int64_t> since_growth_;  // steps; nothing: none, or it has been counted
+  int thrashing_ = 0;                         // steps, one after another
 };
 
 }  // namespace headroom::train::detail

@@ -15,7 +15,9 @@ std::optional<Plan> allocator(const Situation& now) {
   if (!was_in_pieces) return {};
   Plan plan = failure.plan;
   plan.allocator = "expandable_segments:True";
-  return plan;
+  const bool has_room = now.prices == nullptr || !failure.card ||
+                        now.prices->is_served(plan, failure.work, *failure.card).value_or(true);
+  return has_room ? std::optional(plan) : std::nullopt;
 }
 
 }  // namespace headroom::train::rungs

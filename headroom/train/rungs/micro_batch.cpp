@@ -9,7 +9,7 @@ std::optional<Bytes> card_for_less(const Situation& now) {
   if (now.prices == nullptr || !failure.card) return {};
   Bytes card = *failure.card - now.options.room.of(*failure.card);
   const auto needed = now.prices->needed(failure.plan, failure.work);
-  if (!needed) return {};
+  if (!needed || failure.asked.value_or(Bytes{}) >= *needed) return {};  // or priced wrongly
   // It was refused although the card had enough. What it could not have, at least, is too much.
   const Bytes too_much = std::max(failure.asked.value_or(Bytes{}), *needed / 20);
   return std::min(card, *needed - too_much);

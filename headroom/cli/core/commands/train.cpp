@@ -190,7 +190,9 @@ ExitCode run_train(const TrainOptions& options) {
                {"file", or_null(options.file)},
                {"overrides", options.words},
                {"chosen", Json::object()},
-               {"gpus", card ? devices.text : "cpu"},
+               {"gpus", !card                  ? "cpu"
+                        : devices.text.empty() ? "auto"
+                                               : devices.text},
                {"card", or_null(card)},
                {"resume", options.resume},
                {"dry_run", options.dry_run},

@@ -1,11 +1,10 @@
 // `headroom-engine train`: the training behind `headroom train`.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/nn/module.h>
 
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
@@ -49,8 +48,7 @@ config::Resolved config_of(const Json& request) {
   if (const Json& file = request.at("file"); !file.is_null())
     sources.file = file.get<std::string>();
   config::Resolved config = config::resolve(config::training_keys(), sources);
-  for (const auto& [key, value] : request.at("chosen").items())
-    config.set(key, value, "chosen");
+  for (const auto& [key, value] : request.at("chosen").items()) config.set(key, value, "chosen");
   return config;
 }
 
@@ -171,7 +169,7 @@ TrainingJob job_somewhere(Machine& machine, const config::Resolved& config, std:
       return train::retry_on_oom(
           [&] {
             return job_on(machine.own, config, outputs,
-                          [&](const std::string& line) { view.say(line); });
+                          [&](std::string_view line) { view.say(line); });
           },
           {.max_retries = 1, .on_event = tell});
     } catch (...) {
@@ -371,7 +369,7 @@ train::TrainerOptions Run::options() {
 
 // Prices the plans, goes on from a checkpoint, and says how the run begins.
 void Run::begin() {
-  view_.say("pricing the plans of a step, by dry runs");
+  if (!machine_.own.is_cpu()) view_.say("pricing the plans of a step, by dry runs");
   const auto found = trainer_->prepare();
   if (request_.at("resume").get<bool>() && !found)
     view_.say("no checkpoint in " + config_.text("out") + " yet; starting from the beginning");
@@ -482,7 +480,7 @@ ExitCode Run::go() {
 
 ExitCode run_train(const Json& request) {
   const Interrupt interrupt;
-  at::set_num_threads(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  std::signal(SIGPIPE, SIG_IGN);  // `2>&1 | head` must not end a run
   return Run(request, interrupt).go();
 }
 

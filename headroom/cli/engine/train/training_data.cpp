@@ -54,7 +54,7 @@ Sets images_of(const config::Resolved& config) {
 
 Sets tokens_of(const config::Resolved& config) {
   const fs::path folder = folder_of(config);
-  const data::TokenOptions options{.seq = length_of(config)};
+  const data::TokenOptions options{.seq = length_of(config), .mask = config.yes("loss_mask")};
   const bool is_file = fs::is_regular_file(folder);
   const fs::path train = is_file ? folder : folder / config.text("train_data");
   const fs::path evaluation = folder / config.text("val_data");

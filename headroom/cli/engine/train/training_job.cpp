@@ -197,7 +197,7 @@ std::optional<std::string> weights_of(const config::Resolved& config) {
 }
 
 TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int64_t outputs,
-                   const std::function<void(const std::string&)>& say) {
+                   const std::function<void(std::string_view)>& say) {
   const auto weights = weights_of(config);
   const model::NamedModel named = model_of(config, outputs);
   const auto memory = [&](const char* when) { say(memory::log_gpu_memory_stats(when, device)); };
@@ -207,7 +207,7 @@ TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int6
       device, [&] { return models::build(named.config, build_settings(config, named.config)); });
   if (weights) {
     const models::Loaded loaded = models::load(*job.model, *weights, {.skip_other_shapes = true});
-    say(models::to_string(loaded));
+    say(trim(models::to_string(loaded)));
   } else {
     models::initialise(*job.model);
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headroom/config/resolved.h"
@@ -46,7 +47,7 @@ struct TrainingJob {
 // a line at each milestone.
 [[nodiscard]] TrainingJob job_on(c10::Device device, const config::Resolved& config,
                                  std::int64_t outputs,
-                                 const std::function<void(const std::string&)>& say);
+                                 const std::function<void(std::string_view)>& say);
 
 [[nodiscard]] train::StepOptions step_options_of(const config::Resolved& config,
                                                  std::int64_t steps);
