@@ -4,11 +4,11 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease survive peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
-	  awk -F '\t' '{ printf "  make %-15s %s\n", $$1, $$2 }'
+	  awk -F '\t' '{ printf "  make %-28s %s\n", $$1, $$2 }'
 
 setup: ## Debian packages and LibTorch (every target below does it by itself); TORCH=2.15.0 chooses
 	@TORCH="$(TORCH)" scripts/setup.sh
@@ -29,6 +29,18 @@ gpu-check: build ## What only a GPU can tell, a line a check; JSON=FILE keeps th
 stress-lease: build ## 64 processes take 1,000 leases each, a fifth is killed; 32 gangs on 8 cards
 	@build/bin/lease_stress --processes 64 --rounds 1000
 	@build/bin/lease_stress --processes 32 --rounds 50 --cards 8 --kill 5
+
+train-linear-flowers-robust: build ## A linear probe on Flowers-102; DATA=FOLDER, else a made-up set
+	@scripts/recipe.sh linear-flowers
+
+train-lora-flowers-robust: build ## LoRA adapters on Flowers-102; DATA=FOLDER, else a made-up set
+	@scripts/recipe.sh lora-flowers
+
+train-all-robust: build ## Four trainings at once, which share the cards by leases
+	@scripts/recipe.sh all
+
+check: build ## The machine, and what the first recipe would need
+	@scripts/recipe.sh check
 
 survive: build ## 1,000 random training runs with neighbours, refusals, long batches and cut budgets
 	@HEADROOM_SURVIVE_RUNS=1000 build/bin/train_tests --gtest_brief=1 --gtest_filter='*RandomRuns*'

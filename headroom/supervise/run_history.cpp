@@ -50,6 +50,11 @@ bool ends_in_a_line(int file, off_t size) {
 }  // namespace
 
 std::string to_line(const Try& one) {
+  Json reported, plan;
+  if (one.reported) {
+    reported = one.reported->needed.count;
+    plan = one.reported->plan;
+  }
   return headroom::to_line(Json{{"try", one.number},
                                 {"started", utc_timestamp(one.started)},
                                 {"ended", utc_timestamp(one.ended)},
@@ -60,6 +65,8 @@ std::string to_line(const Try& one) {
                                 {"evidence", text_or_null(one.judgement.evidence)},
                                 {"asked_bytes", or_null(one.judgement.asked)},
                                 {"peak_bytes", or_null(one.peak)},
+                                {"reported_bytes", reported},
+                                {"reported_plan", plan},
                                 {"gpus", one.gpus},
                                 {"batch", or_null(one.batch)},
                                 {"accumulation", or_null(one.accumulation)},

@@ -66,17 +66,16 @@ std::optional<std::int64_t> Prices::largest(const Plan& plan, std::int64_t least
     return place && place->predictor().fits(place->size, empty).value_or(false);
   };
   if (most < least || !fits(least)) return {};
-  // A batch in k parts has parts of rows / k: other sizes need more memory for as many parts.
-  std::vector<std::int64_t> sizes{least};
-  for (std::int64_t size = least + 1; size <= most; ++size)
-    if (size == most || (work.rows - 1) / size != (work.rows - 1) / (size - 1))
-      sizes.push_back(size);
-  const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), fits);
+  if (fits(most)) return most;
+  std::int64_t size = least;
+  for (std::int64_t too_large = most; too_large - size > 1;) {
+    const std::int64_t middle = size + (too_large - size) / 2;
+    (fits(middle) ? size : too_large) = middle;
+  }
   // A larger part may need less, where it goes into other gaps of the allocator.
-  for (auto larger = std::min<std::ptrdiff_t>(3, sizes.end() - first_too_large); larger > 0;
-       --larger)
-    if (const std::int64_t size = first_too_large[larger - 1]; fits(size)) return size;
-  return first_too_large[-1];
+  for (std::int64_t larger = std::min(size + 4, most - 1); larger > size + 1; --larger)
+    if (fits(larger)) return larger;
+  return size;
 }
 
 }  // namespace headroom::train

@@ -47,7 +47,8 @@ TEST_F(RunHistory, ATryIsOneLineWithAllItsKeysInOrder) {
   EXPECT_EQ(to_line(one),
             R"({"try":2,"started":"1970-01-01T00:00:01.000Z","ended":"1970-01-01T00:00:00.000Z",)"
             R"("exit_code":1,"signal":null,"verdict":"gpu_oom","kind":"cublas",)"
-            R"("evidence":"a \"line\"","asked_bytes":5,"peak_bytes":7,"gpus":["GPU-1"],"batch":8,)"
+            R"("evidence":"a \"line\"","asked_bytes":5,"peak_bytes":7,"reported_bytes":null,)"
+            R"("reported_plan":null,"gpus":["GPU-1"],"batch":8,)"
             R"("accumulation":2,"command":["t","a b"],"resumed_from":"c.pt"})");
   EXPECT_THAT(to_line(Try{}), HasSubstr(R"("signal":null,"verdict":"unknown","kind":null)"));
 }

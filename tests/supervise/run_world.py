@@ -225,7 +225,8 @@ def samples_that_count(log):
 
 class RunTest(unittest.TestCase):
     KEYS = ("try", "started", "ended", "exit_code", "signal", "verdict", "kind", "evidence",
-            "asked_bytes", "peak_bytes", "gpus", "batch", "accumulation", "command", "resumed_from")
+            "asked_bytes", "peak_bytes", "reported_bytes", "reported_plan", "gpus", "batch", "accumulation",
+            "command", "resumed_from")
 
     def assert_adds_up(self, world, outcome, effective, samples):
         steps = samples_that_count(world.log())

@@ -54,7 +54,7 @@ Result train(MakeTraining make, const sim::Injector& injector, const std::vector
   return result;
 }
 
-void expect_same(const Result& ours, const Result& right) {
+void expect_same_result(const Result& ours, const Result& right) {
   EXPECT_EQ(ours.losses, right.losses);
   EXPECT_EQ(ours.plans, right.plans);
   ASSERT_EQ(ours.all.size(), right.all.size());
@@ -82,7 +82,7 @@ TEST_P(StepWithoutMemory, SurvivesASpuriousRefusalOfEachRequestUnchanged) {
   for (std::uint64_t k = 1; k <= right.requests; ++k) {
     SCOPED_TRACE("request " + std::to_string(k));
     const Result ours = train(make, sim::once(k), {}, options);
-    expect_same(ours, right);
+    expect_same_result(ours, right);
     ASSERT_EQ(ours.events.size(), 2U);
     EXPECT_EQ(ours.events[0].kind, Event::Kind::oom);
     EXPECT_EQ(ours.events[1].kind, Event::Kind::retry);
@@ -109,7 +109,7 @@ TEST_P(StepWithoutMemory, EndsALastingRefusalOfEachRequestAsACleanRunWithItsPlan
     for (const Plan& plan : ours.plans) micro_batches.push_back(plan.micro_batch);
     if (!clean.contains(micro_batches))
       clean.emplace(micro_batches, train(make, sim::any_of({}), ours.plans));
-    expect_same(ours, clean.at(micro_batches));
+    expect_same_result(ours, clean.at(micro_batches));
     if (HasFailure()) break;
   }
 }

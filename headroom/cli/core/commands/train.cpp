@@ -26,7 +26,8 @@ constexpr const char* kChosen = "chosen by headroom train";
 struct TrainOptions {
   std::vector<std::string> words;
   std::string preset = "default", gpus;
-  std::optional<std::string> file, trace, snapshot, inject, rates;
+  std::optional<std::string> file, trace, snapshot;
+  std::vector<std::string> inject;
   bool resume = false, dry_run = false, eval_only = false, json = false, help_keys = false;
 };
 
@@ -199,7 +200,7 @@ ExitCode run_train(const TrainOptions& options) {
                {"eval_only", options.eval_only},
                {"trace", or_null(options.trace)},
                {"snapshot", or_null(options.snapshot)},
-               {"inject", or_null(options.inject)},
+               {"inject", options.inject},
                {"json", options.json}};
   for (const config::Entry& entry : config.entries())
     if (entry.origin == kChosen) request["chosen"][entry.key] = *entry.value;
@@ -236,9 +237,11 @@ void add_train(Registry& registry) {
   command->add_option("--trace", options->trace, "Write the run's memory events to this file");
   command->add_option("--snapshot", options->snapshot,
                       "Write them as a snapshot for pytorch.org/memory_viz");
-  command->add_option("--inject", options->inject,
-                      "For tests, on simulated cards: let a request fail, oom@K, oom@K:lasting, "
-                      "oom@step=S:phase=backward, neighbour@step=S:30%");
+  command
+      ->add_option("--inject", options->inject,
+                   "For tests, on simulated cards: let a request fail, oom@K, oom@K:lasting, "
+                   "oom@step=S:phase=backward, neighbour@step=S:30%; repeat it for more")
+      ->allow_extra_args(false);
   command->add_flag("--help-keys", options->help_keys, "List all keys with defaults");
   command->add_flag("--json", options->json, "Print one JSON document at the end");
 }

@@ -27,6 +27,7 @@
 #include "headroom/no_cuda/load.h"
 #include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
+#include "headroom/supervise/plan_report.h"
 #include "headroom/supervise/store.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/file_writer.h"
@@ -108,16 +109,17 @@ class Watching {
     };
     trace_ = text("trace");
     snapshot_ = text("snapshot");
-    const std::string injected = text("inject");
+    const auto injected = request.at("inject").get<std::vector<std::string>>();
     if (!injected.empty() && !machine.box())
       throw UsageError(expectation("--inject", "simulated cards", "others", "--gpus sim:1x24GiB"));
     if (trace_.empty() && snapshot_.empty() && injected.empty()) return;
     const bool is_kept = !trace_.empty() || !snapshot_.empty();
     recorder_ = std::make_unique<trace::Recorder>(trace::RecorderOptions{is_kept ? 0U : 1U});
     history_ = std::make_unique<memory::History>(machine.own, *recorder_);
-    if (!injected.empty())
-      injection_ = std::make_unique<sim::InjectionScope>(*machine.box(),
-                                                         sim::parse_injection(injected, lift_));
+    std::vector<sim::Injector> all;
+    for (const std::string& one : injected) all.push_back(sim::parse_injection(one, lift_));
+    if (!all.empty())
+      injection_ = std::make_unique<sim::InjectionScope>(*machine.box(), sim::any_of(all));
   }
 
   // A lasting refusal ends when the plan has become smaller.
@@ -379,7 +381,11 @@ void Run::begin() {
       step.set_plan(*plan);
       view_.say("the plan that worked last time: " + to_string(*plan));
     }
-  view_.say(plan_line(step, step.first_plan(effective_batch_), effective_batch_));
+  const train::Plan plan = step.first_plan(effective_batch_);
+  view_.say(plan_line(step, plan, effective_batch_));
+  std::optional<Bytes> needed;
+  if (step.prices() != nullptr) needed = step.prices()->needed(plan, {.rows = effective_batch_});
+  if (needed) supervise::write_plan_report({*needed, to_string(plan)});
 }
 
 ExitCode Run::show_plan() {
