@@ -16,7 +16,7 @@ setup: ## Debian packages and LibTorch (every target below does it by itself); T
 build: setup ## Release build into build/ (headroom and headroom-engine in build/bin/)
 	@scripts/build.sh release
 
-demo: setup ## Will it fit, and who has the memory: on simulated GPUs, none needed
+demo: setup ## Will it fit, who has the memory, and a training that survives: on simulated GPUs
 	@scripts/build.sh release headroom_cli headroom_engine
 	@scripts/demo.sh
 

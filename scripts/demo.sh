@@ -3,6 +3,9 @@
 # here, and what would make it fit; then a simulated box of eight GPUs of 31.36 GiB with some jobs on
 # it, what Headroom sees there, and which card it would take.
 #
+# Then a training on a card too small for its batch, which meets a refused request and a neighbour, and
+# loses no step.
+#
 # The box is a shared one (docs/formats/simulated-box.md); the jobs are processes of `cat` under other
 # names, which wait on a pipe, hold a share of the box's memory, and end with this script.
 set -euo pipefail
@@ -52,3 +55,7 @@ show headroom
 show headroom pick --need 20GiB --count 2
 printf '\n$ headroom pick --need 32GiB\n'
 headroom pick --need 32GiB || echo "(exit $?)"
+
+printf '\n$ headroom train model=gpt-tiny batch_size=64 steps=24 --gpus sim:1x64MiB --inject ...\n'
+headroom train model=gpt-tiny batch_size=64 steps=24 min_gpu_memory_mb=0 out="$HEADROOM_STATE_DIR/run" --gpus sim:1x64MiB \
+  --inject oom@step=8:phase=backward --inject neighbour@step=16:30% 2>&1

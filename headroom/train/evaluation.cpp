@@ -78,9 +78,8 @@ Evaluated Evaluation::run(const Batches& batches, std::int64_t step) {
   return result;
 }
 
-void Evaluation::tell(Event::Kind kind, std::int64_t step, std::int64_t from, std::int64_t to) {
+void Evaluation::tell(Event event, std::int64_t from, std::int64_t to) const {
   if (!options_.on_event) return;
-  Event event{.kind = kind, .step = step};
   event.from.micro_batch = from;
   event.to.micro_batch = to;
   options_.on_event(event);
@@ -97,21 +96,27 @@ Evaluation::Sums Evaluation::measured(const Tensors& batch, std::int64_t step) {
     } catch (...) {
       failed = std::current_exception();
     }
-    if (!oom::is_out_of_memory(libtorch::judge(failed))) std::rethrow_exception(failed);
+    const oom::Judgement judgement = libtorch::judge(failed);
+    if (!oom::is_out_of_memory(judgement)) std::rethrow_exception(failed);
     random.restore();
     const c10::Device device = device_of(module_);
     libtorch::settle(libtorch::devices_in_use());
     if (!device.is_cpu()) memory::memory_of(device).empty_cache();
     const std::int64_t now =
         options_.micro_batch == 0 ? rows : std::min(options_.micro_batch, rows);
-    tell(Event::Kind::oom, step, now, now);
+    tell({.kind = Event::Kind::oom,
+          .step = step,
+          .asked = judgement.asked,
+          .free = judgement.free,
+          .cached = judgement.cached},
+         now, now);
     if (std::exchange(is_repeated, !is_repeated) == false) {
-      tell(Event::Kind::retry, step, now, now);
+      tell({.kind = Event::Kind::retry, .step = step}, now, now);
       continue;
     }
     if (now == 1) std::rethrow_exception(failed);
     options_.micro_batch = now / 2;
-    tell(Event::Kind::shrink, step, now, options_.micro_batch);
+    tell({.kind = Event::Kind::shrink, .step = step}, now, options_.micro_batch);
   }
 }
 

@@ -56,7 +56,7 @@ class Evaluation {
   };
   [[nodiscard]] Sums measured(const Tensors& batch, std::int64_t step);
   [[nodiscard]] Sums attempt(const Tensors& batch);
-  void tell(Event::Kind kind, std::int64_t step, std::int64_t from, std::int64_t to);
+  void tell(Event event, std::int64_t from, std::int64_t to) const;
 
   torch::nn::Module& module_;
   Objective objective_;

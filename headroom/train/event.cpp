@@ -32,6 +32,31 @@ const char* to_string(Event::Kind kind) {
   return "";
 }
 
+namespace {
+
+const char* what_happened(Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::retry:
+      return "again with the same plan";
+    case Event::Kind::allocator:
+      return "other settings of the allocator";
+    case Event::Kind::shrink:
+      return "smaller parts";
+    case Event::Kind::grow:
+      return "larger parts again";
+    case Event::Kind::thrash:
+      return "smaller parts, because the allocator emptied its cache again and again";
+    case Event::Kind::technique:
+      return "less memory for more time";
+    case Event::Kind::device:
+      return "to another device";
+    default:
+      return to_string(kind);
+  }
+}
+
+}  // namespace
+
 std::string to_string(const Event& event) {
   std::string words = "step " + std::to_string(event.step) + ": ";
   const auto add = [&](const std::optional<Bytes>& bytes, const char* what) {
@@ -45,7 +70,13 @@ std::string to_string(const Event& event) {
     add(event.neighbours, "held by others");
     return words;
   }
-  words += to_string(event.kind);
+  if (event.kind == Event::Kind::trim) {
+    words += "cache given back to the driver";
+    add(event.cached, "of it");
+    add(event.neighbours, "held by others");
+    return words;
+  }
+  words += what_happened(event.kind);
   return event.from == event.to
              ? words + ": " + to_string(event.to)
              : words + ": " + to_string(event.from) + " -> " + to_string(event.to);

@@ -34,7 +34,8 @@ struct Event {
 };
 
 [[nodiscard]] const char* to_string(Event::Kind kind);
-// "step 17: out of memory, 2.00 GiB asked, 1.10 GiB free; micro-batch 32 -> 24"
+// "step 17: out of memory, 2.00 GiB asked, 1.10 GiB free"
+// "step 17: smaller parts: micro-batch 32 -> micro-batch 24"
 [[nodiscard]] std::string to_string(const Event& event);
 [[nodiscard]] Json to_json(const Event& event);
 

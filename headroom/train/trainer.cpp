@@ -100,7 +100,8 @@ std::optional<std::filesystem::path> set_aside(const std::filesystem::path& out)
   for (const auto& entry : fs::directory_iterator(out, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("checkpoint-") || name.starts_with("events.out.tfevents") ||
-        name == "best" || name == "metrics.jsonl" || name == "plan_schedule.jsonl")
+        name == "best" || name == "metrics.jsonl" || name == "plan_schedule.jsonl" ||
+        name == "config.yaml" || name == "model" || name == "adapter")
       old.push_back(entry.path());
   }
   if (old.empty()) return {};
@@ -124,7 +125,7 @@ StepOptions Trainer::State::heard(TrainerOptions& options, State& state) {
   StepOptions step = options.step;
   step.on_event = [&state, others = step.on_event](const Event& event) {
     if (others) others(event);
-    state.tell(event);
+    if (state.options_.listener.on_event) state.options_.listener.on_event(event);
     if (event.kind == Event::Kind::oom) state.say_memory("out of memory");
   };
   if (!options.plan_schedule.empty()) step.adapts = false;
@@ -258,6 +259,7 @@ void Trainer::State::one_step() {
   if (schedule_) step.set_plan(schedule_->at(number));
   const Committed done = step.run(next_batch());
   training_.loss = done.loss();
+  training_.events.insert(training_.events.end(), done.events.begin(), done.events.end());
   const auto now = Clock::now();
   after_step(done, Seconds(now - std::exchange(since_, now)).count());
 }

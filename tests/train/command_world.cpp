@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGpt = R"({
   "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 32, "n_head": 2,
-  "n_layer": 2, "n_positions": 64, "vocab_size": 256, "bos_token_id": 0, "eos_token_id": 0})";
+  "n_layer": 2, "n_positions": 64, "vocab_size": 256, "bos_token_id": 0, "eos_token_id": 0,
+  "attn_pdrop": 0.1, "embd_pdrop": 0.1, "resid_pdrop": 0.1})";
 
 constexpr const char* kVit = R"({
   "architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": 32,
@@ -52,6 +53,13 @@ std::string TrainingWorld::gpt() const {
   return published_model(path("gpt"), kGpt);
 }
 
+std::string TrainingWorld::gpt_without_dropout() const {
+  std::string config = kGpt;
+  for (std::size_t at = config.find("0.1"); at != std::string::npos; at = config.find("0.1"))
+    config.replace(at, 3, "0.0");
+  return published_model(path("plain-gpt"), config.c_str());
+}
+
 std::string TrainingWorld::vit() const {
   return published_model(path("vit"), kVit);
 }
@@ -73,17 +81,9 @@ std::string TrainingWorld::cub200() const {
 }
 
 Arguments TrainingWorld::on_tokens(const std::string& out, const Arguments& more) const {
-  return Arguments{"model=full",
-                   "model.config=" + gpt(),
-                   "dataset=tokens",
-                   "data_dir=" + tokens(),
-                   "seq=16",
-                   "batch_size=8",
-                   "lr=1e-3",
-                   "out=" + path(out),
-                   "--gpus",
-                   "sim:1x64MiB",
-                   "--json"} +
+  return Arguments{"model=full", "model.config=" + gpt(), "dataset=tokens", "data_dir=" + tokens(),
+                   "seq=16",     "batch_size=8",          "lr=1e-3",        "out=" + path(out),
+                   "--gpus",     "sim:1x64MiB",           "--json"} +
          more;
 }
 

@@ -7,6 +7,7 @@
 // Model: a folder with config.json and model.safetensors, as from the hub.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,14 @@ class TrainingWorld : public WithEngine {
   TrainingWorld();
 
   // Made at the first call. They return the folder.
-  [[nodiscard]] std::string gpt() const;         // GPT-2 of two layers, 256 tokens
+  [[nodiscard]] std::string gpt() const;  // GPT-2 of two layers, 256 tokens, with dropout
+  [[nodiscard]] std::string gpt_without_dropout() const;
   [[nodiscard]] std::string vit() const;         // ViT of two layers, images of 32 x 32
   [[nodiscard]] std::string tokens() const;      // train.bin and val.bin
   [[nodiscard]] std::string flowers102() const;  // 6 classes of 6, 2 to evaluate on
   [[nodiscard]] std::string cub200() const;      // likewise
 
-  // `headroom train model.config=... weights...`: the GPT on tokens, on a card of 64 MiB; --json.
+  // The GPT on the tokens, on a card of 64 MiB, with --json. Of a key given twice the last counts.
   [[nodiscard]] Arguments on_tokens(const std::string& out, const Arguments& more = {}) const;
 
   [[nodiscard]] Outcome train(const Arguments& arguments) const;

@@ -1,4 +1,6 @@
 // `headroom config explain`: the final value of each key of `headroom train`, and where it is from.
+#include <nlohmann/json.hpp>
+
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/config/explain.h"

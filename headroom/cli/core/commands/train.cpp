@@ -56,6 +56,21 @@ gpu::Devices devices_of(const TrainOptions& options, const config::Resolved& con
   return devices;
 }
 
+// A dry run is made on a simulated card with the memory that the best real one has free.
+gpu::Devices stand_in_for(const gpu::Devices& devices, const config::Resolved& config) {
+  if (devices.kind == gpu::Devices::Kind::cpu || devices.kind == gpu::Devices::Kind::simulated)
+    return devices;
+  const Look look = look_at_machine(devices.text.empty() ? "auto" : devices.text);
+  Bytes most;
+  for (const gpu::Card& card : look.machine.cards)
+    most = std::max(most, gpu::usable_now(card).value_or(Bytes{}));
+  if (most > Bytes{})
+    return gpu::parse_devices("sim:1x" + std::to_string(most.count >> 20) + "MiB");
+  if (config.yes("allow_cpu")) return gpu::parse_devices("cpu");
+  throw UnavailableError(expectation("--gpus", "a card with free memory", "none",
+                                     "--gpus sim:1x24GiB, or allow_cpu=true"));
+}
+
 // The smallest card decides which variant of the model is trained.
 void choose_variant(config::Resolved& config, const gpu::Devices& devices) {
   const auto variants = config.model_variants("model_variants");
@@ -178,15 +193,14 @@ ExitCode run_train(const TrainOptions& options) {
     return kOk;
   }
   config::Resolved config = config::resolve(config::training_keys(), sources_of(options));
-  const gpu::Devices devices = devices_of(options, config);
+  gpu::Devices devices = devices_of(options, config);
+  if (options.dry_run) devices = stand_in_for(devices, config);
   choose_variant(config, devices);
   choose_dataset(config);
   static_cast<void>(settings_of(config, model_of(config).config));  // refuses what makes no sense
   if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
     ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);
-  const auto card = options.dry_run && devices.kind != gpu::Devices::Kind::simulated
-                        ? std::optional<int>()
-                        : place_of(config, devices);
+  const auto card = place_of(config, devices);
   Json request{{"preset", options.preset},
                {"file", or_null(options.file)},
                {"overrides", options.words},

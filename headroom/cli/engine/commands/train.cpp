@@ -16,6 +16,8 @@
 #include "headroom/cli/engine/train/training_job.h"
 #include "headroom/cli/engine/train/training_view.h"
 #include "headroom/config/training_keys.h"
+#include "headroom/forecast/closed_form.h"
+#include "headroom/forecast/policies.h"
 #include "headroom/forecast/step_time.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/devices.h"
@@ -79,7 +81,8 @@ class Machine {
 
   [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config) const {
     std::vector<train::Elsewhere> all;
-    const bool may_move = config.yes("auto_device") && !own.is_cpu();
+    const bool may_move =
+        config.yes("auto_device") && config.text("device") == "auto" && !own.is_cpu();
     for (int i = 0; box_ && may_move && i < box_->cards(); ++i)
       if (box_->device(i) != own)
         all.push_back({box_->device(i).str(), box_->card(i).free_bytes()});
@@ -288,6 +291,7 @@ class Run {
   void make();
   [[nodiscard]] train::TrainerOptions options();
   void begin();
+  void tell_of_budget();
   ExitCode show_plan();
   ExitCode evaluate();
   ExitCode train();
@@ -386,6 +390,23 @@ void Run::begin() {
   std::optional<Bytes> needed;
   if (step.prices() != nullptr) needed = step.prices()->needed(plan, {.rows = effective_batch_});
   if (needed) supervise::write_plan_report({*needed, to_string(plan)});
+  tell_of_budget();
+}
+
+// More than the budget leaves little room for a step: small parts, or none that fits.
+void Run::tell_of_budget() {
+  const auto now = memory::get_gpu_memory_stats(trainer_->step().device());
+  if (machine_.own.is_cpu() || !now.total) return;
+  const auto config = model_of(config_, data_.outputs).config;
+  const Bytes resident = forecast::forecast_of(config, settings_of(config_, config)).resident;
+  const ShareOrBytes given = config_.share_or_bytes("budget");
+  const Bytes budget =
+      given.share ? forecast::resident_budget(*now.total, *given.share) : given.bytes;
+  if (resident <= budget) return;
+  view_.say("parameters, gradients and optimizer states take " + to_string(resident) +
+            ", more than the budget of " + to_string(budget) + ": " +
+            std::to_string(forecast::cards_for(resident, budget)) +
+            " such cards would hold them, and this one has little room for a step");
 }
 
 ExitCode Run::show_plan() {
@@ -467,7 +488,8 @@ ExitCode Run::train() {
     view_.say("weights in " + save_result(job_, config_));
     train::Plan plan = step.plan();
     plan.micro_batch = largest_part(plan, effective_batch_);
-    if (!machine_.own.is_cpu()) remember(*setup_, plan, peak(), view_);
+    // With the memory that there is now: a neighbour that made the plan small may still be there.
+    if (!machine_.own.is_cpu()) remember(setup_of(config_, machine_), plan, peak(), view_);
   }
   show_memory(memory::short_memory_summary(step.device()));
   if (is_json_) print(to_line(document_of(done, step, config_, effective_batch_)) + "\n");
