@@ -41,6 +41,11 @@ Text usual_epochs(const Resolved& config) {
   return config.optional_whole("steps") ? Text{} : "3";
 }
 
+Text usual_folder(const Resolved& config) {
+  const std::string dataset = config.text("dataset");
+  return dataset == "synthetic" ? Text{} : "data/" + dataset;
+}
+
 Text usual_min_batch_size(const Resolved& config) {
   return std::to_string(std::min<std::int64_t>(4, config.whole("batch_size")));
 }
@@ -123,7 +128,8 @@ std::vector<Key> data_keys() {
       choice("dataset", {"flowers102", "cub200", "images", "tokens", "synthetic"},
              "Flowers-102 and CUB-200 in the form in which they are published, a folder for each "
              "class, tokens in .bin files, or random data."),
-      text("data_dir", {}, "The folder of the dataset."),
+      computed(text("data_dir", {}, "The folder of the dataset."), usual_folder,
+               "data/ and the dataset's name"),
       text("train_data", "train.bin", "File with tokens to train on, in data_dir."),
       text("val_data", "val.bin", "File with tokens to evaluate on, in data_dir."),
       flag("loss_mask", true, "Where the tokens have a loss mask, only what it selects counts."),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kNoLabel = -100;
+constexpr std::int64_t kNoLabel = -100, kAny = std::numeric_limits<std::int64_t>::max();
 constexpr const char* kHowToMake =
     "`python -m headroom.tokens FILE.jsonl --tokenizer DIR --out train.bin` to make one";
 
@@ -58,6 +59,11 @@ TokenForm form_of(const fs::path& bin) {
           .document_end = whole(document, "document_end", file)};
 }
 
+fs::path that_is_there(fs::path bin) {
+  if (!fs::exists(bin)) refuse_tokens(bin, "a file of tokens", "none");
+  return bin;
+}
+
 fs::path mask_of(fs::path bin) {
   return bin.replace_extension(".mask.bin");
 }
@@ -67,7 +73,10 @@ fs::path mask_of(fs::path bin) {
 class TokenFile::Content {
  public:
   Content(fs::path path, const TokenOptions& options)
-      : path_(std::move(path)), options_(options), form_(form_of(path_)), file_(path_) {
+      : path_(that_is_there(std::move(path))),
+        options_(options),
+        form_(form_of(path_)),
+        file_(path_) {
     check_tokens();
     if (!options_.mask || !fs::exists(mask_of(path_))) return;
     mask_.emplace(mask_of(path_));
@@ -123,9 +132,12 @@ class TokenFile::Content {
     const char* const at = file_.bytes().data() + place * form_.width;
     std::int64_t value = 0;
     std::memcpy(&value, at, static_cast<std::size_t>(form_.width));
-    if (form_.vocabulary && value >= *form_.vocabulary)
-      refuse_tokens(path_, "tokens below " + std::to_string(*form_.vocabulary),
-                    std::to_string(value) + " as token " + std::to_string(place));
+    const std::int64_t known = form_.vocabulary.value_or(kAny);
+    const std::int64_t limit = std::min(known, options_.vocabulary.value_or(kAny));
+    if (value >= limit)
+      refuse_tokens(path_, "tokens below " + std::to_string(limit),
+                    std::to_string(value) + " as token " + std::to_string(place),
+                    limit < known ? "the tokenizer of this model" : kHowToMake);
     return value;
   }
 

@@ -34,7 +34,8 @@ struct TokenOptions {
   // compare the same places. In the first case an example's first label is never used; in the
   // second its last label is the first token of the next example, or -100 at the end of the file.
   enum class Labels { own, next } labels = Labels::own;
-  bool mask = true;  // labels as the mask says, if there is one
+  bool mask = true;                             // labels as the mask says, if there is one
+  std::optional<std::int64_t> vocabulary = {};  // of the model; the .json's may be smaller
   // -100 for the first token of each document, which the document before says nothing about. Needs
   // a `document_end`.
   bool skip_document_starts = false;

@@ -128,6 +128,12 @@ bool install_engine() {
   return &Engine::get_default_engine() == &instance();
 }
 
+bool is_engine_unused() {
+  OwnEngine* const engine = current;
+  return engine != nullptr && &Engine::get_default_engine() == engine &&
+         engine->before == nullptr && !engine->has_run();
+}
+
 void wait_for_failed_passes() {
   for (OwnEngine* engine = current; engine != nullptr; engine = engine->before)
     engine->wait_for_failed_passes();

@@ -14,6 +14,10 @@ bool install_engine();
 // not call it during a backward pass.
 bool renew_engine();
 
+// True if Headroom's engine is the one installed, and no backward pass has begun on it: it has no
+// device threads yet.
+bool is_engine_unused();
+
 // Returns when no thread works on a backward pass that has thrown. Passes on another engine are not
 // known. Use settle() (settle.h).
 void wait_for_failed_passes();

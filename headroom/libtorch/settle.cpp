@@ -29,6 +29,8 @@ void pass_through(c10::Device device) {
 // No node of a pass that failed begins any more. One that still ran may have handed on gradients to
 // another device's queue, behind which the second round comes.
 void settle(const std::vector<c10::Device>& devices) {
+  // Its pass would start the engine's threads, after which nothing can be priced in a child.
+  if (is_engine_unused()) return;
   wait_for_failed_passes();
   for (int round = 0; round < 2; ++round)
     for (const c10::Device device : devices)

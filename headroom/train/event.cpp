@@ -58,7 +58,8 @@ const char* what_happened(Event::Kind kind) {
 }  // namespace
 
 std::string to_string(const Event& event) {
-  std::string words = "step " + std::to_string(event.step) + ": ";
+  std::string words =
+      event.step == 0 ? "before the first step: " : "step " + std::to_string(event.step) + ": ";
   const auto add = [&](const std::optional<Bytes>& bytes, const char* what) {
     if (bytes) words += ", " + to_string(*bytes) + " " + what;
   };
@@ -70,6 +71,7 @@ std::string to_string(const Event& event) {
     add(event.neighbours, "held by others");
     return words;
   }
+  if (event.kind == Event::Kind::retry && event.step == 0) return words + "again";
   if (event.kind == Event::Kind::trim) {
     words += "cache given back to the driver";
     add(event.cached, "of it");

@@ -223,6 +223,9 @@ void Trainer::State::restore(const FoundCheckpoint& found) {
   worse_ = more.at("worse").get<std::int64_t>();
   step.set_plan(found.plan);
   for (const std::string& refused : found.refused) say("not used: " + refused);
+  if (!found.same_random_numbers)
+    say("the checkpoint is of another device, whose random numbers differ: so does dropout from "
+        "here on");
   tell({.kind = Event::Kind::restore, .step = found.step, .from = found.plan, .to = found.plan});
 }
 

@@ -47,6 +47,7 @@ TEST(TrainingKeys, HaveThePromisedDefaults) {
       {"min_gpu_memory_mb", "4000"},
       {"gpu_wait_timeout_minutes", "60"},
       {"gpu_check_interval_seconds", "30"},
+      {"data_dir", "data/flowers102"},
       {"max_retries", "3"},
       {"budget", "0.7"},
       {"alloc_conf", ""},
@@ -59,7 +60,7 @@ TEST(TrainingKeys, HaveThePromisedDefaults) {
   for (const Entry& entry : training({}).entries()) values[entry.key] = entry.value;
   for (const auto& [key, value] : promised) EXPECT_EQ(values.at(key), value) << key;
   for (const char* key :
-       {"model_variants", "weights", "data_dir", "seq", "steps", "save_every", "plan_schedule"})
+       {"model_variants", "weights", "seq", "steps", "save_every", "plan_schedule"})
     EXPECT_FALSE(values.at(key)) << key;
 }
 

@@ -43,7 +43,7 @@ class GpuCheck : public ::testing::Test {
   World world;
 };
 
-constexpr std::size_t kChecks = 21, kOfPrediction = 12;
+constexpr std::size_t kChecks = 22, kOfPrediction = 12;
 
 TEST_F(GpuCheck, EndsWith69WithoutAGpuAndFailsNothing) {
   const Outcome outcome = run({});

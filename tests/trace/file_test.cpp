@@ -262,7 +262,7 @@ TEST(TraceFile, RefusesPartsThatNoWriterMakes) {
       {"\1\0\1\1\0\3\12\xff\xff\xff\xff\xff\xff\xff\xff\xff\2"s, 1, "more than 64 bits"},
       {"\1\0\1\1\0\6\1\1"s, 1, "step -1"},
       {"\1\0\1\1\0\12\1\11"s, 1, "an unknown category"},
-      {"\1\0\1\1\0\13\1\6"s, 1, "an unknown phase"},
+      {"\1\0\1\1\0\13\1\7"s, 1, "an unknown phase"},
   };
   EXPECT_EQ(events_of(file_with_part("\1\0\1\1\0\5\3\xff\xff\3"s, 1))[0].stream, 65'535U);
   for (const auto& part : cases)

@@ -47,9 +47,15 @@ gpu::Devices devices_of(const TrainOptions& options, const config::Resolved& con
   if (device.starts_with("sim") && !is_simulated)
     throw UsageError(
         expectation("device", "simulated cards for " + device, "none", "--gpus sim:1x24GiB"));
-  if (is_simulated && !lower(devices.text).starts_with("sim:"))
+  if (is_simulated && !lower(devices.text).starts_with("sim:") && !options.dry_run)
     throw UsageError(expectation("--gpus", "cards to train on", devices.text,
                                  "--gpus auto, or sim:... to simulate some"));
+  const int number = static_cast<int>(config.number_in("device").value_or(0));
+  if (const auto cards = static_cast<int>(devices.box.cards.size());
+      device.starts_with("sim") && number >= cards)
+    throw UsageError(expectation(
+        "device", "a card of the simulated box, sim:0 to sim:" + std::to_string(cards - 1),
+        device));
   if (device == "cpu") return gpu::parse_devices("cpu");
   if (device.starts_with("cuda"))
     return gpu::parse_devices(std::to_string(config.number_in("device").value_or(0)), "device");
@@ -182,7 +188,7 @@ std::optional<int> place_of(const config::Resolved& config, const gpu::Devices& 
   }
   if (answer.outcome == supervise::Outcome::no_cards)
     throw UnavailableError(answer.sentence + ", or allow_cpu=true");
-  throw BusyError(answer.sentence + "; try wait_for_gpu=true");
+  throw BusyError(answer.sentence + (config.yes("wait_for_gpu") ? "" : "; try wait_for_gpu=true"));
 }
 
 // ---- The command ----

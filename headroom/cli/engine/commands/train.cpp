@@ -133,7 +133,11 @@ class Watching {
       lift_.now();
   }
 
+  [[nodiscard]] bool disturbs() const { return injection_ != nullptr; }
+
+  // Once; later calls do nothing.
   void write() {
+    if (!history_) return;
     history_.reset();
     if (!trace_.empty()) {
       trace::TraceWriter writer(trace_, {.program = "headroom train"}, recorder_->names());
@@ -163,10 +167,14 @@ bool is_memory(const std::exception_ptr& failure) {
 
 // Made again if memory runs out on the way; then on another device.
 TrainingJob job_somewhere(Machine& machine, const config::Resolved& config, std::int64_t outputs,
-                          TrainingView& view) {
+                          TrainingView& view, std::vector<train::Event>& events) {
   std::vector<std::string> devices{machine.own.str()};
   for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
-  const auto tell = [&](const train::Event& event) { view.show_event(event); };
+  const auto tell = [&](train::Event event) {
+    event.step = 0;  // before the first
+    view.show_event(event);
+    events.push_back(std::move(event));
+  };
   for (std::size_t i = 0;; ++i) {
     std::exception_ptr failure;
     try {
@@ -188,6 +196,10 @@ TrainingJob job_somewhere(Machine& machine, const config::Resolved& config, std:
       out_of_memory("the model does not fit on " + machine.own.str() + ": " + judgement.evidence);
     }
     view.say("the model does not fit on " + machine.own.str() + "; trying " + devices[i + 1]);
+    train::Event move{.kind = train::Event::Kind::device};
+    move.from.device = machine.own.str();
+    move.to.device = devices[i + 1];
+    events.push_back(std::move(move));
   }
 }
 
@@ -245,8 +257,9 @@ std::string hash_of(torch::nn::Module& module) {
 }
 
 Json document_of(const train::Trained& done, train::Step& step, const config::Resolved& config,
-                 std::int64_t effective_batch) {
+                 std::int64_t effective_batch, const std::vector<train::Event>& before) {
   Json events = Json::array();
+  for (const train::Event& event : before) events.push_back(to_json(event));
   for (const train::Event& event : done.events) events.push_back(to_json(event));
   const auto now = memory::get_gpu_memory_stats(step.device());
   Json accuracy;
@@ -286,6 +299,14 @@ class Run {
         is_json_(request.at("json").get<bool>()) {}
 
   ExitCode go();
+  // The trace of a run that failed, too: it shows what filled the memory.
+  void write_what_was_watched() {
+    try {
+      watching_.write();
+    } catch (const WriteError& error) {
+      view_.say("the trace is not written: " + error.sentence());
+    }
+  }
 
  private:
   void make();
@@ -311,6 +332,7 @@ class Run {
   TrainingView view_;
   TrainingData data_;
   TrainingJob job_;
+  std::vector<train::Event> events_;  // while the model was made
   std::optional<train::Trainer> trainer_;
   std::optional<supervise::Setup> setup_;
   train::StepOptions step_options_;
@@ -320,7 +342,7 @@ class Run {
 void Run::make() {
   data_ = data_of(config_, machine_.own.is_cuda());
   view_.say(data_.words);
-  job_ = job_somewhere(machine_, config_, data_.outputs, view_);
+  job_ = job_somewhere(machine_, config_, data_.outputs, view_, events_);
   view_.say(job_.words);
   setup_ = setup_of(config_, machine_);
   const bool images = trains_on_images(config_);
@@ -380,7 +402,8 @@ void Run::begin() {
   if (request_.at("resume").get<bool>() && !found)
     view_.say("no checkpoint in " + config_.text("out") + " yet; starting from the beginning");
   train::Step& step = trainer_->step();
-  if (!found && !config_.is_given("plan_schedule") && !machine_.own.is_cpu())
+  if (!found && !config_.is_given("plan_schedule") && !machine_.own.is_cpu() &&
+      !watching_.disturbs())  // what a test injects must not teach later runs, nor they the test
     if (const auto plan = remembered(*setup_, step); plan && *plan != step.plan()) {
       step.set_plan(*plan);
       view_.say("the plan that worked last time: " + to_string(*plan));
@@ -479,7 +502,6 @@ ExitCode Run::train() {
   }
   view_.end();
   train::Step& step = trainer_->step();
-  watching_.write();
   if (done.is_stopped) {
     view_.say("stopped after step " + std::to_string(done.steps) + " of a run in " + out.string() +
               "; --resume goes on");
@@ -489,10 +511,12 @@ ExitCode Run::train() {
     train::Plan plan = step.plan();
     plan.micro_batch = largest_part(plan, effective_batch_);
     // With the memory that there is now: a neighbour that made the plan small may still be there.
-    if (!machine_.own.is_cpu()) remember(setup_of(config_, machine_), plan, peak(), view_);
+    if (!machine_.own.is_cpu() && !watching_.disturbs())
+      remember(setup_of(config_, machine_), plan, peak(), view_);
   }
+  watching_.write();
   show_memory(memory::short_memory_summary(step.device()));
-  if (is_json_) print(to_line(document_of(done, step, config_, effective_batch_)) + "\n");
+  if (is_json_) print(to_line(document_of(done, step, config_, effective_batch_, events_)) + "\n");
   return done.is_stopped ? interrupt_.exit_code() : kOk;
 }
 
@@ -509,7 +533,13 @@ ExitCode Run::go() {
 ExitCode run_train(const Json& request) {
   const Interrupt interrupt;
   std::signal(SIGPIPE, SIG_IGN);  // `2>&1 | head` must not end a run
-  return Run(request, interrupt).go();
+  Run run(request, interrupt);
+  try {
+    return run.go();
+  } catch (...) {
+    run.write_what_was_watched();
+    throw;
+  }
 }
 
 }  // namespace headroom::cli

@@ -29,15 +29,13 @@ std::int64_t side_of(const config::Resolved& config) {
 
 std::int64_t length_of(const config::Resolved& config) {
   const auto model = model_of(config).config;
-  return model::sequence_length(model, settings_of(config, model));
+  const std::int64_t length = model::sequence_length(model, settings_of(config, model));
+  model::check_sequence(model, length);
+  return length;
 }
 
 fs::path folder_of(const config::Resolved& config) {
-  const auto folder = config.optional_text("data_dir");
-  if (!folder)
-    throw UsageError(expectation("data_dir", "the folder of " + config.text("dataset"), "none",
-                                 "data_dir=data/" + config.text("dataset")));
-  return *folder;
+  return config.text("data_dir");
 }
 
 Sets images_of(const config::Resolved& config) {
@@ -54,7 +52,10 @@ Sets images_of(const config::Resolved& config) {
 
 Sets tokens_of(const config::Resolved& config) {
   const fs::path folder = folder_of(config);
-  const data::TokenOptions options{.seq = length_of(config), .mask = config.yes("loss_mask")};
+  data::TokenOptions options{.seq = length_of(config), .mask = config.yes("loss_mask")};
+  // A gpt-tiny gets the vocabulary of its data.
+  if (config.text("model") != "gpt-tiny")
+    options.vocabulary = model_of(config).config.at_least_1("vocab_size");
   const bool is_file = fs::is_regular_file(folder);
   const fs::path train = is_file ? folder : folder / config.text("train_data");
   const fs::path evaluation = folder / config.text("val_data");
