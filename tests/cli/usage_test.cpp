@@ -69,7 +69,7 @@ TEST(UnknownCommand, NamesTheNearest) {
 TEST(UnknownCommand, OfALaterVersionIsUnknown) {
   const World world;
   const std::string help = world.headroom({"--help"}).out;
-  for (const char* later : {"top", "plan", "train", "swarm", "launch"}) {
+  for (const char* later : {"top", "plan", "bench", "swarm", "launch"}) {
     EXPECT_EQ(world.headroom({later}).exit_code, 64) << later;
     EXPECT_THAT(help, Not(HasSubstr(std::string("\n  ") + later + " ")));
   }
