@@ -26,7 +26,17 @@ bool Ladder::was_tried(const Plan& plan) const {
   return std::find(tried_.begin(), tried_.end(), plan) != tried_.end();
 }
 
+// Where all plans have failed, but the card has enough for this one: short peaks of a neighbour.
 std::optional<Ladder::Move> Ladder::next(const Failure& failure) {
+  constexpr int kLastTries = 3;
+  const auto move = next_plan(failure);
+  if (move || prices_ == nullptr || !failure.card || last_tries_ == kLastTries) return move;
+  if (!prices_->is_served(failure.plan, failure.work, *failure.card).value_or(false)) return {};
+  ++last_tries_;
+  return Move{Event::Kind::retry, failure.plan};
+}
+
+std::optional<Ladder::Move> Ladder::next_plan(const Failure& failure) {
   const rungs::Situation now{failure, options_, prices_, was_tried(failure.plan)};
   const auto same = rungs::same_again(now);
   if (!was_tried(failure.plan)) tried_.push_back(failure.plan);
@@ -80,7 +90,7 @@ std::optional<Plan> Ladder::fastest(const Plan& wish, const Work& work, Bytes ca
 
 void Ladder::begin_step() {
   tried_.clear();
-  changes_ = 0;
+  changes_ = last_tries_ = 0;
 }
 
 }  // namespace headroom::train

@@ -10,7 +10,8 @@
 //   device        another card with room, then the CPU, of those that are allowed
 //
 // A plan that failed for a step is not tried again for it. Running the same plan again is free; of
-// other plans a step has `max_retries`, and the last one is the heaviest that is allowed.
+// other plans a step has `max_retries`, and the last one is the heaviest that is allowed. If even
+// that fails although the card is known to have enough for it, it runs again, three times.
 #pragma once
 
 #include <cstdint>
@@ -79,6 +80,7 @@ class Ladder {
   [[nodiscard]] const LadderOptions& options() const { return options_; }
 
  private:
+  [[nodiscard]] std::optional<Move> next_plan(const Failure& failure);
   [[nodiscard]] bool was_tried(const Plan& plan) const;
   [[nodiscard]] std::optional<Move> cheapest(const Failure& failure) const;
   [[nodiscard]] std::optional<Move> heaviest(const Failure& failure) const;
@@ -87,6 +89,7 @@ class Ladder {
   const Prices* prices_;
   std::vector<Plan> tried_;  // in this step, in order
   int changes_ = 0;          // of the plan, in this step
+  int last_tries_ = 0;       // of the last plan, although it has failed
 };
 
 }  // namespace headroom::train

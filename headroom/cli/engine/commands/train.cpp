@@ -21,6 +21,8 @@
 #include "headroom/forecast/step_time.h"
 #include "headroom/gpu/catalogue.h"
 #include "headroom/gpu/devices.h"
+#include "headroom/gpu/holders.h"
+#include "headroom/gpu/sampler.h"
 #include "headroom/libtorch/failure.h"
 #include "headroom/memory/count_cpu.h"
 #include "headroom/memory/history.h"
@@ -316,6 +318,7 @@ class Run {
   ExitCode show_plan();
   ExitCode evaluate();
   ExitCode train();
+  [[nodiscard]] std::vector<gpu::HolderReport> holders() const;
   void explain(const std::exception_ptr& failure);
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
   [[nodiscard]] Bytes peak() {
@@ -476,13 +479,33 @@ ExitCode Run::evaluate() {
   return kOk;
 }
 
+// Who else holds memory of the run's card; nothing of a private simulated one.
+std::vector<gpu::HolderReport> Run::holders() const {
+  try {
+    const gpu::Devices devices = gpu::parse_devices(request_.at("gpus").get<std::string>());
+    const bool is_private =
+        devices.kind == gpu::Devices::Kind::simulated && devices.box.name.empty();
+    if (is_private || devices.kind == gpu::Devices::Kind::cpu) return {};
+    gpu::Sampler sampler(gpu::make_source(devices), {.keep_sampling = false});
+    std::vector<gpu::HolderReport> all =
+        gpu::explain_holders(sampler.fresh(), ProcessTable(), /*search_harder=*/false);
+    const int card = request_.at("card").get<int>();
+    std::erase_if(all, [&](const auto& one) { return one.card_index != card; });
+    return all;
+  } catch (const std::exception&) {  // the report is more important than who is in it
+    return {};
+  }
+}
+
 void Run::explain(const std::exception_ptr& failure) {
   view_.end();
   if (!is_memory(failure)) return;
   train::Step& step = trainer_->step();
   const train::Failure* const last = step.last_failure();
-  if (last != nullptr)
-    print_error(to_string(train::oom_report(train::facts_of(step, *last, step_options_))));
+  if (last == nullptr) return;
+  train::OomFacts facts = train::facts_of(step, *last, step_options_);
+  facts.holders = holders();
+  print_error(to_string(train::oom_report(facts)));
 }
 
 ExitCode Run::train() {
