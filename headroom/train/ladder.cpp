@@ -7,6 +7,18 @@
 #include "headroom/train/rungs/rungs.h"
 
 namespace headroom::train {
+namespace {
+
+// The card had a free segment for the request (docs/how-gpu-memory-works.md) when it was refused.
+bool had_room(const Failure& failure) {
+  if (!failure.asked || !failure.free) return false;
+  constexpr Bytes kMiB{std::int64_t{1} << 20};
+  const Bytes asked = *failure.asked;
+  const Bytes segment = asked < kMiB ? 2 * kMiB : asked < 10 * kMiB ? 20 * kMiB : asked + 2 * kMiB;
+  return *failure.free >= segment;
+}
+
+}  // namespace
 
 Bytes Room::of(Bytes card) const {
   return std::max(least, Bytes{std::llround(share * static_cast<double>(card.count))});
@@ -30,8 +42,11 @@ bool Ladder::was_tried(const Plan& plan) const {
 std::optional<Ladder::Move> Ladder::next(const Failure& failure) {
   constexpr int kLastTries = 3;
   const auto move = next_plan(failure);
-  if (move || prices_ == nullptr || !failure.card || last_tries_ == kLastTries) return move;
-  if (!prices_->is_served(failure.plan, failure.work, *failure.card).value_or(false)) return {};
+  if (move || last_tries_ == kLastTries) return move;
+  const bool is_priced = prices_ != nullptr && failure.card;
+  const bool is_served =
+      is_priced && prices_->is_served(failure.plan, failure.work, *failure.card).value_or(false);
+  if (!is_served && !had_room(failure)) return {};
   ++last_tries_;
   return Move{Event::Kind::retry, failure.plan};
 }

@@ -28,6 +28,23 @@ TEST(Ladder, TriesTheSamePlanOnceAndThenHalvesItWithoutPrices) {
             (std::vector<std::int64_t>{0, 16, 0, 8, 0, 1, 0}));
 }
 
+// A run once ended although 14.8 MiB were free for 114 KiB: two requests of its last plan had been
+// refused one after another.
+TEST(Ladder, RunsTheLastPlanAgainWhereTheCardHadRoomForTheRequest) {
+  LadderOptions options = kOnlySmaller;
+  options.max_retries = 0;
+  const auto retries = [&](Bytes asked, Bytes free) {
+    Ladder ladder(options);
+    int count = 0;
+    while (ladder.next({.work = {.rows = 4}, .asked = asked, .free = free})) ++count;
+    return count;
+  };
+  EXPECT_EQ(retries(114_KiB, 14_MiB), 4);
+  EXPECT_EQ(retries(114_KiB, 1_MiB), 1);
+  EXPECT_EQ(retries(2_MiB, 19_MiB), 1);
+  EXPECT_EQ(retries(2_MiB, 20_MiB), 4);
+}
+
 TEST(Ladder, StartsFromTheBatchThatIsRunAndNotFromALargerPlan) {
   Ladder ladder(kOnlySmaller);
   EXPECT_EQ(tried(ladder, {}, 10)[1], 5);

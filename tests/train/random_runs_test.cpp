@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -29,6 +31,11 @@ namespace {
 
 using namespace literals;
 using oracle::Dice;
+
+std::optional<std::int64_t> asked_for(const char* name) {
+  const char* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  return text == nullptr ? std::nullopt : to_integer(text);
+}
 
 constexpr int kGroups = 10;
 constexpr TextSizes kThin{.vocabulary = 500, .width = 64, .dropout = 0.1};
@@ -258,7 +265,10 @@ Record run_with(const Course& course, const Trouble& trouble, Dice dice) {
                          .evaluate_every = dice.pick({std::int64_t{0}, std::int64_t{3}}),
                          .check_memory_every = dice.between(1, 5),
                          .clear_cache_every = dice.pick({std::int64_t{0}, std::int64_t{3}})};
-  options.listener.on_event = [&](const Event& event) { lift_after(event, trouble.lift, course); };
+  options.listener.on_event = [&](const Event& event) {
+    lift_after(event, trouble.lift, course);
+    if (asked_for("HEADROOM_SURVIVE_SEED")) std::fprintf(stderr, "%s\n", to_string(event).c_str());
+  };
   options.listener.on_step = [&](const Progress& now) {
     record.plans.push_back(now.committed.plan);
     record.losses.push_back(now.loss);
@@ -345,11 +355,6 @@ Json report_of(const Course& course, const Trouble& trouble, const Dice& dice) {
 }
 
 // ---- Many of them
-
-std::optional<std::int64_t> asked_for(const char* name) {
-  const char* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-  return text == nullptr ? std::nullopt : to_integer(text);
-}
 
 class RandomRuns : public ::testing::TestWithParam<int> {
  protected:
