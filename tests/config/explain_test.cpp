@@ -72,9 +72,11 @@ TEST(Help, ListsEveryKeyWithItsDefaultUnderItsHeading) {
 }
 
 TEST(Help, KeepsToTheWidth) {
-  for (const int width : {60, 80, 120})
-    for (const std::string_view line : split(help_of(training_keys(), width), '\n'))
+  for (const int width : {60, 80, 120}) {
+    const std::string help = help_of(training_keys(), width);
+    for (const std::string_view line : split(help, '\n'))
       EXPECT_LE(cells(line), static_cast<std::size_t>(width)) << line;
+  }
 }
 
 }  // namespace
