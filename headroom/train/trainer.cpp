@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/base/file.h"
 #include "headroom/base/time.h"
 #include "headroom/libtorch/failure.h"
 #include "headroom/memory/clear.h"
@@ -90,29 +89,6 @@ std::optional<Evaluated> evaluated_from(const Json& document) {
   if (const Json& accuracy = document.at("accuracy"); !accuracy.is_null())
     result.accuracy = accuracy.get<double>();
   return result;
-}
-
-// A new run must not find an earlier one's checkpoints when it is resumed, nor lose them.
-std::optional<std::filesystem::path> set_aside(const std::filesystem::path& out) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  std::vector<fs::path> old;
-  for (const auto& entry : fs::directory_iterator(out, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("checkpoint-") || name.starts_with("events.out.tfevents") ||
-        name == "best" || name == "metrics.jsonl" || name == "plan_schedule.jsonl" ||
-        name == "config.yaml" || name == "model" || name == "adapter")
-      old.push_back(entry.path());
-  }
-  if (old.empty()) return {};
-  int number = 1;
-  while (fs::exists(out / ("earlier-" + std::to_string(number)))) ++number;
-  const fs::path folder = out / ("earlier-" + std::to_string(number));
-  fs::create_directory(folder, error);
-  for (const fs::path& path : old)
-    if (!error) fs::rename(path, folder / path.filename(), error);
-  if (error) throw WriteError(write_failure(folder, error.value()));
-  return folder;
 }
 
 bool is_memory(const std::exception_ptr& failure) {
@@ -202,7 +178,7 @@ std::optional<FoundCheckpoint> Trainer::State::prepare() {
     first_ = std::move(first);
   if (options_.out.empty()) return {};
   if (!options_.resume)
-    if (const auto moved = set_aside(options_.out))
+    if (const auto moved = detail::set_aside(options_.out))
       say("an earlier run is now in " + moved->string());
   checkpoints_.emplace(options_.out, options_.keep_last);
   std::optional<FoundCheckpoint> found;

@@ -86,7 +86,8 @@ TEST(TokenFile, SkipsTheFirstTokenOfDocumentsIfAsked) {
 
 TEST(TokenFile, SaysWhatIsWrongWithAFile) {
   const TemporaryFolder folder;
-  EXPECT_THAT(refusal_of(folder.path() / "train.bin"), HasSubstr("expected a file of tokens, received none"));
+  EXPECT_THAT(refusal_of(folder.path() / "train.bin"),
+              HasSubstr("expected a file of tokens, received none"));
   EXPECT_THAT(refusal_of(folder.path()), HasSubstr("directory"));
   EXPECT_THAT(refusal_of(folder.write("a.bin", "")),
               AllOf(HasSubstr("a.bin] expected tokens, received 'an empty file'"),

@@ -32,6 +32,27 @@ std::unique_ptr<watch::RotatingFile> opened(const fs::path& path, std::int64_t d
 
 }  // namespace
 
+std::optional<fs::path> set_aside(const fs::path& out) {
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(out, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("checkpoint-") || name.starts_with("events.out.tfevents") ||
+        name == "best" || name == "metrics.jsonl" || name == "plan_schedule.jsonl" ||
+        name == "config.yaml" || name == "model" || name == "adapter")
+      old.push_back(entry.path());
+  }
+  if (old.empty()) return {};
+  int number = 1;
+  while (fs::exists(out / ("earlier-" + std::to_string(number)))) ++number;
+  const fs::path folder = out / ("earlier-" + std::to_string(number));
+  fs::create_directory(folder, error);
+  for (const fs::path& path : old)
+    if (!error) fs::rename(path, folder / path.filename(), error);
+  if (error) throw WriteError(write_failure(folder, error.value()));
+  return folder;
+}
+
 RunFiles::RunFiles(const fs::path& folder, std::int64_t done)
     : metrics_path_(folder / "metrics.jsonl"), plans_path_(folder / "plan_schedule.jsonl") {
   metrics_ = opened(metrics_path_, done);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "headroom/train/evaluation.h"
 #include "headroom/train/plan.h"
@@ -15,6 +16,11 @@
 #include "headroom/watch/rotating_file.h"
 
 namespace headroom::train::detail {
+
+// A new run must not find an earlier one's checkpoints when it is resumed, nor lose them: moves all
+// that a run has left in this folder to a folder earlier-N in it, which it returns. Nothing: there
+// was none. Throws WriteError.
+[[nodiscard]] std::optional<std::filesystem::path> set_aside(const std::filesystem::path& out);
 
 class RunFiles {
  public:

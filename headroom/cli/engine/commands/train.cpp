@@ -13,29 +13,20 @@
 #include "headroom/base/time.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/commands.h"
+#include "headroom/cli/engine/train/known_plan.h"
 #include "headroom/cli/engine/train/training_job.h"
+#include "headroom/cli/engine/train/training_machine.h"
+#include "headroom/cli/engine/train/training_record.h"
 #include "headroom/cli/engine/train/training_view.h"
-#include "headroom/config/training_keys.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/forecast/policies.h"
 #include "headroom/forecast/step_time.h"
 #include "headroom/gpu/catalogue.h"
-#include "headroom/gpu/devices.h"
-#include "headroom/gpu/holders.h"
-#include "headroom/gpu/sampler.h"
 #include "headroom/libtorch/failure.h"
 #include "headroom/memory/count_cpu.h"
-#include "headroom/memory/history.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/memory/summary.h"
-#include "headroom/no_cuda/load.h"
-#include "headroom/sim/injection.h"
-#include "headroom/sim/simulate.h"
 #include "headroom/supervise/plan_report.h"
-#include "headroom/supervise/store.h"
-#include "headroom/trace/export.h"
-#include "headroom/trace/file_writer.h"
-#include "headroom/trace/memory_reader.h"
 #include "headroom/train/model_objective.h"
 #include "headroom/train/oom_report.h"
 #include "headroom/train/retry.h"
@@ -45,117 +36,6 @@ namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-config::Resolved config_of(const Json& request) {
-  config::Sources sources{.preset = request.at("preset").get<std::string>(),
-                          .file = {},
-                          .overrides = request.at("overrides").get<std::vector<std::string>>()};
-  if (const Json& file = request.at("file"); !file.is_null())
-    sources.file = file.get<std::string>();
-  config::Resolved config = config::resolve(config::training_keys(), sources);
-  for (const auto& [key, value] : request.at("chosen").items()) config.set(key, value, "chosen");
-  return config;
-}
-
-// ---- The machine ----
-
-// The device of the run, and those that it may move to.
-class Machine {
- public:
-  explicit Machine(const Json& request) {
-    if (request.at("card").is_null()) return;
-    const int card = request.at("card").get<int>();
-    const gpu::Devices devices = gpu::parse_devices(request.at("gpus").get<std::string>());
-    if (devices.kind == gpu::Devices::Kind::simulated) {
-      const bool dry = request.at("dry_run").get<bool>();
-      box_.emplace(
-          sim::simulate(devices.box, {.mode = dry ? sim::Mode::shape_only : sim::Mode::compute}));
-      own = box_->device(card);
-    } else {
-      if (load_cuda().device_count() == 0)
-        throw UnavailableError("expected a card that CUDA can use, received none: " +
-                               std::string(load_cuda().why_absent()));
-      own = c10::Device(c10::DeviceType::CUDA, 0);  // the first of CUDA_VISIBLE_DEVICES
-    }
-  }
-
-  [[nodiscard]] const std::optional<sim::Simulation>& box() const { return box_; }
-
-  [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config) const {
-    std::vector<train::Elsewhere> all;
-    const bool may_move =
-        config.yes("auto_device") && config.text("device") == "auto" && !own.is_cpu();
-    for (int i = 0; box_ && may_move && i < box_->cards(); ++i)
-      if (box_->device(i) != own)
-        all.push_back({box_->device(i).str(), box_->card(i).free_bytes()});
-    for (int i = 1; own.is_cuda() && may_move && i < cuda_functions().device_count(); ++i)
-      all.push_back(
-          {c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(i)).str(), {}});
-    if (config.yes("allow_cpu") && !own.is_cpu())
-      all.push_back({"cpu", memory::get_gpu_memory_stats(c10::Device(at::kCPU)).free});
-    return all;
-  }
-
-  c10::Device own{c10::DeviceType::CPU};
-
- private:
-  std::optional<sim::Simulation> box_;
-};
-
-// ---- Watching ----
-
-// What --trace, --snapshot and --inject need: a record of the device's memory, and disturbances.
-class Watching {
- public:
-  Watching(const Json& request, const Machine& machine) {
-    const auto text = [&](const char* key) {
-      const Json& value = request.at(key);
-      return value.is_null() ? std::string() : value.get<std::string>();
-    };
-    trace_ = text("trace");
-    snapshot_ = text("snapshot");
-    const auto injected = request.at("inject").get<std::vector<std::string>>();
-    if (!injected.empty() && !machine.box())
-      throw UsageError(expectation("--inject", "simulated cards", "others", "--gpus sim:1x24GiB"));
-    if (trace_.empty() && snapshot_.empty() && injected.empty()) return;
-    const bool is_kept = !trace_.empty() || !snapshot_.empty();
-    recorder_ = std::make_unique<trace::Recorder>(trace::RecorderOptions{is_kept ? 0U : 1U});
-    history_ = std::make_unique<memory::History>(machine.own, *recorder_);
-    std::vector<sim::Injector> all;
-    for (const std::string& one : injected) all.push_back(sim::parse_injection(one, lift_));
-    if (!all.empty())
-      injection_ = std::make_unique<sim::InjectionScope>(*machine.box(), sim::any_of(all));
-  }
-
-  // A lasting refusal ends when the plan has become smaller.
-  void hear(const train::Event& event) const {
-    using Kind = train::Event::Kind;
-    if (event.kind == Kind::shrink || event.kind == Kind::technique || event.kind == Kind::device ||
-        event.kind == Kind::allocator || event.kind == Kind::thrash)
-      lift_.now();
-  }
-
-  [[nodiscard]] bool disturbs() const { return injection_ != nullptr; }
-
-  // Once; later calls do nothing.
-  void write() {
-    if (!history_) return;
-    history_.reset();
-    if (!trace_.empty()) {
-      trace::TraceWriter writer(trace_, {.program = "headroom train"}, recorder_->names());
-      for (std::uint64_t i = 0; i < recorder_->recorded(); ++i) writer.append(recorder_->event(i));
-      writer.close();
-    }
-    if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *trace::read_memory(*recorder_));
-  }
-
- private:
-  std::string trace_, snapshot_;
-  sim::Lift lift_;
-  std::unique_ptr<trace::Recorder> recorder_;
-  std::unique_ptr<memory::History> history_;
-  std::unique_ptr<sim::InjectionScope> injection_;
-};
 
 // ---- The job ----
 
@@ -168,8 +48,9 @@ bool is_memory(const std::exception_ptr& failure) {
 }
 
 // Made again if memory runs out on the way; then on another device.
-TrainingJob job_somewhere(Machine& machine, const config::Resolved& config, std::int64_t outputs,
-                          TrainingView& view, std::vector<train::Event>& events) {
+TrainingJob job_somewhere(TrainingMachine& machine, const config::Resolved& config,
+                          std::int64_t outputs, TrainingView& view,
+                          std::vector<train::Event>& events) {
   std::vector<std::string> devices{machine.own.str()};
   for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
   const auto tell = [&](train::Event event) {
@@ -203,46 +84,6 @@ TrainingJob job_somewhere(Machine& machine, const config::Resolved& config, std:
     move.to.device = devices[i + 1];
     events.push_back(std::move(move));
   }
-}
-
-// ---- Settings that worked before ----
-
-supervise::Setup setup_of(const config::Resolved& config, const Machine& machine) {
-  const auto now = memory::get_gpu_memory_stats(machine.own);
-  return {.job = "train " + to_line(model::to_json(settings_of(config, model_of(config).config))) +
-                 " " + job_of(config),
-          .card = machine.own.is_cpu() ? "cpu" : to_string(now.total.value_or(Bytes{})),
-          .free = now.free.value_or(Bytes{}) + now.reserved};
-}
-
-void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak,
-              TrainingView& view) {
-  try {
-    supervise::Store().remember(setup,
-                                {{"batch", plan.micro_batch},
-                                 {"checkpointing", plan.checkpointing},
-                                 {"fused_loss", plan.fused_loss},
-                                 {"offload", plan.offload}},
-                                peak);
-  } catch (const WriteError& error) {
-    view.say("the plan is not remembered: " + error.sentence());
-  }
-}
-
-// Where prices are known, only if a larger batch has failed with as much memory as there is now.
-std::optional<train::Plan> remembered(const supervise::Setup& setup, train::Step& step) {
-  const auto known = supervise::Store().find(setup);
-  if (!known || (step.prices() != nullptr && known->tried_up_to < setup.free)) return {};
-  const auto value = [&](const char* key) {
-    const auto found = known->values.find(key);
-    return found == known->values.end() ? 0 : found->second;
-  };
-  train::Plan plan = step.plan();
-  plan.micro_batch = value("batch");
-  plan.checkpointing = plan.checkpointing || value("checkpointing") != 0;
-  plan.fused_loss = plan.fused_loss || value("fused_loss") != 0;
-  plan.offload = plan.offload || value("offload") != 0;
-  return plan;
 }
 
 // ---- Results ----
@@ -318,7 +159,6 @@ class Run {
   ExitCode show_plan();
   ExitCode evaluate();
   ExitCode train();
-  [[nodiscard]] std::vector<gpu::HolderReport> holders() const;
   void explain(const std::exception_ptr& failure);
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
   [[nodiscard]] Bytes peak() {
@@ -329,8 +169,8 @@ class Run {
   const Interrupt& interrupt_;
   config::Resolved config_;
   const memory::CountCpuMemory counting_;
-  Machine machine_;
-  Watching watching_;
+  TrainingMachine machine_;
+  TrainingRecord watching_;
   bool is_json_;
   TrainingView view_;
   TrainingData data_;
@@ -347,7 +187,7 @@ void Run::make() {
   view_.say(data_.words);
   job_ = job_somewhere(machine_, config_, data_.outputs, view_, events_);
   view_.say(job_.words);
-  setup_ = setup_of(config_, machine_);
+  setup_ = setup_of(config_, machine_.own);
   const bool images = trains_on_images(config_);
   std::optional<train::Batches> evaluation;
   if (data_.evaluation) evaluation = batches_of(data_.evaluation, images);
@@ -479,24 +319,6 @@ ExitCode Run::evaluate() {
   return kOk;
 }
 
-// Who else holds memory of the run's card; nothing of a private simulated one.
-std::vector<gpu::HolderReport> Run::holders() const {
-  try {
-    const gpu::Devices devices = gpu::parse_devices(request_.at("gpus").get<std::string>());
-    const bool is_private =
-        devices.kind == gpu::Devices::Kind::simulated && devices.box.name.empty();
-    if (is_private || devices.kind == gpu::Devices::Kind::cpu) return {};
-    gpu::Sampler sampler(gpu::make_source(devices), {.keep_sampling = false});
-    std::vector<gpu::HolderReport> all =
-        gpu::explain_holders(sampler.fresh(), ProcessTable(), /*search_harder=*/false);
-    const int card = request_.at("card").get<int>();
-    std::erase_if(all, [&](const auto& one) { return one.card_index != card; });
-    return all;
-  } catch (const std::exception&) {  // the report is more important than who is in it
-    return {};
-  }
-}
-
 void Run::explain(const std::exception_ptr& failure) {
   view_.end();
   if (!is_memory(failure)) return;
@@ -504,7 +326,7 @@ void Run::explain(const std::exception_ptr& failure) {
   const train::Failure* const last = step.last_failure();
   if (last == nullptr) return;
   train::OomFacts facts = train::facts_of(step, *last, step_options_);
-  facts.holders = holders();
+  facts.holders = machine_.holders();
   print_error(to_string(train::oom_report(facts)));
 }
 
@@ -535,7 +357,7 @@ ExitCode Run::train() {
     plan.micro_batch = largest_part(plan, effective_batch_);
     // With the memory that there is now: a neighbour that made the plan small may still be there.
     if (!machine_.own.is_cpu() && !watching_.disturbs())
-      remember(setup_of(config_, machine_), plan, peak(), view_);
+      remember(setup_of(config_, machine_.own), plan, peak(), view_);
   }
   watching_.write();
   show_memory(memory::short_memory_summary(step.device()));

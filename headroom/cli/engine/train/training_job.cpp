@@ -11,6 +11,7 @@
 #include "headroom/base/file.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/training_request.h"
+#include "headroom/config/training_keys.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/model/model_catalogue.h"
@@ -173,6 +174,17 @@ void seed_all(c10::Device device, std::uint64_t seed) {
 }
 
 }  // namespace
+
+config::Resolved config_of(const Json& request) {
+  config::Sources sources{.preset = request.at("preset").get<std::string>(),
+                          .file = {},
+                          .overrides = request.at("overrides").get<std::vector<std::string>>()};
+  if (const Json& file = request.at("file"); !file.is_null())
+    sources.file = file.get<std::string>();
+  config::Resolved config = config::resolve(config::training_keys(), sources);
+  for (const auto& [key, value] : request.at("chosen").items()) config.set(key, value, "chosen");
+  return config;
+}
 
 std::optional<std::string> weights_of(const config::Resolved& config) {
   const auto given = config.optional_text("weights");

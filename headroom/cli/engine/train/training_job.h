@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "headroom/base/json.h"
 #include "headroom/config/resolved.h"
 #include "headroom/data/loader.h"
 #include "headroom/models/model.h"
@@ -19,6 +20,9 @@
 #include "headroom/train/step_options.h"
 
 namespace headroom::cli {
+
+// The configuration in a request of `headroom train`.
+[[nodiscard]] config::Resolved config_of(const Json& request);
 
 struct TrainingData {
   std::shared_ptr<data::Loader> train, evaluation;  // `evaluation` may be null

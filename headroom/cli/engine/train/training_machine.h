@@ -1,0 +1,37 @@
+// The device of a training, and those that it may move to.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/config/resolved.h"
+#include "headroom/gpu/holders.h"
+#include "headroom/sim/simulate.h"
+#include "headroom/train/ladder.h"
+
+namespace headroom::cli {
+
+class TrainingMachine {
+ public:
+  // From the request of `headroom train`, which outlives it: simulates the box, or loads CUDA, or
+  // takes the CPU. Throws UnavailableError.
+  explicit TrainingMachine(const Json& request);
+
+  // Null unless the cards are simulated.
+  [[nodiscard]] const std::optional<sim::Simulation>& box() const { return box_; }
+  [[nodiscard]] std::vector<train::Elsewhere> others(const config::Resolved& config) const;
+  // The processes that hold memory of the run's card. Empty for a private simulated card, which has
+  // no others, and where the driver does not answer.
+  [[nodiscard]] std::vector<gpu::HolderReport> holders() const;
+
+  c10::Device own{c10::DeviceType::CPU};
+
+ private:
+  const Json& request_;
+  std::optional<sim::Simulation> box_;
+};
+
+}  // namespace headroom::cli

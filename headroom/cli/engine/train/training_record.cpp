@@ -1,0 +1,51 @@
+#include "headroom/cli/engine/train/training_record.h"
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "headroom/base/error.h"
+#include "headroom/trace/export.h"
+#include "headroom/trace/file_writer.h"
+#include "headroom/trace/memory_reader.h"
+
+namespace headroom::cli {
+
+TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machine) {
+  const auto text = [&](const char* key) {
+    const Json& value = request.at(key);
+    return value.is_null() ? std::string() : value.get<std::string>();
+  };
+  trace_ = text("trace");
+  snapshot_ = text("snapshot");
+  const auto injected = request.at("inject").get<std::vector<std::string>>();
+  if (!injected.empty() && !machine.box())
+    throw UsageError(expectation("--inject", "simulated cards", "others", "--gpus sim:1x24GiB"));
+  if (trace_.empty() && snapshot_.empty() && injected.empty()) return;
+  const bool is_kept = !trace_.empty() || !snapshot_.empty();
+  recorder_ = std::make_unique<trace::Recorder>(trace::RecorderOptions{is_kept ? 0U : 1U});
+  history_ = std::make_unique<memory::History>(machine.own, *recorder_);
+  std::vector<sim::Injector> all;
+  for (const std::string& one : injected) all.push_back(sim::parse_injection(one, lift_));
+  if (!all.empty())
+    injection_ = std::make_unique<sim::InjectionScope>(*machine.box(), sim::any_of(all));
+}
+
+void TrainingRecord::hear(const train::Event& event) const {
+  using Kind = train::Event::Kind;
+  if (event.kind == Kind::shrink || event.kind == Kind::technique || event.kind == Kind::device ||
+      event.kind == Kind::allocator || event.kind == Kind::thrash)
+    lift_.now();
+}
+
+void TrainingRecord::write() {
+  if (!history_) return;
+  history_.reset();
+  if (!trace_.empty()) {
+    trace::TraceWriter writer(trace_, {.program = "headroom train"}, recorder_->names());
+    for (std::uint64_t i = 0; i < recorder_->recorded(); ++i) writer.append(recorder_->event(i));
+    writer.close();
+  }
+  if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *trace::read_memory(*recorder_));
+}
+
+}  // namespace headroom::cli

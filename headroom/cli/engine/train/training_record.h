@@ -1,0 +1,36 @@
+// What --trace, --snapshot and --inject of a training need: a record of the device's memory, and
+// disturbances.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "headroom/base/json.h"
+#include "headroom/cli/engine/train/training_machine.h"
+#include "headroom/memory/history.h"
+#include "headroom/sim/injection.h"
+#include "headroom/trace/recorder.h"
+#include "headroom/train/event.h"
+
+namespace headroom::cli {
+
+class TrainingRecord {
+ public:
+  // Records from now on. Throws UsageError for disturbances of cards that are not simulated.
+  TrainingRecord(const Json& request, const TrainingMachine& machine);
+
+  // A lasting refusal ends when the plan has become smaller.
+  void hear(const train::Event& event) const;
+  [[nodiscard]] bool disturbs() const { return injection_ != nullptr; }
+  // Writes the files that were asked for. Once; later calls do nothing. Throws WriteError.
+  void write();
+
+ private:
+  std::string trace_, snapshot_;
+  sim::Lift lift_;
+  std::unique_ptr<trace::Recorder> recorder_;
+  std::unique_ptr<memory::History> history_;
+  std::unique_ptr<sim::InjectionScope> injection_;
+};
+
+}  // namespace headroom::cli
