@@ -9,14 +9,15 @@
 #include <algorithm>
 #include <string>
 
+#include "headroom/gpu/detail/divided_up.h"
+
 namespace headroom::gpu {
 namespace {
 
+using detail::divided_up;
+
 constexpr std::int64_t kAny = 65536;  // the kernels' name for any head dimension
 
-std::int64_t divided_up(std::int64_t n, std::int64_t by) {
-  return (n + by - 1) / by;
-}
 std::int64_t aligned_up(std::int64_t n, std::int64_t to) {
   return divided_up(n, to) * to;
 }

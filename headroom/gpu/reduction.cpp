@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <bit>
 
+#include "headroom/gpu/detail/divided_up.h"
+
 namespace headroom::gpu {
 namespace {
+
+using detail::divided_up;
 
 constexpr std::int64_t kThreads = 512, kWarp = 32;
 constexpr std::int64_t kFewest = 16, kMost = 256;  // elements per thread
@@ -13,10 +17,6 @@ constexpr std::int64_t kCounter = 4;
 std::int64_t power_of_two(std::int64_t most, std::int64_t limit) {
   const auto below = std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 1)));
   return std::min(static_cast<std::int64_t>(below), limit);
-}
-
-std::int64_t divided_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
 }
 
 }  // namespace

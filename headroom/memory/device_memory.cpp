@@ -26,7 +26,7 @@ class CudaMemory final : public AcceleratorMemory {
   std::optional<FreeAndTotal> free_and_total(int index) override {
     if (!cuda_functions().has_context(index)) return {};
     const auto [free, total] = cuda_functions().memory_info(index);
-    return FreeAndTotal{free, total};
+    return FreeAndTotal{free, total, cuda_functions().memory_fraction(index)};
   }
   void synchronize(int index) override {
     if (cuda_functions().has_context(index)) cuda_functions().synchronize(index);

@@ -25,6 +25,7 @@ using DeviceStats = c10::CachingDeviceAllocator::DeviceStats;
 
 struct FreeAndTotal {
   Bytes free, total;
+  double share = 1;  // of the total, that this process may reserve
 };
 
 class DeviceMemory {

@@ -30,6 +30,9 @@ GpuMemoryStats get_gpu_memory_stats(c10::Device device) {
   if (const auto card = memory.free_and_total(device.index())) {
     stats.free = card->free;
     stats.total = card->total;
+    if (card->share < 1)
+      stats.limit =
+          Bytes{static_cast<std::int64_t>(card->share * static_cast<double>(card->total.count))};
   }
   return stats;
 }

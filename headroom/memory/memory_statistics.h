@@ -38,6 +38,7 @@ struct GpuMemoryStats {
   // The card's memory. Empty if this process has no context on the card, because asking would
   // create one. For the CPU, the machine's memory; Linux's page cache does not count as free.
   std::optional<Bytes> free, total;
+  std::optional<Bytes> limit;  // on `reserved`, set for this process; empty: none
 };
 
 // Throws UsageError for a device that does not exist, or a CPU that is not counted.

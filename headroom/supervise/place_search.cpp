@@ -129,6 +129,7 @@ PlaceAnswer PlaceSearch::find(const PlaceWish& wish) {
 
 void PlaceSearch::explain(const lease::Acquired& acquired, PlaceAnswer& answer) const {
   answer.sentence = acquired.wait.selection.sentence;
+  answer.waiting_helps = !acquired.wait.selection.cannot_be_met;
   const gpu::Machine whole = sampler_->snapshot();
   const gpu::Machine machine = narrowed(whole);
   if (!machine.cards.empty() || machine.silent) return;

@@ -21,6 +21,7 @@ struct PlaceAnswer {
   // Without a place:
   Outcome outcome = Outcome::busy;  // or no_cards, cancelled
   int exit_code = 0;                // if cancelled
+  bool waiting_helps = true;        // false: no card has that much even when empty
   std::string sentence;
   Seconds waited{0};
 };

@@ -17,7 +17,7 @@ void write_plan_report(const PlanReport& report) {
   const auto file = environment(kReportVariable);
   if (!file || file->empty()) return;
   const Json document{{"schema", 1}, {"needed_bytes", report.needed.count}, {"plan", report.plan}};
-  write_file_atomically(*file, to_line(document) + "\n");
+  write_file_atomically(*file, headroom::to_line(document) + "\n");
 }
 
 std::optional<PlanReport> read_plan_report(const std::filesystem::path& file) {

@@ -17,6 +17,7 @@
 #include "headroom/base/descriptor.h"
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
+#include "headroom/base/host_memory.h"
 #include "headroom/base/sha256.h"
 #include "headroom/libtorch/random_state.h"
 #include "headroom/models/tensor_files.h"
@@ -69,6 +70,14 @@ Run run_of(Step& step, const std::string& more) {
     run.state["scaler"] = {{"factor", scaler->factor()}, {"good_steps", scaler->good_steps()}};
   run.state["more"] = more;
   return run;
+}
+
+Bytes bytes_of(const Run& run) {
+  Bytes all;
+  for (const NamedTensors* tensors : {&run.model, &run.optimizer, &run.random})
+    for (const auto& [name, tensor] : *tensors)
+      all += Bytes{static_cast<std::int64_t>(tensor.nbytes())};
+  return all;
 }
 
 // Of the state without its own hash.
@@ -233,6 +242,8 @@ void Checkpoints::save(Step& step, const std::string& more) {
   char name[32];
   std::snprintf(name, sizeof name, "%s%08lld", kPrefix, static_cast<long long>(step.steps()));
   Run run = run_of(step, more);
+  if (const auto host = host_memory_to_use(); host && bytes_of(run) > *host)
+    return write(run, folder_ / name);  // a tensor at a time
   try {
     Run copies = run;
     for (NamedTensors* tensors : {&copies.model, &copies.optimizer, &copies.random})

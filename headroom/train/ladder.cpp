@@ -80,6 +80,8 @@ std::optional<Ladder::Move> Ladder::heaviest(const Failure& failure) const {
   while (const auto next = rungs::with_next_technique(plan, options_)) plan = *next;
   if (largest_part(plan, failure.work.rows) > options_.min_micro_batch)
     plan.micro_batch = options_.min_micro_batch;
+  if (!failure.plan.offload && !rungs::host_has_room(plan, failure.work, options_, prices_))
+    plan.offload = false;
   const rungs::Situation now{last, options_, prices_, true};
   const auto elsewhere = rungs::device(now);
   if (elsewhere && !was_tried(*elsewhere)) return Move{Event::Kind::device, *elsewhere};
@@ -97,8 +99,9 @@ std::optional<Plan> Ladder::fastest(const Plan& wish, const Work& work, Bytes ca
   if (prices_->is_served(wish, work, card).value_or(false)) return wish;
   for (std::optional<Plan> plan = wish; plan; plan = rungs::with_next_technique(*plan, options_))
     if (const auto largest = prices_->largest(*plan, least, most, work, card)) {
-      plan->micro_batch = *largest;
-      return plan;
+      Plan fitting = *plan;
+      fitting.micro_batch = *largest;
+      if (rungs::host_has_room(fitting, work, options_, prices_)) return fitting;
     }
   return {};
 }

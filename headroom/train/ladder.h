@@ -6,7 +6,7 @@
 //   allocator     settings against fragmentation, if the card has the memory in pieces
 //   micro_batch   a smaller one, the largest that fits; half of it where prices are not known
 //   technique     checkpointing, then the fused loss, then offload of activations, with the largest
-//                 micro-batch that fits then
+//                 micro-batch that fits then. Offload needs a host with room for them.
 //   device        another card with room, then the CPU, of those that are allowed
 //
 // A plan that failed for a step is not tried again for it. Running the same plan again is free; of
@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "headroom/base/host_memory.h"
 #include "headroom/train/event.h"
 #include "headroom/train/plan.h"
 #include "headroom/train/prices.h"
@@ -46,6 +47,8 @@ struct LadderOptions {
   // Techniques, in the order in which they are added. The step knows which the model has.
   bool checkpointing = true, fused_loss = true, offload = true;
   bool allocator = true;  // may change the allocator's settings
+  // Asked before offload: what the host has for it. Nothing: not known.
+  std::function<std::optional<Bytes>()> host_memory = host_memory_to_use;
   // Asked when nothing else is left: the devices that may be used, the preferred ones first.
   std::function<std::vector<Elsewhere>()> elsewhere = {};
 };

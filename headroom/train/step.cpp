@@ -130,7 +130,8 @@ std::optional<memory::GpuMemoryStats> Step::State::memory_now() const {
 
 std::optional<Bytes> Step::State::card_of(const std::optional<memory::GpuMemoryStats>& now) {
   if (!now || !now->free) return {};
-  return *now->free + now->reserved;
+  const Bytes all = *now->free + now->reserved;
+  return std::min(all, now->limit.value_or(all));
 }
 
 Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& work) const {

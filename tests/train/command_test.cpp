@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::IsSupersetOf;
 using ::testing::MatchesRegex;
 
@@ -269,6 +270,29 @@ TEST(TrainCommand, SaysWhereMissingWeightsComeFrom) {
                     HasSubstr("hf download openai-community/gpt2"), HasSubstr("weights=random")));
   EXPECT_THAT(told({"weights=" + world.path("nowhere")}),
               AllOf(HasSubstr("safetensors"), HasSubstr("nowhere")));
+}
+
+TEST(TrainCommand, SaysThatAFolderWithAConfigHasNoWeights) {
+  const TrainingWorld world;
+  world.folder().write("mine/config.json", R"({"model_type": "gpt2", "n_layer": 1})");
+  const Outcome outcome =
+      world.train({"model=full", "dataset=synthetic", "model.config=" + world.path("mine")});
+  EXPECT_EQ(outcome.exit_code, 65);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("model.safetensors"), HasSubstr(world.path("mine")),
+                                 Not(HasSubstr("cache"))));
+}
+
+TEST(TrainCommand, LooksAtItsDataBeforeItWaitsForACard) {
+  const TrainingWorld world;
+  const Arguments full{"--gpus", "sim:1x1GiB@full", "min_gpu_memory_mb=4000", "weights=random"};
+  const Outcome missing = world.train(
+      Arguments{"model=linear_probe", "dataset=cub200", "data_dir=" + world.path("nowhere")} +
+      full);
+  EXPECT_EQ(missing.exit_code, 65) << missing.err;
+  EXPECT_THAT(missing.err, HasSubstr("https://"));
+  const Outcome never = world.train(Arguments{"model=gpt-tiny"} + full);
+  EXPECT_EQ(never.exit_code, 75) << never.err;
+  EXPECT_THAT(never.err, AllOf(HasSubstr("even when empty"), Not(HasSubstr("wait_for_gpu"))));
 }
 
 // "This is a bug in Headroom: index out of range in self", 70.

@@ -112,6 +112,31 @@ TEST(Ladder, MovesToAnotherDeviceWhenNothingElseIsLeft) {
   EXPECT_EQ(move->plan, (Plan{.micro_batch = 1, .device = "cuda:1"}));
 }
 
+// Offload of a plan that would need 900 MiB of the card leaves 100 MiB there.
+TEST(Ladder, OffloadsOnlyToAHostWithRoom) {
+  Prices prices({});
+  for (const bool offload : {false, true}) {
+    const Bytes needed = offload ? 100_MiB : 900_MiB;
+    prices.learn(
+        {.plan = {.micro_batch = 1, .offload = offload},
+         .rows = 1,
+         .requests = {{.bytes = needed.count, .kind = allocator::Operation::Kind::allocate},
+                      {.kind = allocator::Operation::Kind::free}}});
+  }
+  LadderOptions options{
+      .room = {.least = 0_B, .share = 0}, .checkpointing = false, .fused_loss = false};
+  const Failure failure{
+      .plan = {.micro_batch = 1}, .work = {.rows = 1}, .asked = 900_MiB, .card = 500_MiB};
+  const auto next_plan = [&](Bytes host) -> std::optional<Plan> {
+    options.host_memory = [=] { return std::optional(host); };
+    Ladder ladder(options, &prices);
+    const auto move = ladder.next(failure);
+    return move ? std::optional(move->plan) : std::nullopt;
+  };
+  EXPECT_EQ(next_plan(850_MiB), (Plan{.micro_batch = 1, .offload = true}));
+  EXPECT_EQ(next_plan(750_MiB), std::nullopt);
+}
+
 TEST(Ladder, BeginsAnewWithEachStep) {
   Ladder ladder(kOnlySmaller);
   const auto first = tried(ladder, {}, 8);

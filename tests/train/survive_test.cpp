@@ -104,6 +104,17 @@ TEST(Survive, BeginsWithTheLargestMicroBatchThatFitsWithRoom) {
   EXPECT_FALSE(runs(usable, next, 2 * next.micro_batch, kLength)) << to_string(first);
 }
 
+// torch.cuda.set_per_process_memory_fraction, for example.
+TEST(Survive, SeesALimitOnItsShareOfTheCard) {
+  const sim::Simulation box = sim::simulate("288MiB", {.mode = sim::Mode::compute});
+  box.card(0).set_memory_fraction(0.25);
+  Training run = text(box.device(0), kPriced);
+  const Committed done = run.step->run(tokens(kBatch, kLength));
+  EXPECT_EQ(done.attempts, 1);
+  ASSERT_EQ(done.events.size(), 1U);
+  EXPECT_EQ(done.events[0].kind, Event::Kind::shrink);
+}
+
 TEST(Survive, TakesCheckpointingWhenNoMicroBatchFits) {
   const sim::Simulation box = sim::simulate("80MiB", {.mode = sim::Mode::compute});
   StepOptions options = kPriced;

@@ -1,12 +1,17 @@
 #include "headroom/cli/core/training_request.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "headroom/base/error.h"
+#include "headroom/base/file.h"
 #include "headroom/model/tasks.h"
 
 namespace headroom::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 // A GPT-2 that trains on a CPU in seconds.
 Json gpt_tiny(std::int64_t vocabulary) {
@@ -19,6 +24,45 @@ Json gpt_tiny(std::int64_t vocabulary) {
           {"vocab_size", vocabulary},
           {"bos_token_id", 0},
           {"eos_token_id", 0}};
+}
+
+// ---- Weights ----
+
+bool has_weights(const fs::path& folder) {
+  return fs::exists(folder / "model.safetensors") ||
+         fs::exists(folder / "model.safetensors.index.json");
+}
+
+fs::path hub_cache() {
+  if (const auto cache = environment("HF_HUB_CACHE")) return *cache;
+  if (const auto home = environment("HF_HOME")) return fs::path(*home) / "hub";
+  return fs::path(environment("HOME").value_or("/root")) / ".cache/huggingface/hub";
+}
+
+// The names of a model on the hub: "openai-community/gpt2".
+std::vector<std::string> hub_names(const std::string& name) {
+  const std::string known = model::model_named(name).name;
+  std::vector<std::string> names;
+  for (const model::CatalogueModel& one : model::catalogue_models())
+    if (one.name == known)
+      for (const std::string& alias : one.aliases)
+        if (alias.find('/') != std::string::npos) names.push_back(alias);
+  return names;
+}
+
+// The newest snapshot in the cache of the hub's own programs.
+std::optional<fs::path> in_cache(const std::string& hub_name) {
+  std::string folder = "models--" + hub_name;
+  for (std::size_t at = folder.find('/'); at != std::string::npos; at = folder.find('/'))
+    folder.replace(at, 1, "--");
+  std::error_code error;
+  std::optional<fs::path> newest;
+  for (const auto& entry : fs::directory_iterator(hub_cache() / folder / "snapshots", error)) {
+    if (has_weights(entry.path()) &&
+        (!newest || fs::last_write_time(entry.path(), error) > fs::last_write_time(*newest, error)))
+      newest = entry.path();
+  }
+  return newest;
 }
 
 }  // namespace
@@ -72,6 +116,29 @@ model::Settings settings_of(const config::Resolved& config, const model::ModelCo
   }
   settings.freeze_backbone = kind == "linear_probe";
   return settings;
+}
+
+std::optional<std::string> weights_of(const config::Resolved& config) {
+  const auto given = config.optional_text("weights");
+  if (given == "random" || (!given && config.text("model") == "gpt-tiny")) return {};
+  if (given) {
+    if (!fs::exists(*given))
+      throw InputError("weights",
+                       "expected a safetensors file, or a folder with some, at " + *given);
+    return given;
+  }
+  const std::string name = config.text("model.config");
+  if (has_weights(name)) return name;
+  if (fs::exists(name))
+    throw InputError("weights", "expected model.safetensors, or its shards with an index, beside " +
+                                    name + "; try weights=FOLDER or weights=random");
+  const std::vector<std::string> hub = hub_names(name);
+  for (const std::string& one : hub)
+    if (const auto found = in_cache(one)) return found->string();
+  throw InputError("weights", "expected the weights of " + name + " in the Hugging Face cache, " +
+                                  hub_cache().string() + "; try " +
+                                  (hub.empty() ? "" : "`hf download " + hub.front() + "`, ") +
+                                  "weights=FOLDER with safetensors files, or weights=random");
 }
 
 std::string job_of(const config::Resolved& config) {

@@ -2,6 +2,7 @@
 // settings of its step as `headroom estimate` has them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "headroom/config/resolved.h"
@@ -19,6 +20,10 @@ namespace headroom::cli {
 
 [[nodiscard]] model::Settings settings_of(const config::Resolved& config,
                                           const model::ModelConfig& model);
+
+// The weights that the configuration names; nothing: random ones. Throws InputError if they are
+// missing.
+[[nodiscard]] std::optional<std::string> weights_of(const config::Resolved& config);
 
 // In words: "vit-base, adapters of rank 8, on flowers102".
 [[nodiscard]] std::string job_of(const config::Resolved& config);

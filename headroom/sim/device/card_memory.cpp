@@ -25,6 +25,12 @@ class CardMemory final : public memory::AcceleratorMemory {
     return seen.life;
   }
 
+  std::optional<memory::FreeAndTotal> free_and_total(int index) override {
+    auto memory = AcceleratorMemory::free_and_total(index);
+    memory->share = card_at(index).memory_fraction();
+    return memory;
+  }
+
   void change_settings(std::string_view text) override {
     for (int i = 0; i < card_count(); ++i) card_at(i).change_settings(text);
   }

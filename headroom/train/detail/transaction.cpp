@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "headroom/base/error.h"
+#include "headroom/base/host_memory.h"
 #include "headroom/libtorch/autocast.h"
 #include "headroom/libtorch/modules.h"
 #include "headroom/libtorch/random_state.h"
@@ -135,7 +136,9 @@ void Transaction::follow(const Plan& plan) {
   offload_.reset();
   if (plan.offload)
     offload_.emplace(all_of(module_),
-                     nn::OffloadOptions{.pinned = device_.is_cuda(), .copies = !is_dry_});
+                     nn::OffloadOptions{.budget = is_dry_ ? std::nullopt : host_memory_to_use(),
+                                        .pinned = device_.is_cuda(),
+                                        .copies = !is_dry_});
   followed_ = plan;
 }
 

@@ -27,4 +27,8 @@ struct Situation {
 [[nodiscard]] std::optional<Plan> with_next_technique(const Plan& plan,
                                                       const LadderOptions& options);
 
+// False if the host is known to have no room for what the plan moves to it.
+[[nodiscard]] bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& options,
+                                 const Prices* prices);
+
 }  // namespace headroom::train::rungs

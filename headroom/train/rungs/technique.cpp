@@ -17,6 +17,16 @@ std::optional<Plan> with_next_technique(const Plan& plan, const LadderOptions& o
   return next;
 }
 
+bool host_has_room(const Plan& plan, const Work& work, const LadderOptions& options,
+                   const Prices* prices) {
+  if (!plan.offload || prices == nullptr || !options.host_memory) return true;
+  Plan without = plan;
+  without.offload = false;
+  const auto all = prices->needed(without, work), rest = prices->needed(plan, work);
+  const auto host = options.host_memory();
+  return !host || !all || !rest || *all - *rest <= *host;
+}
+
 std::optional<Plan> technique(const Situation& now) {
   const Failure& failure = now.failure;
   const auto card = card_for_less(now);
@@ -26,8 +36,9 @@ std::optional<Plan> technique(const Situation& now) {
     if (!card) return plan;
     const auto largest = now.prices->largest(*plan, least, failure.work.rows, failure.work, *card);
     if (!largest) continue;
-    plan->micro_batch = *largest;
-    return plan;
+    Plan fitting = *plan;
+    fitting.micro_batch = *largest;
+    if (host_has_room(fitting, failure.work, now.options, now.prices)) return fitting;
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // `headroom train`: reads the configuration, finds a place for the run and reserves it;
 // headroom-engine trains.
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
@@ -20,6 +21,8 @@
 
 namespace headroom::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kChosen = "chosen by headroom train";
 
@@ -188,7 +191,8 @@ std::optional<int> place_of(const config::Resolved& config, const gpu::Devices& 
   }
   if (answer.outcome == supervise::Outcome::no_cards)
     throw UnavailableError(answer.sentence + ", or allow_cpu=true");
-  throw BusyError(answer.sentence + (config.yes("wait_for_gpu") ? "" : "; try wait_for_gpu=true"));
+  const bool may_wait = answer.waiting_helps && !config.yes("wait_for_gpu");
+  throw BusyError(answer.sentence + (may_wait ? "; try wait_for_gpu=true" : ""));
 }
 
 // ---- The command ----
@@ -206,7 +210,11 @@ ExitCode run_train(const TrainOptions& options) {
   static_cast<void>(settings_of(config, model_of(config).config));  // refuses what makes no sense
   if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
     ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);
-  const auto card = place_of(config, devices);
+  static_cast<void>(weights_of(config));  // missing ones are said before a wait for a card
+  const bool has_data =
+      config.text("dataset") == "synthetic" || fs::exists(config.text("data_dir"));
+  // The engine says what is expected in that folder, and needs no card for that.
+  const auto card = has_data ? place_of(config, devices) : std::nullopt;
   Json request{{"preset", options.preset},
                {"file", or_null(options.file)},
                {"overrides", options.words},

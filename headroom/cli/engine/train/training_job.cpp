@@ -8,13 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
-#include "headroom/base/file.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/config/training_keys.h"
 #include "headroom/libtorch/on.h"
 #include "headroom/memory/memory_statistics.h"
-#include "headroom/model/model_catalogue.h"
 #include "headroom/models/adapter_files.h"
 #include "headroom/models/initialise.h"
 #include "headroom/models/safetensors.h"
@@ -25,42 +23,6 @@ namespace headroom::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// ---- Weights ----
-
-fs::path hub_cache() {
-  if (const auto cache = environment("HF_HUB_CACHE")) return *cache;
-  if (const auto home = environment("HF_HOME")) return fs::path(*home) / "hub";
-  return fs::path(environment("HOME").value_or("/root")) / ".cache/huggingface/hub";
-}
-
-// The names of a model on the hub: "openai-community/gpt2".
-std::vector<std::string> hub_names(const std::string& name) {
-  const std::string known = model::model_named(name).name;
-  std::vector<std::string> names;
-  for (const model::CatalogueModel& one : model::catalogue_models())
-    if (one.name == known)
-      for (const std::string& alias : one.aliases)
-        if (alias.find('/') != std::string::npos) names.push_back(alias);
-  return names;
-}
-
-// The newest snapshot in the cache of the hub's own programs.
-std::optional<fs::path> in_cache(const std::string& hub_name) {
-  std::string folder = "models--" + hub_name;
-  for (std::size_t at = folder.find('/'); at != std::string::npos; at = folder.find('/'))
-    folder.replace(at, 1, "--");
-  std::error_code error;
-  std::optional<fs::path> newest;
-  for (const auto& entry : fs::directory_iterator(hub_cache() / folder / "snapshots", error)) {
-    const bool has_weights = fs::exists(entry.path() / "model.safetensors", error) ||
-                             fs::exists(entry.path() / "model.safetensors.index.json", error);
-    if (has_weights &&
-        (!newest || fs::last_write_time(entry.path(), error) > fs::last_write_time(*newest, error)))
-      newest = entry.path();
-  }
-  return newest;
-}
 
 // ---- Optimizer ----
 
@@ -184,28 +146,6 @@ config::Resolved config_of(const Json& request) {
   config::Resolved config = config::resolve(config::training_keys(), sources);
   for (const auto& [key, value] : request.at("chosen").items()) config.set(key, value, "chosen");
   return config;
-}
-
-std::optional<std::string> weights_of(const config::Resolved& config) {
-  const auto given = config.optional_text("weights");
-  if (given == "random" || (!given && config.text("model") == "gpt-tiny")) return {};
-  if (given) {
-    if (!fs::exists(*given))
-      throw InputError("weights",
-                       "expected a safetensors file, or a folder with some, at " + *given);
-    return given;
-  }
-  const std::string name = config.text("model.config");
-  if (fs::exists(fs::path(name) / "model.safetensors") ||
-      fs::exists(fs::path(name) / "model.safetensors.index.json"))
-    return name;
-  const std::vector<std::string> hub = hub_names(name);
-  for (const std::string& one : hub)
-    if (const auto found = in_cache(one)) return found->string();
-  throw InputError("weights", "expected the weights of " + name + " in the Hugging Face cache, " +
-                                  hub_cache().string() + "; try " +
-                                  (hub.empty() ? "" : "`hf download " + hub.front() + "`, ") +
-                                  "weights=FOLDER with safetensors files, or weights=random");
 }
 
 TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int64_t outputs,

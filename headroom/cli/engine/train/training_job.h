@@ -43,10 +43,6 @@ struct TrainingJob {
   std::string words;  // "llama, 8.03 B parameters, 3.4 M of them trained"
 };
 
-// The weights that the configuration names; nothing: random ones. Throws InputError if they are
-// missing.
-[[nodiscard]] std::optional<std::string> weights_of(const config::Resolved& config);
-
 // Runs again from its start if memory runs out on the way, with the same random numbers. `say` gets
 // a line at each milestone.
 [[nodiscard]] TrainingJob job_on(c10::Device device, const config::Resolved& config,

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/host_memory.h"
 #include "headroom/gpu/devices.h"
 #include "headroom/gpu/sampler.h"
-#include "headroom/memory/memory_statistics.h"
 #include "headroom/no_cuda/load.h"
 
 namespace headroom::cli {
@@ -35,8 +35,7 @@ std::vector<train::Elsewhere> TrainingMachine::others(const config::Resolved& co
     if (box_->device(i) != own) all.push_back({box_->device(i).str(), box_->card(i).free_bytes()});
   for (int i = 1; own.is_cuda() && may_move && i < cuda_functions().device_count(); ++i)
     all.push_back({c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(i)).str(), {}});
-  if (config.yes("allow_cpu") && !own.is_cpu())
-    all.push_back({"cpu", memory::get_gpu_memory_stats(c10::Device(at::kCPU)).free});
+  if (config.yes("allow_cpu") && !own.is_cpu()) all.push_back({"cpu", host_memory_to_use()});
   return all;
 }
 
