@@ -33,12 +33,13 @@ std::optional<Plan> technique(const Situation& now) {
   const std::int64_t least = std::min(now.options.min_micro_batch, failure.work.rows);
   for (auto plan = with_next_technique(failure.plan, now.options); plan;
        plan = with_next_technique(*plan, now.options)) {
-    if (!card) return plan;
-    const auto largest = now.prices->largest(*plan, least, failure.work.rows, failure.work, *card);
-    if (!largest) continue;
-    Plan fitting = *plan;
-    fitting.micro_batch = *largest;
-    if (host_has_room(fitting, failure.work, now.options, now.prices)) return fitting;
+    if (card) {
+      const auto largest =
+          now.prices->largest(*plan, least, failure.work.rows, failure.work, *card);
+      if (!largest) continue;
+      plan->micro_batch = *largest;
+    }
+    if (host_has_room(*plan, failure.work, now.options, now.prices)) return plan;
   }
   return {};
 }
