@@ -13,9 +13,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::IsSupersetOf;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 
 namespace fs = std::filesystem;
 
