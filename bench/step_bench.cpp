@@ -3,10 +3,13 @@
 //
 //   bench_step [layers] [width] [rows] [length] [pairs]     default 4 512 4 128 200
 //   bench_step prices MODEL...                              default gpt2 llama-2-7b
+//   bench_step recovery [times]                             default 20: from a failure of a step's
+//                                                           last request to its commit
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "headroom/models/initialise.h"
 #include "headroom/optim/clip.h"
 #include "headroom/optim/optimizer.h"
+#include "headroom/sim/injection.h"
 #include "headroom/sim/simulate.h"
 #include "headroom/train/model_objective.h"
 #include "headroom/train/step.h"
@@ -48,6 +52,38 @@ void price(const std::string& name) {
     }
 }
 
+// On a simulated card that computes. The failure spoils a whole attempt, so the step without it is
+// also the time of what failed.
+void recover(long times) {
+  const sim::Simulation box = sim::simulate("24GiB", {.mode = sim::Mode::compute});
+  const auto model = libtorch::on(box.device(0), [] {
+    return models::build({bench::small_llama(4, 512, 128), "the benchmark's config"});
+  });
+  models::initialise(*model);
+  const auto optimizer =
+      optim::make_adamw(model->module().parameters(), {.form = optim::OptimizerForm::fused});
+  train::Step step(model->module(), *optimizer, train::objective_of(model), {.max_grad_norm = 1});
+  const train::Tensors batch =
+      train::tensors_of(models::random_batch(*model, {.rows = 4, .length = 128}, at::kCPU));
+  for (int i = 0; i < 3; ++i) static_cast<void>(step.run(batch));
+  const std::uint64_t before = box.card(0).requests();
+  static_cast<void>(step.run(batch));
+  const std::uint64_t last = box.card(0).requests() - before;
+  std::vector<double> clean, recovery;
+  for (long i = 0; i < times; ++i) {
+    const auto begin = Clock::now();
+    static_cast<void>(step.run(batch));
+    clean.push_back(bench::seconds_since(begin));
+    const sim::InjectionScope scope(box.card(0), sim::once(last));
+    const auto again = Clock::now();
+    const train::Committed done = step.run(batch);
+    if (done.attempts != 2) std::printf("expected 2 attempts, received %d\n", done.attempts);
+    recovery.push_back((bench::seconds_since(again) - clean.back()) / clean.back());
+  }
+  std::printf("step %.1f ms; recovery takes %.2f of it (median of %ld)\n",
+              1e3 * bench::median(clean), bench::median(recovery), times);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,6 +91,10 @@ int main(int argc, char** argv) {
     for (int i = 2; i < argc; ++i) price(argv[i]);
     if (argc == 2)
       for (const char* name : {"gpt2", "llama-2-7b"}) price(name);
+    return 0;
+  }
+  if (argc > 1 && std::string(argv[1]) == "recovery") {
+    recover(argc > 2 ? std::atol(argv[2]) : 20);
     return 0;
   }
   const bench::Arguments given(argc, argv);

@@ -96,7 +96,7 @@ class Trials {
 
   [[nodiscard]] Bytes room() const {
     const memory::GpuMemoryStats now = memory::get_gpu_memory_stats(device_);
-    return now.free.value_or(Bytes{}) + now.reserved;
+    return now.obtainable().value_or(now.reserved);
   }
 
   const UserModule& user_module_;

@@ -135,7 +135,7 @@ double Growth::last_chunk(std::int64_t size) const {
 gpu::SimulatedCard card_like(c10::Device device) {
   const memory::GpuMemoryStats now = memory::get_gpu_memory_stats(device);
   gpu::SimulatedCard card{.name = device.str(),
-                          .total = now.free.value_or(Bytes{}) + now.reserved,
+                          .total = now.obtainable().value_or(now.reserved),
                           .reserved = {},
                           .profile = {}};
   if (device.is_privateuseone())

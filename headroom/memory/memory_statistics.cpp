@@ -1,9 +1,17 @@
 #include "headroom/memory/memory_statistics.h"
 
+#include <algorithm>
+
 #include "headroom/memory/detail/peaks.h"
 #include "headroom/memory/device_memory.h"
 
 namespace headroom::memory {
+
+std::optional<Bytes> GpuMemoryStats::obtainable() const {
+  if (!free) return {};
+  const Bytes all = *free + reserved;
+  return std::min(all, limit.value_or(all));
+}
 
 GpuMemoryStats get_gpu_memory_stats(c10::Device device) {
   device = concrete(device);

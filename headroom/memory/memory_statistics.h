@@ -39,6 +39,10 @@ struct GpuMemoryStats {
   // create one. For the CPU, the machine's memory; Linux's page cache does not count as free.
   std::optional<Bytes> free, total;
   std::optional<Bytes> limit;  // on `reserved`, set for this process; empty: none
+
+  // What this process could reserve in all: `free` and `reserved`, at most `limit`. Empty if `free`
+  // is.
+  [[nodiscard]] std::optional<Bytes> obtainable() const;
 };
 
 // Throws UsageError for a device that does not exist, or a CPU that is not counted.

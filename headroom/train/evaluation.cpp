@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "headroom/base/error.h"
@@ -141,6 +142,19 @@ Evaluation::Sums Evaluation::attempt(const Tensors& batch) {
     if (score.right.defined()) sums.right += score.right.item<double>();
   }
   return sums;
+}
+
+Json to_json(const Evaluated& result) {
+  return {{"loss", result.loss}, {"accuracy", or_null(result.accuracy)}, {"rows", result.rows}};
+}
+
+Evaluated evaluated_from(const Json& document) {
+  Evaluated result{.loss = document.at("loss").get<double>(),
+                   .accuracy = {},
+                   .rows = document.at("rows").get<std::int64_t>()};
+  if (const Json& accuracy = document.at("accuracy"); !accuracy.is_null())
+    result.accuracy = accuracy.get<double>();
+  return result;
 }
 
 }  // namespace headroom::train

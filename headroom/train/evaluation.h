@@ -32,6 +32,8 @@ struct Evaluated {
   std::optional<double> accuracy;  // of rows, where the objective counts right answers
   std::int64_t rows = 0;
 };
+[[nodiscard]] Json to_json(const Evaluated& result);
+[[nodiscard]] Evaluated evaluated_from(const Json& document);
 
 struct EvaluationOptions {
   std::int64_t micro_batch = 0;  // rows in a forward pass; 0: a whole batch

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/error.h"
 #include "headroom/train/rungs/rungs.h"
 
 namespace headroom::train {
 namespace {
 
-// The card had a free segment for the request (docs/how-gpu-memory-works.md) when it was refused.
+// An empty card of the size that was free would have served the request.
 bool had_room(const Failure& failure) {
-  if (!failure.asked || !failure.free) return false;
-  constexpr Bytes kMiB{std::int64_t{1} << 20};
-  const Bytes asked = *failure.asked;
-  const Bytes segment = asked < kMiB ? 2 * kMiB : asked < 10 * kMiB ? 20 * kMiB : asked + 2 * kMiB;
-  return *failure.free >= segment;
+  if (!failure.asked || !failure.free || *failure.asked <= Bytes{}) return false;
+  allocator::CachingAllocator rest({.capacity = *failure.free});
+  return rest.allocate(*failure.asked) != allocator::kNoBlock;
 }
 
 }  // namespace

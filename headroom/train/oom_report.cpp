@@ -116,7 +116,8 @@ void add_holders(OomReport& report, const std::vector<gpu::HolderReport>& holder
                    [](const auto& one, const auto& other) { return one.used > other.used; });
   if (!now || !now->free || !now->total) return;
   report.total = now->total;
-  report.offered = *now->free + now->reserved;
+  report.offered = now->obtainable();
+  report.limit = now->limit;
   report.neighbours = *now->total - *now->free - mine;
   if (!report.failure.free) return;
   report.ours = std::max(Bytes{}, *now->total - *report.failure.free - *report.neighbours);
@@ -173,7 +174,7 @@ Failure failure_from(const oom::Judgement& judgement, c10::Device device) {
                   .cached = judgement.cached,
                   .card = {}};
   const auto now = if_counted([&] { return memory::get_gpu_memory_stats(device); });
-  if (now && now->free) failure.card = *now->free + now->reserved;
+  if (now) failure.card = now->obtainable();
   return failure;
 }
 

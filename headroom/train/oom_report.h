@@ -87,6 +87,7 @@ struct OomReport {
   Failure failure;
   // The card at the failure. `neighbours`: other processes and the driver, as they are now.
   std::optional<Bytes> total, ours, neighbours;
+  std::optional<Bytes> limit;              // that is set for this process; empty: none
   std::vector<gpu::HolderReport> holders;  // but for this process, the largest first
 
   // What is alive now. `released`: what this process had more of at the failure.

@@ -36,6 +36,7 @@ std::string headline(const OomReport& report) {
 std::string card_lines(const OomReport& report) {
   std::string text = sized_line(report.ours, "held by this process");
   if (report.ours) text += sized_line(report.failure.cached, "of this cached");
+  text += sized_line(report.limit, "is the most that this process may hold: a limit was set");
   text += sized_line(report.neighbours, "held by other processes and the driver");
   for (const gpu::HolderReport& holder : report.holders)
     text += sized_line(holder.used.value_or(Bytes{}), "of this by " + detail::name_of(holder));
@@ -98,6 +99,7 @@ Json to_json(const OomReport& report) {
             {"total_bytes", or_null(report.total)},
             {"ours_bytes", or_null(report.ours)},
             {"neighbour_bytes", or_null(report.neighbours)},
+            {"limit_bytes", or_null(report.limit)},
             {"holders", Json::array()},
             {"alive", Json::object()},
             {"released_bytes", or_null(report.released)},

@@ -129,9 +129,7 @@ std::optional<memory::GpuMemoryStats> Step::State::memory_now() const {
 }
 
 std::optional<Bytes> Step::State::card_of(const std::optional<memory::GpuMemoryStats>& now) {
-  if (!now || !now->free) return {};
-  const Bytes all = *now->free + now->reserved;
-  return std::min(all, now->limit.value_or(all));
+  return now ? now->obtainable() : std::nullopt;
 }
 
 Failure Step::State::failure_of(const oom::Judgement& judgement, const Work& work) const {

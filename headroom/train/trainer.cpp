@@ -76,21 +76,6 @@ bool is_better(const Evaluated& one, const Evaluated& other) {
   return one.loss < other.loss;
 }
 
-Json json_of(const std::optional<Evaluated>& result) {
-  if (!result) return {};
-  return {{"loss", result->loss}, {"accuracy", or_null(result->accuracy)}, {"rows", result->rows}};
-}
-
-std::optional<Evaluated> evaluated_from(const Json& document) {
-  if (document.is_null()) return {};
-  Evaluated result{.loss = document.at("loss").get<double>(),
-                   .accuracy = {},
-                   .rows = document.at("rows").get<std::int64_t>()};
-  if (const Json& accuracy = document.at("accuracy"); !accuracy.is_null())
-    result.accuracy = accuracy.get<double>();
-  return result;
-}
-
 bool is_memory(const std::exception_ptr& failure) {
   return oom::is_out_of_memory(libtorch::judge(failure));
 }
@@ -194,8 +179,9 @@ void Trainer::State::restore(const FoundCheckpoint& found) {
   training_.resumed_from = training_.steps = saved_ = found.step;
   training_.rows = more.at("rows").get<std::int64_t>();
   training_.loss = more.at("loss").get<double>();
-  training_.evaluation = evaluated_from(more.at("evaluation"));
-  training_.best = evaluated_from(more.at("best"));
+  if (!more.at("evaluation").is_null())
+    training_.evaluation = evaluated_from(more.at("evaluation"));
+  if (!more.at("best").is_null()) training_.best = evaluated_from(more.at("best"));
   worse_ = more.at("worse").get<std::int64_t>();
   step.set_plan(found.plan);
   for (const std::string& refused : found.refused) say("not used: " + refused);
@@ -209,8 +195,8 @@ std::string Trainer::State::place() const {
   return to_line({{"position", position_},
                   {"rows", training_.rows},
                   {"loss", training_.loss},
-                  {"evaluation", json_of(training_.evaluation)},
-                  {"best", json_of(training_.best)},
+                  {"evaluation", training_.evaluation ? to_json(*training_.evaluation) : Json()},
+                  {"best", training_.best ? to_json(*training_.best) : Json()},
                   {"worse", worse_}});
 }
 

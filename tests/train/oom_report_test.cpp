@@ -312,6 +312,17 @@ TEST(OomReport, ListsTheLargestMicroBatchOfEachTechniqueAndWhatAllowsIt) {
                         "with checkpointing=true\n"));
 }
 
+TEST(OomReport, SaysWhatLimitIsSetForTheProcess) {
+  const sim::Simulation box = sim::simulate("1GiB");
+  box.card(0).set_memory_fraction(0.25);
+  const OomReport report =
+      oom_report({.device = box.device(0), .failure = {.work = {.rows = 8}, .asked = 300_MiB}});
+  EXPECT_EQ(report.limit, 256_MiB);
+  EXPECT_EQ(report.offered, 256_MiB);
+  EXPECT_THAT(to_string(report), HasSubstr("256.0 MiB  is the most that this process may hold"));
+  EXPECT_EQ(to_json(report).at("limit_bytes"), (256_MiB).count);
+}
+
 TEST(OomReport, OfAStepThatNoPlanFitsSaysWhatIsMissing) {
   Prices prices({});
   learn(prices, {}, {900_MiB, 600_MiB, 450_MiB});

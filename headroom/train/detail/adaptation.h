@@ -2,15 +2,13 @@
 // faster when there is room again.
 //
 // - A step that is known to need more than the card has for it now begins with the fastest plan
-// that
-//   fits. If the batch is unusual (longer rows than in most of the last steps), the plan is for
-//   that batch alone.
+//   that fits. If the batch is unusual (longer rows than in most of the last steps), the plan is
+//   for that batch alone.
 // - After `grow_after` steps without trouble, a faster plan comes back, up to the wish: one that is
 //   known to fit, or the next larger one where prices are not known. Where that fails, the next
 //   attempt waits twice as long.
 // - If the allocator had to empty its cache in three steps one after another, the plan gets
-// smaller:
-//   such steps are slow, and the next request may fail.
+//   smaller: such steps are slow, and the next request may fail.
 #pragma once
 
 #include <cstdint>

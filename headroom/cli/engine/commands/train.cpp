@@ -287,7 +287,7 @@ ExitCode Run::show_plan() {
       forecast::forecast_of(config, settings_of(config_, config)),
       machine_.own.is_cpu() ? nullptr : gpu::find_card(machine_.box()->card(0).options().name));
   const auto now = memory::get_gpu_memory_stats(step.device());
-  const Bytes room = now.free.value_or(Bytes{}) + now.reserved;
+  const Bytes room = now.obtainable().value_or(now.reserved);
   const bool fits = !needed || *needed <= room;
   if (is_json_) {
     print(to_line({{"schema", 1},

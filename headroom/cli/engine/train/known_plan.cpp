@@ -13,7 +13,7 @@ supervise::Setup setup_of(const config::Resolved& config, c10::Device device) {
   return {.job = "train " + to_line(model::to_json(settings_of(config, model_of(config).config))) +
                  " " + job_of(config),
           .card = device.is_cpu() ? "cpu" : to_string(now.total.value_or(Bytes{})),
-          .free = now.free.value_or(Bytes{}) + now.reserved};
+          .free = now.obtainable().value_or(now.reserved)};
 }
 
 void remember(const supervise::Setup& setup, const train::Plan& plan, Bytes peak,

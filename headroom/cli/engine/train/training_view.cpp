@@ -59,8 +59,8 @@ std::string plan_line(train::Step& step, const train::Plan& plan, std::int64_t r
   if (prices == nullptr) return text + "; its memory is not known (" + step.why_unpriced() + ")";
   const auto needed = prices->needed(plan, {.rows = rows});
   if (needed) text += "; needs " + to_string(*needed);
-  const auto now = memory::get_gpu_memory_stats(step.device());
-  if (now.free) text += " of " + to_string(*now.free + now.reserved) + " that are free";
+  if (const auto room = memory::get_gpu_memory_stats(step.device()).obtainable())
+    text += " of " + to_string(*room) + " that are free";
   return text;
 }
 
