@@ -53,15 +53,19 @@ Interrupt::~Interrupt() {
 
 void Interrupt::watch() {
   std::array<pollfd, 2> both{pollfd{inbox_.get(), POLLIN, 0}, pollfd{done_.get(), POLLIN, 0}};
+  Clock::time_point first{};
   while (true) {
     if (::poll(both.data(), both.size(), -1) < 0) continue;
     if (both[1].revents != 0) break;
     signalfd_siginfo received{};
     if (::read(inbox_.get(), &received, sizeof received) != sizeof received) continue;
     const int signal = static_cast<int>(received.ssi_signo);
-    // A second signal ends the process at once.
+    // A second signal ends the process at once. Programs such as `timeout` send each one twice.
+    constexpr Seconds kOneSignal{0.5};
+    if (signal_ != 0 && Clock::now() - first < kOneSignal) continue;
     if (signal_ != 0) std::_Exit(128 + signal);
     signal_ = signal;
+    first = Clock::now();
     stop_.request_stop();
   }
 }

@@ -35,6 +35,7 @@ class SignalsHeld {
 
 class Interrupt {
  public:
+  // A second signal, more than half a second later, ends the process at once.
   Interrupt();  // throws BusyError when no descriptor is left
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;

@@ -24,7 +24,8 @@ constexpr const char* kHowToMake =
     "`python -m headroom.tokens FILE.jsonl --tokenizer DIR --out train.bin` to make one";
 
 [[noreturn]] void refuse_tokens(const fs::path& file, const std::string& expected,
-                                const std::string& received, const char* to_try = kHowToMake) {
+                                const std::string& received,
+                                const std::string& to_try = kHowToMake) {
   throw InputError(expectation(file.string(), expected, received, to_try));
 }
 
@@ -60,7 +61,10 @@ TokenForm form_of(const fs::path& bin) {
 }
 
 fs::path that_is_there(fs::path bin) {
-  if (!fs::exists(bin)) refuse_tokens(bin, "a file of tokens", "none");
+  if (!fs::exists(bin))
+    refuse_tokens(bin, "a file of tokens", "none",
+                  "`python -m headroom.tokens FILE.jsonl --tokenizer DIR --out " + bin.string() +
+                      "` to make one");
   return bin;
 }
 

@@ -128,9 +128,14 @@ std::string to_string(const Loaded& loaded) {
   std::ostringstream text;
   text << loaded.tensors << (loaded.tensors == 1 ? " tensor, " : " tensors, ")
        << headroom::to_string(loaded.bytes) << ", from " << loaded.from << '\n';
-  for (const OtherShape& other : loaded.other_shapes)
+  constexpr std::size_t kMostShown = 3;
+  for (std::size_t i = 0; i < std::min(kMostShown, loaded.other_shapes.size()); ++i) {
+    const OtherShape& other = loaded.other_shapes[i];
     text << "of another shape: " << other.name << ", " << text_of(other.in_file)
          << " in the file and " << text_of(other.in_model) << " in the model\n";
+  }
+  if (loaded.other_shapes.size() > kMostShown)
+    text << "of another shape: " << loaded.other_shapes.size() - kMostShown << " more\n";
   if (!loaded.missing.empty())
     text << "newly initialised, to be trained: " << first_of(loaded.missing) << '\n';
   if (!loaded.unexpected.empty()) text << "not used: " << first_of(loaded.unexpected) << '\n';

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
@@ -94,9 +95,7 @@ void sync(const fs::path& path) {
   if (open.get() < 0 || ::fsync(open.get()) != 0) throw WriteError(write_failure(path, errno));
 }
 
-void write(const Run& run, const fs::path& folder) {
-  const fs::path unfinished = folder.string() + kUnfinished;
-  fs::remove_all(unfinished);
+void write_into(const fs::path& unfinished, const Run& run) {
   fs::create_directories(unfinished);
   Json state = run.state;
   for (const auto& [name, tensors] :
@@ -108,6 +107,18 @@ void write(const Run& run, const fs::path& folder) {
   state["sha256"][kState] = hash_of(state);
   write_file_atomically(unfinished / kState, state.dump(1) + "\n");
   sync(unfinished);
+}
+
+void write(const Run& run, const fs::path& folder) {
+  const fs::path unfinished = folder.string() + kUnfinished;
+  fs::remove_all(unfinished);
+  try {
+    write_into(unfinished, run);
+  } catch (...) {  // on a full disk its space is needed
+    std::error_code error;
+    fs::remove_all(unfinished, error);
+    throw;
+  }
   fs::remove_all(folder);  // of the same step, from a run that was resumed before it
   fs::rename(unfinished, folder);
   sync(folder.parent_path());
@@ -188,14 +199,17 @@ FoundCheckpoint read(const fs::path& folder, Step& step) {
 class Checkpoints::Writer {
  public:
   void begin(Run run, fs::path folder) {
+    is_idle_ = false;
     thread_ = std::thread([this, run = std::move(run), folder = std::move(folder)] {
       try {
         write(run, folder);
       } catch (...) {
         failure_ = std::current_exception();
       }
+      is_idle_ = true;
     });
   }
+  [[nodiscard]] bool is_idle() const { return is_idle_; }
   void wait() {
     if (thread_.joinable()) thread_.join();
     if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
@@ -207,6 +221,7 @@ class Checkpoints::Writer {
  private:
   std::thread thread_;
   std::exception_ptr failure_;
+  std::atomic<bool> is_idle_{true};
 };
 
 Checkpoints::Checkpoints(fs::path folder, int keep)
@@ -253,6 +268,10 @@ void Checkpoints::save(Step& step, const std::string& more) {
   } catch (const c10::Error&) {  // no host memory for copies
     write(run, folder_ / name);
   }
+}
+
+bool Checkpoints::is_idle() const {
+  return writer_->is_idle();
 }
 
 void Checkpoints::wait() {

@@ -50,6 +50,8 @@ class Checkpoints {
   void save(Step& step, const std::string& more = {});
   // Until all is on the disk. Throws WriteError.
   void wait();
+  // True unless a save is still being written.
+  [[nodiscard]] bool is_idle() const;
 
   // Puts the newest sound checkpoint into module, optimizer, scaler, step and random generators.
   // Waits for the writing. Nothing: there is none. A checkpoint that does not fit the module is

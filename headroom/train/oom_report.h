@@ -54,6 +54,7 @@ struct OomFacts {
   const Prices* prices = nullptr;
   LadderOptions limits = {};  // that the failed run had
   bool has_autocast = false;
+  bool in_a_step = true;  // false: while the model was made, where no batch is to blame
   // Of this card: gpu::explain_holders(). They may name this process, too.
   std::vector<gpu::HolderReport> holders = {};
 };

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -40,7 +41,9 @@ class Trainer::State {
   void watch_memory(std::int64_t number);
   void shrink();
   void evaluate_and_keep_best();
+  void begin_files();
   void save();
+  void wait_for_checkpoint();
   void save_what_is_left();
   void say(std::string_view line) const;
   void say_memory(const std::string& prefix) const;
@@ -59,12 +62,12 @@ class Trainer::State {
   std::optional<detail::PlanSchedule> schedule_;
   detail::LeakWatch leaks_;
   Trained training_;
-  std::int64_t steps_in_all_ = 0, saved_ = -1, worse_ = 0;
+  std::int64_t steps_in_all_ = 0, begun_ = 0, saved_ = -1, saving_ = -1, worse_ = 0;
   std::optional<Bytes> neighbours_then_;  // at the last emergency
   Clock::time_point since_{};             // when the step began, its data included
   std::optional<Clock::time_point> said_epoch_;
   double rows_per_s_ = 0;
-  bool is_prepared_ = false;
+  bool is_prepared_ = false, said_not_finite_ = false;
 };
 
 namespace {
@@ -162,9 +165,6 @@ std::optional<FoundCheckpoint> Trainer::State::prepare() {
   else
     first_ = std::move(first);
   if (options_.out.empty()) return {};
-  if (!options_.resume)
-    if (const auto moved = detail::set_aside(options_.out))
-      say("an earlier run is now in " + moved->string());
   checkpoints_.emplace(options_.out, options_.keep_last);
   std::optional<FoundCheckpoint> found;
   if (options_.resume) found = checkpoints_->load(step);
@@ -204,7 +204,11 @@ std::string Trainer::State::place() const {
 
 Trained Trainer::State::run() {
   prepare();
-  if (!options_.out.empty()) files_.emplace(options_.out, step.steps());
+  std::optional<detail::RunFolder> ours;
+  if (!options_.out.empty()) ours.emplace(options_.out);
+  begun_ = step.steps();
+  if (begun_ >= steps_in_all_)
+    say("already at step " + std::to_string(begun_) + ": nothing is left to train");
   say_memory("start of training");
   since_ = Clock::now();
   try {
@@ -214,7 +218,7 @@ Trained Trainer::State::run() {
     throw;
   }
   save();
-  if (checkpoints_) checkpoints_->wait();
+  wait_for_checkpoint();
   if (best_) best_->wait();
   return training_;
 }
@@ -242,7 +246,19 @@ Tensors Trainer::State::next_batch() {
   return batches_.next();
 }
 
+// Not before there is something to write: what fails before the first commit leaves an earlier run
+// where it is.
+void Trainer::State::begin_files() {
+  if (files_ || options_.out.empty()) return;
+  if (!options_.resume)
+    if (const auto moved = detail::set_aside(options_.out))
+      say("an earlier run is now in " + moved->string());
+  files_.emplace(options_.out, begun_);
+}
+
 void Trainer::State::after_step(const Committed& done, double seconds) {
+  begin_files();
+  if (checkpoints_ && checkpoints_->is_idle()) wait_for_checkpoint();
   if (batches_.position) position_ = batches_.position();
   training_.steps = done.step;
   training_.rows += done.rows;
@@ -267,6 +283,9 @@ void Trainer::State::after_step(const Committed& done, double seconds) {
     files_->step(progress, std::move(memory));
   }
   if (options_.listener.on_step) options_.listener.on_step(progress);
+  if (!std::isfinite(training_.loss) && !std::exchange(said_not_finite_, true))
+    say("the loss of step " + std::to_string(done.step) +
+        " is not a finite number; a smaller learning rate may help, or a limit on gradients");
   if (now)
     if (const auto growth = leaks_.after(step.device(), done.plan, done.step, now->allocated))
       say(*growth);
@@ -347,11 +366,22 @@ void Trainer::State::evaluate_and_keep_best() {
   best_->save(step, place());
 }
 
+// A run that has committed nothing leaves an earlier one in its folder alone.
 void Trainer::State::save() {
   if (!checkpoints_ || saved_ == step.steps()) return;
+  if (!files_ && detail::has_a_run(options_.out)) return;
+  wait_for_checkpoint();
   checkpoints_->save(step, place());
-  saved_ = step.steps();
-  tell({.kind = Event::Kind::checkpoint, .step = saved_, .from = step.plan(), .to = step.plan()});
+  saved_ = saving_ = step.steps();
+}
+
+// Until it is on the disk. Throws WriteError.
+void Trainer::State::wait_for_checkpoint() {
+  if (!checkpoints_) return;
+  const std::int64_t saved = std::exchange(saving_, -1);
+  checkpoints_->wait();
+  if (saved < 0) return;
+  tell({.kind = Event::Kind::checkpoint, .step = saved, .from = step.plan(), .to = step.plan()});
 }
 
 // After a failure: whatever keeps this from being saved is less important than the failure.
@@ -360,7 +390,7 @@ void Trainer::State::save_what_is_left() {
   try {
     if (is_memory(failure)) say_memory("out of memory, and no plan is left");
     save();
-    if (checkpoints_) checkpoints_->wait();
+    wait_for_checkpoint();
   } catch (const std::exception& error) {
     say("no checkpoint of step " + std::to_string(step.steps()) + ": " + error.what());
   }

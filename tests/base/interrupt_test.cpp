@@ -38,6 +38,18 @@ TEST(Interrupt, ASignalRequestsTheStop) {
   EXPECT_EQ(interrupt.exit_code(), 128 + SIGTERM);
 }
 
+// `timeout` sends its signal to the program and then to the whole group.
+TEST(Interrupt, ASignalSentTwiceAtOnceIsOne) {
+  const SignalsHeld held;
+  const Interrupt interrupt;
+  ::kill(::getpid(), SIGTERM);
+  EXPECT_FALSE(sleep_for(Seconds(60), interrupt.token()));
+  ::kill(::getpid(), SIGTERM);
+  while (is_pending(SIGTERM)) sleep_for(Seconds(0.001), {});  // until it is read
+  EXPECT_TRUE(interrupt.happened());
+  EXPECT_EQ(interrupt.exit_code(), 128 + SIGTERM);
+}
+
 TEST(Interrupt, AReportedSignalIsNotRaisedAgain) {
   const SignalsHeld held;
   {

@@ -240,7 +240,7 @@ class Tokens(unittest.TestCase):
                 (("--out", "data"), 64, "try data/train.bin"),
                 (("--out", "val.bin", "--val-share", "0.5"), 64, "another --out"),
                 (("--document-end", "<|ende|>"), 64, f"try {END}"),
-                (("--out", "no/train.bin"), 73, "No such file"),
+                (("--out", "data.jsonl/no/train.bin"), 73, "Not a directory"),
                 (("--tokenizer", "nowhere"), 65, "expected a folder"),
                 (("--text-key", "b"), 65, "data.jsonl:1: expected b")):
             with self.subTest(more=more):
@@ -251,6 +251,11 @@ class Tokens(unittest.TestCase):
         self.assertIn("cannot read data.jsonl: No such file", self.run_tokens(code=65))
         (self.folder / "model" / "tokenizer.json").write_text("{}")
         self.assertIn("tokenizer.json: expected a tokenizer", self.run_tokens(examples=[{"text": "a"}], code=65))
+
+    def test_the_folder_is_made(self):
+        self.command(examples=[{"text": "a"}])
+        self.run_tokens("--out", "data/books/train.bin")
+        self.assertTrue((self.folder / "data/books/train.bin").exists())
 
     def test_the_end_of_a_document(self):
         make_tokenizer(self.folder / "model", config={"eos_token": {"content": TURN_END}}.items())

@@ -246,6 +246,32 @@ TEST_F(TrainInterrupted, GoesOnUnderAnotherPlanAndOnAnotherDevice) {
               here.json().at("final_loss").get<double>(), 1e-4);
 }
 
+TEST_F(TrainInterrupted, TwoRunsDoNotWriteInOneFolder) {
+  const auto running = world_.start_training(arguments("out"));
+  ASSERT_TRUE(running->until([&](const Running&) { return steps_written(world_, "out") >= 1; }));
+  const Outcome second = world_.train(arguments("out"));
+  EXPECT_EQ(second.exit_code, 75) << second.err;
+  EXPECT_THAT(second.err, HasSubstr("another run writes in " + world_.path("out")));
+  running->signal(SIGTERM);
+  (void)running->wait();
+  EXPECT_FALSE(fs::exists(world_.path("out/earlier-1")));
+}
+
+TEST_F(TrainInterrupted, WithNothingLeftToTrainItSaysSo) {
+  ASSERT_EQ(world_.train(arguments("out")).exit_code, 0);
+  const Outcome again = world_.train(arguments("out", {"--resume"}));
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_THAT(again.err, HasSubstr("nothing is left to train"));
+}
+
+TEST_F(TrainInterrupted, WhatFailsBeforeItsFirstStepLeavesAnEarlierRunAlone) {
+  ASSERT_EQ(world_.train(arguments("out")).exit_code, 0);
+  const Outcome failed = world_.train(arguments("out", {"--inject", "oom@100:every=1"}));
+  EXPECT_EQ(failed.exit_code, 76) << failed.err;
+  EXPECT_FALSE(fs::exists(world_.path("out/earlier-1")));
+  EXPECT_TRUE(fs::exists(world_.path("out/checkpoint-00000030")));
+}
+
 TEST_F(TrainInterrupted, ANewRunKeepsTheEarlierOnesCheckpoints) {
   ASSERT_EQ(world_.train(arguments("out")).exit_code, 0);
   const Outcome again = world_.train(arguments("out"));

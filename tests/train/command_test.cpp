@@ -295,6 +295,56 @@ TEST(TrainCommand, LooksAtItsDataBeforeItWaitsForACard) {
   EXPECT_THAT(never.err, AllOf(HasSubstr("even when empty"), Not(HasSubstr("wait_for_gpu"))));
 }
 
+// All its layers were of another shape: adapters of random layers were trained.
+TEST(TrainCommand, RefusesAdaptersOnWeightsOfAnotherModel) {
+  const TrainingWorld world;
+  const Outcome outcome =
+      world.train({"model=lora", "dataset=synthetic", "model.config=vit-base", "device=cpu",
+                   "weights=" + world.vit(), "out=" + world.path("out")});
+  EXPECT_EQ(outcome.exit_code, 65) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("all that is not trained"), HasSubstr(world.vit())));
+}
+
+// Each was "a bug in Headroom" in LibTorch's words, 70.
+TEST(TrainCommand, RefusesDataThatDoNotSuitTheModel) {
+  const TrainingWorld world;
+  const Arguments on_cpu{"device=cpu", "model.config=" + world.vit(), "model=full"};
+  const auto told = [&](const Arguments& more, int code) {
+    const Outcome outcome = world.train(on_cpu + more);
+    EXPECT_EQ(outcome.exit_code, code) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(told({"dataset=cub200", "data_dir=" + world.cub200(), "num_classes=2"}, 64),
+              HasSubstr("at least the 6 classes of cub200"));
+  EXPECT_THAT(told({"dataset=tokens", "data_dir=" + world.tokens()}, 64),
+              HasSubstr("images for " + world.vit()));
+}
+
+TEST(TrainCommand, ADryRunOfAModelThatDoesNotFitEndsWith2) {
+  const Outcome outcome =
+      TrainingWorld().train({"--dry-run", "model=full", "model.config=gpt2", "weights=random",
+                             "dataset=synthetic", "--gpus", "sim:1x256MiB"});
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("the model does not fit"), Not(HasSubstr("half"))));
+}
+
+TEST(TrainCommand, StopsAtWhatComesFirst) {
+  const TrainingWorld world;
+  const auto steps = [&](const Arguments& more) {
+    return world.train(world.on_tokens("out", more)).json().at("steps").get<int>();
+  };
+  const int epoch = steps({"epochs=1"});
+  EXPECT_EQ(steps({"epochs=1", "steps=" + std::to_string(epoch + 3)}), epoch);
+  EXPECT_EQ(steps({"epochs=1", "steps=2"}), 2);
+}
+
+TEST(TrainCommand, SaysThatItsLossIsNoNumber) {
+  const TrainingWorld world;
+  const Outcome outcome = world.train(
+      world.on_tokens("out", {"steps=6", "lr=1e30", "optimizer=sgd", "max_grad_norm=0"}));
+  EXPECT_THAT(outcome.err, HasSubstr("is not a finite number"));
+}
+
 // "This is a bug in Headroom: index out of range in self", 70.
 TEST(TrainCommand, RefusesTokensThatTheModelDoesNotHave) {
   const TrainingWorld world;

@@ -210,8 +210,9 @@ ProgressLine::~ProgressLine() {
   clear();
 }
 
-void ProgressLine::show(const std::string& text) {
+void ProgressLine::show(const std::string& text, bool always) {
   if (terminal_.is_terminal) {
+    terminal_ = standard_error();  // its window may have another size now
     // Leaves 3 cells free: the terminal appends "^C", and clear() cannot reach a second line.
     const int width = std::max(1, terminal_.width - 3);
     print_error("\r\033[K" + fitted(text, static_cast<std::size_t>(width), terminal_));
@@ -219,7 +220,7 @@ void ProgressLine::show(const std::string& text) {
     return;
   }
   const double now = now_s();
-  if (last_s_ && now - *last_s_ < quiet_s_) return;
+  if (!always && last_s_ && now - *last_s_ < quiet_s_) return;
   last_s_ = now;
   print_error(local_timestamp(std::chrono::system_clock::now()) + " " + text + "\n");
 }

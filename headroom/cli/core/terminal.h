@@ -81,7 +81,8 @@ class ProgressLine {
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
-  void show(const std::string& text);
+  // `always`: also soon after the last line.
+  void show(const std::string& text, bool always = false);
   void clear();
 
  private:

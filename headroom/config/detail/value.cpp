@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/file.h"
 #include "headroom/base/text.h"
 #include "headroom/config/model_variants.h"
 
@@ -164,6 +165,13 @@ void check_text(const Json& given) {
                                  "a value without them"));
 }
 
+// As a shell does for words of its own, but not for `key=~/folder` or for a file's values.
+std::string with_home(std::string_view text) {
+  const auto home = environment("HOME");
+  if (!home || !text.starts_with("~/")) return std::string(text);
+  return *home + std::string(text.substr(1));
+}
+
 std::optional<std::string> scalar_text(const Key& key, std::string_view text) {
   switch (key.kind) {
     case Kind::whole:
@@ -179,6 +187,7 @@ std::optional<std::string> scalar_text(const Key& key, std::string_view text) {
     case Kind::choice:
       return choice_text(key, text);
     case Kind::text:
+      return with_home(text);
     case Kind::words:
     case Kind::variants:
       break;

@@ -99,6 +99,7 @@ class Output:
         self.path = os.path.realpath(path)
         self._temporary = f"{self.path}.{os.getpid()}.tmp"
         with writing(self.path):
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
             self._file: IO[bytes] = open(self._temporary, "xb")
 
     def write(self, content: bytes) -> None:

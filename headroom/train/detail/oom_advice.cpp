@@ -98,7 +98,7 @@ class Adviser {
   }
   // Half of what the attempt held beside the model. Gradients stay as they are.
   void about_activations() {
-    if (!report_.released) return;
+    if (!report_.released || !facts_.in_a_step) return;
     const Bytes half = (*report_.released - gradients_to_come()) / 2;
     const Failure& failure = report_.failure;
     const std::int64_t part =

@@ -1,5 +1,9 @@
 #include "headroom/train/detail/run_files.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -30,19 +34,29 @@ std::unique_ptr<watch::RotatingFile> opened(const fs::path& path, std::int64_t d
   return std::make_unique<watch::RotatingFile>(path, "");
 }
 
-}  // namespace
-
-std::optional<fs::path> set_aside(const fs::path& out) {
+std::vector<fs::path> files_of_a_run(const fs::path& out) {
   std::error_code error;
-  std::vector<fs::path> old;
+  std::vector<fs::path> all;
   for (const auto& entry : fs::directory_iterator(out, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("checkpoint-") || name.starts_with("events.out.tfevents") ||
         name == "best" || name == "metrics.jsonl" || name == "plan_schedule.jsonl" ||
         name == "config.yaml" || name == "model" || name == "adapter")
-      old.push_back(entry.path());
+      all.push_back(entry.path());
   }
+  return all;
+}
+
+}  // namespace
+
+bool has_a_run(const fs::path& out) {
+  return !files_of_a_run(out).empty();
+}
+
+std::optional<fs::path> set_aside(const fs::path& out) {
+  const std::vector<fs::path> old = files_of_a_run(out);
   if (old.empty()) return {};
+  std::error_code error;
   int number = 1;
   while (fs::exists(out / ("earlier-" + std::to_string(number)))) ++number;
   const fs::path folder = out / ("earlier-" + std::to_string(number));
@@ -51,6 +65,17 @@ std::optional<fs::path> set_aside(const fs::path& out) {
     if (!error) fs::rename(path, folder / path.filename(), error);
   if (error) throw WriteError(write_failure(folder, error.value()));
   return folder;
+}
+
+RunFolder::RunFolder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) open_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (error || !open_.is_open())
+    throw WriteError(write_failure(folder, error ? error.value() : errno));
+  if (::flock(open_.get(), LOCK_EX | LOCK_NB) != 0)
+    throw BusyError("out", "another run writes in " + folder.string() +
+                               "; try another folder, out=..., or wait for its end");
 }
 
 RunFiles::RunFiles(const fs::path& folder, std::int64_t done)

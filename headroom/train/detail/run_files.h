@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "headroom/base/descriptor.h"
 #include "headroom/train/evaluation.h"
 #include "headroom/train/plan.h"
 #include "headroom/train/tensorboard.h"
@@ -21,6 +22,17 @@ namespace headroom::train::detail {
 // that a run has left in this folder to a folder earlier-N in it, which it returns. Nothing: there
 // was none. Throws WriteError.
 [[nodiscard]] std::optional<std::filesystem::path> set_aside(const std::filesystem::path& out);
+[[nodiscard]] bool has_a_run(const std::filesystem::path& out);
+
+// The folder of a run, which no other run may write meanwhile. Throws BusyError if another does,
+// and WriteError if the folder cannot be made.
+class RunFolder {
+ public:
+  explicit RunFolder(const std::filesystem::path& folder);
+
+ private:
+  Descriptor open_;  // and locked
+};
 
 class RunFiles {
  public:

@@ -1,5 +1,8 @@
 // `headroom train`: reads the configuration, finds a place for the run and reserves it;
 // headroom-engine trains.
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -17,6 +20,7 @@
 #include "headroom/config/training_keys.h"
 #include "headroom/forecast/closed_form.h"
 #include "headroom/forecast/policies.h"
+#include "headroom/model/tasks.h"
 #include "headroom/supervise/place_search.h"
 
 namespace headroom::cli {
@@ -97,13 +101,36 @@ void choose_variant(config::Resolved& config, const gpu::Devices& devices) {
       config.set("batch_size", std::to_string(*one.batch_size), kChosen);
 }
 
-// The tiny model has a dataset of its own.
+// Images for models of images, tokens for those of text; and the tiny model has a dataset of its
+// own.
 void choose_dataset(config::Resolved& config) {
-  if (config.text("model") != "gpt-tiny") return;
+  if (config.text("model") != "gpt-tiny") {
+    const std::string name = config.text("model.config");
+    const bool sees = model::tasks_of(model::model_named(name).config).front() ==
+                      model::Task::image_classification;
+    if (sees && config.text("dataset") == "tokens")
+      throw UsageError(expectation("dataset", "images for " + name, "tokens", "dataset=images"));
+    return;
+  }
   if (!config.is_given("dataset")) config.set("dataset", "synthetic", kChosen);
   const std::string dataset = config.text("dataset");
   if (dataset != "synthetic" && dataset != "tokens")
     throw UsageError(expectation("dataset", "tokens or synthetic for model=gpt-tiny", dataset));
+}
+
+// What a run writes and reads at its end, or late, is looked at now.
+void check_places(const TrainOptions& options, const config::Resolved& config) {
+  for (const auto* file : {&options.trace, &options.snapshot})
+    if (*file)
+      if (const fs::path folder = fs::absolute(**file).parent_path(); !fs::is_directory(folder))
+        throw WriteError(write_failure(folder, ENOENT));
+  if (const auto plans = config.optional_text("plan_schedule"); plans && !fs::exists(*plans))
+    throw InputError("plan_schedule", "expected a file of plans, received none at " + *plans);
+  if (options.dry_run || options.eval_only) return;
+  fs::path out = fs::absolute(config.text("out"));
+  while (!fs::exists(out)) out = out.parent_path();  // where the folder will be made
+  if (!fs::is_directory(out)) throw WriteError(write_failure(config.text("out"), ENOTDIR));
+  if (::access(out.c_str(), W_OK) != 0) throw WriteError(write_failure(config.text("out"), errno));
 }
 
 // What the run wants of a card: the memory of its step by formula, with a tenth for its errors and
@@ -208,6 +235,7 @@ ExitCode run_train(const TrainOptions& options) {
   choose_variant(config, devices);
   choose_dataset(config);
   static_cast<void>(settings_of(config, model_of(config).config));  // refuses what makes no sense
+  check_places(options, config);
   if (const std::string allocator = config.text("alloc_conf"); !allocator.empty())
     ::setenv("PYTORCH_CUDA_ALLOC_CONF", allocator.c_str(), 1);
   static_cast<void>(weights_of(config));  // missing ones are said before a wait for a card
@@ -252,7 +280,8 @@ void add_train(Registry& registry) {
       "effective batch and the result stay the same. Ctrl-C finishes the step and saves;\n"
       "--resume goes on.\n"
       "Exit: 0, 76 out of memory in every plan, 75 no room in time, 65 missing data or weights,\n"
-      "69 no GPU, 64 wrong usage, 130 or 143 after Ctrl-C or SIGTERM.");
+      "69 no GPU, 64 wrong usage, 73 cannot write, 130 or 143 after Ctrl-C or SIGTERM; with\n"
+      "--dry-run 2 if it does not fit.");
   command->add_option("settings", options->words, "key=value, see --help-keys")
       ->option_text("key=value ...");
   command->add_option("--config", options->file, "A YAML file with keys");

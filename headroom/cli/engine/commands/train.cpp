@@ -2,9 +2,12 @@
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <stop_token>
+#include <utility>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
@@ -50,7 +53,7 @@ bool is_memory(const std::exception_ptr& failure) {
 // Made again if memory runs out on the way; then on another device.
 TrainingJob job_somewhere(TrainingMachine& machine, const config::Resolved& config,
                           std::int64_t outputs, TrainingView& view,
-                          std::vector<train::Event>& events) {
+                          std::vector<train::Event>& events, bool explains) {
   std::vector<std::string> devices{machine.own.str()};
   for (const train::Elsewhere& other : machine.others(config)) devices.push_back(other.device);
   const auto tell = [&](train::Event event) {
@@ -72,11 +75,19 @@ TrainingJob job_somewhere(TrainingMachine& machine, const config::Resolved& conf
       failure = std::current_exception();
     }
     if (!is_memory(failure)) std::rethrow_exception(failure);
-    const oom::Judgement judgement = libtorch::judge(failure);
     if (i + 1 == devices.size()) {
-      view.say(to_string(train::oom_report(
-          {.device = machine.own, .failure = train::failure_from(judgement, machine.own)})));
-      out_of_memory("the model does not fit on " + machine.own.str() + ": " + judgement.evidence);
+      if (explains)
+        view.say(to_string(train::oom_report(
+            {.device = machine.own,
+             .failure = train::failure_from(libtorch::judge(failure), machine.own),
+             .in_a_step = false})));
+      const oom::Judgement judgement = libtorch::judge(failure);
+      const auto bytes = [](const std::optional<Bytes>& one) {
+        return one ? to_string(*one) : std::string("some");
+      };
+      out_of_memory("the model does not fit on " + machine.own.str() + ": " +
+                    bytes(judgement.asked) + " more were needed, and " + bytes(judgement.free) +
+                    " are free; try a larger card, a smaller model, or model=lora");
     }
     view.say("the model does not fit on " + machine.own.str() + "; trying " + devices[i + 1]);
     train::Event move{.kind = train::Event::Kind::device};
@@ -180,12 +191,14 @@ class Run {
   std::optional<supervise::Setup> setup_;
   train::StepOptions step_options_;
   std::int64_t effective_batch_ = 0;
+  bool is_config_saved_ = false;
 };
 
 void Run::make() {
   data_ = data_of(config_, machine_.own.is_cuda());
   view_.say(data_.words);
-  job_ = job_somewhere(machine_, config_, data_.outputs, view_, events_);
+  job_ = job_somewhere(machine_, config_, data_.outputs, view_, events_,
+                       /*explains=*/!request_.at("dry_run").get<bool>());
   view_.say(job_.words);
   setup_ = setup_of(config_, machine_.own);
   const bool images = trains_on_images(config_);
@@ -199,9 +212,10 @@ void Run::make() {
 train::TrainerOptions Run::options() {
   train::TrainerOptions options;
   options.epochs = config_.optional_whole("epochs").value_or(1);
-  options.steps = config_.optional_whole("steps").value_or(0);
-  const std::int64_t steps =
-      options.steps > 0 ? options.steps : options.epochs * data_.train->batches_per_epoch();
+  const std::int64_t all = options.epochs * data_.train->batches_per_epoch();
+  options.steps = config_.optional_whole("steps").value_or(all);
+  if (config_.optional_whole("epochs")) options.steps = std::min(options.steps, all);
+  const std::int64_t steps = options.steps;
   step_options_ = step_options_of(config_, steps);
   step_options_.ladder.elsewhere = [this] { return machine_.others(config_); };
   options.step = step_options_;
@@ -221,6 +235,9 @@ train::TrainerOptions Run::options() {
   options.listener = {
       .on_step =
           [this](const train::Progress& now) {
+            if (!std::exchange(is_config_saved_, true))
+              write_file_atomically(fs::path(config_.text("out")) / "config.yaml",
+                                    config_.to_yaml());
             if (now.step == 1 && machine_.own.is_cpu())
               view_.say("on the CPU the whole run takes about " +
                         duration_text(Seconds(now.seconds_left)));
@@ -306,7 +323,14 @@ ExitCode Run::show_plan() {
 }
 
 ExitCode Run::evaluate() {
-  trainer_->prepare();
+  if (!data_.evaluation)
+    throw InputError("val_data",
+                     "expected data to evaluate on, such as " +
+                         (fs::path(config_.text("data_dir")) / config_.text("val_data")).string() +
+                         ", received none");
+  if (!trainer_->prepare() && request_.at("resume").get<bool>())
+    throw InputError("resume",
+                     "expected a checkpoint in " + config_.text("out") + ", received none");
   const train::Evaluated result = trainer_->evaluate();
   if (is_json_)
     print(to_line({{"schema", 1},
@@ -334,7 +358,11 @@ ExitCode Run::train() {
   begin();
   if (interrupt_.happened()) return interrupt_.exit_code();
   const fs::path out = config_.text("out");
-  write_file_atomically(out / "config.yaml", config_.to_yaml());
+  const std::stop_callback tell(interrupt_.token(), [] {
+    print_error(
+        "\nheadroom train: finishing the step, then saving; a second signal ends the run at "
+        "once, without a checkpoint\n");
+  });
   train::Trained done;
   try {
     done = trainer_->run();
@@ -342,8 +370,12 @@ ExitCode Run::train() {
     const std::exception_ptr failure = std::current_exception();
     explain(failure);
     if (!is_memory(failure)) throw;
-    out_of_memory("memory ran out in every plan; the last committed step, " +
-                  std::to_string(trainer_->step().steps()) + ", is saved in " + out.string());
+    const std::int64_t steps = trainer_->step().steps();
+    out_of_memory("memory ran out in every plan; " +
+                  (steps == 0 && !fs::exists(out / "checkpoint-00000000")
+                       ? "no step was committed"
+                       : "the last committed step, " + std::to_string(steps) + ", is saved in " +
+                             out.string()));
   }
   view_.end();
   train::Step& step = trainer_->step();
@@ -366,7 +398,13 @@ ExitCode Run::train() {
 }
 
 ExitCode Run::go() {
-  make();
+  try {
+    make();
+  } catch (const OutOfMemoryError& error) {
+    if (!request_.at("dry_run").get<bool>()) throw;
+    print_error("headroom train: " + error.sentence() + "\n");
+    return kDoesNotFit;
+  }
   if (interrupt_.happened()) return interrupt_.exit_code();
   if (request_.at("dry_run").get<bool>()) return show_plan();
   if (request_.at("eval_only").get<bool>()) return evaluate();

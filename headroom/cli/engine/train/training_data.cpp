@@ -47,7 +47,14 @@ Sets images_of(const config::Resolved& config) {
     return data::image_folder(folder_of(config), split, options);
   };
   const auto train = part(Split::train);
-  return {train, part(Split::validation), static_cast<std::int64_t>(train->classes().size())};
+  const auto classes = static_cast<std::int64_t>(train->classes().size());
+  if (classes < 2)
+    throw InputError(expectation(folder_of(config).string(), "two classes or more", "one"));
+  if (const auto asked = config.optional_whole("num_classes"); asked && *asked < classes)
+    throw UsageError(expectation("num_classes",
+                                 "at least the " + std::to_string(classes) + " classes of " + name,
+                                 std::to_string(*asked)));
+  return {train, part(Split::validation), classes};
 }
 
 Sets tokens_of(const config::Resolved& config) {
@@ -115,8 +122,13 @@ TrainingData data_of(const config::Resolved& config, bool pinned) {
                               .workers = static_cast<int>(config.whole("num_workers")),
                               .pinned = pinned};
   TrainingData all{.outputs = config.optional_whole("num_classes").value_or(sets.outputs)};
+  const std::int64_t size = sets.train->size();
+  all.words = name + ": " + std::to_string(size) + " to train on";
+  if (options.batch_size > size) {
+    all.words += ", fewer than a batch of " + std::to_string(options.batch_size) + ": all at once";
+    options.batch_size = size;
+  }
   all.train = std::make_shared<data::Loader>(sets.train, options);
-  all.words = name + ": " + std::to_string(sets.train->size()) + " to train on";
   if (sets.evaluation) {
     options.batch_size = config.optional_whole("eval_batch_size").value_or(batch);
     options.shuffle = false;

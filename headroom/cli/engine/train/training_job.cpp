@@ -107,6 +107,21 @@ std::optional<nn::Lora> choose_what_is_trained(models::Model& model,
   return lora;
 }
 
+// What is not trained needs its weights.
+void check_frozen(torch::nn::Module& module, const std::vector<std::string>& lacking,
+                  const std::string& weights) {
+  std::vector<std::string> frozen;
+  for (const auto& parameter : module.named_parameters())
+    if (!parameter->requires_grad() &&
+        std::find(lacking.begin(), lacking.end(), parameter.key()) != lacking.end())
+      frozen.push_back(parameter.key());
+  if (!frozen.empty())
+    throw InputError("weights", "expected all that is not trained in " + weights + ", but " +
+                                    counted(static_cast<long long>(frozen.size()), "tensor") +
+                                    " are not there in the model's shape, " + frozen.front() +
+                                    " for example; try the weights of this model, or model=full");
+}
+
 std::string count_text(long long count) {
   char text[32];
   if (count >= 1'000'000'000)
@@ -157,14 +172,18 @@ TrainingJob job_on(c10::Device device, const config::Resolved& config, std::int6
   TrainingJob job;
   job.model = libtorch::on(
       device, [&] { return models::build(named.config, build_settings(config, named.config)); });
+  std::vector<std::string> lacking;
   if (weights) {
     const models::Loaded loaded = models::load(*job.model, *weights, {.skip_other_shapes = true});
-    say(trim(models::to_string(loaded)));
+    say(models::to_string(loaded));
+    lacking = loaded.missing;
+    for (const models::OtherShape& other : loaded.other_shapes) lacking.push_back(other.name);
   } else {
     models::initialise(*job.model);
   }
   memory("model on the device");
   job.lora = choose_what_is_trained(*job.model, config);
+  if (weights) check_frozen(job.model->module(), lacking, *weights);
   job.model->train();
   job.optimizer = optimizer_of(config, trained(job.model->module()));
   job.words = words_of(named.name, job.model->module());

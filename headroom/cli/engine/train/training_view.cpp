@@ -1,7 +1,9 @@
 #include "headroom/cli/engine/train/training_view.h"
 
+#include <algorithm>
 #include <cstdio>
 
+#include "headroom/base/text.h"
 #include "headroom/base/time.h"
 #include "headroom/memory/memory_statistics.h"
 
@@ -18,19 +20,29 @@ std::string number(const char* form, double value) {
 
 void TrainingView::say(std::string_view text) {
   line_.clear();
-  print_error("headroom train: " + std::string(text) + "\n");
+  for (const std::string_view line : split(trim(text), '\n'))
+    print_error("headroom train: " + std::string(line) + "\n");
 }
 
 void TrainingView::show(const train::Progress& progress, std::optional<Bytes> peak) {
   const double share = static_cast<double>(progress.step) /
                        static_cast<double>(std::max<std::int64_t>(progress.steps, 1));
-  std::string text =
-      terminal_.is_terminal ? terminal_.paint(terminal_.bar(share, 20), Colour::green) + " " : "";
-  text += "step " + std::to_string(progress.step) + "/" + std::to_string(progress.steps) +
-          "  loss " + number("%.4f", progress.loss) + "  " + number("%.1f", progress.rows_per_s) +
-          " rows/s";
-  if (peak) text += "  peak " + to_string(*peak);
-  text += "  " + duration_text(Seconds(progress.seconds_left)) + " left";
+  const std::string step = "step " + std::to_string(progress.step) + "/" +
+                           std::to_string(progress.steps) + "  loss " +
+                           number("%.4f", progress.loss);
+  const std::string rate = "  " + number("%.1f", progress.rows_per_s) + " rows/s";
+  const std::string memory = peak ? "  peak " + to_string(*peak) : "";
+  const std::string left = "  " + duration_text(Seconds(progress.seconds_left)) + " left";
+  const bool is_last = progress.step == progress.steps;
+  const Terminal terminal = standard_error();
+  if (!terminal.is_terminal) return line_.show(step + rate + memory + left, is_last);
+  // What the terminal has no room for: first the bar's length, then memory, then the rate.
+  const auto room = terminal.width - 3;
+  std::string text = step + rate + memory + left;
+  for (const std::string& shorter : {step + rate + left, step + left})
+    if (static_cast<int>(text.size()) > room) text = shorter;
+  const int bar = std::min(20, room - static_cast<int>(text.size()) - 1);
+  if (bar >= 4) text = terminal.paint(terminal.bar(share, bar), Colour::green) + " " + text;
   line_.show(text);
 }
 
@@ -50,18 +62,20 @@ void TrainingView::show_evaluation(const train::Evaluated& result, std::int64_t 
   say(text);
 }
 
-std::string plan_line(train::Step& step, const train::Plan& plan, std::int64_t rows) {
+std::string plan_line(train::Step& step, train::Plan plan, std::int64_t rows) {
   const std::int64_t parts = count_of_parts(plan, rows);
+  plan.micro_batch = largest_part(plan, rows);
   std::string text = "a step of " + std::to_string(rows) + " rows runs " +
                      (parts == 1 ? "at once" : "in " + std::to_string(parts) + " parts") + ": " +
                      to_string(plan);
   const train::Prices* const prices = step.prices();
   if (prices == nullptr) return text + "; its memory is not known (" + step.why_unpriced() + ")";
   const auto needed = prices->needed(plan, {.rows = rows});
-  if (needed) text += "; needs " + to_string(*needed);
-  if (const auto room = memory::get_gpu_memory_stats(step.device()).obtainable())
-    text += " of " + to_string(*room) + " that are free";
-  return text;
+  const auto room = memory::get_gpu_memory_stats(step.device()).obtainable();
+  if (!needed || !room) return text + (needed ? "; needs " + to_string(*needed) : "");
+  return text + "; needs " + to_string(*needed) +
+         (*needed <= *room ? " of " + to_string(*room) + " that are free"
+                           : ", and only " + to_string(*room) + " are free");
 }
 
 }  // namespace headroom::cli

@@ -22,10 +22,9 @@ class TrainingView {
 
  private:
   ProgressLine line_{10};
-  const Terminal terminal_ = standard_error();
 };
 
 // Before the first step: how the batch will run, and what that needs.
-[[nodiscard]] std::string plan_line(train::Step& step, const train::Plan& plan, std::int64_t rows);
+[[nodiscard]] std::string plan_line(train::Step& step, train::Plan plan, std::int64_t rows);
 
 }  // namespace headroom::cli
