@@ -49,7 +49,7 @@ bool Schema::is_section(std::string_view name) const {
 std::string Schema::suggestion(std::string_view name) const {
   std::vector<std::string> names, last_parts;
   for (const Key& key : keys_) {
-    if (last_part(key.name) == name) return key.name;
+    if (last_part(key.name) == name || is_one_of(name, key.elsewhere)) return key.name;
     names.push_back(key.name);
     last_parts.push_back(last_part(key.name));
   }

@@ -41,7 +41,8 @@ struct Key {
   // A default that depends on other keys, in place of `usual`, and words for it ("5e-4 for adamw").
   std::function<std::optional<std::string>(const Resolved&)> computed = {};
   std::string computed_words = {};
-  std::string group = {};  // the heading under which --help-keys lists it
+  std::vector<std::string> elsewhere = {};  // its names in other programs, which a refusal knows
+  std::string group = {};                   // the heading under which --help-keys lists it
 
   // Whether it may be without a value: `weights=` then takes an earlier value away.
   [[nodiscard]] bool is_optional() const { return !usual; }

@@ -52,6 +52,11 @@ Text usual_min_batch_size(const Resolved& config) {
 
 // ---- Kinds of keys ----
 
+Key known_as(std::vector<std::string> elsewhere, Key key) {
+  key.elsewhere = std::move(elsewhere);
+  return key;
+}
+
 constexpr double kMostCount = 1 << 24;  // far above any real run
 
 Key text(const char* name, Text usual, const char* effect) {
@@ -142,9 +147,10 @@ std::vector<Key> data_keys() {
 
 std::vector<Key> batch_keys() {
   return {
-      count("batch_size", "32", 1,
-            "Rows of one forward pass. When they do not fit, the step runs in smaller parts with "
-            "the same result."),
+      known_as({"per_device_train_batch_size"},
+               count("batch_size", "32", 1,
+                     "Rows of one forward pass. When they do not fit, the step runs in smaller "
+                     "parts with the same result.")),
       flag("auto_batch_size", true, "Choose the parts before the first step, by dry run."),
       computed(count("min_batch_size", {}, 1, "Rows of the smallest part."), usual_min_batch_size,
                "4, or batch_size if that is less"),
@@ -156,9 +162,10 @@ std::vector<Key> batch_keys() {
 
 std::vector<Key> length_keys() {
   return {
-      computed(count("epochs", {}, 1, "Passes over the dataset."), usual_epochs,
-               "3, or as many as `steps` needs"),
-      count("steps", {}, 1, "Stop after this many optimizer steps."),
+      known_as({"num_epochs", "num_train_epochs"},
+               computed(count("epochs", {}, 1, "Passes over the dataset."), usual_epochs,
+                        "3, or as many as `steps` needs")),
+      known_as({"max_steps"}, count("steps", {}, 1, "Stop after this many optimizer steps.")),
       count("eval_every", {}, 1, "Steps between evaluations. Default: one after each epoch."),
       count("early_stop", "0", 0,
             "Stop after this many evaluations without a better result; 0: never."),
@@ -169,9 +176,11 @@ std::vector<Key> optimizer_keys() {
   return {
       choice("optimizer", {"adamw", "adam", "sgd", "sgd-momentum", "adafactor", "adafactor-hf"},
              "Optimizer, with PyTorch's settings."),
-      computed(number("lr", {}, "Learning rate."), usual_learning_rate,
-               "5e-4 for adamw and adam, 1e-2 for sgd, sgd-momentum and adafactor, 1e-3 for "
-               "adafactor-hf; for model=full a tenth of these, unless its weights are random"),
+      known_as({"learning_rate"},
+               computed(number("lr", {}, "Learning rate."), usual_learning_rate,
+                        "5e-4 for adamw and adam, 1e-2 for sgd, sgd-momentum and adafactor, 1e-3 "
+                        "for adafactor-hf; for model=full a tenth of these, unless its weights are "
+                        "random")),
       computed(number("weight_decay", {}, "Weight decay."), usual_weight_decay,
                "0.01 for adamw, 0 for others"),
       choice("scheduler", {"constant", "linear", "cosine", "one-cycle"},
@@ -230,7 +239,9 @@ std::vector<Key> device_keys() {
 
 std::vector<Key> result_keys() {
   return {
-      text("out", "headroom-run", "Folder for checkpoints, metrics.jsonl and the configuration."),
+      known_as({"output_dir"},
+               text("out", "headroom-run",
+                    "Folder for checkpoints, metrics.jsonl and the configuration.")),
       count("save_every", {}, 1, "Steps between checkpoints. Default: only at the end."),
       count("keep_last", "2", 1, "Checkpoints that are kept."),
   };

@@ -16,6 +16,7 @@
 #include "headroom/memory/memory_statistics.h"
 #include "headroom/train/checkpoint.h"
 #include "headroom/train/detail/leak_watch.h"
+#include "headroom/train/detail/neighbour_watch.h"
 #include "headroom/train/detail/run_files.h"
 
 namespace headroom::train {
@@ -63,8 +64,8 @@ class Trainer::State {
   detail::LeakWatch leaks_;
   Trained training_;
   std::int64_t steps_in_all_ = 0, begun_ = 0, saved_ = -1, saving_ = -1, worse_ = 0;
-  std::optional<Bytes> neighbours_then_;  // at the last emergency
-  Clock::time_point since_{};             // when the step began, its data included
+  detail::NeighbourWatch neighbours_;
+  Clock::time_point since_{};  // when the step began, its data included
   std::optional<Clock::time_point> said_epoch_;
   double rows_per_s_ = 0;
   bool is_prepared_ = false, said_not_finite_ = false;
@@ -101,7 +102,8 @@ Trainer::State::State(torch::nn::Module& module, optim::Optimizer& optimizer, Ob
     : step(module, optimizer, objective, heard(given, *this)),
       options_(std::move(given)),
       batches_(std::move(batches)),
-      evaluation_batches_(std::move(evaluation)) {
+      evaluation_batches_(std::move(evaluation)),
+      neighbours_(options_.emergency_clean_above) {
   if (!batches_.next || batches_.per_epoch < 1)
     throw UsageError(expectation("Trainer", "batches, 1 or more in an epoch",
                                  batches_.next ? std::to_string(batches_.per_epoch) : "none"));
@@ -308,24 +310,16 @@ void Trainer::State::watch_memory(std::int64_t number) {
     memory::memory_of(step.device()).empty_cache();
   if (options_.check_memory_every <= 0 || number % options_.check_memory_every != 0) return;
   const auto now = memory_now();
-  if (!now || !now->free || !now->total) return;
-  const auto share = [&](Bytes bytes) {
-    return static_cast<double>(bytes.count) / static_cast<double>(now->total->count);
-  };
-  if (share(*now->total - *now->free) <= options_.emergency_clean_above) return;
-  // What only this run has taken is its plan's; giving it back at each look would cost time.
-  const Bytes neighbours = *now->total - *now->free - now->reserved;
-  const bool is_new = !neighbours_then_ || share(neighbours - *neighbours_then_) > 0.01;
-  neighbours_then_ = neighbours;
-  if (!is_new || share(neighbours) < 0.01) return;
-  const Bytes cached = now->reserved - now->allocated;
-  if (share(cached) < 0.05) return shrink();
+  using Care = detail::NeighbourWatch::Care;
+  const Care care = now ? neighbours_.look(*now) : Care::none;
+  if (care == Care::shrink) return shrink();
+  if (care == Care::none) return;
   memory::memory_of(step.device()).empty_cache();
   tell({.kind = Event::Kind::trim,
         .step = number,
         .free = now->free,
-        .cached = cached,
-        .neighbours = neighbours,
+        .cached = now->reserved - now->allocated,
+        .neighbours = *now->total - *now->free - now->reserved,
         .from = step.plan(),
         .to = step.plan()});
 }

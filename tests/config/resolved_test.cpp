@@ -224,6 +224,8 @@ TEST(Config, AnUnknownKeyIsRefusedAndTheNearestNamed) {
   EXPECT_THAT(refusal("training.batch_sice=3"), EndsWith("try batch_size"));
   EXPECT_THAT(refusal("lora_r=3"), EndsWith("try model.lora_r"));
   EXPECT_THAT(refusal("model.lorar=3"), EndsWith("try model.lora_r"));
+  EXPECT_THAT(refusal("learning_rate=3"), EndsWith("received 'learning_rate'; try lr"));
+  EXPECT_THAT(refusal("max_steps=3"), EndsWith("try steps"));
   EXPECT_THAT(refusal("xylophone=3"), EndsWith("received 'xylophone'"));
   EXPECT_THAT(refusal("=3"), HasSubstr("received ''"));
   // Later versions have these.
