@@ -8,7 +8,9 @@
 
 #include "headroom/base/error.h"
 #include "headroom/dryrun/dry_run.h"
+#include "headroom/gpu/profile.h"
 #include "headroom/python/bindings/engine_module.h"
+#include "headroom/sim/as_cuda.h"
 #include "headroom/sim/child.h"
 #include "headroom/sim/injection.h"
 #include "headroom/sim/tensor.h"
@@ -63,12 +65,32 @@ const char* text_of(Rules rules) {
   return rules == Rules::cuda ? "cuda" : "cpu";
 }
 
+// Of a card whose chip is unknown: an A100's.
+std::string capability_of(const Card& card) {
+  const gpu::DeviceProfile* const profile = card.options().profile;
+  return profile == nullptr || profile->capabilities.empty() ? "8.0" : profile->capabilities[0];
+}
+int chip(const Card& card, int gpu::DeviceProfile::*member, int of_an_a100) {
+  const gpu::DeviceProfile* const profile = card.options().profile;
+  return profile == nullptr || profile->*member == 0 ? of_an_a100 : profile->*member;
+}
+
 void add_card(py::module_& module) {
   py::class_<Card, std::shared_ptr<Card>>(module, "Card")
       .def_property_readonly("index", &Card::index)
       .def_property_readonly("name", [](const Card& card) { return card.options().name; })
       .def_property_readonly("capacity", [](const Card& card) { return card.capacity().count; })
       .def_property_readonly("free_bytes", [](const Card& card) { return card.free_bytes().count; })
+      .def_property_readonly("capability", &capability_of)
+      .def_property_readonly("multiprocessors",
+                             [](const Card& card) {
+                               return chip(card, &gpu::DeviceProfile::multiprocessors, 108);
+                             })
+      .def_property_readonly("threads_of_multiprocessor",
+                             [](const Card& card) {
+                               return chip(card, &gpu::DeviceProfile::threads_of_multiprocessor,
+                                           2048);
+                             })
       .def_property_readonly("requests", &Card::requests)
       .def_property_readonly("values_read_as_zero", &Card::values_read_as_zero)
       .def_property_readonly("decided_by_unknown", &Card::decided_by_unknown)
@@ -103,6 +125,15 @@ struct Injector {
   sim::Injector injector;
 };
 
+// sim::AsCuda, which can end before Python frees the object.
+class CudaMeansSim {
+ public:
+  void end() { as_cuda_.reset(); }
+
+ private:
+  std::unique_ptr<sim::AsCuda> as_cuda_ = std::make_unique<sim::AsCuda>();
+};
+
 void add_injection(py::module_& module) {
   py::class_<Injector>(module, "Injector").def(py::init([](const std::string& text) {
     return Injector{sim::parse_injection(text)};
@@ -126,6 +157,9 @@ void add_simulation(py::module_& module) {
       .def("end", &Box::end)
       .def_property_readonly("lives", &Box::lives);
   add_injection(module);
+  py::class_<CudaMeansSim>(module, "CudaMeansSim")
+      .def(py::init<>())
+      .def("end", &CudaMeansSim::end);
   module.def(
       "simulate",
       [](const std::string& spec, const std::string& mode, const std::string& rules,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from headroom import _core, _printing, _storages, torch_sim
-from headroom.card import cards
+from headroom.card import cards, lies_on_card
 from headroom.errors import UnavailableError
 
 def check_torch() -> None:
@@ -89,7 +89,7 @@ def _refuse_inductor() -> None:
     compile_graph = compiler.__call__
 
     def __call__(self: Any, model: Any, inputs: Any) -> Any:
-        if any(isinstance(one, torch.Tensor) and one.device.type == "sim" for one in inputs):
+        if any(isinstance(one, torch.Tensor) and lies_on_card(one) for one in inputs):
             raise UnavailableError(
                 "[torch.compile] expected tensors of a real device, received some of a simulated one, "
                 "for which inductor has no kernels; try the module without torch.compile - the figures "

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 
 from headroom import _engine
+from headroom.card import lies_on_card
 
 
 def _is_unknown(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "sim" and tensor.layout == torch.strided and tensor.numel() > 0 and \
+    return lies_on_card(tensor) and tensor.layout == torch.strided and tensor.numel() > 0 and \
         not _engine.knows_values(tensor)
 
 

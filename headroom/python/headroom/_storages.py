@@ -8,12 +8,9 @@ from typing import Any
 import torch
 
 from headroom import _engine
+from headroom.card import lies_on_card
 
 Storage = torch.UntypedStorage
-
-
-def _on_card(storage: Storage) -> bool:
-    return storage.device.type == "sim"
 
 
 def _as_bytes(storage: Storage) -> torch.Tensor:
@@ -27,30 +24,30 @@ def bend() -> None:
 
     def data_ptr_on_card(self: Storage) -> int:
         """The address in the card's allocator."""
-        return _engine.address_of(self) or 0 if _on_card(self) else data_ptr(self)
+        return _engine.address_of(self) or 0 if lies_on_card(self) else data_ptr(self)
 
     def tensor_data_ptr_on_card(self: torch.Tensor) -> int:
-        if self.device.type != "sim" or type(self) not in (torch.Tensor, torch.nn.Parameter):
+        if not lies_on_card(self) or type(self) not in (torch.Tensor, torch.nn.Parameter):
             return tensor_data_ptr(self)
         base = data_ptr_on_card(self.untyped_storage())
         return base and base + int(self.storage_offset()) * self.element_size()
 
     def resize_on_card(self: Storage, size: int) -> Storage:
-        if not _on_card(self):
+        if not lies_on_card(self):
             return resize(self, size)
         _engine.resize_storage(self, size)
         return self
 
     def copy_on_card(self: Storage, source: Storage, non_blocking: bool = False) -> Storage:
         """Unknown values become zero on the host."""
-        if not _on_card(self) and not _on_card(source):
+        if not lies_on_card(self) and not lies_on_card(source):
             return copy(self, source, non_blocking)
         with torch.no_grad():
             _as_bytes(self).copy_(_as_bytes(source))
         return self
 
     def write_from_card(self: Storage, *file: Any) -> None:
-        write(self.cpu() if _on_card(self) else self, *file)
+        write(self.cpu() if lies_on_card(self) else self, *file)
 
     Storage.data_ptr = data_ptr_on_card  # type: ignore[assignment, method-assign]
     Storage.resize_ = resize_on_card  # type: ignore[assignment, method-assign]

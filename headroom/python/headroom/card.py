@@ -8,6 +8,16 @@ from headroom.errors import UsageError
 from headroom.sizes import Bytes, Size
 
 
+_of_tensor = torch._C.TensorBase.device.__get__  # type: ignore[attr-defined]
+_of_storage = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
+
+
+def lies_on_card(one: torch.Tensor | torch.UntypedStorage) -> bool:
+    """True on a simulated card, also where that shows itself as CUDA's (masquerade)."""
+    of = _of_tensor if isinstance(one, torch.Tensor) else _of_storage
+    return bool(of(one).type == "sim")
+
+
 class Card:
     """One simulated card. It outlives its simulation while a tensor lies on it."""
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
 from headroom import _engine
+from headroom.card import lies_on_card
 from headroom.errors import UsageError
 
 
@@ -45,7 +46,7 @@ def _take_every_rank_for_one_with_a_batch() -> None:
     forward = SyncBatchNorm.forward
 
     def of_all_ranks(context: Any, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
-        if x.device.type != "sim":
+        if not lies_on_card(x):
             return forward(context, x, *arguments)
         with _NoEmptyRank():
             return forward(context, x, *arguments)

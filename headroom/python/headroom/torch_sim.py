@@ -15,6 +15,8 @@ from headroom.errors import UsageError
 
 Device = Union[torch.device, str, int, None]
 
+other_name = "sim"  # "cuda" while programs take these cards for CUDA's (masquerade)
+
 
 def _index(device: Device) -> int:
     if device is None:
@@ -22,7 +24,7 @@ def _index(device: Device) -> int:
     if isinstance(device, int):
         return current_device() if device < 0 else device
     device = torch.device(device)
-    if device.type != "sim":
+    if device.type not in ("sim", other_name):
         raise UsageError(f"[torch.sim] expected a simulated device, received '{device}'; try sim:0")
     return current_device() if device.index is None else device.index
 
@@ -101,7 +103,7 @@ class device_of(device):
 
 def synchronize(device: Device = None) -> None:
     """Waits for all work; on a simulated card it is done when it is called."""
-    torch.accelerator.synchronize(torch.device("sim", _index(device)))
+    torch.accelerator.synchronize(_index(device))
 
 
 def get_device_name(device: Device = None) -> str:
@@ -143,7 +145,7 @@ def Event(enable_timing: bool = False, blocking: bool = False, interprocess: boo
 
 
 def current_stream(device: Device = None) -> torch.Stream:
-    return torch.accelerator.current_stream(torch.device("sim", _index(device)))
+    return torch._C._accelerator_getStream(_index(device))
 
 
 def default_stream(device: Device = None) -> torch.Stream:

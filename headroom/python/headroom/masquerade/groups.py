@@ -1,0 +1,65 @@
+"""torch.distributed: "nccl" means the backend of simulated cards. A pretended world (`--ranks`) has one
+process, which is one of its ranks."""
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import torch
+import torch.distributed as dist
+
+from headroom.masquerade.devices import real
+from headroom.masquerade.patches import Patches
+
+
+def install(patches: Patches, pretended: Optional[int]) -> None:
+    """`pretended`: the number of ranks; None: those that the script starts."""
+    if not dist.is_available():
+        return
+
+    def backend(name: Any) -> Any:
+        """A backend's name, "nccl" or "cpu:gloo,cuda:nccl", as this process has it."""
+        if pretended is not None:
+            return "pretend"
+        if name is None:
+            return "cpu:gloo,sim:sim"
+        return ",".join(part.replace("cuda", "sim").replace("nccl", "sim")
+                        for part in str(name).lower().split(","))
+
+    def with_backend(function: Callable[..., Any], position: int) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            given = list(arguments)
+            if len(given) > position:
+                given[position] = backend(given[position])
+            elif function.__name__ == "init_process_group" or named.get("backend") is not None:
+                named["backend"] = backend(named.get("backend"))
+            if "device_id" in named:
+                named["device_id"] = real(named["device_id"])
+            for options in ("pg_options", "backend_options"):
+                named.pop(options, None)  # NCCL's, which no other backend takes
+            if pretended is not None and function.__name__ == "init_process_group":
+                return _join_pretended(function, given, named)
+            return function(*given, **named)
+        return called
+
+    def _join_pretended(function: Callable[..., Any], given: list[Any], named: dict[str, Any]) -> Any:
+        assert pretended is not None
+        for name in ("init_method", "store", "world_size", "rank"):
+            named.pop(name, None)
+        timeout = {"timeout": named["timeout"]} if "timeout" in named else {}
+        return function("pretend", store=dist.HashStore(), rank=0, world_size=pretended, **timeout)
+
+    patches.wrap(dist, "init_process_group", lambda function: with_backend(function, 0))
+    patches.set(dist.distributed_c10d, "init_process_group", dist.init_process_group)
+    patches.wrap(dist, "new_group", lambda function: with_backend(function, 2))
+    patches.set(dist.distributed_c10d, "new_group", dist.new_group)
+    for module in (dist, dist.distributed_c10d):
+        patches.set(module, "is_nccl_available", lambda: True)
+        patches.wrap(module, "get_backend", lambda function: lambda *group: _shown(function(*group)))
+    patches.wrap(dist.ProcessGroup, "_get_backend",
+                 lambda function: lambda self, device: function(self, torch.device(real(device))))
+    patches.set(dist.Backend, "default_device_backend_map",
+                {**dist.Backend.default_device_backend_map, "cuda": "sim"})
+
+
+def _shown(name: str) -> str:
+    return {"sim": "nccl", "pretend": "nccl"}.get(name, name)
