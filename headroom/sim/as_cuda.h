@@ -1,6 +1,7 @@
-// Lets programs that name "cuda" run on simulated cards. While an AsCuda lives, CUDA device number i
-// means sim:i: tensors that are made on it, moved to it or asked for it lie on that card. They still
-// say that they lie on `sim`; the Python face (python/headroom/masquerade) shows them as CUDA's.
+// Lets programs that name "cuda" run on simulated cards. While an AsCuda lives, CUDA device number
+// i means sim:i: tensors that are made on it, moved to it or asked for it lie on that card. They
+// still say that they lie on `sim`; the Python face (python/headroom/masquerade) shows them as
+// CUDA's.
 //
 //   Simulation box = simulate("2xH100");
 //   const AsCuda as_cuda;

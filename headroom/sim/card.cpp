@@ -59,6 +59,7 @@ c10::Device Card::device() const {
 // ---- Memory ----
 
 allocator::BlockId Card::allocate(Bytes bytes, allocator::StreamId stream) {
+  if (Observer* const told = observer()) told->on_request();
   std::unique_lock lock(mutex_);
   ++requests_;
   const bool injected = injector_ && disturb(bytes);

@@ -3,7 +3,7 @@
 //
 // Threads: operators are told on the thread that runs them, several at a time; allocator events
 // under the card's lock, one at a time, on the thread that caused them. There an observer must not
-// touch the card.
+// touch the card. Before that thread takes the lock, it tells of the request.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +27,7 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void on_operator(const OperatorCall& call) = 0;
+  virtual void on_request() {}
   virtual void on_event(const allocator::AllocatorEvent& allocator_event) = 0;
 };
 

@@ -75,16 +75,44 @@ Json figures_json(const Report& report) {
   return json;
 }
 
+namespace {
+
+void add_observed(Json& json, const Report& report) {
+  if (report.by_phase.empty()) return;
+  json["script_line_at_peak"] = report.line_at_peak;
+  json["by_line"] = json["by_phase"] = Json::array();
+  for (const LineBytes& one : report.by_line)
+    json["by_line"].push_back({{"line", one.line}, {"bytes", one.bytes.count}});
+  for (const PhasePeak& one : report.by_phase)
+    json["by_phase"].push_back(
+        {{"phase", to_string(one.phase)}, {"peak_allocated_bytes", one.allocated.count}});
+}
+
+void read_observed(Report& report, const Json& json) {
+  if (!json.contains("by_phase")) return;
+  report.line_at_peak = json.at("script_line_at_peak").get<std::string>();
+  for (const Json& one : json.at("by_line"))
+    report.by_line.push_back({one.at("line").get<std::string>(), bytes_from(one.at("bytes"))});
+  for (const Json& one : json.at("by_phase"))
+    report.by_phase.push_back(
+        {phase_named(one.at("phase")), bytes_from(one.at("peak_allocated_bytes"))});
+}
+
+}  // namespace
+
 Json to_json(const Report& report) {
   Json json = figures_json(report);
   json["biggest"] = Json::array();
-  for (const LiveTensor& tensor : report.biggest)
+  for (const LiveTensor& tensor : report.biggest) {
     json["biggest"].push_back({{"bytes", tensor.bytes.count},
                                {"category", to_string(tensor.category)},
                                {"phase", to_string(tensor.phase)},
                                {"step", tensor.step},
                                {"module", tensor.module},
                                {"operation", tensor.operation}});
+    if (!tensor.line.empty()) json["biggest"].back()["line"] = tensor.line;
+  }
+  add_observed(json, report);
   json["fits"] = report.fits();
   json["out_of_memory"] = report.out_of_memory ? refusal_json(*report.out_of_memory) : Json();
   json["values_read_as_zero"] = report.values_read_as_zero;
@@ -119,7 +147,9 @@ Report report_from_json(const Json& json) try {
          .phase = phase_named(tensor.at("phase")),
          .step = tensor.at("step").get<std::uint32_t>(),
          .module = tensor.at("module").get<std::string>(),
-         .operation = tensor.at("operation").get<std::string>()});
+         .operation = tensor.at("operation").get<std::string>(),
+         .line = tensor.value("line", "")});
+  read_observed(report, json);
   if (!json.at("out_of_memory").is_null())
     report.out_of_memory = refusal_from(json.at("out_of_memory"));
   report.values_read_as_zero = json.at("values_read_as_zero").get<std::uint64_t>();

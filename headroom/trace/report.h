@@ -79,6 +79,17 @@ struct LiveTensor {
   std::uint32_t step = 0;
   std::string module;
   std::string operation;
+  std::string line = {};  // of the program, such as "train.py:84"; empty: unknown
+};
+
+// Of a run that was observed (dryrun/observation.h).
+struct LineBytes {
+  std::string line;
+  Bytes bytes;  // of the tensors at the peak that were made there
+};
+struct PhasePeak {
+  Phase phase = Phase::unknown;
+  Bytes allocated;  // the highest in this phase
 };
 
 // All events of the card, each with module, operator, category, phase and step.
@@ -92,7 +103,10 @@ struct Report {
   Parts at_peak;
   std::vector<ModulePeak> by_module;  // largest first
   std::vector<StepPeak> per_step;
-  std::vector<LiveTensor> biggest;  // largest first
+  std::vector<LiveTensor> biggest;       // largest first
+  std::string line_at_peak = {};         // of the program; this and the next two: only if observed
+  std::vector<LineBytes> by_line = {};   // largest first
+  std::vector<PhasePeak> by_phase = {};  // phases that ran
   // The request that did not fit. From dry_run() on a sim::Card of yours `peak` then ends there.
   // From dry_run() with a card's spec the step ran again on an unlimited card: `peak` is what it
   // needs.

@@ -133,7 +133,7 @@ std::optional<std::string> first_word(const CLI::App& app, int argc, char** argv
 // Index of the "--" of `headroom run`, after which another program's command line begins. CLI11
 // must not see that: it would take words for commands of ours, and "--" for the end of `run`.
 int end_of_ours(const std::optional<std::string>& command, int argc, char** argv) {
-  if (command != "run") return argc;
+  if (command != "run" && command != "rehearse") return argc;
   return static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
 }
 
@@ -156,10 +156,10 @@ ExitCode run(int argc, char** argv) {
   Registry registry{.app = app, .chosen = {}, .behind_dashes = {}};
   registry.chosen = [&gpus] { return run_overview(gpus); };
   for (const auto add :
-       {&add_gpus,  &add_pick,    &add_run,       &add_attach, &add_history, &add_log,
-        &add_queue, &add_who,     &add_lease,     &add_clean,  &add_doctor,  &add_estimate,
-        &add_fit,   &add_train,   &add_config,    &add_cards,  &add_models,  &add_trace,
-        &add_oom,   &add_version, &add_completion})
+       {&add_gpus,     &add_pick, &add_run,     &add_attach,    &add_history, &add_log,
+        &add_queue,    &add_who,  &add_lease,   &add_clean,     &add_doctor,  &add_estimate,
+        &add_rehearse, &add_fit,  &add_train,   &add_config,    &add_cards,   &add_models,
+        &add_trace,    &add_oom,  &add_version, &add_completion})
     add(registry);
   app.require_subcommand(0, 1);
   // CLI11 would show the general help for `headroom gpsu --help`.

@@ -56,6 +56,20 @@ bool has_package(const std::string& python) {
 
 }  // namespace
 
+std::filesystem::path python_package() {
+  std::error_code error;
+  const fs::path built = own_folder() / "../python/headroom";
+  if (fs::exists(built / "__init__.py", error)) return fs::weakly_canonical(built, error);
+  constexpr const char* kWhere =
+      "import importlib.util as u; print(u.find_spec('headroom').submodule_search_locations[0])";
+  for (const std::string& python : pythons()) {
+    const CommandResult answer = run_command({python, "-c", kWhere}, Seconds(20));
+    if (answer.exit_code == 0) return std::string(trim(answer.out));
+  }
+  throw UnavailableError(expectation("headroom", "a Python with headroom", join(pythons(), ", "),
+                                     "pip install of the wheel, or HEADROOM_PYTHON=.../python3"));
+}
+
 bool is_python_step(const std::string& model) {
   if (model.ends_with(".py"))
     return true;  // no function given: the Python side lists those of the file

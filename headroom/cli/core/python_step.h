@@ -1,6 +1,7 @@
 // A training step written in Python: `train.py:make_step` in place of a model's name.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "headroom/cli/core/model_request.h"
 
 namespace headroom::cli {
+
+// The folder of this headroom's Python package. Throws UnavailableError if there is none.
+[[nodiscard]] std::filesystem::path python_package();
 
 // True for "train.py:make_step" and "src/train.py:Setup.step", and for "train.py", for which the
 // Python side reports the missing function.

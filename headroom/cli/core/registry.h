@@ -54,6 +54,7 @@ void add_estimate(Registry& registry);
 void add_fit(Registry& registry);
 void add_cards(Registry& registry);
 void add_models(Registry& registry);
+void add_rehearse(Registry& registry);
 void add_trace(Registry& registry);
 void add_train(Registry& registry);
 void add_config(Registry& registry);

@@ -43,10 +43,26 @@ bool is_block(const allocator::AllocatorEvent& allocator_event) {
 
 Ledger::Ledger(sim::Card& card, const Subject& subject)
     : card_(card), attribution_(subject, trace_->names) {
-  take_what_is_there(subject);
+  take_what_is_there();
+  mark(subject);
 }
 
-void Ledger::take_what_is_there(const Subject& subject) {
+Ledger::Ledger(sim::Card& card, ProgramLine line)
+    : card_(card),
+      attribution_({}, trace_->names, /*has_evaluation=*/true),
+      line_(std::move(line)) {
+  take_what_is_there();
+}
+
+void Ledger::know(const Subject& subject) {
+  {
+    const std::lock_guard lock(mutex_);  // of the names
+    attribution_.know(subject);
+  }
+  mark(subject);
+}
+
+void Ledger::take_what_is_there() {
   for (const allocator::SegmentInfo& segment : card_.snapshot())
     for (const allocator::BlockInfo& block : segment.blocks) {
       if (block.state != allocator::BlockInfo::State::allocated) continue;
@@ -67,7 +83,16 @@ void Ledger::take_what_is_there(const Subject& subject) {
       active_ += rounded(block.requested);
       requested_ += block.requested;
     }
-  const auto owner = [&](const std::string& name) { return trace_->names.number(module_of(name)); };
+  peak_ = {
+      .allocated = allocated_, .active = active_, .requested = requested_, .phase = Phase::init};
+  peak_event_ = static_cast<std::uint32_t>(trace_->events.size()) - 1;
+}
+
+void Ledger::mark(const Subject& subject) {
+  const auto owner = [&](const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return trace_->names.number(module_of(name));
+  };
   for (const at::Tensor& input : subject.inputs) mark(input, Category::input);
   for (const at::Tensor& state : subject.states) mark(state, Category::optimizer);
   for (const auto& [name, tensor] : subject.buffers) mark(tensor, Category::buffer, owner(name));
@@ -77,9 +102,6 @@ void Ledger::take_what_is_there(const Subject& subject) {
     mark(tensor, Category::parameter, owner(name));
     mark(tensor.grad(), Category::gradient, owner(name));
   }
-  peak_ = {
-      .allocated = allocated_, .active = active_, .requested = requested_, .phase = Phase::init};
-  peak_event_ = static_cast<std::uint32_t>(trace_->events.size()) - 1;
 }
 
 void Ledger::mark(const at::Tensor& tensor, Category category, trace::Name module) {
@@ -123,6 +145,13 @@ void Ledger::on_operator(const sim::OperatorCall& call) {
   if (mark_now) mark_gradients();
 }
 
+// The program's line before the card's lock is taken: reading it may wait for the interpreter's.
+thread_local std::string_view line_of_request;
+
+void Ledger::on_request() {
+  line_of_request = line_ ? line_() : std::string_view();
+}
+
 void Ledger::on_event(const allocator::AllocatorEvent& allocator_event) {
   touched_ = true;
   const Whereabouts at = attribution_.now();
@@ -136,7 +165,7 @@ void Ledger::on_event(const allocator::AllocatorEvent& allocator_event) {
   event.stream = allocator_event.stream;
   event.device = static_cast<std::uint16_t>(card_.index());
   event.step = step_;
-  event.phase = at.phase;
+  event.phase = line_ && step_ == 0 ? Phase::init : at.phase;
   if (is_block(allocator_event)) {
     event.module = at.module;
     event.operation = trace_->names.number(operation.empty() ? "aten::empty" : operation);
@@ -151,6 +180,8 @@ void Ledger::add(const allocator::AllocatorEvent& allocator_event, trace::Event 
   Allocation allocation;
   allocation.event = static_cast<std::uint32_t>(trace_->events.size());
   allocation.block = allocator_event.block;
+  allocation.was_there = step_ == 0;
+  if (line_) allocation.line = trace_->names.number(line_of_request);
   if (trace_->names.text(event.operation) == sim::kWorkspace) event.category = Category::workspace;
   allocation.made = event;
   live_[allocator_event.address] = allocations_.size();
@@ -162,11 +193,13 @@ void Ledger::add(const allocator::AllocatorEvent& allocator_event, trace::Event 
   raise(peak_.active, active_);
   raise(peak_.requested, requested_);
   if (!steps_.empty()) raise(steps_.back().allocated, allocated_);
+  raise(peaks_of_phases_[static_cast<std::size_t>(event.phase)], allocated_);
   if (allocated_ <= peak_.allocated) return;
   peak_.allocated = allocated_;
   peak_.phase = event.phase;
   peak_.step = step_;
   peak_event_ = allocation.event;
+  line_at_peak_ = allocation.line;
 }
 
 void Ledger::remove(std::uint64_t address, const trace::Event& event) {
@@ -188,7 +221,7 @@ Category Ledger::category_of(const Allocation& allocation) {
       allocation.step_died == 0 || allocation.step_died > allocation.made.step;
   switch (allocation.made.phase) {
     case Phase::init:
-      return Category::input;
+      return allocation.phase_died == Phase::init ? Category::temporary : Category::input;
     case Phase::forward:
       return !outlives_step && allocation.phase_died == Phase::forward ? Category::temporary
                                                                        : Category::activation;
@@ -265,9 +298,26 @@ std::vector<trace::LiveTensor> Ledger::biggest_at_peak(std::size_t count) const 
                        .phase = made.phase,
                        .step = made.step,
                        .module = std::string(trace_->names.text(made.module)),
-                       .operation = std::string(trace_->names.text(made.operation))});
+                       .operation = std::string(trace_->names.text(made.operation)),
+                       .line = std::string(trace_->names.text(held[i]->line))});
   }
   return biggest;
+}
+
+void Ledger::add_lines_and_phases(trace::Report& report) const {
+  if (!line_) return;
+  report.line_at_peak = trace_->names.text(line_at_peak_);
+  std::unordered_map<trace::Name, Bytes> lines;
+  for (const Allocation& allocation : allocations_)
+    if (lives_at_peak(allocation)) lines[allocation.line] += allocation.made.bytes;
+  for (const auto& [line, bytes] : lines)
+    if (line != 0) report.by_line.push_back({std::string(trace_->names.text(line)), bytes});
+  std::sort(report.by_line.begin(), report.by_line.end(), [](const auto& a, const auto& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.line < b.line;
+  });
+  for (std::size_t i = 0; i < peaks_of_phases_.size(); ++i)
+    if (peaks_of_phases_[i].count > 0)
+      report.by_phase.push_back({static_cast<Phase>(i), peaks_of_phases_[i]});
 }
 
 // Takes no lock: the run has ended, and the card's lock must not be taken after mutex_.
@@ -281,6 +331,7 @@ trace::Report Ledger::settle(const Options& options) {
   report.by_module = peaks_of_modules();
   report.per_step = steps_;
   report.biggest = biggest_at_peak(options.biggest);
+  add_lines_and_phases(report);
   if (options.keep_trace) report.trace = trace_;
   return report;
 }

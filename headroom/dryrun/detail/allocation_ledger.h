@@ -3,8 +3,10 @@
 // if it is alive in backward), so categories are settled at the end.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,12 +30,21 @@ struct Allocation {
   trace::Phase phase_died = trace::Phase::unknown;
   std::uint32_t step_died = 0;  // 0: still alive
   bool was_there = false;       // made before the first step
+  trace::Name line = 0;         // of the program
 };
+
+// The line of the program that runs in this thread. The text lives as long as the function.
+using ProgramLine = std::function<std::string_view()>;
 
 class Ledger final : public sim::Observer {
  public:
   Ledger(sim::Card& card, const Subject& subject);
+  // Of a whole program: what comes before the first step is the phase init.
+  Ledger(sim::Card& card, ProgramLine line);
 
+  // A model that appeared, or moved.
+  void know(const Subject& subject);
+  void end_optimizer() { attribution_.end_optimizer(); }
   void begin_step(std::uint32_t step);
   void end_step();
 
@@ -41,13 +52,15 @@ class Ledger final : public sim::Observer {
   [[nodiscard]] bool touched() const { return touched_; }
 
   void on_operator(const sim::OperatorCall& call) override;
+  void on_request() override;
   void on_event(const allocator::AllocatorEvent& allocator_event) override;
 
   // Everything except `took_s`, `out_of_memory` and the counts of unknown values.
   [[nodiscard]] trace::Report settle(const Options& options);
 
  private:
-  void take_what_is_there(const Subject& subject);
+  void take_what_is_there();
+  void mark(const Subject& subject);
   void mark(const at::Tensor& tensor, trace::Category category, trace::Name module = 0);
   void mark_gradients();
   void add(const allocator::AllocatorEvent& allocator_event, trace::Event event);
@@ -58,10 +71,12 @@ class Ledger final : public sim::Observer {
   [[nodiscard]] trace::Parts parts_at_peak() const;
   [[nodiscard]] std::vector<trace::ModulePeak> peaks_of_modules() const;
   [[nodiscard]] std::vector<trace::LiveTensor> biggest_at_peak(std::size_t count) const;
+  void add_lines_and_phases(trace::Report& report) const;
 
   sim::Card& card_;
   std::shared_ptr<trace::Trace> trace_ = std::make_shared<trace::Trace>();
   Attribution attribution_;
+  const ProgramLine line_;
   std::atomic<bool> touched_{false};
   std::mutex mutex_;  // guards the members below: gradients are marked outside the card's lock
   std::vector<Allocation> allocations_;
@@ -72,6 +87,8 @@ class Ledger final : public sim::Observer {
   Bytes allocated_, active_, requested_;
   trace::Peak peak_;
   std::uint32_t peak_event_ = 0;
+  trace::Name line_at_peak_ = 0;
+  std::array<Bytes, trace::kPhases> peaks_of_phases_{};
 };
 
 }  // namespace headroom::dryrun::detail

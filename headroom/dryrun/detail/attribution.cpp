@@ -31,18 +31,23 @@ std::string module_of(const std::string& tensor) {
   return dot == std::string::npos ? "" : tensor.substr(0, dot);
 }
 
-Attribution::Attribution(const Subject& subject, trace::Names& names) {
+Attribution::Attribution(const Subject& subject, trace::Names& names, bool has_evaluation)
+    : names_(names), has_evaluation_(has_evaluation) {
+  know(subject);
+}
+
+void Attribution::know(const Subject& subject) {
+  const std::lock_guard lock(mutex_);
   for (const auto* tensors : {&subject.parameters, &subject.buffers})
     for (const auto& [name, tensor] : *tensors)
       if (tensor.defined() && tensor.has_storage()) {
-        const trace::Name owner = names.number(module_of(name));
+        const trace::Name owner = names_.number(module_of(name));
         owners_.try_emplace(tensor.storage().unsafeGetStorageImpl(), Owners{owner, owner})
             .first->second.last = owner;
       }
-  for (const auto& [name, tensor] : subject.parameters) {
-    parameters_.emplace_back(tensor.getIntrusivePtr());
-    met_.insert(tensor.unsafeGetTensorImpl());
-  }
+  for (const auto& [name, tensor] : subject.parameters)
+    if (met_.insert(tensor.unsafeGetTensorImpl()).second)
+      parameters_.emplace_back(tensor.getIntrusivePtr());
 }
 
 void Attribution::begin_step() {
@@ -53,8 +58,15 @@ void Attribution::begin_step() {
   thread.nodes = at::sequence_number::peek();
 }
 
+void Attribution::end_optimizer() {
+  const std::lock_guard lock(mutex_);
+  after_backward_ = false;
+  this_thread().at = {.module = 0, .phase = phase_now(false)};
+}
+
 void Attribution::look_at(const at::Tensor& argument, bool is_embedding, Arguments& found) {
   if (!argument.defined() || !argument.has_storage()) return;
+  const std::lock_guard lock(mutex_);
   const auto owners = owners_.find(argument.storage().unsafeGetStorageImpl());
   if (owners != owners_.end()) {
     const trace::Name module = is_embedding ? owners->second.first : owners->second.last;
@@ -64,7 +76,6 @@ void Attribution::look_at(const at::Tensor& argument, bool is_embedding, Argumen
   if (!argument.requires_grad()) return;
   found.needs_gradient = true;
   if (!argument.is_leaf()) return;
-  const std::lock_guard lock(mutex_);
   if (met_.insert(argument.unsafeGetTensorImpl()).second)
     parameters_.emplace_back(argument.getIntrusivePtr());
 }
@@ -108,7 +119,9 @@ Attribution::Seen Attribution::on_operator(const sim::OperatorCall& call) {
 
 trace::Phase Attribution::phase_now(bool needs_gradient) const {
   if (in_backward()) return trace::Phase::backward;
-  if (!after_backward_) return trace::Phase::forward;
+  if (!after_backward_)
+    return has_evaluation_ && !at::GradMode::is_enabled() ? trace::Phase::evaluation
+                                                          : trace::Phase::forward;
   return at::GradMode::is_enabled() && needs_gradient ? trace::Phase::forward
                                                       : trace::Phase::optimizer;
 }

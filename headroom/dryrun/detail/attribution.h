@@ -31,9 +31,14 @@ struct Whereabouts {
 // Threads: on_operator() and now() from any thread; the rest from the thread of the dry run.
 class Attribution {
  public:
-  Attribution(const Subject& subject, trace::Names& names);
+  // `has_evaluation`: end_optimizer() is called, so that work without a graph elsewhere is
+  // evaluation. Without it such work is forward.
+  Attribution(const Subject& subject, trace::Names& names, bool has_evaluation = false);
 
+  // A model that appeared later. No other thread may use the names meanwhile.
+  void know(const Subject& subject);
   void begin_step();
+  void end_optimizer();
   struct Seen {
     bool is_backward = false;
     // True after a backward pass, up to the first operator of the next forward pass: the gradients
@@ -73,12 +78,14 @@ class Attribution {
   struct Owners {
     trace::Name first = 0, last = 0;
   };
-  std::unordered_map<const c10::StorageImpl*, Owners> owners_;  // of parameters and buffers
+  trace::Names& names_;
   mutable std::mutex mutex_;                                    // guards all members below
+  std::unordered_map<const c10::StorageImpl*, Owners> owners_;  // of parameters and buffers
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> parameters_;
   std::unordered_set<const c10::TensorImpl*> met_;
   std::unordered_map<std::uint64_t, Thread> threads_;  // by autograd's number
   std::atomic<bool> after_backward_{false};
+  const bool has_evaluation_;
 };
 
 }  // namespace headroom::dryrun::detail

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_engine, module) {
   translate_errors();
   add_simulation(module);
   add_dry_run(module);
+  add_observation(module);
   add_memory(module);
   add_ranks(module);
 }

@@ -7,6 +7,7 @@ namespace headroom::python {
 
 void add_simulation(pybind11::module_& module);
 void add_dry_run(pybind11::module_& module);
+void add_observation(pybind11::module_& module);
 void add_memory(pybind11::module_& module);
 void add_ranks(pybind11::module_& module);
 

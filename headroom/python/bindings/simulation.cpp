@@ -3,12 +3,14 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <pybind11/stl.h>
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "headroom/base/error.h"
 #include "headroom/dryrun/dry_run.h"
 #include "headroom/gpu/profile.h"
+#include "headroom/gpu/simulated_json.h"
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/sim/as_cuda.h"
 #include "headroom/sim/child.h"
@@ -52,8 +54,14 @@ Rules rules_of(const std::string& text) {
   throw UsageError(expectation("simulate", "rules 'cuda' or 'cpu'", text));
 }
 
-// Like --gpus, and also "unlimited" for one card without limit.
+// Like --gpus, and also "unlimited" for one card without limit, or cards as a list in JSON.
 gpu::SimulatedBox box_for(const std::string& spec) {
+  if (spec.starts_with('[')) {
+    gpu::SimulatedBox box;
+    for (const Json& card : parse_json(spec, "cards"))
+      box.cards.push_back(gpu::card_from_json(card));
+    return box;
+  }
   if (spec == "unlimited") return {.cards = {dryrun::card_for(spec)}, .name = {}};
   return gpu::parse_simulated(spec);
 }
@@ -82,10 +90,9 @@ void add_card(py::module_& module) {
       .def_property_readonly("capacity", [](const Card& card) { return card.capacity().count; })
       .def_property_readonly("free_bytes", [](const Card& card) { return card.free_bytes().count; })
       .def_property_readonly("capability", &capability_of)
-      .def_property_readonly("multiprocessors",
-                             [](const Card& card) {
-                               return chip(card, &gpu::DeviceProfile::multiprocessors, 108);
-                             })
+      .def_property_readonly(
+          "multiprocessors",
+          [](const Card& card) { return chip(card, &gpu::DeviceProfile::multiprocessors, 108); })
       .def_property_readonly("threads_of_multiprocessor",
                              [](const Card& card) {
                                return chip(card, &gpu::DeviceProfile::threads_of_multiprocessor,
@@ -157,9 +164,7 @@ void add_simulation(py::module_& module) {
       .def("end", &Box::end)
       .def_property_readonly("lives", &Box::lives);
   add_injection(module);
-  py::class_<CudaMeansSim>(module, "CudaMeansSim")
-      .def(py::init<>())
-      .def("end", &CudaMeansSim::end);
+  py::class_<CudaMeansSim>(module, "CudaMeansSim").def(py::init<>()).def("end", &CudaMeansSim::end);
   module.def(
       "simulate",
       [](const std::string& spec, const std::string& mode, const std::string& rules,

@@ -6,6 +6,7 @@
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
@@ -36,25 +37,6 @@ struct RunOptions {
   bool json = false;
 };
 
-// All words from the first one that is not an option of `run`, with or without "--" before it.
-std::vector<std::string> command_of(const RunOptions& options) {
-  std::vector<std::string> words = options.app->remaining();
-  const std::vector<std::string>& more = *options.behind_dashes;
-  if (words.empty() && !more.empty()) return more;
-  if (!more.empty()) words.push_back("--");  // then it belongs to the command
-  words.insert(words.end(), more.begin(), more.end());
-  if (words.empty())
-    throw UsageError("no command given; try headroom run --need 10GiB -- python train.py");
-  if (!words.front().starts_with("-")) return words;
-  std::vector<std::string> known;
-  for (const CLI::Option* option : options.app->get_options())
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  const std::string word = words.front().substr(0, words.front().find('='));
-  const auto close = nearest(word, known);
-  throw UsageError("unknown option '" + word + "'" +
-                   (close ? "; did you mean '" + *close + "'?" : "") + " (headroom run --help)");
-}
-
 template <typename Number>
 void at_least(const char* option, Number value, Number least) {
   if (value < least)
@@ -84,7 +66,8 @@ supervise::Orders orders_from(const RunOptions& options) {
     throw UsageError("--end-stalled needs --stall; try --stall 10m");
   if (!options.resume_arg.empty()) (void)supervise::resume_arguments(options.resume_arg, "x");
   supervise::Orders orders;
-  orders.command = command_of(options);
+  orders.command = command_behind(*options.app, *options.behind_dashes,
+                                  "headroom run --need 10GiB -- python train.py");
   orders.devices = gpu::devices_from(options.gpus);
   if (orders.devices.kind == gpu::Devices::Kind::simulated &&
       !lower(orders.devices.text).starts_with("sim:"))

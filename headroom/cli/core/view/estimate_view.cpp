@@ -30,16 +30,6 @@ std::string count_text(long long count) {
   return fmt::format("{:.1f} M", n / 1e6);
 }
 
-std::string model_text(const Answer& answer, const Terminal& terminal) {
-  const long long all = answer.parameters, trained = answer.trainable_parameters;
-  std::string text =
-      terminal.paint(answer.model, Colour::bold) + ", " + count_text(all) + " parameters";
-  if (trained > 0 && trained < all)
-    text += fmt::format(", {} of them trained ({:.2g} %)", count_text(trained),
-                        100.0 * static_cast<double>(trained) / static_cast<double>(all));
-  return text + "\n";
-}
-
 // Defaults for keys that a config file leaves out; for a model by name they are not shown.
 std::string defaults_text(const Answer& answer, const Terminal& terminal, int width) {
   if (answer.defaulted.empty() || !answer.model.ends_with(".json")) return "";
@@ -258,7 +248,24 @@ std::vector<Alike> kinds_of(const std::vector<trace::ModulePeak>& by_module) {
   return kinds;
 }
 
-std::string modules_table(const std::vector<trace::ModulePeak>& by_module) {
+}  // namespace
+
+std::string model_text(const Answer& answer, const Terminal& terminal) {
+  const long long all = answer.parameters, trained = answer.trainable_parameters;
+  std::string text =
+      terminal.paint(answer.model, Colour::bold) + ", " + count_text(all) + " parameters";
+  if (trained > 0 && trained < all)
+    text += fmt::format(", {} of them trained ({:.2g} %)", count_text(trained),
+                        100.0 * static_cast<double>(trained) / static_cast<double>(all));
+  return text + "\n";
+}
+
+std::string card_text(const Answer& answer, const Terminal& terminal) {
+  return card_line(answer.tightest(), terminal) + bar_of(answer, terminal) + "\n" +
+         peak_sentence(answer.report.peak) + parts_table(answer, terminal);
+}
+
+std::string modules_text(const std::vector<trace::ModulePeak>& by_module) {
   const std::vector<Alike> kinds = kinds_of(by_module);
   if (kinds.empty()) return "";
   std::string text = "\nModules that hold the most at one time\n";
@@ -268,8 +275,6 @@ std::string modules_table(const std::vector<trace::ModulePeak>& by_module) {
   }
   return text;
 }
-
-}  // namespace
 
 std::string settings_text(const model::Settings& settings) {
   static const Json usual = model::to_json(model::Settings{});
@@ -307,10 +312,9 @@ std::string estimate_text(const Answer& answer, const Terminal& terminal) {
   std::string text = model_text(answer, terminal);
   text += wrapped(settings_text(answer.settings), "", "", width);
   text += defaults_text(answer, terminal, width) + notes_text(answer.notes, terminal);
-  text += "\n" + card_line(on, terminal) + bar_of(answer, terminal) + "\n";
-  text += peak_sentence(answer.report.peak) + parts_table(answer, terminal);
+  text += "\n" + card_text(answer, terminal);
   if (answer.rule) text += rule_text(*answer.rule, width);
-  text += devices_text(answer.cards, terminal) + modules_table(answer.report.by_module);
+  text += devices_text(answer.cards, terminal) + modules_text(answer.report.by_module);
   text += advice_text(answer.advice, card, answer.does_not_fit(), !answer.by_formula, terminal);
   if (answer.techniques) text += techniques_text(*answer.techniques, card, terminal);
   const char* const how =

@@ -12,6 +12,12 @@ namespace headroom::cli {
 
 [[nodiscard]] std::string estimate_text(const Answer& answer, const Terminal& terminal);
 
+// The parts that every answer has: the model, the card as a bar, the parts of the peak, and the
+// other cards; then the largest modules.
+[[nodiscard]] std::string model_text(const Answer& answer, const Terminal& terminal);
+[[nodiscard]] std::string card_text(const Answer& answer, const Terminal& terminal);
+[[nodiscard]] std::string modules_text(const std::vector<trace::ModulePeak>& by_module);
+
 // "causal-lm, train, bfloat16, batch 2 x 2048 tokens, fused adamw": settings that differ from the
 // defaults, and those that must always be shown.
 [[nodiscard]] std::string settings_text(const model::Settings& settings);

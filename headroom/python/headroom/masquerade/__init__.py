@@ -26,7 +26,7 @@ class AsCuda:
     """Cards that a program takes for CUDA's, until `end()` or the end of a `with`. Then its tensors lose
     their data."""
 
-    def __init__(self, box: Simulation, ranks: Optional[int] = None) -> None:
+    def __init__(self, box: Simulation, pretend_ranks: bool = False) -> None:
         global _living
         self.box = box
         self._patches = Patches()
@@ -35,7 +35,7 @@ class AsCuda:
         try:
             devices.install(self._patches)
             cuda_module.install(self._patches)
-            groups.install(self._patches, ranks)
+            groups.install(self._patches, pretend_ranks)
             foreign.install(self._patches)
         except BaseException:
             self.end()
@@ -60,11 +60,11 @@ class AsCuda:
 
 
 def as_cuda(spec: str, mode: str = "shape-only", *, settings: Optional[str] = None,
-            ranks: Optional[int] = None) -> AsCuda:
+            pretend_ranks: bool = False) -> AsCuda:
     """Makes a box of simulated cards (as `simulate` does) that this process takes for CUDA's.
 
     mode: "shape-only" - tensors have no data, unknown values read as zero - or "compute".
-    ranks: init_process_group makes this process one rank of so many.
+    pretend_ranks: init_process_group starts none of the other ranks that it is told of, and waits for none.
 
     CUDA must not have started in this process, and cannot start in it any more."""
     if torch.cuda.is_initialized() and _living is None:
@@ -73,4 +73,4 @@ def as_cuda(spec: str, mode: str = "shape-only", *, settings: Optional[str] = No
     if _living is not None:
         raise UsageError("[as_cuda] expected one at a time, received a second one; try ending the first, by its "
                          "`with` or its end()")
-    return AsCuda(simulate(spec, mode=mode, settings=settings), ranks)
+    return AsCuda(simulate(spec, mode=mode, settings=settings), pretend_ranks)

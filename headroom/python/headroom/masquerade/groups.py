@@ -1,8 +1,9 @@
-"""torch.distributed: "nccl" means the backend of simulated cards. A pretended world (`--ranks`) has one
-process, which is one of its ranks."""
+"""torch.distributed: "nccl" means the backend of simulated cards. In a pretended world this process alone is
+one of its ranks."""
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+import os
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -11,14 +12,13 @@ from headroom.masquerade.devices import real
 from headroom.masquerade.patches import Patches
 
 
-def install(patches: Patches, pretended: Optional[int]) -> None:
-    """`pretended`: the number of ranks; None: those that the script starts."""
+def install(patches: Patches, pretends: bool) -> None:
     if not dist.is_available():
         return
 
     def backend(name: Any) -> Any:
         """A backend's name, "nccl" or "cpu:gloo,cuda:nccl", as this process has it."""
-        if pretended is not None:
+        if pretends:
             return "pretend"
         if name is None:
             return "cpu:gloo,sim:sim"
@@ -36,17 +36,10 @@ def install(patches: Patches, pretended: Optional[int]) -> None:
                 named["device_id"] = real(named["device_id"])
             for options in ("pg_options", "backend_options"):
                 named.pop(options, None)  # NCCL's, which no other backend takes
-            if pretended is not None and function.__name__ == "init_process_group":
-                return _join_pretended(function, given, named)
+            if pretends and function.__name__ == "init_process_group":
+                return _join_pretended(function, named)
             return function(*given, **named)
         return called
-
-    def _join_pretended(function: Callable[..., Any], given: list[Any], named: dict[str, Any]) -> Any:
-        assert pretended is not None
-        for name in ("init_method", "store", "world_size", "rank"):
-            named.pop(name, None)
-        timeout = {"timeout": named["timeout"]} if "timeout" in named else {}
-        return function("pretend", store=dist.HashStore(), rank=0, world_size=pretended, **timeout)
 
     patches.wrap(dist, "init_process_group", lambda function: with_backend(function, 0))
     patches.set(dist.distributed_c10d, "init_process_group", dist.init_process_group)
@@ -59,6 +52,16 @@ def install(patches: Patches, pretended: Optional[int]) -> None:
                  lambda function: lambda self, device: function(self, torch.device(real(device))))
     patches.set(dist.Backend, "default_device_backend_map",
                 {**dist.Backend.default_device_backend_map, "cuda": "sim"})
+
+
+def _join_pretended(function: Callable[..., Any], named: dict[str, Any]) -> Any:
+    """The number of ranks is the one that the script gives, or its launcher."""
+    def number(name: str, variable: str, otherwise: int) -> int:
+        given = named.get(name, -1)
+        return int(os.environ.get(variable, otherwise)) if given is None or given < 0 else given
+
+    return function("pretend", store=dist.HashStore(), rank=number("rank", "RANK", 0),
+                    world_size=number("world_size", "WORLD_SIZE", 1))
 
 
 def _shown(name: str) -> str:

@@ -1,0 +1,210 @@
+// `headroom rehearse`: runs an unchanged training script on simulated cards, and tells its memory.
+#include <nlohmann/json.hpp>
+
+#include "headroom/allocator/caching_allocator.h"
+#include "headroom/base/error.h"
+#include "headroom/base/text.h"
+#include "headroom/cli/core/answer.h"
+#include "headroom/cli/core/cards_to_fill.h"
+#include "headroom/cli/core/command_behind.h"
+#include "headroom/cli/core/complaint.h"
+#include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/rehearsal.h"
+#include "headroom/cli/core/view/rehearsal_view.h"
+#include "headroom/cli/core/whole_number.h"
+
+namespace headroom::cli {
+namespace {
+
+struct RehearseOptions {
+  CLI::App* app = nullptr;
+  const std::vector<std::string>* behind_dashes = nullptr;
+  std::string gpus, mode = "shape-only", trace;
+  int steps = 3;
+  std::optional<int> ranks;
+  bool all_ranks = false, keep_writes = false, json = false;
+};
+
+std::vector<gpu::SimulatedCard> cards_for(const RehearseOptions& options) {
+  std::vector<gpu::SimulatedCard> cards =
+      cards_to_fill(options.gpus.empty() ? "all" : options.gpus);
+  if (cards.empty())
+    throw UnavailableError(expectation("--gpus", "cards to rehearse on", "none",
+                                       "--gpus sim:2xH100, or --gpus \"RTX 4090\""));
+  return cards;
+}
+
+RehearsalOrders orders_from(const RehearseOptions& options) {
+  if (options.keep_writes && options.mode != "compute")
+    throw UsageError(
+        expectation("--keep-writes", "--mode compute, in which tensors have values", options.mode));
+  if (options.ranks && options.all_ranks)
+    throw UsageError(expectation("rehearse", "--ranks or --all-ranks", "both"));
+  return {.command = command_behind(*options.app, *options.behind_dashes,
+                                    "headroom rehearse -- python train.py"),
+          .cards = cards_for(options),
+          .mode = options.mode,
+          .steps = options.steps,
+          .ranks = options.ranks,
+          .all_ranks = options.all_ranks,
+          .keep_writes = options.keep_writes,
+          .trace = options.trace,
+          .output_to_error = options.json};
+}
+
+const RehearsedCard& tightest(const Rehearsal& rehearsal,
+                              const std::vector<gpu::SimulatedCard>& cards) {
+  const auto left = [&](const RehearsedCard& one) {
+    return usable(cards[static_cast<std::size_t>(one.index)]) - one.report.peak.process;
+  };
+  return *std::min_element(rehearsal.cards.begin(), rehearsal.cards.end(),
+                           [&](const RehearsedCard& one, const RehearsedCard& other) {
+                             return left(one) < left(other);
+                           });
+}
+
+Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool fits) {
+  Answer answer;
+  answer.model = join(orders.command, " ");
+  answer.parameters = rehearsal.parameters;
+  answer.trainable_parameters = rehearsal.trainable_parameters;
+  answer.report = tightest(rehearsal, orders.cards).report;
+  for (const RehearsedCard& one : rehearsal.cards) {
+    const gpu::SimulatedCard& card = orders.cards[static_cast<std::size_t>(one.index)];
+    const Bytes spare = usable(card) - one.report.peak.process;
+    answer.cards.push_back({card, one.report.peak, fits, spare});
+  }
+  return answer;
+}
+
+Json document(const RehearsalOrders& orders, const Answer& answer, const Rehearsal& rehearsal,
+              ExitCode code) {
+  const CardAnswer& on = *answer.tightest();
+  Json json{{"schema", 1},
+            {"method", "rehearsal"},
+            {"model",
+             {{"name", answer.model},
+              {"parameters", answer.parameters},
+              {"trainable_parameters", answer.trainable_parameters}}},
+            {"settings", nullptr},
+            {"device",
+             {{"name", on.card.name},
+              {"total_bytes", on.card.total.count},
+              {"usable_bytes", usable(on.card).count}}}};
+  json.update(to_json(answer.report));
+  json["fits"] = on.fits;
+  json["spare_bytes"] = on.spare.count;
+  json["steps"] = rehearsal.steps;
+  json["assumptions"] = rehearsal.assumptions;
+  json["not_written"] = rehearsal.not_written;
+  json["stood_in"] = rehearsal.stood_in;
+  json["ooms_met"] = rehearsal.ooms_met;
+  json["cards"] = Json::array();
+  for (const RehearsedCard& one : rehearsal.cards)
+    json["cards"].push_back(
+        {{"rank", one.rank}, {"index", one.index}, {"peak", trace::to_json(one.report.peak)}});
+  json["notes"] = Json::array();
+  json["advice"] = Json::array();
+  json["script_exit_code"] = rehearsal.end.exit_code;
+  json["exit_code"] = code;
+  (void)orders;
+  return json;
+}
+
+// The script's own code, where it says why it could not start.
+ExitCode code_of_failure(const Rehearsal& rehearsal) {
+  if (rehearsal.end.received) return 128 + *rehearsal.end.received;
+  return rehearsal.end.exit_code == kUnavailable ? kUnavailable : kFailed;
+}
+
+ExitCode tell_nothing_ran(const RehearsalOrders& orders, const Rehearsal& rehearsal) {
+  const std::string& program = orders.command.front();
+  if (!rehearsal.end.started) return complain(program + ": " + rehearsal.end.not_started, kFailed);
+  if (rehearsal.end.exit_code == kUnavailable) return kUnavailable;  // it said why
+  if (!rehearsal.is_whole())
+    return complain("the script ended with " + std::to_string(rehearsal.end.exit_code) +
+                        " before it used a card",
+                    code_of_failure(rehearsal));
+  return complain(
+      "the script ended without using a card; try the arguments with which it trains on "
+      "CUDA (it must be a Python program that imports torch, started without -I, -E or -S)",
+      kFailed);
+}
+
+// What it would take, where the script ran out of memory.
+Rehearsal without_limit(RehearsalOrders orders) {
+  for (gpu::SimulatedCard& card : orders.cards) {
+    card.total = allocator::kUnlimited;
+    card.reserved = {};
+  }
+  print_error("headroom rehearse: out of memory; once more without a limit, for the figures\n");
+  return rehearse(orders);
+}
+
+ExitCode run_rehearse(const RehearseOptions& options) {
+  const RehearsalOrders orders = orders_from(options);
+  Rehearsal rehearsal = rehearse(orders);
+  if (rehearsal.cards.empty()) return tell_nothing_ran(orders, rehearsal);
+  const bool fits = !rehearsal.ran_out_of_memory;
+  const bool failed = fits && !rehearsal.is_whole();
+  if (!fits) {
+    Rehearsal whole = without_limit(orders);
+    whole.ooms_met = rehearsal.ooms_met;
+    whole.ran_out_of_memory = true;
+    if (!whole.cards.empty() && whole.is_whole()) rehearsal = std::move(whole);
+  }
+  const Answer answer = answer_of(orders, rehearsal, fits);
+  const ExitCode code = !fits ? kDoesNotFit : failed ? code_of_failure(rehearsal) : kOk;
+  print(options.json ? to_line(document(orders, answer, rehearsal, code)) + "\n"
+                     : rehearsal_text(answer, rehearsal, standard_output()));
+  if (failed)
+    return complain("the script failed (exit code " + std::to_string(rehearsal.end.exit_code) +
+                        "); these figures are of what it did before",
+                    code);
+  return code;
+}
+
+}  // namespace
+
+void add_rehearse(Registry& registry) {
+  auto [command, options] = registry.add(
+      &run_rehearse, "rehearse",
+      "Run a training script, unchanged, on simulated GPUs for a few steps, and tell its memory",
+      "  headroom rehearse --gpus sim:2xH100 -- python train.py --batch-size 64\n"
+      "  headroom rehearse --gpus \"RTX 4090\" --steps 5 --trace steps.trace -- python train.py\n"
+      "  headroom rehearse --gpus sim:8xH100 -- torchrun --nproc-per-node 8 train.py\n"
+      "  headroom rehearse --gpus H100 --ranks 64 -- python train.py\n"
+      "  headroom rehearse --gpus sim:1x24GiB --mode compute -- python train.py\n\n"
+      "The script takes the simulated cards for CUDA's. It needs no GPU and no change; files and\n"
+      "checkpoints that are there stay as they are. After the steps it ends as by exit(0).\n"
+      "Exit: 0 it fits, 2 it does not, 1 the script failed, 69 no cards or no matching torch,\n"
+      "64 wrong usage.");
+  options->app = command;
+  options->behind_dashes = &registry.behind_dashes;
+  command->prefix_command();
+  command->add_option("--gpus", options->gpus,
+                      "Cards to simulate: sim:2xH100, \"RTX 4090\", sim:1x24GiB, or real ones by "
+                      "number, of which twins are made (default: HEADROOM_GPUS, else all of this "
+                      "machine)");
+  command->add_option("--steps", options->steps, "Steps of the optimizer to run")
+      ->check(whole_number(1, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("--mode", options->mode,
+                   "shape-only: in seconds, without values; compute: slowly, with them")
+      ->check(CLI::IsMember({"shape-only", "compute"}))
+      ->capture_default_str();
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Make the script one rank of so many; the others are pretended")
+      ->check(whole_number(1, 1 << 20));
+  command->add_flag("--all-ranks", options->all_ranks,
+                    "Start every rank that the launcher starts, each with all cards");
+  command->add_option("--trace", options->trace, "Write every event to this file (headroom trace)");
+  command->add_flag("--keep-writes", options->keep_writes,
+                    "In compute mode, let the script write its checkpoints");
+  command->add_flag("--json", options->json,
+                    "Print one JSON document; the script's own output goes to standard error");
+}
+
+}  // namespace headroom::cli

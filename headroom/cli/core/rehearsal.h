@@ -1,0 +1,53 @@
+// Runs a training script on simulated cards that it takes for CUDA's, and reads what its processes
+// found (python/headroom/rehearsal).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/gpu/simulated.h"
+#include "headroom/job/job.h"
+#include "headroom/trace/report.h"
+
+namespace headroom::cli {
+
+struct RehearsalOrders {
+  std::vector<std::string> command;
+  std::vector<std::string> environment = {};  // "NAME=value"
+  std::vector<gpu::SimulatedCard> cards;
+  std::string mode = "shape-only";
+  int steps = 3;
+  std::optional<int> ranks = {};
+  bool all_ranks = false;
+  bool keep_writes = false;
+  std::string trace = {};  // file for the events of the card with the least memory left
+  bool output_to_error = false;
+};
+
+// One card of one process.
+struct RehearsedCard {
+  int rank = 0, index = 0;
+  bool used = false;
+  trace::Report report;
+};
+
+struct Rehearsal {
+  job::JobEnd end;
+  std::vector<RehearsedCard> cards;  // of all processes that used cards; empty: none did
+  long long parameters = 0, trainable_parameters = 0;
+  int steps = 0;                   // that ended
+  int ooms_met = 0;                // as the script saw them
+  bool ran_out_of_memory = false;  // and the script ended by it
+  std::vector<std::string> not_written, stood_in;
+  Json assumptions = Json::array();
+
+  // True if the script ended by itself, or after the last step.
+  [[nodiscard]] bool is_whole() const { return end.started && end.exit_code == 0; }
+};
+
+// Throws UnavailableError if this headroom has no Python package, and WriteError.
+[[nodiscard]] Rehearsal rehearse(const RehearsalOrders& orders);
+
+}  // namespace headroom::cli

@@ -1,0 +1,88 @@
+#include "headroom/cli/core/view/rehearsal_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "headroom/base/text.h"
+#include "headroom/cli/core/view/estimate_view.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr std::size_t kShownLines = 6;
+constexpr std::size_t kShownNames = 4;
+
+// "step 1 3.01 GiB, step 2 3.14 GiB, step 3 3.14 GiB": later ones alike are one.
+std::string steps_text(const std::vector<trace::StepPeak>& steps) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    std::size_t last = i;
+    while (last + 1 < steps.size() && steps[last + 1].allocated == steps[i].allocated) ++last;
+    const std::string name = last == i
+                                 ? fmt::format("step {}", steps[i].step)
+                                 : fmt::format("steps {}-{}", steps[i].step, steps[last].step);
+    parts.push_back(name + " " + to_string(steps[i].allocated));
+    i = last;
+  }
+  return parts.empty() ? "" : "Peaks: " + join(parts, ", ") + "\n";
+}
+
+std::string phases_text(const trace::Report& report) {
+  std::vector<std::string> parts;
+  for (const trace::PhasePeak& one : report.by_phase)
+    parts.push_back(std::string(to_string(one.phase)) + " " + to_string(one.allocated));
+  return parts.empty() ? "" : "By phase: " + join(parts, ", ") + "\n";
+}
+
+std::string lines_text(const trace::Report& report) {
+  std::string text;
+  if (!report.line_at_peak.empty()) text += "\nThe peak is in " + report.line_at_peak + "\n";
+  if (!report.by_line.empty()) text += "Lines that made what is held then\n";
+  for (std::size_t i = 0; i < std::min(kShownLines, report.by_line.size()); ++i)
+    text +=
+        fmt::format("  {:>11}  {}\n", to_string(report.by_line[i].bytes), report.by_line[i].line);
+  return text;
+}
+
+std::string names(const std::vector<std::string>& all) {
+  const std::size_t shown = std::min(kShownNames, all.size());
+  std::string text = join({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(shown)}, ", ");
+  if (shown < all.size()) text += fmt::format(" and {} more", all.size() - shown);
+  return text;
+}
+
+std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
+  std::vector<std::string> notes;
+  if (rehearsal.steps == 0)
+    notes.emplace_back(
+        "no optimizer stepped: these are the figures of what the script did without one");
+  if (rehearsal.ooms_met > 0 && !rehearsal.ran_out_of_memory)
+    notes.push_back(
+        fmt::format("the script met {} out-of-memory errors and went on", rehearsal.ooms_met));
+  if (!rehearsal.not_written.empty())
+    notes.push_back("left as they are, or not written: " + names(rehearsal.not_written));
+  if (!rehearsal.stood_in.empty()) notes.push_back("stood in for: " + names(rehearsal.stood_in));
+  for (const Json& one : rehearsal.assumptions)
+    notes.push_back(fmt::format("assumed {} times in {}: {}", one.at("count").get<long long>(),
+                                one.at("where").get<std::string>(),
+                                one.at("what").get<std::string>()));
+  return notes_text(notes, terminal);
+}
+
+}  // namespace
+
+std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
+                           const Terminal& terminal) {
+  const trace::Report& report = answer.report;
+  std::string text = model_text(answer, terminal) + remarks(rehearsal, terminal);
+  text += "\n" + card_text(answer, terminal);
+  text += steps_text(report.per_step) + phases_text(report);
+  text += lines_text(report) + modules_text(report.by_module);
+  return text + terminal.paint(fmt::format("\nRehearsed {} steps in {:.2f} s\n", rehearsal.steps,
+                                           report.took_s),
+                               Colour::dim);
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,50 @@
+// Watches a card while a whole program runs: the report of a dry run, for a program that is not a
+// function. The program's frame (in Python: rehearsal/watch.py) says where a step ends.
+//
+//   Observation watched(box.card(0), line);   // line() -> "train.py:84"
+//   ...                                       // the program makes its model: the phase init
+//   watched.know({.parameters = ...});        // before its first use
+//   watched.begin_step(1);
+//   ...                                       // forward, backward, optimizer
+//   watched.end_optimizer();
+//   watched.end_step();
+//   trace::Report report = watched.end({});
+//
+// Phases: as in dry_run(), and evaluation: work without a graph outside the optimizer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "headroom/dryrun/subject.h"
+#include "headroom/sim/card.h"
+#include "headroom/trace/report.h"
+
+namespace headroom::dryrun {
+
+class Observation {
+ public:
+  // `line` gives the line of the program that runs in the calling thread, or an empty text; it is
+  // called without any lock, and its texts live until the end.
+  Observation(sim::Card& card, std::function<std::string_view()> line);
+  Observation(const Observation&) = delete;
+  Observation& operator=(const Observation&) = delete;
+  ~Observation();
+
+  // The tensors of a model that appeared, or that was moved. Names as in Subject.
+  void know(const Subject& subject);
+  void begin_step(std::uint32_t step);
+  void end_optimizer();
+  void end_step();
+
+  // Stops watching. Call it once.
+  [[nodiscard]] trace::Report end(const Options& options);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace headroom::dryrun

@@ -1,0 +1,30 @@
+"""The orders that `headroom rehearse` gives to the program that it starts."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any, Optional
+
+VARIABLE = "HEADROOM_REHEARSAL"
+
+
+@dataclasses.dataclass(frozen=True)
+class Orders:
+    gpus: str  # as `simulate` takes it
+    folder: str  # for the reports of all processes, and what else they share
+    mode: str = "shape-only"
+    steps: int = 3
+    all_ranks: bool = False  # each rank is a process; else this one is rank 0 and pretends the others
+    trace: bool = False
+    keep_writes: bool = False
+    settings: Optional[str] = None
+    visible: Optional[str] = None  # the user's CUDA_VISIBLE_DEVICES; real GPUs are hidden
+
+    @staticmethod
+    def of_environment() -> Optional[Orders]:
+        text = os.environ.get(VARIABLE)
+        if not text:
+            return None
+        given: dict[str, Any] = json.loads(text)
+        return Orders(**given)

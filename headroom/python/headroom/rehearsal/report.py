@@ -1,0 +1,43 @@
+"""Writes what a process of a rehearsal found, for `headroom rehearse` to print."""
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from typing import TYPE_CHECKING, Any, Optional
+
+import torch
+
+from headroom.rehearsal.orders import Orders
+from headroom.simulation import Simulation
+
+if TYPE_CHECKING:
+    from headroom.rehearsal.harmless import Harmless
+    from headroom.rehearsal.watch import Watch
+
+
+def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless, ended: str,
+          error: Optional[BaseException]) -> None:
+    reports = [(card, observation.end(10, orders.trace)) for card, observation in zip(box, watch.observations)]
+    parameters = {id(one): one for root in watch.roots() for one in root.parameters()}.values()
+    document: dict[str, Any] = {
+        "pid": os.getpid(), "rank": int(os.environ.get("RANK", 0)),
+        "ended": ended, "error": None if error is None else
+        "".join(traceback.format_exception_only(type(error), error)).strip(),
+        "out_of_memory": isinstance(error, torch.OutOfMemoryError),
+        "steps": watch.step - (0 if ended == "steps" else 1),
+        "parameters": sum(one.numel() for one in parameters),
+        "trainable_parameters": sum(one.numel() for one in parameters if one.requires_grad),
+        "ooms_met": sum(torch.cuda.memory_stats(card.index)["num_ooms"] for card in box),
+        "not_written": harmless.not_written(), "stood_in": [], "assumptions": [],
+        "cards": [{"index": card.index, "name": card.name, "used": card._card.requests > 0,
+                   "report": report.document(), "text": report.describe(5, 5)}
+                  for card, report in reports]}
+    base = os.path.join(orders.folder, f"process-{document['rank']:06d}-{os.getpid()}")
+    if orders.trace:
+        for card, report in reports:
+            if card._card.requests > 0:
+                report.write_trace(f"{base}-card-{card.index}.trace")
+    with open(base + ".part", "w", encoding="utf-8") as file:
+        json.dump(document, file)
+    os.replace(base + ".part", base + ".json")

@@ -1,0 +1,50 @@
+"""Python runs this file at its start, because `headroom rehearse` puts its folder first into PYTHONPATH. It has
+no effect until the program imports torch."""
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _run_the_next_one() -> None:
+    """The environment's own sitecustomize, which this one hides."""
+    others = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+    found = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if found is not None and found.loader is not None:
+        found.loader.exec_module(importlib.util.module_from_spec(found))
+
+
+class _AfterTorch(importlib.abc.MetaPathFinder):
+    """Starts the rehearsal when torch has been imported."""
+
+    def find_spec(self, name, path, target=None):  # type: ignore[no-untyped-def]
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module) -> None:  # type: ignore[no-untyped-def]
+            load(module)
+            _start()
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _start() -> None:
+    root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
+    if importlib.util.find_spec("headroom") is None:
+        sys.path.append(root)
+    from headroom.rehearsal import start
+    start()
+
+
+if "HEADROOM_REHEARSAL" in os.environ:
+    sys.meta_path.insert(0, _AfterTorch())
+_run_the_next_one()

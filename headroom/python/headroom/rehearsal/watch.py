@@ -1,0 +1,171 @@
+"""Sees the models and the steps of a script that knows nothing of it.
+
+A step ends when an optimizer has stepped. The first begins when a model is called; what comes before is
+`init`. Of several optimizers (a GAN's) each takes part in a step: it ends with the step of the last."""
+from __future__ import annotations
+
+import os
+import sysconfig
+import weakref
+from typing import Any, Callable, Iterator
+
+import torch
+from torch import nn
+from torch.optim import optimizer as of_optimizers
+
+from headroom import _engine
+from headroom.card import lies_on_card
+from headroom.simulation import Simulation
+
+Named = list[tuple[str, torch.Tensor]]
+
+_LIBRARIES = tuple(os.path.realpath(path) + os.sep for path in {
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    os.path.dirname(os.path.dirname(os.path.realpath(__file__)))})
+_OF_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_forward_module.")
+
+
+def shown_file(name: str) -> str:
+    """A file's name in reports; "" for a library's."""
+    if name.startswith("<") and not name.startswith("<ipython"):
+        return ""
+    path = os.path.realpath(name)
+    if path.startswith(_LIBRARIES) or f"{os.sep}site-packages{os.sep}" in path:
+        return ""
+    short = os.path.relpath(path)
+    return os.path.basename(path) if short.startswith("..") else short
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a sharded tensor that this process has."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+class Watch:
+    def __init__(self, box: Simulation, steps: int, stop: Callable[[], Any]) -> None:
+        self.steps, self.stop = steps, stop
+        self.began = False
+        self.step = 1
+        self.observations = [_engine.Observation(card._card, shown_file) for card in box]
+        self._cards = list(box)
+        self._modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._counts: dict[int, int] = {}  # steps by optimizer
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._running: list[int] = []
+        self._note_modules()
+        self._note_optimizers()
+        self._first_call = nn.modules.module.register_module_forward_pre_hook(self._called)
+
+    def used(self) -> bool:
+        return any(card._card.requests for card in self._cards)
+
+    # ---- Models
+
+    def _note_modules(self) -> None:
+        """Every module passes one of these when it is made, copied or unpickled."""
+        known = self._modules
+        for name in ("__init__", "__setstate__"):
+            def noting(self: nn.Module, *arguments: Any, _before: Any = getattr(nn.Module, name),
+                       **more: Any) -> None:
+                _before(self, *arguments, **more)
+                known.add(self)
+            setattr(nn.Module, name, noting)
+
+    def roots(self) -> list[nn.Module]:
+        """The modules that are no part of another and have tensors."""
+        modules = list(self._modules)
+        parts = {id(part) for one in modules for part in one._modules.values()}
+        return [one for one in modules if id(one) not in parts and
+                next(_tensors(one), None) is not None]
+
+    def named(self) -> tuple[Named, Named]:
+        """All parameters and buffers on cards. Of several models each name begins with the model's class."""
+        roots = self.roots()
+        parameters: Named = []
+        buffers: Named = []
+        for root in roots:
+            prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
+            for made, found in ((parameters, root.named_parameters(remove_duplicate=False)),
+                                (buffers, root.named_buffers(remove_duplicate=False))):
+                made += [(prefix + _plain(name), _local(one)) for name, one in found if lies_on_card(_local(one))]
+        return parameters, buffers
+
+    def know(self) -> None:
+        parameters, buffers = self.named()
+        for observation in self.observations:
+            observation.know(parameters, buffers)
+
+    def _called(self, module: nn.Module, arguments: Any) -> None:
+        if any(lies_on_card(_local(one)) for one in _tensors(module)) or any(
+                isinstance(one, torch.Tensor) and lies_on_card(one) for one in arguments):
+            self._begin()
+
+    def _begin(self) -> None:
+        self._first_call.remove()
+        self.began = True
+        self.know()
+        for observation in self.observations:
+            observation.begin_step(1)
+
+    # ---- Steps
+
+    def _note_optimizers(self) -> None:
+        known, before = self._optimizers, torch.optim.Optimizer.__init__
+
+        def __init__(self: torch.optim.Optimizer, *arguments: Any, **more: Any) -> None:
+            before(self, *arguments, **more)
+            known.add(self)
+
+        torch.optim.Optimizer.__init__ = __init__  # type: ignore[method-assign]
+        of_optimizers.register_optimizer_step_pre_hook(self._before_step)
+        of_optimizers.register_optimizer_step_post_hook(self._after_step)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, arguments: Any, more: Any) -> None:
+        if not self.began:
+            self._begin()
+        if id(optimizer) in self._running:  # its last step failed
+            del self._running[self._running.index(id(optimizer)):]
+        self._running.append(id(optimizer))
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, arguments: Any, more: Any) -> None:
+        while self._running and self._running.pop() != id(optimizer):
+            pass
+        if self._running:  # one inside another
+            return
+        self._counts[id(optimizer)] = self._counts.get(id(optimizer), 0) + 1
+        for observation in self.observations:
+            observation.end_optimizer()
+        if self._is_round_complete():
+            self._end_step()
+
+    def _is_round_complete(self) -> bool:
+        """All optimizers have stepped as often as this step needs. One that has not stepped while another did
+        so six times takes no part."""
+        counts = [self._counts.get(id(one), 0) for one in self._optimizers]
+        most = max(self._counts.values())
+        return all(count >= self.step for count in counts if count or most < 6)
+
+    def _end_step(self) -> None:
+        for observation in self.observations:
+            observation.end_step()
+        if self.step == self.steps:
+            self.stop()
+        self.step += 1
+        self.know()
+        for observation in self.observations:
+            observation.begin_step(self.step)
+
+
+def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def _plain(name: str) -> str:
+    """A parameter's name without those of wrappers (DistributedDataParallel, torch.compile, FSDP)."""
+    for wrapper in _OF_WRAPPERS:
+        name = name.removeprefix(wrapper).replace("." + wrapper, ".") if wrapper != "module." else \
+            name.removeprefix(wrapper)
+    return name
+
+
