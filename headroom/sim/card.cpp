@@ -58,6 +58,16 @@ c10::Device Card::device() const {
 
 // ---- Memory ----
 
+std::optional<double> Card::assume_true() const {
+  const double share = assume_true_.load(std::memory_order_relaxed);
+  return share < 0 ? std::nullopt : std::optional(share);
+}
+
+void Card::note_assumption(const std::string& what) {
+  assumptions_.fetch_add(1, std::memory_order_relaxed);
+  if (Observer* const told = observer()) told->on_assumption(what);
+}
+
 allocator::BlockId Card::allocate(Bytes bytes, allocator::StreamId stream) {
   if (Observer* const told = observer()) told->on_request();
   std::unique_lock lock(mutex_);

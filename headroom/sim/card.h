@@ -128,6 +128,12 @@ class Card : public std::enable_shared_from_this<Card> {
   // Checks the waits between streams (SimulationOptions::check_streams); null: not checked.
   [[nodiscard]] detail::StreamOrder* stream_order() const { return options_.stream_order.get(); }
 
+  // Where the shape of a result depends on unknown values, such a share of a mask is taken for
+  // true, and the places that topk, argsort, argmax and multinomial found for evenly spread. Empty:
+  // such an operator is refused.
+  [[nodiscard]] std::optional<double> assume_true() const;
+  void set_assume_true(std::optional<double> share) { assume_true_ = share.value_or(-1); }
+
   // ---- Memory ----
 
   // Throws c10::OutOfMemoryError with PyTorch's text.
@@ -182,6 +188,10 @@ class Card : public std::enable_shared_from_this<Card> {
     decided_by_unknown_.fetch_add(1, std::memory_order_relaxed);
   }
 
+  // Counts an assumption, and tells the observer.
+  void note_assumption(const std::string& what);
+  [[nodiscard]] std::uint64_t assumptions() const { return assumptions_.load(); }
+
   // ---- cuBLAS's workspaces: taken by device/cublas.h, held as long as the card lives ----
 
   struct Workspace {
@@ -232,6 +242,8 @@ class Card : public std::enable_shared_from_this<Card> {
   std::atomic<Observer*> observer_{nullptr};
   std::set<Workspace> workspaces_;
   std::atomic<std::uint64_t> values_read_{0};
+  std::atomic<double> assume_true_{-1};
+  std::atomic<std::uint64_t> assumptions_{0};
   std::atomic<std::uint64_t> decided_by_unknown_{0};
   at::Generator generator_;
 };

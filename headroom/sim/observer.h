@@ -28,6 +28,9 @@ class Observer {
   virtual ~Observer() = default;
   virtual void on_operator(const OperatorCall& call) = 0;
   virtual void on_request() {}
+  // Something was assumed in place of unknown values (Card::assume_true); `what` in words. On the
+  // thread that runs the operator.
+  virtual void on_assumption(std::string_view) {}
   virtual void on_event(const allocator::AllocatorEvent& allocator_event) = 0;
 };
 

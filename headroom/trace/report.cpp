@@ -117,6 +117,9 @@ Json to_json(const Report& report) {
   json["out_of_memory"] = report.out_of_memory ? refusal_json(*report.out_of_memory) : Json();
   json["values_read_as_zero"] = report.values_read_as_zero;
   json["decided_by_unknown"] = report.decided_by_unknown;
+  json["assumptions"] = Json::array();
+  for (const Assumption& one : report.assumptions)
+    json["assumptions"].push_back({{"what", one.what}, {"where", one.where}, {"count", one.count}});
   json["took_s"] = report.took_s;
   return json;
 }
@@ -137,9 +140,10 @@ Report report_from_json(const Json& json) try {
     report.by_module.push_back(
         {module.at("name").get<std::string>(), bytes_from(module.at("peak_bytes"))});
   for (const Json& step : json.at("per_step"))
-    report.per_step.push_back({step.at("step").get<std::uint32_t>(),
-                               bytes_from(step.at("peak_allocated_bytes")),
-                               bytes_from(step.at("after_bytes"))});
+    report.per_step.push_back(
+        {step.at("step").get<std::uint32_t>(), bytes_from(step.at("peak_allocated_bytes")),
+         step.contains("after_bytes") ? std::optional(bytes_from(step.at("after_bytes")))
+                                      : std::nullopt});
   for (const Json& tensor : json.at("biggest"))
     report.biggest.push_back(
         {.bytes = bytes_from(tensor.at("bytes")),
@@ -154,6 +158,10 @@ Report report_from_json(const Json& json) try {
     report.out_of_memory = refusal_from(json.at("out_of_memory"));
   report.values_read_as_zero = json.at("values_read_as_zero").get<std::uint64_t>();
   report.decided_by_unknown = json.at("decided_by_unknown").get<std::uint64_t>();
+  for (const Json& one : json.value("assumptions", Json::array()))
+    report.assumptions.push_back({one.at("what").get<std::string>(),
+                                  one.at("where").get<std::string>(),
+                                  one.at("count").get<std::uint64_t>()});
   report.took_s = json.at("took_s").get<double>();
   return report;
 } catch (const nlohmann::json::exception& error) {

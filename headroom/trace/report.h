@@ -92,6 +92,13 @@ struct PhasePeak {
   Bytes allocated;  // the highest in this phase
 };
 
+// What was taken for granted where the shape of a result depended on unknown values.
+struct Assumption {
+  std::string what;
+  std::string where;  // a line of the program; empty: unknown
+  std::uint64_t count = 0;
+};
+
 // All events of the card, each with module, operator, category, phase and step.
 struct Trace {
   std::vector<Event> events;
@@ -115,6 +122,7 @@ struct Report {
   std::uint64_t values_read_as_zero = 0;
   // Of these, the values read one at a time (`.item()`, `if`): a real run may take another branch.
   std::uint64_t decided_by_unknown = 0;
+  std::vector<Assumption> assumptions = {};
   double took_s = 0;                   // the steps, without making the model
   std::shared_ptr<const Trace> trace;  // null: not kept, or run in a child process
 

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
@@ -50,6 +52,7 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
                    {"folder", folder.string()},
                    {"mode", orders.mode},
                    {"steps", orders.steps},
+                   {"assume", orders.assume_true},
                    {"all_ranks", orders.all_ranks},
                    {"trace", !orders.trace.empty()},
                    {"keep_writes", orders.keep_writes},
@@ -87,6 +90,8 @@ void add(Rehearsal& rehearsal, const Json& process) {
                                .index = card.at("index").get<int>(),
                                .used = true,
                                .report = trace::report_from_json(card.at("report"))});
+    const auto& more = rehearsal.cards.back().report.assumptions;
+    rehearsal.assumptions.insert(rehearsal.assumptions.end(), more.begin(), more.end());
   }
   if (is_first) {
     rehearsal.parameters = process.at("parameters").get<long long>();
@@ -97,7 +102,6 @@ void add(Rehearsal& rehearsal, const Json& process) {
   rehearsal.ran_out_of_memory |= process.at("out_of_memory").get<bool>();
   append(rehearsal.not_written, process.at("not_written"));
   append(rehearsal.stood_in, process.at("stood_in"));
-  for (const Json& one : process.at("assumptions")) rehearsal.assumptions.push_back(one);
 }
 
 std::vector<fs::path> files(const fs::path& folder, const std::string& ending) {
@@ -106,6 +110,66 @@ std::vector<fs::path> files(const fs::path& folder, const std::string& ending) {
     if (entry.path().extension() == ending) found.push_back(entry.path());
   std::sort(found.begin(), found.end());  // by rank
   return found;
+}
+
+// As placeholder.py writes it.
+constexpr std::string_view kPlaceholder = "headroom rehearsal: a checkpoint without its data\n";
+
+bool is_placeholder(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(kPlaceholder.size(), '\0');
+  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) &&
+         begin == kPlaceholder;
+}
+
+// What the processes made, by their log.
+struct Created {
+  std::set<fs::path> files;
+  std::set<fs::path, std::greater<>> folders;  // the innermost first
+};
+
+Created created_in(const fs::path& folder) {
+  Created created;
+  std::ifstream log(folder / "created");
+  for (std::string line; std::getline(log, line);) {
+    std::error_code error;
+    const fs::path path = line.substr(std::min<std::size_t>(2, line.size()));
+    const fs::file_status found = fs::symlink_status(path, error);
+    if (fs::is_regular_file(found)) created.files.insert(path);
+    if (fs::is_directory(found)) created.folders.insert(path);
+  }
+  return created;
+}
+
+std::string shown(const fs::path& path) {
+  const fs::path near = path.lexically_proximate(fs::current_path());
+  return near.native().starts_with("..") ? path.string() : near.string();
+}
+
+// Removes checkpoints without data, and the new folders that have one.
+void clean_up(Rehearsal& rehearsal, const fs::path& folder) {
+  Created created = created_in(folder);
+  std::set<fs::path> of_checkpoints;
+  const auto remove = [&](const fs::path& path) {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+    rehearsal.not_written.push_back(shown(path));
+  };
+  for (const fs::path& file : created.files) {
+    if (!is_placeholder(file)) continue;
+    const fs::path parent = file.parent_path();
+    if (created.folders.contains(parent))
+      of_checkpoints.insert(parent);
+    else
+      remove(file);
+  }
+  for (const fs::path& one : of_checkpoints) remove(one);
+  for (const fs::path& one : created.folders) {
+    std::error_code not_empty;
+    fs::remove(one, not_empty);
+  }
+  for (const fs::path& file : created.files)
+    if (std::error_code error; fs::exists(file, error)) rehearsal.written.push_back(shown(file));
 }
 
 }  // namespace
@@ -118,6 +182,7 @@ Rehearsal rehearse(const RehearsalOrders& orders) {
   Rehearsal rehearsal{.end = job.run(Seconds(0), [](const job::Job&) {}), .cards = {}};
   for (const fs::path& file : files(folder.path(), ".json"))
     add(rehearsal, parse_json(read_file(file).value_or(""), "the report of a rehearsal"));
+  clean_up(rehearsal, folder.path());
   if (const auto traces = files(folder.path(), ".trace"); !orders.trace.empty() && !traces.empty())
     fs::copy_file(traces.front(), orders.trace, fs::copy_options::overwrite_existing);
   return rehearsal;

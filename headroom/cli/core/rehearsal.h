@@ -19,6 +19,7 @@ struct RehearsalOrders {
   std::vector<gpu::SimulatedCard> cards;
   std::string mode = "shape-only";
   int steps = 3;
+  double assume_true = 0.5;
   std::optional<int> ranks = {};
   bool all_ranks = false;
   bool keep_writes = false;
@@ -40,8 +41,10 @@ struct Rehearsal {
   int steps = 0;                   // that ended
   int ooms_met = 0;                // as the script saw them
   bool ran_out_of_memory = false;  // and the script ended by it
-  std::vector<std::string> not_written, stood_in;
-  Json assumptions = Json::array();
+  // Files that were there and would have changed, and checkpoints; the script's other new files.
+  std::vector<std::string> not_written, written;
+  std::vector<std::string> stood_in;
+  std::vector<trace::Assumption> assumptions;  // of all cards
 
   // True if the script ended by itself, or after the last step.
   [[nodiscard]] bool is_whole() const { return end.started && end.exit_code == 0; }

@@ -152,6 +152,12 @@ void Ledger::on_request() {
   line_of_request = line_ ? line_() : std::string_view();
 }
 
+void Ledger::on_assumption(std::string_view what) {
+  const std::string where(line_ ? line_() : std::string_view());
+  const std::lock_guard lock(mutex_);
+  ++assumptions_[{std::string(what), where}];
+}
+
 void Ledger::on_event(const allocator::AllocatorEvent& allocator_event) {
   touched_ = true;
   const Whereabouts at = attribution_.now();
@@ -332,6 +338,8 @@ trace::Report Ledger::settle(const Options& options) {
   report.per_step = steps_;
   report.biggest = biggest_at_peak(options.biggest);
   add_lines_and_phases(report);
+  for (const auto& [place, count] : assumptions_)
+    report.assumptions.push_back({place.first, place.second, count});
   if (options.keep_trace) report.trace = trace_;
   return report;
 }

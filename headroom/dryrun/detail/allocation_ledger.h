@@ -7,10 +7,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "headroom/dryrun/detail/attribution.h"
@@ -53,6 +56,7 @@ class Ledger final : public sim::Observer {
 
   void on_operator(const sim::OperatorCall& call) override;
   void on_request() override;
+  void on_assumption(std::string_view what) override;
   void on_event(const allocator::AllocatorEvent& allocator_event) override;
 
   // Everything except `took_s`, `out_of_memory` and the counts of unknown values.
@@ -82,6 +86,7 @@ class Ledger final : public sim::Observer {
   std::vector<Allocation> allocations_;
   std::unordered_map<std::uint64_t, std::size_t> live_;  // by address
   std::vector<trace::StepPeak> steps_;
+  std::map<std::pair<std::string, std::string>, std::uint64_t> assumptions_;  // by what, where
   std::uint32_t step_ = 0;
   bool gradients_marked_ = true;
   Bytes allocated_, active_, requested_;

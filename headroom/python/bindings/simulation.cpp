@@ -107,6 +107,7 @@ void add_card(py::module_& module) {
       .def_property(
           "rules", [](const Card& card) { return text_of(card.rules()); },
           [](Card& card, const std::string& text) { card.set_rules(rules_of(text)); })
+      .def_property("assume_true", &Card::assume_true, &Card::set_assume_true)
       .def_property("slow_way", &Card::slow_way, &Card::set_slow_way)
       .def_property("memory_fraction", &Card::memory_fraction, &Card::set_memory_fraction)
       .def("set_used_by_others",

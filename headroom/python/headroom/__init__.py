@@ -6,6 +6,7 @@
     headroom.estimate(model, batch, gpu="RTX 4090").fits     # before it runs
     headroom.find_max_batch_size(model, make_batch, gpu="RTX 4090")
     box = headroom.simulate("8x24GiB")                       # devices sim:0 to sim:7
+    with headroom.as_cuda("2xH100"): ...                     # what asks for CUDA runs on such cards
     with headroom.GpuMemoryScope("forward") as scope: ...
     headroom.is_oom(error)
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
                                     find_max_batch_size, get_optimal_batch_size)
     from headroom.familiar import (GPUMemoryContext, clear_gpu_cache, get_gpu_info,
                                    get_memory_snapshot, print_gpu_memory)
+    from headroom.masquerade import AsCuda, as_cuda
     from headroom.memory import (Cleared, CountCpuMemory, GpuMemoryScope, GpuMemoryStats,
                                  GpuMemoryUse, clear_gpu_memory, get_gpu_memory_stats,
                                  log_gpu_memory_stats, memory_summary, record_history,
@@ -52,6 +54,7 @@ _WITH_TORCH = {
                      "GpuMemoryUse", "clear_gpu_memory", "get_gpu_memory_stats",
                      "log_gpu_memory_stats", "memory_summary", "record_history",
                      "reset_peak_memory_stats"), "memory"),
+    **dict.fromkeys(("AsCuda", "as_cuda"), "masquerade"),
     "pretend_ranks": "ranks",
     "Report": "reports",
     **dict.fromkeys(("Simulation", "simulate"), "simulation"),

@@ -123,9 +123,16 @@ def without_prefix(function: str, spec: str) -> str:
     return spec.removeprefix("sim:")
 
 
+def checked_assumption(function: str, assume: Optional[float]) -> Optional[float]:
+    if assume is not None and not 0 <= assume <= 1:
+        raise UsageError(f"[{function}] expected as assume a share from 0 to 1, or None, received '{assume}'")
+    return assume
+
+
 def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
              settings: Optional[str] = None, slow_way: bool = False,
-             cublas_workspaces: bool = True, check_streams: bool = False) -> Simulation:
+             cublas_workspaces: bool = True, check_streams: bool = False,
+             assume: Optional[float] = 0.5) -> Simulation:
     """Makes a box of simulated cards: "8x24GiB", "RTX 4090", "2xH100", "8x24GiB@lab" (shared with
     other processes). This ends an earlier box of the process.
 
@@ -134,6 +141,9 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
     settings: as in PYTORCH_CUDA_ALLOC_CONF; None: those of the environment.
     slow_way: operators without a shape rule run on the CPU, over zeros.
     cublas_workspaces: the first matrix product allocates them, as on CUDA.
+    assume: where the shape of a result depends on unknown values (`x[mask]`), this share of a mask is taken for
+        true, and the places that topk, argsort, argmax and multinomial find for evenly spread. None: such an
+        operator raises NotImplementedError.
     check_streams: an operator raises RuntimeError if it uses memory that another stream may still use.
 
     torch has one accelerator a process. A process that has used CUDA cannot simulate (UnavailableError), and
@@ -150,6 +160,8 @@ def simulate(spec: str, *, mode: str = "shape-only", rules: str = "cuda",
                                "and find_max_batch_size() start their own)")
     box = Simulation(_engine.simulate(spec, mode, rules, settings, slow_way, cublas_workspaces,
                                       check_streams), settings)
+    for card in box:
+        card._card.assume_true = checked_assumption("simulate", assume)
     _backend.register()
     _current = box
     return box

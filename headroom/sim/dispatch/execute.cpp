@@ -7,6 +7,7 @@
 #include "headroom/sim/card.h"
 #include "headroom/sim/device/cublas.h"
 #include "headroom/sim/device/running_operator.h"
+#include "headroom/sim/dispatch/assumptions.h"
 #include "headroom/sim/dispatch/call.h"
 #include "headroom/sim/dispatch/fill.h"
 #include "headroom/sim/dispatch/known_arguments.h"
@@ -43,17 +44,23 @@ void take_workspace(const Call& call) {
   if (call.op.uses_cublas()) use_cublas(*call.card);
 }
 
+void run_unknown_or_known(Call& call);
+
 void run_shape_only(Call& call) {
   const bool reads = may_read(call);
   std::vector<IValue> arguments = reads ? call.values() : std::vector<IValue>();
   forget_written(call, reads);
   const gpu::ReductionMemory parts = reduction_memory(call);
+  const std::optional<Places> places = places_found(call);
   const Plan planned = plan(call);
   if (planned.made) {
     if (reads) read_results(call, std::move(arguments));
+    if (places) assume_places(call, *places);
     reduce_through(parts, call);
     return take_workspace(call);
   }
+  if (planned.needs_values && assume_results(call)) return;
+  if (planned.needs_values && assume_arguments(call)) return run_unknown_or_known(call);
   check_slow_way(call, planned);
   forget_written(call, /*still_read=*/false);
   run_unplanned(call);
@@ -96,6 +103,10 @@ bool run_knowing(Call& call) {
   return false;
 }
 
+void run_unknown_or_known(Call& call) {
+  if (!knows_arguments(call) || !run_knowing(call)) run_shape_only(call);
+}
+
 }  // namespace
 
 void execute(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
@@ -106,8 +117,8 @@ void execute(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   const std::uint64_t launched = launch_on_stream(call);
   if (mode_now(*call.card) == Mode::compute)
     run_computing(call);
-  else if (!knows_arguments(call) || !run_knowing(call))
-    run_shape_only(call);
+  else
+    run_unknown_or_known(call);
   results_on_stream(call, launched);
 }
 

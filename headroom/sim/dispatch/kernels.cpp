@@ -108,6 +108,15 @@ bool needs_temporaries(const Tensor& from, const Tensor& to) {
   return from.scalar_type() != to.scalar_type() || !lie_alike(from, to);
 }
 
+// `from` in this type and in `to`'s sizes. Values of the host that the card will not know are not
+// converted: a model of many gigabytes that moves to a card costs nothing.
+Tensor as_bytes_to_move(const Tensor& from, ScalarType type, const Tensor& to) {
+  const bool is_unread = !on_card(from) && !is_known_on_host(from) && on_card(to) &&
+                         mode_now(card_at(to.device().index())) == Mode::shape_only;
+  if (is_unread) return at::empty(to.sizes(), from.options().dtype(type));
+  return from.to(type).expand_as(to).contiguous();
+}
+
 // Copies into contiguous tensors, across, and into place. Types are converted on the card if the
 // copy is non-blocking, else on the host, where that takes no memory of the card.
 // Source: aten/src/ATen/native/cuda/Copy.cu, copy_kernel_cuda.
@@ -117,7 +126,7 @@ void copy_through_temporaries(const Tensor& from, const Tensor& to, bool non_blo
   const Tensor there = to.is_contiguous() && to.scalar_type() == type
                            ? to
                            : at::empty_like(to, to.options().dtype(type), MemoryFormat::Contiguous);
-  there.copy_(from.to(type).expand_as(to).contiguous(), non_blocking);
+  there.copy_(as_bytes_to_move(from, type, to), non_blocking);
   if (!there.is_same(to)) to.copy_(there, non_blocking);
 }
 

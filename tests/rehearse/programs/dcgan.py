@@ -1,5 +1,5 @@
-"""Follows the DCGAN of pytorch/examples: a generator and a discriminator with one Adam each, three backward passes
-in every step, noise drawn on the device, sample images and both networks saved as it goes."""
+"""Follows the DCGAN of pytorch/examples: a generator and a discriminator with one Adam each, three backward
+passes in every step, noise drawn on the device, sample images and both networks saved as it goes."""
 
 import argparse
 import os
@@ -65,7 +65,8 @@ class Generator(nn.Module):
     def __init__(self):
         super().__init__()
         self.main = nn.Sequential(*up(nz, ngf * 8, 1, 0), *up(ngf * 8, ngf * 4), *up(ngf * 4, ngf * 2),
-                                  *up(ngf * 2, ngf), nn.ConvTranspose2d(ngf, nc, 4, 2, 1, bias=False), nn.Tanh())
+                                  *up(ngf * 2, ngf), nn.ConvTranspose2d(ngf, nc, 4, 2, 1, bias=False),
+                                  nn.Tanh())
 
     def forward(self, input):
         return self.main(input)
@@ -129,7 +130,8 @@ while step < opt.steps:
         if step % 5 == 0:
             vutils.save_image(real.cpu(), f"{opt.out}/real_samples.png", normalize=True)
             fake = netG(fixed_noise)
-            vutils.save_image(fake.detach().cpu(), f"{opt.out}/fake_samples_epoch_{epoch:03d}.png", normalize=True)
+            vutils.save_image(fake.detach().cpu(), f"{opt.out}/fake_samples_epoch_{epoch:03d}.png",
+                              normalize=True)
         if step == opt.steps:
             break
     torch.save(netG.state_dict(), f"{opt.out}/netG_epoch_{epoch}.pth")

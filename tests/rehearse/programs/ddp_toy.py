@@ -1,6 +1,6 @@
-"""Follows PyTorch's multi-GPU tutorial for torchrun: the environment says rank and device, a DistributedSampler
-deals the data, and a snapshot lets an elastic restart go on where it stopped; without torchrun it runs as one
-process, like the tutorial's single-GPU program."""
+"""Follows PyTorch's multi-GPU tutorial for torchrun: the environment says rank and device, a
+DistributedSampler deals the data, and a snapshot lets an elastic restart go on where it stopped; without
+torchrun it runs as one process, like the tutorial's single-GPU program."""
 
 import argparse
 import os
@@ -16,7 +16,8 @@ from torch.utils.data.distributed import DistributedSampler
 class MyTrainDataset(Dataset):
     def __init__(self, size):
         generator = torch.Generator().manual_seed(0)
-        self.data = [(torch.rand(20, generator=generator), torch.rand(1, generator=generator)) for _ in range(size)]
+        self.data = [(torch.rand(20, generator=generator), torch.rand(1, generator=generator))
+                     for _ in range(size)]
 
     def __len__(self):
         return len(self.data)

@@ -1,5 +1,6 @@
-"""Trains a small GPT with Lightning Fabric in the manner of LitGPT's pretraining: fabric.setup, no_backward_sync for
-accumulation, fabric.clip_gradients, and fabric.save of a state dictionary from which it can resume."""
+"""Trains a small GPT with Lightning Fabric in the manner of LitGPT's pretraining: fabric.setup,
+no_backward_sync for accumulation, fabric.clip_gradients, and fabric.save of a state dictionary from which it
+can resume."""
 
 import argparse
 import math
@@ -93,7 +94,8 @@ def main():
     os.makedirs(args.out, exist_ok=True)
 
     tokens = torch.randint(0, 128, (72, 65), generator=torch.Generator().manual_seed(0))
-    train = DataLoader(TensorDataset(tokens[:64]), batch_size=args.micro_batch_size, shuffle=True, drop_last=True)
+    train = DataLoader(TensorDataset(tokens[:64]), batch_size=args.micro_batch_size, shuffle=True,
+                       drop_last=True)
     val = DataLoader(TensorDataset(tokens[64:]), batch_size=args.micro_batch_size)
     train, val = fabric.setup_dataloaders(train, val)
     with fabric.init_module(empty_init=False):

@@ -1,6 +1,6 @@
-"""Follows the FSDP2 example of pytorch/examples: a small Transformer built on the meta device, fully_shard on every
-block and on the whole, optional mixed precision and explicit prefetching, under torchrun; the full state is gathered
-and saved by rank 0."""
+"""Follows the FSDP2 example of pytorch/examples: a small Transformer built on the meta device, fully_shard on
+every block and on the whole, optional mixed precision and explicit prefetching, under torchrun; the full
+state is gathered and saved by rank 0."""
 
 import argparse
 import os
@@ -9,7 +9,8 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict,
+                                                     set_model_state_dict)
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 
@@ -54,7 +55,8 @@ class Transformer(nn.Module):
                 module.reset_parameters()
 
     def forward(self, tokens):
-        h = self.tok_embeddings(tokens) + self.pos_embeddings(torch.arange(tokens.size(1), device=tokens.device))
+        positions = torch.arange(tokens.size(1), device=tokens.device)
+        h = self.tok_embeddings(tokens) + self.pos_embeddings(positions)
         for layer in self.layers:
             h = layer(h)
         return self.output(self.norm(h)).float()
@@ -83,7 +85,8 @@ def main(args):
         model = Transformer(args.n_layers, args.vocab_size, args.seq_len, args.dim, args.n_heads)
     fsdp_kwargs = {}
     if args.mixed_precision:
-        fsdp_kwargs["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        fsdp_kwargs["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16,
+                                                        reduce_dtype=torch.float32)
     for layer in model.layers:
         fully_shard(layer, **fsdp_kwargs)
     fully_shard(model, **fsdp_kwargs)
@@ -92,6 +95,10 @@ def main(args):
         set_modules_to_prefetch(model, ahead=2)
     model.to_empty(device=device)
     model.reset_parameters()
+    if args.load:
+        loaded = torch.load(args.load, mmap=True, map_location="cpu") if dist.get_rank() == 0 else {}
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        set_model_state_dict(model=model, model_state_dict=loaded, options=options)
     optim = torch.optim.Adam(model.parameters(), lr=1e-2)
 
     for step in range(1, args.steps + 1):
@@ -120,6 +127,7 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--out", default="out")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--load", default="", help="a saved model_state_dict.pt to start from")
     parser.add_argument("--mixed-precision", action="store_true")
     parser.add_argument("--explicit-prefetching", action="store_true")
     parser.add_argument("--n_layers", type=int, default=3)

@@ -1,5 +1,5 @@
-"""Follows PyTorch Geometric's gcn.py and gat.py: full-batch node classification on a random graph with masks for
-training, validation and test; --big makes a graph with more than 200,000 edges."""
+"""Follows PyTorch Geometric's gcn.py and gat.py: full-batch node classification on a random graph with masks
+for training, validation and test; --big makes a graph with more than 200,000 edges."""
 
 import argparse
 import os
@@ -18,7 +18,8 @@ def random_graph(nodes, edges, features, classes):
     edge_index = torch.randint(0, nodes, (2, edges // 2), generator=gen)
     edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     split = torch.rand(nodes, generator=gen)
-    return Data(x=x, edge_index=edge_index, y=y, train_mask=split < 0.6, val_mask=(split >= 0.6) & (split < 0.8),
+    return Data(x=x, edge_index=edge_index, y=y, train_mask=split < 0.6,
+                val_mask=(split >= 0.6) & (split < 0.8),
                 test_mask=split >= 0.8)
 
 
@@ -112,6 +113,7 @@ for epoch in range(1, args.steps + 1):
     if val_acc > best_val_acc:
         best_val_acc, test_acc = val_acc, tmp_test_acc
         torch.save(model.state_dict(), os.path.join(args.out, "best.pt"))
-    print(f"step {epoch} loss {loss!r} train {train_acc:.4f} val {val_acc:.4f} test {test_acc:.4f}", flush=True)
+    print(f"step {epoch} loss {loss!r} train {train_acc:.4f} val {val_acc:.4f} test {test_acc:.4f}",
+          flush=True)
     times.append(time.time() - start)
 print(f"Median time per epoch: {torch.tensor(times).median():.4f}s")

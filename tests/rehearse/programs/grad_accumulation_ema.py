@@ -1,6 +1,6 @@
-"""A hand-written loop as many research repositories have it: accumulation of gradients, an EMA copy of the model,
-clipping, warm-up and a cosine schedule, optional autocast with a GradScaler, and checkpoints of which the last two
-are kept and from which it can go on."""
+"""A hand-written loop as many research repositories have it: accumulation of gradients, an EMA copy of the
+model, clipping, warm-up and a cosine schedule, optional autocast with a GradScaler, and checkpoints of which
+the last two are kept and from which it can go on."""
 
 import argparse
 import copy
@@ -95,7 +95,8 @@ def main():
     step = 0
     if args.resume:
         state = torch.load(args.resume, map_location=device)
-        for name, thing in (("model", model), ("ema", ema), ("optimizer", optimizer), ("scheduler", scheduler),
+        for name, thing in (("model", model), ("ema", ema), ("optimizer", optimizer),
+                            ("scheduler", scheduler),
                             ("scaler", scaler)):
             thing.load_state_dict(state[name])
         step = state["step"]
@@ -119,9 +120,11 @@ def main():
         scheduler.step()
         update_ema(ema, model, args.ema_decay)
         step += 1
-        print(f"step {step} loss {total!r} norm {norm.item():.4f} lr {scheduler.get_last_lr()[0]:.2e}", flush=True)
+        print(f"step {step} loss {total!r} norm {norm.item():.4f} lr {scheduler.get_last_lr()[0]:.2e}",
+              flush=True)
         if step % args.save_every == 0 or step == args.steps:
-            torch.save({"model": model.state_dict(), "ema": ema.state_dict(), "optimizer": optimizer.state_dict(),
+            torch.save({"model": model.state_dict(), "ema": ema.state_dict(),
+                        "optimizer": optimizer.state_dict(),
                         "scheduler": scheduler.state_dict(), "scaler": scaler.state_dict(), "step": step},
                        os.path.join(args.out, f"step_{step:06d}.pt"))
             for old in sorted(glob.glob(os.path.join(args.out, "step_*.pt")))[:-args.keep]:

@@ -1,5 +1,5 @@
-"""An image classifier in Lightning's usual form: a LightningModule, a DataModule, and a Trainer with ModelCheckpoint
-and a validation loop, on a GPU if there is one and otherwise on the CPU."""
+"""An image classifier in Lightning's usual form: a LightningModule, a DataModule, and a Trainer with
+ModelCheckpoint and a validation loop, on a GPU if there is one and otherwise on the CPU."""
 
 import argparse
 
@@ -61,7 +61,7 @@ class Classifier(L.LightningModule):
 
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), lr=self.hparams.lr, momentum=0.9, weight_decay=5e-4)
-        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=self.hparams.max_steps)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=self.hparams.max_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 
@@ -76,14 +76,16 @@ def main():
     parser.add_argument("--resume", default=None, help="a checkpoint's path")
     args = parser.parse_args()
     L.seed_everything(args.seed, workers=True)
-    checkpoint = ModelCheckpoint(dirpath=f"{args.out}/checkpoints", monitor="val_loss", save_top_k=1, save_last=True,
+    checkpoint = ModelCheckpoint(dirpath=f"{args.out}/checkpoints", monitor="val_loss", save_top_k=1,
+                                 save_last=True,
                                  filename="{step}-{val_loss:.3f}")
     trainer = L.Trainer(
         max_steps=args.steps, accelerator="gpu" if torch.cuda.is_available() else "cpu", devices=args.devices,
         precision=args.precision, default_root_dir=args.out, logger=CSVLogger(args.out, name="csv"),
         callbacks=[checkpoint, LearningRateMonitor("step")], log_every_n_steps=1, val_check_interval=4,
         gradient_clip_val=1.0, enable_progress_bar=False)
-    trainer.fit(Classifier(max_steps=args.steps), datamodule=ImageData(args.batch_size), ckpt_path=args.resume)
+    trainer.fit(Classifier(max_steps=args.steps), datamodule=ImageData(args.batch_size),
+                ckpt_path=args.resume)
     print("best", checkpoint.best_model_path, checkpoint.best_model_score)
 
 

@@ -1,5 +1,5 @@
-"""Trains a small Mamba of the transformers library from scratch with a plain loop, a linear schedule and periodic
-save_pretrained; without the CUDA-only kernels the model takes its sequential slow path."""
+"""Trains a small Mamba of the transformers library from scratch with a plain loop, a linear schedule and
+periodic save_pretrained; without the CUDA-only kernels the model takes its sequential slow path."""
 
 import argparse
 import os
@@ -47,7 +47,8 @@ def main():
     if args.init_from:
         model = MambaForCausalLM.from_pretrained(args.init_from)
     else:
-        config = MambaConfig(vocab_size=100, hidden_size=args.hidden_size, state_size=8, conv_kernel=4, expand=2,
+        config = MambaConfig(vocab_size=100, hidden_size=args.hidden_size, state_size=8, conv_kernel=4,
+                             expand=2,
                              num_hidden_layers=args.layers, use_cache=False, pad_token_id=0, bos_token_id=0,
                              eos_token_id=0)
         model = MambaForCausalLM(config)
@@ -72,7 +73,8 @@ def main():
                 print(f"eval loss {evaluate(model, eval_loader, device):.4f}")
                 folder = os.path.join(args.out, f"checkpoint-{step}")
                 model.save_pretrained(folder)
-                torch.save({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(), "step": step},
+                torch.save({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(),
+                            "step": step},
                            os.path.join(folder, "training.pt"))
                 if previous:
                     shutil.rmtree(previous)

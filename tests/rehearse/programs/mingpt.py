@@ -1,5 +1,6 @@
-"""Follows minGPT's sorter demo: a small GPT learns to sort digits, driven by a Trainer class with callbacks and a
-DataLoader that draws with replacement; device "auto" as in the original, and greedy sampling at the end."""
+"""Follows minGPT's sorter demo: a small GPT learns to sort digits, driven by a Trainer class with callbacks
+and a DataLoader that draws with replacement; device "auto" as in the original, and greedy sampling at the
+end."""
 
 import argparse
 import os
@@ -72,7 +73,8 @@ class GPT(nn.Module):
         super().__init__()
         self.block_size = block_size
         self.transformer = nn.ModuleDict(dict(
-            wte=nn.Embedding(vocab_size, n_embd), wpe=nn.Embedding(block_size, n_embd), drop=nn.Dropout(pdrop),
+            wte=nn.Embedding(vocab_size, n_embd), wpe=nn.Embedding(block_size, n_embd),
+            drop=nn.Dropout(pdrop),
             h=nn.ModuleList([Block(n_embd, n_head, block_size, pdrop) for _ in range(n_layer)]),
             ln_f=nn.LayerNorm(n_embd)))
         self.lm_head = nn.Linear(n_embd, vocab_size, bias=False)

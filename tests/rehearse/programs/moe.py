@@ -1,5 +1,6 @@
-"""Trains a small mixture of experts: Mixtral built from a configuration with its auxiliary routing loss (the default),
-or a hand-written top-k router that sends each expert only its own tokens, so that shapes depend on the data."""
+"""Trains a small mixture of experts: Mixtral built from a configuration with its auxiliary routing loss (the
+default), or a hand-written top-k router that sends each expert only its own tokens, so that shapes depend on
+the data."""
 
 import argparse
 import os
@@ -94,9 +95,11 @@ def main():
     vocab = 128
     if args.router == "mixtral":
         config = MixtralConfig(
-            vocab_size=vocab, hidden_size=args.width, intermediate_size=2 * args.width, num_hidden_layers=args.layers,
+            vocab_size=vocab, hidden_size=args.width, intermediate_size=2 * args.width,
+            num_hidden_layers=args.layers,
             num_attention_heads=4, num_key_value_heads=2, num_local_experts=args.experts, sliding_window=None,
-            num_experts_per_tok=args.top_k, output_router_logits=True, max_position_embeddings=2 * args.length)
+            num_experts_per_tok=args.top_k, output_router_logits=True,
+            max_position_embeddings=2 * args.length)
         model = MixtralForCausalLM(config)
     else:
         model = OwnMoE(vocab, args.width, args.layers, 4, args.experts, args.top_k)

@@ -1,6 +1,7 @@
-"""Trains a small GPT the way nanoGPT's train.py does: data in a memory-mapped file, batches copied from pinned
-memory, micro steps of accumulation, autocast and a gradient scaler, a fused AdamW on CUDA, torch.compile on CUDA,
-regular estimates of the loss, one checkpoint that is overwritten, and DDP if torchrun started it."""
+"""Trains a small GPT the way nanoGPT's train.py does: data in a memory-mapped file, batches copied from
+pinned memory, micro steps of accumulation, autocast and a gradient scaler, a fused AdamW on CUDA,
+torch.compile on CUDA, regular estimates of the loss, one checkpoint that is overwritten, and DDP if torchrun
+started it."""
 
 import argparse
 import contextlib
@@ -33,7 +34,8 @@ class Block(nn.Module):
         b, t, c = x.size()
         q, k, v = self.c_attn(self.ln_1(x)).split(c, dim=2)
         q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in (q, k, v))
-        y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0,
+                                           is_causal=True)
         y = y.transpose(1, 2).contiguous().view(b, t, c)
         x = x + self.resid_dropout(self.c_proj(y))
         return x + self.mlp(self.ln_2(x))
@@ -67,12 +69,12 @@ class GPT(nn.Module):
             loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
         return logits, loss
 
-    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
+    def configure_optimizers(self, weight_decay, learning_rate, betas, fused):
         params = [p for p in self.parameters() if p.requires_grad]
         groups = [{"params": [p for p in params if p.dim() >= 2], "weight_decay": weight_decay},
                   {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0}]
-        fused = "fused" in inspect.signature(torch.optim.AdamW).parameters and device_type == "cuda"
-        extra = {"fused": True} if fused else {}
+        available = "fused" in inspect.signature(torch.optim.AdamW).parameters
+        extra = {"fused": True} if fused and available else {}
         return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, **extra)
 
 
@@ -84,8 +86,10 @@ def parse():
     parser.add_argument("--out", default="out")
     parser.add_argument("--seed", type=int, default=1337)
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"],
-                        default="float32" if not cuda else "bfloat16" if torch.cuda.is_bf16_supported() else "float16")
+                        default="float32" if not cuda else "bfloat16" if torch.cuda.is_bf16_supported()
+                        else "float16")
     parser.add_argument("--compile", type=int, default=int(cuda))
+    parser.add_argument("--fused", type=int, default=int(cuda), help="the fused AdamW")
     parser.add_argument("--init_from", choices=["scratch", "resume"], default="scratch")
     parser.add_argument("--eval_interval", type=int, default=5)
     parser.add_argument("--eval_iters", type=int, default=2)
@@ -155,7 +159,7 @@ def main():
         iter_num, best_val_loss = checkpoint["iter_num"], checkpoint["best_val_loss"]
     model.to(device)
     scaler = torch.amp.GradScaler(device_type, enabled=args.dtype == "float16")
-    optimizer = model.configure_optimizers(0.1, args.learning_rate, (0.9, 0.95), device_type)
+    optimizer = model.configure_optimizers(0.1, args.learning_rate, (0.9, 0.95), args.fused)
     if checkpoint is not None:
         optimizer.load_state_dict(checkpoint["optimizer"])
     checkpoint = None

@@ -1,5 +1,6 @@
-"""Follows DLRM: embedding bags for the sparse features, MLPs below and above, pairwise interactions; the tables'
-gradients are dense by default and sparse with --sparse (SGD takes both, SparseAdam only sparse ones)."""
+"""Follows DLRM: embedding bags for the sparse features, MLPs below and above, pairwise interactions; the
+tables' gradients are dense by default and sparse with --sparse (SGD takes both, SparseAdam only sparse
+ones)."""
 
 import argparse
 import os
@@ -87,7 +88,8 @@ def main():
     loss_fn = nn.BCELoss(reduction="mean")
     dense_params = [p for n, p in dlrm.named_parameters() if not n.startswith("emb_l")]
     if args.optimizer == "sparse_adam":
-        optimizers = [torch.optim.SparseAdam(dlrm.emb_l.parameters(), lr=1e-3), torch.optim.Adam(dense_params)]
+        optimizers = [torch.optim.SparseAdam(dlrm.emb_l.parameters(), lr=1e-3),
+                      torch.optim.Adam(dense_params)]
     elif args.optimizer == "adagrad":
         optimizers = [torch.optim.Adagrad(dlrm.parameters(), lr=args.learning_rate)]
     else:

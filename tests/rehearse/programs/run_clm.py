@@ -1,5 +1,6 @@
-"""Follows transformers' run_clm.py: HfArgumentParser, a text file read by datasets, group_texts, a GPT-2 trained from
-scratch by Trainer with evaluation, perplexity, rotating checkpoints and resumption of the last checkpoint."""
+"""Follows transformers' run_clm.py: HfArgumentParser, a text file read by datasets, group_texts, a GPT-2
+trained from scratch by Trainer with evaluation, perplexity, rotating checkpoints and resumption of the last
+checkpoint."""
 
 import logging
 import math
@@ -12,7 +13,8 @@ from typing import Optional
 import torch
 from datasets import load_dataset
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import (AutoConfig, AutoModelForCausalLM, HfArgumentParser, PreTrainedTokenizerFast, Trainer,
+from transformers import (AutoConfig, AutoModelForCausalLM, HfArgumentParser, PreTrainedTokenizerFast,
+                          Trainer,
                           TrainingArguments, default_data_collator, set_seed)
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -29,7 +31,8 @@ class ModelArguments:
 
 @dataclass
 class DataTrainingArguments:
-    train_file: Optional[str] = field(default=None, metadata={"help": "a text file; a small one is made without it"})
+    train_file: Optional[str] = field(default=None,
+                                      metadata={"help": "a text file; a small one is made without it"})
     block_size: int = field(default=64)
     validation_split_percentage: int = field(default=10)
 
@@ -58,14 +61,16 @@ def main():
     parser = HfArgumentParser((ModelArguments, DataTrainingArguments, TrainingArguments))
     parser.add_argument("--steps", dest="max_steps", type=int)
     parser.add_argument("--out", dest="output_dir")
-    parser.set_defaults(output_dir="out", max_steps=10, per_device_train_batch_size=4, per_device_eval_batch_size=4,
-                        save_steps=4, save_total_limit=1, eval_strategy="steps", eval_steps=5, logging_steps=5,
+    parser.set_defaults(output_dir="out", max_steps=10, per_device_train_batch_size=4,
+                        per_device_eval_batch_size=4,
+                        save_steps=4, save_total_limit=1, eval_strategy="steps", eval_steps=5,
+                        logging_steps=5,
                         warmup_steps=2, report_to=["none"], disable_tqdm=True, learning_rate=1e-3)
     model_args, data_args, training_args = parser.parse_args_into_dataclasses()
     logging.basicConfig(level=logging.WARNING)
     set_seed(training_args.seed)
     os.makedirs(training_args.output_dir, exist_ok=True)
-    logger.warning(f"device: {training_args.device}, n_gpu: {training_args.n_gpu}, fp16: {training_args.fp16}")
+    logger.warning(f"device: {training_args.device}, n_gpu: {training_args.n_gpu}")
     last_checkpoint = get_last_checkpoint(training_args.output_dir)
 
     train_file = data_args.train_file
@@ -83,14 +88,17 @@ def main():
     inner = Tokenizer(models.WordLevel(unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     inner.train_from_iterator(raw_datasets["train"]["text"],
-                              trainers.WordLevelTrainer(vocab_size=256, special_tokens=["<unk>", "<|endoftext|>"]))
+                              trainers.WordLevelTrainer(vocab_size=256,
+                                                        special_tokens=["<unk>", "<|endoftext|>"]))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", eos_token="<|endoftext|>",
                                         bos_token="<|endoftext|>")
-    config = AutoConfig.for_model(model_args.model_type, vocab_size=256, n_embd=model_args.hidden_size, n_head=4,
+    config = AutoConfig.for_model(model_args.model_type, vocab_size=256, n_embd=model_args.hidden_size,
+                                  n_head=4,
                                   n_layer=model_args.layers, n_positions=256, bos_token_id=1, eos_token_id=1)
     dtype = getattr(torch, model_args.dtype) if model_args.dtype else None
     model = AutoModelForCausalLM.from_config(config, **({"torch_dtype": dtype} if dtype else {}))
-    logger.warning(f"Training new model from scratch - {sum(p.numel() for p in model.parameters()) / 1e6:.2f}M params")
+    n_params = sum(p.numel() for p in model.parameters())
+    logger.warning(f"Training new model from scratch - {n_params / 1e6:.2f}M params")
     if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
         model.resize_token_embeddings(len(tokenizer))
 
@@ -117,10 +125,12 @@ def main():
         return {"accuracy": float((preds[:, :-1] == labels[:, 1:]).mean())}
 
     trainer = PrintingTrainer(
-        model=model, args=training_args, train_dataset=lm_datasets["train"], eval_dataset=lm_datasets["validation"],
+        model=model, args=training_args, train_dataset=lm_datasets["train"],
+        eval_dataset=lm_datasets["validation"],
         processing_class=tokenizer, data_collator=default_data_collator, compute_metrics=compute_metrics,
         preprocess_logits_for_metrics=preprocess_logits_for_metrics)
-    train_result = trainer.train(resume_from_checkpoint=training_args.resume_from_checkpoint or last_checkpoint)
+    checkpoint = training_args.resume_from_checkpoint or last_checkpoint
+    train_result = trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model()
     trainer.log_metrics("train", train_result.metrics)
     trainer.save_metrics("train", train_result.metrics)

@@ -1,5 +1,6 @@
-"""Follows transformers' run_clm_no_trainer.py: a Llama from a configuration, Accelerate for devices, accumulation and
-mixed precision, grouped AdamW, a schedule, save_state folders of which only the last stays, and a final evaluation."""
+"""Follows transformers' run_clm_no_trainer.py: a Llama from a configuration, Accelerate for devices,
+accumulation and mixed precision, grouped AdamW, a schedule, save_state folders of which only the last stays,
+and a final evaluation."""
 
 import argparse
 import math
@@ -60,8 +61,10 @@ def main():
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     inner.train_from_iterator(raw_datasets["train"]["text"],
                               trainers.WordLevelTrainer(special_tokens=["<unk>", "<s>", "</s>"]))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
-    config = LlamaConfig(vocab_size=len(tokenizer), hidden_size=64, intermediate_size=160, num_hidden_layers=2,
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", bos_token="<s>",
+                                        eos_token="</s>")
+    config = LlamaConfig(vocab_size=len(tokenizer), hidden_size=64, intermediate_size=160,
+                         num_hidden_layers=2,
                          num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)
     model = LlamaForCausalLM(config)
 
@@ -74,7 +77,8 @@ def main():
         return result
 
     with accelerator.main_process_first():
-        tokenized = raw_datasets.map(lambda e: tokenizer(e["text"], return_token_type_ids=False), batched=True,
+        tokenized = raw_datasets.map(lambda e: tokenizer(e["text"], return_token_type_ids=False),
+                                     batched=True,
                                      remove_columns=["text"])
         lm_datasets = tokenized.map(group_texts, batched=True)
     train_dataloader = DataLoader(lm_datasets["train"], shuffle=True, collate_fn=default_data_collator,
@@ -86,7 +90,8 @@ def main():
     grouped = [
         {"params": [p for n, p in model.named_parameters() if not any(nd in n for nd in no_decay)],
          "weight_decay": args.weight_decay},
-        {"params": [p for n, p in model.named_parameters() if any(nd in n for nd in no_decay)], "weight_decay": 0.0}]
+        {"params": [p for n, p in model.named_parameters() if any(nd in n for nd in no_decay)],
+         "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(grouped, lr=args.learning_rate)
     lr_scheduler = get_scheduler(name=args.lr_scheduler_type, optimizer=optimizer,
                                  num_warmup_steps=args.num_warmup_steps * accelerator.num_processes,
@@ -105,7 +110,8 @@ def main():
         for batch in eval_dataloader:
             with torch.no_grad():
                 outputs = model(**batch)
-            losses.append(accelerator.gather_for_metrics(outputs.loss.repeat(args.per_device_eval_batch_size)))
+            loss = outputs.loss.repeat(args.per_device_eval_batch_size)
+            losses.append(accelerator.gather_for_metrics(loss))
         model.train()
         return math.exp(torch.mean(torch.cat(losses)))
 

@@ -1,5 +1,5 @@
-"""Follows transformers' run_glue.py: sentence pairs from CSV files, a small BERT classifier, padded batches, metrics
-at every evaluation, the best checkpoint loaded at the end, TensorBoard logging, and prediction."""
+"""Follows transformers' run_glue.py: sentence pairs from CSV files, a small BERT classifier, padded batches,
+metrics at every evaluation, the best checkpoint loaded at the end, TensorBoard logging, and prediction."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (BertConfig, BertForSequenceClassification, DataCollatorWithPadding, EvalPrediction,
                           HfArgumentParser, PreTrainedTokenizerFast, Trainer, TrainingArguments, set_seed)
 
-WORDS = "the a cat dog bird tree house runs sits sings big small red blue green and under over near not".split()
+WORDS = "the a cat dog bird tree house runs sits sings big small red blue green and under over near".split()
 
 
 @dataclass
@@ -51,7 +51,8 @@ def make_tokenizer():
     inner.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])])
-    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
+    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]",
+                                   cls_token="[CLS]",
                                    sep_token="[SEP]")
 
 
@@ -59,9 +60,12 @@ def main():
     parser = HfArgumentParser((DataTrainingArguments, TrainingArguments))
     parser.add_argument("--steps", dest="max_steps", type=int)
     parser.add_argument("--out", dest="output_dir")
-    parser.set_defaults(output_dir="out", max_steps=10, per_device_train_batch_size=8, per_device_eval_batch_size=8,
-                        eval_strategy="steps", eval_steps=3, save_steps=3, save_total_limit=1, logging_steps=2,
-                        load_best_model_at_end=True, metric_for_best_model="accuracy", report_to=["tensorboard"],
+    parser.set_defaults(output_dir="out", max_steps=10, per_device_train_batch_size=8,
+                        per_device_eval_batch_size=8,
+                        eval_strategy="steps", eval_steps=3, save_steps=3, save_total_limit=1,
+                        logging_steps=2,
+                        load_best_model_at_end=True, metric_for_best_model="accuracy",
+                        report_to=["tensorboard"],
                         learning_rate=5e-4, disable_tqdm=True)
     data_args, training_args = parser.parse_args_into_dataclasses()
     set_seed(training_args.seed)

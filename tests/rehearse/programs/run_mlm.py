@@ -1,5 +1,5 @@
-"""Follows transformers' run_mlm.py: line-by-line or grouped text, random masks drawn by the data collator, a small
-RoBERTa trained from scratch by Trainer, evaluation of the loss at the end."""
+"""Follows transformers' run_mlm.py: line-by-line or grouped text, random masks drawn by the data collator, a
+small RoBERTa trained from scratch by Trainer, evaluation of the loss at the end."""
 
 import math
 import os
@@ -9,7 +9,8 @@ from itertools import chain
 
 from datasets import Dataset, DatasetDict
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
-from transformers import (DataCollatorForLanguageModeling, HfArgumentParser, PreTrainedTokenizerFast, RobertaConfig,
+from transformers import (DataCollatorForLanguageModeling, HfArgumentParser, PreTrainedTokenizerFast,
+                          RobertaConfig,
                           RobertaForMaskedLM, Trainer, TrainingArguments, set_seed)
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -45,7 +46,8 @@ def main():
     parser = HfArgumentParser((DataTrainingArguments, TrainingArguments))
     parser.add_argument("--steps", dest="max_steps", type=int)
     parser.add_argument("--out", dest="output_dir")
-    parser.set_defaults(output_dir="out", max_steps=10, per_device_train_batch_size=4, per_device_eval_batch_size=8,
+    parser.set_defaults(output_dir="out", max_steps=10, per_device_train_batch_size=4,
+                        per_device_eval_batch_size=8,
                         gradient_accumulation_steps=2, save_steps=3, save_total_limit=1, logging_steps=5,
                         report_to=["none"], learning_rate=1e-3, weight_decay=0.01, lr_scheduler_type="cosine",
                         warmup_ratio=0.1, disable_tqdm=True)
@@ -59,9 +61,12 @@ def main():
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     inner.train_from_iterator(texts[:440], trainers.WordLevelTrainer(special_tokens=SPECIAL))
     inner.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", cls_token="<s>",
-                                        sep_token="</s>", unk_token="<unk>", pad_token="<pad>", mask_token="<mask>")
-    config = RobertaConfig(vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>",
+                                        cls_token="<s>",
+                                        sep_token="</s>", unk_token="<unk>", pad_token="<pad>",
+                                        mask_token="<mask>")
+    config = RobertaConfig(vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2,
+                           num_attention_heads=4,
                            intermediate_size=128, max_position_embeddings=data_args.max_seq_length + 2,
                            type_vocab_size=1)
     model = RobertaForMaskedLM(config)
@@ -84,7 +89,8 @@ def main():
             total = len(concatenated["input_ids"]) // limit * limit
             return {k: [t[i:i + limit] for i in range(0, total, limit)] for k, t in concatenated.items()}
 
-        tokenized = raw.map(tokenize_function, batched=True, remove_columns=["text"]).map(group_texts, batched=True)
+        tokenized = raw.map(tokenize_function, batched=True, remove_columns=["text"]).map(group_texts,
+                                                                                          batched=True)
 
     collator = DataCollatorForLanguageModeling(tokenizer=tokenizer, mlm_probability=data_args.mlm_probability,
                                                pad_to_multiple_of=8 if data_args.line_by_line else None)

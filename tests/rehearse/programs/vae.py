@@ -1,5 +1,6 @@
 """Follows the variational autoencoder of pytorch/examples: a fully connected VAE on 28 x 28 images with noise
-drawn on the device, an accelerator chosen at the start, and images sampled and saved at the end of each epoch."""
+drawn on the device, an accelerator chosen at the start, and images sampled and saved at the end of each
+epoch."""
 
 import argparse
 import os
@@ -29,7 +30,8 @@ os.makedirs(results, exist_ok=True)
 kwargs = {"num_workers": 1, "pin_memory": True} if use_accel else {}
 pictures = torch.rand(192, 1, 28, 28, generator=torch.Generator().manual_seed(0)).round()
 labels = torch.zeros(192, dtype=torch.long)
-train_loader = DataLoader(TensorDataset(pictures[:160], labels[:160]), batch_size=args.batch_size, shuffle=True,
+train_loader = DataLoader(TensorDataset(pictures[:160], labels[:160]), batch_size=args.batch_size,
+                          shuffle=True,
                           **kwargs)
 test_loader = DataLoader(TensorDataset(pictures[160:], labels[160:]), batch_size=args.batch_size, **kwargs)
 

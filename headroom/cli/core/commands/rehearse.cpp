@@ -21,6 +21,7 @@ struct RehearseOptions {
   const std::vector<std::string>* behind_dashes = nullptr;
   std::string gpus, mode = "shape-only", trace;
   int steps = 3;
+  double assume_true = 0.5;
   std::optional<int> ranks;
   bool all_ranks = false, keep_writes = false, json = false;
 };
@@ -45,6 +46,7 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
           .cards = cards_for(options),
           .mode = options.mode,
           .steps = options.steps,
+          .assume_true = options.assume_true,
           .ranks = options.ranks,
           .all_ranks = options.all_ranks,
           .keep_writes = options.keep_writes,
@@ -95,8 +97,8 @@ Json document(const RehearsalOrders& orders, const Answer& answer, const Rehears
   json["fits"] = on.fits;
   json["spare_bytes"] = on.spare.count;
   json["steps"] = rehearsal.steps;
-  json["assumptions"] = rehearsal.assumptions;
   json["not_written"] = rehearsal.not_written;
+  json["written"] = rehearsal.written;
   json["stood_in"] = rehearsal.stood_in;
   json["ooms_met"] = rehearsal.ooms_met;
   json["cards"] = Json::array();
@@ -193,6 +195,11 @@ void add_rehearse(Registry& registry) {
       ->add_option("--mode", options->mode,
                    "shape-only: in seconds, without values; compute: slowly, with them")
       ->check(CLI::IsMember({"shape-only", "compute"}))
+      ->capture_default_str();
+  command
+      ->add_option("--assume-true", options->assume_true,
+                   "Share of a mask that is taken for true where it decides a size, as in x[mask]")
+      ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command
       ->add_option("--ranks", options->ranks,

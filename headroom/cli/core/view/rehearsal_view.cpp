@@ -53,6 +53,17 @@ std::string names(const std::vector<std::string>& all) {
   return text;
 }
 
+// "assumed: topk: the places are spread evenly (96 times, model.py:31), ...": those most often.
+std::string assumptions_text(std::vector<trace::Assumption> all) {
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& one, const auto& other) { return one.count > other.count; });
+  std::vector<std::string> shown;
+  for (const trace::Assumption& one : all)
+    shown.push_back(fmt::format("{} ({} times{}{})", one.what, one.count,
+                                one.where.empty() ? "" : ", ", one.where));
+  return "assumed, as values are unknown: " + names(shown);
+}
+
 std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   std::vector<std::string> notes;
   if (rehearsal.steps == 0)
@@ -63,11 +74,9 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
         fmt::format("the script met {} out-of-memory errors and went on", rehearsal.ooms_met));
   if (!rehearsal.not_written.empty())
     notes.push_back("left as they are, or not written: " + names(rehearsal.not_written));
+  if (!rehearsal.written.empty()) notes.push_back("the script wrote " + names(rehearsal.written));
   if (!rehearsal.stood_in.empty()) notes.push_back("stood in for: " + names(rehearsal.stood_in));
-  for (const Json& one : rehearsal.assumptions)
-    notes.push_back(fmt::format("assumed {} times in {}: {}", one.at("count").get<long long>(),
-                                one.at("where").get<std::string>(),
-                                one.at("what").get<std::string>()));
+  if (!rehearsal.assumptions.empty()) notes.push_back(assumptions_text(rehearsal.assumptions));
   return notes_text(notes, terminal);
 }
 

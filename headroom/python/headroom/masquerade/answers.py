@@ -1,8 +1,8 @@
 """The answers of `torch.cuda` that torch_sim.py does not have, or has in another form."""
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Iterator, Optional
+import collections
+from typing import Any, Iterator, Optional, Sequence
 
 import torch
 
@@ -209,12 +209,48 @@ class _Generators:
 default_generators = _Generators()
 
 
+# CUDA's state is a seed and an offset, 16 bytes, into which DTensor looks. The CPU's, which a simulated card has,
+# is kept here under such a number.
+_states: collections.OrderedDict[tuple[int, int], torch.Tensor] = collections.OrderedDict()
+_MOST_STATES = 4096
+
+
+def _numbers(seed: int, offset: int) -> torch.Tensor:
+    seed = (seed + (1 << 63)) % (1 << 64) - (1 << 63)  # as a signed number
+    return torch.tensor([seed, offset]).view(torch.uint8)
+
+
 def get_rng_state(device: Device = "cuda") -> torch.Tensor:
-    return torch_sim.get_rng_state(device)
+    generator = torch_sim._generator(device)
+    state, seed = generator.get_state(), generator.initial_seed()
+    if _states:
+        key = next(reversed(_states))
+        if key[0] == seed and torch.equal(_states[key], state):
+            return _numbers(*key)
+    key = seed, 4 * (next(reversed(_states))[1] // 4 + 1 if _states else 0)
+    _states[key] = state
+    if len(_states) > _MOST_STATES:
+        _states.popitem(last=False)
+    return _numbers(*key)
 
 
 def set_rng_state(state: torch.Tensor, device: Device = "cuda") -> None:
-    torch_sim.set_rng_state(state, device)
+    seed, offset = (int(one) for one in state.cpu().contiguous().view(torch.int64))
+    known = next((one for key, one in _states.items() if _numbers(*key).tolist() == state.tolist()), None) \
+        if offset else _states.get((seed, 0))
+    if known is not None:
+        torch_sim._generator(device).set_state(known)
+    else:
+        torch_sim._generator(device).manual_seed(seed)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    return [get_rng_state(index) for index in range(device_count())]
+
+
+def set_rng_state_all(states: Sequence[torch.Tensor]) -> None:
+    for index, state in enumerate(states):
+        set_rng_state(state, index)
 
 
 def _get_generator(device: torch.device) -> torch.Generator:
@@ -233,6 +269,22 @@ def _set_rng_state_offset(offset: int, device: Device = "cuda") -> None:
     """The numbers of a simulated card are the CPU's, which have no offset."""
 
 
-@contextlib.contextmanager
-def nothing(*arguments: Any, **more: Any) -> Iterator[None]:
-    yield
+# ---- torch.cuda.nccl, which DataParallel uses
+
+def nccl_is_available(tensors: Any) -> bool:
+    return True
+
+
+def nccl_version() -> tuple[int, int, int]:
+    return 2, 28, 9
+
+
+def nccl_reduce(inputs: Sequence[torch.Tensor], output: Optional[torch.Tensor] = None, root: int = 0,
+                op: int = 0, streams: Any = None, comms: Any = None, *, outputs: Any = None) -> None:
+    """Takes no memory besides the output, as NCCL's."""
+    to = inputs[root] if output is None else output
+    to.copy_(inputs[root])
+    if _card(to.device).mode == "compute":
+        for i, one in enumerate(inputs):
+            if i != root:
+                to.add_(one.to(to.device))

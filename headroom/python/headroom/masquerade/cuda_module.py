@@ -12,7 +12,7 @@ import torch
 
 from headroom import torch_sim
 from headroom.errors import UnavailableError
-from headroom.masquerade import answers, names
+from headroom.masquerade import answers, between_cards, names
 from headroom.masquerade.patches import Patches
 
 
@@ -70,7 +70,9 @@ def _replacement(name: str, before: Any) -> Any:
     """What takes the place of a name; `before` itself where it stays."""
     line, last = names.line_of(name), name.rpartition(".")[2]
     if line == "answered":
-        return _own(getattr(answers, last) if hasattr(answers, last) else getattr(torch_sim, last))
+        found = [getattr(module, one) for module in (answers, torch_sim) for one in (name.replace(".", "_"), last)
+                 if hasattr(module, one)]
+        return _own(found[0])
     key = name if name in names.IGNORED or name in names.REFUSED else name.rpartition(".")[0] + ".*"
     if line == "ignored":
         return _ignore(names.IGNORED[key][0])
@@ -87,6 +89,7 @@ def install(patches: Patches) -> None:
         own = public_names(module)
         special = [name for name in vars(module) if name.startswith("_") and (
             name in names.ANSWERED if not path else f"{path}.{name}" in names.IGNORED)]
+        special += [name for name in vars(module) if path and f"{path}.{name}" in names.ANSWERED]
         for name in [*own, *special]:
             before = vars(module).get(name)
             if before is None or isinstance(before, types.ModuleType):
@@ -102,6 +105,8 @@ def install(patches: Patches) -> None:
             patches.set(torch.cuda, name, getattr(answers, name[1:]))
     patches.set(torch.cuda, "_initialized", True)
     _refuse_the_driver(patches)
+    for name, function in between_cards.FUNCTIONS.items():
+        patches.set(torch._C, name, function)
 
 
 # Called by torch itself where CUDA was compiled in, whether it is used or not.

@@ -60,13 +60,15 @@ def _tensors(patches: Patches) -> None:
         return moved
 
     def named(function: Callable[..., Any]) -> Callable[..., Any]:
-        def type(self: torch.Tensor, dtype: Any = None, *more: Any, **named: Any) -> Any:
+        def of_type(self: torch.Tensor, dtype: Any = None, *more: Any, **named: Any) -> Any:
             if dtype is None:
                 return function(self).replace("torch.sim.", "torch.cuda.")
+            if isinstance(dtype, type(torch.FloatTensor)):  # torch.cuda.FloatTensor itself
+                dtype = f"{dtype.__module__}.{dtype.__name__}"
             if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
                 return function(self.cuda(), "torch.sim." + dtype[11:], *more, **named)
             return function(self, dtype, *more, **named)
-        return type
+        return of_type
 
     patches.set(torch.Tensor, "device", property(device))
     patches.set(torch.Tensor, "is_cuda", property(is_cuda))

@@ -25,19 +25,23 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self) -> None:
         self.waiting: dict[str, list[Callable[[Any], Any]]] = {}
+        self.looking: set[str] = set()  # programs also look for a module without importing it
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name not in self.waiting:
+        if name not in self.waiting or name in self.looking:
             return None
-        functions = self.waiting.pop(name)
-        spec = importlib.util.find_spec(name)
+        self.looking.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.looking.discard(name)
         if spec is None or spec.loader is None:
             return spec
         load = spec.loader.exec_module
 
         def exec_module(module: Any) -> None:
             load(module)
-            for function in functions:
+            for function in self.waiting.pop(name, []):
                 function(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
@@ -59,6 +63,8 @@ def after_import(name: str, function: Callable[[Any], Any]) -> None:
 
 def install(patches: Patches) -> None:
     patches.set(torch, "compile", _run_eagerly)
+    # A simulated card takes the weights of recurrent networks as they are (sim/dispatch/rnn_route.cpp).
+    patches.set(torch.nn.RNNBase, "flatten_parameters", lambda self: None)
 
 
 def _run_eagerly(model: Optional[Callable[..., Any]] = None, **options: Any) -> Any:

@@ -19,7 +19,7 @@ ANSWERED = frozenset("""
     reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached
     reset_peak_memory_stats seed seed_all set_device set_per_process_memory_fraction set_rng_state
     set_rng_state_all set_stream stream synchronize _is_compiled _exchange_device _maybe_exchange_device
-    _get_device _get_generator _get_rng_state_offset _set_rng_state_offset is_compiled
+    nccl.is_available nccl.reduce nccl.version _get_device _get_generator _get_rng_state_offset _set_rng_state_offset is_compiled
 """.split())
 
 KEPT = frozenset("""
@@ -79,7 +79,7 @@ KEPT |= {"nvtx.range", "profiler.profile"}
 
 def line_of(name: str) -> str:
     """"answered", "kept", "ignored", "refused", or "" for a name without a line."""
-    for candidate in (name, name.rpartition(".")[0] + ".*"):
+    for candidate in (name, name.rpartition(".")[0] + ".*", name.partition(".")[0] + ".*"):
         for word, lines in (("answered", ANSWERED), ("kept", KEPT), ("ignored", IGNORED),
                             ("refused", REFUSED)):
             if candidate in lines:

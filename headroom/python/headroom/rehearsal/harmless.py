@@ -1,12 +1,221 @@
-"""Keeps the user's files as they are."""
+"""Keeps the user's files as they are while a script runs that knows nothing of it.
+
+A file that was there before the start is never changed or removed: what the script would write into it goes to
+a copy, which the script reads from then on, and a removal is skipped. Checkpoints get a description of their
+tensors in place of data (`placeholder.py`); `headroom rehearse` removes these files at the end. Other new files
+are the script's own. All this holds for what Python writes, not for programs that the script starts."""
 from __future__ import annotations
 
+import builtins
+import functools
+import io
+import os
+import pathlib
+import shutil
+import stat
+import sys
+from typing import Any, Callable, Optional
+
+from headroom.masquerade.foreign import after_import, say_once
+from headroom.rehearsal import placeholder
 from headroom.rehearsal.orders import Orders
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
+
+
+def _path(given: Any) -> Optional[str]:
+    """The absolute path of an argument; None for a descriptor."""
+    if isinstance(given, int):
+        return None
+    try:
+        return os.path.abspath(os.fsdecode(os.fspath(given)))
+    except TypeError:
+        return None
 
 
 class Harmless:
     def __init__(self, orders: Orders) -> None:
-        self.orders = orders
+        self._scratch = os.path.join(orders.folder, f"scratch-{os.getpid()}")
+        self._log = os.path.join(orders.folder, "created")  # by all processes: "f PATH", "d PATH"
+        self._created: set[str] = set()
+        self._read = 0
+        self._diverted: dict[str, str] = {}  # of files that were there: where their new contents are
+        self._skipped: list[str] = []
+        self._computes = orders.mode == "compute"
+        self._open = builtins.open
+        if orders.keep_writes:
+            return
+        self._guard_files()
+        self._guard_removals()
+        placeholder.install(self)
+        _stay_offline()
 
     def not_written(self) -> list[str]:
-        return []
+        return [os.path.relpath(one) for one in self._skipped]
+
+    # ---- What was there before
+
+    def _note(self, kind: str, path: str) -> None:
+        self._created.add(path)
+        with self._open(self._log, "a", encoding="utf-8", errors="surrogateescape") as log:
+            log.write(f"{kind} {path}\n")
+
+    def _is_new(self, path: str) -> bool:
+        """True for what a process of this rehearsal has made."""
+        if path not in self._created and os.path.exists(self._log):
+            with self._open(self._log, encoding="utf-8", errors="surrogateescape") as log:
+                log.seek(self._read)
+                self._created.update(line.rstrip("\n")[2:] for line in iter(log.readline, ""))
+                self._read = log.tell()
+        return path in self._created
+
+    def was_there(self, path: str) -> bool:
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return False
+        kinds = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or stat.S_ISLNK(found.st_mode)
+        return kinds and not path.startswith(("/proc/", "/dev/", "/sys/")) and not self._is_new(path)
+
+    def skip(self, path: str) -> None:
+        if path not in self._skipped:
+            self._skipped.append(path)
+            say_once("files that are there stay as they are; what the script writes into them, or removes, is "
+                     "listed at the end")
+
+    # ---- Writing
+
+    def written(self, path: str, keeps: bool = False) -> str:
+        """Where to write a file: its own path, or that of a copy if it was there. `keeps`: its old contents."""
+        if path in self._diverted:
+            return self._diverted[path]
+        if not self.was_there(path):
+            self._note("f", path)
+            return path
+        return self.divert(path, keeps)
+
+    def divert(self, path: str, keeps: bool = False) -> str:
+        os.makedirs(self._scratch, exist_ok=True)
+        copy = os.path.join(self._scratch, f"{len(self._diverted)}-{os.path.basename(path)}")
+        if keeps and os.path.isfile(path):
+            with self._open(path, "rb") as old, self._open(copy, "wb") as new:
+                shutil.copyfileobj(old, new)
+        self._diverted[path] = copy
+        if not path.endswith(".lock"):
+            self.skip(path)
+        return copy
+
+    def read(self, path: str) -> str:
+        return self._diverted.get(path, path)
+
+    def checkpoint(self, path: str) -> str:
+        """As written(). In compute mode no checkpoint gets into the user's folders."""
+        return self.divert(path) if self._computes and path not in self._diverted else self.written(path)
+
+    def _guard_files(self) -> None:
+        real_open, real_os_open, real_mkdir = builtins.open, os.open, os.mkdir
+
+        @functools.wraps(real_open)
+        def open(file: Any, mode: str = "r", *arguments: Any, **more: Any) -> Any:
+            path = _path(file)
+            if path is None or not isinstance(mode, str):
+                return real_open(file, mode, *arguments, **more)
+            if "x" in mode and os.path.lexists(path):
+                return real_open(file, mode, *arguments, **more)
+            writes = any(letter in mode for letter in "wax+")
+            to = self.written(path, keeps="w" not in mode) if writes and "opener" not in more else self.read(path)
+            return real_open(file if to == path else to, mode, *arguments, **more)
+
+        @functools.wraps(real_os_open)
+        def os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
+            full = _path(path) if dir_fd is None else None
+            if full is None or (flags & os.O_EXCL and os.path.lexists(full)):
+                return real_os_open(path, flags, mode, dir_fd=dir_fd)
+            to = self.written(full, keeps=not flags & os.O_TRUNC) \
+                if flags & _WRITES and not os.path.isdir(full) else self.read(full)
+            return real_os_open(to, flags, mode)
+
+        @functools.wraps(real_mkdir)
+        def mkdir(path: Any, *arguments: Any, **more: Any) -> None:
+            real_mkdir(path, *arguments, **more)
+            full = _path(path) if more.get("dir_fd") is None else None
+            if full is not None:
+                self._note("d", full)
+
+        builtins.open = io.open = open  # type: ignore[assignment]
+        os.open = os_open  # type: ignore[assignment]
+        os.mkdir = mkdir
+
+    # ---- Removing
+
+    def _guard_removals(self) -> None:
+        def removing(real: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(real)
+            def remove(path: Any, *arguments: Any, **more: Any) -> Any:
+                full = _path(path) if more.get("dir_fd") is None else None
+                if full is not None and full in self._diverted:
+                    return None
+                if full is None or not self.was_there(full):
+                    return real(path, *arguments, **more)
+                return self.skip(full)
+            return remove
+
+        def moving(real: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(real)
+            def move(source: Any, target: Any, *arguments: Any, **more: Any) -> Any:
+                of, to = _path(source), _path(target)
+                if of is None or to is None or more.get("src_dir_fd") is not None:
+                    return real(source, target, *arguments, **more)
+                if self.was_there(of) or of in self._diverted:
+                    return self.skip(of)
+                if not self.was_there(to) or os.path.isdir(to):
+                    real(source, target, *arguments, **more)
+                    return self._moved(of, to)
+                return real(source, self._diverted.get(to) or self.divert(to))
+            return move
+
+        def truncating(real: Callable[..., Any]) -> Callable[..., Any]:
+            def truncate(path: Any, length: int) -> None:
+                full = _path(path)
+                real(path if full is None else self.written(full, keeps=True), length)
+            return truncate
+
+        for name in ("remove", "unlink", "rmdir"):
+            setattr(os, name, removing(getattr(os, name)))
+        for name in ("rename", "replace"):
+            setattr(os, name, moving(getattr(os, name)))
+        os.truncate = truncating(os.truncate)  # type: ignore[assignment]
+        shutil.rmtree = removing(shutil.rmtree)  # type: ignore[assignment]
+        if sys.version_info < (3, 11):  # where pathlib has its own references
+            for name in ("unlink", "rmdir", "rename", "replace", "mkdir", "open"):
+                setattr(pathlib._NormalAccessor, name,  # type: ignore[attr-defined]
+                        staticmethod(getattr(os if name != "open" else io, name)))
+
+    def _moved(self, of: str, to: str) -> None:
+        """What was new stays new under its new name, with all that is in it."""
+        for path in [one for one in self._created if one == of or one.startswith(of + os.sep)]:
+            self._note("d" if os.path.isdir(to + path[len(of):]) else "f", to + path[len(of):])
+
+
+def _nothing(*arguments: Any, **more: Any) -> Any:
+    say_once("nothing is uploaded")
+    return None
+
+
+def _stay_offline() -> None:
+    """What would report to a server does not."""
+    os.environ.update(WANDB_MODE="disabled", COMET_MODE="DISABLED", NEPTUNE_MODE="debug",
+                      CLEARML_OFFLINE_MODE="1", SWANLAB_MODE="disabled")
+
+    def of_the_hub(module: Any) -> None:
+        for name in ("upload_file", "upload_folder", "create_commit", "create_repo", "upload_large_folder"):
+            if hasattr(module.HfApi, name):
+                setattr(module.HfApi, name, _nothing)
+
+    def of_mlflow(module: Any) -> None:
+        for name in dir(module):
+            if name.startswith(("log_", "set_", "autolog", "register_model")):
+                setattr(module, name, _nothing)
+
+    after_import("huggingface_hub.hf_api", of_the_hub)
+    after_import("mlflow", of_mlflow)

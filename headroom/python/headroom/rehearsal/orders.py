@@ -16,6 +16,7 @@ class Orders:
     mode: str = "shape-only"
     steps: int = 3
     all_ranks: bool = False  # each rank is a process; else this one is rank 0 and pretends the others
+    assume: Optional[float] = 0.5
     trace: bool = False
     keep_writes: bool = False
     settings: Optional[str] = None

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Optional
 import torch
 
 from headroom.masquerade import AsCuda, as_cuda
-from headroom.rehearsal import launchers, report
+from headroom.rehearsal import hollow, launchers, report
 from headroom.rehearsal.harmless import Harmless
 from headroom.rehearsal.orders import Orders
 from headroom.rehearsal.watch import Watch
@@ -25,8 +25,11 @@ class Process:
         self.orders = orders
         self.pid = os.getpid()
         self.as_cuda: AsCuda = as_cuda(orders.gpus, orders.mode, settings=orders.settings,
+                                       assume=orders.assume,
                                        pretend_ranks=not orders.all_ranks)
         self.harmless = Harmless(orders)
+        if orders.mode == "shape-only":
+            hollow.install(self.harmless)
         self.watch = Watch(self.as_cuda.box, orders.steps, self.stop)
         self.error: Optional[BaseException] = None
         self.written = False

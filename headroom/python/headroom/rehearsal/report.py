@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 
+from headroom.rehearsal import hollow
 from headroom.rehearsal.orders import Orders
 from headroom.simulation import Simulation
 
@@ -29,7 +30,7 @@ def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless, end
         "parameters": sum(one.numel() for one in parameters),
         "trainable_parameters": sum(one.numel() for one in parameters if one.requires_grad),
         "ooms_met": sum(torch.cuda.memory_stats(card.index)["num_ooms"] for card in box),
-        "not_written": harmless.not_written(), "stood_in": [], "assumptions": [],
+        "not_written": harmless.not_written(), "stood_in": hollow.stood_in(),
         "cards": [{"index": card.index, "name": card.name, "used": card._card.requests > 0,
                    "report": report.document(), "text": report.describe(5, 5)}
                   for card, report in reports]}

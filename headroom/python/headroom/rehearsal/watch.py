@@ -1,6 +1,6 @@
 """Sees the models and the steps of a script that knows nothing of it.
 
-A step ends when an optimizer has stepped. The first begins when a model is called; what comes before is
+A step ends when an optimizer has stepped; without optimizers, with the next backward pass. The first begins when a model is called; what comes before is
 `init`. Of several optimizers (a GAN's) each takes part in a step: it ends with the step of the last."""
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ class Watch:
         self._counts: dict[int, int] = {}  # steps by optimizer
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._running: list[int] = []
+        self._passes = 0  # backward passes without an optimizer
         self._note_modules()
         self._note_optimizers()
+        self._note_backward()
         self._first_call = nn.modules.module.register_module_forward_pre_hook(self._called)
 
     def used(self) -> bool:
@@ -119,6 +121,18 @@ class Watch:
         torch.optim.Optimizer.__init__ = __init__  # type: ignore[method-assign]
         of_optimizers.register_optimizer_step_pre_hook(self._before_step)
         of_optimizers.register_optimizer_step_post_hook(self._after_step)
+
+    def _note_backward(self) -> None:
+        before = torch.autograd.backward
+
+        def backward(*arguments: Any, **more: Any) -> Any:
+            if not self._optimizers:
+                if self.began and self._passes:
+                    self._end_step()
+                self._passes += 1
+            return before(*arguments, **more)
+
+        torch.autograd.backward = backward
 
     def _before_step(self, optimizer: torch.optim.Optimizer, arguments: Any, more: Any) -> None:
         if not self.began:

@@ -18,18 +18,24 @@ def _run_the_next_one() -> None:
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Starts the rehearsal when torch has been imported."""
+    """Starts the rehearsal when torch has been imported. Programs also look for torch without importing it."""
+
+    looking = False
 
     def find_spec(self, name, path, target=None):  # type: ignore[no-untyped-def]
-        if name != "torch":
+        if name != "torch" or self.looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        self.looking = True
+        try:
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self.looking = False
         if spec is None or spec.loader is None:
             return spec
         load = spec.loader.exec_module
 
         def exec_module(module) -> None:  # type: ignore[no-untyped-def]
+            sys.meta_path.remove(self)
             load(module)
             _start()
 

@@ -1,0 +1,143 @@
+"""Checkpoints without data: torch.save and safetensors write what the tensors look like, and reading such a file
+gives tensors of those shapes."""
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+from typing import TYPE_CHECKING, Any, Iterator, Optional
+
+import torch
+
+from headroom import _engine
+from headroom.masquerade.foreign import after_import, say_once
+
+if TYPE_CHECKING:
+    from headroom.rehearsal.harmless import Harmless
+
+MAGIC = b"headroom rehearsal: a checkpoint without its data\n"
+
+_map_location: Any = None
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and not hasattr(value, "_local_tensor"):
+            small = value.device.type == "cpu" and value.numel() <= _engine.most_known
+            if not small and value.layout == torch.strided:
+                return _tensor, (tuple(value.shape), value.stride(), value.dtype, value.requires_grad,
+                                 type(value) is torch.nn.Parameter, str(value.device))
+        return NotImplemented
+
+
+def _tensor(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, requires_grad: bool,
+            is_parameter: bool, device: str) -> torch.Tensor:
+    to = _map_location
+    if isinstance(to, dict):
+        to = to.get(device)
+    if to is None or callable(to):
+        to = device
+    made = torch.empty_strided(shape, stride, dtype=dtype, device=to)
+    return torch.nn.Parameter(made, requires_grad) if is_parameter else made.requires_grad_(requires_grad)
+
+
+def described(value: Any) -> bytes:
+    file = io.BytesIO()
+    file.write(MAGIC)
+    try:
+        _Pickler(file).dump(value)
+    except Exception:  # of a class that cannot be pickled: nobody will read it in a rehearsal
+        return MAGIC + pickle.dumps(None)
+    return file.getvalue()
+
+
+def is_one(file: Any) -> bool:
+    """True if a file, at its position, is such a checkpoint."""
+    if not (hasattr(file, "read") and hasattr(file, "seek")):
+        return False
+    at = file.tell()
+    begin = file.read(len(MAGIC))
+    file.seek(at)
+    return bool(begin == MAGIC)
+
+
+def loaded(file: Any, map_location: Any = None) -> Any:
+    global _map_location
+    file.seek(len(MAGIC), os.SEEK_CUR)
+    _map_location = map_location
+    try:
+        return pickle.load(file)
+    finally:
+        _map_location = None
+
+
+def install(harmless: Harmless) -> None:
+    save, load = torch.save, torch.load
+
+    def save_description(obj: Any, f: Any, *arguments: Any, **more: Any) -> None:
+        say_once("checkpoints are not written")
+        if hasattr(f, "write"):
+            if harmless._computes:
+                return save(obj, f, *arguments, **more)
+            f.write(described(obj))
+            return None
+        path = harmless.checkpoint(os.path.abspath(os.fspath(f)))
+        if harmless._computes:
+            return save(obj, path, *arguments, **more)
+        with harmless._open(path, "wb") as file:
+            file.write(described(obj))
+        return None
+
+    def load_description(f: Any, map_location: Any = None, *arguments: Any, **more: Any) -> Any:
+        with _opened(harmless, f) as file:
+            if file is not None and is_one(file):
+                return loaded(file, map_location)
+        if isinstance(f, (str, os.PathLike)):
+            f = harmless.read(os.path.abspath(os.fspath(f)))
+            if not harmless._computes and more.get("mmap") is None and _is_zip(f):
+                more["mmap"] = True  # only what is used is read
+        return load(f, map_location, *arguments, **more)
+
+    torch.save = torch.serialization.save = save_description
+    torch.load = torch.serialization.load = load_description
+    after_import("safetensors.torch", lambda module: _of_safetensors(harmless, module))
+
+
+def _is_zip(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"PK"
+
+
+@contextlib.contextmanager
+def _opened(harmless: Harmless, f: Any) -> Iterator[Optional[Any]]:
+    if not isinstance(f, (str, os.PathLike)):
+        yield f
+        return
+    path = harmless.read(os.path.abspath(os.fspath(f)))
+    if not os.path.isfile(path):
+        yield None
+        return
+    with harmless._open(path, "rb") as file:
+        yield file
+
+
+def _of_safetensors(harmless: Harmless, module: Any) -> None:
+    save_file, load_file = module.save_file, module.load_file
+
+    def save_description(tensors: Any, filename: Any, *arguments: Any, **more: Any) -> None:
+        say_once("checkpoints are not written")
+        path = harmless.checkpoint(os.path.abspath(os.fspath(filename)))
+        if harmless._computes:
+            return save_file(tensors, path, *arguments, **more)
+        with harmless._open(path, "wb") as file:
+            file.write(described(dict(tensors)))
+        return None
+
+    def load_description(filename: Any, device: Any = "cpu") -> Any:
+        with _opened(harmless, filename) as file:
+            if file is not None and is_one(file):
+                return loaded(file, device)
+        return load_file(harmless.read(os.path.abspath(os.fspath(filename))), device)
+
+    module.save_file, module.load_file = save_description, load_description
