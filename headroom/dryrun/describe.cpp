@@ -64,6 +64,13 @@ std::string describe(const trace::Report& report, const DescribeOptions& options
     if (!held.module.empty()) out << " in " << held.module;
     out << "\n";
   }
+  if (!report.assumptions.empty()) {
+    std::uint64_t count = 0;
+    for (const trace::Assumption& one : report.assumptions) count += one.count;
+    out << "Note: sizes depended on unknown values " << count
+        << " times; assumed: " << report.assumptions.front().what
+        << (report.assumptions.size() > 1 ? ", and more" : "") << ".\n";
+  }
   if (const std::uint64_t copied = report.values_read_as_zero - report.decided_by_unknown;
       copied > 0)
     out << "Note: unknown values were copied from the card " << copied

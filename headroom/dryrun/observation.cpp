@@ -1,7 +1,5 @@
 #include "headroom/dryrun/observation.h"
 
-#include <chrono>
-
 #include "headroom/dryrun/detail/allocation_ledger.h"
 
 namespace headroom::dryrun {
@@ -16,7 +14,6 @@ struct Observation::State {
   bool watches = true;
   std::uint64_t values_before = card->values_read_as_zero();
   std::uint64_t decided_before = card->decided_by_unknown();
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 };
 
 Observation::Observation(sim::Card& card, std::function<std::string_view()> line)
@@ -37,6 +34,9 @@ void Observation::begin_step(std::uint32_t step) {
 void Observation::end_optimizer() {
   state_->ledger.end_optimizer();
 }
+void Observation::evaluate(bool evaluates) {
+  state_->ledger.evaluate(evaluates);
+}
 void Observation::end_step() {
   state_->ledger.end_step();
 }
@@ -46,8 +46,7 @@ trace::Report Observation::end(const Options& options) {
   card.observe(state_->before);
   state_->watches = false;
   trace::Report report = state_->ledger.settle(options);
-  report.took_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - state_->start).count();
+  report.took_s = state_->ledger.seconds();
   report.out_of_memory = card.last_out_of_memory();
   report.values_read_as_zero = card.values_read_as_zero() - state_->values_before;
   report.decided_by_unknown = card.decided_by_unknown() - state_->decided_before;

@@ -10,7 +10,7 @@
 //   watched.end_step();
 //   trace::Report report = watched.end({});
 //
-// Phases: as in dry_run(), and evaluation: work without a graph outside the optimizer.
+// Phases: as in dry_run(), and evaluation: work without a graph while evaluate(true) holds.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,7 @@ class Observation {
   void know(const Subject& subject);
   void begin_step(std::uint32_t step);
   void end_optimizer();
+  void evaluate(bool evaluates);
   void end_step();
 
   // Stops watching. Call it once.

@@ -13,6 +13,7 @@
 #include "headroom/base/process.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/gpu/simulated_json.h"
+#include "headroom/trace/export.h"
 
 namespace headroom::cli {
 namespace {
@@ -54,7 +55,7 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
                    {"steps", orders.steps},
                    {"assume", orders.assume_true},
                    {"all_ranks", orders.all_ranks},
-                   {"trace", !orders.trace.empty()},
+                   {"trace", !orders.trace.empty() || !orders.snapshot.empty()},
                    {"keep_writes", orders.keep_writes},
                    {"visible", visible ? Json(*visible) : Json()}};
   const std::string before = environment("PYTHONPATH").value_or("");
@@ -134,6 +135,7 @@ Created created_in(const fs::path& folder) {
   for (std::string line; std::getline(log, line);) {
     std::error_code error;
     const fs::path path = line.substr(std::min<std::size_t>(2, line.size()));
+    if (path.native().starts_with(folder.native())) continue;
     const fs::file_status found = fs::symlink_status(path, error);
     if (fs::is_regular_file(found)) created.files.insert(path);
     if (fs::is_directory(found)) created.folders.insert(path);
@@ -172,6 +174,16 @@ void clean_up(Rehearsal& rehearsal, const fs::path& folder) {
     if (std::error_code error; fs::exists(file, error)) rehearsal.written.push_back(shown(file));
 }
 
+void export_events(const RehearsalOrders& orders, const fs::path& events) {
+  std::error_code error;
+  if (!orders.trace.empty())
+    fs::copy_file(events, orders.trace, fs::copy_options::overwrite_existing, error);
+  if (error) throw WriteError(orders.trace, "cannot be written: " + error.message());
+  if (orders.snapshot.empty()) return;
+  const auto reader = trace::open_trace(events);
+  (void)trace::export_snapshot(orders.snapshot, *reader);
+}
+
 }  // namespace
 
 Rehearsal rehearse(const RehearsalOrders& orders) {
@@ -183,8 +195,8 @@ Rehearsal rehearse(const RehearsalOrders& orders) {
   for (const fs::path& file : files(folder.path(), ".json"))
     add(rehearsal, parse_json(read_file(file).value_or(""), "the report of a rehearsal"));
   clean_up(rehearsal, folder.path());
-  if (const auto traces = files(folder.path(), ".trace"); !orders.trace.empty() && !traces.empty())
-    fs::copy_file(traces.front(), orders.trace, fs::copy_options::overwrite_existing);
+  if (const auto traces = files(folder.path(), ".trace"); !traces.empty())
+    export_events(orders, traces.front());
   return rehearsal;
 }
 

@@ -23,7 +23,7 @@ struct RehearsalOrders {
   std::optional<int> ranks = {};
   bool all_ranks = false;
   bool keep_writes = false;
-  std::string trace = {};  // file for the events of the card with the least memory left
+  std::string trace = {}, snapshot = {};  // files for the events of the first card that was used
   bool output_to_error = false;
 };
 

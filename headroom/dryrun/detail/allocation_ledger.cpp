@@ -48,9 +48,7 @@ Ledger::Ledger(sim::Card& card, const Subject& subject)
 }
 
 Ledger::Ledger(sim::Card& card, ProgramLine line)
-    : card_(card),
-      attribution_({}, trace_->names, /*has_evaluation=*/true),
-      line_(std::move(line)) {
+    : card_(card), attribution_({}, trace_->names), line_(std::move(line)) {
   take_what_is_there();
 }
 
@@ -119,6 +117,11 @@ void Ledger::mark_gradients() {
   for (const at::Tensor& parameter : attribution_.parameters())
     if (const at::Tensor& gradient = parameter.grad(); gradient.defined())
       mark(gradient, Category::gradient);
+}
+
+double Ledger::seconds() const {
+  if (trace_->events.empty()) return 0;
+  return static_cast<double>(wall_time_ns() - trace_->events.front().time_ns) / 1e9;
 }
 
 void Ledger::begin_step(std::uint32_t step) {

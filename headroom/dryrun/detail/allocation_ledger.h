@@ -48,9 +48,12 @@ class Ledger final : public sim::Observer {
   // A model that appeared, or moved.
   void know(const Subject& subject);
   void end_optimizer() { attribution_.end_optimizer(); }
+  void evaluate(bool evaluates) { attribution_.evaluate(evaluates); }
   void begin_step(std::uint32_t step);
   void end_step();
 
+  // Since the first event.
+  [[nodiscard]] double seconds() const;
   // True if the card was used since this ledger was made.
   [[nodiscard]] bool touched() const { return touched_; }
 

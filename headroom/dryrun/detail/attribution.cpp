@@ -31,8 +31,7 @@ std::string module_of(const std::string& tensor) {
   return dot == std::string::npos ? "" : tensor.substr(0, dot);
 }
 
-Attribution::Attribution(const Subject& subject, trace::Names& names, bool has_evaluation)
-    : names_(names), has_evaluation_(has_evaluation) {
+Attribution::Attribution(const Subject& subject, trace::Names& names) : names_(names) {
   know(subject);
 }
 
@@ -120,8 +119,8 @@ Attribution::Seen Attribution::on_operator(const sim::OperatorCall& call) {
 trace::Phase Attribution::phase_now(bool needs_gradient) const {
   if (in_backward()) return trace::Phase::backward;
   if (!after_backward_)
-    return has_evaluation_ && !at::GradMode::is_enabled() ? trace::Phase::evaluation
-                                                          : trace::Phase::forward;
+    return evaluates_ && !at::GradMode::is_enabled() ? trace::Phase::evaluation
+                                                     : trace::Phase::forward;
   return at::GradMode::is_enabled() && needs_gradient ? trace::Phase::forward
                                                       : trace::Phase::optimizer;
 }

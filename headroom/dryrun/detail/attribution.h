@@ -31,14 +31,14 @@ struct Whereabouts {
 // Threads: on_operator() and now() from any thread; the rest from the thread of the dry run.
 class Attribution {
  public:
-  // `has_evaluation`: end_optimizer() is called, so that work without a graph elsewhere is
-  // evaluation. Without it such work is forward.
-  Attribution(const Subject& subject, trace::Names& names, bool has_evaluation = false);
+  Attribution(const Subject& subject, trace::Names& names);
 
   // A model that appeared later. No other thread may use the names meanwhile.
   void know(const Subject& subject);
   void begin_step();
   void end_optimizer();
+  // While true, work without a graph is evaluation; else forward, as in a checkpoint's first pass.
+  void evaluate(bool evaluates) { evaluates_ = evaluates; }
   struct Seen {
     bool is_backward = false;
     // True after a backward pass, up to the first operator of the next forward pass: the gradients
@@ -85,7 +85,7 @@ class Attribution {
   std::unordered_set<const c10::TensorImpl*> met_;
   std::unordered_map<std::uint64_t, Thread> threads_;  // by autograd's number
   std::atomic<bool> after_backward_{false};
-  const bool has_evaluation_;
+  std::atomic<bool> evaluates_{false};
 };
 
 }  // namespace headroom::dryrun::detail

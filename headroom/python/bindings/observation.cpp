@@ -76,6 +76,7 @@ void add_observation(py::module_& module) {
            })
       .def("begin_step", &Observation::begin_step)
       .def("end_optimizer", &Observation::end_optimizer)
+      .def("evaluate", &Observation::evaluate)
       .def("end_step", &Observation::end_step)
       .def("end", [](Observation& observation, std::size_t biggest, bool trace) {
         return observation.end({.biggest = biggest, .keep_trace = trace});

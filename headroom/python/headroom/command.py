@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from headroom import _backend, _engine, hints, models, moving, simulation, subjects
+from headroom.card import card_of
 from headroom.errors import Error, InputError, UsageError
 from headroom.reports import Report
 from headroom.sizes import Bytes
@@ -137,6 +138,7 @@ class Run:
     def make(self, device: Any, batch: Optional[int] = None) -> subjects.Subject:
         _backend.register()
         device = torch.device(device)
+        card_of(device)._card.assume_true = 0.5
         made = Made(call(self.function, device, self.request["batch"] if batch is None else batch), device,
                     self.request["mode"], self.notes)
         if made.model is not None:

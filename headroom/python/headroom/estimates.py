@@ -159,7 +159,8 @@ def dry_run(step: Callable[[], Any], *, device: Union[torch.device, str, int] = 
 def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Optimizers = None,
              loss: Loss = default_loss, precision: Union[str, torch.dtype, None] = None,
              mode: Optional[str] = None, steps: int = 2, biggest: int = 10, rules: str = "cuda",
-             settings: Optional[str] = None, cublas_workspaces: bool = True, trace: bool = False) -> Report:
+             settings: Optional[str] = None, cublas_workspaces: bool = True, trace: bool = False,
+             assume: Optional[float] = 0.5) -> Report:
     """Estimates the memory of training a model, and whether it fits a card.
 
         headroom.estimate(model, {"input_ids": ids, "labels": ids}, gpu="RTX 4090").fits
@@ -179,7 +180,7 @@ def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Opt
         model is in eval() and frozen.
     steps: the second has the optimizer's state from its start.
     biggest: the number of tensors that the report names; trace: keep every event, for Report.write_trace.
-    rules, settings, cublas_workspaces: as for simulate().
+    rules, settings, cublas_workspaces, assume: as for simulate(). Report.assumptions says what was assumed.
 
     On a machine with GPUs it runs in a forked child, so that this process can train on them afterwards. If
     this process has used CUDA, or simulates a box, it runs in a new Python, which takes some seconds, and the
@@ -187,7 +188,8 @@ def estimate(model: Model, batch: Any, *, gpu: str = "unlimited", optimizer: Opt
     gpu = _checked_card(gpu, rules)
     _check_counts(1, steps=steps)
     _check_counts(0, biggest=biggest)
-    training = Training(model, loss, maker_of(optimizer, model), precision, mode)
+    training = Training(model, loss, maker_of(optimizer, model), precision, mode,
+                        simulation.checked_assumption("estimate", assume))
     return _in_its_place(_estimated, training=training, batch=batch, gpu=gpu, steps=steps,
                          biggest=biggest, trace=trace, rules=rules, settings=settings,
                          cublas_workspaces=cublas_workspaces)
@@ -199,7 +201,8 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
                         optimizer: Optimizers = None, loss: Loss = default_loss,
                         precision: Union[str, torch.dtype, None] = None, mode: Optional[str] = None,
                         margin: Union[float, str] = 0.1, steps: int = 2,
-                        rules: Optional[str] = None, settings: Optional[str] = None) -> MaxBatch:
+                        rules: Optional[str] = None, settings: Optional[str] = None,
+                        assume: Optional[float] = 0.5) -> MaxBatch:
     """Finds the largest batch with which the model trains, by at most six dry runs.
 
         headroom.find_max_batch_size(model, lambda n: torch.randn(n, 3, 224, 224), gpu="RTX 4090")
@@ -221,7 +224,8 @@ def find_max_batch_size(model: Model, create_batch_fn: Callable[[int], Any],
     if not makes_a_batch(create_batch_fn):
         raise UsageError("[find_max_batch_size] expected a function that makes a batch of n rows, "
                          f"received '{type(create_batch_fn).__name__}'; try lambda n: torch.randn(n, ...)")
-    training = Training(model, loss, maker_of(optimizer, model), precision, mode)
+    training = Training(model, loss, maker_of(optimizer, model), precision, mode,
+                        simulation.checked_assumption("find_max_batch_size", assume))
     return _in_its_place(_searched, training=training, create_batch_fn=create_batch_fn, room=room,
                          min_batch=min_batch, max_batch=max_batch, margin=margin, steps=steps)
 

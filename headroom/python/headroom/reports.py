@@ -48,6 +48,14 @@ class StepPeak:
 
 
 @dataclasses.dataclass(frozen=True)
+class Assumption:
+    """Taken for granted where the shape of a result depended on unknown values (`assume`)."""
+    what: str
+    where: str  # a line of the program; "" in a dry run
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
 class LiveTensor:
     """A tensor that was alive at the peak."""
     bytes: Bytes
@@ -56,6 +64,7 @@ class LiveTensor:
     step: int
     module: str
     operation: str
+    line: str = ""  # of the program, in a rehearsal
 
 
 def _sized(document: dict[str, Any]) -> dict[str, Any]:
@@ -140,6 +149,10 @@ class Report:
     def decided_by_unknown(self) -> int:
         """How many of them were read alone (`.item()`, `if`): a real run may take another branch."""
         return self._document["decided_by_unknown"]
+
+    @property
+    def assumptions(self) -> list[Assumption]:
+        return [Assumption(**one) for one in self._document["assumptions"]]
 
     @property
     def took_s(self) -> float:

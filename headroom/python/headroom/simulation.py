@@ -50,6 +50,7 @@ class Simulation:
         self.settings = settings  # of the allocator, as given
         self._injections: list[Injection] = []
         self._injected: Optional[_engine.Injected] = None
+        self.is_cuda = False  # for the programs of this process (masquerade)
         self._elsewhere = elsewhere.on_the_cpu()
         # Otherwise a process that ends right after a backward pass may be aborted: bindings/dry_run.cpp says why.
         self._backward_in_this_thread = torch.autograd.set_multithreading_enabled(False)
@@ -93,7 +94,8 @@ class Simulation:
         """Ends the cards; tensors on them may still be freed, but not used."""
         if self.lives:
             self._disturb([])
-            elsewhere.warn(self, self._elsewhere)
+            if not self.is_cuda:
+                elsewhere.warn(self, self._elsewhere)
             self._backward_in_this_thread.__exit__(None, None, None)
         self._box.end()
 

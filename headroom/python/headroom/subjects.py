@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from headroom import hints
+from headroom.card import card_of
 from headroom.errors import UsageError
 from headroom.models import Model, add_once, eagerly, is_frozen, materialize, model_on
 from headroom.moving import batch_on, tensors_of
@@ -108,6 +109,7 @@ class Training:
     make_optimizer: Union[Like, MakeOptimizer]
     precision: Any  # one of PRECISIONS, or another name of it, which becomes that
     mode: Optional[str] = None  # None: a forward pass of a model that is frozen in eval()
+    assume: Optional[float] = 0.5  # as for simulate()
 
     def __post_init__(self) -> None:
         if not callable(self.model):
@@ -123,6 +125,7 @@ class Training:
 
     def subject(self, batch: Any, device: torch.device, notes: list[str]) -> Subject:
         """The subject on the device. Appends to the notes."""
+        card_of(device)._card.assume_true = self.assume
         with hints.added():
             model = model_on(self.model, device, notes)
             dtype = DTYPES.get(self.precision or "")

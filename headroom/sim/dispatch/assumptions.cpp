@@ -103,7 +103,9 @@ bool assume_arguments(const Call& call) {
 }
 
 bool assume_results(Call& call) {
-  if (!call.card->assume_true() || base_name(call) != "torchvision::nms") return false;
+  if (call.op.name.starts_with("aten::") || !call.card->assume_true() ||
+      call.op.name != "torchvision::nms")
+    return false;
   const Tensor boxes = call.stack[call.first].toTensor();
   const std::int64_t kept = share_of(call, boxes.size(0));
   Tensor places = at::empty({kept}, boxes.options().dtype(at::kLong));
@@ -121,6 +123,11 @@ std::optional<Places> places_found(const Call& call) {
     const std::int64_t dim = call.stack[call.first + dim_argument].toInt();
     return Places{result, dim, x.dim() == 0 ? 1 : x.size(at::maybe_wrap_dim(dim, x.dim()))};
   };
+  const auto one_along = [&](std::size_t result, std::size_t dim_argument) {
+    Places places = along(result, dim_argument);
+    places.dim = -1;  // the result may lack that dimension
+    return places;
+  };
   const auto all_along = [&](std::size_t result, std::size_t dim_argument) {
     Places places = along(result, dim_argument);
     places.is_order = true;
@@ -131,9 +138,9 @@ std::optional<Places> places_found(const Call& call) {
   if (name == "aten::sort.stable") return all_along(1, 2);
   if (name == "aten::argsort") return all_along(0, 1);
   if (name == "aten::argsort.stable") return all_along(0, 2);
-  if (name == "aten::max.dim" || name == "aten::min.dim") return along(1, 1);
+  if (name == "aten::max.dim" || name == "aten::min.dim") return one_along(1, 1);
   if (name == "aten::argmax" || name == "aten::argmin") {
-    if (!call.stack[call.first + 1].isNone()) return along(0, 1);
+    if (!call.stack[call.first + 1].isNone()) return one_along(0, 1);
     return Places{0, -1, call.stack[call.first].toTensor().numel()};
   }
   if (name == "aten::multinomial") return Places{0, -1, call.stack[call.first].toTensor().size(-1)};

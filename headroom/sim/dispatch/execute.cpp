@@ -52,6 +52,9 @@ void run_shape_only(Call& call) {
   forget_written(call, reads);
   const gpu::ReductionMemory parts = reduction_memory(call);
   const std::optional<Places> places = places_found(call);
+  if (assume_results(call)) return;
+  std::vector<IValue> given;
+  if (call.op.may_need_values && call.card->assume_true()) given = call.values();
   const Plan planned = plan(call);
   if (planned.made) {
     if (reads) read_results(call, std::move(arguments));
@@ -59,8 +62,10 @@ void run_shape_only(Call& call) {
     reduce_through(parts, call);
     return take_workspace(call);
   }
-  if (planned.needs_values && assume_results(call)) return;
-  if (planned.needs_values && assume_arguments(call)) return run_unknown_or_known(call);
+  if (planned.needs_values && !given.empty()) {
+    call.set_values(std::move(given));
+    if (assume_arguments(call)) return run_unknown_or_known(call);
+  }
   check_slow_way(call, planned);
   forget_written(call, /*still_read=*/false);
   run_unplanned(call);

@@ -143,6 +143,8 @@ Operator look_up(const c10::OperatorHandle& handle) {
   op.depends_on_values = (op.entry != nullptr && !op.entry->needs_values.empty()) ||
                          handle.hasTag(at::Tag::dynamic_output_shape) ||
                          handle.hasTag(at::Tag::data_dependent_output);
+  op.may_need_values = op.depends_on_values || op.name.starts_with("aten::_index_put_impl_") ||
+                       op.name.starts_with("aten::repeat_interleave");
   const auto fits = [&](const rules::Kernel& kernel) {
     return kernel.arguments == 0 || kernel.arguments == op.arguments;
   };

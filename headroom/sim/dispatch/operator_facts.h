@@ -25,6 +25,7 @@ struct Operator {
   bool takes_host_tensors = false;   // beside the card's, as CUDA does
   bool writes_out = false;           // has out= arguments, which may grow
   bool depends_on_values = false;    // its results' shapes do, by LibTorch's tag or our table
+  bool may_need_values = false;      // or they may: with a mask as an index
   int generator_argument = -1;       // -1: draws no random numbers
   std::vector<std::size_t> written;  // indices of the arguments that it writes into
   bool overwrites = false;           // writes all their elements, reading none

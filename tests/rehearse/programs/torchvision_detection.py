@@ -101,7 +101,7 @@ def build_model(classes):
     backbone = torchvision.models.mobilenet_v3_small(weights=None).features
     backbone.out_channels = 576
     anchors = AnchorGenerator(sizes=((16, 32, 64),), aspect_ratios=((0.5, 1.0, 2.0),))
-    pooler = torchvision.ops.MultiScaleRoIAlign(featmap_names=["0"], output_size=5, sampling_ratio=2)
+    pooler = torchvision.ops.MultiScaleRoIAlign(featmap_names=["0"], output_size=3, sampling_ratio=2)
     return FasterRCNN(backbone, num_classes=classes, rpn_anchor_generator=anchors, box_roi_pool=pooler,
                       min_size=96,
                       max_size=160, rpn_pre_nms_top_n_train=200, rpn_post_nms_top_n_train=100,

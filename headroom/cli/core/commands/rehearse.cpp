@@ -1,4 +1,7 @@
 // `headroom rehearse`: runs an unchanged training script on simulated cards, and tells its memory.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "headroom/allocator/caching_allocator.h"
@@ -10,8 +13,10 @@
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/rehearsal.h"
+#include "headroom/cli/core/rehearsal_fit.h"
 #include "headroom/cli/core/view/rehearsal_view.h"
 #include "headroom/cli/core/whole_number.h"
+#include "headroom/edit/knobs.h"
 
 namespace headroom::cli {
 namespace {
@@ -19,7 +24,9 @@ namespace {
 struct RehearseOptions {
   CLI::App* app = nullptr;
   const std::vector<std::string>* behind_dashes = nullptr;
-  std::string gpus, mode = "shape-only", trace;
+  std::string gpus, mode = "shape-only", trace, snapshot;
+  std::vector<std::string> maps;
+  bool fit = false;
   int steps = 3;
   double assume_true = 0.5;
   std::optional<int> ranks;
@@ -39,6 +46,9 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
   if (options.keep_writes && options.mode != "compute")
     throw UsageError(
         expectation("--keep-writes", "--mode compute, in which tensors have values", options.mode));
+  if (options.fit != !options.maps.empty())
+    throw UsageError(expectation("rehearse", "--fit and --map together", "one of them",
+                                 "--fit --map \"--batch-size=batch\""));
   if (options.ranks && options.all_ranks)
     throw UsageError(expectation("rehearse", "--ranks or --all-ranks", "both"));
   return {.command = command_behind(*options.app, *options.behind_dashes,
@@ -51,6 +61,7 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
           .all_ranks = options.all_ranks,
           .keep_writes = options.keep_writes,
           .trace = options.trace,
+          .snapshot = options.snapshot,
           .output_to_error = options.json};
 }
 
@@ -79,8 +90,7 @@ Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool
   return answer;
 }
 
-Json document(const RehearsalOrders& orders, const Answer& answer, const Rehearsal& rehearsal,
-              ExitCode code) {
+Json document(const Answer& answer, const Rehearsal& rehearsal, ExitCode code) {
   const CardAnswer& on = *answer.tightest();
   Json json{{"schema", 1},
             {"method", "rehearsal"},
@@ -109,7 +119,6 @@ Json document(const RehearsalOrders& orders, const Answer& answer, const Rehears
   json["advice"] = Json::array();
   json["script_exit_code"] = rehearsal.end.exit_code;
   json["exit_code"] = code;
-  (void)orders;
   return json;
 }
 
@@ -143,8 +152,77 @@ Rehearsal without_limit(RehearsalOrders orders) {
   return rehearse(orders);
 }
 
+// ---- The largest batch ----
+
+// Without a limit, to know the need of a batch that does not fit; else as on the cards.
+RehearsedBatch rehearsed(RehearsalOrders orders, const edit::Knobs& knobs, long long batch,
+                         const std::vector<gpu::SimulatedCard>& cards) {
+  const edit::Changed changed =
+      knobs.with(batch, knobs.value(edit::Quantity::accumulation).value_or(1));
+  if (!changed.files.empty())
+    throw UsageError(expectation("--map", "an argument or a variable: rehearse changes no file",
+                                 changed.files.begin()->first.string()));
+  orders.command = changed.command;
+  orders.environment = changed.environment;
+  print_error("headroom rehearse: a batch of " + std::to_string(batch) + "\n");
+  Rehearsal rehearsal = rehearse(orders);
+  const bool fits = rehearsal.is_whole();
+  if (rehearsal.ran_out_of_memory) {
+    Rehearsal whole = without_limit(orders);
+    if (!whole.cards.empty()) rehearsal = std::move(whole);
+  } else if (!fits || rehearsal.cards.empty()) {
+    throw UnavailableError("rehearse", "the script failed with a batch of " +
+                                           std::to_string(batch) + "; its own words are above");
+  }
+  return {.batch = batch, .fits = fits, .needs = tightest(rehearsal, cards).report.peak.process};
+}
+
+Json document(const LargestBatch& found, const std::string& name, const gpu::SimulatedCard& card) {
+  Json probes = Json::array();
+  for (const RehearsedBatch& one : found.rehearsed)
+    probes.push_back(
+        {{"batch", one.batch}, {"fits", one.fits}, {"peak_process_bytes", one.needs.count}});
+  return {{"schema", 1},
+          {"method", "rehearsal"},
+          {"model", {{"name", name}}},
+          {"device", {{"name", card.name}, {"total_bytes", card.total.count}}},
+          {"over", "batch"},
+          {"max_batch", found.batch ? Json(*found.batch) : Json()},
+          {"proven", found.is_proven},
+          {"probes", std::move(probes)},
+          {"fits", found.batch.has_value()}};
+}
+
+ExitCode run_fit(const RehearseOptions& options, const RehearsalOrders& orders) {
+  const edit::Knobs knobs(options.maps, orders.command);
+  const auto first = knobs.value(edit::Quantity::batch);
+  if (!first)
+    throw UsageError(
+        expectation("--fit", "a batch to change", "none", "--map \"--batch-size=batch\""));
+  const auto smallest = std::min_element(
+      orders.cards.begin(), orders.cards.end(),
+      [](const auto& one, const auto& other) { return usable(one) < usable(other); });
+  const LargestBatch found = find_largest_batch(*first, usable(*smallest), [&](long long batch) {
+    return rehearsed(orders, knobs, batch, orders.cards);
+  });
+  if (options.json) {
+    print(to_line(document(found, join(orders.command, " "), *smallest)) + "\n");
+  } else {
+    std::string text = found.batch ? "at most " + knobs.setting(edit::Quantity::batch, *found.batch)
+                                   : std::string("not even a batch of 1 fits");
+    text +=
+        " on " + smallest->name + (found.is_proven || !found.batch ? "" : " (not proven)") + "\n";
+    for (const RehearsedBatch& one : found.rehearsed)
+      text += fmt::format("  {:>8}  {:12}  needs {}\n", one.batch,
+                          one.fits ? "fits" : "does not fit", to_string(one.needs));
+    print(text);
+  }
+  return found.batch ? kOk : kDoesNotFit;
+}
+
 ExitCode run_rehearse(const RehearseOptions& options) {
   const RehearsalOrders orders = orders_from(options);
+  if (options.fit) return run_fit(options, orders);
   Rehearsal rehearsal = rehearse(orders);
   if (rehearsal.cards.empty()) return tell_nothing_ran(orders, rehearsal);
   const bool fits = !rehearsal.ran_out_of_memory;
@@ -157,7 +235,7 @@ ExitCode run_rehearse(const RehearseOptions& options) {
   }
   const Answer answer = answer_of(orders, rehearsal, fits);
   const ExitCode code = !fits ? kDoesNotFit : failed ? code_of_failure(rehearsal) : kOk;
-  print(options.json ? to_line(document(orders, answer, rehearsal, code)) + "\n"
+  print(options.json ? to_line(document(answer, rehearsal, code)) + "\n"
                      : rehearsal_text(answer, rehearsal, standard_output()));
   if (failed)
     return complain("the script failed (exit code " + std::to_string(rehearsal.end.exit_code) +
@@ -176,6 +254,8 @@ void add_rehearse(Registry& registry) {
       "  headroom rehearse --gpus \"RTX 4090\" --steps 5 --trace steps.trace -- python train.py\n"
       "  headroom rehearse --gpus sim:8xH100 -- torchrun --nproc-per-node 8 train.py\n"
       "  headroom rehearse --gpus H100 --ranks 64 -- python train.py\n"
+      "  headroom rehearse --gpus \"RTX 4090\" --fit --map \"--batch-size=batch\" -- \\\n"
+      "      python train.py --batch-size 8\n"
       "  headroom rehearse --gpus sim:1x24GiB --mode compute -- python train.py\n\n"
       "The script takes the simulated cards for CUDA's. It needs no GPU and no change; files and\n"
       "checkpoints that are there stay as they are. After the steps it ends as by exit(0).\n"
@@ -208,6 +288,16 @@ void add_rehearse(Registry& registry) {
   command->add_flag("--all-ranks", options->all_ranks,
                     "Start every rank that the launcher starts, each with all cards");
   command->add_option("--trace", options->trace, "Write every event to this file (headroom trace)");
+  command->add_option("--snapshot", options->snapshot,
+                      "Write the events as a snapshot for pytorch.org/memory_viz");
+  command->add_flag("--fit", options->fit,
+                    "Find the largest batch that fits, by at most six rehearsals");
+  command
+      ->add_option(
+          "--map", options->maps,
+          "Where the command sets its batch, for --fit: \"--flag=batch\", \"key=batch\" or "
+          "\"env:NAME=batch\"")
+      ->allow_extra_args(false);
   command->add_flag("--keep-writes", options->keep_writes,
                     "In compute mode, let the script write its checkpoints");
   command->add_flag("--json", options->json,

@@ -2,14 +2,17 @@
 // out-of-memory and after no other failure.
 #include <nlohmann/json.hpp>
 
+#include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/amount.h"
 #include "headroom/base/error.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/cards_to_fill.h"
 #include "headroom/cli/core/command_behind.h"
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/look.h"
 #include "headroom/cli/core/registry.h"
+#include "headroom/cli/core/rehearsal.h"
 #include "headroom/cli/core/terminal.h"
 #include "headroom/edit/knobs.h"
 #include "headroom/job/detached.h"
@@ -33,6 +36,7 @@ struct RunOptions {
   bool let_batch_change = false;
   bool end_stalled = false;
   bool forget = false;
+  bool rehearse = false;
   bool detached = false;
   bool json = false;
 };
@@ -62,6 +66,8 @@ supervise::Orders orders_from(const RunOptions& options) {
   if (options.resume_arg.empty() != options.checkpoints.empty())
     throw UsageError(expectation("run", "--resume-arg and --checkpoints together", "one of them",
                                  R"(--resume-arg "--resume {}" --checkpoints "out/*.pt")"));
+  if (options.rehearse && !options.need.empty())
+    throw UsageError(expectation("run", "--need or --rehearse", "both"));
   if (options.end_stalled && options.stall.empty())
     throw UsageError("--end-stalled needs --stall; try --stall 10m");
   if (!options.resume_arg.empty()) (void)supervise::resume_arguments(options.resume_arg, "x");
@@ -140,9 +146,34 @@ void tell_unused(const supervise::Orders& orders,
     say(join(unused, ", ") + " has no effect on the CPU, where no memory is reserved");
 }
 
-ExitCode run_here(const RunOptions& options, const supervise::Orders& orders) {
+// The memory that the command needs on a card, by a rehearsal on simulated ones without a limit.
+Bytes need_by_rehearsal(const RunOptions& options, const supervise::Orders& orders,
+                        const std::function<void(const std::string&)>& say) {
+  std::vector<gpu::SimulatedCard> cards =
+      cards_to_fill(options.gpus.empty() ? "all" : options.gpus);
+  if (cards.empty())
+    throw UnavailableError(expectation("--rehearse", "GPUs that the command would run on", "none"));
+  for (gpu::SimulatedCard& card : cards) {
+    card.total = allocator::kUnlimited;
+    card.reserved = {};
+  }
+  say("rehearsing the command, to know how much memory it needs");
+  const Rehearsal rehearsal =
+      rehearse({.command = orders.command, .cards = cards, .output_to_error = true});
+  if (rehearsal.cards.empty() || !rehearsal.is_whole())
+    throw UnavailableError(expectation("--rehearse", "a command that can be rehearsed",
+                                       "one that failed; its own words are above",
+                                       "--need 10GiB, or headroom rehearse -- COMMAND"));
+  Bytes most;
+  for (const RehearsedCard& one : rehearsal.cards) most = std::max(most, one.report.peak.process);
+  say("the rehearsal needed " + to_string(most) + " of a card");
+  return most;
+}
+
+ExitCode run_here(const RunOptions& options, supervise::Orders orders) {
   const auto say = [](const std::string& text) { print_error("headroom run: " + text + "\n"); };
   tell_unused(orders, say);
+  if (options.rehearse) orders.need = need_by_rehearsal(options, orders, say);
   ProgressLine line(30);
   supervise::Listener listener;
   listener.say = [&](const std::string& text) {
@@ -208,6 +239,8 @@ void add_run(Registry& registry) {
       "--need", options->need,
       "Memory to reserve on each card, such as 10GiB (default: what the command used "
       "when it last worked, else all of a card that is at least half usable)");
+  command->add_flag("--rehearse", options->rehearse,
+                    "Rehearse the command first (headroom rehearse), and reserve what it needed");
   command->add_option("--count", options->count,
                       "Number of cards (default: 1; inside another run, all of its cards)");
   command

@@ -29,6 +29,7 @@ class AsCuda:
     def __init__(self, box: Simulation, pretend_ranks: bool = False) -> None:
         global _living
         self.box = box
+        box.is_cuda = True
         self._patches = Patches()
         self._in_libtorch = _engine.CudaMeansSim()
         _living = self

@@ -3,6 +3,7 @@ one of its ranks."""
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, Callable
 
 import torch
@@ -41,17 +42,23 @@ def install(patches: Patches, pretends: bool) -> None:
             return function(*given, **named)
         return called
 
-    patches.wrap(dist, "init_process_group", lambda function: with_backend(function, 0))
-    patches.set(dist.distributed_c10d, "init_process_group", dist.init_process_group)
-    patches.wrap(dist, "new_group", lambda function: with_backend(function, 2))
-    patches.set(dist.distributed_c10d, "new_group", dist.new_group)
-    for module in (dist, dist.distributed_c10d):
-        patches.set(module, "is_nccl_available", lambda: True)
-        patches.wrap(module, "get_backend", lambda function: lambda *group: _shown(function(*group)))
+    get_backend = dist.get_backend
+    for function, replacement in ((dist.init_process_group, with_backend(dist.init_process_group, 0)),
+                                  (dist.new_group, with_backend(dist.new_group, 2)),
+                                  (dist.is_nccl_available, lambda: True),
+                                  (get_backend, lambda *group: _shown(get_backend(*group)))):
+        _everywhere(patches, function, replacement)
     patches.wrap(dist.ProcessGroup, "_get_backend",
                  lambda function: lambda self, device: function(self, torch.device(real(device))))
     patches.set(dist.Backend, "default_device_backend_map",
                 {**dist.Backend.default_device_backend_map, "cuda": "sim"})
+
+
+def _everywhere(patches: Patches, function: Callable[..., Any], replacement: Callable[..., Any]) -> None:
+    """In all modules of torch.distributed that took a function by its name."""
+    for module in [one for name, one in sys.modules.items() if name.startswith("torch.distributed")]:
+        for name in [name for name, value in vars(module).items() if value is function]:
+            patches.set(module, name, replacement)
 
 
 def _join_pretended(function: Callable[..., Any], named: dict[str, Any]) -> Any:

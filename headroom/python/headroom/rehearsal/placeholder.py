@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 import torch
 
-from headroom import _engine
 from headroom.masquerade.foreign import after_import, say_once
 
 if TYPE_CHECKING:
@@ -18,17 +17,36 @@ if TYPE_CHECKING:
 
 MAGIC = b"headroom rehearsal: a checkpoint without its data\n"
 
+MOST_VALUES = 1 << 20  # numbers of a floating-point tensor of the CPU that are kept
+
 _map_location: Any = None
 
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and not hasattr(value, "_local_tensor"):
-            small = value.device.type == "cpu" and value.numel() <= _engine.most_known
-            if not small and value.layout == torch.strided:
+            on_cpu = value.device.type == "cpu" and not value.is_meta
+            if on_cpu and value.layout == torch.strided and (
+                    not value.is_floating_point() or value.numel() <= MOST_VALUES):
+                return _values, (tuple(value.shape), value.dtype, value.requires_grad,
+                                 type(value) is torch.nn.Parameter, bytes_of(value))
+            if value.layout == torch.strided:
                 return _tensor, (tuple(value.shape), value.stride(), value.dtype, value.requires_grad,
                                  type(value) is torch.nn.Parameter, str(value.device))
         return NotImplemented
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+
+
+def _values(shape: tuple[int, ...], dtype: torch.dtype, requires_grad: bool, is_parameter: bool,
+            data: bytes) -> torch.Tensor:
+    made = torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
+    if _map_location is not None and not callable(_map_location) and not isinstance(_map_location, dict):
+        made = made.to(_map_location)
+    return torch.nn.Parameter(made, requires_grad) if is_parameter else made.requires_grad_(requires_grad)
 
 
 def _tensor(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, requires_grad: bool,

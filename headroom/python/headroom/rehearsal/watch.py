@@ -48,14 +48,16 @@ class Watch:
         self.step = 1
         self.observations = [_engine.Observation(card._card, shown_file) for card in box]
         self._cards = list(box)
-        self._modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._modules: dict[int, weakref.ref[nn.Module]] = {}  # some cannot be hashed before they are made
         self._counts: dict[int, int] = {}  # steps by optimizer
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._running: list[int] = []
+        self._in_train = False
         self._passes = 0  # backward passes without an optimizer
         self._note_modules()
         self._note_optimizers()
         self._note_backward()
+        self._note_evaluation()
         self._first_call = nn.modules.module.register_module_forward_pre_hook(self._called)
 
     def used(self) -> bool:
@@ -66,16 +68,21 @@ class Watch:
     def _note_modules(self) -> None:
         """Every module passes one of these when it is made, copied or unpickled."""
         known = self._modules
+
+        def note(module: nn.Module) -> None:
+            number = id(module)
+            known[number] = weakref.ref(module, lambda _: known.pop(number, None))
+
         for name in ("__init__", "__setstate__"):
             def noting(self: nn.Module, *arguments: Any, _before: Any = getattr(nn.Module, name),
                        **more: Any) -> None:
                 _before(self, *arguments, **more)
-                known.add(self)
+                note(self)
             setattr(nn.Module, name, noting)
 
     def roots(self) -> list[nn.Module]:
         """The modules that are no part of another and have tensors."""
-        modules = list(self._modules)
+        modules = [one for one in (ref() for ref in list(self._modules.values())) if one is not None]
         parts = {id(part) for one in modules for part in one._modules.values()}
         return [one for one in modules if id(one) not in parts and
                 next(_tensors(one), None) is not None]
@@ -102,12 +109,38 @@ class Watch:
                 isinstance(one, torch.Tensor) and lies_on_card(one) for one in arguments):
             self._begin()
 
+    def _note_evaluation(self) -> None:
+        """Scripts call train(False), or eval(), of the model that they train."""
+        before, watch = nn.Module.train, self
+
+        def train(self: nn.Module, mode: bool = True) -> nn.Module:
+            outermost, watch._in_train = not watch._in_train, True
+            try:
+                return before(self, mode)
+            finally:
+                if outermost:
+                    watch._in_train = False
+                    if watch.began and watch._is_trained(self):
+                        watch._evaluate(not mode)
+
+        nn.Module.train = train  # type: ignore[method-assign]
+
+    def _is_trained(self, module: nn.Module) -> bool:
+        trained = {id(_local(one)) for optimizer in self._optimizers for group in optimizer.param_groups
+                   for one in group["params"]}
+        return any(id(_local(one)) in trained for one in module.parameters())
+
+    def _evaluate(self, evaluates: bool) -> None:
+        for observation in self.observations:
+            observation.evaluate(evaluates)
+
     def _begin(self) -> None:
         self._first_call.remove()
         self.began = True
         self.know()
         for observation in self.observations:
             observation.begin_step(1)
+        self._evaluate(any(not one.training and self._is_trained(one) for one in self.roots()))
 
     # ---- Steps
 
