@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -53,6 +53,9 @@ settle: ## 10,000 backward passes on 8 cards that run out of memory, under the t
 
 trainers: build ## headroom run with three trainers: every text, budget and way of mapping
 	@tests/supervise/trainers_test.py build/bin/headroom build/lib/libfake_nvml.so build/lib/libclock_jump.so --all
+
+rehearse-check: build ## Every program of tests/rehearse: a run on the CPU, then rehearsals over what it left
+	@scripts/python.sh tests/rehearse/programs_test.py --all
 
 peers: build ## PyTorch's MemTracker on the test nets, live; then our peaks beside it
 	@scripts/peers.sh

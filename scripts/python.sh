@@ -18,7 +18,11 @@ cd "$OLDPWD"
 there=$(sed 's/^torch==//; s/ .*//' "$root/.venv/.headroom-setup" 2>/dev/null || true)
 packages=("torch==${TORCH:-${there:-2.11.0}}" numpy "transformers==${TRANSFORMERS:-4.57.6}"
           expecttest==0.3.0 cloudpickle==3.1.2 "peft==${PEFT:-0.18.1}" tensorboard==2.21.0)
-ready() { [ "$(cat "$venv/.headroom-setup" 2>/dev/null)" = "${packages[*]}" ]; }
+# The libraries of the scripts in tests/rehearse, for the PyTorch that they are pinned for.
+libraries="$root/tests/rehearse/requirements.txt"
+wanted=("${packages[@]}")
+[ -n "${TRANSFORMERS:-}" ] || wanted+=("rehearse-$(sha256sum < "$libraries" | cut -c1-12)")
+ready() { [ "$(cat "$venv/.headroom-setup" 2>/dev/null)" = "${wanted[*]}" ]; }
 
 if [ "${1:-}" = --if-there ]; then
   shift
@@ -27,7 +31,8 @@ elif ! ready; then
   echo "== installing ${packages[0]} and ${packages[2]} into $(basename "$venv")"
   [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
-  echo "${packages[*]}" > "$venv/.headroom-setup"
+  [ -n "${TRANSFORMERS:-}" ] || "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$libraries"
+  echo "${wanted[*]}" > "$venv/.headroom-setup"
 fi
 [ $# -gt 0 ] || exit 0
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} PYTHONPATH="$build/python${PYTHONPATH:+:$PYTHONPATH}"

@@ -1,5 +1,6 @@
 """The programs of tests/rehearse/programs, and how they are rehearsed."""
 import dataclasses
+import importlib.util
 import json
 import os
 import pathlib
@@ -28,6 +29,11 @@ class Program:
         start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                  str(self.entry["processes"])] if self.entry["launcher"] == "torchrun" else [sys.executable]
         return [*start, file, *arguments, "--out", str(out)]
+
+    @property
+    def is_possible(self):
+        """True if all that it imports is there."""
+        return all(importlib.util.find_spec(one.replace("-", "_")) for one in self.entry["libraries"])
 
     @property
     def arguments(self):

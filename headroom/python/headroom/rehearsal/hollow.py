@@ -160,16 +160,20 @@ class _Header:
     def get_slice(self, name: str) -> _Slice:
         return _Slice(self._entries[name], self._device)
 
+    def get_tensors(self, names: Optional[list[str]] = None) -> dict[str, torch.Tensor]:
+        return {name: self.get_tensor(name) for name in (self._entries if names is None else names)}
+
     def get_tensor(self, name: str) -> torch.Tensor:
         return self.get_slice(name)[...]
 
 
 def _opener(harmless: Harmless, real: Any) -> Callable[..., Any]:
     @functools.wraps(real)
-    def safe_open(filename: Union[str, os.PathLike[str]], framework: str = "pt", device: Any = "cpu") -> Any:
+    def safe_open(filename: Union[str, os.PathLike[str]], framework: str = "pt", device: Any = "cpu",
+                  **more: Any) -> Any:
         path = harmless.read(os.path.abspath(os.fspath(filename)))
         if framework not in ("pt", "torch", "pytorch"):
-            return real(path, framework, device)
+            return real(path, framework, device, **more)
         return _Header(path, device)
     return safe_open
 

@@ -152,10 +152,10 @@ def _of_safetensors(harmless: Harmless, module: Any) -> None:
             file.write(described(dict(tensors)))
         return None
 
-    def load_description(filename: Any, device: Any = "cpu") -> Any:
+    def load_description(filename: Any, device: Any = "cpu", **more: Any) -> Any:
         with _opened(harmless, filename) as file:
             if file is not None and is_one(file):
                 return loaded(file, device)
-        return load_file(harmless.read(os.path.abspath(os.fspath(filename))), device)
+        return load_file(harmless.read(os.path.abspath(os.fspath(filename))), device, **more)
 
     module.save_file, module.load_file = save_description, load_description

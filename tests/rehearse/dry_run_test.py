@@ -1,0 +1,46 @@
+"""A rehearsal of a script has, to the byte, the peak that a dry run of its step has."""
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import programs
+import steps
+
+import headroom
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Equal(unittest.TestCase):
+    def test_the_peaks(self):
+        for make in steps.STEPS:
+            with self.subTest(make.__name__):
+                with headroom.simulate("H100"):
+                    model, step = make("sim")
+                    expected = headroom.dry_run(step, model=model, steps=3)
+                found = self.rehearsed(make.__name__)
+                for figure in ("requested_bytes", "allocated_bytes", "active_bytes"):
+                    self.assertEqual(found["peak"][figure], expected.document()["peak"][figure], figure)
+                self.assertEqual(found["at_peak"]["parameters_bytes"], expected.at_peak.parameters)
+                self.assertEqual(found["steps"], 3)
+                self.assertIn("steps.py:", found["script_line_at_peak"])
+
+    def test_an_out_of_memory_is_told_with_the_need(self):
+        whole = self.rehearsed("gpt")
+        small = self.rehearsed("gpt", "sim:1x200MiB", code=2)
+        self.assertFalse(small["fits"])
+        self.assertEqual(small["ooms_met"], 1)
+        self.assertEqual(small["peak"]["requested_bytes"], whole["peak"]["requested_bytes"])
+
+    def rehearsed(self, name, gpus="sim:1xH100", code=0):
+        done = subprocess.run([programs.HEADROOM, "rehearse", "--json", "--gpus", gpus, "--", sys.executable,
+                               HERE / "steps.py", name], capture_output=True, text=True, check=False, timeout=600,
+                              env=programs.environment())
+        self.assertEqual(done.returncode, code, done.stderr[-2000:])
+        return json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
