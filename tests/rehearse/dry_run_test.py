@@ -21,14 +21,14 @@ class Equal(unittest.TestCase):
                     model, step = make("sim")
                     expected = headroom.dry_run(step, model=model, steps=3)
                 found = self.rehearsed(make.__name__)
-                for figure in ("requested_bytes", "allocated_bytes", "active_bytes"):
+                for figure in ("requested_bytes", "active_bytes"):  # blocks depend on what was freed before
                     self.assertEqual(found["peak"][figure], expected.document()["peak"][figure], figure)
                 self.assertEqual(found["at_peak"]["parameters_bytes"], expected.at_peak.parameters)
                 self.assertEqual(found["steps"], 3)
                 self.assertIn("steps.py:", found["script_line_at_peak"])
 
     def test_an_out_of_memory_is_told_with_the_need(self):
-        whole = self.rehearsed("gpt")
+        whole = self.rehearsed("gpt", "sim:1x80GiB")
         small = self.rehearsed("gpt", "sim:1x200MiB", code=2)
         self.assertFalse(small["fits"])
         self.assertEqual(small["ooms_met"], 1)
