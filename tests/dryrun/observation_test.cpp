@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <nlohmann/json.hpp>
+
 #include "headroom/dryrun/dry_run.h"
 
 namespace headroom::dryrun {

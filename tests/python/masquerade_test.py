@@ -1,7 +1,11 @@
 """Programs that ask for CUDA on simulated cards: headroom.as_cuda."""
+import importlib
+import importlib.util
 import io
+import pathlib
 import subprocess
 import sys
+import tempfile
 import types
 import unittest
 
@@ -185,6 +189,52 @@ class AsCuda(unittest.TestCase):
         def plus_zeros(x):
             return torch.zeros([2], device="cuda") + x
         self.assertTrue(plus_zeros(torch.ones(2, device="cuda")).is_cuda)
+
+
+class Packages(unittest.TestCase):
+    """Those with kernels of their own; here they are installed, and would end the program."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for name in ("bitsandbytes", "xformers", "flash_attn", "of_a_user"):
+            (pathlib.Path(folder.name) / name).mkdir()
+            (pathlib.Path(folder.name) / name / "__init__.py").write_text("raise SystemExit('a driver')")
+        sys.path.insert(0, folder.name)
+        self.addCleanup(sys.path.remove, folder.name)
+        self.cards = headroom.as_cuda(SPEC)
+        self.addCleanup(self.cards.end)
+
+    def test_they_are_refused_by_name_and_seem_not_to_be_there(self):
+        for name in ("bitsandbytes", "xformers"):
+            self.assertIsNone(importlib.util.find_spec(name))
+            with self.assertRaisesRegex(ImportError, rf"{name} has kernels of its own for CUDA.*; try "):
+                importlib.import_module(name)
+        with self.assertRaisesRegex(SystemExit, "a driver"):
+            importlib.import_module("of_a_user")
+
+    def test_flash_attention_has_a_stand_in(self):
+        from flash_attn import flash_attn_func  # type: ignore[import-not-found]
+        from flash_attn.bert_padding import unpad_input  # type: ignore[import-not-found]
+        q, k, v = (torch.randn(2, 128, 8, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+                   for _ in range(3))
+        before = torch.cuda.memory_allocated()
+        out = flash_attn_func(q, k, v, causal=True)
+        self.assertEqual(out.shape, q.shape)
+        # The output, and the sums of the softmax: one float for each row of each head.
+        self.assertLess(torch.cuda.memory_allocated() - before - 2 * q.numel() - 4 * 2 * 128 * 8, 4096)
+        out.sum().backward()
+        rows, *_ = unpad_input(torch.randn(2, 8, 4, device="cuda"), torch.ones(2, 8, device="cuda").long())
+        self.assertEqual(rows.shape, (16, 4))
+        with self.assertRaisesRegex(ImportError, "flash_attn.ops has kernels"):
+            importlib.import_module("flash_attn.ops")
+
+    def test_afterwards_they_are_what_they_are(self):
+        self.cards.end()
+        self.assertIsNotNone(importlib.util.find_spec("bitsandbytes"))
+        sys.modules.pop("flash_attn", None)
+        with self.assertRaisesRegex(SystemExit, "a driver"):
+            importlib.import_module("flash_attn")
 
 
 class Ends(unittest.TestCase):

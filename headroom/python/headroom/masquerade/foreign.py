@@ -1,14 +1,31 @@
-"""torch.compile, and packages that have kernels of their own for CUDA."""
+"""Packages with kernels of their own for CUDA, which a simulated card cannot run.
+
+FlashAttention is stood in for by torch's own flash attention, which keeps and returns tensors of the same sizes.
+The others count as not installed where a program only looks for them, and refuse to be imported in a sentence."""
 from __future__ import annotations
 
 import importlib.abc
+import importlib.machinery
 import importlib.util
 import sys
+import types
 from typing import Any, Callable, Optional
 
 import torch
 
+from headroom.errors import UnavailableError
+from headroom.masquerade import flash_attention
 from headroom.masquerade.patches import Patches
+
+REFUSED = {
+    "apex": "torch.amp, torch.optim and torch.nn have its parts",
+    "bitsandbytes": "headroom estimate --optimizer adamw8bit for its optimizers, or the script without it",
+    "deepspeed": "headroom estimate --zero for its stages, or FSDP",
+    "flash_attn_3": "attn_implementation=\"sdpa\"",
+    "flash_attn_interface": "attn_implementation=\"sdpa\"",
+    "transformer_engine": "the script in bfloat16",
+    "xformers": "torch.nn.functional.scaled_dot_product_attention",
+}
 
 _said: set[str] = set()
 
@@ -61,10 +78,60 @@ def after_import(name: str, function: Callable[[Any], Any]) -> None:
     _after_import.waiting.setdefault(name, []).append(function)
 
 
+class _Loader(importlib.abc.Loader):
+    def __init__(self, run: Callable[[types.ModuleType], None]) -> None:
+        self._run = run
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self._run(module)
+
+
+class _StandIns(importlib.abc.MetaPathFinder):
+    """Of packages that are installed; one that is not is missing as ever."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        package = name.partition(".")[0]
+        if package not in REFUSED and package != "flash_attn":
+            return None
+        if importlib.machinery.PathFinder.find_spec(package) is None:
+            return None
+        if package == "flash_attn":
+            if name not in flash_attention.MODULES:
+                return None if name == package else self._refused(name, "attn_implementation=\"sdpa\"")
+            run, is_package = flash_attention.fill, name == package
+            return importlib.machinery.ModuleSpec(name, _Loader(run), is_package=is_package)
+        return self._refused(name, REFUSED[package])
+
+    @staticmethod
+    def _refused(name: str, to_try: str) -> importlib.machinery.ModuleSpec:
+        def refuse(module: types.ModuleType) -> None:
+            raise ImportError(f"[as_cuda] {name} has kernels of its own for CUDA, which a simulated card cannot "
+                              f"run; try {to_try}", name=name)
+        return importlib.machinery.ModuleSpec(name, _Loader(refuse))
+
+
 def install(patches: Patches) -> None:
     patches.set(torch, "compile", _run_eagerly)
     # A simulated card takes the weights of recurrent networks as they are (sim/dispatch/rnn_route.cpp).
     patches.set(torch.nn.RNNBase, "flatten_parameters", lambda self: None)
+    finder = _StandIns()
+    patches.set(sys, "meta_path", [finder, *sys.meta_path])
+    find = importlib.util.find_spec
+
+    def find_spec(name: str, package: Optional[str] = None) -> Any:
+        return None if name in REFUSED and name not in sys.modules else find(name, package)
+
+    patches.set(importlib.util, "find_spec", find_spec)
+    after_import("triton.runtime.jit", lambda module: patches.set(module.JITFunction, "run", _refuse_kernel))
+
+
+def _refuse_kernel(self: Any, *arguments: Any, **more: Any) -> Any:
+    name = getattr(self, "__name__", "a kernel")
+    raise UnavailableError(f"[as_cuda] the Triton kernel '{name}' cannot run on a simulated card; try the same in "
+                           "operators of torch")
 
 
 def _run_eagerly(model: Optional[Callable[..., Any]] = None, **options: Any) -> Any:
