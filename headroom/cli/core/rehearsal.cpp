@@ -57,6 +57,7 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
                    {"all_ranks", orders.all_ranks},
                    {"trace", !orders.trace.empty() || !orders.snapshot.empty()},
                    {"keep_writes", orders.keep_writes},
+                   {"change", orders.change.empty() ? Json() : Json(orders.change)},
                    {"visible", visible ? Json(*visible) : Json()}};
   const std::string before = environment("PYTHONPATH").value_or("");
   const std::string site = (python_package() / "rehearsal/site").string();

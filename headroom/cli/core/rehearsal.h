@@ -24,7 +24,27 @@ struct RehearsalOrders {
   bool all_ranks = false;
   bool keep_writes = false;
   std::string trace = {}, snapshot = {};  // files for the events of the first card that was used
+  std::string change = {};                // one of kTriedChanges; empty: none
   bool output_to_error = false;
+};
+
+// What can be switched on from outside a script.
+struct TriedChange {
+  const char* name;
+  const char* how;  // the user does it
+};
+inline constexpr TriedChange kTriedChanges[] = {
+    {"checkpointing",
+     "checkpoint the model's blocks: model.gradient_checkpointing_enable(), or "
+     "torch.utils.checkpoint"},
+    {"bf16-autocast", "forward in torch.autocast(\"cuda\", torch.bfloat16)"},
+    {"fused-optimizer", "the optimizer with fused=True"},
+};
+// One of them, rehearsed.
+struct TriedAdvice {
+  TriedChange change;
+  Bytes needs, saves;  // of the process
+  bool fits = false;
 };
 
 // One card of one process.

@@ -26,7 +26,7 @@ struct RehearseOptions {
   const std::vector<std::string>* behind_dashes = nullptr;
   std::string gpus, mode = "shape-only", trace, snapshot;
   std::vector<std::string> maps;
-  bool fit = false;
+  bool fit = false, advice = false;
   int steps = 3;
   double assume_true = 0.5;
   std::optional<int> ranks;
@@ -90,7 +90,20 @@ Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool
   return answer;
 }
 
-Json document(const Answer& answer, const Rehearsal& rehearsal, ExitCode code) {
+Json to_json(const std::optional<std::vector<TriedAdvice>>& advice) {
+  Json list = Json::array();
+  for (const TriedAdvice& one : advice.value_or(std::vector<TriedAdvice>{}))
+    list.push_back({{"change", one.change.name},
+                    {"how", one.change.how},
+                    {"peak_process_bytes", one.needs.count},
+                    {"saves_process_bytes", one.saves.count},
+                    {"fits", one.fits},
+                    {"method", "rehearsal"}});
+  return list;
+}
+
+Json document(const Answer& answer, const Rehearsal& rehearsal,
+              const std::optional<std::vector<TriedAdvice>>& advice, ExitCode code) {
   const CardAnswer& on = *answer.tightest();
   Json json{{"schema", 1},
             {"method", "rehearsal"},
@@ -116,7 +129,7 @@ Json document(const Answer& answer, const Rehearsal& rehearsal, ExitCode code) {
     json["cards"].push_back(
         {{"rank", one.rank}, {"index", one.index}, {"peak", trace::to_json(one.report.peak)}});
   json["notes"] = Json::array();
-  json["advice"] = Json::array();
+  json["advice"] = to_json(advice);
   json["script_exit_code"] = rehearsal.end.exit_code;
   json["exit_code"] = code;
   return json;
@@ -150,6 +163,31 @@ Rehearsal without_limit(RehearsalOrders orders) {
   }
   print_error("headroom rehearse: out of memory; once more without a limit, for the figures\n");
   return rehearse(orders);
+}
+
+// Rehearses each change once more, without a limit; those that save, the largest saving first.
+std::vector<TriedAdvice> advice_for(RehearsalOrders orders, const Answer& answer) {
+  const std::vector<gpu::SimulatedCard> cards = orders.cards;
+  for (gpu::SimulatedCard& card : orders.cards) {
+    card.total = allocator::kUnlimited;
+    card.reserved = {};
+  }
+  orders.trace = orders.snapshot = "";
+  std::vector<TriedAdvice> advice;
+  for (const TriedChange& change : kTriedChanges) {
+    print_error(std::string("headroom rehearse: once more, ") + change.name + "\n");
+    orders.change = change.name;
+    const Rehearsal tried = rehearse(orders);
+    if (tried.cards.empty() || !tried.is_whole()) continue;
+    const RehearsedCard& on = tightest(tried, cards);
+    const Bytes needs = on.report.peak.process;
+    if (needs >= answer.report.peak.process) continue;
+    advice.push_back({change, needs, answer.report.peak.process - needs,
+                      needs <= usable(cards[static_cast<std::size_t>(on.index)])});
+  }
+  std::sort(advice.begin(), advice.end(),
+            [](const auto& one, const auto& other) { return one.needs < other.needs; });
+  return advice;
 }
 
 // ---- The largest batch ----
@@ -234,9 +272,11 @@ ExitCode run_rehearse(const RehearseOptions& options) {
     if (!whole.cards.empty() && whole.is_whole()) rehearsal = std::move(whole);
   }
   const Answer answer = answer_of(orders, rehearsal, fits);
+  std::optional<std::vector<TriedAdvice>> advice;
+  if (options.advice && !failed) advice = advice_for(orders, answer);
   const ExitCode code = !fits ? kDoesNotFit : failed ? code_of_failure(rehearsal) : kOk;
-  print(options.json ? to_line(document(answer, rehearsal, code)) + "\n"
-                     : rehearsal_text(answer, rehearsal, standard_output()));
+  print(options.json ? to_line(document(answer, rehearsal, advice, code)) + "\n"
+                     : rehearsal_text(answer, rehearsal, advice, standard_output()));
   if (failed)
     return complain("the script failed (exit code " + std::to_string(rehearsal.end.exit_code) +
                         "); these figures are of what it did before",
@@ -290,6 +330,8 @@ void add_rehearse(Registry& registry) {
   command->add_option("--trace", options->trace, "Write every event to this file (headroom trace)");
   command->add_option("--snapshot", options->snapshot,
                       "Write the events as a snapshot for pytorch.org/memory_viz");
+  command->add_flag("--advice", options->advice,
+                    "Try what would help: checkpointing, bf16 autocast, a fused optimizer");
   command->add_flag("--fit", options->fit,
                     "Find the largest batch that fits, by at most six rehearsals");
   command

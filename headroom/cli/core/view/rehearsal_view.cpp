@@ -80,15 +80,28 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   return notes_text(notes, terminal);
 }
 
+std::string tried_text(const std::vector<TriedAdvice>& advice, const Terminal& terminal) {
+  if (advice.empty()) return "\nNone of the changes that were tried saves memory.\n";
+  std::string text = "\nTried, with what the script would then need\n";
+  for (const TriedAdvice& one : advice)
+    text += in_lines(one.change.how,
+                     fmt::format("  {:>11} ({} less{})  ", to_string(one.needs),
+                                 to_string(one.saves), one.fits ? ", fits" : ""),
+                     "    ", terminal);
+  return text;
+}
+
 }  // namespace
 
 std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
+                           const std::optional<std::vector<TriedAdvice>>& advice,
                            const Terminal& terminal) {
   const trace::Report& report = answer.report;
   std::string text = model_text(answer, terminal) + remarks(rehearsal, terminal);
   text += "\n" + card_text(answer, terminal);
   text += steps_text(report.per_step) + phases_text(report);
   text += lines_text(report) + modules_text(report.by_module);
+  if (advice) text += tried_text(*advice, terminal);
   return text + terminal.paint(fmt::format("\nRehearsed {} steps in {:.2f} s\n", rehearsal.steps,
                                            report.took_s),
                                Colour::dim);

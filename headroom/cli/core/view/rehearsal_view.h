@@ -2,7 +2,9 @@
 // real run.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "headroom/cli/core/answer.h"
 #include "headroom/cli/core/rehearsal.h"
@@ -10,7 +12,9 @@
 
 namespace headroom::cli {
 
+// `advice`: empty if it was not asked for.
 [[nodiscard]] std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
+                                         const std::optional<std::vector<TriedAdvice>>& advice,
                                          const Terminal& terminal);
 
 }  // namespace headroom::cli

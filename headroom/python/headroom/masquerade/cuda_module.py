@@ -117,7 +117,7 @@ _HARMLESS = {"_cuda_isInBadFork": False, "_cuda_getDeviceCount": None, "_cuda_ge
              "_cuda_get_conv_benchmark_empty_cache": False, "_cuda_lock_mutex": None,
              "_cuda_unlock_mutex": None, "_cuda_get_sync_debug_mode": 0, "_cuda_emptyCache": None,
              "_cuda_ipc_collect": None, "_cuda_attach_out_of_memory_observer": None,
-             "_cuda_sleep": None, "_cuda_record_memory_history": None}
+             "_cuda_sleep": None, "_cuda_cudaCachingAllocator_enable": None, "_cuda_record_memory_history": None}
 
 
 def _refuse_the_driver(patches: Patches) -> None:

@@ -19,7 +19,8 @@ ANSWERED = frozenset("""
     reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached
     reset_peak_memory_stats seed seed_all set_device set_per_process_memory_fraction set_rng_state
     set_rng_state_all set_stream stream synchronize _is_compiled _exchange_device _maybe_exchange_device
-    nccl.is_available nccl.reduce nccl.version _get_device _get_generator _get_rng_state_offset _set_rng_state_offset is_compiled
+    nccl.is_available nccl.reduce nccl.version _get_device _get_generator _get_rng_state_offset
+    _set_rng_state_offset is_compiled
 """.split())
 
 KEPT = frozenset("""
@@ -29,6 +30,8 @@ KEPT = frozenset("""
     OutOfMemoryError ShortStorage ShortTensor cudaStatus has_half has_magma
     amp.* comm.* sparse.* amp graphs memory nccl nvtx profiler random sparse streams tunable jiterator gds
     comm green_contexts check_error
+    caching_allocator_disabled graph_annotations graph_annotations.* graphs.* _graph_annotations.*
+    _graph_node_callbacks.*
     _memory_viz.* _device_limits.* _utils.* _sanitizer.* _gpu_trace.* _pin_memory_utils.*
 """.split())
 
@@ -64,11 +67,12 @@ _POOLS = "a simulated card has one pool of memory; try the script without it"
 _DRIVER = "there is no driver behind a simulated card"
 
 REFUSED: dict[str, str] = {
-    **dict.fromkeys(("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables"), _GRAPHS),
+    **dict.fromkeys(("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables",
+                     "export_dot", "export_graph_data"), _GRAPHS),
     **dict.fromkeys(("MemPool", "use_mem_pool", "CUDAPluggableAllocator", "change_current_allocator",
                      "caching_allocator_alloc", "caching_allocator_delete"), _POOLS),
-    **dict.fromkeys(("cudart", "current_blas_handle", "ExternalStream", "get_stream_from_external",
-                     "GreenContext", "green_contexts.*", "gds.*"), _DRIVER),
+    **dict.fromkeys(("cudart", "current_blas_handle", "current_solver_handle", "ExternalStream",
+                     "get_stream_from_external", "GreenContext", "green_contexts.*", "gds.*"), _DRIVER),
     "jiterator.*": "a simulated card runs no kernels; try the function in operators of torch",
     "nccl.*": "try torch.distributed",
 }

@@ -17,6 +17,7 @@ class Orders:
     steps: int = 3
     all_ranks: bool = False  # each rank is a process; else this one is rank 0 and pretends the others
     assume: Optional[float] = 0.5
+    change: Optional[str] = None  # one that is tried (changes.py)
     trace: bool = False
     keep_writes: bool = False
     settings: Optional[str] = None

@@ -30,7 +30,7 @@ class Process:
         self.harmless = Harmless(orders)
         if orders.mode == "shape-only":
             hollow.install(self.harmless)
-        self.watch = Watch(self.as_cuda.box, orders.steps, self.stop)
+        self.watch = Watch(self.as_cuda.box, orders.steps, self.stop, orders.change)
         self.error: Optional[BaseException] = None
         self.written = False
         self.stops = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import weakref
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 from torch import nn
@@ -15,6 +15,7 @@ from torch.optim import optimizer as of_optimizers
 
 from headroom import _engine
 from headroom.card import lies_on_card
+from headroom.rehearsal import changes
 from headroom.simulation import Simulation
 
 Named = list[tuple[str, torch.Tensor]]
@@ -42,8 +43,9 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Watch:
-    def __init__(self, box: Simulation, steps: int, stop: Callable[[], Any]) -> None:
-        self.steps, self.stop = steps, stop
+    def __init__(self, box: Simulation, steps: int, stop: Callable[[], Any],
+                 change: Optional[str] = None) -> None:
+        self.steps, self.stop, self.change = steps, stop, change
         self.began = False
         self.step = 1
         self.observations = [_engine.Observation(card._card, shown_file) for card in box]
@@ -137,6 +139,7 @@ class Watch:
     def _begin(self) -> None:
         self._first_call.remove()
         self.began = True
+        changes.apply(self.change, [one for one in self.roots() if self._is_trained(one)])
         self.know()
         for observation in self.observations:
             observation.begin_step(1)

@@ -1,0 +1,174 @@
+"""headroom rehearse as a command: what it refuses, the largest batch, advice, ranks, exports."""
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import programs
+
+TRAIN = """
+import argparse, torch
+parser = argparse.ArgumentParser(); parser.add_argument("--batch-size", type=int, default=8)
+rows = parser.parse_args().batch_size
+blocks = [torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512))
+          for _ in range(8)]
+net = torch.nn.Sequential(*blocks).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(10):
+    net(torch.randn(rows, 512, device="cuda")).square().mean().backward()
+    optimizer.step(); optimizer.zero_grad()
+"""
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_it(self, *options, program=TRAIN, arguments=(), start=(sys.executable,), code=0):
+        (self.folder / "train.py").write_text(textwrap.dedent(program))
+        done = subprocess.run([programs.HEADROOM, "rehearse", *options, "--", *start, "train.py", *arguments],
+                              capture_output=True, text=True, timeout=600, env=programs.environment(),
+                              cwd=self.folder, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_the_largest_batch_is_proven(self):
+        done = self.run_it("--json", "--gpus", "sim:1x2GiB", "--fit", "--map", "--batch-size=batch",
+                           arguments=("--batch-size", "1000"))
+        found = json.loads(done.stdout)
+        self.assertTrue(found["proven"])
+        fits = {one["batch"]: one["fits"] for one in found["probes"]}
+        self.assertTrue(fits[found["max_batch"]])
+        self.assertFalse(fits[found["max_batch"] + 1])
+        self.assertLessEqual(len(fits), 6)
+
+    def test_advice_is_tried(self):
+        done = self.run_it("--json", "--gpus", "sim:1xH100", "--advice", arguments=("--batch-size", "20000"))
+        whole = json.loads(done.stdout)
+        changes = {one["change"]: one for one in whole["advice"]}
+        self.assertIn("checkpointing", changes)
+        self.assertIn("bf16-autocast", changes)
+        for one in changes.values():
+            self.assertEqual(one["peak_process_bytes"] + one["saves_process_bytes"],
+                             whole["peak"]["process_bytes"])
+
+    def test_events_are_exported(self):
+        self.run_it("--gpus", "sim:1xH100", "--trace", "steps.trace", "--snapshot", "steps.pickle")
+        for file in ("steps.trace", "steps.pickle"):
+            done = subprocess.run([programs.HEADROOM, "trace", "top", file], capture_output=True, text=True,
+                                  cwd=self.folder, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_ranks(self):
+        program = """
+            import os, torch, torch.distributed as dist
+            dist.init_process_group("nccl")
+            print("rank", dist.get_rank(), "of", dist.get_world_size(), flush=True)
+            net = torch.nn.parallel.DistributedDataParallel(
+                torch.nn.Linear(64, 64).cuda(int(os.environ["LOCAL_RANK"])))
+            optimizer = torch.optim.SGD(net.parameters(), lr=1)
+            for _ in range(9):
+                net(torch.ones(2, 64).cuda(int(os.environ["LOCAL_RANK"]))).sum().backward()
+                optimizer.step()
+            """
+        torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+        self.assertIn("rank 0 of 64", self.run_it("--gpus", "H100", "--ranks", "64", program=program).stdout)
+        one = self.run_it("--gpus", "sim:2xH100", program=program, start=torchrun)
+        self.assertIn("rank 0 of 2", one.stdout)
+        self.assertNotIn("rank 1", one.stdout)
+        both = self.run_it("--json", "--gpus", "sim:2xH100", "--all-ranks", program=program, start=torchrun)
+        self.assertEqual([(card["rank"], card["index"]) for card in json.loads(both.stdout)["cards"]],
+                         [(0, 0), (1, 1)])
+
+    def test_spawned_ranks_are_one(self):
+        program = """
+            import torch, torch.distributed as dist, torch.multiprocessing as mp
+            def main(rank, world):
+                dist.init_process_group("nccl", rank=rank, world_size=world, init_method="tcp://127.0.0.1:1")
+                print("rank", rank, "of", dist.get_world_size())
+                net = torch.nn.Linear(64, 64).cuda(rank)
+                optimizer = torch.optim.SGD(net.parameters(), lr=1)
+                for _ in range(9):
+                    net(torch.ones(2, 64).cuda(rank)).sum().backward(); optimizer.step()
+            if __name__ == "__main__":
+                mp.spawn(main, args=(torch.cuda.device_count(),), nprocs=torch.cuda.device_count())
+            """
+        done = self.run_it("--gpus", "sim:4xH100", program=program)
+        self.assertIn("rank 0 of 4", done.stdout)
+
+    def test_an_out_of_memory_that_the_script_handles(self):
+        program = """
+            import torch
+            net = torch.nn.Linear(1024, 1024).cuda()
+            optimizer = torch.optim.SGD(net.parameters(), lr=1)
+            rows = 1 << 20
+            while True:
+                try:
+                    net(torch.ones(rows, 1024, device="cuda")).sum().backward()
+                    optimizer.step()
+                except torch.cuda.OutOfMemoryError:
+                    rows //= 2
+                    torch.cuda.empty_cache()
+            """
+        found = json.loads(self.run_it("--json", "--gpus", "sim:1x2GiB", program=program).stdout)
+        self.assertTrue(found["fits"])
+        self.assertGreater(found["ooms_met"], 0)
+        self.assertEqual(found["steps"], 3)
+
+    def test_weights_that_are_missing(self):
+        program = """
+            import json, os, torch
+            from transformers import AutoModelForCausalLM
+            os.makedirs("big", exist_ok=True)
+            json.dump({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "vocab_size": 32000,
+                       "num_hidden_layers": 32, "num_attention_heads": 32, "torch_dtype": "bfloat16",
+                       "architectures": ["LlamaForCausalLM"]}, open("big/config.json", "w"))
+            model = AutoModelForCausalLM.from_pretrained("big", torch_dtype=torch.bfloat16).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=1)
+            ids = torch.ones(1, 128, dtype=torch.long).cuda()
+            for _ in range(9):
+                model(input_ids=ids, labels=ids).loss.backward(); optimizer.step()
+            """
+        found = json.loads(self.run_it("--json", "--gpus", "H200", program=program).stdout)
+        self.assertEqual(found["stood_in"], ["big"])
+        self.assertEqual(found["at_peak"]["parameters_bytes"], 2 * found["model"]["parameters"])
+        self.assertGreater(found["model"]["parameters"], 6e9)
+
+    def test_what_is_refused(self):
+        for options, words, code in (
+                (("--gpus", "sim:1x24GiB", "--steps", "0"), "--steps", 64),
+                (("--gpus", "nonsense"), "nonsense", 64),
+                (("--gpus", "H100", "--keep-writes"), "--mode compute", 64),
+                (("--gpus", "H100", "--fit"), "--map", 64),
+                (("--gpus", "H100", "--ranks", "2", "--all-ranks"), "both", 64),
+                (("--gpus", "H100", "--mode", "fast"), "--mode", 64)):
+            self.assertIn(words, self.run_it(*options, code=code).stderr)
+        done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "H100", "--", "/nonexistent"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nonexistent", done.stderr)
+        self.assertIn("without using a card",
+                      self.run_it("--gpus", "H100", program="import torch; torch.ones(2)", code=1).stderr)
+
+    def test_ctrl_c_ends_it(self):
+        (self.folder / "train.py").write_text(
+            TRAIN.replace("optimizer.zero_grad()", "optimizer.zero_grad(); print('stepped', flush=True); "
+                          "import time; time.sleep(600)"))
+        run = subprocess.Popen([programs.HEADROOM, "rehearse", "--gpus", "H100", "--", sys.executable, "train.py"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
+                               env=programs.environment())
+        self.assertIn("stepped", run.stdout.readline())
+        run.send_signal(signal.SIGINT)
+        out, errors = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 130, errors)
+        self.assertIn("Peak", out)  # of what it did before
+
+
+if __name__ == "__main__":
+    unittest.main()
