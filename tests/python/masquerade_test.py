@@ -74,6 +74,19 @@ class AsCuda(unittest.TestCase):
         self.assertEqual(here.untyped_storage().device, torch.device("cuda", 0))
         self.assertEqual(torch.sparse_coo_tensor([[0], [1]], [1.], (2, 2), device="cuda").device.type, "cuda")
 
+    def test_a_number_is_a_card_of_cuda(self):
+        self.assertEqual(torch.device(1), torch.device("cuda", 1))
+        self.assertEqual((str(torch.device(0)), torch.device(0).type), ("cuda:0", "cuda"))
+        self.assertIsInstance(torch.ones(1, device=0).device, torch.device)
+        self.assertEqual(torch.ones(1).to(torch.device(1)).device, torch.device(1))
+        with torch.device(1):
+            self.assertEqual(torch.ones(1).get_device(), 1)
+        import copy
+        import pickle
+        self.assertEqual(pickle.loads(pickle.dumps(torch.device(1))), copy.deepcopy(torch.device(1)))
+        with self.assertRaisesRegex(RuntimeError, "invalid device ordinal"):
+            torch.cuda.set_device(5)
+
     def test_the_card_is_the_one_that_was_named(self):
         self.assertTrue(torch.cuda.is_available() and torch.cuda.is_bf16_supported())
         self.assertEqual(torch.cuda.device_count(), 2)

@@ -87,6 +87,17 @@ class Command(unittest.TestCase):
         self.assertEqual([(card["rank"], card["index"]) for card in json.loads(both.stdout)["cards"]],
                          [(0, 0), (1, 1)])
 
+    def test_visible_devices_choose_among_the_cards(self):
+        program = """
+            import os, torch
+            print(os.environ["CUDA_VISIBLE_DEVICES"], torch.cuda.device_count(),
+                  torch.cuda.get_device_properties(0).total_memory >> 30)
+            torch.ones(8, device="cuda")
+            """
+        done = self.run_it("--gpus", "sim:1x24GiB,1x80GiB", program=program,
+                           start=("env", "CUDA_VISIBLE_DEVICES=1", sys.executable))
+        self.assertIn("1 1 80", done.stdout)
+
     def test_spawned_ranks_are_one(self):
         program = """
             import torch, torch.distributed as dist, torch.multiprocessing as mp
@@ -148,6 +159,7 @@ class Command(unittest.TestCase):
                 (("--gpus", "H100", "--keep-writes"), "--mode compute", 64),
                 (("--gpus", "H100", "--fit"), "--map", 64),
                 (("--gpus", "H100", "--ranks", "2", "--all-ranks"), "both", 64),
+                (("--gpus", "H100", "--trace", "/nonexistent/a.trace"), "no folder", 73),
                 (("--gpus", "H100", "--mode", "fast"), "--mode", 64)):
             self.assertIn(words, self.run_it(*options, code=code).stderr)
         done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "H100", "--", "/nonexistent"],

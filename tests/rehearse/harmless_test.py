@@ -64,11 +64,12 @@ class Files(unittest.TestCase):
             shutil.copyfile("config.json", "a/b/step-2.pt")
             assert open("a/b/step-2.pt").read() == "[1]"
             with os.fdopen(os.open("log.txt", os.O_WRONLY | os.O_TRUNC), "w") as log: log.write("0")
+            with os.fdopen(os.open("model.pt", os.O_WRONLY | os.O_TRUNC), "w") as file: file.write("0")
             os.truncate("config.json", 0)
             """)
         self.assertEqual(self.assert_unharmed(), [])
         self.assertEqual(set(found["not_written"]),
-                         {"log.txt", "config.json", "data.npy", "a/b/step-1.pt", "a/b/step-2.pt"})
+                         {"log.txt", "config.json", "data.npy", "model.pt", "a/b/step-1.pt", "a/b/step-2.pt"})
 
     def test_what_was_there_is_not_removed_or_moved(self):
         found = self.rehearsed("""
@@ -84,6 +85,31 @@ class Files(unittest.TestCase):
             """)
         self.assertEqual(self.assert_unharmed(), [])
         self.assertLessEqual({"log.txt", "config.json", "a", "model.pt", "data.npy"}, set(found["not_written"]))
+
+    def test_what_is_removed_is_gone_for_the_script(self):
+        self.rehearsed("""
+            import glob
+            os.remove("log.txt")
+            assert not os.path.exists("log.txt") and "log.txt" not in os.listdir(".")
+            try: open("log.txt"); raise SystemExit("it is there")
+            except FileNotFoundError: pass
+            while len(glob.glob("a/b/*.pt")) > 1: os.remove(sorted(glob.glob("a/b/*.pt"))[0])
+            shutil.rmtree("a")
+            assert not os.path.exists("a/b/step-2.pt")
+            open("log.txt", "w").write("again")
+            assert open("log.txt").read() == "again" and os.path.exists("log.txt")
+            """)
+        self.assertEqual(self.assert_unharmed(), [])
+
+    def test_locks_and_links_of_the_script_are_removed(self):
+        self.rehearsed("""
+            os.close(os.open("a.lock", os.O_CREAT | os.O_EXCL)); os.remove("a.lock")
+            assert not os.path.exists("a.lock")
+            os.symlink("log.txt", "link"); os.remove("link")
+            os.chmod("log.txt", 0o600); os.utime("log.txt", (0, 0))
+            """)
+        self.assertEqual(self.assert_unharmed(), [])
+        self.assertGreater((self.folder / "log.txt").stat().st_mtime, 1e9)
 
     def test_new_files_are_the_scripts_own(self):
         found = self.rehearsed("""

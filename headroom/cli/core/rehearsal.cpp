@@ -48,7 +48,6 @@ std::string listed(const std::vector<gpu::SimulatedCard>& cards) {
 }
 
 std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs::path& folder) {
-  const auto visible = environment("CUDA_VISIBLE_DEVICES");
   const Json given{{"gpus", listed(orders.cards)},
                    {"folder", folder.string()},
                    {"mode", orders.mode},
@@ -58,13 +57,13 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
                    {"trace", !orders.trace.empty() || !orders.snapshot.empty()},
                    {"keep_writes", orders.keep_writes},
                    {"change", orders.change.empty() ? Json() : Json(orders.change)},
-                   {"visible", visible ? Json(*visible) : Json()}};
+                   {"ranks", orders.ranks ? Json(*orders.ranks) : Json()}};
   const std::string before = environment("PYTHONPATH").value_or("");
   const std::string site = (python_package() / "rehearsal/site").string();
   std::vector<std::string> all = orders.environment;
   all.push_back("HEADROOM_REHEARSAL=" + to_line(given));
   all.push_back("PYTHONPATH=" + site + (before.empty() ? "" : ":" + before));
-  all.push_back("CUDA_VISIBLE_DEVICES=");  // real cards; the script sees its own value
+  all.push_back("CUDA_VISIBLE_DEVICES=");  // hides real cards
   if (orders.ranks && !orders.all_ranks)
     for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
              {"RANK", "0"},

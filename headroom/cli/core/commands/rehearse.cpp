@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "headroom/allocator/caching_allocator.h"
@@ -33,16 +34,33 @@ struct RehearseOptions {
   bool all_ranks = false, keep_writes = false, json = false;
 };
 
+// "2xH100" means simulated ones here, as in Python.
+bool is_count_of_cards(const std::string& gpus) {
+  const std::size_t end = gpus.find_first_not_of("0123456789");
+  return end != std::string::npos && end > 0 && gpus[end] == 'x';
+}
+
 std::vector<gpu::SimulatedCard> cards_for(const RehearseOptions& options) {
+  const std::string gpus = options.gpus.empty() ? "all" : options.gpus;
   std::vector<gpu::SimulatedCard> cards =
-      cards_to_fill(options.gpus.empty() ? "all" : options.gpus);
+      cards_to_fill(is_count_of_cards(gpus) ? "sim:" + gpus : gpus);
   if (cards.empty())
     throw UnavailableError(expectation("--gpus", "cards to rehearse on", "none",
                                        "--gpus sim:2xH100, or --gpus \"RTX 4090\""));
   return cards;
 }
 
+// Before the rehearsal, whose answer would be lost.
+void check_folder_of(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code error;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw WriteError(file, "cannot be written: there is no folder " + folder.string());
+}
+
 RehearsalOrders orders_from(const RehearseOptions& options) {
+  check_folder_of(options.trace);
+  check_folder_of(options.snapshot);
   if (options.keep_writes && options.mode != "compute")
     throw UsageError(
         expectation("--keep-writes", "--mode compute, in which tensors have values", options.mode));

@@ -126,35 +126,6 @@ bool has_context(const trace::Peak& peak) {
   return peak.process > peak.reserved;
 }
 
-// The picture shows the tightest of several cards; this table has one row per kind of card.
-std::string devices_text(const std::vector<CardAnswer>& cards, const Terminal& terminal) {
-  if (cards.size() < 2) return "";
-  std::vector<std::pair<CardAnswer, int>> kinds;
-  for (const CardAnswer& on : cards) {
-    const auto same = std::find_if(kinds.begin(), kinds.end(),
-                                   [&](const auto& kind) { return kind.first == on; });
-    if (same == kinds.end())
-      kinds.emplace_back(on, 1);
-    else
-      ++same->second;
-  }
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> without_context;
-  for (const auto& [on, count] : kinds) {
-    const std::string& name = on.card.name;
-    if (!has_context(on.peak)) without_context.push_back(name);
-    rows.push_back({count > 1 ? fmt::format("{} x {}", count, name) : name,
-                    to_string(on.card.total), to_string(on.peak.process), verdict(on, terminal)});
-  }
-  std::string text = "\nOn each card\n" +
-                     table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
-  if (!without_context.empty() && without_context.size() < kinds.size())
-    text += in_lines("Without the CUDA context, whose size on that card is unknown: " +
-                         join(without_context, ", "),
-                     "", "  ", terminal);
-  return text;
-}
-
 std::string bar_of(const Answer& answer, const Terminal& terminal) {
   const int width = std::clamp(terminal.width, 20, 100);
   const CardAnswer* on = answer.tightest();
@@ -258,6 +229,35 @@ std::string model_text(const Answer& answer, const Terminal& terminal) {
     text += fmt::format(", {} of them trained ({:.2g} %)", count_text(trained),
                         100.0 * static_cast<double>(trained) / static_cast<double>(all));
   return text + "\n";
+}
+
+// The picture shows the tightest of several cards; this table has one row per kind of card.
+std::string devices_text(const std::vector<CardAnswer>& cards, const Terminal& terminal) {
+  if (cards.size() < 2) return "";
+  std::vector<std::pair<CardAnswer, int>> kinds;
+  for (const CardAnswer& on : cards) {
+    const auto same = std::find_if(kinds.begin(), kinds.end(),
+                                   [&](const auto& kind) { return kind.first == on; });
+    if (same == kinds.end())
+      kinds.emplace_back(on, 1);
+    else
+      ++same->second;
+  }
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> without_context;
+  for (const auto& [on, count] : kinds) {
+    const std::string& name = on.card.name;
+    if (!has_context(on.peak)) without_context.push_back(name);
+    rows.push_back({count > 1 ? fmt::format("{} x {}", count, name) : name,
+                    to_string(on.card.total), to_string(on.peak.process), verdict(on, terminal)});
+  }
+  std::string text = "\nOn each card\n" +
+                     table({{"card"}, {"memory", true}, {"needs", true}, {""}}, rows, terminal);
+  if (!without_context.empty() && without_context.size() < kinds.size())
+    text += in_lines("Without the CUDA context, whose size on that card is unknown: " +
+                         join(without_context, ", "),
+                     "", "  ", terminal);
+  return text;
 }
 
 std::string card_text(const Answer& answer, const Terminal& terminal) {

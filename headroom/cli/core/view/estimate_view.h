@@ -16,6 +16,9 @@ namespace headroom::cli {
 // other cards; then the largest modules.
 [[nodiscard]] std::string model_text(const Answer& answer, const Terminal& terminal);
 [[nodiscard]] std::string card_text(const Answer& answer, const Terminal& terminal);
+// One row for each kind of card; empty for one card.
+[[nodiscard]] std::string devices_text(const std::vector<CardAnswer>& cards,
+                                       const Terminal& terminal);
 [[nodiscard]] std::string modules_text(const std::vector<trace::ModulePeak>& by_module);
 
 // "causal-lm, train, bfloat16, batch 2 x 2048 tokens, fused adamw": settings that differ from the

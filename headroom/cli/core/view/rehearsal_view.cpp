@@ -26,14 +26,14 @@ std::string steps_text(const std::vector<trace::StepPeak>& steps) {
     parts.push_back(name + " " + to_string(steps[i].allocated));
     i = last;
   }
-  return parts.empty() ? "" : "Peaks: " + join(parts, ", ") + "\n";
+  return parts.empty() ? "" : "Peaks: " + join(parts, ", ");
 }
 
 std::string phases_text(const trace::Report& report) {
   std::vector<std::string> parts;
   for (const trace::PhasePeak& one : report.by_phase)
     parts.push_back(std::string(to_string(one.phase)) + " " + to_string(one.allocated));
-  return parts.empty() ? "" : "By phase: " + join(parts, ", ") + "\n";
+  return parts.empty() ? "" : "By phase: " + join(parts, ", ");
 }
 
 std::string lines_text(const trace::Report& report) {
@@ -70,8 +70,8 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
     notes.emplace_back(
         "no optimizer stepped: these are the figures of what the script did without one");
   if (rehearsal.ooms_met > 0 && !rehearsal.ran_out_of_memory)
-    notes.push_back(
-        fmt::format("the script met {} out-of-memory errors and went on", rehearsal.ooms_met));
+    notes.push_back("the script met " + counted(rehearsal.ooms_met, "out-of-memory error") +
+                    " and went on");
   if (!rehearsal.not_written.empty())
     notes.push_back("left as they are, or not written: " + names(rehearsal.not_written));
   if (!rehearsal.written.empty()) notes.push_back("the script wrote " + names(rehearsal.written));
@@ -99,11 +99,13 @@ std::string rehearsal_text(const Answer& answer, const Rehearsal& rehearsal,
   const trace::Report& report = answer.report;
   std::string text = model_text(answer, terminal) + remarks(rehearsal, terminal);
   text += "\n" + card_text(answer, terminal);
-  text += steps_text(report.per_step) + phases_text(report);
+  for (const std::string& line : {steps_text(report.per_step), phases_text(report)})
+    if (!line.empty()) text += in_lines(line, "", "  ", terminal);
+  text += devices_text(answer.cards, terminal);
   text += lines_text(report) + modules_text(report.by_module);
   if (advice) text += tried_text(*advice, terminal);
-  return text + terminal.paint(fmt::format("\nRehearsed {} steps in {:.2f} s\n", rehearsal.steps,
-                                           report.took_s),
+  return text + terminal.paint(fmt::format("\nRehearsed {} in {:.2f} s\n",
+                                           counted(rehearsal.steps, "step"), report.took_s),
                                Colour::dim);
 }
 

@@ -46,6 +46,14 @@ def get_gencode_flags() -> str:
     return " ".join(f"-gencode compute=compute_{one[3:]},code={one}" for one in get_arch_list())
 
 
+def set_device(device: Device) -> None:
+    index = _index(device)
+    if index >= device_count():
+        raise RuntimeError(f"CUDA error: invalid device ordinal: card {index} of {device_count()}; try more cards, "
+                           f"such as --gpus sim:{index + 1}xH100")
+    torch_sim.set_device(index)
+
+
 # ---- Properties of the card
 
 def get_device_capability(device: Device = None) -> tuple[int, int]:
@@ -96,7 +104,7 @@ class Stream(torch.Stream):
     def __new__(cls, device: Device = None, priority: int = 0, **identity: Any) -> Stream:
         if identity:
             return super().__new__(cls, **{**identity, "device_type": _SIM})
-        return super().__new__(cls, device=torch.device("sim", _index(device)), priority=priority)
+        return super().__new__(cls, device=f"sim:{_index(device)}", priority=priority)
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]

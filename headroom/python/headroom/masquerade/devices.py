@@ -22,9 +22,8 @@ def shown(device: torch.device) -> torch.device:
 
 def real(device: Any) -> Any:
     """The device behind a name or an object of CUDA's; anything else as it is."""
-    if isinstance(device, torch.device):
-        return torch.device(device.type.replace("cuda", "sim"), device.index) if device.type == "cuda" \
-            else device
+    if isinstance(device, _Device):
+        return _Device("sim", device.index) if device.type == "cuda" else device
     if isinstance(device, str) and device.partition(":")[0] == "cuda":
         return "sim" + device[4:]
     return device
@@ -34,6 +33,7 @@ def install(patches: Patches) -> None:
     _tensors(patches)
     _storages(patches)
     _generators(patches)
+    _devices(patches)
     _accelerator(patches)
     _mixed_precision(patches)
     patches.set(torch, "get_device_module", _device_module)
@@ -100,7 +100,7 @@ class _AnyGenerator(type):
 
 class Generator(torch._C.Generator, metaclass=_AnyGenerator):
     def __new__(cls, device: Any = "cpu") -> Generator:
-        return super().__new__(cls, device=torch.device(real(device)))
+        return super().__new__(cls, device=_Device(real(device)))
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -109,6 +109,26 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):
 
 def _generators(patches: Patches) -> None:
     patches.set(torch, "Generator", Generator)
+
+
+class _AnyDevice(type):
+    def __instancecheck__(cls, one: Any) -> bool:
+        return isinstance(one, _Device)
+
+
+_Device = torch.device
+
+
+def _made_device(cls: type, *arguments: Any, **named: Any) -> torch.device:
+    """A number alone names the accelerator, which LibTorch calls `sim`."""
+    if len(arguments) == 1 and not named and isinstance(arguments[0], int):
+        return _Device("cuda", arguments[0])
+    return _Device(*arguments, **named)
+
+
+def _devices(patches: Patches) -> None:
+    patches.set(torch, "device", _AnyDevice("device", (), {"__new__": _made_device, "__module__": "torch",
+                                                           "__qualname__": "device"}))
 
 
 def _accelerator(patches: Patches) -> None:

@@ -49,7 +49,7 @@ def install(patches: Patches, pretends: bool) -> None:
                                   (get_backend, lambda *group: _shown(get_backend(*group)))):
         _everywhere(patches, function, replacement)
     patches.wrap(dist.ProcessGroup, "_get_backend",
-                 lambda function: lambda self, device: function(self, torch.device(real(device))))
+                 lambda function: lambda self, device: function(self, real(torch.device(device))))
     patches.set(dist.Backend, "default_device_backend_map",
                 {**dist.Backend.default_device_backend_map, "cuda": "sim"})
 

@@ -7,6 +7,7 @@ are the script's own. All this holds for what Python writes, not for programs th
 from __future__ import annotations
 
 import builtins
+import errno
 import functools
 import io
 import os
@@ -20,7 +21,7 @@ from headroom.masquerade.foreign import after_import, say_once
 from headroom.rehearsal import placeholder
 from headroom.rehearsal.orders import Orders
 
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 
 
 def _path(given: Any) -> Optional[str]:
@@ -41,12 +42,15 @@ class Harmless:
         self._read = 0
         self._diverted: dict[str, str] = {}  # of files that were there: where their new contents are
         self._skipped: list[str] = []
+        self._removed: set[str] = set()  # what the script takes for removed
+        self._lstat = os.lstat
         self._computes = orders.mode == "compute"
         self._open = builtins.open
         if orders.keep_writes:
             return
         self._guard_files()
         self._guard_removals()
+        self._hide_removed()
         placeholder.install(self)
         _stay_offline()
 
@@ -71,11 +75,15 @@ class Harmless:
 
     def was_there(self, path: str) -> bool:
         try:
-            found = os.lstat(path)
+            found = self._lstat(path)
         except OSError:
             return False
         kinds = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or stat.S_ISLNK(found.st_mode)
         return kinds and not path.startswith(("/proc/", "/dev/", "/sys/")) and not self._is_new(path)
+
+    def is_removed(self, path: str) -> bool:
+        return bool(self._removed) and path not in self._diverted and any(
+            path == one or path.startswith(one + os.sep) for one in self._removed)
 
     def skip(self, path: str) -> None:
         if path not in self._skipped:
@@ -96,10 +104,13 @@ class Harmless:
 
     def divert(self, path: str, keeps: bool = False) -> str:
         os.makedirs(self._scratch, exist_ok=True)
+        self._removed.discard(path)
         copy = os.path.join(self._scratch, f"{len(self._diverted)}-{os.path.basename(path)}")
         if keeps and os.path.isfile(path):
             with self._open(path, "rb") as old, self._open(copy, "wb") as new:
                 shutil.copyfileobj(old, new)
+        else:
+            self._open(copy, "wb").close()
         self._diverted[path] = copy
         if not path.endswith(".lock"):
             self.skip(path)
@@ -123,6 +134,8 @@ class Harmless:
             if "x" in mode and os.path.lexists(path):
                 return real_open(file, mode, *arguments, **more)
             writes = any(letter in mode for letter in "wax+")
+            if not writes and self.is_removed(path):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
             to = self.written(path, keeps="w" not in mode) if writes and "opener" not in more else self.read(path)
             return real_open(file if to == path else to, mode, *arguments, **more)
 
@@ -157,6 +170,9 @@ class Harmless:
                     return None
                 if full is None or not self.was_there(full):
                     return real(path, *arguments, **more)
+                if self.is_removed(full):
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                self._removed.add(full)
                 return self.skip(full)
             return remove
 
@@ -167,6 +183,7 @@ class Harmless:
                 if of is None or to is None or more.get("src_dir_fd") is not None:
                     return real(source, target, *arguments, **more)
                 if self.was_there(of) or of in self._diverted:
+                    self._removed.add(of)
                     return self.skip(of)
                 if not self.was_there(to) or os.path.isdir(to):
                     real(source, target, *arguments, **more)
@@ -180,6 +197,26 @@ class Harmless:
                 real(path if full is None else self.written(full, keeps=True), length)
             return truncate
 
+        def changing(real: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(real)
+            def change(path: Any, *arguments: Any, **more: Any) -> Any:
+                full = _path(path) if more.get("dir_fd") is None else None
+                return self.skip(full) if full is not None and self.was_there(full) else \
+                    real(path, *arguments, **more)
+            return change
+
+        def linking(real: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(real)
+            def link(source: Any, target: Any, *arguments: Any, **more: Any) -> Any:
+                real(source, target, *arguments, **more)
+                if (full := _path(target)) is not None:
+                    self._note("f", full)
+            return link
+
+        for name in ("chmod", "chown", "utime"):
+            setattr(os, name, changing(getattr(os, name)))
+        for name in ("symlink", "link"):
+            setattr(os, name, linking(getattr(os, name)))
         for name in ("remove", "unlink", "rmdir"):
             setattr(os, name, removing(getattr(os, name)))
         for name in ("rename", "replace"):
@@ -190,6 +227,59 @@ class Harmless:
             for name in ("unlink", "rmdir", "rename", "replace", "mkdir", "open"):
                 setattr(pathlib._NormalAccessor, name,  # type: ignore[attr-defined]
                         staticmethod(getattr(os if name != "open" else io, name)))
+
+    def _hide_removed(self) -> None:
+        """A script that removes the oldest of its files until few are left sees them go."""
+        real_scandir = os.scandir
+
+        def looking(real: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(real)
+            def look(path: Any, *arguments: Any, **more: Any) -> Any:
+                if self._removed and more.get("dir_fd") is None:
+                    full = _path(path)
+                    if full is not None and self.is_removed(full):
+                        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                return real(path, *arguments, **more)
+            return look
+
+        def listing(real: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(real)
+            def names(path: Any = ".") -> Any:
+                found = real(path)
+                full = _path(path) if self._removed else None
+                return found if full is None else [
+                    one for one in found if not self.is_removed(os.path.join(full, os.fsdecode(one)))]
+            return names
+
+        class Entries:
+            def __init__(self, harmless: Harmless, path: Any) -> None:
+                self._real = real_scandir(path)
+                self._harmless, self._folder = harmless, _path(path)
+
+            def __iter__(self) -> Any:
+                return self
+
+            def __next__(self) -> Any:
+                while True:
+                    entry = next(self._real)
+                    if self._folder is None or not self._harmless.is_removed(
+                            os.path.join(self._folder, os.fsdecode(entry.name))):
+                        return entry
+
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *error: Any) -> None:
+                self.close()
+
+            def close(self) -> None:
+                self._real.close()
+
+        for name in ("stat", "lstat"):
+            setattr(os, name, looking(getattr(os, name)))
+        os.listdir = listing(os.listdir)  # type: ignore[assignment]
+        os.scandir = lambda path=".": Entries(self, path) if self._removed else \
+            real_scandir(path)  # type: ignore[assignment]
 
     def _moved(self, of: str, to: str) -> None:
         """What was new stays new under its new name, with all that is in it."""

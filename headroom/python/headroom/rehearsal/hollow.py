@@ -180,6 +180,21 @@ def _opener(harmless: Harmless, real: Any) -> Callable[..., Any]:
 
 # ---- Weights that are missing
 
+def _placed(model: nn.Module, places: Any) -> nn.Module:
+    """As from_pretrained(device_map=...) does: on one device, or spread over the cards."""
+    if places is None:
+        return model
+    if isinstance(places, dict) and list(places) == [""]:
+        places = places[""]
+    if isinstance(places, (int, torch.device)) or (isinstance(places, str) and
+                                                   places.partition(":")[0] in ("cuda", "cpu")):
+        return model.to(places)
+    from accelerate import dispatch_model, infer_auto_device_map  # type: ignore[import-not-found,unused-ignore]
+    if not isinstance(places, dict):
+        places = infer_auto_device_map(model, no_split_module_classes=getattr(model, "_no_split_modules", None))
+    return dispatch_model(model, places)  # type: ignore[no-any-return]
+
+
 def _of_transformers(module: Any) -> None:
     """from_pretrained without weights: the model of its configuration."""
     model = module.PreTrainedModel
@@ -203,7 +218,6 @@ def _of_transformers(module: Any) -> None:
                                                        else dtype}
             found = cls._from_config(config, **made)
             found.eval()
-            return found.to(more["device_map"]) if isinstance(more.get("device_map"), (str, torch.device)) and \
-                str(more["device_map"]).startswith("cuda") else found
+            return _placed(found, more.get("device_map"))
 
     model.from_pretrained = classmethod(from_pretrained)

@@ -15,7 +15,7 @@ from headroom.rehearsal.orders import Orders
 def install(orders: Orders) -> None:
     if orders.all_ranks:
         return
-    after_import("torch.distributed.launcher.api", _of_elastic)
+    after_import("torch.distributed.launcher.api", lambda api: _of_elastic(orders, api))
     torch.multiprocessing.spawn = _spawn
 
 
@@ -26,11 +26,14 @@ def _environment(world: int, local: int) -> dict[str, str]:
             "TORCHELASTIC_RUN_ID": "rehearsal"}
 
 
-def _of_elastic(api: Any) -> None:
+def _of_elastic(orders: Orders, api: Any) -> None:
     """torchrun and accelerate launch come to launch_agent with a configuration of theirs."""
     def launch_agent(config: Any, entrypoint: Any, arguments: list[Any]) -> Any:
         local = config.nproc_per_node
-        world = local * config.max_nodes
+        world = orders.ranks or local * config.max_nodes
+        cards = torch.cuda.device_count()
+        if local > cards:
+            say_once(f"{local} processes a machine, and {cards} cards: a real machine would refuse; try more --gpus")
         say_once(f"one rank of {world} is rehearsed; the others are pretended (--all-ranks starts them)")
         os.environ.update(_environment(world, local))
         if callable(entrypoint):

@@ -21,7 +21,7 @@ class Orders:
     trace: bool = False
     keep_writes: bool = False
     settings: Optional[str] = None
-    visible: Optional[str] = None  # the user's CUDA_VISIBLE_DEVICES; real GPUs are hidden
+    ranks: Optional[int] = None  # of a job, whatever a launcher says
 
     @staticmethod
     def of_environment() -> Optional[Orders]:

@@ -2,13 +2,18 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
+import json
 import os
+import signal
 import sys
+import threading
 from types import TracebackType
 from typing import Any, NoReturn, Optional
 
 import torch
 
+from headroom.errors import UsageError
 from headroom.masquerade import AsCuda, as_cuda
 from headroom.rehearsal import hollow, launchers, report
 from headroom.rehearsal.harmless import Harmless
@@ -58,12 +63,27 @@ class Process:
 _process: Optional[Process] = None
 
 
+def _with_visible_cards(orders: Orders) -> Orders:
+    """`headroom rehearse` hides real GPUs by an empty CUDA_VISIBLE_DEVICES. What the script, or a program around
+    it, sets it to chooses among the simulated cards."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not chosen:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        return orders
+    cards = json.loads(orders.gpus)
+    numbers = [int(one) for one in chosen.split(",") if one.strip().isdecimal()]
+    kept = [cards[one] for one in numbers if one < len(cards)]
+    if len(kept) != len(chosen.split(",")):
+        raise UsageError(f"CUDA_VISIBLE_DEVICES: expected numbers below {len(cards)}, as there are so many cards, "
+                         f"received '{chosen}'; try more --gpus")
+    return dataclasses.replace(orders, gpus=json.dumps(kept))
+
+
 def begin(orders: Orders) -> None:
     global _process
-    if orders.visible is None:
-        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-    else:
-        os.environ["CUDA_VISIBLE_DEVICES"] = orders.visible
+    orders = _with_visible_cards(orders)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a report is written
     _process = process = Process(orders)
     launchers.install(orders)
     shown = sys.excepthook
