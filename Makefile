@@ -114,7 +114,7 @@ wheel: build ## dist/headroom-VERSION-*.whl: the Python package, with the comman
 
 python: build ## Tests of the Python face, in an environment of their own (.venv-peers), and of the wheel
 	@scripts/python.sh
-	@JOBS=1 scripts/test.sh build -R '^python\.'
+	@JOBS=1 scripts/test.sh build -R '^(python|rehearse)\.'
 	@tests/python/wheel.sh
 
 clean: ## Remove what was built (not .venv)

@@ -38,6 +38,15 @@ def make_step(batch=4):
 PROGRAM
 headroom estimate train.py:make_step --gpus "RTX 4090"
 headroom estimate gpt2 --batch 1 --seq 128 --gpus "RTX 4090" --json > /dev/null
+cat > loop.py <<'PROGRAM'
+import torch
+net = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+while True:
+    net(torch.ones(4, 64, device="cuda")).sum().backward()
+    optimizer.step()
+PROGRAM
+headroom rehearse --gpus "RTX 4090" -- "$python" loop.py | grep "Rehearsed 3 steps"
 "$python" -m pip uninstall --quiet --yes headroom
 [ ! -e "$work/venv/bin/headroom" ]
 echo "wheel: installs into a fresh environment, works there, and goes without a trace"
