@@ -299,6 +299,22 @@ class Ranks(unittest.TestCase):
             finally:
                 dist.destroy_process_group()
 
+    def test_sharded_weights_train(self):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+        import torch.distributed as dist
+        with headroom.as_cuda(SPEC, pretend_ranks=True):
+            dist.init_process_group("nccl", rank=0, world_size=4, init_method="tcp://127.0.0.1:1")
+            try:
+                net = parallelize_module(
+                    nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)).cuda(),
+                    init_device_mesh("cuda", (4,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+                net(torch.ones(2, 8, device="cuda")).sum().backward()
+                self.assertEqual(net[0].weight.grad.to_local().shape, (4, 8))
+                self.assertTrue(net[0].weight.is_cuda and net[0].weight.grad.is_cuda)
+            finally:
+                dist.destroy_process_group()
+
 
 if __name__ == "__main__":
     unittest.main()

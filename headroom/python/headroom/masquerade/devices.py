@@ -70,6 +70,15 @@ def _tensors(patches: Patches) -> None:
             return function(self, dtype, *more, **named)
         return of_type
 
+    def wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrappers of tensors (DTensor) lie where LibTorch finds the wrapped ones."""
+        def made(*arguments: Any, **named: Any) -> Any:
+            if "device" in named:
+                named["device"] = real(named["device"])
+            return function(*arguments, **named)
+        return made
+
+    patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(wrapping(torch.Tensor._make_wrapper_subclass)))
     patches.set(torch.Tensor, "device", property(device))
     patches.set(torch.Tensor, "is_cuda", property(is_cuda))
     patches.wrap(torch.Tensor, "cuda", cuda)
