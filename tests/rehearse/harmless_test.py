@@ -111,6 +111,20 @@ class Files(unittest.TestCase):
         self.assertEqual(self.assert_unharmed(), [])
         self.assertGreater((self.folder / "log.txt").stat().st_mtime, 1e9)
 
+    def test_a_link_of_the_script_leads_to_no_harm(self):
+        self.rehearsed("""
+            os.symlink("model.pt", "latest.pt")
+            open("latest.pt", "w").write("new"); torch.save(net.state_dict(), "latest.pt")
+            os.link("log.txt", "log-2.txt")
+            open("log-2.txt", "w").write("new")
+            os.symlink("a", "elsewhere")
+            open("elsewhere/b/step-1.pt", "w").write("new"); os.remove("elsewhere/b/step-2.pt")
+            os.close(os.open("elsewhere/lock", os.O_CREAT | os.O_EXCL)); os.remove("a/lock")
+            assert not os.path.exists("a/lock")
+            for link in ("latest.pt", "elsewhere", "log-2.txt"): os.unlink(link)
+            """)
+        self.assertEqual(self.assert_unharmed(), [])
+
     def test_new_files_are_the_scripts_own(self):
         found = self.rehearsed("""
             os.makedirs("runs/1")
@@ -184,6 +198,17 @@ class Ends(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("finally\nat exit\n", done.stdout)
         self.assertIn("Rehearsed 2 steps", done.stdout)
+
+    def test_an_out_of_memory_is_known_whatever_prints_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "train.py"
+            program.write_text("import sys\nsys.excepthook = lambda *error: print('my own words')\n" + START +
+                               "torch.empty(1 << 40, device='cuda')\n")
+            done = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "sim:1x24GiB", "--",
+                                   sys.executable, program], capture_output=True, text=True, timeout=600,
+                                  env=programs.environment(), check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("my own words", done.stdout)
 
     def test_a_script_that_fails_shows_its_own_error(self):
         with tempfile.TemporaryDirectory() as folder:

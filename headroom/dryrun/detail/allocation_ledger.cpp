@@ -39,6 +39,9 @@ bool is_block(const allocator::AllocatorEvent& allocator_event) {
   return allocator_event.kind == Kind::alloc || allocator_event.kind == Kind::free_requested;
 }
 
+// The program's line before the card's lock is taken: reading it may wait for the interpreter's.
+thread_local std::string_view line_of_request;
+
 }  // namespace
 
 Ledger::Ledger(sim::Card& card, const Subject& subject)
@@ -147,9 +150,6 @@ void Ledger::on_operator(const sim::OperatorCall& call) {
   }();
   if (mark_now) mark_gradients();
 }
-
-// The program's line before the card's lock is taken: reading it may wait for the interpreter's.
-thread_local std::string_view line_of_request;
 
 void Ledger::on_request() {
   line_of_request = line_ ? line_() : std::string_view();

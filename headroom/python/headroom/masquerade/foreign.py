@@ -125,7 +125,8 @@ def install(patches: Patches) -> None:
         return None if name in REFUSED and name not in sys.modules else find(name, package)
 
     patches.set(importlib.util, "find_spec", find_spec)
-    after_import("triton.runtime.jit", lambda module: patches.set(module.JITFunction, "run", _refuse_kernel))
+    after_import("triton.runtime.jit", lambda module: None if patches.undone else
+                 patches.set(module.JITFunction, "run", _refuse_kernel))
 
 
 def _refuse_kernel(self: Any, *arguments: Any, **more: Any) -> Any:

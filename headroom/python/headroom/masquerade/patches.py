@@ -12,6 +12,7 @@ class Patches:
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
+        self.undone = False
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Replaces an attribute of a module, class or object, or adds one."""
@@ -27,6 +28,7 @@ class Patches:
                  make(before))
 
     def undo(self) -> None:
+        self.undone = True
         while self._before:
             owner, name, value = self._before.pop()
             if value is _MISSING:

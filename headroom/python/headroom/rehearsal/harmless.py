@@ -15,6 +15,7 @@ import pathlib
 import shutil
 import stat
 import sys
+import threading
 from typing import Any, Callable, Optional
 
 from headroom.masquerade.foreign import after_import, say_once
@@ -24,14 +25,26 @@ from headroom.rehearsal.orders import Orders
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 
 
+_resolving = threading.local()  # while a path is resolved, which looks at its parts
+
+
 def _path(given: Any) -> Optional[str]:
-    """The absolute path of an argument; None for a descriptor."""
+    """The one name of a file: absolute, without links on the way to it. None for a descriptor."""
     if isinstance(given, int):
         return None
     try:
-        return os.path.abspath(os.fsdecode(os.fspath(given)))
+        path = os.path.abspath(os.fsdecode(os.fspath(given)))
     except TypeError:
         return None
+    return os.path.join(_resolved(os.path.dirname(path)), os.path.basename(path))
+
+
+def _resolved(path: str) -> str:
+    _resolving.now = True
+    try:
+        return os.path.realpath(path)
+    finally:
+        _resolving.now = False
 
 
 class Harmless:
@@ -41,6 +54,7 @@ class Harmless:
         self._created: set[str] = set()
         self._read = 0
         self._diverted: dict[str, str] = {}  # of files that were there: where their new contents are
+        self._copies = 0
         self._skipped: list[str] = []
         self._removed: set[str] = set()  # what the script takes for removed
         self._lstat = os.lstat
@@ -97,15 +111,26 @@ class Harmless:
         """Where to write a file: its own path, or that of a copy if it was there. `keeps`: its old contents."""
         if path in self._diverted:
             return self._diverted[path]
-        if not self.was_there(path):
-            self._note("f", path)
-            return path
-        return self.divert(path, keeps)
+        if self.was_there(path) or self._leads_to_what_was_there(path):
+            return self.divert(path, keeps)
+        self._note("f", path)
+        return path
+
+    def _leads_to_what_was_there(self, path: str) -> bool:
+        """True for a link of the script's own to a file of the user's."""
+        try:
+            found = self._lstat(path)
+        except OSError:
+            return False
+        if stat.S_ISLNK(found.st_mode):
+            return self.was_there(_resolved(path))
+        return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
     def divert(self, path: str, keeps: bool = False) -> str:
         os.makedirs(self._scratch, exist_ok=True)
         self._removed.discard(path)
-        copy = os.path.join(self._scratch, f"{len(self._diverted)}-{os.path.basename(path)}")
+        self._copies += 1
+        copy = os.path.join(self._scratch, f"{self._copies}-{os.path.basename(path)}")
         if keeps and os.path.isfile(path):
             with self._open(path, "rb") as old, self._open(copy, "wb") as new:
                 shutil.copyfileobj(old, new)
@@ -116,11 +141,14 @@ class Harmless:
             self.skip(path)
         return copy
 
-    def read(self, path: str) -> str:
+    def read(self, file: Any) -> str:
+        """Where the contents of a file are that the script reads."""
+        path = _path(file) or ""
         return self._diverted.get(path, path)
 
-    def checkpoint(self, path: str) -> str:
+    def checkpoint(self, file: Any) -> str:
         """As written(). In compute mode no checkpoint gets into the user's folders."""
+        path = _path(file) or ""
         return self.divert(path) if self._computes and path not in self._diverted else self.written(path)
 
     def _guard_files(self) -> None:
@@ -166,8 +194,7 @@ class Harmless:
             @functools.wraps(real)
             def remove(path: Any, *arguments: Any, **more: Any) -> Any:
                 full = _path(path) if more.get("dir_fd") is None else None
-                if full is not None and full in self._diverted:
-                    return None
+                self._diverted.pop(full or "", None)
                 if full is None or not self.was_there(full):
                     return real(path, *arguments, **more)
                 if self.is_removed(full):
@@ -235,7 +262,7 @@ class Harmless:
         def looking(real: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(real)
             def look(path: Any, *arguments: Any, **more: Any) -> Any:
-                if self._removed and more.get("dir_fd") is None:
+                if self._removed and more.get("dir_fd") is None and not getattr(_resolving, "now", False):
                     full = _path(path)
                     if full is not None and self.is_removed(full):
                         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -5,6 +5,7 @@ initialisation, copies from checkpoints, changes of type. They read as zeros, as
 weights are read by their header. Weights that are missing have the shapes of the model's configuration."""
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import os
@@ -33,7 +34,20 @@ def _is_large(tensor: Any) -> bool:
         not tensor.is_meta
 
 
+_MMAP_THRESHOLD, _MMAP_MAX = -3, -4  # of mallopt(3)
+
+
+def _take_fresh_memory() -> None:
+    """Large blocks come from the system, as zeros that cost nothing until they are written, and go back to it.
+    By itself the C library keeps freed ones, with what was in them."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, 2 * LARGE)
+        mallopt(_MMAP_MAX, 1 << 30)
+
+
 def install(harmless: Harmless) -> None:
+    _take_fresh_memory()
     _initialisation()
     _conversions()
     _storages()
@@ -171,7 +185,7 @@ def _opener(harmless: Harmless, real: Any) -> Callable[..., Any]:
     @functools.wraps(real)
     def safe_open(filename: Union[str, os.PathLike[str]], framework: str = "pt", device: Any = "cpu",
                   **more: Any) -> Any:
-        path = harmless.read(os.path.abspath(os.fspath(filename)))
+        path = harmless.read(filename)
         if framework not in ("pt", "torch", "pytorch"):
             return real(path, framework, device, **more)
         return _Header(path, device)

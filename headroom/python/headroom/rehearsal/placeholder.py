@@ -100,7 +100,7 @@ def install(harmless: Harmless) -> None:
                 return save(obj, f, *arguments, **more)
             f.write(described(obj))
             return None
-        path = harmless.checkpoint(os.path.abspath(os.fspath(f)))
+        path = harmless.checkpoint(f)
         if harmless._computes:
             return save(obj, path, *arguments, **more)
         with harmless._open(path, "wb") as file:
@@ -112,7 +112,7 @@ def install(harmless: Harmless) -> None:
             if file is not None and is_one(file):
                 return loaded(file, map_location)
         if isinstance(f, (str, os.PathLike)):
-            f = harmless.read(os.path.abspath(os.fspath(f)))
+            f = harmless.read(f)
             if not harmless._computes and more.get("mmap") is None and _is_zip(f):
                 more["mmap"] = True  # only what is used is read
         return load(f, map_location, *arguments, **more)
@@ -132,7 +132,7 @@ def _opened(harmless: Harmless, f: Any) -> Iterator[Optional[Any]]:
     if not isinstance(f, (str, os.PathLike)):
         yield f
         return
-    path = harmless.read(os.path.abspath(os.fspath(f)))
+    path = harmless.read(f)
     if not os.path.isfile(path):
         yield None
         return
@@ -145,7 +145,7 @@ def _of_safetensors(harmless: Harmless, module: Any) -> None:
 
     def save_description(tensors: Any, filename: Any, *arguments: Any, **more: Any) -> None:
         say_once("checkpoints are not written")
-        path = harmless.checkpoint(os.path.abspath(os.fspath(filename)))
+        path = harmless.checkpoint(filename)
         if harmless._computes:
             return save_file(tensors, path, *arguments, **more)
         with harmless._open(path, "wb") as file:
@@ -156,6 +156,6 @@ def _of_safetensors(harmless: Harmless, module: Any) -> None:
         with _opened(harmless, filename) as file:
             if file is not None and is_one(file):
                 return loaded(file, device)
-        return load_file(harmless.read(os.path.abspath(os.fspath(filename))), device, **more)
+        return load_file(harmless.read(filename), device, **more)
 
     module.save_file, module.load_file = save_description, load_description

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-from types import TracebackType
 from typing import Any, NoReturn, Optional
 
 import torch
@@ -36,31 +35,32 @@ class Process:
         if orders.mode == "shape-only":
             hollow.install(self.harmless)
         self.watch = Watch(self.as_cuda.box, orders.steps, self.stop, orders.change)
-        self.error: Optional[BaseException] = None
         self.written = False
         self.stops = 0
 
     def stop(self) -> NoReturn:
         """After the last step. A script that goes on all the same is ended."""
-        self.write("steps")
+        self.write()
         self.stops += 1
         if self.stops > 3:
             sys.stdout.flush()
             os._exit(0)
         raise Done(0)
 
-    def write(self, ended: str) -> None:
+    def write(self) -> None:
+        """After the last step, or at the exit. Python keeps the exception that ended the program."""
         if self.written or os.getpid() != self.pid:
             return
         self.written = True
-        if self.watch.began or self.watch.used() or self.error is not None:
-            report.write(self.orders, self.as_cuda.box, self.watch, self.harmless, ended, self.error)
+        error: Optional[BaseException] = getattr(sys, "last_value", None)
+        if self.watch.began or self.watch.used() or error is not None:
+            report.write(self.orders, self.as_cuda.box, self.watch, self.harmless, error)
 
-    def at_exit(self) -> None:
-        self.write("error" if self.error is not None else "script")
-
-
-_process: Optional[Process] = None
+    def on_sigterm(self, *signalled: Any) -> NoReturn:
+        """So that a report is written. A forked child ends as it would without this."""
+        if os.getpid() != self.pid:
+            os._exit(128 + signal.SIGTERM)
+        sys.exit(128 + signal.SIGTERM)
 
 
 def _with_visible_cards(orders: Orders) -> Orders:
@@ -80,18 +80,10 @@ def _with_visible_cards(orders: Orders) -> Orders:
 
 
 def begin(orders: Orders) -> None:
-    global _process
     orders = _with_visible_cards(orders)
+    process = Process(orders)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a report is written
-    _process = process = Process(orders)
+        signal.signal(signal.SIGTERM, process.on_sigterm)
     launchers.install(orders)
-    shown = sys.excepthook
-
-    def note(kind: type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> Any:
-        process.error = error
-        return shown(kind, error, trace)
-
-    sys.excepthook = note
-    atexit.register(process.at_exit)
+    atexit.register(process.write)
     torch.cuda.reset_peak_memory_stats()

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import os
-import traceback
 from typing import TYPE_CHECKING, Any, Optional
 
 import torch
@@ -17,22 +16,19 @@ if TYPE_CHECKING:
     from headroom.rehearsal.watch import Watch
 
 
-def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless, ended: str,
+def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
           error: Optional[BaseException]) -> None:
     reports = [(card, observation.end(10, orders.trace)) for card, observation in zip(box, watch.observations)]
     parameters = {id(one): one for root in watch.roots() for one in root.parameters()}.values()
     document: dict[str, Any] = {
-        "pid": os.getpid(), "rank": int(os.environ.get("RANK", 0)),
-        "ended": ended, "error": None if error is None else
-        "".join(traceback.format_exception_only(type(error), error)).strip(),
+        "rank": int(os.environ.get("RANK", 0)),
         "out_of_memory": isinstance(error, torch.OutOfMemoryError),
-        "steps": watch.step - (0 if ended == "steps" else 1),
+        "steps": watch.ended,
         "parameters": sum(one.numel() for one in parameters),
         "trainable_parameters": sum(one.numel() for one in parameters if one.requires_grad),
         "ooms_met": sum(torch.cuda.memory_stats(card.index)["num_ooms"] for card in box),
         "not_written": harmless.not_written(), "stood_in": hollow.stood_in(),
-        "cards": [{"index": card.index, "name": card.name, "used": card._card.requests > 0,
-                   "report": report.document(), "text": report.describe(5, 5)}
+        "cards": [{"index": card.index, "used": card._card.requests > 0, "report": report.document()}
                   for card, report in reports]}
     base = os.path.join(orders.folder, f"process-{document['rank']:06d}-{os.getpid()}")
     if orders.trace:

@@ -1,7 +1,8 @@
 """Sees the models and the steps of a script that knows nothing of it.
 
-A step ends when an optimizer has stepped; without optimizers, with the next backward pass. The first begins when a model is called; what comes before is
-`init`. Of several optimizers (a GAN's) each takes part in a step: it ends with the step of the last."""
+A step ends when an optimizer has stepped; without optimizers, with the next backward pass. The first begins when
+a model is called; what comes before is `init`. Of several optimizers (a GAN's) each takes part in a step: it ends
+with the step of the last."""
 from __future__ import annotations
 
 import os
@@ -48,6 +49,7 @@ class Watch:
         self.steps, self.stop, self.change = steps, stop, change
         self.began = False
         self.step = 1
+        self.ended = 0  # steps
         self.observations = [_engine.Observation(card._card, shown_file) for card in box]
         self._cards = list(box)
         self._modules: dict[int, weakref.ref[nn.Module]] = {}  # some cannot be hashed before they are made
@@ -198,6 +200,7 @@ class Watch:
     def _end_step(self) -> None:
         for observation in self.observations:
             observation.end_step()
+        self.ended = self.step
         if self.step == self.steps:
             self.stop()
         self.step += 1
@@ -217,5 +220,3 @@ def _plain(name: str) -> str:
         name = name.removeprefix(wrapper).replace("." + wrapper, ".") if wrapper != "module." else \
             name.removeprefix(wrapper)
     return name
-
-
