@@ -7,7 +7,7 @@
 namespace headroom::sim {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
+using List = std::vector<at::Tensor>;
 
 // "_foreach_abs" and "_foreach_abs_": of one list, giving one or writing it.
 std::vector<c10::OperatorHandle> of_one_list(bool in_place) {
@@ -21,12 +21,12 @@ std::vector<c10::OperatorHandle> of_one_list(bool in_place) {
   return all;
 }
 
-Tensors on(const at::Device& device) {
+List on(const at::Device& device) {
   torch::manual_seed(3);
   return {torch::rand({4, 3}).add(0.5).to(device), torch::rand({7}).add(0.5).to(device)};
 }
 
-Tensors called(const c10::OperatorHandle& op, const Tensors& inputs) {
+List called(const c10::OperatorHandle& op, const List& inputs) {
   torch::jit::Stack stack{inputs};
   op.callBoxed(&stack);
   return stack.empty() ? inputs : stack[0].toTensorVector();
@@ -34,10 +34,10 @@ Tensors called(const c10::OperatorHandle& op, const Tensors& inputs) {
 
 void expect_the_cpus_numbers(const c10::OperatorHandle& op) {
   SCOPED_TRACE(c10::toString(op.operator_name()));
-  const Tensors expected = called(op, on(at::kCPU));
+  const List expected = called(op, on(at::kCPU));
   for (const Mode mode : {Mode::shape_only, Mode::compute}) {
     const Simulation box = simulate("1x1GiB", {.mode = mode});
-    const Tensors made = called(op, on(box.device(0)));
+    const List made = called(op, on(box.device(0)));
     ASSERT_EQ(made.size(), expected.size());
     for (std::size_t i = 0; i < made.size(); ++i) {
       EXPECT_EQ(made[i].sizes(), expected[i].sizes());
@@ -63,17 +63,17 @@ TEST(ListsOfTensors, AreWrittenInPlace) {
 
 TEST(ListsOfTensors, TakeNumbersOfTheHost) {
   const auto run = [](const at::Device& device) {
-    Tensors x = on(device);
+    List x = on(device);
     const at::Tensor numbers = torch::tensor({0.5, 2.0});
     at::_foreach_addcmul_(x, x, x, numbers);
     at::_foreach_addcdiv_(x, x, x, numbers);
     x = at::_foreach_addcmul(x, x, x, numbers);
     return at::_foreach_addcdiv(x, x, x, numbers);
   };
-  const Tensors expected = run(at::kCPU);
+  const List expected = run(at::kCPU);
   for (const Mode mode : {Mode::shape_only, Mode::compute}) {
     const Simulation box = simulate("1x1GiB", {.mode = mode});
-    const Tensors made = run(box.device(0));
+    const List made = run(box.device(0));
     for (std::size_t i = 0; i < made.size(); ++i) {
       EXPECT_EQ(made[i].sizes(), expected[i].sizes());
       if (mode == Mode::compute) {
@@ -85,7 +85,7 @@ TEST(ListsOfTensors, TakeNumbersOfTheHost) {
 
 TEST(ListsOfTensors, RefuseAnotherNumberOfScalars) {
   const Simulation box = simulate("1x1GiB");
-  const Tensors x = on(box.device(0));
+  const List x = on(box.device(0));
   EXPECT_THROW((void)at::_foreach_addcmul(x, x, x, torch::ones({3})), c10::Error);
   EXPECT_THROW((void)at::_foreach_addcmul(x, x, x, torch::ones({2}, box.device(0))), c10::Error);
 }
