@@ -54,8 +54,9 @@ settle: ## 10,000 backward passes on 8 cards that run out of memory, under the t
 trainers: build ## headroom run with three trainers: every text, budget and way of mapping
 	@tests/supervise/trainers_test.py build/bin/headroom build/lib/libfake_nvml.so build/lib/libclock_jump.so --all
 
-rehearse-check: build ## Every program of tests/rehearse: a run on the CPU, then rehearsals over what it left
+rehearse-check: build ## Every program of tests/rehearse: a run on the CPU, rehearsals over what it left, and peaks of an H100
 	@scripts/python.sh tests/rehearse/programs_test.py --all
+	@scripts/python.sh tests/rehearse/h100_test.py --all
 
 peers: build ## PyTorch's MemTracker on the test nets, live; then our peaks beside it
 	@scripts/peers.sh

@@ -128,6 +128,11 @@ bool install_engine() {
   return &Engine::get_default_engine() == &instance();
 }
 
+bool in_backward_pass() {
+  constexpr int no_task = -1;
+  return torch::autograd::get_current_graph_task_id() != no_task;
+}
+
 bool is_engine_unused() {
   OwnEngine* const engine = current;
   return engine != nullptr && &Engine::get_default_engine() == engine &&

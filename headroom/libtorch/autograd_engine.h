@@ -18,6 +18,9 @@ bool renew_engine();
 // device threads yet.
 bool is_engine_unused();
 
+// True in a thread that works on a backward pass.
+bool in_backward_pass();
+
 // Returns when no thread works on a backward pass that has thrown. Passes on another engine are not
 // known. Use settle() (settle.h).
 void wait_for_failed_passes();

@@ -59,6 +59,53 @@ class Command(unittest.TestCase):
             self.assertEqual(one["peak_process_bytes"] + one["saves_process_bytes"],
                              whole["peak"]["process_bytes"])
 
+    def test_the_bounds_of_what_is_assumed(self):
+        program = """
+            import torch
+            net = torch.nn.Linear(512, 512).cuda()
+            optimizer = torch.optim.SGD(net.parameters(), lr=1)
+            for _ in range(9):
+                y = net(torch.randn(4096, 512, device="cuda"))
+                (y[y > 0] * 2).sin().sum().backward()
+                optimizer.step(); optimizer.zero_grad()
+            """
+        done = self.run_it("--json", "--gpus", "sim:1xH100", "--assume-true", "0,1", program=program)
+        found = json.loads(done.stdout)
+        none, all_ = found["by_share"]
+        self.assertEqual((none["assume_true"], all_["assume_true"]), (0, 1))
+        self.assertLess(none["peak_process_bytes"], all_["peak_process_bytes"])
+        self.assertEqual(found["peak"]["process_bytes"], all_["peak_process_bytes"])
+
+    def test_a_model_on_the_default_device_begins_the_first_step(self):
+        program = """
+            import torch
+            torch.set_default_device("cuda")
+            net = torch.nn.Linear(1024, 1024)
+            optimizer = torch.optim.SGD(net.parameters(), lr=1)
+            for _ in range(9):
+                net(torch.randn(4096, 1024)).sum().backward()
+                optimizer.step(); optimizer.zero_grad()
+            """
+        for first in ('torch.set_default_device("cuda")', "torch.set_default_tensor_type(torch.cuda.FloatTensor)"):
+            done = self.run_it("--json", "--gpus", "sim:1xH100",
+                               program=program.replace('torch.set_default_device("cuda")', first))
+            phases = {one["phase"]: one["peak_allocated_bytes"] for one in json.loads(done.stdout)["by_phase"]}
+            self.assertEqual(phases["init"], 4 * 1024 * 1025)
+            self.assertGreater(phases["forward"], phases["init"] + 4 * 4096 * 1024)
+
+    def test_a_script_that_lets_cudnn_try_its_ways(self):
+        program = """
+            import torch
+            torch.backends.cudnn.benchmark = True
+            net = torch.nn.Conv2d(3, 8, 3).cuda()
+            optimizer = torch.optim.SGD(net.parameters(), lr=1)
+            for _ in range(9):
+                net(torch.randn(2, 3, 16, 16, device="cuda")).sum().backward()
+                optimizer.step()
+            """
+        found = json.loads(self.run_it("--json", "--gpus", "sim:1xH100", program=program).stdout)
+        self.assertIn("cudnn.benchmark", found["notes"][0])
+
     def test_events_are_exported(self):
         self.run_it("--gpus", "sim:1xH100", "--trace", "steps.trace", "--snapshot", "steps.pickle")
         for file in ("steps.trace", "steps.pickle"):

@@ -1,9 +1,13 @@
-"""A rehearsal of a script has, to the byte, the peak that a dry run of its step has."""
+"""A rehearsal of a script has, to the byte, the peak that a dry run of its step has; and with the rules of the
+CPU that which PyTorch's MemTracker counts there."""
 import json
 import pathlib
 import subprocess
 import sys
 import unittest
+
+import torch
+from torch.distributed._tools.mem_tracker import MemTracker
 
 import programs
 import steps
@@ -34,9 +38,26 @@ class Equal(unittest.TestCase):
         self.assertEqual(small["ooms_met"], 1)
         self.assertEqual(small["peak"]["requested_bytes"], whole["peak"]["requested_bytes"])
 
-    def rehearsed(self, name, gpus="sim:1xH100", code=0):
-        done = subprocess.run([programs.HEADROOM, "rehearse", "--json", "--gpus", gpus, "--", sys.executable,
-                               HERE / "steps.py", name], capture_output=True, text=True, check=False, timeout=600,
+    def test_the_peaks_that_memtracker_counts(self):
+        for make in steps.STEPS:
+            # It cannot track parameters that are not trained, and counts an LSTM's single steps, which the CPU
+            # does not take.
+            if make in (steps.adapted, steps.recurrent):
+                continue
+            with self.subTest(make.__name__):
+                tracker = MemTracker()
+                with tracker:
+                    _, step = make("cpu")
+                    for _ in range(3):
+                        step()
+                        tracker.reset_mod_stats()
+                expected = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+                found = self.rehearsed(make.__name__, rules="cpu")["peak"]["requested_bytes"]
+                self.assertAlmostEqual(found / expected, 1, delta=0.001)
+
+    def rehearsed(self, name, gpus="sim:1xH100", code=0, rules="cuda"):
+        done = subprocess.run([programs.HEADROOM, "rehearse", "--json", "--gpus", gpus, "--rules", rules, "--",
+                               sys.executable, HERE / "steps.py", name], capture_output=True, text=True, check=False, timeout=600,
                               env=programs.environment())
         self.assertEqual(done.returncode, code, done.stderr[-2000:])
         return json.loads(done.stdout)

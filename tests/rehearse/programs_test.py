@@ -21,7 +21,6 @@ def contents(folder):
             for path in pathlib.Path(folder).rglob("*") if path.is_file()}
 
 
-
 class Programs(unittest.TestCase):
     def check(self, program):
         if not program.is_possible:
@@ -34,6 +33,8 @@ class Programs(unittest.TestCase):
             self.assertEqual(real.returncode, 0, real.stderr[-2000:])
             before = contents(out)
             self.harms_nothing(program, out, before)
+            if "--all" in sys.argv:
+                self.variants_are_rehearsed(program)
             if program.same_path is not None and program.entry["launcher"] == "python":
                 self.computes_the_same(program, real.stdout)
 
@@ -50,6 +51,13 @@ class Programs(unittest.TestCase):
         self.assertEqual([name for name in new if name.endswith(WEIGHTS)], [])
         listed = {str(pathlib.Path(one).name) for one in done.document["written"]}
         self.assertEqual([name for name in new if pathlib.Path(name).name not in listed], [])
+
+    def variants_are_rehearsed(self, program):
+        for more in program.entry.get("variants", []):
+            with self.subTest(arguments=more), tempfile.TemporaryDirectory() as out:
+                done = those.rehearse(program, out, arguments=[*program.arguments, *more])
+                self.assertEqual(done.code, 0, done.output[-2000:])
+                self.assertEqual(done.document["steps"], 3)
 
     def computes_the_same(self, program, output):
         with tempfile.TemporaryDirectory() as out:

@@ -1,8 +1,13 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "headroom/libtorch/on.h"
 #include "headroom/sim/rules/rnn.h"
+#include "rnn_sizes.h"
 #include "sides.h"
 
 namespace headroom::sim {
@@ -156,15 +161,30 @@ TEST(Rnn, KeepsAReserveAndOneBufferOfGradients) {
                               .batch = kBatch,
                               .rows = kSteps * kBatch};
   EXPECT_EQ(rules::weight_elements(shape), 32 * (6 + 8 + 2));
-  EXPECT_EQ(rules::reserve_bytes(shape, at::kFloat), 15 * (4 + 1) * 8 * 4);
+  EXPECT_EQ(rules::reserve_bytes(shape, at::kFloat), 15 * (4 + 1) * 8 * 4 + 256);
   const Side side = run_on_card(recurrent({}), {.cublas_workspaces = false});
-  EXPECT_THAT(side.requests, Contains(Pair("alloc", 15 * (4 + 1) * 8 * 4)));
+  EXPECT_THAT(side.requests, Contains(Pair("alloc", 15 * (4 + 1) * 8 * 4 + 256)));
   EXPECT_THAT(side.requests, Contains(Pair("alloc", 32 * (6 + 8 + 2) * 4)));
+}
+
+TEST(Rnn, SizesAreThoseMeasuredOnACard) {
+  std::vector<double> errors;
+  for (const MeasuredRnn& one : measured_rnns()) {
+    if (one.reserve > 0) {
+      EXPECT_LE(std::abs(rules::reserve_bytes(one.shape, one.type) - one.reserve), 64);
+    }
+    errors.push_back(
+        std::abs(static_cast<double>(rules::workspace_bytes(one.shape, one.type) - one.workspace) /
+                 static_cast<double>(one.workspace)));
+  }
+  std::sort(errors.begin(), errors.end());
+  EXPECT_LT(errors[errors.size() / 2], 0.04);
+  EXPECT_LT(errors.back(), 0.4);
 }
 
 TEST(Rnn, KeepsNoReserveInInference) {
   const Side side = run_on_card(recurrent({.train = false}), {.cublas_workspaces = false});
-  EXPECT_THAT(side.requests, ::testing::Not(Contains(Pair("alloc", 15 * (4 + 1) * 8 * 4))));
+  EXPECT_THAT(side.requests, ::testing::Not(Contains(Pair("alloc", 15 * (4 + 1) * 8 * 4 + 256))));
 }
 
 // ---- Cells ----

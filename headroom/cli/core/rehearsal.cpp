@@ -51,6 +51,7 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
   const Json given{{"gpus", listed(orders.cards)},
                    {"folder", folder.string()},
                    {"mode", orders.mode},
+                   {"rules", orders.rules},
                    {"steps", orders.steps},
                    {"assume", orders.assume_true},
                    {"all_ranks", orders.all_ranks},
@@ -103,6 +104,7 @@ void add(Rehearsal& rehearsal, const Json& process) {
   rehearsal.ran_out_of_memory |= process.at("out_of_memory").get<bool>();
   append(rehearsal.not_written, process.at("not_written"));
   append(rehearsal.stood_in, process.at("stood_in"));
+  append(rehearsal.notes, process.at("notes"));
 }
 
 std::vector<fs::path> files(const fs::path& folder, const std::string& ending) {

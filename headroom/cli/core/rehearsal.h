@@ -17,7 +17,7 @@ struct RehearsalOrders {
   std::vector<std::string> command;
   std::vector<std::string> environment = {};  // "NAME=value"
   std::vector<gpu::SimulatedCard> cards;
-  std::string mode = "shape-only";
+  std::string mode = "shape-only", rules = "cuda";
   int steps = 3;
   double assume_true = 0.5;
   std::optional<int> ranks = {};
@@ -54,6 +54,11 @@ struct RehearsedCard {
   trace::Report report;
 };
 
+struct NeedByShare {
+  double assume_true;
+  Bytes needs;  // of the process
+};
+
 struct Rehearsal {
   job::JobEnd end;
   std::vector<RehearsedCard> cards;  // of all processes that used cards; empty: none did
@@ -64,7 +69,9 @@ struct Rehearsal {
   // Files that were there and would have changed, and checkpoints; the script's other new files.
   std::vector<std::string> not_written, written;
   std::vector<std::string> stood_in;
+  std::vector<std::string> notes;              // sentences
   std::vector<trace::Assumption> assumptions;  // of all cards
+  std::vector<NeedByShare> by_share;           // where more than one share was rehearsed
 
   // True if the script ended by itself, or after the last step.
   [[nodiscard]] bool is_whole() const { return end.started && end.exit_code == 0; }

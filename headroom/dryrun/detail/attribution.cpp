@@ -4,20 +4,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 
+#include "headroom/libtorch/autograd_engine.h"
 #include "headroom/libtorch/tensors_in.h"
 
 namespace headroom::dryrun::detail {
 namespace {
-
-constexpr int kNoTask = -1;
-
-bool in_backward() {
-  return torch::autograd::get_current_graph_task_id() != kNoTask;
-}
 
 // A copy in another type whose source is neither a parameter nor an input.
 bool is_copy_of_result(const sim::OperatorCall& call) {
@@ -97,7 +91,7 @@ Attribution::Seen Attribution::on_operator(const sim::OperatorCall& call) {
       look_at(argument, is_embedding, found);
     });
   // `loss.float()` after a backward pass does not begin a forward pass.
-  if (!found.module && !in_backward() && is_copy_of_result(call)) return {};
+  if (!found.module && !libtorch::in_backward_pass() && is_copy_of_result(call)) return {};
   const std::lock_guard lock(mutex_);
   Thread& thread = this_thread();
   const trace::Phase phase = thread.at.phase = phase_now(found.needs_gradient);
@@ -117,7 +111,7 @@ Attribution::Seen Attribution::on_operator(const sim::OperatorCall& call) {
 }
 
 trace::Phase Attribution::phase_now(bool needs_gradient) const {
-  if (in_backward()) return trace::Phase::backward;
+  if (libtorch::in_backward_pass()) return trace::Phase::backward;
   if (!after_backward_)
     return evaluates_ && !at::GradMode::is_enabled() ? trace::Phase::evaluation
                                                      : trace::Phase::forward;
@@ -148,7 +142,8 @@ Whereabouts Attribution::now() const {
   const std::lock_guard lock(mutex_);
   const auto known = threads_.find(at::RecordFunction::currentThreadId());
   const bool is_known = known != threads_.end();
-  if (in_backward()) return {is_known ? known->second.at.module : 0, trace::Phase::backward};
+  if (libtorch::in_backward_pass())
+    return {is_known ? known->second.at.module : 0, trace::Phase::backward};
   if (!is_known) return {0, phase_now(false)};
   const Whereabouts& last = known->second.at;
   if (!after_backward_ || last.phase == trace::Phase::optimizer) return last;

@@ -8,6 +8,8 @@ from headroom.errors import UsageError
 from headroom.sizes import Bytes, Size
 
 
+names = {"sim"}  # of the kind of device: "cuda", too, while programs take these cards for CUDA's (masquerade)
+
 _of_tensor = torch._C.TensorBase.device.__get__  # type: ignore[attr-defined]
 _of_storage = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
 
@@ -15,7 +17,8 @@ _of_storage = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
 def lies_on_card(one: torch.Tensor | torch.UntypedStorage) -> bool:
     """True on a simulated card, also where that shows itself as CUDA's (masquerade)."""
     of = _of_tensor if isinstance(one, torch.Tensor) else _of_storage
-    return bool(of(one).type == "sim")
+    # Under a default device torch asks the tensor's class, and so gets the name that is shown.
+    return of(one).type in names
 
 
 class Card:

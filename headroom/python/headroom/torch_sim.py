@@ -8,14 +8,12 @@ from typing import Any, Iterator, Optional, Union
 import torch
 from torch import OutOfMemoryError  # noqa: F401 - torch.sim.OutOfMemoryError
 
-from headroom import _engine
+from headroom import _engine, card
 from headroom._sim_parts import amp, nvtx, why_not  # noqa: F401 - torch.sim.amp, torch.sim.nvtx
 from headroom.card import Card, card_of, cards, check_there
 from headroom.errors import UsageError
 
 Device = Union[torch.device, str, int, None]
-
-other_name = "sim"  # "cuda" while programs take these cards for CUDA's (masquerade)
 
 
 def _index(device: Device) -> int:
@@ -24,7 +22,7 @@ def _index(device: Device) -> int:
     if isinstance(device, int):
         return current_device() if device < 0 else device
     device = torch.device(device)
-    if device.type not in ("sim", other_name):
+    if device.type not in card.names:
         raise UsageError(f"[torch.sim] expected a simulated device, received '{device}'; try sim:0")
     return current_device() if device.index is None else device.index
 

@@ -1,5 +1,7 @@
 #include "headroom/sim/device/cublas.h"
 
+#include <c10/core/AutogradState.h>
+
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -9,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "headroom/libtorch/autograd_engine.h"
 #include "headroom/sim/device/running_operator.h"
 #include "headroom/sim/device/streams.h"
 #include "headroom/sim/device/thread_value.h"
@@ -20,11 +23,20 @@ struct Pool {
   std::mutex mutex;
   std::map<int, std::vector<int>> free;  // by card; the last one returned is the next one taken
   std::map<int, int> made;
+  std::map<int, int> backward;  // by card, of its thread of backward passes
 };
 
 const std::shared_ptr<Pool>& pool() {
   static const auto& one = *new std::shared_ptr<Pool>(std::make_shared<Pool>());
   return one;
+}
+
+int take_handle(Pool& pool, int card) {  // its mutex is held
+  std::vector<int>& free = pool.free[card];
+  if (free.empty()) return pool.made[card]++;
+  const int handle = free.back();
+  free.pop_back();
+  return handle;
 }
 
 // The handles of one thread.
@@ -37,24 +49,33 @@ class Window {
 
   int handle(int card) {
     const auto held = held_.find(card);
-    return held != held_.end() ? held->second : held_[card] = take(card);
+    if (held != held_.end()) return held->second;
+    const std::lock_guard lock(pool_->mutex);
+    return held_[card] = take_handle(*pool_, card);
   }
 
  private:
-  int take(int card) {
-    const std::lock_guard lock(pool_->mutex);
-    std::vector<int>& free = pool_->free[card];
-    if (free.empty()) return pool_->made[card]++;
-    const int handle = free.back();
-    free.pop_back();
-    return handle;
-  }
-
   std::shared_ptr<Pool> pool_ = pool();
   std::map<int, int> held_;
 };
 
+// A backward pass that its caller's thread runs. On CUDA a thread of autograd's would run it: one
+// for each card, as long as the process lives.
+bool is_backward_of_another_thread() {
+  return !c10::AutogradState::get_tls_state().get_multithreading_enabled() &&
+         libtorch::in_backward_pass();
+}
+
+int backward_handle(int card) {
+  Pool& of_all = *pool();
+  const std::lock_guard lock(of_all.mutex);
+  const auto held = of_all.backward.find(card);
+  return held != of_all.backward.end() ? held->second
+                                       : of_all.backward[card] = take_handle(of_all, card);
+}
+
 int cublas_handle(int card) {
+  if (is_backward_of_another_thread()) return backward_handle(card);
   Window* const window = thread_value<Window>();
   return window == nullptr ? 0 : window->handle(card);
 }

@@ -33,10 +33,19 @@ bool cudnn_takes(const Tensor& x) {
          (type == at::kFloat || type == at::kHalf || type == at::kBFloat16 || type == at::kDouble);
 }
 
-// Assumes flattened weights, as torch::nn's modules keep them on CUDA, on which cuDNN works in
-// place. An empty buffer stands for that, since the card's weights do not share one.
+// torch::nn's modules flatten no weights of bfloat16, so that each call copies them into a buffer.
+// Autocast's copies are flat in any type.
+bool are_flat(const Tensor& weight) {
+  const bool is_parameter = weight.is_leaf() && weight.requires_grad();
+  return weight.scalar_type() != at::kBFloat16 || !is_parameter;
+}
+
+// Flattened weights lie one behind another, and cuDNN works on them in place. An empty buffer
+// stands for that, since the card's weights do not share one.
 Three by_cudnn(const RnnCall& call) {
-  const Tensor flattened = at::empty({0}, call.weights[0].options().requires_grad(false));
+  std::optional<Tensor> flattened;
+  if (are_flat(call.weights[0]))
+    flattened = at::empty({0}, call.weights[0].options().requires_grad(false));
   const std::int64_t hidden = call.cx.defined() ? call.cx.size(2) : call.hx.size(2);
   const std::int64_t count = (call.has_biases ? 4 : 2) + (call.projects() ? 1 : 0);
   std::vector<std::int64_t> sizes;

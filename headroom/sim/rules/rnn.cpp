@@ -44,6 +44,8 @@ struct Call {
         packed ? static_cast<std::int64_t>(sizes.size()) : input.size(batch_first ? 1 : 0);
     shape.batch = packed ? sizes[0] : input.size(batch_first ? 0 : 1);
     shape.rows = packed ? input.size(0) : shape.steps * shape.batch;
+    shape.packed = packed;
+    shape.dropout = dropout > 0;
   }
 
   [[nodiscard]] bool has_biases() const { return weights_a_layer >= 4; }
@@ -325,17 +327,42 @@ std::int64_t weight_elements(const RnnShape& shape) {
 }
 
 std::int64_t reserve_bytes(const RnnShape& shape, ScalarType type) {
-  const std::int64_t kept =
-      gates_of(shape.mode) + (shape.mode == RnnMode::lstm || shape.mode == RnnMode::gru ? 1 : 0);
+  const std::int64_t kept = shape.mode == RnnMode::lstm ? 5 : shape.mode == RnnMode::gru ? 6 : 1;
   const std::int64_t between = (shape.layers - 1) * shape.output();
-  const std::int64_t elements =
-      shape.rows * shape.directions * (shape.layers * kept * shape.hidden + between);
-  return std::max<std::int64_t>(elements * static_cast<std::int64_t>(c10::elementSize(type)), 8);
+  const std::int64_t columns = shape.directions * (shape.layers * kept * shape.hidden + between);
+  const std::int64_t masks = shape.dropout ? shape.rows * shape.directions * between / 8 : 0;
+  return shape.rows * columns * static_cast<std::int64_t>(c10::elementSize(type)) + masks + 256;
 }
 
+namespace {
+
+// How many copies of all outputs of a layer, and of the widest inputs, a workspace holds.
+struct Copies {
+  double outputs, inputs;
+};
+
+Copies copies_in_workspace(const RnnShape& shape, bool is_narrow) {
+  const bool lstm = shape.mode == RnnMode::lstm, gru = shape.mode == RnnMode::gru;
+  if (shape.packed) return lstm ? Copies{4, 0.5} : Copies{3.5, 0};
+  if (is_narrow) return lstm ? Copies{12.5, 3.5} : gru ? Copies{7.5, 3.5} : Copies{12, 3};
+  return lstm ? Copies{6, 1} : gru ? Copies{4.5, 2} : Copies{5.5, 5.5};
+}
+
+}  // namespace
+
 std::int64_t workspace_bytes(const RnnShape& shape, ScalarType type) {
-  return shape.rows * gates_of(shape.mode) * shape.hidden *
-         static_cast<std::int64_t>(c10::elementSize(type));
+  constexpr std::int64_t a_layer = 8 << 20, most_bytes_of_narrow = 512;
+  const auto element = static_cast<std::int64_t>(c10::elementSize(type));
+  const bool is_narrow = shape.hidden * element <= most_bytes_of_narrow;
+  const std::int64_t layers = shape.layers * shape.directions;
+  const std::int64_t widest =
+      shape.layers > 1 ? std::max(shape.input, shape.output() * shape.directions) : shape.input;
+  const Copies copies = copies_in_workspace(shape, is_narrow);
+  const double columns = copies.outputs * static_cast<double>(shape.hidden * shape.directions) +
+                         copies.inputs * static_cast<double>(widest);
+  const std::int64_t states = is_narrow ? 6 * layers * shape.batch * shape.hidden : 0;
+  const auto rows = static_cast<std::int64_t>(static_cast<double>(shape.rows) * columns);
+  return layers * a_layer + (weight_elements(shape) + states + rows) * element;
 }
 
 void add_rnn(Table& table) {

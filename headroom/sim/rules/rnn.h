@@ -18,6 +18,7 @@ struct RnnShape {
   RnnMode mode = RnnMode::lstm;
   std::int64_t input = 0, hidden = 0, projected = 0, layers = 1, directions = 1;
   std::int64_t steps = 0, batch = 0, rows = 0;  // rows: of all steps together
+  bool packed = false, dropout = false;         // dropout: between layers
 
   [[nodiscard]] std::int64_t output() const { return projected > 0 ? projected : hidden; }
 };
@@ -25,11 +26,13 @@ struct RnnShape {
 // Number of elements in cuDNN's weight buffer. It has two biases for each gate, used or not.
 [[nodiscard]] std::int64_t weight_elements(const RnnShape& shape);
 
-// cuDNN does not document its reserve and its workspace, and their sizes depend on the chip and the
-// algorithm. These sizes are the least that any implementation needs. The reserve keeps for each
-// step, layer and direction the gates, for an LSTM the cell's state and for a GRU the hidden part
-// of its new gate, and the outputs of all layers but the last. The workspace holds the gates of one
-// layer and direction for all steps, computed from its inputs in one product.
+// cuDNN documents neither size. The reserve of a training pass keeps for each step, layer and
+// direction the gates, for an LSTM the cell's state and for a GRU three more of the gates' size,
+// the outputs of all layers but the last, and a bit for each of these with dropout. The workspace
+// has 8 MiB and the weights for each layer and direction, and multiples of the outputs and the
+// inputs that depend on the algorithm.
+// Source: 260 cases measured on an H100 with cuDNN 9.19 (tests/sim/rnn_sizes.h has some). The
+// reserve is right to 64 bytes, the workspace within 4 % in half of the cases, and at most 38 % off.
 [[nodiscard]] std::int64_t reserve_bytes(const RnnShape& shape, at::ScalarType type);
 [[nodiscard]] std::int64_t workspace_bytes(const RnnShape& shape, at::ScalarType type);
 

@@ -25,11 +25,11 @@ namespace {
 struct RehearseOptions {
   CLI::App* app = nullptr;
   const std::vector<std::string>* behind_dashes = nullptr;
-  std::string gpus, mode = "shape-only", trace, snapshot;
+  std::string gpus, mode = "shape-only", rules = "cuda", trace, snapshot;
   std::vector<std::string> maps;
   bool fit = false, advice = false;
   int steps = 3;
-  double assume_true = 0.5;
+  std::vector<double> assume_true = {0.5};
   std::optional<int> ranks;
   bool all_ranks = false, keep_writes = false, json = false;
 };
@@ -67,14 +67,19 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
   if (options.fit != !options.maps.empty())
     throw UsageError(expectation("rehearse", "--fit and --map together", "one of them",
                                  "--fit --map \"--batch-size=batch\""));
+  if (options.assume_true.size() > 1 &&
+      (options.fit || !options.trace.empty() || !options.snapshot.empty()))
+    throw UsageError(
+        expectation("--assume-true", "one share beside --fit, --trace and --snapshot", "two"));
   if (options.ranks && options.all_ranks)
     throw UsageError(expectation("rehearse", "--ranks or --all-ranks", "both"));
   return {.command = command_behind(*options.app, *options.behind_dashes,
                                     "headroom rehearse -- python train.py"),
           .cards = cards_for(options),
           .mode = options.mode,
+          .rules = options.rules,
           .steps = options.steps,
-          .assume_true = options.assume_true,
+          .assume_true = options.assume_true.front(),
           .ranks = options.ranks,
           .all_ranks = options.all_ranks,
           .keep_writes = options.keep_writes,
@@ -142,11 +147,15 @@ Json document(const Answer& answer, const Rehearsal& rehearsal,
   json["written"] = rehearsal.written;
   json["stood_in"] = rehearsal.stood_in;
   json["ooms_met"] = rehearsal.ooms_met;
+  json["by_share"] = Json::array();
+  for (const NeedByShare& one : rehearsal.by_share)
+    json["by_share"].push_back(
+        {{"assume_true", one.assume_true}, {"peak_process_bytes", one.needs.count}});
   json["cards"] = Json::array();
   for (const RehearsedCard& one : rehearsal.cards)
     json["cards"].push_back(
         {{"rank", one.rank}, {"index", one.index}, {"peak", trace::to_json(one.report.peak)}});
-  json["notes"] = Json::array();
+  json["notes"] = rehearsal.notes;
   json["advice"] = to_json(advice);
   json["script_exit_code"] = rehearsal.end.exit_code;
   json["exit_code"] = code;
@@ -276,19 +285,41 @@ ExitCode run_fit(const RehearseOptions& options, const RehearsalOrders& orders) 
   return found.batch ? kOk : kDoesNotFit;
 }
 
+// With the need of a script that ran out of memory.
+Rehearsal rehearse_whole(const RehearsalOrders& orders) {
+  Rehearsal rehearsal = rehearse(orders);
+  if (!rehearsal.ran_out_of_memory) return rehearsal;
+  Rehearsal whole = without_limit(orders);
+  if (whole.cards.empty() || !whole.is_whole()) return rehearsal;
+  whole.ooms_met = rehearsal.ooms_met;
+  whole.ran_out_of_memory = true;
+  return whole;
+}
+
+// The same once for each share of --assume-true; the one that needs most, and the needs of all.
+Rehearsal rehearse_shares(RehearsalOrders orders, const std::vector<double>& shares) {
+  Rehearsal most;
+  std::vector<NeedByShare> needs;
+  for (const double share : shares) {
+    orders.assume_true = share;
+    Rehearsal one = rehearse_whole(orders);
+    if (one.cards.empty() || (!one.is_whole() && !one.ran_out_of_memory)) return one;
+    needs.push_back({share, tightest(one, orders.cards).report.peak.process});
+    if (needs.size() == 1 || needs.back().needs > needs.front().needs) most = std::move(one);
+  }
+  most.by_share = std::move(needs);
+  return most;
+}
+
 ExitCode run_rehearse(const RehearseOptions& options) {
   const RehearsalOrders orders = orders_from(options);
   if (options.fit) return run_fit(options, orders);
-  Rehearsal rehearsal = rehearse(orders);
+  const Rehearsal rehearsal = options.assume_true.size() == 1
+                                  ? rehearse_whole(orders)
+                                  : rehearse_shares(orders, options.assume_true);
   if (rehearsal.cards.empty()) return tell_nothing_ran(orders, rehearsal);
   const bool fits = !rehearsal.ran_out_of_memory;
   const bool failed = fits && !rehearsal.is_whole();
-  if (!fits) {
-    Rehearsal whole = without_limit(orders);
-    whole.ooms_met = rehearsal.ooms_met;
-    whole.ran_out_of_memory = true;
-    if (!whole.cards.empty() && whole.is_whole()) rehearsal = std::move(whole);
-  }
   const Answer answer = answer_of(orders, rehearsal, fits);
   std::optional<std::vector<TriedAdvice>> advice;
   if (options.advice && !failed) advice = advice_for(orders, answer);
@@ -334,11 +365,17 @@ void add_rehearse(Registry& registry) {
                    "shape-only: in seconds, without values; compute: slowly, with them")
       ->check(CLI::IsMember({"shape-only", "compute"}))
       ->capture_default_str();
+  command->add_option("--rules", options->rules, "Kernels to model: cuda (default) or cpu")
+      ->check(CLI::IsMember({"cuda", "cpu"}));
   command
       ->add_option("--assume-true", options->assume_true,
-                   "Share of a mask that is taken for true where it decides a size, as in x[mask]")
+                   "Share of a mask that is taken for true where it decides a size, as in x[mask]; "
+                   "0,1 rehearses both bounds")
+      ->delimiter(',')
+      ->expected(1, 2)
+      ->allow_extra_args(false)
       ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+      ->default_str("0.5");
   command
       ->add_option("--ranks", options->ranks,
                    "Make the script one rank of so many; the others are pretended")

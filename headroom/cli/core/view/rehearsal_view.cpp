@@ -64,8 +64,16 @@ std::string assumptions_text(std::vector<trace::Assumption> all) {
   return "assumed, as values are unknown: " + names(shown);
 }
 
+// "... the process needs 1.20 GiB with a share of 0, 1.90 GiB with a share of 1"
+std::string shares_text(const std::vector<NeedByShare>& all) {
+  std::vector<std::string> parts;
+  for (const NeedByShare& one : all)
+    parts.push_back(fmt::format("{} with a share of {}", to_string(one.needs), one.assume_true));
+  return "by how much of a mask is taken for true, the process needs " + join(parts, ", ");
+}
+
 std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = rehearsal.notes;
   if (rehearsal.steps == 0)
     notes.emplace_back(
         "no optimizer stepped: these are the figures of what the script did without one");
@@ -77,6 +85,7 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
   if (!rehearsal.written.empty()) notes.push_back("the script wrote " + names(rehearsal.written));
   if (!rehearsal.stood_in.empty()) notes.push_back("stood in for: " + names(rehearsal.stood_in));
   if (!rehearsal.assumptions.empty()) notes.push_back(assumptions_text(rehearsal.assumptions));
+  if (!rehearsal.by_share.empty()) notes.push_back(shares_text(rehearsal.by_share));
   return notes_text(notes, terminal);
 }
 

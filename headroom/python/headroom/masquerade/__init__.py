@@ -35,6 +35,8 @@ class AsCuda:
         _living = self
         try:
             devices.install(self._patches)
+            if box[0].rules == "cpu":
+                devices.take_the_cpus_optimizers(self._patches)
             cuda_module.install(self._patches)
             groups.install(self._patches, pretend_ranks)
             foreign.install(self._patches)
@@ -60,12 +62,12 @@ class AsCuda:
         self.end()
 
 
-def as_cuda(spec: str, mode: str = "shape-only", *, settings: Optional[str] = None,
+def as_cuda(spec: str, mode: str = "shape-only", *, rules: str = "cuda", settings: Optional[str] = None,
             assume: Optional[float] = 0.5, pretend_ranks: bool = False) -> AsCuda:
     """Makes a box of simulated cards (as `simulate` does) that this process takes for CUDA's.
 
     mode: "shape-only" - tensors have no data, unknown values read as zero - or "compute".
-    assume: as for `simulate`.
+    rules, assume: as for `simulate`.
     pretend_ranks: init_process_group starts none of the other ranks that it is told of, and waits for none.
 
     CUDA must not have started in this process, and cannot start in it any more."""
@@ -75,4 +77,4 @@ def as_cuda(spec: str, mode: str = "shape-only", *, settings: Optional[str] = No
     if _living is not None:
         raise UsageError("[as_cuda] expected one at a time, received a second one; try ending the first, by its "
                          "`with` or its end()")
-    return AsCuda(simulate(spec, mode=mode, settings=settings, assume=assume), pretend_ranks)
+    return AsCuda(simulate(spec, mode=mode, rules=rules, settings=settings, assume=assume), pretend_ranks)

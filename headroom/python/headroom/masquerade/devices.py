@@ -6,8 +6,10 @@ import functools
 from typing import Any, Callable, Optional
 
 import torch
+from torch.optim import optimizer as of_optimizers, swa_utils
+from torch.utils import _foreach_utils
 
-from headroom import torch_sim
+from headroom import card
 from headroom.masquerade import answers
 from headroom.masquerade.patches import Patches
 
@@ -36,10 +38,17 @@ def install(patches: Patches) -> None:
     _devices(patches)
     _accelerator(patches)
     _mixed_precision(patches)
+    patches.wrap(torch, "set_default_tensor_type", _default_type)
     patches.set(torch, "get_device_module", _device_module)
     patches.set(torch.version, "cuda", torch.version.cuda or "13.0")
     patches.set(torch.backends.cuda, "is_built", lambda: True)
-    patches.set(torch_sim, "other_name", "cuda")
+    patches.set(card, "names", {"sim", "cuda"})
+
+
+def take_the_cpus_optimizers(patches: Patches) -> None:
+    """Optimizers and clipping go through the parameters one by one, as torch does on the CPU."""
+    for module in (_foreach_utils, of_optimizers, swa_utils):
+        patches.set(module, "_get_foreach_kernels_supported_devices", lambda: [])
 
 
 def _tensors(patches: Patches) -> None:
@@ -88,6 +97,18 @@ def _tensors(patches: Patches) -> None:
     # As an argument's default, Python's torch would take the first CUDA device that a driver has.
     patches.wrap(torch.Tensor, "__dlpack_device__", lambda function: lambda self: (2, self.device.index)
                  if self.device.type == "cuda" else function(self))
+
+
+def _default_type(set_type: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.set_default_tensor_type(torch.cuda.FloatTensor)"""
+    def set_default(kind: Any) -> None:
+        name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
+        if not name.startswith("torch.cuda."):
+            set_type(kind)
+            return
+        set_type("torch." + name[11:])
+        torch.set_default_device("cuda")
+    return set_default
 
 
 def _storages(patches: Patches) -> None:

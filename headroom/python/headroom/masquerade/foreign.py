@@ -12,6 +12,7 @@ import types
 from typing import Any, Callable, Optional
 
 import torch
+from torch.utils import _pytree as pytree
 
 from headroom.errors import UnavailableError
 from headroom.masquerade import flash_attention
@@ -125,6 +126,7 @@ def install(patches: Patches) -> None:
         return None if name in REFUSED and name not in sys.modules else find(name, package)
 
     patches.set(importlib.util, "find_spec", find_spec)
+    after_import("torchvision", _in_float32)
     after_import("triton.runtime.jit", lambda module: None if patches.undone else
                  patches.set(module.JITFunction, "run", _refuse_kernel))
 
@@ -133,6 +135,34 @@ def _refuse_kernel(self: Any, *arguments: Any, **more: Any) -> Any:
     name = getattr(self, "__name__", "a kernel")
     raise UnavailableError(f"[as_cuda] the Triton kernel '{name}' cannot run on a simulated card; try the same in "
                            "operators of torch")
+
+
+def _in_float32(torchvision: Any) -> None:
+    """Autocast for its operators, which torchvision registers for CUDA: computed in float32, with results in the
+    type of the first tensor."""
+    if _libraries:
+        return
+    library = torch.library.Library("torchvision", "IMPL")  # lives as long as its kernels
+    _libraries.append(library)
+    for name in {name for name in torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
+                 if name.startswith("torchvision::")}:
+        library.impl(name.partition("::")[2], _float32_kernel(name), "AutocastPrivateUse1")
+
+
+_libraries: list[torch.library.Library] = []
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+
+def _float32_kernel(name: str) -> Callable[..., Any]:
+    def kernel(*arguments: Any) -> Any:
+        tensors = [one for one in arguments if isinstance(one, torch.Tensor) and one.is_floating_point()]
+        with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
+            made = operator(*(one.float() if any(one is tensor for tensor in tensors) else one for one in arguments))
+            like = tensors[0].dtype
+            return pytree.tree_map(lambda one: one.to(like) if one.is_floating_point() else one, made)
+
+    operator = getattr(torch.ops.torchvision, name.partition("::")[2])
+    return kernel
 
 
 def _run_eagerly(model: Optional[Callable[..., Any]] = None, **options: Any) -> Any:

@@ -14,6 +14,7 @@ class Orders:
     gpus: str  # as `simulate` takes it
     folder: str  # for the reports of all processes, and what else they share
     mode: str = "shape-only"
+    rules: str = "cuda"
     steps: int = 3
     all_ranks: bool = False  # each rank is a process; else this one is rank 0 and pretends the others
     assume: Optional[float] = 0.5

@@ -28,8 +28,8 @@ class Process:
     def __init__(self, orders: Orders) -> None:
         self.orders = orders
         self.pid = os.getpid()
-        self.as_cuda: AsCuda = as_cuda(orders.gpus, orders.mode, settings=orders.settings,
-                                       assume=orders.assume,
+        self.as_cuda: AsCuda = as_cuda(orders.gpus, orders.mode, rules=orders.rules,
+                                       settings=orders.settings, assume=orders.assume,
                                        pretend_ranks=not orders.all_ranks)
         self.harmless = Harmless(orders)
         if orders.mode == "shape-only":

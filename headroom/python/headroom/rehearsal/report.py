@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from headroom.rehearsal.watch import Watch
 
 
+def _notes(watch: Watch) -> list[str]:
+    convolves = any(isinstance(part, torch.nn.modules.conv._ConvNd) for root in watch.roots() for part in root.modules())
+    if not (torch.backends.cudnn.benchmark and convolves):
+        return []
+    return ["the script sets torch.backends.cudnn.benchmark: in its first steps cuDNN tries ways that need "
+            "memory beside these figures, up to some GiB, and leaves out those for which none is free"]
+
+
 def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
           error: Optional[BaseException]) -> None:
     reports = [(card, observation.end(10, orders.trace)) for card, observation in zip(box, watch.observations)]
@@ -27,7 +35,7 @@ def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
         "parameters": sum(one.numel() for one in parameters),
         "trainable_parameters": sum(one.numel() for one in parameters if one.requires_grad),
         "ooms_met": sum(torch.cuda.memory_stats(card.index)["num_ooms"] for card in box),
-        "not_written": harmless.not_written(), "stood_in": hollow.stood_in(),
+        "not_written": harmless.not_written(), "stood_in": hollow.stood_in(), "notes": _notes(watch),
         "cards": [{"index": card.index, "used": card._card.requests > 0, "report": report.document()}
                   for card, report in reports]}
     base = os.path.join(orders.folder, f"process-{document['rank']:06d}-{os.getpid()}")
