@@ -14,7 +14,7 @@ import torch
 
 from headroom.errors import UsageError
 from headroom.masquerade import AsCuda, as_cuda
-from headroom.rehearsal import hollow, launchers, report
+from headroom.rehearsal import hollow, launchers, notebook, report
 from headroom.rehearsal.harmless import Harmless
 from headroom.rehearsal.orders import Orders
 from headroom.rehearsal.watch import Watch
@@ -45,7 +45,7 @@ class Process:
         if self.stops > 3:
             sys.stdout.flush()
             os._exit(0)
-        raise Done(0)
+        raise notebook.CellsAreDone() if notebook.shell() is not None else Done(0)
 
     def write(self) -> None:
         """After the last step, or at the exit. Python keeps the exception that ended the program."""
@@ -85,5 +85,6 @@ def begin(orders: Orders) -> None:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, process.on_sigterm)
     launchers.install(orders)
+    notebook.install()
     atexit.register(process.write)
     torch.cuda.reset_peak_memory_stats()

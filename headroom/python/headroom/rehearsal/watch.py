@@ -16,7 +16,7 @@ from torch.optim import optimizer as of_optimizers
 
 from headroom import _engine
 from headroom.card import lies_on_card
-from headroom.rehearsal import changes
+from headroom.rehearsal import changes, notebook
 from headroom.simulation import Simulation
 
 Named = list[tuple[str, torch.Tensor]]
@@ -29,9 +29,13 @@ _OF_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_forward_modu
 
 def shown_file(name: str) -> str:
     """A file's name in reports; "" for a library's."""
+    if cell := notebook.cell_of(name):
+        return cell
     if name.startswith("<") and not name.startswith("<ipython"):
         return ""
     path = os.path.realpath(name)
+    if os.path.basename(path).startswith("torch_geometric."):  # code that it generates
+        return ""
     if path.startswith(_LIBRARIES) or f"{os.sep}site-packages{os.sep}" in path:
         return ""
     short = os.path.relpath(path)
