@@ -28,6 +28,9 @@ Observation::~Observation() {
 void Observation::know(const Subject& subject) {
   state_->ledger.know(subject);
 }
+void Observation::know_gradients(const std::vector<Named>& gradients) {
+  state_->ledger.know_gradients(gradients);
+}
 void Observation::begin_step(std::uint32_t step) {
   state_->ledger.begin_step(step);
 }

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "headroom/dryrun/subject.h"
 #include "headroom/sim/card.h"
@@ -35,6 +36,9 @@ class Observation {
 
   // The tensors of a model that appeared, or that was moved. Names as in Subject.
   void know(const Subject& subject);
+  // Gradients that LibTorch's parameters do not lead to, by their parameter's name: those of
+  // sharded ones, whose shards are the parameters that are known here.
+  void know_gradients(const std::vector<Named>& gradients);
   void begin_step(std::uint32_t step);
   void end_optimizer();
   void evaluate(bool evaluates);

@@ -8,7 +8,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 
 #include "headroom/base/error.h"
@@ -23,8 +22,6 @@ using c10::DispatchKey;
 using c10::Stream;
 constexpr auto kCuda = c10::DeviceType::CUDA;
 constexpr auto kSim = c10::DeviceType::PrivateUse1;
-
-std::atomic<bool> lives{false};
 
 Device on_sim(Device device) {
   return device.is_cuda() ? Device(kSim, device.index()) : device;
@@ -174,19 +171,19 @@ struct AsCuda::Kernels {
 };
 
 AsCuda::AsCuda() {
-  if (lives.exchange(true))
+  if (detail::show_as_cuda(true))
     throw UsageError(expectation("as_cuda", "one at a time", "a second one", "ending the first"));
   try {
     kernels_ = std::make_unique<Kernels>();
   } catch (...) {
-    lives = false;
+    detail::show_as_cuda(false);
     throw;
   }
 }
 
 AsCuda::~AsCuda() {
   kernels_.reset();
-  lives = false;
+  detail::show_as_cuda(false);
 }
 
 }  // namespace headroom::sim

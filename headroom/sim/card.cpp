@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "headroom/base/time.h"
+#include "headroom/sim/device/cards.h"
 #include "headroom/sim/device/generator.h"
 #include "headroom/sim/device/stream_order.h"
 #include "headroom/sim/shared_box.h"
@@ -122,8 +123,8 @@ void Card::refuse(Bytes bytes, std::unique_lock<std::mutex> lock, bool injected)
   const std::string number = std::to_string(options_.index);
   // PyTorch's exact text, with the device's name where PyTorch has only its number: programs that
   // parse PyTorch's text can parse this one.
-  TORCH_CHECK_WITH(OutOfMemoryError, false,
-                   allocator::to_string(refusal, "GPU " + number + " (sim:" + number + ")"));
+  const std::string name = detail::are_shown_as_cuda() ? "" : " (sim:" + number + ")";
+  TORCH_CHECK_WITH(OutOfMemoryError, false, allocator::to_string(refusal, "GPU " + number + name));
 }
 
 // The card's true figures, counted and reported like a request that does not fit.

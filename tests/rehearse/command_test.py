@@ -107,6 +107,58 @@ class Command(unittest.TestCase):
         found = json.loads(self.run_it("--json", "--gpus", "sim:1xH100", program=program).stdout)
         self.assertIn("cudnn.benchmark", found["notes"][0])
 
+    def test_a_notebook(self):
+        try:
+            import IPython
+        except ImportError:
+            self.skipTest("needs IPython")
+        program = """
+            from IPython.core.interactiveshell import InteractiveShell
+            cells = ["import torch; net = torch.nn.Linear(64, 64).cuda(); optimizer = torch.optim.SGD(net.parameters())",
+                     "for _ in range(9):\\n    net(torch.ones(2, 64).cuda()).sum().backward()\\n    optimizer.step()",
+                     "print('a later cell')", "1 / 0"]
+            shell = InteractiveShell.instance()
+            ends = [shell.run_cell(cell, store_history=True).success for cell in cells]
+            print("cells", ends)
+            """
+        done = self.run_it("--gpus", "sim:1xH100", program=program)
+        self.assertIn("cells [True, True, True, True]", done.stdout)
+        self.assertNotIn("a later cell", done.stdout)
+        self.assertIn("The peak is in cell 2:", done.stdout)
+        self.assertIn("Rehearsed 3 steps", done.stdout)
+
+    def test_a_script_that_divides_by_a_loss_is_told_of_values(self):
+        program = """
+            import torch
+            net = torch.nn.Linear(64, 64).cuda()
+            loss = net(torch.randn(2, 64, device="cuda")).square().sum()
+            loss.backward()
+            print(1 / loss.item())
+            """
+        done = self.run_it("--gpus", "sim:1xH100", program=program, code=1)
+        self.assertIn("ZeroDivisionError", done.stderr)
+        self.assertIn("--mode compute", done.stderr)
+        self.run_it("--gpus", "sim:1xH100", "--mode", "compute", program=program)
+
+    def test_gradients_of_shards_count_as_gradients(self):
+        program = """
+            import torch, torch.distributed as dist
+            from torch.distributed.fsdp import fully_shard
+            dist.init_process_group("nccl")
+            net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)]).cuda()
+            for part in net:
+                fully_shard(part)
+            fully_shard(net)
+            optimizer = torch.optim.AdamW(net.parameters())
+            for _ in range(9):
+                net(torch.randn(8, 256, device="cuda")).sum().backward()
+                optimizer.step(); optimizer.zero_grad()
+            """
+        found = json.loads(self.run_it("--json", "--gpus", "sim:2xH100", "--ranks", "2", program=program).stdout)
+        parameters = found["at_peak"]["parameters_bytes"]
+        self.assertGreaterEqual(parameters, 4 * 257 * 256 * 4 // 2)
+        self.assertGreaterEqual(found["at_peak"]["gradients_bytes"], 0.4 * parameters)  # in the backward pass
+
     def test_events_are_exported(self):
         self.run_it("--gpus", "sim:1xH100", "--trace", "steps.trace", "--snapshot", "steps.pickle")
         for file in ("steps.trace", "steps.pickle"):

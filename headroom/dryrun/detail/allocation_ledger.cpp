@@ -89,11 +89,12 @@ void Ledger::take_what_is_there() {
   peak_event_ = static_cast<std::uint32_t>(trace_->events.size()) - 1;
 }
 
+trace::Name Ledger::owner(const std::string& tensor) {
+  const std::lock_guard lock(mutex_);
+  return trace_->names.number(module_of(tensor));
+}
+
 void Ledger::mark(const Subject& subject) {
-  const auto owner = [&](const std::string& name) {
-    const std::lock_guard lock(mutex_);
-    return trace_->names.number(module_of(name));
-  };
   for (const at::Tensor& input : subject.inputs) mark(input, Category::input);
   for (const at::Tensor& state : subject.states) mark(state, Category::optimizer);
   for (const auto& [name, tensor] : subject.buffers) mark(tensor, Category::buffer, owner(name));
@@ -103,6 +104,10 @@ void Ledger::mark(const Subject& subject) {
     mark(tensor, Category::parameter, owner(name));
     mark(tensor.grad(), Category::gradient, owner(name));
   }
+}
+
+void Ledger::know_gradients(const std::vector<Named>& gradients) {
+  for (const auto& [name, tensor] : gradients) mark(tensor, Category::gradient, owner(name));
 }
 
 void Ledger::mark(const at::Tensor& tensor, Category category, trace::Name module) {

@@ -47,6 +47,7 @@ class Ledger final : public sim::Observer {
 
   // A model that appeared, or moved.
   void know(const Subject& subject);
+  void know_gradients(const std::vector<Named>& gradients);
   void end_optimizer() { attribution_.end_optimizer(); }
   void evaluate(bool evaluates) { attribution_.evaluate(evaluates); }
   void begin_step(std::uint32_t step);
@@ -67,6 +68,7 @@ class Ledger final : public sim::Observer {
 
  private:
   void take_what_is_there();
+  trace::Name owner(const std::string& tensor);  // the module of a parameter or buffer
   void mark(const Subject& subject);
   void mark(const at::Tensor& tensor, trace::Category category, trace::Name module = 0);
   void mark_gradients();

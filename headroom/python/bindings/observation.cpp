@@ -74,6 +74,10 @@ void add_observation(py::module_& module) {
              observation.know(
                  {.step = {}, .parameters = std::move(parameters), .buffers = std::move(buffers)});
            })
+      .def("know_gradients",
+           [](Observation& observation, const NamedInPython& gradients) {
+             observation.know_gradients(gradients);
+           })
       .def("begin_step", &Observation::begin_step)
       .def("end_optimizer", &Observation::end_optimizer)
       .def("evaluate", &Observation::evaluate)

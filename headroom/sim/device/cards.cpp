@@ -12,10 +12,15 @@ namespace {
 
 std::array<std::atomic<Card*>, kMostCards> table{};
 std::atomic<int> count{0};
+std::atomic<bool> shown_as_cuda{false};
 thread_local int selected_card = 0;
 
 Complaint no_card(int index) {
   const int cards = card_count();
+  if (shown_as_cuda)
+    return expectation("cuda", "a card below " + std::to_string(cards),
+                       "cuda:" + std::to_string(index),
+                       "more cards, such as --gpus sim:" + std::to_string(index + 1) + "xH100");
   const std::string expected = cards == 0 ? "simulated cards, of which none exist"
                                : cards == 1
                                    ? "the only simulated card, sim:0"
@@ -43,6 +48,14 @@ Card& card_at(int index) {
 Card& named_card(int index) {
   if (Card* card = find_card(index)) return *card;
   throw UsageError(no_card(index));
+}
+
+bool are_shown_as_cuda() noexcept {
+  return shown_as_cuda;
+}
+
+bool show_as_cuda(bool shown) noexcept {
+  return shown_as_cuda.exchange(shown);
 }
 
 int card_count() noexcept {

@@ -25,6 +25,10 @@ inline constexpr int kMostCards = gpu::kMostSimulatedCards;
 [[nodiscard]] int current_card() noexcept;
 int exchange_current_card(int index) noexcept;
 
+// Whether programs take the cards for CUDA's now (as_cuda.h), and are told of them by that name.
+[[nodiscard]] bool are_shown_as_cuda() noexcept;
+bool show_as_cuda(bool shown) noexcept;  // what was before
+
 // Only for Simulation, one at a time.
 void install_cards(const std::vector<std::shared_ptr<Card>>& cards) noexcept;
 void remove_cards() noexcept;

@@ -102,6 +102,9 @@ const RehearsedCard& tightest(const Rehearsal& rehearsal,
 Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool fits) {
   Answer answer;
   answer.model = join(orders.command, " ");
+  // Of `python -c`, the first line.
+  if (const auto end = answer.model.find('\n'); end != std::string::npos)
+    answer.model = answer.model.substr(0, end) + " ...";
   answer.parameters = rehearsal.parameters;
   answer.trainable_parameters = rehearsal.trainable_parameters;
   answer.report = tightest(rehearsal, orders.cards).report;
@@ -326,10 +329,14 @@ ExitCode run_rehearse(const RehearseOptions& options) {
   const ExitCode code = !fits ? kDoesNotFit : failed ? code_of_failure(rehearsal) : kOk;
   print(options.json ? to_line(document(answer, rehearsal, advice, code)) + "\n"
                      : rehearsal_text(answer, rehearsal, advice, standard_output()));
-  if (failed)
-    return complain("the script failed (exit code " + std::to_string(rehearsal.end.exit_code) +
-                        "); these figures are of what it did before",
-                    code);
+  if (!failed) return code;
+  const bool read_zeros = answer.report.values_read_as_zero + answer.report.decided_by_unknown > 0;
+  return complain("the script failed (exit code " + std::to_string(rehearsal.end.exit_code) +
+                      "); these figures are of what it did before" +
+                      (read_zeros && options.mode == "shape-only"
+                           ? "; values of a card read as zero, and --mode compute computes them"
+                           : ""),
+                  code);
   return code;
 }
 

@@ -90,7 +90,10 @@ class DeviceProperties:
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
-    return DeviceProperties(_index(device))
+    index = _index(device)
+    if index >= device_count():
+        raise AssertionError(f"Invalid device id: card {index} of {device_count()}")  # as torch says it
+    return DeviceProperties(index)
 
 
 def device_memory_used(device: Device = None) -> int:

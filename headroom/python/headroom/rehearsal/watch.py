@@ -107,6 +107,14 @@ class Watch:
                 made += [(prefix + _plain(name), _local(one)) for name, one in found if lies_on_card(_local(one))]
         return parameters, buffers
 
+    def _know_sharded_gradients(self) -> None:
+        """A shard is no parameter to LibTorch, and has no gradient."""
+        gradients = [(_plain(name), _local(one.grad)) for root in self.roots() for name, one in root.named_parameters()
+                     if one.grad is not None and _local(one) is not one]
+        if gradients:
+            for observation in self.observations:
+                observation.know_gradients(gradients)
+
     def know(self) -> None:
         parameters, buffers = self.named()
         for observation in self.observations:
@@ -179,6 +187,7 @@ class Watch:
     def _before_step(self, optimizer: torch.optim.Optimizer, arguments: Any, more: Any) -> None:
         if not self.began:
             self._begin()
+        self._know_sharded_gradients()
         if id(optimizer) in self._running:  # its last step failed
             del self._running[self._running.index(id(optimizer)):]
         self._running.append(id(optimizer))
