@@ -107,6 +107,80 @@ class Command(unittest.TestCase):
         found = json.loads(self.run_it("--json", "--gpus", "sim:1xH100", program=program).stdout)
         self.assertIn("cudnn.benchmark", found["notes"][0])
 
+    def test_processes_on_one_card_add_up(self):
+        program = """
+            import torch, torch.multiprocessing as mp
+            def work(rank):
+                net = torch.nn.Linear(8192, 8192, device="cuda")
+                optimizer = torch.optim.Adam(net.parameters())
+                for _ in range(9):
+                    net(torch.randn(4, 8192, device="cuda")).sum().backward()
+                    optimizer.step(); optimizer.zero_grad()
+            if __name__ == "__main__":
+                mp.set_start_method("spawn")
+                both = [mp.Process(target=work, args=(rank,)) for rank in range(2)]
+                for one in both: one.start()
+                for one in both: one.join()
+            """
+        found = json.loads(self.run_it("--json", "--gpus", "sim:1x2GiB", program=program, code=2).stdout)
+        self.assertFalse(found["fits"])
+        self.assertEqual(sum(one["peak"]["process_bytes"] for one in found["cards"]), 2 * 2**30 - found["spare_bytes"])
+        self.assertIn("2 processes share GPU 0", found["notes"][0])
+
+    def test_backward_passes_before_the_optimizer_are_no_steps(self):
+        program = """
+            import torch
+            net = torch.nn.Linear(512, 512).cuda()
+            for rows in (16, 32, 64, 128, 256):
+                net(torch.randn(rows, 512, device="cuda")).sum().backward(); net.zero_grad()
+            optimizer = torch.optim.Adam(net.parameters())
+            for step in range(9):
+                net(torch.randn(64 << step, 512, device="cuda")).sum().backward()
+                optimizer.step(); optimizer.zero_grad(); print("step", step)
+            """
+        done = self.run_it("--json", "--gpus", "sim:1xH100", program=program)
+        found = json.loads(done.stdout)
+        self.assertEqual((found["steps"], done.stderr.count("step ")), (3, 2))  # the third ended in step()
+        self.assertGreaterEqual(found["at_peak"]["optimizer_bytes"], 2 * 512 * 513 * 4)
+        self.assertTrue(any("the peak grew" in note for note in found["notes"]), found["notes"])
+
+    def test_a_second_run_reads_its_input_again(self):
+        program = """
+            import sys, torch
+            wide = int(sys.stdin.readline())
+            net = torch.nn.Linear(wide, wide).cuda()
+            net(torch.ones(2, wide).cuda()).sum().backward()
+            """
+        (self.folder / "input").write_text("16384\n")
+        (self.folder / "train.py").write_text(textwrap.dedent(program))
+        with open(self.folder / "input", encoding="utf-8") as given:
+            done = subprocess.run([programs.HEADROOM, "rehearse", "--json", "--gpus", "sim:1x1536MiB", "--",
+                                   sys.executable, "train.py"], stdin=given, capture_output=True, text=True,
+                                  env=programs.environment(), cwd=self.folder, timeout=600, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertGreater(json.loads(done.stdout)["peak"]["requested_bytes"], 2 * 4 * 16384**2)
+
+    def test_what_reaches_for_a_driver_is_left_out_or_refused(self):
+        program = """
+            import torch
+            from torch.profiler import ProfilerActivity, profile
+            from torch.nn.attention.flex_attention import flex_attention
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+                torch.ones(3, device="cuda") + 1
+            x = torch.randn(1, 2, 128, 64, device="cuda")
+            try:
+                flex_attention(x, x, x)
+            except RuntimeError as error:
+                print(error)
+            """
+        done = self.run_it("--gpus", "sim:1xH100", program=program)
+        self.assertIn("flex_attention is a kernel", done.stdout)
+        self.assertNotIn("driver", done.stderr)
+        saved = subprocess.run([programs.HEADROOM, "rehearse", "--gpus", "sim:1xH100", "--", sys.executable, "-m",
+                                "jupyter", "execute", "--inplace", "a.ipynb"], capture_output=True, text=True,
+                               env=programs.environment(), cwd=self.folder, check=False)
+        self.assertIn("--inplace would write into the notebook", saved.stderr)
+
     def test_a_notebook(self):
         try:
             import IPython

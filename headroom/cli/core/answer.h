@@ -22,7 +22,8 @@ struct CardAnswer {
   gpu::SimulatedCard card;
   trace::Peak peak;
   bool fits = false;
-  Bytes spare;  // negative: missing
+  Bytes spare;                   // negative: missing
+  bool until_it_failed = false;  // of a script: the figures are those of what it did before
 
   bool operator==(const CardAnswer&) const = default;
 };

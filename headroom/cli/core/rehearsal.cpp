@@ -1,5 +1,7 @@
 #include "headroom/cli/core/rehearsal.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -186,14 +188,62 @@ void export_events(const RehearsalOrders& orders, const fs::path& events) {
   (void)trace::export_snapshot(orders.snapshot, *reader);
 }
 
+// Processes that have begun to train, and of these the ones that are done.
+std::pair<int, int> begun_and_done(const fs::path& folder) {
+  std::pair<int, int> counts;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".begun") ++counts.first;
+    if (entry.path().extension() == ".done") ++counts.second;
+  }
+  return counts;
+}
+
+// A script whose children train may wait for what they do after the last step, for ever.
+class EndOfWaiting {
+ public:
+  explicit EndOfWaiting(fs::path folder) : folder_(std::move(folder)) {}
+
+  void look(job::Job& job) {
+    const auto [begun, done] = begun_and_done(folder_);
+    if (begun == 0 || done < begun) {
+      since_.reset();
+    } else if (!since_) {
+      since_ = Clock::now();
+    } else if (!ended_ && Clock::now() - *since_ > kGrace) {
+      ended_ = true;
+      job.end();
+    }
+  }
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  static constexpr Seconds kGrace{30};
+  fs::path folder_;
+  std::optional<Clock::time_point> since_;  // all that have begun are done
+  bool ended_ = false;
+};
+
 }  // namespace
 
+Bytes Rehearsal::needs(int index) const {
+  Bytes sum;
+  for (const RehearsedCard& one : cards)
+    if (one.index == index) sum += one.report.peak.process;
+  return sum;
+}
+
 Rehearsal rehearse(const RehearsalOrders& orders) {
+  // A second run reads a file on standard input again.
+  static const off_t begin = ::lseek(STDIN_FILENO, 0, SEEK_CUR);
+  if (begin >= 0) (void)::lseek(STDIN_FILENO, begin, SEEK_SET);
   const Folder folder;
   job::Job job({.command = orders.command,
                 .environment = environment_for(orders, folder.path()),
                 .output_to_error = orders.output_to_error});
-  Rehearsal rehearsal{.end = job.run(Seconds(0), [](const job::Job&) {}), .cards = {}};
+  EndOfWaiting waiting(folder.path());
+  Rehearsal rehearsal{.end = job.run(Seconds(1), [&](const job::Job&) { waiting.look(job); }),
+                      .cards = {}};
+  rehearsal.was_ended = waiting.ended();
   for (const fs::path& file : files(folder.path(), ".json"))
     add(rehearsal, parse_json(read_file(file).value_or(""), "the report of a rehearsal"));
   clean_up(rehearsal, folder.path());

@@ -43,8 +43,10 @@ inline constexpr TriedChange kTriedChanges[] = {
 // One of them, rehearsed.
 struct TriedAdvice {
   TriedChange change;
-  Bytes needs, saves;  // of the process
+  Bytes needs, saves;  // of the process; saves may be negative
   bool fits = false;
+
+  [[nodiscard]] bool helps() const { return saves.count > 0; }
 };
 
 // One card of one process.
@@ -63,6 +65,7 @@ struct Rehearsal {
   job::JobEnd end;
   std::vector<RehearsedCard> cards;  // of all processes that used cards; empty: none did
   long long parameters = 0, trainable_parameters = 0;
+  bool was_ended = false;          // after the last step, as it waited for a process that is done
   int steps = 0;                   // that ended
   int ooms_met = 0;                // as the script saw them
   bool ran_out_of_memory = false;  // and the script ended by it
@@ -74,7 +77,9 @@ struct Rehearsal {
   std::vector<NeedByShare> by_share;           // where more than one share was rehearsed
 
   // True if the script ended by itself, or after the last step.
-  [[nodiscard]] bool is_whole() const { return end.started && end.exit_code == 0; }
+  [[nodiscard]] bool is_whole() const { return end.started && (end.exit_code == 0 || was_ended); }
+  // What all processes on a card need.
+  [[nodiscard]] Bytes needs(int index) const;
 };
 
 // Throws UnavailableError if this headroom has no Python package, and WriteError.

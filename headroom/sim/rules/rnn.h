@@ -32,7 +32,8 @@ struct RnnShape {
 // has 8 MiB and the weights for each layer and direction, and multiples of the outputs and the
 // inputs that depend on the algorithm.
 // Source: 260 cases measured on an H100 with cuDNN 9.19 (tests/sim/rnn_sizes.h has some). The
-// reserve is right to 64 bytes, the workspace within 4 % in half of the cases, and at most 38 % off.
+// reserve is right to 64 bytes, the workspace within 4 % in half of the cases, and at most 38 %
+// off.
 [[nodiscard]] std::int64_t reserve_bytes(const RnnShape& shape, at::ScalarType type);
 [[nodiscard]] std::int64_t workspace_bytes(const RnnShape& shape, at::ScalarType type);
 

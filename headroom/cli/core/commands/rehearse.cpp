@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/error.h"
@@ -67,6 +69,9 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
   if (options.fit != !options.maps.empty())
     throw UsageError(expectation("rehearse", "--fit and --map together", "one of them",
                                  "--fit --map \"--batch-size=batch\""));
+  if (options.assume_true.size() > 1 && options.mode == "compute")
+    throw UsageError(expectation("--assume-true",
+                                 "one share beside --mode compute, which knows all values", "two"));
   if (options.assume_true.size() > 1 &&
       (options.fit || !options.trace.empty() || !options.snapshot.empty()))
     throw UsageError(
@@ -88,18 +93,45 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
           .output_to_error = options.json};
 }
 
-const RehearsedCard& tightest(const Rehearsal& rehearsal,
-                              const std::vector<gpu::SimulatedCard>& cards) {
-  const auto left = [&](const RehearsedCard& one) {
-    return usable(cards[static_cast<std::size_t>(one.index)]) - one.report.peak.process;
-  };
-  return *std::min_element(rehearsal.cards.begin(), rehearsal.cards.end(),
-                           [&](const RehearsedCard& one, const RehearsedCard& other) {
-                             return left(one) < left(other);
-                           });
+Bytes left(const Rehearsal& rehearsal, int index, const std::vector<gpu::SimulatedCard>& cards) {
+  return usable(cards[static_cast<std::size_t>(index)]) - rehearsal.needs(index);
 }
 
-Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool fits) {
+// The largest process on the card with the least memory left.
+const RehearsedCard& tightest(const Rehearsal& rehearsal,
+                              const std::vector<gpu::SimulatedCard>& cards) {
+  return *std::min_element(
+      rehearsal.cards.begin(), rehearsal.cards.end(),
+      [&](const RehearsedCard& one, const RehearsedCard& other) {
+        return std::pair(left(rehearsal, one.index, cards), other.report.peak.process) <
+               std::pair(left(rehearsal, other.index, cards), one.report.peak.process);
+      });
+}
+
+bool fits(const Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
+  return !rehearsal.ran_out_of_memory &&
+         std::all_of(rehearsal.cards.begin(), rehearsal.cards.end(), [&](const RehearsedCard& one) {
+           return left(rehearsal, one.index, cards).count >= 0;
+         });
+}
+
+// Sentences that only the whole rehearsal can tell.
+void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
+  std::map<int, int> processes;
+  for (const RehearsedCard& one : rehearsal.cards) ++processes[one.index];
+  for (const auto& [index, count] : processes)
+    if (count > 1)
+      rehearsal.notes.push_back(fmt::format("{} processes share GPU {}, and need {} together",
+                                            count, index, to_string(rehearsal.needs(index))));
+  const std::vector<trace::StepPeak>& steps = tightest(rehearsal, cards).report.per_step;
+  if (rehearsal.steps < 3 || steps.size() < 2) return;
+  const Bytes last = steps.back().allocated, before = steps[steps.size() - 2].allocated;
+  if (static_cast<double>(last.count) > 1.01 * static_cast<double>(before.count))
+    rehearsal.notes.push_back("the peak grew in the last step, by " + to_string(last - before) +
+                              "; --steps 10 shows whether it goes on");
+}
+
+Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool failed) {
   Answer answer;
   answer.model = join(orders.command, " ");
   // Of `python -c`, the first line.
@@ -108,10 +140,17 @@ Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool
   answer.parameters = rehearsal.parameters;
   answer.trainable_parameters = rehearsal.trainable_parameters;
   answer.report = tightest(rehearsal, orders.cards).report;
+  std::set<int> told;
   for (const RehearsedCard& one : rehearsal.cards) {
+    if (!told.insert(one.index).second) continue;
     const gpu::SimulatedCard& card = orders.cards[static_cast<std::size_t>(one.index)];
-    const Bytes spare = usable(card) - one.report.peak.process;
-    answer.cards.push_back({card, one.report.peak, fits, spare});
+    trace::Peak peak = one.report.peak;
+    peak.process = rehearsal.needs(one.index);
+    answer.cards.push_back({.card = card,
+                            .peak = peak,
+                            .fits = fits(rehearsal, orders.cards),
+                            .spare = usable(card) - peak.process,
+                            .until_it_failed = failed});
   }
   return answer;
 }
@@ -119,12 +158,13 @@ Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool
 Json to_json(const std::optional<std::vector<TriedAdvice>>& advice) {
   Json list = Json::array();
   for (const TriedAdvice& one : advice.value_or(std::vector<TriedAdvice>{}))
-    list.push_back({{"change", one.change.name},
-                    {"how", one.change.how},
-                    {"peak_process_bytes", one.needs.count},
-                    {"saves_process_bytes", one.saves.count},
-                    {"fits", one.fits},
-                    {"method", "rehearsal"}});
+    if (one.helps())
+      list.push_back({{"change", one.change.name},
+                      {"how", one.change.how},
+                      {"peak_process_bytes", one.needs.count},
+                      {"saves_process_bytes", one.saves.count},
+                      {"fits", one.fits},
+                      {"method", "rehearsal"}});
   return list;
 }
 
@@ -143,7 +183,7 @@ Json document(const Answer& answer, const Rehearsal& rehearsal,
               {"total_bytes", on.card.total.count},
               {"usable_bytes", usable(on.card).count}}}};
   json.update(to_json(answer.report));
-  json["fits"] = on.fits;
+  json["fits"] = on.until_it_failed ? Json() : Json(on.fits);
   json["spare_bytes"] = on.spare.count;
   json["steps"] = rehearsal.steps;
   json["not_written"] = rehearsal.not_written;
@@ -195,7 +235,7 @@ Rehearsal without_limit(RehearsalOrders orders) {
   return rehearse(orders);
 }
 
-// Rehearses each change once more, without a limit; those that save, the largest saving first.
+// Rehearses each change once more, without a limit; the largest saving first.
 std::vector<TriedAdvice> advice_for(RehearsalOrders orders, const Answer& answer) {
   const std::vector<gpu::SimulatedCard> cards = orders.cards;
   for (gpu::SimulatedCard& card : orders.cards) {
@@ -210,9 +250,8 @@ std::vector<TriedAdvice> advice_for(RehearsalOrders orders, const Answer& answer
     const Rehearsal tried = rehearse(orders);
     if (tried.cards.empty() || !tried.is_whole()) continue;
     const RehearsedCard& on = tightest(tried, cards);
-    const Bytes needs = on.report.peak.process;
-    if (needs >= answer.report.peak.process) continue;
-    advice.push_back({change, needs, answer.report.peak.process - needs,
+    const Bytes needs = tried.needs(on.index);
+    advice.push_back({change, needs, answer.tightest()->peak.process - needs,
                       needs <= usable(cards[static_cast<std::size_t>(on.index)])});
   }
   std::sort(advice.begin(), advice.end(),
@@ -242,7 +281,7 @@ RehearsedBatch rehearsed(RehearsalOrders orders, const edit::Knobs& knobs, long 
     throw UnavailableError("rehearse", "the script failed with a batch of " +
                                            std::to_string(batch) + "; its own words are above");
   }
-  return {.batch = batch, .fits = fits, .needs = tightest(rehearsal, cards).report.peak.process};
+  return {.batch = batch, .fits = fits, .needs = rehearsal.needs(tightest(rehearsal, cards).index)};
 }
 
 Json document(const LargestBatch& found, const std::string& name, const gpu::SimulatedCard& card) {
@@ -293,7 +332,11 @@ Rehearsal rehearse_whole(const RehearsalOrders& orders) {
   Rehearsal rehearsal = rehearse(orders);
   if (!rehearsal.ran_out_of_memory) return rehearsal;
   Rehearsal whole = without_limit(orders);
-  if (whole.cards.empty() || !whole.is_whole()) return rehearsal;
+  if (whole.cards.empty() || !whole.is_whole()) {
+    rehearsal.notes.emplace_back(
+        "the run without a limit failed: the figures are those until memory ran out, not the need");
+    return rehearsal;
+  }
   whole.ooms_met = rehearsal.ooms_met;
   whole.ran_out_of_memory = true;
   return whole;
@@ -307,7 +350,7 @@ Rehearsal rehearse_shares(RehearsalOrders orders, const std::vector<double>& sha
     orders.assume_true = share;
     Rehearsal one = rehearse_whole(orders);
     if (one.cards.empty() || (!one.is_whole() && !one.ran_out_of_memory)) return one;
-    needs.push_back({share, tightest(one, orders.cards).report.peak.process});
+    needs.push_back({share, one.needs(tightest(one, orders.cards).index)});
     if (needs.size() == 1 || needs.back().needs > needs.front().needs) most = std::move(one);
   }
   most.by_share = std::move(needs);
@@ -317,22 +360,26 @@ Rehearsal rehearse_shares(RehearsalOrders orders, const std::vector<double>& sha
 ExitCode run_rehearse(const RehearseOptions& options) {
   const RehearsalOrders orders = orders_from(options);
   if (options.fit) return run_fit(options, orders);
-  const Rehearsal rehearsal = options.assume_true.size() == 1
-                                  ? rehearse_whole(orders)
-                                  : rehearse_shares(orders, options.assume_true);
+  Rehearsal rehearsal = options.assume_true.size() == 1
+                            ? rehearse_whole(orders)
+                            : rehearse_shares(orders, options.assume_true);
   if (rehearsal.cards.empty()) return tell_nothing_ran(orders, rehearsal);
-  const bool fits = !rehearsal.ran_out_of_memory;
-  const bool failed = fits && !rehearsal.is_whole();
-  const Answer answer = answer_of(orders, rehearsal, fits);
+  const bool failed = !rehearsal.ran_out_of_memory && !rehearsal.is_whole();
+  add_notes(rehearsal, orders.cards);
+  const Answer answer = answer_of(orders, rehearsal, failed);
   std::optional<std::vector<TriedAdvice>> advice;
   if (options.advice && !failed) advice = advice_for(orders, answer);
-  const ExitCode code = !fits ? kDoesNotFit : failed ? code_of_failure(rehearsal) : kOk;
+  const ExitCode code = failed                          ? code_of_failure(rehearsal)
+                        : fits(rehearsal, orders.cards) ? kOk
+                                                        : kDoesNotFit;
   print(options.json ? to_line(document(answer, rehearsal, advice, code)) + "\n"
                      : rehearsal_text(answer, rehearsal, advice, standard_output()));
   if (!failed) return code;
   const bool read_zeros = answer.report.values_read_as_zero + answer.report.decided_by_unknown > 0;
-  return complain("the script failed (exit code " + std::to_string(rehearsal.end.exit_code) +
-                      "); these figures are of what it did before" +
+  const std::string what = rehearsal.end.received ? "interrupted"
+                                                  : fmt::format("the script failed (exit code {})",
+                                                                rehearsal.end.exit_code);
+  return complain(what + "; these figures are of what it did before" +
                       (read_zeros && options.mode == "shape-only"
                            ? "; values of a card read as zero, and --mode compute computes them"
                            : ""),
@@ -356,7 +403,7 @@ void add_rehearse(Registry& registry) {
       "The script takes the simulated cards for CUDA's. It needs no GPU and no change; files and\n"
       "checkpoints that are there stay as they are. After the steps it ends as by exit(0).\n"
       "Exit: 0 it fits, 2 it does not, 1 the script failed, 69 no cards or no matching torch,\n"
-      "64 wrong usage.");
+      "64 wrong usage, 73 a file cannot be written.");
   options->app = command;
   options->behind_dashes = &registry.behind_dashes;
   command->prefix_command();

@@ -106,6 +106,8 @@ std::vector<Terminal::Part> bar_parts(const trace::Report& report) {
 }
 
 std::string verdict(const CardAnswer& on, const Terminal& terminal) {
+  if (on.until_it_failed)
+    return terminal.paint("failed", Colour::red) + ", with " + to_string(on.spare) + " to spare";
   if (on.fits)
     return terminal.paint("fits", Colour::green) + ", " + to_string(on.spare) + " to spare";
   const std::string no = terminal.paint("does not fit", Colour::red) + ": ";

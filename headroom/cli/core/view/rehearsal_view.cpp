@@ -90,13 +90,20 @@ std::string remarks(const Rehearsal& rehearsal, const Terminal& terminal) {
 }
 
 std::string tried_text(const std::vector<TriedAdvice>& advice, const Terminal& terminal) {
-  if (advice.empty()) return "\nNone of the changes that were tried saves memory.\n";
-  std::string text = "\nTried, with what the script would then need\n";
-  for (const TriedAdvice& one : advice)
+  std::string text;
+  std::vector<std::string> useless;
+  for (const TriedAdvice& one : advice) {
+    if (!one.helps()) {
+      useless.emplace_back(one.change.name);
+      continue;
+    }
+    if (text.empty()) text = "\nTried, with what the script would then need\n";
     text += in_lines(one.change.how,
                      fmt::format("  {:>11} ({} less{})  ", to_string(one.needs),
                                  to_string(one.saves), one.fits ? ", fits" : ""),
                      "    ", terminal);
+  }
+  if (!useless.empty()) text += "\nTried, and saves nothing: " + join(useless, ", ") + "\n";
   return text;
 }
 

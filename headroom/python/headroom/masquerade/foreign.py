@@ -127,6 +127,9 @@ def install(patches: Patches) -> None:
 
     patches.set(importlib.util, "find_spec", find_spec)
     after_import("torchvision", _in_float32)
+    after_import("torch.nn.attention.flex_attention", lambda module: None if patches.undone else
+                 patches.set(module, "flex_attention", _refuse_flex_attention))
+    patches.wrap(torch.profiler.profiler._KinetoProfile, "__init__", _of_the_cpu_alone)
     after_import("triton.runtime.jit", lambda module: None if patches.undone else
                  patches.set(module.JITFunction, "run", _refuse_kernel))
 
@@ -135,6 +138,19 @@ def _refuse_kernel(self: Any, *arguments: Any, **more: Any) -> Any:
     name = getattr(self, "__name__", "a kernel")
     raise UnavailableError(f"[as_cuda] the Triton kernel '{name}' cannot run on a simulated card; try the same in "
                            "operators of torch")
+
+
+def _refuse_flex_attention(*arguments: Any, **more: Any) -> Any:
+    raise UnavailableError("[as_cuda] flex_attention is a kernel that torch.compile makes for the card; try "
+                           "torch.nn.functional.scaled_dot_product_attention with a mask")
+
+
+def _of_the_cpu_alone(init: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.profiler, without the activity of a driver."""
+    def without_cuda(self: Any, *, activities: Any = None, **more: Any) -> None:
+        cpu = torch.profiler.ProfilerActivity.CPU
+        init(self, activities=[one for one in activities or [] if one == cpu] or [cpu], **more)
+    return without_cuda
 
 
 def _in_float32(torchvision: Any) -> None:

@@ -26,14 +26,19 @@ def _environment(world: int, local: int) -> dict[str, str]:
             "TORCHELASTIC_RUN_ID": "rehearsal"}
 
 
+def _say_if_too_many(processes: int) -> None:
+    cards = torch.cuda.device_count()
+    if processes > cards:
+        say_once(f"{processes} processes for {cards} card{'s' * (cards != 1)}: on a real machine they share it, or are "
+                 "refused; try more --gpus")
+
+
 def _of_elastic(orders: Orders, api: Any) -> None:
     """torchrun and accelerate launch come to launch_agent with a configuration of theirs."""
     def launch_agent(config: Any, entrypoint: Any, arguments: list[Any]) -> Any:
         local = config.nproc_per_node
         world = orders.ranks or local * config.max_nodes
-        cards = torch.cuda.device_count()
-        if local > cards:
-            say_once(f"{local} processes a machine, and {cards} cards: a real machine would refuse; try more --gpus")
+        _say_if_too_many(local)
         say_once(f"one rank of {world} is rehearsed; the others are pretended (--all-ranks starts them)")
         os.environ.update(_environment(world, local))
         if callable(entrypoint):
@@ -48,6 +53,7 @@ def _spawn(function: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int
            daemon: bool = False, start_method: str = "spawn") -> Any:
     """In place of torch.multiprocessing.spawn: the first process's work, in this one."""
     if nprocs > 1:
+        _say_if_too_many(nprocs)
         say_once(f"one process of {nprocs} is rehearsed; the others are pretended (--all-ranks starts them)")
     os.environ.setdefault("WORLD_SIZE", str(nprocs))
     function(0, *args)

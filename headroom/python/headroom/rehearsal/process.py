@@ -14,10 +14,14 @@ import torch
 
 from headroom.errors import UsageError
 from headroom.masquerade import AsCuda, as_cuda
+from headroom.masquerade.foreign import say_once
 from headroom.rehearsal import hollow, launchers, notebook, report
 from headroom.rehearsal.harmless import Harmless
 from headroom.rehearsal.orders import Orders
 from headroom.rehearsal.watch import Watch
+
+
+SECONDS_TO_WAIT = 10  # before a script that only reads unknown values is told so
 
 
 class Done(SystemExit):
@@ -34,13 +38,31 @@ class Process:
         self.harmless = Harmless(orders)
         if orders.mode == "shape-only":
             hollow.install(self.harmless)
-        self.watch = Watch(self.as_cuda.box, orders.steps, self.stop, orders.change)
+        self.watch = Watch(self.as_cuda.box, orders.steps, self.begin, self.stop, orders.change)
         self.written = False
         self.stops = 0
+        self.ended = threading.Event()
+        if orders.mode == "shape-only":
+            threading.Thread(target=self.tell_if_it_waits, name="headroom", daemon=True).start()
+
+    def tell_if_it_waits(self) -> None:
+        """In a thread of its own: a loop until an unknown value has grown never ends."""
+        while not self.written and not self.ended.wait(SECONDS_TO_WAIT):
+            if line := self.watch.waits():
+                say_once(f"{line} goes on reading values that are unknown, and zero: if the script waits for one, it "
+                         "waits for ever; --mode compute computes them")
+
+    def note(self, what: str) -> None:
+        self.harmless._open(os.path.join(self.orders.folder, f"{self.pid}.{what}"), "w").close()
+
+    def begin(self) -> None:
+        """With the first step. The command waits for the report of each process that has begun."""
+        self.note("begun")
 
     def stop(self) -> NoReturn:
         """After the last step. A script that goes on all the same is ended."""
         self.write()
+        self.note("done")
         self.stops += 1
         if self.stops > 3:
             sys.stdout.flush()
@@ -52,6 +74,7 @@ class Process:
         if self.written or os.getpid() != self.pid:
             return
         self.written = True
+        self.ended.set()
         error: Optional[BaseException] = getattr(sys, "last_value", None)
         if self.watch.began or self.watch.used() or error is not None:
             report.write(self.orders, self.as_cuda.box, self.watch, self.harmless, error)

@@ -1,12 +1,14 @@
 """Sees the models and the steps of a script that knows nothing of it.
 
-A step ends when an optimizer has stepped; without optimizers, with the next backward pass. The first begins when
-a model is called; what comes before is `init`. Of several optimizers (a GAN's) each takes part in a step: it ends
+A step ends when an optimizer has stepped. The first begins when a model is called; what comes before is `init`.
+A script that trains without an optimizer ends after so many backward passes. Of several optimizers (a GAN's) each takes part in a step: it ends
 with the step of the last."""
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
+import threading
 import weakref
 from typing import Any, Callable, Iterator, Optional
 
@@ -18,6 +20,9 @@ from headroom import _engine
 from headroom.card import lies_on_card
 from headroom.rehearsal import changes, notebook
 from headroom.simulation import Simulation
+
+MANY_READS = 1000  # of unknown values between two questions, without a step
+MOST_PASSES = 100  # backward passes before the first optimizer: warming up, or a search for the batch
 
 Named = list[tuple[str, torch.Tensor]]
 
@@ -48,9 +53,9 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Watch:
-    def __init__(self, box: Simulation, steps: int, stop: Callable[[], Any],
+    def __init__(self, box: Simulation, steps: int, on_begin: Callable[[], Any], stop: Callable[[], Any],
                  change: Optional[str] = None) -> None:
-        self.steps, self.stop, self.change = steps, stop, change
+        self.steps, self.on_begin, self.stop, self.change = steps, on_begin, stop, change
         self.began = False
         self.step = 1
         self.ended = 0  # steps
@@ -61,6 +66,7 @@ class Watch:
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._running: list[int] = []
         self._in_train = False
+        self._reads = (0, 0)  # steps that had ended, values read as zero
         self._passes = 0  # backward passes without an optimizer
         self._note_modules()
         self._note_optimizers()
@@ -70,6 +76,18 @@ class Watch:
 
     def used(self) -> bool:
         return any(card._card.requests for card in self._cards)
+
+    def waits(self) -> str:
+        """The line of the script that runs now, if it does nothing but read unknown values; else "". Ask every
+        some seconds."""
+        reads = sum(card._card.values_read_as_zero for card in self._cards)
+        before, self._reads = self._reads, (self.ended, reads)
+        if before[0] != self.ended or reads - before[1] < MANY_READS:
+            return ""
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        while frame is not None and not shown_file(frame.f_code.co_filename):
+            frame = frame.f_back
+        return f"{shown_file(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else ""
 
     # ---- Models
 
@@ -153,6 +171,7 @@ class Watch:
     def _begin(self) -> None:
         self._first_call.remove()
         self.began = True
+        self.on_begin()
         changes.apply(self.change, [one for one in self.roots() if self._is_trained(one)])
         self.know()
         for observation in self.observations:
@@ -177,9 +196,9 @@ class Watch:
 
         def backward(*arguments: Any, **more: Any) -> Any:
             if not self._optimizers:
-                if self.began and self._passes:
-                    self._end_step()
                 self._passes += 1
+                if self._passes > MOST_PASSES:
+                    self.stop()
             return before(*arguments, **more)
 
         torch.autograd.backward = backward

@@ -51,6 +51,15 @@ def _start() -> None:
     start()
 
 
+def _refuse_to_save_a_notebook() -> None:
+    """The program that runs a notebook's kernel would write what a rehearsal printed into it."""
+    if any("jupyter" in os.path.basename(one) for one in sys.orig_argv[:3]) and "--inplace" in sys.orig_argv:
+        print("headroom rehearse: --inplace would write into the notebook; try jupyter execute without it",
+              file=sys.stderr, flush=True)
+        os._exit(64)
+
+
 if "HEADROOM_REHEARSAL" in os.environ:
+    _refuse_to_save_a_notebook()
     sys.meta_path.insert(0, _AfterTorch())
 _run_the_next_one()
