@@ -100,6 +100,23 @@ TEST_F(NnMemory, SoftmaxBackwardTakesATemporaryProduct) {
 }
 
 // Autocast to half asks for float here: CUDA's kernel reads half, the CPU's needs a copy first.
+// As a CTC loss gives it, which takes time before rows.
+TEST_F(NnMemory, ASoftmaxCopiesWhatIsNotContiguous) {
+  const Tensor plain = at::empty({64, 32}, on_card()), turned = at::empty({32, 64}, on_card()).t();
+  constexpr std::int64_t kOne = 64 * 32 * 4;
+  for (const Rules rules : {Rules::cuda, Rules::cpu}) {
+    card().set_rules(rules);
+    EXPECT_EQ(most_on_top([&] { (void)at::_log_softmax(plain, 1, false); }), kOne);
+    EXPECT_EQ(most_on_top([&] { (void)at::_log_softmax(turned, 1, false); }), 2 * kOne);
+    EXPECT_EQ(most_on_top([&] { (void)at::_softmax(turned, 1, false); }), 2 * kOne);
+    const auto backward = [&](const Tensor& gradient) {
+      (void)at::_log_softmax_backward_data(gradient, plain, 1, at::kFloat);
+    };
+    EXPECT_EQ(most_on_top([&] { backward(plain); }), kOne);
+    EXPECT_EQ(most_on_top([&] { backward(turned); }), 2 * kOne);
+  }
+}
+
 TEST_F(NnMemory, SoftmaxFromHalfToFloatTakesNoCopy) {
   const Tensor x = at::empty({64, 32}, on_card(at::kHalf));
   const auto needs = [&](const auto& softmax) {

@@ -55,12 +55,30 @@ void add_log_sigmoid(Table& table) {
 
 // ---- Softmax ----
 
+// The kernels take contiguous tensors, of CUDA and of the CPU.
+// Source: aten/src/ATen/native/cuda/SoftMax.cu, host_softmax and host_softmax_backward, and
+// aten/src/ATen/native/SoftMax.cpp.
+Tensor softmax(const Tensor& x, std::int64_t dim, bool to_float) {
+  (void)c10::maybe_wrap_dim(dim, x.dim());  // throws if there is none
+  Tensor result = contiguous(x, to_float ? at::kFloat : x.scalar_type());
+  const Tensor ready = as_contiguous(x);
+  return result;
+}
+
+Tensor log_softmax_backward(const Tensor& gradient, const Tensor& result, std::int64_t,
+                            ScalarType type) {
+  Tensor for_x = contiguous(gradient, type);
+  const Tensor ready = as_contiguous(gradient), ready_result = as_contiguous(result);
+  return for_x;
+}
+
 // CUDA multiplies gradient and result into a temporary first.
 // Source: aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out.
 Tensor softmax_backward(const Tensor& gradient, const Tensor& result, std::int64_t,
                         ScalarType type) {
   Tensor for_x = contiguous(gradient, type);
-  const Tensor product = follows_cuda() ? elementwise({gradient, result}) : Tensor();
+  const Tensor product = follows_cuda() ? elementwise({gradient, result}) : gradient;
+  const Tensor ready = as_contiguous(product), ready_result = as_contiguous(result);
   return for_x;
 }
 
@@ -86,7 +104,10 @@ void add_softmax_of_half(Table& table) {
 }
 
 void add_softmax(Table& table) {
+  table.rule("_softmax", softmax);
+  table.rule("_log_softmax", softmax);
   table.rule("_softmax_backward_data", softmax_backward);
+  table.rule("_log_softmax_backward_data", log_softmax_backward);
 }
 
 }  // namespace
