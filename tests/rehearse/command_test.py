@@ -125,7 +125,10 @@ class Command(unittest.TestCase):
         found = json.loads(self.run_it("--json", "--gpus", "sim:1x2GiB", program=program, code=2).stdout)
         self.assertFalse(found["fits"])
         self.assertEqual(sum(one["peak"]["process_bytes"] for one in found["cards"]), 2 * 2**30 - found["spare_bytes"])
-        self.assertIn("2 processes share GPU 0", found["notes"][0])
+        self.assertIn("several processes share GPU 0", found["notes"][0])
+        one_by_one = program.replace("for one in both: one.start()", "").replace(
+            "one.join()", "one.start(); one.join()")
+        self.assertTrue(json.loads(self.run_it("--json", "--gpus", "sim:1x2GiB", program=one_by_one).stdout)["fits"])
 
     def test_backward_passes_before_the_optimizer_are_no_steps(self):
         program = """

@@ -92,7 +92,8 @@ void add(Rehearsal& rehearsal, const Json& process) {
     if (!card.at("used").get<bool>()) continue;
     rehearsal.cards.push_back({.rank = process.at("rank").get<int>(),
                                .index = card.at("index").get<int>(),
-                               .used = true,
+                               .began = process.at("lived").at(0).get<double>(),
+                               .ended = process.at("lived").at(1).get<double>(),
                                .report = trace::report_from_json(card.at("report"))});
     const auto& more = rehearsal.cards.back().report.assumptions;
     rehearsal.assumptions.insert(rehearsal.assumptions.end(), more.begin(), more.end());
@@ -226,10 +227,16 @@ class EndOfWaiting {
 }  // namespace
 
 Bytes Rehearsal::needs(int index) const {
-  Bytes sum;
-  for (const RehearsedCard& one : cards)
-    if (one.index == index) sum += one.report.peak.process;
-  return sum;
+  Bytes most;
+  for (const RehearsedCard& last : cards) {  // of those that were there when it came
+    if (last.index != index) continue;
+    Bytes sum;
+    for (const RehearsedCard& one : cards)
+      if (one.index == index && one.began <= last.began && last.began < one.ended)
+        sum += one.report.peak.process;
+    most = std::max(most, sum);
+  }
+  return most;
 }
 
 Rehearsal rehearse(const RehearsalOrders& orders) {

@@ -52,7 +52,7 @@ struct TriedAdvice {
 // One card of one process.
 struct RehearsedCard {
   int rank = 0, index = 0;
-  bool used = false;
+  double began = 0, ended = 0;  // of the process, in seconds since the machine started
   trace::Report report;
 };
 
@@ -78,7 +78,7 @@ struct Rehearsal {
 
   // True if the script ended by itself, or after the last step.
   [[nodiscard]] bool is_whole() const { return end.started && (end.exit_code == 0 || was_ended); }
-  // What all processes on a card need.
+  // What the processes that were on a card at one time need, at most.
   [[nodiscard]] Bytes needs(int index) const;
 };
 

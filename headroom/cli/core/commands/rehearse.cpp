@@ -117,12 +117,13 @@ bool fits(const Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& car
 
 // Sentences that only the whole rehearsal can tell.
 void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
-  std::map<int, int> processes;
-  for (const RehearsedCard& one : rehearsal.cards) ++processes[one.index];
-  for (const auto& [index, count] : processes)
-    if (count > 1)
-      rehearsal.notes.push_back(fmt::format("{} processes share GPU {}, and need {} together",
-                                            count, index, to_string(rehearsal.needs(index))));
+  std::map<int, Bytes> largest;
+  for (const RehearsedCard& one : rehearsal.cards)
+    largest[one.index] = std::max(largest[one.index], one.report.peak.process);
+  for (const auto& [index, alone] : largest)
+    if (rehearsal.needs(index) > alone)
+      rehearsal.notes.push_back(fmt::format("several processes share GPU {}, and need {} together",
+                                            index, to_string(rehearsal.needs(index))));
   const std::vector<trace::StepPeak>& steps = tightest(rehearsal, cards).report.per_step;
   if (rehearsal.steps < 3 || steps.size() < 2) return;
   const Bytes last = steps.back().allocated, before = steps[steps.size() - 2].allocated;

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any, Optional
 
 import torch
@@ -24,12 +25,20 @@ def _notes(watch: Watch) -> list[str]:
             "memory beside these figures, up to some GiB, and leaves out those for which none is free"]
 
 
+def _lived() -> tuple[float, float]:
+    """This process's time until now, in seconds since the machine started."""
+    with open("/proc/self/stat", encoding="utf-8") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK"), time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
           error: Optional[BaseException]) -> None:
     reports = [(card, observation.end(10, orders.trace)) for card, observation in zip(box, watch.observations)]
     parameters = {id(one): one for root in watch.roots() for one in root.parameters()}.values()
     document: dict[str, Any] = {
         "rank": int(os.environ.get("RANK", 0)),
+        "lived": _lived(),
         "out_of_memory": isinstance(error, torch.OutOfMemoryError),
         "steps": watch.ended,
         "parameters": sum(one.numel() for one in parameters),
