@@ -138,7 +138,7 @@ class Command(unittest.TestCase):
                 net(torch.randn(rows, 512, device="cuda")).sum().backward(); net.zero_grad()
             optimizer = torch.optim.Adam(net.parameters())
             for step in range(9):
-                net(torch.randn(64 << step, 512, device="cuda")).sum().backward()
+                net(torch.randn(4096 << step, 512, device="cuda")).sum().backward()
                 optimizer.step(); optimizer.zero_grad(); print("step", step)
             """
         done = self.run_it("--json", "--gpus", "sim:1xH100", program=program)

@@ -97,6 +97,8 @@ def install(patches: Patches) -> None:
             # A submodule's function that torch.cuda has, too, is torch.cuda's.
             full = name if not path or vars(torch.cuda).get(name) is before else f"{path}.{name}"
             after = replaced.get(id(before), _replacement(full, before))
+            if hasattr(before, "__wrapped__") and isinstance(after, types.FunctionType):
+                after.__wrapped__ = before.__wrapped__  # torch._dynamo has rules for it
             if after is not before:
                 replaced[id(before)] = after
                 patches.set(module, name, after)

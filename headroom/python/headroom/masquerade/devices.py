@@ -121,7 +121,7 @@ def _storages(patches: Patches) -> None:
     patches.set(torch.UntypedStorage, "device", property(lambda self: shown(_of_storage(self))))
 
 
-class _AnyGenerator(type):
+class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
     """All generators are instances of torch.Generator, also those that C++ made."""
 
     def __instancecheck__(cls, one: Any) -> bool:

@@ -35,7 +35,7 @@ def _say_if_too_many(processes: int) -> None:
 
 def _of_elastic(orders: Orders, api: Any) -> None:
     """torchrun and accelerate launch come to launch_agent with a configuration of theirs."""
-    def launch_agent(config: Any, entrypoint: Any, arguments: list[Any]) -> Any:
+    def launch_agent(config: Any, entrypoint: Any, arguments: list[Any], **more: Any) -> Any:
         local = config.nproc_per_node
         world = orders.ranks or local * config.max_nodes
         _say_if_too_many(local)
