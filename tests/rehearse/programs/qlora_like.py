@@ -113,7 +113,7 @@ def main():
         output_dir=args.out, max_steps=args.steps, per_device_train_batch_size=args.batch_size,
         report_to="none",
         gradient_accumulation_steps=args.gradient_accumulation_steps, optim="adamw_torch", learning_rate=2e-4,
-        max_grad_norm=0.3, warmup_steps=1, lr_scheduler_type="constant", group_by_length=False,
+        max_grad_norm=0.3, warmup_steps=1, lr_scheduler_type="constant",
         logging_steps=1,
         save_steps=4, save_total_limit=1, remove_unused_columns=False, bf16=bool(args.bf16), seed=args.seed,
         eval_strategy="steps", eval_steps=5, disable_tqdm=True, use_cpu=not torch.cuda.is_available())
