@@ -98,14 +98,19 @@ class Command(unittest.TestCase):
         program = """
             import torch
             torch.backends.cudnn.benchmark = True
-            net = torch.nn.Conv2d(3, 8, 3).cuda()
-            optimizer = torch.optim.SGD(net.parameters(), lr=1)
-            for _ in range(9):
-                net(torch.randn(2, 3, 16, 16, device="cuda")).sum().backward()
-                optimizer.step()
+            def main(steps):
+                net = torch.nn.Conv2d(3, 8, 3).cuda()
+                optimizer = torch.optim.SGD(net.parameters(), lr=1)
+                for _ in range(steps):
+                    net(torch.randn(2, 3, 16, 16, device="cuda")).sum().backward()
+                    optimizer.step()
+            main(STEPS)
             """
-        found = json.loads(self.run_it("--json", "--gpus", "sim:1xH100", program=program).stdout)
-        self.assertIn("cudnn.benchmark", found["notes"][0])
+        for steps in ("9", "2"):  # after two it ends by itself, and its model is gone
+            found = json.loads(self.run_it("--json", "--gpus", "sim:1xH100",
+                                           program=program.replace("STEPS", steps)).stdout)
+            self.assertIn("cudnn.benchmark", found["notes"][0])
+            self.assertEqual(found["model"]["parameters"], 3 * 8 * 9 + 8)
 
     def test_processes_on_one_card_add_up(self):
         program = """

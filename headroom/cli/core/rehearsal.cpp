@@ -240,9 +240,7 @@ Bytes Rehearsal::needs(int index) const {
 }
 
 Rehearsal rehearse(const RehearsalOrders& orders) {
-  // A second run reads a file on standard input again.
-  static const off_t begin = ::lseek(STDIN_FILENO, 0, SEEK_CUR);
-  if (begin >= 0) (void)::lseek(STDIN_FILENO, begin, SEEK_SET);
+  const off_t input = ::lseek(STDIN_FILENO, 0, SEEK_CUR);
   const Folder folder;
   job::Job job({.command = orders.command,
                 .environment = environment_for(orders, folder.path()),
@@ -250,6 +248,8 @@ Rehearsal rehearse(const RehearsalOrders& orders) {
   EndOfWaiting waiting(folder.path());
   Rehearsal rehearsal{.end = job.run(Seconds(1), [&](const job::Job&) { waiting.look(job); }),
                       .cards = {}};
+  // A file on standard input is there again for the next run, or for the real one.
+  if (input >= 0) (void)::lseek(STDIN_FILENO, input, SEEK_SET);
   rehearsal.was_ended = waiting.ended();
   for (const fs::path& file : files(folder.path(), ".json"))
     add(rehearsal, parse_json(read_file(file).value_or(""), "the report of a rehearsal"));

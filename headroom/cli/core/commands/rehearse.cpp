@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "headroom/allocator/caching_allocator.h"
 #include "headroom/base/error.h"
@@ -16,6 +14,7 @@
 #include "headroom/cli/core/complaint.h"
 #include "headroom/cli/core/registry.h"
 #include "headroom/cli/core/rehearsal.h"
+#include "headroom/cli/core/rehearsal_answer.h"
 #include "headroom/cli/core/rehearsal_fit.h"
 #include "headroom/cli/core/view/rehearsal_view.h"
 #include "headroom/cli/core/whole_number.h"
@@ -91,69 +90,6 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
           .trace = options.trace,
           .snapshot = options.snapshot,
           .output_to_error = options.json};
-}
-
-Bytes left(const Rehearsal& rehearsal, int index, const std::vector<gpu::SimulatedCard>& cards) {
-  return usable(cards[static_cast<std::size_t>(index)]) - rehearsal.needs(index);
-}
-
-// The largest process on the card with the least memory left.
-const RehearsedCard& tightest(const Rehearsal& rehearsal,
-                              const std::vector<gpu::SimulatedCard>& cards) {
-  return *std::min_element(
-      rehearsal.cards.begin(), rehearsal.cards.end(),
-      [&](const RehearsedCard& one, const RehearsedCard& other) {
-        return std::pair(left(rehearsal, one.index, cards), other.report.peak.process) <
-               std::pair(left(rehearsal, other.index, cards), one.report.peak.process);
-      });
-}
-
-bool fits(const Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
-  return !rehearsal.ran_out_of_memory &&
-         std::all_of(rehearsal.cards.begin(), rehearsal.cards.end(), [&](const RehearsedCard& one) {
-           return left(rehearsal, one.index, cards).count >= 0;
-         });
-}
-
-// Sentences that only the whole rehearsal can tell.
-void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
-  std::map<int, Bytes> largest;
-  for (const RehearsedCard& one : rehearsal.cards)
-    largest[one.index] = std::max(largest[one.index], one.report.peak.process);
-  for (const auto& [index, alone] : largest)
-    if (rehearsal.needs(index) > alone)
-      rehearsal.notes.push_back(fmt::format("several processes share GPU {}, and need {} together",
-                                            index, to_string(rehearsal.needs(index))));
-  const std::vector<trace::StepPeak>& steps = tightest(rehearsal, cards).report.per_step;
-  if (rehearsal.steps < 3 || steps.size() < 2) return;
-  const Bytes last = steps.back().allocated, before = steps[steps.size() - 2].allocated;
-  if (static_cast<double>(last.count) > 1.01 * static_cast<double>(before.count))
-    rehearsal.notes.push_back("the peak grew in the last step, by " + to_string(last - before) +
-                              "; --steps 10 shows whether it goes on");
-}
-
-Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool failed) {
-  Answer answer;
-  answer.model = join(orders.command, " ");
-  // Of `python -c`, the first line.
-  if (const auto end = answer.model.find('\n'); end != std::string::npos)
-    answer.model = answer.model.substr(0, end) + " ...";
-  answer.parameters = rehearsal.parameters;
-  answer.trainable_parameters = rehearsal.trainable_parameters;
-  answer.report = tightest(rehearsal, orders.cards).report;
-  std::set<int> told;
-  for (const RehearsedCard& one : rehearsal.cards) {
-    if (!told.insert(one.index).second) continue;
-    const gpu::SimulatedCard& card = orders.cards[static_cast<std::size_t>(one.index)];
-    trace::Peak peak = one.report.peak;
-    peak.process = rehearsal.needs(one.index);
-    answer.cards.push_back({.card = card,
-                            .peak = peak,
-                            .fits = fits(rehearsal, orders.cards),
-                            .spare = usable(card) - peak.process,
-                            .until_it_failed = failed});
-  }
-  return answer;
 }
 
 Json to_json(const std::optional<std::vector<TriedAdvice>>& advice) {
@@ -274,15 +210,16 @@ RehearsedBatch rehearsed(RehearsalOrders orders, const edit::Knobs& knobs, long 
   orders.environment = changed.environment;
   print_error("headroom rehearse: a batch of " + std::to_string(batch) + "\n");
   Rehearsal rehearsal = rehearse(orders);
-  const bool fits = rehearsal.is_whole();
+  const bool did_fit = rehearsal.is_whole() && fits(rehearsal, cards);
   if (rehearsal.ran_out_of_memory) {
     Rehearsal whole = without_limit(orders);
     if (!whole.cards.empty()) rehearsal = std::move(whole);
-  } else if (!fits || rehearsal.cards.empty()) {
+  } else if (!rehearsal.is_whole() || rehearsal.cards.empty()) {
     throw UnavailableError("rehearse", "the script failed with a batch of " +
                                            std::to_string(batch) + "; its own words are above");
   }
-  return {.batch = batch, .fits = fits, .needs = rehearsal.needs(tightest(rehearsal, cards).index)};
+  return {
+      .batch = batch, .fits = did_fit, .needs = rehearsal.needs(tightest(rehearsal, cards).index)};
 }
 
 Json document(const LargestBatch& found, const std::string& name, const gpu::SimulatedCard& card) {

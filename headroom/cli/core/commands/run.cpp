@@ -165,7 +165,8 @@ Bytes need_by_rehearsal(const RunOptions& options, const supervise::Orders& orde
                                        "one that failed; its own words are above",
                                        "--need 10GiB, or headroom rehearse -- COMMAND"));
   Bytes most;
-  for (const RehearsedCard& one : rehearsal.cards) most = std::max(most, one.report.peak.process);
+  for (const RehearsedCard& one : rehearsal.cards)
+    most = std::max(most, rehearsal.needs(one.index));
   say("the rehearsal needed " + to_string(most) + " of a card");
   return most;
 }

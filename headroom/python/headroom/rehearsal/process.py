@@ -53,7 +53,8 @@ class Process:
                          "waits for ever; --mode compute computes them")
 
     def note(self, what: str) -> None:
-        self.harmless._open(os.path.join(self.orders.folder, f"{self.pid}.{what}"), "w").close()
+        if os.getpid() == self.pid:  # no forked child
+            self.harmless._open(os.path.join(self.orders.folder, f"{self.pid}.{what}"), "w").close()
 
     def begin(self) -> None:
         """With the first step. The command waits for the report of each process that has begun."""

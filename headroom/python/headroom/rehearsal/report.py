@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 def _notes(watch: Watch) -> list[str]:
-    convolves = any(isinstance(part, torch.nn.modules.conv._ConvNd) for root in watch.roots() for part in root.modules())
-    if not (torch.backends.cudnn.benchmark and convolves):
+    if not (torch.backends.cudnn.benchmark and watch.convolves):
         return []
     return ["the script sets torch.backends.cudnn.benchmark: in its first steps cuDNN tries ways that need "
             "memory beside these figures, up to some GiB, and leaves out those for which none is free"]
@@ -35,14 +34,13 @@ def _lived() -> tuple[float, float]:
 def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
           error: Optional[BaseException]) -> None:
     reports = [(card, observation.end(10, orders.trace)) for card, observation in zip(box, watch.observations)]
-    parameters = {id(one): one for root in watch.roots() for one in root.parameters()}.values()
+    watch.count()
     document: dict[str, Any] = {
         "rank": int(os.environ.get("RANK", 0)),
         "lived": _lived(),
         "out_of_memory": isinstance(error, torch.OutOfMemoryError),
         "steps": watch.ended,
-        "parameters": sum(one.numel() for one in parameters),
-        "trainable_parameters": sum(one.numel() for one in parameters if one.requires_grad),
+        "parameters": watch.parameters, "trainable_parameters": watch.trainable,
         "ooms_met": sum(torch.cuda.memory_stats(card.index)["num_ooms"] for card in box),
         "not_written": harmless.not_written(), "stood_in": hollow.stood_in(), "notes": _notes(watch),
         "cards": [{"index": card.index, "used": card._card.requests > 0, "report": report.document()}

@@ -66,6 +66,8 @@ class Watch:
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._running: list[int] = []
         self._in_train = False
+        self.parameters = self.trainable = 0  # numbers
+        self.convolves = False
         self._reads = (0, 0)  # steps that had ended, values read as zero
         self._passes = 0  # backward passes without an optimizer
         self._note_modules()
@@ -133,7 +135,16 @@ class Watch:
             for observation in self.observations:
                 observation.know_gradients(gradients)
 
+    def count(self) -> None:
+        """Of the models that are there now: at the end of a script they may be gone."""
+        models = self.roots()
+        seen = {id(one): one for root in models for one in root.parameters()}.values()
+        self.parameters = max(self.parameters, sum(one.numel() for one in seen))
+        self.trainable = max(self.trainable, sum(one.numel() for one in seen if one.requires_grad))
+        self.convolves |= any(isinstance(part, nn.modules.conv._ConvNd) for root in models for part in root.modules())
+
     def know(self) -> None:
+        self.count()
         parameters, buffers = self.named()
         for observation in self.observations:
             observation.know(parameters, buffers)

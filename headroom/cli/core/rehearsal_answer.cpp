@@ -1,0 +1,83 @@
+#include "headroom/cli/core/rehearsal_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "headroom/base/text.h"
+#include "headroom/cli/core/cards_to_fill.h"
+
+namespace headroom::cli {
+namespace {
+
+Bytes left(const Rehearsal& rehearsal, int index, const std::vector<gpu::SimulatedCard>& cards) {
+  return usable(cards[static_cast<std::size_t>(index)]) - rehearsal.needs(index);
+}
+
+// By card.
+std::map<int, trace::Peak> largest_processes(const Rehearsal& rehearsal) {
+  std::map<int, trace::Peak> largest;
+  for (const RehearsedCard& one : rehearsal.cards) {
+    const trace::Peak& peak = one.report.peak;
+    const auto [found, is_new] = largest.try_emplace(one.index, peak);
+    if (!is_new && found->second.process < peak.process) found->second = peak;
+  }
+  return largest;
+}
+
+}  // namespace
+
+const RehearsedCard& tightest(const Rehearsal& rehearsal,
+                              const std::vector<gpu::SimulatedCard>& cards) {
+  return *std::min_element(
+      rehearsal.cards.begin(), rehearsal.cards.end(),
+      [&](const RehearsedCard& one, const RehearsedCard& other) {
+        return std::pair(left(rehearsal, one.index, cards), other.report.peak.process) <
+               std::pair(left(rehearsal, other.index, cards), one.report.peak.process);
+      });
+}
+
+bool fits(const Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
+  return !rehearsal.ran_out_of_memory &&
+         std::all_of(rehearsal.cards.begin(), rehearsal.cards.end(), [&](const RehearsedCard& one) {
+           return left(rehearsal, one.index, cards).count >= 0;
+         });
+}
+
+void add_notes(Rehearsal& rehearsal, const std::vector<gpu::SimulatedCard>& cards) {
+  for (const auto& [index, process] : largest_processes(rehearsal))
+    if (rehearsal.needs(index) > process.process)
+      rehearsal.notes.push_back(fmt::format("several processes share GPU {}, and need {} together",
+                                            index, to_string(rehearsal.needs(index))));
+  const std::vector<trace::StepPeak>& steps = tightest(rehearsal, cards).report.per_step;
+  if (rehearsal.steps < 3 || steps.size() < 2) return;
+  const Bytes last = steps.back().allocated, before = steps[steps.size() - 2].allocated;
+  if (static_cast<double>(last.count) > 1.01 * static_cast<double>(before.count))
+    rehearsal.notes.push_back("the peak grew in the last step, by " + to_string(last - before) +
+                              "; --steps 10 shows whether it goes on");
+}
+
+Answer answer_of(const RehearsalOrders& orders, const Rehearsal& rehearsal, bool failed) {
+  Answer answer;
+  answer.model = join(orders.command, " ");
+  // Of `python -c`, the first line.
+  if (const auto end = answer.model.find('\n'); end != std::string::npos)
+    answer.model = answer.model.substr(0, end) + " ...";
+  answer.parameters = rehearsal.parameters;
+  answer.trainable_parameters = rehearsal.trainable_parameters;
+  answer.report = tightest(rehearsal, orders.cards).report;
+  for (const auto& [index, process] : largest_processes(rehearsal)) {
+    const gpu::SimulatedCard& card = orders.cards[static_cast<std::size_t>(index)];
+    trace::Peak peak = process;
+    peak.process = rehearsal.needs(index);
+    answer.cards.push_back({.card = card,
+                            .peak = peak,
+                            .fits = fits(rehearsal, orders.cards),
+                            .spare = usable(card) - peak.process,
+                            .until_it_failed = failed});
+  }
+  return answer;
+}
+
+}  // namespace headroom::cli
