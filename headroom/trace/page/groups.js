@@ -1,0 +1,113 @@
+// Groups of tensors, bottom of the stack first: by category, module, operation, line or size. The last
+// two are always the tensors that the filter leaves out, and the rounding of all tensors.
+
+const CATEGORY_LABELS = {parameter: "parameters", buffer: "buffers", optimizer: "optimizer", gradient: "gradients",
+                         input: "inputs", activation: "activations", temporary: "temporaries",
+                         workspace: "workspace", unknown: "unknown"};
+// After Okabe and Ito, muted; neighbours differ in lightness too.
+const CATEGORY_COLORS = {parameter: "#2b6ca8", buffer: "#c9d8e4", optimizer: "#8cc3e6", gradient: "#c8603a",
+                         input: "#efe08a", activation: "#2a8f76", temporary: "#e9b04e", workspace: "#a65a87",
+                         unknown: "#9aa1a8"};
+const COLORS = ["#2a8f76", "#e9b04e", "#2b6ca8", "#f0c9dc", "#c8603a", "#8cc3e6", "#8a4a78", "#d9cf7a", "#4a5d9e",
+                "#a9d5c2", "#9c6b2f", "#d8b7a6"];
+const OTHERS = "#b4bac1", ROUNDING = "#6d747c", UNMATCHED = "#c3c7cc";
+const SIZE_CLASSES = [[GIB, "1 GiB or more"], [256 * MIB, "256 MiB to 1 GiB"], [64 * MIB, "64 to 256 MiB"],
+                      [16 * MIB, "16 to 64 MiB"], [MIB, "1 to 16 MiB"], [0, "less than 1 MiB"]];
+const MOST_GROUPS = 12;
+
+const moduleAt = (name, depth) => depth ? name.split(".").slice(0, depth).join(".") : name;
+
+// The key of each tensor, as an index into `keys`.
+function keysOf(trace, by, depth) {
+  const {whats, names, categories} = trace.about, tensors = new Uint32Array(trace.count);
+  if (by === "size") {
+    for (let t = 0; t < trace.count; t++) tensors[t] = SIZE_CLASSES.findIndex(([least]) => trace.bytes[t] >= least);
+    return {keys: SIZE_CLASSES.map(([, label]) => label), tensors};
+  }
+  const field = ["category", "module", "operation", "line"].indexOf(by), keys = [], indexOf = new Map();
+  const ofWhat = whats.map(what => {
+    const key = by === "category" ? categories[what[0]]
+              : by === "module" ? moduleAt(names[what[1]], depth) : names[what[field]];
+    if (!indexOf.has(key)) indexOf.set(key, keys.push(key) - 1);
+    return indexOf.get(key);
+  });
+  for (let t = 0; t < trace.count; t++) tensors[t] = ofWhat[trace.what[t]];
+  return {keys, tensors};
+}
+
+// Bytes at the peak by key; keys that occur only at other times have 0.
+function bytesByKey(traces, by, depth) {
+  const bytes = new Map();
+  for (const trace of traces) {
+    const {keys, tensors} = keysOf(trace, by, depth), peak = trace.about.peak.instant;
+    const sums = new Float64Array(keys.length), occurs = new Uint8Array(keys.length);
+    for (let t = 0; t < trace.count; t++) {
+      occurs[tensors[t]] = 1;
+      if (trace.born[t] <= peak && peak < trace.died[t]) sums[tensors[t]] += trace.bytes[t];
+    }
+    keys.forEach((key, k) => occurs[k] && bytes.set(key, (bytes.get(key) || 0) + sums[k]));
+  }
+  return bytes;
+}
+
+function namedGroups(by, bytes) {
+  if (by === "category") {
+    return Object.keys(CATEGORY_LABELS).filter(key => bytes.has(key))
+        .map(key => ({key, label: CATEGORY_LABELS[key], color: CATEGORY_COLORS[key]}));
+  }
+  const keys = [...bytes.keys()];
+  if (by === "size") keys.sort((a, b) => SIZE_CLASSES.findIndex(c => c[1] === b) - SIZE_CLASSES.findIndex(c => c[1] === a));
+  else keys.sort((a, b) => bytes.get(a) - bytes.get(b));
+  const large = keys.slice(-MOST_GROUPS);
+  const named = large.map((key, i) => ({key, label: key || "unknown",
+                                        color: key ? COLORS[large.length - 1 - i] : CATEGORY_COLORS.unknown}));
+  const more = keys.length - large.length;
+  return more ? [{key: null, label: `${more} others`, color: OTHERS}, ...named] : named;
+}
+
+function makeGroups(traces, by, depth) {
+  const list = namedGroups(by, bytesByKey(traces, by, depth));
+  list.push({label: "not in the filter", color: UNMATCHED}, {label: "rounding", color: ROUNDING});
+  return {by, depth, list, unmatched: list.length - 2, rounding: list.length - 1};
+}
+
+function assignGroups(trace, groups) {
+  const {keys, tensors} = keysOf(trace, groups.by, groups.depth);
+  const groupOf = keys.map(key => Math.max(0, groups.list.findIndex(group => group.key === key)));
+  trace.group = new Uint8Array(trace.count);
+  for (let t = 0; t < trace.count; t++) trace.group[t] = groupOf[tensors[t]];
+}
+
+// `shown` is the group in which a tensor is drawn. Each word has to occur in one of its names.
+function applyFilter(trace, groups, words, only) {
+  const {whats, names, categories} = trace.about;
+  const matches = whats.map(([category, ...rest]) => {
+    const text = [categories[category], ...rest.map(name => names[name])].join("\n").toLowerCase();
+    return words.every(word => text.includes(word));
+  });
+  trace.shown = new Uint8Array(trace.count);
+  for (let t = 0; t < trace.count; t++) {
+    const kept = matches[trace.what[t]] && (only < 0 || trace.group[t] === only);
+    trace.shown[t] = kept ? trace.group[t] : groups.unmatched;
+  }
+}
+
+// The first depth that separates enough modules; 0 means the whole path.
+function deepestModule(traces) {
+  return d3.max(traces, trace => d3.max(trace.about.whats, what => trace.about.names[what[1]].split(".").length)) || 1;
+}
+function usefulDepth(traces) {
+  const deepest = deepestModule(traces);
+  for (let depth = 1; depth < deepest; depth++) {
+    if (bytesByKey(traces, "module", depth).size >= 6) return depth;
+  }
+  return 0;
+}
+
+// One grey area tells nothing: groups by size where the preferred grouping has one group only.
+function usefulGrouping(traces) {
+  const preferred = traces[0].about.group_by;
+  const depth = preferred === "module" ? usefulDepth(traces) : 0;
+  const groups = [...bytesByKey(traces, preferred, depth).values()].filter(bytes => bytes > 0);
+  return groups.length > 1 ? preferred : "size";
+}

@@ -1,0 +1,168 @@
+// The allocator's segments at the peak, one after the other as text runs: each as wide as its bytes, with
+// its blocks in order. A segment wider than the page goes on in the next row.
+
+const SEGMENT_ROW = 20, SEGMENT_HEIGHT = 15, SEGMENT_GAP = 3, LEAST_SEGMENT = 3;
+const BLOCK_STATES = ["allocated", "awaiting free", "free"];
+
+// Pieces {segment, row, x, width, from}: `from` is the piece's first pixel within its segment.
+function layOut(segments, width, pixelsPerByte) {
+  const pieces = [];
+  let row = 0, x = 0;
+  segments.forEach((segment, index) => {
+    const whole = Math.max(LEAST_SEGMENT, segment.size_bytes * pixelsPerByte);
+    if (x > 0 && x + whole > width) [row, x] = [row + 1, 0];
+    for (let from = 0; from < whole - 0.01;) {
+      const part = Math.min(width - x, whole - from);
+      pieces.push({index, row, x, width: part, from, whole});
+      from += part;
+      x += part;
+      if (from < whole - 0.01) [row, x] = [row + 1, 0];
+    }
+    x += SEGMENT_GAP;
+  });
+  return {pieces, rows: row + 1};
+}
+
+// The widest scale that needs no more than about 16 rows.
+function bestLayout(segments, width) {
+  const bytes = d3.sum(segments, segment => segment.size_bytes);
+  let pixelsPerByte = 16 * width / bytes, layout = layOut(segments, width, pixelsPerByte);
+  for (let i = 0; i < 30 && layout.rows > 18; i++) layout = layOut(segments, width, pixelsPerByte *= 0.88);
+  return layout;
+}
+
+function segmentFigures(segments) {
+  const bytes = [0, 0, 0];
+  let largestFree = 0;
+  for (const {blocks} of segments) {
+    for (const [size, , state] of blocks) {
+      bytes[state] += size;
+      if (state === 2) largestFree = Math.max(largestFree, size);
+    }
+  }
+  return {reserved: d3.sum(segments, segment => segment.size_bytes), allocated: bytes[0], awaiting: bytes[1],
+          free: bytes[2], largestFree};
+}
+
+class Segments {
+  constructor(report, root) {
+    Object.assign(this, {report, root, trace: report.trace, canvas: root.querySelector("canvas"), at: null});
+    this.segments = report.trace.about.segments.slice().sort((a, b) =>
+      a.pool - b.pool || a.stream - b.stream || b.large - a.large || b.size_bytes - a.size_bytes);
+    root.hidden = this.segments.length === 0;
+    root.querySelector("h3").textContent = report.label + "Segments of the allocator at the peak";
+    this.tell();
+    this.canvas.addEventListener("pointermove", event => this.pointAt(event));
+    this.canvas.addEventListener("pointerleave", () => this.leave());
+    this.canvas.addEventListener("keydown", event => this.pressed(event));
+    this.canvas.addEventListener("blur", () => this.leave());
+  }
+
+  tell() {
+    const {reserved, allocated, awaiting, free, largestFree} = segmentFigures(this.segments);
+    const figure = (name, bytes) => [name, sizeElement("span", bytes, undefined, {class: name.replace(/ /g, "-")})];
+    const rows = [["segments", countText(this.segments.length)], figure("reserved", reserved),
+                  figure("allocated", allocated), figure("free in segments", free), figure("largest free block", largestFree)];
+    if (awaiting) rows.splice(3, 0, figure("awaiting free", awaiting));
+    if (free) rows.push(["free outside the largest block", shareText(free - largestFree, free)]);
+    this.root.querySelector("dl").replaceChildren(
+        ...rows.map(row => element("div", {}, ...definitions([row]))));
+  }
+
+  draw() {
+    if (this.segments.length === 0) return;
+    this.layout = bestLayout(this.segments, this.canvas.parentElement.clientWidth);
+    this.canvas.style.height = this.layout.rows * SEGMENT_ROW + "px";
+    const context = cleanCanvas(this.canvas);
+    this.styles = [null, hatch(context, themeColor("text"), themeColor("cache"), 4),
+                   hatch(context, themeColor("hatch"), themeColor("page"), 6)];
+    for (const piece of this.layout.pieces) this.drawPiece(context, piece);
+  }
+
+  drawPiece(context, piece) {
+    const {page} = this.report, segment = this.segments[piece.index], scale = piece.whole / segment.size_bytes;
+    const top = piece.row * SEGMENT_ROW + 1;
+    let offset = 0;
+    for (const [size, , state, tensor] of segment.blocks) {
+      const left = Math.max(piece.from, offset * scale), right = Math.min(piece.from + piece.width, (offset += size) * scale);
+      if (right <= left) continue;
+      const group = tensor < 0 ? null : page.groups.list[this.trace.shown[tensor]];
+      context.fillStyle = this.styles[state] || (group ? group.color : OTHERS);
+      context.fillRect(piece.x + left - piece.from, top, right - left - (right - left > 4 ? 0.5 : 0), SEGMENT_HEIGHT);
+    }
+    context.strokeStyle = themeColor("muted");
+    context.lineWidth = 0.75;
+    context.strokeRect(piece.x + 0.4, top, piece.width - 0.8, SEGMENT_HEIGHT);
+  }
+
+  // {segment, block} as indices.
+  blockAt(x, y) {
+    const row = Math.floor(y / SEGMENT_ROW);
+    const piece = this.layout.pieces.find(each => each.row === row && each.x <= x && x < each.x + each.width);
+    if (!piece) return null;
+    const segment = this.segments[piece.index], at = (x - piece.x + piece.from) / piece.whole * segment.size_bytes;
+    let end = 0;
+    const block = segment.blocks.findIndex(([size]) => (end += size) > at);
+    return block < 0 ? null : {segment: piece.index, block};
+  }
+
+  pointAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const at = this.blockAt(event.clientX - box.left, event.clientY - box.top);
+    if (!at) return this.leave();
+    this.show(at, {x: event.clientX, y: event.clientY});
+  }
+
+  rows({segment, block}) {
+    const {address, size_bytes: whole, stream, pool, large, expandable, blocks} = this.segments[segment];
+    const [, requested, state, tensor] = blocks[block];
+    const kind = [large ? "large" : "small", expandable ? "expandable" : "", pool ? "pool " + pool : "",
+                  stream ? "stream " + stream : ""].filter(word => word).join(", ");
+    const rows = [["block", BLOCK_STATES[state]]];
+    if (state === 0) rows.push(["requested", exactText(requested)]);
+    if (tensor >= 0) rows.push(...tensorRows(this.trace, tensor));
+    rows.push(["segment", `${address}, ${sizeText(whole)}, ${kind}`]);
+    return rows;
+  }
+
+  show(at, pointer) {
+    this.at = at;
+    const [size] = this.segments[at.segment].blocks[at.block], rows = this.rows(at);
+    const head = element("div", {class: "head"}, element("strong", {}, sizeText(size)),
+                         element("span", {class: "exact"}, exactText(size)));
+    const top = Math.floor((pointer.y - this.canvas.getBoundingClientRect().top) / SEGMENT_ROW) * SEGMENT_ROW;
+    const row = this.canvas.getBoundingClientRect().top + top;
+    showTooltip([head, element("dl", {}, ...definitions(rows))], pointer,
+                (left, right) => ({left, right, top: row, bottom: row + SEGMENT_ROW}), false);
+    return rows;
+  }
+
+  leave() {
+    this.at = null;
+    hideTooltip();
+  }
+
+  // Left and right go from block to block.
+  pressed(event) {
+    const step = STEP_KEYS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    let {segment, block} = this.at || {segment: 0, block: -step};
+    if (!this.at && step < 0) block = 1;
+    block += step;
+    if (block < 0 && segment > 0) block = this.segments[--segment].blocks.length - 1;
+    if (block >= this.segments[segment].blocks.length && segment + 1 < this.segments.length) [segment, block] = [segment + 1, 0];
+    if (!this.segments[segment].blocks[block]) return;
+    const rows = this.show({segment, block}, this.pixelOf(segment, block));
+    const size = this.segments[segment].blocks[block][0];
+    this.report.live.textContent = `${sizeText(size)}: ` + rows.map(([name, value]) => `${name} ${value}`).join("; ") + ".";
+  }
+
+  pixelOf(index, block) {
+    const segment = this.segments[index], box = this.canvas.getBoundingClientRect();
+    const bytes = d3.sum(segment.blocks.slice(0, block), each => each[0]) + segment.blocks[block][0] / 2;
+    const pieces = this.layout.pieces.filter(piece => piece.index === index), at = bytes / segment.size_bytes * pieces[0].whole;
+    const piece = pieces.find(each => at <= each.from + each.width) || pieces[0];
+    return {x: box.left + piece.x + at - piece.from, y: box.top + (piece.row + 0.5) * SEGMENT_ROW};
+  }
+}
