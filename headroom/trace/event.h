@@ -1,8 +1,8 @@
 // One event of GPU memory, and where in the model it happened. All readers return events and all
 // writers take them; a field that a file does not have keeps its default.
 //
-// Texts (module paths, operators, settings) are numbers into a `Names`, so that an event is a small
-// value. Number 0 is the empty text.
+// Texts (module paths, operators, lines, settings) are numbers into a `Names`, so that an event is
+// a small value. Number 0 is the empty text.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,7 @@ struct Event {
   std::uint32_t step = 0;
   Name module = 0;     // "transformer.h.3.attn"
   Name operation = 0;  // "aten::mm"; for marks and settings, the text
+  Name line = 0;       // of the program: "train.py:84"
   std::uint16_t device = 0;
   Kind kind = Kind::mark;
   Category category = Category::unknown;

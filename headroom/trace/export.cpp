@@ -16,7 +16,7 @@ class SnapshotFollower final : public Follower {
   SnapshotFollower(SnapshotWriter& writer, const Operations& operations)
       : writer_(writer), operations_(operations) {}
 
-  void before(const Event& event) override { cause_ = event; }
+  void before(const Event& event, std::uint64_t) override { cause_ = event; }
 
   void on(const allocator::AllocatorEvent& allocator_event) override {
     Event event = cause_;
@@ -41,7 +41,7 @@ class ChromeFollower final : public Follower {
  public:
   explicit ChromeFollower(ChromeWriter& writer) : writer_(writer) {}
 
-  void before(const Event&) override { refused_ = false; }
+  void before(const Event&, std::uint64_t) override { refused_ = false; }
 
   void on(const allocator::AllocatorEvent& allocator_event) override {
     if (allocator_event.kind == allocator::AllocatorEvent::Kind::oom) refused_ = true;

@@ -105,6 +105,8 @@ void FileReader::read_about(std::string_view text) {
     if (const auto capacity = json.find("capacity_bytes");
         capacity != json.end() && !capacity->is_null())
       about_.capacity = bytes_from(*capacity);
+    for (const Json& fact : json.value("facts", Json::array()))
+      about_.facts.emplace_back(fact.at(0).get<std::string>(), fact.at(1).get<std::string>());
   } catch (const Json::exception&) {
     fault("a head with values of the right types", detail::shown(text));
   }

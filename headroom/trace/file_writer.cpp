@@ -35,6 +35,7 @@ std::string head_text(const About& about) {
             {"capacity_bytes", about.capacity ? Json(about.capacity->count) : Json()},
             {"times_are_known", about.times_are_known}};
   if (!about.torch.empty()) head["torch"] = about.torch;
+  for (const auto& [name, value] : about.facts) head["facts"].push_back({name, value});
   return to_line(head);
 }
 
@@ -95,9 +96,10 @@ void TraceWriter::File::check_open() const {
 }
 
 void TraceWriter::File::check(const Event& event) const {
-  if (event.module >= names_.size() || event.operation >= names_.size())
+  if (const Name highest = std::max({event.module, event.operation, event.line});
+      highest >= names_.size())
     throw UsageError(expectation("trace", "names below " + std::to_string(names_.size()),
-                                 std::to_string(std::max(event.module, event.operation))));
+                                 std::to_string(highest)));
   if (!detail::has_a_stream(event))
     throw UsageError(expectation("trace", "a stream below " + std::to_string(detail::kMostStreams),
                                  std::to_string(event.stream)));

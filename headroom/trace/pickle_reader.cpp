@@ -205,6 +205,7 @@ Event PickleReader::event_of(const StartEvent& start, const Cursor& cursor) {
   event.device = cursor.device;
   event.module = place.module;
   event.operation = place.operation;
+  event.line = place.line;
   return event;
 }
 
@@ -217,6 +218,7 @@ Event PickleReader::event_of(const Entry& entry, const Cursor& cursor) {
   event.phase = phase_of(entry.phase);
   const Place place = places_.of(snapshot_, entry.frames, names_);
   event.module = place.module;
+  event.line = place.line;
   if (entry.kind == Kind::mark) {
     const bool says_more = entry.action == "user_defined" && !entry.user_metadata.empty();
     event.operation = names_.number(says_more ? entry.user_metadata : entry.action);
@@ -227,7 +229,7 @@ Event PickleReader::event_of(const Entry& entry, const Cursor& cursor) {
   event.bytes = entry.bytes;
   event.stream = stream(entry.stream);
   event.category = category_of(entry.category);
-  if (entry.frames.type() != Type::list) event.module = names_.number(instead_of_frames(entry));
+  if (entry.frames.type() != Type::list) event.line = names_.number(instead_of_frames(entry));
   return event;
 }
 

@@ -15,6 +15,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "headroom/trace/event.h"
 #include "headroom/trace/input.h"
@@ -32,6 +34,8 @@ struct About {
   std::optional<Bytes> capacity;  // of the recorded card
   std::string torch;              // the PyTorch whose allocator is recorded: "2.15"; "" if unknown
   bool times_are_known = false;
+  // What ran, as names and values for a person: ("model", "gpt2"), ("batch", "4").
+  std::vector<std::pair<std::string, std::string>> facts = {};
 };
 
 class Reader {

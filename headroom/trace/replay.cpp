@@ -109,7 +109,7 @@ void CardPlayer::play(const Batch& batch, Follower* follower) {
     for (; i < count; ++i) {
       const bool begins = i == 0 || batch.numbers[i] != batch.numbers[i - 1];
       const bool ends = i + 1 == count || batch.numbers[i] != batch.numbers[i + 1];
-      if (follower != nullptr && begins) follower->before(batch.events[i]);
+      if (follower != nullptr && begins) follower->before(batch.events[i], batch.numbers[i]);
       play_one(batch.operations[i], batch.numbers[i]);
       if (follower != nullptr && ends) follower->after(batch.events[i], card());
     }

@@ -75,11 +75,11 @@ struct CardReplay {
   [[nodiscard]] double operations_per_second() const;
 };
 
-// Called before and after each event of the device. In between, on() receives the allocator events
-// that it causes on the card.
+// Called before and after each event of the device; `number` counts all events from 0. In between,
+// on() receives the allocator events that it causes on the card.
 class Follower : public allocator::Observer {
  public:
-  virtual void before(const Event& event) = 0;
+  virtual void before(const Event& event, std::uint64_t number) = 0;
   virtual void after(const Event& event, const allocator::CachingAllocator& card) = 0;
   void on(const allocator::AllocatorEvent&) override {}
 };

@@ -4,6 +4,7 @@
 
 #include "headroom/base/error.h"
 #include "headroom/trace/file_writer.h"
+#include "headroom/trace/memory_reader.h"
 
 namespace headroom::trace {
 namespace {
@@ -168,15 +169,20 @@ Report report_from_json(const Json& json) try {
   throw InputError(expectation("report_from_json", "the JSON of a report", error.what()));
 }
 
-void write_trace(const Report& report, const std::string& path) {
+std::unique_ptr<Reader> read_trace(const Report& report, About about) {
   if (!report.trace)
     throw UsageError(
-        expectation("write_trace", "a report with a trace", "one without", "Options::keep_trace"));
-  TraceWriter writer(
-      path,
-      {.program = "headroom dry run", .torch = std::string(allocator::default_version().torch)},
-      report.trace->names);
-  for (const Event& event : report.trace->events) writer.append(event);
+        expectation("trace", "a report with its events", "one without", "Options::keep_trace"));
+  about.format = Format::headroom;
+  about.program = "headroom dry run";
+  about.torch = allocator::default_version().torch;
+  return read_events(report.trace->events, report.trace->names, std::move(about));
+}
+
+void write_trace(const Report& report, const std::string& path, const About& about) {
+  const auto trace = read_trace(report, about);
+  TraceWriter writer(path, trace->about(), trace->names());
+  for (Event event; trace->next(event);) writer.append(event);
   writer.close();
 }
 

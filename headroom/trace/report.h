@@ -21,6 +21,7 @@
 #include "headroom/base/bytes.h"
 #include "headroom/base/json.h"
 #include "headroom/trace/event.h"
+#include "headroom/trace/reader.h"
 
 namespace headroom::trace {
 
@@ -137,8 +138,10 @@ struct Report {
 // The reverse, for a report from another process. Throws InputError.
 [[nodiscard]] Report report_from_json(const Json& json);
 
-// Writes the trace as a Headroom trace (docs/formats/trace.md). Throws UsageError if it was
-// not kept, and WriteError if the file cannot be written.
-void write_trace(const Report& report, const std::string& path);
+// Reads the events of the report, which must outlive the reader. Throws UsageError if they were not
+// kept. `about` may tell the card's capacity and facts; the rest is filled in.
+[[nodiscard]] std::unique_ptr<Reader> read_trace(const Report& report, About about = {});
+// Writes them as a Headroom trace (docs/formats/trace.md). Throws WriteError, too.
+void write_trace(const Report& report, const std::string& path, const About& about = {});
 
 }  // namespace headroom::trace

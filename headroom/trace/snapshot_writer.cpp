@@ -21,6 +21,7 @@ using allocator::SegmentInfo;
 using pickle::DeviceTrace;
 using pickle::MemoNumbers;
 using pickle::PickleEmitter;
+using pickle::Place;
 using pickle::StackEmitter;
 
 bool is_of_snapshots(Kind kind) {
@@ -137,7 +138,7 @@ void SnapshotWriter::File::put_segment(const SegmentInfo& segment, std::uint16_t
   pickle.text("segment_type"), pickle.text(segment.is_large ? "large" : "small");
   pickle.text("segment_pool_id"), pickle.pair(0, pool_number(segment.pool));
   pickle.text("is_expandable"), pickle.boolean(segment.is_expandable);
-  pickle.text("frames"), stacks.put(pickle, 0, 0);
+  pickle.text("frames"), stacks.put(pickle, {});
   pickle.text("blocks"), put_blocks(segment, device);
   pickle.close_dict();
 }
@@ -146,16 +147,15 @@ void SnapshotWriter::File::put_blocks(const SegmentInfo& segment, std::uint16_t 
   pickle.open_list();
   for (const BlockInfo& block : segment.blocks) {
     const bool is_free = block.state == BlockInfo::State::free;
-    const auto [module, operation] = is_free || device >= traces.size()
-                                         ? std::pair<Name, Name>()
-                                         : traces[device]->owner(block.address);
+    const Place place =
+        is_free || device >= traces.size() ? Place() : traces[device]->owner(block.address);
     pickle.open_part();
     pickle.open_dict();
     pickle.text("address"), pickle.address(block.address);
     pickle.text("size"), pickle.integer(block.size.count);
     pickle.text("requested_size"), pickle.integer(block.requested.count);
     pickle.text("state"), pickle.text(state_of(block));
-    pickle.text("frames"), stacks.put(pickle, module, operation);
+    pickle.text("frames"), stacks.put(pickle, place);
     pickle.close_dict();
     pickle.close_part();
   }

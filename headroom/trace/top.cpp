@@ -19,6 +19,7 @@ Tensor tensor_of(const Event& event, std::uint64_t number) {
           .bytes = event.bytes,
           .module = event.module,
           .operation = event.operation,
+          .line = event.line,
           .category = event.category,
           .phase = event.phase,
           .step = event.step};
@@ -95,6 +96,8 @@ std::string name_of(const Top& top, const Tensor& tensor, Grouping grouping, int
       return cut(top.names.text(tensor.module), depth);
     case Grouping::operation:
       return std::string(top.names.text(tensor.operation));
+    case Grouping::line:
+      return std::string(top.names.text(tensor.line));
     case Grouping::category:
       return tensor.category == Category::unknown ? "" : std::string(to_string(tensor.category));
   }

@@ -25,6 +25,7 @@ struct Tensor {
   Bytes bytes;
   Name module = 0;
   Name operation = 0;
+  Name line = 0;
   Category category = Category::unknown;
   Phase phase = Phase::unknown;
   std::uint32_t step = 0;
@@ -54,7 +55,7 @@ struct Share {
   Bytes bytes;
   std::uint64_t tensors = 0;
 };
-enum class Grouping { module, operation, category };
+enum class Grouping { module, operation, line, category };
 // Cuts module paths after `depth` parts ("transformer.h" of "transformer.h.3.attn" at 2); 0: whole.
 [[nodiscard]] std::vector<Share> shares(const Top& top, Grouping grouping, int depth = 0);
 

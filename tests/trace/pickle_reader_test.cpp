@@ -179,7 +179,7 @@ TEST(PickleReader, FindsTheUsersLineAndTheOperatorItCalled) {
                                           entry("alloc", 3, 2, 0, frames(kUsers + kUsers))));
   const auto events = all_events(*reader);
   ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(reader->names().text(events[0].module), "/project/train.py:12");
+  EXPECT_EQ(reader->names().text(events[0].line), "/project/train.py:12");
   EXPECT_EQ(reader->names().text(events[0].operation), "aten::linear");
   EXPECT_EQ(reader->names().text(events[1].operation), "step");
 }

@@ -222,7 +222,9 @@ TEST(Replay, RefusesAnInvalidSetup) {
 
 class Notes final : public Follower {
  public:
-  void before(const Event& event) override { text += "(" + std::string(to_string(event.kind)); }
+  void before(const Event& event, std::uint64_t number) override {
+    text += "(" + std::to_string(number) + " " + std::string(to_string(event.kind));
+  }
   void after(const Event&, const allocator::CachingAllocator& card) override {
     text += " " + std::to_string(card.statistics().reserved_bytes.all.current >> 20) + ")";
   }
@@ -237,7 +239,7 @@ TEST(Replay, ShowsAFollowerEachEventAndItsAllocatorEvents) {
   const auto trace = trace_of({alloc(1, 30_MiB), event_of(Kind::mark)});
   Notes notes;
   (void)replay(*trace, {.follower = &notes});
-  EXPECT_EQ(notes.text, "(alloc segment block 30)(mark 30)");
+  EXPECT_EQ(notes.text, "(0 alloc segment block 30)(1 mark 30)");
 }
 
 TEST(Replay, EndsWhenItIsCancelled) {

@@ -13,9 +13,11 @@
 #include "headroom/base/error.h"
 #include "headroom/base/file.h"
 #include "headroom/base/process.h"
+#include "headroom/base/text.h"
 #include "headroom/cli/core/python_step.h"
 #include "headroom/gpu/simulated_json.h"
 #include "headroom/trace/export.h"
+#include "headroom/trace/page.h"
 
 namespace headroom::cli {
 namespace {
@@ -43,6 +45,10 @@ class Folder {
   fs::path path_;
 };
 
+bool keeps_events(const RehearsalOrders& orders) {
+  return !orders.trace.empty() || !orders.snapshot.empty() || !orders.html.empty();
+}
+
 std::string listed(const std::vector<gpu::SimulatedCard>& cards) {
   Json list = Json::array();
   for (const gpu::SimulatedCard& card : cards) list.push_back(gpu::to_json(card));
@@ -57,7 +63,7 @@ std::vector<std::string> environment_for(const RehearsalOrders& orders, const fs
                    {"steps", orders.steps},
                    {"assume", orders.assume_true},
                    {"all_ranks", orders.all_ranks},
-                   {"trace", !orders.trace.empty() || !orders.snapshot.empty()},
+                   {"trace", keeps_events(orders)},
                    {"keep_writes", orders.keep_writes},
                    {"change", orders.change.empty() ? Json() : Json(orders.change)},
                    {"ranks", orders.ranks ? Json(*orders.ranks) : Json()}};
@@ -184,9 +190,14 @@ void export_events(const RehearsalOrders& orders, const fs::path& events) {
   if (!orders.trace.empty())
     fs::copy_file(events, orders.trace, fs::copy_options::overwrite_existing, error);
   if (error) throw WriteError(orders.trace, "cannot be written: " + error.message());
-  if (orders.snapshot.empty()) return;
-  const auto reader = trace::open_trace(events);
-  (void)trace::export_snapshot(orders.snapshot, *reader);
+  if (!orders.snapshot.empty()) {
+    const auto reader = trace::open_trace(events);
+    (void)trace::export_snapshot(orders.snapshot, *reader);
+  }
+  if (!orders.html.empty()) {
+    const auto reader = trace::open_trace(events);
+    (void)trace::export_page(orders.html, *reader, {}, {.title = join(orders.command, " ")});
+  }
 }
 
 // Processes that have begun to train, and of these the ones that are done.

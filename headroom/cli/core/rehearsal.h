@@ -23,7 +23,8 @@ struct RehearsalOrders {
   std::optional<int> ranks = {};
   bool all_ranks = false;
   bool keep_writes = false;
-  std::string trace = {}, snapshot = {};  // files for the events of the first card that was used
+  // Files for the events of the first card that was used; `html`: a page of them.
+  std::string trace = {}, snapshot = {}, html = {};
   std::string change = {};                // one of kTriedChanges; empty: none
   bool output_to_error = false;
 };

@@ -195,7 +195,7 @@ void Ledger::add(const allocator::AllocatorEvent& allocator_event, trace::Event 
   allocation.event = static_cast<std::uint32_t>(trace_->events.size());
   allocation.block = allocator_event.block;
   allocation.was_there = step_ == 0;
-  if (line_) allocation.line = trace_->names.number(line_of_request);
+  if (line_) event.line = trace_->names.number(line_of_request);
   if (trace_->names.text(event.operation) == sim::kWorkspace) event.category = Category::workspace;
   allocation.made = event;
   live_[allocator_event.address] = allocations_.size();
@@ -213,7 +213,7 @@ void Ledger::add(const allocator::AllocatorEvent& allocator_event, trace::Event 
   peak_.phase = event.phase;
   peak_.step = step_;
   peak_event_ = allocation.event;
-  line_at_peak_ = allocation.line;
+  line_at_peak_ = event.line;
 }
 
 void Ledger::remove(std::uint64_t address, const trace::Event& event) {
@@ -313,7 +313,7 @@ std::vector<trace::LiveTensor> Ledger::biggest_at_peak(std::size_t count) const 
                        .step = made.step,
                        .module = std::string(trace_->names.text(made.module)),
                        .operation = std::string(trace_->names.text(made.operation)),
-                       .line = std::string(trace_->names.text(held[i]->line))});
+                       .line = std::string(trace_->names.text(made.line))});
   }
   return biggest;
 }
@@ -323,7 +323,7 @@ void Ledger::add_lines_and_phases(trace::Report& report) const {
   report.line_at_peak = trace_->names.text(line_at_peak_);
   std::unordered_map<trace::Name, Bytes> lines;
   for (const Allocation& allocation : allocations_)
-    if (lives_at_peak(allocation)) lines[allocation.line] += allocation.made.bytes;
+    if (lives_at_peak(allocation)) lines[allocation.made.line] += allocation.made.bytes;
   for (const auto& [line, bytes] : lines)
     if (line != 0) report.by_line.push_back({std::string(trace_->names.text(line)), bytes});
   std::sort(report.by_line.begin(), report.by_line.end(), [](const auto& a, const auto& b) {

@@ -28,12 +28,11 @@ inline constexpr std::uint32_t kLivesOn = ~std::uint32_t{0};
 struct Allocation {
   std::uint32_t event = 0;        // number of the event that made it
   std::uint32_t died = kLivesOn;  // number of the event that freed it
-  trace::Event made;              // address, bytes, module, operation, step, phase
+  trace::Event made;              // address, bytes, module, operation, line, step, phase
   Bytes block;                    // size of its block
   trace::Phase phase_died = trace::Phase::unknown;
   std::uint32_t step_died = 0;  // 0: still alive
   bool was_there = false;       // made before the first step
-  trace::Name line = 0;         // of the program
 };
 
 // The line of the program that runs in this thread. The text lives as long as the function.

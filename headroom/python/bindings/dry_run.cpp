@@ -21,6 +21,7 @@ namespace py = pybind11;
 using dryrun::Named;
 using dryrun::Subject;
 using trace::Report;
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // Backward passes of this thread run in it, and not in autograd's own threads. Those may still hold
 // Python objects of a pass (its context variables, since torch 2.12) after it has returned, and
@@ -120,7 +121,18 @@ void add_dry_run(py::module_& module) {
            [](const Report& report, std::size_t modules, std::size_t tensors) {
              return dryrun::describe(report, {.modules = modules, .tensors = tensors});
            })
-      .def("write_trace", &trace::write_trace)
+      .def("write_trace",
+           [](const Report& report, const std::string& path, const Facts& facts) {
+             trace::write_trace(report, path, {.facts = facts});
+           })
+      .def("page",
+           [](const Report& report, const std::string& title, std::vector<std::string> notes,
+              const Facts& facts, std::int64_t most_bytes) {
+             const auto trace = trace::read_trace(report, {.facts = facts});
+             return trace::page_of(
+                 trace::timeline_of(*trace),
+                 {.title = title, .notes = std::move(notes), .most_bytes = Bytes{most_bytes}});
+           })
       .def_property_readonly("has_trace",
                              [](const Report& report) { return report.trace != nullptr; });
   module.def("dry_run_on", [](sim::Card& card, SubjectInPython subject, int steps,

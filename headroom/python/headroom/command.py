@@ -174,9 +174,10 @@ def spare(report: Report, card: dict[str, Any]) -> Optional[int]:
 
 def estimate(run: Run, ours: TextIO) -> int:
     request, reports = run.request, []
+    traces = request["trace"] is not None or request["html"] is not None
     for card in run.cards():
         reports.append((card, Report(_engine.dry_run(
-            run.spec(card), run.make, 2, 10, request["trace"] is not None, request["rules"],
+            run.spec(card), run.make, 2, 10, traces, request["rules"],
             request["allocator"], True))))
     card, report = min(reports, key=lambda one: spare(one[1], one[0]) or 0)
     limited = card["total_bytes"] is not None
@@ -190,6 +191,8 @@ def estimate(run: Run, ours: TextIO) -> int:
              "spare_bytes": spare(each, one)} for one, each in reports]
     if request["trace"] is not None:
         report.write_trace(request["trace"])
+    if request["html"] is not None:
+        report.save_html(request["html"], run.request["function"])
     ours.write(json.dumps(document) + "\n" if request["json"] else estimate_text(document, report))
     return DOES_NOT_FIT if document["fits"] is False else OK
 

@@ -2,11 +2,16 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from typing import Any, Iterable, Optional
 
 from headroom import _engine
 from headroom.errors import UsageError
 from headroom.sizes import Bytes
+
+
+# Bytes of a page in a file, and of one in a cell of a notebook.
+MOST_OF_A_FILE, MOST_OF_A_CELL = 4_800_000, 1_500_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +105,7 @@ class Report:
         self._document = report.document()
         self._text = report.describe(len(self._document["by_module"]), len(self._document["biggest"]))
         self.notes = list(notes)  # differences between the given model and the one that ran
+        self.facts: list[tuple[str, str]] = []  # names and values that the trace and the page show
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, here or in another process, has all but the trace."""
@@ -171,14 +177,34 @@ class Report:
     def write_trace(self, path: str) -> None:
         """Writes every event, for `headroom trace` (docs/formats/trace.md). Needs trace=True; a copy and the
         report of a child process have no trace."""
+        self._with_trace("write_trace").write_trace(path, self.facts)
+
+    def save_html(self, path: str, title: str = "") -> None:
+        """Writes a page for a browser that shows memory over time. Needs trace=True, as write_trace."""
+        page = self._page("save_html", title, MOST_OF_A_FILE)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+
+    def _page(self, function: str, title: str, most_bytes: int) -> str:
+        return self._with_trace(function).page(title or "A training step", self.notes, self.facts, most_bytes)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page if the report has its trace, else the text."""
+        if self._report is None or not self._report.has_trace:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        page = self._page("_repr_html_", "", MOST_OF_A_CELL)
+        return ('<iframe style="width: 100%; height: 900px; border: 0" '
+                f'srcdoc="{html.escape(page, quote=True)}"></iframe>')
+
+    def _with_trace(self, function: str) -> _engine.Report:
         if self._report is not None and not self._report.has_trace:
-            raise UsageError("[write_trace] expected a report with its trace, received one without; try "
+            raise UsageError(f"[{function}] expected a report with its trace, received one without; try "
                              "trace=True where the report is made")
         if self._report is None:
-            raise UsageError("[write_trace] expected a report with its trace, received a copy, or one of a "
+            raise UsageError(f"[{function}] expected a report with its trace, received a copy, or one of a "
                              "child process; try CUDA_VISIBLE_DEVICES= in the environment, where nothing "
                              "is simulated")
-        self._report.write_trace(path)
+        return self._report
 
     def __str__(self) -> str:
         return self.describe()

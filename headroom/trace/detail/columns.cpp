@@ -108,6 +108,8 @@ bool read_column(Column column, std::string_view bytes, std::span<Event> events,
       return fill(bytes, events, below(kCategories, &Event::category));
     case Column::phase:
       return fill(bytes, events, below(kPhases, &Event::phase));
+    case Column::line:
+      return fill(bytes, events, below(names, &Event::line));
   }
   return true;
 }
@@ -137,6 +139,7 @@ void append_columns(std::string& to, std::span<const Event> events) {
   plain(Column::device, &Event::device);
   plain(Column::category, &Event::category);
   plain(Column::phase, &Event::phase);
+  plain(Column::line, &Event::line);
 }
 
 bool has_a_stream(const Event& event) {

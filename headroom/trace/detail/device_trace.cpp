@@ -46,9 +46,9 @@ void DeviceTrace::finish(OutputFile& file) {
   spool_.copy_to(file);
 }
 
-std::pair<Name, Name> DeviceTrace::owner(std::uint64_t address) const {
+Place DeviceTrace::owner(std::uint64_t address) const {
   const auto found = owners_.find(address);
-  return found == owners_.end() ? std::pair<Name, Name>() : found->second;
+  return found == owners_.end() ? Place() : found->second;
 }
 
 void DeviceTrace::end_part() {
@@ -57,7 +57,8 @@ void DeviceTrace::end_part() {
 }
 
 void DeviceTrace::note_owner(const Event& event) {
-  if (event.kind == Kind::alloc) owners_[event.address] = {event.module, event.operation};
+  if (event.kind == Kind::alloc)
+    owners_[event.address] = {event.module, event.operation, event.line};
   if (event.kind == Kind::free_completed) owners_.erase(event.address);
 }
 
@@ -75,7 +76,8 @@ void DeviceTrace::put(const Event& event) {
   pickle_.text("time_us"), pickle_.integer(event.time_ns / 1000);
   pickle_.text("compile_context"), pickle_.text("N/A");
   pickle_.text("user_metadata"), pickle_.text(remark(event, names_));
-  pickle_.text("frames"), stacks_.put(pickle_, event.module, is_mark ? 0 : event.operation);
+  pickle_.text("frames"),
+      stacks_.put(pickle_, {event.module, is_mark ? 0 : event.operation, event.line});
   put_more(event);
   pickle_.close_dict();
 }

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <unordered_map>
-#include <utility>
 
 #include "headroom/base/output_file.h"
 #include "headroom/trace/detail/pickle_emitter.h"
+#include "headroom/trace/detail/place.h"
 #include "headroom/trace/detail/spool.h"
 #include "headroom/trace/detail/stack_emitter.h"
 #include "headroom/trace/event.h"
@@ -28,8 +28,8 @@ class DeviceTrace {
   // Writes the whole list, as one value of the pickle.
   void finish(OutputFile& file);
 
-  // The module and operation that allocated the block now at this address.
-  [[nodiscard]] std::pair<Name, Name> owner(std::uint64_t address) const;
+  // Where the block now at this address was allocated.
+  [[nodiscard]] Place owner(std::uint64_t address) const;
 
  private:
   enum class Categories : std::uint8_t { none, without_unknown, all };
@@ -46,7 +46,7 @@ class DeviceTrace {
   int in_part_ = 0;
   std::int64_t last_time_ns_ = 0;
   Categories categories_ = Categories::none;
-  std::unordered_map<std::uint64_t, std::pair<Name, Name>> owners_;
+  std::unordered_map<std::uint64_t, Place> owners_;
 };
 
 }  // namespace headroom::trace::pickle

@@ -60,6 +60,7 @@ enum class Column : std::uint8_t {
   device,
   category,
   phase,
+  line,
 };
 
 // Maps signed numbers to unsigned ones so that numbers near 0 stay small.

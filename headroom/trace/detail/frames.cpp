@@ -44,6 +44,8 @@ Places::Meaning Places::meaning(const SnapshotTree& snapshot, Value value, Names
   meaning.kind = Meaning::Kind::inner;
   if (may_be_own && frame.filename == kOperatorFrame) {
     meaning = {Meaning::Kind::own_operation, names.number(frame.name)};
+  } else if (may_be_own && frame.filename == kLineFrame) {
+    meaning = {Meaning::Kind::own_line, names.number(frame.name)};
   } else if (may_be_own && frame.filename == kModuleFrame) {
     meaning = {Meaning::Kind::own_module, names.number(frame.name)};
   } else if (const auto called = operator_of(frame.name); !called.empty()) {
@@ -69,11 +71,14 @@ Place Places::of(const SnapshotTree& snapshot, Value frames, Names& names) {
       case Meaning::Kind::own_operation:
         place.operation = found.name;
         break;
+      case Meaning::Kind::own_line:
+        place.line = found.name;
+        break;
       case Meaning::Kind::own_module:
         place.module = found.name;
         return place;
       case Meaning::Kind::user:
-        place.module = found.where;
+        place.line = found.where;
         if (place.operation == 0) place.operation = found.name;
         return place;
     }

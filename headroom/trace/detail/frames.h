@@ -1,23 +1,15 @@
 // Finds the place in the user's program from a stack that PyTorch recorded: the innermost frame
 // that belongs neither to Python nor to PyTorch, as "file:line", and the operator that it called.
+// In Headroom's own snapshots also the module.
 #pragma once
 
 #include <cstdint>
 #include <unordered_map>
 
+#include "headroom/trace/detail/place.h"
 #include "headroom/trace/detail/snapshot_tree.h"
 
 namespace headroom::trace::pickle {
-
-struct Place {
-  Name module = 0;
-  Name operation = 0;
-};
-
-// File names of the frames in Headroom's own snapshots. Such a frame has line 0, and the operator
-// or the module's path as its name.
-inline constexpr std::string_view kOperatorFrame = "operator";
-inline constexpr std::string_view kModuleFrame = "module";
 
 class Places {
  public:
@@ -25,8 +17,15 @@ class Places {
 
  private:
   struct Meaning {
-    enum class Kind : std::uint8_t { inner, operation, user, own_operation, own_module } kind;
-    Name name = 0;   // of the operator, function or module
+    enum class Kind : std::uint8_t {
+      inner,
+      operation,
+      user,
+      own_operation,
+      own_line,
+      own_module
+    } kind;
+    Name name = 0;   // of the operator, function, line or module
     Name where = 0;  // of a user frame: "file:line"
   };
   Meaning meaning(const SnapshotTree& snapshot, Value frame, Names& names);

@@ -1,18 +1,17 @@
 #include "headroom/trace/detail/stack_emitter.h"
 
-#include "headroom/trace/detail/frames.h"
-
 namespace headroom::trace::pickle {
 
-void StackEmitter::put(PickleEmitter& pickle, Name module, Name operation) {
-  const std::uint64_t key = std::uint64_t{module} << 32 | operation;
+void StackEmitter::put(PickleEmitter& pickle, const Place& place) {
+  const std::tuple key(place.module, place.operation, place.line);
   if (const auto known = numbers_.find(key); known != numbers_.end())
     return pickle.recall(known->second);
   pickle.open_list();
   pickle.open_part();
-  if (operation != 0) frame(pickle, kOperatorFrame, names_.text(operation));
+  if (place.operation != 0) frame(pickle, kOperatorFrame, names_.text(place.operation));
+  if (place.line != 0) frame(pickle, kLineFrame, names_.text(place.line));
   // "h.3.attn", then "h.3", then "h".
-  for (std::string_view path = names_.text(module); !path.empty();) {
+  for (std::string_view path = names_.text(place.module); !path.empty();) {
     frame(pickle, kModuleFrame, path);
     const std::size_t dot = path.rfind('.');
     path = dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);

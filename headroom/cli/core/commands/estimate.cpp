@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/error.h"
+#include "headroom/base/json.h"
 #include "headroom/base/text.h"
 #include "headroom/cli/core/answer_by_formula.h"
 #include "headroom/cli/core/model_request.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct EstimateOptions {
   ModelRequest request;
-  std::optional<std::string> trace;
+  std::optional<std::string> trace, html;
   bool quick = false, advice = false, techniques = false;
 };
 
@@ -24,10 +25,11 @@ bool by_formula(const EstimateOptions& options, const ResolvedRequest& resolved)
   return options.quick || !cannot_run(resolved.settings).empty();
 }
 
-// A trace needs a dry run.
+// A trace and a page need a dry run.
 void refuse_trace(const EstimateOptions& options, const ResolvedRequest& resolved) {
+  const std::string option = options.trace ? "--trace" : "--html";
   throw UsageError(expectation(
-      "--trace", "a dry run for --trace",
+      option, "a dry run for " + option,
       options.quick ? "--quick" : join(cannot_run(resolved.settings), ", "), "leaving that out"));
 }
 
@@ -37,7 +39,7 @@ bool wants_advice(const EstimateOptions& options, const Answer& answer) {
 }
 
 ExitCode run_by_formula(const EstimateOptions& options, const ResolvedRequest& resolved) {
-  if (options.trace) refuse_trace(options, resolved);
+  if (options.trace || options.html) refuse_trace(options, resolved);
   const auto model = model::model_named(resolved.model);
   Answer answer = answer_by_formula(model, resolved.settings, resolved.cards);
   if (!resolved.decision.empty()) answer.notes.push_back(resolved.decision);
@@ -62,7 +64,8 @@ ExitCode run_by_formula(const EstimateOptions& options, const ResolvedRequest& r
                                  "the name of a model for --quick, --techniques, --advice",
                                  options.request.model, "leaving these out"));
   Json request = python_request(options.request, {"--batch", "--mode"});
-  request["trace"] = options.trace ? Json(*options.trace) : Json();
+  request["trace"] = or_null(options.trace);
+  request["html"] = or_null(options.html);
   become_python("estimate", request);
 }
 
@@ -71,7 +74,8 @@ ExitCode run_estimate(const EstimateOptions& options) {
   const ResolvedRequest resolved(options.request);
   if (by_formula(options, resolved)) return run_by_formula(options, resolved);
   Json request = to_json(options.request, resolved);
-  request["trace"] = options.trace ? Json(*options.trace) : Json();
+  request["trace"] = or_null(options.trace);
+  request["html"] = or_null(options.html);
   request["advice"] = options.advice;
   request["techniques"] = options.techniques;
   become_engine({"estimate", to_line(request)});
@@ -86,6 +90,7 @@ void add_estimate(Registry& registry) {
       "  headroom estimate runs/my-model/config.json --batch 16 --checkpointing full\n"
       "  headroom estimate 7B --seq 4096 --lora-rank 16 --quantize 4bit --gpus sim:1x24GiB --json\n"
       "  headroom estimate gpt2-xl --batch 8 --gpus \"RTX 4090\" --techniques\n"
+      "  headroom estimate gpt2 --batch 8 --gpus \"RTX 4090\" --html gpt2.html\n"
       "  headroom estimate llama-2-13b@40GiB,llama-2-7b --policy variant --gpus all\n"
       "  headroom estimate train.py:make_step --gpus \"RTX 4090\"\n\n"
       "train.py:make_step is a function of your own Python program. It returns (model, step) or\n"
@@ -106,6 +111,8 @@ void add_estimate(Registry& registry) {
                     "Show the three best techniques that save memory, even if it fits");
   command->add_option("--trace", options->trace,
                       "Write the events of the dry run to this file, for `headroom trace`");
+  command->add_option("--html", options->html,
+                      "Write a page that shows the step's memory over time to this file");
 }
 
 }  // namespace headroom::cli

@@ -26,7 +26,7 @@ namespace {
 struct RehearseOptions {
   CLI::App* app = nullptr;
   const std::vector<std::string>* behind_dashes = nullptr;
-  std::string gpus, mode = "shape-only", rules = "cuda", trace, snapshot;
+  std::string gpus, mode = "shape-only", rules = "cuda", trace, snapshot, html;
   std::vector<std::string> maps;
   bool fit = false, advice = false;
   int steps = 3;
@@ -62,6 +62,7 @@ void check_folder_of(const std::string& file) {
 RehearsalOrders orders_from(const RehearseOptions& options) {
   check_folder_of(options.trace);
   check_folder_of(options.snapshot);
+  check_folder_of(options.html);
   if (options.keep_writes && options.mode != "compute")
     throw UsageError(
         expectation("--keep-writes", "--mode compute, in which tensors have values", options.mode));
@@ -72,9 +73,9 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
     throw UsageError(expectation("--assume-true",
                                  "one share beside --mode compute, which knows all values", "two"));
   if (options.assume_true.size() > 1 &&
-      (options.fit || !options.trace.empty() || !options.snapshot.empty()))
-    throw UsageError(
-        expectation("--assume-true", "one share beside --fit, --trace and --snapshot", "two"));
+      (options.fit || !options.trace.empty() || !options.snapshot.empty() || !options.html.empty()))
+    throw UsageError(expectation("--assume-true",
+                                 "one share beside --fit, --trace, --snapshot and --html", "two"));
   if (options.ranks && options.all_ranks)
     throw UsageError(expectation("rehearse", "--ranks or --all-ranks", "both"));
   return {.command = command_behind(*options.app, *options.behind_dashes,
@@ -89,6 +90,7 @@ RehearsalOrders orders_from(const RehearseOptions& options) {
           .keep_writes = options.keep_writes,
           .trace = options.trace,
           .snapshot = options.snapshot,
+          .html = options.html,
           .output_to_error = options.json};
 }
 
@@ -179,7 +181,7 @@ std::vector<TriedAdvice> advice_for(RehearsalOrders orders, const Answer& answer
     card.total = allocator::kUnlimited;
     card.reserved = {};
   }
-  orders.trace = orders.snapshot = "";
+  orders.trace = orders.snapshot = orders.html = "";
   std::vector<TriedAdvice> advice;
   for (const TriedChange& change : kTriedChanges) {
     print_error(std::string("headroom rehearse: once more, ") + change.name + "\n");
@@ -333,6 +335,7 @@ void add_rehearse(Registry& registry) {
       "Run a training script, unchanged, on simulated GPUs for a few steps, and tell its memory",
       "  headroom rehearse --gpus sim:2xH100 -- python train.py --batch-size 64\n"
       "  headroom rehearse --gpus \"RTX 4090\" --steps 5 --trace steps.trace -- python train.py\n"
+      "  headroom rehearse --gpus \"RTX 4090\" --html memory.html -- python train.py\n"
       "  headroom rehearse --gpus sim:8xH100 -- torchrun --nproc-per-node 8 train.py\n"
       "  headroom rehearse --gpus H100 --ranks 64 -- python train.py\n"
       "  headroom rehearse --gpus \"RTX 4090\" --fit --map \"--batch-size=batch\" -- \\\n"
@@ -377,6 +380,8 @@ void add_rehearse(Registry& registry) {
   command->add_option("--trace", options->trace, "Write every event to this file (headroom trace)");
   command->add_option("--snapshot", options->snapshot,
                       "Write the events as a snapshot for pytorch.org/memory_viz");
+  command->add_option("--html", options->html,
+                      "Write a page that shows the memory over time, for a browser");
   command->add_flag("--advice", options->advice,
                     "Try what would help: checkpointing, bf16 autocast, a fused optimizer");
   command->add_flag("--fit", options->fit,

@@ -117,11 +117,14 @@ void add_trace(Registry& registry) {
   CLI::App* group = registry.add("trace", "Replay, compare and inspect traces of GPU memory",
                                  "  headroom trace replay run.hrtrace --capacity 24GiB\n"
                                  "  headroom trace replay snapshot.pickle --compare\n"
-                                 "  headroom trace top snapshot.pickle");
+                                 "  headroom trace top snapshot.pickle\n"
+                                 "  headroom trace report snapshot.pickle --out report.html\n"
+                                 "  headroom trace diff before.hrtrace after.hrtrace");
   group->require_subcommand(1);
   add_trace_replay(registry, group);
   add_trace_export(registry, group);
   add_trace_top(registry, group);
+  add_trace_diff(registry, group);
 }
 
 }  // namespace headroom::cli

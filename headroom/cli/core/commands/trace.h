@@ -17,8 +17,9 @@
 namespace headroom::cli {
 
 void add_trace_replay(Registry& registry, CLI::App* group);
-void add_trace_export(Registry& registry, CLI::App* group);  // snapshot, chrome
+void add_trace_export(Registry& registry, CLI::App* group);  // snapshot, chrome, report
 void add_trace_top(Registry& registry, CLI::App* group);
+void add_trace_diff(Registry& registry, CLI::App* group);
 
 // FILE and --device, which all of them have.
 struct TraceFile {

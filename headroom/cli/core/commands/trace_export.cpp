@@ -15,6 +15,7 @@
 #include "headroom/cli/core/interruptible_input.h"
 #include "headroom/trace/export.h"
 #include "headroom/trace/input.h"
+#include "headroom/trace/page.h"
 #include "headroom/trace/what_if.h"
 
 namespace headroom::cli {
@@ -147,6 +148,14 @@ ExitCode run_chrome(const TraceExportOptions& options) {
       options, {&trace::export_chrome, "samples", "open the file in https://ui.perfetto.dev"});
 }
 
+ExitCode run_report(const TraceExportOptions& options) {
+  const auto write = [](const fs::path& path, trace::Reader& reader,
+                        const trace::ReplayOptions& replay) {
+    return trace::export_page(path, reader, replay, {.title = replay.operations.name});
+  };
+  return run_trace_export(options, {write, "tensors", "open the file in a browser"});
+}
+
 void add_options(const std::pair<CLI::App*, TraceExportOptions*>& added) {
   const auto [command, options] = added;
   options->file.add_to(command);
@@ -172,6 +181,15 @@ void add_trace_export(Registry& registry, CLI::App* group) {
       "  headroom trace chrome snapshot.pickle --out - | gzip > run.json.gz\n\n"
       "The allocator model replays the trace: the tracks show what the model reserved and\n"
       "allocated. Long tracks are thinned; their peaks stay.",
+      group));
+  add_options(registry.add(
+      &run_report, "report", "Write a page that shows memory over time, for a browser",
+      "  headroom trace report run.hrtrace --out report.html\n"
+      "  headroom trace report snapshot.pickle --out report.html --device 1\n"
+      "  headroom trace report run.hrtrace --out report.html --capacity 24GiB\n\n"
+      "The page needs no network. It shows memory by category, module, operator or line, the\n"
+      "largest tensors, and the allocator's segments at the peak. Without --capacity the trace\n"
+      "is replayed on the card that it names.",
       group));
 }
 

@@ -37,9 +37,10 @@ trace::TopOptions top_options(const TraceTopOptions& options) {
 }
 
 void check(const TraceTopOptions& options) {
-  static const std::vector<std::string> kKnown{"", "size", "module", "operation", "category"};
+  static const std::vector<std::string> kKnown{"",     "size",      "module",
+                                               "line", "operation", "category"};
   if (std::find(kKnown.begin(), kKnown.end(), options.by) == kKnown.end())
-    throw UsageError(expectation("--by", "size, module, operation or category", options.by));
+    throw UsageError(expectation("--by", "size, module, line, operation or category", options.by));
 }
 
 // ---- JSON ----
@@ -54,6 +55,7 @@ Json tensor_json(const Top& top, const trace::Tensor& tensor) {
           {"event", tensor.event},
           {"module", named(top.names.text(tensor.module))},
           {"operation", named(top.names.text(tensor.operation))},
+          {"line", named(top.names.text(tensor.line))},
           {"category", to_string(tensor.category)},
           {"phase", to_string(tensor.phase)},
           {"step", tensor.step}};
@@ -83,6 +85,7 @@ Json document(const TraceTopOptions& options, const Top& top) {
     json["tensors"].push_back(tensor_json(top, tensor));
   }
   json["by_module"] = shares_json(top, Grouping::module, options);
+  json["by_line"] = shares_json(top, Grouping::line, options);
   json["by_operation"] = shares_json(top, Grouping::operation, options);
   json["by_category"] = shares_json(top, Grouping::category, options);
   return json;
@@ -98,6 +101,7 @@ bool says(const Top& top, Grouping grouping) {
   for (const trace::Tensor& tensor : top.tensors)
     if (grouping == Grouping::module      ? tensor.module != 0
         : grouping == Grouping::operation ? tensor.operation != 0
+        : grouping == Grouping::line      ? tensor.line != 0
                                           : tensor.category != trace::Category::unknown)
       return true;
   return false;
@@ -105,17 +109,19 @@ bool says(const Top& top, Grouping grouping) {
 
 std::string tensors_table(const TraceTopOptions& options, const Top& top,
                           const Terminal& terminal) {
-  const bool modules = says(top, Grouping::module), operations = says(top, Grouping::operation),
+  const bool modules = says(top, Grouping::module), lines = says(top, Grouping::line),
+             operations = says(top, Grouping::operation),
              categories = says(top, Grouping::category);
   const std::string columns = std::string(">size|>of all|>event") + (modules ? "|module" : "") +
-                              (operations ? "|operation" : "") + (categories ? "|category" : "") +
-                              "|address or id";
+                              (lines ? "|line" : "") + (operations ? "|operation" : "") +
+                              (categories ? "|category" : "") + "|address or id";
   std::vector<std::vector<std::string>> rows;
   for (const trace::Tensor& tensor : top.tensors) {
     if (rows.size() == static_cast<std::size_t>(options.rows)) break;
     auto& row = rows.emplace_back();
     row = {to_string(tensor.bytes), percent(tensor.bytes, top.live), std::to_string(tensor.event)};
     if (modules) row.emplace_back(top.names.text(tensor.module));
+    if (lines) row.emplace_back(top.names.text(tensor.line));
     if (operations) row.emplace_back(top.names.text(tensor.operation));
     if (categories) row.emplace_back(to_string(tensor.category));
     row.push_back(tensor.address < 1'000'000'000 ? std::to_string(tensor.address)
@@ -146,6 +152,8 @@ std::string text(const TraceTopOptions& options, const Top& top, const Terminal&
   if (wanted("size", true)) out += "\n" + tensors_table(options, top, terminal);
   if (wanted("module", says(top, Grouping::module)))
     out += "\n" + shares_table(options, top, Grouping::module, "module", terminal);
+  if (wanted("line", says(top, Grouping::line)))
+    out += "\n" + shares_table(options, top, Grouping::line, "line", terminal);
   if (wanted("operation", says(top, Grouping::operation)))
     out += "\n" + shares_table(options, top, Grouping::operation, "operation", terminal);
   if (wanted("category", says(top, Grouping::category)))
@@ -183,7 +191,7 @@ void add_trace_top(Registry& registry, CLI::App* group) {
       ->capture_default_str();
   command->add_option(
       "--by", options->by,
-      "One table only: size, module, operation or category (default: all that are known)");
+      "One table only: size, module, line, operation or category (default: all that are\nknown)");
   command->add_option("--rows", options->rows, "Rows of each table")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));

@@ -33,7 +33,7 @@ constexpr const char* kChosen = "chosen by headroom train";
 struct TrainOptions {
   std::vector<std::string> words;
   std::string preset = "default", gpus;
-  std::optional<std::string> file, trace, snapshot;
+  std::optional<std::string> file, trace, snapshot, html;
   std::vector<std::string> inject;
   bool resume = false, dry_run = false, eval_only = false, json = false, help_keys = false;
 };
@@ -120,7 +120,7 @@ void choose_dataset(config::Resolved& config) {
 
 // What a run writes and reads at its end, or late, is looked at now.
 void check_places(const TrainOptions& options, const config::Resolved& config) {
-  for (const auto* file : {&options.trace, &options.snapshot})
+  for (const auto* file : {&options.trace, &options.snapshot, &options.html})
     if (*file)
       if (const fs::path folder = fs::absolute(**file).parent_path(); !fs::is_directory(folder))
         throw WriteError(write_failure(folder, ENOENT));
@@ -256,6 +256,7 @@ ExitCode run_train(const TrainOptions& options) {
                {"eval_only", options.eval_only},
                {"trace", or_null(options.trace)},
                {"snapshot", or_null(options.snapshot)},
+               {"html", or_null(options.html)},
                {"inject", options.inject},
                {"json", options.json}};
   for (const config::Entry& entry : config.entries())
@@ -294,6 +295,8 @@ void add_train(Registry& registry) {
   command->add_option("--trace", options->trace, "Write the run's memory events to this file");
   command->add_option("--snapshot", options->snapshot,
                       "Write them as a snapshot for pytorch.org/memory_viz");
+  command->add_option("--html", options->html,
+                      "Write a page that shows the run's memory over time, for a browser");
   command
       ->add_option("--inject", options->inject,
                    "For tests, on simulated cards: let a request fail, oom@K, oom@K:lasting, "

@@ -223,6 +223,10 @@ std::vector<Alike> kinds_of(const std::vector<trace::ModulePeak>& by_module) {
 
 }  // namespace
 
+std::string verdict_text(const CardAnswer& card) {
+  return std::string(trim(card_line(&card, Terminal{})));
+}
+
 std::string model_text(const Answer& answer, const Terminal& terminal) {
   const long long all = answer.parameters, trained = answer.trainable_parameters;
   std::string text =

@@ -25,6 +25,9 @@ namespace headroom::cli {
 // defaults, and those that must always be shown.
 [[nodiscard]] std::string settings_text(const model::Settings& settings);
 
+// "NVIDIA GeForce RTX 4090, 23.99 GiB (23.64 GiB usable): fits, 3.21 GiB to spare", in plain text.
+[[nodiscard]] std::string verdict_text(const CardAnswer& card);
+
 [[nodiscard]] std::string notes_text(const std::vector<std::string>& notes,
                                      const Terminal& terminal);
 

@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "headroom/cli/core/answer_by_formula.h"
+#include "headroom/cli/core/view/estimate_view.h"
 #include "headroom/cli/engine/commands.h"
 #include "headroom/cli/engine/request.h"
 #include "headroom/dryrun/describe.h"
 #include "headroom/estimate/advice.h"
 #include "headroom/estimate/estimate.h"
 #include "headroom/model/stored_precision.h"
+#include "headroom/trace/page.h"
 
 namespace headroom::cli {
 namespace {
@@ -23,7 +25,7 @@ bool alike(const gpu::SimulatedCard& one, const gpu::SimulatedCard& other) {
 estimate::Options options_of(const Json& request) {
   return {.rules = rules_of(request),
           .allocator = allocator_of(request),
-          .keep_trace = !request.at("trace").is_null()};
+          .keep_trace = !request.at("trace").is_null() || !request.at("html").is_null()};
 }
 
 // One estimate per card; identical cards share a run.
@@ -78,6 +80,30 @@ Answer answer_to(const Json& request, const model::NamedModel& model,
   return answer;
 }
 
+// What the trace and the page say about the run.
+trace::About about_of(const Answer& answer) {
+  trace::About about;
+  about.facts = {{"model", answer.model}};
+  const Json settings = model::to_json(answer.settings), usual = model::to_json(model::Settings{});
+  for (const auto& [name, value] : settings.items())
+    if (!value.is_null() && value != usual.value(name, Json()))
+      about.facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+  const CardAnswer* card = answer.tightest();
+  if (card == nullptr) return about;
+  about.facts.emplace_back("card", card->card.name + ", " + to_string(card->card.total));
+  if (card->fits) about.capacity = room_of(card->card);
+  return about;
+}
+
+void write_page(const Answer& answer, const std::string& path) {
+  const auto trace = read_trace(answer.report, about_of(answer));
+  trace::PageOptions page{.title = answer.model + ", " + settings_text(answer.settings),
+                          .notes = answer.notes};
+  if (const CardAnswer* card = answer.tightest())
+    page.notes.insert(page.notes.begin(), verdict_text(*card));
+  write_page(path, timeline_of(*trace), page);
+}
+
 }  // namespace
 
 ExitCode run_estimate(const Json& request) {
@@ -85,7 +111,9 @@ ExitCode run_estimate(const Json& request) {
   const auto settings = model::settings_from_json(request.at("settings"));
   const Answer answer = answer_to(request, model, estimates(request, model, settings));
   if (const Json& path = request.at("trace"); !path.is_null())
-    write_trace(answer.report, path.get<std::string>());
+    write_trace(answer.report, path.get<std::string>(), about_of(answer));
+  if (const Json& path = request.at("html"); !path.is_null())
+    write_page(answer, path.get<std::string>());
   return print_answer(answer, request.at("json").get<bool>());
 }
 

@@ -13,6 +13,7 @@
 #include "headroom/base/file.h"
 #include "headroom/base/interrupt.h"
 #include "headroom/base/sha256.h"
+#include "headroom/base/text.h"
 #include "headroom/base/time.h"
 #include "headroom/cli/core/training_request.h"
 #include "headroom/cli/engine/commands.h"
@@ -156,7 +157,7 @@ class Run {
   // The trace of a run that failed, too: it shows what filled the memory.
   void write_what_was_watched() {
     try {
-      watching_.write();
+      watching_.write(notes_);
     } catch (const WriteError& error) {
       view_.say("the trace is not written: " + error.sentence());
     }
@@ -171,6 +172,7 @@ class Run {
   ExitCode evaluate();
   ExitCode train();
   void explain(const std::exception_ptr& failure);
+  void note(const train::Event& event);
   void show_memory(const std::string& text) const { is_json_ ? print_error(text) : print(text); }
   [[nodiscard]] Bytes peak() {
     return memory::get_gpu_memory_stats(trainer_->step().device()).max_allocated;
@@ -187,6 +189,7 @@ class Run {
   TrainingData data_;
   TrainingJob job_;
   std::vector<train::Event> events_;  // while the model was made
+  std::vector<std::string> notes_;    // what became of the run, for the page
   std::optional<train::Trainer> trainer_;
   std::optional<supervise::Setup> setup_;
   train::StepOptions step_options_;
@@ -246,6 +249,7 @@ train::TrainerOptions Run::options() {
       .on_event =
           [this](const train::Event& event) {
             watching_.hear(event);
+            note(event);
             view_.show_event(event);
           },
       .on_evaluation = [this](const train::Evaluated& result,
@@ -343,6 +347,13 @@ ExitCode Run::evaluate() {
   return kOk;
 }
 
+void Run::note(const train::Event& event) {
+  constexpr std::size_t kMostNotes = 20;
+  using Kind = train::Event::Kind;
+  if (event.kind != Kind::checkpoint && event.kind != Kind::restore && notes_.size() < kMostNotes)
+    notes_.push_back(to_string(event));
+}
+
 void Run::explain(const std::exception_ptr& failure) {
   view_.end();
   if (!is_memory(failure)) return;
@@ -351,7 +362,9 @@ void Run::explain(const std::exception_ptr& failure) {
   if (last == nullptr) return;
   train::OomFacts facts = train::facts_of(step, *last, step_options_);
   facts.holders = machine_.holders();
-  print_error(to_string(train::oom_report(facts)));
+  const std::string report = to_string(train::oom_report(facts));
+  for (const std::string_view line : split(trim(report), '\n')) notes_.emplace_back(line);
+  print_error(report);
 }
 
 ExitCode Run::train() {
@@ -391,7 +404,7 @@ ExitCode Run::train() {
     if (!machine_.own.is_cpu() && !watching_.disturbs())
       remember(setup_of(config_, machine_.own), plan, peak(), view_);
   }
-  watching_.write();
+  watching_.write(notes_);
   show_memory(memory::short_memory_summary(step.device()));
   if (is_json_) print(to_line(document_of(done, step, config_, effective_batch_, events_)) + "\n");
   return done.is_stopped ? interrupt_.exit_code() : kOk;

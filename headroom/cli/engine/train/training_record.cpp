@@ -7,6 +7,7 @@
 #include "headroom/trace/export.h"
 #include "headroom/trace/file_writer.h"
 #include "headroom/trace/memory_reader.h"
+#include "headroom/trace/page.h"
 
 namespace headroom::cli {
 
@@ -17,11 +18,19 @@ TrainingRecord::TrainingRecord(const Json& request, const TrainingMachine& machi
   };
   trace_ = text("trace");
   snapshot_ = text("snapshot");
+  html_ = text("html");
+  about_.program = "headroom train";
+  about_.times_are_known = true;
+  for (const Json& word : request.at("overrides")) {
+    const std::string setting = word.get<std::string>();
+    const std::size_t equals = setting.find('=');
+    about_.facts.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
   const auto injected = request.at("inject").get<std::vector<std::string>>();
   if (!injected.empty() && !machine.box())
     throw UsageError(expectation("--inject", "simulated cards", "others", "--gpus sim:1x24GiB"));
-  if (trace_.empty() && snapshot_.empty() && injected.empty()) return;
-  const bool is_kept = !trace_.empty() || !snapshot_.empty();
+  const bool is_kept = !trace_.empty() || !snapshot_.empty() || !html_.empty();
+  if (!is_kept && injected.empty()) return;
   recorder_ = std::make_unique<trace::Recorder>(trace::RecorderOptions{is_kept ? 0U : 1U});
   history_ = std::make_unique<memory::History>(machine.own, *recorder_);
   std::vector<sim::Injector> all;
@@ -37,15 +46,18 @@ void TrainingRecord::hear(const train::Event& event) const {
     lift_.now();
 }
 
-void TrainingRecord::write() {
+void TrainingRecord::write(const std::vector<std::string>& notes) {
   if (!history_) return;
   history_.reset();
   if (!trace_.empty()) {
-    trace::TraceWriter writer(trace_, {.program = "headroom train"}, recorder_->names());
+    trace::TraceWriter writer(trace_, about_, recorder_->names());
     for (std::uint64_t i = 0; i < recorder_->recorded(); ++i) writer.append(recorder_->event(i));
     writer.close();
   }
   if (!snapshot_.empty()) trace::export_snapshot(snapshot_, *trace::read_memory(*recorder_));
+  if (!html_.empty())
+    trace::export_page(html_, *trace::read_memory(*recorder_, about_), {},
+                       {.title = "headroom train", .notes = notes});
 }
 
 }  // namespace headroom::cli

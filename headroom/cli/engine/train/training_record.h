@@ -1,14 +1,16 @@
-// What --trace, --snapshot and --inject of a training need: a record of the device's memory, and
+// What --trace, --snapshot, --html and --inject of a training need: a record of the device's memory, and
 // disturbances.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "headroom/base/json.h"
 #include "headroom/cli/engine/train/training_machine.h"
 #include "headroom/memory/history.h"
 #include "headroom/sim/injection.h"
+#include "headroom/trace/reader.h"
 #include "headroom/trace/recorder.h"
 #include "headroom/train/event.h"
 
@@ -22,11 +24,13 @@ class TrainingRecord {
   // A lasting refusal ends when the plan has become smaller.
   void hear(const train::Event& event) const;
   [[nodiscard]] bool disturbs() const { return injection_ != nullptr; }
-  // Writes the files that were asked for. Once; later calls do nothing. Throws WriteError.
-  void write();
+  // Writes the files that were asked for; `notes` are sentences for the page. Once; later calls do
+  // nothing. Throws WriteError.
+  void write(const std::vector<std::string>& notes);
 
  private:
-  std::string trace_, snapshot_;
+  std::string trace_, snapshot_, html_;
+  trace::About about_;
   sim::Lift lift_;
   std::unique_ptr<trace::Recorder> recorder_;
   std::unique_ptr<memory::History> history_;

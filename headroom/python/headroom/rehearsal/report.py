@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -47,9 +48,10 @@ def write(orders: Orders, box: Simulation, watch: Watch, harmless: Harmless,
                   for card, report in reports]}
     base = os.path.join(orders.folder, f"process-{document['rank']:06d}-{os.getpid()}")
     if orders.trace:
+        facts = [("command", " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]]))]
         for card, report in reports:
             if card._card.requests > 0:
-                report.write_trace(f"{base}-card-{card.index}.trace")
+                report.write_trace(f"{base}-card-{card.index}.trace", facts)
     with open(base + ".part", "w", encoding="utf-8") as file:
         json.dump(document, file)
     os.replace(base + ".part", base + ".json")

@@ -1,0 +1,288 @@
+#include "headroom/trace/diff.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "headroom/base/error.h"
+
+namespace headroom::trace {
+namespace {
+
+constexpr std::string_view kRounding = "rounding";
+
+// The bytes of both sides, by phase, module and category.
+struct Both {
+  Bytes a, b;
+};
+using Key = std::tuple<Phase, std::string, std::string>;
+using Parts = std::map<Key, Both>;
+
+std::string module_of(const Timeline& timeline, const Origin& origin) {
+  return std::string(timeline.names.text(origin.module != 0 ? origin.module : origin.line));
+}
+
+void add(Parts& parts, const Timeline& timeline, Instant instant, Bytes Both::*side) {
+  if (timeline.instants() == 0) return;
+  for (const std::uint32_t index : living_at(timeline, instant)) {
+    const TensorLife& tensor = timeline.tensors[index];
+    const Origin& origin = timeline.origins[tensor.origin];
+    const Phase phase = phase_at(timeline, tensor.born);
+    const std::string module = module_of(timeline, origin);
+    parts[{phase, module, plural(origin.category)}].*side += tensor.bytes;
+    if (tensor.block != tensor.bytes)
+      parts[{phase, module, std::string(kRounding)}].*side += tensor.block - tensor.bytes;
+  }
+}
+
+Bytes size_of(Bytes difference) {
+  return difference < Bytes{0} ? Bytes{} - difference : difference;
+}
+
+void sort_by_difference(std::vector<DifferentPart>& parts) {
+  const auto key = [](const DifferentPart& part) {
+    return std::tuple(Bytes{} - size_of(part.b - part.a), part.phase, std::string_view(part.module),
+                      std::string_view(part.category));
+  };
+  std::stable_sort(parts.begin(), parts.end(),
+                   [&](const auto& x, const auto& y) { return key(x) < key(y); });
+}
+
+Instant compared(const Timeline& timeline, const DiffOptions& options, const std::string& name) {
+  if (!options.step) return timeline.peak;
+  const auto peak = peak_of_step(timeline, *options.step);
+  if (!peak)
+    throw UsageError(expectation("diff", "a step that " + name + " has",
+                                 std::to_string(*options.step), "another --step"));
+  return *peak;
+}
+
+ComparedPeak peak_at(const Timeline& timeline, Instant instant, const std::string& name) {
+  if (timeline.instants() == 0) return {.name = name};
+  return {.name = name,
+          .allocated = timeline.allocated[instant],
+          .reserved = timeline.reserved[timeline.reserved_peak],
+          .phase = phase_at(timeline, instant),
+          .step = step_at(timeline, instant)};
+}
+
+std::vector<ComparedStep> steps_of(const Timeline& a, const Timeline& b) {
+  std::set<std::uint32_t> all;
+  for (const Timeline* timeline : {&a, &b})
+    for (const auto& [instant, step] : timeline->steps) all.insert(step);
+  std::vector<ComparedStep> steps;
+  for (const std::uint32_t step : all) {
+    const auto peak = [&](const Timeline& timeline) -> std::optional<Bytes> {
+      const auto instant = peak_of_step(timeline, step);
+      if (!instant) return {};
+      return timeline.allocated[*instant];
+    };
+    steps.push_back({step, peak(a), peak(b)});
+  }
+  return steps;
+}
+
+// ---- Reasons ----
+
+std::string times(Bytes a, Bytes b) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f x", ratio(b, a));
+  return text.data();
+}
+
+// The settings that differ: what the user changed.
+void add_facts(std::vector<std::string>& reasons, const Timeline& a, const Timeline& b) {
+  const std::map<std::string, std::string> before(a.about.facts.begin(), a.about.facts.end());
+  const std::map<std::string, std::string> after(b.about.facts.begin(), b.about.facts.end());
+  for (const auto& [name, value] : before) {
+    const auto found = after.find(name);
+    if (found == after.end())
+      reasons.push_back(name + ": " + value + " in A only");
+    else if (found->second != value)
+      reasons.push_back(name + ": " + value + " in A, " + found->second + " in B");
+  }
+  for (const auto& [name, value] : after)
+    if (!before.contains(name)) reasons.push_back(name + ": " + value + " in B only");
+  const auto settings = [](const Timeline& timeline) {
+    return timeline.card.settings.empty() ? std::string("PyTorch's defaults")
+                                          : timeline.card.settings;
+  };
+  if (settings(a) != settings(b))
+    reasons.push_back("allocator: " + settings(a) + " in A, " + settings(b) + " in B");
+}
+
+void add_categories(std::vector<std::string>& reasons, const Parts& parts) {
+  std::map<std::string, Both> categories;
+  for (const auto& [key, both] : parts) {
+    categories[std::get<2>(key)].a += both.a;
+    categories[std::get<2>(key)].b += both.b;
+  }
+  std::vector<std::pair<std::string, Both>> sorted(categories.begin(), categories.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& x, const auto& y) {
+    return size_of(x.second.b - x.second.a) > size_of(y.second.b - y.second.a);
+  });
+  for (const auto& [category, both] : sorted) {
+    if (both.a == both.b) continue;
+    std::string sentence =
+        category + ": " + to_string(both.a) + " in A, " + to_string(both.b) + " in B";
+    if (both.a > Bytes{0} && both.b > Bytes{0}) sentence += ", " + times(both.a, both.b);
+    reasons.push_back(sentence);
+  }
+}
+
+std::string moment(const ComparedPeak& peak) {
+  std::string text = peak.phase == Phase::unknown ? "" : std::string(to_string(peak.phase));
+  if (peak.step != 0)
+    text += (text.empty() ? "" : " of ") + std::string("step ") + std::to_string(peak.step);
+  return text;
+}
+
+void add_moment(std::vector<std::string>& reasons, const Difference& difference) {
+  const std::string a = moment(difference.a), b = moment(difference.b);
+  if (!a.empty() && !b.empty() && a != b)
+    reasons.push_back("the peak is in " + a + " in A, in " + b + " in B");
+}
+
+// Modules that hold memory at one peak and none at the other.
+void add_modules(std::vector<std::string>& reasons, const Parts& parts) {
+  std::map<std::string, Both> modules;
+  for (const auto& [key, both] : parts) {
+    modules[std::get<1>(key)].a += both.a;
+    modules[std::get<1>(key)].b += both.b;
+  }
+  for (Bytes Both::*side : {&Both::a, &Both::b}) {
+    std::vector<std::string> names;
+    Bytes bytes;
+    for (const auto& [name, both] : modules) {
+      const Bytes other = side == &Both::a ? both.b : both.a;
+      if (name.empty() || both.*side == Bytes{} || other != Bytes{}) continue;
+      names.push_back(name);
+      bytes += both.*side;
+    }
+    if (names.empty()) continue;
+    const std::string more =
+        names.size() == 1 ? "" : " and " + std::to_string(names.size() - 1) + " more";
+    reasons.push_back("only in " + std::string(side == &Both::a ? "A" : "B") + ": " +
+                      names.front() + more + ", " + to_string(bytes));
+  }
+}
+
+std::string without_numbers(const std::string& module) {
+  std::string text, part;
+  const auto end_part = [&] {
+    const bool is_number = !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
+      return c >= '0' && c <= '9';
+    });
+    text += is_number ? "*" : part;
+    part.clear();
+  };
+  for (const char c : module) {
+    if (c != '.') {
+      part += c;
+      continue;
+    }
+    end_part();
+    text += '.';
+  }
+  end_part();
+  return text;
+}
+
+}  // namespace
+
+std::string plural(Category category) {
+  switch (category) {
+    case Category::parameter:
+    case Category::buffer:
+    case Category::input:
+    case Category::gradient:
+    case Category::activation:
+      return std::string(to_string(category)) + "s";
+    case Category::temporary:
+      return "temporaries";
+    default:
+      return std::string(to_string(category));
+  }
+}
+
+Difference difference_of(const Timeline& a, const Timeline& b, const DiffOptions& options) {
+  const Instant at_a = compared(a, options, options.name_a);
+  const Instant at_b = compared(b, options, options.name_b);
+  Difference difference{.a = peak_at(a, at_a, options.name_a),
+                        .b = peak_at(b, at_b, options.name_b),
+                        .parts = {},
+                        .steps = steps_of(a, b),
+                        .reasons = {}};
+  Parts parts;
+  add(parts, a, at_a, &Both::a);
+  add(parts, b, at_b, &Both::b);
+  for (const auto& [key, both] : parts)
+    if (both.a != both.b)
+      difference.parts.push_back(
+          {std::get<0>(key), std::get<1>(key), std::get<2>(key), both.a, both.b});
+  sort_by_difference(difference.parts);
+  add_facts(difference.reasons, a, b);
+  add_moment(difference.reasons, difference);
+  add_categories(difference.reasons, parts);
+  add_modules(difference.reasons, parts);
+  return difference;
+}
+
+std::vector<FoldedPart> folded(const std::vector<DifferentPart>& parts) {
+  struct Sum {
+    Both both;
+    std::set<std::string> modules;
+  };
+  std::map<Key, Sum> sums;
+  for (const DifferentPart& part : parts) {
+    Sum& sum = sums[{part.phase, without_numbers(part.module), part.category}];
+    sum.both.a += part.a;
+    sum.both.b += part.b;
+    sum.modules.insert(part.module);
+  }
+  std::vector<FoldedPart> all;
+  for (const auto& [key, sum] : sums) {
+    const bool alone = sum.modules.size() == 1;
+    all.push_back({{std::get<0>(key), alone ? *sum.modules.begin() : std::get<1>(key),
+                    std::get<2>(key), sum.both.a, sum.both.b},
+                   sum.modules.size()});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const FoldedPart& x, const FoldedPart& y) {
+    return size_of(x.part.b - x.part.a) > size_of(y.part.b - y.part.a);
+  });
+  return all;
+}
+
+Json to_json(const Difference& difference) {
+  const auto peak = [](const ComparedPeak& side) {
+    return Json{{"name", side.name},
+                {"peak_allocated_bytes", side.allocated.count},
+                {"peak_reserved_bytes", side.reserved.count},
+                {"phase", to_string(side.phase)},
+                {"step", side.step}};
+  };
+  Json json{{"schema", 1},
+            {"peak_difference_bytes", difference.peak().count},
+            {"a", peak(difference.a)},
+            {"b", peak(difference.b)},
+            {"parts", Json::array()},
+            {"per_step", Json::array()},
+            {"reasons", difference.reasons}};
+  for (const DifferentPart& part : difference.parts)
+    json["parts"].push_back({{"phase", to_string(part.phase)},
+                             {"module", part.module},
+                             {"category", part.category},
+                             {"bytes", (part.b - part.a).count},
+                             {"a_bytes", part.a.count},
+                             {"b_bytes", part.b.count}});
+  for (const ComparedStep& step : difference.steps)
+    json["per_step"].push_back(
+        {{"step", step.step}, {"a_bytes", or_null(step.a)}, {"b_bytes", or_null(step.b)}});
+  return json;
+}
+
+}  // namespace headroom::trace

@@ -1,0 +1,71 @@
+// Two traces compared at their peaks: which memory the second has more or less of, and why.
+//
+//   const Difference difference = difference_of(timeline_of(*before), timeline_of(*after));
+//   say("the peak grew by", to_string(difference.peak()));
+//   for (const DifferentPart& part : difference.parts) say(part.module, part.b - part.a);
+//
+// The memory at a peak is divided by the phase in which a tensor was made, its module and its
+// category. The differences of all parts add up to the difference of the peaks exactly.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/base/json.h"
+#include "headroom/trace/timeline.h"
+
+namespace headroom::trace {
+
+// "parameters", ..., "rounding": the names of a report's parts (report.h), and "unknown".
+[[nodiscard]] std::string plural(Category category);
+
+struct ComparedPeak {
+  std::string name;  // of the trace
+  Bytes allocated, reserved;
+  Phase phase = Phase::unknown;
+  std::uint32_t step = 0;
+};
+
+struct DifferentPart {
+  Phase phase = Phase::unknown;  // in which the tensors were made
+  std::string module;            // where it is unknown, the line of the program
+  std::string category;          // "activations"
+  Bytes a, b;
+};
+
+struct ComparedStep {
+  std::uint32_t step = 0;
+  std::optional<Bytes> a, b;  // the peak of allocated memory; empty: the trace lacks the step
+};
+
+struct Difference {
+  ComparedPeak a, b;
+  std::vector<DifferentPart> parts;  // those that differ, the largest difference first
+  std::vector<ComparedStep> steps;
+  std::vector<std::string> reasons;  // sentences
+
+  [[nodiscard]] Bytes peak() const { return b.allocated - a.allocated; }
+};
+
+struct DiffOptions {
+  std::string name_a = "A", name_b = "B";
+  // Compares the peaks of this step instead of the highest ones. Throws UsageError if a trace lacks
+  // the step.
+  std::optional<std::uint32_t> step = {};
+};
+
+[[nodiscard]] Difference difference_of(const Timeline& a, const Timeline& b,
+                                       const DiffOptions& options = {});
+
+// Parts of modules that differ only in numbers as one: "h.*.mlp" for "h.0.mlp" to "h.11.mlp".
+struct FoldedPart {
+  DifferentPart part;
+  std::size_t modules = 1;
+};
+[[nodiscard]] std::vector<FoldedPart> folded(const std::vector<DifferentPart>& parts);
+
+[[nodiscard]] Json to_json(const Difference& difference);
+
+}  // namespace headroom::trace

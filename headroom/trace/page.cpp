@@ -1,0 +1,231 @@
+#include "headroom/trace/page.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
+
+#include "headroom/base/output_file.h"
+#include "headroom/trace/detail/embedded.h"
+#include "headroom/trace/detail/page_columns.h"
+#include "headroom/trace/diff.h"
+
+namespace headroom::trace {
+namespace {
+
+constexpr std::size_t kMostMarks = 500;
+// A first guess of what fits; a thinned page is tried again until it does.
+constexpr Instant kMostInstants = 1'500'000;
+
+Json peak_json(const Timeline& timeline, Instant peak) {
+  if (timeline.instants() == 0) return nullptr;
+  Bytes requested;
+  for (const std::uint32_t index : living_at(timeline, peak))
+    requested += timeline.tensors[index].bytes;
+  return {{"instant", peak},
+          {"allocated_bytes", timeline.allocated[peak].count},
+          {"requested_bytes", requested.count},
+          {"reserved_bytes", timeline.reserved[peak].count}};
+}
+
+// Names and origins that tensors in the page have, renumbered.
+struct Texts {
+  Json names = Json::array({""});
+  Json origins = Json::array();
+};
+Texts texts_of(const Timeline& timeline) {
+  Texts texts;
+  std::unordered_map<Name, std::size_t> numbers{{0, 0}};
+  const auto number = [&](Name name) {
+    const auto [found, is_new] = numbers.try_emplace(name, texts.names.size());
+    if (is_new) texts.names.push_back(timeline.names.text(name));
+    return found->second;
+  };
+  for (const Origin& origin : timeline.origins)
+    texts.origins.push_back({static_cast<int>(origin.category), number(origin.module),
+                             number(origin.operation), number(origin.line)});
+  return texts;
+}
+
+// What tells most about the tensors of this trace.
+const char* grouping_of(const Timeline& timeline) {
+  const auto any = [&](auto known) {
+    return std::any_of(timeline.origins.begin(), timeline.origins.end(), known);
+  };
+  if (any([](const Origin& origin) { return origin.category != Category::unknown; }))
+    return "category";
+  if (any([](const Origin& origin) { return origin.module != 0; })) return "module";
+  if (any([](const Origin& origin) { return origin.line != 0; })) return "line";
+  if (any([](const Origin& origin) { return origin.operation != 0; })) return "operation";
+  return "size";
+}
+
+Json categories() {
+  Json names = Json::array();
+  for (int i = 0; i < kCategories; ++i) names.push_back(to_string(static_cast<Category>(i)));
+  return names;
+}
+
+Json refusals_json(const Timeline& timeline) {
+  Json refusals = Json::array();
+  for (const Refusal& refusal : timeline.refusals)
+    refusals.push_back({{"instant", refusal.instant},
+                        {"asked_bytes", refusal.asked.count},
+                        {"free_bytes", or_null(refusal.free)},
+                        {"recorded", refusal.recorded}});
+  return refusals;
+}
+
+Json runs_json(const Timeline& timeline) {
+  Json json{{"phases", Json::array()}, {"steps", Json::array()}, {"marks", Json::array()}};
+  for (const auto& [instant, phase] : timeline.phases)
+    json["phases"].push_back({instant, to_string(phase)});
+  for (const auto& [instant, step] : timeline.steps) json["steps"].push_back({instant, step});
+  for (const auto& [instant, text] : timeline.marks)
+    if (json["marks"].size() < kMostMarks) json["marks"].push_back({instant, text});
+  return json;
+}
+
+Json about_json(const Timeline& timeline, const PageOptions& options) {
+  const Texts texts = texts_of(timeline);
+  const bool limited = timeline.card.capacity < allocator::kUnlimited;
+  Json json{{"schema", 1},
+            {"title", options.title},
+            {"made_by", "headroom " HEADROOM_VERSION},
+            {"program", timeline.about.program},
+            {"device", or_null(timeline.device)},
+            {"times_are_known", timeline.about.times_are_known},
+            {"settings", timeline.card.settings},
+            {"torch", timeline.card.version.torch},
+            {"capacity_bytes", limited ? Json(timeline.card.capacity.count) : Json()},
+            {"events", timeline.events},
+            {"instants", timeline.instants()},
+            {"thinned", timeline.left_out > 0},
+            {"tensors", timeline.tensors.size()},
+            {"tensors_left_out", timeline.left_out},
+            {"peak", peak_json(timeline, timeline.peak)},
+            {"reserved_peak", peak_json(timeline, timeline.reserved_peak)},
+            {"group_by", grouping_of(timeline)},
+            {"names", texts.names},
+            {"whats", texts.origins},
+            {"categories", categories()},
+            {"ooms", refusals_json(timeline)},
+            {"facts", timeline.about.facts},
+            {"notes", options.notes}};
+  json.update(runs_json(timeline));
+  return json;
+}
+
+// JSON within an element <script>.
+std::string in_script(const Json& json) {
+  std::string text;
+  for (const char c : to_line(json)) {
+    if (c == '<')
+      text += "\\u003c";
+    else
+      text += c;
+  }
+  return text;
+}
+
+std::string in_html(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
+  return out;
+}
+
+std::string elements(const Timeline& timeline, const PageOptions& options) {
+  return R"(<script class="about" type="application/json">)" +
+         in_script(about_json(timeline, options)) + "</script>\n" +
+         R"(<script class="columns" type="text/plain">)" + detail::page_columns(timeline) +
+         "</script>\n";
+}
+
+// Thins the timeline until its elements are small enough.
+std::string elements_within(Bytes most, const Timeline& timeline, const PageOptions& options) {
+  const auto fits = [&](const std::string& text) {
+    return static_cast<std::int64_t>(text.size()) <= most.count;
+  };
+  if (timeline.instants() <= kMostInstants)
+    if (std::string whole = elements(timeline, options); fits(whole)) return whole;
+  for (Instant instants = std::min(timeline.instants(), kMostInstants) / 2;; instants /= 2)
+    if (std::string thin = elements(thinned(timeline, instants), options);
+        fits(thin) || instants < 1000)
+      return thin;
+}
+
+std::string filled(const std::string& title, const std::string& data) {
+  std::string page(embedded::page_html());
+  const auto put = [&](std::string_view mark, std::string_view text) {
+    if (const std::size_t at = page.find(mark); at != std::string::npos)
+      page.replace(at, mark.size(), text);
+  };
+  put("{{title}}", in_html(title));
+  put("{{style}}", embedded::page_css());
+  put("{{d3}}", embedded::d3_js());
+  put("{{script}}", embedded::page_js());
+  put("{{data}}", data);
+  return page;
+}
+
+void write(const std::filesystem::path& path, const std::string& page) {
+  OutputFile file(path);
+  file.write(page);
+  file.commit();
+}
+
+// The document of a difference, with modules that differ in a number as one part.
+Json for_page(const Difference& difference) {
+  Difference shown = difference;
+  shown.parts.clear();
+  for (const FoldedPart& folded : folded(difference.parts)) {
+    shown.parts.push_back(folded.part);
+    if (folded.modules > 1)
+      shown.parts.back().module += " (" + std::to_string(folded.modules) + " modules)";
+  }
+  return to_json(shown);
+}
+
+Bytes size_of_frame() {
+  const std::size_t size = embedded::page_html().size() + embedded::page_css().size() +
+                           embedded::d3_js().size() + embedded::page_js().size();
+  return Bytes{static_cast<std::int64_t>(size)};
+}
+
+}  // namespace
+
+std::string page_of(const Timeline& timeline, const PageOptions& options) {
+  return filled(options.title,
+                elements_within(options.most_bytes - size_of_frame(), timeline, options));
+}
+
+void write_page(const std::filesystem::path& path, const Timeline& timeline,
+                const PageOptions& options) {
+  write(path, page_of(timeline, options));
+}
+
+Exported export_page(const std::filesystem::path& path, Reader& trace, const ReplayOptions& replay,
+                     const PageOptions& options) {
+  const Timeline timeline = timeline_of(trace, replay);
+  Exported exported;
+  exported.replay.card = timeline.card;
+  exported.replay.noticed = timeline.noticed;
+  exported.written = timeline.tensors.size();
+  exported.stopped = replay.cancel.stop_requested();
+  if (!exported.stopped) write_page(path, timeline, options);
+  return exported;
+}
+
+void write_page(const std::filesystem::path& path, const Timeline& a, const Timeline& b,
+                const Difference& difference, const PageOptions& options) {
+  const Bytes each = (options.most_bytes - size_of_frame()) / 2;
+  PageOptions of_a = options, of_b = options;
+  of_a.title = difference.a.name;
+  of_b.title = difference.b.name;
+  write(path,
+        filled(options.title, elements_within(each, a, of_a) + elements_within(each, b, of_b) +
+                                  R"(<script id="diff" type="application/json">)" +
+                                  in_script(for_page(difference)) + "</script>\n"));
+}
+
+}  // namespace headroom::trace

@@ -1,0 +1,345 @@
+#include "headroom/trace/timeline.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+#include "headroom/base/error.h"
+#include "headroom/trace/detail/segment_builder.h"
+
+namespace headroom::trace {
+namespace {
+
+using allocator::AllocatorEvent;
+using allocator::CachingAllocator;
+
+constexpr Instant kMostInstants = std::numeric_limits<Instant>::max() - 1;
+
+struct OriginHash {
+  std::size_t operator()(const Origin& origin) const {
+    const std::uint64_t names =
+        std::uint64_t{origin.module} << 40 ^ std::uint64_t{origin.operation} << 20 ^ origin.line;
+    return std::hash<std::uint64_t>()(names * 31 + static_cast<std::uint64_t>(origin.category));
+  }
+};
+
+// Adds a value that lasts until the next one.
+template <typename Value>
+void lasts_from(std::vector<std::pair<Instant, Value>>& runs, Instant instant, Value value) {
+  if (!runs.empty() && runs.back().second == value) return;
+  if (!runs.empty() && runs.back().first == instant) runs.pop_back();
+  if (runs.empty() || runs.back().second != value) runs.emplace_back(instant, value);
+}
+
+class TimelineFollower final : public Follower {
+ public:
+  explicit TimelineFollower(Timeline& timeline) : timeline_(timeline) {}
+
+  void before(const Event& event, std::uint64_t number) override {
+    cause_ = event;
+    number_ = number;
+    changed_ = false;
+    ++timeline_.events;
+  }
+
+  void on(const AllocatorEvent& allocator_event) override {
+    changed_ = changed_ || allocator_event.kind != AllocatorEvent::Kind::free_completed;
+    switch (allocator_event.kind) {
+      case AllocatorEvent::Kind::alloc:
+        return add(allocator_event);
+      case AllocatorEvent::Kind::free_requested:
+        return remove(allocator_event.address);
+      case AllocatorEvent::Kind::oom:
+        return refuse({.asked = cause_.bytes, .free = free_on_card(allocator_event.address)});
+      case AllocatorEvent::Kind::free_completed:
+        return;
+      default:
+        segments_.add(next_instant(), allocator_event);
+    }
+  }
+
+  void after(const Event& event, const CachingAllocator& card) override {
+    if (event.kind == Kind::oom)
+      refuse({.asked = event.bytes, .free = free_on_card(event.address), .recorded = true});
+    if (event.kind == Kind::mark) mark(event);
+    if (changed_) add_instant(event, card.statistics());
+  }
+
+  void finish() {
+    timeline_.tensors.shrink_to_fit();
+    for (TensorLife& tensor : timeline_.tensors)
+      if (tensor.died == kLives) tensor.died = timeline_.instants();
+    // Marks and refusals behind the last change of memory.
+    const Instant last = timeline_.instants() == 0 ? 0 : timeline_.instants() - 1;
+    for (auto& [instant, text] : timeline_.marks) instant = std::min(instant, last);
+    for (Refusal& refusal : timeline_.refusals) refusal.instant = std::min(refusal.instant, last);
+    if (timeline_.instants() == 0) return;
+    timeline_.segments_at_peak =
+        segments_.at(timeline_.peak, timeline_.tensors, living_at(timeline_, timeline_.peak));
+  }
+
+ private:
+  static constexpr Instant kLives = std::numeric_limits<Instant>::max();
+
+  [[nodiscard]] Instant next_instant() const { return timeline_.instants(); }
+
+  static std::optional<Bytes> free_on_card(std::uint64_t bytes) {
+    constexpr auto kMost = static_cast<std::uint64_t>(allocator::kUnlimited.count);
+    if (bytes >= kMost) return {};
+    return Bytes{static_cast<std::int64_t>(bytes)};
+  }
+
+  void add(const AllocatorEvent& allocator_event) {
+    live_[allocator_event.address] = static_cast<std::uint32_t>(timeline_.tensors.size());
+    timeline_.tensors.push_back({.born = next_instant(),
+                                 .died = kLives,
+                                 .bytes = allocator_event.size,
+                                 .block = allocator_event.block,
+                                 .address = allocator_event.address,
+                                 .origin = origin_of(cause_)});
+  }
+
+  void remove(std::uint64_t address) {
+    const auto found = live_.find(address);
+    if (found == live_.end()) return;
+    timeline_.tensors[found->second].died = next_instant();
+    live_.erase(found);
+  }
+
+  std::uint32_t origin_of(const Event& event) {
+    const Origin origin{event.category, event.module, event.operation, event.line};
+    const auto [found, is_new] =
+        origins_.try_emplace(origin, static_cast<std::uint32_t>(timeline_.origins.size()));
+    if (is_new) timeline_.origins.push_back(origin);
+    return found->second;
+  }
+
+  void refuse(Refusal refusal) {
+    changed_ = true;
+    refusal.instant = next_instant();
+    timeline_.refusals.push_back(refusal);
+  }
+
+  void mark(const Event& event) { marks_.emplace_back(next_instant(), event.operation); }
+
+  void add_instant(const Event& event, const allocator::Statistics& now) {
+    if (timeline_.instants() == kMostInstants)
+      throw InputError("report", "the trace has more than 4 billion events");
+    const Instant instant = next_instant();
+    timeline_.event_numbers.push_back(number_);
+    timeline_.times_ns.push_back(event.time_ns);
+    timeline_.allocated.emplace_back(now.allocated_bytes.all.current);
+    timeline_.reserved.emplace_back(now.reserved_bytes.all.current);
+    if (timeline_.allocated[instant] > timeline_.allocated[timeline_.peak])
+      timeline_.peak = instant;
+    if (timeline_.reserved[instant] > timeline_.reserved[timeline_.reserved_peak])
+      timeline_.reserved_peak = instant;
+    lasts_from(timeline_.phases, instant, event.phase);
+    lasts_from(timeline_.steps, instant, event.step);
+  }
+
+ public:
+  void name_marks(const Names& names) {
+    for (const auto& [instant, name] : marks_)
+      timeline_.marks.emplace_back(instant, std::string(names.text(name)));
+  }
+
+ private:
+  Timeline& timeline_;
+  Event cause_;
+  std::uint64_t number_ = 0;
+  bool changed_ = false;
+  std::unordered_map<std::uint64_t, std::uint32_t> live_;  // by address: index of the tensor
+  std::unordered_map<Origin, std::uint32_t, OriginHash> origins_;
+  std::vector<std::pair<Instant, Name>> marks_;
+  detail::SegmentBuilder segments_;
+};
+
+// The category that a tensor's life shows, in a trace that tells phases and no categories.
+Category category_by_life(const Timeline& timeline, const TensorLife& tensor) {
+  const Phase made = phase_at(timeline, tensor.born);
+  const bool lives_on = tensor.died == timeline.instants();
+  const Phase freed = lives_on ? Phase::unknown : phase_at(timeline, tensor.died);
+  const bool outlives_step =
+      lives_on || step_at(timeline, tensor.died) != step_at(timeline, tensor.born);
+  switch (made) {
+    case Phase::init:
+      return freed == Phase::init ? Category::temporary : Category::parameter;
+    case Phase::data:
+      return Category::input;
+    case Phase::forward:
+      return freed == Phase::forward && !outlives_step ? Category::temporary : Category::activation;
+    case Phase::backward:
+      return outlives_step || freed == Phase::optimizer ? Category::gradient : Category::temporary;
+    case Phase::optimizer:
+      return outlives_step ? Category::optimizer : Category::temporary;
+    default:
+      return step_at(timeline, tensor.born) == 0 && outlives_step ? Category::parameter
+                                                                  : Category::temporary;
+  }
+}
+
+bool lacks_categories(const Timeline& timeline) {
+  const auto has = [&](Phase phase) {
+    return std::any_of(timeline.phases.begin(), timeline.phases.end(),
+                       [=](const auto& run) { return run.second == phase; });
+  };
+  return has(Phase::forward) && has(Phase::backward) &&
+         std::none_of(timeline.origins.begin(), timeline.origins.end(),
+                      [](const Origin& origin) { return origin.category != Category::unknown; });
+}
+
+void add_categories(Timeline& timeline) {
+  std::vector<Origin> origins;
+  std::unordered_map<Origin, std::uint32_t, OriginHash> numbers;
+  for (TensorLife& tensor : timeline.tensors) {
+    Origin origin = timeline.origins[tensor.origin];
+    origin.category = category_by_life(timeline, tensor);
+    const auto [found, is_new] =
+        numbers.try_emplace(origin, static_cast<std::uint32_t>(origins.size()));
+    if (is_new) origins.push_back(origin);
+    tensor.origin = found->second;
+  }
+  timeline.origins = std::move(origins);
+}
+
+// The instants of a stretch that stay.
+void keep(std::vector<Instant>& kept, const Timeline& timeline, Instant begin, Instant end) {
+  std::array<Instant, 5> found{begin, begin, begin, begin, end - 1};
+  for (Instant i = begin; i < end; ++i) {
+    if (timeline.allocated[i] < timeline.allocated[found[1]]) found[1] = i;
+    if (timeline.allocated[i] > timeline.allocated[found[2]]) found[2] = i;
+    if (timeline.reserved[i] > timeline.reserved[found[3]]) found[3] = i;
+  }
+  std::sort(found.begin(), found.end());
+  kept.insert(kept.end(), found.begin(), std::unique(found.begin(), found.end()));
+}
+
+std::vector<Instant> instants_to_keep(const Timeline& timeline, Instant most) {
+  const Instant stretches = std::max<Instant>(most / 5, 1);
+  const Instant all = timeline.instants();
+  std::vector<Instant> kept;
+  for (Instant i = 0; i < stretches; ++i) {
+    const auto at = [&](Instant n) {
+      return static_cast<Instant>(std::uint64_t{all} * n / stretches);
+    };
+    if (at(i) < at(i + 1)) keep(kept, timeline, at(i), at(i + 1));
+  }
+  for (const Refusal& refusal : timeline.refusals) kept.push_back(refusal.instant);
+  std::sort(kept.begin(), kept.end());
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+  return kept;
+}
+
+template <typename Value>
+std::vector<Value> picked(const std::vector<Value>& all, const std::vector<Instant>& kept) {
+  std::vector<Value> some;
+  some.reserve(kept.size());
+  for (const Instant instant : kept) some.push_back(all[instant]);
+  return some;
+}
+
+template <typename Value>
+Value last_run(const std::vector<std::pair<Instant, Value>>& runs, Instant instant) {
+  const auto after = std::upper_bound(runs.begin(), runs.end(), instant,
+                                      [](Instant at, const auto& run) { return at < run.first; });
+  return after == runs.begin() ? Value{} : std::prev(after)->second;
+}
+
+}  // namespace
+
+Timeline timeline_of(Reader& trace, const ReplayOptions& options) {
+  Timeline timeline;
+  ReplayOptions followed = options;
+  if (followed.setup.capacity == allocator::kUnlimited)
+    followed.setup.capacity = trace.about().capacity.value_or(allocator::kUnlimited);
+  TimelineFollower follower(timeline);
+  followed.follower = &follower;
+  Replay replayed = replay(trace, followed);
+  timeline.about = trace.about();
+  timeline.names = trace.names();
+  timeline.device = replayed.noticed.device;
+  timeline.card = std::move(replayed.card);
+  timeline.noticed = std::move(replayed.noticed);
+  follower.name_marks(timeline.names);
+  follower.finish();
+  if (lacks_categories(timeline)) add_categories(timeline);
+  return timeline;
+}
+
+Timeline thinned(const Timeline& timeline, Instant most) {
+  if (timeline.instants() <= most) return timeline;
+  const std::vector<Instant> kept = instants_to_keep(timeline, most);
+  // The first kept instant that is not before this one.
+  const auto at = [&](Instant instant) {
+    return static_cast<Instant>(std::lower_bound(kept.begin(), kept.end(), instant) - kept.begin());
+  };
+  Timeline thin;
+  thin.about = timeline.about;
+  thin.names = timeline.names;
+  thin.device = timeline.device;
+  thin.events = timeline.events;
+  thin.origins = timeline.origins;
+  thin.left_out = timeline.left_out;
+  for (TensorLife tensor : timeline.tensors) {
+    tensor.born = at(tensor.born);
+    tensor.died = at(tensor.died);
+    if (tensor.born < tensor.died)
+      thin.tensors.push_back(tensor);
+    else
+      ++thin.left_out;
+  }
+  thin.event_numbers = picked(timeline.event_numbers, kept);
+  thin.times_ns = picked(timeline.times_ns, kept);
+  thin.allocated = picked(timeline.allocated, kept);
+  thin.reserved = picked(timeline.reserved, kept);
+  thin.peak = at(timeline.peak);
+  thin.reserved_peak = at(timeline.reserved_peak);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    lasts_from(thin.phases, static_cast<Instant>(i), phase_at(timeline, kept[i]));
+    lasts_from(thin.steps, static_cast<Instant>(i), step_at(timeline, kept[i]));
+  }
+  const Instant last = thin.instants() - 1;
+  for (const auto& [instant, text] : timeline.marks)
+    thin.marks.emplace_back(std::min(at(instant), last), text);
+  for (Refusal refusal : timeline.refusals) {
+    refusal.instant = at(refusal.instant);
+    thin.refusals.push_back(refusal);
+  }
+  thin.segments_at_peak = timeline.segments_at_peak;
+  thin.card = timeline.card;
+  thin.noticed = timeline.noticed;
+  return thin;
+}
+
+std::vector<std::uint32_t> living_at(const Timeline& timeline, Instant instant) {
+  std::vector<std::uint32_t> living;
+  for (std::size_t i = 0; i < timeline.tensors.size(); ++i)
+    if (timeline.tensors[i].born <= instant && instant < timeline.tensors[i].died)
+      living.push_back(static_cast<std::uint32_t>(i));
+  return living;
+}
+
+std::optional<Instant> peak_of_step(const Timeline& timeline, std::uint32_t step) {
+  std::optional<Instant> peak;
+  for (std::size_t run = 0; run < timeline.steps.size(); ++run) {
+    if (timeline.steps[run].second != step) continue;
+    const Instant end =
+        run + 1 < timeline.steps.size() ? timeline.steps[run + 1].first : timeline.instants();
+    for (Instant i = timeline.steps[run].first; i < end; ++i)
+      if (!peak || timeline.allocated[i] > timeline.allocated[*peak]) peak = i;
+  }
+  return peak;
+}
+
+Phase phase_at(const Timeline& timeline, Instant instant) {
+  return last_run(timeline.phases, instant);
+}
+
+std::uint32_t step_at(const Timeline& timeline, Instant instant) {
+  return last_run(timeline.steps, instant);
+}
+
+}  // namespace headroom::trace
