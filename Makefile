@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 TSAN_OPTIONS = ignore_noninstrumented_modules=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/build/tsan-suppressions.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs dist wheel python clean
+.PHONY: help setup build demo test gpu-check settle trainers versions stress-lease train-linear-flowers-robust train-lora-flowers-robust train-all-robust check survive rehearse-check peers fuzz-allocator bench format format-check lint asan tsan clang fuzz-readers docs docs-pictures dist wheel python clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -106,6 +106,10 @@ clang: ## Build and test with clang 14
 docs: build ## Check the docs: links, examples, generated tables
 	@tests/build/docs_test.py
 	@scripts/docs.py
+
+docs-pictures: build ## Make the pictures of README and guides anew (needs chromium)
+	@scripts/setup.sh pages
+	@scripts/docs-pictures.py
 
 dist: build ## A folder that runs elsewhere: dist/headroom-VERSION
 	@scripts/dist.sh

@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh          what build, demo and tests need
 #   scripts/setup.sh clang    and what clang, the sanitizers and `make lint` need
+#   scripts/setup.sh pages    and a browser, for tests and pictures of pages
 #   TORCH=2.15.0 scripts/setup.sh   another LibTorch, 2.11.0 to 2.15.0, which .venv then keeps
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +19,12 @@ python_has_headers() {
 sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
 }
 python_has_headers || packages+=(python3-dev)
-if [ "${1:-}" = clang ]; then packages+=(clang-14 clang-tidy-14 libclang-rt-14-dev); fi
+for extra in "$@"; do
+  case $extra in
+    clang) packages+=(clang-14 clang-tidy-14 libclang-rt-14-dev) ;;
+    pages) packages+=(chromium) ;;
+  esac
+done
 
 missing=()
 for package in "${packages[@]}"; do

@@ -13,6 +13,7 @@
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/python/bindings/json_text.h"
 #include "headroom/sim/simulate.h"
+#include "headroom/trace/page.h"
 
 namespace headroom::python {
 namespace {
