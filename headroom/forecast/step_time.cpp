@@ -114,6 +114,10 @@ double exchange_seconds(const Forecast& forecast, const gpu::CatalogueCard& card
 
 }  // namespace
 
+double effort_seconds(const Effort& effort, const gpu::CatalogueCard* card) {
+  return pass_seconds(effort, card_or_usual(card));
+}
+
 double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card) {
   const gpu::CatalogueCard& on = card_or_usual(card);
   const double pass = pass_seconds(forecast.effort, on) + offload_seconds(forecast, on);

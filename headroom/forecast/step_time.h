@@ -14,6 +14,9 @@
 
 namespace headroom::forecast {
 
+// Seconds for this work alone. Null `card`: an A100.
+[[nodiscard]] double effort_seconds(const Effort& effort, const gpu::CatalogueCard* card);
+
 // Seconds for the whole batch, accumulation included. Null `card`: an A100.
 [[nodiscard]] double step_seconds(const Forecast& forecast, const gpu::CatalogueCard* card);
 

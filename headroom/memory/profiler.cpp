@@ -1,0 +1,78 @@
+#include "headroom/memory/profiler.h"
+
+#include <torch/csrc/profiler/orchestration/observer.h>
+
+#include <algorithm>
+
+#include "headroom/base/error.h"
+#include "headroom/memory/detail/kineto.h"
+
+namespace headroom::memory {
+namespace {
+
+// Initialised before any registration, whatever the order of files.
+StartProfiling& profiling_of_our_devices() {
+  static StartProfiling start = nullptr;
+  return start;
+}
+
+void check_no_profiler_runs() {
+  if (torch::profiler::impl::profilerEnabled())
+    throw UsageError(expectation("profile", "a thread without a profiler",
+                                 "one with a profiler, of Headroom or of PyTorch",
+                                 "ending that one first: profilers do not nest"));
+}
+
+std::unique_ptr<Profiling> start_profiling(const NamedTensors& tensors) {
+  check_no_profiler_runs();
+  std::unique_ptr<Profiling> ours;
+  if (profiling_of_our_devices() != nullptr) ours = profiling_of_our_devices()(tensors);
+  return ours != nullptr ? std::move(ours) : detail::start_kineto();
+}
+
+}  // namespace
+
+Profiler::Profiler(const NamedTensors& tensors) : profiling_(start_profiling(tensors)) {}
+
+Profiler::~Profiler() = default;
+
+void Profiler::know(const NamedTensors& tensors) {
+  if (profiling_ != nullptr) profiling_->know(tensors);
+}
+
+void Profiler::begin_step() {
+  if (profiling_ != nullptr) profiling_->begin_step();
+}
+
+Profile Profiler::end() {
+  if (profiling_ == nullptr)
+    throw UsageError(expectation("profile", "one end() of a Profiler", "a second one",
+                                 "keeping the first one's result"));
+  if (std::this_thread::get_id() != thread_)
+    throw UsageError(
+        expectation("profile", "end() on the thread that made the Profiler", "another thread"));
+  Profile profile = profiling_->end();
+  profiling_.reset();
+  return profile;
+}
+
+ModuleRange::ModuleRange(const std::string& module)
+    : name_(std::string(kModuleRange) + module), range_(at::RecordScope::USER_SCOPE) {
+  if (range_.isActive()) range_.before(std::string_view(name_));
+}
+
+bool is_left_out(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"profiler::_record_function_enter",
+                                                "profiler::_record_function_enter_new",
+                                                "profiler::_record_function_exit",
+                                                "aten::is_leaf",
+                                                "aten::output_nr",
+                                                "aten::_version"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+RegisterProfiling::RegisterProfiling(StartProfiling start) {
+  profiling_of_our_devices() = start;
+}
+
+}  // namespace headroom::memory
