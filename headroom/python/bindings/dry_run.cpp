@@ -9,6 +9,7 @@
 
 #include "headroom/dryrun/describe.h"
 #include "headroom/estimate/largest.h"
+#include "headroom/estimate/profile_training.h"
 #include "headroom/gpu/simulated_json.h"
 #include "headroom/python/bindings/engine_module.h"
 #include "headroom/python/bindings/json_text.h"
@@ -147,6 +148,13 @@ void add_dry_run(py::module_& module) {
     return dryrun::dry_run(card_of(spec), subject_maker(std::move(make)),
                            {.steps = steps, .biggest = biggest, .keep_trace = trace},
                            card_options(rules, settings, cublas_workspaces));
+  });
+  module.def("profile_steps", [](const std::string& spec, py::function make, int steps,
+                                 const std::string& rules,
+                                 const std::optional<std::string>& settings) {
+    estimate::TrainingProfile found = estimate::profile_steps(
+        card_of(spec), subject_maker(std::move(make)), steps, card_options(rules, settings, true));
+    return py::make_tuple(std::move(found.profile), found.fits);
   });
   module.def("find_largest",
              [](const py::function& make_for, std::int64_t at_least,

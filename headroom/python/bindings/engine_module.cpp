@@ -12,6 +12,7 @@ PYBIND11_MODULE(_engine, module) {
   add_dry_run(module);
   add_observation(module);
   add_memory(module);
+  add_profile(module);  // before its results are returned
   add_ranks(module);
 }
 

@@ -8,6 +8,7 @@
     box = headroom.simulate("8x24GiB")                       # devices sim:0 to sim:7
     with headroom.as_cuda("2xH100"): ...                     # what asks for CUDA runs on such cards
     with headroom.GpuMemoryScope("forward") as scope: ...
+    with headroom.profile() as profile: ...                  # by operator and by module
     headroom.is_oom(error)
 
 Names that need torch import it when they are first used; `gpus`, `select_gpus`, `classify` and
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
                                  GpuMemoryUse, clear_gpu_memory, get_gpu_memory_stats,
                                  log_gpu_memory_stats, memory_summary, record_history,
                                  reset_peak_memory_stats)
+    from headroom.profiling import ProfileRow, profile
     from headroom.ranks import pretend_ranks
     from headroom.reports import Report
     from headroom.simulation import Simulation, simulate
@@ -55,6 +57,7 @@ _WITH_TORCH = {
                      "log_gpu_memory_stats", "memory_summary", "record_history",
                      "reset_peak_memory_stats"), "memory"),
     **dict.fromkeys(("AsCuda", "as_cuda"), "masquerade"),
+    **dict.fromkeys(("ProfileRow", "profile"), "profiling"),
     "pretend_ranks": "ranks",
     "Report": "reports",
     **dict.fromkeys(("Simulation", "simulate"), "simulation"),
