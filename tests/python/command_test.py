@@ -124,6 +124,17 @@ class Command(unittest.TestCase):
         named = json.loads(self.run_headroom("fit", "gpt2", "--gpus", "RTX 4090", "--json").stdout)
         self.assertEqual(set(ours), set(named))
 
+        ours = self.document("profile", "train.py:make_step", "--gpus", "RTX 4090")
+        named = json.loads(self.run_headroom("profile", "gpt2", "--gpus", "RTX 4090", "--json").stdout)
+        self.assertEqual(set(ours), set(named))
+
+    def test_a_profile_of_one_step(self):
+        document = self.document("profile", "train.py:make_step", "--gpus", "RTX 4090", "--steps", "1",
+                                 "--group-by", "module", "--row-limit", "0")
+        self.assertEqual((document["steps"], document["fits"], document["rates_of"]), (1, True, "RTX 4090"))
+        self.assertGreater({row["name"]: row for row in document["rows"]}["0"]["self_bytes"], 0)
+        self.assertEqual(self.run_headroom("profile", "train.py:make_step", "--seq", "4").returncode, 64)
+
     def test_a_module_with_inputs_and_one_inside_a_class(self):
         for function in ("module_and_inputs", "Setup.step"):
             document = self.document("estimate", f"train.py:{function}")

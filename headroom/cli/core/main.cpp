@@ -156,10 +156,10 @@ ExitCode run(int argc, char** argv) {
   Registry registry{.app = app, .chosen = {}, .behind_dashes = {}};
   registry.chosen = [&gpus] { return run_overview(gpus); };
   for (const auto add :
-       {&add_gpus,     &add_pick, &add_run,     &add_attach,    &add_history, &add_log,
-        &add_queue,    &add_who,  &add_lease,   &add_clean,     &add_doctor,  &add_estimate,
-        &add_rehearse, &add_fit,  &add_train,   &add_config,    &add_cards,   &add_models,
-        &add_trace,    &add_oom,  &add_version, &add_completion})
+       {&add_gpus,     &add_pick,  &add_run,     &add_attach,  &add_history,   &add_log,
+        &add_queue,    &add_who,   &add_lease,   &add_clean,   &add_doctor,    &add_estimate,
+        &add_rehearse, &add_fit,   &add_profile, &add_train,   &add_config,    &add_cards,
+        &add_models,   &add_trace, &add_oom,     &add_version, &add_completion})
     add(registry);
   app.require_subcommand(0, 1);
   // CLI11 would show the general help for `headroom gpsu --help`.

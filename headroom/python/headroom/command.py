@@ -1,5 +1,5 @@
-"""The Python side of `headroom estimate train.py:make_step` and `headroom fit train.py:make_step`. The
-command line starts it as `python -m headroom.command estimate|fit REQUEST`, a JSON document."""
+"""The Python side of `headroom estimate train.py:make_step`, and of `fit` and `profile` in its place. The
+command line starts it as `python -m headroom.command estimate|fit|profile REQUEST`, a JSON document."""
 from __future__ import annotations
 
 import contextlib
@@ -247,6 +247,30 @@ def fit_text(document: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def profile(run: Run, ours: TextIO) -> int:
+    request, card = run.request, run.cards()[0]
+    found, fits = _engine.profile_steps(run.spec(card), run.make, request["steps"], request["rules"],
+                                        request["allocator"])
+    view = request["sort_by"], request["row_limit"], request["group_by"]
+    if request["trace"] is not None:
+        found.write_chrome(request["trace"])
+    limited = card["total_bytes"] is not None
+    document = {**found.document(*view), "model": run.model_document(), "settings": None,
+                "device": device_document(card), "fits": fits if limited else None,
+                "steps": request["steps"], "notes": run.notes}
+    ours.write(json.dumps(document) + "\n" if request["json"] else
+               profile_text(document, card) + found.table(*view, 100))
+    return OK
+
+
+def profile_text(document: dict[str, Any], card: dict[str, Any]) -> str:
+    lines = [f"{document['model']['name']}: {document['steps']} steps on {card['name']}"]
+    lines += [f"note: {note}" for note in document["notes"]]
+    if document["fits"] is False:
+        lines.append("It does not fit there: the figures are of a card without limit.")
+    return "\n".join(lines) + "\n\n"
+
+
 def main(arguments: list[str]) -> int:
     what, text = arguments
     with own_output() as ours:
@@ -254,7 +278,7 @@ def main(arguments: list[str]) -> int:
             _backend.check_torch()
             simulation.simulate("1MiB").end()  # this process only simulates, even on a machine with GPUs
             run = Run(json.loads(text))
-            return {"estimate": estimate, "fit": fit}[what](run, ours)
+            return {"estimate": estimate, "fit": fit, "profile": profile}[what](run, ours)
         except UsageError as error:
             print(f"headroom {what}: {error}", file=sys.stderr)
             return USAGE

@@ -65,7 +65,12 @@ std::map<std::string, std::string> words_of_options() {
                                          {"--by", "size module operation category"},
                                          {"--ids", "index uuid"},
                                          {"--rules", "cuda cpu"},
-                                         {"--over", "batch seq"}};
+                                         {"--over", "batch seq"},
+                                         {"--group-by", "operator shape module"},
+                                         {"--sort-by",
+                                          "self_bytes total_bytes self_kept_bytes cpu_bytes "
+                                          "self_cpu_bytes device_s self_device_s cpu_s self_cpu_s "
+                                          "calls name"}};
   for (const auto& [option, words] : SettingsOptions::words()) all[option] = words;
   return all;
 }
