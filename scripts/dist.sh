@@ -20,8 +20,13 @@ needed() {
 cp build/bin/gpu_check "$out/bin/"
 strip "$out/bin/gpu_check"
 cp tests/gpu_check/gpu-check.sh "$out/"
+# A library that travels finds those that it needs itself beside it, as libcpp-httplib does OpenSSL.
+carry() {
+  local copy; copy="$out/lib/$(basename "$1")"
+  [ -e "$copy" ] || { cp -L "$1" "$copy"; patchelf --set-rpath '$ORIGIN' "$copy"; }
+}
 for file in build/bin/headroom build/bin/headroom-engine build/bin/gpu_check; do
-  for library in $(needed "$file"); do cp -Lu "$library" "$out/lib/"; done
+  for library in $(needed "$file"); do carry "$library"; done
 done
 # Where LibTorch was on the machine that built this means nothing elsewhere.
 relocate() { cmake -DFILE="$1" -DRPATH="$2" -P cmake/SetRpath.cmake; }
@@ -30,10 +35,7 @@ relocate "$out/bin/gpu_check" '$ORIGIN/../lib'
 relocate "$out/lib/libheadroom.so.$version" '$ORIGIN'
 relocate "$out/lib/libheadroom_cuda.so" '$ORIGIN'
 patchelf --set-rpath '$ORIGIN' "$out/lib/libheadroom_images.so"
-for library in $(needed build/lib/libheadroom_images.so); do
-  copy="$out/lib/$(basename "$library")"
-  [ -e "$copy" ] || { cp -L "$library" "$copy"; patchelf --set-rpath '$ORIGIN' "$copy"; }
-done
+for library in $(needed build/lib/libheadroom_images.so); do carry "$library"; done
 cp README.md CHANGELOG.md "$out/" 2>/dev/null || true
 tar -C dist -czf "dist/headroom-$version.tar.gz" "headroom-$version"
 du -sh "$out" "dist/headroom-$version.tar.gz"

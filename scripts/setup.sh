@@ -5,13 +5,15 @@
 #   scripts/setup.sh          what build, demo and tests need
 #   scripts/setup.sh clang    and what clang, the sanitizers and `make lint` need
 #   scripts/setup.sh pages    and a browser, for tests and pictures of pages
+#   scripts/setup.sh promtool and Prometheus, whose promtool checks our metrics; it starts a server, so
+#                             only CI asks for it
 #   TORCH=2.15.0 scripts/setup.sh   another LibTorch, 2.11.0 to 2.15.0, which .venv then keeps
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache python3-venv
           libcli11-dev nlohmann-json3-dev libfmt-dev libzstd-dev zlib1g-dev libyaml-cpp-dev libjs-d3
-          libturbojpeg0-dev libmatio-dev pkg-config
+          libturbojpeg0-dev libmatio-dev pkg-config libcpp-httplib-dev python3-prometheus-client
           libgtest-dev libgmock-dev clang-format-14 tmux patchelf)
 # The Python face is built against the headers of the Python that has LibTorch's wheel.
 python_has_headers() {
@@ -19,10 +21,12 @@ python_has_headers() {
 sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
 }
 python_has_headers || packages+=(python3-dev)
-for extra in "$@"; do
-  case $extra in
+for more in "$@"; do
+  case $more in
     clang) packages+=(clang-14 clang-tidy-14 libclang-rt-14-dev) ;;
     pages) packages+=(chromium) ;;
+    promtool) packages+=(prometheus) ;;
+    *) echo "setup: expected clang, pages or promtool, received $more" >&2; exit 64 ;;
   esac
 done
 

@@ -29,4 +29,5 @@ for file in "$out"/bin/* "$out"/headroom/*.so "$out"/headroom/lib/libheadroom*; 
 relocate "$out/bin/headroom" "\$ORIGIN/../$site/headroom/lib"
 relocate "$out/bin/headroom-engine" "\$ORIGIN/../$site/headroom/lib:\$ORIGIN/../$site/torch/lib"
 for file in "$out"/headroom/*.so; do relocate "$file" '$ORIGIN/lib:$ORIGIN/../torch/lib'; done
+for file in "$out"/headroom/lib/*; do relocate "$file" '$ORIGIN'; done  # libcpp-httplib finds OpenSSL
 for file in "$out"/headroom/lib/libheadroom*; do relocate "$file" '$ORIGIN:$ORIGIN/../../torch/lib'; done

@@ -1,166 +1,149 @@
 #include "headroom/watch/prometheus.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "headroom/base/json.h"
-#include "headroom/lease/lease_text.h"
+#include "headroom/base/text.h"
 
 namespace headroom::watch {
 namespace {
 
-std::string label_value(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '\\' || c == '"') out += '\\';
+void append_label_value(std::string& text, std::string_view value) {
+  text += '"';
+  for (const char c : value) {
+    if (c == '\\' || c == '"') text += '\\';
     if (c == '\n') {
-      out += "\\n";
+      text += "\\n";
     } else {
-      out += c;
+      text += c;
     }
   }
-  return out + '"';
+  text += '"';
 }
 
-std::string labels_of(const gpu::Card& card) {
-  return "index=\"" + std::to_string(card.index) + "\",uuid=" + label_value(to_string(card.uuid)) +
-         ",name=" + label_value(card.name);
+void append_labels(std::string& text, const Labels& labels) {
+  if (labels.empty()) return;
+  char before = '{';
+  for (const auto& [name, value] : labels) {
+    text += before + name + '=';
+    append_label_value(text, value);
+    before = ',';
+  }
+  text += '}';
 }
 
+// The shortest form that reads back as the same number.
 std::string number(double value) {
   return Json(value).dump();
-}  // shortest form that reads back as the same number
+}
 
-struct Gauge {
-  const char* name;
-  const char* help;
-  std::function<std::optional<double>(const gpu::Card&)> read;
+std::string sample_name(const Family& family) {
+  switch (family.kind) {
+    case MetricKind::gauge:
+      return family.name;
+    case MetricKind::counter:
+      return family.name + "_total";
+    case MetricKind::info:
+      return family.name + "_info";
+  }
+  return family.name;
+}
+
+const char* type_of(const Family& family, TextFormat format) {
+  if (family.kind == MetricKind::counter) return "counter";
+  return family.kind == MetricKind::info && format == TextFormat::openmetrics ? "info" : "gauge";
+}
+
+// The unit at the name's end; empty without one.
+std::string_view unit_of(std::string_view name) {
+  const std::string_view end = name.substr(name.rfind('_') + 1);
+  for (const std::string_view unit : {"bytes", "seconds", "ratio", "celsius", "watts"})
+    if (end == unit) return unit;
+  return {};
+}
+
+// OpenMetrics names the family, the classic format its samples.
+std::string heading(const Family& family, TextFormat format) {
+  const bool open = format == TextFormat::openmetrics;
+  const std::string name = open ? family.name : sample_name(family);
+  std::string text = "# HELP " + name + " " + family.help + "\n# TYPE " + name + " " +
+                     type_of(family, format) + "\n";
+  const std::string_view unit = unit_of(family.name);
+  if (open && !unit.empty()) text += "# UNIT " + name + " " + std::string(unit) + "\n";
+  return text;
+}
+
+// ---- What a client accepts
+
+struct MediaRange {
+  std::string type, version;
+  double weight = 1;
 };
 
-std::optional<double> bytes_of(const gpu::Card& card, Bytes gpu::CardMemory::*part) {
-  if (!card.memory) return {};
-  return static_cast<double>(((*card.memory).*part).count);
-}
-
-const std::vector<Gauge>& gauges() {
-  using gpu::Card;
-  using gpu::CardMemory;
-  static const std::vector<Gauge> all{
-      {"headroom_gpu_memory_total_bytes", "Memory of the card.",
-       [](const Card& c) { return bytes_of(c, &CardMemory::total); }},
-      {"headroom_gpu_memory_used_bytes", "Memory in use by all processes.",
-       [](const Card& c) { return bytes_of(c, &CardMemory::used); }},
-      {"headroom_gpu_memory_free_bytes", "Memory that the driver would still hand out.",
-       [](const Card& c) { return bytes_of(c, &CardMemory::free); }},
-      {"headroom_gpu_memory_reserved_bytes", "Memory the driver keeps for itself.",
-       [](const Card& c) -> std::optional<double> {
-         if (!c.memory || !c.memory->reserved) return {};
-         return static_cast<double>(c.memory->reserved->count);
-       }},
-      {"headroom_gpu_utilization_ratio", "Share of the last window with any kernel running.",
-       [](const Card& c) -> std::optional<double> {
-         if (!c.utilization) return {};
-         return *c.utilization / 100.0;
-       }},
-      {"headroom_gpu_temperature_celsius", "Temperature of the chip.",
-       [](const Card& c) -> std::optional<double> { return c.temperature_c; }},
-      {"headroom_gpu_power_watts", "Power drawn.", [](const Card& c) { return c.power_w; }},
-  };
-  return all;
-}
-
-std::string heading(const char* name, const char* help) {
-  return std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " gauge\n";
-}
-
-using ByUser = std::map<std::string, Bytes>;
-
-ByUser reserved_by_user(const gpu::Card& card, const lease::Contents& contents) {
-  ByUser reserved;
-  for (const lease::Claim& lease : contents.leases)
-    if (const Bytes share = reserved_on(lease, card.uuid); share.count > 0)
-      reserved[user_of(lease)] += share;
-  return reserved;
-}
-
-std::string line_of(const char* name, const std::string& labels, double value) {
-  return std::string(name) + (labels.empty() ? "" : "{" + labels + "}") + " " + number(value) +
-         "\n";
-}
-
-std::string reserved_series(const gpu::Machine& machine, const lease::Contents& contents) {
-  constexpr const char* kName = "headroom_lease_reserved_bytes";
-  std::string series;
-  for (const gpu::Card& card : machine.cards)
-    for (const auto& [user, reserved] : reserved_by_user(card, contents))
-      series += line_of(kName, labels_of(card) + ",user=" + label_value(user),
-                        static_cast<double>(reserved.count));
-  return series.empty() ? series : heading(kName, "Reserved by leases of one user.") + series;
-}
-
-std::string process_series(const gpu::Machine& machine, Clock::time_point now) {
-  constexpr const char* kName = "headroom_gpu_process_memory_used_bytes";
-  std::string text = heading(kName, "Memory of one process on one card.");
-  for (const gpu::Card& card : machine.cards) {
-    if (!is_fresh(card, now)) continue;
-    for (const auto& process : card.processes.value_or(std::vector<gpu::GpuProcess>{}))
-      if (process.pid && process.used)
-        text += std::string(kName) + "{" + labels_of(card) + ",pid=\"" +
-                std::to_string(*process.pid) + "\",user=" + label_value(process.user.value_or("")) +
-                "} " + number(static_cast<double>(process.used->count)) + "\n";
+MediaRange media_range(std::string_view text) {
+  MediaRange range;
+  for (const auto part : split(text, ';')) {
+    const std::string word = lower(trim(part));
+    if (range.type.empty()) {
+      range.type = word;
+    } else if (word.starts_with("q=")) {
+      range.weight = std::clamp(to_number(word.substr(2)).value_or(0), 0.0, 1.0);
+    } else if (word.starts_with("version=")) {
+      range.version = word.substr(8);
+      std::erase(range.version, '"');
+    }
   }
-  return text;
+  return range;
+}
+
+// The weight of the classic format; `exactness` of the range that gave it.
+struct ClassicWeight {
+  double weight = 0;
+  int exactness = 0;
+};
+
+int exactness_for_classic(const MediaRange& range) {
+  if (range.type == "text/plain" && (range.version.empty() || range.version == "0.0.4")) return 3;
+  if (range.type == "text/*") return 2;
+  return range.type == "*/*" ? 1 : 0;
 }
 
 }  // namespace
 
-std::string prometheus_text(const gpu::Machine& machine, bool processes, Clock::time_point now) {
+std::string prometheus_text(const Families& families, TextFormat format) {
   std::string text;
-  for (const Gauge& gauge : gauges()) {
-    std::string series;
-    for (const gpu::Card& card : machine.cards) {
-      const auto value = is_fresh(card, now) ? gauge.read(card) : std::nullopt;
-      if (value)
-        series += std::string(gauge.name) + "{" + labels_of(card) + "} " + number(*value) + "\n";
+  for (const Family& family : families) {
+    if (family.series.empty()) continue;
+    text += heading(family, format);
+    for (const Series& series : family.series) {
+      text += sample_name(family);
+      append_labels(text, series.labels);
+      text += " " + number(series.value) + "\n";
     }
-    if (!series.empty()) text += heading(gauge.name, gauge.help) + series;
   }
-  // When the driver hangs, all other series of the card disappear; an alert can watch this one.
-  std::string ages;
-  for (const gpu::Card& card : machine.cards)
-    if (const auto old = age(card, now))
-      ages +=
-          "headroom_gpu_sample_age_seconds{" + labels_of(card) + "} " + number(old->count()) + "\n";
-  if (!ages.empty())
-    text += heading("headroom_gpu_sample_age_seconds", "Time since the card last answered.") + ages;
-  if (processes) text += process_series(machine, now);
-  return text;
+  return format == TextFormat::openmetrics ? text + "# EOF\n" : text;
 }
 
-std::string prometheus_leases(const gpu::Machine& machine, const lease::Contents& contents,
-                              Clock::time_point now) {
-  constexpr const char* kUsable = "headroom_gpu_memory_usable_bytes";
-  constexpr const char* kUnused = "headroom_lease_unused_bytes";
-  std::string usable, unused;
-  for (const gpu::Card& card : machine.cards) {
-    if (!is_fresh(card, now) || card.mig_enabled) continue;
-    unused += line_of(kUnused, labels_of(card), static_cast<double>(card.withheld.now.count));
-    if (const auto room = usable_now(card))
-      usable += line_of(kUsable, labels_of(card), static_cast<double>(room->count));
+const char* content_type(TextFormat format) {
+  return format == TextFormat::openmetrics
+             ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+             : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+TextFormat preferred_format(std::string_view accept) {
+  double open = 0;
+  ClassicWeight classic;
+  for (const auto part : split(accept, ',')) {
+    const MediaRange range = media_range(part);
+    if (range.type == "application/openmetrics-text" &&
+        (range.version.empty() || range.version == "1.0.0"))
+      open = std::max(open, range.weight);
+    if (const int exact = exactness_for_classic(range); exact > 0 && exact >= classic.exactness)
+      classic = {exact > classic.exactness ? range.weight : std::max(classic.weight, range.weight),
+                 exact};
   }
-  std::string text;
-  if (!usable.empty())
-    text += heading(kUsable, "Memory that a new job could reserve now.") + usable;
-  if (!unused.empty()) text += heading(kUnused, "Reserved by leases and not used yet.") + unused;
-  text += reserved_series(machine, contents);
-  const auto looking = std::count_if(contents.waiting.begin(), contents.waiting.end(),
-                                     [](const lease::Waiter& waiter) { return waiter.looking; });
-  text += heading("headroom_leases", "Leases of this machine.") +
-          line_of("headroom_leases", "", static_cast<double>(contents.leases.size()));
-  return text + heading("headroom_waiting_jobs", "Jobs that wait for memory.") +
-         line_of("headroom_waiting_jobs", "", static_cast<double>(looking));
+  return open > 0 && open >= classic.weight ? TextFormat::openmetrics : TextFormat::classic;
 }
 
 }  // namespace headroom::watch

@@ -1,25 +1,28 @@
-// A machine in Prometheus's text format, for node_exporter's textfile collector. Opens no port.
+// Metrics in Prometheus's two text formats: the classic one, version 0.0.4, which node_exporter's
+// textfile collector reads too, and OpenMetrics 1.0. Opens no port.
 //
-// Values are in base units. Labels are stable: index, uuid and name; for processes also pid and
-// user. Unknown values have no series. A process or lease that has ended is absent from the next
-// file.
+// prometheus-cpp's TextSerializer is not used: it has no OpenMetrics, and a second writer beside it
+// would be longer than this one.
 #pragma once
 
 #include <string>
+#include <string_view>
 
-#include "headroom/gpu/machine.h"
-#include "headroom/lease/directory.h"
+#include "headroom/watch/metrics.h"
 
 namespace headroom::watch {
 
-[[nodiscard]] std::string prometheus_text(const gpu::Machine& machine, bool processes,
-                                          Clock::time_point now = Clock::now());
+enum class TextFormat { classic, openmetrics };
 
-// Memory reserved by leases (per card and user), memory that can still be leased (`machine` must
-// carry the leases' promises, see lease/ledger.h), and the number of waiting jobs. A label with the
-// lease's own name would start a new series with every job.
-[[nodiscard]] std::string prometheus_leases(const gpu::Machine& machine,
-                                            const lease::Contents& contents,
-                                            Clock::time_point now = Clock::now());
+// Families without series are left out.
+[[nodiscard]] std::string prometheus_text(const Families& families,
+                                          TextFormat format = TextFormat::classic);
+
+// The format's Content-Type.
+[[nodiscard]] const char* content_type(TextFormat format);
+
+// The format that a client prefers, from its Accept header (RFC 9110, with weights). Classic unless
+// it names OpenMetrics 1.0 and weighs it at least as high.
+[[nodiscard]] TextFormat preferred_format(std::string_view accept);
 
 }  // namespace headroom::watch

@@ -46,6 +46,14 @@ class Reader {
       if (sample.name == name) found.push_back(sample);
     return found;
   }
+  [[nodiscard]] std::vector<std::string> names_of_card(const std::string& index) const {
+    std::vector<std::string> found;
+    for (const Sample& sample : samples)
+      if (const auto own = sample.labels.find("index");
+          own != sample.labels.end() && own->second == index)
+        found.push_back(sample.name);
+    return found;
+  }
 
   std::vector<Sample> samples;
 
@@ -57,7 +65,8 @@ class Reader {
       EXPECT_TRUE(families_.insert(family_).second) << "one block a family: " << line;
       typed_ = false;
     } else if (line.starts_with("# TYPE ")) {
-      EXPECT_EQ(line, "# TYPE " + family_ + " gauge");
+      const bool counts = family_.ends_with("_total");
+      EXPECT_EQ(line, "# TYPE " + family_ + (counts ? " counter" : " gauge"));
       typed_ = true;
     } else {
       EXPECT_TRUE(typed_) << "HELP and TYPE come first: " << line;
@@ -108,7 +117,7 @@ class Reader {
 };
 
 Reader read(const gpu::Machine& machine, bool processes = true) {
-  return Reader(prometheus_text(machine, processes, kNow));
+  return Reader(prometheus_text(card_metrics(machine, {.processes = processes}, kNow)));
 }
 
 TEST(PrometheusText, GivesEveryKnownFigureInBaseUnits) {
@@ -119,6 +128,7 @@ TEST(PrometheusText, GivesEveryKnownFigureInBaseUnits) {
       {"headroom_gpu_memory_free_bytes", 14717812736.0},
       {"headroom_gpu_memory_reserved_bytes", 314572800.0},
       {"headroom_gpu_utilization_ratio", 0.37},
+      {"headroom_gpu_memory_utilization_ratio", 0.12},
       {"headroom_gpu_temperature_celsius", 61},
       {"headroom_gpu_power_watts", 231.5},
       {"headroom_gpu_process_memory_used_bytes", 9663676416.0}};
@@ -157,18 +167,38 @@ TEST(PrometheusText, EscapesLabels) {
 }
 
 TEST(PrometheusText, GivesOfAnUnknownCardOnlyItsAge) {
-  std::vector<std::string> names;
-  for (const Sample& sample : read(two_cards(kNow)).samples)
-    if (sample.labels.at("index") == "1") names.push_back(sample.name);
-  EXPECT_THAT(names, ElementsAre("headroom_gpu_sample_age_seconds"));
+  EXPECT_THAT(read(two_cards(kNow)).names_of_card("1"),
+              ElementsAre("headroom_gpu_sample_age_seconds"));
 }
 
 // The list of processes of a card that does not answer was once written on as if it were new.
 TEST(PrometheusText, GivesOfAStaleCardOnlyItsAge) {
   const Reader reader = read(two_cards(kNow - std::chrono::seconds(3)));
-  ASSERT_EQ(reader.samples.size(), 2U);
-  EXPECT_THAT(reader.names(), Each(std::string("headroom_gpu_sample_age_seconds")));
-  EXPECT_DOUBLE_EQ(reader.samples[0].value, 3);
+  for (const char* card : {"0", "1"})
+    EXPECT_THAT(reader.names_of_card(card), ElementsAre("headroom_gpu_sample_age_seconds"));
+  EXPECT_DOUBLE_EQ(reader.named("headroom_gpu_sample_age_seconds")[0].value, 3);
+}
+
+// A sample that is taken every 15 s is up to 15 s old when it is read.
+TEST(PrometheusText, KeepsCardsAsLongAsAsked) {
+  const gpu::Machine machine = two_cards(kNow - std::chrono::seconds(14));
+  const auto text = [&](Seconds fresh_for) {
+    return prometheus_text(card_metrics(machine, {.fresh_for = fresh_for}, kNow));
+  };
+  EXPECT_TRUE(Reader(text(Seconds(2))).named("headroom_gpu_memory_used_bytes").empty());
+  EXPECT_EQ(Reader(text(Seconds(17))).named("headroom_gpu_memory_used_bytes").size(), 1U);
+}
+
+TEST(PrometheusText, SaysWhetherTheDriverAnswers) {
+  const auto up = [](const gpu::Machine& machine) {
+    return read(machine).named("headroom_driver_up").at(0).value;
+  };
+  gpu::Machine hanging = two_cards(kNow);
+  hanging.cards[1].stuck = true;
+  EXPECT_EQ(up(two_cards(kNow)), 1);
+  EXPECT_EQ(up(hanging), 0);
+  EXPECT_EQ(up(two_cards(kNow - std::chrono::seconds(3))), 0);
+  EXPECT_EQ(up(gpu::Machine{}), 0);
 }
 
 TEST(PrometheusText, ForgetsAProcessThatIsGone) {
@@ -192,8 +222,8 @@ TEST(PrometheusText, TellsOneProcessOnTwoCardsApart) {
   EXPECT_EQ(read(machine).named("headroom_gpu_process_memory_used_bytes").size(), 2U);
 }
 
-TEST(PrometheusText, HasNoSampleForAMachineWithoutCards) {
-  EXPECT_TRUE(read(gpu::Machine{}).samples.empty());
+TEST(PrometheusText, HasNoCardSampleForAMachineWithoutCards) {
+  EXPECT_THAT(read(gpu::Machine{}).names(), ElementsAre("headroom_driver_up"));
 }
 
 // An administrator saw memory, and nothing of leases and who waits for them.
@@ -206,8 +236,10 @@ TEST(PrometheusLeases, TellWhatIsReservedAndWhoWaits) {
   claim.shares = {{machine.cards[0].uuid, 8_GiB}};
   contents.leases = {claim, claim};
   contents.waiting.resize(2);
+  contents.waiting[0].wish = {.need = 10_GiB, .count = 2};
+  contents.waiting[0].since = std::chrono::system_clock::now() - std::chrono::hours(1);
   contents.waiting[1].looking = false;
-  const Reader text(prometheus_leases(machine, contents, kNow));
+  const Reader text(prometheus_text(lease_metrics(machine, contents, {}, kNow)));
   const auto reserved = text.named("headroom_lease_reserved_bytes");
   ASSERT_EQ(reserved.size(), 1U);
   EXPECT_EQ(reserved[0].value, (16_GiB).count);
@@ -218,7 +250,101 @@ TEST(PrometheusLeases, TellWhatIsReservedAndWhoWaits) {
             (machine.cards[0].memory->free - 3_GiB).count);
   EXPECT_EQ(text.named("headroom_leases")[0].value, 2);
   EXPECT_EQ(text.named("headroom_waiting_jobs")[0].value, 1) << "one that is stopped waits not";
+  EXPECT_EQ(text.named("headroom_waiting_need_bytes")[0].value, (20_GiB).count);
+  EXPECT_GE(text.named("headroom_waiting_longest_seconds")[0].value, 3600);
 }
+
+// ---- Jobs
+
+JobStatus training() {
+  return {.pid = 77,
+          .what = "train gpt2",
+          .step = 17,
+          .steps = 2000,
+          .loss = 2.5,
+          .micro_batch = 4,
+          .batch = 32,
+          .ooms_survived = 3,
+          .rows_per_s = 12.5};
+}
+
+TEST(PrometheusJobs, TellHowATrainingGoes) {
+  const Reader text(prometheus_text(job_metrics({training()}, WallTime(std::chrono::seconds(5)))));
+  const std::map<std::string, double> expected{{"headroom_job_step", 17},
+                                               {"headroom_job_planned_steps", 2000},
+                                               {"headroom_job_loss", 2.5},
+                                               {"headroom_job_batch_rows", 32},
+                                               {"headroom_job_micro_batch_rows", 4},
+                                               {"headroom_job_rows_per_second", 12.5},
+                                               {"headroom_job_ooms_survived_total", 3},
+                                               {"headroom_job_status_age_seconds", 5}};
+  EXPECT_EQ(text.samples.size(), expected.size());
+  for (const auto& [name, value] : expected) {
+    const auto samples = text.named(name);
+    ASSERT_EQ(samples.size(), 1U) << name;
+    EXPECT_EQ(samples[0].value, value) << name;
+    EXPECT_EQ(samples[0].labels,
+              (std::map<std::string, std::string>{{"pid", "77"}, {"what", "train gpt2"}}));
+  }
+}
+
+TEST(PrometheusJobs, LeaveOutWhatIsNotKnownYet) {
+  const Reader text(prometheus_text(job_metrics({{.pid = 77, .what = "train gpt2"}})));
+  EXPECT_THAT(text.names(),
+              ElementsAre("headroom_job_ooms_survived_total", "headroom_job_status_age_seconds"));
+}
+
+// ---- OpenMetrics
+
+TEST(OpenMetrics, NamesFamiliesAndTheirUnits) {
+  Family scrapes{.name = "a_scrapes", .kind = MetricKind::counter, .help = "Scrapes."};
+  scrapes.series = {{{}, 2}};
+  Family build{.name = "a_build", .kind = MetricKind::info, .help = "Version."};
+  build.series = {{{{"version", "0.1"}}, 1}};
+  Family age{.name = "a_age_seconds", .help = "Age."};
+  age.series = {{{}, 0.5}};
+  const Family empty{.name = "a_b", .help = "Without series."};
+  EXPECT_EQ(prometheus_text({scrapes, build, age, empty}, TextFormat::openmetrics),
+            "# HELP a_scrapes Scrapes.\n# TYPE a_scrapes counter\na_scrapes_total 2.0\n"
+            "# HELP a_build Version.\n# TYPE a_build info\na_build_info{version=\"0.1\"} 1.0\n"
+            "# HELP a_age_seconds Age.\n# TYPE a_age_seconds gauge\n# UNIT a_age_seconds seconds\n"
+            "a_age_seconds 0.5\n# EOF\n");
+  EXPECT_EQ(prometheus_text({scrapes, build}),
+            "# HELP a_scrapes_total Scrapes.\n# TYPE a_scrapes_total counter\n"
+            "a_scrapes_total 2.0\n"
+            "# HELP a_build_info Version.\n# TYPE a_build_info gauge\n"
+            "a_build_info{version=\"0.1\"} 1.0\n");
+}
+
+using Accepted = std::pair<const char*, TextFormat>;
+class PreferredFormat : public ::testing::TestWithParam<Accepted> {};
+
+TEST_P(PreferredFormat, IsTheOneTheClientWeighsHigher) {
+  EXPECT_EQ(preferred_format(GetParam().first), GetParam().second) << GetParam().first;
+}
+
+constexpr TextFormat kOpen = TextFormat::openmetrics, kClassic = TextFormat::classic;
+INSTANTIATE_TEST_SUITE_P(
+    Headers, PreferredFormat,
+    ::testing::Values(
+        Accepted{"", kClassic}, Accepted{"*/*", kClassic},
+        Accepted{"text/html,*/*;q=0.8", kClassic}, Accepted{"application/openmetrics-text", kOpen},
+        Accepted{"Application/OpenMetrics-Text; Version=\"1.0.0\"; Q=1", kOpen},
+        Accepted{"application/openmetrics-text; version=0.0.1", kClassic},
+        Accepted{"application/openmetrics-text; version=0.0.1, application/openmetrics-text",
+                 kOpen},
+        // Prometheus 2.42 and 3.0
+        Accepted{"application/openmetrics-text;version=1.0.0,application/openmetrics-text;"
+                 "version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                 kOpen},
+        Accepted{"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+                 "application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;"
+                 "escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+                 kOpen},
+        Accepted{"application/openmetrics-text;q=0.3, text/plain;q=0.5", kClassic},
+        Accepted{"application/openmetrics-text;q=0.3, text/*;q=0.2, */*;q=0.9", kOpen},
+        Accepted{"application/openmetrics-text;q=0, text/plain;q=0", kClassic},
+        Accepted{"application/openmetrics-text;q=many", kClassic}, Accepted{";;,,;q=", kClassic}));
 
 }  // namespace
 }  // namespace headroom::watch
