@@ -161,7 +161,9 @@ ExitCode run_log(const LogOptions& options) {
     if (n > 0) {
       next += std::chrono::duration_cast<Clock::duration>(interval);
       if (!sleep_for(next - Clock::now(), interrupt.token())) return interrupt.exit_code();
-      machine = narrow(ask_each_time ? sampler.fresh() : sampler.snapshot());
+      // A driver that has not even opened cannot be asked; waiting for it would delay Ctrl-C.
+      const bool ask = ask_each_time && !machine.silent;
+      machine = narrow(ask ? sampler.fresh() : sampler.snapshot());
     }
     complaints.about(machine);
     sink.write(machine);
