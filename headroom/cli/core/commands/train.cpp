@@ -174,20 +174,38 @@ void set_environment(const std::vector<std::string>& variables) {
   }
 }
 
+// The run's card, and the UUIDs of those that the engine sees, in its order.
+struct RunPlace {
+  int card = 0;
+  std::vector<std::string> uuids;
+};
+
+std::vector<std::string> uuids_of_box(const gpu::SimulatedBox& box) {
+  std::vector<std::string> uuids;
+  for (const gpu::Card& card : gpu::make_simulated_source(box)->open().cards)
+    uuids.push_back(to_string(card.uuid));
+  return uuids;
+}
+
 // The other cards after the run's own, for the case that this one has no room left.
-void show_others(const gpu::Card& own, supervise::PlaceSearch& search) {
+void show_others(const gpu::Card& own, supervise::PlaceSearch& search, RunPlace& place) {
   if (own.slice || own.simulated) return;
   std::string all = std::to_string(own.index);
-  for (const gpu::Card& card : search.fresh().cards)
-    if (card.index != own.index && !card.slice) all += "," + std::to_string(card.index);
+  for (const gpu::Card& card : search.fresh().cards) {
+    if (card.index == own.index || card.slice) continue;
+    all += "," + std::to_string(card.index);
+    place.uuids.push_back(to_string(card.uuid));
+  }
   ::setenv("CUDA_VISIBLE_DEVICES", all.c_str(), 1);
 }
 
 // A card for the run, with the lease in this process, which the engine inherits. Nothing: the CPU.
-std::optional<int> place_of(const config::Resolved& config, const gpu::Devices& devices) {
+std::optional<RunPlace> place_of(const config::Resolved& config, const gpu::Devices& devices) {
   if (devices.kind == gpu::Devices::Kind::cpu) return {};
   const bool is_private = devices.kind == gpu::Devices::Kind::simulated && devices.box.name.empty();
-  if (is_private) return static_cast<int>(config.number_in("device").value_or(0));
+  if (is_private)
+    return RunPlace{static_cast<int>(config.number_in("device").value_or(0)),
+                    uuids_of_box(devices.box)};
   ProgressLine line(30);
   supervise::Listener listener;
   listener.say = [&](const std::string& text) {
@@ -209,8 +227,10 @@ std::optional<int> place_of(const config::Resolved& config, const gpu::Devices& 
   if (answer.place) {
     const gpu::Card& card = answer.place->cards.front().card;
     set_environment(supervise::environment_of(*answer.place, devices, card.slice.has_value()));
-    if (config.yes("auto_device") && !search->is_inside_lease()) show_others(card, *search);
-    return card.index;
+    RunPlace place{card.index, {to_string(card.uuid)}};
+    if (card.simulated) place.uuids = uuids_of_box(devices.box);
+    if (config.yes("auto_device") && !search->is_inside_lease()) show_others(card, *search, place);
+    return place;
   }
   if (config.yes("allow_cpu")) {
     listener.tell(answer.sentence + "; training on the CPU instead");
@@ -242,15 +262,16 @@ ExitCode run_train(const TrainOptions& options) {
   const bool has_data =
       config.text("dataset") == "synthetic" || fs::exists(config.text("data_dir"));
   // The engine says what is expected in that folder, and needs no card for that.
-  const auto card = has_data ? place_of(config, devices) : std::nullopt;
+  const auto place = has_data ? place_of(config, devices) : std::nullopt;
   Json request{{"preset", options.preset},
                {"file", or_null(options.file)},
                {"overrides", options.words},
                {"chosen", Json::object()},
-               {"gpus", !card                  ? "cpu"
+               {"gpus", !place                 ? "cpu"
                         : devices.text.empty() ? "auto"
                                                : devices.text},
-               {"card", or_null(card)},
+               {"card", place ? Json(place->card) : Json()},
+               {"uuids", place ? place->uuids : std::vector<std::string>{}},
                {"resume", options.resume},
                {"dry_run", options.dry_run},
                {"eval_only", options.eval_only},

@@ -1,0 +1,52 @@
+#include "headroom/cli/engine/train/training_status.h"
+
+#include <filesystem>
+#include <utility>
+
+namespace headroom::cli {
+namespace {
+
+// "train gpt2"; of a model in a folder, the folder's name.
+std::string what_of(const config::Resolved& config) {
+  const std::string kind = config.text("model");
+  std::filesystem::path name = kind == "gpt-tiny" ? kind : config.text("model.config");
+  if (!name.has_filename()) name = name.parent_path();  // "models/gpt/"
+  if (name.filename() == "config.json") name = name.parent_path();
+  return "train " + name.filename().string();
+}
+
+}  // namespace
+
+TrainingStatus::TrainingStatus(const config::Resolved& config, std::vector<std::string> uuids)
+    : uuids_(std::move(uuids)) {
+  status_.what = what_of(config);
+}
+
+void TrainingStatus::on_device(c10::Device device) {
+  const auto i = static_cast<std::size_t>(device.index());
+  status_.gpus.clear();
+  if (!device.is_cpu() && i < uuids_.size()) status_.gpus = {uuids_[i]};
+  publisher_.publish(status_);
+}
+
+void TrainingStatus::show(const train::Progress& progress, std::int64_t batch) {
+  status_.step = progress.step;
+  status_.steps = progress.steps;
+  status_.loss = progress.loss;
+  status_.batch = batch;
+  status_.micro_batch = largest_part(progress.committed.plan, batch);
+  status_.plan = to_string(progress.committed.plan);
+  status_.rows_per_s = progress.rows_per_s;
+  survived();
+}
+
+void TrainingStatus::hear(const train::Event& event) {
+  if (event.kind == train::Event::Kind::oom) ++open_ooms_;
+}
+
+void TrainingStatus::survived() {
+  status_.ooms_survived += std::exchange(open_ooms_, 0);
+  publisher_.publish(status_);
+}
+
+}  // namespace headroom::cli

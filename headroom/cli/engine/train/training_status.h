@@ -1,0 +1,34 @@
+// What a running `headroom train` publishes for `headroom top` and the metrics, from what its
+// trainer tells (watch/job_status.h).
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+#include <vector>
+
+#include "headroom/config/resolved.h"
+#include "headroom/train/trainer.h"
+#include "headroom/watch/job_status.h"
+
+namespace headroom::cli {
+
+class TrainingStatus {
+ public:
+  // `uuids`: of the cards that the run sees, in their order.
+  TrainingStatus(const config::Resolved& config, std::vector<std::string> uuids);
+
+  void on_device(c10::Device device);
+  void show(const train::Progress& progress, std::int64_t batch);
+  void hear(const train::Event& event);
+  // After an evaluation, too: it is no step, and survives out-of-memory errors of its own.
+  void survived();
+
+ private:
+  std::vector<std::string> uuids_;
+  watch::JobStatus status_;
+  std::uint64_t open_ooms_ = 0;  // not known yet to be survived
+  watch::JobStatusPublisher publisher_;
+};
+
+}  // namespace headroom::cli
