@@ -13,16 +13,6 @@ using namespace headroom::literals;
 
 constexpr Bytes kNothing = 600_MiB;  // idle below this: the share of a desktop or an idle driver
 
-// A card with withheld memory is not idle: a job that will use the memory is about to start.
-bool is_idle(const Card& card) {
-  if (card.mig_enabled || !card.memory || card.stuck || card.withheld.now > Bytes{0}) return false;
-  const bool computes =
-      card.processes &&
-      std::any_of(card.processes->begin(), card.processes->end(),
-                  [](const GpuProcess& p) { return p.kind != ProcessKind::graphics; });
-  return !computes && card.memory->used < kNothing;
-}
-
 std::string list_of(const std::vector<const Card*>& cards) {
   std::vector<std::string> names;
   for (const Card* card : cards)
@@ -109,6 +99,16 @@ std::string next_command(const Machine& machine) {
 }
 
 }  // namespace
+
+// A card with withheld memory is not idle: a job that will use the memory is about to start.
+bool is_idle(const Card& card) {
+  if (card.mig_enabled || !card.memory || card.stuck || card.withheld.now > Bytes{0}) return false;
+  const bool computes =
+      card.processes &&
+      std::any_of(card.processes->begin(), card.processes->end(),
+                  [](const GpuProcess& p) { return p.kind != ProcessKind::graphics; });
+  return !computes && card.memory->used < kNothing;
+}
 
 Advice advise(const Machine& machine) {
   Advice advice;

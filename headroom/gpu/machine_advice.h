@@ -16,4 +16,7 @@ struct Advice {
 
 [[nodiscard]] Advice advise(const Machine& machine);
 
+// A card on which no process computes and none is about to start. A desktop may use it.
+[[nodiscard]] bool is_idle(const Card& card);
+
 }  // namespace headroom::gpu

@@ -87,6 +87,16 @@ std::string why_waiting(const lease::Waiter& waiter, const lease::Rooms& rooms,
                                       : "enough memory is usable, but kept for earlier jobs";
 }
 
+std::vector<WaitingRow> waiting_in(const lease::Look& seen, const lease::Contents& now) {
+  std::vector<WaitingRow> rows;
+  const lease::Rooms rooms = lease::rooms_of(seen, now);
+  for (const lease::Waiter& waiter : now.waiting) {
+    rows.push_back(row_of(waiter, now.waiting));
+    rows.back().why = why_waiting(waiter, rooms, now, seen.machine);
+  }
+  return rows;
+}
+
 std::string size_or_unknown(std::optional<Bytes> size) {
   return size ? to_string(*size) : "?";
 }
@@ -127,12 +137,13 @@ LeaseReport report_leases(const std::string& gpus, bool with_holders) {
       if (with_holders) report.leases.back().holding = holders[claim.id];
     }
   }
-  const lease::Rooms rooms = lease::rooms_of(seen, now);
-  for (const lease::Waiter& waiter : now.waiting) {
-    report.waiting.push_back(row_of(waiter, now.waiting));
-    report.waiting.back().why = why_waiting(waiter, rooms, now, report.look.machine);
-  }
+  report.waiting = waiting_in(seen, now);
   return report;
+}
+
+std::vector<WaitingRow> waiting_rows(const Look& look) {
+  if (look.leases.waiting.empty()) return {};
+  return waiting_in(lease::look_at(look.machine, look.leases), look.leases);
 }
 
 Json document(const LeaseReport& report) {

@@ -42,6 +42,8 @@ struct LeaseReport {
 
 // `with_holders` inspects every process of the machine.
 [[nodiscard]] LeaseReport report_leases(const std::string& gpus, bool with_holders);
+// The rows of `waiting` alone, for a look that was taken already.
+[[nodiscard]] std::vector<WaitingRow> waiting_rows(const Look& look);
 
 // The JSON document of all three commands.
 [[nodiscard]] Json document(const LeaseReport& report);

@@ -30,14 +30,25 @@ void add_gpus_option(CLI::App* command, std::vector<std::string>& gpus) {
       ->allow_extra_args(false);
 }
 
-Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
-  Look look;
-  look.devices = gpu::devices_from(gpus);
-  if (look.devices.kind == gpu::Devices::Kind::cpu)
+gpu::Devices devices_to_look_at(const std::string& gpus) {
+  gpu::Devices devices = gpu::devices_from(gpus);
+  if (devices.kind == gpu::Devices::Kind::cpu)
     throw UsageError(expectation("--gpus", "GPUs to look at", "cpu", "all"));
-  gpu::Sampler sampler(gpu::make_source(look.devices), options);
-  look.leases = lease::contents_now();
-  const gpu::Machine whole = lease::with_promises(sampler.fresh(), look.leases);
+  return devices;
+}
+
+Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
+  gpu::Devices devices = devices_to_look_at(gpus);
+  gpu::Sampler sampler(gpu::make_source(devices), options);
+  lease::Contents leases = lease::contents_now();
+  return look_at_sample(sampler.fresh(), std::move(devices), std::move(leases));
+}
+
+Look look_at_sample(gpu::Machine sample, gpu::Devices devices, lease::Contents leases) {
+  Look look;
+  look.devices = std::move(devices);
+  look.leases = std::move(leases);
+  const gpu::Machine whole = lease::with_promises(std::move(sample), look.leases);
   const auto environment = gpu::CudaEnvironment::current();
   if (!whole.simulated) look.cuda = cuda_view(whole, environment);
   look.warnings = watch::data_warnings(whole);

@@ -32,4 +32,10 @@ struct Look {
 [[nodiscard]] Look look_at_machine(const std::string& gpus,
                                    gpu::SamplerOptions options = {.keep_sampling = false});
 
+// The cards that a command may look at; throws UsageError for the CPU.
+[[nodiscard]] gpu::Devices devices_to_look_at(const std::string& gpus);
+// The look that a sample of all cards gives, with the leases read before it.
+[[nodiscard]] Look look_at_sample(gpu::Machine sample, gpu::Devices devices,
+                                  lease::Contents leases);
+
 }  // namespace headroom::cli

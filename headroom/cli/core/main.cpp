@@ -153,13 +153,15 @@ ExitCode run(int argc, char** argv) {
   app.formatter(std::make_shared<HelpText>());
   std::string gpus;
   app.add_option("--gpus", gpus, "GPUs to use (`headroom gpus --help` lists the values)");
+  bool is_line = false;
+  app.add_flag("--line", is_line, "Show the machine on one line, for prompts and status bars");
   Registry registry{.app = app, .chosen = {}, .behind_dashes = {}};
-  registry.chosen = [&gpus] { return run_overview(gpus); };
+  registry.chosen = [&] { return is_line ? run_line(gpus) : run_overview(gpus); };
   for (const auto add :
-       {&add_gpus,     &add_pick,  &add_run,     &add_attach,  &add_history,   &add_log,
-        &add_queue,    &add_who,   &add_lease,   &add_clean,   &add_doctor,    &add_estimate,
-        &add_rehearse, &add_fit,   &add_profile, &add_train,   &add_config,    &add_cards,
-        &add_models,   &add_trace, &add_oom,     &add_version, &add_completion})
+       {&add_gpus,     &add_pick,     &add_run,   &add_attach,  &add_history, &add_log,
+        &add_top,      &add_queue,    &add_who,   &add_lease,   &add_clean,   &add_doctor,
+        &add_estimate, &add_rehearse, &add_fit,   &add_profile, &add_train,   &add_config,
+        &add_cards,    &add_models,   &add_trace, &add_oom,     &add_version, &add_completion})
     add(registry);
   app.require_subcommand(0, 1);
   // CLI11 would show the general help for `headroom gpsu --help`.

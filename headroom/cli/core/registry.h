@@ -56,6 +56,7 @@ void add_profile(Registry& registry);
 void add_cards(Registry& registry);
 void add_models(Registry& registry);
 void add_rehearse(Registry& registry);
+void add_top(Registry& registry);
 void add_trace(Registry& registry);
 void add_train(Registry& registry);
 void add_config(Registry& registry);
@@ -65,5 +66,7 @@ void add_completion(Registry& registry);
 
 // `headroom` without a command.
 [[nodiscard]] ExitCode run_overview(const std::string& gpus);
+// `headroom --line`.
+[[nodiscard]] ExitCode run_line(const std::string& gpus);
 
 }  // namespace headroom::cli

@@ -2,7 +2,6 @@
 // ends only processes that the user names.
 #include <unistd.h>
 
-#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +9,7 @@
 #include "headroom/base/interrupt.h"
 #include "headroom/base/json.h"
 #include "headroom/base/text.h"
+#include "headroom/cli/core/end_idle.h"
 #include "headroom/cli/core/lease_report.h"
 #include "headroom/cli/core/leftovers.h"
 #include "headroom/cli/core/look.h"
@@ -54,17 +54,6 @@ std::string holder_text(const gpu::HolderReport& report, const Terminal& termina
          wrapped(report.action, "    do:  ", "         ", width);
 }
 
-// Ends a process: SIGTERM, and SIGKILL after 5 s.
-bool end_process(const ProcessStat& process, const ProcessTable& processes) {
-  ::kill(process.identity.pid, SIGTERM);
-  for (int tenths = 0; tenths < 100; ++tenths) {
-    if (!processes.alive(process.identity)) return true;
-    if (tenths == 50) ::kill(process.identity.pid, SIGKILL);
-    ::usleep(100'000);
-  }
-  return !processes.alive(process.identity);
-}
-
 // The named processes must hold GPU memory: this is not a general kill.
 std::vector<ProcessStat> named_holders(const std::vector<pid_t>& pids,
                                        const std::vector<gpu::HolderReport>& reports,
@@ -82,31 +71,23 @@ std::vector<ProcessStat> named_holders(const std::vector<pid_t>& pids,
   return named;
 }
 
-// Watches the processes for 10 s, then ends the idle ones. Returns kFailed if one was spared.
-ExitCode end_idle(const std::vector<ProcessStat>& named, const CleanOptions& options,
-                  const ProcessTable& processes) {
+// Returns kFailed if one was spared.
+ExitCode end_named(const std::vector<ProcessStat>& named, const CleanOptions& options,
+                   const ProcessTable& processes) {
+  const Interrupt interrupt;
+  std::vector<EndAnswer> answers;
   {
-    const Interrupt interrupt;
     ProgressLine line(2);
-    for (int left = static_cast<int>(gpu::kWatched.count()); left > 0; --left) {
+    answers = end_idle(named, options.gpus, processes, interrupt.token(), [&](int left) {
       line.show("watching " + counted(static_cast<long long>(named.size()), "process") +
                 " for progress, " + std::to_string(left) + " s");
-      if (!sleep_for(Seconds(1), interrupt.token())) return interrupt.exit_code();
-    }
+    });
   }
-  const Look after = look_at_machine(options.gpus, {.activity = true, .keep_sampling = false});
+  if (answers.empty()) return interrupt.exit_code();
   bool all_ended = true;
-  for (const ProcessStat& process : named) {
-    const std::string name = "PID " + std::to_string(process.identity.pid);
-    if (const auto spare = reason_to_spare(after.machine, processes, process)) {
-      print_error("headroom clean: not ending " + name + ": " + *spare + "\n");
-      all_ended = false;
-    } else if (!end_process(process, processes)) {
-      print_error("headroom clean: " + name + " does not end\n");
-      all_ended = false;
-    } else {
-      print_error("headroom clean: ended " + name + "\n");
-    }
+  for (const EndAnswer& answer : answers) {
+    print_error("headroom clean: " + answer.sentence + "\n");
+    all_ended = all_ended && answer.ended;
   }
   return all_ended ? kOk : kFailed;
 }
@@ -170,7 +151,7 @@ ExitCode run_clean(const CleanOptions& options) {
     const auto agreed = named_holders(ask_about(reports, options), reports, processes);
     to_end.insert(to_end.end(), agreed.begin(), agreed.end());
     if (!to_end.empty()) {
-      code = end_idle(to_end, options, processes);
+      code = end_named(to_end, options, processes);
       const Look after = look_at_machine(options.gpus);
       returned += std::max(Bytes{0}, used_by_all(look.machine) - used_by_all(after.machine));
     }

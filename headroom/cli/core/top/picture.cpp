@@ -1,0 +1,121 @@
+#include "headroom/cli/core/top/picture.h"
+
+#include <algorithm>
+
+#include "headroom/base/text.h"
+#include "headroom/gpu/holders.h"
+#include "headroom/lease/lease_of_process.h"
+
+namespace headroom::cli {
+namespace {
+
+ProcessRow row_of(const gpu::Card& card, const gpu::GpuProcess& process) {
+  ProcessRow row{.card = card.index, .uuid = card.uuid, .used = process.used};
+  if (process.pid) row.process = ProcessIdentity{*process.pid, process.start_ticks};
+  row.user = process.user.value_or("?");
+  row.command = process.command.value_or("?");
+  if (process.kind == gpu::ProcessKind::other_namespace) row.command = "in another container";
+  row.started = process.started;
+  return row;
+}
+
+std::optional<watch::JobStatus> job_of(const ProcessRow& row,
+                                       const std::vector<watch::JobStatus>& jobs) {
+  const auto found = std::find_if(jobs.begin(), jobs.end(), [&](const watch::JobStatus& job) {
+    return row.process == ProcessIdentity{job.pid, job.start_ticks};
+  });
+  return found == jobs.end() ? std::nullopt : std::optional(*found);
+}
+
+std::vector<ProcessRow> rows_of(const Look& look, const std::vector<watch::JobStatus>& jobs,
+                                const ProcessTable& processes) {
+  lease::Attribution attribution(look.leases.leases, processes);
+  std::vector<ProcessRow> rows;
+  for (const gpu::Card& card : look.machine.cards) {
+    for (const gpu::GpuProcess& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
+      rows.push_back(row_of(card, process));
+      rows.back().job = job_of(rows.back(), jobs);
+      if (!look.leases.leases.empty()) rows.back().lease = attribution.lease_of(process, card.uuid);
+    }
+    if (const auto rest = gpu::unlisted_memory(card))
+      rows.push_back(
+          {.card = card.index, .uuid = card.uuid, .command = "no listed process", .used = rest});
+  }
+  return rows;
+}
+
+// ---- Advice ----
+
+// Memory that a left-over process of this user keeps from a waiting job.
+std::string end_what_is_left_over(const Picture& picture, const ProcessTable& processes) {
+  if (picture.waiting.empty()) return {};
+  const auto wanted = [&](const gpu::Uuid& card) {
+    const auto& cards = picture.waiting[0].waiter.wish.cards;
+    return std::find(cards.begin(), cards.end(), card) != cards.end();
+  };
+  for (const auto& report : gpu::explain_holders(picture.machine, processes, false)) {
+    const bool left_over = report.holder_class == gpu::HolderClass::orphan ||
+                           report.holder_class == gpu::HolderClass::stopped;
+    if (!left_over || !report.process || !wanted(report.card)) continue;
+    return "PID " + std::to_string(report.process->pid) + " (" + to_string(report.holder_class) +
+           ") holds " + (report.used ? to_string(*report.used) : "memory") + " on GPU " +
+           std::to_string(report.card_index) + " that a waiting job wants; if it is left over, " +
+           "select it and press e";
+  }
+  return {};
+}
+
+// A training that survives in smaller parts may fit at once elsewhere.
+std::string move_what_survived(const Picture& picture) {
+  for (const ProcessRow& row : picture.processes) {
+    if (!row.job || row.job->ooms_survived == 0) continue;
+    const gpu::Card* roomiest = nullptr;
+    for (const gpu::Card& card : picture.machine.cards)
+      if (card.uuid != row.uuid && row.used &&
+          gpu::usable_now(card).value_or(Bytes{}) > *row.used &&
+          (!roomiest || *gpu::usable_now(card) > *gpu::usable_now(*roomiest)))
+        roomiest = &card;
+    if (!roomiest) continue;
+    return row.job->what + " (PID " + std::to_string(row.job->pid) + ") survived " +
+           counted(static_cast<long long>(row.job->ooms_survived), "OOM") + " on GPU " +
+           std::to_string(row.card) + "; " + label(*roomiest) + " has " +
+           to_string(*gpu::usable_now(*roomiest)) + " usable";
+  }
+  return {};
+}
+
+std::string advice_for(const Picture& picture, const gpu::Advice& general,
+                       const ProcessTable& processes) {
+  if (std::string advice = end_what_is_left_over(picture, processes); !advice.empty())
+    return advice;
+  if (std::string advice = move_what_survived(picture); !advice.empty()) return advice;
+  return general.lines.empty() ? "" : general.lines.front();
+}
+
+// The screen marks a stale card itself.
+std::vector<std::string> without_ages(std::vector<std::string> warnings) {
+  std::erase_if(warnings, [](const std::string& warning) {
+    return warning.find(": the driver does not answer, ") != std::string::npos;
+  });
+  return warnings;
+}
+
+}  // namespace
+
+Picture picture_of(Look look, const std::vector<watch::JobStatus>& jobs,
+                   const ProcessTable& processes) {
+  Picture picture{.taken = Clock::now(), .wall = std::chrono::system_clock::now()};
+  picture.processes = rows_of(look, jobs, processes);
+  picture.waiting = waiting_rows(look);
+  picture.warnings = without_ages(std::move(look.warnings));
+  picture.machine = std::move(look.machine);
+  picture.advice = advice_for(picture, look.advice, processes);
+  return picture;
+}
+
+bool is_stale(const gpu::Card& card, const Picture& picture, Clock::time_point now) {
+  const auto old = age(card, now);
+  return !old || *old > std::max(gpu::kFreshFor, 1.5 * picture.interval);
+}
+
+}  // namespace headroom::cli

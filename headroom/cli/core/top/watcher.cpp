@@ -1,0 +1,64 @@
+#include "headroom/cli/core/top/watcher.h"
+
+#include <utility>
+
+#include "headroom/base/interrupt.h"
+#include "headroom/lease/ledger.h"
+
+namespace headroom::cli {
+
+Watcher::Watcher(const std::string& gpus, Seconds interval, std::function<void()> tell)
+    : devices_(devices_to_look_at(gpus)),
+      interval_(interval),
+      tell_(std::move(tell)),
+      // Only when asked: a sample from an interval ago would be shown as present.
+      sampler_(std::make_shared<gpu::Sampler>(gpu::make_source(devices_),
+                                              gpu::SamplerOptions{.keep_sampling = false})),
+      thread_([this](const std::stop_token& stop) { work(stop); }) {}
+
+Picture Watcher::look() {
+  // A driver that hangs is waited for no longer than this; the cards' ages tell of it.
+  constexpr Seconds kPatience{1.5};
+  lease::Contents leases = lease::contents_now();
+  gpu::Machine sample = sampler_->fresh(kPatience);
+  Picture picture = picture_of(look_at_sample(std::move(sample), devices_, std::move(leases)),
+                               watch::job_statuses(watch::status_folder(), processes_), processes_);
+  history_.add(picture.machine, picture.taken);
+  picture.history = history_;
+  picture.interval = interval_;
+  return picture;
+}
+
+void Watcher::work(const std::stop_token& stop) {
+  auto next = Clock::now();
+  while (!stop.stop_requested()) {
+    try {
+      auto picture = std::make_shared<const Picture>(look());
+      const std::lock_guard lock(guard_);
+      latest_ = std::move(picture);
+    } catch (...) {
+      const std::lock_guard lock(guard_);
+      failure_ = std::current_exception();
+    }
+    changed_.notify_all();
+    tell_();
+    // After a suspension or a slow look the missed samples are not made up for.
+    next = std::max(next + std::chrono::duration_cast<Clock::duration>(interval_), Clock::now());
+    if (!sleep_for(next - Clock::now(), stop)) return;
+  }
+}
+
+std::shared_ptr<const Picture> Watcher::latest() const {
+  const std::lock_guard lock(guard_);
+  if (failure_) std::rethrow_exception(failure_);
+  return latest_;
+}
+
+std::shared_ptr<const Picture> Watcher::first(Seconds patience) const {
+  std::unique_lock lock(guard_);
+  changed_.wait_for(lock, patience, [&] { return latest_ || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+  return latest_;
+}
+
+}  // namespace headroom::cli
