@@ -19,7 +19,7 @@ WIDTH, HEIGHT = 80, 24
 class Terminal:
     """One tmux server of its own with one window, in which commands are typed into a shell."""
 
-    def __init__(self, folder, width=WIDTH):
+    def __init__(self, folder, width=WIDTH, height=HEIGHT, **more):
         self.socket = os.path.join(folder, "tmux")
         environment = {
             "PATH": os.environ["PATH"], "HOME": folder, "TERM": "xterm-256color",
@@ -27,9 +27,10 @@ class Terminal:
             "HEADROOM_LEASE_DIR": os.path.join(folder, "leases"),
             "HEADROOM_NVML": os.path.join(folder, "no-driver.so"), "PS1": "$ ",
         }
+        environment.update(more)
         environment.update({k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")})
         subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", "new-session", "-d",
-                        "-x", str(width), "-y", str(HEIGHT), "sh"], env=environment, check=True)
+                        "-x", str(width), "-y", str(height), "sh"], env=environment, check=True)
 
     def tmux(self, *words):
         return subprocess.run(["tmux", "-S", self.socket, *words], check=True, text=True,

@@ -70,7 +70,7 @@ struct Controls {
   std::string message;  // until the next key
 };
 
-[[nodiscard]] Request press(Controls& controls, const Key& key, const Picture& picture);
+Request press(Controls& controls, const Key& key, const Picture& picture);
 
 // The rows that pass the filter, in order.
 [[nodiscard]] std::vector<ProcessRow> shown_rows(const Picture& picture, const Controls& controls);

@@ -73,8 +73,14 @@ Line talk_line(const Picture& picture, const Controls& controls, const Canvas& c
 Line key_line(const Controls& controls, const Canvas& canvas) {
   std::string text = std::string(" q quit  h help  s sort: ") + to_string(controls.sort_by) +
                      (controls.is_reversed ? " up" : "") + "  / filter  e end  Enter details";
-  if (!controls.filter.empty()) text = " Esc clears \"" + controls.filter + "\" " + text;
-  if (canvas.terminal.width >= 90) text += controls.is_on_cards ? "  Tab processes" : "  Tab GPUs";
+  if (controls.typing == Controls::Typing::filter)
+    text = " type words; Enter keeps the filter, Esc clears it";
+  else if (controls.typing == Controls::Typing::yes)
+    text = " yes and Enter ends it, Esc leaves it alone";
+  else if (!controls.filter.empty())
+    text = " Esc clears \"" + controls.filter + "\" " + text;
+  if (controls.typing == Controls::Typing::nothing && canvas.terminal.width >= 90)
+    text += controls.is_on_cards ? "  Tab processes" : "  Tab GPUs";
   return reversed({{showable(text, canvas.terminal)}}, canvas.terminal.width, canvas.terminal);
 }
 
