@@ -150,7 +150,7 @@ std::string elements_within(Bytes most, const Timeline& timeline, const PageOpti
     if (std::string whole = elements(timeline, options); fits(whole)) return whole;
   for (Instant instants = std::min(timeline.instants(), kMostInstants) / 2;; instants /= 2)
     if (std::string thin = elements(thinned(timeline, instants), options);
-        fits(thin) || instants < 1000)
+        fits(thin) || instants < 10)
       return thin;
 }
 
