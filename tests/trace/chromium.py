@@ -96,6 +96,7 @@ class Browser:
                         "'complete' ? done(headroomReport.ready.then(() => true)) : setTimeout(look, 5); look(); })")
 
     def size(self, width, height, ratio=1):
+        self.view = (width, height, ratio)
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=ratio, mobile=False)
 
     def run(self, expression):
@@ -144,13 +145,13 @@ class Browser:
         self.frame()
 
     def picture(self, path, whole=True):
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole,
-                         **({"clip": self.page_box()} if whole else {}))["data"]
-        pathlib.Path(path).write_bytes(base64.b64decode(data))
-
-    def page_box(self):
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        """Saves what is visible, or the whole page."""
+        width, height, ratio = self.view
+        if whole:
+            self.size(width, int(self.run("document.documentElement.scrollHeight")), ratio)
+            self.frame()
+        pathlib.Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
+        self.size(width, height, ratio)
 
     def complaints(self):
         """Errors and warnings of the console, exceptions, and requests to anything but files."""

@@ -98,13 +98,13 @@ function preparePaper(page) {
 }
 
 function followSize(page) {
-  let width = byId("reports").clientWidth;
-  new ResizeObserver(() => {
-    const now = byId("reports").clientWidth;
-    if (now === width || now === 0) return;
-    width = now;
-    page.draw();
-  }).observe(byId("reports"));
+  const size = () => page.reports.map(({timeline}) => [timeline.root.clientWidth, timeline.root.clientHeight]).join();
+  let drawn = size();
+  const observer = new ResizeObserver(() => {
+    if (size() !== drawn) page.draw();
+    drawn = size();
+  });
+  page.reports.forEach(({timeline}) => observer.observe(timeline.root));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.draw());
 }
 

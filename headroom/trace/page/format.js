@@ -18,9 +18,9 @@ const exactText = bytes => countText(bytes) + (bytes === 1 ? " byte" : " bytes")
 const shareText = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "";
 const ofMany = (count, noun) => `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-// `step` is the distance that has to remain visible, such as that of two ticks.
-function timeText(seconds, step = seconds / 100) {
-  const [unit, factor] = step < 1e-6 ? ["µs", 1e6] : step < 1e-3 ? ["ms", 1e3] : ["s", 1];
+// In the unit that suits `whole`; times that differ by `step`, such as two ticks, differ in text.
+function timeText(seconds, whole, step = whole / 10000) {
+  const [unit, factor] = whole < 1e-3 ? ["µs", 1e6] : whole < 1 ? ["ms", 1e3] : ["s", 1];
   const digits = Math.min(6, Math.max(0, Math.ceil(-Math.log10(step * factor || 1) - 1e-9)));
   return (seconds * factor).toFixed(digits) + " " + unit;
 }

@@ -8,8 +8,10 @@ const CATEGORY_LABELS = {parameter: "parameters", buffer: "buffers", optimizer: 
 const CATEGORY_COLORS = {parameter: "#2b6ca8", buffer: "#c9d8e4", optimizer: "#8cc3e6", gradient: "#c8603a",
                          input: "#efe08a", activation: "#2a8f76", temporary: "#e9b04e", workspace: "#a65a87",
                          unknown: "#9aa1a8"};
-const COLORS = ["#2a8f76", "#e9b04e", "#2b6ca8", "#f0c9dc", "#c8603a", "#8cc3e6", "#8a4a78", "#d9cf7a", "#4a5d9e",
+const COLORS = ["#2a8f76", "#e9b04e", "#2b6ca8", "#ecb5d0", "#c8603a", "#8cc3e6", "#8a4a78", "#d9cf7a", "#4a5d9e",
                 "#a9d5c2", "#9c6b2f", "#d8b7a6"];
+// From dark for the largest to light: sizes have an order.
+const SIZE_COLORS = ["#3d2f6f", "#2f6690", "#2a9484", "#7fbf5f", "#dccb4a", "#efe6b4"];
 const OTHERS = "#b4bac1", ROUNDING = "#6d747c", UNMATCHED = "#c3c7cc";
 const SIZE_CLASSES = [[GIB, "1 GiB or more"], [256 * MIB, "256 MiB to 1 GiB"], [64 * MIB, "64 to 256 MiB"],
                       [16 * MIB, "16 to 64 MiB"], [MIB, "1 to 16 MiB"], [0, "less than 1 MiB"]];
@@ -55,10 +57,10 @@ function namedGroups(by, bytes) {
     return Object.keys(CATEGORY_LABELS).filter(key => bytes.has(key))
         .map(key => ({key, label: CATEGORY_LABELS[key], color: CATEGORY_COLORS[key]}));
   }
-  const keys = [...bytes.keys()];
-  if (by === "size") keys.sort((a, b) => SIZE_CLASSES.findIndex(c => c[1] === b) - SIZE_CLASSES.findIndex(c => c[1] === a));
-  else keys.sort((a, b) => bytes.get(a) - bytes.get(b));
-  const large = keys.slice(-MOST_GROUPS);
+  if (by === "size") {
+    return SIZE_CLASSES.map(([, key], i) => ({key, label: key, color: SIZE_COLORS[i]})).filter(({key}) => bytes.has(key));
+  }
+  const keys = [...bytes.keys()].sort((a, b) => bytes.get(a) - bytes.get(b)), large = keys.slice(-MOST_GROUPS);
   const named = large.map((key, i) => ({key, label: key || "unknown",
                                         color: key ? COLORS[large.length - 1 - i] : CATEGORY_COLORS.unknown}));
   const more = keys.length - large.length;

@@ -10,7 +10,7 @@ class Legend {
   build() {
     const {page} = this.report, {list, unmatched} = page.groups;
     const row = (name, swatch, kind) => {
-      const cells = [element("td", {class: "here"}), element("td", {class: "peak"}), element("td", {class: "share"})];
+      const cells = ["here", "share", "peak"].map(column => element("td", {class: column}));
       return {kind, cells, element: element("tr", {class: kind}, element("th", {scope: "row"}, swatch, name), ...cells)};
     };
     const total = name => row(name, element("i", {class: "swatch " + name}), name);
@@ -18,7 +18,7 @@ class Legend {
       const swatch = element("i", {class: "swatch", style: `background:${list[g].color}`});
       if (g >= unmatched) return row(list[g].label, swatch, g === unmatched ? "unmatched" : "rounding");
       const name = element("button", {type: "button", title: list[g].label, click: () => page.single(g)},
-                           middleCut(list[g].label, 30));
+                           middleCut(list[g].label, 22));
       return {...row(name, swatch, "group"), button: name};
     };
     const groups = d3.range(list.length - 1, -1, -1).map(g => ({...group(g), g}));
@@ -32,18 +32,19 @@ class Legend {
     const instant = cursor < 0 ? peak : cursor;
     const here = this.bytesAt(instant), there = instant === peak ? here : this.bytesAt(peak);
     this.table.dataset.instant = instant;
-    this.table.querySelector(".here-name").textContent = cursor < 0 ? "now" : "at event " + countText(trace.event[instant]);
+    this.table.querySelector(".here-name").textContent = cursor < 0 ? "at the peak" : "event " + countText(trace.event[instant]);
     this.table.classList.toggle("at-peak", cursor < 0);
     for (const each of this.rows) {
       const key = each.g === undefined ? each.kind : each.g;
       this.fill(each.cells, here[key], there[key], here.allocated);
       if (each.kind === "unmatched") each.element.hidden = !page.filtered;
-      if (each.kind === "reserved" || each.kind === "cache") each.cells[2].textContent = "";
+      if (each.kind === "reserved" || each.kind === "cache") each.cells[1].textContent = "";
+      each.element.classList.toggle("none", here[key] === 0 && there[key] === 0);
       if (each.button) each.button.setAttribute("aria-pressed", page.only === each.g);
     }
   }
 
-  fill([here, peak, share], bytes, peakBytes, allocated) {
+  fill([here, share, peak], bytes, peakBytes, allocated) {
     for (const [cell, value] of [[here, bytes], [peak, peakBytes]]) {
       cell.textContent = sizeText(value);
       cell.dataset.bytes = value;

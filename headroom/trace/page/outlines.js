@@ -16,13 +16,14 @@ class PrefixSums {
   }
 }
 
-// The largest tensors of at least `height` bytes that cover at least `width` pixels.
-function outlinedTensors(trace, samples, index, height, width) {
+// The largest tensors of the filter of at least `height` bytes that cover at least `width` pixels.
+function outlinedTensors(trace, groups, samples, index, height, width) {
   const chosen = [];
   for (let t = 0; t < trace.count; t++) {
     const from = index[trace.born[t]], to = index[trace.died[t]];
     if (from === samples.count) break;
-    if (trace.bytes[t] >= height && to > from && samples.right[to - 1] - samples.left[from] >= width) chosen.push(t);
+    if (trace.bytes[t] < height || from === to || trace.shown[t] === groups.unmatched) continue;
+    if (samples.right[to - 1] - samples.left[from] >= width) chosen.push(t);
   }
   return chosen.sort((a, b) => trace.bytes[b] - trace.bytes[a]).slice(0, MOST_OUTLINES).sort((a, b) => a - b);
 }

@@ -175,7 +175,7 @@ function paintAxes(timeline) {
       .tickFormat(bytes => sizeText(bytes).replace(/\.0+ /, " "));
   const span = (timeline.window[1] - timeline.window[0]) / 10;
   const x = d3.svg.axis().scale(timeline.x).orient("bottom").ticks(Math.max(2, Math.round(plot.width / 120))).tickSize(5, 0)
-      .tickFormat(value => byTime ? timeText(value, span) : value % 1 ? "" : countText(value));
+      .tickFormat(value => byTime ? timeText(value, trace.axes.time[trace.instants], span) : value % 1 ? "" : countText(value));
   axes.select(".y").attr("transform", `translate(${plot.left},0)`).call(y);
   axes.select(".x").attr("transform", `translate(0,${plot.bottom})`).call(x);
   axes.select(".unit").attr("x", plot.left - 10).attr("y", plot.bottom + 19).text(byTime ? "time" : "event");

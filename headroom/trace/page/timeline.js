@@ -85,7 +85,7 @@ class Timeline {
   // After zooming has ended: it takes longer than a frame.
   drawOutlines() {
     const height = 3 * this.report.page.top / (this.plot.bottom - this.plot.top);
-    const tensors = outlinedTensors(this.trace, this.samples, this.index, height, 6);
+    const tensors = outlinedTensors(this.trace, this.report.page.groups, this.samples, this.index, height, 6);
     const offsets = offsetsOf(this.trace, this.samples, this.index, tensors);
     this.outlines = tensors.map((tensor, i) => ({tensor, offsets: offsets[i]}));
     paintAreas(this);

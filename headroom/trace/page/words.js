@@ -7,7 +7,7 @@ function momentText(trace, instant) {
   const step = pairAt(about.steps, instant), phase = pairAt(about.phases, instant);
   if (step) words.push("step " + step);
   if (phase && phase !== "unknown") words.push(phase);
-  if (trace.seconds) words.push(timeText(trace.seconds[instant], trace.seconds[trace.instants - 1] / 10000));
+  if (trace.seconds) words.push(timeText(trace.seconds[instant], trace.seconds[trace.instants - 1]));
   return words.join(", ");
 }
 
