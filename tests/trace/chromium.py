@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE = 120
+PATIENCE = 60
 SWITCHES = ["--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu",
             "--disable-background-networking", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--host-resolver-rules=MAP * ~NOTFOUND"]
@@ -92,8 +92,9 @@ class Browser:
         self.call("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri())
-        return self.run("new Promise(done => { const look = () => window.headroomReport && document.readyState === "
-                        "'complete' ? done(headroomReport.ready.then(() => true)) : setTimeout(look, 5); look(); })")
+        return self.run("new Promise(done => { const look = () => location.protocol === 'file:' && document.readyState === "
+                        "'complete' ? done(window.headroomReport && headroomReport.ready.then(() => true, () => false)) "
+                        ": setTimeout(look, 5); look(); })")
 
     def size(self, width, height, ratio=1):
         self.view = (width, height, ratio)

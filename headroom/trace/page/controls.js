@@ -109,9 +109,11 @@ function followSize(page) {
 }
 
 async function start() {
-  const abouts = [...document.querySelectorAll("script.about")], columns = [...document.querySelectorAll("script.columns")];
-  const traces = await Promise.all(abouts.map((about, i) => decodeTrace(JSON.parse(about.textContent), columns[i].textContent)));
+  const texts = kind => Array.from(document.querySelectorAll("script." + kind), script => script.textContent);
+  const columns = texts("columns");
+  const traces = await Promise.all(texts("about").map((about, i) => decodeTrace(JSON.parse(about), columns[i])));
   showHead(traces);
+  if (traces.some(trace => trace.instants === 0)) throw new Error("the trace has no events");
   const page = new Page(traces);
   connectControls(page);
   const diff = byId("diff");

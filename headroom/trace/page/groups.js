@@ -58,7 +58,8 @@ function namedGroups(by, bytes) {
         .map(key => ({key, label: CATEGORY_LABELS[key], color: CATEGORY_COLORS[key]}));
   }
   if (by === "size") {
-    return SIZE_CLASSES.map(([, key], i) => ({key, label: key, color: SIZE_COLORS[i]})).filter(({key}) => bytes.has(key));
+    const classes = SIZE_CLASSES.map(([, key], i) => ({key, label: key, color: SIZE_COLORS[i]}));
+    return classes.filter(({key}) => bytes.has(key)).reverse();
   }
   const keys = [...bytes.keys()].sort((a, b) => bytes.get(a) - bytes.get(b)), large = keys.slice(-MOST_GROUPS);
   const named = large.map((key, i) => ({key, label: key || "unknown",

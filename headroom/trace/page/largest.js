@@ -13,10 +13,10 @@ class Largest {
       this.shown += 4 * ROWS_AT_FIRST;
       this.draw();
     });
-    const heads = this.columns.map(([name]) => element("th", {scope: "col"}, name));
-    root.querySelector("thead").replaceChildren(element("tr", {},
-      element("th"), element("th", {scope: "col", class: "size"}, "size"), element("th", {scope: "col", class: "size"}, "share"), ...heads,
-      element("th", {scope: "col"}, "allocated at")));
+    const head = (name, kind = "") => element("th", {scope: "col", class: kind}, name);
+    const named = this.columns.map(([name]) => head(name));
+    root.querySelector("thead").replaceChildren(
+      element("tr", {}, element("th"), head("size", "size"), head("share", "size"), ...named, head("allocated at")));
   }
 
   draw() {
@@ -26,8 +26,8 @@ class Largest {
     root.querySelector("h3").textContent = `${report.label}Largest tensors at ${place}`;
     root.dataset.instant = instant;
     const bytes = d3.sum(tensors, t => trace.bytes[t]);
-    root.querySelector(".sum").replaceChildren(ofMany(tensors.length, "tensor") + (page.filtered ? " of the filter, " : ", "),
-      sizeElement("span", bytes), " requested");
+    const count = ofMany(tensors.length, "tensor") + (page.filtered ? " of the filter, " : ", ");
+    root.querySelector(".sum").replaceChildren(count, sizeElement("span", bytes), " requested");
     root.querySelector("tbody").replaceChildren(...tensors.slice(0, this.shown).map(t => this.row(t, instant)));
     const more = root.querySelector(".more"), left = tensors.length - this.shown;
     more.hidden = left <= 0;

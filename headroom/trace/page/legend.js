@@ -11,7 +11,8 @@ class Legend {
     const {page} = this.report, {list, unmatched} = page.groups;
     const row = (name, swatch, kind) => {
       const cells = ["here", "share", "peak"].map(column => element("td", {class: column}));
-      return {kind, cells, element: element("tr", {class: kind}, element("th", {scope: "row"}, swatch, name), ...cells)};
+      const head = element("th", {scope: "row"}, swatch, name);
+      return {kind, cells, element: element("tr", {class: kind}, head, ...cells)};
     };
     const total = name => row(name, element("i", {class: "swatch " + name}), name);
     const group = g => {
@@ -32,7 +33,8 @@ class Legend {
     const instant = cursor < 0 ? peak : cursor;
     const here = this.bytesAt(instant), there = instant === peak ? here : this.bytesAt(peak);
     this.table.dataset.instant = instant;
-    this.table.querySelector(".here-name").textContent = cursor < 0 ? "at the peak" : "event " + countText(trace.event[instant]);
+    const place = cursor < 0 ? "at the peak" : "event " + countText(trace.event[instant]);
+    this.table.querySelector(".here-name").textContent = place;
     this.table.classList.toggle("at-peak", cursor < 0);
     for (const each of this.rows) {
       const key = each.g === undefined ? each.kind : each.g;

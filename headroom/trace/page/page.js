@@ -6,7 +6,8 @@ const byId = id => document.getElementById(id);
 
 class Page {
   constructor(traces) {
-    Object.assign(this, {traces, axis: "events", words: [], only: -1, by: usefulGrouping(traces), depth: usefulDepth(traces)});
+    Object.assign(this, {traces, axis: "events", words: [], only: -1});
+    Object.assign(this, {by: usefulGrouping(traces), depth: usefulDepth(traces)});
     this.top = this.highest();
     this.regroup();
     this.reports = traces.map((trace, i) => new Report(this, trace, i));
@@ -83,6 +84,8 @@ class Report {
     this.label = page.traces.length > 1 ? "AB"[number] + ": " : "";
     if (this.label) part("name").textContent = this.label + trace.about.title;
     else part("name").remove();
+    if (this.label) showFacts(trace.about, part("facts"));
+    else part("facts").remove();
     this.live = part("live");
     showFigures(trace, root);
     this.timeline = new Timeline(this, part("timeline"));
@@ -119,11 +122,12 @@ class Report {
 function showFigures(trace, root) {
   const {about} = trace, {peak, reserved_peak: reserved, capacity_bytes: capacity, ooms} = about;
   const cache = peak.reserved_bytes - peak.allocated_bytes;
+  const cacheNote = shareText(cache, peak.reserved_bytes) + " of reserved is not allocated";
   const figure = (name, bytes, note, kind) => element("div", {class: "figure " + kind}, element("dt", {}, name),
     element("dd", {}, sizeElement("b", bytes)), element("dd", {class: "note"}, note));
   const figures = [figure("peak allocated", peak.allocated_bytes, momentText(trace, peak.instant), "allocated"),
                    figure("peak reserved", reserved.reserved_bytes, momentText(trace, reserved.instant), "reserved"),
-                   figure("cache at the peak", cache, `${shareText(cache, peak.reserved_bytes)} of reserved is not allocated`, "cache")];
+                   figure("cache at the peak", cache, cacheNote, "cache")];
   if (capacity !== null) {
     const fits = ooms.length === 0 && reserved.reserved_bytes <= capacity;
     const note = fits ? sizeText(capacity - reserved.reserved_bytes) + " above the peak reserved" : "does not fit";
@@ -141,15 +145,17 @@ function oomText(trace, {instant, asked_bytes: asked, free_bytes: free, recorded
   return `Out of memory at ${momentText(trace, instant)}: ${sizeText(asked)} requested${room} (${source}).`;
 }
 
+function showFacts(about, list) {
+  const facts = [["program", about.program], ["device", String(about.device)], ["allocator of PyTorch", about.torch],
+                 ["settings", about.settings], ["events", countText(about.events)],
+                 ["tensors", countText(about.tensors)], ...about.facts];
+  list.replaceChildren(...facts.filter(([, value]) => value).map(row => element("div", {}, ...definitions([row]))));
+}
+
 function showHead(traces) {
-  const [first] = traces.map(trace => trace.about), facts = [];
+  const [first] = traces.map(trace => trace.about);
   byId("title").textContent = traces.length > 1 ? "Two traces compared" : first.title;
-  facts.push(["program", first.program], ["device", String(first.device)]);
-  if (first.torch) facts.push(["allocator of PyTorch", first.torch]);
-  if (first.settings) facts.push(["settings", first.settings]);
-  if (traces.length === 1) facts.push(["events", countText(first.events)], ["tensors", countText(first.tensors)]);
-  facts.push(...first.facts);
-  byId("facts").replaceChildren(...facts.map(row => element("div", {}, ...definitions([row]))));
+  if (traces.length === 1) showFacts(first, document.querySelector("header .facts"));
   const notes = traces.flatMap(({about}) => about.notes.concat(thinnedNote(about)));
   byId("notes").replaceChildren(...[...new Set(notes)].map(note => element("li", {}, note)));
   byId("made-by").textContent = `Made by ${first.made_by}.`;

@@ -1,4 +1,4 @@
-// Draws a timeline: areas and bands on a canvas, axes and labels as SVG, the cursor on a second canvas.
+// Draws a timeline: areas and bands on a canvas, the cursor on a second one above it.
 
 // Colours of the theme, from the style sheet.
 function themeColor(name) {
@@ -73,9 +73,17 @@ function paintAreas(timeline) {
   context.strokeStyle = themeColor("text");
   context.lineWidth = 1.25;
   context.stroke();
-  for (const [instant] of trace.about.marks) paintVertical(context, timeline, instant, themeColor("muted"), [2, 3]);
-  for (const {instant} of trace.about.ooms) paintVertical(context, timeline, instant, themeColor("alarm"), []);
+  paintMoments(context, timeline, trace.about.marks.map(mark => mark[0]), "muted", [2, 3]);
+  paintMoments(context, timeline, trace.about.ooms.map(oom => oom.instant), "alarm", []);
   context.restore();
+}
+
+// Lines at marks or refusals; where they are too many to tell apart, their band is enough.
+function paintMoments(context, timeline, instants, color, dash) {
+  const {axis, window: [from, to]} = timeline;
+  const visible = instants.filter(instant => axis[instant] >= from && axis[instant] <= to);
+  if (dash.length && visible.length > MOST_MARK_LINES) return;
+  for (const instant of visible) paintVertical(context, timeline, instant, themeColor(color), dash);
 }
 
 function paintVertical(context, timeline, instant, color, dash) {
@@ -113,10 +121,13 @@ function paintOutlines(context, timeline) {
   }
 }
 
-const bandText = {
-  steps: (step) => step === 0 ? "before step 1" : "step " + step,
-  phases: (phase) => phase === "unknown" ? "" : phase,
-  marks: (text) => text};
+// The texts to try, the longest first; the last may be cut.
+const BAND_TEXTS = {
+  steps: step => step === 0 ? ["before step 1"] : ["step " + step, String(step)],
+  phases: phase => phase === "unknown" ? [] : [phase],
+  marks: text => [text]};
+const BAND_TINTS = {backward: "band-2", optimizer: "band-3"};
+const MOST_MARK_LINES = 40;
 
 // Steps, phases and marks above the plot, with their names where there is room.
 function paintBands(context, timeline) {
@@ -133,7 +144,7 @@ function paintBands(context, timeline) {
 }
 
 function paintBand(context, timeline, kind, pairs, top) {
-  const {axis, trace, plot, x} = timeline, tints = [themeColor("band"), themeColor("band-2")];
+  const {axis, trace, plot, x} = timeline;
   const first = Math.max(0, d3.bisector(pair => axis[pair[0]]).right(pairs, timeline.window[0]) - 1);
   let drawn = plot.left;
   context.textAlign = "left";
@@ -141,97 +152,24 @@ function paintBand(context, timeline, kind, pairs, top) {
     const end = i + 1 < pairs.length ? pairs[i + 1][0] : trace.instants;
     const left = Math.max(drawn, x(axis[pairs[i][0]])), right = Math.min(plot.right, x(axis[end]));
     if (right - left < 1) continue;
-    const text = bandText[kind](pairs[i][1]);
-    if (kind !== "marks" && text) {
-      context.fillStyle = tints[i % 2];
+    const texts = BAND_TEXTS[kind](pairs[i][1]);
+    if (kind !== "marks" && texts.length) {
+      const tint = kind === "phases" ? BAND_TINTS[pairs[i][1]] : i % 2 && "band-2";
+      context.fillStyle = themeColor(tint || "band");
       context.fillRect(left, top, right - left - (right - left > 3 ? 1 : 0), BAND - 2);
     }
-    paintBandText(context, text, left, right, top, kind === "marks");
+    paintBandText(context, texts, left, right - 10, top, kind === "marks");
     drawn = right;
   }
 }
 
 // A name that does not fit is left out; a mark's may be cut.
-function paintBandText(context, text, left, right, top, may_cut) {
-  const room = right - left - 10;
-  if (!text || room < 12) return;
-  const shown = may_cut ? middleCut(text, Math.max(4, Math.floor(room / 6.5))) : text;
-  if (context.measureText(shown).width > room) return;
+function paintBandText(context, texts, left, right, top, mayCut) {
+  const room = right - left, cut = text => mayCut ? middleCut(text, Math.max(4, Math.floor(room / 6.5))) : text;
+  const shown = texts.map(cut).find(text => context.measureText(text).width <= room);
+  if (!shown) return;
   context.fillStyle = themeColor("text");
   context.fillText(shown, left + 5, top + BAND / 2 - 1);
-}
-
-// Ticks at round binary sizes.
-function sizeTicks(top, count) {
-  let step = 1;
-  while (top / step > count) step *= 2;
-  return d3.range(0, top, step);
-}
-
-function paintAxes(timeline) {
-  const {axes, plot, trace, report} = timeline, byTime = timeline.axis === trace.axes.time;
-  const ticks = sizeTicks(report.page.top, Math.max(3, (plot.bottom - plot.top) / 48));
-  const y = d3.svg.axis().scale(timeline.y).orient("left").tickValues(ticks).tickSize(-plot.width, 0).tickPadding(8)
-      .tickFormat(bytes => sizeText(bytes).replace(/\.0+ /, " "));
-  const span = (timeline.window[1] - timeline.window[0]) / 10;
-  const x = d3.svg.axis().scale(timeline.x).orient("bottom").ticks(Math.max(2, Math.round(plot.width / 120))).tickSize(5, 0)
-      .tickFormat(value => byTime ? timeText(value, trace.axes.time[trace.instants], span) : value % 1 ? "" : countText(value));
-  axes.select(".y").attr("transform", `translate(${plot.left},0)`).call(y);
-  axes.select(".x").attr("transform", `translate(0,${plot.bottom})`).call(x);
-  axes.select(".unit").attr("x", plot.left - 10).attr("y", plot.bottom + 19).text(byTime ? "time" : "event");
-  paintLabels(timeline);
-}
-
-// The two peaks, the capacity and the refusals.
-function paintLabels(timeline) {
-  const {about} = timeline.trace, {x, y, axis} = timeline, labels = [];
-  const at = (instant, bytes) => ({x: x((axis[instant] + axis[instant + 1]) / 2), y: y(bytes)});
-  if (about.capacity_bytes !== null && about.capacity_bytes <= timeline.report.page.top) {
-    labels.push({x: timeline.plot.right, y: y(about.capacity_bytes), line: true, name: "capacity",
-                 text: "capacity " + sizeText(about.capacity_bytes)});
-  }
-  const {peak, reserved_peak: reserved} = about;
-  labels.push({...at(reserved.instant, reserved.reserved_bytes), name: "reserved",
-               text: "peak reserved " + sizeText(reserved.reserved_bytes)});
-  labels.push({...at(peak.instant, peak.allocated_bytes), name: "allocated", dot: true,
-               text: "peak allocated " + sizeText(peak.allocated_bytes)});
-  for (const oom of about.ooms.slice(0, 20)) {
-    labels.push({x: x(axis[oom.instant]), y: timeline.plot.top - 14, name: "oom",
-                 text: "out of memory: " + sizeText(oom.asked_bytes) + " requested"});
-  }
-  drawLabels(timeline, placeLabels(timeline, labels));
-}
-
-// Beside the point, where no other label is: above it, or below. A label without a place is left out.
-function placeLabels(timeline, labels) {
-  const {plot, x} = timeline, taken = [];
-  const visible = labels.filter(label => label.x >= plot.left - 1 && label.x <= plot.right + 1);
-  for (const label of visible) {
-    const width = label.text.length * 6.7 + 10;
-    const sides = label.x + width + 8 > plot.right ? [-width - 6, 6] : [6, -width - 6];
-    for (const [dy, dx] of [-12, 13, 30].flatMap(dy => sides.map(dx => [dy, dx]))) {
-      const left = Math.max(plot.left + 2, Math.min(plot.right - width, label.x + dx)), top = label.y + dy - 9;
-      const free = taken.every(box => left + width < box[0] || box[0] + box[2] < left || Math.abs(top - box[1]) > 19);
-      if (!free || top < plot.top - MARGIN.top) continue;
-      taken.push([left, top, width]);
-      Object.assign(label, {left, top, width});
-      break;
-    }
-  }
-  return visible;
-}
-
-function drawLabels(timeline, labels) {
-  const {plot, axes} = timeline, all = axes.select(".labels");
-  all.selectAll("*").remove();
-  for (const label of labels) {
-    const group = all.append("g").attr("class", label.name);
-    if (label.line) group.append("line").attr({x1: plot.left, x2: plot.right, y1: label.y, y2: label.y});
-    if (label.dot) group.append("circle").attr({cx: label.x, cy: label.y, r: 3.5});
-    if (label.width === undefined) continue;
-    group.append("rect").attr({x: label.left, y: label.top, width: label.width, height: 18, rx: 3});
-    group.append("text").attr({x: label.left + 5, y: label.top + 13}).text(label.text);
-  }
 }
 
 // The cursor, and the tensor under it over its whole life.

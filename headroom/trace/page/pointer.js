@@ -126,8 +126,8 @@ function moveTo(timeline, instant, tensor = -1) {
 
 function say(timeline) {
   timeline.report.live.textContent = spokenText(timeline.trace, timeline);
-  if (timeline.cursor < 0) return;
-  const bytes = timeline.tensor < 0 ? timeline.trace.allocated[timeline.cursor] : bottomOf(timeline) + timeline.trace.bytes[timeline.tensor];
+  const {trace, tensor, cursor} = timeline;
+  const bytes = tensor < 0 ? trace.allocated[cursor] : bottomOf(timeline) + trace.bytes[tensor];
   timeline.at = {x: timeline.pixelOf(timeline.cursor), y: timeline.y(bytes)};
   tellPointed(timeline);
 }
@@ -153,15 +153,13 @@ function stepTensor(timeline, direction) {
 
 // True if the key meant something here.
 function pressed(timeline, event) {
-  const {trace} = timeline, {key} = event, span = trace.instants / 20;
-  const from = timeline.cursor < 0 ? trace.about.peak.instant : timeline.cursor;
-  if (key in STEP_KEYS && event.shiftKey) timeline.pan(STEP_KEYS[key] / 4);
-  else if (key in STEP_KEYS) moveTo(timeline, timeline.cursor < 0 ? from : from + STEP_KEYS[key]);
-  else if (key === "PageUp" || key === "PageDown") moveTo(timeline, Math.round(from + (key === "PageUp" ? -span : span)));
-  else if (key === "Home" || key === "End") moveTo(timeline, key === "Home" ? 0 : trace.instants - 1);
-  else if (key === "p") moveTo(timeline, trace.about.peak.instant);
-  else if ((key === "ArrowUp" || key === "ArrowDown") && timeline.cursor >= 0) stepTensor(timeline, key === "ArrowUp" ? 1 : -1);
-  else if (key === "Enter" && timeline.cursor >= 0) pin(timeline);
-  else return false;
-  return true;
+  const {trace, cursor} = timeline, {key} = event, page = Math.ceil(trace.instants / 20);
+  const peak = trace.about.peak.instant, from = cursor < 0 ? peak : cursor;
+  if (key in STEP_KEYS && event.shiftKey) return timeline.pan(STEP_KEYS[key] / 4), true;
+  const targets = {p: peak, Home: 0, End: trace.instants - 1, PageUp: from - page, PageDown: from + page,
+                   ArrowLeft: cursor < 0 ? from : from - 1, ArrowRight: cursor < 0 ? from : from + 1};
+  if (key in targets) return moveTo(timeline, targets[key]), true;
+  if (cursor < 0) return false;
+  if (key === "ArrowUp" || key === "ArrowDown") return stepTensor(timeline, key === "ArrowUp" ? 1 : -1), true;
+  return key === "Enter" && (pin(timeline), true);
 }

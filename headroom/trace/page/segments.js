@@ -62,7 +62,8 @@ class Segments {
     const {reserved, allocated, awaiting, free, largestFree} = segmentFigures(this.segments);
     const figure = (name, bytes) => [name, sizeElement("span", bytes, undefined, {class: name.replace(/ /g, "-")})];
     const rows = [["segments", countText(this.segments.length)], figure("reserved", reserved),
-                  figure("allocated", allocated), figure("free in segments", free), figure("largest free block", largestFree)];
+                  figure("allocated", allocated), figure("free in segments", free),
+                  figure("largest free block", largestFree)];
     if (awaiting) rows.splice(3, 0, figure("awaiting free", awaiting));
     if (free) rows.push(["free outside the largest block", shareText(free - largestFree, free)]);
     this.root.querySelector("dl").replaceChildren(
@@ -84,7 +85,8 @@ class Segments {
     const top = piece.row * SEGMENT_ROW + 1;
     let offset = 0;
     for (const [size, , state, tensor] of segment.blocks) {
-      const left = Math.max(piece.from, offset * scale), right = Math.min(piece.from + piece.width, (offset += size) * scale);
+      const left = Math.max(piece.from, offset * scale);
+      const right = Math.min(piece.from + piece.width, (offset += size) * scale);
       if (right <= left) continue;
       const group = tensor < 0 ? null : page.groups.list[this.trace.shown[tensor]];
       context.fillStyle = this.styles[state] || (group ? group.color : OTHERS);
@@ -144,24 +146,28 @@ class Segments {
 
   // Left and right go from block to block.
   pressed(event) {
-    const step = STEP_KEYS[event.key];
-    if (!step) return;
+    const step = STEP_KEYS[event.key], next = step && this.neighbour(step);
+    if (!next) return;
     event.preventDefault();
-    let {segment, block} = this.at || {segment: 0, block: -step};
-    if (!this.at && step < 0) block = 1;
-    block += step;
-    if (block < 0 && segment > 0) block = this.segments[--segment].blocks.length - 1;
-    if (block >= this.segments[segment].blocks.length && segment + 1 < this.segments.length) [segment, block] = [segment + 1, 0];
-    if (!this.segments[segment].blocks[block]) return;
-    const rows = this.show({segment, block}, this.pixelOf(segment, block));
-    const size = this.segments[segment].blocks[block][0];
-    this.report.live.textContent = `${sizeText(size)}: ` + rows.map(([name, value]) => `${name} ${value}`).join("; ") + ".";
+    const rows = this.show(next, this.pixelOf(next.segment, next.block));
+    const size = this.segments[next.segment].blocks[next.block][0];
+    this.report.live.textContent = spokenRows(sizeText(size), rows);
+  }
+
+  // The block after (1) or before (-1) the shown one; at first the first. Nothing beyond the ends.
+  neighbour(step) {
+    if (!this.at) return {segment: 0, block: 0};
+    const {segment, block} = this.at, blocks = this.segments[segment].blocks;
+    if (block + step in blocks) return {segment, block: block + step};
+    const next = this.segments[segment + step];
+    return next && {segment: segment + step, block: step > 0 ? 0 : next.blocks.length - 1};
   }
 
   pixelOf(index, block) {
     const segment = this.segments[index], box = this.canvas.getBoundingClientRect();
     const bytes = d3.sum(segment.blocks.slice(0, block), each => each[0]) + segment.blocks[block][0] / 2;
-    const pieces = this.layout.pieces.filter(piece => piece.index === index), at = bytes / segment.size_bytes * pieces[0].whole;
+    const pieces = this.layout.pieces.filter(piece => piece.index === index);
+    const at = bytes / segment.size_bytes * pieces[0].whole;
     const piece = pieces.find(each => at <= each.from + each.width) || pieces[0];
     return {x: box.left + piece.x + at - piece.from, y: box.top + (piece.row + 0.5) * SEGMENT_ROW};
   }

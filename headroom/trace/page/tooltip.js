@@ -35,8 +35,8 @@ function placeTooltip(box, pointer, covered) {
       }
     }
   }
-  box.style.left = best.left + "px";
-  box.style.top = best.top + "px";
+  box.style.left = best.left + window.scrollX + "px";
+  box.style.top = best.top + window.scrollY + "px";
 }
 
 function showTooltip(content, pointer, covered, pinned) {

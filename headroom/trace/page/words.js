@@ -34,9 +34,10 @@ function describe(trace, {area, tensor, cursor}) {
   return {title: "", exact: "", rows: []};
 }
 
+const spokenRows = (title, rows) => `${title}: ${rows.map(row => row.join(" ")).join("; ")}.`;
+
 function spokenText(trace, pointed) {
   const {title, exact, rows} = describe(trace, pointed);
   const place = `At ${momentText(trace, pointed.cursor)}: ${totalsText(trace, pointed.cursor)}.`;
-  const about = rows.map(([name, value]) => `${name} ${value}`).join("; ");
-  return title ? `${place} ${title}${exact ? ` (${exact})` : ""}: ${about}.` : place;
+  return title ? `${place} ${spokenRows(title + (exact ? ` (${exact})` : ""), rows)}` : place;
 }
