@@ -255,7 +255,7 @@ class PageTest(unittest.TestCase):
         rows = {name: peak for name, (_, peak) in self.legend()["rows"].items()}
         named = {name: size for name, size in rows.items() if name in sums}
         largest = sorted(sums.values(), reverse=True)[:12]
-        self.assertEqual(sorted(named.values(), reverse=True), [size for size in largest][:len(named)])
+        self.assertEqual(sorted(named.values(), reverse=True), largest)
         self.assertTrue(all(sums[name] == size for name, size in named.items()))
         others = sum(size for name, size in rows.items() if name.endswith(" others"))
         self.assertEqual(others + sum(named.values()), sum(sums.values()))
@@ -273,6 +273,12 @@ class PageTest(unittest.TestCase):
             self.choose("module", depth)
             self.check_largest_groups(trace, 1, lambda name: ".".join(name.split(".")[:depth or None]))
 
+    def test_layers_can_be_taken_together(self):
+        trace = self.open("small")
+        self.choose("kind", 0)
+        self.check_largest_groups(trace, 1, lambda name: re.sub(r"\bh\.\d+", "h.*", name))
+        self.assertIn("transformer.h.*.mlp.c_fc", self.legend()["rows"])
+
     def test_a_snapshot_starts_with_lines(self):
         trace = self.open("snapshot")
         self.assertEqual(self.run_in("document.querySelector('#group-by').value"), "line")
@@ -281,7 +287,7 @@ class PageTest(unittest.TestCase):
     def test_without_names_groups_by_size(self):
         trace = self.open("nameless")
         self.assertEqual(self.run_in("document.querySelector('#group-by').value"), "size")
-        expected = sum(size for size in (trace.sample.bytes[t] for t in trace.living(trace.peak)) if size >= 256 * MIB)
+        expected = sum(trace.sample.bytes[t] for t in trace.living(trace.peak) if trace.sample.bytes[t] >= 256 * MIB)
         self.assertEqual(self.legend()["rows"]["256 MiB to 1 GiB"][0], expected)
 
     # ---- The pointer

@@ -9,7 +9,7 @@ function connectControls(page) {
   const show = () => {
     by.value = page.by;
     depth.value = page.depth;
-    byId("depth-label").hidden = page.by !== "module" || deepest < 2;
+    byId("depth-label").hidden = !["module", "kind"].includes(page.by) || deepest < 2;
   };
   show();
   const regroup = () => {

@@ -87,26 +87,8 @@ function positions(values) {
   return ends;
 }
 
-// The allocator's segments at the peak, with their blocks in order: [size, requested, state, tensor].
-function decodeSegments(numbers, blocks, bytes) {
-  const segments = [];
-  let address = 0, at = 0;
-  for (let i = 0; i < numbers.length; i += 6) {
-    const [, size_bytes, stream, pool, expandable, count] = numbers.subarray(i, i + 6);
-    address += numbers[i];
-    const own = [];
-    for (let k = 0; k < count; k++, at += 2) {
-      const tensor = blocks[at + 1] - 1;
-      own.push([blocks[at], tensor < 0 ? 0 : bytes[tensor], tensor < 0 ? 2 : 0, tensor]);
-    }
-    segments.push({address: "0x" + address.toString(16), size_bytes, stream, pool, expandable: expandable === 1, blocks: own});
-  }
-  return segments;
-}
-
 async function decodeTrace(about, base64) {
-  const [born, life, bytes, rounding, what, event, reserved, time, segments, blocks] =
-    decodeColumns(await gunzip(base64));
+  const [born, life, bytes, rounding, what, event, reserved, time] = decodeColumns(await gunzip(base64));
   const trace = {about, count: born.length, instants: about.instants, bytes, rounding};
   trace.born = Uint32Array.from(runningSum(born));
   trace.died = new Uint32Array(trace.count);  // a tensor that lives to the end dies after the last instant
@@ -116,9 +98,16 @@ async function decodeTrace(about, base64) {
   trace.reserved = decodeReserved(reserved, trace.instants);
   trace.seconds = decodeSeconds(time, trace.instants);
   trace.allocated = allocatedByInstant(trace);
-  about.segments = decodeSegments(segments, blocks, bytes);
+  trace.bands = knownBands(about);
   trace.axes = {events: positions(trace.event), time: trace.seconds && positions(trace.seconds)};
   return trace;
+}
+
+// The rows above the plot that tell something.
+function knownBands({steps, phases, marks}) {
+  const known = {steps: steps.some(pair => pair[1] > 0), phases: phases.some(pair => pair[1] !== "unknown"),
+                 marks: marks.length > 0};
+  return Object.keys(known).filter(kind => known[kind]);
 }
 
 // The value of the last pair at or before the instant; of [[instant, value], ...].

@@ -15,6 +15,7 @@ function showDifference(diff, root) {
     `The peak of B is ${sizeText(Math.abs(diff.peak_difference_bytes))} ` +
     `${diff.peak_difference_bytes > 0 ? "higher" : "lower"} than that of A.`;
   root.querySelector(".reasons").replaceChildren(...reasons.map(reason => element("li", {}, reason)));
+  root.querySelector(".parts").hidden = parts.length === 0;
   const more = root.querySelector(".more");
   rows.slice(ROWS_AT_FIRST).forEach(row => row.classList.add("folded"));
   more.hidden = rows.length <= ROWS_AT_FIRST;

@@ -1,5 +1,6 @@
 // Groups of tensors, bottom of the stack first: by category, module, operation, line or size. The last
-// two are always the tensors that the filter leaves out, and the rounding of all tensors.
+// two are always the tensors that the filter leaves out, and the rounding of all tensors. Memory that
+// stays long lies below memory that comes and goes, so that the areas are calm.
 
 const CATEGORY_LABELS = {parameter: "parameters", buffer: "buffers", optimizer: "optimizer", gradient: "gradients",
                          input: "inputs", activation: "activations", temporary: "temporaries",
@@ -18,6 +19,8 @@ const SIZE_CLASSES = [[GIB, "1 GiB or more"], [256 * MIB, "256 MiB to 1 GiB"], [
 const MOST_GROUPS = 12;
 
 const moduleAt = (name, depth) => depth ? name.split(".").slice(0, depth).join(".") : name;
+// Modules that differ in a number only have one key: "h.*.attn".
+const layerKind = name => name.replace(/(^|\.)\d+(?=\.|$)/g, "$1*");
 
 // The key of each tensor, as an index into `keys`.
 function keysOf(trace, by, depth) {
@@ -29,7 +32,8 @@ function keysOf(trace, by, depth) {
   const field = ["category", "module", "operation", "line"].indexOf(by), keys = [], indexOf = new Map();
   const ofWhat = whats.map(what => {
     const key = by === "category" ? categories[what[0]]
-              : by === "module" ? moduleAt(names[what[1]], depth) : names[what[field]];
+              : by === "module" ? moduleAt(names[what[1]], depth)
+              : by === "kind" ? moduleAt(layerKind(names[what[1]]), depth) : names[what[field]];
     if (!indexOf.has(key)) indexOf.set(key, keys.push(key) - 1);
     return indexOf.get(key);
   });
@@ -37,46 +41,59 @@ function keysOf(trace, by, depth) {
   return {keys, tensors};
 }
 
-// Bytes at the peak by key; keys that occur only at other times have 0.
-function bytesByKey(traces, by, depth) {
-  const bytes = new Map();
+// By key of the tensors that occur: {peak, all, stay}, which are the bytes at the peak, those of all
+// tensors, and these times the share of the trace in which they live.
+function sumsByKey(traces, by, depth) {
+  const sums = new Map();
   for (const trace of traces) {
     const {keys, tensors} = keysOf(trace, by, depth), peak = trace.about.peak.instant;
-    const sums = new Float64Array(keys.length), occurs = new Uint8Array(keys.length);
+    const own = keys.map(() => ({peak: 0, all: 0, stay: 0}));
     for (let t = 0; t < trace.count; t++) {
-      occurs[tensors[t]] = 1;
-      if (trace.born[t] <= peak && peak < trace.died[t]) sums[tensors[t]] += trace.bytes[t];
+      const sum = own[tensors[t]], bytes = trace.bytes[t];
+      sum.all += bytes;
+      sum.stay += bytes * (trace.died[t] - trace.born[t]) / trace.instants;
+      if (livesAt(trace, t, peak)) sum.peak += bytes;
     }
-    keys.forEach((key, k) => occurs[k] && bytes.set(key, (bytes.get(key) || 0) + sums[k]));
+    keys.forEach((key, k) => own[k].all && sums.set(key, addSums(sums.get(key), own[k])));
   }
-  return bytes;
+  return sums;
 }
 
-function namedGroups(by, bytes) {
-  if (by === "category") {
-    return Object.keys(CATEGORY_LABELS).filter(key => bytes.has(key))
-        .map(key => ({key, label: CATEGORY_LABELS[key], color: CATEGORY_COLORS[key]}));
+const addSums = (a, b) => a ? {peak: a.peak + b.peak, all: a.all + b.all, stay: a.stay + b.stay} : b;
+
+function fixedGroups(by) {
+  if (by === "size") return SIZE_CLASSES.map(([, key], i) => ({key, label: key, color: SIZE_COLORS[i]}));
+  return Object.keys(CATEGORY_LABELS).map(key => ({key, label: CATEGORY_LABELS[key], color: CATEGORY_COLORS[key]}));
+}
+
+// The keys with most bytes at the peak, and one group for all others.
+function largestGroups(sums) {
+  const keys = [...sums.keys()].sort((a, b) => sums.get(b).peak - sums.get(a).peak || (a < b ? -1 : 1));
+  const named = keys.slice(0, MOST_GROUPS), rest = keys.slice(MOST_GROUPS);
+  const list = named.map((key, i) => ({key, label: key || "unknown", color: key ? COLORS[i] : CATEGORY_COLORS.unknown,
+                                       sum: sums.get(key)}));
+  if (rest.length) {
+    const sum = rest.map(key => sums.get(key)).reduce(addSums);
+    list.push({key: null, label: `${rest.length} others`, color: OTHERS, sum});
   }
-  if (by === "size") {
-    const classes = SIZE_CLASSES.map(([, key], i) => ({key, label: key, color: SIZE_COLORS[i]}));
-    return classes.filter(({key}) => bytes.has(key)).reverse();
-  }
-  const keys = [...bytes.keys()].sort((a, b) => bytes.get(a) - bytes.get(b)), large = keys.slice(-MOST_GROUPS);
-  const named = large.map((key, i) => ({key, label: key || "unknown",
-                                        color: key ? COLORS[large.length - 1 - i] : CATEGORY_COLORS.unknown}));
-  const more = keys.length - large.length;
-  return more ? [{key: null, label: `${more} others`, color: OTHERS}, ...named] : named;
+  return list.sort((a, b) => b.sum.stay / b.sum.all - a.sum.stay / a.sum.all || b.sum.peak - a.sum.peak);
 }
 
 function makeGroups(traces, by, depth) {
-  const list = namedGroups(by, bytesByKey(traces, by, depth));
+  const sums = sumsByKey(traces, by, depth);
+  const fixed = by === "category" || by === "size";
+  const list = fixed ? fixedGroups(by).filter(({key}) => sums.has(key)) : largestGroups(sums);
   list.push({label: "not in the filter", color: UNMATCHED}, {label: "rounding", color: ROUNDING});
   return {by, depth, list, unmatched: list.length - 2, rounding: list.length - 1};
 }
 
 function assignGroups(trace, groups) {
   const {keys, tensors} = keysOf(trace, groups.by, groups.depth);
-  const groupOf = keys.map(key => Math.max(0, groups.list.findIndex(group => group.key === key)));
+  const others = groups.list.findIndex(group => group.key === null);
+  const groupOf = keys.map(key => {
+    const own = groups.list.findIndex(group => group.key === key);
+    return own < 0 ? Math.max(0, others) : own;
+  });
   trace.group = new Uint8Array(trace.count);
   for (let t = 0; t < trace.count; t++) trace.group[t] = groupOf[tensors[t]];
 }
@@ -102,15 +119,15 @@ function deepestModule(traces) {
 function usefulDepth(traces) {
   const deepest = deepestModule(traces);
   for (let depth = 1; depth < deepest; depth++) {
-    if (bytesByKey(traces, "module", depth).size >= 6) return depth;
+    if (sumsByKey(traces, "module", depth).size >= 6) return depth;
   }
   return 0;
 }
 
-// One grey area tells nothing: groups by size where the preferred grouping has one group only.
+// {by, depth} to start with. One grey area tells nothing: tensors without names are grouped by size.
 function usefulGrouping(traces) {
-  const preferred = traces[0].about.group_by;
-  const depth = preferred === "module" ? usefulDepth(traces) : 0;
-  const groups = [...bytesByKey(traces, preferred, depth).values()].filter(bytes => bytes > 0);
-  return groups.length > 1 ? preferred : "size";
+  const by = traces[0].about.group_by, depth = usefulDepth(traces), sums = sumsByKey(traces, by, depth);
+  if ([...sums.keys()].every(key => key === "" || key === "unknown")) return {by: "size", depth};
+  if (by === "module" && sumsByKey(traces, "kind", 0).size >= 4) return {by: "kind", depth: 0};
+  return {by, depth};
 }

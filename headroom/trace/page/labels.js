@@ -44,9 +44,10 @@ function paintLabels(timeline) {
 // Beside the point, where no other label is: above it, or below. A label without a place is left out.
 function placeLabels(timeline, labels) {
   const {plot, x} = timeline, taken = [];
+  const pen = timeline.areas.getContext("2d");
   const visible = labels.filter(label => label.x >= plot.left - 1 && label.x <= plot.right + 1);
   for (const label of visible) {
-    const width = label.text.length * 6.7 + 10;
+    const width = pen.measureText(label.text).width + 10;
     const sides = label.x + width + 8 > plot.right ? [-width - 6, 6] : [6, -width - 6];
     for (const [dy, dx] of [-12, 13, 30].flatMap(dy => sides.map(dx => [dy, dx]))) {
       const left = Math.max(plot.left + 2, Math.min(plot.right - width, label.x + dx)), top = label.y + dy - 9;

@@ -1,13 +1,13 @@
 // The page as a whole: what all timelines share (grouping, filter, axis, theme), and its start.
 
-const GROUPINGS = [["category", "category"], ["module", "module"], ["operation", "operation"],
-                   ["line", "source line"], ["size", "size of the tensor"]];
+const GROUPINGS = [["category", "category"], ["module", "module"], ["kind", "module, layers together"],
+                   ["operation", "operation"], ["line", "source line"], ["size", "size of the tensor"]];
 const byId = id => document.getElementById(id);
 
 class Page {
   constructor(traces) {
     Object.assign(this, {traces, axis: "events", words: [], only: -1});
-    Object.assign(this, {by: usefulGrouping(traces), depth: usefulDepth(traces)});
+    Object.assign(this, usefulGrouping(traces));
     this.top = this.highest();
     this.regroup();
     this.reports = traces.map((trace, i) => new Report(this, trace, i));
@@ -20,8 +20,8 @@ class Page {
   // The top of all y axes. A capacity far above the memory used is told in words only.
   highest() {
     const reserved = d3.max(this.traces, trace => trace.about.reserved_peak.reserved_bytes);
-    const capacities = this.traces.map(trace => trace.about.capacity_bytes || 0).filter(bytes => bytes <= 1.6 * reserved);
-    return 1.04 * Math.max(reserved, ...capacities, 1);
+    const capacities = this.traces.map(trace => trace.about.capacity_bytes || 0);
+    return 1.04 * Math.max(reserved, ...capacities.filter(bytes => bytes <= 1.6 * reserved), 1);
   }
 
   regroup() {
@@ -82,7 +82,7 @@ class Report {
     byId("reports").append(root);
     const part = name => root.querySelector("." + name);
     this.label = page.traces.length > 1 ? "AB"[number] + ": " : "";
-    if (this.label) part("name").textContent = this.label + trace.about.title;
+    if (this.label) part("name").textContent = this.label + trace.about.title.replace(this.label, "");
     else part("name").remove();
     if (this.label) showFacts(trace.about, part("facts"));
     else part("facts").remove();

@@ -98,11 +98,16 @@ function paintVertical(context, timeline, instant, color, dash) {
   context.setLineDash([]);
 }
 
+function bandBottom({trace, tops}, tensor, sample) {
+  const group = trace.shown[tensor];
+  return group ? tops[group - 1][sample] : 0;
+}
+
 // The outline of a tensor: `offsets` are its heights in the band at each sample of its life.
 function traceTensor(context, timeline, tensor, offsets) {
-  const {trace, index, tops, y, samples, plot} = timeline, group = trace.shown[tensor], bytes = trace.bytes[tensor];
+  const {trace, index, y, samples, plot} = timeline, bytes = trace.bytes[tensor];
   const from = index[trace.born[tensor]], to = index[trace.died[tensor]];
-  const bottom = s => (group ? tops[group - 1][s] : 0) + offsets[s - from];
+  const bottom = s => bandBottom(timeline, tensor, s) + offsets[s - from];
   traceSteps(context, timeline, from, to, s => y(bottom(s) + bytes));
   for (let s = to - 1; s >= from; s--) {
     context.lineTo(plot.left + samples.right[s], y(bottom(s)));
@@ -114,10 +119,24 @@ function traceTensor(context, timeline, tensor, offsets) {
 function paintOutlines(context, timeline) {
   context.strokeStyle = themeColor("outline");
   context.lineWidth = 0.75;
+  context.beginPath();
   for (const {tensor, offsets} of timeline.outlines) {
-    context.beginPath();
-    traceTensor(context, timeline, tensor, offsets);
-    context.stroke();
+    for (const bytes of [0, timeline.trace.bytes[tensor]]) traceEdge(context, timeline, tensor, offsets, bytes);
+  }
+  context.stroke();
+}
+
+// The level parts of a tensor's lower or upper edge. Where the memory below changes all the time an edge
+// has none, and a line through its jumps would only be noise.
+function traceEdge(context, timeline, tensor, offsets, bytes) {
+  const {trace, index, samples, plot, y} = timeline, from = index[trace.born[tensor]], to = index[trace.died[tensor]];
+  const height = s => y(bandBottom(timeline, tensor, s) + offsets[s - from] + bytes);
+  for (let s = from, next; s < to; s = next) {
+    const level = height(s);
+    for (next = s + 1; next < to && Math.abs(height(next) - level) < 0.75;) next++;
+    if (samples.right[next - 1] - samples.left[s] < 4) continue;
+    context.moveTo(plot.left + samples.left[s], level);
+    context.lineTo(plot.left + samples.right[next - 1], level);
   }
 }
 
@@ -131,10 +150,9 @@ const MOST_MARK_LINES = 40;
 
 // Steps, phases and marks above the plot, with their names where there is room.
 function paintBands(context, timeline) {
-  const {about} = timeline.trace, {plot} = timeline;
+  const {about, bands} = timeline.trace, {plot} = timeline;
   let top = 2;
-  for (const kind of ["steps", "phases", "marks"]) {
-    if (about[kind].length === 0) continue;
+  for (const kind of bands) {
     paintBand(context, timeline, kind, about[kind], top);
     context.fillStyle = themeColor("muted");
     context.textAlign = "right";

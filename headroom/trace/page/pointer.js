@@ -99,14 +99,14 @@ function tellPointed(timeline) {
 
 // Where the tensor under the cursor lies between two positions; null: nowhere.
 function tensorBox(timeline, from, to) {
-  const {tensor, trace, index, tops, y, samples, plot} = timeline;
+  const {tensor, trace, index, y, samples, plot} = timeline;
   if (tensor < 0) return null;
-  const group = trace.shown[tensor], offsets = timeline.offsets(), first = index[trace.born[tensor]];
+  const offsets = timeline.offsets(), first = index[trace.born[tensor]];
   const box = {left: Infinity, right: -Infinity, top: Infinity, bottom: -Infinity};
   for (let s = first; s < index[trace.died[tensor]]; s++) {
     const left = plot.left + samples.left[s], right = plot.left + samples.right[s];
     if (right < from || left > to) continue;
-    const bottom = (group ? tops[group - 1][s] : 0) + offsets[s - first];
+    const bottom = bandBottom(timeline, tensor, s) + offsets[s - first];
     box.left = Math.min(box.left, left);
     box.right = Math.max(box.right, right);
     box.top = Math.min(box.top, y(bottom + trace.bytes[tensor]));

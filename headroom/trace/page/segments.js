@@ -23,11 +23,12 @@ function layOut(segments, width, pixelsPerByte) {
   return {pieces, rows: row + 1};
 }
 
-// The widest scale that needs no more than about 16 rows.
+// The widest scale that needs no more than about 16 rows; fewer for less than a GiB.
 function bestLayout(segments, width) {
   const bytes = d3.sum(segments, segment => segment.size_bytes);
-  let pixelsPerByte = 16 * width / bytes, layout = layOut(segments, width, pixelsPerByte);
-  for (let i = 0; i < 30 && layout.rows > 18; i++) layout = layOut(segments, width, pixelsPerByte *= 0.88);
+  const rows = Math.max(1, Math.min(16, Math.ceil(bytes / (64 * MIB))));
+  let pixelsPerByte = rows * width / bytes, layout = layOut(segments, width, pixelsPerByte);
+  for (let i = 0; i < 30 && layout.rows > rows + 2; i++) layout = layOut(segments, width, pixelsPerByte *= 0.88);
   return layout;
 }
 

@@ -50,10 +50,9 @@ class Timeline {
 
   // Sizes and scales in CSS pixels.
   measure() {
-    const {about} = this.trace, box = this.areas.getBoundingClientRect();
+    const box = this.areas.getBoundingClientRect();
     this.unit = 1 / (window.devicePixelRatio || 1);
-    this.bands = [about.steps, about.phases, about.marks].filter(band => band.length);
-    this.plot = {left: MARGIN.left, top: 4 + this.bands.length * BAND + MARGIN.top,
+    this.plot = {left: MARGIN.left, top: 4 + this.trace.bands.length * BAND + MARGIN.top,
                  right: Math.max(MARGIN.left + 50, box.width - MARGIN.right), bottom: box.height - MARGIN.bottom};
     this.plot.width = this.plot.right - this.plot.left;
     this.x = d3.scale.linear().domain(this.window).range([this.plot.left, this.plot.right]);

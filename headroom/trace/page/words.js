@@ -26,7 +26,8 @@ function tensorRows(trace, tensor) {
 // What lies under the cursor: {title, rows}.
 function describe(trace, {area, tensor, cursor}) {
   if (area === "tensor") {
-    return {title: sizeText(trace.bytes[tensor]), exact: exactText(trace.bytes[tensor]), rows: tensorRows(trace, tensor)};
+    const bytes = trace.bytes[tensor];
+    return {title: sizeText(bytes), exact: exactText(bytes), rows: tensorRows(trace, tensor)};
   }
   const bytes = area === "cache" ? trace.reserved[cursor] - trace.allocated[cursor] : 0;
   if (area === "cache") return {title: "cache", exact: exactText(bytes), rows: [["what", "reserved, not allocated"]]};
