@@ -86,11 +86,13 @@ function preparePaper(page) {
   window.addEventListener("beforeprint", () => {
     theme = document.documentElement.dataset.theme;
     document.documentElement.dataset.theme = "light";
+    document.documentElement.classList.add("paper");
     page.reports.forEach(report => leave(report.timeline));
     page.draw();
     page.reports.forEach(report => report.timeline.drawOutlines());
   });
   window.addEventListener("afterprint", () => {
+    document.documentElement.classList.remove("paper");
     if (theme) document.documentElement.dataset.theme = theme;
     else delete document.documentElement.dataset.theme;
     page.draw();

@@ -64,6 +64,7 @@ function pointAt(timeline, at, inside) {
 function leave(timeline) {
   timeline.pinned = false;
   timeline.setCursor(-1);
+  timeline.report.live.textContent = "";
   hideTooltip();
 }
 

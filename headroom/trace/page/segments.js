@@ -135,13 +135,30 @@ class Segments {
                          element("span", {class: "exact"}, exactText(size)));
     const top = Math.floor((pointer.y - this.canvas.getBoundingClientRect().top) / SEGMENT_ROW) * SEGMENT_ROW;
     const row = this.canvas.getBoundingClientRect().top + top;
+    this.mark(at);
     showTooltip([head, element("dl", {}, ...definitions(rows))], pointer,
                 (left, right) => ({left, right, top: row, bottom: row + SEGMENT_ROW}), false);
     return rows;
   }
 
+  // A frame around each piece of the block.
+  mark({segment, block}) {
+    const {blocks, size_bytes: whole} = this.segments[segment], start = d3.sum(blocks.slice(0, block), each => each[0]);
+    const pieces = this.layout.pieces.filter(piece => piece.index === segment), scale = pieces[0].whole / whole;
+    this.unmark();
+    for (const {row, x, from, width} of pieces) {
+      const left = Math.max(from, start * scale), right = Math.min(from + width, (start + blocks[block][0]) * scale);
+      if (right <= left) continue;
+      const style = `left:${x + left - from}px; width:${right - left}px; top:${row * SEGMENT_ROW + 1}px`;
+      this.canvas.after(element("i", {class: "marker", style: `${style}; height:${SEGMENT_HEIGHT}px`}));
+    }
+  }
+
+  unmark() { this.root.querySelectorAll(".marker").forEach(marker => marker.remove()); }
+
   leave() {
     this.at = null;
+    this.unmark();
     hideTooltip();
   }
 

@@ -19,7 +19,7 @@ function tensorRows(trace, tensor) {
   const names = tensorNames(trace, tensor), died = trace.died[tensor];
   const rows = Object.entries(names).filter(([, name]) => name);
   rows.push(["allocated", momentText(trace, trace.born[tensor])]);
-  rows.push(["freed", died < trace.instants ? momentText(trace, died) : "lives to the end"]);
+  rows.push(["freed", died < trace.instants ? momentText(trace, died) : "never: it lives to the end"]);
   return rows;
 }
 
