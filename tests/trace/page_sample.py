@@ -164,7 +164,8 @@ def allocated_by_instant(sample):
 
 
 def segments_at(sample, instant):
-    """The living tensors, one after the other, in segments of 2 MiB and of 20 MiB or more."""
+    """The living tensors, one after the other, in segments of 2 MiB and of 20 MiB or more. A block is
+    (size, tensor); the tensor -1 is free memory."""
     rows, open_rows = [], {}
     for tensor, born in enumerate(sample.born):
         died = sample.died[tensor]
@@ -175,20 +176,19 @@ def segments_at(sample, instant):
         row = open_rows.get(large)
         if row is None or row["left"] < size:
             whole = 2 * MIB if not large else max(20 * MIB, -(-size // (2 * MIB)) * 2 * MIB)
-            row = {"address": hex(0x7F0000000000 + len(rows) * 64 * MIB), "size_bytes": whole, "stream": 0, "pool": 0,
-                   "large": large, "expandable": False, "blocks": [], "left": whole}
+            row = {"address": 0x7F0000000000 + len(rows) * GIB, "bytes": whole, "blocks": [], "left": whole}
             rows.append(row)
             open_rows[large] = row
-        row["blocks"].append([size, sample.bytes[tensor], 0, tensor])
+        row["blocks"].append((size, tensor))
         row["left"] -= size
         if tensor % 11 == 0 and row["left"] > 64 * KIB:
             hole = row["left"] // 3 // 512 * 512
-            row["blocks"].append([hole, 0, 1 if tensor % 5 == 0 else 2, -1])
+            row["blocks"].append((hole, -1))
             row["left"] -= hole
     for row in rows:
         left = row.pop("left")
         if left:
-            row["blocks"].append([left, 0, 2, -1])
+            row["blocks"].append((left, -1))
     return rows
 
 
@@ -210,7 +210,7 @@ def about_of(sample, title, capacity=None, **more):
         "group_by": "category" if any(w[0] for w in sample.whats) else "line",
         "names": sample.names, "whats": sample.whats, "categories": CATEGORIES, "phases": sample.phases,
         "steps": sample.steps, "marks": sample.marks, "ooms": sample.ooms, "notes": [],
-        "segments": segments_at(sample, peak), "facts": []}
+        "facts": []}
     about.update(more)
     return about
 
@@ -252,10 +252,17 @@ def pairs(rows, code=lambda number: number):
         yield code(value)
 
 
-def columns_of(sample):
+def columns_of(sample, segments=None):
+    if segments is None:
+        series = allocated_by_instant(sample)
+        segments = segments_at(sample, max(range(len(series)), key=series.__getitem__))
+    addresses = deltas(row["address"] for row in segments)
+    heads = [number for row, after in zip(segments, addresses)
+             for number in (after, row["bytes"], 0, 0, row.get("expandable", 0), len(row["blocks"]))]
+    blocks = [number for row in segments for size, tensor in row["blocks"] for number in (size, tensor + 1)]
     life = (0 if died is None else died - born for born, died in zip(sample.born, sample.died))
     columns = [deltas(sample.born), life, sample.bytes, sample.rounding, sample.what, deltas(sample.events),
-               pairs(sample.reserved, zigzag), pairs(sample.times)]
+               pairs(sample.reserved, zigzag), pairs(sample.times), heads, blocks]
     return b"".join(varints(column) for column in columns)
 
 

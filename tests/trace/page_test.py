@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """The report page in a real browser: what a reader sees equals what the trace says.
 
-    page_test.py [word...]
+    page_test.py [HEADROOM] [word...]
 
 The traces are invented (page_sample.py), and each expected figure is computed here from the tensors as
-they were invented, not from the page's columns. Without Chromium or d3 the test is skipped."""
+they were invented, not from the page's columns. With the path of the command, pages that it wrote itself
+are looked at too. Without Chromium or d3 the test is skipped."""
 
+import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -121,7 +124,7 @@ class Pages:
         return self.write("diff", "A and B", data + diff_of(*abouts, parts, ["B has more rows."]))
 
 
-class PageTest(unittest.TestCase):
+class BrowserTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if not chromium.program() or not page_sample.D3.exists():
@@ -154,6 +157,10 @@ class PageTest(unittest.TestCase):
     def legend(self, report=0):
         return self.run_in(LEGEND % report)
 
+    def legend_at(self, x, y):
+        self.browser.move(x, y)
+        return self.legend()["instant"]
+
     def plot(self, report=0):
         """The timeline's box: left, top, width, height."""
         return self.run_in("(box => [box.left, box.top, box.width, box.height])"
@@ -181,6 +188,8 @@ class PageTest(unittest.TestCase):
                     if (order.index(trace.names(t)[0]), t) < (order.index(group), tensor))
         self.browser.move(self.pixel(instant), self.height_of(below + trace.sample.bytes[tensor] / 2))
 
+
+class PageTest(BrowserTest):
     # ---- What is seen at first
 
     def test_tells_the_figures_of_the_peak(self):
@@ -357,10 +366,6 @@ class PageTest(unittest.TestCase):
         self.browser.click(left + width * 0.6, top + height * 0.8, count=2)
         self.assertEqual(self.window(), [start, end])
 
-    def legend_at(self, x, y):
-        self.browser.move(x, y)
-        return self.legend()["instant"]
-
     def test_dragging_selects_a_range(self):
         self.open("small")
         left, top, width, height = self.plot()
@@ -480,8 +485,8 @@ class PageTest(unittest.TestCase):
     def test_tells_how_the_segments_are_used(self):
         trace = self.open("small")
         segments = page_sample.segments_at(trace.sample, trace.peak)
-        free = [size for segment in segments for size, _, state, _ in segment["blocks"] if state == 2]
-        self.assertEqual(self.bytes(".segments .reserved"), sum(segment["size_bytes"] for segment in segments))
+        free = [size for segment in segments for size, tensor in segment["blocks"] if tensor < 0]
+        self.assertEqual(self.bytes(".segments .reserved"), sum(segment["bytes"] for segment in segments))
         self.assertEqual(self.bytes(".segments .allocated"), trace.allocated[trace.peak])
         self.assertEqual(self.bytes(".segments .free-in-segments"), sum(free))
         self.assertEqual(self.bytes(".segments .largest-free-block"), max(free))
@@ -565,5 +570,70 @@ class PageTest(unittest.TestCase):
         self.assertLess(slowest, 500)
 
 
+class CommandTest(BrowserTest):
+    """Pages of `headroom trace`: what they show is what `headroom trace replay` computes."""
+
+    headroom = None
+
+    @classmethod
+    def setUpClass(cls):
+        if not cls.headroom:
+            raise unittest.SkipTest("needs the path of headroom")
+        super().setUpClass()
+        for name, rows in (("a", 4), ("b", 6)):
+            cls.write_events(pathlib.Path(cls.folder.name) / f"{name}.txt", train(rows=rows, steps=2))
+
+    @staticmethod
+    def write_events(path, sample):
+        lines = {}
+        for tensor, (born, died) in enumerate(zip(sample.born, sample.died)):
+            lines[born] = f"a {tensor} {sample.bytes[tensor]}\n"
+            lines[died] = f"f {tensor}\n"
+        path.write_text("".join(lines[instant] for instant in range(len(sample.events))))
+
+    def command(self, *words):
+        done = subprocess.run([self.headroom, "trace", *words], cwd=self.folder.name, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def peak_of(self, trace, figure):
+        return json.loads(self.command("replay", trace, "--json"))[figure]["peak"]
+
+    def test_a_report_shows_the_replay(self):
+        self.command("report", "a.txt", "--out", "report.html")
+        self.browser.open(pathlib.Path(self.folder.name) / "report.html")
+        rows = self.legend()["rows"]
+        self.assertEqual(self.bytes(".figure.allocated b"), self.peak_of("a.txt", "allocated"))
+        self.assertEqual(self.bytes(".figure.reserved b"), self.peak_of("a.txt", "reserved"))
+        self.assertEqual(rows["allocated"][1] - rows["rounding"][1], self.peak_of("a.txt", "requested"))
+        self.assertEqual(self.bytes(".segments .reserved"), rows["reserved"][1])
+        self.assertEqual(self.bytes(".segments .allocated"), rows["allocated"][1])
+
+    def test_the_parts_add_up_in_a_report(self):
+        self.command("report", "a.txt", "--out", "report.html")
+        self.browser.open(pathlib.Path(self.folder.name) / "report.html")
+        living, sums = {}, []
+        for line in (pathlib.Path(self.folder.name) / "a.txt").read_text().splitlines():
+            kind, tensor, *size = line.split()
+            living.update({tensor: int(size[0])}) if kind == "a" else living.pop(tensor)
+            sums.append(sum(living.values()))
+        left, top, width, height = self.plot()
+        for share in (0.2, 0.5, 0.8):
+            instant = self.legend_at(left + width * share, top + height * 0.8)
+            rows = {name: here for name, (here, _) in self.legend()["rows"].items()}
+            self.assertEqual(rows["allocated"] - rows["rounding"], sums[instant])
+            parts = sum(size for name, size in rows.items() if name not in ("reserved", "allocated"))
+            self.assertEqual(parts, rows["reserved"])
+
+    def test_a_diff_shows_both_peaks(self):
+        self.command("diff", "a.txt", "b.txt", "--out", "diff.html")
+        self.browser.open(pathlib.Path(self.folder.name) / "diff.html")
+        peaks = [self.peak_of(f"{name}.txt", "allocated") for name in "ab"]
+        self.assertEqual([self.legend(report)["rows"]["allocated"][1] for report in (0, 1)], peaks)
+        self.assertEqual(self.bytes("#difference tfoot td"), peaks[1] - peaks[0])
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1 and os.access(sys.argv[1], os.X_OK):
+        CommandTest.headroom = str(pathlib.Path(sys.argv.pop(1)).resolve())
     unittest.main()

@@ -87,8 +87,21 @@ function positions(values) {
   return ends;
 }
 
+// The allocator's segments at the peak, with their blocks in order: [size, tensor]; tensor -1: free.
+function decodeSegments(numbers, blocks) {
+  const segments = [];
+  let address = 0, at = 0;
+  for (let i = 0; i < numbers.length; i += 6) {
+    const [after, bytes, stream, pool, expandable, count] = numbers.subarray(i, i + 6), own = [];
+    for (let k = 0; k < count; k++, at += 2) own.push([blocks[at], blocks[at + 1] - 1]);
+    segments.push({address: address += after, bytes, stream, pool, expandable: expandable === 1, blocks: own});
+  }
+  return segments;
+}
+
 async function decodeTrace(about, base64) {
-  const [born, life, bytes, rounding, what, event, reserved, time] = decodeColumns(await gunzip(base64));
+  const [born, life, bytes, rounding, what, event, reserved, time, segments, blocks] =
+      decodeColumns(await gunzip(base64));
   const trace = {about, count: born.length, instants: about.instants, bytes, rounding};
   trace.born = Uint32Array.from(runningSum(born));
   trace.died = new Uint32Array(trace.count);  // a tensor that lives to the end dies after the last instant
@@ -98,6 +111,7 @@ async function decodeTrace(about, base64) {
   trace.reserved = decodeReserved(reserved, trace.instants);
   trace.seconds = decodeSeconds(time, trace.instants);
   trace.allocated = allocatedByInstant(trace);
+  trace.segments = decodeSegments(segments, blocks);
   trace.bands = knownBands(about);
   trace.axes = {events: positions(trace.event), time: trace.seconds && positions(trace.seconds)};
   return trace;

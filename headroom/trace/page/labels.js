@@ -16,7 +16,8 @@ function paintAxes(timeline) {
   const text = byTime ? value => timeText(value, timeline.whole[1], step) : value => value % 1 ? "" : countText(value);
   const x = d3.svg.axis().scale(timeline.x).orient("bottom").ticks(count).tickSize(5, 0).tickFormat(text);
   axes.select(".y").attr("transform", `translate(${plot.left},0)`).call(y);
-  axes.select(".x").attr("transform", `translate(0,${plot.bottom})`).call(x);
+  axes.select(".x").attr("transform", `translate(0,${plot.bottom})`).call(x).selectAll("text")
+      .style("text-anchor", value => timeline.x(value) > plot.right - 24 ? "end" : "middle");
   axes.select(".unit").attr("x", plot.left - 10).attr("y", plot.bottom + 19).text(byTime ? "time" : "event");
   paintLabels(timeline);
 }

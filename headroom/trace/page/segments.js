@@ -2,14 +2,13 @@
 // its blocks in order. A segment wider than the page goes on in the next row.
 
 const SEGMENT_ROW = 20, SEGMENT_HEIGHT = 15, SEGMENT_GAP = 3, LEAST_SEGMENT = 3;
-const BLOCK_STATES = ["allocated", "awaiting free", "free"];
 
 // Pieces {segment, row, x, width, from}: `from` is the piece's first pixel within its segment.
 function layOut(segments, width, pixelsPerByte) {
   const pieces = [];
   let row = 0, x = 0;
   segments.forEach((segment, index) => {
-    const whole = Math.max(LEAST_SEGMENT, segment.size_bytes * pixelsPerByte);
+    const whole = Math.max(LEAST_SEGMENT, segment.bytes * pixelsPerByte);
     if (x > 0 && x + whole > width) [row, x] = [row + 1, 0];
     for (let from = 0; from < whole - 0.01;) {
       const part = Math.min(width - x, whole - from);
@@ -25,7 +24,7 @@ function layOut(segments, width, pixelsPerByte) {
 
 // The widest scale that needs no more than about 16 rows; fewer for less than a GiB.
 function bestLayout(segments, width) {
-  const bytes = d3.sum(segments, segment => segment.size_bytes);
+  const bytes = d3.sum(segments, segment => segment.bytes);
   const rows = Math.max(1, Math.min(16, Math.ceil(bytes / (64 * MIB))));
   let pixelsPerByte = rows * width / bytes, layout = layOut(segments, width, pixelsPerByte);
   for (let i = 0; i < 30 && layout.rows > rows + 2; i++) layout = layOut(segments, width, pixelsPerByte *= 0.88);
@@ -33,23 +32,16 @@ function bestLayout(segments, width) {
 }
 
 function segmentFigures(segments) {
-  const bytes = [0, 0, 0];
-  let largestFree = 0;
-  for (const {blocks} of segments) {
-    for (const [size, , state] of blocks) {
-      bytes[state] += size;
-      if (state === 2) largestFree = Math.max(largestFree, size);
-    }
-  }
-  return {reserved: d3.sum(segments, segment => segment.size_bytes), allocated: bytes[0], awaiting: bytes[1],
-          free: bytes[2], largestFree};
+  const free = segments.flatMap(({blocks}) => blocks.filter(([, tensor]) => tensor < 0).map(([size]) => size));
+  const reserved = d3.sum(segments, segment => segment.bytes);
+  return {reserved, allocated: reserved - d3.sum(free), free: d3.sum(free), largestFree: d3.max(free) || 0};
 }
 
 class Segments {
   constructor(report, root) {
     Object.assign(this, {report, root, trace: report.trace, canvas: root.querySelector("canvas"), at: null});
-    this.segments = report.trace.about.segments.slice().sort((a, b) =>
-      a.pool - b.pool || a.stream - b.stream || b.large - a.large || b.size_bytes - a.size_bytes);
+    this.segments = report.trace.segments.slice().sort((a, b) =>
+      a.pool - b.pool || a.stream - b.stream || b.bytes - a.bytes);
     root.hidden = this.segments.length === 0;
     root.querySelector("h3").textContent = report.label + "Segments of the allocator at the peak";
     this.tell();
@@ -60,12 +52,11 @@ class Segments {
   }
 
   tell() {
-    const {reserved, allocated, awaiting, free, largestFree} = segmentFigures(this.segments);
+    const {reserved, allocated, free, largestFree} = segmentFigures(this.segments);
     const figure = (name, bytes) => [name, sizeElement("span", bytes, undefined, {class: name.replace(/ /g, "-")})];
     const rows = [["segments", countText(this.segments.length)], figure("reserved", reserved),
                   figure("allocated", allocated), figure("free in segments", free),
                   figure("largest free block", largestFree)];
-    if (awaiting) rows.splice(3, 0, figure("awaiting free", awaiting));
     if (free) rows.push(["free outside the largest block", shareText(free - largestFree, free)]);
     this.root.querySelector("dl").replaceChildren(
         ...rows.map(row => element("div", {}, ...definitions([row]))));
@@ -76,21 +67,19 @@ class Segments {
     this.layout = bestLayout(this.segments, this.canvas.parentElement.clientWidth);
     this.canvas.style.height = this.layout.rows * SEGMENT_ROW + "px";
     const context = cleanCanvas(this.canvas);
-    this.styles = [null, hatch(context, themeColor("text"), themeColor("cache"), 4),
-                   hatch(context, themeColor("hatch"), themeColor("page"), 6)];
+    this.free = hatch(context, themeColor("hatch"), themeColor("page"), 6);
     for (const piece of this.layout.pieces) this.drawPiece(context, piece);
   }
 
   drawPiece(context, piece) {
-    const {page} = this.report, segment = this.segments[piece.index], scale = piece.whole / segment.size_bytes;
+    const {page} = this.report, segment = this.segments[piece.index], scale = piece.whole / segment.bytes;
     const top = piece.row * SEGMENT_ROW + 1;
     let offset = 0;
-    for (const [size, , state, tensor] of segment.blocks) {
+    for (const [size, tensor] of segment.blocks) {
       const left = Math.max(piece.from, offset * scale);
       const right = Math.min(piece.from + piece.width, (offset += size) * scale);
       if (right <= left) continue;
-      const group = tensor < 0 ? null : page.groups.list[this.trace.shown[tensor]];
-      context.fillStyle = this.styles[state] || (group ? group.color : OTHERS);
+      context.fillStyle = tensor < 0 ? this.free : page.groups.list[this.trace.shown[tensor]].color;
       context.fillRect(piece.x + left - piece.from, top, right - left - (right - left > 4 ? 0.5 : 0), SEGMENT_HEIGHT);
     }
     context.strokeStyle = themeColor("muted");
@@ -103,7 +92,7 @@ class Segments {
     const row = Math.floor(y / SEGMENT_ROW);
     const piece = this.layout.pieces.find(each => each.row === row && each.x <= x && x < each.x + each.width);
     if (!piece) return null;
-    const segment = this.segments[piece.index], at = (x - piece.x + piece.from) / piece.whole * segment.size_bytes;
+    const segment = this.segments[piece.index], at = (x - piece.x + piece.from) / piece.whole * segment.bytes;
     let end = 0;
     const block = segment.blocks.findIndex(([size]) => (end += size) > at);
     return block < 0 ? null : {segment: piece.index, block};
@@ -117,15 +106,12 @@ class Segments {
   }
 
   rows({segment, block}) {
-    const {address, size_bytes: whole, stream, pool, large, expandable, blocks} = this.segments[segment];
-    const [, requested, state, tensor] = blocks[block];
-    const kind = [large ? "large" : "small", expandable ? "expandable" : "", pool ? "pool " + pool : "",
-                  stream ? "stream " + stream : ""].filter(word => word).join(", ");
-    const rows = [["block", BLOCK_STATES[state]]];
-    if (state === 0) rows.push(["requested", exactText(requested)]);
-    if (tensor >= 0) rows.push(...tensorRows(this.trace, tensor));
-    rows.push(["segment", `${address}, ${sizeText(whole)}, ${kind}`]);
-    return rows;
+    const {address, bytes, stream, pool, expandable, blocks} = this.segments[segment], tensor = blocks[block][1];
+    const words = ["0x" + address.toString(16), sizeText(bytes), expandable && "expandable", pool && "pool " + pool,
+                   stream && "stream " + stream].filter(word => word);
+    const rows = tensor < 0 ? [["block", "free"]]
+      : [["requested", exactText(this.trace.bytes[tensor])], ...tensorRows(this.trace, tensor)];
+    return [...rows, ["segment", words.join(", ")]];
   }
 
   show(at, pointer) {
@@ -143,7 +129,7 @@ class Segments {
 
   // A frame around each piece of the block.
   mark({segment, block}) {
-    const {blocks, size_bytes: whole} = this.segments[segment], start = d3.sum(blocks.slice(0, block), each => each[0]);
+    const {blocks, bytes: whole} = this.segments[segment], start = d3.sum(blocks.slice(0, block), each => each[0]);
     const pieces = this.layout.pieces.filter(piece => piece.index === segment), scale = pieces[0].whole / whole;
     this.unmark();
     for (const {row, x, from, width} of pieces) {
@@ -185,7 +171,7 @@ class Segments {
     const segment = this.segments[index], box = this.canvas.getBoundingClientRect();
     const bytes = d3.sum(segment.blocks.slice(0, block), each => each[0]) + segment.blocks[block][0] / 2;
     const pieces = this.layout.pieces.filter(piece => piece.index === index);
-    const at = bytes / segment.size_bytes * pieces[0].whole;
+    const at = bytes / segment.bytes * pieces[0].whole;
     const piece = pieces.find(each => at <= each.from + each.width) || pieces[0];
     return {x: box.left + piece.x + at - piece.from, y: box.top + (piece.row + 0.5) * SEGMENT_ROW};
   }
