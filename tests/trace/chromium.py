@@ -15,6 +15,10 @@ PATIENCE = 60
 SWITCHES = ["--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu",
             "--disable-background-networking", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--host-resolver-rules=MAP * ~NOTFOUND"]
+# True after the page's first drawing; false if its script has failed.
+OPENED = """new Promise(done => { const look = () => {
+  if (location.protocol !== 'file:' || document.readyState !== 'complete') return setTimeout(look, 5);
+  done(!!window.headroomReport && headroomReport.ready.then(() => true, () => false)); }; look(); })"""
 KEY_CODES = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Enter": 13, "Escape": 27, "Home": 36,
              "End": 35, "PageUp": 33, "PageDown": 34}
 
@@ -77,8 +81,8 @@ class Browser:
             raise RuntimeError(f"{method}: {answer['error']['message']}")
         return answer["result"]
 
-    def open(self, path, width=1200, height=900, ratio=1, dark=False, timed=False):
-        """A new tab with the page, after its first drawing."""
+    def open(self, path, width=1200, height=900, ratio=1, dark=False):
+        """Shows the page in a new tab; false if its script fails."""
         if self.session:
             self.call("Target.closeTarget", session=False, targetId=self.target)
         self.target = self.call("Target.createTarget", session=False, url="about:blank")["targetId"]
@@ -92,13 +96,12 @@ class Browser:
         self.call("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri())
-        return self.run("new Promise(done => { const look = () => location.protocol === 'file:' && document.readyState === "
-                        "'complete' ? done(window.headroomReport && headroomReport.ready.then(() => true, () => false)) "
-                        ": setTimeout(look, 5); look(); })")
+        return self.run(OPENED)
 
     def size(self, width, height, ratio=1):
         self.view = (width, height, ratio)
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=ratio, mobile=False)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=ratio,
+                  mobile=False)
 
     def run(self, expression):
         """The value of an expression, or of the promise that it gives."""

@@ -27,9 +27,25 @@ PLURAL = {"parameter": "parameters", "buffer": "buffers", "optimizer": "optimize
           "input": "inputs", "activation": "activations", "temporary": "temporaries", "workspace": "workspace",
           "unknown": "unknown"}
 LEGEND = """(table => ({instant: Number(table.dataset.instant), rows: Object.fromEntries([...table.tBodies[0].rows]
-  .filter(row => !row.hidden).map(row => [row.querySelector('[title]')?.closest('button')?.title || row.cells[0].textContent,
-    [Number(row.querySelector('.here').dataset.bytes), Number(row.querySelector('.peak').dataset.bytes)]]))}))
+  .filter(row => !row.hidden).map(row => [row.querySelector('button')?.title || row.cells[0].textContent,
+    ['.here', '.peak'].map(cell => Number(row.querySelector(cell).dataset.bytes))]))}))
   (document.querySelectorAll('.legend')[%d])"""
+# Colours, not greys, that cover more than 200 pixels of the timeline.
+COLOURS = """(() => { const canvas = document.querySelector('.areas'), seen = {};
+  const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  for (let i = 0; i < data.length; i += 4) {
+    const rgb = [data[i], data[i + 1], data[i + 2]];
+    if (data[i + 3] === 255 && Math.max(...rgb) - Math.min(...rgb) >= 40) seen[rgb] = (seen[rgb] || 0) + 1;
+  }
+  return Object.values(seen).filter(count => count > 200).length; })()"""
+SLOWEST_HOVER = """(() => { const over = document.querySelector('.over'), box = over.getBoundingClientRect();
+  const times = [];
+  for (let i = 1; i < 20; i++) {
+    const began = performance.now(), clientX = box.left + box.width * (0.1 + i * 0.04);
+    over.dispatchEvent(new PointerEvent('pointermove', {clientX, clientY: box.top + box.height * 0.75}));
+    times.push(performance.now() - began);
+  }
+  return Math.max(...times); })()"""
 TEXT = "document.querySelector('%s').textContent"
 
 
@@ -62,7 +78,8 @@ class Trace:
         return sums
 
     def matching(self, *words):
-        return [t for t in range(len(self.sample.born)) if all(word in "\n".join(self.names(t)).lower() for word in words)]
+        texts = ["\n".join(self.names(t)).lower() for t in range(len(self.sample.born))]
+        return [t for t, text in enumerate(texts) if all(word in text for word in words)]
 
     def highest(self, tensors):
         changes = {}
@@ -139,7 +156,7 @@ class BrowserTest(unittest.TestCase):
             cls.folder.cleanup()
 
     def open(self, name, **size):
-        self.browser.open(self.pages.path(name), **size)
+        self.assertTrue(self.browser.open(self.pages.path(name), **size), "the page ended with an error")
         return self.pages.traces.get(name)
 
     def tearDown(self):
@@ -161,10 +178,17 @@ class BrowserTest(unittest.TestCase):
         self.browser.move(x, y)
         return self.legend()["instant"]
 
-    def plot(self, report=0):
-        """The timeline's box: left, top, width, height."""
+    def box(self, selector, number=0):
+        """Left, top, width, height."""
         return self.run_in("(box => [box.left, box.top, box.width, box.height])"
-                           f"(document.querySelectorAll('.over')[{report}].getBoundingClientRect())")
+                           f"(document.querySelectorAll('{selector}')[{number}].getBoundingClientRect())")
+
+    def plot(self, report=0):
+        return self.box(".over", report)
+
+    def set_value(self, selector, value, event):
+        self.run_in(f"(field => {{ field.value = '{value}'; field.dispatchEvent(new Event('{event}')); }})"
+                    f"(document.querySelector('{selector}'))")
 
     def window(self, report=0):
         return self.run_in(f"headroomReport.ready.then(page => page.window({report}))")
@@ -182,7 +206,7 @@ class BrowserTest(unittest.TestCase):
         return zero + (y - zero) * size / (float(text.split()[0]) * units[text.split()[1]])
 
     def hover_tensor(self, trace, tensor, instant):
-        order = ["parameter", "buffer", "optimizer", "gradient", "input", "activation", "temporary", "workspace", "unknown"]
+        order = list(PLURAL)
         group = trace.names(tensor)[0]
         below = sum(trace.sample.bytes[t] for t in trace.living(instant)
                     if (order.index(trace.names(t)[0]), t) < (order.index(group), tensor))
@@ -207,13 +231,7 @@ class PageTest(BrowserTest):
     def test_draws_areas_in_several_colours(self):
         for name in ("small", "snapshot", "nameless", "large"):
             self.open(name)
-            colours = self.run_in("""(() => { const canvas = document.querySelector('.areas'), seen = {};
-              const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-              for (let i = 0; i < data.length; i += 4) {
-                if (data[i + 3] < 255 || Math.max(data[i], data[i+1], data[i+2]) - Math.min(data[i], data[i+1], data[i+2]) < 40) continue;
-                const key = data.slice(i, i + 3).join(); seen[key] = (seen[key] || 0) + 1; }
-              return Object.values(seen).filter(count => count > 200).length; })()""")
-            self.assertGreaterEqual(colours, 3, name)
+            self.assertGreaterEqual(self.run_in(COLOURS), 3, name)
 
     def test_needs_no_scrolling_sideways(self):
         for width in (600, 1200, 1920):
@@ -255,9 +273,9 @@ class PageTest(BrowserTest):
     # ---- Groupings
 
     def choose(self, by, depth=None):
-        self.run_in(f"(s => {{ s.value = '{by}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('#group-by'))")
+        self.set_value("#group-by", by, "change")
         if depth is not None:
-            self.run_in(f"(s => {{ s.value = '{depth}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('#depth'))")
+            self.set_value("#depth", depth, "change")
 
     def check_largest_groups(self, trace, field, cut=lambda name: name):
         sums = trace.sums(trace.peak, lambda tensor: cut(trace.names(tensor)[field]) or "unknown")
@@ -324,9 +342,9 @@ class PageTest(BrowserTest):
             for level in (0.4, 0.7, 0.9):
                 x, y = left + width * share, top + height * level
                 self.browser.move(x, y)
-                box = self.run_in("(b => [b.left, b.top, b.right, b.bottom])(document.querySelector('#tooltip').getBoundingClientRect())")
-                self.assertFalse(box[0] <= x <= box[2] and box[1] <= y <= box[3])
-                self.assertTrue(box[0] >= 0 and box[2] <= 1200 and box[3] <= 900)
+                x0, y0, wide, high = self.box("#tooltip")
+                self.assertFalse(x0 <= x <= x0 + wide and y0 <= y <= y0 + high)
+                self.assertTrue(x0 >= 0 and x0 + wide <= 1200 and y0 + high <= 900)
 
     def test_a_click_keeps_the_box(self):
         trace = self.open("small")
@@ -385,7 +403,7 @@ class PageTest(BrowserTest):
     def test_the_strip_below_moves_the_window(self):
         self.open("small")
         whole = self.window()
-        box = self.run_in("(b => [b.left, b.top, b.width, b.height])(document.querySelector('.overview').getBoundingClientRect())")
+        box = self.box(".overview")
         self.browser.drag(box[0] + box[2] * 0.3, box[1] + 20, box[0] + box[2] * 0.5)
         start, end = self.window()
         self.assertLess(end - start, (whole[1] - whole[0]) / 3)
@@ -439,7 +457,8 @@ class PageTest(BrowserTest):
         self.browser.key("p")
         self.browser.key("ArrowUp")
         first = trace.living(trace.peak)[0]
-        self.assertIn(f"({trace.sample.bytes[first]:,} bytes): category parameter; module transformer.wte", self.text(".live"))
+        said = f"({trace.sample.bytes[first]:,} bytes): category parameter; module transformer.wte"
+        self.assertIn(said, self.text(".live"))
 
     def test_help_lists_the_keys(self):
         self.open("small")
@@ -458,25 +477,27 @@ class PageTest(BrowserTest):
         matching = trace.matching("h.3", "mlp")
         living = [t for t in trace.living(trace.peak) if t in set(matching)]
         at_peak = sum(trace.sample.bytes[t] for t in living)
-        self.assertEqual(int(self.run_in("document.querySelector('#filter-figures span').dataset.tensors")), len(matching))
+        count = self.run_in("Number(document.querySelector('#filter-figures span').dataset.tensors)")
+        self.assertEqual(count, len(matching))
         self.assertEqual(self.bytes("#filter-figures .at-peak"), at_peak)
         self.assertEqual(self.bytes("#filter-figures .own-peak"), trace.highest(matching))
         self.assertEqual(self.bytes(".largest .sum span"), at_peak)
         rows = self.legend()["rows"]
-        self.assertEqual(rows["activations"][0], trace.sums(trace.peak, lambda t: trace.names(t)[0], living)["activation"])
+        sums = trace.sums(trace.peak, lambda tensor: trace.names(tensor)[0], living)
+        self.assertEqual(rows["activations"][0], sums["activation"])
         self.browser.key("Escape")
         self.assertNotIn("not in the filter", self.legend()["rows"])
 
     def test_the_filter_may_match_nothing(self):
         self.open("small")
-        self.run_in("(f => { f.value = 'nowhere'; f.dispatchEvent(new Event('input')); })(document.querySelector('#filter'))")
+        self.set_value("#filter", "nowhere", "input")
         self.assertIn("no tensor matches", self.text("#filter-figures"))
 
     # ---- Tables and segments
 
     def test_lists_the_largest_tensors(self):
         trace = self.open("small")
-        rows = "[...document.querySelectorAll('.largest tbody tr')].map(row => Number(row.querySelector('.size').dataset.bytes))"
+        rows = "[...document.querySelectorAll('.largest tbody .size:nth-child(2)')].map(cell => Number(cell.dataset.bytes))"
         sizes = sorted((trace.sample.bytes[t] for t in trace.living(trace.peak)), reverse=True)
         self.assertEqual(self.run_in(rows), sizes[:25])
         self.run_in("document.querySelector('.largest .more').click()")
@@ -494,7 +515,7 @@ class PageTest(BrowserTest):
     def test_names_the_block_under_the_pointer(self):
         trace = self.open("small")
         self.run_in("document.querySelector('.segments canvas').scrollIntoView({block: 'center'})")
-        left, top = self.run_in("(b => [b.left, b.top])(document.querySelector('.segments canvas').getBoundingClientRect())")
+        left, top, *_ = self.box(".segments canvas")
         self.browser.move(left + 100, top + 10)
         largest = max(trace.sample.bytes[t] for t in trace.living(trace.peak))
         box = self.run_in("document.querySelector('#tooltip').innerText")
@@ -520,8 +541,8 @@ class PageTest(BrowserTest):
     def test_a_diff_adds_up(self):
         self.open("diff")
         a, b = self.pages.traces["a"], self.pages.traces["b"]
-        rows = self.run_in("[...document.querySelectorAll('#difference tbody tr')].map(row => [Number(row.cells[0].dataset.bytes), "
-                           "getComputedStyle(row).display !== 'none'])")
+        rows = self.run_in("[...document.querySelectorAll('#difference tbody tr')].map(row => "
+                           "[Number(row.cells[0].dataset.bytes), getComputedStyle(row).display !== 'none'])")
         self.assertEqual(sum(size for size, _ in rows), b.allocated[b.peak] - a.allocated[a.peak])
         self.assertEqual(sum(visible for _, visible in rows), 25)
         self.assertEqual(self.bytes("#difference tfoot td"), b.allocated[b.peak] - a.allocated[a.peak])
@@ -540,16 +561,17 @@ class PageTest(BrowserTest):
 
     def test_prints_light_and_whole(self):
         self.open("small", dark=True)
-        self.run_in("addEventListener('beforeprint', () => window.printed = getComputedStyle(document.body).backgroundColor)")
+        page = "getComputedStyle(document.body).backgroundColor"
+        self.run_in(f"addEventListener('beforeprint', () => window.printed = {page})")
         pdf = self.browser.call("Page.printToPDF", printBackground=True)["data"]
         self.assertGreater(len(pdf), 20_000)
         self.assertEqual(self.run_in("window.printed"), "rgb(255, 255, 255)")
-        self.assertNotEqual(self.run_in("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
+        self.assertNotEqual(self.run_in(page), "rgb(255, 255, 255)")
 
     def test_no_text_is_too_small(self):
         self.open("small")
-        smallest = self.run_in("Math.min(...[...document.querySelectorAll('body *')].filter(e => e.getClientRects().length && "
-                               "e.textContent.trim()).map(e => parseFloat(getComputedStyle(e).fontSize)))")
+        smallest = self.run_in("Math.min(...[...document.querySelectorAll('body *')].filter(e => e.textContent.trim() && "
+                               "e.getClientRects().length).map(e => parseFloat(getComputedStyle(e).fontSize)))")
         self.assertGreaterEqual(smallest, 12)
 
     # ---- Size and speed. The bounds are wide: machines are noisy. The figures are printed.
@@ -558,11 +580,7 @@ class PageTest(BrowserTest):
         trace = self.open("large")
         size = os.path.getsize(self.pages.path("large"))
         opened = int(self.run_in("document.documentElement.dataset.openedAfterMs"))
-        left, top, width, height = self.plot()
-        slowest = self.run_in(f"""(() => {{ let slowest = 0; const over = document.querySelector('.over');
-          for (let i = 1; i < 20; i++) {{ const began = performance.now();
-            over.dispatchEvent(new PointerEvent('pointermove', {{clientX: {left} + {width} * (0.1 + i * 0.04), clientY: {top + height * 0.75}}}));
-            slowest = Math.max(slowest, performance.now() - began); }} return slowest; }})()""")
+        slowest = self.run_in(SLOWEST_HOVER)
         print(f"\n{len(trace.allocated):,} instants, {len(trace.sample.born):,} tensors: {size / 1e6:.1f} MB, "
               f"opened after {opened} ms, slowest hover {slowest:.0f} ms", file=sys.stderr)
         self.assertLess(size, 5_000_000)
@@ -592,16 +610,20 @@ class CommandTest(BrowserTest):
         path.write_text("".join(lines[instant] for instant in range(len(sample.events))))
 
     def command(self, *words):
-        done = subprocess.run([self.headroom, "trace", *words], cwd=self.folder.name, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([self.headroom, "trace", *words], cwd=self.folder.name, capture_output=True, text=True,
+                              timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
+
+    def look_at(self, *words):
+        self.command(*words)
+        self.assertTrue(self.browser.open(pathlib.Path(self.folder.name) / words[-1]), "the page ended with an error")
 
     def peak_of(self, trace, figure):
         return json.loads(self.command("replay", trace, "--json"))[figure]["peak"]
 
     def test_a_report_shows_the_replay(self):
-        self.command("report", "a.txt", "--out", "report.html")
-        self.browser.open(pathlib.Path(self.folder.name) / "report.html")
+        self.look_at("report", "a.txt", "--out", "report.html")
         rows = self.legend()["rows"]
         self.assertEqual(self.bytes(".figure.allocated b"), self.peak_of("a.txt", "allocated"))
         self.assertEqual(self.bytes(".figure.reserved b"), self.peak_of("a.txt", "reserved"))
@@ -610,8 +632,7 @@ class CommandTest(BrowserTest):
         self.assertEqual(self.bytes(".segments .allocated"), rows["allocated"][1])
 
     def test_the_parts_add_up_in_a_report(self):
-        self.command("report", "a.txt", "--out", "report.html")
-        self.browser.open(pathlib.Path(self.folder.name) / "report.html")
+        self.look_at("report", "a.txt", "--out", "report.html")
         living, sums = {}, []
         for line in (pathlib.Path(self.folder.name) / "a.txt").read_text().splitlines():
             kind, tensor, *size = line.split()
@@ -626,8 +647,7 @@ class CommandTest(BrowserTest):
             self.assertEqual(parts, rows["reserved"])
 
     def test_a_diff_shows_both_peaks(self):
-        self.command("diff", "a.txt", "b.txt", "--out", "diff.html")
-        self.browser.open(pathlib.Path(self.folder.name) / "diff.html")
+        self.look_at("diff", "a.txt", "b.txt", "--out", "diff.html")
         peaks = [self.peak_of(f"{name}.txt", "allocated") for name in "ab"]
         self.assertEqual([self.legend(report)["rows"]["allocated"][1] for report in (0, 1)], peaks)
         self.assertEqual(self.bytes("#difference tfoot td"), peaks[1] - peaks[0])

@@ -146,7 +146,8 @@ function oomText(trace, {instant, asked_bytes: asked, free_bytes: free, recorded
 }
 
 function showFacts(about, list) {
-  const facts = [["program", about.program], ["device", about.device === null ? "" : String(about.device)], ["allocator of PyTorch", about.torch],
+  const device = about.device === null ? "" : String(about.device);
+  const facts = [["program", about.program], ["device", device], ["allocator of PyTorch", about.torch],
                  ["settings", about.settings], ["events", countText(about.events)],
                  ["tensors", countText(about.tensors)], ...about.facts];
   list.replaceChildren(...facts.filter(([, value]) => value).map(row => element("div", {}, ...definitions([row]))));
