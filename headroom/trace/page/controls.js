@@ -128,6 +128,7 @@ async function start() {
 }
 
 function tellFailure(error) {
+  document.querySelector(".controls").hidden = true;
   byId("failure").hidden = false;
   byId("failure").textContent = `The page could not be shown: ${error.message}`;
   throw error;

@@ -23,10 +23,17 @@ class Timeline {
     this.requestDraw();
   }
 
+  // The width of about four instants at a position.
+  leastSpan(position) {
+    const at = d3.bisectRight(this.axis, position) - 1, last = this.trace.instants;
+    const span = this.axis[Math.min(last, at + 3)] - this.axis[Math.max(0, at - 2)];
+    return Math.max(span, 1e-9 * (this.whole[1] - this.whole[0]));
+  }
+
   // Keeps the window inside the trace, and at least some instants wide.
   setWindow(from, to, tell = true) {
-    const [start, end] = this.whole, least = Math.min(end - start, 4 * (end - start) / this.trace.instants);
-    const span = Math.min(Math.max(to - from, least), end - start);
+    const [start, end] = this.whole;
+    const span = Math.min(Math.max(to - from, this.leastSpan((from + to) / 2)), end - start);
     from = Math.max(start, Math.min((from + to - span) / 2, end - span));
     this.window = [from, from + span];
     this.requestDraw();
