@@ -103,8 +103,6 @@ class Timeline {
     return Math.max(0, d3.bisectRight(left, x - this.plot.left, 0, count) - 1);
   }
 
-  sampleOf(instant) { return this.index ? this.index[instant] : 0; }
-
   pixelOf(instant) {
     return Math.min(this.x(this.axis[instant + 1]), (this.x(this.axis[instant]) + this.x(this.axis[instant + 1])) / 2);
   }
