@@ -228,6 +228,23 @@ class PageTest(BrowserTest):
         self.assertIn("does not fit", self.text(".capacity"))
         self.assertRegex(self.text(".ooms"), r"Out of memory at event .* 2\.00 GiB requested, 1\.00 GiB free")
 
+    def test_many_refusals_leave_the_picture_clear(self):
+        sample = train(steps=2)
+        sample.ooms = [{"instant": 300 + i, "asked_bytes": GIB, "free_bytes": None, "recorded": False} for i in range(900)]
+        self.pages.one("refused", sample)
+        self.open("refused")
+        self.assertIn("895 more refused requests", self.text(".ooms"))
+        self.assertGreaterEqual(self.run_in(COLOURS), 4)
+
+    def test_long_settings_are_folded(self):
+        sample = train(steps=1)
+        facts = [[f"setting_{i}", f"value {i}"] for i in range(30)]
+        self.pages.one("settings", sample, facts=facts)
+        self.open("settings")
+        self.assertIn("setting_29", self.run_in("document.querySelector('.facts').innerText"))
+        self.assertNotIn("setting_15", self.run_in("document.querySelector('.facts').innerText"))
+        self.assertIn("25 more settings", self.text(".facts summary"))
+
     def test_draws_areas_in_several_colours(self):
         for name in ("small", "snapshot", "nameless", "large"):
             self.open(name)

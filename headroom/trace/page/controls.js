@@ -87,6 +87,7 @@ function preparePaper(page) {
     theme = document.documentElement.dataset.theme;
     document.documentElement.dataset.theme = "light";
     document.documentElement.classList.add("paper");
+    document.querySelectorAll("details").forEach(details => details.open = true);
     page.reports.forEach(report => leave(report.timeline));
     page.draw();
     page.reports.forEach(report => report.timeline.drawOutlines());

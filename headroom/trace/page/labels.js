@@ -35,9 +35,11 @@ function paintLabels(timeline) {
                text: "peak reserved " + sizeText(reserved.reserved_bytes)});
   labels.push({...at(peak.instant, peak.allocated_bytes), name: "allocated", dot: true,
                text: "peak allocated " + sizeText(peak.allocated_bytes)});
-  for (const oom of about.ooms.slice(0, 20)) {
-    labels.push({x: x(axis[oom.instant]), y: timeline.plot.top - 14, name: "oom",
-                 text: "out of memory: " + sizeText(oom.asked_bytes) + " requested"});
+  const {ooms} = about, top = timeline.plot.top - 14;
+  if (ooms.length > MOST_LINES) {
+    labels.push({x: x(axis[ooms[0].instant]), y: top, name: "oom", text: `${countText(ooms.length)} refused requests`});
+  } else for (const {instant, asked_bytes: asked} of ooms) {
+    labels.push({x: x(axis[instant]), y: top, name: "oom", text: `out of memory: ${sizeText(asked)} requested`});
   }
   drawLabels(timeline, placeLabels(timeline, labels));
 }

@@ -145,12 +145,17 @@ function oomText(trace, {instant, asked_bytes: asked, free_bytes: free, recorded
   return `Out of memory at ${momentText(trace, instant)}: ${sizeText(asked)} requested${room} (${source}).`;
 }
 
-function showFacts(about, list) {
+// What is known of the trace; of many settings the first few and the last, the others on demand.
+function showFacts(about, root) {
   const device = about.device === null ? "" : String(about.device);
   const facts = [["program", about.program], ["device", device], ["allocator of PyTorch", about.torch],
-                 ["settings", about.settings], ["events", countText(about.events)],
-                 ["tensors", countText(about.tensors)], ...about.facts];
-  list.replaceChildren(...facts.filter(([, value]) => value).map(row => element("div", {}, ...definitions([row]))));
+                 ["allocator settings", about.settings], ["events", countText(about.events)],
+                 ["tensors", countText(about.tensors)]].filter(([, value]) => value);
+  const more = about.facts.length > 7 ? about.facts.slice(4, -1) : [];
+  const list = rows => element("dl", {}, ...rows.map(row => element("div", {}, ...definitions([row]))));
+  root.replaceChildren(list(facts.concat(about.facts.filter(fact => !more.includes(fact)))));
+  const summary = element("summary", {}, `${more.length} more settings`);
+  if (more.length) root.append(element("details", {}, summary, list(more)));
 }
 
 function showHead(traces) {

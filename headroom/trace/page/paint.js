@@ -78,20 +78,20 @@ function paintAreas(timeline) {
   context.restore();
 }
 
-// Lines at marks or refusals; where they are too many to tell apart, their band is enough.
+// Lines at marks or refusals; only their tops where they are too many to tell apart.
 function paintMoments(context, timeline, instants, color, dash) {
-  const {axis, window: [from, to]} = timeline;
+  const {axis, plot, window: [from, to]} = timeline;
   const visible = instants.filter(instant => axis[instant] >= from && axis[instant] <= to);
-  if (dash.length && visible.length > MOST_MARK_LINES) return;
-  for (const instant of visible) paintVertical(context, timeline, instant, themeColor(color), dash);
+  const bottom = visible.length > MOST_LINES ? plot.top + 3 : plot.bottom;
+  for (const instant of visible) paintVertical(context, timeline, instant, themeColor(color), dash, bottom);
 }
 
-function paintVertical(context, timeline, instant, color, dash) {
+function paintVertical(context, timeline, instant, color, dash, bottom = timeline.plot.bottom) {
   const x = Math.round(timeline.x(timeline.axis[instant])) + 0.5;
   context.beginPath();
   context.setLineDash(dash);
   context.moveTo(x, timeline.plot.top - 4);
-  context.lineTo(x, timeline.plot.bottom);
+  context.lineTo(x, bottom);
   context.strokeStyle = color;
   context.lineWidth = 1;
   context.stroke();
@@ -146,7 +146,7 @@ const BAND_TEXTS = {
   phases: phase => phase === "unknown" ? [] : [phase],
   marks: text => [text]};
 const BAND_TINTS = {backward: "band-2", optimizer: "band-3"};
-const MOST_MARK_LINES = 40;
+const MOST_LINES = 40;
 
 // Steps, phases and marks above the plot, with their names where there is room.
 function paintBands(context, timeline) {
