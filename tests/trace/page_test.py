@@ -505,6 +505,12 @@ class PageTest(BrowserTest):
         self.browser.key("Escape")
         self.assertNotIn("not in the filter", self.legend()["rows"])
 
+    def test_without_a_filter_tells_of_all_tensors(self):
+        trace = self.open("small")
+        self.assertRegex(self.text("#filter-figures"), f"^All {len(trace.sample.born):,} tensors")
+        requested = sum(trace.sample.bytes[t] for t in trace.living(trace.peak))
+        self.assertEqual(self.bytes("#filter-figures .at-peak"), requested)
+
     def test_the_filter_may_match_nothing(self):
         self.open("small")
         self.set_value("#filter", "nowhere", "input")

@@ -121,6 +121,7 @@ async function start() {
   connectControls(page);
   const diff = byId("diff");
   if (diff) showDifference(JSON.parse(diff.textContent), byId("difference"));
+  page.tellFilter();
   page.draw();
   preparePaper(page);
   followSize(page);

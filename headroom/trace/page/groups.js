@@ -8,12 +8,12 @@ const CATEGORY_LABELS = {parameter: "parameters", buffer: "buffers", optimizer: 
 // After Okabe and Ito, muted; neighbours differ in lightness too.
 const CATEGORY_COLORS = {parameter: "#2b6ca8", buffer: "#c9d8e4", optimizer: "#8cc3e6", gradient: "#c8603a",
                          input: "#efe08a", activation: "#2a8f76", temporary: "#e9b04e", workspace: "#a65a87",
-                         unknown: "#9aa1a8"};
+                         unknown: "#8f97a0"};
 const COLORS = ["#2a8f76", "#e9b04e", "#2b6ca8", "#ecb5d0", "#c8603a", "#8cc3e6", "#8a4a78", "#d9cf7a", "#4a5d9e",
                 "#a9d5c2", "#9c6b2f", "#d8b7a6"];
 // From dark for the largest to light: sizes have an order.
 const SIZE_COLORS = ["#3d2f6f", "#2f6690", "#2a9484", "#7fbf5f", "#dccb4a", "#efe6b4"];
-const OTHERS = "#b4bac1", ROUNDING = "#6d747c", UNMATCHED = "#c3c7cc";
+const OTHERS = "#c6cbd1", ROUNDING = "#6d747c", UNMATCHED = "#d0d3d7";
 const SIZE_CLASSES = [[GIB, "1 GiB or more"], [256 * MIB, "256 MiB to 1 GiB"], [64 * MIB, "64 to 256 MiB"],
                       [16 * MIB, "16 to 64 MiB"], [MIB, "1 to 16 MiB"], [0, "less than 1 MiB"]];
 const MOST_GROUPS = 12;

@@ -62,15 +62,15 @@ class Legend {
   }
 }
 
-// The sentence under the filter's field.
+// The sentence under the filter's field, which tells of all tensors while there is no filter.
 function filterText(page) {
-  const parts = page.reports.map(({trace, label: name}) => {
+  return page.reports.map(({trace, label: name}) => {
     const figures = filterFigures(trace, page.groups);
     if (figures.tensors === 0) return element("span", {"data-tensors": 0}, name + "no tensor matches.");
-    return element("span", {"data-tensors": figures.tensors}, name + ofMany(figures.tensors, "tensor") + ": ",
-                   sizeElement("b", figures.atPeak, undefined, {class: "at-peak"}), " at the peak; at most ",
+    const which = name + (page.filtered ? "" : "All ") + ofMany(figures.tensors, "tensor") + ": ";
+    return element("span", {"data-tensors": figures.tensors}, which,
+                   sizeElement("b", figures.atPeak, undefined, {class: "at-peak"}), " requested at the peak; at most ",
                    sizeElement("b", figures.peak, undefined, {class: "own-peak", "data-instant": figures.instant}),
                    ` at event ${countText(trace.event[figures.instant])}. `);
   });
-  return page.filtered ? parts : [];
 }

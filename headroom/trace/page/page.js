@@ -67,12 +67,14 @@ class Page {
   }
 
   changed() {
-    byId("filter-figures").replaceChildren(...filterText(this));
+    this.tellFilter();
     this.reports.forEach(report => leave(report.timeline));
     this.draw();
   }
 
   draw() { this.reports.forEach(report => report.draw()); }
+
+  tellFilter() { byId("filter-figures").replaceChildren(...filterText(this)); }
 }
 
 class Report {
