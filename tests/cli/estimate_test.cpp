@@ -5,6 +5,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "headroom/base/file.h"
 #include "tests/cli/with_engine.h"
 
 namespace headroom {
@@ -122,6 +123,20 @@ TEST(EstimateCommand, WritesATraceThatReplays) {
   const Json document = estimate({"gpt2", "--trace", trace, "--json"}, world).json();
   const Json replayed = world.headroom({"trace", "replay", trace, "--json"}).json();
   EXPECT_EQ(replayed.at("allocated").at("peak"), document.at("peak").at("allocated_bytes"));
+}
+
+TEST(EstimateCommand, WritesAPageWithTheSamePeak) {
+  const WithEngine world;
+  const std::string page = world.path("step.html");
+  const Json document =
+      estimate({"gpt2", "--batch", "64", "--html", page, "--json", "--gpus", "RTX 4090"}, world)
+          .json();
+  const std::string text = read_input(page);
+  const Json& peak = document.at("peak");
+  EXPECT_THAT(text, HasSubstr(R"("allocated_bytes":)" + peak.at("allocated_bytes").dump()));
+  EXPECT_THAT(text, HasSubstr(R"("reserved_bytes":)" + peak.at("reserved_bytes").dump()));
+  EXPECT_THAT(text, HasSubstr("--checkpointing full needs")) << "what would have fitted";
+  EXPECT_EQ(estimate({"gpt2", "--quick", "--html", page}, world).exit_code, 64);
 }
 
 TEST(EstimateCommand, SuggestsTheNearestNameForAnUnknownOne) {

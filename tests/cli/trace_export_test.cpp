@@ -49,6 +49,31 @@ TEST_F(TraceExport, SnapshotObeysSettingsAndCapacity) {
   EXPECT_THAT(made.out, HasSubstr("(expandable_segments:True); nothing refused"));
 }
 
+TEST_F(TraceExport, ReportIsAPageWithThePeaksOfTheReplay) {
+  const std::string out = world_.path("out.html");
+  const Outcome made = world_.headroom({"trace", "report", file(kTwoInTheMiddle), "--out", out});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("open the file in a browser"));
+  const std::string page = read_input(out);
+  EXPECT_NE(page.find("\"allocated_bytes\":" + std::to_string(36 << 20)), std::string::npos);
+  EXPECT_NE(page.find("\"reserved_bytes\":" + std::to_string(58 << 20)), std::string::npos);
+  EXPECT_EQ(page.find("http://"), page.find("http://www.w3.org")) << "names a namespace at most";
+}
+
+TEST_F(TraceExport, DiffAddsUpAndWritesAPage) {
+  const std::string a = file(kTwoInTheMiddle), b = world_.path("b.txt"),
+                    out = world_.path("d.html");
+  write_file_atomically(b, read_input(a) + "a 900 10485760\na 901 99614720\n");
+  const Json json = world_.headroom({"trace", "diff", a, b, "--json", "--out", out}).json();
+  std::int64_t sum = 0;
+  for (const Json& part : json.at("parts")) sum += part.at("bytes").get<std::int64_t>();
+  EXPECT_GT(sum, 0);
+  EXPECT_EQ(sum, json.at("peak_difference_bytes").get<std::int64_t>());
+  EXPECT_NE(read_input(out).find("id=\"diff\""), std::string::npos);
+  EXPECT_THAT(world_.headroom({"trace", "diff", a, a}).out, HasSubstr("hold the same memory"));
+  EXPECT_EQ(world_.headroom({"trace", "diff", a, b, "--step", "9"}).exit_code, 64);
+}
+
 std::int64_t highest(const Json& chrome, const std::string& track) {
   std::int64_t most = 0;
   for (const Json& event : chrome["traceEvents"])

@@ -1,8 +1,10 @@
 """Will it fit? Estimates and the largest batch, as a notebook asks for them."""
 import concurrent.futures
 import copy
+import pathlib
 import pickle
 import signal
+import tempfile
 import traceback
 import unittest
 
@@ -204,6 +206,19 @@ class Estimates(unittest.TestCase):
             with self.assertRaisesRegex(headroom.UsageError, "received a copy"):
                 copied(report).write_trace("never.hrtrace")
         self.assertEqual((f"{found}", repr(found)[:14]), (f"{int(found)}", "<MaxBatch: 512"))
+
+    def test_a_report_is_a_page(self):
+        report = headroom.estimate(Net(), torch.ones(8, 256), trace=True)
+        with tempfile.TemporaryDirectory() as folder:
+            report.save_html(folder + "/step.html", title="Net")
+            page = pathlib.Path(folder, "step.html").read_text(encoding="utf-8")
+        self.assertIn(f'"allocated_bytes":{int(report.peak.allocated)}', page)
+        self.assertIn("<title>Net</title>", page)
+        self.assertIn("srcdoc=", report._repr_html_())
+        without = headroom.estimate(Net(), torch.ones(8, 256))
+        self.assertIn("<pre>", without._repr_html_())
+        with self.assertRaisesRegex(headroom.UsageError, "trace=True"):
+            without.save_html("never.html")
 
     def test_as_much_as_is_asked_is_described(self):
         report = headroom.estimate(Net(), torch.ones(8, 256))

@@ -242,7 +242,9 @@ class Command(unittest.TestCase):
         self.assertGreaterEqual(found["at_peak"]["gradients_bytes"], 0.4 * parameters)  # in the backward pass
 
     def test_events_are_exported(self):
-        self.run_it("--gpus", "sim:1xH100", "--trace", "steps.trace", "--snapshot", "steps.pickle")
+        self.run_it("--gpus", "sim:1xH100", "--trace", "steps.trace", "--snapshot", "steps.pickle", "--html", "page.html")
+        with open(os.path.join(self.folder, "page.html"), encoding="utf-8") as page:
+            self.assertIn(".py:", page.read(), "the page knows the lines of the script")
         for file in ("steps.trace", "steps.pickle"):
             done = subprocess.run([programs.HEADROOM, "trace", "top", file], capture_output=True, text=True,
                                   cwd=self.folder, check=False)
