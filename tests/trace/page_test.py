@@ -38,6 +38,15 @@ COLOURS = """(() => { const canvas = document.querySelector('.areas'), seen = {}
     if (data[i + 3] === 255 && Math.max(...rgb) - Math.min(...rgb) >= 40) seen[rgb] = (seen[rgb] || 0) + 1;
   }
   return Object.values(seen).filter(count => count > 200).length; })()"""
+# The share of the box that lies above the highlighted tensor.
+COVERED = """(() => { const canvas = document.querySelector('.over'), own = canvas.getBoundingClientRect();
+  const box = document.querySelector('#tooltip').getBoundingClientRect();
+  const copy = new OffscreenCanvas(box.width, box.height).getContext('2d', {willReadFrequently: true});
+  copy.drawImage(canvas, own.left - box.left, own.top - box.top);
+  const {data} = copy.getImageData(0, 0, box.width, box.height);
+  let covered = 0;
+  for (let i = 3; i < data.length; i += 4) covered += data[i] > 0;
+  return covered / (data.length / 4); })()"""
 SLOWEST_HOVER = """(() => { const over = document.querySelector('.over'), box = over.getBoundingClientRect();
   const times = [];
   for (let i = 1; i < 20; i++) {
@@ -362,6 +371,14 @@ class PageTest(BrowserTest):
                 x0, y0, wide, high = self.box("#tooltip")
                 self.assertFalse(x0 <= x <= x0 + wide and y0 <= y <= y0 + high)
                 self.assertTrue(x0 >= 0 and x0 + wide <= 1200 and y0 + high <= 900)
+
+    def test_the_box_does_not_cover_the_tensor(self):
+        trace = self.open("small")
+        largest = sorted(trace.living(trace.peak), key=lambda t: -trace.sample.bytes[t])
+        for tensor in largest[2:60:4]:
+            died = trace.sample.died[tensor] or len(trace.allocated)
+            self.hover_tensor(trace, tensor, (trace.sample.born[tensor] + died) // 2)
+            self.assertLess(self.run_in(COVERED), 0.01)
 
     def test_a_click_keeps_the_box(self):
         trace = self.open("small")
