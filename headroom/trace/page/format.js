@@ -13,7 +13,7 @@ function sizeText(bytes) {
 }
 
 const differenceText = bytes => (bytes > 0 ? "+" : "") + sizeText(bytes);
-const countText = count => count.toLocaleString("en-US");
+const counts = new Intl.NumberFormat("en-US"), countText = count => counts.format(count);
 const exactText = bytes => countText(bytes) + (bytes === 1 ? " byte" : " bytes");
 const shareText = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "";
 const ofMany = (count, noun) => `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;

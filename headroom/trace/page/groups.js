@@ -106,6 +106,7 @@ function applyFilter(trace, groups, words, only) {
     return words.every(word => text.includes(word));
   });
   trace.shown = new Uint8Array(trace.count);
+  trace.sumsAt = new Map();  // groupBytesAt
   for (let t = 0; t < trace.count; t++) {
     const kept = matches[trace.what[t]] && (only < 0 || trace.group[t] === only);
     trace.shown[t] = kept ? trace.group[t] : groups.unmatched;

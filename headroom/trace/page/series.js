@@ -70,22 +70,27 @@ function forLiving(trace, instant, visit) {
   for (let t = 0; t < trace.count && born[t] <= instant; t++) if (instant < died[t]) visit(t);
 }
 
-function groupBytesAt(trace, groups, instant, groupOf = trace.shown) {
-  const sums = new Float64Array(groups.list.length);
-  forLiving(trace, instant, t => {
-    sums[groupOf[t]] += trace.bytes[t];
-    sums[groups.rounding] += trace.rounding[t];
-  });
+// Kept for some instants, as each move of the mouse asks for those of two several times.
+function groupBytesAt(trace, groups, instant) {
+  const {born, died, bytes, rounding, shown, sumsAt} = trace, sums = new Float64Array(groups.list.length);
+  if (sumsAt.has(instant)) return sumsAt.get(instant);
+  for (let t = 0; t < trace.count && born[t] <= instant; t++) {
+    if (died[t] <= instant) continue;
+    sums[shown[t]] += bytes[t];
+    sums[groups.rounding] += rounding[t];
+  }
+  if (sumsAt.size > 100) sumsAt.clear();
+  sumsAt.set(instant, sums);
   return sums;
 }
 
 // The tensor at `bytes` above the bottom of its group's band; -1 if the band ends below.
 function tensorInBand(trace, group, instant, bytes) {
-  let found = -1, top = 0;
-  forLiving(trace, instant, t => {
-    if (found < 0 && trace.shown[t] === group && (top += trace.bytes[t]) > bytes) found = t;
-  });
-  return found;
+  const {born, died, shown} = trace;
+  for (let t = 0, top = 0; t < trace.count && born[t] <= instant; t++) {
+    if (shown[t] === group && instant < died[t] && (top += trace.bytes[t]) > bytes) return t;
+  }
+  return -1;
 }
 
 // The largest tensors of the filter at an instant.
