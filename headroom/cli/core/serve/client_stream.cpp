@@ -63,8 +63,8 @@ ssize_t ClientStream::write(const char* from, size_t size) {
 void ClientStream::finish() const {
   ::shutdown(socket_, SHUT_WR);
   std::array<char, 4096> rest;
-  constexpr int kMost = 64;  // 256 KiB
-  for (int n = 0; n < kMost; ++n)
+  constexpr int kMostReads = 64;  // 256 KiB
+  for (int n = 0; n < kMostReads; ++n)
     if (::recv(socket_, rest.data(), rest.size(), MSG_DONTWAIT) <= 0) return;
 }
 
