@@ -14,7 +14,6 @@ namespace headroom::cli {
 namespace {
 
 using trace::Grouping;
-using trace::Top;
 
 struct TraceTopOptions {
   TraceFile file;
@@ -49,7 +48,7 @@ Json named(std::string_view text) {
   return text.empty() ? Json() : Json(text);
 }
 
-Json tensor_json(const Top& top, const trace::Tensor& tensor) {
+Json tensor_json(const trace::Top& top, const trace::Tensor& tensor) {
   return {{"bytes", tensor.bytes.count},
           {"address", tensor.address},
           {"event", tensor.event},
@@ -61,7 +60,7 @@ Json tensor_json(const Top& top, const trace::Tensor& tensor) {
           {"step", tensor.step}};
 }
 
-Json shares_json(const Top& top, Grouping grouping, const TraceTopOptions& options) {
+Json shares_json(const trace::Top& top, Grouping grouping, const TraceTopOptions& options) {
   Json json = Json::array();
   for (const trace::Share& share : shares(top, grouping, options.depth)) {
     if (json.size() == static_cast<std::size_t>(options.rows)) break;
@@ -71,7 +70,7 @@ Json shares_json(const Top& top, Grouping grouping, const TraceTopOptions& optio
   return json;
 }
 
-Json document(const TraceTopOptions& options, const Top& top) {
+Json document(const TraceTopOptions& options, const trace::Top& top) {
   Json json{{"schema", 1},
             {"file", options.file.path},
             {"events", top.noticed.events},
@@ -97,7 +96,7 @@ std::string percent(Bytes part, Bytes whole) {
   return whole > Bytes{0} ? fmt::format("{:.1f} %", 100 * ratio(part, whole)) : "";
 }
 
-bool says(const Top& top, Grouping grouping) {
+bool says(const trace::Top& top, Grouping grouping) {
   for (const trace::Tensor& tensor : top.tensors)
     if (grouping == Grouping::module      ? tensor.module != 0
         : grouping == Grouping::operation ? tensor.operation != 0
@@ -107,7 +106,7 @@ bool says(const Top& top, Grouping grouping) {
   return false;
 }
 
-std::string tensors_table(const TraceTopOptions& options, const Top& top,
+std::string tensors_table(const TraceTopOptions& options, const trace::Top& top,
                           const Terminal& terminal) {
   const bool modules = says(top, Grouping::module), lines = says(top, Grouping::line),
              operations = says(top, Grouping::operation),
@@ -130,7 +129,7 @@ std::string tensors_table(const TraceTopOptions& options, const Top& top,
   return table(columns, rows, terminal);
 }
 
-std::string shares_table(const TraceTopOptions& options, const Top& top, Grouping grouping,
+std::string shares_table(const TraceTopOptions& options, const trace::Top& top, Grouping grouping,
                          const char* title, const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
   for (const trace::Share& share : shares(top, grouping, options.depth)) {
@@ -141,7 +140,7 @@ std::string shares_table(const TraceTopOptions& options, const Top& top, Groupin
   return table(std::string(">size|>of all|>tensors|") + title, rows, terminal);
 }
 
-std::string text(const TraceTopOptions& options, const Top& top, const Terminal& terminal) {
+std::string text(const TraceTopOptions& options, const trace::Top& top, const Terminal& terminal) {
   std::string out = fmt::format(
       "{}: {} live in {} after event {} of {}{}\n", options.file.name(), to_string(top.live),
       counted(static_cast<long long>(top.tensors.size()), "tensor"), top.event, top.noticed.events,
@@ -167,7 +166,7 @@ ExitCode run_trace_top(const TraceTopOptions& options) {
   const auto reader = trace::open_trace(options.file.path);
   TraceProgress progress(options.file.name());
   look.progress = [&](const trace::Reader& at) { progress.show(at); };
-  const Top top = top_of(*reader, look);
+  const trace::Top top = top_of(*reader, look);
   progress.clear();
   warn_of(options.file, *reader, top.noticed);
   print(options.json ? to_line(document(options, top)) + "\n"

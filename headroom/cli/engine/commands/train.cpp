@@ -189,8 +189,9 @@ class Run {
   TrainingView view_;
   TrainingData data_;
   TrainingJob job_;
-  std::vector<train::Event> events_;  // while the model was made
-  std::vector<std::string> notes_;    // what became of the run, for the page
+  std::vector<train::Event> events_;      // while the model was made
+  std::vector<std::string> notes_;        // what became of the run, for the page
+  std::optional<TrainingStatus> status_;  // of a run that trains
   std::optional<train::Trainer> trainer_;
   std::optional<supervise::Setup> setup_;
   train::StepOptions step_options_;
@@ -236,27 +237,32 @@ train::TrainerOptions Run::options() {
   options.clear_cache_every = config_.whole("clear_cache_every_n_steps");
   const bool writes = !request_.at("dry_run").get<bool>() && !request_.at("eval_only").get<bool>();
   if (writes || options.resume) options.out = config_.text("out");
-  options.listener = {
-      .on_step =
-          [this](const train::Progress& now) {
-            if (!std::exchange(is_config_saved_, true))
-              write_file_atomically(fs::path(config_.text("out")) / "config.yaml",
-                                    config_.to_yaml());
-            if (now.step == 1 && machine_.own.is_cpu())
-              view_.say("on the CPU the whole run takes about " +
-                        duration_text(Seconds(now.seconds_left)));
-            view_.show(now, peak());
-          },
-      .on_event =
-          [this](const train::Event& event) {
-            watching_.hear(event);
-            note(event);
-            view_.show_event(event);
-          },
-      .on_evaluation = [this](const train::Evaluated& result,
-                              std::int64_t step) { view_.show_evaluation(result, step); },
-      .on_line = [this](std::string_view line) { view_.say(line); },
-      .should_stop = [this] { return interrupt_.happened(); }};
+  options.listener = {.on_step =
+                          [this](const train::Progress& now) {
+                            if (!std::exchange(is_config_saved_, true))
+                              write_file_atomically(fs::path(config_.text("out")) / "config.yaml",
+                                                    config_.to_yaml());
+                            if (now.step == 1 && machine_.own.is_cpu())
+                              view_.say("on the CPU the whole run takes about " +
+                                        duration_text(Seconds(now.seconds_left)));
+                            view_.show(now, peak());
+                            status_->on_device(trainer_->step().device());
+                            status_->show(now, effective_batch_);
+                          },
+                      .on_event =
+                          [this](const train::Event& event) {
+                            watching_.hear(event);
+                            note(event);
+                            view_.show_event(event);
+                            if (status_) status_->hear(event);
+                          },
+                      .on_evaluation =
+                          [this](const train::Evaluated& result, std::int64_t step) {
+                            view_.show_evaluation(result, step);
+                            if (status_) status_->survived();
+                          },
+                      .on_line = [this](std::string_view line) { view_.say(line); },
+                      .should_stop = [this] { return interrupt_.happened(); }};
   return options;
 }
 
