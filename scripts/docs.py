@@ -191,6 +191,7 @@ VARYING = {
     "age": r"\b\d+(?:\.\d+)?\s(?:s|m|h|d)\b(?:\s\d+\s(?:s|m|h)\b)?",
     "user": r"\b(?:alice|" + re.escape(pwd.getpwuid(os.getuid()).pw_name) + r"|root)\b",
     "time": r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?",
+    "times": r"(?<![\w.])\d+(?:\.\d+)? (?:us|ms|s)\b",
     "seconds": r"(?<=_s\":)\s?[\d.e+-]+",  # of JSON: "age_s":0.0012
 }
 

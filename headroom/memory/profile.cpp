@@ -197,19 +197,28 @@ std::string own_name(std::string key) {
   return key;
 }
 
-// Largest first, by the key and then by the others; last by name.
-void sort(std::vector<ProfileRow>& rows, const std::string& sort_by) {
+bool is_cpu_time(const SortKey& key) {
+  return key.name == "cpu_s" || key.name == "self_cpu_s";
+}
+
+// The key, then the others. CPU times break no ties: they differ from run to run.
+std::vector<SortKey> keys_from(const std::string& sort_by) {
   const std::string key = own_name(sort_by);
   std::vector<SortKey> keys(kSortKeys.begin(), kSortKeys.end());
+  if (key == kByName) return {};
   const auto first =
       std::find_if(keys.begin(), keys.end(), [&](const SortKey& each) { return each.name == key; });
-  if (key == kByName)
-    keys.clear();
-  else if (first == keys.end())
+  if (first == keys.end())
     throw UsageError(expectation("sort_by", "one of " + join(sort_keys(), ", "), sort_by,
                                  nearest(sort_by, sort_keys()).value_or("self_bytes")));
-  else
-    std::rotate(keys.begin(), first, first + 1);
+  std::rotate(keys.begin(), first, first + 1);
+  keys.erase(std::remove_if(keys.begin() + 1, keys.end(), &is_cpu_time), keys.end());
+  return keys;
+}
+
+// Largest first, at last by name.
+void sort(std::vector<ProfileRow>& rows, const std::string& sort_by) {
+  const std::vector<SortKey> keys = keys_from(sort_by);
   std::stable_sort(rows.begin(), rows.end(), [&](const ProfileRow& a, const ProfileRow& b) {
     for (const SortKey& each : keys)
       if (each.figure(a) != each.figure(b)) return each.figure(a) > each.figure(b);

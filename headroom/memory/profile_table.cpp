@@ -22,14 +22,20 @@ struct Column {
   bool of_device = false;
 };
 
+// Three digits: "1.34 ms".
 std::string time_text(double seconds) {
+  if (seconds <= 0) return "-";
+  const bool in_seconds = seconds >= 0.9995, in_ms = seconds >= 0.9995e-3;
+  const double number = seconds * (in_seconds ? 1 : in_ms ? 1e3 : 1e6);
   char text[32];
-  if (seconds >= 1)
-    std::snprintf(text, sizeof text, "%.2f s", seconds);
-  else if (seconds >= 1e-3)
-    std::snprintf(text, sizeof text, "%.2f ms", seconds * 1e3);
-  else
-    std::snprintf(text, sizeof text, "%.1f us", std::max(0.0, seconds * 1e6));
+  std::snprintf(text, sizeof text, "%.*f %s",
+                number >= 99.95   ? 0
+                : number >= 9.995 ? 1
+                                  : 2,
+                number,
+                in_seconds ? "s"
+                : in_ms    ? "ms"
+                           : "us");
   return text;
 }
 

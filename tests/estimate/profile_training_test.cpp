@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "headroom/forecast/step_time.h"
+
 namespace headroom::estimate {
 namespace {
 
@@ -39,6 +41,12 @@ BytesByName from_profile(const memory::Profile& profile, GroupBy group) {
   return bytes;
 }
 
+double device_seconds(const memory::Profile& profile) {
+  double sum = 0;
+  for (const ProfileRow& row : rows(profile, {.row_limit = 0})) sum += row.self_device_s.value();
+  return sum;
+}
+
 class ProfileOfAModel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ProfileOfAModel, HasTheBytesOfTheDryRunsLedgerByOperatorAndByModule) {
@@ -67,15 +75,28 @@ TEST(ProfileTraining, AnswersForACardThatIsTooSmallWithoutItsLimit) {
             from_profile(large.profile, GroupBy::operation));
 }
 
+// Two ways to count the same work: operator by operator as they run, and in closed form.
+TEST(ProfileTraining, AddsUpToAboutTheForecastOfTheStep) {
+  const gpu::CatalogueCard& card = gpu::card_named("RTX 4090");
+  model::Settings settings = two_rows();
+  settings.steps = 1;
+  for (const char* name : {"gpt2", "bert-base", "resnet50", "llama-3.2-1b", "vit-base"}) {
+    const model::NamedModel model = model::model_named(name);
+    const TrainingProfile found = profile_training(model, settings, dryrun::card_for("RTX 4090"));
+    const double forecast =
+        forecast::step_seconds(forecast::forecast_of(model.config, found.settings), &card);
+    const double ratio = device_seconds(found.profile) / forecast;
+    EXPECT_GT(ratio, 0.7) << name;
+    EXPECT_LT(ratio, 1.4) << name;
+  }
+}
+
 TEST(ProfileTraining, TakesDeviceTimeFromTheCardsRates) {
   const model::NamedModel gpt2 = model::model_named("gpt2");
   const auto seconds = [&](const char* card) {
     const TrainingProfile found = profile_training(gpt2, two_rows(), dryrun::card_for(card));
     EXPECT_TRUE(found.profile.simulated_time);
-    double sum = 0;
-    for (const ProfileRow& row : rows(found.profile, {.row_limit = 0}))
-      sum += row.self_device_s.value();
-    return sum;
+    return device_seconds(found.profile);
   };
   EXPECT_LT(seconds("H100 SXM"), 0.5 * seconds("RTX 3060"));
 }

@@ -1,4 +1,4 @@
-// The code of docs/guides/gpu-memory-in-your-program.md, as it stands there.
+// The code of docs/guides/gpu-memory-in-your-program.md and profile.md, as it stands there.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -7,6 +7,7 @@
 #include "headroom/memory/clear.h"
 #include "headroom/memory/history.h"
 #include "headroom/memory/memory_statistics.h"
+#include "headroom/memory/profiler.h"
 #include "headroom/memory/scope.h"
 #include "headroom/memory/summary.h"
 #include "headroom/sim/simulate.h"
@@ -67,6 +68,25 @@ TEST(GuideToMemory, MovesAModuleAndItsOptimizer) {
   const auto copy = libtorch::clone(*net, box.device(0));
   EXPECT_EQ(net->weight.device(), box.device(1));
   EXPECT_EQ(copy->weight.device(), box.device(0));
+}
+
+TEST(GuideToProfiles, ProfilesAStepByModule) {
+  std::ostringstream out;
+  const sim::Simulation box = sim::simulate("RTX 4090");
+  using namespace memory;
+  auto net = libtorch::on(box.device(0), [] {
+    return torch::nn::Sequential(torch::nn::Linear(1024, 4096), torch::nn::GELU(),
+                                 torch::nn::Linear(4096, 1024));
+  });
+  const torch::Tensor batch = torch::ones({64, 1024}, box.device(0));
+  const auto step = [&] { net->forward(batch).mean().backward(); };
+  NamedTensors parameters;
+  for (const auto& one : net->named_parameters()) parameters.emplace_back(one.key(), one.value());
+  Profiler profiler(parameters);
+  step();
+  const Profile profile = profiler.end();
+  out << table(profile, {.sort_by = "self_bytes", .group_by = GroupBy::module});
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("\n2 "));
 }
 
 }  // namespace
