@@ -49,6 +49,12 @@ const gpu::CatalogueCard* rates_of(const sim::Card& card) {
   });
 }
 
+// Of this thread; null if there is none. ProfilerStateBase has the same under names that differ
+// between versions.
+c10::DebugInfoBase* current_profiler() {
+  return c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE);
+}
+
 class CallRecorder;
 
 // A call that runs now, on its thread.
@@ -105,7 +111,7 @@ class CallRecorder final : public profilers::ProfilerStateBase,
   }
 
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& call) {
-    auto* const recorder = dynamic_cast<CallRecorder*>(ProfilerStateBase::get(/*global=*/false));
+    auto* const recorder = dynamic_cast<CallRecorder*>(current_profiler());
     const std::string_view name = call.name();
     if (recorder == nullptr || memory::is_left_out(name) || name.starts_with(memory::kModuleRange))
       return nullptr;
@@ -345,7 +351,7 @@ class SimulatedProfiling final : public memory::Profiling {
   // On another thread the profiler is not the current one.
   void stop() {
     observers_.clear();
-    if (profilers::ProfilerStateBase::get(/*global=*/false) != recorder_.get()) return;
+    if (current_profiler() != recorder_.get()) return;
     recorder_->removeCallback();
     (void)profilers::ProfilerStateBase::pop(/*global=*/false);
   }

@@ -18,8 +18,13 @@ using torch::profiler::impl::ActivityType;
 
 constexpr std::string_view kMemory = "[memory]";
 constexpr std::string_view kOutOfMemory = "[OutOfMemory]";
-// libkineto::ActivityType::GPU_USER_ANNOTATION: a range of the program, drawn beside the kernels.
-constexpr int kRangeOnDevice = 2;
+// Of libkineto::ActivityType: a range of the program, and the same drawn beside the kernels.
+constexpr int kRange = 1, kRangeOnDevice = 2;
+
+// An operator or range; else a call of CUDA's runtime, which is numbered by other correlations.
+bool is_numbered(const KinetoEvent& event) {
+  return event.activityType() <= kRange && event.linkedCorrelationId() == 0;
+}
 
 bool is_cpu(c10::DeviceType type) {
   return type == c10::DeviceType::CPU || type == c10::DeviceType::MKLDNN ||
@@ -84,8 +89,7 @@ class Reading {
     if (name == kOutOfMemory || event.isHiddenEvent() || event.isPythonFunction() ||
         is_left_out(name))
       return;
-    if (event.correlationId() != 0 && event.linkedCorrelationId() == 0)
-      threads_[event.correlationId()] = event.startThreadId();
+    if (is_numbered(event)) threads_[event.correlationId()] = event.startThreadId();
     timed_.push_back(&event);
   }
 
@@ -116,7 +120,7 @@ class Reading {
   std::int32_t add(const KinetoEvent& event, const std::string& name, const Open& outer) {
     const bool is_range = event.scope() == static_cast<std::uint8_t>(at::RecordScope::USER_SCOPE);
     const auto number = static_cast<std::int32_t>(profile_.calls.size());
-    if (event.linkedCorrelationId() == 0) calls_[event.correlationId()] = number;
+    if (is_numbered(event)) calls_[event.correlationId()] = number;
     profile_.calls.push_back({.name = profile_.names.number(name),
                               .module = module_of(event, outer),
                               .shapes = is_range || !event.hasShapes()
