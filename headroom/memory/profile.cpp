@@ -1,14 +1,11 @@
 #include "headroom/memory/profile.h"
 
-#include <algorithm>
-#include <array>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "headroom/base/error.h"
-#include "headroom/base/output_file.h"
-#include "headroom/base/text.h"
+#include "headroom/memory/detail/profile_order.h"
 
 namespace headroom::memory {
 namespace {
@@ -153,79 +150,6 @@ std::vector<ProfileRow> rows_of_modules(const Profile& profile) {
   return rows;
 }
 
-// ---- Sorting ----
-
-using Figure = double (*)(const ProfileRow&);
-struct SortKey {
-  std::string_view name;
-  Figure figure;
-};
-double count_of(Bytes bytes) {
-  return static_cast<double>(bytes.count);
-}
-constexpr std::array<SortKey, 10> kSortKeys{
-    {{"self_bytes", [](const ProfileRow& row) { return count_of(row.self_bytes); }},
-     {"total_bytes", [](const ProfileRow& row) { return count_of(row.total_bytes); }},
-     {"self_kept_bytes", [](const ProfileRow& row) { return count_of(row.self_kept); }},
-     {"self_cpu_bytes", [](const ProfileRow& row) { return count_of(row.self_cpu_bytes); }},
-     {"cpu_bytes", [](const ProfileRow& row) { return count_of(row.cpu_bytes); }},
-     {"self_device_s", [](const ProfileRow& row) { return row.self_device_s.value_or(0); }},
-     {"device_s", [](const ProfileRow& row) { return row.device_s.value_or(0); }},
-     {"self_cpu_s", [](const ProfileRow& row) { return row.self_cpu_s; }},
-     {"cpu_s", [](const ProfileRow& row) { return row.cpu_s; }},
-     {"calls", [](const ProfileRow& row) { return static_cast<double>(row.calls); }}}};
-constexpr std::string_view kByName = "name";
-
-// PyTorch's names, after "cuda" became "device".
-constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
-    {"self_device_memory_usage", "self_bytes"},
-    {"device_memory_usage", "total_bytes"},
-    {"self_cpu_memory_usage", "self_cpu_bytes"},
-    {"cpu_memory_usage", "cpu_bytes"},
-    {"self_device_time_total", "self_device_s"},
-    {"device_time_total", "device_s"},
-    {"self_cpu_time_total", "self_cpu_s"},
-    {"cpu_time_total", "cpu_s"},
-    {"count", "calls"},
-    {"key", kByName}};
-
-std::string own_name(std::string key) {
-  if (const std::size_t cuda = key.find("cuda"); cuda != std::string::npos)
-    key.replace(cuda, 4, "device");
-  for (const auto& [theirs, ours] : kSynonyms)
-    if (key == theirs) return std::string(ours);
-  return key;
-}
-
-bool is_cpu_time(const SortKey& key) {
-  return key.name == "cpu_s" || key.name == "self_cpu_s";
-}
-
-// The key, then the others. CPU times break no ties: they differ from run to run.
-std::vector<SortKey> keys_from(const std::string& sort_by) {
-  const std::string key = own_name(sort_by);
-  std::vector<SortKey> keys(kSortKeys.begin(), kSortKeys.end());
-  if (key == kByName) return {};
-  const auto first =
-      std::find_if(keys.begin(), keys.end(), [&](const SortKey& each) { return each.name == key; });
-  if (first == keys.end())
-    throw UsageError(expectation("sort_by", "one of " + join(sort_keys(), ", "), sort_by,
-                                 nearest(sort_by, sort_keys()).value_or("self_bytes")));
-  std::rotate(keys.begin(), first, first + 1);
-  keys.erase(std::remove_if(keys.begin() + 1, keys.end(), &is_cpu_time), keys.end());
-  return keys;
-}
-
-// Largest first, at last by name.
-void sort(std::vector<ProfileRow>& rows, const std::string& sort_by) {
-  const std::vector<SortKey> keys = keys_from(sort_by);
-  std::stable_sort(rows.begin(), rows.end(), [&](const ProfileRow& a, const ProfileRow& b) {
-    for (const SortKey& each : keys)
-      if (each.figure(a) != each.figure(b)) return each.figure(a) > each.figure(b);
-    return std::tie(a.name, a.shapes) < std::tie(b.name, b.shapes);
-  });
-}
-
 }  // namespace
 
 Profile without_repeated_calls(Profile profile) {
@@ -270,20 +194,13 @@ std::string_view to_string(GroupBy group) {
   return "operator";
 }
 
-std::vector<std::string> sort_keys() {
-  std::vector<std::string> names;
-  for (const SortKey& key : kSortKeys) names.emplace_back(key.name);
-  names.emplace_back(kByName);
-  return names;
-}
-
 std::vector<ProfileRow> rows(const Profile& profile, const ProfileView& view) {
   std::vector<ProfileRow> rows = view.group_by == GroupBy::module
                                      ? rows_of_modules(profile)
                                      : rows_of_operators(profile, view.group_by == GroupBy::shape);
   if (!profile.has_device)
     for (ProfileRow& row : rows) row.device_s = row.self_device_s = std::nullopt;
-  sort(rows, view.sort_by);
+  detail::sort(rows, view.sort_by);
   if (view.row_limit > 0 && rows.size() > view.row_limit) rows.resize(view.row_limit);
   return rows;
 }
