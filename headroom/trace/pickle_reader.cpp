@@ -219,6 +219,7 @@ Event PickleReader::event_of(const Entry& entry, const Cursor& cursor) {
   const Place place = places_.of(snapshot_, entry.frames, names_);
   event.module = place.module;
   event.line = place.line;
+  if (place.is_backward && event.phase == Phase::unknown) event.phase = Phase::backward;
   if (entry.kind == Kind::mark) {
     const bool says_more = entry.action == "user_defined" && !entry.user_metadata.empty();
     event.operation = names_.number(says_more ? entry.user_metadata : entry.action);

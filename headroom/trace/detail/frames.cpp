@@ -16,7 +16,9 @@ constexpr std::array<std::string_view, 14> kInnerFiles = {
     "/torch/", "/c10/",    "/aten/",   "/pytorch/", "<frozen",    "<string>", "<eval_with_key>",
     "Python/", "Objects/", "Modules/", "ceval.c",   "libc_start", "csu/",     "/c++/"};
 
+// A C++ frame of the wheel's libraries has a bare file name, and no line.
 bool is_users(const Frame& frame) {
+  if (frame.line <= 0) return false;
   if (frame.filename.empty() || frame.filename == "??" || frame.filename == "none") return false;
   if (frame.filename.starts_with("torch/")) return false;
   return std::none_of(kInnerFiles.begin(), kInnerFiles.end(), [&](std::string_view part) {
@@ -32,6 +34,10 @@ std::string_view operator_of(std::string_view function) {
   const std::string_view rest = function.substr(at + kBefore.size());
   return rest.substr(0, rest.find("::"));
 }
+
+// Part of the name of a frame of autograd's engine, which runs backward on a thread without Python.
+constexpr std::string_view kEngine = "torch::autograd::Engine::";
+constexpr std::string_view kBackward = "backward pass";
 
 }  // namespace
 
@@ -50,6 +56,8 @@ Places::Meaning Places::meaning(const SnapshotTree& snapshot, Value value, Names
     meaning = {Meaning::Kind::own_module, names.number(frame.name)};
   } else if (const auto called = operator_of(frame.name); !called.empty()) {
     meaning = {Meaning::Kind::operation, names.number("aten::" + std::string(called))};
+  } else if (frame.name.find(kEngine) != std::string_view::npos) {
+    meaning.kind = Meaning::Kind::engine;
   } else if (is_users(frame)) {
     const std::string where = std::string(frame.filename) + ":" + std::to_string(frame.line);
     meaning = {Meaning::Kind::user, names.number(frame.name), names.number(where)};
@@ -77,12 +85,17 @@ Place Places::of(const SnapshotTree& snapshot, Value frames, Names& names) {
       case Meaning::Kind::own_module:
         place.module = found.name;
         return place;
+      case Meaning::Kind::engine:
+        place.is_backward = true;
+        break;
       case Meaning::Kind::user:
         place.line = found.where;
+        place.is_backward = false;  // a forward pass that backward runs again
         if (place.operation == 0) place.operation = found.name;
         return place;
     }
   }
+  if (place.is_backward && place.line == 0) place.line = names.number(kBackward);
   return place;
 }
 

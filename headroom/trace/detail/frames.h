@@ -1,5 +1,6 @@
 // Finds the place in the user's program from a stack that PyTorch recorded: the innermost frame
 // that belongs neither to Python nor to PyTorch, as "file:line", and the operator that it called.
+// Autograd's thread has no frames of the program: its line is "backward pass".
 // In Headroom's own snapshots also the module.
 #pragma once
 
@@ -20,6 +21,7 @@ class Places {
     enum class Kind : std::uint8_t {
       inner,
       operation,
+      engine,
       user,
       own_operation,
       own_line,

@@ -11,6 +11,7 @@ struct Place {
   Name module = 0;
   Name operation = 0;
   Name line = 0;
+  bool is_backward = false;
 };
 
 // File names of the frames in Headroom's own snapshots. Such a frame has line 0, and the operator,
