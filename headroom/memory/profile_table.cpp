@@ -1,11 +1,12 @@
 // A profile as text. Device columns are left out without a device, others if they hold only zeros;
-// those of least use are left out until names have room.
+// those of least use are left out until names have room. The figure that rows are sorted by stays.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "headroom/base/text.h"
+#include "headroom/memory/detail/profile_order.h"
 #include "headroom/memory/profile.h"
 
 namespace headroom::memory {
@@ -15,7 +16,7 @@ constexpr std::size_t kBetween = 2, kLeastName = 20, kRoomForNames = 32;
 constexpr int kAlways = 9;
 
 struct Column {
-  std::string heading;
+  std::string key, heading;
   std::string (*text)(const ProfileRow&);
   double (*figure)(const ProfileRow&);
   int use;  // columns of less use are left out first
@@ -45,25 +46,32 @@ std::string bytes_text(Bytes bytes) {
 
 const std::vector<Column>& all_columns() {
   static const std::vector<Column> columns{
-      {"calls", [](const ProfileRow& row) { return std::to_string(row.calls); },
+      {"calls", "calls", [](const ProfileRow& row) { return std::to_string(row.calls); },
        [](const ProfileRow& row) { return static_cast<double>(row.calls); }, kAlways},
-      {"self mem", [](const ProfileRow& row) { return bytes_text(row.self_bytes); },
+      {"self_bytes", "self mem", [](const ProfileRow& row) { return bytes_text(row.self_bytes); },
        [](const ProfileRow& row) { return static_cast<double>(row.self_bytes.count); }, kAlways,
        true},
-      {"total mem", [](const ProfileRow& row) { return bytes_text(row.total_bytes); },
+      {"total_bytes", "total mem",
+       [](const ProfileRow& row) { return bytes_text(row.total_bytes); },
        [](const ProfileRow& row) { return static_cast<double>(row.total_bytes.count); }, kAlways,
        true},
-      {"self kept", [](const ProfileRow& row) { return bytes_text(row.self_kept); },
+      {"self_kept_bytes", "self kept",
+       [](const ProfileRow& row) { return bytes_text(row.self_kept); },
        [](const ProfileRow& row) { return static_cast<double>(row.self_kept.count); }, 1},
-      {"self CPU mem", [](const ProfileRow& row) { return bytes_text(row.self_cpu_bytes); },
+      {"self_cpu_bytes", "self CPU mem",
+       [](const ProfileRow& row) { return bytes_text(row.self_cpu_bytes); },
        [](const ProfileRow& row) { return static_cast<double>(row.self_cpu_bytes.count); }, 2},
-      {"CPU mem", [](const ProfileRow& row) { return bytes_text(row.cpu_bytes); },
+      {"cpu_bytes", "CPU mem", [](const ProfileRow& row) { return bytes_text(row.cpu_bytes); },
        [](const ProfileRow& row) { return static_cast<double>(row.cpu_bytes.count); }, 4},
-      {"self CPU", [](const ProfileRow& row) { return time_text(row.self_cpu_s); },
+      {"self_cpu_s", "self CPU", [](const ProfileRow& row) { return time_text(row.self_cpu_s); },
        [](const ProfileRow& row) { return row.self_cpu_s; }, 3},
-      {"CPU time", [](const ProfileRow& row) { return time_text(row.cpu_s); },
+      {"cpu_s", "CPU time", [](const ProfileRow& row) { return time_text(row.cpu_s); },
        [](const ProfileRow& row) { return row.cpu_s; }, kAlways},
-      {"device time", [](const ProfileRow& row) { return time_text(row.device_s.value_or(0)); },
+      {"self_device_s", "self device",
+       [](const ProfileRow& row) { return time_text(row.self_device_s.value_or(0)); },
+       [](const ProfileRow& row) { return row.self_device_s.value_or(0); }, 1},
+      {"device_s", "device time",
+       [](const ProfileRow& row) { return time_text(row.device_s.value_or(0)); },
        [](const ProfileRow& row) { return row.device_s.value_or(0); }, kAlways, true}};
   return columns;
 }
@@ -106,7 +114,8 @@ std::size_t width_of(const std::vector<Column>& columns, const std::vector<Profi
   return width;
 }
 
-std::vector<Column> columns_for(const std::vector<ProfileRow>& rows, std::size_t room) {
+std::vector<Column> columns_for(const std::vector<ProfileRow>& rows, const std::string& sort_by,
+                                std::size_t room) {
   std::vector<Column> columns;
   const bool has_device =
       std::any_of(rows.begin(), rows.end(), [](const ProfileRow& row) { return row.device_s; });
@@ -116,6 +125,8 @@ std::vector<Column> columns_for(const std::vector<ProfileRow>& rows, std::size_t
                                   return column.figure(row) != 0;
                                 }))
       columns.push_back(column);
+  for (Column& column : columns)
+    if (column.key == detail::own_name(sort_by)) column.use = kAlways;
   while (width_of(columns, rows) > room) {
     const auto least =
         std::min_element(columns.begin(), columns.end(),
@@ -165,7 +176,8 @@ std::string table(const Profile& profile, const ProfileView& view, std::size_t w
   std::size_t longest = heading.size();
   for (const ProfileRow& row : shown) longest = std::max(longest, shown_name(row).size());
   const std::size_t wanted = std::min(longest, kRoomForNames);
-  const std::vector<Column> columns = columns_for(shown, width > wanted ? width - wanted : 0);
+  const std::vector<Column> columns =
+      columns_for(shown, view.sort_by, width > wanted ? width - wanted : 0);
   const std::size_t figures = width_of(columns, shown);
   const std::size_t names =
       std::min(longest, std::max(kLeastName, width > figures ? width - figures : 0));

@@ -74,6 +74,7 @@ TEST(ProfileCommand, RefusesFiguresGroupsAndSettingsThatItDoesNotHave) {
   EXPECT_EQ(profile({"gpt2", "--sort-by", "bytes"}).exit_code, 64);
   EXPECT_EQ(profile({"gpt2", "--group-by", "line"}).exit_code, 64);
   EXPECT_EQ(profile({"gpt2", "--row-limit", "-1"}).exit_code, 64);
+  EXPECT_EQ(profile({"gpt2", "--gpus", "sim:1x24GiB,1x8GiB"}).exit_code, 64);
   const Outcome outcome = profile({"gpt2", "--quantize", "4bit"});
   EXPECT_EQ(outcome.exit_code, 64);
   EXPECT_THAT(outcome.err, HasSubstr("--quantize"));

@@ -123,6 +123,13 @@ TEST(ProfileTable, ShowsShapesUnderTheNameAndLeavesEmptyColumnsOut) {
   EXPECT_THAT(text, Not(HasSubstr("CPU mem ")));
 }
 
+TEST(ProfileTable, KeepsTheColumnThatItIsSortedBy) {
+  Profile profile = written_by_hand();
+  for (Call& call : profile.calls) call.cpu = 1_MiB;
+  EXPECT_THAT(table(profile, {}, 70), Not(HasSubstr("self kept")));
+  EXPECT_THAT(table(profile, {.sort_by = "self_kept_bytes"}, 70), HasSubstr("self kept"));
+}
+
 TEST(ProfileChrome, IsJsonWithCallsAndMemoryCounters) {
   Profile profile = written_by_hand();
   profile.samples.push_back(

@@ -46,21 +46,13 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"count", "calls"},
     {"key", kByName}};
 
-std::string own_name(std::string key) {
-  if (const std::size_t cuda = key.find("cuda"); cuda != std::string::npos)
-    key.replace(cuda, 4, "device");
-  for (const auto& [theirs, ours] : kSynonyms)
-    if (key == theirs) return std::string(ours);
-  return key;
-}
-
 bool is_cpu_time(const SortKey& key) {
   return key.name == "cpu_s" || key.name == "self_cpu_s";
 }
 
 // The key, then the others. CPU times break no ties: they differ from run to run.
 std::vector<SortKey> keys_from(const std::string& sort_by) {
-  const std::string key = own_name(sort_by);
+  const std::string key = detail::own_name(sort_by);
   std::vector<SortKey> keys(kSortKeys.begin(), kSortKeys.end());
   if (key == kByName) return {};
   const auto first =
@@ -80,6 +72,14 @@ std::vector<std::string> sort_keys() {
   for (const SortKey& key : kSortKeys) names.emplace_back(key.name);
   names.emplace_back(kByName);
   return names;
+}
+
+std::string detail::own_name(std::string key) {
+  if (const std::size_t cuda = key.find("cuda"); cuda != std::string::npos)
+    key.replace(cuda, 4, "device");
+  for (const auto& [theirs, ours] : kSynonyms)
+    if (key == theirs) return std::string(ours);
+  return key;
 }
 
 void detail::sort(std::vector<ProfileRow>& rows, const std::string& sort_by) {

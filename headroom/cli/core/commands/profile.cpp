@@ -21,7 +21,15 @@ struct ProfileOptions {
   std::optional<std::string> trace;
 };
 
+void check_one_kind(const Json& cards) {
+  for (const Json& card : cards)
+    if (card != cards.front())
+      throw UsageError(expectation("--gpus", "one card, or several of one kind",
+                                   "several kinds of cards", "one profile for each"));
+}
+
 Json with_view(Json request, const ProfileOptions& options) {
+  check_one_kind(request.at("cards"));
   request["sort_by"] = options.sort_by;
   request["group_by"] = options.group_by;
   request["row_limit"] = options.row_limit;
