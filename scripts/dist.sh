@@ -10,6 +10,7 @@ out=dist/headroom-$version
 rm -rf "$out"
 cmake --install build --prefix "$PWD/$out" --strip > /dev/null
 
+# `headroom top` finds its terminals in the system's terminfo (ncurses-base); ncurses itself travels along.
 # Files of the C library's own package are everywhere; all others that are not LibTorch's travel
 # along.
 needed() {

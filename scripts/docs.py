@@ -188,9 +188,9 @@ SCENES = {
 
 VARYING = {
     "pid": r"(?<![\d.])\b\d{2,7}\b(?!\.\d| %| C\b| W\b| GiB| MiB)",
-    "age": r"\b\d+(?:\.\d+)?\s(?:s|m|h|d)\b(?:\s\d+\s(?:s|m|h)\b)?",
+    "age": r"\b\d+(?:\.\d+)?\s?(?:s|m|h|d)(?:\s?\d+\s?(?:s|m|h))?\b",
     "user": r"\b(?:alice|" + re.escape(pwd.getpwuid(os.getuid()).pw_name) + r"|root)\b",
-    "time": r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?",
+    "time": r"\b(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?",
     "times": r"(?<![\w.])\d+(?:\.\d+)? (?:us|ms|s)\b",
     "seconds": r"(?<=_s\":)\s?[\d.e+-]+",  # of JSON: "age_s":0.0012
 }

@@ -68,9 +68,15 @@ const std::vector<std::size_t>& Attribution::own_leases(const ProcessIdentity& p
   return own;
 }
 
+const std::optional<ProcessStat>& Attribution::stat_of(pid_t pid) {
+  const auto [known, is_new] = stats_.try_emplace(pid);
+  if (is_new) known->second = processes_.stat(pid);
+  return known->second;
+}
+
 std::string Attribution::lease_of(const gpu::GpuProcess& process, const gpu::Uuid& card) {
   if (!process.pid) return {};
-  auto stat = processes_.stat(*process.pid);
+  std::optional<ProcessStat> stat = stat_of(*process.pid);
   if (!stat || (process.start_ticks != 0 && stat->identity.start_ticks != process.start_ticks))
     return {};  // its number belongs to another process by now
   constexpr int kMostAncestors = 64;
@@ -83,7 +89,7 @@ std::string Attribution::lease_of(const gpu::GpuProcess& process, const gpu::Uui
       found = &lease;
     }
     if (found != nullptr) return found->id;
-    stat = stat->parent > 0 ? processes_.stat(stat->parent) : std::nullopt;
+    stat = stat->parent > 0 ? stat_of(stat->parent) : std::nullopt;
   }
   return {};
 }
@@ -97,7 +103,9 @@ std::optional<UsedByLease> Attribution::used_on(const gpu::Card& card) {
   for (const gpu::GpuProcess& process : *card.processes) {
     if (!process.used || process.used->count == 0) continue;
     const std::string lease = lease_of(process, card.uuid);
-    if (!lease.empty()) used[lease] += *process.used;
+    if (lease.empty()) continue;
+    used[lease] += *process.used;
+    found_[{*process.pid, card.uuid}] = lease;
   }
   return used;
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/base/process.h"
@@ -22,6 +23,8 @@ namespace headroom::lease {
 
 // Memory of a card that each lease's processes use; a missing lease uses none.
 using UsedByLease = std::map<std::string, Bytes>;
+// The leases of processes on cards; a missing one belongs to none.
+using LeaseOfProcess = std::map<std::pair<pid_t, gpu::Uuid>, std::string>;
 
 class Attribution {
  public:
@@ -34,13 +37,19 @@ class Attribution {
   // Nothing if the card's process list is older than its memory.
   [[nodiscard]] std::optional<UsedByLease> used_on(const gpu::Card& card);
 
+  // Those that used_on() has found so far.
+  [[nodiscard]] const LeaseOfProcess& found() const { return found_; }
+
  private:
   // Positions of the leases that the process itself holds or made.
   const std::vector<std::size_t>& own_leases(const ProcessIdentity& process);
+  const std::optional<ProcessStat>& stat_of(pid_t pid);
 
   const std::vector<Claim>& leases_;
   const ProcessTable processes_;
   std::map<ProcessIdentity, std::vector<std::size_t>> own_;
+  std::map<pid_t, std::optional<ProcessStat>> stats_;  // jobs share their ancestors
+  LeaseOfProcess found_;
 };
 
 // The processes that hold each lease's descriptor, if this user may see them. Reads every process

@@ -33,10 +33,11 @@ Bytes margin_of(const gpu::Card& card) {
 
 Look look_at(gpu::Machine machine, Contents before) {
   for (gpu::Card& card : machine.cards) card.withheld.always = margin_of(card);
-  Look look{.machine = std::move(machine), .before = std::move(before), .used = {}};
+  Look look{.machine = std::move(machine), .before = std::move(before), .used = {}, .lease_of = {}};
   Attribution attribution(look.before.leases);
   for (const gpu::Card& card : look.machine.cards)
     if (auto used = attribution.used_on(card)) look.used[card.uuid] = *std::move(used);
+  look.lease_of = attribution.found();
   return look;
 }
 
@@ -77,9 +78,12 @@ Rooms rooms_of(const Look& look, const Contents& now, Clock::time_point at) {
 }
 
 gpu::Machine with_promises(gpu::Machine machine, const Contents& contents) {
-  const Look look = look_at(std::move(machine), contents);
+  return with_promises(look_at(std::move(machine), contents));
+}
+
+gpu::Machine with_promises(const Look& look) {
   gpu::Machine shown = look.machine;
-  for (gpu::Card& card : shown.cards) card = charged(look, contents, std::move(card));
+  for (gpu::Card& card : shown.cards) card = charged(look, look.before, std::move(card));
   return shown;
 }
 

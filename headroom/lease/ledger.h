@@ -32,6 +32,7 @@ struct Look {
   gpu::Machine machine;                   // with their margins
   Contents before;                        // the folder before the cards were sampled
   std::map<gpu::Uuid, UsedByLease> used;  // of the cards where it is known
+  LeaseOfProcess lease_of;                // likewise
 };
 
 [[nodiscard]] Look look_at(gpu::Machine machine, Contents before);
@@ -54,5 +55,6 @@ struct Look {
 // For commands that show the machine: the cards with their unused reservations, so that
 // usable_now() is the memory that a lease would be given.
 [[nodiscard]] gpu::Machine with_promises(gpu::Machine machine, const Contents& contents);
+[[nodiscard]] gpu::Machine with_promises(const Look& look);
 
 }  // namespace headroom::lease

@@ -151,9 +151,9 @@ std::filesystem::path status_folder() {
   return state_dir() / "status";
 }
 
-JobStatusPublisher::JobStatusPublisher(std::filesystem::path folder)
+JobStatusPublisher::JobStatusPublisher(const fs::path& folder)
     : self_(this_process()),
-      file_(std::move(folder) /
+      file_(folder /
             (std::to_string(self_.pid) + "-" + std::to_string(self_.start_ticks) + ".json")) {}
 
 JobStatusPublisher::~JobStatusPublisher() {

@@ -46,7 +46,7 @@ struct JobStatus {
 // because a full disk takes no status. Threads: one at a time.
 class JobStatusPublisher {
  public:
-  explicit JobStatusPublisher(std::filesystem::path folder = status_folder());
+  explicit JobStatusPublisher(const std::filesystem::path& folder = status_folder());
   ~JobStatusPublisher();  // removes the file
   JobStatusPublisher(const JobStatusPublisher&) = delete;
   JobStatusPublisher& operator=(const JobStatusPublisher&) = delete;

@@ -11,10 +11,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kCommands{"gpus",   "pick",     "run",     "attach",    "history",
-                                         "log",    "queue",    "who",     "lease",     "clean",
-                                         "doctor", "estimate", "fit",     "cards",     "models",
-                                         "trace",  "oom",      "version", "completion"};
+const std::vector<std::string> kCommands{"gpus",   "pick",     "run",     "attach",     "history",
+                                         "log",    "queue",    "who",     "lease",      "clean",
+                                         "doctor", "estimate", "fit",     "cards",      "models",
+                                         "trace",  "oom",      "version", "completion", "top"};
 
 // ---- Help ----
 

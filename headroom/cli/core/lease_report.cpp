@@ -127,7 +127,7 @@ LeaseReport report_leases(const std::string& gpus, bool with_holders) {
   LeaseReport report{.look = look_at_machine(gpus)};
   const lease::Contents& now = report.look.leases;
   report.warnings = now.warnings;
-  const lease::Look seen = lease::look_at(report.look.machine, now);
+  const lease::Look& seen = report.look.seen;
   for (const std::string& sentence : long_unused(seen)) report.warnings.push_back(sentence);
   std::map<std::string, std::vector<pid_t>> holders;
   if (with_holders) holders = lease::descriptor_holders(now.leases);
@@ -143,7 +143,7 @@ LeaseReport report_leases(const std::string& gpus, bool with_holders) {
 
 std::vector<WaitingRow> waiting_rows(const Look& look) {
   if (look.leases.waiting.empty()) return {};
-  return waiting_in(lease::look_at(look.machine, look.leases), look.leases);
+  return waiting_in(look.seen, look.leases);
 }
 
 Json document(const LeaseReport& report) {

@@ -3,7 +3,6 @@
 #include "headroom/base/error.h"
 #include "headroom/base/text.h"
 #include "headroom/lease/lease_text.h"
-#include "headroom/lease/ledger.h"
 #include "headroom/watch/gpus_json.h"
 
 namespace headroom::cli {
@@ -44,18 +43,19 @@ Look look_at_machine(const std::string& gpus, gpu::SamplerOptions options) {
   return look_at_sample(sampler.fresh(), std::move(devices), std::move(leases));
 }
 
-Look look_at_sample(gpu::Machine sample, gpu::Devices devices, lease::Contents leases) {
+Look look_at_sample(gpu::Machine sample, gpu::Devices devices, lease::Contents leases,
+                    const std::optional<gpu::CudaView>& cuda) {
   Look look;
   look.devices = std::move(devices);
   look.leases = std::move(leases);
-  const gpu::Machine whole = lease::with_promises(std::move(sample), look.leases);
+  look.seen = lease::look_at(std::move(sample), look.leases);
+  const gpu::Machine whole = lease::with_promises(look.seen);
   const auto environment = gpu::CudaEnvironment::current();
-  if (!whole.simulated) look.cuda = cuda_view(whole, environment);
+  if (!whole.simulated) look.cuda = cuda ? *cuda : cuda_view(whole, environment);
   look.warnings = watch::data_warnings(whole);
   for (const std::string& warning : look.leases.warnings) look.warnings.push_back(warning);
   if (!look.leases.leases.empty())
-    for (const std::string& sentence : long_unused(lease::look_at(whole, look.leases)))
-      look.warnings.push_back(sentence);
+    for (const std::string& sentence : long_unused(look.seen)) look.warnings.push_back(sentence);
   for (const std::string& warning : look.cuda.warnings) look.warnings.push_back(warning);
   if (!look.cuda.why_empty.empty()) look.warnings.push_back(look.cuda.why_empty);
   // Shows all cards of the machine; only an explicit list narrows them.

@@ -107,7 +107,7 @@ TEST(TopScreen, AFullCardIsRedAndAnEmptyOneGreen) {
 TEST(TopScreen, WithoutUtf8EveryCharacterIsAscii) {
   Picture picture = big_picture();
   picture.processes.back().command = "python größe.py";
-  picture.processes.back().job = training(1001);
+  picture.processes[30].job = training(1031);
   picture.advice = "GPU 3 is idle";
   picture.warnings = {"the driver is naïve"};
   const std::string text = whole(draw(picture, {}, canvas(120, 60, /*unicode=*/false)));
@@ -119,13 +119,20 @@ TEST(TopScreen, ShowsATrainingBelowItsProcess) {
   Picture picture = picture_of(1, {row(0, 7, 9_GiB)});
   picture.processes[0].job = training(7);
   const auto lines = texts(draw(picture, {}, canvas(120, 24)));
+  EXPECT_THAT(lines[5], HasSubstr(" headroom train gpt2"));
   EXPECT_EQ(lines[6],
-            "    train gpt2 · step 17/2000 · loss 3.412 · survived 2 OOMs · micro-batch 4 of 32 · "
+            "    step 17/2000 · loss 3.412 · survived 2 OOMs · micro-batch 4 of 32 · "
             "checkpointing · 81.5 rows/s");
 }
 
+TEST(TopScreen, LeavesOutTheFolderOfAProgram) {
+  EXPECT_THAT(whole(draw(picture_of(1, {row(0, 7, 1_GiB, "bob", "/opt/venv/bin/python a/b.py")}),
+                         {}, canvas(80, 24))),
+              HasSubstr("    ? python a/b.py"));
+}
+
 TEST(TopScreen, ATrainingBeforeItsFirstStepIsStarting) {
-  EXPECT_EQ(job_text({.what = "train gpt2"}, canvas(80, 24).terminal), "train gpt2 · starting");
+  EXPECT_EQ(job_text({.what = "train gpt2"}, canvas(80, 24).terminal), "starting");
 }
 
 TEST(TopScreen, SixteenCardsAndFortyProcessesScroll) {
@@ -193,6 +200,7 @@ TEST(TopScreen, HasOneLineOfAdvice) {
 
 TEST(TopScreen, WithoutADriverSaysWhy) {
   Picture picture;
+  EXPECT_THAT(whole(draw(picture, {}, canvas(80, 24))), HasSubstr("waiting for the GPU driver"));
   picture.machine.why_no_driver = "no NVIDIA driver was found";
   EXPECT_THAT(whole(draw(picture, {}, canvas(80, 24))), HasSubstr("no NVIDIA driver was found"));
 }

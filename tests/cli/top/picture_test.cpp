@@ -47,14 +47,14 @@ TEST(TopPicture, NamesMemoryThatNoListedProcessOwns) {
 }
 
 TEST(TopPicture, AdvisesWhereATrainingWithOomsWouldHaveRoom) {
-  gpu::Card card0 = card(0, 5_GiB);
+  gpu::Card card0 = card(0, 20_GiB);
   card0.utilization = 90;
   card0.processes = {of({7, 70}, 5_GiB)};
   const std::vector<watch::JobStatus> jobs{
       {.pid = 7, .start_ticks = 70, .what = "train gpt2", .ooms_survived = 2}};
   EXPECT_EQ(picture_of(look_at({card0, card(1)}), jobs).advice,
             "train gpt2 (PID 7) survived 2 OOMs on GPU 0; GPU 1 has 23.94 GiB usable");
-  const std::string elsewhere = picture_of(look_at({card0, card(1, 20_GiB)}), jobs).advice;
+  const std::string elsewhere = picture_of(look_at({card0, card(1, 15_GiB)}), jobs).advice;
   EXPECT_EQ(elsewhere.find("survived"), std::string::npos) << "no card has more";
 }
 

@@ -67,8 +67,9 @@ class Bell {
 
 class Top {
  public:
-  explicit Top(const TopOptions& options)
-      : held_(screen_signals()),
+  Top(const TopOptions& options, const Terminal& terminal)
+      : terminal_(terminal),
+        held_(screen_signals()),
         signals_(inbox()),
         ending_(options.gpus, [this] { bell_.ring(); }),
         interval_(interval_of(options)),
@@ -90,13 +91,16 @@ class Top {
   void ask();
   void end();
 
+  const Terminal terminal_;
   const SignalsHeld held_;  // before all threads
   const Interrupt interrupt_;
   const Descriptor signals_;
   const Bell bell_;
   const ProcessTable processes_;
   Controls controls_;
-  std::shared_ptr<const Picture> picture_ = std::make_shared<Picture>();
+  // At first an empty one, until the driver has answered.
+  std::shared_ptr<const Picture> picture_ =
+      std::make_shared<Picture>(Picture{.wall = std::chrono::system_clock::now()});
   Ending ending_;
   const Seconds interval_;
   Watcher watcher_;
@@ -108,19 +112,15 @@ void Top::look() {
 }
 
 void Top::draw_on(FullScreen& screen) {
-  Picture waiting;  // until the driver has answered for the first time
-  waiting.machine.why_no_driver = "waiting for the GPU driver";
-  waiting.wall = std::chrono::system_clock::now();
-  const bool has_one = picture_->taken != Clock::time_point{};
-  screen.show(draw(has_one ? *picture_ : waiting, controls_,
-                   {.terminal = screen.terminal(), .height = screen.height()}));
+  screen.show(
+      draw(*picture_, controls_, {.terminal = screen.terminal(), .height = screen.height()}));
 }
 
 bool Top::wait() {
   std::array<pollfd, 3> waiting{pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
                                 pollfd{bell_.descriptor(), POLLIN, 0}};
-  // Ages go on although no news come.
-  const auto most = static_cast<int>(std::max(1.0, interval_.count()) * 1000);
+  // Ages on the screen grow even if no new picture comes.
+  const auto most = static_cast<int>(std::max(2.0, 2 * interval_.count()) * 1000);
   ::poll(waiting.data(), waiting.size(), most);
   if (waiting[2].revents != 0) bell_.quiet();
   return (waiting[0].revents & (POLLHUP | POLLERR | POLLNVAL)) == 0;
@@ -195,7 +195,7 @@ ExitCode Top::run() {
   // A wrong --gpus is told before the screen is taken.
   if (auto picture = watcher_.first(Seconds(1))) picture_ = std::move(picture);
   const std::stop_callback wake(interrupt_.token(), [this] { bell_.ring(); });
-  FullScreen screen(standard_output());
+  FullScreen screen(terminal_);
   while (!interrupt_.happened()) {
     look();
     draw_on(screen);
@@ -225,7 +225,7 @@ ExitCode show_once(const TopOptions& options) {
 ExitCode run_top(const TopOptions& options) {
   static_cast<void>(interval_of(options));
   if (options.once || !can_draw()) return show_once(options);
-  return Top(options).run();
+  return Top(options, screen_terminal()).run();
 }
 
 }  // namespace

@@ -123,15 +123,18 @@ std::size_t room_for_cards(std::size_t room, std::size_t cards, std::size_t proc
   return std::min(cards, std::max(half, rest));
 }
 
+std::string why_no_cards(const gpu::Machine& machine) {
+  if (!machine.why_no_driver.empty()) return machine.why_no_driver;
+  return machine.driver || machine.simulated ? "no GPUs" : "waiting for the GPU driver";
+}
+
 void add_panes(Screen& screen, const Picture& picture, const Controls& controls,
                const Canvas& canvas, std::size_t room) {
   Pane cards = card_pane(picture, controls, canvas);
   Pane processes = process_pane(picture, controls, canvas);
-  if (cards.lines.empty()) {
-    const std::string& why = picture.machine.why_no_driver;
-    return add_pane(screen, {.lines = {}, .titles = why.empty() ? "no GPUs" : why}, 1,
+  if (cards.lines.empty())
+    return add_pane(screen, {.lines = {}, .titles = why_no_cards(picture.machine)}, 1,
                     canvas.terminal);
-  }
   // A title each, and a blank line between them if there is room.
   const std::size_t need = cards.lines.size() + processes.lines.size() + 2;
   const bool has_gap = canvas.is_endless() || room > need;

@@ -16,15 +16,16 @@ struct CardColumns {
   bool has_temperature = false, has_power = false, has_load = false;
 };
 
-// A figure that no card tells (on simulated ones, load) has no column or graph.
-CardColumns columns_for(const std::vector<gpu::Card>& cards, int width) {
+// A figure that no card tells (on simulated ones, load) has no column or graph; one look has no
+// history.
+CardColumns columns_for(const std::vector<gpu::Card>& cards, const Canvas& canvas) {
   CardColumns columns;
   const auto any = [&](auto figure) {
     return std::any_of(cards.begin(), cards.end(),
                        [&](const gpu::Card& card) { return (card.*figure).has_value(); });
   };
   columns.has_load = any(&gpu::Card::utilization);
-  int left = width - (kNumber + 1 + columns.bar + 1 + kMemory + 1 + kUsable);
+  int left = canvas.terminal.width - (kNumber + 1 + columns.bar + 1 + kMemory + 1 + kUsable);
   if (columns.has_load) left -= 1 + kLoad;
   const auto take = [&](int wanted) {
     if (left < wanted) return false;
@@ -35,7 +36,7 @@ CardColumns columns_for(const std::vector<gpu::Card>& cards, int width) {
   if (take(1 + 10)) columns.name = 10;
   columns.has_power = any(&gpu::Card::power_w) && take(1 + kPower);
   const int graphs = columns.has_load ? 2 : 1;
-  if (take(graphs * (1 + 8))) columns.graph = 8;
+  if (!canvas.is_endless() && take(graphs * (1 + 8))) columns.graph = 8;
   const auto widen = [&](int& column, int most, int times) {
     if (column == 0) return;
     const int more = std::clamp(left / times, 0, most - column);
@@ -155,7 +156,7 @@ std::string titles(const CardColumns& columns, Seconds interval, const Terminal&
 }  // namespace
 
 Pane card_pane(const Picture& picture, const Controls& controls, const Canvas& canvas) {
-  const CardColumns columns = columns_for(picture.machine.cards, canvas.terminal.width);
+  const CardColumns columns = columns_for(picture.machine.cards, canvas);
   Pane pane{.lines = {}, .titles = titles(columns, picture.interval, canvas.terminal)};
   if (columns.name > 0) pane.numbers_at = kNumber + 1;
   const auto& cards = picture.machine.cards;

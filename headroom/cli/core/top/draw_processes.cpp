@@ -29,6 +29,14 @@ std::string age_of(const ProcessRow& row, const Picture& picture) {
   return row.started ? brief_age(Seconds(picture.wall - *row.started)) : "?";
 }
 
+// "python train.py" for "/opt/venv/bin/python train.py"; a training of ours by its name, because
+// its figures stand below.
+std::string command_of(const ProcessRow& row) {
+  if (row.job) return "headroom " + row.job->what;
+  const std::size_t folder = row.command.substr(0, row.command.find(' ')).rfind('/');
+  return folder == std::string::npos ? row.command : row.command.substr(folder + 1);
+}
+
 std::string line_of(const ProcessRow& row, const ProcessColumns& columns, const Picture& picture,
                     const Terminal& terminal) {
   std::string text;
@@ -42,7 +50,7 @@ std::string line_of(const ProcessRow& row, const ProcessColumns& columns, const 
   add(row.used ? brief(*row.used) : "?", kMemoryCells, true);
   add(age_of(row, picture), kAgeCells, true);
   if (columns.has_lease) add(row.lease, kLeaseCells, false);
-  add(row.command, columns.command, false);
+  add(command_of(row), columns.command, false);
   return text;
 }
 
@@ -73,7 +81,7 @@ std::string titles(const ProcessColumns& columns, const Controls& controls,
 }  // namespace
 
 std::string job_text(const watch::JobStatus& job, const Terminal& terminal) {
-  std::vector<std::string> parts{job.what};
+  std::vector<std::string> parts;
   if (job.step && job.steps) parts.push_back(fmt::format("step {}/{}", *job.step, *job.steps));
   if (job.loss) parts.push_back(fmt::format("loss {:.4g}", *job.loss));
   if (job.ooms_survived > 0)

@@ -113,14 +113,13 @@ std::optional<Key> character_key(wint_t code) {
 }  // namespace
 
 FullScreen::FullScreen(const Terminal& terminal) : terminal_(terminal) {
-  const std::string type = environment("TERM").value_or("");
-  terminal_.unicode = terminal_.unicode && takes_utf8() && type != "linux";
   {
     const SignalActions kept;
     curses_ = newterm(nullptr, stdout, stdin);
   }
   if (curses_ == nullptr)
-    throw UnavailableError(expectation("TERM", "a terminal that the system's terminfo knows", type,
+    throw UnavailableError(expectation("TERM", "a terminal that the system's terminfo knows",
+                                       environment("TERM").value_or(""),
                                        "TERM=xterm, or headroom top --once"));
   cbreak();
   noecho();
@@ -166,7 +165,7 @@ std::optional<Key> FullScreen::next_key() {
   while (true) {
     const int kind = wget_wch(stdscr, &code);
     if (kind == ERR) return {};
-    const auto key = kind == KEY_CODE_YES ? special_key(code) : character_key(code);
+    auto key = kind == KEY_CODE_YES ? special_key(code) : character_key(code);
     if (key) return key;
   }
 }
@@ -197,6 +196,12 @@ void FullScreen::forget() {
   shown_.clear();
   werase(stdscr);
   clearok(stdscr, TRUE);
+}
+
+Terminal screen_terminal() {
+  Terminal terminal = standard_output();
+  terminal.unicode = terminal.unicode && takes_utf8() && environment("TERM") != "linux";
+  return terminal;
 }
 
 bool can_draw() {

@@ -21,8 +21,7 @@ class FullScreen {
   FullScreen(const FullScreen&) = delete;
   FullScreen& operator=(const FullScreen&) = delete;
 
-  // The present width, and characters that it can show: no block characters without UTF-8, nor on
-  // the Linux console, whose font lacks most of them.
+  // With the present width, and the colours that the terminal has.
   [[nodiscard]] const Terminal& terminal() const { return terminal_; }
   [[nodiscard]] int height() const;
 
@@ -46,5 +45,10 @@ class FullScreen {
 
 // Whether a screen can be drawn at all: both ends are terminals, and not dumb ones.
 [[nodiscard]] bool can_draw();
+
+// Standard output, with the characters that ncurses can show there: ASCII without UTF-8, and on the
+// Linux console, whose font lacks most block characters. Sets the locale: call it before there are
+// other threads.
+[[nodiscard]] Terminal screen_terminal();
 
 }  // namespace headroom::cli

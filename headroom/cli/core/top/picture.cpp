@@ -4,7 +4,6 @@
 
 #include "headroom/base/text.h"
 #include "headroom/gpu/holders.h"
-#include "headroom/lease/lease_of_process.h"
 
 namespace headroom::cli {
 namespace {
@@ -27,15 +26,19 @@ std::optional<watch::JobStatus> job_of(const ProcessRow& row,
   return found == jobs.end() ? std::nullopt : std::optional(*found);
 }
 
-std::vector<ProcessRow> rows_of(const Look& look, const std::vector<watch::JobStatus>& jobs,
-                                const ProcessTable& processes) {
-  lease::Attribution attribution(look.leases.leases, processes);
+std::string lease_of(const ProcessRow& row, const Look& look) {
+  if (!row.process) return {};
+  const auto found = look.seen.lease_of.find({row.process->pid, row.uuid});
+  return found == look.seen.lease_of.end() ? "" : found->second;
+}
+
+std::vector<ProcessRow> rows_of(const Look& look, const std::vector<watch::JobStatus>& jobs) {
   std::vector<ProcessRow> rows;
   for (const gpu::Card& card : look.machine.cards) {
     for (const gpu::GpuProcess& process : card.processes.value_or(std::vector<gpu::GpuProcess>{})) {
       rows.push_back(row_of(card, process));
       rows.back().job = job_of(rows.back(), jobs);
-      if (!look.leases.leases.empty()) rows.back().lease = attribution.lease_of(process, card.uuid);
+      rows.back().lease = lease_of(rows.back(), look);
     }
     if (const auto rest = gpu::unlisted_memory(card))
       rows.push_back(
@@ -65,21 +68,35 @@ std::string end_what_is_left_over(const Picture& picture, const ProcessTable& pr
   return {};
 }
 
-// A training that survives in smaller parts may fit at once elsewhere.
+// The card with the most usable memory beside this one.
+const gpu::Card* roomiest_other(const gpu::Machine& machine, const gpu::Uuid& own) {
+  const gpu::Card* best = nullptr;
+  for (const gpu::Card& card : machine.cards)
+    if (card.uuid != own && gpu::usable_now(card) &&
+        (!best || *gpu::usable_now(card) > *gpu::usable_now(*best)))
+      best = &card;
+  return best;
+}
+
+// Memory that the process of this row has and could still get where it is.
+std::optional<Bytes> memory_within_reach(const gpu::Machine& machine, const ProcessRow& row) {
+  for (const gpu::Card& card : machine.cards)
+    if (card.uuid == row.uuid && gpu::usable_now(card) && row.used)
+      return *gpu::usable_now(card) + *row.used;
+  return {};
+}
+
+// A training that survives in smaller parts may run faster where it has more room.
 std::string move_what_survived(const Picture& picture) {
   for (const ProcessRow& row : picture.processes) {
     if (!row.job || row.job->ooms_survived == 0) continue;
-    const gpu::Card* roomiest = nullptr;
-    for (const gpu::Card& card : picture.machine.cards)
-      if (card.uuid != row.uuid && row.used &&
-          gpu::usable_now(card).value_or(Bytes{}) > *row.used &&
-          (!roomiest || *gpu::usable_now(card) > *gpu::usable_now(*roomiest)))
-        roomiest = &card;
-    if (!roomiest) continue;
+    const auto here = memory_within_reach(picture.machine, row);
+    const gpu::Card* other = roomiest_other(picture.machine, row.uuid);
+    if (!here || !other || *gpu::usable_now(*other) <= *here) continue;
     return row.job->what + " (PID " + std::to_string(row.job->pid) + ") survived " +
            counted(static_cast<long long>(row.job->ooms_survived), "OOM") + " on GPU " +
-           std::to_string(row.card) + "; " + label(*roomiest) + " has " +
-           to_string(*gpu::usable_now(*roomiest)) + " usable";
+           std::to_string(row.card) + "; " + label(*other) + " has " +
+           to_string(*gpu::usable_now(*other)) + " usable";
   }
   return {};
 }
@@ -105,7 +122,7 @@ std::vector<std::string> without_ages(std::vector<std::string> warnings) {
 Picture picture_of(Look look, const std::vector<watch::JobStatus>& jobs,
                    const ProcessTable& processes) {
   Picture picture{.taken = Clock::now(), .wall = std::chrono::system_clock::now()};
-  picture.processes = rows_of(look, jobs, processes);
+  picture.processes = rows_of(look, jobs);
   picture.waiting = waiting_rows(look);
   picture.warnings = without_ages(std::move(look.warnings));
   picture.machine = std::move(look.machine);

@@ -17,11 +17,15 @@ Watcher::Watcher(const std::string& gpus, Seconds interval, std::function<void()
       thread_([this](const std::stop_token& stop) { work(stop); }) {}
 
 Picture Watcher::look() {
-  // A driver that hangs is waited for no longer than this; the cards' ages tell of it.
-  constexpr Seconds kPatience{1.5};
+  // A driver that hangs is waited for no longer than this; the cards' ages tell of it. The end of
+  // the program waits as long, too.
+  constexpr Seconds kPatience{0.5};
   lease::Contents leases = lease::contents_now();
   gpu::Machine sample = sampler_->fresh(kPatience);
-  Picture picture = picture_of(look_at_sample(std::move(sample), devices_, std::move(leases)),
+  const bool is_listed = !sample.cards.empty();
+  Look look = look_at_sample(std::move(sample), devices_, std::move(leases), cuda_);
+  if (is_listed) cuda_ = look.cuda;
+  Picture picture = picture_of(std::move(look),
                                watch::job_statuses(watch::status_folder(), processes_), processes_);
   history_.add(picture.machine, picture.taken);
   picture.history = history_;

@@ -41,6 +41,7 @@ class Watcher {
   const ProcessTable processes_;
   std::shared_ptr<gpu::Sampler> sampler_;
   History history_;
+  std::optional<gpu::CudaView> cuda_;  // once the driver has listed its cards
 
   mutable std::mutex guard_;
   mutable std::condition_variable changed_;
