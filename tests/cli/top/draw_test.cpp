@@ -198,6 +198,23 @@ TEST(TopScreen, HasOneLineOfAdvice) {
   EXPECT_THAT(texts(draw(picture, controls, canvas(80, 24)))[22], "ended PID 7");
 }
 
+TEST(TopScreen, LongAdviceHasTwoLines) {
+  Picture picture = picture_of(1);
+  picture.advice =
+      "GPU 0 computes nothing now, but PID 31580 alice 2.64 GiB (python serve.py) holds "
+      "memory on it";
+  const auto lines = texts(draw(picture, {}, canvas(80, 24)));
+  EXPECT_EQ(lines[21],
+            "→ GPU 0 computes nothing now, but PID 31580 alice 2.64 GiB (python serve.py)");
+  EXPECT_EQ(lines[22], "  holds memory on it");
+}
+
+TEST(TopScreen, ANarrowTitleKeepsTheFreeMemory) {
+  EXPECT_THAT(texts(draw(picture_of(8), {}, canvas(60, 20)))[0],
+              HasSubstr("Headroom · 8 GPUs · 96.00 GiB of 192.00 GiB free"));
+  EXPECT_THAT(texts(draw(picture_of(8), {}, canvas(120, 20)))[0], HasSubstr("driver 580.65.06"));
+}
+
 TEST(TopScreen, WithoutADriverSaysWhy) {
   Picture picture;
   EXPECT_THAT(whole(draw(picture, {}, canvas(80, 24))), HasSubstr("waiting for the GPU driver"));

@@ -19,7 +19,10 @@ std::string clock_text(WallTime when) {
 Line title_line(const Picture& picture, const Canvas& canvas) {
   Terminal plain = canvas.terminal;
   plain.is_terminal = plain.colour = false;  // as one line
-  const std::string title(trim(machine_title(picture.machine, plain)));
+  gpu::Machine machine = picture.machine;
+  constexpr int kWithDriver = 92;  // on a narrower screen the free memory is worth more
+  if (plain.width < kWithDriver) machine.driver.reset(), machine.cuda_driver.reset();
+  const std::string title(trim(machine_title(machine, plain)));
   const std::string time = " " + clock_text(picture.wall);
   const int room = canvas.terminal.width - static_cast<int>(time.size());
   return {{in_cells(title, room, plain), Colour::bold}, {time, Colour::dim}};
@@ -57,17 +60,32 @@ std::string question_about(const ProcessRow& row) {
          (row.used ? brief(*row.used) : "? bytes") + ")? Type yes and Enter: ";
 }
 
-Line talk_line(const Picture& picture, const Controls& controls, const Canvas& canvas) {
+// At most two lines on a screen.
+Screen advice_lines(const std::string& advice, const Canvas& canvas) {
+  const Terminal& terminal = canvas.terminal;
+  if (advice.empty()) return {};
+  const std::string mark = std::string(terminal.bullet()) + " ";
+  const std::string blanks(cells(mark), ' ');
+  const int width = canvas.is_endless() ? 1'000'000 : terminal.width;
+  const std::string text = wrapped(showable(advice, terminal), "", blanks, width - 3);
+  Screen lines;
+  for (const std::string_view line : split(trim(text), '\n'))
+    if (lines.size() < 2) lines.push_back({{std::string(line)}});
+  lines[0].insert(lines[0].begin(), {mark, Colour::blue});
+  return lines;
+}
+
+Screen talk_lines(const Picture& picture, const Controls& controls, const Canvas& canvas) {
   const Terminal& terminal = canvas.terminal;
   if (controls.typing == Controls::Typing::filter)
-    return {{"filter: ", Colour::bold}, {showable(controls.filter, terminal)}, {" ", {}, true}};
+    return {{{"filter: ", Colour::bold}, {showable(controls.filter, terminal)}, {" ", {}, true}}};
   if (controls.typing == Controls::Typing::yes)
-    return {{question_about(*controls.to_end), Colour::yellow}, {controls.typed}, {" ", {}, true}};
-  if (!controls.message.empty()) return {{showable(controls.message, terminal), Colour::yellow}};
-  if (!picture.advice.empty())
-    return {{std::string(terminal.bullet()) + " ", Colour::blue},
-            {showable(picture.advice, terminal)}};
-  return {};
+    return {
+        {{question_about(*controls.to_end), Colour::yellow}, {controls.typed}, {" ", {}, true}}};
+  if (!controls.message.empty()) return {{{showable(controls.message, terminal), Colour::yellow}}};
+  Screen lines = advice_lines(picture.advice, canvas);
+  if (lines.empty() && !canvas.is_endless()) lines.push_back({});  // where messages appear
+  return lines;
 }
 
 Line key_line(const Controls& controls, const Canvas& canvas) {
@@ -158,8 +176,7 @@ Screen machine_page(const Picture& picture, const Controls& controls, const Canv
   Screen bottom = queue_lines(picture, canvas, canvas.is_endless() ? kAll : is_low ? 3 : 5);
   for (Line& line : warning_lines(picture, canvas, canvas.is_endless() ? kAll : is_low ? 1 : 3))
     bottom.push_back(std::move(line));
-  if (Line talk = talk_line(picture, controls, canvas); !canvas.is_endless() || !talk.empty())
-    bottom.push_back(std::move(talk));
+  for (Line& line : talk_lines(picture, controls, canvas)) bottom.push_back(std::move(line));
   if (!canvas.is_endless()) bottom.push_back(key_line(controls, canvas));
 
   Screen screen{title_line(picture, canvas)};
@@ -180,7 +197,7 @@ Screen draw(const Picture& picture, const Controls& controls, const Canvas& canv
                       ? details_page(picture, controls, canvas)
                       : machine_page(picture, controls, canvas);
   if (controls.page == Controls::Page::details && screen.size() > 1)
-    screen[screen.size() - 2] = talk_line({}, controls, canvas);
+    screen[screen.size() - 2] = talk_lines({}, controls, canvas).front();
   if (canvas.is_endless()) return screen;
   for (Line& line : screen) line = fitted(std::move(line), canvas.terminal.width, canvas.terminal);
   return screen;
