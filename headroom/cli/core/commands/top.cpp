@@ -4,6 +4,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdint>
@@ -120,7 +121,7 @@ bool Top::wait() {
   std::array<pollfd, 3> waiting{pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
                                 pollfd{bell_.descriptor(), POLLIN, 0}};
   // Ages on the screen grow even if no new picture comes.
-  const auto most = static_cast<int>(std::max(2.0, 2 * interval_.count()) * 1000);
+  const auto most = static_cast<int>(1000 * std::clamp(2 * interval_.count(), 2.0, 60.0));
   ::poll(waiting.data(), waiting.size(), most);
   if (waiting[2].revents != 0) bell_.quiet();
   return (waiting[0].revents & (POLLHUP | POLLERR | POLLNVAL)) == 0;
@@ -203,7 +204,7 @@ ExitCode Top::run() {
     heed_signals(screen);
     if (!heed_keys(screen)) return kOk;
   }
-  return interrupt_.exit_code();
+  return interrupt_.happened() ? interrupt_.exit_code() : kOk;
 }
 
 // The same as text, for a pipe or a file.
@@ -213,8 +214,7 @@ ExitCode show_once(const TopOptions& options) {
   if (!terminal.is_terminal && !environment("COLUMNS")) terminal.width = 140;
   std::string text;
   for (const Line& line : draw(picture, {}, {.terminal = terminal})) {
-    std::string one;
-    for (const Span& span : line) one += span.text;
+    std::string one = text_of(line);
     one.erase(one.find_last_not_of(' ') + 1);
     text += one + "\n";
   }
