@@ -159,6 +159,16 @@ TEST(ProcessFacts, GiveTheNameInBracketsWhereTheCommandIsHidden) {
   EXPECT_EQ(proc.command_of(43), "[emptied]");
 }
 
+TEST(ProcessFacts, LeaveOutTheRequestOfOurEngine) {
+  const FakeProc proc;
+  const std::string end(1, '\0'), request = R"({"preset":"default"})" + end;
+  proc.add(42, "headroom-engine", 'S', 1, 100,
+           "/opt/bin/headroom-engine" + end + "train" + end + request);
+  EXPECT_EQ(proc.command_of(42), "/opt/bin/headroom-engine train");
+  proc.add(43, "jq", 'S', 1, 100, "jq" + end + "headroom-engine" + end + request);
+  EXPECT_EQ(proc.command_of(43), R"(jq headroom-engine {"preset":"default"})");
+}
+
 // A process chooses its own name (PR_SET_NAME), which once reached the terminal unchanged.
 TEST(ProcessFacts, KeepEscapesInANameAwayFromTerminals) {
   const FakeProc proc;

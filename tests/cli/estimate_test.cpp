@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <sstream>
 
@@ -137,6 +138,41 @@ TEST(EstimateCommand, WritesAPageWithTheSamePeak) {
   EXPECT_THAT(text, HasSubstr(R"("reserved_bytes":)" + peak.at("reserved_bytes").dump()));
   EXPECT_THAT(text, HasSubstr("--checkpointing full needs")) << "what would have fitted";
   EXPECT_EQ(estimate({"gpt2", "--quick", "--html", page}, world).exit_code, 64);
+}
+
+// The sum of a difference's parts of each category.
+std::map<std::string, std::int64_t> by_category(const Json& difference) {
+  std::map<std::string, std::int64_t> sums;
+  for (const Json& part : difference.at("parts"))
+    sums[part.at("category").get<std::string>()] += part.at("bytes").get<std::int64_t>();
+  return sums;
+}
+
+// Each line that explains a difference holds against the two dry runs that it compares.
+TEST(EstimateCommand, TracesDifferByWhatTheTwoDryRunsDiffer) {
+  const WithEngine world;
+  const std::vector<std::vector<std::string>> changes{{"--checkpointing", "full"},
+                                                      {"--batch", "3"}};
+  const std::string a = world.path("a.hrtrace"), b = world.path("b.hrtrace");
+  const Json before = estimate({"gpt2", "--trace", a, "--json"}, world).json();
+  for (std::vector<std::string> words : changes) {
+    words.insert(words.begin(), "gpt2");
+    words.insert(words.end(), {"--trace", b, "--json"});
+    const Json after = estimate(words, world).json();
+    const Json difference = world.headroom({"trace", "diff", a, b, "--json"}).json();
+    EXPECT_EQ(difference.at("peak_difference_bytes").get<std::int64_t>(),
+              after.at("peak").at("allocated_bytes").get<std::int64_t>() -
+                  before.at("peak").at("allocated_bytes").get<std::int64_t>());
+    const auto sums = by_category(difference);
+    for (const auto& [key, bytes] : before.at("at_peak").items()) {
+      const std::string category = key.substr(0, key.size() - std::string("_bytes").size());
+      const auto found = sums.find(category);
+      EXPECT_EQ(found == sums.end() ? 0 : found->second,
+                after.at("at_peak").at(key).get<std::int64_t>() - bytes.get<std::int64_t>())
+          << words[1] << ", " << category;
+    }
+    EXPECT_THAT(difference.at("reasons").dump(), HasSubstr(words[1].substr(2) + ": "));
+  }
 }
 
 TEST(EstimateCommand, SuggestsTheNearestNameForAnUnknownOne) {

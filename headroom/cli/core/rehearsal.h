@@ -25,7 +25,7 @@ struct RehearsalOrders {
   bool keep_writes = false;
   // Files for the events of the first card that was used; `html`: a page of them.
   std::string trace = {}, snapshot = {}, html = {};
-  std::string change = {};                // one of kTriedChanges; empty: none
+  std::string change = {};  // one of kTriedChanges; empty: none
   bool output_to_error = false;
 };
 

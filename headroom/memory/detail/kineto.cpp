@@ -89,7 +89,7 @@ class Reading {
     if (name == kOutOfMemory || event.isHiddenEvent() || event.isPythonFunction() ||
         is_left_out(name))
       return;
-    if (is_numbered(event)) threads_[event.correlationId()] = event.startThreadId();
+    if (is_numbered(event)) threads_.try_emplace(event.correlationId(), event.startThreadId());
     timed_.push_back(&event);
   }
 
@@ -120,7 +120,8 @@ class Reading {
   std::int32_t add(const KinetoEvent& event, const std::string& name, const Open& outer) {
     const bool is_range = event.scope() == static_cast<std::uint8_t>(at::RecordScope::USER_SCOPE);
     const auto number = static_cast<std::int32_t>(profile_.calls.size());
-    if (is_numbered(event)) calls_[event.correlationId()] = number;
+    // The profiler's own work within an operator ("Activity Buffer Request") has its number, too.
+    if (is_numbered(event)) calls_.try_emplace(event.correlationId(), number);
     profile_.calls.push_back({.name = profile_.names.number(name),
                               .module = module_of(event, outer),
                               .shapes = is_range || !event.hasShapes()

@@ -186,7 +186,11 @@ class Report:
             file.write(page)
 
     def _page(self, function: str, title: str, most_bytes: int) -> str:
-        return self._with_trace(function).page(title or "A training step", self.notes, self.facts, most_bytes)
+        notes = list(self.notes)
+        if refused := self.out_of_memory:
+            notes.insert(0, f"a request of {refused['asked']} did not fit: {refused['free']} of {refused['total']} "
+                            "were free")
+        return self._with_trace(function).page(title or "A training step", notes, self.facts, most_bytes)
 
     def _repr_html_(self) -> str:
         """In a notebook: the page if the report has its trace, else the text."""

@@ -1,5 +1,5 @@
-// What --trace, --snapshot, --html and --inject of a training need: a record of the device's memory, and
-// disturbances.
+// What --trace, --snapshot, --html and --inject of a training need: a record of the device's
+// memory, and disturbances.
 #pragma once
 
 #include <memory>
